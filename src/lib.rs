@@ -1,1 +1,9 @@
 //! Layer: Face.
+#![allow(missing_docs, dead_code, unused_imports)] // until the public face stands
+
+mod collective;
+mod identity;
+mod link;
+mod topology;
+mod view;
+mod wire;

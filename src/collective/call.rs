@@ -1,0 +1,269 @@
+//! Layer: Words.
+//!
+//! What a collective call asks for, as every member must say it alike.
+
+use crate::view::{OpId, Rank};
+use crate::wire::{Decode, Encode, Malformed, Reader};
+use std::fmt;
+
+/// Type of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DType {
+    /// IEEE 754 binary32.
+    F32,
+    /// IEEE 754 binary64.
+    F64,
+    /// Bytes, for state that is copied and never added.
+    U8,
+}
+
+/// How contributions become one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ReduceOp {
+    /// Sum.
+    Sum,
+    /// Sum divided by the number of members of the View.
+    Mean,
+    /// Least value; NaN wins, -0 is below +0.
+    Min,
+    /// Greatest value; NaN wins, -0 is below +0.
+    Max,
+}
+
+/// Which collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Everybody gets the reduction of all contributions.
+    AllReduce(ReduceOp),
+    /// Everybody gets the root's buffer.
+    Broadcast {
+        /// Whose buffer.
+        root: Rank,
+    },
+    /// Everybody gets all contributions in rank order.
+    AllGather,
+    /// Nobody leaves before everybody has come.
+    Barrier,
+    /// Everybody gets the state of the member that is furthest along the View's history.
+    Sync {
+        /// How far this member's state is; the caller's own count, for example steps.
+        version: u64,
+    },
+}
+
+/// One call: the same on every rank, but for the version and count of a `Sync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Call {
+    /// Which collective.
+    pub kind: Kind,
+    /// Of what.
+    pub dtype: DType,
+    /// Elements of this member's contribution.
+    pub count: u64,
+    /// How contributions are encoded on the wire.
+    pub codec: CodecId,
+}
+
+/// Which encoding the elements have on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CodecId {
+    /// As they are.
+    None,
+    /// bfloat16: the upper half of an f32, rounded to nearest even.
+    Bf16,
+}
+
+/// What a member tells all others when it begins an operation. It is also their permission to send it bulk data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Descriptor {
+    /// Which operation of the View.
+    pub op: OpId,
+    /// What this member calls.
+    pub call: Call,
+    /// Under which revision of the plan it runs; rank 0's counts.
+    pub plan_revision: u32,
+}
+
+impl DType {
+    /// Bytes of one element.
+    pub fn bytes(self) -> usize {
+        match self {
+            DType::F32 => 4,
+            DType::F64 => 8,
+            DType::U8 => 1,
+        }
+    }
+}
+
+impl Call {
+    /// Elements of the result in a View of `size`.
+    pub fn output_count(&self, size: usize) -> u64 {
+        match self.kind {
+            Kind::AllGather => self.count.saturating_mul(size as u64),
+            _ => self.count,
+        }
+    }
+
+    /// Whether two members ask for the same thing.
+    pub fn agrees(&self, other: &Call) -> bool {
+        match (self.kind, other.kind) {
+            (Kind::Sync { .. }, Kind::Sync { .. }) => self.dtype == other.dtype && self.codec == other.codec,
+            _ => self == other,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+            DType::U8 => "u8",
+        })
+    }
+}
+
+impl fmt::Display for ReduceOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ReduceOp::Sum => "sum",
+            ReduceOp::Mean => "mean",
+            ReduceOp::Min => "min",
+            ReduceOp::Max => "max",
+        })
+    }
+}
+
+impl fmt::Display for CodecId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CodecId::None => "no codec",
+            CodecId::Bf16 => "bf16",
+        })
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::AllReduce(op) => write!(f, "all_reduce({op}, {} x {}", self.count, self.dtype)?,
+            Kind::Broadcast { root } => write!(f, "broadcast(root {root}, {} x {}", self.count, self.dtype)?,
+            Kind::AllGather => write!(f, "all_gather({} x {}", self.count, self.dtype)?,
+            Kind::Barrier => return f.write_str("barrier()"),
+            Kind::Sync { version } => write!(f, "sync(version {version}, {} bytes", self.count)?,
+        }
+        match self.codec {
+            CodecId::None => f.write_str(")"),
+            codec => write!(f, ", {codec})"),
+        }
+    }
+}
+
+impl Encode for Call {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (tag, argument) = match self.kind {
+            Kind::AllReduce(ReduceOp::Sum) => (1, 0),
+            Kind::AllReduce(ReduceOp::Mean) => (2, 0),
+            Kind::AllReduce(ReduceOp::Min) => (3, 0),
+            Kind::AllReduce(ReduceOp::Max) => (4, 0),
+            Kind::Broadcast { root } => (5, u64::from(root.0)),
+            Kind::AllGather => (6, 0),
+            Kind::Barrier => (7, 0),
+            Kind::Sync { version } => (8, version),
+        };
+        out.push(tag);
+        out.extend_from_slice(&argument.to_le_bytes());
+        out.push(match self.dtype {
+            DType::F32 => 1,
+            DType::F64 => 2,
+            DType::U8 => 3,
+        });
+        out.extend_from_slice(&self.count.to_le_bytes());
+        out.push(match self.codec {
+            CodecId::None => 0,
+            CodecId::Bf16 => 1,
+        });
+    }
+}
+
+impl Decode for Call {
+    fn decode(r: &mut Reader<'_>) -> Result<Call, Malformed> {
+        let (tag, argument) = (r.u8()?, r.u64()?);
+        let kind = match (tag, argument) {
+            (1, 0) => Kind::AllReduce(ReduceOp::Sum),
+            (2, 0) => Kind::AllReduce(ReduceOp::Mean),
+            (3, 0) => Kind::AllReduce(ReduceOp::Min),
+            (4, 0) => Kind::AllReduce(ReduceOp::Max),
+            (5, root) => Kind::Broadcast { root: u8::try_from(root).map(Rank).map_err(|_| Malformed::TooLong)? },
+            (6, 0) => Kind::AllGather,
+            (7, 0) => Kind::Barrier,
+            (8, version) => Kind::Sync { version },
+            _ => return Err(Malformed::UnknownTag),
+        };
+        let dtype = match r.u8()? {
+            1 => DType::F32,
+            2 => DType::F64,
+            3 => DType::U8,
+            _ => return Err(Malformed::UnknownTag),
+        };
+        let count = r.u64()?;
+        let codec = match r.u8()? {
+            0 => CodecId::None,
+            1 => CodecId::Bf16,
+            _ => return Err(Malformed::UnknownTag),
+        };
+        Ok(Call { kind, dtype, count, codec })
+    }
+}
+
+impl Encode for Descriptor {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.op.encode(out);
+        self.call.encode(out);
+        out.extend_from_slice(&self.plan_revision.to_le_bytes());
+    }
+}
+
+impl Decode for Descriptor {
+    fn decode(r: &mut Reader<'_>) -> Result<Descriptor, Malformed> {
+        Ok(Descriptor { op: OpId::decode(r)?, call: Call::decode(r)?, plan_revision: r.u32()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::Lane;
+    use crate::wire::testing::assert_codec;
+
+    #[test]
+    fn every_kind_survives_the_wire() {
+        let kinds = [
+            Kind::AllReduce(ReduceOp::Sum),
+            Kind::AllReduce(ReduceOp::Mean),
+            Kind::AllReduce(ReduceOp::Min),
+            Kind::AllReduce(ReduceOp::Max),
+            Kind::Broadcast { root: Rank(3) },
+            Kind::AllGather,
+            Kind::Barrier,
+            Kind::Sync { version: u64::MAX },
+        ];
+        for (i, kind) in kinds.into_iter().enumerate() {
+            let call = Call { kind, dtype: [DType::F32, DType::F64, DType::U8][i % 3], count: 1 << i, codec: CodecId::Bf16 };
+            assert_codec(&Descriptor { op: OpId { lane: Lane(1), number: i as u64 }, call, plan_revision: 2 });
+        }
+    }
+
+    #[test]
+    fn only_a_sync_may_differ_in_version_and_count() {
+        let sync = Call { kind: Kind::Sync { version: 1 }, dtype: DType::U8, count: 5, codec: CodecId::None };
+        assert!(sync.agrees(&Call { kind: Kind::Sync { version: 2 }, count: 0, ..sync }));
+        let sum = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 5, codec: CodecId::None };
+        assert!(!sum.agrees(&Call { count: 6, ..sum }));
+        assert!(!sum.agrees(&sync));
+    }
+}

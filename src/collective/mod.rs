@@ -1,0 +1,104 @@
+//! Layer: Doors.
+//!
+//! Collectives: what is called, how it is scheduled, folded and carried out.
+//!
+//! An [`Engine`] opens one [`Backend`] per View; a Backend runs jobs until it is closed. It gets an owned
+//! [`Staging`] and never sees the caller's buffer. Whether a result counts is decided by votes, outside of the engine.
+
+mod call;
+mod staging;
+
+pub use call::{Call, CodecId, DType, Descriptor, Kind, ReduceOp};
+pub use staging::{Block, Pool, Staging};
+
+use crate::link::DataLink;
+use crate::topology::Plan;
+use crate::view::{EngineKind, OpId, Rank, View};
+use std::fmt;
+use std::sync::Arc;
+
+/// Opens backends of one kind.
+pub trait Engine: Send + Sync {
+    /// Which engine this is.
+    fn kind(&self) -> EngineKind;
+
+    /// A backend for one View, of which this node is `me`. Links are attached as they come up.
+    fn open(&self, view: &Arc<View>, me: Rank) -> Arc<dyn Backend>;
+}
+
+/// Runs the collectives of one View.
+///
+/// No method blocks. A backend that is closed or dropped ends its threads and fails its jobs with [`EngineFault::Closed`].
+pub trait Backend: Send + Sync {
+    /// Takes over the data link to `peer`. A later link to the same peer replaces the earlier one.
+    fn attach(&self, peer: Rank, link: Box<dyn DataLink>);
+
+    /// Begins a job. Its `done` is called exactly once, from any thread, also when the job is cancelled or the backend closes.
+    fn start(&self, job: Job);
+
+    /// The descriptor of `peer` for `op` has arrived there and here: its staging is allocated, so bulk data may go to it.
+    fn credit(&self, op: OpId, peer: Rank);
+
+    /// Forgets `op`: a running job is failed with [`EngineFault::Cancelled`], data that still arrives for it is dropped.
+    fn cancel(&self, op: OpId);
+
+    /// `op` is decided on this member; data that still arrives for it is dropped.
+    fn retire(&self, op: OpId);
+
+    /// Shuts the links down and ends every job and thread.
+    fn close(&self);
+}
+
+/// One operation for a backend.
+pub struct Job {
+    /// Which operation.
+    pub op: OpId,
+    /// What is to be done; agreed by all members or the result will be thrown away.
+    pub call: Call,
+    /// The plan whose revision the operation runs under.
+    pub plan: Arc<Plan>,
+    /// This member's contribution: `call.input_elements(..)` elements.
+    pub input: Staging,
+    /// Receives the result.
+    pub done: Done,
+}
+
+/// Where a job's result goes.
+pub type Done = Box<dyn FnOnce(Result<Finished, EngineFault>) + Send>;
+
+/// A result that waits for the votes.
+#[derive(Debug)]
+pub struct Finished {
+    /// The result's elements in wire-independent, native form.
+    pub output: Staging,
+    /// XXH3-128 over the XXH3-64 of each 256 KiB of the result; equal on every rank.
+    pub digest: u128,
+}
+
+/// Why an engine could not finish a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EngineFault {
+    /// The backend was closed: its View ended.
+    Closed,
+    /// The job was cancelled.
+    Cancelled,
+    /// The data link to this rank broke.
+    LinkLost(Rank),
+    /// This rank sent what the schedule does not foresee.
+    Protocol(Rank),
+    /// The ranks hold different bits: a bug or a memory fault.
+    DigestMismatch,
+}
+
+impl fmt::Display for EngineFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EngineFault::Closed => f.write_str("the engine was closed because its view ended"),
+            EngineFault::Cancelled => f.write_str("the operation was cancelled"),
+            EngineFault::LinkLost(rank) => write!(f, "the data link to rank {rank} broke"),
+            EngineFault::Protocol(rank) => write!(f, "rank {rank} sent data that the schedule does not foresee"),
+            EngineFault::DigestMismatch => f.write_str("the ranks hold different results: suspect memory or a bug"),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Layer: Words.
+//!
+//! Who a node is: an Ed25519 key pair for life, a boot nonce for each start, a name for people.
+//!
+//! The public key is the [`NodeId`]. A process that starts again is a new [`MemberId`], so nothing that
+//! an earlier life of the node promised can be mistaken for a promise of this one.
+
+mod keypair;
+mod name;
+
+pub use keypair::Identity;
+pub use name::Name;
+
+use crate::wire::{Decode, Encode, Malformed, Reader};
+use std::fmt;
+
+/// A node's public Ed25519 key. Displayed as its first eight hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub [u8; 32]);
+
+/// Random number of one process start; tells two lives of a node apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Boot(pub u64);
+
+/// One life of one node: what a View lists.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId {
+    /// The key that proves who it is.
+    pub node: NodeId,
+    /// Which start of it.
+    pub boot: Boot,
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[..4].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeId({self})")
+    }
+}
+
+impl fmt::Display for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.node)
+    }
+}
+
+impl fmt::Debug for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:04x}", self.node, self.boot.0 & 0xffff)
+    }
+}
+
+impl Encode for NodeId {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+}
+
+impl Decode for NodeId {
+    fn decode(r: &mut Reader<'_>) -> Result<NodeId, Malformed> {
+        r.array().map(NodeId)
+    }
+}
+
+impl Encode for MemberId {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.node.encode(out);
+        out.extend_from_slice(&self.boot.0.to_le_bytes());
+    }
+}
+
+impl Decode for MemberId {
+    fn decode(r: &mut Reader<'_>) -> Result<MemberId, Malformed> {
+        Ok(MemberId { node: NodeId::decode(r)?, boot: Boot(r.u64()?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::testing::assert_codec;
+
+    #[test]
+    fn a_member_id_survives_the_wire() {
+        assert_codec(&MemberId { node: NodeId([7; 32]), boot: Boot(0x0102_0304_0506_0708) });
+    }
+
+    #[test]
+    fn a_node_is_shown_short() {
+        let node = NodeId([0xab; 32]);
+        assert_eq!(node.to_string(), "abababab");
+    }
+}

@@ -1,0 +1,83 @@
+//! Layer: Words.
+//!
+//! What people call a node.
+
+use crate::wire::{Decode, Encode, Malformed, Reader, put_blob};
+use std::fmt;
+
+/// A node's name: 1 to 32 printable characters, by default the host name.
+///
+/// It travels inside the authenticated handshake and is shown in quotes beside the short [`NodeId`](super::NodeId):
+/// it is the peer's own claim, good for reading, never for deciding.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(String);
+
+impl Name {
+    /// Most characters a name may have.
+    pub const CHARS_MAX: usize = 32;
+
+    /// Keeps the printable characters of `text`, at most 32 of them; "unnamed" when none is left.
+    pub fn from_lossy(text: &str) -> Name {
+        let kept: String = text.chars().filter(|c| printable(*c)).take(Name::CHARS_MAX).collect();
+        let kept = kept.trim();
+        Name(if kept.is_empty() { "unnamed".to_owned() } else { kept.to_owned() })
+    }
+
+    /// The bare text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0)
+    }
+}
+
+impl Encode for Name {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_blob(out, self.0.as_bytes());
+    }
+}
+
+impl Decode for Name {
+    fn decode(r: &mut Reader<'_>) -> Result<Name, Malformed> {
+        let text = r.text(4 * Name::CHARS_MAX)?;
+        let name = Name::from_lossy(&text);
+        // A peer that sends what from_lossy would change is not one of ours.
+        if name.0 == text { Ok(name) } else { Err(Malformed::Inconsistent) }
+    }
+}
+
+fn printable(c: char) -> bool {
+    // Quotes would let a name pretend to be the text around it; format characters reorder a terminal line.
+    c == ' ' || (c.is_alphanumeric() || c.is_ascii_punctuation()) && c != '"'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::testing::assert_codec;
+
+    #[test]
+    fn names_are_cut_to_what_a_terminal_can_show() {
+        assert_eq!(Name::from_lossy("studio\u{1b}[31m\n").as_str(), "studio[31m");
+        assert_eq!(Name::from_lossy("\u{202e}").as_str(), "unnamed");
+        assert_eq!(Name::from_lossy(&"x".repeat(99)).as_str().len(), 32);
+    }
+
+    #[test]
+    fn a_name_survives_the_wire_and_a_forged_one_does_not() {
+        assert_codec(&Name::from_lossy("mini-2"));
+        let mut forged = Vec::new();
+        put_blob(&mut forged, b"a\x1bb");
+        assert!(Name::from_bytes(&forged).is_err());
+    }
+}

@@ -1,0 +1,114 @@
+//! Layer: Doors.
+//!
+//! Links between two nodes: one TCP port, one handshake, control links for messages and data links for bulk.
+//!
+//! [`Net`] is the door to the operating system's sockets, [`DataLink`] the one that engines use. Both have
+//! in-memory twins, so that everything above them runs without a network too.
+
+use crate::collective::{Block, Pool};
+use crate::view::OpId;
+use async_trait::async_trait;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Where connections come from.
+#[async_trait]
+pub trait Net: Send + Sync {
+    /// Listens on the first free port of `ports`, then on any.
+    async fn listen(&self, ports: &[u16]) -> io::Result<Box<dyn Listener>>;
+
+    /// Connects, or fails within two seconds.
+    async fn dial(&self, to: SocketAddr) -> io::Result<Box<dyn Stream>>;
+}
+
+/// A listening port.
+#[async_trait]
+pub trait Listener: Send {
+    /// Its number.
+    fn port(&self) -> u16;
+
+    /// The next connection. Cancel-safe.
+    async fn accept(&mut self) -> io::Result<(Box<dyn Stream>, SocketAddr)>;
+}
+
+/// A connected byte stream.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
+    /// The address of this end.
+    fn local_addr(&self) -> io::Result<SocketAddr>;
+
+    /// The blocking socket under it, for data links; `None` when there is none.
+    fn into_tcp(self: Box<Self>) -> Option<std::net::TcpStream>;
+}
+
+/// An authenticated connection for bulk data between two members of one View. Used by blocking threads.
+pub trait DataLink: Send {
+    /// The two directions, for a thread each, and a handle that ends both.
+    fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>);
+}
+
+/// The sending half.
+pub trait DataSender: Send {
+    /// Sends one frame; blocks while the peer's window is full. An error is final.
+    fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()>;
+}
+
+/// The receiving half.
+pub trait DataReceiver: Send {
+    /// The next frame, its payload in a block of `pool`; blocks until there is one. An error is final.
+    fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)>;
+}
+
+/// Ends a link from any thread; both halves then fail at once. Idempotent.
+pub trait Shutdown: Send + Sync {
+    /// Ends it.
+    fn shutdown(&self);
+}
+
+/// What a frame of bulk data is. The View is not named: the link belongs to one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataHeader {
+    /// Which operation.
+    pub op: OpId,
+    /// Which flow of the operation's schedule.
+    pub flow: u32,
+    /// Which chunk of the flow.
+    pub chunk: u32,
+    /// Towards the owner or away from it.
+    pub phase: Phase,
+    /// Bytes that follow, at most [`PAYLOAD_BYTES_MAX`].
+    pub len: u32,
+}
+
+/// Direction of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// A contribution on its way to be added.
+    Reduce,
+    /// A result on its way to everybody.
+    Gather,
+}
+
+/// Largest payload of one frame: the largest chunk a plan may name.
+pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
+
+impl DataHeader {
+    /// Bytes of an encoded header.
+    pub const BYTES: usize = 32;
+
+    /// The fixed layout.
+    pub fn to_bytes(self) -> [u8; DataHeader::BYTES] {
+        let mut out = [0; DataHeader::BYTES];
+        out[0..8].copy_from_slice(&self.op.lane.0.to_le_bytes());
+        out[8..16].copy_from_slice(&self.op.number.to_le_bytes());
+        out[16..20].copy_from_slice(&self.flow.to_le_bytes());
+        out[20..24].copy_from_slice(&self.chunk.to_le_bytes());
+        out[24] = match self.phase {
+            Phase::Reduce => 1,
+            Phase::Gather => 2,
+        };
+        out[28..32].copy_from_slice(&self.len.to_le_bytes());
+        out
+    }
+}

@@ -1,0 +1,183 @@
+//! Layer: Words.
+//!
+//! How the members of a View move a buffer, by size.
+
+use crate::view::{MEMBERS_MAX, Rank};
+use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list};
+use std::ops::Range;
+
+/// The schedules of a View, chosen by its proposer and shipped with it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Plan {
+    /// Grows when the plan is replaced inside one View.
+    pub revision: u32,
+    /// One sentence for people: why this plan.
+    pub reason: String,
+    /// By growing `bytes_max`; the last one takes every larger buffer.
+    pub classes: Vec<PlanClass>,
+}
+
+/// What a plan does with buffers up to a size.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PlanClass {
+    /// Largest buffer in bytes, `u64::MAX` for the last class.
+    pub bytes_max: u64,
+    /// Bytes that travel and are added as one piece: 1 KiB to 1 MiB, a multiple of 64.
+    pub chunk_bytes: u32,
+    /// Who sends what to whom.
+    pub schedule: Schedule,
+}
+
+/// Who sends what to whom.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Schedule {
+    /// Everybody sends its whole buffer to everybody and adds all of them in rank order. One step; for small buffers and for two members.
+    OneShot,
+    /// Reduce-scatter and all-gather round a ring in this order, chunks in flight behind each other (Patarasuk and Yuan 2009).
+    Ring {
+        /// Every rank exactly once; each sends to the next one, the last to the first.
+        order: Vec<Rank>,
+    },
+}
+
+/// In which order the contributions to each element are added; the arithmetic of a sequential reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoldOrder {
+    /// Consecutive ranges that cover the buffer.
+    pub segments: Vec<FoldSegment>,
+}
+
+/// The elements that share one order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoldSegment {
+    /// Which elements.
+    pub elements: Range<usize>,
+    /// How they are added.
+    pub tree: FoldTree,
+}
+
+/// A nested sum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoldTree {
+    /// This rank's contribution.
+    Leaf(Rank),
+    /// The parts added from left to right.
+    Sum(Vec<FoldTree>),
+}
+
+impl Plan {
+    /// Longest reason, in bytes.
+    pub const REASON_BYTES_MAX: usize = 400;
+    /// Most size classes.
+    pub const CLASSES_MAX: usize = 8;
+
+    /// A plan in which everybody talks to everybody, whatever the size.
+    pub fn mesh(size: usize) -> Plan {
+        Plan {
+            revision: 0,
+            reason: format!("{size} members exchange whole buffers"),
+            classes: vec![PlanClass { bytes_max: u64::MAX, chunk_bytes: 256 * 1024, schedule: Schedule::OneShot }],
+        }
+    }
+
+    /// The class of a buffer of `bytes`.
+    pub fn class_for(&self, bytes: u64) -> &PlanClass {
+        let last = self.classes.len() - 1;
+        self.classes.iter().find(|c| bytes <= c.bytes_max).unwrap_or(&self.classes[last])
+    }
+
+    /// Whether the plan speaks of exactly `size` ranks and its classes are in order.
+    pub fn fits(&self, size: usize) -> bool {
+        let ordered = self.classes.windows(2).all(|w| w[0].bytes_max < w[1].bytes_max);
+        let open = self.classes.last().is_some_and(|c| c.bytes_max == u64::MAX);
+        ordered && open && self.classes.iter().all(|c| c.fits(size))
+    }
+}
+
+impl PlanClass {
+    fn fits(&self, size: usize) -> bool {
+        let chunk = (1024..=1024 * 1024).contains(&self.chunk_bytes) && self.chunk_bytes.is_multiple_of(64);
+        let schedule = match &self.schedule {
+            Schedule::OneShot => true,
+            Schedule::Ring { order } => {
+                let mut seen: Vec<usize> = order.iter().map(|r| r.index()).collect();
+                seen.sort_unstable();
+                seen.into_iter().eq(0..size)
+            }
+        };
+        chunk && schedule
+    }
+}
+
+impl Encode for Plan {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.revision.to_le_bytes());
+        put_blob(out, self.reason.as_bytes());
+        put_list(out, &self.classes);
+    }
+}
+
+impl Decode for Plan {
+    fn decode(r: &mut Reader<'_>) -> Result<Plan, Malformed> {
+        let plan = Plan { revision: r.u32()?, reason: r.text(Plan::REASON_BYTES_MAX)?, classes: r.list(Plan::CLASSES_MAX)? };
+        if plan.classes.is_empty() { Err(Malformed::Inconsistent) } else { Ok(plan) }
+    }
+}
+
+impl Encode for PlanClass {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes_max.to_le_bytes());
+        out.extend_from_slice(&self.chunk_bytes.to_le_bytes());
+        match &self.schedule {
+            Schedule::OneShot => out.push(1),
+            Schedule::Ring { order } => {
+                out.push(2);
+                put_list(out, order);
+            }
+        }
+    }
+}
+
+impl Decode for PlanClass {
+    fn decode(r: &mut Reader<'_>) -> Result<PlanClass, Malformed> {
+        let (bytes_max, chunk_bytes) = (r.u64()?, r.u32()?);
+        let schedule = match r.u8()? {
+            1 => Schedule::OneShot,
+            2 => Schedule::Ring { order: r.list(MEMBERS_MAX)? },
+            _ => return Err(Malformed::UnknownTag),
+        };
+        Ok(PlanClass { bytes_max, chunk_bytes, schedule })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::testing::assert_codec;
+
+    fn ring(order: &[u8]) -> Plan {
+        let order = order.iter().copied().map(Rank).collect();
+        let mut plan = Plan::mesh(3);
+        plan.classes.insert(0, PlanClass { bytes_max: 99, chunk_bytes: 4096, schedule: Schedule::Ring { order } });
+        plan
+    }
+
+    #[test]
+    fn a_plan_survives_the_wire() {
+        assert_codec(&ring(&[2, 0, 1]));
+    }
+
+    #[test]
+    fn a_ring_names_every_rank_once() {
+        assert!(ring(&[2, 0, 1]).fits(3));
+        assert!(!ring(&[2, 0, 1]).fits(4));
+        assert!(!ring(&[2, 0, 2]).fits(3));
+    }
+
+    #[test]
+    fn the_class_is_found_by_size() {
+        assert!(matches!(ring(&[0, 1, 2]).class_for(99).schedule, Schedule::Ring { .. }));
+        assert_eq!(ring(&[0, 1, 2]).class_for(100).schedule, Schedule::OneShot);
+    }
+}

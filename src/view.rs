@@ -1,0 +1,462 @@
+//! Layer: Words.
+//!
+//! A [`View`] is a value: who is in, in which order, under which ballot, how they talk and with which engine.
+//!
+//! When the world changes nothing is repaired: a new View is agreed, new links are opened, the old ones are
+//! dropped. Everything in a View is chosen by its proposer and shipped; nobody computes any of it again.
+
+use crate::identity::{Boot, MemberId, Name, NodeId};
+use crate::topology::Plan;
+use crate::wire::{Decode, Encode, Malformed, Reader, put_list, put_option};
+use sha2::{Digest, Sha256};
+use std::fmt;
+
+/// Most members a View may have. A further node stays outside and says so.
+pub const MEMBERS_MAX: usize = 16;
+
+/// Most operations a member keeps on its list; the next call is refused with `TooManyInFlight`.
+pub const OPS_LISTED_MAX: usize = 64;
+
+/// A member's place in a View, `0..size`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank(pub u8);
+
+impl Rank {
+    /// The rank as an index.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+impl fmt::Display for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Number of an attempt to agree on a View. Unique: a proposer never uses a round twice in one boot.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ballot {
+    /// Grows with every attempt; 0 is before all of them.
+    pub round: u64,
+    /// Who proposed.
+    pub proposer: MemberId,
+}
+
+impl Ballot {
+    /// Below every ballot that anybody can propose.
+    pub const ZERO: Ballot = Ballot { round: 0, proposer: MemberId { node: NodeId([0; 32]), boot: Boot(0) } };
+}
+
+impl fmt::Debug for Ballot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{:?}", self.round, self.proposer)
+    }
+}
+
+/// Names one View: its ballot and the SHA-256 of its canonical encoding.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ViewId {
+    /// The ballot under which it was agreed.
+    pub ballot: Ballot,
+    /// SHA-256 of the canonical encoding.
+    pub digest: ViewDigest,
+}
+
+/// SHA-256 of a View's canonical encoding; binds data links and operations to that View.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ViewDigest(pub [u8; 32]);
+
+impl ViewDigest {
+    /// The first eight bytes, as they stand in the clear in front of a data link's handshake.
+    pub fn hint(&self) -> [u8; 8] {
+        let mut hint = [0; 8];
+        hint.copy_from_slice(&self.0[..8]);
+        hint
+    }
+}
+
+impl fmt::Debug for ViewDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[..4].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ViewId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{:?}", self.ballot.round, self.digest)
+    }
+}
+
+impl fmt::Display for ViewId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{:?}", self.ballot.round, self.digest)
+    }
+}
+
+/// One operation of one View.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId {
+    /// The lane that numbered it.
+    pub lane: Lane,
+    /// Its number in the lane, from 0 in each View.
+    pub number: u64,
+}
+
+/// A sequence of calls in program order; tasks that call at the same time use different lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lane(pub u64);
+
+impl Lane {
+    /// The lane of the Context itself.
+    pub const MAIN: Lane = Lane(0);
+
+    /// The lane of a caller's tag.
+    pub fn tagged(tag: u32) -> Lane {
+        Lane(u64::from(tag) + 1)
+    }
+}
+
+impl fmt::Debug for OpId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl fmt::Display for OpId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.lane.0, self.number)
+    }
+}
+
+/// What happened to a member's state so far: two members with equal histories hold the same state.
+///
+/// A member that has seen no operation commit has no history (`None` wherever this stands in an `Option`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct History {
+    /// Operations committed along this lineage; the longer history wins when two meet.
+    pub ops: u64,
+    /// Hash over the Views in which something was committed.
+    pub lineage: [u8; 32],
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}ops:{:02x}{:02x}", self.ops, self.lineage[0], self.lineage[1])
+    }
+}
+
+/// Which engine moves and adds the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum EngineKind {
+    /// potluck's own engine.
+    Native,
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EngineKind::Native => "native",
+        })
+    }
+}
+
+/// One member of a View.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Member {
+    /// Which life of which node.
+    pub id: MemberId,
+    /// What it calls itself.
+    pub name: Name,
+    /// It joined with nothing to keep in step, see `Builder::stateless`.
+    pub stateless: bool,
+    /// Its history is the View's.
+    pub in_sync: bool,
+}
+
+/// An agreed membership. See the module's story.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct View {
+    /// The ballot under which it was agreed; grows along every member's Views.
+    pub ballot: Ballot,
+    /// The View whose operations this one decides.
+    pub parent: Option<ViewId>,
+    /// The operations of the parent that are committed; every other undecided one is aborted.
+    pub committed: Vec<OpId>,
+    /// The winning history among the members.
+    pub history: Option<History>,
+    /// The members in rank order.
+    pub members: Vec<Member>,
+    /// How they talk.
+    pub plan: Plan,
+    /// Which engine all of them run.
+    pub engine: EngineKind,
+}
+
+impl View {
+    /// The View's name.
+    pub fn id(&self) -> ViewId {
+        ViewId { ballot: self.ballot, digest: self.digest() }
+    }
+
+    /// SHA-256 of the canonical encoding.
+    pub fn digest(&self) -> ViewDigest {
+        ViewDigest(Sha256::digest(self.to_bytes()).into())
+    }
+
+    /// How many members it has.
+    pub fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The rank of a member; never a default.
+    pub fn rank_of(&self, id: MemberId) -> Option<Rank> {
+        self.members.iter().position(|m| m.id == id).and_then(|i| u8::try_from(i).ok()).map(Rank)
+    }
+
+    /// The member at a rank.
+    pub fn member(&self, rank: Rank) -> Option<&Member> {
+        self.members.get(rank.index())
+    }
+
+    /// Whether this life of this node is in.
+    pub fn contains(&self, id: MemberId) -> bool {
+        self.rank_of(id).is_some()
+    }
+
+    /// All ranks in order.
+    pub fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
+        (0..self.members.len()).filter_map(|i| u8::try_from(i).ok()).map(Rank)
+    }
+
+    /// Whether the members share one history, so that sums mean something without a `sync` first.
+    pub fn in_sync(&self) -> bool {
+        self.members.iter().all(|m| m.in_sync) || self.members.iter().all(|m| m.stateless)
+    }
+}
+
+impl Encode for Rank {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.0);
+    }
+}
+
+impl Decode for Rank {
+    fn decode(r: &mut Reader<'_>) -> Result<Rank, Malformed> {
+        let rank = r.u8()?;
+        if usize::from(rank) < MEMBERS_MAX { Ok(Rank(rank)) } else { Err(Malformed::TooLong) }
+    }
+}
+
+impl Encode for Ballot {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.round.to_le_bytes());
+        self.proposer.encode(out);
+    }
+}
+
+impl Decode for Ballot {
+    fn decode(r: &mut Reader<'_>) -> Result<Ballot, Malformed> {
+        Ok(Ballot { round: r.u64()?, proposer: MemberId::decode(r)? })
+    }
+}
+
+impl Encode for ViewDigest {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+}
+
+impl Decode for ViewDigest {
+    fn decode(r: &mut Reader<'_>) -> Result<ViewDigest, Malformed> {
+        r.array().map(ViewDigest)
+    }
+}
+
+impl Encode for ViewId {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.ballot.encode(out);
+        self.digest.encode(out);
+    }
+}
+
+impl Decode for ViewId {
+    fn decode(r: &mut Reader<'_>) -> Result<ViewId, Malformed> {
+        Ok(ViewId { ballot: Ballot::decode(r)?, digest: ViewDigest::decode(r)? })
+    }
+}
+
+impl Encode for OpId {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.lane.0.to_le_bytes());
+        out.extend_from_slice(&self.number.to_le_bytes());
+    }
+}
+
+impl Decode for OpId {
+    fn decode(r: &mut Reader<'_>) -> Result<OpId, Malformed> {
+        Ok(OpId { lane: Lane(r.u64()?), number: r.u64()? })
+    }
+}
+
+impl Encode for History {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.ops.to_le_bytes());
+        out.extend_from_slice(&self.lineage);
+    }
+}
+
+impl Decode for History {
+    fn decode(r: &mut Reader<'_>) -> Result<History, Malformed> {
+        Ok(History { ops: r.u64()?, lineage: r.array()? })
+    }
+}
+
+impl Encode for EngineKind {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(match self {
+            EngineKind::Native => 1,
+        });
+    }
+}
+
+impl Decode for EngineKind {
+    fn decode(r: &mut Reader<'_>) -> Result<EngineKind, Malformed> {
+        match r.u8()? {
+            1 => Ok(EngineKind::Native),
+            _ => Err(Malformed::UnknownTag),
+        }
+    }
+}
+
+impl Encode for Member {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        self.name.encode(out);
+        out.push(u8::from(self.stateless) | u8::from(self.in_sync) << 1);
+    }
+}
+
+impl Decode for Member {
+    fn decode(r: &mut Reader<'_>) -> Result<Member, Malformed> {
+        let id = MemberId::decode(r)?;
+        let name = Name::decode(r)?;
+        match r.u8()? {
+            bits @ 0..=3 => Ok(Member { id, name, stateless: bits & 1 != 0, in_sync: bits & 2 != 0 }),
+            _ => Err(Malformed::UnknownTag),
+        }
+    }
+}
+
+impl Encode for View {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.ballot.encode(out);
+        put_option(out, self.parent.as_ref());
+        put_list(out, &self.committed);
+        put_option(out, self.history.as_ref());
+        put_list(out, &self.members);
+        self.plan.encode(out);
+        self.engine.encode(out);
+    }
+}
+
+impl Decode for View {
+    fn decode(r: &mut Reader<'_>) -> Result<View, Malformed> {
+        let view = View {
+            ballot: Ballot::decode(r)?,
+            parent: r.option()?,
+            // Each of at most 16 members lists at most 64 operations.
+            committed: r.list(MEMBERS_MAX * OPS_LISTED_MAX)?,
+            history: r.option()?,
+            members: r.list(MEMBERS_MAX)?,
+            plan: Plan::decode(r)?,
+            engine: EngineKind::decode(r)?,
+        };
+        view.check()?;
+        Ok(view)
+    }
+}
+
+impl View {
+    /// What the fields alone cannot say: members are distinct nodes, the proposer is one of them,
+    /// the parent is older, and the plan speaks of these ranks.
+    fn check(&self) -> Result<(), Malformed> {
+        let distinct = self.members.iter().enumerate().all(|(i, m)| self.members[..i].iter().all(|o| o.id.node != m.id.node));
+        let parent_is_older = self.parent.is_none_or(|p| p.ballot < self.ballot);
+        let committed_has_parent = self.committed.is_empty() || self.parent.is_some();
+        if distinct
+            && parent_is_older
+            && committed_has_parent
+            && self.contains(self.ballot.proposer)
+            && self.plan.fits(self.size())
+        {
+            Ok(())
+        } else {
+            Err(Malformed::Inconsistent)
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// The member that tests call `n`.
+    pub(crate) fn member_id(n: u8) -> MemberId {
+        MemberId { node: NodeId([n; 32]), boot: Boot(u64::from(n)) }
+    }
+
+    /// A View of the members `1..=n` without a parent.
+    pub(crate) fn view_of(n: u8) -> View {
+        let members = (1..=n)
+            .map(|i| Member { id: member_id(i), name: Name::from_lossy(&format!("n{i}")), stateless: false, in_sync: true })
+            .collect();
+        View {
+            ballot: Ballot { round: 1, proposer: member_id(1) },
+            parent: None,
+            committed: Vec::new(),
+            history: None,
+            members,
+            plan: Plan::mesh(usize::from(n)),
+            engine: EngineKind::Native,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{member_id, view_of};
+    use super::*;
+    use crate::wire::testing::assert_codec;
+
+    #[test]
+    fn a_view_survives_the_wire() {
+        let mut view = view_of(3);
+        view.ballot.round = 9;
+        view.parent = Some(view_of(2).id());
+        view.committed = vec![OpId { lane: Lane::tagged(3), number: 17 }];
+        view.history = Some(History { ops: 5, lineage: [9; 32] });
+        assert_codec(&view);
+    }
+
+    #[test]
+    fn a_view_that_contradicts_itself_is_refused() {
+        let twice = View { members: vec![view_of(1).members[0].clone(), view_of(1).members[0].clone()], ..view_of(2) };
+        let without_proposer = View { ballot: Ballot { round: 1, proposer: member_id(9) }, ..view_of(2) };
+        let orphan = View { committed: vec![OpId { lane: Lane::MAIN, number: 0 }], ..view_of(2) };
+        let parent = View { ballot: Ballot { round: 5, proposer: member_id(1) }, ..view_of(2) }.id();
+        let older_than_parent = View { parent: Some(parent), ..view_of(2) };
+        for bad in [twice, without_proposer, orphan, older_than_parent] {
+            assert_eq!(View::from_bytes(&bad.to_bytes()), Err(Malformed::Inconsistent));
+        }
+    }
+
+    #[test]
+    fn the_digest_covers_the_rank_order() {
+        let view = view_of(3);
+        let mut swapped = view.clone();
+        swapped.members.swap(0, 1);
+        assert_ne!(view.digest(), swapped.digest());
+    }
+}
