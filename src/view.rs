@@ -366,8 +366,8 @@ impl Decode for View {
         let view = View {
             ballot: Ballot::decode(r)?,
             parent: r.option()?,
-            // Each of at most 16 members lists at most 64 operations.
-            committed: r.list(MEMBERS_MAX * OPS_LISTED_MAX)?,
+            // A committed operation is on every member's list, and a list has at most this many.
+            committed: r.list(OPS_LISTED_MAX)?,
             history: r.option()?,
             members: r.list(MEMBERS_MAX)?,
             plan: Plan::decode(r)?,

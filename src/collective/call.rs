@@ -7,7 +7,7 @@ use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::fmt;
 
 /// Type of one element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DType {
     /// IEEE 754 binary32.
@@ -19,7 +19,7 @@ pub enum DType {
 }
 
 /// How contributions become one value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ReduceOp {
     /// Sum.
@@ -33,7 +33,7 @@ pub enum ReduceOp {
 }
 
 /// Which collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Kind {
     /// Everybody gets the reduction of all contributions.
@@ -55,7 +55,7 @@ pub enum Kind {
 }
 
 /// One call: the same on every rank, but for the version and count of a `Sync`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Call {
     /// Which collective.
     pub kind: Kind,
@@ -68,7 +68,7 @@ pub struct Call {
 }
 
 /// Which encoding the elements have on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CodecId {
     /// As they are.
@@ -78,7 +78,7 @@ pub enum CodecId {
 }
 
 /// What a member tells all others when it begins an operation. It is also their permission to send it bulk data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Descriptor {
     /// Which operation of the View.
     pub op: OpId,

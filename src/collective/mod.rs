@@ -6,10 +6,14 @@
 //! [`Staging`] and never sees the caller's buffer. Whether a result counts is decided by votes, outside of the engine.
 
 mod call;
+mod ledger;
 mod staging;
+mod vote;
 
 pub use call::{Call, CodecId, DType, Descriptor, Kind, ReduceOp};
+pub use ledger::{CallRefusal, Closing, Ledger, LedgerEffect, Misbehaviour};
 pub use staging::{Block, Pool, Staging};
+pub use vote::{AbortCause, AbortReason, Listed, Mismatch, OpBody, OpMessage, Outcome, Status, Vote};
 
 use crate::link::DataLink;
 use crate::topology::Plan;

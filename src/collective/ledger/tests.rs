@@ -1,0 +1,227 @@
+//! Layer: Core.
+//!
+//! The ledger's rules, by a few members that pass their messages by hand.
+
+use super::*;
+use crate::collective::{CodecId, DType, ReduceOp};
+use crate::view::testing::view_of;
+
+const SUM: Call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 10, codec: CodecId::None };
+
+/// Members whose messages arrive when the test says so.
+struct Group {
+    ledgers: Vec<Ledger>,
+    wires: Vec<Vec<Vec<OpBody>>>,
+    resolved: Vec<Vec<(OpId, Outcome)>>,
+    agreed: Vec<Vec<(OpId, Option<(Rank, u64)>)>>,
+}
+
+impl Group {
+    fn of(n: u8) -> Group {
+        let view = view_of(n);
+        let n = usize::from(n);
+        Group {
+            ledgers: (0..n).map(|i| Ledger::new(&view, Rank(i as u8))).collect(),
+            wires: vec![vec![Vec::new(); n]; n],
+            resolved: vec![Vec::new(); n],
+            agreed: vec![Vec::new(); n],
+        }
+    }
+
+    fn drain(&mut self, i: usize) {
+        for effect in self.ledgers[i].take_effects() {
+            match effect {
+                LedgerEffect::Tell(body) => (0..self.ledgers.len()).filter(|j| *j != i).for_each(|j| self.wires[i][j].push(body)),
+                LedgerEffect::Resolved(op, outcome) => self.resolved[i].push((op, outcome)),
+                LedgerEffect::Agreed(op, source) => self.agreed[i].push((op, source)),
+                _ => {}
+            }
+        }
+    }
+
+    fn deliver(&mut self, from: usize, to: usize) {
+        self.drain(from);
+        for body in std::mem::take(&mut self.wires[from][to]) {
+            let rank = Rank(from as u8);
+            match body {
+                OpBody::Describe(d) => self.ledgers[to].on_descriptor(rank, d).unwrap(),
+                OpBody::Vote(op, vote) => self.ledgers[to].on_vote(rank, op, vote).unwrap(),
+                OpBody::Resolved => {}
+            }
+        }
+        self.drain(to);
+    }
+
+    fn deliver_all(&mut self) {
+        let n = self.ledgers.len();
+        for _ in 0..4 {
+            for from in 0..n {
+                (0..n).filter(|to| *to != from).for_each(|to| self.deliver(from, to));
+            }
+        }
+    }
+
+    fn begin_all(&mut self, call: Call) -> OpId {
+        let ops: Vec<OpId> = (0..self.ledgers.len()).map(|i| self.begin(i, call)).collect();
+        ops[0]
+    }
+
+    fn begin(&mut self, i: usize, call: Call) -> OpId {
+        let op = self.ledgers[i].call(Lane::MAIN, call).unwrap();
+        self.ledgers[i].describe(op);
+        op
+    }
+}
+
+#[test]
+fn a_result_counts_when_all_hold_it() {
+    let mut g = Group::of(3);
+    let op = g.begin_all(SUM);
+    g.deliver_all();
+    g.ledgers[0].done(op, 7);
+    g.ledgers[1].done(op, 7);
+    g.deliver_all();
+    assert!(g.resolved.iter().all(Vec::is_empty));
+    g.ledgers[2].done(op, 7);
+    g.deliver_all();
+    assert!(g.resolved.iter().all(|r| *r == [(op, Outcome::Committed)]));
+}
+
+#[test]
+fn one_abort_ends_it_for_all_even_after_done() {
+    let mut g = Group::of(3);
+    let op = g.begin_all(SUM);
+    g.deliver_all();
+    g.ledgers[0].done(op, 7);
+    g.ledgers[1].done(op, 7);
+    g.deliver_all();
+    g.ledgers[2].abort(op, AbortReason::Deadline);
+    g.deliver_all();
+    let aborted = Outcome::Aborted(AbortCause { reason: AbortReason::Deadline, by: Rank(2) });
+    assert!(g.resolved.iter().all(|r| *r == [(op, aborted)]));
+}
+
+#[test]
+fn nobody_returns_aborted_before_all_have_voted_so() {
+    let mut g = Group::of(3);
+    let op = g.begin_all(SUM);
+    g.deliver_all();
+    g.ledgers[0].abort(op, AbortReason::Dropped);
+    g.deliver(0, 1);
+    g.deliver(1, 0);
+    assert!(g.resolved[0].is_empty(), "rank 2 has not voted");
+}
+
+#[test]
+fn after_done_this_member_cannot_give_up_alone() {
+    let mut g = Group::of(2);
+    let op = g.begin(0, SUM);
+    g.ledgers[0].done(op, 1);
+    g.drain(0);
+    g.ledgers[0].abort(op, AbortReason::Deadline);
+    assert!(g.ledgers[0].take_effects().is_empty());
+}
+
+#[test]
+fn an_operation_given_up_elsewhere_is_aborted_when_it_is_called() {
+    let mut g = Group::of(2);
+    let op = g.begin(0, SUM);
+    g.ledgers[0].abort(op, AbortReason::Deadline);
+    g.deliver_all();
+    assert_eq!(g.resolved[0].len(), 1);
+    assert!(g.resolved[1].is_empty());
+    assert_eq!(g.ledgers[1].call(Lane::MAIN, SUM), Ok(op));
+    g.drain(1);
+    assert_eq!(g.resolved[1], g.resolved[0]);
+}
+
+#[test]
+fn different_calls_end_in_one_mismatch_for_all() {
+    let mut g = Group::of(3);
+    let op = g.begin(0, SUM);
+    g.begin(1, SUM);
+    g.begin(2, Call { count: 11, ..SUM });
+    g.deliver_all();
+    let mismatch = Mismatch { lower: (Rank(0), SUM), higher: (Rank(2), Call { count: 11, ..SUM }) };
+    for resolved in &g.resolved {
+        let [(id, Outcome::Aborted(cause))] = resolved[..] else { panic!("{resolved:?}") };
+        assert_eq!((id, cause.reason), (op, AbortReason::Mismatch(mismatch)));
+    }
+}
+
+#[test]
+fn different_bits_are_a_digest_mismatch_for_all() {
+    let mut g = Group::of(2);
+    let op = g.begin(0, SUM);
+    g.begin(1, SUM);
+    g.ledgers[0].done(op, 1);
+    g.ledgers[1].done(op, 2);
+    g.deliver_all();
+    assert!(g.resolved.iter().all(|r| *r == [(op, Outcome::DigestMismatch)]));
+}
+
+#[test]
+fn a_frozen_ledger_never_changes_its_mind() {
+    let mut g = Group::of(2);
+    let op = g.begin(0, SUM);
+    g.begin(1, SUM);
+    g.deliver_all();
+    g.ledgers[0].done(op, 1);
+    let closing = g.ledgers[0].freeze();
+    assert_eq!(closing.ops[0].status, Status::Done(1));
+    g.ledgers[1].done(op, 1);
+    g.deliver_all();
+    assert!(g.resolved[0].is_empty());
+    assert_eq!(g.ledgers[0].freeze(), closing);
+    g.ledgers[0].decide(&[op]);
+    g.drain(0);
+    assert_eq!(g.resolved[0], [(op, Outcome::Committed)]);
+}
+
+#[test]
+fn an_operation_stays_listed_until_everybody_has_decided_it() {
+    let mut g = Group::of(2);
+    let op = g.begin(0, SUM);
+    g.begin(1, SUM);
+    g.ledgers[0].done(op, 1);
+    g.ledgers[1].done(op, 1);
+    g.deliver_all();
+    assert_eq!(g.ledgers[0].clone().freeze().ops[0].status, Status::Committed);
+    assert_eq!(g.ledgers[0].resolved(), [op]);
+    g.ledgers[0].on_resolved(Rank(1), &[op]);
+    assert!(g.ledgers[0].resolved().is_empty());
+    assert!(g.ledgers[0].freeze().ops.is_empty());
+}
+
+#[test]
+fn the_sixty_fifth_call_takes_no_number() {
+    let mut g = Group::of(2);
+    for _ in 0..OPS_LISTED_MAX {
+        g.begin(0, SUM);
+    }
+    assert_eq!(g.ledgers[0].call(Lane::MAIN, SUM), Err(CallRefusal::TooManyInFlight));
+}
+
+#[test]
+fn a_member_cannot_fill_the_memory_of_another() {
+    let mut ledger = Ledger::new(&view_of(2), Rank(0));
+    let describe = |number| Descriptor { op: OpId { lane: Lane(5), number }, call: SUM, plan_revision: 0 };
+    let accepted = (0..10_000).take_while(|n| ledger.on_descriptor(Rank(1), describe(*n)).is_ok()).count();
+    assert_eq!(accepted, 2 * OPS_LISTED_MAX);
+}
+
+#[test]
+fn a_view_that_is_not_in_sync_takes_only_a_sync_from_its_history() {
+    let mut view = view_of(3);
+    view.members[0].in_sync = false;
+    let mut g = Group::of(3);
+    g.ledgers = (0..3).map(|i| Ledger::new(&view, Rank(i))).collect();
+    assert_eq!(g.ledgers[0].call(Lane::MAIN, SUM), Err(CallRefusal::NeedsSync));
+    let sync = |version, count| Call { kind: Kind::Sync { version }, dtype: DType::U8, count, codec: CodecId::None };
+    let op = g.begin(0, sync(99, 1));
+    g.begin(1, sync(5, 30));
+    g.begin(2, sync(5, 40));
+    g.deliver_all();
+    let agreed = &g.agreed[2];
+    assert!(agreed.contains(&(op, Some((Rank(1), 30)))), "{agreed:?}");
+}

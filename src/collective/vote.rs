@@ -1,0 +1,297 @@
+//! Layer: Words.
+//!
+//! What members tell each other about an operation, and how an operation ends.
+
+use super::{Call, Descriptor};
+use crate::view::{OPS_LISTED_MAX, OpId, Rank, ViewDigest};
+use crate::wire::{Decode, Encode, Malformed, Reader, put_list};
+
+/// A member's one vote on one operation, sent to all members.
+///
+/// `Done` may still become `Abort` when another member's `Abort` arrives; never the other way round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vote {
+    /// This member holds the full result.
+    Done {
+        /// XXH3-128 of the result; equal on every rank for the collectives whose results are equal.
+        digest: u128,
+    },
+    /// This member will not take part in a commit.
+    Abort(AbortCause),
+}
+
+/// Why an operation was given up, and by whom first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AbortCause {
+    /// What happened. Ordered: when members saw different things, the least one is reported by all.
+    pub reason: AbortReason,
+    /// Where it happened.
+    pub by: Rank,
+}
+
+/// Why an operation was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum AbortReason {
+    /// Two ranks called different things.
+    Mismatch(Mismatch),
+    /// A deadline passed.
+    Deadline,
+    /// The call was dropped before it was done.
+    Dropped,
+    /// The engine of a member failed; the View stays.
+    Engine,
+    /// A member was lost and the next View decided.
+    ViewChange,
+}
+
+/// Two calls under one number that do not ask for the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mismatch {
+    /// The lower rank and its call.
+    pub lower: (Rank, Call),
+    /// The higher rank and its call.
+    pub higher: (Rank, Call),
+}
+
+/// How an operation ended on this member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The result counts.
+    Committed,
+    /// It never happened, for all members that go on together.
+    Aborted(AbortCause),
+    /// This member was left behind and cannot know.
+    Indeterminate,
+    /// The members hold different bits.
+    DigestMismatch,
+}
+
+/// What a member says of an operation when it promises to leave the View.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Listed {
+    /// Which operation.
+    pub op: OpId,
+    /// How far it is.
+    pub status: Status,
+    /// Whether it brings the members to one history.
+    pub is_sync: bool,
+}
+
+/// How far an operation is on one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// Begun, no full result.
+    NotDone,
+    /// The full result is held, with this digest.
+    Done(u128),
+    /// Voted Abort.
+    Aborted,
+    /// Committed here.
+    Committed,
+}
+
+/// A message about operations, on the control link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpMessage {
+    /// The View of the operation; messages of another View are dropped.
+    pub view: ViewDigest,
+    /// What is said.
+    pub body: OpBody,
+    /// Operations that are decided on the sender and still on its list.
+    pub resolved: Vec<OpId>,
+}
+
+/// The body of an [`OpMessage`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpBody {
+    /// The sender has begun an operation.
+    Describe(Descriptor),
+    /// The sender's vote.
+    Vote(OpId, Vote),
+    /// Only the list of resolved operations counts.
+    Resolved,
+}
+
+impl Encode for Mismatch {
+    fn encode(&self, out: &mut Vec<u8>) {
+        for (rank, call) in [&self.lower, &self.higher] {
+            rank.encode(out);
+            call.encode(out);
+        }
+    }
+}
+
+impl Decode for Mismatch {
+    fn decode(r: &mut Reader<'_>) -> Result<Mismatch, Malformed> {
+        let lower = (Rank::decode(r)?, Call::decode(r)?);
+        let higher = (Rank::decode(r)?, Call::decode(r)?);
+        if lower.0 < higher.0 && !lower.1.agrees(&higher.1) {
+            Ok(Mismatch { lower, higher })
+        } else {
+            Err(Malformed::Inconsistent)
+        }
+    }
+}
+
+impl Encode for AbortCause {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.by.encode(out);
+        match &self.reason {
+            AbortReason::Mismatch(mismatch) => {
+                out.push(1);
+                mismatch.encode(out);
+            }
+            AbortReason::Deadline => out.push(2),
+            AbortReason::Dropped => out.push(3),
+            AbortReason::Engine => out.push(4),
+            AbortReason::ViewChange => out.push(5),
+        }
+    }
+}
+
+impl Decode for AbortCause {
+    fn decode(r: &mut Reader<'_>) -> Result<AbortCause, Malformed> {
+        let by = Rank::decode(r)?;
+        let reason = match r.u8()? {
+            1 => AbortReason::Mismatch(Mismatch::decode(r)?),
+            2 => AbortReason::Deadline,
+            3 => AbortReason::Dropped,
+            4 => AbortReason::Engine,
+            5 => AbortReason::ViewChange,
+            _ => return Err(Malformed::UnknownTag),
+        };
+        Ok(AbortCause { reason, by })
+    }
+}
+
+impl Encode for Vote {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Vote::Done { digest } => {
+                out.push(1);
+                out.extend_from_slice(&digest.to_le_bytes());
+            }
+            Vote::Abort(cause) => {
+                out.push(2);
+                cause.encode(out);
+            }
+        }
+    }
+}
+
+impl Decode for Vote {
+    fn decode(r: &mut Reader<'_>) -> Result<Vote, Malformed> {
+        match r.u8()? {
+            1 => Ok(Vote::Done { digest: u128::from_le_bytes(r.array()?) }),
+            2 => Ok(Vote::Abort(AbortCause::decode(r)?)),
+            _ => Err(Malformed::UnknownTag),
+        }
+    }
+}
+
+impl Encode for Listed {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.op.encode(out);
+        out.push(u8::from(self.is_sync));
+        match self.status {
+            Status::NotDone => out.push(1),
+            Status::Done(digest) => {
+                out.push(2);
+                out.extend_from_slice(&digest.to_le_bytes());
+            }
+            Status::Aborted => out.push(3),
+            Status::Committed => out.push(4),
+        }
+    }
+}
+
+impl Decode for Listed {
+    fn decode(r: &mut Reader<'_>) -> Result<Listed, Malformed> {
+        let (op, is_sync) = (OpId::decode(r)?, r.bool()?);
+        let status = match r.u8()? {
+            1 => Status::NotDone,
+            2 => Status::Done(u128::from_le_bytes(r.array()?)),
+            3 => Status::Aborted,
+            4 => Status::Committed,
+            _ => return Err(Malformed::UnknownTag),
+        };
+        Ok(Listed { op, status, is_sync })
+    }
+}
+
+impl Encode for OpMessage {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.view.encode(out);
+        match &self.body {
+            OpBody::Describe(descriptor) => {
+                out.push(1);
+                descriptor.encode(out);
+            }
+            OpBody::Vote(op, vote) => {
+                out.push(2);
+                op.encode(out);
+                vote.encode(out);
+            }
+            OpBody::Resolved => out.push(3),
+        }
+        put_list(out, &self.resolved);
+    }
+}
+
+impl Decode for OpMessage {
+    fn decode(r: &mut Reader<'_>) -> Result<OpMessage, Malformed> {
+        let view = ViewDigest::decode(r)?;
+        let body = match r.u8()? {
+            1 => OpBody::Describe(Descriptor::decode(r)?),
+            2 => OpBody::Vote(OpId::decode(r)?, Vote::decode(r)?),
+            3 => OpBody::Resolved,
+            _ => return Err(Malformed::UnknownTag),
+        };
+        Ok(OpMessage { view, body, resolved: r.list(OPS_LISTED_MAX)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::{CodecId, DType, Kind, ReduceOp};
+    use crate::view::Lane;
+    use crate::wire::testing::assert_codec;
+
+    #[test]
+    fn every_vote_survives_the_wire() {
+        let call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 5, codec: CodecId::None };
+        let mismatch = Mismatch { lower: (Rank(0), call), higher: (Rank(2), Call { count: 6, ..call }) };
+        let op = OpId { lane: Lane::MAIN, number: 3 };
+        let reasons = [
+            AbortReason::Mismatch(mismatch),
+            AbortReason::Deadline,
+            AbortReason::Dropped,
+            AbortReason::Engine,
+            AbortReason::ViewChange,
+        ];
+        let aborts = reasons.map(|reason| Vote::Abort(AbortCause { reason, by: Rank(1) }));
+        for vote in aborts.into_iter().chain([Vote::Done { digest: u128::MAX }]) {
+            assert_codec(&OpMessage { view: ViewDigest([3; 32]), body: OpBody::Vote(op, vote), resolved: vec![op] });
+        }
+        assert_codec(&OpMessage { view: ViewDigest([3; 32]), body: OpBody::Resolved, resolved: vec![] });
+        let descriptor = Descriptor { op, call, plan_revision: 1 };
+        assert_codec(&OpMessage { view: ViewDigest([3; 32]), body: OpBody::Describe(descriptor), resolved: vec![op, op] });
+    }
+
+    #[test]
+    fn every_status_survives_the_wire() {
+        let op = OpId { lane: Lane::tagged(9), number: 3 };
+        for status in [Status::NotDone, Status::Done(7), Status::Aborted, Status::Committed] {
+            assert_codec(&Listed { op, status, is_sync: true });
+        }
+    }
+
+    #[test]
+    fn a_mismatch_of_equal_calls_is_refused() {
+        let call = Call { kind: Kind::Barrier, dtype: DType::U8, count: 0, codec: CodecId::None };
+        let bad = Mismatch { lower: (Rank(0), call), higher: (Rank(2), call) };
+        assert_eq!(Mismatch::from_bytes(&bad.to_bytes()), Err(Malformed::Inconsistent));
+    }
+}
