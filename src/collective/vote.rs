@@ -9,7 +9,7 @@ use crate::wire::{Decode, Encode, Malformed, Reader, put_list};
 /// A member's one vote on one operation, sent to all members.
 ///
 /// `Done` may still become `Abort` when another member's `Abort` arrives; never the other way round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vote {
     /// This member holds the full result.
     Done {
@@ -21,7 +21,7 @@ pub enum Vote {
 }
 
 /// Why an operation was given up, and by whom first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AbortCause {
     /// What happened. Ordered: when members saw different things, the least one is reported by all.
     pub reason: AbortReason,
@@ -30,7 +30,7 @@ pub struct AbortCause {
 }
 
 /// Why an operation was given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum AbortReason {
     /// Two ranks called different things.
@@ -46,7 +46,7 @@ pub enum AbortReason {
 }
 
 /// Two calls under one number that do not ask for the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mismatch {
     /// The lower rank and its call.
     pub lower: (Rank, Call),
@@ -55,7 +55,7 @@ pub struct Mismatch {
 }
 
 /// How an operation ended on this member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The result counts.
     Committed,
@@ -92,7 +92,7 @@ pub enum Status {
 }
 
 /// A message about operations, on the control link.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OpMessage {
     /// The View of the operation; messages of another View are dropped.
     pub view: ViewDigest,
@@ -103,7 +103,7 @@ pub struct OpMessage {
 }
 
 /// The body of an [`OpMessage`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpBody {
     /// The sender has begun an operation.
     Describe(Descriptor),

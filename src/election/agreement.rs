@@ -1,0 +1,375 @@
+//! Layer: Core.
+//!
+//! The rules that make Views safe: a three-step view change with durable ballots, after Paxos (Lamport 1998) and
+//! virtual synchrony (Birman and Joseph 1987). Nothing here knows time, and nothing trusts it.
+//!
+//! A proposer asks every member it wants to *promise* a ballot; who promises leaves its View for good and says what it
+//! holds. When all have promised, the proposer makes a View of it and asks all to *accept*; when all have accepted, it
+//! tells them to *install*. A promise and an acceptance leave only when they are durable.
+
+use super::message::{Accepted, Message, Promise};
+use super::standing;
+use crate::collective::Closing;
+use crate::identity::{MemberId, Name};
+use crate::topology::Plan;
+use crate::view::{Ballot, EngineKind, History, Member, View, ViewDigest, ViewId};
+use crate::wire::{Decode, Encode, Malformed, Reader, put_option};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// How far a ballot may jump over the highest one seen: enough for any history, too little to exhaust the rounds.
+const ROUND_JUMP_MAX: u64 = 1 << 20;
+
+/// What outlives the process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Durable {
+    /// Lower ballots are ignored.
+    pub promised: Ballot,
+    /// The newest accepted View.
+    pub accepted: Option<Accepted>,
+    /// The newest installed View's ballot.
+    pub installed: Ballot,
+}
+
+impl Default for Durable {
+    fn default() -> Durable {
+        Durable { promised: Ballot::ZERO, accepted: None, installed: Ballot::ZERO }
+    }
+}
+
+impl Encode for Durable {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.promised.encode(out);
+        put_option(out, self.accepted.as_ref());
+        self.installed.encode(out);
+    }
+}
+
+impl Decode for Durable {
+    fn decode(r: &mut Reader<'_>) -> Result<Durable, Malformed> {
+        Ok(Durable { promised: Ballot::decode(r)?, accepted: r.option()?, installed: Ballot::decode(r)? })
+    }
+}
+
+/// What a step wants done, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Send a message over the control link, if there is one.
+    Send(MemberId, Message),
+    /// Make this durable, then feed back the ticket.
+    Persist(u64, Durable),
+    /// This View counts from now on. `Decides` says what becomes of the operations of the View before.
+    Install(Arc<View>, Decides),
+    /// The control link to this member is of no use any more.
+    Drop(MemberId),
+}
+
+/// What a new View means for the operations of this member's View before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decides {
+    /// It was made of that View: its list of committed operations decides.
+    Parent,
+    /// It was made of another one: what was open stays unknown.
+    Nothing,
+}
+
+/// What the agreement needs from around it.
+pub(super) trait Surroundings {
+    /// Freezes the operations of the installed View and reports them; the same report at every later call.
+    fn freeze(&mut self) -> Closing;
+    /// The members in rank order, and how they shall talk.
+    fn arrange(&self, members: &BTreeSet<MemberId>, current: Option<&View>) -> (Vec<MemberId>, Plan);
+}
+
+/// The agreement rules of one node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Agreement {
+    me: MemberId,
+    name: Name,
+    stateless: bool,
+    durable: Durable,
+    /// The accepted View itself, if it was accepted in this life.
+    accepted_here: Option<Arc<View>>,
+    installed: Option<Arc<View>>,
+    /// What was open when the installed View was frozen.
+    closing: Option<Closing>,
+    /// This member's history when it installed its View.
+    base: Option<History>,
+    round_seen: u64,
+    proposal: Option<Proposal>,
+    /// Messages that wait for their durable state, by ticket.
+    held: VecDeque<(u64, MemberId, Message)>,
+    tickets: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Proposal {
+    ballot: Ballot,
+    members: BTreeSet<MemberId>,
+    promises: BTreeMap<MemberId, Promise>,
+    view: Option<Arc<View>>,
+    accepted: BTreeSet<MemberId>,
+}
+
+impl Agreement {
+    pub(super) fn new(me: MemberId, name: Name, stateless: bool, durable: Durable) -> Agreement {
+        Agreement {
+            me,
+            name,
+            stateless,
+            round_seen: durable.promised.round,
+            durable,
+            accepted_here: None,
+            installed: None,
+            closing: None,
+            base: None,
+            proposal: None,
+            held: VecDeque::new(),
+            tickets: 0,
+        }
+    }
+
+    pub(super) fn installed(&self) -> Option<&Arc<View>> {
+        self.installed.as_ref()
+    }
+
+    pub(super) fn is_frozen(&self) -> bool {
+        self.closing.is_some()
+    }
+
+    pub(super) fn is_persisting(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// The members of a proposal that runs, and those that have not answered its present phase.
+    pub(super) fn proposal(&self) -> Option<(&BTreeSet<MemberId>, BTreeSet<MemberId>)> {
+        let proposal = self.proposal.as_ref()?;
+        let answered = |m: &&MemberId| match proposal.view {
+            None => !proposal.promises.contains_key(m),
+            Some(_) => !proposal.accepted.contains(m),
+        };
+        Some((&proposal.members, proposal.members.iter().filter(answered).copied().collect()))
+    }
+
+    /// The View that a data link may belong to: installed or accepted.
+    pub(super) fn open_views(&self) -> impl Iterator<Item = &Arc<View>> {
+        let installed = self.installed.iter().filter(|_| self.closing.is_none());
+        installed.chain(self.accepted_here.iter().filter(|v| self.durable.promised == v.ballot))
+    }
+
+    /// Starts a ballot for these members, of which this node is one.
+    pub(super) fn propose(&mut self, members: BTreeSet<MemberId>, effects: &mut Vec<Effect>) {
+        let round = self.round_seen.max(self.durable.promised.round) + 1;
+        self.round_seen = round;
+        let ballot = Ballot { round, proposer: self.me };
+        let message = Message::Prepare(ballot, members.iter().copied().collect());
+        effects.extend(members.iter().map(|m| Effect::Send(*m, message.clone())));
+        self.proposal = Some(Proposal { ballot, members, promises: BTreeMap::new(), view: None, accepted: BTreeSet::new() });
+    }
+
+    /// Gives the running proposal up. What was promised stays promised.
+    pub(super) fn withdraw(&mut self) {
+        self.proposal = None;
+    }
+
+    /// The state of this ticket and all before it is durable.
+    pub(super) fn on_persisted(&mut self, ticket: u64, effects: &mut Vec<Effect>) {
+        while self.held.front().is_some_and(|(t, ..)| *t <= ticket) {
+            if let Some((_, to, message)) = self.held.pop_front() {
+                effects.push(Effect::Send(to, message));
+            }
+        }
+    }
+
+    pub(super) fn on_prepare(
+        &mut self,
+        from: MemberId,
+        ballot: Ballot,
+        members: &[MemberId],
+        around: &mut dyn Surroundings,
+        effects: &mut Vec<Effect>,
+    ) {
+        if from != ballot.proposer || !members.contains(&self.me) || ballot.round > self.round_seen + ROUND_JUMP_MAX {
+            return;
+        }
+        self.round_seen = self.round_seen.max(ballot.round);
+        if ballot <= self.durable.promised {
+            effects.push(Effect::Send(from, Message::Nack(ballot, self.durable.promised)));
+            return;
+        }
+        let closing = self.freeze(around);
+        let promise = Promise {
+            prev: self.installed.as_ref().map(|v| v.id()),
+            base: self.base,
+            closing,
+            accepted: self.durable.accepted.clone(),
+            accepted_here: self.accepted_here.is_some(),
+            name: self.name.clone(),
+            stateless: self.stateless,
+        };
+        self.durable.promised = ballot;
+        self.send_when_durable(from, Message::Promise(ballot, Box::new(promise)), effects);
+    }
+
+    pub(super) fn on_promise(
+        &mut self,
+        from: MemberId,
+        ballot: Ballot,
+        promise: Promise,
+        around: &dyn Surroundings,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(proposal) = &mut self.proposal else { return };
+        if proposal.ballot != ballot || proposal.view.is_some() || !proposal.members.contains(&from) {
+            return;
+        }
+        proposal.promises.insert(from, promise);
+        if proposal.promises.len() < proposal.members.len() {
+            return;
+        }
+        let view = Arc::new(draft(proposal, self.installed.as_deref(), around));
+        effects.extend(proposal.members.iter().map(|m| Effect::Send(*m, Message::Accept(Arc::clone(&view)))));
+        proposal.view = Some(view);
+    }
+
+    pub(super) fn on_nack(&mut self, ballot: Ballot, promised: Ballot) {
+        if promised.round <= self.round_seen + ROUND_JUMP_MAX {
+            self.round_seen = self.round_seen.max(promised.round);
+        }
+        if self.proposal.as_ref().is_some_and(|p| p.ballot == ballot) {
+            self.proposal = None;
+        }
+    }
+
+    pub(super) fn on_accept(
+        &mut self,
+        from: MemberId,
+        view: &Arc<View>,
+        around: &mut dyn Surroundings,
+        effects: &mut Vec<Effect>,
+    ) {
+        if from != view.ballot.proposer || !view.contains(self.me) {
+            return;
+        }
+        if view.ballot < self.durable.promised {
+            effects.push(Effect::Send(from, Message::Nack(view.ballot, self.durable.promised)));
+            return;
+        }
+        if self.installed.as_ref().is_some_and(|v| v.ballot >= view.ballot) || self.accepted_here.as_ref() == Some(view) {
+            return;
+        }
+        self.install_late(view, around, effects);
+        self.freeze(around);
+        let id = view.id();
+        self.durable.promised = view.ballot;
+        self.durable.accepted = Some(Accepted { id, parent: view.parent, committed: view.committed.clone() });
+        self.accepted_here = Some(Arc::clone(view));
+        self.send_when_durable(from, Message::Accepted(id), effects);
+    }
+
+    pub(super) fn on_accepted(&mut self, from: MemberId, id: ViewId, effects: &mut Vec<Effect>) {
+        let Some(proposal) = &mut self.proposal else { return };
+        if proposal.view.as_ref().is_none_or(|v| v.id() != id) || !proposal.members.contains(&from) {
+            return;
+        }
+        proposal.accepted.insert(from);
+        if proposal.accepted.len() < proposal.members.len() {
+            return;
+        }
+        let members = std::mem::take(&mut proposal.members);
+        self.proposal = None;
+        if self.durable.promised == id.ballot {
+            effects.extend(members.iter().map(|m| Effect::Send(*m, Message::Install(id))));
+        }
+    }
+
+    /// Installs the accepted View. Anybody who has installed it may say so: installing needs the acceptance of all.
+    pub(super) fn on_install(&mut self, id: ViewId, effects: &mut Vec<Effect>) {
+        let Some(view) = self.accepted_here.clone().filter(|v| v.id() == id) else { return };
+        if self.durable.promised == id.ballot && self.installed.as_ref().is_none_or(|v| v.ballot < id.ballot) {
+            self.install(view, effects);
+        }
+    }
+
+    /// A data link bound to this View was opened by another member: it has installed it.
+    pub(super) fn on_data_link(&mut self, digest: ViewDigest, effects: &mut Vec<Effect>) {
+        if let Some(id) = self.accepted_here.as_ref().map(|v| v.id()).filter(|id| id.digest == digest) {
+            self.on_install(id, effects);
+        }
+    }
+
+    /// The View that `next` was made of was installed by somebody, so this member installs it too if it had accepted it.
+    fn install_late(&mut self, next: &View, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
+        let Some(view) = self.accepted_here.clone() else { return };
+        let newer = self.installed.as_ref().is_none_or(|v| v.ballot < view.ballot);
+        if next.parent == Some(view.id()) && newer {
+            self.freeze(around);
+            self.install(view, effects);
+            self.closing = Some(Closing::default());
+        }
+    }
+
+    fn install(&mut self, view: Arc<View>, effects: &mut Vec<Effect>) {
+        let prev = self.installed.as_ref().map(|v| v.id());
+        let decides = if prev.is_some() && view.parent == prev { Decides::Parent } else { Decides::Nothing };
+        let member = view.rank_of(self.me).and_then(|r| view.member(r));
+        self.base = if view.in_sync() || member.is_some_and(|m| m.in_sync) { view.history } else { self.history(&view) };
+        self.durable.installed = view.ballot;
+        self.closing = None;
+        self.installed = Some(Arc::clone(&view));
+        if self.proposal.as_ref().is_some_and(|p| p.ballot <= view.ballot) {
+            self.proposal = None;
+        }
+        self.tickets += 1;
+        effects.push(Effect::Persist(self.tickets, self.durable.clone()));
+        effects.push(Effect::Install(view, decides));
+    }
+
+    /// This member's own history, now that `next` has decided about its View or left it behind.
+    fn history(&self, next: &View) -> Option<History> {
+        let own = Promise {
+            prev: self.installed.as_ref().map(|v| v.id()),
+            base: self.base,
+            closing: self.closing.clone().unwrap_or_default(),
+            accepted: None,
+            accepted_here: false,
+            name: self.name.clone(),
+            stateless: self.stateless,
+        };
+        let promises = BTreeMap::from([(self.me, own.clone())]);
+        standing::history_after(self.me, &own, next.parent, &next.committed, &promises)
+    }
+
+    fn freeze(&mut self, around: &mut dyn Surroundings) -> Closing {
+        if self.installed.is_none() {
+            return Closing::default();
+        }
+        self.closing.get_or_insert_with(|| around.freeze()).clone()
+    }
+
+    fn send_when_durable(&mut self, to: MemberId, message: Message, effects: &mut Vec<Effect>) {
+        self.tickets += 1;
+        self.held.push_back((self.tickets, to, message));
+        effects.push(Effect::Persist(self.tickets, self.durable.clone()));
+    }
+}
+
+/// Makes the View of a ballot to which all members have promised.
+fn draft(proposal: &Proposal, current: Option<&View>, around: &dyn Surroundings) -> View {
+    let standing = standing::read(&proposal.promises);
+    let (order, plan) = around.arrange(&proposal.members, current);
+    let member = |id: &MemberId| {
+        let promise = proposal.promises.get(id)?;
+        let in_sync = standing.in_sync.contains(id);
+        Some(Member { id: *id, name: promise.name.clone(), stateless: promise.stateless, in_sync })
+    };
+    View {
+        ballot: proposal.ballot,
+        parent: standing.tip,
+        committed: standing.committed,
+        history: standing.history,
+        members: order.iter().filter_map(member).collect(),
+        plan,
+        engine: EngineKind::Native,
+    }
+}

@@ -1,0 +1,110 @@
+//! Layer: Core.
+//!
+//! Is a peer still there? Adaptive silence limits after Chen, Toueg and Aguilera (2002), with Lifeguard's rule
+//! (Dadgar, Phillips and Currey 2018) that a node that is itself late blames nobody else.
+
+/// Silence limits of one kind of network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// A peer is never suspected before this much silence.
+    pub suspect_floor_ms: u64,
+    /// A peer is dead after this much silence, however irregular it was.
+    pub dead_cap_ms: u64,
+}
+
+impl Limits {
+    /// Cables and loopback.
+    pub const WIRED: Limits = Limits { suspect_floor_ms: 750, dead_cap_ms: 2000 };
+}
+
+/// What a peer's silence means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Alive,
+    Suspect,
+    Dead,
+}
+
+/// The rhythm of one peer's signs of life.
+#[derive(Clone, Debug)]
+pub(super) struct Detector {
+    limits: Limits,
+    last_ms: u64,
+    mean_ms: f64,
+    deviation_ms: f64,
+}
+
+impl Detector {
+    pub(super) fn new(limits: Limits, interval_ms: u64, now: u64) -> Detector {
+        Detector { limits, last_ms: now, mean_ms: interval_ms as f64, deviation_ms: 0.0 }
+    }
+
+    /// Any authenticated byte is a sign of life; only heartbeats tell the rhythm.
+    pub(super) fn heard(&mut self, now: u64) {
+        self.last_ms = self.last_ms.max(now);
+    }
+
+    /// A heartbeat came.
+    pub(super) fn heartbeat(&mut self, now: u64) {
+        let gap = now.saturating_sub(self.last_ms) as f64;
+        // The smoothing of TCP's round-trip estimator (RFC 6298).
+        self.deviation_ms += ((gap - self.mean_ms).abs() - self.deviation_ms) / 4.0;
+        self.mean_ms += (gap - self.mean_ms) / 8.0;
+        self.heard(now);
+    }
+
+    /// `late_ms`: how late this node's own tick was, added to every limit.
+    pub(super) fn verdict(&self, now: u64, late_ms: u64) -> Verdict {
+        let silence = now.saturating_sub(self.last_ms);
+        let suspect = self.suspect_ms();
+        let dead = (2 * suspect).min(self.limits.dead_cap_ms);
+        match silence {
+            s if s > dead + late_ms => Verdict::Dead,
+            s if s > suspect + late_ms => Verdict::Suspect,
+            _ => Verdict::Alive,
+        }
+    }
+
+    fn suspect_ms(&self) -> u64 {
+        ((self.mean_ms + 6.0 * self.deviation_ms) as u64).max(self.limits.suspect_floor_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn regular(gap: u64, beats: u64) -> Detector {
+        let mut detector = Detector::new(Limits::WIRED, 250, 0);
+        (1..=beats).for_each(|i| detector.heartbeat(i * gap));
+        detector
+    }
+
+    #[test]
+    fn silence_limits_as_a_table() {
+        for (gap, silence, late, verdict) in [
+            (250, 700, 0, Verdict::Alive),
+            (250, 800, 0, Verdict::Suspect),
+            (250, 1501, 0, Verdict::Dead),
+            (250, 1501, 100, Verdict::Suspect),
+            (250, 800, 100, Verdict::Alive),
+            (900, 1990, 0, Verdict::Suspect),
+            (900, 2001, 0, Verdict::Dead),
+        ] {
+            let now = 100 * gap + silence;
+            assert_eq!(regular(gap, 100).verdict(now, late), verdict, "gap {gap}, silence {silence}, late {late}");
+        }
+    }
+
+    #[test]
+    fn irregular_peers_get_more_time_up_to_the_cap() {
+        let mut detector = Detector::new(Limits::WIRED, 250, 0);
+        let mut now = 0;
+        for i in 0..100 {
+            now += if i % 2 == 0 { 50 } else { 450 };
+            detector.heartbeat(now);
+        }
+        assert_eq!(detector.verdict(now + 1000, 0), Verdict::Alive);
+        assert_eq!(detector.verdict(now + 2001, 0), Verdict::Dead);
+    }
+}

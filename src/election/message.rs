@@ -1,0 +1,327 @@
+//! Layer: Words.
+//!
+//! What travels on a control link.
+
+use crate::collective::{Closing, Listed, OpMessage};
+use crate::identity::{MemberId, Name};
+use crate::view::{Ballot, History, MEMBERS_MAX, OPS_LISTED_MAX, OpId, View, ViewId};
+use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_option};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Largest encoded message; a longer one closes the link.
+pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+
+/// Most peers a member reports as reachable; more than a View holds, because some are waiting outside.
+pub const REACH_MAX: usize = 32;
+
+/// One message of the control link.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Message {
+    /// A sign of life.
+    Heartbeat(Heartbeat),
+    /// Would you leave your View for one of these members? Binds nobody.
+    Ask(Vec<MemberId>),
+    /// Yes.
+    Willing,
+    /// No: from here nothing is wrong with the View.
+    Unwilling,
+    /// Leave your View and promise to ignore lower ballots.
+    Prepare(Ballot, Vec<MemberId>),
+    /// Done.
+    Promise(Ballot, Box<Promise>),
+    /// A higher ballot has been promised: the second one.
+    Nack(Ballot, Ballot),
+    /// Everybody has promised: this is the View.
+    Accept(Arc<View>),
+    /// Accepted and durable.
+    Accepted(ViewId),
+    /// Everybody has accepted.
+    Install(ViewId),
+    /// The sender leaves for good.
+    Leave,
+    /// About an operation of a View.
+    Op(OpMessage),
+    /// Addresses at which the sender reaches others.
+    Peers(Vec<PeerAddress>),
+    /// Send this number back at once: measures the round trip.
+    Ping(u64),
+    /// The number of a ping.
+    Pong(u64),
+}
+
+/// A sign of life, with what the sender sees.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Heartbeat {
+    /// The sender's installed View.
+    pub view: Option<ViewId>,
+    /// Whom the sender has a live control link with.
+    pub reach: Vec<MemberId>,
+    /// The sender waits for its disk and answers late.
+    pub persisting: bool,
+}
+
+/// What a member says when it leaves its View for a ballot.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Promise {
+    /// Its installed View.
+    pub prev: Option<ViewId>,
+    /// Its history when it installed that View.
+    pub base: Option<History>,
+    /// Its operations in that View.
+    pub closing: Closing,
+    /// The newest View it has accepted, from its durable state.
+    pub accepted: Option<Accepted>,
+    /// Whether it accepted that one in this life.
+    pub accepted_here: bool,
+    /// What it calls itself.
+    pub name: Name,
+    /// It keeps nothing in step.
+    pub stateless: bool,
+}
+
+/// What is kept of an accepted View.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Accepted {
+    /// Which View.
+    pub id: ViewId,
+    /// The View it decides about.
+    pub parent: Option<ViewId>,
+    /// The operations it commits.
+    pub committed: Vec<OpId>,
+}
+
+/// Where a member was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PeerAddress {
+    /// Who answered there.
+    pub id: MemberId,
+    /// Where.
+    pub address: SocketAddr,
+}
+
+impl Encode for Heartbeat {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_option(out, self.view.as_ref());
+        put_list(out, &self.reach);
+        out.push(u8::from(self.persisting));
+    }
+}
+
+impl Decode for Heartbeat {
+    fn decode(r: &mut Reader<'_>) -> Result<Heartbeat, Malformed> {
+        Ok(Heartbeat {
+            view: r.option()?,
+            reach: r.list(REACH_MAX)?,
+            persisting: r.bool()?,
+        })
+    }
+}
+
+impl Encode for Promise {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_option(out, self.prev.as_ref());
+        put_option(out, self.base.as_ref());
+        put_list(out, &self.closing.ops);
+        out.extend_from_slice(&self.closing.committed.to_le_bytes());
+        put_option(out, self.accepted.as_ref());
+        out.push(u8::from(self.accepted_here) | u8::from(self.stateless) << 1);
+        self.name.encode(out);
+    }
+}
+
+impl Decode for Promise {
+    fn decode(r: &mut Reader<'_>) -> Result<Promise, Malformed> {
+        let (prev, base) = (r.option()?, r.option()?);
+        let closing = Closing { ops: r.list::<Listed>(OPS_LISTED_MAX)?, committed: r.u64()? };
+        let accepted = r.option()?;
+        let (accepted_here, stateless) = match r.u8()? {
+            bits @ 0..=3 => (bits & 1 != 0, bits & 2 != 0),
+            _ => return Err(Malformed::UnknownTag),
+        };
+        Ok(Promise { prev, base, closing, accepted, accepted_here, name: Name::decode(r)?, stateless })
+    }
+}
+
+impl Encode for Accepted {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        put_option(out, self.parent.as_ref());
+        put_list(out, &self.committed);
+    }
+}
+
+impl Decode for Accepted {
+    fn decode(r: &mut Reader<'_>) -> Result<Accepted, Malformed> {
+        Ok(Accepted { id: ViewId::decode(r)?, parent: r.option()?, committed: r.list(OPS_LISTED_MAX)? })
+    }
+}
+
+impl Encode for PeerAddress {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        match self.address.ip() {
+            IpAddr::V4(ip) => put_blob(out, &ip.octets()),
+            IpAddr::V6(ip) => put_blob(out, &ip.octets()),
+        }
+        out.extend_from_slice(&self.address.port().to_le_bytes());
+    }
+}
+
+impl Decode for PeerAddress {
+    fn decode(r: &mut Reader<'_>) -> Result<PeerAddress, Malformed> {
+        let id = MemberId::decode(r)?;
+        let bytes = r.blob(16)?;
+        let ip = match (<[u8; 4]>::try_from(bytes), <[u8; 16]>::try_from(bytes)) {
+            (Ok(v4), _) => IpAddr::from(v4),
+            (_, Ok(v6)) => IpAddr::from(v6),
+            _ => return Err(Malformed::Inconsistent),
+        };
+        Ok(PeerAddress { id, address: SocketAddr::new(ip, r.u16()?) })
+    }
+}
+
+impl Encode for Message {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Message::Heartbeat(heartbeat) => tagged(out, 1, heartbeat),
+            Message::Ask(members) => {
+                out.push(2);
+                put_list(out, members);
+            }
+            Message::Willing => out.push(3),
+            Message::Unwilling => out.push(4),
+            Message::Prepare(ballot, members) => {
+                tagged(out, 5, ballot);
+                put_list(out, members);
+            }
+            Message::Promise(ballot, promise) => {
+                tagged(out, 6, ballot);
+                promise.encode(out);
+            }
+            Message::Nack(ballot, promised) => {
+                tagged(out, 7, ballot);
+                promised.encode(out);
+            }
+            Message::Accept(view) => tagged(out, 8, view.as_ref()),
+            Message::Accepted(id) => tagged(out, 9, id),
+            Message::Install(id) => tagged(out, 10, id),
+            Message::Leave => out.push(11),
+            Message::Op(message) => tagged(out, 12, message),
+            Message::Peers(peers) => {
+                out.push(13);
+                put_list(out, peers);
+            }
+            Message::Ping(number) => tagged_number(out, 14, *number),
+            Message::Pong(number) => tagged_number(out, 15, *number),
+        }
+    }
+}
+
+fn tagged(out: &mut Vec<u8>, tag: u8, value: &impl Encode) {
+    out.push(tag);
+    value.encode(out);
+}
+
+fn tagged_number(out: &mut Vec<u8>, tag: u8, number: u64) {
+    out.push(tag);
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+impl Decode for Message {
+    fn decode(r: &mut Reader<'_>) -> Result<Message, Malformed> {
+        Ok(match r.u8()? {
+            1 => Message::Heartbeat(Heartbeat::decode(r)?),
+            2 => Message::Ask(r.list(MEMBERS_MAX)?),
+            3 => Message::Willing,
+            4 => Message::Unwilling,
+            5 => Message::Prepare(Ballot::decode(r)?, r.list(MEMBERS_MAX)?),
+            6 => Message::Promise(Ballot::decode(r)?, Box::new(Promise::decode(r)?)),
+            7 => Message::Nack(Ballot::decode(r)?, Ballot::decode(r)?),
+            8 => Message::Accept(Arc::new(View::decode(r)?)),
+            9 => Message::Accepted(ViewId::decode(r)?),
+            10 => Message::Install(ViewId::decode(r)?),
+            11 => Message::Leave,
+            12 => Message::Op(OpMessage::decode(r)?),
+            13 => Message::Peers(r.list(REACH_MAX)?),
+            14 => Message::Ping(r.u64()?),
+            15 => Message::Pong(r.u64()?),
+            _ => return Err(Malformed::UnknownTag),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::Status;
+    use crate::view::Lane;
+    use crate::view::testing::{member_id, view_of};
+    use crate::wire::testing::assert_codec;
+
+    #[test]
+    fn every_message_survives_the_wire() {
+        let view = Arc::new(view_of(3));
+        let op = OpId { lane: Lane::MAIN, number: 4 };
+        let promise = Promise {
+            prev: Some(view.id()),
+            base: Some(History { ops: 3, lineage: [1; 32] }),
+            closing: Closing { ops: vec![Listed { op, status: Status::Done(3), is_sync: false }], committed: 9 },
+            accepted: Some(Accepted { id: view.id(), parent: None, committed: vec![op] }),
+            accepted_here: true,
+            name: Name::from_lossy("mini"),
+            stateless: true,
+        };
+        let heartbeat = Heartbeat {
+            view: Some(view.id()),
+            reach: vec![member_id(1), member_id(2)],
+            persisting: true,
+        };
+        let v6: SocketAddr = "[fe80::1]:47474".parse().unwrap();
+        let v4: SocketAddr = "10.0.0.1:1".parse().unwrap();
+        let messages = [
+            Message::Heartbeat(heartbeat.clone()),
+            Message::Heartbeat(Heartbeat { view: None, ..heartbeat }),
+            Message::Ask(vec![member_id(1)]),
+            Message::Willing,
+            Message::Unwilling,
+            Message::Prepare(view.ballot, vec![member_id(1)]),
+            Message::Promise(view.ballot, Box::new(promise)),
+            Message::Nack(view.ballot, Ballot::ZERO),
+            Message::Accept(Arc::clone(&view)),
+            Message::Accepted(view.id()),
+            Message::Install(view.id()),
+            Message::Leave,
+            Message::Ping(1),
+            Message::Pong(u64::MAX),
+            Message::Peers(vec![PeerAddress { id: member_id(1), address: v4 }, PeerAddress { id: member_id(2), address: v6 }]),
+        ];
+        for message in &messages {
+            assert_codec(message);
+        }
+    }
+
+    #[test]
+    fn the_largest_messages_fit() {
+        let ops: Vec<OpId> = (0..OPS_LISTED_MAX as u64).map(|number| OpId { lane: Lane::MAIN, number }).collect();
+        let mut view = view_of(MEMBERS_MAX as u8);
+        view.parent = Some(ViewId { ballot: Ballot::ZERO, digest: view.digest() });
+        view.committed = ops.clone();
+        view.plan.reason = "x".repeat(crate::topology::Plan::REASON_BYTES_MAX);
+        for member in &mut view.members {
+            member.name = Name::from_lossy(&"é".repeat(Name::CHARS_MAX));
+        }
+        assert!(Message::Accept(Arc::new(view.clone())).to_bytes().len() < MESSAGE_BYTES_MAX);
+        let listed = |op: &OpId| Listed { op: *op, status: Status::Done(u128::MAX), is_sync: true };
+        let promise = Promise {
+            prev: view.parent,
+            base: Some(History { ops: 0, lineage: [0; 32] }),
+            closing: Closing { ops: ops.iter().map(listed).collect(), committed: 0 },
+            accepted: Some(Accepted { id: view.id(), parent: view.parent, committed: ops }),
+            accepted_here: true,
+            name: Name::from_lossy("x"),
+            stateless: false,
+        };
+        assert!(Message::Promise(view.ballot, Box::new(promise)).to_bytes().len() < MESSAGE_BYTES_MAX);
+    }
+}
