@@ -5,11 +5,15 @@
 //! The public key is the [`NodeId`]. A process that starts again is a new [`MemberId`], so nothing that
 //! an earlier life of the node promised can be mistaken for a promise of this one.
 
+mod cluster_key;
 mod keypair;
 mod name;
+mod namespace;
 
+pub use cluster_key::{ClusterKey, KeyTextError};
 pub use keypair::Identity;
 pub use name::Name;
+pub use namespace::{Namespace, NamespaceName, NamespaceNameError};
 
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::fmt;
@@ -77,6 +81,21 @@ impl Encode for MemberId {
 impl Decode for MemberId {
     fn decode(r: &mut Reader<'_>) -> Result<MemberId, Malformed> {
         Ok(MemberId { node: NodeId::decode(r)?, boot: Boot(r.u64()?) })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod secrecy {
+    /// Fails when `shown` holds eight bytes in a row of `secret`: as they are, in hexadecimal, or as a list of numbers.
+    pub(crate) fn assert_hides(shown: &str, secret: &[u8]) {
+        for window in secret.windows(8) {
+            let hex: String = window.iter().map(|byte| format!("{byte:02x}")).collect();
+            let list = format!("{window:?}");
+            let list = &list[1..list.len() - 1];
+            assert!(!shown.as_bytes().windows(8).any(|w| w == window), "shows the secret");
+            assert!(!shown.to_lowercase().contains(&hex), "shows the secret in hexadecimal");
+            assert!(!shown.contains(list), "shows the secret as numbers");
+        }
     }
 }
 
