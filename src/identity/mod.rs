@@ -4,16 +4,33 @@
 //!
 //! The public key is the [`NodeId`]. A process that starts again is a new [`MemberId`], so nothing that
 //! an earlier life of the node promised can be mistaken for a promise of this one.
+//!
+//! A cluster is a [`Namespace`], admitted by its [`ClusterKey`]. What a node keeps on disk is the matter of the
+//! shells here: [`home`] says where, [`keystore`] holds the key pair, [`cluster_key_file`] finds the cluster key,
+//! [`state_file`] and [`peers_file`] remember the last session.
+
+pub mod cluster_key_file;
+pub mod home;
+pub mod keystore;
+pub mod peers_file;
+pub mod state_file;
 
 mod cluster_key;
+mod identity_file;
 mod keypair;
 mod name;
 mod namespace;
+mod private_file;
+mod problem;
+#[cfg(test)]
+mod scratch;
 
 pub use cluster_key::{ClusterKey, KeyTextError};
+pub use identity_file::{IdentityTextError, decode_identity, encode_identity};
 pub use keypair::Identity;
 pub use name::Name;
 pub use namespace::{Namespace, NamespaceName, NamespaceNameError};
+pub use problem::{FileAction, IdentityProblem, Kept};
 
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::fmt;
