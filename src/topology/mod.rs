@@ -12,8 +12,10 @@ mod interface;
 mod interface_filter;
 mod link_map;
 mod plan;
+mod planner;
 
 pub use interface::{Interface, InterfaceAddress, InterfaceFacts, InterfaceKind};
 pub use interface_filter::{InterfaceFilter, InterfaceFilterError};
 pub use link_map::{LinkMap, Path};
 pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, ring_segment};
+pub use planner::{plan, rank_order};
