@@ -225,13 +225,33 @@ mod tests {
     }
 
     #[test]
-    fn a_key_file_of_another_user_is_refused() {
+    fn a_lock_file_is_judged_like_a_key_file() {
+        let (scratch, home, _) = used_home();
+        let lock = home.lock_path(Slot::FIRST);
+        fs::remove_file(&lock).expect("removed");
+        std::os::unix::fs::symlink(scratch.path().join("nowhere"), &lock).expect("linked");
+        assert_eq!(problem(&home, &lock), IdentityProblem::Symlink { path: lock.clone() });
+        assert!(!scratch.path().join("nowhere").exists(), "the link was followed");
+        fs::remove_file(&lock).expect("removed");
+        fs::create_dir(&lock).expect("made");
+        assert_eq!(problem(&home, &lock), IdentityProblem::NotAFile { path: lock.clone() });
+    }
+
+    #[test]
+    fn a_home_that_cannot_be_made_is_an_error() {
+        let (_scratch, _, path) = used_home();
+        let below_a_file = path.join("home");
+        let problem = load_or_create_identity(&Home::at(&below_a_file)).expect_err("a file is in the way");
+        let (action, reason) = (FileAction::MakeDirectory, io::ErrorKind::NotADirectory);
+        assert_eq!(problem, IdentityProblem::Refused { path: below_a_file, action, reason });
+    }
+
+    #[test]
+    fn an_identity_of_another_version_is_left_alone() {
         let (_scratch, home, path) = used_home();
-        if std::os::unix::fs::chown(&path, Some(65534), None).is_err() {
-            eprintln!("skipped: only root can give a file away; private_file tests the rule without it");
-            return;
-        }
-        assert_eq!(problem(&home, &path), IdentityProblem::WrongOwner { path: path.clone(), owner: 65534 });
+        // The checksum is that of the text before it, written down once.
+        rewrite(&path, |bytes| *bytes = b"potluck-ed25519-v2 x 1d753516b0f66859\n".to_vec());
+        assert_eq!(problem(&home, &path), IdentityProblem::UnknownVersion { path: path.clone() });
     }
 
     #[test]

@@ -19,11 +19,7 @@ pub(super) fn read(path: &Path, kept: Kept, bytes_max: u64) -> Result<Option<Zer
     let file = match open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-            return Err(IdentityProblem::Symlink { path: path.to_owned() });
-        }
-        Err(error) if is_no_file(&error) => return Err(IdentityProblem::NotAFile { path: path.to_owned() }),
-        Err(error) => return Err(refused(path, FileAction::Read, &error)),
+        Err(error) => return Err(not_opened(path, FileAction::Read, &error)),
     };
     let facts = file.metadata().map_err(|error| refused(path, FileAction::Read, &error))?;
     judge(path, &facts, rustix::process::geteuid().as_raw())?;
@@ -78,7 +74,7 @@ pub(super) fn open_lock(path: &Path) -> Result<File, IdentityProblem> {
     // Locks over a network file system need a file opened for writing.
     let opened =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(path);
-    let file = opened.map_err(|error| refused(path, FileAction::Lock, &error))?;
+    let file = opened.map_err(|error| not_opened(path, FileAction::Lock, &error))?;
     let facts = file.metadata().map_err(|error| refused(path, FileAction::Lock, &error))?;
     judge(path, &facts, rustix::process::geteuid().as_raw())?;
     Ok(file)
@@ -95,9 +91,16 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// What opening a socket or a device without a driver says.
-fn is_no_file(error: &io::Error) -> bool {
-    [Errno::NXIO, Errno::NODEV, Errno::OPNOTSUPP].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+fn not_opened(path: &Path, action: FileAction, error: &io::Error) -> IdentityProblem {
+    let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    if is(Errno::LOOP) {
+        IdentityProblem::Symlink { path: path.to_owned() }
+    } else if [Errno::ISDIR, Errno::NXIO, Errno::NODEV, Errno::OPNOTSUPP].into_iter().any(is) {
+        // A directory opened for writing; a socket, or a device without a driver.
+        IdentityProblem::NotAFile { path: path.to_owned() }
+    } else {
+        refused(path, action, error)
+    }
 }
 
 fn judge(path: &Path, facts: &Metadata, us: u32) -> Result<(), IdentityProblem> {
@@ -246,6 +249,10 @@ mod tests {
         let stranger = facts.uid() + 1;
         assert_eq!(judge(&path, &facts, stranger), Err(IdentityProblem::WrongOwner { path: path.clone(), owner: facts.uid() }));
         assert_eq!(judge(&path, &facts, facts.uid()), Ok(()));
+        // Only root can give a file away, and then the whole way is tested too.
+        if std::os::unix::fs::chown(&path, Some(stranger), None).is_ok() {
+            assert_eq!(read_state(&path), Err(IdentityProblem::WrongOwner { path: path.clone(), owner: stranger }));
+        }
     }
 
     #[test]
