@@ -74,7 +74,7 @@ impl Home {
         self.state.join(format!("state-{name}{}.bin", slot.infix()))
     }
 
-    /// The addresses of the last session's peers.
+    /// The addresses of the last run's peers.
     pub fn peers_path(&self, name: &NamespaceName) -> PathBuf {
         self.state.join(format!("peers-{name}.toml"))
     }

@@ -7,7 +7,7 @@
 //!
 //! A cluster is a [`Namespace`], admitted by its [`ClusterKey`]. What a node keeps on disk is the matter of the
 //! shells here: [`home`] says where, [`keystore`] holds the key pair, [`cluster_key_file`] finds the cluster key,
-//! [`state_file`] and [`peers_file`] remember the last session.
+//! [`state_file`] and [`peers_file`] remember the last run.
 
 pub mod cluster_key_file;
 pub mod home;

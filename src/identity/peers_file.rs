@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Where the peers of the last session were: a hint for the next start, never more.
+//! Where the peers of the last run were: a hint for the next start, never more.
 
 use super::home::make_private_dir;
 use super::{IdentityProblem, Kept, private_file};
@@ -10,7 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// The addresses of the last session's peers in one namespace, as TOML: `peers = ["192.168.1.7:47474"]`.
+/// The addresses of the last run's peers in one namespace, as TOML: `peers = ["192.168.1.7:47474"]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeersFile {
     path: PathBuf,

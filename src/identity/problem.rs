@@ -162,7 +162,7 @@ impl Kept {
         match self {
             Kept::Identity => "Restore it from a backup, or move it away to start with a new identity",
             Kept::ClusterKey => "Restore it from a backup, or move it away and join the cluster again",
-            Kept::State => "Move it away; the node then starts without memory of the last session",
+            Kept::State => "Move it away; the node then starts without memory of the last run",
             Kept::Peers => "Move it away; it is only a hint where to look for peers",
         }
     }
