@@ -4,12 +4,33 @@
 //!
 //! The public key is the [`NodeId`]. A process that starts again is a new [`MemberId`], so nothing that
 //! an earlier life of the node promised can be mistaken for a promise of this one.
+//!
+//! A cluster is a [`Namespace`], admitted by its [`ClusterKey`]. What a node keeps on disk is the matter of the
+//! shells here: [`home`] says where, [`keystore`] holds the key pair, [`cluster_key_file`] finds the cluster key,
+//! [`state_file`] and [`peers_file`] remember the last run.
 
+pub mod cluster_key_file;
+pub mod home;
+pub mod keystore;
+pub mod peers_file;
+pub mod state_file;
+
+mod cluster_key;
+mod identity_file;
 mod keypair;
 mod name;
+mod namespace;
+mod private_file;
+mod problem;
+#[cfg(test)]
+mod scratch;
 
+pub use cluster_key::{ClusterKey, KeyTextError};
+pub use identity_file::{IdentityTextError, decode_identity, encode_identity};
 pub use keypair::Identity;
 pub use name::Name;
+pub use namespace::{Namespace, NamespaceName, NamespaceNameError};
+pub use problem::{FileAction, IdentityProblem, Kept};
 
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::fmt;
@@ -77,6 +98,21 @@ impl Encode for MemberId {
 impl Decode for MemberId {
     fn decode(r: &mut Reader<'_>) -> Result<MemberId, Malformed> {
         Ok(MemberId { node: NodeId::decode(r)?, boot: Boot(r.u64()?) })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod secrecy {
+    /// Fails when `shown` holds eight bytes in a row of `secret`: as they are, in hexadecimal, or as a list of numbers.
+    pub(crate) fn assert_hides(shown: &str, secret: &[u8]) {
+        for window in secret.windows(8) {
+            let hex: String = window.iter().map(|byte| format!("{byte:02x}")).collect();
+            let list = format!("{window:?}");
+            let list = &list[1..list.len() - 1];
+            assert!(!shown.as_bytes().windows(8).any(|w| w == window), "shows the secret");
+            assert!(!shown.to_lowercase().contains(&hex), "shows the secret in hexadecimal");
+            assert!(!shown.contains(list), "shows the secret as numbers");
+        }
     }
 }
 

@@ -1,7 +1,21 @@
 //! Layer: Doors.
 //!
 //! How the members of a View talk: what links there are, and the plan made of them.
+//!
+//! The shell [`interfaces`] lists what this machine has. Members prove paths to each other and report whom they
+//! reach; a [`LinkMap`] holds that. From it the proposer of a View takes the members ([`LinkMap::largest_clique_with`]),
+//! their ranks ([`rank_order`]) and the [`plan`](plan()), and ships all three: nobody else computes them again.
 
+pub mod interfaces;
+
+mod interface;
+mod interface_filter;
+mod link_map;
 mod plan;
+mod planner;
 
-pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule};
+pub use interface::{Interface, InterfaceAddress, InterfaceFacts, InterfaceKind};
+pub use interface_filter::{InterfaceFilter, InterfaceFilterError};
+pub use link_map::{LinkMap, Path};
+pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, ring_segment};
+pub use planner::{plan, rank_order};

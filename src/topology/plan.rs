@@ -87,11 +87,47 @@ impl Plan {
         self.classes.iter().find(|c| bytes <= c.bytes_max).unwrap_or(&self.classes[last])
     }
 
+    /// In which order the members' contributions to a buffer of `count` elements are added, as a sequential
+    /// reference does it; `size` is the View's, which a plan without a ring does not know.
+    ///
+    /// Ring: one segment per member in ring order, also where it is empty, each folded from its owner's successor
+    /// round to the owner. OneShot: one segment, in rank order.
+    pub fn fold_order(&self, size: usize, count: usize, elem_bytes: usize) -> FoldOrder {
+        let bytes = (count as u64).saturating_mul(elem_bytes as u64);
+        let segments = match &self.class_for(bytes).schedule {
+            Schedule::OneShot => {
+                let ranks = (0..size).filter_map(|rank| u8::try_from(rank).ok()).map(Rank);
+                vec![FoldSegment { elements: 0..count, tree: FoldTree::sum_of(ranks) }]
+            }
+            Schedule::Ring { order } => (0..order.len()).map(|place| ring_fold(order, place, count)).collect(),
+        };
+        FoldOrder { segments }
+    }
+
     /// Whether the plan speaks of exactly `size` ranks and its classes are in order.
     pub fn fits(&self, size: usize) -> bool {
         let ordered = self.classes.windows(2).all(|w| w[0].bytes_max < w[1].bytes_max);
         let open = self.classes.last().is_some_and(|c| c.bytes_max == u64::MAX);
         ordered && open && self.classes.iter().all(|c| c.fits(size))
+    }
+}
+
+/// The elements of the segment that the member at `place` of a ring of `places` owns, of a buffer of `count`
+/// elements. The segments of all places follow each other, cover the buffer, and differ by at most one element.
+pub fn ring_segment(place: usize, places: usize, count: usize) -> Range<usize> {
+    // In u128 because place * count may exceed 64 bits; the quotient is at most count.
+    let cut = |place: usize| (place as u128 * count as u128 / places as u128) as usize;
+    cut(place)..cut(place + 1)
+}
+
+fn ring_fold(order: &[Rank], place: usize, count: usize) -> FoldSegment {
+    let from_successor_to_owner = order.iter().cycle().skip(place + 1).take(order.len()).copied();
+    FoldSegment { elements: ring_segment(place, order.len(), count), tree: FoldTree::sum_of(from_successor_to_owner) }
+}
+
+impl FoldTree {
+    fn sum_of(ranks: impl Iterator<Item = Rank>) -> FoldTree {
+        FoldTree::Sum(ranks.map(FoldTree::Leaf).collect())
     }
 }
 
@@ -155,6 +191,32 @@ impl Decode for PlanClass {
 mod tests {
     use super::*;
     use crate::wire::testing::assert_codec;
+    use proptest::prelude::*;
+
+    fn leaves(tree: &FoldTree) -> Vec<u8> {
+        match tree {
+            FoldTree::Leaf(rank) => vec![rank.0],
+            FoldTree::Sum(parts) => parts.iter().flat_map(leaves).collect(),
+        }
+    }
+
+    fn ring_of(order: Vec<Rank>) -> Plan {
+        let class = PlanClass { bytes_max: u64::MAX, chunk_bytes: 4096, schedule: Schedule::Ring { order } };
+        Plan { revision: 0, reason: String::new(), classes: vec![class] }
+    }
+
+    /// Every element once, every rank once for each of them.
+    fn assert_covers(fold: &FoldOrder, size: usize, count: usize) {
+        let mut next = 0;
+        for segment in &fold.segments {
+            assert_eq!(segment.elements.start, next);
+            next = segment.elements.end;
+            let mut ranks = leaves(&segment.tree);
+            ranks.sort_unstable();
+            assert!(ranks.into_iter().map(usize::from).eq(0..size));
+        }
+        assert_eq!(next, count);
+    }
 
     fn ring(order: &[u8]) -> Plan {
         let order = order.iter().copied().map(Rank).collect();
@@ -179,5 +241,43 @@ mod tests {
     fn the_class_is_found_by_size() {
         assert!(matches!(ring(&[0, 1, 2]).class_for(99).schedule, Schedule::Ring { .. }));
         assert_eq!(ring(&[0, 1, 2]).class_for(100).schedule, Schedule::OneShot);
+    }
+
+    #[test]
+    fn a_ring_folds_from_the_owners_successor_round_to_the_owner() {
+        let fold = ring(&[2, 0, 1]).fold_order(3, 10, 8);
+        let shown: Vec<_> = fold.segments.iter().map(|s| (s.elements.clone(), leaves(&s.tree))).collect();
+        assert_eq!(shown, [(0..3, vec![0, 1, 2]), (3..6, vec![1, 2, 0]), (6..10, vec![2, 0, 1])]);
+    }
+
+    #[test]
+    fn the_fold_follows_the_class_of_the_buffer() {
+        let fold = ring(&[2, 0, 1]).fold_order(3, 100, 1);
+        assert_eq!(fold.segments.len(), 1);
+        assert_eq!((fold.segments[0].elements.clone(), leaves(&fold.segments[0].tree)), (0..100, vec![0, 1, 2]));
+        assert_eq!(ring(&[2, 0, 1]).fold_order(3, 99, 1).segments.len(), 3);
+        assert_eq!(ring(&[2, 0, 1]).fold_order(3, usize::MAX, 8).segments.len(), 1, "a size past u64 is the last class");
+    }
+
+    #[test]
+    fn folds_cover_odd_buffers_of_all_group_sizes() {
+        for size in 1..=MEMBERS_MAX {
+            for count in [0, 1, 2, size - 1, size, size + 1, 1001, 65_537, usize::MAX] {
+                let ranks = (0..size as u8).rev().map(Rank).collect();
+                assert_covers(&ring_of(ranks).fold_order(size, count, 4), size, count);
+                assert_covers(&Plan::mesh(size).fold_order(size, count, 4), size, count);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn ring_segments_are_even(size in 1usize..=MEMBERS_MAX, count: usize) {
+            let ranks = (0..size as u8).map(Rank).collect();
+            assert_covers(&ring_of(ranks).fold_order(size, count, 1), size, count);
+            let lens = (0..size).map(|place| ring_segment(place, size, count).len());
+            let (least, most) = (lens.clone().min(), lens.max());
+            prop_assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1));
+        }
     }
 }

@@ -1,0 +1,202 @@
+//! Layer: Shells.
+//!
+//! Where the cluster key comes from: the environment, else the key file of the namespace.
+
+use super::home::{Home, make_private_dir};
+use super::keystore::random_seed;
+use super::{ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, NamespaceName, NamespaceNameError, private_file};
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use zeroize::Zeroizing;
+
+/// The environment variable that holds a cluster key.
+pub const KEY_VARIABLE: &str = "POTLUCK_KEY";
+
+/// The environment variable that names the namespace.
+pub const NAMESPACE_VARIABLE: &str = "POTLUCK_NAMESPACE";
+
+/// What to do when another key is stored under the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// Leave it there and fail.
+    Keep,
+    /// Put the new one in its place: this machine leaves the other cluster for good.
+    Replace,
+}
+
+/// The namespace that `POTLUCK_NAMESPACE` names, else `default`. An empty variable counts as unset.
+pub fn namespace_name(lookup: impl Fn(&str) -> Option<OsString>) -> Result<NamespaceName, NamespaceNameError> {
+    match lookup(NAMESPACE_VARIABLE).filter(|value| !value.is_empty()) {
+        // What is not text has the replacement character, which no name may have.
+        Some(value) => NamespaceName::parse(&value.to_string_lossy()),
+        None => Ok(NamespaceName::default()),
+    }
+}
+
+/// The key of the namespace: `POTLUCK_KEY`, else its key file, else none. A variable or a file that is there but
+/// holds no key is an error, never passed over.
+pub fn find_cluster_key(
+    name: &NamespaceName,
+    home: &Home,
+    lookup: impl Fn(&str) -> Option<OsString>,
+) -> Result<Option<ClusterKey>, IdentityProblem> {
+    match lookup(KEY_VARIABLE).filter(|value| !value.is_empty()) {
+        Some(value) => key_of_variable(value).map(Some),
+        None => load(&home.cluster_key_path(name)),
+    }
+}
+
+/// Makes a new key from the operating system's randomness and stores it. Fails when any key is stored under the name.
+pub fn create_cluster_key(name: &NamespaceName, home: &Home) -> Result<ClusterKey, IdentityProblem> {
+    let key = ClusterKey::from_bytes(&*random_seed()?);
+    store_cluster_key(name, home, &key, Stored::Keep)?;
+    Ok(key)
+}
+
+/// Stores a key. Storing the same key again changes nothing.
+///
+/// With [`Stored::Keep`] a different key, or a file that cannot be read as one, stays and is the error.
+pub fn store_cluster_key(name: &NamespaceName, home: &Home, key: &ClusterKey, stored: Stored) -> Result<(), IdentityProblem> {
+    make_private_dir(home.config_dir())?;
+    let path = home.cluster_key_path(name);
+    let mut line = Zeroizing::new(String::with_capacity(ClusterKey::TEXT_CHARS + 1));
+    line.push_str(&key.to_text());
+    line.push('\n');
+    let written = match stored {
+        Stored::Keep => private_file::create(&path, line.as_bytes()),
+        Stored::Replace => private_file::replace(&path, line.as_bytes()),
+    };
+    match written {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => keep_if_same(&path, key),
+        Err(error) => Err(private_file::refused(&path, FileAction::Write, &error)),
+    }
+}
+
+fn keep_if_same(path: &Path, key: &ClusterKey) -> Result<(), IdentityProblem> {
+    match load(path)? {
+        Some(there) if there == *key => Ok(()),
+        _ => Err(IdentityProblem::OtherKeyStored { path: path.to_owned() }),
+    }
+}
+
+fn key_of_variable(value: OsString) -> Result<ClusterKey, IdentityProblem> {
+    let bad = |reason| IdentityProblem::NotAKeyVariable { variable: KEY_VARIABLE, reason };
+    let text = Zeroizing::new(value.into_string().map_err(|_| bad(KeyTextError::NotText))?);
+    ClusterKey::parse(&text).map_err(bad)
+}
+
+fn load(path: &Path) -> Result<Option<ClusterKey>, IdentityProblem> {
+    let Some(bytes) = private_file::read(path, Kept::ClusterKey, FILE_BYTES_MAX)? else { return Ok(None) };
+    let text = std::str::from_utf8(&bytes).map_err(|_| KeyTextError::NotText);
+    let key = text.and_then(ClusterKey::parse);
+    key.map(Some).map_err(|reason| IdentityProblem::NotAKey { path: path.to_owned(), reason })
+}
+
+// A key has 60 characters; people may have put blanks between them.
+const FILE_BYTES_MAX: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::super::scratch::Scratch;
+    use super::super::secrecy::assert_hides;
+    use super::*;
+    use std::fs;
+    use std::os::unix::ffi::OsStringExt;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn scratch_home() -> (Scratch, Home, NamespaceName) {
+        let scratch = Scratch::new();
+        let home = Home::at(scratch.path().join("potluck"));
+        (scratch, home, NamespaceName::default())
+    }
+
+    fn find(name: &NamespaceName, home: &Home, variable: Option<&str>) -> Result<Option<ClusterKey>, IdentityProblem> {
+        find_cluster_key(name, home, |asked| variable.filter(|_| asked == "POTLUCK_KEY").map(OsString::from))
+    }
+
+    #[test]
+    fn the_environment_comes_before_the_file_and_nothing_is_no_key() {
+        let (_scratch, home, name) = scratch_home();
+        assert_eq!(find(&name, &home, None), Ok(None));
+        let filed = create_cluster_key(&name, &home).expect("created");
+        assert_eq!(find(&name, &home, None), Ok(Some(filed.clone())));
+        assert_eq!(find(&name, &home, Some("")), Ok(Some(filed.clone())));
+        let other = ClusterKey::from_bytes(&[3; 32]);
+        assert_eq!(find(&name, &home, Some(&other.to_text())), Ok(Some(other)));
+        let elsewhere = NamespaceName::parse("lab").expect("a name");
+        assert_eq!(find(&elsewhere, &home, None), Ok(None));
+        let mode = fs::metadata(home.cluster_key_path(&name)).expect("it exists").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_stored_key_is_replaced_only_on_demand() {
+        let (_scratch, home, name) = scratch_home();
+        let (first, second) = (ClusterKey::from_bytes(&[1; 32]), ClusterKey::from_bytes(&[2; 32]));
+        store_cluster_key(&name, &home, &first, Stored::Keep).expect("stored");
+        store_cluster_key(&name, &home, &first, Stored::Keep).expect("the same again");
+        let taken = IdentityProblem::OtherKeyStored { path: home.cluster_key_path(&name) };
+        assert_eq!(store_cluster_key(&name, &home, &second, Stored::Keep), Err(taken.clone()));
+        assert_eq!(create_cluster_key(&name, &home), Err(taken));
+        assert_eq!(find(&name, &home, None), Ok(Some(first)));
+        store_cluster_key(&name, &home, &second, Stored::Replace).expect("replaced");
+        assert_eq!(find(&name, &home, None), Ok(Some(second)));
+    }
+
+    #[test]
+    fn a_bad_source_is_an_error_and_not_passed_over() {
+        let (_scratch, home, name) = scratch_home();
+        create_cluster_key(&name, &home).expect("created");
+        let bad_variable = find(&name, &home, Some("secret")).expect_err("not a key");
+        assert_eq!(bad_variable, IdentityProblem::NotAKeyVariable { variable: "POTLUCK_KEY", reason: KeyTextError::Prefix });
+        let not_text = find_cluster_key(&name, &home, |_| Some(OsString::from_vec(vec![0xff]))).expect_err("not text");
+        assert_eq!(not_text, IdentityProblem::NotAKeyVariable { variable: "POTLUCK_KEY", reason: KeyTextError::NotText });
+
+        let path = home.cluster_key_path(&name);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");
+        assert_eq!(find(&name, &home, None), Err(IdentityProblem::LoosePermissions { path: path.clone(), mode: 0o640 }));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("changed");
+        fs::write(&path, "plk1nonsense").expect("written");
+        let reason = KeyTextError::Length(12);
+        assert_eq!(find(&name, &home, None), Err(IdentityProblem::NotAKey { path: path.clone(), reason }));
+        fs::write(&path, b"").expect("written");
+        assert_eq!(find(&name, &home, None), Err(IdentityProblem::Empty { path, kept: Kept::ClusterKey }));
+    }
+
+    #[test]
+    fn a_key_written_by_hand_may_have_blanks() {
+        let (_scratch, home, name) = scratch_home();
+        let key = create_cluster_key(&name, &home).expect("created");
+        let text = key.to_text();
+        fs::write(home.cluster_key_path(&name), format!("\n {} {} \r\n", &text[..30], &text[30..])).expect("written");
+        assert_eq!(find(&name, &home, None), Ok(Some(key)));
+    }
+
+    #[test]
+    fn problems_do_not_show_the_key() {
+        let (_scratch, home, name) = scratch_home();
+        let key = ClusterKey::from_bytes(&std::array::from_fn(|i| i as u8 + 65));
+        let text = key.to_text();
+        let wrong = format!("{}a", &text[..59]).replace('7', "6");
+        let problems = [find(&name, &home, Some(&wrong)), find(&name, &home, Some(&text[..58])), find(&name, &home, Some(&text))];
+        for shown in
+            problems.map(|found| format!("{found:?} {}", found.as_ref().err().map(ToString::to_string).unwrap_or_default()))
+        {
+            assert_hides(&shown, text.as_bytes());
+            assert_hides(&shown, key.bytes());
+        }
+    }
+
+    #[test]
+    fn the_namespace_is_named_by_the_environment() {
+        let named =
+            |value: Option<&str>| namespace_name(|asked| value.filter(|_| asked == "POTLUCK_NAMESPACE").map(OsString::from));
+        assert_eq!(named(Some("lab")).map(|n| n.to_string()), Ok("lab".to_owned()));
+        assert_eq!(named(None), Ok(NamespaceName::default()));
+        assert_eq!(named(Some("")), Ok(NamespaceName::default()));
+        assert_eq!(named(Some("a/b")), Err(NamespaceNameError::Character(2)));
+        assert_eq!(namespace_name(|_| Some(OsString::from_vec(vec![b'a', 0xff]))), Err(NamespaceNameError::Character(2)));
+    }
+}

@@ -1,0 +1,148 @@
+//! Layer: Shells.
+//!
+//! Where potluck's files lie.
+
+use super::{FileAction, IdentityProblem, NamespaceName};
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The two directories of a user's potluck: what people decide (config) and what nodes remember (state).
+///
+/// The same on Linux and macOS. Nothing is touched until something is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    config: PathBuf,
+    state: PathBuf,
+}
+
+/// One of the identities of a home: two processes never use the same one at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub(super) u8);
+
+impl Home {
+    /// Everything in one directory.
+    pub fn at(directory: impl Into<PathBuf>) -> Home {
+        let config = directory.into();
+        Home { state: config.clone(), config }
+    }
+
+    /// `POTLUCK_HOME` for everything, else `$XDG_CONFIG_HOME/potluck` and `$XDG_STATE_HOME/potluck`, else
+    /// `~/.config/potluck` and `~/.local/state/potluck`. A variable that is empty counts as unset, an XDG one
+    /// also when it is not absolute, as the XDG base directory specification wants it.
+    pub fn from_env(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Home, IdentityProblem> {
+        let directory = |name: &str| lookup(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(all) = directory("POTLUCK_HOME") {
+            return Ok(Home::at(all));
+        }
+        let xdg = |name: &str, fallback: &str| {
+            let chosen = directory(name).filter(|path| path.is_absolute());
+            let base = chosen.or_else(|| directory("HOME").map(|home| home.join(fallback)));
+            base.map(|base| base.join("potluck")).ok_or(IdentityProblem::NoHome)
+        };
+        Ok(Home { config: xdg("XDG_CONFIG_HOME", ".config")?, state: xdg("XDG_STATE_HOME", ".local/state")? })
+    }
+
+    /// Where people's decisions lie: `config.toml`, `cluster-<name>.key`.
+    pub fn config_dir(&self) -> &Path {
+        &self.config
+    }
+
+    /// Where nodes remember: `identity.key`, `state-<name>.bin`, `peers-<name>.toml`.
+    pub fn state_dir(&self) -> &Path {
+        &self.state
+    }
+
+    /// The key file of a namespace.
+    pub fn cluster_key_path(&self, name: &NamespaceName) -> PathBuf {
+        self.config.join(format!("cluster-{name}.key"))
+    }
+
+    /// The identity file of a slot.
+    pub fn identity_path(&self, slot: Slot) -> PathBuf {
+        self.state.join(format!("identity{}.key", slot.infix()))
+    }
+
+    /// The file whose lock says that a slot is in use.
+    pub fn lock_path(&self, slot: Slot) -> PathBuf {
+        self.state.join(format!("identity{}.lock", slot.infix()))
+    }
+
+    /// The durable state of a slot in a namespace.
+    pub fn state_path(&self, name: &NamespaceName, slot: Slot) -> PathBuf {
+        self.state.join(format!("state-{name}{}.bin", slot.infix()))
+    }
+
+    /// The addresses of the last run's peers.
+    pub fn peers_path(&self, name: &NamespaceName) -> PathBuf {
+        self.state.join(format!("peers-{name}.toml"))
+    }
+}
+
+impl Slot {
+    /// The slot of a process that is alone.
+    pub const FIRST: Slot = Slot(0);
+
+    fn infix(self) -> String {
+        if self == Slot::FIRST { String::new() } else { format!(".{}", self.0) }
+    }
+}
+
+/// Makes `directory` and what is missing above it, for the owner alone (0700). One that exists stays as it is.
+pub(super) fn make_private_dir(directory: &Path) -> Result<(), IdentityProblem> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| IdentityProblem::Refused {
+        path: directory.to_owned(),
+        action: FileAction::MakeDirectory,
+        reason: error.kind(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scratch::Scratch;
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn home(variables: &[(&str, &str)]) -> Result<Home, IdentityProblem> {
+        Home::from_env(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)))
+    }
+
+    #[test]
+    fn the_environment_chooses_the_directories() {
+        let user = ("HOME", "/home/ada");
+        let dirs = |variables: &[(&str, &str)]| {
+            let home = home(variables).expect("a home");
+            (home.config_dir().display().to_string(), home.state_dir().display().to_string())
+        };
+        let plain = ("/home/ada/.config/potluck".to_owned(), "/home/ada/.local/state/potluck".to_owned());
+        assert_eq!(dirs(&[user]), plain);
+        assert_eq!(dirs(&[user, ("XDG_CONFIG_HOME", ""), ("XDG_STATE_HOME", "relative")]), plain);
+        assert_eq!(dirs(&[user, ("POTLUCK_HOME", "/p"), ("XDG_CONFIG_HOME", "/c")]), ("/p".to_owned(), "/p".to_owned()));
+        let both = dirs(&[("XDG_CONFIG_HOME", "/c"), ("XDG_STATE_HOME", "/s")]);
+        assert_eq!(both, ("/c/potluck".to_owned(), "/s/potluck".to_owned()));
+        assert_eq!(home(&[("XDG_CONFIG_HOME", "/c")]), Err(IdentityProblem::NoHome));
+    }
+
+    #[test]
+    fn a_slot_other_than_the_first_is_in_the_names() {
+        let (home, name) = (Home::at("/p"), NamespaceName::default());
+        assert_eq!(home.identity_path(Slot::FIRST), Path::new("/p/identity.key"));
+        assert_eq!(home.identity_path(Slot(1)), Path::new("/p/identity.1.key"));
+        assert_eq!(home.state_path(&name, Slot::FIRST), Path::new("/p/state-default.bin"));
+        assert_eq!(home.state_path(&name, Slot(7)), Path::new("/p/state-default.7.bin"));
+        assert_eq!(home.peers_path(&name), Path::new("/p/peers-default.toml"));
+        assert_eq!(home.cluster_key_path(&name), Path::new("/p/cluster-default.key"));
+    }
+
+    #[test]
+    fn directories_are_made_for_the_owner_alone() {
+        let scratch = Scratch::new();
+        let inner = scratch.path().join("a/b");
+        make_private_dir(&inner).expect("a directory");
+        for made in [inner.as_path(), &scratch.path().join("a")] {
+            assert_eq!(std::fs::metadata(made).expect("it exists").permissions().mode() & 0o777, 0o700);
+        }
+        make_private_dir(&inner).expect("a second time is fine");
+    }
+}

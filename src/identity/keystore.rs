@@ -1,0 +1,278 @@
+//! Layer: Shells.
+//!
+//! The identity of this process: read from its file or made once, and held against other processes.
+
+use super::home::{Home, Slot, make_private_dir};
+use super::state_file::StateFile;
+use super::{
+    Boot, FileAction, Identity, IdentityProblem, IdentityTextError, Kept, NamespaceName, decode_identity, encode_identity,
+    private_file,
+};
+use std::fmt;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::Path;
+use zeroize::Zeroizing;
+
+/// An identity that no other process of this home uses as long as this value lives.
+pub struct HeldIdentity {
+    identity: Identity,
+    slot: Slot,
+    // Released by the operating system when the file closes, also after a kill.
+    _lock: File,
+}
+
+impl HeldIdentity {
+    /// The key pair.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Which of the home's identities it is.
+    pub fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// What this identity keeps about a namespace.
+    pub fn state_file(&self, home: &Home, name: &NamespaceName) -> StateFile {
+        StateFile::at(home.state_path(name, self.slot))
+    }
+}
+
+impl fmt::Debug for HeldIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HeldIdentity({}, slot {}, key hidden)", self.identity.id(), self.slot.0)
+    }
+}
+
+/// Takes the first identity of `home` that no running process uses, and makes it when it has no file yet.
+///
+/// A file that cannot be used is an error and stays as it is: a new identity in its place would be another node.
+/// The file locks are advisory, also between two calls in one process.
+pub fn load_or_create_identity(home: &Home) -> Result<HeldIdentity, IdentityProblem> {
+    make_private_dir(home.state_dir())?;
+    for slot in (0..SLOTS_MAX).map(Slot) {
+        if let Some(lock) = try_lock(&home.lock_path(slot))? {
+            let identity = load_or_create(&home.identity_path(slot))?;
+            return Ok(HeldIdentity { identity, slot, _lock: lock });
+        }
+    }
+    Err(IdentityProblem::AllSlotsTaken { path: home.state_dir().to_owned() })
+}
+
+/// The number of this start, from the operating system's randomness.
+pub fn new_boot() -> Result<Boot, IdentityProblem> {
+    getrandom::u64().map(Boot).map_err(|_| IdentityProblem::NoRandomness)
+}
+
+/// 32 bytes for a key.
+pub(super) fn random_seed() -> Result<Zeroizing<[u8; 32]>, IdentityProblem> {
+    let mut seed = Zeroizing::new([0; 32]);
+    getrandom::fill(&mut *seed).map_err(|_| IdentityProblem::NoRandomness)?;
+    Ok(seed)
+}
+
+/// The locked file, or `None` while somebody else holds it.
+fn try_lock(path: &Path) -> Result<Option<File>, IdentityProblem> {
+    let file = private_file::open_lock(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(private_file::refused(path, FileAction::Lock, &error)),
+    }
+}
+
+fn load_or_create(path: &Path) -> Result<Identity, IdentityProblem> {
+    if let Some(identity) = load(path)? {
+        return Ok(identity);
+    }
+    let identity = Identity::from_seed(&*random_seed()?);
+    match private_file::create(path, encode_identity(&identity).as_bytes()) {
+        Ok(()) => Ok(identity),
+        // Somebody whose lock does not reach us was faster (some network file systems): theirs is the identity.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            load(path)?.ok_or_else(|| private_file::refused(path, FileAction::Write, &error))
+        }
+        Err(error) => Err(private_file::refused(path, FileAction::Write, &error)),
+    }
+}
+
+fn load(path: &Path) -> Result<Option<Identity>, IdentityProblem> {
+    let Some(text) = private_file::read(path, Kept::Identity, FILE_BYTES_MAX)? else { return Ok(None) };
+    let path = || path.to_owned();
+    match decode_identity(&text) {
+        Ok(identity) => Ok(Some(identity)),
+        Err(IdentityTextError::Truncated) => Err(IdentityProblem::Truncated { path: path(), kept: Kept::Identity }),
+        Err(IdentityTextError::TooLong) => Err(IdentityProblem::TooLong { path: path(), kept: Kept::Identity }),
+        Err(IdentityTextError::Damaged) => Err(IdentityProblem::Damaged { path: path(), kept: Kept::Identity }),
+        Err(IdentityTextError::UnknownVersion) => Err(IdentityProblem::UnknownVersion { path: path() }),
+    }
+}
+
+// More processes than this on one machine are a mistake: a View has at most 16 members.
+const SLOTS_MAX: u8 = 64;
+// Several times what any version writes.
+const FILE_BYTES_MAX: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::super::scratch::Scratch;
+    use super::super::secrecy::assert_hides;
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    /// A home with an identity, which nobody holds.
+    fn used_home() -> (Scratch, Home, PathBuf) {
+        let scratch = Scratch::new();
+        let home = Home::at(scratch.path().join("potluck"));
+        drop(load_or_create_identity(&home).expect("a new identity"));
+        let path = home.identity_path(Slot::FIRST);
+        (scratch, home, path)
+    }
+
+    /// The problem with the home, after checking that the file was left alone and the sentence helps.
+    fn problem(home: &Home, path: &Path) -> IdentityProblem {
+        let before = fs::read(path).ok();
+        let problem = load_or_create_identity(home).expect_err("an unusable file");
+        assert_eq!(fs::read(path).ok(), before, "the file was touched");
+        assert_eq!(problem.path(), Some(path));
+        assert!(problem.to_string().starts_with(&path.display().to_string()), "{problem}");
+        assert!(problem.to_string().contains(". "), "says nothing to do: {problem}");
+        problem
+    }
+
+    fn rewrite(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = fs::read(path).expect("readable");
+        change(&mut bytes);
+        fs::write(path, bytes).expect("writable");
+    }
+
+    #[test]
+    fn an_identity_is_for_life() {
+        let (_scratch, home, path) = used_home();
+        let first = load_or_create_identity(&home).expect("the identity").identity().id();
+        assert_eq!(load_or_create_identity(&home).expect("the identity").identity().id(), first);
+        let mode = |path: &Path| fs::metadata(path).expect("it exists").permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(home.state_dir())), (0o600, 0o700));
+    }
+
+    #[test]
+    fn a_second_process_takes_the_next_slot_and_a_third_the_one_after() {
+        let (_scratch, home, _) = used_home();
+        let held: Vec<HeldIdentity> = (0..3).map(|_| load_or_create_identity(&home).expect("a slot")).collect();
+        assert_eq!(held.iter().map(|h| h.slot().0).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(held[0].identity().id() != held[1].identity().id());
+        assert!(home.identity_path(Slot(2)).ends_with("identity.2.key"));
+        let name = NamespaceName::default();
+        assert!(held[1].state_file(&home, &name).path().ends_with("state-default.1.bin"));
+        let second = held[1].identity().id();
+        drop(held);
+        let again: Vec<HeldIdentity> = (0..2).map(|_| load_or_create_identity(&home).expect("a slot")).collect();
+        assert!(again[1].identity().id() == second, "a slot keeps its identity");
+    }
+
+    #[test]
+    fn slots_end() {
+        let (_scratch, home, _) = used_home();
+        let held: Vec<_> = (0..SLOTS_MAX).map(|_| load_or_create_identity(&home).expect("a slot")).collect();
+        let none = load_or_create_identity(&home).expect_err("none left");
+        assert_eq!(none, IdentityProblem::AllSlotsTaken { path: home.state_dir().to_owned() });
+        assert_eq!(held.len(), 64);
+    }
+
+    #[test]
+    fn every_damage_has_its_own_name_and_is_never_repaired() {
+        let kept = Kept::Identity;
+        let (_scratch, home, path) = used_home();
+        let good = fs::read(&path).expect("readable");
+
+        rewrite(&path, |bytes| bytes.truncate(40));
+        assert_eq!(problem(&home, &path), IdentityProblem::Truncated { path: path.clone(), kept });
+        rewrite(&path, |bytes| bytes.clone_from(&good));
+        rewrite(&path, |bytes| bytes[30] ^= 1);
+        assert_eq!(problem(&home, &path), IdentityProblem::Damaged { path: path.clone(), kept });
+        rewrite(&path, Vec::clear);
+        assert_eq!(problem(&home, &path), IdentityProblem::Empty { path: path.clone(), kept });
+        rewrite(&path, |bytes| bytes.resize(4097, b'x'));
+        assert_eq!(problem(&home, &path), IdentityProblem::TooLong { path: path.clone(), kept });
+        rewrite(&path, |bytes| bytes.clone_from(&[good.clone(), good.clone()].concat()));
+        assert_eq!(problem(&home, &path), IdentityProblem::TooLong { path: path.clone(), kept });
+        rewrite(&path, |bytes| bytes.clone_from(&good));
+        assert!(load_or_create_identity(&home).is_ok());
+    }
+
+    #[test]
+    fn an_unsafe_file_is_refused_and_left_alone() {
+        let (scratch, home, path) = used_home();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("changed");
+        let loose = problem(&home, &path);
+        assert_eq!(loose, IdentityProblem::LoosePermissions { path: path.clone(), mode: 0o644 });
+        assert!(loose.to_string().contains("chmod 600"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("changed");
+
+        let elsewhere = scratch.path().join("elsewhere.key");
+        fs::rename(&path, &elsewhere).expect("moved");
+        std::os::unix::fs::symlink(&elsewhere, &path).expect("linked");
+        assert_eq!(problem(&home, &path), IdentityProblem::Symlink { path: path.clone() });
+        fs::remove_file(&path).expect("removed");
+        std::os::unix::fs::symlink(scratch.path().join("nowhere"), &path).expect("linked");
+        assert_eq!(problem(&home, &path), IdentityProblem::Symlink { path: path.clone() });
+        fs::remove_file(&path).expect("removed");
+        fs::create_dir(&path).expect("made");
+        assert_eq!(problem(&home, &path), IdentityProblem::NotAFile { path: path.clone() });
+    }
+
+    #[test]
+    fn a_lock_file_is_judged_like_a_key_file() {
+        let (scratch, home, _) = used_home();
+        let lock = home.lock_path(Slot::FIRST);
+        fs::remove_file(&lock).expect("removed");
+        std::os::unix::fs::symlink(scratch.path().join("nowhere"), &lock).expect("linked");
+        assert_eq!(problem(&home, &lock), IdentityProblem::Symlink { path: lock.clone() });
+        assert!(!scratch.path().join("nowhere").exists(), "the link was followed");
+        fs::remove_file(&lock).expect("removed");
+        fs::create_dir(&lock).expect("made");
+        assert_eq!(problem(&home, &lock), IdentityProblem::NotAFile { path: lock.clone() });
+    }
+
+    #[test]
+    fn a_home_that_cannot_be_made_is_an_error() {
+        let (_scratch, _, path) = used_home();
+        let below_a_file = path.join("home");
+        let problem = load_or_create_identity(&Home::at(&below_a_file)).expect_err("a file is in the way");
+        let (action, reason) = (FileAction::MakeDirectory, io::ErrorKind::NotADirectory);
+        assert_eq!(problem, IdentityProblem::Refused { path: below_a_file, action, reason });
+    }
+
+    #[test]
+    fn an_identity_of_another_version_is_left_alone() {
+        let (_scratch, home, path) = used_home();
+        // The checksum is that of the text before it, written down once.
+        rewrite(&path, |bytes| *bytes = b"potluck-ed25519-v2 x 1d753516b0f66859\n".to_vec());
+        assert_eq!(problem(&home, &path), IdentityProblem::UnknownVersion { path: path.clone() });
+    }
+
+    #[test]
+    fn nothing_that_holds_the_key_shows_it() {
+        let (_scratch, home, path) = used_home();
+        let text = fs::read(&path).expect("readable");
+        let held = load_or_create_identity(&home).expect("the identity");
+        let seed = held.identity().seed();
+        rewrite(&path, |bytes| bytes[60] ^= 1);
+        drop(load_or_create_identity(&home).expect("slot 1"));
+        let shown = format!("{held:?} {:?}", held.identity());
+        drop(held);
+        let problem = load_or_create_identity(&home).expect_err("damaged");
+        for shown in [shown, format!("{problem:?} {problem}"), format!("{:?}", decode_identity(&text))] {
+            assert_hides(&shown, &*seed);
+            assert_hides(&shown, &text[19..83]);
+        }
+    }
+
+    #[test]
+    fn every_start_has_its_own_number() {
+        assert_ne!(new_boot(), new_boot());
+    }
+}

@@ -1,0 +1,241 @@
+//! Layer: Words.
+//!
+//! A [`Namespace`]: which of the clusters that share one network a node belongs to, and what keeps the others out.
+//!
+//! A *keyed* namespace is admitted by its [`ClusterKey`]; its name is only what this machine calls it. An *open*
+//! one is a name alone: separation, not admission. Everything that goes over the wire is derived from the key by
+//! HKDF-SHA256 (RFC 5869), so no derived value says anything about the key or about another derived value.
+
+use super::{Boot, ClusterKey};
+use hkdf::Hkdf;
+use hmac::{Hmac, Mac};
+use sha2::{Digest, Sha256};
+use std::fmt;
+use zeroize::Zeroizing;
+
+/// What a namespace is called: 1 to 32 of `a-z`, `0-9` and `-`. Part of file names.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespaceName(String);
+
+/// Why a text is not a namespace name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NamespaceNameError {
+    /// It is empty.
+    Empty,
+    /// It has more than 32 characters.
+    TooLong,
+    /// The character at this place, counted from 1, is not one of `a-z`, `0-9` and `-`.
+    Character(usize),
+}
+
+/// One cluster among those that share a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    name: NamespaceName,
+    admission: Admission,
+}
+
+/// What lets a node in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Admission {
+    /// Knowing the key.
+    Key(ClusterKey),
+    /// Knowing the name.
+    Open,
+}
+
+impl NamespaceName {
+    /// Most characters of a name.
+    pub const CHARS_MAX: usize = 32;
+
+    /// Takes `text` as it is, or says what is wrong with it.
+    pub fn parse(text: &str) -> Result<NamespaceName, NamespaceNameError> {
+        if text.is_empty() {
+            return Err(NamespaceNameError::Empty);
+        }
+        if let Some(place) = text.chars().position(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-')) {
+            return Err(NamespaceNameError::Character(place + 1));
+        }
+        if text.len() > NamespaceName::CHARS_MAX {
+            return Err(NamespaceNameError::TooLong);
+        }
+        Ok(NamespaceName(text.to_owned()))
+    }
+
+    /// The bare text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for NamespaceName {
+    /// The name of a cluster that nobody named: `default`.
+    fn default() -> NamespaceName {
+        NamespaceName("default".to_owned())
+    }
+}
+
+impl Namespace {
+    /// The cluster of everybody who holds `key`, called `name` on this machine.
+    pub fn keyed(name: NamespaceName, key: ClusterKey) -> Namespace {
+        Namespace { name, admission: Admission::Key(key) }
+    }
+
+    /// The cluster of everybody on the network who uses `name`. Encrypted, but whoever knows the name is in.
+    pub fn open(name: NamespaceName) -> Namespace {
+        Namespace { name, admission: Admission::Open }
+    }
+
+    /// What it is called here.
+    pub fn name(&self) -> &NamespaceName {
+        &self.name
+    }
+
+    /// Whether knowing the name is enough to be in.
+    pub fn is_open(&self) -> bool {
+        matches!(self.admission, Admission::Open)
+    }
+
+    /// The pre-shared key of the handshake.
+    pub fn psk(&self) -> Zeroizing<[u8; 32]> {
+        match &self.admission {
+            Admission::Key(key) => derived(key.bytes(), b"potluck/1/psk"),
+            Admission::Open => self.public_psk(),
+        }
+    }
+
+    /// What an advertisement of the start `boot` carries, so that members know their own and nobody else can
+    /// link two starts of one node.
+    pub fn tag(&self, boot: Boot) -> [u8; 8] {
+        let key = match &self.admission {
+            Admission::Key(key) => derived(key.bytes(), b"potluck/1/tag"),
+            Admission::Open => derived(&self.public_psk(), b"potluck/1/tag"),
+        };
+        // HMAC takes keys of any length, so this cannot fail.
+        let mut mac = Hmac::<Sha256>::new_from_slice(&*key).expect("HMAC takes keys of any length");
+        mac.update(&boot.0.to_le_bytes());
+        let full = mac.finalize().into_bytes();
+        let mut tag = [0; 8];
+        tag.copy_from_slice(&full[..8]);
+        tag
+    }
+
+    fn public_psk(&self) -> Zeroizing<[u8; 32]> {
+        let digest = Sha256::new_with_prefix(b"potluck/1/open").chain_update(self.name.as_str()).finalize();
+        Zeroizing::new(digest.into())
+    }
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.name, if self.is_open() { " (open)" } else { "" })
+    }
+}
+
+impl fmt::Display for NamespaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for NamespaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for NamespaceNameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NamespaceNameError::Empty => f.write_str("a namespace name must not be empty; use 1 to 32 of a-z, 0-9 and -"),
+            NamespaceNameError::TooLong => f.write_str("a namespace name has at most 32 characters; shorten it"),
+            NamespaceNameError::Character(place) => {
+                write!(f, "character {place} of the namespace name is not one of a-z, 0-9 and -; choose another name")
+            }
+        }
+    }
+}
+
+impl std::error::Error for NamespaceNameError {}
+
+fn derived(secret: &[u8; 32], info: &[u8]) -> Zeroizing<[u8; 32]> {
+    let mut key = Zeroizing::new([0; 32]);
+    // HKDF-SHA256 gives up to 8160 bytes, so 32 cannot fail.
+    Hkdf::<Sha256>::new(None, secret).expand(info, &mut *key).expect("32 bytes are within HKDF's limit");
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> NamespaceName {
+        NamespaceName::parse(text).expect("a valid name")
+    }
+
+    fn keyed(name_text: &str, byte: u8) -> Namespace {
+        Namespace::keyed(name(name_text), ClusterKey::from_bytes(&[byte; 32]))
+    }
+
+    #[test]
+    fn names_are_fit_for_file_names() {
+        assert_eq!(NamespaceName::parse("lab-2").as_ref().map(NamespaceName::as_str), Ok("lab-2"));
+        assert_eq!(NamespaceName::parse(""), Err(NamespaceNameError::Empty));
+        assert_eq!(NamespaceName::parse(&"x".repeat(33)), Err(NamespaceNameError::TooLong));
+        assert!(NamespaceName::parse(&"x".repeat(32)).is_ok());
+        for (bad, place) in [("../etc", 1), ("Lab", 1), ("a b", 2), ("a.b", 2), ("aé", 2)] {
+            assert_eq!(NamespaceName::parse(bad), Err(NamespaceNameError::Character(place)));
+        }
+        assert_eq!(NamespaceName::default().as_str(), "default");
+    }
+
+    #[test]
+    fn the_key_decides_and_the_name_of_a_keyed_namespace_does_not() {
+        assert_eq!(keyed("a", 1).psk(), keyed("b", 1).psk());
+        assert_eq!(keyed("a", 1).tag(Boot(5)), keyed("b", 1).tag(Boot(5)));
+        assert_ne!(keyed("a", 1).psk(), keyed("a", 2).psk());
+        assert_ne!(keyed("a", 1).tag(Boot(5)), keyed("a", 2).tag(Boot(5)));
+        assert_ne!(keyed("a", 1).tag(Boot(5)), keyed("a", 1).tag(Boot(6)));
+    }
+
+    #[test]
+    fn an_open_namespace_is_its_name() {
+        let (a, b) = (Namespace::open(name("a")), Namespace::open(name("b")));
+        assert!(a.is_open() && !keyed("a", 1).is_open());
+        assert_ne!(a.psk(), b.psk());
+        assert_ne!(a.tag(Boot(1)), b.tag(Boot(1)));
+        assert_eq!(a.to_string(), "a (open)");
+        let expected: [u8; 32] = Sha256::digest(b"potluck/1/opena").into();
+        assert_eq!(*a.psk(), expected);
+    }
+
+    #[test]
+    fn neither_the_key_nor_the_psk_goes_out_as_it_is() {
+        let namespace = keyed("a", 7);
+        assert_ne!(*namespace.psk(), [7; 32]);
+        assert_ne!(namespace.tag(Boot(1))[..], namespace.psk()[..8]);
+    }
+
+    #[test]
+    fn derived_values_never_change() {
+        // RFC 5869 and RFC 2104 computed by other software; two versions of potluck must agree on these.
+        assert_eq!(
+            data_encoding::HEXLOWER.encode(&*keyed("a", 1).psk()),
+            "c3c1681e81e8d546d41e8fd0b6484fbfef951361df4a5759a4f880a81bcb1650"
+        );
+        assert_eq!(data_encoding::HEXLOWER.encode(&keyed("a", 1).tag(Boot(2))), "47fe4b4bd45c1fee");
+        assert_eq!(data_encoding::HEXLOWER.encode(&Namespace::open(name("a")).tag(Boot(2))), "7ea5127fb3caf3b3");
+    }
+
+    #[test]
+    fn a_namespace_shows_no_key() {
+        let key = ClusterKey::from_bytes(&[0x5a; 32]);
+        let namespace = Namespace::keyed(name("lab"), key.clone());
+        for shown in [format!("{namespace:?} {namespace}"), format!("{:?}", Some(&key))] {
+            super::super::secrecy::assert_hides(&shown, &[0x5a; 32]);
+            super::super::secrecy::assert_hides(&shown, key.to_text().as_bytes());
+            super::super::secrecy::assert_hides(&shown, &*namespace.psk());
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Layer: Shells.
+//!
+//! Reading and writing files that only their owner may see, so that nobody else can choose what we read
+//! and no crash leaves half a file behind.
+
+use super::{FileAction, IdentityProblem, Kept};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// The bytes of a file, at most `bytes_max`; `None` when there is none.
+///
+/// What was opened is judged, not what the path named before: a regular file, ours, closed to others.
+pub(super) fn read(path: &Path, kept: Kept, bytes_max: u64) -> Result<Option<Zeroizing<Vec<u8>>>, IdentityProblem> {
+    let file = match open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(not_opened(path, FileAction::Read, &error)),
+    };
+    let facts = file.metadata().map_err(|error| refused(path, FileAction::Read, &error))?;
+    judge(path, &facts, rustix::process::geteuid().as_raw())?;
+    let too_long = || IdentityProblem::TooLong { path: path.to_owned(), kept };
+    if facts.len() > bytes_max {
+        return Err(too_long());
+    }
+    // Room for all of it at once (a growing Vec would leave copies of secrets behind), and one byte more,
+    // because the file may grow while it is read.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(facts.len() as usize + 1));
+    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|error| refused(path, FileAction::Read, &error))?;
+    match bytes.len() as u64 {
+        0 => Err(IdentityProblem::Empty { path: path.to_owned(), kept }),
+        len if len > bytes_max => Err(too_long()),
+        _ => Ok(Some(bytes)),
+    }
+}
+
+/// Writes a file that must not exist yet. Of two processes that try at the same time one succeeds; the other gets
+/// `AlreadyExists`, and the file is then whole.
+pub(super) fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = Temporary::write(path, bytes)?;
+    // A link fails where a file is; a rename would replace it.
+    fs::hard_link(&temporary.path, path)?;
+    drop(temporary);
+    sync_dir(path)
+}
+
+/// Writes a file, in place of one that may exist. After a crash the old or the new one is there, whole.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = Temporary::write(path, bytes)?;
+    fs::rename(&temporary.path, path)?;
+    sync_dir(path)
+}
+
+/// Removes what writers of `path` left behind when they were killed. Only while nobody else writes it.
+pub(super) fn sweep(path: &Path) -> io::Result<()> {
+    let prefix = temporary_prefix(path)?;
+    for entry in fs::read_dir(parent(path)?)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.to_str().is_some_and(|name| name.starts_with(&prefix) && name.ends_with(TEMPORARY_SUFFIX)) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens the lock file of a slot, and makes it when it is missing.
+pub(super) fn open_lock(path: &Path) -> Result<File, IdentityProblem> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    // Locks over a network file system need a file opened for writing.
+    let opened =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(path);
+    let file = opened.map_err(|error| not_opened(path, FileAction::Lock, &error))?;
+    let facts = file.metadata().map_err(|error| refused(path, FileAction::Lock, &error))?;
+    judge(path, &facts, rustix::process::geteuid().as_raw())?;
+    Ok(file)
+}
+
+/// The problem of an operation that the system refused.
+pub(super) fn refused(path: &Path, action: FileAction, error: &io::Error) -> IdentityProblem {
+    IdentityProblem::Refused { path: path.to_owned(), action, reason: error.kind() }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    // NONBLOCK: opening a FIFO must not wait for its writer. CLOEXEC is what std always sets.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+fn not_opened(path: &Path, action: FileAction, error: &io::Error) -> IdentityProblem {
+    let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    if is(Errno::LOOP) {
+        IdentityProblem::Symlink { path: path.to_owned() }
+    } else if [Errno::ISDIR, Errno::NXIO, Errno::NODEV, Errno::OPNOTSUPP].into_iter().any(is) {
+        // A directory opened for writing; a socket, or a device without a driver.
+        IdentityProblem::NotAFile { path: path.to_owned() }
+    } else {
+        refused(path, action, error)
+    }
+}
+
+fn judge(path: &Path, facts: &Metadata, us: u32) -> Result<(), IdentityProblem> {
+    let path = || path.to_owned();
+    if !facts.is_file() {
+        return Err(IdentityProblem::NotAFile { path: path() });
+    }
+    if facts.uid() != us {
+        return Err(IdentityProblem::WrongOwner { path: path(), owner: facts.uid() });
+    }
+    let mode = facts.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(IdentityProblem::LoosePermissions { path: path(), mode });
+    }
+    Ok(())
+}
+
+/// A whole, synced file beside its future place; removed unless it was renamed.
+struct Temporary {
+    path: PathBuf,
+}
+
+impl Temporary {
+    fn write(target: &Path, bytes: &[u8]) -> io::Result<Temporary> {
+        // Random, because processes that share a home over the network may share a process id.
+        let number = getrandom::u64().map_err(io::Error::other)?;
+        let name = format!("{}{number:016x}{TEMPORARY_SUFFIX}", temporary_prefix(target)?);
+        let path = parent(target)?.join(name);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let temporary = Temporary { path };
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        Ok(temporary)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // After a rename there is nothing to remove, and that is fine.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn temporary_prefix(target: &Path) -> io::Result<String> {
+    let name = target.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(format!(".{name}."))
+}
+
+fn parent(path: &Path) -> io::Result<&Path> {
+    path.parent().ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+/// Makes the new name itself durable.
+fn sync_dir(path: &Path) -> io::Result<()> {
+    match File::open(parent(path)?)?.sync_all() {
+        // Some network file systems cannot sync a directory; their server does so by itself.
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
+        result => result,
+    }
+}
+
+const TEMPORARY_SUFFIX: &str = ".tmp";
+
+#[cfg(test)]
+mod tests {
+    use super::super::scratch::Scratch;
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+
+    fn read_state(path: &Path) -> Result<Option<Vec<u8>>, IdentityProblem> {
+        read(path, Kept::State, 8).map(|bytes| bytes.map(|bytes| bytes.to_vec()))
+    }
+
+    fn entries(dir: &Path) -> Vec<String> {
+        let names =
+            fs::read_dir(dir).expect("a directory").map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_closed_to_others() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("f");
+        assert_eq!(read_state(&path), Ok(None));
+        create(&path, b"one").expect("created");
+        assert_eq!(create(&path, b"two").map_err(|e| e.kind()), Err(io::ErrorKind::AlreadyExists));
+        assert_eq!(read_state(&path), Ok(Some(b"one".to_vec())));
+        replace(&path, b"three").expect("replaced");
+        assert_eq!(read_state(&path), Ok(Some(b"three".to_vec())));
+        assert_eq!(fs::metadata(&path).expect("it exists").permissions().mode() & 0o777, 0o600);
+        assert_eq!(entries(scratch.path()), ["f"], "temporary files were left");
+    }
+
+    #[test]
+    fn one_of_many_creators_wins_and_nobody_sees_half_a_file() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("f");
+        let won: usize = std::thread::scope(|scope| {
+            let tries: Vec<_> = (0..8u8)
+                .map(|i| {
+                    scope.spawn({
+                        let path = &path;
+                        move || create(path, &[i; 8]).is_ok()
+                    })
+                })
+                .collect();
+            tries.into_iter().map(|t| usize::from(t.join().expect("no panic"))).sum()
+        });
+        assert_eq!(won, 1);
+        let bytes = read_state(&path).expect("readable").expect("there");
+        assert_eq!(bytes, [bytes[0]; 8]);
+    }
+
+    #[test]
+    fn each_unsafe_file_is_refused_by_name() {
+        let scratch = Scratch::new();
+        let at = |name: &str| scratch.path().join(name);
+        create(&at("good"), b"good").expect("created");
+        std::os::unix::fs::symlink(at("good"), at("link")).expect("linked");
+        assert_eq!(read_state(&at("link")), Err(IdentityProblem::Symlink { path: at("link") }));
+        fs::create_dir(at("dir")).expect("made");
+        assert_eq!(read_state(&at("dir")), Err(IdentityProblem::NotAFile { path: at("dir") }));
+        assert!(std::process::Command::new("mkfifo").arg(at("fifo")).status().expect("mkfifo runs").success());
+        assert_eq!(read_state(&at("fifo")), Err(IdentityProblem::NotAFile { path: at("fifo") }));
+        let _socket = UnixListener::bind(at("socket")).expect("bound");
+        assert_eq!(read_state(&at("socket")), Err(IdentityProblem::NotAFile { path: at("socket") }));
+        create(&at("long"), b"123456789").expect("created");
+        assert_eq!(read_state(&at("long")), Err(IdentityProblem::TooLong { path: at("long"), kept: Kept::State }));
+        create(&at("empty"), b"").expect("created");
+        assert_eq!(read_state(&at("empty")), Err(IdentityProblem::Empty { path: at("empty"), kept: Kept::State }));
+        for mode in [0o640, 0o604, 0o620, 0o601] {
+            fs::set_permissions(at("good"), fs::Permissions::from_mode(mode)).expect("changed");
+            assert_eq!(read_state(&at("good")), Err(IdentityProblem::LoosePermissions { path: at("good"), mode }));
+        }
+    }
+
+    #[test]
+    fn a_file_of_somebody_else_is_refused() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("f");
+        create(&path, b"x").expect("created");
+        let facts = fs::metadata(&path).expect("it exists");
+        let stranger = facts.uid() + 1;
+        assert_eq!(judge(&path, &facts, stranger), Err(IdentityProblem::WrongOwner { path: path.clone(), owner: facts.uid() }));
+        assert_eq!(judge(&path, &facts, facts.uid()), Ok(()));
+        // Only root can give a file away, and then the whole way is tested too.
+        if std::os::unix::fs::chown(&path, Some(stranger), None).is_ok() {
+            assert_eq!(read_state(&path), Err(IdentityProblem::WrongOwner { path: path.clone(), owner: stranger }));
+        }
+    }
+
+    #[test]
+    fn leftovers_of_a_killed_writer_are_swept() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("f");
+        create(&path, b"x").expect("created");
+        for name in [".f.0123456789abcdef.tmp", ".g.0123456789abcdef.tmp"] {
+            fs::write(scratch.path().join(name), b"half").expect("written");
+        }
+        sweep(&path).expect("swept");
+        assert_eq!(entries(scratch.path()), [".g.0123456789abcdef.tmp", "f"]);
+    }
+
+    #[test]
+    fn a_missing_directory_is_an_error_of_the_writer_only() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("missing/f");
+        assert_eq!(read_state(&path), Ok(None));
+        assert_eq!(replace(&path, b"x").map_err(|e| e.kind()), Err(io::ErrorKind::NotFound));
+    }
+}

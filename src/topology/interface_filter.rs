@@ -1,0 +1,199 @@
+//! Layer: Words.
+//!
+//! Which interfaces people allow: `eth0,en0`, `wl*`, or `^docker,utun`.
+
+use super::Interface;
+use std::fmt;
+
+/// A choice of interfaces, from `--interface` or `POTLUCK_INTERFACES`.
+///
+/// `eth0,wl*` are these and no others, a star at the end standing for any rest; also a loopback or VPN interface
+/// when it is named. `^docker,utun` are all usable ones except those whose names begin so. The default, and an
+/// empty text, are all usable ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceFilter {
+    rule: Rule,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Rule {
+    Only(Vec<Pattern>),
+    Except(Vec<String>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Pattern {
+    Name(String),
+    Prefix(String),
+}
+
+/// Why a text is not a choice of interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InterfaceFilterError {
+    /// The name at this place, counted from 1, is empty.
+    EmptyName(usize),
+    /// The name at this place has a character that no interface name has, or a star before its end.
+    Character(usize),
+    /// `^` stands elsewhere than in front of everything.
+    CaretInside(usize),
+    /// There are more names than 64.
+    TooMany,
+}
+
+impl InterfaceFilter {
+    /// Reads a choice. Blanks around the names do not matter.
+    pub fn parse(text: &str) -> Result<InterfaceFilter, InterfaceFilterError> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Ok(InterfaceFilter::default());
+        }
+        let rule = match text.strip_prefix('^') {
+            Some(rest) => Rule::Except(patterns(rest)?.into_iter().map(Pattern::into_text).collect()),
+            None => Rule::Only(patterns(text)?),
+        };
+        Ok(InterfaceFilter { rule })
+    }
+
+    /// Whether the name alone is allowed.
+    pub fn allows(&self, name: &str) -> bool {
+        match &self.rule {
+            Rule::Only(patterns) => patterns.iter().any(|pattern| pattern.matches(name)),
+            Rule::Except(prefixes) => !prefixes.iter().any(|prefix| name.starts_with(prefix)),
+        }
+    }
+
+    /// Whether to use the interface: allowed by name, and usable unless it was asked for by name.
+    pub fn picks(&self, interface: &Interface) -> bool {
+        let named = matches!(self.rule, Rule::Only(_));
+        self.allows(&interface.name) && (named || interface.usable())
+    }
+}
+
+impl Default for InterfaceFilter {
+    fn default() -> InterfaceFilter {
+        InterfaceFilter { rule: Rule::Except(Vec::new()) }
+    }
+}
+
+impl Pattern {
+    fn matches(&self, name: &str) -> bool {
+        match self {
+            Pattern::Name(exact) => name == exact,
+            Pattern::Prefix(prefix) => name.starts_with(prefix),
+        }
+    }
+
+    fn into_text(self) -> String {
+        let (Pattern::Name(text) | Pattern::Prefix(text)) = self;
+        text
+    }
+}
+
+impl fmt::Display for InterfaceFilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InterfaceFilterError::EmptyName(place) => write!(f, "interface name {place} is empty")?,
+            InterfaceFilterError::Character(place) => write!(f, "interface name {place} has a character that no interface has")?,
+            InterfaceFilterError::CaretInside(place) => {
+                write!(f, "^ stands before interface name {place}, but counts for the whole list and stands in front of it")?;
+            }
+            InterfaceFilterError::TooMany => write!(f, "more than {NAMES_MAX} interface names")?,
+        }
+        f.write_str("; write eth0,wl* for these only, or ^docker,utun for all but these")
+    }
+}
+
+impl std::error::Error for InterfaceFilterError {}
+
+fn patterns(list: &str) -> Result<Vec<Pattern>, InterfaceFilterError> {
+    let names = list.split(',').take(NAMES_MAX + 1);
+    let patterns: Result<Vec<Pattern>, _> = names.enumerate().map(|(i, name)| pattern(name.trim(), i + 1)).collect();
+    patterns.and_then(|patterns| if patterns.len() > NAMES_MAX { Err(InterfaceFilterError::TooMany) } else { Ok(patterns) })
+}
+
+fn pattern(text: &str, place: usize) -> Result<Pattern, InterfaceFilterError> {
+    let (name, is_prefix) = text.strip_suffix('*').map_or((text, false), |prefix| (prefix, true));
+    if name.starts_with('^') {
+        return Err(InterfaceFilterError::CaretInside(place));
+    }
+    if name.is_empty() && !is_prefix {
+        return Err(InterfaceFilterError::EmptyName(place));
+    }
+    if name.chars().any(|c| !c.is_ascii_graphic() || matches!(c, '*' | '/')) {
+        return Err(InterfaceFilterError::Character(place));
+    }
+    Ok(if is_prefix { Pattern::Prefix(name.to_owned()) } else { Pattern::Name(name.to_owned()) })
+}
+
+// More interfaces than any machine here has; a bound on what the environment can make us keep.
+const NAMES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::super::InterfaceKind;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn filter(text: &str) -> InterfaceFilter {
+        InterfaceFilter::parse(text).expect("a good filter")
+    }
+
+    fn interface(name: &str, kind: InterfaceKind) -> Interface {
+        Interface { name: name.to_owned(), index: 1, kind, addresses: Vec::new(), speed_mbps: None, mtu: None }
+    }
+
+    #[test]
+    fn names_allow_only_these() {
+        let only = filter("eth0, en0,wl*");
+        for (name, allowed) in [("eth0", true), ("eth01", false), ("en0", true), ("wlan7", true), ("eth1", false), ("", false)] {
+            assert_eq!(only.allows(name), allowed, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_caret_allows_all_usable_ones_but_these() {
+        let except = filter("^eth1,wl*");
+        assert!(except.picks(&interface("eth0", InterfaceKind::Ethernet)));
+        assert!(!except.picks(&interface("eth10", InterfaceKind::Ethernet)));
+        assert!(!except.picks(&interface("wlan0", InterfaceKind::Wifi)));
+        assert!(!except.picks(&interface("docker0", InterfaceKind::Container)));
+    }
+
+    #[test]
+    fn only_a_name_makes_an_unusable_interface_used() {
+        for kind in [InterfaceKind::Loopback, InterfaceKind::Container, InterfaceKind::Vpn, InterfaceKind::Other] {
+            let interface = interface("x0", kind);
+            assert!(!filter("").picks(&interface) && !InterfaceFilter::default().picks(&interface));
+            assert!(filter("x0").picks(&interface));
+        }
+        for kind in [InterfaceKind::Ethernet, InterfaceKind::Wifi, InterfaceKind::Thunderbolt, InterfaceKind::Bridge] {
+            assert!(filter(" ").picks(&interface("x0", kind)));
+        }
+    }
+
+    #[test]
+    fn a_bad_choice_says_which_name() {
+        for (text, error) in [
+            ("eth0,,en0", InterfaceFilterError::EmptyName(2)),
+            ("^", InterfaceFilterError::EmptyName(1)),
+            ("eth0,^docker", InterfaceFilterError::CaretInside(2)),
+            ("e*h0", InterfaceFilterError::Character(1)),
+            ("eth0,a b", InterfaceFilterError::Character(2)),
+            ("../x", InterfaceFilterError::Character(1)),
+        ] {
+            assert_eq!(InterfaceFilter::parse(text), Err(error));
+            assert!(error.to_string().contains("write eth0"));
+        }
+        assert_eq!(InterfaceFilter::parse(&"a,".repeat(99)), Err(InterfaceFilterError::TooMany));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in ".{0,40}", name in "[a-z0-9*]{1,8}") {
+            if let Ok(filter) = InterfaceFilter::parse(&text) {
+                let _ = filter.allows(&name);
+            }
+        }
+    }
+}

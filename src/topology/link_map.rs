@@ -1,0 +1,310 @@
+//! Layer: Core.
+//!
+//! Who reaches whom, and how fast: what the members have proven and reported.
+
+use super::InterfaceKind;
+use crate::identity::MemberId;
+use crate::view::MEMBERS_MAX;
+use petgraph::Directed;
+use petgraph::Direction::Outgoing;
+use petgraph::graphmap::GraphMap;
+use std::collections::BTreeSet;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+/// The directed graph of working ways between members.
+///
+/// A way exists when its sender has proven it with bytes that came back, or reports that it has. Nothing here
+/// grows by itself: the caller bounds whom it observes and forgets those it no longer believes in.
+#[derive(Clone, Debug, Default)]
+pub struct LinkMap {
+    // The hasher without a seed keeps two runs alike; answers are sorted wherever an order shows.
+    graph: GraphMap<MemberId, Way, Directed, BuildHasherDefault<DefaultHasher>>,
+}
+
+/// What is known about a proven path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// Round-trip time in microseconds.
+    pub rtt_us: u32,
+    /// What the sender's interface is.
+    pub from_kind: InterfaceKind,
+    /// What the receiver's interface is.
+    pub to_kind: InterfaceKind,
+}
+
+/// A way that works; without a path it is only reported.
+#[derive(Clone, Copy, Debug, Default)]
+struct Way {
+    path: Option<Path>,
+}
+
+impl LinkMap {
+    /// A map without anybody.
+    pub fn new() -> LinkMap {
+        LinkMap::default()
+    }
+
+    /// `from` has proven a path to `to`; it takes the place of what was known about it.
+    pub fn observe(&mut self, from: MemberId, to: MemberId, path: Path) {
+        if from != to {
+            self.graph.add_edge(from, to, Way { path: Some(path) });
+        }
+    }
+
+    /// Replaces what `from` reports about whom it reaches. Paths observed before stay known as long as they are reported.
+    pub fn set_reach(&mut self, from: MemberId, to: &BTreeSet<MemberId>) {
+        let gone: Vec<MemberId> = self.graph.neighbors_directed(from, Outgoing).filter(|other| !to.contains(other)).collect();
+        for other in gone {
+            self.graph.remove_edge(from, other);
+        }
+        for other in to.iter().copied().filter(|other| *other != from) {
+            if !self.graph.contains_edge(from, other) {
+                self.graph.add_edge(from, other, Way::default());
+            }
+        }
+    }
+
+    /// Drops everything from and to a member.
+    pub fn forget(&mut self, member: MemberId) {
+        self.graph.remove_node(member);
+    }
+
+    /// What is known about the path from one member to another.
+    pub fn path(&self, from: MemberId, to: MemberId) -> Option<Path> {
+        self.graph.edge_weight(from, to).and_then(|way| way.path)
+    }
+
+    /// The round-trip time between two members as the slower of the two measured it.
+    pub fn rtt_us(&self, a: MemberId, b: MemberId) -> Option<u32> {
+        let measured = |from, to| self.path(from, to).map(|path| path.rtt_us);
+        measured(a, b).max(measured(b, a))
+    }
+
+    /// Whether each of the two reaches the other. A member reaches itself.
+    pub fn reachable_both_ways(&self, a: MemberId, b: MemberId) -> bool {
+        a == b || self.graph.contains_edge(a, b) && self.graph.contains_edge(b, a)
+    }
+
+    /// Whether everybody reaches everybody.
+    pub fn is_clique(&self, members: &BTreeSet<MemberId>) -> bool {
+        members.iter().all(|a| members.range(..*a).all(|b| self.reachable_both_ways(*a, *b)))
+    }
+
+    /// The largest group, at most [`MEMBERS_MAX`], in which `me` is and everybody reaches everybody: who can form a View.
+    ///
+    /// Of groups equally large the one with most of `prefer`, then the one with the smaller ids. Exact among the
+    /// 31 neighbours that come first when preferred ones, then small ids come first; the others are not looked at.
+    pub fn largest_clique_with(&self, me: MemberId, prefer: &BTreeSet<MemberId>) -> BTreeSet<MemberId> {
+        let candidates = self.candidates(me, prefer);
+        let mask_of = |wanted: &dyn Fn(MemberId) -> bool| {
+            candidates.iter().enumerate().filter(|(_, id)| wanted(**id)).fold(0u32, |mask, (i, _)| mask | 1 << i)
+        };
+        let mut search = CliqueSearch {
+            neighbours: candidates.iter().map(|a| mask_of(&|b| *a != b && self.reachable_both_ways(*a, b))).collect(),
+            preferred: mask_of(&|id| prefer.contains(&id)),
+            best: Group::default(),
+        };
+        search.extend(0, mask_of(&|_| true), 0);
+        let chosen = candidates.iter().enumerate().filter(|(i, _)| search.best.mask >> i & 1 == 1).map(|(_, id)| *id);
+        chosen.chain([me]).collect()
+    }
+
+    /// At most 31 neighbours of `me`, in the order of their ids.
+    fn candidates(&self, me: MemberId, prefer: &BTreeSet<MemberId>) -> Vec<MemberId> {
+        let neighbours = self.graph.neighbors_directed(me, Outgoing).filter(|other| self.reachable_both_ways(me, *other));
+        let mut candidates: Vec<MemberId> = neighbours.collect();
+        candidates.sort_unstable_by_key(|id| (!prefer.contains(id), *id));
+        candidates.truncate(CANDIDATES_MAX);
+        candidates.sort_unstable();
+        candidates
+    }
+}
+
+/// Bron and Kerbosch 1973 with Tomita's pivot, on bit masks: at most 3^(31/3) maximal cliques, some milliseconds.
+struct CliqueSearch {
+    /// For each candidate, the others it reaches both ways.
+    neighbours: Vec<u32>,
+    preferred: u32,
+    best: Group,
+}
+
+/// A group of candidates in the order of merit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    size: u32,
+    preferred: u32,
+    /// The mask with its bits reversed: larger where the smaller ids are in.
+    smallest_ids: u32,
+    mask: u32,
+}
+
+impl CliqueSearch {
+    /// Tries every maximal clique that has all of `chosen`, some of `open` and none of `done`.
+    fn extend(&mut self, chosen: u32, mut open: u32, mut done: u32) {
+        if (chosen | open).count_ones().min(OTHERS_MAX) < self.best.size {
+            return;
+        }
+        if open == 0 && done == 0 {
+            self.best = self.best.max(self.group(chosen));
+            return;
+        }
+        let pivot = bits(open | done).max_by_key(|i| (self.neighbours[*i] & open).count_ones());
+        let skipped = pivot.map_or(0, |pivot| self.neighbours[pivot]);
+        for i in bits(open & !skipped) {
+            let neighbours = self.neighbours[i];
+            self.extend(chosen | 1 << i, open & neighbours, done & neighbours);
+            open &= !(1 << i);
+            done |= 1 << i;
+        }
+    }
+
+    /// The best part of a clique that fits in a View.
+    fn group(&self, clique: u32) -> Group {
+        let by_merit = bits(clique & self.preferred).chain(bits(clique & !self.preferred));
+        let mask = by_merit.take(OTHERS_MAX as usize).fold(0u32, |mask, i| mask | 1 << i);
+        Group {
+            size: mask.count_ones(),
+            preferred: (mask & self.preferred).count_ones(),
+            smallest_ids: mask.reverse_bits(),
+            mask,
+        }
+    }
+}
+
+/// The places of the set bits, from the lowest.
+fn bits(mask: u32) -> impl Iterator<Item = usize> {
+    (0..u32::BITS as usize).filter(move |i| mask >> i & 1 == 1)
+}
+
+/// Twice a View's members: enough to find the best View, few enough to search all of them.
+const CANDIDATES_MAX: usize = 31;
+const OTHERS_MAX: u32 = MEMBERS_MAX as u32 - 1;
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    pub(crate) fn path(rtt_us: u32) -> Path {
+        Path { rtt_us, from_kind: InterfaceKind::Ethernet, to_kind: InterfaceKind::Ethernet }
+    }
+
+    /// A map of the members `1..=n` where each pair has the RTT that `rtt_us` gives it, if any.
+    pub(crate) fn links_of(n: u8, rtt_us: impl Fn(u8, u8) -> Option<u32>) -> LinkMap {
+        let mut links = LinkMap::new();
+        for (a, b) in (1..=n).flat_map(|a| (1..a).map(move |b| (b, a))) {
+            if let Some(rtt_us) = rtt_us(a.min(b), a.max(b)) {
+                links.observe(crate::view::testing::member_id(a), crate::view::testing::member_id(b), path(rtt_us));
+                links.observe(crate::view::testing::member_id(b), crate::view::testing::member_id(a), path(rtt_us));
+            }
+        }
+        links
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{links_of, path};
+    use super::*;
+    use crate::view::testing::member_id;
+    use proptest::prelude::*;
+
+    fn ids(numbers: &[u8]) -> BTreeSet<MemberId> {
+        numbers.iter().map(|n| member_id(*n)).collect()
+    }
+
+    fn links_without(n: u8, cut: &[(u8, u8)]) -> LinkMap {
+        links_of(n, |a, b| (!cut.contains(&(a, b))).then_some(200))
+    }
+
+    #[test]
+    fn one_way_is_not_reach() {
+        let (a, b) = (member_id(1), member_id(2));
+        let mut links = LinkMap::new();
+        links.observe(a, b, path(300));
+        assert!(!links.reachable_both_ways(a, b) && links.reachable_both_ways(a, a));
+        assert_eq!((links.rtt_us(a, b), links.rtt_us(b, a)), (Some(300), Some(300)));
+        links.observe(b, a, path(500));
+        assert!(links.reachable_both_ways(b, a));
+        assert_eq!((links.rtt_us(a, b), links.path(a, b)), (Some(500), Some(path(300))));
+        links.observe(a, a, path(1));
+        assert_eq!(links.path(a, a), None);
+    }
+
+    #[test]
+    fn a_report_replaces_the_one_before_and_keeps_measured_paths() {
+        let (a, b, c) = (member_id(1), member_id(2), member_id(3));
+        let mut links = links_without(3, &[]);
+        links.set_reach(a, &ids(&[1, 2, 4]));
+        assert!(links.reachable_both_ways(a, b) && !links.reachable_both_ways(a, c));
+        assert_eq!(links.path(a, b), Some(path(200)));
+        links.set_reach(member_id(4), &ids(&[1]));
+        assert!(links.reachable_both_ways(a, member_id(4)));
+        assert_eq!(links.path(a, member_id(4)), None);
+        links.set_reach(a, &BTreeSet::new());
+        assert!(!links.reachable_both_ways(a, b) && links.reachable_both_ways(b, c));
+    }
+
+    #[test]
+    fn the_forgotten_are_gone_both_ways() {
+        let mut links = links_without(3, &[]);
+        links.forget(member_id(2));
+        assert_eq!((links.path(member_id(1), member_id(2)), links.path(member_id(2), member_id(1))), (None, None));
+        assert!(links.is_clique(&ids(&[1, 3])) && !links.is_clique(&ids(&[1, 2, 3])));
+        links.forget(member_id(9));
+    }
+
+    #[test]
+    fn the_largest_clique_wins_over_preference_and_preference_over_ids() {
+        // 1 is with 2, 3 and with 4, 5; nobody of the one pair reaches the other.
+        let cut = [(2, 4), (2, 5), (3, 4), (3, 5)];
+        let me = member_id(1);
+        let links = links_without(5, &cut);
+        assert_eq!(links.largest_clique_with(me, &BTreeSet::new()), ids(&[1, 2, 3]));
+        assert_eq!(links.largest_clique_with(me, &ids(&[5])), ids(&[1, 4, 5]));
+        let links = links_without(6, &[&cut[..], &[(4, 6), (5, 6)]].concat());
+        assert_eq!(links.largest_clique_with(me, &ids(&[4, 5])), ids(&[1, 2, 3, 6]));
+        assert_eq!(links_of(3, |_, _| None).largest_clique_with(me, &ids(&[2])), ids(&[1]));
+    }
+
+    #[test]
+    fn a_crowd_is_cut_to_a_view_with_the_preferred_in_it() {
+        let links = links_without(60, &[]);
+        let group = links.largest_clique_with(member_id(40), &ids(&[58, 59]));
+        let expected: Vec<u8> = (1..=13).chain([40, 58, 59]).collect();
+        assert_eq!(group, ids(&expected));
+    }
+
+    #[test]
+    fn the_worst_graph_ends() {
+        // Moon and Moser 1965: groups of three that do not see each other inside have the most maximal cliques.
+        let links = links_of(31, |a, b| (a == 1 || (a - 2) / 3 != (b - 2) / 3).then_some(200));
+        let group = links.largest_clique_with(member_id(1), &ids(&[3]));
+        assert_eq!(group, ids(&[1, 3, 5, 8, 11, 14, 17, 20, 23, 26, 29]));
+    }
+
+    /// All groups with member 1 of `n` members, judged one by one.
+    fn by_trying_all(links: &LinkMap, n: u8, prefer: &BTreeSet<MemberId>) -> BTreeSet<MemberId> {
+        let groups = (0u32..1 << (n - 1)).map(|mask| {
+            let others = (2..=n).filter(|i| mask >> (i - 2) & 1 == 1).map(member_id);
+            others.chain([member_id(1)]).collect::<BTreeSet<_>>()
+        });
+        let cliques = groups.filter(|group| links.is_clique(group));
+        let merit = |group: &BTreeSet<MemberId>| (group.len(), group.intersection(prefer).count());
+        cliques.max_by(|a, b| merit(a).cmp(&merit(b)).then_with(|| b.cmp(a))).unwrap_or_default()
+    }
+
+    proptest! {
+        #[test]
+        fn the_search_is_exact(n in 2u8..=10, edges: u64, one_way: u64, preferred: u16) {
+            let place = |a: u8, b: u8| u32::from(b - 1) * u32::from(b - 2) / 2 + u32::from(a - 1);
+            let mut links = links_of(n, |a, b| (edges >> (place(a, b) % 64) & 1 == 1).then_some(200));
+            for b in 2..=n {
+                if one_way >> b & 3 == 3 {
+                    links.observe(member_id(1), member_id(b), path(1));
+                }
+            }
+            let prefer: BTreeSet<_> = (1..=n).filter(|i| preferred >> i & 1 == 1).map(member_id).collect();
+            prop_assert_eq!(links.largest_clique_with(member_id(1), &prefer), by_trying_all(&links, n, &prefer));
+        }
+    }
+}

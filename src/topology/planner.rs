@@ -1,0 +1,346 @@
+//! Layer: Core.
+//!
+//! Which plan suits which links: whole buffers to everybody while they are small, a ring above.
+//!
+//! The proposer of a View plans and ships the result; followers only check that it speaks of their ranks.
+//! The same members and links give the same plan.
+
+use super::{LinkMap, Plan, PlanClass, Schedule};
+use crate::identity::MemberId;
+use crate::view::Rank;
+use std::collections::BTreeSet;
+
+/// Plans for the members of a View, given in rank order and at most as many as a View may have.
+///
+/// Up to two members, and small buffers in larger groups, exchange whole buffers in one step. Larger buffers go
+/// round a ring in the order with the least sum of round-trip times: the best one for up to eight members, above
+/// that the one that always goes to the nearest member left. Pairs without a direct link are not neighbours.
+pub fn plan(members: &[MemberId], links: &LinkMap) -> Plan {
+    let rings = Rings::new(members, links);
+    let direct = links.is_clique(&members.iter().copied().collect());
+    let (reason, classes) = match rings.best() {
+        Some(order) if members.len() > 2 => {
+            let small = direct.then(|| class(SMALL_BYTES_MAX, 16, Schedule::OneShot));
+            (ring_reason(members, links, &order, &rings), small.into_iter().chain(ring_classes(&order)).collect())
+        }
+        _ => (exchange_reason(members.len(), direct), exchange_classes()),
+    };
+    Plan { revision: 0, reason, classes }
+}
+
+/// The ranks of the next View: the members that stay in the order they have, then the joiners by id.
+pub fn rank_order(current: &[MemberId], members: &BTreeSet<MemberId>) -> Vec<MemberId> {
+    let staying: Vec<MemberId> = current.iter().copied().filter(|id| members.contains(id)).collect();
+    let joiners = members.iter().copied().filter(|id| !staying.contains(id));
+    staying.iter().copied().chain(joiners).collect()
+}
+
+fn ring_classes(order: &[Rank]) -> [PlanClass; 3] {
+    let ring = || Schedule::Ring { order: order.to_vec() };
+    // A segment should be several chunks, so that receiving, adding and sending overlap; above 1 MiB 256 KiB
+    // are what the processor's cache and the cost of a system call agree on.
+    [class(256 * KIB, 16, ring()), class(1024 * KIB, 64, ring()), class(u64::MAX, 256, ring())]
+}
+
+fn exchange_classes() -> Vec<PlanClass> {
+    vec![class(1024 * KIB, 64, Schedule::OneShot), class(u64::MAX, 256, Schedule::OneShot)]
+}
+
+fn class(bytes_max: u64, chunk_kib: u32, schedule: Schedule) -> PlanClass {
+    PlanClass { bytes_max, chunk_bytes: chunk_kib * 1024, schedule }
+}
+
+fn exchange_reason(size: usize, direct: bool) -> String {
+    match (size, direct) {
+        (0 | 1, _) => "one member has nobody to talk to".to_owned(),
+        (2, _) => "two members exchange whole buffers, which takes one step and no more bytes than anything else".to_owned(),
+        (size, true) => format!("{size} members exchange whole buffers"),
+        (size, false) => format!("{size} members exchange whole buffers, because their direct links form no ring"),
+    }
+}
+
+fn ring_reason(members: &[MemberId], links: &LinkMap, order: &[Rank], rings: &Rings) -> String {
+    let (size, names) = (members.len(), order.iter().map(Rank::to_string).collect::<Vec<_>>().join("-"));
+    let mut reason = format!("{size} members in a ring ({names}");
+    let Some(slowest_us) = slowest_us(members, links) else {
+        return reason + "), not all of whose links are measured";
+    };
+    let round_us = rings.round_us(order).unwrap_or_default();
+    reason += &format!(", {} round", ms(round_us));
+    let by_rank = (0..size).filter_map(|rank| u8::try_from(rank).ok()).map(Rank).collect::<Vec<_>>();
+    if let Some(other_us) = rings.round_us(&by_rank).filter(|other_us| *other_us != round_us) {
+        reason += &format!(" where rank order takes {}", ms(other_us));
+    }
+    // Half a round trip is one way; a ring takes each way twice, less the last step.
+    let ring_us = round_us * (size as u64 - 1) / size as u64;
+    reason + &format!("); small buffers go whole to everybody, about {} of latency against {}", ms(slowest_us / 2), ms(ring_us))
+}
+
+/// The longest round-trip time of any pair, when all pairs are measured.
+fn slowest_us(members: &[MemberId], links: &LinkMap) -> Option<u64> {
+    let pairs = members.iter().enumerate().flat_map(|(i, a)| members[..i].iter().map(move |b| (*a, *b)));
+    let measured: Option<Vec<u32>> = pairs.map(|(a, b)| links.rtt_us(a, b)).collect();
+    measured?.into_iter().max().map(u64::from)
+}
+
+fn ms(us: u64) -> String {
+    format!("{}.{:02} ms", us / 1000, us % 1000 / 10)
+}
+
+/// The rings that the direct links allow.
+struct Rings {
+    /// Round-trip time from rank to rank; `None` where there is no way.
+    hops_us: Vec<Vec<Option<u32>>>,
+}
+
+/// A ring in the making, and the best one that was closed.
+struct RingSearch<'a> {
+    hops_us: &'a [Vec<Option<u32>>],
+    order: Vec<usize>,
+    best: Option<(u64, Vec<usize>)>,
+    /// What is left to be tried before the search ends with what it has.
+    steps_left: u32,
+}
+
+impl Rings {
+    fn new(members: &[MemberId], links: &LinkMap) -> Rings {
+        let hop_us = |a: MemberId, b: MemberId| {
+            let way = a != b && links.reachable_both_ways(a, b);
+            way.then(|| links.rtt_us(a, b).unwrap_or(RTT_UNKNOWN_US))
+        };
+        Rings { hops_us: members.iter().map(|a| members.iter().map(|b| hop_us(*a, *b)).collect()).collect() }
+    }
+
+    /// The order of the ring to use, from rank 0; `None` when there is none or it would take too long to find.
+    fn best(&self) -> Option<Vec<Rank>> {
+        let mut search = RingSearch { hops_us: &self.hops_us, order: vec![0], best: None, steps_left: STEPS_MAX };
+        if self.hops_us.len() <= EXACT_MAX {
+            search.shortest(0);
+        } else {
+            search.nearest_first();
+        }
+        let (_, order) = search.best?;
+        order.into_iter().map(|rank| u8::try_from(rank).ok().map(Rank)).collect()
+    }
+
+    /// The sum of the round-trip times along a ring, if it is one.
+    fn round_us(&self, order: &[Rank]) -> Option<u64> {
+        let next = order.iter().cycle().skip(1);
+        order.iter().zip(next).map(|(a, b)| self.hops_us[a.index()][b.index()].map(u64::from)).sum()
+    }
+}
+
+impl RingSearch<'_> {
+    /// Tries all rings in lexicographic order, so that of equally long ones the first stays.
+    fn shortest(&mut self, length_us: u64) {
+        let last = self.order[self.order.len() - 1];
+        if self.best.as_ref().is_some_and(|(best_us, _)| length_us >= *best_us) {
+            return;
+        }
+        if self.order.len() == self.hops_us.len() {
+            return self.close(length_us);
+        }
+        for next in 0..self.hops_us.len() {
+            if let Some(hop_us) = self.hops_us[last][next].filter(|_| !self.order.contains(&next)) {
+                self.order.push(next);
+                self.shortest(length_us + u64::from(hop_us));
+                self.order.pop();
+            }
+        }
+    }
+
+    /// Always goes to the nearest member left, and back where that ends without a ring. The first ring is taken.
+    fn nearest_first(&mut self) {
+        let last = self.order[self.order.len() - 1];
+        if self.order.len() == self.hops_us.len() {
+            // The length does not matter: there is no second ring to compare with.
+            return self.close(0);
+        }
+        let ways = self.hops_us[last].iter().enumerate().filter_map(|(next, hop_us)| hop_us.map(|hop_us| (hop_us, next)));
+        let mut ways: Vec<(u32, usize)> = ways.filter(|(_, next)| !self.order.contains(next)).collect();
+        ways.sort_unstable();
+        for (_, next) in ways {
+            if self.best.is_some() || self.steps_left == 0 {
+                return;
+            }
+            self.steps_left -= 1;
+            self.order.push(next);
+            self.nearest_first();
+            self.order.pop();
+        }
+    }
+
+    fn close(&mut self, length_us: u64) {
+        let Some(hop_us) = self.hops_us[self.order[self.order.len() - 1]][0] else { return };
+        let length_us = length_us + u64::from(hop_us);
+        if self.best.as_ref().is_none_or(|(best_us, _)| length_us < *best_us) {
+            self.best = Some((length_us, self.order.clone()));
+        }
+    }
+}
+
+const KIB: u64 = 1024;
+/// Up to here one step beats the ring's many on a wire (0.6 ms against 1.4 ms at four members and 1 Gbit/s).
+const SMALL_BYTES_MAX: u64 = 16 * KIB;
+/// Seven factorial, 5040 rings, take well under a millisecond.
+const EXACT_MAX: usize = 8;
+/// A link nobody measured counts between a wire (0.2 ms) and Wi-Fi (2 ms and up): neither sought nor shunned.
+const RTT_UNKNOWN_US: u32 = 1000;
+/// Finding a ring in a sparse graph can take forever; this many tries are some milliseconds.
+const STEPS_MAX: u32 = 50_000;
+
+#[cfg(test)]
+mod tests {
+    use super::super::link_map::testing::{links_of, path};
+    use super::*;
+    use crate::view::testing::member_id;
+    use proptest::prelude::*;
+
+    fn members(n: u8) -> Vec<MemberId> {
+        (1..=n).map(member_id).collect()
+    }
+
+    /// The ring for large buffers, by rank.
+    fn ring(plan: &Plan) -> Vec<u8> {
+        match &plan.class_for(64 << 20).schedule {
+            Schedule::Ring { order } => order.iter().map(|rank| rank.0).collect(),
+            Schedule::OneShot => Vec::new(),
+        }
+    }
+
+    fn all_one_shot(plan: &Plan) -> bool {
+        plan.classes.iter().all(|class| class.schedule == Schedule::OneShot)
+    }
+
+    #[test]
+    fn two_members_exchange_whatever_is_known() {
+        for links in [LinkMap::new(), links_of(2, |_, _| Some(200))] {
+            for n in [1, 2] {
+                let plan = plan(&members(n), &links);
+                assert!(all_one_shot(&plan) && plan.fits(usize::from(n)));
+            }
+        }
+    }
+
+    #[test]
+    fn small_buffers_go_whole_and_larger_ones_round_a_ring() {
+        let plan = plan(&members(4), &links_of(4, |_, _| Some(200)));
+        assert_eq!(plan.class_for(16 * 1024).schedule, Schedule::OneShot);
+        assert_eq!(ring(&plan), [0, 1, 2, 3]);
+        let chunks = [16_385, 64 << 10, 256 << 10, 1 << 20, (1 << 20) + 1].map(|bytes| plan.class_for(bytes).chunk_bytes);
+        assert_eq!(chunks, [16 << 10, 16 << 10, 16 << 10, 64 << 10, 256 << 10]);
+    }
+
+    #[test]
+    fn the_ring_keeps_the_slow_links_out() {
+        // Two rooms, ranks 0 and 2 in the one, 1 and 3 in the other.
+        let plan = plan(&members(4), &links_of(4, |a, b| Some(if a % 2 == b % 2 { 100 } else { 3000 })));
+        assert_eq!(ring(&plan), [0, 1, 3, 2]);
+        assert_eq!(
+            plan.reason,
+            "4 members in a ring (0-1-3-2, 6.20 ms round where rank order takes 12.00 ms); \
+             small buffers go whole to everybody, about 1.50 ms of latency against 4.65 ms"
+        );
+    }
+
+    #[test]
+    fn a_pair_without_a_link_is_not_made_neighbours() {
+        let sparse = links_of(4, |a, b| (![(1, 2), (3, 4)].contains(&(a, b))).then_some(200));
+        let found = plan(&members(4), &sparse);
+        assert_eq!(ring(&found), [0, 2, 1, 3]);
+        assert!(!found.classes.iter().any(|class| class.schedule == Schedule::OneShot), "one pair has no link for it");
+        let star = links_of(4, |a, _| (a == 1).then_some(200));
+        let fallback = plan(&members(4), &star);
+        assert!(all_one_shot(&fallback) && fallback.fits(4));
+        assert!(fallback.reason.contains("no ring"));
+    }
+
+    #[test]
+    fn links_that_are_only_reported_are_enough() {
+        let mut links = LinkMap::new();
+        let everybody: BTreeSet<MemberId> = members(3).into_iter().collect();
+        for member in members(3) {
+            links.set_reach(member, &everybody);
+        }
+        let found = plan(&members(3), &links);
+        assert_eq!(ring(&found), [0, 1, 2]);
+        assert!(found.reason.contains("not all of whose links are measured"));
+        links.observe(member_id(1), member_id(2), path(100));
+        assert_eq!(ring(&plan(&members(3), &links)), [0, 1, 2]);
+    }
+
+    #[test]
+    fn sixteen_members_go_to_the_nearest_and_the_search_of_a_sparse_graph_ends() {
+        let line = |a: u8, b: u8| Some(100 * u32::from(b - a));
+        let found = plan(&members(16), &links_of(16, line));
+        assert_eq!(ring(&found), (0..16).collect::<Vec<u8>>());
+        assert!(found.fits(16) && found.reason.len() <= Plan::REASON_BYTES_MAX);
+        // Two halves that share one member: no ring, and far too many ways to see that by trying.
+        let halves = links_of(16, |a, b| (a == 1 || (a <= 8) == (b <= 8)).then_some(200));
+        assert!(all_one_shot(&plan(&members(16), &halves)));
+        // Nearest first runs into a dead end here and has to go back.
+        let detour = links_of(9, |a, b| match (a, b) {
+            (1, 9) | (8, 9) => Some(100),
+            (_, 9) => None,
+            (1, 8) => Some(50),
+            _ => Some(200),
+        });
+        let found = plan(&members(9), &detour);
+        assert!(found.fits(9) && ring(&found).len() == 9, "{}", found.reason);
+    }
+
+    #[test]
+    fn ranks_stay_and_joiners_come_behind() {
+        let [a, b, c, d] = [5, 3, 4, 1].map(member_id);
+        assert_eq!(rank_order(&[a, b, c], &BTreeSet::from([a, c, d])), [a, c, d]);
+        assert_eq!(rank_order(&[], &BTreeSet::from([a, b, d])), [d, b, a]);
+        assert_eq!(rank_order(&[a, b], &BTreeSet::new()), []);
+    }
+
+    /// The least sum of round-trip times of all rings from rank 0, tried one by one.
+    fn least_round_us(rings: &Rings, order: &mut Vec<Rank>, left: &[Rank]) -> Option<u64> {
+        if left.is_empty() {
+            return rings.round_us(order);
+        }
+        let tries = left.iter().filter_map(|rank| {
+            order.push(*rank);
+            let rest: Vec<Rank> = left.iter().copied().filter(|other| other != rank).collect();
+            let least = least_round_us(rings, order, &rest);
+            order.pop();
+            least
+        });
+        tries.min()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_small_ring_is_the_best_there_is(n in 3u8..=6, rtts in proptest::collection::vec(0u32..5000, 15)) {
+            let links = links_of(n, |a, b| Some(rtts[usize::from((b - 1) * (b - 2) / 2 + a - 1)]).filter(|rtt| *rtt > 1000));
+            let rings = Rings::new(&members(n), &links);
+            let others: Vec<Rank> = (1..n).map(Rank).collect();
+            let found = rings.best().and_then(|order| rings.round_us(&order));
+            prop_assert_eq!(found, least_round_us(&rings, &mut vec![Rank(0)], &others));
+        }
+
+        #[test]
+        fn every_plan_fits_and_depends_on_nothing_but_its_input(n in 1u8..=16, seed: u64, density in 0u64..=100) {
+            let draw = |a: u8, b: u8| (seed ^ u64::from(a) << 8 ^ u64::from(b)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+            let rtt_us = |a: u8, b: u8| (draw(a, b) % 100 < density).then(|| (draw(b, a) % 5000) as u32);
+            let links = links_of(n, rtt_us);
+            let first = plan(&members(n), &links);
+            prop_assert!(first.fits(usize::from(n)));
+            prop_assert!(first.reason.len() <= Plan::REASON_BYTES_MAX);
+
+            let mut backwards = LinkMap::new();
+            for (a, b) in (1..=n).rev().flat_map(|a| (1..a).rev().map(move |b| (b, a))) {
+                if let Some(rtt_us) = rtt_us(a, b) {
+                    backwards.observe(member_id(b), member_id(a), path(rtt_us));
+                    backwards.observe(member_id(a), member_id(b), path(rtt_us));
+                }
+            }
+            prop_assert_eq!(first, plan(&members(n), &backwards));
+        }
+    }
+}
