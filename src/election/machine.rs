@@ -4,14 +4,14 @@
 //!
 //! Nothing here can make a View unsafe; it only decides when [`Agreement`] is asked to move.
 
+use super::Durable;
 use super::agreement::{Agreement, Effect, Surroundings};
 use super::detector::{Detector, Limits, Verdict};
 use super::message::{Heartbeat, Message, REACH_MAX};
-use super::Durable;
 use crate::collective::Closing;
 use crate::identity::{MemberId, Name};
 use crate::topology::{LinkMap, Plan, plan, rank_order};
-use crate::view::{Ballot, MEMBERS_MAX, View, ViewDigest, ViewId};
+use crate::view::{Ballot, View, ViewDigest, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -216,7 +216,8 @@ impl Election {
 
     /// How long nothing will happen by itself, in milliseconds.
     pub fn rest_ms(&self) -> u64 {
-        let busy = self.attempt != Attempt::Idle || self.draining.is_some() || self.agreement.is_frozen() || self.repair_since.is_some();
+        let busy =
+            self.attempt != Attempt::Idle || self.draining.is_some() || self.agreement.is_frozen() || self.repair_since.is_some();
         let unsettled = self.peers.keys().any(|id| self.agreement.installed().is_none_or(|v| !v.contains(*id)));
         if busy || unsettled { 20 } else { 50 }
     }
@@ -595,19 +596,11 @@ impl Election {
 
     /// The largest set of nodes that all reach each other, this one among them; present members first.
     fn clique(&mut self, now: u64) -> BTreeSet<MemberId> {
-        let reach = self.reach(now);
-        self.links.set_reach(self.me, &reach);
         let shunned = |id: &MemberId| self.peers.get(id).is_some_and(|p| p.shunned_until > now);
-        let prefer: BTreeSet<MemberId> =
-            self.agreement.installed().map_or_else(BTreeSet::new, |v| v.members.iter().map(|m| m.id).collect());
-        let mut candidates: BTreeSet<MemberId> = reach.into_iter().filter(|id| !shunned(id)).collect();
-        candidates.insert(self.me);
-        let mut clique = self.links.largest_clique_with(self.me, &candidates, &prefer);
-        while clique.len() > MEMBERS_MAX {
-            let Some(last) = clique.iter().rev().find(|id| **id != self.me && !prefer.contains(id)).copied() else { break };
-            clique.remove(&last);
-        }
-        clique
+        let candidates: BTreeSet<MemberId> = self.reach(now).into_iter().filter(|id| !shunned(id)).collect();
+        self.links.set_reach(self.me, &candidates);
+        let prefer = self.agreement.installed().map_or_else(BTreeSet::new, |v| v.members.iter().map(|m| m.id).collect());
+        self.links.largest_clique_with(self.me, &prefer)
     }
 
     /// Some member of this View is in another one, and not just for the moment of an Install.
@@ -671,7 +664,8 @@ impl Surroundings for Around<'_> {
     }
 
     fn arrange(&self, members: &BTreeSet<MemberId>, current: Option<&View>) -> (Vec<MemberId>, Plan) {
-        let order = rank_order(members, current);
+        let current: Vec<MemberId> = current.map_or_else(Vec::new, |v| v.members.iter().map(|m| m.id).collect());
+        let order = rank_order(&current, members);
         let plan = plan(&order, self.links);
         (order, plan)
     }

@@ -110,11 +110,7 @@ impl Encode for Heartbeat {
 
 impl Decode for Heartbeat {
     fn decode(r: &mut Reader<'_>) -> Result<Heartbeat, Malformed> {
-        Ok(Heartbeat {
-            view: r.option()?,
-            reach: r.list(REACH_MAX)?,
-            persisting: r.bool()?,
-        })
+        Ok(Heartbeat { view: r.option()?, reach: r.list(REACH_MAX)?, persisting: r.bool()? })
     }
 }
 
@@ -272,11 +268,7 @@ mod tests {
             name: Name::from_lossy("mini"),
             stateless: true,
         };
-        let heartbeat = Heartbeat {
-            view: Some(view.id()),
-            reach: vec![member_id(1), member_id(2)],
-            persisting: true,
-        };
+        let heartbeat = Heartbeat { view: Some(view.id()), reach: vec![member_id(1), member_id(2)], persisting: true };
         let v6: SocketAddr = "[fe80::1]:47474".parse().unwrap();
         let v4: SocketAddr = "10.0.0.1:1".parse().unwrap();
         let messages = [
