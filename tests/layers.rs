@@ -84,6 +84,8 @@ struct Room {
     layer: Option<Layer>,
     tokens: Vec<Token>,
     uses: Vec<Use>,
+    /// Files that exist for tests only: `#[cfg(test)] mod tests;` names `tests`.
+    test_files: Vec<String>,
 }
 
 /// One leaf of a `use`: `pub(crate) use session::Session as S` brings the name `S` from `session::Session`.
@@ -101,8 +103,10 @@ struct Token {
 impl House {
     fn build(sources: &BTreeMap<String, String>) -> House {
         let room = |(file, text): (&String, &String)| {
-            let tokens = without_tests(&tokens(text));
+            let all = tokens(text);
+            let tokens = without_tests(&all);
             let room = Room {
+                test_files: test_files(&all),
                 file: file.clone(),
                 layer: declared_layer(text),
                 uses: uses(&tokens),
@@ -126,7 +130,7 @@ impl House {
                 ));
                 continue;
             };
-            if module.is_empty() {
+            if module.is_empty() || self.for_tests_only(module) {
                 continue; // lib.rs is the list of everything
             }
             self.upward_arrows(module, room, layer, &mut faults);
@@ -135,6 +139,14 @@ impl House {
             }
         }
         faults
+    }
+
+    fn for_tests_only(&self, module: &[String]) -> bool {
+        let named = |n: usize| {
+            let parent = self.rooms.get(&module[..n]);
+            parent.is_some_and(|room| room.test_files.contains(&module[n]))
+        };
+        (0..module.len()).any(named)
     }
 
     fn upward_arrows(
@@ -408,6 +420,19 @@ fn without_tests(tokens: &[Token]) -> Vec<Token> {
         }
     }
     kept
+}
+
+/// Names of the `mod name;` under `#[cfg(test)]`.
+fn test_files(tokens: &[Token]) -> Vec<String> {
+    let behind = (0..tokens.len()).filter_map(|i| test_attribute(tokens, i));
+    let named = behind.filter_map(|start| {
+        let item = &tokens[start..item_end(tokens, start)];
+        let name = item
+            .windows(3)
+            .find(|w| w[0].text == "mod" && w[2].text == ";")?;
+        Some(name[1].text.clone())
+    });
+    named.collect()
 }
 
 /// The index behind the attribute at `i` if it is `#[cfg(test)]` or `#[cfg(all(test, …))]`.
@@ -708,6 +733,21 @@ fn tests_comments_and_texts_are_free() {
     // What comes after the test module is looked at again.
     let after = format!("{text}\nuse std::fs;\n");
     assert_eq!(faults_beside_link("plan.rs", &after).len(), 1);
+}
+
+#[test]
+fn a_file_that_exists_for_tests_only_is_free() {
+    let tests = "//! Layer: Core.\nuse crate::link::Session;\nuse std::fs;\n";
+    let found = |parent: &str| {
+        let room = ("plan/mod.rs", parent);
+        faults(&[&LINK[..], &[room, ("plan/tests.rs", tests)]].concat()).len()
+    };
+    assert_eq!(found("//! Layer: Core.\n#[cfg(test)]\nmod tests;\n"), 0);
+    assert_eq!(
+        found("//! Layer: Core.\n#[cfg(test)]\npub(crate) mod tests;\n"),
+        0
+    );
+    assert_eq!(found("//! Layer: Core.\nmod tests;\n"), 2);
 }
 
 #[test]
