@@ -14,9 +14,10 @@ function close_binary() {
 
 /^ +Running (unittests |tests\/|benches\/|examples\/)/ || /^ +Doc-tests / {
     close_binary()
+    # `Running tests/lab.rs (target/debug/deps/lab-0123456789abcdef)` is lab, and has its crate in front for unit tests.
     binary = $0
-    sub(/^ +(Running )?/, "", binary)
-    sub(/ \(.*\)$/, "", binary)
+    if (sub(/^.*\(.*\//, "", binary)) sub(/-[0-9a-f]*\)$/, "", binary)
+    sub(/^ +/, "", binary)
     next
 }
 

@@ -83,12 +83,12 @@ fn loss() -> Result<()> {
 }
 
 fn line_rate() -> Result<()> {
-    // Slow enough for any machine: what is tested is the shaping, not the processor.
+    // Slow enough for any machine, and a wide margin: what is tested is the shaping, not how busy the processor is.
     let lab = Lab::up_with("gbe4", 2)?;
     for node in lab.nodes() {
         lab.rate(&node, 20, 20)?;
     }
-    lab.tell(&["verify", "0.5"])?;
+    lab.tell(&["verify", "0.5", "25"])?;
     Ok(())
 }
 
