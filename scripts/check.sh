@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # make check: formatting, lints, documentation, licences. Never writes to the sources.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh
 . scripts/count.sh
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # make fuzz: every fuzz target for FUZZ_SECONDS (60). Arguments name the targets, none means all.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh
 
 seconds=${FUZZ_SECONDS:-60}
@@ -17,10 +17,11 @@ need_cargo_tool cargo-fuzz cargo-fuzz '^0.13' || exit 2
 # Coverage instrumentation is an unstable flag of a stable compiler.
 export RUSTC_BOOTSTRAP=1
 host=$(rustc -vV | sed -n 's/^host: //p')
-[ $# -gt 0 ] || mapfile -t targets < <(cargo fuzz list)
-[ $# -eq 0 ] || targets=("$@")
 passed=0 failed=0
-for target in "${targets[@]}"; do
+# Names of fuzz targets are Rust names: no spaces.
+# shellcheck disable=SC2046
+[ $# -gt 0 ] || set -- $(cargo fuzz list)
+for target in "$@"; do
     printf '\n== %s: %s seconds\n' "$target" "$seconds"
     if cargo fuzz run --target "$host" "$target" -- -max_total_time="$seconds" 2>&1; then
         passed=$((passed + 1))

@@ -50,15 +50,16 @@ install_packages() {
     fi
     say "Installing from the system's packages: $*"
     as_root+=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120)
-    "${as_root[@]}" update >&2 &&
-        "${as_root[@]}" install -y --no-install-recommends "$@" </dev/null >&2
+    # One unreachable source need not matter: installing says whether it did.
+    "${as_root[@]}" update >&2
+    "${as_root[@]}" install -y --no-install-recommends "$@" </dev/null >&2
 }
 
 # need_rust: at least the version that Cargo.toml states.
 need_rust() {
     local wanted found
     wanted=$(sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml | head -n 1)
-    found=$(rustc --version 2>/dev/null | sed -n 's/^rustc \([0-9]*\.[0-9]*\).*/\1/p')
+    found=$(rustc --version 2>/dev/null | sed -n 's/^rustc \([0-9]*\.[0-9]*\).*/\1/p') || true
     if ! have cargo || [ -z "$found" ] || ! at_least "$found" "$wanted"; then
         say "potluck needs Rust $wanted or newer (found: ${found:-none}): get it from https://rustup.rs, or run 'rustup update stable'."
         exit 2

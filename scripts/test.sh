@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # make test: everything CI runs. The last line counts.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh
 . scripts/count.sh
 exec </dev/null
