@@ -1,0 +1,28 @@
+# Two commands are the whole set-up on a fresh machine: `make demo` and `make test`.
+# Recipes print nothing of their own, so that `make demo ARGS=--json` is one JSON document.
+
+.PHONY: help demo test check fix asan fuzz lab-clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+demo: ## build, then several peers on this machine find each other and sum (ARGS=--json)
+	@scripts/demo.sh $(ARGS)
+
+test: ## everything CI runs; the last line counts
+	@scripts/test.sh
+
+check: ## format, lints, documentation, licences; never writes
+	@scripts/check.sh
+
+fix: ## format, and lints that can mend themselves
+	@cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged && cargo fmt --all
+
+asan: ## the collective's tests under AddressSanitizer
+	@scripts/asan.sh $(ARGS)
+
+fuzz: ## every fuzz target for FUZZ_SECONDS (60); ARGS names targets
+	@scripts/fuzz.sh $(ARGS)
+
+lab-clean: ## remove every lab (network namespaces) of this machine
+	@lab/lab clean

@@ -1,0 +1,182 @@
+//! A network of several machines on this one, for as long as the guard lives. See `lab/README.md`.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// A lab that is up. Dropping it removes its namespaces and ends whatever runs in them.
+///
+/// Several may be up at once, in one process or in many: each has a name of its own.
+#[derive(Debug)]
+pub struct Lab {
+    name: String,
+    state: Value,
+}
+
+/// Directions seen from the machine: `Up` is what it sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// What the machine sends.
+    Up,
+    /// What the machine receives.
+    Down,
+    /// Both directions, each by itself.
+    Both,
+}
+
+impl Lab {
+    /// Brings up a profile (`gbe4`, `mixed4`, `slow1`, `direct3`, `loop`, `lo`) with its usual number of machines.
+    ///
+    /// Fails with the lab's own sentence when the machine does not allow it.
+    pub fn up(profile: &str) -> Result<Lab> {
+        Lab::start(&["up", profile])
+    }
+
+    /// Brings up a profile with machines `n1` to `n{nodes}`, 1 to 16.
+    pub fn up_with(profile: &str, nodes: usize) -> Result<Lab> {
+        Lab::start(&["up", profile, "--nodes", &nodes.to_string()])
+    }
+
+    fn start(arguments: &[&str]) -> Result<Lab> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        static REAP: Once = Once::new();
+        let pid = std::process::id();
+        let name = format!("t{pid}_{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        // Leftovers of test runs that were killed; nothing depends on it.
+        REAP.call_once(|| drop(ask(&name, &["reap"])));
+        let mut lab = Lab {
+            name,
+            state: Value::Null,
+        };
+        let owner = pid.to_string();
+        lab.tell(&[arguments, &["--owner", &owner]].concat())?;
+        lab.state = serde_json::from_str(&lab.tell(&["json"])?).context("state of the lab")?;
+        Ok(lab)
+    }
+
+    /// The lab's name, as in `LAB=name lab/lab status`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Names of the machines in order: `n1`, `n2`, …
+    pub fn nodes(&self) -> Vec<String> {
+        (1..=self.state["nodes"]
+            .as_object()
+            .map_or(0, serde_json::Map::len))
+            .map(|i| format!("n{i}"))
+            .collect()
+    }
+
+    /// The first address of a machine.
+    ///
+    /// # Panics
+    /// When there is no such machine.
+    pub fn addr(&self, node: &str) -> IpAddr {
+        self.read_addr(node, &self.state["nodes"][node]["addr"])
+    }
+
+    /// The address at which `from` finds `node`; with direct cables there is one for each neighbour.
+    ///
+    /// # Panics
+    /// When there is no such machine.
+    pub fn addr_from(&self, node: &str, from: &str) -> IpAddr {
+        match &self.state["nodes"][node]["addr_at"][from] {
+            Value::Null => self.addr(node),
+            there => self.read_addr(node, there),
+        }
+    }
+
+    fn read_addr(&self, node: &str, value: &Value) -> IpAddr {
+        let address = value.as_str().and_then(|text| text.parse().ok());
+        address.unwrap_or_else(|| panic!("no machine {node} in lab {}", self.name))
+    }
+
+    /// A command that runs as machine `node`: its network, host name and hosts file.
+    ///
+    /// The spawned process *is* the program (the way there only replaces itself), so signals to it arrive.
+    pub fn command(&self, node: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = script(&self.name);
+        command.args(["exec", node]).arg(program);
+        command
+    }
+
+    /// Pulls all cables of a machine.
+    pub fn cut(&self, node: &str) -> Result<()> {
+        self.tell(&["cut", node]).map(drop)
+    }
+
+    /// Puts all cables of a machine back.
+    pub fn join(&self, node: &str) -> Result<()> {
+        self.tell(&["join", node]).map(drop)
+    }
+
+    /// Stops what goes between two machines; both still reach everybody else. Needs `nft` on a switch.
+    pub fn cut_between(&self, node: &str, other: &str) -> Result<()> {
+        self.tell(&["cut", node, other]).map(drop)
+    }
+
+    /// Undoes [`cut_between`](Lab::cut_between).
+    pub fn join_between(&self, node: &str, other: &str) -> Result<()> {
+        self.tell(&["join", node, other]).map(drop)
+    }
+
+    /// Loses frames at random, 0 to 100 per cent of them; 0 ends it. Needs `nft` and `ethtool`.
+    pub fn loss(&self, node: &str, percent: f64, way: Way) -> Result<()> {
+        let way = match way {
+            Way::Up => "up",
+            Way::Down => "down",
+            Way::Both => "both",
+        };
+        self.tell(&["loss", node, &percent.to_string(), way])
+            .map(drop)
+    }
+
+    /// Line rates of a machine's cables in Mbit/s, 0 for no limit.
+    pub fn rate(&self, node: &str, up_mbit: u32, down_mbit: u32) -> Result<()> {
+        self.tell(&["rate", node, &up_mbit.to_string(), &down_mbit.to_string()])
+            .map(drop)
+    }
+
+    /// Runs one of the script's commands on this lab and returns what it prints; its complaint is the error.
+    pub fn tell(&self, arguments: &[&str]) -> Result<String> {
+        ask(&self.name, arguments)
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Err(error) = self.tell(&["down"]) {
+            eprintln!("lab {} may still be up: {error}", self.name);
+        }
+    }
+}
+
+/// Path of the lab script in this checkout.
+pub fn script_path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/lab")
+}
+
+fn script(name: &str) -> Command {
+    let mut command = Command::new(script_path());
+    command.env("LAB", name);
+    command
+}
+
+fn ask(name: &str, arguments: &[&str]) -> Result<String> {
+    let output = script(name)
+        .args(arguments)
+        .output()
+        .context("lab/lab needs python3")?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        bail!("{}", format!("{said}{complaint}").trim());
+    }
+    Ok(said)
+}

@@ -1,0 +1,121 @@
+//! What a test needs of the machine, and whether it is there. Every probe really tries, once per process.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
+
+use crate::lab::Lab;
+
+/// Something a test cannot do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// To be root, or root of an own user namespace.
+    Root,
+    /// A [`Lab`] can be brought up.
+    Lab,
+    /// A multicast datagram sent on the loopback interface is heard there.
+    LoopbackMulticast,
+    /// This program is on the search path.
+    Command(&'static str),
+}
+
+/// A probe's answer: the reason why not, if not.
+type Unmet = Option<String>;
+
+impl Need {
+    /// Why the need is not met on this machine, `None` when it is.
+    pub fn unmet(self) -> Option<String> {
+        static ROOT: OnceLock<Unmet> = OnceLock::new();
+        static LAB: OnceLock<Unmet> = OnceLock::new();
+        static MULTICAST: OnceLock<Unmet> = OnceLock::new();
+        match self {
+            Need::Root => ROOT.get_or_init(probe_root).clone(),
+            Need::Lab => LAB.get_or_init(probe_lab).clone(),
+            Need::LoopbackMulticast => MULTICAST.get_or_init(probe_multicast).clone(),
+            Need::Command(program) => probe_command(program),
+        }
+    }
+}
+
+/// The first need that is not met.
+pub fn first_unmet(needs: &[Need]) -> Option<String> {
+    needs.iter().find_map(|need| need.unmet())
+}
+
+fn probe_root() -> Unmet {
+    let root = rustix::process::geteuid().is_root();
+    (!root).then(|| "needs root; or run the tests under `lab/lab sandbox -- `".into())
+}
+
+fn probe_lab() -> Unmet {
+    if !cfg!(target_os = "linux") {
+        return Some("the lab is made of Linux network namespaces".into());
+    }
+    if let Some(reason) = probe_root() {
+        return Some(format!("the lab {reason}"));
+    }
+    // Two shaped machines on a switch: namespaces, veth, bridge and htb are all there or not.
+    let refused = Lab::up_with("gbe4", 2).err()?.to_string();
+    // What the script says itself begins with its name. Anything else is a broken script: a failure, not a reason to skip.
+    refused
+        .starts_with("lab")
+        .then(|| format!("no lab here: {refused}"))
+}
+
+fn probe_multicast() -> Unmet {
+    match hear_oneself() {
+        Ok(()) => None,
+        Err(error) => Some(format!("no multicast on the loopback interface: {error}")),
+    }
+}
+
+fn hear_oneself() -> std::io::Result<()> {
+    // Not the mDNS group: others may listen there.
+    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 77, 77);
+    let ear = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    ear.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into())?;
+    ear.join_multicast_v4(&GROUP, &Ipv4Addr::LOCALHOST)?;
+    ear.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let port = ear.local_addr()?.as_socket().map_or(0, |a| a.port());
+
+    let mouth = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    mouth.set_multicast_if_v4(&Ipv4Addr::LOCALHOST)?;
+    mouth.set_multicast_ttl_v4(0)?; // never beyond this machine
+    mouth.send_to(b"anybody?", &SocketAddr::from((GROUP, port)).into())?;
+    std::io::Read::read(&mut &ear, &mut [0; 16]).map(|_| ())
+}
+
+fn probe_command(program: &str) -> Unmet {
+    let found = Command::new("sh")
+        .args(["-c", "command -v -- \"$1\"", "sh", program])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    (!found).then(|| format!("needs the program `{program}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_there_or_it_is_named() {
+        assert_eq!(Need::Command("sh").unmet(), None);
+        let reason = Need::Command("a-program-nobody-has").unmet();
+        assert!(reason.is_some_and(|r| r.contains("a-program-nobody-has")));
+    }
+
+    #[test]
+    fn the_first_unmet_need_is_told() {
+        let needs = [
+            Need::Command("sh"),
+            Need::Command("nobody-1"),
+            Need::Command("nobody-2"),
+        ];
+        assert!(first_unmet(&needs).is_some_and(|r| r.contains("nobody-1")));
+    }
+}

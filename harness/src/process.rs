@@ -1,0 +1,315 @@
+//! A program under test. Only this process is ever signalled, by its own id, while it has not been waited for.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A running program whose output is collected. Dropping it kills it (SIGKILL) and waits for its end.
+#[derive(Debug)]
+pub struct Child {
+    name: String,
+    child: std::process::Child,
+    out: Arc<Lines>,
+    err: Arc<Lines>,
+}
+
+impl Child {
+    /// Starts `command` with nothing on its input and its output collected.
+    pub fn spawn(command: &mut Command) -> Result<Child> {
+        let name = described(command);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("starting {name}"))?;
+        let out = Lines::collect(child.stdout.take());
+        let err = Lines::collect(child.stderr.take());
+        Ok(Child {
+            name,
+            child,
+            out,
+            err,
+        })
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGTERM: please end.
+    pub fn terminate(&mut self) -> Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// SIGKILL: end, without a chance to say anything.
+    pub fn kill(&mut self) -> Result<()> {
+        self.signal(Signal::KILL)
+    }
+
+    /// SIGSTOP: freeze, as a closed laptop would.
+    pub fn stop(&mut self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// SIGCONT: thaw.
+    pub fn resume(&mut self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&mut self, signal: Signal) -> Result<()> {
+        // As long as it has not been waited for, the id cannot belong to anybody else.
+        if let Some(status) = self.child.try_wait()? {
+            bail!("{} has already ended: {status}{}", self.name, self.tail());
+        }
+        let said = kill_process(Pid::from_child(&self.child), signal);
+        said.with_context(|| format!("{signal:?} to {}", self.name))
+    }
+
+    /// Waits for the next line of standard output that `wanted` likes: the first one after the line that the last
+    /// call returned. Fails when the output ends first or `within` is over, and shows the last lines of both outputs.
+    pub fn wait_for_line(
+        &mut self,
+        wanted: impl Fn(&str) -> bool,
+        within: Duration,
+    ) -> Result<String> {
+        match self.out.wait_for(wanted, within) {
+            Ok(line) => Ok(line),
+            Err(Missed::Ended) => bail!(
+                "{}: its output ended without the line{}",
+                self.name,
+                self.tail()
+            ),
+            Err(Missed::Deadline) => {
+                bail!(
+                    "{}: not that line within {within:?}{}",
+                    self.name,
+                    self.tail()
+                )
+            }
+        }
+    }
+
+    /// Waits for the program to end. Fails when `within` is over; the program goes on.
+    pub fn wait(&mut self, within: Duration) -> Result<ExitStatus> {
+        // The standard library has no wait with a deadline; this asks the condition itself every few milliseconds.
+        let until = Instant::now() + within;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            if Instant::now() >= until {
+                bail!(
+                    "{} has not ended within {within:?}{}",
+                    self.name,
+                    self.tail()
+                );
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The lines of standard output so far, at most the last 10,000.
+    pub fn stdout(&self) -> Vec<String> {
+        self.out.all()
+    }
+
+    /// The lines of standard error so far, at most the last 10,000.
+    pub fn stderr(&self) -> Vec<String> {
+        self.err.all()
+    }
+
+    fn tail(&self) -> String {
+        let mut text = String::new();
+        for (title, lines) in [("stdout", self.out.all()), ("stderr", self.err.all())] {
+            for line in &lines[lines.len().saturating_sub(20)..] {
+                text.push_str(&format!("\n  {title}: {line}"));
+            }
+        }
+        text
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn described(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// What a program has written, line by line.
+#[derive(Debug, Default)]
+struct Lines {
+    inner: Mutex<Written>,
+    more: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Written {
+    lines: VecDeque<String>,
+    /// How many of `lines`, from the front, were passed over by `wait_for`.
+    seen: usize,
+    ended: bool,
+}
+
+/// A test that prints more than this has other troubles.
+const LINES_MAX: usize = 10_000;
+
+enum Missed {
+    Ended,
+    Deadline,
+}
+
+impl Lines {
+    fn collect(source: Option<impl Read + Send + 'static>) -> Arc<Lines> {
+        let lines = Arc::new(Lines::default());
+        let theirs = Arc::clone(&lines);
+        thread::spawn(move || {
+            if let Some(source) = source {
+                theirs.read_all(source);
+            }
+            theirs.lock().ended = true;
+            theirs.more.notify_all();
+        });
+        lines
+    }
+
+    fn read_all(&self, source: impl Read) {
+        let mut source = BufReader::new(source);
+        let mut bytes = Vec::new();
+        while source.read_until(b'\n', &mut bytes).is_ok_and(|n| n > 0) {
+            let line = String::from_utf8_lossy(&bytes).trim_end().to_string();
+            bytes.clear();
+            self.lock().push(line);
+            self.more.notify_all();
+        }
+    }
+
+    fn wait_for(&self, wanted: impl Fn(&str) -> bool, within: Duration) -> Result<String, Missed> {
+        let until = Instant::now() + within;
+        let mut written = self.lock();
+        loop {
+            if let Some(line) = written.next_liked(&wanted) {
+                return Ok(line);
+            }
+            if written.ended {
+                return Err(Missed::Ended);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Missed::Deadline);
+            }
+            let (woken, _) = self
+                .more
+                .wait_timeout(written, left)
+                .unwrap_or_else(PoisonError::into_inner);
+            written = woken;
+        }
+    }
+
+    fn all(&self) -> Vec<String> {
+        self.lock().lines.iter().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Written> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Written {
+    fn push(&mut self, line: String) {
+        if self.lines.len() == LINES_MAX {
+            self.lines.pop_front();
+            self.seen = self.seen.saturating_sub(1);
+        }
+        self.lines.push_back(line);
+    }
+
+    fn next_liked(&mut self, wanted: impl Fn(&str) -> bool) -> Option<String> {
+        while let Some(line) = self.lines.get(self.seen) {
+            self.seen += 1;
+            if wanted(line) {
+                return Some(line.clone());
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn shell(script: &str) -> Child {
+        Child::spawn(Command::new("sh").args(["-c", script])).expect("there is a shell")
+    }
+
+    #[test]
+    fn lines_come_in_order_and_each_once() -> Result<()> {
+        let mut child = shell("echo view 1; echo noise; echo view 2; exec sleep 60");
+        let view = |line: &str| line.starts_with("view");
+        assert_eq!(child.wait_for_line(view, SOON)?, "view 1");
+        assert_eq!(child.wait_for_line(view, SOON)?, "view 2");
+        assert!(child.wait_for_line(view, Duration::ZERO).is_err());
+        assert_eq!(child.stdout(), ["view 1", "noise", "view 2"]);
+        Ok(())
+    }
+
+    #[test]
+    fn an_ended_output_is_told_at_once_with_what_was_said() -> Result<()> {
+        let mut child = shell("echo one; echo two >&2; exit 3");
+        let missed = child.wait_for_line(|line| line == "never", SOON);
+        let text = missed.expect_err("that line never comes").to_string();
+        assert!(
+            text.contains("ended without the line") && text.contains("stdout: one"),
+            "{text}"
+        );
+        assert_eq!(child.wait(SOON)?.code(), Some(3));
+        assert!(child.kill().is_err(), "an ended program is not signalled");
+        Ok(())
+    }
+
+    #[test]
+    fn a_stopped_program_goes_on_where_it_was() -> Result<()> {
+        let mut child =
+            shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done");
+        child.wait_for_line(|line| line == "ready", SOON)?;
+        child.stop()?;
+        child.terminate()?;
+        assert!(
+            child.wait(Duration::from_millis(50)).is_err(),
+            "a stopped program does not end"
+        );
+        child.resume()?;
+        child.wait_for_line(|line| line == "bye", SOON)?;
+        assert!(child.wait(SOON)?.success());
+        Ok(())
+    }
+
+    #[test]
+    fn dropping_the_guard_ends_the_program() {
+        let child = shell("exec sleep 60");
+        let pid = Pid::from_child(&child.child);
+        drop(child);
+        assert!(rustix::process::test_kill_process(pid).is_err());
+    }
+}

@@ -1,0 +1,84 @@
+# Runs steps one after the other, goes on after a failure, and counts. Sourced by check.sh and test.sh.
+# shellcheck shell=bash
+
+# What tests() reads has no colours in it.
+export CARGO_TERM_COLOR=never
+
+passed=0 failed=0 skipped=0
+failures=() skips=()
+
+heading() { printf '\n== %s: %s\n' "$1" "${*:2}"; }
+
+# check NAME COMMAND...: one check, passed or failed.
+check() {
+    local name=$1
+    heading "$@"
+    if "${@:2}" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        failures+=("$name")
+    fi
+}
+
+# must NAME COMMAND...: counts only when it fails.
+must() {
+    check "$@"
+    [ ${#failures[@]} -gt 0 ] && [ "${failures[${#failures[@]} - 1]}" = "$1" ] || passed=$((passed - 1))
+}
+
+# tests NAME COMMAND...: adds up what every test binary says; one that ends without a result has failed.
+tests() {
+    local name=$1 log status kind text
+    log=$(mktemp)
+    heading "$@"
+    "${@:2}" 2>&1 | tee "$log"
+    status=${PIPESTATUS[0]}
+    local before=$failed
+    while IFS=$'\t' read -r kind text; do
+        case $kind in
+            passed) passed=$((passed + text)) ;;
+            failed) failed=$((failed + text)) ;;
+            skipped) skipped=$((skipped + text)) ;;
+            failure) failures+=("$text") ;;
+            skip) skips+=("$text") ;;
+        esac
+    done < <(awk -f scripts/results.awk "$log")
+    rm -f "$log"
+    if [ "$status" -ne 0 ] && [ "$failed" -eq "$before" ]; then
+        failed=$((failed + 1))
+        failures+=("$name: does not compile, or ended early")
+    fi
+}
+
+# The four checks that `make check` and `make test` share.
+run_checks() {
+    check "format" cargo fmt --all --check
+    check "lints" cargo clippy --workspace --all-targets --locked -- -D warnings
+    check "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+    check "licences and sources" deny
+}
+
+deny() {
+    need_cargo_tool cargo-deny cargo-deny '^0.20' &&
+        cargo fetch --locked --quiet && # for every platform, since what follows stays offline
+        cargo deny --workspace --offline check --hide-inclusion-graph bans licenses sources
+}
+
+report() {
+    local line summary
+    echo
+    if [ "$skipped" -gt 0 ]; then
+        echo "Skipped, because this machine cannot run them, or by choice:"
+        for line in ${skips[@]+"${skips[@]}"}; do echo "  $line"; done
+    fi
+    if [ "$failed" -gt 0 ]; then
+        echo "Failed:"
+        for line in ${failures[@]+"${failures[@]}"}; do echo "  $line"; done
+    fi
+    summary="$passed passed, $failed failed, $skipped skipped"
+    mkdir -p "$(target_dir)" && echo "$summary" >"$(target_dir)/summary"
+    echo "$summary"
+    [ "$failed" -eq 0 ]
+    exit
+}

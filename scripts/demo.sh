@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# make demo: several peers on this machine find each other and sum. What the demo prints is all there is on stdout.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/machine.sh
+
+need_rust
+need_c_compiler
+say "Building potluck (release)"
+cargo build --release --locked -p potluck-cli >&2
+exec "$(target_dir)/release/potluck" demo "$@"

@@ -1,0 +1,66 @@
+# Reads the output of `cargo test`; writes lines of a kind, a tab, and a number or a text.
+# libtest and libtest-mimic both end with `test result: ok. N passed; M failed; K ignored; ...`.
+
+function out(kind, text) { printf "%s\t%s\n", kind, text }
+
+# A binary that started and never gave a result was killed or aborted.
+function close_binary() {
+    if (binary != "" && results == 0) {
+        out("failed", 1)
+        out("failure", binary ": ended without a result")
+    }
+    results = 0
+}
+
+/^ +Running (unittests |tests\/|benches\/|examples\/)/ || /^ +Doc-tests / {
+    close_binary()
+    # `Running tests/lab.rs (target/debug/deps/lab-0123456789abcdef)` is lab, and has its crate in front for unit tests.
+    binary = $0
+    if (sub(/^.*\(.*\//, "", binary)) sub(/-[0-9a-f]*\)$/, "", binary)
+    sub(/^ +/, "", binary)
+    next
+}
+
+# The harness's own words: `SKIPPED name: reason`.
+/^SKIPPED / {
+    text = substr($0, 9)
+    # A name may have colons, and so may a reason: remember every way to cut the line.
+    n = split(text, part, ": ")
+    prefix = part[1]
+    for (i = 2; i <= n; i++) { told[binary, prefix] = 1; prefix = prefix ": " part[i] }
+    out("skip", binary ": " text)
+    next
+}
+
+# libtest: `test name ... ignored` or `test name ... ignored, reason`.
+/^test .* \.\.\. ignored/ {
+    name = $0
+    sub(/^test /, "", name)
+    reason = name
+    sub(/ +\.\.\. ignored.*$/, "", name)
+    if (!((binary, name) in told)) {
+        sub(/^.* \.\.\. ignored,? ?/, "", reason)
+        out("skip", binary ": " name ": " (reason == "" ? "no reason given" : reason))
+    }
+    next
+}
+
+/^test .* \.\.\. FAILED/ {
+    name = $0
+    sub(/^test /, "", name)
+    sub(/ +\.\.\. FAILED.*$/, "", name)
+    out("failure", binary ": " name)
+    next
+}
+
+/^test result: / {
+    results++
+    for (i = 2; i <= NF; i++) {
+        word = $i
+        sub(/;$/, "", word)
+        if (word == "passed" || word == "failed") out(word, $(i - 1))
+        if (word == "ignored") out("skipped", $(i - 1))
+    }
+}
+
+END { close_binary() }

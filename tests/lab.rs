@@ -1,0 +1,157 @@
+//! The lab itself: does each profile give the network it promises, and is it gone afterwards?
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use potluck_harness::{Child, Lab, Need, Suite, Way};
+
+const PROFILES: [&str; 6] = ["gbe4", "mixed4", "slow1", "direct3", "loop", "lo"];
+
+fn main() {
+    let mut suite = Suite::new();
+    for profile in PROFILES {
+        let name = format!("{profile}: everybody reaches and hears everybody");
+        suite.test_needing(&name, &[Need::Lab], move || reaches_and_hears(profile));
+    }
+    for profile in ["gbe4", "direct3"] {
+        let name =
+            format!("{profile}: a pulled cable stops one machine, and only until it is back");
+        suite.test_needing(&name, &[Need::Lab], move || cut_and_join(profile));
+        let name = format!("{profile}: two machines lose each other and nobody else");
+        let needs = [Need::Lab, Need::Command("nft")];
+        suite.test_needing(&name, &needs, move || cut_between(profile));
+    }
+    let tools = [Need::Lab, Need::Command("nft"), Need::Command("ethtool")];
+    suite.test_needing("losing every frame loses everything", &tools, loss);
+    suite.serial("a line rate is kept", &[Need::Lab], line_rate);
+    suite.test_needing("a machine has its own name and hosts", &[Need::Lab], names);
+    suite.test_needing("nodes are as many as asked for", &[Need::Lab], node_counts);
+    suite.test_needing("labs side by side do not meet", &[Need::Lab], side_by_side);
+    suite.test_needing("down leaves nothing", &[Need::Lab], down_leaves_nothing);
+    suite.run();
+}
+
+fn reaches_and_hears(profile: &str) -> Result<()> {
+    let lab = Lab::up(profile)?;
+    lab.tell(&["ping"])?;
+    lab.tell(&["mcast"])?;
+    Ok(())
+}
+
+fn cut_and_join(profile: &str) -> Result<()> {
+    let lab = Lab::up(profile)?;
+    lab.cut("n1")?;
+    ensure!(
+        lab.tell(&["ping", "n2", "n1"]).is_err(),
+        "n2 reaches n1 without a cable"
+    );
+    lab.tell(&["ping", "n2", "n3"])?;
+    lab.join("n1")?;
+    lab.tell(&["ping"])?;
+    lab.tell(&["mcast"])?;
+    Ok(())
+}
+
+fn cut_between(profile: &str) -> Result<()> {
+    let lab = Lab::up(profile)?;
+    lab.cut_between("n1", "n2")?;
+    ensure!(
+        lab.tell(&["ping", "n1", "n2"]).is_err(),
+        "n1 reaches n2 all the same"
+    );
+    lab.tell(&["ping", "n1", "n3"])?;
+    lab.tell(&["ping", "n3", "n2"])?;
+    lab.join_between("n2", "n1")?;
+    lab.tell(&["ping"])?;
+    Ok(())
+}
+
+fn loss() -> Result<()> {
+    let lab = Lab::up_with("gbe4", 3)?;
+    for way in [Way::Up, Way::Down] {
+        lab.loss("n1", 100.0, way)?;
+        ensure!(
+            lab.tell(&["ping", "n1", "n2"]).is_err(),
+            "{way:?}: an echo came through"
+        );
+        lab.tell(&["ping", "n2", "n3"])?;
+        lab.loss("n1", 0.0, Way::Both)?;
+        lab.tell(&["ping", "n1", "n2"])?;
+    }
+    Ok(())
+}
+
+fn line_rate() -> Result<()> {
+    // Slow enough for any machine, and a wide margin: what is tested is the shaping, not how busy the processor is.
+    let lab = Lab::up_with("gbe4", 2)?;
+    for node in lab.nodes() {
+        lab.rate(&node, 20, 20)?;
+    }
+    lab.tell(&["verify", "0.5", "25"])?;
+    Ok(())
+}
+
+fn names() -> Result<()> {
+    let lab = Lab::up("direct3")?;
+    let mut shell = lab.command("n2", "sh");
+    shell.args(["-c", "hostname; cat /etc/hosts; echo end"]);
+    let mut child = Child::spawn(&mut shell)?;
+    child.wait_for_line(|line| line == "end", Duration::from_secs(10))?;
+    let said = child.stdout();
+    ensure!(said[0] == "n2", "host name is {}", said[0]);
+    for (node, address) in [
+        ("n1", lab.addr_from("n1", "n2")),
+        ("n3", lab.addr_from("n3", "n2")),
+    ] {
+        let line = format!("{address} {node}");
+        ensure!(
+            said.contains(&line),
+            "no {line:?} in the hosts file: {said:?}"
+        );
+    }
+    Ok(())
+}
+
+fn node_counts() -> Result<()> {
+    for (profile, nodes) in [("mixed4", 2), ("loop", 6), ("direct3", 4), ("lo", 1)] {
+        let lab = Lab::up_with(profile, nodes)?;
+        ensure!(lab.nodes().len() == nodes, "{profile}: {:?}", lab.nodes());
+        lab.tell(&["ping"])?;
+    }
+    ensure!(
+        Lab::up_with("gbe4", 17).is_err(),
+        "more machines than a group may have"
+    );
+    Ok(())
+}
+
+fn side_by_side() -> Result<()> {
+    // Same addresses, other cables: what is cut in one stays plugged in the other.
+    let (one, other) = (Lab::up_with("loop", 2)?, Lab::up_with("loop", 2)?);
+    ensure!(one.addr("n1") == other.addr("n1"));
+    one.cut("n1")?;
+    other.tell(&["ping"])?;
+    ensure!(one.tell(&["ping"]).is_err(), "the cut cable still carries");
+    Ok(())
+}
+
+fn down_leaves_nothing() -> Result<()> {
+    let lab = Lab::up_with("lo", 1)?;
+    let name = lab.name().to_string();
+    let mut sleeper = Child::spawn(lab.command("n1", "sleep").arg("60"))?;
+    drop(lab);
+    let end = sleeper.wait(Duration::from_secs(5))?;
+    ensure!(
+        !end.success(),
+        "what ran in the lab was ended, not finished"
+    );
+    let left = Command::new("ip").args(["netns", "list"]).output()?;
+    let left = String::from_utf8_lossy(&left.stdout).into_owned();
+    ensure!(!left.contains(&name), "namespaces are left: {left}");
+    for ending in ["json", "hosts"] {
+        let state = format!("/run/potluck-lab/{name}.{ending}");
+        ensure!(!std::path::Path::new(&state).exists(), "{state} is left");
+    }
+    Ok(())
+}
