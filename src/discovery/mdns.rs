@@ -20,7 +20,7 @@ use super::sighting::{Advert, Sighting};
 use async_trait::async_trait;
 use if_addrs::Interface;
 use mdns_sd::{DaemonEvent, IfKind, Metrics, Receiver, ResolvedService, ScopedIp, ServiceDaemon, ServiceEvent, ServiceInfo};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -37,8 +37,13 @@ const INTERFACES_EVERY_S: u32 = 2;
 /// Records it may keep, about 4 MiB of them. A cluster of 16 needs a hundred.
 const RECORDS_MAX: i64 = 8192;
 
-/// Silence before it is started anew, for its good-bye to be older than the new announcement.
-const RESTART: Duration = Duration::from_secs(1);
+/// Silence after a good-bye. It takes effect after a second, and the same name announced within that second goes unnoticed.
+const SILENCE: Duration = Duration::from_millis(1500);
+
+/// When to ask again, besides the responder's own 1, 2, 4, 8 ... seconds: early, for answers that were held back because the
+/// record had been sent within the second before, and every minute, which also tells again of everybody still there.
+const ASK_AGAIN: [Duration; 3] = [Duration::from_millis(300), Duration::from_millis(350), Duration::from_millis(350)];
+const ASK_ALWAYS: Duration = Duration::from_secs(60);
 
 /// How long a withdrawal may take: the first good-bye is immediate, a second follows after 120 ms.
 const UNREGISTER: Duration = Duration::from_millis(500);
@@ -62,13 +67,18 @@ pub struct MdnsDiscovery {
     addresses: Option<Vec<IpAddr>>,
     check_at: Instant,
     restart_at: Option<Instant>,
+    /// The name last taken back, and until when it must not be announced.
+    withdrawn: Option<(String, Instant)>,
     counts: Counts,
 }
 
 /// The thread and what it tells us.
 struct Responder {
     daemon: ServiceDaemon,
-    events: Receiver<ServiceEvent>,
+    /// Oldest first. Asking again opens a new channel and ends the one before, which may still hold events.
+    events: VecDeque<Receiver<ServiceEvent>>,
+    asked: usize,
+    ask_at: Instant,
     monitor: Receiver<DaemonEvent>,
     metrics: Option<Receiver<Metrics>>,
 }
@@ -96,8 +106,9 @@ impl MdnsDiscovery {
             responder: Some(responder),
             announced: None,
             addresses: None,
-            check_at: Instant::now() + CHECK,
+            check_at: Instant::now() + ASK_AGAIN[0],
             restart_at: None,
+            withdrawn: None,
             counts: Counts::default(),
         })
     }
@@ -163,19 +174,22 @@ impl MdnsDiscovery {
         self.announced.as_ref().is_some_and(|advert| advert.instance.eq_ignore_ascii_case(instance))
     }
 
-    /// Once a second: starts a responder that was given up, reads the counters, asks for new ones.
+    /// Once a second, and when it is time to ask again: starts a responder that was given up, reads the counters, asks for new ones.
     fn check(&mut self) {
         let now = Instant::now();
         self.check_at = now + CHECK;
         if self.restart_at.is_some_and(|at| at <= now) {
             self.responder = Responder::start(&self.scope);
-            self.restart_at = if self.responder.is_some() { None } else { Some(now + RESTART) };
+            self.restart_at = if self.responder.is_some() { None } else { Some(now + SILENCE) };
             // A refusal shows in the report as an interface on which nothing is sent; the next announcement tries again.
-            drop(self.register());
+            let _ = self.register();
         }
         let Some(responder) = &mut self.responder else { return };
+        responder.ask_again(now);
+        self.check_at = self.check_at.min(responder.ask_at);
         let metrics = responder.metrics.take().and_then(|metrics| metrics.try_recv().ok());
         responder.metrics = responder.daemon.get_metrics().ok();
+        self.counts.errors += responder.monitor.try_iter().filter(|event| matches!(event, DaemonEvent::Error(_))).count() as u64;
         let Some(metrics) = metrics else { return };
         self.counts.queries = count(&metrics, "browse").unsigned_abs();
         let records = ["cached-ptr", "cached-srv", "cached-txt", "cached-addr", "cached-nsec"];
@@ -189,8 +203,8 @@ impl MdnsDiscovery {
         self.counts.dropped += 1;
         self.counts.queries_before += std::mem::take(&mut self.counts.queries);
         self.responder = None;
-        self.restart_at = Some(Instant::now() + RESTART);
-        self.check_at = Instant::now() + RESTART;
+        self.restart_at = Some(Instant::now() + SILENCE);
+        self.check_at = Instant::now() + SILENCE;
     }
 
     fn report_of(&self, name: &str, addresses: &[&Interface]) -> Activity {
@@ -233,7 +247,29 @@ impl Responder {
         let monitor = daemon.monitor()?;
         let events = daemon.browse(SERVICE)?;
         let metrics = daemon.get_metrics().ok();
-        Ok(Responder { daemon, events, monitor, metrics })
+        let ask_at = Instant::now() + ASK_AGAIN[0];
+        Ok(Responder { daemon, events: VecDeque::from([events]), asked: 0, ask_at, monitor, metrics })
+    }
+
+    fn ask_again(&mut self, now: Instant) {
+        // A listener that has not even emptied its older channels does not need more answers.
+        if now < self.ask_at || self.events.len() > ASK_AGAIN.len() {
+            return;
+        }
+        self.asked += 1;
+        self.ask_at = now + ASK_AGAIN.get(self.asked).copied().unwrap_or(ASK_ALWAYS);
+        self.events.extend(self.daemon.browse(SERVICE));
+    }
+
+    /// The next event, or `None` when the thread gave us up. Cancel-safe.
+    async fn event(&mut self) -> Option<ServiceEvent> {
+        while let Some(oldest) = self.events.front() {
+            match oldest.recv_async().await {
+                Ok(event) => return Some(event),
+                Err(_) => drop(self.events.pop_front()),
+            }
+        }
+        None
     }
 }
 
@@ -250,13 +286,16 @@ impl Discovery for MdnsDiscovery {
         if self.announced.as_ref().is_some_and(|before| before.instance != advert.instance) {
             self.withdraw().await;
         }
+        if let Some((_, until)) = self.withdrawn.as_ref().filter(|(instance, _)| *instance == advert.instance) {
+            tokio::time::sleep_until(*until).await;
+        }
         self.announced = Some(advert.clone());
         self.register()
     }
 
     async fn next(&mut self) -> Sighting {
         loop {
-            let Some(responder) = &self.responder else {
+            let Some(responder) = &mut self.responder else {
                 tokio::time::sleep_until(self.check_at).await;
                 self.check();
                 continue;
@@ -265,17 +304,14 @@ impl Discovery for MdnsDiscovery {
                 // In this order, so that a flood of events cannot keep the check from seeing it.
                 biased;
                 () = tokio::time::sleep_until(self.check_at) => self.check(),
-                Ok(event) = responder.monitor.recv_async() => {
-                    self.counts.errors += u64::from(matches!(event, DaemonEvent::Error(_)));
-                }
-                event = responder.events.recv_async() => match event {
-                    Ok(event) => {
+                event = responder.event() => match event {
+                    Some(event) => {
                         if let Some(sighting) = self.noticed(event) {
                             return sighting;
                         }
                     }
                     // The listener fell behind and was given up, or the thread ended.
-                    Err(_) => self.give_up(),
+                    None => self.give_up(),
                 },
             }
         }
@@ -300,6 +336,7 @@ impl Discovery for MdnsDiscovery {
 
     async fn withdraw(&mut self) {
         let Some(advert) = self.announced.take() else { return };
+        self.withdrawn = Some((advert.instance.clone(), Instant::now() + SILENCE));
         let Some(responder) = &self.responder else { return };
         let name = format!("{}.{SERVICE}", advert.instance);
         if let Ok(done) = responder.daemon.unregister(&name)

@@ -26,6 +26,7 @@ impl Stage for OnLoopback {
 }
 
 /// Runs `story` on a thread with a network namespace of its own in which nothing but loopback is up.
+#[allow(deprecated)] // In favour of an unsafe twin: it may split file descriptors between threads, which NEWNET does not.
 fn alone<F: Future<Output = ()>>(story: impl FnOnce() -> F + Send + 'static) {
     let thread = std::thread::spawn(move || {
         rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET).expect("needs root");

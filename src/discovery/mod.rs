@@ -34,6 +34,7 @@ use async_trait::async_trait;
 #[async_trait]
 pub trait Discovery: Send {
     /// Announces this node until [`withdraw`](Discovery::withdraw), in place of what was announced before.
+    /// At once, except that a name just withdrawn must first be forgotten by the others, which takes up to two seconds.
     async fn announce(&mut self, advert: &Advert) -> Result<(), DiscoveryProblem>;
 
     /// What was noticed next; waits without bound. Cancel-safe. Own announcements are not reported;
