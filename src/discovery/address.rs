@@ -1,0 +1,129 @@
+//! Layer: Core.
+//!
+//! Which addresses a hint may make us dial.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The network of one of our own interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subnet {
+    /// Our address in it.
+    pub address: IpAddr,
+    /// Leading bits that all its addresses share.
+    pub prefix: u8,
+}
+
+/// Where hints may lead. Peers named by hand are not held to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressPolicy {
+    /// Only this machine, for tests and demonstrations.
+    Loopback,
+    /// Private and link-local addresses, and whatever lies in one of our own subnets.
+    Lan(Vec<Subnet>),
+}
+
+impl AddressPolicy {
+    /// Ports below are services of the system; a forged advert must not make us knock there.
+    const PORT_MIN: u16 = 1024;
+
+    /// Whether a hint may make us dial `to`.
+    pub fn allows(&self, to: SocketAddr) -> bool {
+        let ip = to.ip();
+        if to.port() < AddressPolicy::PORT_MIN || !is_dialable(ip) {
+            return false;
+        }
+        match self {
+            AddressPolicy::Loopback => ip.is_loopback(),
+            AddressPolicy::Lan(_) if ip.is_loopback() || lacks_scope(to) => false,
+            AddressPolicy::Lan(subnets) => is_local(ip) || subnets.iter().any(|subnet| subnet.contains(ip)),
+        }
+    }
+}
+
+impl Subnet {
+    /// Whether `ip` lies in it.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        match (self.address, ip) {
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+                let differ = u32::from(ours) ^ u32::from(theirs);
+                u32::from(self.prefix) <= 32 && differ.leading_zeros() >= u32::from(self.prefix)
+            }
+            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
+                let differ = u128::from(ours) ^ u128::from(theirs);
+                u32::from(self.prefix) <= 128 && differ.leading_zeros() >= u32::from(self.prefix)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// One host's address at all. Addresses that hide an IPv4 one are refused: they would pass by the rules for it.
+pub(super) fn is_dialable(ip: IpAddr) -> bool {
+    let odd = match ip {
+        IpAddr::V4(ip) => ip == Ipv4Addr::BROADCAST || ip.octets()[0] == 0,
+        IpAddr::V6(ip) => ip.to_ipv4_mapped().is_some(),
+    };
+    !(odd || ip.is_unspecified() || ip.is_multicast())
+}
+
+/// A link-local IPv6 address means nothing without its interface.
+fn lacks_scope(to: SocketAddr) -> bool {
+    matches!(to, SocketAddr::V6(v6) if is_link_local(v6.ip()) && v6.scope_id() == 0)
+}
+
+fn is_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_link_local(),
+        IpAddr::V6(ip) => is_link_local(&ip) || ip.segments()[0] & 0xfe00 == 0xfc00,
+    }
+}
+
+/// fe80::/10.
+pub(super) fn is_link_local(ip: &Ipv6Addr) -> bool {
+    ip.segments()[0] & 0xffc0 == 0xfe80
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allows(policy: &AddressPolicy, to: &str) -> bool {
+        policy.allows(to.parse().expect("an address of this test"))
+    }
+
+    #[test]
+    fn hints_lead_to_neighbours_only() {
+        let ours = Subnet { address: IpAddr::from([198, 51, 100, 7]), prefix: 24 };
+        let lan = AddressPolicy::Lan(vec![ours]);
+        let good = ["10.1.2.3:47474", "172.16.0.1:47474", "192.168.1.9:1024", "169.254.3.4:5000", "198.51.100.200:47474"];
+        let good6 = ["[fe80::1%3]:47474", "[fd00::1]:47474"];
+        for to in good.iter().chain(&good6) {
+            assert!(allows(&lan, to), "refused {to}");
+        }
+        let bad = ["8.8.8.8:47474", "198.51.101.1:47474", "127.0.0.1:47474", "224.0.0.251:5353", "0.0.0.0:47474", "10.0.0.1:22"];
+        let bad6 =
+            ["[fe80::1]:47474", "[::1]:47474", "[ff02::fb]:5353", "[2001:db8::1]:47474", "[::ffff:10.0.0.1]:47474", "[::]:9999"];
+        for to in bad.iter().chain(&bad6).chain(&["255.255.255.255:47474", "0.1.2.3:47474"]) {
+            assert!(!allows(&lan, to), "allowed {to}");
+        }
+    }
+
+    #[test]
+    fn loopback_means_nothing_else() {
+        assert!(allows(&AddressPolicy::Loopback, "127.0.0.1:40000"));
+        assert!(allows(&AddressPolicy::Loopback, "[::1]:40000"));
+        assert!(!allows(&AddressPolicy::Loopback, "192.168.1.2:40000"));
+        assert!(!allows(&AddressPolicy::Loopback, "127.0.0.1:80"));
+    }
+
+    #[test]
+    fn a_subnet_ends_where_its_prefix_says() {
+        let v6 = Subnet { address: "2001:db8::1".parse().expect("an address"), prefix: 64 };
+        assert!(v6.contains("2001:db8::ffff".parse().expect("an address")));
+        assert!(!v6.contains("2001:db8:0:1::1".parse().expect("an address")));
+        let all = Subnet { address: IpAddr::from([1, 2, 3, 4]), prefix: 0 };
+        assert!(all.contains(IpAddr::from([9, 9, 9, 9])));
+        let one = Subnet { address: IpAddr::from([1, 2, 3, 4]), prefix: 32 };
+        assert!(one.contains(IpAddr::from([1, 2, 3, 4])) && !one.contains(IpAddr::from([1, 2, 3, 5])));
+    }
+}

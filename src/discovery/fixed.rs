@@ -1,0 +1,170 @@
+//! Layer: Shells.
+//!
+//! Peers named by hand, for networks that do not carry multicast: `--peer`, `POTLUCK_PEERS`.
+
+use super::report::DiscoveryProblem;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Ports a node takes by itself: the first one, and when it is busy the next that is free.
+const DEFAULT_PORTS: RangeInclusive<u16> = 47_474..=47_489;
+
+/// A host, and perhaps its port, as somebody typed it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FixedPeer {
+    host: String,
+    port: Option<u16>,
+}
+
+impl FixedPeer {
+    /// Longest host name in DNS.
+    const HOST_BYTES_MAX: usize = 253;
+
+    /// Most peers in one list: one that is reachable already tells of all others.
+    const PEERS_MAX: usize = 64;
+
+    /// Most addresses of one name that are tried.
+    const ADDRESSES_MAX: usize = 8;
+
+    /// How long a name may take to resolve.
+    const RESOLVE: Duration = Duration::from_secs(2);
+
+    /// Reads `host[:port]` entries that are separated by commas or spaces; IPv6 addresses with a port stand in brackets.
+    pub fn parse_list(text: &str) -> Result<Vec<FixedPeer>, DiscoveryProblem> {
+        let words = text.split([',', ' ', '\t', '\n', '\r']).filter(|word| !word.is_empty());
+        let peers: Vec<FixedPeer> = words.take(FixedPeer::PEERS_MAX + 1).map(str::parse).collect::<Result<_, _>>()?;
+        if peers.len() > FixedPeer::PEERS_MAX { Err(DiscoveryProblem::TooManyPeers) } else { Ok(peers) }
+    }
+
+    /// The host as typed, without brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port as typed, or all that a node may have taken by itself, the likeliest first.
+    pub fn ports(&self) -> RangeInclusive<u16> {
+        self.port.map_or(DEFAULT_PORTS, |port| port..=port)
+    }
+
+    /// Asks the system for the addresses, in the order to try them. Takes at most two seconds. Cancel-safe.
+    pub async fn resolve(&self) -> Result<Vec<SocketAddr>, DiscoveryProblem> {
+        let first = *self.ports().start();
+        let lookup = tokio::net::lookup_host((self.host.as_str(), first));
+        let found = tokio::time::timeout(FixedPeer::RESOLVE, lookup).await;
+        let Ok(Ok(found)) = found else { return Err(DiscoveryProblem::Unresolved) };
+        let mut hosts: Vec<SocketAddr> = Vec::new();
+        for host in found.take(FixedPeer::ADDRESSES_MAX) {
+            if !hosts.contains(&host) {
+                hosts.push(host);
+            }
+        }
+        if hosts.is_empty() {
+            return Err(DiscoveryProblem::Unresolved);
+        }
+        let at = |port| hosts.iter().map(move |host| with_port(*host, port));
+        Ok(self.ports().flat_map(at).collect())
+    }
+}
+
+impl FromStr for FixedPeer {
+    type Err = DiscoveryProblem;
+
+    fn from_str(text: &str) -> Result<FixedPeer, DiscoveryProblem> {
+        let (host, port) = split(text).ok_or(DiscoveryProblem::BadPeer)?;
+        let port = port.map(parse_port).transpose()?;
+        let fits = !host.is_empty() && host.len() <= FixedPeer::HOST_BYTES_MAX;
+        if !fits || host.chars().any(|c| c.is_whitespace() || c.is_control() || "[]/@".contains(c)) {
+            return Err(DiscoveryProblem::BadPeer);
+        }
+        Ok(FixedPeer { host: host.to_owned(), port })
+    }
+}
+
+/// Host and port as text.
+fn split(text: &str) -> Option<(&str, Option<&str>)> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, port) = rest.split_once(']')?;
+        is_ipv6(host).then_some(())?;
+        return match port {
+            "" => Some((host, None)),
+            _ => Some((host, Some(port.strip_prefix(':')?))),
+        };
+    }
+    match text.matches(':').count() {
+        0 => Some((text, None)),
+        1 => text.split_once(':').map(|(host, port)| (host, Some(port))),
+        // More colons are an IPv6 address, and without brackets nobody could tell a port in it.
+        _ => is_ipv6(text).then_some((text, None)),
+    }
+}
+
+/// With or without `%interface` behind it.
+fn is_ipv6(text: &str) -> bool {
+    let address = text.split_once('%').map_or(text, |(address, _)| address);
+    address.parse::<Ipv6Addr>().is_ok()
+}
+
+fn parse_port(text: &str) -> Result<u16, DiscoveryProblem> {
+    // A sign is no part of a port, though the number parser takes one.
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    let port = text.parse().ok().filter(|port| digits && *port != 0);
+    port.ok_or(DiscoveryProblem::BadPeer)
+}
+
+fn with_port(mut host: SocketAddr, port: u16) -> SocketAddr {
+    host.set_port(port);
+    host
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn peer(host: &str, port: Option<u16>) -> Result<FixedPeer, DiscoveryProblem> {
+        Ok(FixedPeer { host: host.to_owned(), port })
+    }
+
+    #[test]
+    fn hosts_and_ports_are_read_as_people_write_them() {
+        assert_eq!("studio.local".parse(), peer("studio.local", None));
+        assert_eq!("192.168.1.20:5000".parse(), peer("192.168.1.20", Some(5000)));
+        assert_eq!("fd00::1".parse(), peer("fd00::1", None));
+        assert_eq!("[fd00::1]".parse(), peer("fd00::1", None));
+        assert_eq!("[fe80::1%eth0]:5000".parse(), peer("fe80::1%eth0", Some(5000)));
+        let bad = ["", ":5000", "a:", "a:0", "a:65536", "a:+5", "a:b:c", "[fd00::1", "[a]:1", "[fd00::1]x", "http://a", "a\u{7}"];
+        for text in bad {
+            assert_eq!(text.parse::<FixedPeer>(), Err(DiscoveryProblem::BadPeer), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_may_have_commas_spaces_and_gaps() {
+        let peers = FixedPeer::parse_list(" a, b:1\n,,[::1]:2 ").expect("a good list");
+        let hosts: Vec<&str> = peers.iter().map(FixedPeer::host).collect();
+        assert_eq!(hosts, ["a", "b", "::1"]);
+        assert_eq!(FixedPeer::parse_list(""), Ok(vec![]));
+        assert_eq!(FixedPeer::parse_list(&"a ".repeat(65)), Err(DiscoveryProblem::TooManyPeers));
+    }
+
+    #[tokio::test]
+    async fn without_a_port_the_default_ones_are_tried_in_order() {
+        let peer: FixedPeer = "127.0.0.1".parse().expect("an address");
+        let found = peer.resolve().await.expect("no name to look up");
+        let expected: Vec<SocketAddr> = (47_474..=47_489).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
+        assert_eq!(found, expected);
+        let peer: FixedPeer = "[::1]:5000".parse().expect("an address");
+        assert_eq!(peer.resolve().await, Ok(vec![SocketAddr::from((Ipv6Addr::LOCALHOST, 5000))]));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in ".{0,300}") {
+            if let Ok(peers) = FixedPeer::parse_list(&text) {
+                prop_assert!(peers.iter().all(|peer| !peer.host.is_empty()));
+            }
+        }
+    }
+}

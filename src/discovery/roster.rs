@@ -1,0 +1,426 @@
+//! Layer: Core.
+//!
+//! Who may be out there, and which addresses are worth a dial now.
+//!
+//! Everything here is hearsay until a handshake proves it, so everything is bounded: the table, each source's part
+//! of it, and the rate at which strangers make us dial. What was proven stays longest. A peer may be known by several adverts,
+//! addresses and ways; its boot joins them, and one link to it silences them all until that link is down.
+
+use super::address::{AddressPolicy, is_dialable};
+use super::candidate::Candidate;
+use super::rate::DialRate;
+use super::sighting::{Advert, Sighting, Tag};
+use crate::identity::{Boot, MemberId};
+use crate::wire::PROTOCOL_VERSION;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+/// Bounds of the roster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Addresses in the table, and adverts. 16 members with 16 addresses each fit.
+    pub entries: usize,
+    /// Unproven addresses of one IP address: one host cannot fill the table.
+    pub per_ip: usize,
+    /// The same on loopback, where every node of a test has one IP address.
+    pub per_loopback_ip: usize,
+    /// Adverts that one boot may have at a time; a node makes one.
+    pub per_boot: usize,
+    /// Adverts of other clusters and versions, kept only to be shown.
+    pub others: usize,
+    /// Dials per second to unproven addresses.
+    pub dials_per_second: u32,
+    /// How many of them may come at once after a pause.
+    pub dial_burst: u32,
+    /// Dials under way to unproven addresses.
+    pub dialing: usize,
+    /// Dials under way to proven and fixed addresses: a default-port peer is 16 addresses.
+    pub dialing_trusted: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            entries: 256,
+            per_ip: 8,
+            per_loopback_ip: 64,
+            per_boot: 4,
+            others: 64,
+            dials_per_second: 4,
+            dial_burst: 8,
+            dialing: 8,
+            dialing_trusted: 32,
+        }
+    }
+}
+
+/// Where an address is known from, adverts apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// Named by hand: never forgotten, not held to the address policy or the rate.
+    Fixed,
+    /// Told by a member.
+    Gossip,
+    /// Kept from an earlier run.
+    Cache,
+    /// Somebody proved to be there in this run.
+    Remembered,
+}
+
+/// One dial to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dial {
+    /// Where to; also the key for [`Roster::dialled`].
+    pub to: SocketAddr,
+    /// Who advertises it, if exactly one boot does.
+    pub expected: Option<Boot>,
+}
+
+/// How a dial ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DialOutcome {
+    /// No connection, or no finished handshake.
+    Failed,
+    /// This member is there; its link is up.
+    Authenticated(MemberId),
+    /// It was ourselves, recognised by the key.
+    Myself,
+    /// It speaks this other protocol version.
+    OtherVersion(u8),
+    /// It holds another cluster key.
+    OtherNamespace,
+}
+
+/// One line of the table, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The address.
+    pub address: SocketAddr,
+    /// Boots that advertise it.
+    pub boots: Vec<Boot>,
+    /// Other ways it is known.
+    pub origins: Vec<Origin>,
+    /// Who proved to be there last.
+    pub verified: Option<MemberId>,
+    /// Whether its peer has a link.
+    pub linked: bool,
+    /// Failed dials in a row.
+    pub failures: u32,
+    /// Who answered instead of a peer.
+    pub verdict: Option<DialOutcome>,
+}
+
+/// See the module.
+pub struct Roster {
+    limits: Limits,
+    policy: AddressPolicy,
+    me: Boot,
+    tag_of: Box<dyn Fn(Boot) -> Tag + Send>,
+    rate: DialRate,
+    candidates: BTreeMap<SocketAddr, Candidate>,
+    /// Adverts of our namespace by instance.
+    adverts: BTreeMap<String, Seen>,
+    /// Adverts of others by instance.
+    others: BTreeMap<String, Seen>,
+    linked: BTreeMap<Boot, MemberId>,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    advert: Advert,
+    seen_ms: u64,
+}
+
+impl Roster {
+    /// Starts empty. `tag_of` gives the tag of the own namespace for a boot.
+    pub fn new(limits: Limits, policy: AddressPolicy, me: Boot, tag_of: impl Fn(Boot) -> Tag + Send + 'static) -> Roster {
+        Roster {
+            rate: DialRate::new(limits.dials_per_second, limits.dial_burst),
+            limits,
+            policy,
+            me,
+            tag_of: Box::new(tag_of),
+            candidates: BTreeMap::new(),
+            adverts: BTreeMap::new(),
+            others: BTreeMap::new(),
+            linked: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in what discovery noticed.
+    pub fn sighted(&mut self, sighting: Sighting, now_ms: u64) {
+        match sighting {
+            Sighting::Appeared(advert) if advert.boot == self.me => {}
+            Sighting::Appeared(advert) if self.is_ours(&advert) => self.appeared(advert, now_ms),
+            Sighting::Appeared(advert) => self.other_appeared(advert, now_ms),
+            Sighting::Vanished { instance } => self.vanished(&instance),
+        }
+    }
+
+    /// Takes in an address known in another way. Refuses what the policy forbids, fixed peers apart.
+    pub fn add(&mut self, to: SocketAddr, origin: Origin, now_ms: u64) {
+        let allowed = match origin {
+            Origin::Fixed => is_dialable(to.ip()) && to.port() != 0,
+            _ => self.policy.allows(to),
+        };
+        if !allowed {
+            return;
+        }
+        if let Some(candidate) = self.candidate(to, origin == Origin::Fixed)
+            && candidate.origins.insert(origin)
+        {
+            candidate.refresh(now_ms);
+        }
+    }
+
+    /// How a dial of [`due`](Roster::due) ended. Every one must be reported.
+    pub fn dialled(&mut self, to: SocketAddr, outcome: DialOutcome, now_ms: u64) {
+        if let DialOutcome::Authenticated(member) = outcome {
+            self.authenticated(to, member, now_ms);
+            return;
+        }
+        let Some(candidate) = self.candidates.get_mut(&to) else { return };
+        candidate.dialing = false;
+        match outcome {
+            DialOutcome::Failed => candidate.failed(now_ms),
+            verdict => candidate.park(verdict, now_ms),
+        }
+        self.forget_unknown(to);
+    }
+
+    /// A link to `member` stands, whoever dialled it.
+    pub fn link_up(&mut self, member: MemberId) {
+        self.linked.insert(member.boot, member);
+    }
+
+    /// The last link to `member` ended: its addresses are dialled again, at once.
+    pub fn link_down(&mut self, member: MemberId, now_ms: u64) {
+        self.linked.remove(&member.boot);
+        let lost = |c: &Candidate| c.verified == Some(member) || c.boots.contains(&member.boot);
+        let addresses: Vec<SocketAddr> = self.candidates.iter().filter(|(_, c)| lost(c)).map(|(to, _)| *to).collect();
+        for to in addresses {
+            if let Some(candidate) = self.candidates.get_mut(&to) {
+                candidate.refresh(now_ms);
+            }
+            self.forget_unknown(to);
+        }
+    }
+
+    /// Our interfaces changed. Hints that the new policy forbids are dropped, those that it allows are taken up.
+    pub fn set_policy(&mut self, policy: AddressPolicy, now_ms: u64) {
+        self.candidates.retain(|to, c| c.origins.contains(&Origin::Fixed) || c.dialing || policy.allows(*to));
+        self.policy = policy;
+        let adverts: Vec<(Boot, Vec<SocketAddr>)> =
+            self.adverts.values().map(|seen| (seen.advert.boot, seen.advert.addresses.clone())).collect();
+        for (boot, addresses) in adverts {
+            self.advertised(boot, &addresses, now_ms);
+        }
+    }
+
+    /// The addresses to dial now. Each counts as under way until [`dialled`](Roster::dialled) is called for it.
+    pub fn due(&mut self, now_ms: u64) -> Vec<Dial> {
+        let mut ready: Vec<(u64, SocketAddr)> =
+            self.waiting().filter(|(_, c)| c.due_ms <= now_ms).map(|(to, c)| (c.due_ms, *to)).collect();
+        ready.sort_unstable();
+        let mut free = self.free();
+        let mut dials = Vec::new();
+        for (_, to) in ready {
+            let Some(candidate) = self.candidates.get_mut(&to) else { continue };
+            let slots = if candidate.is_trusted() { &mut free.trusted } else { &mut free.strangers };
+            if *slots == 0 || !candidate.is_trusted() && self.rate.take(now_ms).is_none() {
+                continue;
+            }
+            *slots -= 1;
+            candidate.dial(now_ms);
+            let expected = if candidate.boots.len() == 1 { candidate.boots.first().copied() } else { None };
+            dials.push(Dial { to, expected });
+        }
+        dials
+    }
+
+    /// When [`due`](Roster::due) has something next, `now_ms` at the earliest; `None` until something is taken in.
+    pub fn next_due(&self, now_ms: u64) -> Option<u64> {
+        let free = self.free();
+        let token_ms = self.rate.ready_at(now_ms);
+        let at = |c: &Candidate| match c.is_trusted() {
+            true if free.trusted > 0 => Some(c.due_ms),
+            false if free.strangers > 0 => Some(c.due_ms.max(token_ms)),
+            _ => None,
+        };
+        self.waiting().filter_map(|(_, candidate)| at(candidate)).min().map(|due_ms| due_ms.max(now_ms))
+    }
+
+    /// Adverts that are not of our namespace or version, for "another cluster is here". Never dialled.
+    pub fn others(&self) -> impl Iterator<Item = &Advert> {
+        self.others.values().map(|seen| &seen.advert)
+    }
+
+    /// The table, in the order of addresses.
+    pub fn entries(&self) -> Vec<Entry> {
+        let entry = |(address, c): (&SocketAddr, &Candidate)| Entry {
+            address: *address,
+            boots: c.boots.iter().copied().collect(),
+            origins: c.origins.iter().copied().collect(),
+            verified: c.verified,
+            linked: c.is_linked(&self.linked),
+            failures: c.failures,
+            verdict: c.verdict,
+        };
+        self.candidates.iter().map(entry).collect()
+    }
+
+    fn is_ours(&self, advert: &Advert) -> bool {
+        advert.version == PROTOCOL_VERSION && advert.tag.is_some_and(|tag| tag == (self.tag_of)(advert.boot))
+    }
+
+    fn appeared(&mut self, mut advert: Advert, now_ms: u64) {
+        self.others.remove(&advert.instance);
+        advert.addresses.truncate(Advert::ADDRESSES_MAX);
+        let (instance, boot, addresses) = (advert.instance.clone(), advert.boot, advert.addresses.clone());
+        let before = self.adverts.insert(instance, Seen { advert, seen_ms: now_ms });
+        self.bound_adverts(boot);
+        self.advertised(boot, &addresses, now_ms);
+        self.withdraw_addresses(before);
+    }
+
+    fn advertised(&mut self, boot: Boot, addresses: &[SocketAddr], now_ms: u64) {
+        for to in addresses {
+            if !self.policy.allows(*to) {
+                continue;
+            }
+            let Some(candidate) = self.candidate(*to, false) else { continue };
+            let new = candidate.boots.insert(boot);
+            // Whoever was found not to be a peer is asked again only when another boot claims to be there.
+            if new || candidate.verdict.is_none() {
+                candidate.refresh(now_ms);
+            }
+            candidate.seen_ms = candidate.seen_ms.max(now_ms);
+        }
+    }
+
+    fn other_appeared(&mut self, mut advert: Advert, now_ms: u64) {
+        let before = self.adverts.remove(&advert.instance);
+        self.withdraw_addresses(before);
+        advert.addresses.truncate(Advert::ADDRESSES_MAX);
+        self.others.insert(advert.instance.clone(), Seen { advert, seen_ms: now_ms });
+        while self.others.len() > self.limits.others {
+            remove_oldest(&mut self.others, |_| true);
+        }
+    }
+
+    fn vanished(&mut self, instance: &str) {
+        self.others.remove(instance);
+        let Some(seen) = self.adverts.remove(instance) else { return };
+        for to in &seen.advert.addresses {
+            // It said good-bye: no reason to remember where it was.
+            if let Some(candidate) = self.candidates.get_mut(to)
+                && candidate.verified.is_none_or(|member| member.boot == seen.advert.boot)
+            {
+                candidate.origins.remove(&Origin::Remembered);
+            }
+        }
+        self.withdraw_addresses(Some(seen));
+    }
+
+    /// Brings the candidates of an advert that is gone or replaced in line with the adverts that are left.
+    fn withdraw_addresses(&mut self, gone: Option<Seen>) {
+        let Some(Seen { advert, .. }) = gone else { return };
+        for to in advert.addresses {
+            let still = self.adverts.values().any(|seen| seen.advert.boot == advert.boot && seen.advert.addresses.contains(&to));
+            if !still && let Some(candidate) = self.candidates.get_mut(&to) {
+                candidate.boots.remove(&advert.boot);
+            }
+            self.forget_unknown(to);
+        }
+    }
+
+    fn authenticated(&mut self, to: SocketAddr, member: MemberId, now_ms: u64) {
+        self.link_up(member);
+        if let Some(candidate) = self.candidate(to, true) {
+            candidate.dialing = false;
+            candidate.authenticated(member, now_ms);
+        }
+        // Adverts that promised somebody else here are out of date.
+        for seen in self.adverts.values_mut().filter(|seen| seen.advert.boot != member.boot) {
+            seen.advert.addresses.retain(|address| *address != to);
+        }
+    }
+
+    /// Drops an address that nothing speaks for any more, unless its link or a dial still needs it.
+    fn forget_unknown(&mut self, to: SocketAddr) {
+        let needed = |c: &Candidate| c.is_known() || c.dialing || c.is_linked(&self.linked) && c.verified.is_some();
+        if self.candidates.get(&to).is_some_and(|candidate| !needed(candidate)) {
+            self.candidates.remove(&to);
+        }
+    }
+
+    /// The candidate of an address, made if there is room for it.
+    fn candidate(&mut self, to: SocketAddr, trusted: bool) -> Option<&mut Candidate> {
+        if !self.candidates.contains_key(&to) && !self.make_room(to, trusted) {
+            return None;
+        }
+        Some(self.candidates.entry(to).or_default())
+    }
+
+    fn make_room(&mut self, to: SocketAddr, trusted: bool) -> bool {
+        let unproven = |c: &Candidate| !c.is_trusted();
+        let same_ip = self.candidates.iter().filter(|(at, c)| at.ip() == to.ip() && unproven(c)).count();
+        let per_ip = if to.ip().is_loopback() { self.limits.per_loopback_ip } else { self.limits.per_ip };
+        if !trusted && same_ip >= per_ip {
+            return self.evict(|at, c| at.ip() == to.ip() && unproven(c));
+        }
+        if self.candidates.len() < self.limits.entries {
+            return true;
+        }
+        self.evict(|_, c| unproven(c)) || trusted && self.evict(|_, c| !c.origins.contains(&Origin::Fixed))
+    }
+
+    /// Removes the address among `which` that nothing spoke for the longest. Dials under way and linked peers stay.
+    fn evict(&mut self, which: impl Fn(&SocketAddr, &Candidate) -> bool) -> bool {
+        let idle = |c: &Candidate| !c.dialing && !c.is_linked(&self.linked);
+        let oldest = self.candidates.iter().filter(|(at, c)| idle(c) && which(at, c)).min_by_key(|(at, c)| (c.seen_ms, **at));
+        let Some(oldest) = oldest.map(|(at, _)| *at) else { return false };
+        self.candidates.remove(&oldest);
+        true
+    }
+
+    fn bound_adverts(&mut self, boot: Boot) {
+        while self.adverts.values().filter(|seen| seen.advert.boot == boot).count() > self.limits.per_boot {
+            let gone = remove_oldest(&mut self.adverts, |seen| seen.advert.boot == boot);
+            self.withdraw_addresses(gone);
+        }
+        while self.adverts.len() > self.limits.entries {
+            let linked: BTreeSet<Boot> = self.linked.keys().copied().collect();
+            let gone = remove_oldest(&mut self.adverts, |seen| !linked.contains(&seen.advert.boot))
+                .or_else(|| remove_oldest(&mut self.adverts, |_| true));
+            self.withdraw_addresses(gone);
+        }
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = (&SocketAddr, &Candidate)> {
+        self.candidates.iter().filter(|(_, c)| !c.dialing && c.is_known() && !c.is_linked(&self.linked))
+    }
+
+    fn free(&self) -> Slots {
+        let dialing = |trusted| self.candidates.values().filter(|c| c.dialing && c.is_trusted() == trusted).count();
+        Slots {
+            trusted: self.limits.dialing_trusted.saturating_sub(dialing(true)),
+            strangers: self.limits.dialing.saturating_sub(dialing(false)),
+        }
+    }
+}
+
+/// Dials that may be started.
+struct Slots {
+    trusted: usize,
+    strangers: usize,
+}
+
+fn remove_oldest(table: &mut BTreeMap<String, Seen>, which: impl Fn(&Seen) -> bool) -> Option<Seen> {
+    let oldest = table.iter().filter(|(_, seen)| which(seen)).min_by_key(|(_, seen)| seen.seen_ms)?.0.clone();
+    table.remove(&oldest)
+}
+
+#[cfg(test)]
+#[path = "roster_tests.rs"]
+mod tests;

@@ -1,0 +1,303 @@
+//! Layer: Words.
+//!
+//! What a node says about itself on the network, and what others notice of it.
+//!
+//! An advert is a hint and nothing more: anybody on the network can forge one, so it may cost a dial,
+//! never a decision. It carries no name of a person, host or namespace and nothing derived from a secret
+//! but [`Advert::tag`], which only holders of the cluster key can tell from noise.
+
+use crate::identity::Boot;
+use crate::wire::{Malformed, PROTOCOL_VERSION};
+use data_encoding::{BASE32_NOPAD, HEXLOWER};
+use std::net::SocketAddr;
+
+/// Shows to members of one namespace, and to nobody else, that a boot belongs to it.
+pub type Tag = [u8; 8];
+
+/// One node's announcement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advert {
+    /// Name of the announcement: 1 to 63 letters, digits or hyphens, random for every boot.
+    pub instance: String,
+    /// Which start of a node announces.
+    pub boot: Boot,
+    /// Tag of the namespace for this boot; none while the node has no cluster key.
+    pub tag: Option<Tag>,
+    /// Protocol version it speaks.
+    pub version: u8,
+    /// Cipher suites its processor is quick at, as bits.
+    pub suites: u8,
+    /// Whether a pairing window is open.
+    pub pairing: bool,
+    /// Its TCP port.
+    pub port: u16,
+    /// Where it can be dialled, at most [`Advert::ADDRESSES_MAX`].
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// One TXT entry: key and value as they travel.
+pub type TxtEntry = (&'static str, String);
+
+/// What discovery noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sighting {
+    /// A node announces itself, for the first time or again, perhaps with other addresses.
+    Appeared(Advert),
+    /// An announcement ended or ran out.
+    Vanished {
+        /// Its [`Advert::instance`].
+        instance: String,
+    },
+}
+
+impl Advert {
+    /// Most addresses one advert may hold: a host with more has interfaces that nobody should dial.
+    pub const ADDRESSES_MAX: usize = 16;
+
+    /// Longest instance name, the limit of a DNS label.
+    pub const INSTANCE_BYTES_MAX: usize = 63;
+
+    /// Most TXT entries that are looked at.
+    const TXT_ENTRIES_MAX: usize = 32;
+
+    /// An instance name out of 80 random bits: 16 base32 characters.
+    pub fn instance_of(random: [u8; 10]) -> String {
+        BASE32_NOPAD.encode(&random).to_ascii_lowercase()
+    }
+
+    /// The TXT record: `v` decimal, `b`, `t` and `s` in lower-case hexadecimal, `pair` only while it is true.
+    pub fn to_txt(&self) -> Vec<TxtEntry> {
+        let mut txt = vec![("v", self.version.to_string()), ("b", HEXLOWER.encode(&self.boot.0.to_be_bytes()))];
+        if let Some(tag) = self.tag {
+            txt.push(("t", HEXLOWER.encode(&tag)));
+        }
+        txt.push(("s", HEXLOWER.encode(&[self.suites])));
+        if self.pairing {
+            txt.push(("pair", "1".to_owned()));
+        }
+        txt
+    }
+
+    /// Reads what the network said. Unknown keys are skipped, of a doubled key the first counts.
+    ///
+    /// `v` and `b` keep their form in every version. Of an advert of another version the rest may be unreadable
+    /// and counts as absent: such a node is shown, never joined.
+    pub fn from_txt<'a>(
+        instance: &str,
+        port: u16,
+        addresses: impl IntoIterator<Item = SocketAddr>,
+        txt: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+    ) -> Result<Advert, Malformed> {
+        if instance.is_empty() || instance.len() > Advert::INSTANCE_BYTES_MAX {
+            return Err(Malformed::TooLong);
+        }
+        if port == 0 || !instance.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+            return Err(Malformed::Inconsistent);
+        }
+        let fields = Fields::pick(txt.into_iter().take(Advert::TXT_ENTRIES_MAX));
+        let version = decimal(fields.version.ok_or(Malformed::Truncated)?)?;
+        let boot = Boot(u64::from_be_bytes(hex(fields.boot.ok_or(Malformed::Truncated)?)?));
+        let mut advert = Advert {
+            instance: instance.to_owned(),
+            boot,
+            tag: None,
+            version,
+            suites: 0,
+            pairing: false,
+            port,
+            addresses: bounded(addresses),
+        };
+        match advert.read_rest(&fields) {
+            Err(problem) if version == PROTOCOL_VERSION => Err(problem),
+            _ => Ok(advert),
+        }
+    }
+
+    fn read_rest(&mut self, fields: &Fields<'_>) -> Result<(), Malformed> {
+        let tag = fields.tag.map(hex::<8>).transpose()?;
+        let [suites] = hex(fields.suites.ok_or(Malformed::Truncated)?)?;
+        let pairing = match fields.pairing {
+            None => false,
+            Some(b"1") => true,
+            Some(_) => return Err(Malformed::UnknownTag),
+        };
+        (self.tag, self.suites, self.pairing) = (tag, suites, pairing);
+        Ok(())
+    }
+}
+
+/// The values we know, as received.
+#[derive(Default)]
+struct Fields<'a> {
+    version: Option<&'a [u8]>,
+    boot: Option<&'a [u8]>,
+    tag: Option<&'a [u8]>,
+    suites: Option<&'a [u8]>,
+    pairing: Option<&'a [u8]>,
+}
+
+impl<'a> Fields<'a> {
+    fn pick(txt: impl Iterator<Item = (&'a str, &'a [u8])>) -> Fields<'a> {
+        let mut fields = Fields::default();
+        for (key, value) in txt {
+            // DNS-SD keys are case-insensitive.
+            let field = match key {
+                "v" | "V" => &mut fields.version,
+                "b" | "B" => &mut fields.boot,
+                "t" | "T" => &mut fields.tag,
+                "s" | "S" => &mut fields.suites,
+                _ if key.eq_ignore_ascii_case("pair") => &mut fields.pairing,
+                _ => continue,
+            };
+            field.get_or_insert(value);
+        }
+        fields
+    }
+}
+
+/// Sorted, without doubles, and never more than an advert may hold.
+fn bounded(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+    // Twice the limit is looked at, so that doubles do not push real ones out; then it ends whatever comes.
+    let mut addresses: Vec<SocketAddr> = addresses.into_iter().take(2 * Advert::ADDRESSES_MAX).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses.truncate(Advert::ADDRESSES_MAX);
+    addresses
+}
+
+/// `N` bytes in exactly `2 * N` lower-case digits.
+fn hex<const N: usize>(text: &[u8]) -> Result<[u8; N], Malformed> {
+    match text.len() {
+        len if len < 2 * N => return Err(Malformed::Truncated),
+        len if len > 2 * N => return Err(Malformed::TooLong),
+        _ => {}
+    }
+    let mut bytes = [0; N];
+    HEXLOWER.decode_mut(text, &mut bytes).map_err(|_| Malformed::UnknownTag)?;
+    Ok(bytes)
+}
+
+/// One to three digits without a leading zero.
+fn decimal(text: &[u8]) -> Result<u8, Malformed> {
+    if text.len() > 3 {
+        return Err(Malformed::TooLong);
+    }
+    let number = std::str::from_utf8(text).ok().and_then(|t| t.parse::<u8>().ok()).ok_or(Malformed::UnknownTag)?;
+    if number.to_string().as_bytes() == text { Ok(number) } else { Err(Malformed::Inconsistent) }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// An advert of boot `n` with port `40000 + n` on 127.0.0.1.
+    pub(crate) fn advert(n: u16, tag: Option<Tag>) -> Advert {
+        let port = 40_000 + n;
+        Advert {
+            instance: format!("instance{n:08}"),
+            boot: Boot(u64::from(n)),
+            tag,
+            version: PROTOCOL_VERSION,
+            suites: 1,
+            pairing: false,
+            port,
+            addresses: vec![SocketAddr::from(([127, 0, 0, 1], port))],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::advert;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decoded(advert: &Advert, txt: &[(&str, String)]) -> Result<Advert, Malformed> {
+        let txt = txt.iter().map(|(key, value)| (*key, value.as_bytes()));
+        Advert::from_txt(&advert.instance, advert.port, advert.addresses.iter().copied(), txt)
+    }
+
+    #[test]
+    fn the_record_has_the_five_fields_and_no_more() {
+        let advert = Advert { pairing: true, ..advert(0x1234, Some([0xab; 8])) };
+        let text: Vec<String> = advert.to_txt().iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(text, ["v=1", "b=0000000000001234", "t=abababababababab", "s=01", "pair=1"]);
+    }
+
+    #[test]
+    fn every_shortened_or_missing_value_is_refused() {
+        let whole = Advert { pairing: true, ..advert(7, Some([9; 8])) };
+        let txt = whole.to_txt();
+        for (at, (key, value)) in txt.iter().enumerate() {
+            for end in 0..value.len() {
+                let mut cut = txt.clone();
+                cut[at].1.truncate(end);
+                assert!(decoded(&whole, &cut).is_err(), "accepted {key} cut to {end}");
+            }
+            let mut longer = txt.clone();
+            longer[at].1.push('0');
+            // A longer `v` is another version; everything else has one length.
+            let read = decoded(&whole, &longer);
+            assert!(read.as_ref().is_ok_and(|advert| advert.version == 10) || read.is_err(), "accepted a longer {key}");
+        }
+        for missing in ["v", "b", "s"] {
+            let rest: Vec<TxtEntry> = txt.iter().filter(|(key, _)| *key != missing).cloned().collect();
+            assert_eq!(decoded(&whole, &rest), Err(Malformed::Truncated));
+        }
+    }
+
+    #[test]
+    fn another_version_is_readable_whatever_else_it_says() {
+        let ours = advert(3, None);
+        let txt = [("v", "2".to_owned()), ("b", "0000000000000003".to_owned()), ("s", "later".to_owned())];
+        let seen = decoded(&ours, &txt).expect("version and boot suffice");
+        assert_eq!((seen.version, seen.boot, seen.tag), (2, Boot(3), None));
+    }
+
+    #[test]
+    fn addresses_and_instances_are_bounded() {
+        let ours = advert(1, None);
+        let txt = ours.to_txt();
+        let many = (0..1000u16).map(|n| SocketAddr::from(([10, 0, 0, 1], 1024 + n)));
+        let txt = || txt.iter().map(|(key, value)| (*key, value.as_bytes()));
+        let seen = Advert::from_txt("x", 1, many, txt()).expect("only the list is long");
+        assert_eq!(seen.addresses.len(), Advert::ADDRESSES_MAX);
+        for bad in ["", "a b", "a\u{1b}[1m", &"x".repeat(64)] {
+            assert!(Advert::from_txt(bad, 1, [], txt()).is_err(), "accepted {bad:?}");
+        }
+        assert!(Advert::from_txt("x", 0, [], txt()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn adverts_survive_their_record(boot: u64, tag: Option<[u8; 8]>, suites: u8, pairing: bool, port in 1u16..) {
+            let addresses = vec![SocketAddr::from(([192, 168, 1, 1], port))];
+            let sent = Advert { boot: Boot(boot), tag, suites, pairing, port, addresses, ..advert(0, None) };
+            prop_assert_eq!(decoded(&sent, &sent.to_txt()), Ok(sent));
+        }
+
+        #[test]
+        fn garbage_never_panics_and_what_is_accepted_is_canonical(
+            instance in ".{0,80}",
+            port: u16,
+            txt in proptest::collection::vec(("[vbtsVBTSx]|pair|.{0,9}", proptest::collection::vec(any::<u8>(), 0..20)), 0..40),
+        ) {
+            let entries = txt.iter().map(|(key, value)| (key.as_str(), value.as_slice()));
+            if let Ok(advert) = Advert::from_txt(&instance, port, [], entries) {
+                prop_assert_eq!(decoded(&advert, &advert.to_txt()), Ok(advert));
+            }
+        }
+
+        #[test]
+        fn one_wrong_byte_never_passes_as_the_same_advert(at in 0usize..5, byte in 0usize..16, value: u8) {
+            let sent = Advert { pairing: true, ..advert(77, Some([0x5a; 8])) };
+            let txt = sent.to_txt();
+            let mut raw: Vec<(&str, Vec<u8>)> = txt.iter().map(|(key, value)| (*key, value.clone().into_bytes())).collect();
+            let len = raw[at].1.len();
+            prop_assume!(raw[at].1[byte % len] != value);
+            raw[at].1[byte % len] = value;
+            let entries = raw.iter().map(|(key, value)| (*key, value.as_slice()));
+            prop_assert_ne!(Advert::from_txt(&sent.instance, sent.port, sent.addresses.clone(), entries), Ok(sent));
+        }
+    }
+}
