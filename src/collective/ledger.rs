@@ -46,6 +46,8 @@ struct Entry {
     /// Who has reported it decided, as bits by rank.
     resolved_by: u32,
     agreed: bool,
+    /// The engine has begun with a sync.
+    ready: bool,
 }
 
 /// What the ledger wants done; in order.
@@ -153,6 +155,14 @@ impl Ledger {
         Ok(op)
     }
 
+    /// Replaces what a call asks for, before it is told to anybody.
+    pub fn amend(&mut self, op: OpId, call: Call) {
+        let me = self.me.index();
+        if let Some(entry) = self.entries.get_mut(&op).filter(|e| e.descriptors[me].is_none()) {
+            entry.call = Some(call);
+        }
+    }
+
     /// Tells everybody that this member has begun `op`: its staging is ready.
     pub fn describe(&mut self, op: OpId) {
         let (me, plan_revision, frozen) = (self.me, self.plan_revision, self.frozen);
@@ -164,10 +174,25 @@ impl Ledger {
         let descriptor = Descriptor { op, call, plan_revision };
         entry.descriptors[me.index()] = Some(descriptor);
         self.effects.push(LedgerEffect::Tell(OpBody::Describe(descriptor)));
-        for rank in entry.described().filter(|r| *r != me) {
+        for rank in entry.described().filter(|r| *r != me && !entry.is_sync()) {
             self.effects.push(LedgerEffect::Credit(op, rank));
         }
         self.compare(op);
+    }
+
+    /// The engine has begun with a sync, whose data could not move before all descriptors were in.
+    pub fn ready(&mut self, op: OpId) {
+        if let Some(entry) = self.entries.get_mut(&op).filter(|e| !e.ready && e.outcome.is_none()) {
+            entry.ready = true;
+            self.effects.push(LedgerEffect::Tell(OpBody::Ready(op)));
+        }
+    }
+
+    /// Another member has begun with a sync.
+    pub fn on_ready(&mut self, from: Rank, op: OpId) {
+        if self.entries.get(&op).is_some_and(|e| e.outcome.is_none()) {
+            self.effects.push(LedgerEffect::Credit(op, from));
+        }
     }
 
     /// The engine holds the full result. Ignored when the View is frozen or the operation is given up.
@@ -198,7 +223,8 @@ impl Ledger {
         if entry.descriptors[from.index()].is_some_and(|known| known != descriptor) {
             return Err(Misbehaviour);
         }
-        if entry.descriptors[from.index()].replace(descriptor).is_none() && entry.descriptors[me.index()].is_some() {
+        let is_first = entry.descriptors[from.index()].replace(descriptor).is_none();
+        if is_first && entry.descriptors[me.index()].is_some() && !entry.is_sync() {
             self.effects.push(LedgerEffect::Credit(op, from));
         }
         self.compare(op);
@@ -260,6 +286,7 @@ impl Ledger {
         let mut bodies = Vec::new();
         for (op, entry) in &self.entries {
             bodies.extend(entry.descriptors[me].map(OpBody::Describe));
+            bodies.extend(entry.ready.then_some(OpBody::Ready(*op)));
             bodies.extend(entry.votes[me].map(|vote| OpBody::Vote(*op, vote)));
         }
         bodies
@@ -386,7 +413,7 @@ impl Ledger {
 
 impl Entry {
     fn new(size: usize) -> Entry {
-        Entry { call: None, descriptors: vec![None; size], votes: vec![None; size], outcome: None, resolved_by: 0, agreed: false }
+        Entry { call: None, descriptors: vec![None; size], votes: vec![None; size], outcome: None, resolved_by: 0, agreed: false, ready: false }
     }
 
     fn described(&self) -> impl Iterator<Item = Rank> {

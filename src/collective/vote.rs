@@ -109,6 +109,8 @@ pub enum OpBody {
     Describe(Descriptor),
     /// The sender's vote.
     Vote(OpId, Vote),
+    /// The sender has begun to move the data of an operation that could not start with its descriptor: a sync.
+    Ready(OpId),
     /// Only the list of resolved operations counts.
     Resolved,
 }
@@ -234,6 +236,10 @@ impl Encode for OpMessage {
                 vote.encode(out);
             }
             OpBody::Resolved => out.push(3),
+            OpBody::Ready(op) => {
+                out.push(4);
+                op.encode(out);
+            }
         }
         put_list(out, &self.resolved);
     }
@@ -246,6 +252,7 @@ impl Decode for OpMessage {
             1 => OpBody::Describe(Descriptor::decode(r)?),
             2 => OpBody::Vote(OpId::decode(r)?, Vote::decode(r)?),
             3 => OpBody::Resolved,
+            4 => OpBody::Ready(OpId::decode(r)?),
             _ => return Err(Malformed::UnknownTag),
         };
         Ok(OpMessage { view, body, resolved: r.list(OPS_LISTED_MAX)? })
@@ -275,7 +282,9 @@ mod tests {
         for vote in aborts.into_iter().chain([Vote::Done { digest: u128::MAX }]) {
             assert_codec(&OpMessage { view: ViewDigest([3; 32]), body: OpBody::Vote(op, vote), resolved: vec![op] });
         }
-        assert_codec(&OpMessage { view: ViewDigest([3; 32]), body: OpBody::Resolved, resolved: vec![] });
+        for body in [OpBody::Resolved, OpBody::Ready(op)] {
+            assert_codec(&OpMessage { view: ViewDigest([3; 32]), body, resolved: vec![] });
+        }
         let descriptor = Descriptor { op, call, plan_revision: 1 };
         assert_codec(&OpMessage { view: ViewDigest([3; 32]), body: OpBody::Describe(descriptor), resolved: vec![op, op] });
     }

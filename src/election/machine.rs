@@ -7,10 +7,10 @@
 use super::Durable;
 use super::agreement::{Agreement, Effect, Surroundings};
 use super::detector::{Detector, Limits, Verdict};
-use super::message::{Heartbeat, Message, REACH_MAX};
+use super::message::{Heartbeat, Message, REACH_MAX, Reached};
 use crate::collective::Closing;
 use crate::identity::{MemberId, Name};
-use crate::topology::{LinkMap, Plan, plan, rank_order};
+use crate::topology::{LinkMap, Path, Plan, plan, rank_order};
 use crate::view::{Ballot, View, ViewDigest, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -308,7 +308,7 @@ impl Election {
         reach.remove(&self.me);
         let heartbeat = Heartbeat {
             view: self.agreement.installed().map(|v| v.id()),
-            reach: reach.into_iter().collect(),
+            reach: reach.into_iter().map(|id| self.reached(id)).collect(),
             persisting: self.agreement.is_persisting(),
         };
         let linked = self.peers.iter().filter(|(_, p)| matches!(p.link, Link::Up { .. })).map(|(id, _)| *id);
@@ -370,7 +370,7 @@ impl Election {
             peer.view = heartbeat.view;
             peer.view_since = now;
         }
-        self.links.set_reach(from, &heartbeat.reach.into_iter().collect());
+        self.learn_reach(from, &heartbeat.reach);
         let mine = self.agreement.installed().map(|v| (v.id(), v.contains(from)));
         match (mine, heartbeat.view) {
             // It has missed the Install.
@@ -380,6 +380,17 @@ impl Election {
             // This node may have missed it.
             (_, Some(theirs)) => self.agreement.on_install(theirs, effects),
             _ => {}
+        }
+    }
+
+    fn reached(&self, id: MemberId) -> Reached {
+        Reached { id, rtt_us: self.links.path(self.me, id).map_or(0, |path| path.rtt_us) }
+    }
+
+    fn learn_reach(&mut self, from: MemberId, reach: &[Reached]) {
+        self.links.set_reach(from, &reach.iter().map(|r| r.id).collect());
+        for reached in reach.iter().filter(|r| r.rtt_us > 0) {
+            self.links.observe(from, reached.id, Path { rtt_us: reached.rtt_us, ..Path::default() });
         }
     }
 

@@ -56,9 +56,18 @@ pub struct Heartbeat {
     /// The sender's installed View.
     pub view: Option<ViewId>,
     /// Whom the sender has a live control link with.
-    pub reach: Vec<MemberId>,
+    pub reach: Vec<Reached>,
     /// The sender waits for its disk and answers late.
     pub persisting: bool,
+}
+
+/// Somebody whom a member has a live control link with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reached {
+    /// Who.
+    pub id: MemberId,
+    /// The measured round trip in microseconds; 0 while it is not known.
+    pub rtt_us: u32,
 }
 
 /// What a member says when it leaves its View for a ballot.
@@ -111,6 +120,19 @@ impl Encode for Heartbeat {
 impl Decode for Heartbeat {
     fn decode(r: &mut Reader<'_>) -> Result<Heartbeat, Malformed> {
         Ok(Heartbeat { view: r.option()?, reach: r.list(REACH_MAX)?, persisting: r.bool()? })
+    }
+}
+
+impl Encode for Reached {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        out.extend_from_slice(&self.rtt_us.to_le_bytes());
+    }
+}
+
+impl Decode for Reached {
+    fn decode(r: &mut Reader<'_>) -> Result<Reached, Malformed> {
+        Ok(Reached { id: MemberId::decode(r)?, rtt_us: r.u32()? })
     }
 }
 
@@ -268,7 +290,7 @@ mod tests {
             name: Name::from_lossy("mini"),
             stateless: true,
         };
-        let heartbeat = Heartbeat { view: Some(view.id()), reach: vec![member_id(1), member_id(2)], persisting: true };
+        let heartbeat = Heartbeat { view: Some(view.id()), reach: vec![Reached { id: member_id(1), rtt_us: 0 }, Reached { id: member_id(2), rtt_us: 180 }], persisting: true };
         let v6: SocketAddr = "[fe80::1]:47474".parse().unwrap();
         let v4: SocketAddr = "10.0.0.1:1".parse().unwrap();
         let messages = [

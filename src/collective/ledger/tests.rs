@@ -46,6 +46,7 @@ impl Group {
             match body {
                 OpBody::Describe(d) => self.ledgers[to].on_descriptor(rank, d).unwrap(),
                 OpBody::Vote(op, vote) => self.ledgers[to].on_vote(rank, op, vote).unwrap(),
+                OpBody::Ready(op) => self.ledgers[to].on_ready(rank, op),
                 OpBody::Resolved => {}
             }
         }
