@@ -46,7 +46,7 @@ pub struct Replays {
 }
 
 impl Gate {
-    /// Unfinished handshakes in all: 1 KiB and a task each.
+    /// Unfinished handshakes in all: a task and about 4 KiB each.
     pub const HALF_OPEN_MAX: usize = 64;
     /// Further ones, of sources that authenticated lately.
     pub const RESERVED_MAX: usize = 16;
@@ -83,6 +83,7 @@ impl Gate {
     }
 
     /// Gives a place back.
+    #[allow(clippy::needless_pass_by_value)] // a ticket is good for one release
     pub fn release(&mut self, ticket: Ticket) {
         let Ticket { source, slot } = ticket;
         self.open[slot as usize] = self.open[slot as usize].saturating_sub(1);

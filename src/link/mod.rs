@@ -5,21 +5,35 @@
 //! [`Net`] is the door to the operating system's sockets, [`DataLink`] the one that engines use. Both have
 //! in-memory twins, so that everything above them runs without a network too.
 
+mod control;
+mod data;
+mod establish;
+mod frame;
 mod gate;
 mod handshake;
 mod hello;
 mod local;
+mod memory;
 mod preamble;
 mod refusal;
 mod session;
+mod tcp;
+mod twin;
 
+pub use control::{CONTROL_BYTES_MAX, ControlReceiver, ControlSender, into_control};
+pub use data::{TcpData, into_data_link};
+pub use establish::{DataTerms, HANDSHAKE_TIMEOUT, initiate, respond};
+pub use frame::{FrameReader, FrameWriter};
 pub use gate::{Gate, Overload, Replays, Ticket};
 pub use handshake::{Answered, Conclusion, Initiator, MESSAGE1_BYTES, MESSAGE2_BYTES, MESSAGE3_BYTES, Responder, Terms};
 pub use hello::{Binding, Engines, Hello, PROVEN_BYTES, Role, Wire};
 pub use local::Local;
+pub use memory::{MemoryNet, MemoryWorld};
 pub use preamble::{DataAsk, Preamble, Purpose};
 pub use refusal::Refusal;
 pub use session::{Broken, Opener, RECORD_BYTES_MAX, Sealer, Session, TAG_BYTES};
+pub use tcp::{Bind, DIAL_TIMEOUT, TcpNet};
+pub use twin::data_pair;
 
 use crate::collective::{Block, Pool};
 use crate::view::{Lane, OpId};
@@ -57,6 +71,11 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
 
     /// The blocking socket under it, for data links; `None` when there is none.
     fn into_tcp(self: Box<Self>) -> Option<std::net::TcpStream>;
+
+    /// The end of an in-memory data link that goes with this stream, once; `None` on a real network.
+    fn take_twin(&mut self) -> Option<Box<dyn DataLink>> {
+        None
+    }
 }
 
 /// An authenticated connection for bulk data between two members of one View. Used by blocking threads.
