@@ -391,4 +391,94 @@ mod tests {
         let seen = refusals(run((&me, control()), (&twin, control()), |_, _| ()));
         assert_eq!(seen, (Some(Refusal::DuplicateIdentity), Some(Refusal::DuplicateIdentity)));
     }
+
+    /// A curve whose public keys are of low order: those of this process start, or those of the one handshake.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Weak {
+        Static,
+        Ephemeral,
+    }
+
+    struct WeakDh {
+        real: Box<dyn snow::types::Dh>,
+        weak: Weak,
+        is: Weak,
+    }
+
+    impl snow::types::Dh for WeakDh {
+        fn name(&self) -> &'static str {
+            "25519"
+        }
+        fn pub_len(&self) -> usize {
+            32
+        }
+        fn priv_len(&self) -> usize {
+            32
+        }
+        fn set(&mut self, private: &[u8]) {
+            self.is = Weak::Static;
+            self.real.set(private);
+        }
+        fn generate(&mut self, rng: &mut dyn snow::types::Random) -> Result<(), snow::Error> {
+            self.is = Weak::Ephemeral;
+            self.real.generate(rng)
+        }
+        fn pubkey(&self) -> &[u8] {
+            if self.is == self.weak { &[0; 32] } else { self.real.pubkey() }
+        }
+        fn privkey(&self) -> &[u8] {
+            self.real.privkey()
+        }
+        fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), snow::Error> {
+            self.real.dh(public, out)?;
+            if self.is == self.weak {
+                out[..32].fill(0);
+            }
+            Ok(())
+        }
+    }
+
+    impl snow::resolvers::CryptoResolver for Weak {
+        fn resolve_rng(&self) -> Option<Box<dyn snow::types::Random>> {
+            snow::resolvers::RingResolver.resolve_rng()
+        }
+        fn resolve_dh(&self, choice: &snow::params::DHChoice) -> Option<Box<dyn snow::types::Dh>> {
+            let real = snow::resolvers::DefaultResolver.resolve_dh(choice)?;
+            Some(Box::new(WeakDh { real, weak: *self, is: Weak::Static }))
+        }
+        fn resolve_hash(&self, choice: &snow::params::HashChoice) -> Option<Box<dyn snow::types::Hash>> {
+            snow::resolvers::RingResolver.resolve_hash(choice)
+        }
+        fn resolve_cipher(&self, choice: &snow::params::CipherChoice) -> Option<Box<dyn snow::types::Cipher>> {
+            snow::resolvers::RingResolver.resolve_cipher(choice)
+        }
+    }
+
+    /// What a responder says to a member whose curve is `weak`.
+    fn meet_weak(weak: Weak) -> Option<Refusal> {
+        let (mut a, b) = (local(1, 1, 7), local(2, 2, 7));
+        a.static_public = if weak == Weak::Static { [0; 32] } else { a.static_public };
+        let pattern = "Noise_XXpsk0_25519_AESGCM_SHA256".parse().expect("a pattern");
+        let prologue = Purpose::Control.prologue();
+        let builder = Builder::with_resolver(pattern, Box::new(weak)).local_private_key(a.static_private.as_slice());
+        let builder = builder.and_then(|b| b.psk(0, &a.psk)).and_then(|b| b.prologue(&prologue)).expect("fixed sizes");
+        let mut end = End { noise: builder.build_initiator().expect("randomness"), local: &a, terms: control() };
+        let mut first = [0; 64];
+        first[..16].copy_from_slice(&Purpose::Control.preamble());
+        end.noise.write_message(&[], &mut first[16..]).expect("fixed sizes");
+        let (answered, message2) = match respond(&b, control(), &first) {
+            Ok(answer) => answer,
+            Err(refusal) => return Some(refusal),
+        };
+        end.hear(&message2, Role::Responder, Refusal::WrongKey).expect("the responder is genuine");
+        let mut message3 = [0; MESSAGE3_BYTES];
+        end.speak(Role::Initiator, &mut message3).expect("fixed sizes");
+        answered.finish(&message3).err()
+    }
+
+    #[test]
+    fn a_member_that_makes_the_keys_guessable_is_refused() {
+        assert_eq!(meet_weak(Weak::Ephemeral), Some(Refusal::WeakPoint));
+        assert_eq!(meet_weak(Weak::Static), Some(Refusal::WeakPoint));
+    }
 }
