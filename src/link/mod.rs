@@ -5,8 +5,39 @@
 //! [`Net`] is the door to the operating system's sockets, [`DataLink`] the one that engines use. Both have
 //! in-memory twins, so that everything above them runs without a network too.
 
+mod control;
+mod data;
+mod establish;
+mod frame;
+mod gate;
+mod handshake;
+mod hello;
+mod local;
+mod memory;
+mod preamble;
+mod refusal;
+mod session;
+mod tcp;
+mod twin;
+
+pub use control::{CONTROL_BYTES_MAX, ControlReceiver, ControlSender, into_control};
+pub use data::{TcpData, into_data_link};
+pub use establish::{DataTerms, HANDSHAKE_TIMEOUT, initiate, respond};
+pub use frame::{FrameReader, FrameWriter};
+pub use gate::{Gate, Overload, Replays, Ticket};
+pub use handshake::{Answered, Conclusion, Initiator, MESSAGE1_BYTES, MESSAGE2_BYTES, MESSAGE3_BYTES, Responder, Terms};
+pub use hello::{Binding, Engines, Hello, PROVEN_BYTES, Role, Wire};
+pub use local::Local;
+pub use memory::{MemoryNet, MemoryWorld};
+pub use preamble::{DataAsk, Preamble, Purpose};
+pub use refusal::Refusal;
+pub use session::{Broken, Opener, RECORD_BYTES_MAX, Sealer, Session, TAG_BYTES};
+pub use tcp::{Bind, DIAL_TIMEOUT, TcpNet};
+pub use twin::data_pair;
+
 use crate::collective::{Block, Pool};
-use crate::view::OpId;
+use crate::view::{Lane, OpId};
+use crate::wire::{Decode, Malformed, Reader};
 use async_trait::async_trait;
 use std::io;
 use std::net::SocketAddr;
@@ -40,6 +71,11 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
 
     /// The blocking socket under it, for data links; `None` when there is none.
     fn into_tcp(self: Box<Self>) -> Option<std::net::TcpStream>;
+
+    /// The end of an in-memory data link that goes with this stream, once; `None` on a real network.
+    fn take_twin(&mut self) -> Option<Box<dyn DataLink>> {
+        None
+    }
 }
 
 /// An authenticated connection for bulk data between two members of one View. Used by blocking threads.
@@ -110,5 +146,54 @@ impl DataHeader {
         };
         out[28..32].copy_from_slice(&self.len.to_le_bytes());
         out
+    }
+
+    /// Reads the fixed layout; a length beyond [`PAYLOAD_BYTES_MAX`] is refused here, before anything is allocated.
+    pub fn from_bytes(bytes: &[u8; DataHeader::BYTES]) -> Result<DataHeader, Malformed> {
+        let mut r = Reader::new(bytes);
+        let op = OpId { lane: Lane(r.u64()?), number: r.u64()? };
+        let (flow, chunk, phase) = (r.u32()?, r.u32()?, Phase::decode(&mut r)?);
+        if r.array()? != [0; 3] {
+            return Err(Malformed::Inconsistent);
+        }
+        let len = r.u32()?;
+        if len as usize > PAYLOAD_BYTES_MAX {
+            return Err(Malformed::TooLong);
+        }
+        Ok(DataHeader { op, flow, chunk, phase, len })
+    }
+}
+
+impl Decode for Phase {
+    fn decode(r: &mut Reader<'_>) -> Result<Phase, Malformed> {
+        match r.u8()? {
+            1 => Ok(Phase::Reduce),
+            2 => Ok(Phase::Gather),
+            _ => Err(Malformed::UnknownTag),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_has_one_form() {
+        let op = OpId { lane: Lane(3), number: 1 << 40 };
+        let header = DataHeader { op, flow: 5, chunk: 6, phase: Phase::Gather, len: PAYLOAD_BYTES_MAX as u32 };
+        let bytes = header.to_bytes();
+        assert_eq!(DataHeader::from_bytes(&bytes), Ok(header));
+        for (at, byte, why) in [
+            (24, 0, Malformed::UnknownTag),
+            (24, 3, Malformed::UnknownTag),
+            (25, 1, Malformed::Inconsistent),
+            (28, 1, Malformed::TooLong),
+            (31, 0xff, Malformed::TooLong),
+        ] {
+            let mut bent = bytes;
+            bent[at] = byte;
+            assert_eq!(DataHeader::from_bytes(&bent), Err(why), "byte {at}");
+        }
     }
 }

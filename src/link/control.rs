@@ -1,0 +1,238 @@
+//! Layer: Shells.
+//!
+//! Control links: one message, one sealed record, in front of it its length.
+//!
+//! The length is bounded before anything is read or allocated for it, and each link has one receive buffer of fixed
+//! size. An error of either half is final: drop both, and the connection is closed.
+
+use super::Stream;
+use super::session::{Opener, Sealer, Session, TAG_BYTES};
+use std::io;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+
+/// Largest control message: a Promise of 16 members with all their operations is about a quarter of it.
+pub const CONTROL_BYTES_MAX: usize = 16 * 1024;
+
+/// The sending half of a control link.
+pub struct ControlSender {
+    to: WriteHalf<Box<dyn Stream>>,
+    sealer: Sealer,
+    unsent: Vec<u8>,
+    sent: usize,
+}
+
+/// The receiving half of a control link.
+pub struct ControlReceiver {
+    from: ReadHalf<Box<dyn Stream>>,
+    opener: Opener,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+/// The two halves of a control link over a stream whose handshake is through.
+pub fn into_control(stream: Box<dyn Stream>, session: Session) -> (ControlSender, ControlReceiver) {
+    let (from, to) = tokio::io::split(stream);
+    let (sealer, opener) = session.into_halves();
+    let buffer = vec![0; LENGTH_BYTES + SEALED_BYTES_MAX].into_boxed_slice();
+    (ControlSender { to, sealer, unsent: Vec::new(), sent: 0 }, ControlReceiver { from, opener, buffer, start: 0, end: 0 })
+}
+
+impl ControlSender {
+    /// Sends one message of at most [`CONTROL_BYTES_MAX`] bytes; waits while the peer's window is full.
+    ///
+    /// Dropped half way the message is either not taken at all or goes out in front of the next one; the link
+    /// stays whole.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a longer message, which does the link no harm; every other error is final.
+    pub async fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        if message.len() > CONTROL_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the control message is longer than 16 KiB"));
+        }
+        self.flush().await?;
+        self.queue(message)?;
+        self.flush().await
+    }
+
+    fn queue(&mut self, message: &[u8]) -> io::Result<()> {
+        self.unsent.resize(LENGTH_BYTES + message.len() + TAG_BYTES, 0);
+        let sealed = self.sealer.seal(message, &mut self.unsent[LENGTH_BYTES..])?;
+        self.unsent[..LENGTH_BYTES].copy_from_slice(&(sealed as u16).to_le_bytes());
+        self.sent = 0;
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        while self.sent < self.unsent.len() {
+            match self.to.write(&self.unsent[self.sent..]).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                n => self.sent += n,
+            }
+        }
+        self.to.flush().await
+    }
+}
+
+impl ControlReceiver {
+    /// The next message. Cancel-safe: a message half received is kept for the next call.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the peer closed, `InvalidData` when a record is too long or does not open; all are final.
+    pub async fn recv(&mut self) -> io::Result<Vec<u8>> {
+        loop {
+            if let Some(message) = self.take_message()? {
+                return Ok(message);
+            }
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            match self.from.read(&mut self.buffer[self.end..]).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                n => self.end += n,
+            }
+        }
+    }
+
+    fn take_message(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let received = &self.buffer[self.start..self.end];
+        let Some((length, rest)) = received.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let length = usize::from(u16::from_le_bytes(*length));
+        if !(TAG_BYTES..=SEALED_BYTES_MAX).contains(&length) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer announced a control record of impossible size"));
+        }
+        let Some(sealed) = rest.get(..length) else { return Ok(None) };
+        let mut message = vec![0; length];
+        let plain = self.opener.open(sealed, &mut message)?;
+        message.truncate(plain);
+        self.start += LENGTH_BYTES + length;
+        Ok(Some(message))
+    }
+}
+
+const LENGTH_BYTES: usize = 2;
+const SEALED_BYTES_MAX: usize = CONTROL_BYTES_MAX + TAG_BYTES;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::handshake::testing::session_pair;
+    use crate::link::memory::testing::pipe;
+
+    fn linked() -> ((ControlSender, ControlReceiver), (ControlSender, ControlReceiver)) {
+        let (near, far) = pipe();
+        let (a, b) = session_pair();
+        (into_control(near, a), into_control(far, b))
+    }
+
+    /// A receiver, and the raw stream in front of it with a sealer that fits.
+    fn tapped() -> (Box<dyn Stream>, Sealer, ControlReceiver, ControlSender) {
+        let (near, far) = pipe();
+        let (a, b) = session_pair();
+        let (to, from) = into_control(far, b);
+        (near, a.into_halves().0, from, to)
+    }
+
+    fn record(sealer: &mut Sealer, plain: &[u8]) -> Vec<u8> {
+        let mut out = vec![0; 2 + plain.len() + TAG_BYTES];
+        let n = sealer.seal(plain, &mut out[2..]).expect("room enough");
+        out[..2].copy_from_slice(&(n as u16).to_le_bytes());
+        out
+    }
+
+    #[tokio::test]
+    async fn messages_of_all_sizes_arrive_both_ways_in_order() {
+        let ((mut a_to, mut a_from), (mut b_to, mut b_from)) = linked();
+        let sizes = [0, 1, 2, 1000, CONTROL_BYTES_MAX - 1, CONTROL_BYTES_MAX, 3];
+        let sending = async {
+            for size in sizes {
+                a_to.send(&vec![size as u8; size]).await.expect("sent");
+                b_to.send(&vec![!size as u8; size]).await.expect("sent");
+            }
+        };
+        let receiving = async {
+            for size in sizes {
+                assert_eq!(b_from.recv().await.expect("received"), vec![size as u8; size]);
+                assert_eq!(a_from.recv().await.expect("received"), vec![!size as u8; size]);
+            }
+        };
+        tokio::join!(sending, receiving);
+    }
+
+    #[tokio::test]
+    async fn a_longer_message_is_not_sent_and_the_link_goes_on() {
+        let ((mut to, _a), (_b, mut from)) = linked();
+        let refused = to.send(&vec![0; CONTROL_BYTES_MAX + 1]).await.map_err(|e| e.kind());
+        assert_eq!(refused, Err(io::ErrorKind::InvalidInput));
+        to.send(b"still here").await.expect("sent");
+        assert_eq!(from.recv().await.expect("received"), b"still here");
+    }
+
+    #[tokio::test]
+    async fn receiving_may_be_dropped_at_every_byte() {
+        let (mut raw, mut sealer, mut from, _to) = tapped();
+        for byte in record(&mut sealer, b"piecemeal").into_iter().chain(record(&mut sealer, b"again")) {
+            // One poll that cannot finish, dropped; then one more byte.
+            tokio::select! { biased; message = from.recv() => assert_eq!(message.expect("whole"), b"piecemeal"), () = std::future::ready(()) => () }
+            raw.write_all(&[byte]).await.expect("written");
+        }
+        assert_eq!(from.recv().await.expect("received"), b"again");
+    }
+
+    #[tokio::test]
+    async fn sending_may_be_dropped_and_nothing_is_torn() {
+        let ((mut to, _a), (_b, mut from)) = linked();
+        let message = vec![7; CONTROL_BYTES_MAX];
+        let mut taken = 0;
+        // The pipe holds a few of these; afterwards every send is dropped half way.
+        for _ in 0..10 {
+            tokio::select! { biased; sent = to.send(&message) => { sent.expect("sent"); taken += 1 }, () = std::future::ready(()) => () }
+        }
+        assert!((1..10).contains(&taken), "{taken} sends went through");
+        let receiving = tokio::spawn(async move {
+            loop {
+                let message = from.recv().await.expect("whole records");
+                if message == b"last" {
+                    break;
+                }
+                assert_eq!(message, vec![7; CONTROL_BYTES_MAX]);
+            }
+        });
+        to.send(b"last").await.expect("sent");
+        receiving.await.expect("no panic");
+    }
+
+    #[tokio::test]
+    async fn impossible_lengths_close_the_link_unread() {
+        for length in [0, 15, (SEALED_BYTES_MAX + 1) as u16, u16::MAX] {
+            let (mut raw, _sealer, mut from, _to) = tapped();
+            raw.write_all(&length.to_le_bytes()).await.expect("written");
+            assert_eq!(from.recv().await.map_err(|e| e.kind()), Err(io::ErrorKind::InvalidData), "{length}");
+            assert_eq!(from.recv().await.map_err(|e| e.kind()), Err(io::ErrorKind::InvalidData), "{length}, again");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_truncated_record_is_an_end_not_a_message() {
+        let whole = record(&mut tapped().1, b"cut short").len();
+        for cut in 0..whole {
+            let (mut raw, mut sealer, mut from, _to) = tapped();
+            raw.write_all(&record(&mut sealer, b"cut short")[..cut]).await.expect("written");
+            drop(raw);
+            assert_eq!(from.recv().await.map_err(|e| e.kind()), Err(io::ErrorKind::UnexpectedEof), "{cut} bytes");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flipped_bit_closes_the_link() {
+        let whole = record(&mut tapped().1, b"bent").len();
+        for at in 2..whole {
+            let (mut raw, mut sealer, mut from, _to) = tapped();
+            let mut bent = record(&mut sealer, b"bent");
+            bent[at] ^= 0x10;
+            raw.write_all(&bent).await.expect("written");
+            raw.write_all(&record(&mut sealer, b"fine")).await.expect("written");
+            assert_eq!(from.recv().await.map_err(|e| e.kind()), Err(io::ErrorKind::InvalidData), "byte {at}");
+            assert_eq!(from.recv().await.map_err(|e| e.kind()), Err(io::ErrorKind::InvalidData), "byte {at}, again");
+        }
+    }
+}

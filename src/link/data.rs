@@ -1,0 +1,292 @@
+//! Layer: Shells.
+//!
+//! Data links over TCP: frames on a blocking socket, a thread for each direction.
+//!
+//! A full window blocks the sender for as long as the peer takes; only the link's [`Shutdown`] ends that. The first
+//! error of either half ends the whole link.
+
+use super::frame::{FrameReader, FrameWriter};
+use super::hello::Wire;
+use super::session::Session;
+use super::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown, Stream};
+use crate::collective::{Block, Pool};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Makes a data link of a stream whose handshake is through: of a TCP connection, or of an in-memory one its twin.
+///
+/// Encrypted unless the session's wire is trusted.
+///
+/// # Errors
+/// `Unsupported` when nothing that blocks is under the stream.
+pub fn into_data_link(mut stream: Box<dyn Stream>, session: Session) -> io::Result<Box<dyn DataLink>> {
+    if let Some(twin) = stream.take_twin() {
+        return Ok(twin);
+    }
+    let tcp = stream.into_tcp().ok_or(io::ErrorKind::Unsupported)?;
+    Ok(Box::new(TcpData::new(tcp, session)?))
+}
+
+/// A data link over TCP.
+pub struct TcpData {
+    sender: TcpSender,
+    receiver: TcpReceiver,
+    line: Arc<Line>,
+}
+
+/// The sending half. Dropped, it ends the stream behind what was sent.
+struct TcpSender {
+    frames: FrameWriter<Half>,
+    line: Arc<Line>,
+}
+
+/// The receiving half. Dropped, it ends the link.
+struct TcpReceiver {
+    frames: FrameReader<Half>,
+    line: Arc<Line>,
+}
+
+/// The socket, and whether it was shut down.
+struct Line {
+    socket: TcpStream,
+    closed: AtomicBool,
+}
+
+/// The socket as one half sees it: once shut down it fails, whatever the kernel still holds.
+struct Half(Arc<Line>);
+
+impl TcpData {
+    /// Over a connected socket, which is made blocking.
+    pub fn new(socket: TcpStream, session: Session) -> io::Result<TcpData> {
+        socket.set_nonblocking(false)?;
+        socket.set_nodelay(true)?;
+        keep_little_unsent(&socket);
+        let (sealer, opener) = match session.wire {
+            Wire::Untrusted => {
+                let (sealer, opener) = session.into_halves();
+                (Some(sealer), Some(opener))
+            }
+            Wire::Trusted => (None, None),
+        };
+        let line = Arc::new(Line { socket, closed: AtomicBool::new(false) });
+        let sender = TcpSender { frames: FrameWriter::new(Half(Arc::clone(&line)), sealer), line: Arc::clone(&line) };
+        let receiver = TcpReceiver { frames: FrameReader::new(Half(Arc::clone(&line)), opener), line: Arc::clone(&line) };
+        Ok(TcpData { sender, receiver, line })
+    }
+}
+
+impl DataLink for TcpData {
+    fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
+        (Box::new(self.sender), Box::new(self.receiver), self.line)
+    }
+}
+
+impl DataSender for TcpSender {
+    fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
+        self.line.check()?;
+        self.frames.send(header, payload).inspect_err(|_| self.line.shutdown())
+    }
+}
+
+impl DataReceiver for TcpReceiver {
+    fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
+        // Whole frames may be buffered above the socket.
+        self.line.check()?;
+        self.frames.recv(pool).inspect_err(|_| self.line.shutdown())
+    }
+}
+
+impl Drop for TcpSender {
+    fn drop(&mut self) {
+        // The peer reads what was sent, then the end. An error means that the connection has ended already.
+        let _ = self.line.socket.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+impl Drop for TcpReceiver {
+    fn drop(&mut self) {
+        self.line.shutdown();
+    }
+}
+
+impl Shutdown for Line {
+    fn shutdown(&self) {
+        self.closed.store(true, Ordering::Release);
+        // An error means that the connection has ended already.
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+impl Line {
+    fn check(&self) -> io::Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
+    }
+}
+
+impl Read for Half {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.0.check()?;
+        (&self.0.socket).read(out)
+    }
+}
+
+impl Write for Half {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.check()?;
+        (&self.0.socket).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Bytes that the kernel may hold unsent: enough to keep a fast wire busy between two wake-ups, few enough that
+/// what is sent next is still decided here.
+#[cfg(target_os = "linux")]
+const NOTSENT_LOWAT_BYTES: u32 = 128 * 1024;
+
+/// Without it the link only reacts later, so a kernel that refuses is no error.
+#[cfg(target_os = "linux")]
+fn keep_little_unsent(socket: &TcpStream) {
+    if let Err(error) = socket2::SockRef::from(socket).set_tcp_notsent_lowat(NOTSENT_LOWAT_BYTES) {
+        tracing::debug!(%error, "TCP_NOTSENT_LOWAT is not available");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn keep_little_unsent(_: &TcpStream) {}
+
+/// What every data link does, whatever carries it.
+#[cfg(test)]
+mod contract {
+    use super::*;
+    use crate::link::handshake::testing::{control, session_pair_over};
+    use crate::link::twin::data_pair;
+    use crate::link::{PAYLOAD_BYTES_MAX, Phase};
+    use crate::view::{Lane, OpId};
+    use std::net::TcpListener;
+    use std::thread;
+
+    type Halves = (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>);
+
+    fn tcp(wire: Wire) -> (Halves, Halves) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
+        let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        let (far, _) = listener.accept().expect("accepted");
+        let (a, b) = session_pair_over(crate::link::Terms { wire, ..control() });
+        let link = |socket, session| Box::new(TcpData::new(socket, session).expect("a link")).split();
+        (link(near, a), link(far, b))
+    }
+
+    fn all() -> Vec<(&'static str, (Halves, Halves))> {
+        let (a, b) = data_pair();
+        vec![("memory", (a.split(), b.split())), ("tcp, encrypted", tcp(Wire::Untrusted)), ("tcp, trusted", tcp(Wire::Trusted))]
+    }
+
+    fn header(number: usize, len: usize) -> DataHeader {
+        let op = OpId { lane: Lane::MAIN, number: number as u64 };
+        DataHeader { op, flow: 1, chunk: number as u32, phase: Phase::Gather, len: len as u32 }
+    }
+
+    const SIZES: [usize; 10] =
+        [0, 1, 65_486, 65_487, 65_488, 65_519, 2 * 65_487, 256 * 1024, PAYLOAD_BYTES_MAX - 1, PAYLOAD_BYTES_MAX];
+
+    #[test]
+    fn frames_of_all_sizes_arrive_both_ways_in_order() {
+        for (name, (a, b)) in all() {
+            let talk = |(mut to, mut from, keep): Halves, salt: usize| {
+                let sending = thread::spawn(move || {
+                    for (n, len) in SIZES.into_iter().enumerate() {
+                        let payload: Vec<u8> = (0..len).map(|i| (i * 31 + n + salt) as u8).collect();
+                        to.send(&header(n, len), &payload).expect("sent");
+                    }
+                    to
+                });
+                let receiving = thread::spawn(move || {
+                    let pool = Pool::new();
+                    for (n, len) in SIZES.into_iter().enumerate() {
+                        let (got, block) = from.recv(&pool).expect("received");
+                        assert_eq!(got, header(n, len));
+                        assert!(block.bytes().iter().enumerate().all(|(i, b)| *b == (i * 31 + n + 1 - salt) as u8));
+                    }
+                    from
+                });
+                (sending, receiving, keep)
+            };
+            let (a, b) = (talk(a, 0), talk(b, 1));
+            // All halves are kept to the end: dropping a receiver ends its link.
+            let received = [a.1.join(), b.1.join()];
+            let sent = [a.0.join(), b.0.join()];
+            assert!(received.iter().all(Result::is_ok) && sent.iter().all(Result::is_ok), "{name}");
+        }
+    }
+
+    #[test]
+    fn shutdown_frees_a_blocked_receiver_and_a_blocked_sender() {
+        for (name, (a, b)) in all() {
+            let ((mut to, mut from, end), _peer) = (a, b);
+            let sending = thread::spawn(move || {
+                loop {
+                    if let Err(error) = to.send(&header(0, PAYLOAD_BYTES_MAX), &[0; PAYLOAD_BYTES_MAX]) {
+                        return (to, error);
+                    }
+                }
+            });
+            let receiving = thread::spawn(move || from.recv(&Pool::new()).map(drop).expect_err("nothing was sent"));
+            end.shutdown();
+            end.shutdown();
+            let (mut to, _) = sending.join().expect("the sender ends");
+            receiving.join().expect("the receiver ends");
+            assert!(to.send(&header(0, 0), &[]).is_err(), "{name}: a send after the end");
+        }
+    }
+
+    #[test]
+    fn after_shutdown_nothing_more_is_received() {
+        for (name, (a, b)) in all() {
+            let ((mut to, _from, _), (_to, mut from, end)) = (a, b);
+            to.send(&header(0, 10), &[1; 10]).expect("sent");
+            to.send(&header(1, 10), &[1; 10]).expect("sent");
+            let pool = Pool::new();
+            from.recv(&pool).expect("the first");
+            end.shutdown();
+            assert!(from.recv(&pool).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_peer_of_an_ended_link_gets_an_error_on_both_halves() {
+        for (name, (a, b)) in all() {
+            let ((_to, _from, end), (mut to, mut from, _)) = (a, b);
+            end.shutdown();
+            assert!(from.recv(&Pool::new()).is_err(), "{name}");
+            let refused = (0..1000).any(|_| to.send(&header(0, PAYLOAD_BYTES_MAX), &[0; PAYLOAD_BYTES_MAX]).is_err());
+            assert!(refused, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_sent_before_a_drop_arrives() {
+        for (name, (a, b)) in all() {
+            let ((mut to, from, _), (_to, mut back, _)) = (a, b);
+            to.send(&header(0, 1000), &[5; 1000]).expect("sent");
+            drop(to);
+            let (got, block) = back.recv(&Pool::new()).expect(name);
+            assert_eq!((got, block.bytes()), (header(0, 1000), [5; 1000].as_slice()));
+            assert!(back.recv(&Pool::new()).is_err(), "{name}: the end");
+            drop(from);
+        }
+    }
+
+    #[test]
+    fn a_header_that_lies_about_its_payload_is_not_sent() {
+        for (name, (a, _b)) in all() {
+            let (mut to, ..) = a;
+            let error = to.send(&header(0, 5), b"four").expect_err(name);
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+}

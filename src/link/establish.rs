@@ -1,0 +1,296 @@
+//! Layer: Shells.
+//!
+//! Runs the handshake on a stream: exact reads, one deadline for all of it.
+//!
+//! Dropping one of these futures closes the stream; nothing else is left behind.
+
+use super::Stream;
+use super::gate::Replays;
+use super::handshake::{Initiator, MESSAGE1_BYTES, MESSAGE2_BYTES, MESSAGE3_BYTES, Responder, Terms};
+use super::local::Local;
+use super::preamble::{DataAsk, Preamble, Purpose};
+use super::refusal::Refusal;
+use super::session::Session;
+use crate::identity::MemberId;
+use crate::view::ViewDigest;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// How long a whole handshake may take, from the first byte to the last.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a responder knows of a data link that it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataTerms {
+    /// The View's whole digest.
+    pub view: ViewDigest,
+    /// The member at the rank that the peer claims.
+    pub expect: MemberId,
+}
+
+/// The dialling end: proves who we are and learns who answers, within [`HANDSHAKE_TIMEOUT`].
+///
+/// # Errors
+/// The [`Refusal`]; the stream is closed then. [`Refusal::WrongRank`] when `expect` names somebody else.
+pub async fn initiate(
+    stream: Box<dyn Stream>,
+    local: &Local,
+    purpose: Purpose,
+    expect: Option<MemberId>,
+) -> Result<(Box<dyn Stream>, Session), Refusal> {
+    let wire = local.wire_at(stream.local_addr()?.ip());
+    let handshake = initiate_unbounded(stream, local, Terms { purpose, expect, wire });
+    timeout(HANDSHAKE_TIMEOUT, handshake).await.map_err(|_| Refusal::TooSlow)?
+}
+
+/// The accepting end. `views` tells what is known of a data link: the View of this hint, if this node has the rank
+/// `dst` in it, and who is at `src`. A peer that does not hold the cluster key gets no byte back.
+///
+/// # Errors
+/// The [`Refusal`]; the stream is closed then.
+pub async fn respond(
+    stream: Box<dyn Stream>,
+    local: &Local,
+    replays: &Mutex<Replays>,
+    views: impl Fn(&DataAsk) -> Option<DataTerms>,
+) -> Result<(Box<dyn Stream>, Session), Refusal> {
+    timeout(HANDSHAKE_TIMEOUT, respond_unbounded(stream, local, replays, views)).await.map_err(|_| Refusal::TooSlow)?
+}
+
+async fn initiate_unbounded(
+    mut stream: Box<dyn Stream>,
+    local: &Local,
+    terms: Terms,
+) -> Result<(Box<dyn Stream>, Session), Refusal> {
+    let (initiator, first) = Initiator::start(local, terms)?;
+    stream.write_all(&first).await?;
+    let message2 = read_message::<MESSAGE2_BYTES>(&mut stream).await?;
+    let done = initiator.conclude(&message2)?;
+    let sent = stream.write_all(&done.message3).await;
+    let session = done.outcome?;
+    sent?;
+    Ok((stream, session))
+}
+
+async fn respond_unbounded(
+    mut stream: Box<dyn Stream>,
+    local: &Local,
+    replays: &Mutex<Replays>,
+    views: impl Fn(&DataAsk) -> Option<DataTerms>,
+) -> Result<(Box<dyn Stream>, Session), Refusal> {
+    let wire = local.wire_at(stream.local_addr()?.ip());
+    let preamble = Preamble::parse(&read_message(&mut stream).await?)?;
+    let (purpose, expect) = terms_of(preamble, views)?;
+    let message1 = read_message::<MESSAGE1_BYTES>(&mut stream).await?;
+    let responder = Responder::open(local, Terms { purpose, expect, wire }, &message1)?;
+    if !replays.lock().unwrap_or_else(PoisonError::into_inner).is_first(responder.ephemeral()) {
+        return Err(Refusal::Replayed);
+    }
+    let (answered, message2) = responder.answer()?;
+    stream.write_all(&message2).await?;
+    let session = answered.finish(&read_message::<MESSAGE3_BYTES>(&mut stream).await?)?;
+    Ok((stream, session))
+}
+
+fn terms_of(preamble: Preamble, views: impl Fn(&DataAsk) -> Option<DataTerms>) -> Result<(Purpose, Option<MemberId>), Refusal> {
+    match preamble {
+        Preamble::Control => Ok((Purpose::Control, None)),
+        Preamble::Data(ask) => {
+            let known = views(&ask).ok_or(Refusal::UnknownView)?;
+            Ok((Purpose::Data { view: known.view, src: ask.src, dst: ask.dst }, Some(known.expect)))
+        }
+    }
+}
+
+async fn read_message<const N: usize>(stream: &mut Box<dyn Stream>) -> Result<[u8; N], Refusal> {
+    let mut message = [0; N];
+    stream.read_exact(&mut message).await?;
+    Ok(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::handshake::testing::local;
+    use crate::link::memory::testing::pipe;
+    use crate::link::tcp::{Bind, TcpNet};
+    use crate::link::{Net, Wire, into_control, into_data_link};
+    use crate::view::Rank;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    type Outcome = Result<(Box<dyn Stream>, Session), Refusal>;
+
+    const DATA: Purpose = Purpose::Data { view: ViewDigest([9; 32]), src: Rank(0), dst: Rank(1) };
+
+    /// The views of a node that has rank 1 in one View, where `first` has rank 0.
+    fn one_view(first: MemberId) -> impl Fn(&DataAsk) -> Option<DataTerms> {
+        move |ask| {
+            let known = ask.hint == [9; 8] && ask.src == Rank(0) && ask.dst == Rank(1);
+            known.then_some(DataTerms { view: ViewDigest([9; 32]), expect: first })
+        }
+    }
+
+    async fn meet(a: &Local, b: &Local, purpose: Purpose, streams: (Box<dyn Stream>, Box<dyn Stream>)) -> (Outcome, Outcome) {
+        let replays = Mutex::new(Replays::default());
+        let views = one_view(local(1, 1, 7).hello.id);
+        tokio::join!(initiate(streams.0, a, purpose, None), respond(streams.1, b, &replays, views))
+    }
+
+    async fn tcp_streams() -> (Box<dyn Stream>, Box<dyn Stream>) {
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let net = TcpNet::new(Bind::At(loopback));
+        let mut listener = net.listen(&[]).await.expect("a port");
+        let near = net.dial((loopback, listener.port()).into()).await.expect("connected");
+        (near, listener.accept().await.expect("accepted").0)
+    }
+
+    /// What a responder did with `bytes` and a closed connection behind them: its refusal, and what it sent.
+    async fn answer_to(bytes: &[u8], replays: &Mutex<Replays>) -> (Option<Refusal>, Vec<u8>) {
+        let (mut near, far) = pipe();
+        let b = local(2, 2, 7);
+        let mut answer = Vec::new();
+        let talking = async {
+            near.write_all(bytes).await.expect("the pipe is wide enough");
+            near.shutdown().await.expect("closed");
+            near.read_to_end(&mut answer).await.expect("read");
+        };
+        let (refusal, ()) = tokio::join!(respond(far, &b, replays, one_view(b.hello.id)), talking);
+        (refusal.err(), answer)
+    }
+
+    /// The bytes that an initiator and a responder said, in three messages.
+    async fn recorded() -> [Vec<u8>; 3] {
+        let (a, b) = (local(1, 1, 7), local(2, 2, 7));
+        let terms = crate::link::handshake::testing::control();
+        let (initiator, first) = Initiator::start(&a, terms).expect("randomness");
+        let (_, second) = crate::link::handshake::testing::respond(&b, terms, &first).expect("genuine");
+        let third = initiator.conclude(&second).expect("genuine").message3;
+        [first.to_vec(), second.to_vec(), third.to_vec()]
+    }
+
+    #[tokio::test]
+    async fn a_control_link_over_tcp() {
+        let (a, b) = (local(1, 1, 7), local(2, 2, 7));
+        let (at_a, at_b) = meet(&a, &b, Purpose::Control, tcp_streams().await).await;
+        let ((near, to_b), (far, to_a)) = (at_a.expect("a link"), at_b.expect("a link"));
+        assert_eq!((&to_b.peer, &to_a.peer), (&b.hello, &a.hello));
+        let ((mut to, _from), (_to, mut from)) = (into_control(near, to_b), into_control(far, to_a));
+        to.send(b"welcome").await.expect("sent");
+        assert_eq!(from.recv().await.expect("received"), b"welcome");
+    }
+
+    #[tokio::test]
+    async fn a_data_link_over_tcp_on_a_trusted_wire_and_on_another() {
+        for trusted in [true, false] {
+            let (mut a, mut b) = (local(1, 1, 7), local(2, 2, 7));
+            if trusted {
+                a.trusted.insert(IpAddr::V4(Ipv4Addr::LOCALHOST));
+                b.trusted.insert(IpAddr::V4(Ipv4Addr::LOCALHOST));
+            }
+            let (at_a, at_b) = meet(&a, &b, DATA, tcp_streams().await).await;
+            let ((near, to_b), (far, to_a)) = (at_a.expect("a link"), at_b.expect("a link"));
+            let wire = if trusted { Wire::Trusted } else { Wire::Untrusted };
+            assert_eq!((to_a.purpose, to_a.wire, to_b.wire), (DATA, wire, wire));
+            let (_to, mut from, _) = into_data_link(near, to_b).expect("tcp").split();
+            let (mut to, _from, _) = into_data_link(far, to_a).expect("tcp").split();
+            let op = crate::view::OpId { lane: crate::view::Lane::MAIN, number: 0 };
+            let header = crate::link::DataHeader { op, flow: 0, chunk: 0, phase: crate::link::Phase::Reduce, len: 4 };
+            to.send(&header, b"data").expect("sent");
+            let (got, block) = from.recv(&crate::collective::Pool::new()).expect("received");
+            assert_eq!((got, block.bytes()), (header, b"data".as_slice()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_member_gets_the_data_link_of_its_own_rank_only() {
+        let (a, b, other) = (local(1, 1, 7), local(2, 2, 7), local(3, 3, 7));
+        assert_eq!(meet(&other, &b, DATA, pipe()).await.1.err(), Some(Refusal::WrongRank));
+        let elsewhere = Purpose::Data { view: ViewDigest([8; 32]), src: Rank(0), dst: Rank(1) };
+        let claimed = Purpose::Data { view: ViewDigest([9; 32]), src: Rank(3), dst: Rank(1) };
+        for purpose in [elsewhere, claimed] {
+            let (at_a, at_b) = meet(&a, &b, purpose, pipe()).await;
+            assert_eq!((at_a.err(), at_b.err()), (Some(Refusal::Closed), Some(Refusal::UnknownView)));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_initiator_stops_before_it_names_itself_to_somebody_else() {
+        let (a, b) = (local(1, 1, 7), local(2, 2, 7));
+        let (near, far) = pipe();
+        let replays = Mutex::new(Replays::default());
+        let expect = Some(local(4, 4, 7).hello.id);
+        let (at_a, at_b) = tokio::join!(initiate(near, &a, Purpose::Control, expect), respond(far, &b, &replays, |_| None));
+        assert_eq!((at_a.err(), at_b.err()), (Some(Refusal::WrongRank), Some(Refusal::Closed)));
+    }
+
+    #[tokio::test]
+    async fn a_stranger_hears_nothing() {
+        let replays = Mutex::new(Replays::default());
+        let stranger = local(1, 1, 8);
+        let terms = crate::link::handshake::testing::control();
+        let (_, wrong_key) = Initiator::start(&stranger, terms).expect("randomness");
+        assert_eq!(answer_to(&wrong_key, &replays).await, (Some(Refusal::WrongKey), Vec::new()));
+        let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(40);
+        assert_eq!(answer_to(&request, &replays).await, (Some(Refusal::NotPotluck), Vec::new()));
+        let mut newer = recorded().await[0].clone();
+        newer[4] = 200;
+        assert_eq!(answer_to(&newer, &replays).await, (Some(Refusal::OtherVersion { theirs: 200 }), Vec::new()));
+        let data = Terms { purpose: Purpose::Data { view: ViewDigest([1; 32]), src: Rank(0), dst: Rank(1) }, ..terms };
+        let (_, no_such_view) = Initiator::start(&stranger, data).expect("randomness");
+        assert_eq!(answer_to(&no_such_view, &replays).await, (Some(Refusal::UnknownView), Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn no_prefix_of_a_recorded_handshake_makes_a_link() {
+        let [first, _, third] = recorded().await;
+        let said: Vec<u8> = [first.clone(), third].concat();
+        for end in 0..=said.len() {
+            let replays = Mutex::new(Replays::default());
+            let (refusal, answer) = answer_to(&said[..end], &replays).await;
+            let expected = if end < said.len() { Refusal::Closed } else { Refusal::Forged };
+            assert_eq!(refusal, Some(expected), "{end} bytes");
+            assert_eq!(answer.len(), if end < first.len() { 0 } else { MESSAGE2_BYTES }, "{end} bytes");
+        }
+    }
+
+    #[test]
+    fn an_unfinished_handshake_is_small_and_may_run_on_any_thread() {
+        let (b, replays) = (local(2, 2, 7), Mutex::new(Replays::default()));
+        let state = respond(pipe().1, &b, &replays, |_| None);
+        fn is_send(_: &impl Send) {}
+        is_send(&state);
+        assert!(size_of_val(&state) <= 4096, "{} bytes", size_of_val(&state));
+    }
+
+    #[tokio::test]
+    async fn a_first_message_is_answered_once() {
+        let [first, ..] = recorded().await;
+        let replays = Mutex::new(Replays::default());
+        assert_eq!(answer_to(&first, &replays).await.1.len(), MESSAGE2_BYTES);
+        assert_eq!(answer_to(&first, &replays).await, (Some(Refusal::Replayed), Vec::new()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_deadline_is_for_the_whole_handshake() {
+        let b = local(2, 2, 7);
+        let [first, ..] = recorded().await;
+        let (mut near, far) = pipe();
+        let began = tokio::time::Instant::now();
+        let drip = async {
+            for byte in first {
+                near.write_all(&[byte]).await.ok();
+                tokio::time::sleep(Duration::from_millis(1900)).await;
+            }
+        };
+        let replays = Mutex::new(Replays::default());
+        tokio::select! {
+            outcome = respond(far, &b, &replays, |_| None) => assert_eq!(outcome.err(), Some(Refusal::TooSlow)),
+            () = drip => panic!("the slow peer was heard out"),
+        }
+        assert_eq!(began.elapsed().as_secs(), 2);
+        let (silent, _kept) = pipe();
+        assert_eq!(initiate(silent, &b, Purpose::Control, None).await.err(), Some(Refusal::TooSlow));
+    }
+}

@@ -1,0 +1,331 @@
+//! Layer: Shells.
+//!
+//! Frames of bulk data on a byte stream, sealed or in the clear.
+//!
+//! Sealed, a frame is a row of records, each behind its length (`u16`, little-endian): the first holds the header
+//! and the odd beginning of the payload, all others exactly [`FULL_BYTES`] of it. So the header tells the size of
+//! every record that follows, and a record of another size ends the link. Most payload bytes are opened straight
+//! into the block that the caller gets. In the clear, a frame is the header and the payload.
+//!
+//! Nothing is allocated for a frame before its header is authentic and within its bounds, and then only its block.
+
+use super::session::{Opener, RECORD_BYTES_MAX, Sealer, TAG_BYTES};
+use super::{DataHeader, PAYLOAD_BYTES_MAX};
+use crate::collective::{Block, Pool};
+use crate::wire::Malformed;
+use std::io::{self, Read, Write};
+
+/// Payload bytes of every record but the first.
+pub const FULL_BYTES: usize = RECORD_BYTES_MAX - DataHeader::BYTES;
+
+/// Writes frames.
+pub struct FrameWriter<W> {
+    to: W,
+    /// None writes in the clear.
+    sealer: Option<Sealer>,
+    first: Box<[u8]>,
+    batch: Box<[u8]>,
+    filled: usize,
+}
+
+/// Reads frames.
+pub struct FrameReader<R> {
+    from: R,
+    /// None reads in the clear.
+    opener: Option<Opener>,
+    record: Box<[u8]>,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl<W: Write> FrameWriter<W> {
+    /// Writes to `to`, sealed by `sealer` if there is one.
+    pub fn new(to: W, sealer: Option<Sealer>) -> FrameWriter<W> {
+        let (first, batch) = match sealer {
+            Some(_) => (RECORD_BYTES_MAX, BATCH_BYTES),
+            None => (0, DataHeader::BYTES + CLEAR_HEAD_BYTES),
+        };
+        FrameWriter { to, sealer, first: zeros(first), batch: zeros(batch), filled: 0 }
+    }
+
+    /// Writes one frame. An error other than `InvalidInput` is final.
+    pub fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
+        if header.len as usize != payload.len() || payload.len() > PAYLOAD_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the header's length is not the payload's, or too large"));
+        }
+        if self.sealer.is_some() { self.send_sealed(header, payload) } else { self.send_clear(header, payload) }
+    }
+
+    fn send_sealed(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
+        let (odd, full) = payload.split_at(payload.len() % FULL_BYTES);
+        // Taken out while it is sealed from.
+        let mut first = std::mem::take(&mut self.first);
+        first[..DataHeader::BYTES].copy_from_slice(&header.to_bytes());
+        first[DataHeader::BYTES..DataHeader::BYTES + odd.len()].copy_from_slice(odd);
+        let sealed = self.seal(&first[..DataHeader::BYTES + odd.len()]);
+        self.first = first;
+        sealed?;
+        for part in full.chunks_exact(FULL_BYTES) {
+            self.seal(part)?;
+        }
+        self.flush()
+    }
+
+    fn seal(&mut self, plain: &[u8]) -> io::Result<()> {
+        if self.batch.len() - self.filled < LENGTH_BYTES + plain.len() + TAG_BYTES {
+            self.flush()?;
+        }
+        let Some(sealer) = &mut self.sealer else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let (length, rest) = self.batch[self.filled..].split_at_mut(LENGTH_BYTES);
+        let sealed = sealer.seal(plain, rest)?;
+        length.copy_from_slice(&(sealed as u16).to_le_bytes());
+        self.filled += LENGTH_BYTES + sealed;
+        Ok(())
+    }
+
+    /// The header goes out with the beginning of the payload, the rest straight from the caller's bytes.
+    fn send_clear(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
+        let (head, rest) = payload.split_at(payload.len().min(CLEAR_HEAD_BYTES));
+        self.batch[..DataHeader::BYTES].copy_from_slice(&header.to_bytes());
+        self.batch[DataHeader::BYTES..DataHeader::BYTES + head.len()].copy_from_slice(head);
+        self.filled = DataHeader::BYTES + head.len();
+        self.flush()?;
+        self.to.write_all(rest)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.write_all(&self.batch[..self.filled])?;
+        self.filled = 0;
+        Ok(())
+    }
+}
+
+impl<R: Read> FrameReader<R> {
+    /// Reads from `from`, opened by `opener` if there is one.
+    pub fn new(from: R, opener: Option<Opener>) -> FrameReader<R> {
+        let record = if opener.is_some() { RECORD_BYTES_MAX + TAG_BYTES } else { 0 };
+        FrameReader { from, opener, record: zeros(record), buffer: zeros(READ_BYTES), start: 0, end: 0 }
+    }
+
+    /// Reads one frame, its payload into a block of `pool`. Every error is final.
+    pub fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
+        if self.opener.is_some() { self.recv_sealed(pool) } else { self.recv_clear(pool) }
+    }
+
+    fn recv_sealed(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
+        let sealed = self.next_length()?;
+        if sealed < DataHeader::BYTES + TAG_BYTES {
+            return Err(invalid(Malformed::Truncated));
+        }
+        let plain = self.open_record(sealed)?;
+        let header = header_of(&self.record[..plain])?;
+        let (len, odd) = (header.len as usize, plain - DataHeader::BYTES);
+        if odd != len % FULL_BYTES {
+            return Err(invalid(Malformed::Inconsistent));
+        }
+        let mut block = pool.block(len);
+        block.bytes_mut()[..odd].copy_from_slice(&self.record[DataHeader::BYTES..plain]);
+        for at in (odd..len).step_by(FULL_BYTES) {
+            self.open_into(&mut block.bytes_mut()[at..])?;
+        }
+        Ok((header, block))
+    }
+
+    /// Opens a full record into the front of `rest`.
+    fn open_into(&mut self, rest: &mut [u8]) -> io::Result<()> {
+        if self.next_length()? != FULL_BYTES + TAG_BYTES {
+            return Err(invalid(Malformed::Inconsistent));
+        }
+        // Without room for the tag behind the payload the record takes the way through our own memory.
+        if rest.len() < FULL_BYTES + TAG_BYTES {
+            let plain = self.open_record(FULL_BYTES + TAG_BYTES)?;
+            rest[..plain].copy_from_slice(&self.record[..plain]);
+            return Ok(());
+        }
+        self.fill(FULL_BYTES + TAG_BYTES)?;
+        let sealed = &self.buffer[self.start..self.start + FULL_BYTES + TAG_BYTES];
+        let Some(opener) = &mut self.opener else { return Err(io::ErrorKind::InvalidInput.into()) };
+        opener.open(sealed, rest)?;
+        self.start += FULL_BYTES + TAG_BYTES;
+        Ok(())
+    }
+
+    /// Opens the next `sealed` bytes into `record`; gives how many plain bytes they hold.
+    fn open_record(&mut self, sealed: usize) -> io::Result<usize> {
+        self.fill(sealed)?;
+        let Some(opener) = &mut self.opener else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let plain = opener.open(&self.buffer[self.start..self.start + sealed], &mut self.record)?;
+        self.start += sealed;
+        Ok(plain)
+    }
+
+    fn recv_clear(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
+        self.fill(DataHeader::BYTES)?;
+        let header = header_of(&self.buffer[self.start..self.end])?;
+        self.start += DataHeader::BYTES;
+        let mut block = pool.block(header.len as usize);
+        let here = block.len().min(self.end - self.start);
+        let (buffered, rest) = block.bytes_mut().split_at_mut(here);
+        buffered.copy_from_slice(&self.buffer[self.start..self.start + here]);
+        self.start += here;
+        self.from.read_exact(rest)?;
+        Ok((header, block))
+    }
+
+    fn next_length(&mut self) -> io::Result<usize> {
+        self.fill(LENGTH_BYTES)?;
+        let length = u16::from_le_bytes([self.buffer[self.start], self.buffer[self.start + 1]]);
+        self.start += LENGTH_BYTES;
+        Ok(usize::from(length))
+    }
+
+    /// Has at least `n` bytes in the buffer, in one piece.
+    fn fill(&mut self, n: usize) -> io::Result<()> {
+        if self.buffer.len() - self.start < n || self.start == self.end {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        while self.end - self.start < n {
+            match self.from.read(&mut self.buffer[self.end..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn header_of(bytes: &[u8]) -> io::Result<DataHeader> {
+    let header = bytes.first_chunk().ok_or_else(|| invalid(Malformed::Truncated))?;
+    DataHeader::from_bytes(header).map_err(invalid)
+}
+
+fn invalid(why: Malformed) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+fn zeros(len: usize) -> Box<[u8]> {
+    vec![0; len].into_boxed_slice()
+}
+
+const LENGTH_BYTES: usize = 2;
+/// A chunk of 256 KiB in one write.
+const BATCH_BYTES: usize = 5 * (LENGTH_BYTES + RECORD_BYTES_MAX + TAG_BYTES);
+/// What is copied so that header and payload share a segment; small frames go out in one write.
+const CLEAR_HEAD_BYTES: usize = 16 * 1024;
+/// A few records, so that one read fetches what the kernel has.
+const READ_BYTES: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::Phase;
+    use crate::link::handshake::testing::session_pair;
+    use crate::view::{Lane, OpId};
+
+    fn header(len: usize) -> DataHeader {
+        let op = OpId { lane: Lane::MAIN, number: 9 };
+        DataHeader { op, flow: 1, chunk: 2, phase: Phase::Reduce, len: len as u32 }
+    }
+
+    fn halves() -> (Sealer, Opener) {
+        let (a, b) = session_pair();
+        (a.into_halves().0, b.into_halves().1)
+    }
+
+    fn marked(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
+    }
+
+    #[test]
+    fn nothing_of_a_marked_payload_is_seen_in_sealed_frames() {
+        let (sealer, _) = halves();
+        let mut seen = Vec::new();
+        let payload = marked(2 * FULL_BYTES + 5000);
+        FrameWriter::new(&mut seen, Some(sealer)).send(&header(payload.len()), &payload).expect("written");
+        assert!(seen.len() > payload.len());
+        let windows: std::collections::BTreeSet<&[u8]> = payload.windows(16).collect();
+        assert!(!seen.windows(16).any(|w| windows.contains(w)));
+        // The test can fail: in the clear the windows are there.
+        let mut clear = Vec::new();
+        FrameWriter::new(&mut clear, None).send(&header(payload.len()), &payload).expect("written");
+        assert!(clear.windows(16).any(|w| windows.contains(w)));
+    }
+
+    #[test]
+    fn the_bytes_added_are_few() {
+        let (sealer, _) = halves();
+        let mut seen = Vec::new();
+        FrameWriter::new(&mut seen, Some(sealer)).send(&header(1 << 18), &marked(1 << 18)).expect("written");
+        assert_eq!(seen.len(), (1 << 18) + DataHeader::BYTES + 5 * 18);
+    }
+
+    #[test]
+    fn frames_cut_at_any_record_or_byte_are_an_end() {
+        for sealed in [true, false] {
+            let payload = marked(FULL_BYTES + 40);
+            let whole = written(sealed, &payload).0;
+            let ends = (0..200).chain(whole.len() - 200..whole.len());
+            for end in ends.step_by(7) {
+                let (bytes, opener) = written(sealed, &payload);
+                let error = FrameReader::new(&bytes[..end], opener).recv(&Pool::new()).expect_err("cut");
+                assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{end} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_anywhere_in_a_sealed_frame_ends_the_link() {
+        let payload = marked(FULL_BYTES + 40);
+        for at in (0..100).chain(FULL_BYTES..FULL_BYTES + 60) {
+            let (mut bytes, opener) = written(true, &payload);
+            bytes[at] ^= 1;
+            assert!(FrameReader::new(bytes.as_slice(), opener).recv(&Pool::new()).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_frame_of_four_gigabytes_is_refused_without_a_block() {
+        let mut huge = header(0).to_bytes();
+        huge[28..].copy_from_slice(&u32::MAX.to_le_bytes());
+        let pool = Pool::new();
+        let error = FrameReader::new(huge.as_slice(), None).recv(&pool).expect_err("too long");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        let (mut sealer, opener) = halves();
+        let mut sealed = [0; 2 + 48];
+        sealer.seal(&huge, &mut sealed[2..]).expect("room enough");
+        sealed[0] = 48;
+        let error = FrameReader::new(sealed.as_slice(), Some(opener)).recv(&pool).expect_err("too long");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(pool.idle_bytes(), 0, "a block was made");
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_its_header_is_refused() {
+        let (mut sealer, opener) = halves();
+        let mut plain = header(100).to_bytes().to_vec();
+        plain.extend_from_slice(&[0; 99]);
+        let mut sealed = vec![0; 2 + plain.len() + TAG_BYTES];
+        let n = sealer.seal(&plain, &mut sealed[2..]).expect("room enough");
+        sealed[..2].copy_from_slice(&(n as u16).to_le_bytes());
+        let error = FrameReader::new(sealed.as_slice(), Some(opener)).recv(&Pool::new()).expect_err("short");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_wrong_length_is_the_callers_error_and_writes_nothing() {
+        let mut seen = Vec::new();
+        let error = FrameWriter::new(&mut seen, None).send(&header(3), b"four").expect_err("refused");
+        assert_eq!((error.kind(), seen.len()), (io::ErrorKind::InvalidInput, 0));
+    }
+
+    fn written(sealed: bool, payload: &[u8]) -> (Vec<u8>, Option<Opener>) {
+        let (sealer, opener) = halves();
+        let mut bytes = Vec::new();
+        FrameWriter::new(&mut bytes, sealed.then_some(sealer)).send(&header(payload.len()), payload).expect("written");
+        (bytes, sealed.then_some(opener))
+    }
+}

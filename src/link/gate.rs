@@ -1,0 +1,383 @@
+//! Layer: Core.
+//!
+//! Who may start a handshake: bounds on what strangers can make this node spend.
+//!
+//! Nothing here is a decision about trust; that is the handshake's. A source that authenticated within the last
+//! hour has slots of its own, so that a flood of strangers does not keep members out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::net::IpAddr;
+
+/// Counts connections between accept and the end of their handshakes.
+#[derive(Debug)]
+pub struct Gate {
+    sources: BTreeMap<Source, Record>,
+    everybody: Bucket,
+    open: [usize; 2],
+}
+
+/// A place at the gate; to be given back by [`Gate::release`] when the handshake has ended, however it ended.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ticket {
+    source: Source,
+    slot: Slot,
+}
+
+/// Why a connection is closed unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overload {
+    /// This source connects too often.
+    SourceRate,
+    /// All sources together connect too often.
+    Rate,
+    /// This source has too many unfinished handshakes.
+    SourceHalfOpen,
+    /// There are too many unfinished handshakes.
+    HalfOpen,
+}
+
+/// Refuses first messages that were seen before.
+#[derive(Debug, Default)]
+pub struct Replays {
+    known: BTreeSet<[u8; 32]>,
+    order: VecDeque<[u8; 32]>,
+}
+
+impl Gate {
+    /// Unfinished handshakes in all: a task and about 4 KiB each.
+    pub const HALF_OPEN_MAX: usize = 64;
+    /// Further ones, of sources that authenticated lately.
+    pub const RESERVED_MAX: usize = 16;
+    /// Unfinished handshakes of one source: a home host runs one node, perhaps two.
+    pub const SOURCE_HALF_OPEN_MAX: usize = 4;
+    /// The same for a loopback address, which many nodes share in demos and tests.
+    pub const LOOPBACK_HALF_OPEN_MAX: usize = 16;
+    /// Sources remembered, about 100 bytes each.
+    pub const SOURCES_MAX: usize = 1024;
+    /// How long an authenticated source keeps its privilege.
+    pub const AUTHENTICATED_MS: u64 = 3_600_000;
+
+    /// An open gate that nobody has passed yet.
+    pub fn new() -> Gate {
+        Gate { sources: BTreeMap::new(), everybody: Bucket::full(EVERYBODY, 0), open: [0; 2] }
+    }
+
+    /// Whether a connection from `ip` may start its handshake. Close it without reading when not.
+    pub fn admit(&mut self, now_ms: u64, ip: IpAddr) -> Result<Ticket, Overload> {
+        let source = Source::of(ip);
+        let known = match self.sources.get_mut(&source) {
+            Some(record) => record.may_come_again(now_ms, source)?,
+            None => false,
+        };
+        // After the source's own rate, so that one cannot use up everybody's; before it gets a record, so that
+        // strangers beyond everybody's rate do not push others out of the table.
+        if !known && !source.is_loopback() && !self.everybody.take(now_ms) {
+            return Err(Overload::Rate);
+        }
+        let slot = self.free_slot(known).ok_or(Overload::HalfOpen)?;
+        self.open[slot as usize] += 1;
+        self.record(now_ms, source).half_open += 1;
+        Ok(Ticket { source, slot })
+    }
+
+    /// Gives a place back.
+    #[allow(clippy::needless_pass_by_value)] // a ticket is good for one release
+    pub fn release(&mut self, ticket: Ticket) {
+        let Ticket { source, slot } = ticket;
+        self.open[slot as usize] = self.open[slot as usize].saturating_sub(1);
+        if let Some(record) = self.sources.get_mut(&source) {
+            record.half_open = record.half_open.saturating_sub(1);
+        }
+    }
+
+    /// A peer from `ip` has authenticated.
+    pub fn authenticated(&mut self, now_ms: u64, ip: IpAddr) {
+        let record = self.record(now_ms, Source::of(ip));
+        record.seen_ms = now_ms;
+        record.authenticated_ms = Some(now_ms);
+    }
+
+    fn free_slot(&self, known: bool) -> Option<Slot> {
+        if self.open[Slot::General as usize] < Gate::HALF_OPEN_MAX {
+            Some(Slot::General)
+        } else if known && self.open[Slot::Reserved as usize] < Gate::RESERVED_MAX {
+            Some(Slot::Reserved)
+        } else {
+            None
+        }
+    }
+
+    fn record(&mut self, now_ms: u64, source: Source) -> &mut Record {
+        if !self.sources.contains_key(&source) && self.sources.len() >= Gate::SOURCES_MAX {
+            self.forget_one(now_ms);
+        }
+        self.sources.entry(source).or_insert_with(|| Record::new(now_ms, source))
+    }
+
+    /// Forgets the oldest source that has nothing open, privileged ones last. At most 80 have something open.
+    fn forget_one(&mut self, now_ms: u64) {
+        let idle = self.sources.iter().filter(|(_, record)| record.half_open == 0);
+        let oldest = idle.min_by_key(|(_, record)| (record.is_privileged(now_ms), record.seen_ms));
+        if let Some(source) = oldest.map(|(source, _)| *source) {
+            self.sources.remove(&source);
+        }
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Gate {
+        Gate::new()
+    }
+}
+
+impl Replays {
+    /// First messages remembered: a minute and more at the gate's full rate.
+    pub const KNOWN_MAX: usize = 4096;
+
+    /// Remembers the initiator's ephemeral key of a first message; false when it was known already.
+    ///
+    /// To be asked only about messages that prove the cluster key, so that strangers cannot flush the memory.
+    pub fn is_first(&mut self, ephemeral: [u8; 32]) -> bool {
+        if !self.known.insert(ephemeral) {
+            return false;
+        }
+        self.order.push_back(ephemeral);
+        if self.order.len() > Replays::KNOWN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        true
+    }
+}
+
+/// An IPv4 address, or the /64 of an IPv6 address, which is what one host can pick from freely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    V4([u8; 4]),
+    V6([u8; 8]),
+    Loopback,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    General = 0,
+    Reserved = 1,
+}
+
+#[derive(Debug)]
+struct Record {
+    bucket: Bucket,
+    half_open: usize,
+    seen_ms: u64,
+    authenticated_ms: Option<u64>,
+}
+
+/// A token bucket counted in thousandths of a token.
+#[derive(Debug)]
+struct Bucket {
+    rate: Rate,
+    millitokens: u64,
+    filled_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    per_second: u64,
+    burst: u64,
+}
+
+const SOURCE: Rate = Rate { per_second: 5, burst: 10 };
+const LOOPBACK: Rate = Rate { per_second: 50, burst: 100 };
+const EVERYBODY: Rate = Rate { per_second: 50, burst: 50 };
+
+impl Source {
+    fn of(ip: IpAddr) -> Source {
+        match ip.to_canonical() {
+            ip if ip.is_loopback() => Source::Loopback,
+            IpAddr::V4(v4) => Source::V4(v4.octets()),
+            IpAddr::V6(v6) => {
+                let mut prefix = [0; 8];
+                prefix.copy_from_slice(&v6.octets()[..8]);
+                Source::V6(prefix)
+            }
+        }
+    }
+
+    fn is_loopback(self) -> bool {
+        self == Source::Loopback
+    }
+
+    fn half_open_max(self) -> usize {
+        if self.is_loopback() { Gate::LOOPBACK_HALF_OPEN_MAX } else { Gate::SOURCE_HALF_OPEN_MAX }
+    }
+}
+
+impl Record {
+    fn new(now_ms: u64, source: Source) -> Record {
+        let rate = if source.is_loopback() { LOOPBACK } else { SOURCE };
+        let mut bucket = Bucket::full(rate, now_ms);
+        bucket.take(now_ms);
+        Record { bucket, half_open: 0, seen_ms: now_ms, authenticated_ms: None }
+    }
+
+    /// Whether the source is a privileged one, unless it is over its own bounds.
+    fn may_come_again(&mut self, now_ms: u64, source: Source) -> Result<bool, Overload> {
+        self.seen_ms = now_ms;
+        if !self.bucket.take(now_ms) {
+            return Err(Overload::SourceRate);
+        }
+        if self.half_open >= source.half_open_max() {
+            return Err(Overload::SourceHalfOpen);
+        }
+        Ok(self.is_privileged(now_ms))
+    }
+
+    fn is_privileged(&self, now_ms: u64) -> bool {
+        self.authenticated_ms.is_some_and(|at| now_ms.saturating_sub(at) < Gate::AUTHENTICATED_MS)
+    }
+}
+
+impl Bucket {
+    fn full(rate: Rate, now_ms: u64) -> Bucket {
+        Bucket { rate, millitokens: rate.burst * 1000, filled_ms: now_ms }
+    }
+
+    fn take(&mut self, now_ms: u64) -> bool {
+        let gained = now_ms.saturating_sub(self.filled_ms).saturating_mul(self.rate.per_second);
+        self.millitokens = self.millitokens.saturating_add(gained).min(self.rate.burst * 1000);
+        self.filled_ms = self.filled_ms.max(now_ms);
+        let enough = self.millitokens >= 1000;
+        if enough {
+            self.millitokens -= 1000;
+        }
+        enough
+    }
+}
+
+impl fmt::Display for Overload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Overload::SourceRate => "this address connects too often",
+            Overload::Rate => "too many connections in a short time",
+            Overload::SourceHalfOpen => "this address has too many unfinished handshakes",
+            Overload::HalfOpen => "too many unfinished handshakes",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(n: u32) -> IpAddr {
+        IpAddr::from((0x0a00_0000 + n).to_be_bytes())
+    }
+
+    #[test]
+    fn one_source_cannot_hold_more_than_its_share() {
+        let mut gate = Gate::new();
+        let held: Vec<_> = (0..4).map(|_| gate.admit(0, host(1)).expect("within the share")).collect();
+        assert_eq!(gate.admit(0, host(1)), Err(Overload::SourceHalfOpen));
+        assert!(gate.admit(0, host(2)).is_ok(), "another source");
+        held.into_iter().for_each(|ticket| gate.release(ticket));
+        assert!(gate.admit(0, host(1)).is_ok());
+    }
+
+    #[test]
+    fn a_source_is_slowed_to_five_a_second() {
+        let mut gate = Gate::new();
+        let mut pass = |now| gate.admit(now, host(1)).map(|ticket| gate.release(ticket));
+        assert_eq!((0..20).filter(|_| pass(0).is_ok()).count(), 10);
+        assert_eq!(pass(199), Err(Overload::SourceRate));
+        assert_eq!(pass(200), Ok(()));
+        assert_eq!((0..20).filter(|_| pass(1_000_000).is_ok()).count(), 10, "no more than the burst is saved up");
+    }
+
+    #[test]
+    fn everybody_together_is_slowed_but_not_members() {
+        let mut gate = Gate::new();
+        gate.authenticated(0, host(0));
+        let passed = (1..200).filter(|n| gate.admit(0, host(*n)).map(|t| gate.release(t)).is_ok()).count();
+        assert_eq!(passed, 50);
+        assert_eq!(gate.admit(0, host(999)), Err(Overload::Rate));
+        assert!(gate.admit(0, host(0)).is_ok());
+        assert!(gate.admit(0, IpAddr::from([127, 0, 0, 1])).is_ok());
+    }
+
+    #[test]
+    fn one_source_cannot_use_up_the_rate_of_all() {
+        let mut gate = Gate::new();
+        for _ in 0..1000 {
+            let _ = gate.admit(0, host(1)).map(|ticket| gate.release(ticket));
+        }
+        assert!(gate.admit(0, host(2)).is_ok());
+    }
+
+    #[test]
+    fn members_find_a_place_when_strangers_hold_all() {
+        let mut gate = Gate::new();
+        gate.authenticated(0, host(500));
+        let held: Vec<_> = (0..64).filter_map(|n| gate.admit(u64::from(n) * 100, host(n)).ok()).collect();
+        assert_eq!(held.len(), Gate::HALF_OPEN_MAX);
+        assert_eq!(gate.admit(7000, host(100)), Err(Overload::HalfOpen));
+        let reserved = gate.admit(7000, host(500)).expect("a reserved place");
+        gate.release(reserved);
+        assert_eq!(gate.admit(Gate::AUTHENTICATED_MS, host(500)), Err(Overload::HalfOpen), "an hour later");
+    }
+
+    #[test]
+    fn loopback_has_room_for_many_nodes() {
+        let mut gate = Gate::new();
+        let ip = IpAddr::from([127, 0, 0, 1]);
+        let held: Vec<_> = (0..30).filter_map(|_| gate.admit(0, ip).ok()).collect();
+        assert_eq!(held.len(), Gate::LOOPBACK_HALF_OPEN_MAX);
+        let mut gate = Gate::new();
+        let passed = (0..200).filter(|_| gate.admit(0, ip).map(|t| gate.release(t)).is_ok()).count();
+        assert_eq!(passed, 100);
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_keeps_members() {
+        let mut gate = Gate::new();
+        gate.authenticated(0, host(0));
+        for n in 1..5000 {
+            if let Ok(ticket) = gate.admit(u64::from(n) * 100, host(n)) {
+                gate.release(ticket);
+            }
+        }
+        assert_eq!(gate.sources.len(), Gate::SOURCES_MAX);
+        assert!(gate.sources.contains_key(&Source::of(host(0))));
+    }
+
+    #[test]
+    fn an_ipv6_host_is_its_prefix_and_a_mapped_address_is_ipv4() {
+        let of = |text: &str| Source::of(text.parse().expect("an address"));
+        assert_eq!(of("fd00::1"), of("fd00::2"));
+        assert_ne!(of("fd00::1"), of("fd00:0:0:1::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_eq!(of("::1"), of("127.0.0.1"));
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_or_overflows_does_no_harm() {
+        let mut gate = Gate::new();
+        gate.admit(u64::MAX, host(1)).map(|t| gate.release(t)).expect("first");
+        gate.admit(0, host(1)).map(|t| gate.release(t)).expect("second");
+    }
+
+    #[test]
+    fn a_first_message_is_first_once() {
+        let mut replays = Replays::default();
+        assert!(replays.is_first([1; 32]));
+        assert!(!replays.is_first([1; 32]));
+        for n in 0..Replays::KNOWN_MAX as u64 {
+            let mut key = [2; 32];
+            key[..8].copy_from_slice(&n.to_le_bytes());
+            assert!(replays.is_first(key));
+        }
+        assert_eq!((replays.known.len(), replays.order.len()), (Replays::KNOWN_MAX, Replays::KNOWN_MAX));
+    }
+}

@@ -1,0 +1,212 @@
+//! Layer: Core.
+//!
+//! What a node says of itself inside the handshake, and the proof of it.
+//!
+//! The proof is an Ed25519 signature over the role, the handshake's hash so far, the signer's X25519 key, its boot
+//! and all the rest it says. So it is good for this handshake alone: it cannot be carried into another one, turned
+//! around, or joined to other claims.
+
+use super::refusal::Refusal;
+use crate::identity::{Identity, MemberId, Name};
+use crate::view::EngineKind;
+use crate::wire::{Decode, Encode, Malformed, Reader};
+use sha2::{Digest, Sha256};
+
+/// A node's introduction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Which life of which node.
+    pub id: MemberId,
+    /// What it calls itself.
+    pub name: Name,
+    /// The port it listens on; 0 when it does not.
+    pub port: u16,
+    /// It joined with nothing to keep in step.
+    pub stateless: bool,
+    /// The engines it can run.
+    pub engines: Engines,
+    /// What it thinks of the cable under this link.
+    pub wire: Wire,
+}
+
+/// A set of engines. Bits of engines that this version does not know are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Engines(pub u8);
+
+/// Whether the cable under a link is trusted, see `Builder::trusted_link`.
+///
+/// A data link goes unencrypted only when both ends say [`Wire::Trusted`] inside the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Wire {
+    /// Everything is encrypted.
+    #[default]
+    Untrusted,
+    /// Bulk data may travel in the clear.
+    Trusted,
+}
+
+/// Which end of a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The one that dialled.
+    Initiator,
+    /// The one that accepted.
+    Responder,
+}
+
+/// What a proof is bound to besides the claims themselves.
+#[derive(Clone, Copy, Debug)]
+pub struct Binding<'a> {
+    /// The signer's end.
+    pub role: Role,
+    /// The handshake's hash after the previous message.
+    pub hash: &'a [u8],
+    /// The signer's X25519 public key of this process start.
+    pub static_public: &'a [u8],
+}
+
+/// Bytes of a proven introduction; all are equally long, so their length tells nothing.
+pub const PROVEN_BYTES: usize = 256;
+
+impl Engines {
+    /// Only potluck's own engine.
+    pub const NATIVE: Engines = Engines(1);
+
+    /// Whether `engine` is one of them.
+    pub fn contains(self, engine: EngineKind) -> bool {
+        match engine {
+            EngineKind::Native => self.0 & Engines::NATIVE.0 != 0,
+        }
+    }
+}
+
+impl Hello {
+    /// Signature, introduction, zeros.
+    pub fn proven_by(&self, identity: &Identity, binding: &Binding<'_>) -> [u8; PROVEN_BYTES] {
+        let hello = self.to_bytes();
+        let mut out = [0; PROVEN_BYTES];
+        out[..SIGNATURE_BYTES].copy_from_slice(&identity.sign(&self.testimony(binding, &hello)));
+        out[SIGNATURE_BYTES..SIGNATURE_BYTES + hello.len()].copy_from_slice(&hello);
+        out
+    }
+
+    /// Reads a proven introduction.
+    ///
+    /// # Errors
+    /// [`Refusal::BadHello`] or [`Refusal::BadSignature`].
+    pub fn verified(proven: &[u8; PROVEN_BYTES], binding: &Binding<'_>) -> Result<Hello, Refusal> {
+        let mut r = Reader::new(proven);
+        let signature = r.array::<SIGNATURE_BYTES>().map_err(Refusal::BadHello)?;
+        let before = r.remaining();
+        let hello = Hello::decode(&mut r).map_err(Refusal::BadHello)?;
+        let spoken = &proven[SIGNATURE_BYTES..SIGNATURE_BYTES + before - r.remaining()];
+        if r.take(r.remaining()).is_ok_and(|rest| rest.iter().any(|byte| *byte != 0)) {
+            return Err(Refusal::BadHello(Malformed::Trailing));
+        }
+        if hello.id.node.verifies(&hello.testimony(binding, spoken), &signature) { Ok(hello) } else { Err(Refusal::BadSignature) }
+    }
+
+    fn testimony(&self, binding: &Binding<'_>, spoken: &[u8]) -> Vec<u8> {
+        let mut out = b"potluck/1/id".to_vec();
+        out.extend_from_slice(match binding.role {
+            Role::Initiator => b"init",
+            Role::Responder => b"resp",
+        });
+        out.extend_from_slice(binding.hash);
+        out.extend_from_slice(binding.static_public);
+        out.extend_from_slice(&self.id.boot.0.to_le_bytes());
+        out.extend_from_slice(&Sha256::digest(spoken));
+        out
+    }
+}
+
+impl Encode for Hello {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        self.name.encode(out);
+        out.extend_from_slice(&self.port.to_le_bytes());
+        out.push(u8::from(self.stateless) | if self.wire == Wire::Trusted { TRUSTED_BIT } else { 0 });
+        out.push(self.engines.0);
+    }
+}
+
+impl Decode for Hello {
+    fn decode(r: &mut Reader<'_>) -> Result<Hello, Malformed> {
+        let (id, name, port, flags) = (MemberId::decode(r)?, Name::decode(r)?, r.u16()?, r.u8()?);
+        if flags & !(STATELESS_BIT | TRUSTED_BIT) != 0 {
+            return Err(Malformed::UnknownTag);
+        }
+        let wire = if flags & TRUSTED_BIT != 0 { Wire::Trusted } else { Wire::Untrusted };
+        Ok(Hello { id, name, port, stateless: flags & STATELESS_BIT != 0, engines: Engines(r.u8()?), wire })
+    }
+}
+
+const SIGNATURE_BYTES: usize = 64;
+const STATELESS_BIT: u8 = 1;
+const TRUSTED_BIT: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::{Boot, NodeId};
+    use crate::wire::testing::assert_codec;
+
+    fn hello_of(identity: &Identity, name: &str) -> Hello {
+        Hello {
+            id: MemberId { node: identity.id(), boot: Boot(77) },
+            name: Name::from_lossy(name),
+            port: 47_474,
+            stateless: true,
+            engines: Engines::NATIVE,
+            wire: Wire::Trusted,
+        }
+    }
+
+    fn binding(role: Role) -> Binding<'static> {
+        Binding { role, hash: &[3; 32], static_public: &[4; 32] }
+    }
+
+    #[test]
+    fn an_introduction_survives_the_wire() {
+        let identity = Identity::from_seed(&[1; 32]);
+        assert_codec(&hello_of(&identity, "mini-2"));
+        assert_codec(&Hello { stateless: false, wire: Wire::Untrusted, engines: Engines(0xff), ..hello_of(&identity, "x") });
+    }
+
+    #[test]
+    fn the_longest_name_fits() {
+        let identity = Identity::from_seed(&[1; 32]);
+        let hello = hello_of(&identity, &"\u{20000}".repeat(32));
+        assert_eq!(hello.name.as_str().len(), 128);
+        let proven = hello.proven_by(&identity, &binding(Role::Initiator));
+        assert_eq!(Hello::verified(&proven, &binding(Role::Initiator)), Ok(hello));
+    }
+
+    #[test]
+    fn a_proof_is_good_for_one_role_one_handshake_and_one_key() {
+        let identity = Identity::from_seed(&[1; 32]);
+        let proven = hello_of(&identity, "a").proven_by(&identity, &binding(Role::Initiator));
+        for other in [
+            binding(Role::Responder),
+            Binding { hash: &[9; 32], ..binding(Role::Initiator) },
+            Binding { static_public: &[9; 32], ..binding(Role::Initiator) },
+        ] {
+            assert_eq!(Hello::verified(&proven, &other), Err(Refusal::BadSignature));
+        }
+    }
+
+    #[test]
+    fn no_claim_can_be_changed_and_no_identity_borrowed() {
+        let (a, b) = (Identity::from_seed(&[1; 32]), Identity::from_seed(&[2; 32]));
+        let bind = binding(Role::Responder);
+        let proven = hello_of(&a, "a").proven_by(&a, &bind);
+        for at in 0..PROVEN_BYTES {
+            let mut bent = proven;
+            bent[at] ^= 1;
+            assert!(Hello::verified(&bent, &bind).is_err(), "byte {at}");
+        }
+        assert_eq!(Hello::verified(&hello_of(&a, "a").proven_by(&b, &bind), &bind), Err(Refusal::BadSignature));
+        let nobody = Hello { id: MemberId { node: NodeId([0; 32]), boot: Boot(1) }, ..hello_of(&a, "a") };
+        assert_eq!(Hello::verified(&nobody.proven_by(&a, &bind), &bind), Err(Refusal::BadSignature));
+    }
+}

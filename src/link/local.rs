@@ -1,0 +1,94 @@
+//! Layer: Core.
+//!
+//! What this node brings to every handshake.
+
+use super::hello::{Hello, Wire};
+use crate::identity::Identity;
+use snow::params::DHChoice;
+use snow::resolvers::{CryptoResolver, DefaultResolver};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// This node's identity, introduction and keys. One per process start.
+pub struct Local {
+    /// The key pair that signs.
+    pub identity: Arc<Identity>,
+    /// The introduction; what it says of the wire is replaced for each link.
+    pub hello: Hello,
+    /// Own addresses on cables that the user declared as trusted. Empty by default.
+    pub trusted: BTreeSet<IpAddr>,
+    pub(super) static_private: Zeroizing<[u8; 32]>,
+    pub(super) static_public: [u8; 32],
+    pub(super) psk: Zeroizing<[u8; 32]>,
+}
+
+impl Local {
+    /// The node of `identity` in the cluster of `psk`. `static_private` is 32 fresh random bytes of this process
+    /// start, which are never stored; the introduction's node id is set to that of `identity`.
+    pub fn new(
+        identity: Arc<Identity>,
+        mut hello: Hello,
+        static_private: Zeroizing<[u8; 32]>,
+        psk: Zeroizing<[u8; 32]>,
+    ) -> Local {
+        hello.id.node = identity.id();
+        let static_public = public_of(&static_private);
+        Local { identity, hello, trusted: BTreeSet::new(), static_private, static_public, psk }
+    }
+
+    /// What this node thinks of the cable under its address `ip`.
+    pub fn wire_at(&self, ip: IpAddr) -> Wire {
+        if self.trusted.contains(&ip.to_canonical()) { Wire::Trusted } else { Wire::Untrusted }
+    }
+
+    /// The introduction for a link over `wire`.
+    pub(super) fn hello_over(&self, wire: Wire) -> Hello {
+        Hello { wire, ..self.hello.clone() }
+    }
+}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Local({:?}, keys hidden)", self.hello)
+    }
+}
+
+/// Whether a peer's X25519 point takes part in the exchange at all. Points of low order give zero with every key.
+pub(super) fn contributes(point: &[u8]) -> bool {
+    let Some(mut dh) = DefaultResolver.resolve_dh(&DHChoice::Curve25519) else { return false };
+    dh.set(&[8; 32]);
+    let mut shared = [0; 32];
+    point.len() == 32 && dh.dh(point, &mut shared).is_ok() && shared != [0; 32]
+}
+
+fn public_of(private: &[u8; 32]) -> [u8; 32] {
+    let mut public = [0; 32];
+    if let Some(mut dh) = DefaultResolver.resolve_dh(&DHChoice::Curve25519) {
+        dh.set(private);
+        public.copy_from_slice(dh.pubkey());
+    }
+    public
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_of_low_order_do_not_contribute() {
+        let mut one = [0; 32];
+        one[0] = 1;
+        let minus_one = {
+            let mut point = [0xff; 32];
+            (point[0], point[31]) = (0xec, 0x7f);
+            point
+        };
+        for point in [[0; 32], one, minus_one] {
+            assert!(!contributes(&point));
+        }
+        assert!(contributes(&public_of(&[5; 32])));
+    }
+}

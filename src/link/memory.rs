@@ -1,0 +1,335 @@
+//! Layer: Shells.
+//!
+//! [`Net`] without a network: hosts in one process, whose cables can be cut.
+//!
+//! A cut is a pulled cable, not a closed connection: dials time out, and what was sent on open connections arrives
+//! when the cut heals. A stream between two hosts carries the ends of an in-memory data link with it, so that
+//! [`into_data_link`](super::into_data_link) works as it does on TCP.
+
+use super::tcp::DIAL_TIMEOUT;
+use super::twin::{Cable, Passage};
+use super::{DataLink, Listener, Net, Stream};
+use async_trait::async_trait;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::sync::mpsc;
+
+/// All hosts that can reach each other, and which of them at the moment cannot. Clones are the same world.
+#[derive(Clone, Default)]
+pub struct MemoryWorld(Arc<Mutex<World>>);
+
+/// The network as one host of a [`MemoryWorld`] sees it.
+#[derive(Clone)]
+pub struct MemoryNet {
+    world: MemoryWorld,
+    ip: IpAddr,
+}
+
+impl MemoryWorld {
+    /// A world without hosts.
+    pub fn new() -> MemoryWorld {
+        MemoryWorld::default()
+    }
+
+    /// The host of this address.
+    pub fn host(&self, ip: IpAddr) -> MemoryNet {
+        MemoryNet { world: self.clone(), ip }
+    }
+
+    /// Nothing gets from one of these hosts to the other any more.
+    pub fn cut(&self, a: IpAddr, b: IpAddr) {
+        let mut world = self.lock();
+        world.cuts.insert(pair(a, b));
+        world.set(pair(a, b), Passage::Held);
+    }
+
+    /// Everything gets through again, also what was held up.
+    pub fn heal(&self, a: IpAddr, b: IpAddr) {
+        let mut world = self.lock();
+        world.cuts.remove(&pair(a, b));
+        world.set(pair(a, b), Passage::Open);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Net for MemoryNet {
+    async fn listen(&self, ports: &[u16]) -> io::Result<Box<dyn Listener>> {
+        let mut world = self.world.lock();
+        let candidates = ports.iter().copied().chain(EPHEMERAL..=u16::MAX);
+        let free = |port: &u16| *port != 0 && !world.ports.contains_key(&SocketAddr::new(self.ip, *port));
+        let port = candidates.into_iter().find(free).ok_or(io::ErrorKind::AddrInUse)?;
+        let (knock, incoming) = mpsc::channel(BACKLOG);
+        let at = SocketAddr::new(self.ip, port);
+        world.ports.insert(at, knock);
+        Ok(Box::new(MemoryPort { world: self.world.clone(), at, incoming }))
+    }
+
+    async fn dial(&self, to: SocketAddr) -> io::Result<Box<dyn Stream>> {
+        // Outside of the wait: no lock is held across it.
+        let connected = self.world.lock().connect(self.ip, to);
+        match connected {
+            Some(outcome) => outcome.map(|stream| Box::new(stream) as Box<dyn Stream>),
+            None => {
+                tokio::time::sleep(DIAL_TIMEOUT).await;
+                Err(io::ErrorKind::TimedOut.into())
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct World {
+    ports: BTreeMap<SocketAddr, mpsc::Sender<(MemoryStream, SocketAddr)>>,
+    cuts: BTreeSet<Pair>,
+    wires: Vec<(Pair, Weak<Wire>, Weak<Cable>)>,
+    dialled: u16,
+}
+
+type Pair = (IpAddr, IpAddr);
+
+impl World {
+    /// None when the cable is cut.
+    fn connect(&mut self, ip: IpAddr, to: SocketAddr) -> Option<io::Result<MemoryStream>> {
+        if self.cuts.contains(&pair(ip, to.ip())) {
+            return None;
+        }
+        let Some(knock) = self.ports.get(&to).cloned() else { return Some(Err(io::ErrorKind::ConnectionRefused.into())) };
+        self.dialled = self.dialled.wrapping_add(1);
+        let from = SocketAddr::new(ip, EPHEMERAL | self.dialled);
+        let (near, far) = MemoryStream::pair(from, to);
+        self.wires.retain(|(_, wire, cable)| wire.strong_count() + cable.strong_count() > 0);
+        self.wires.push((pair(ip, to.ip()), Arc::downgrade(&near.wire), Arc::downgrade(&near.cable)));
+        match knock.try_send((far, from)) {
+            Ok(()) => Some(Ok(near)),
+            Err(_) => Some(Err(io::ErrorKind::ConnectionRefused.into())),
+        }
+    }
+
+    fn set(&self, between: Pair, passage: Passage) {
+        for (_, wire, cable) in self.wires.iter().filter(|(pair, ..)| *pair == between) {
+            if let Some(wire) = wire.upgrade() {
+                wire.set(passage);
+            }
+            if let Some(cable) = cable.upgrade() {
+                cable.set(passage);
+            }
+        }
+    }
+}
+
+struct MemoryPort {
+    world: MemoryWorld,
+    at: SocketAddr,
+    incoming: mpsc::Receiver<(MemoryStream, SocketAddr)>,
+}
+
+#[async_trait]
+impl Listener for MemoryPort {
+    fn port(&self) -> u16 {
+        self.at.port()
+    }
+
+    async fn accept(&mut self) -> io::Result<(Box<dyn Stream>, SocketAddr)> {
+        // The world holds a sender for as long as this port is in its table, which is for as long as it lives.
+        let (stream, from) = self.incoming.recv().await.ok_or(io::ErrorKind::NotConnected)?;
+        Ok((Box::new(stream), from))
+    }
+}
+
+impl Drop for MemoryPort {
+    fn drop(&mut self) {
+        self.world.lock().ports.remove(&self.at);
+    }
+}
+
+struct MemoryStream {
+    bytes: DuplexStream,
+    local: SocketAddr,
+    side: usize,
+    wire: Arc<Wire>,
+    cable: Arc<Cable>,
+    twin: Option<Box<dyn DataLink>>,
+}
+
+/// Holds up the bytes of one stream.
+struct Wire(Mutex<WireState>);
+
+struct WireState {
+    passage: Passage,
+    waiting: [Option<Waker>; 2],
+}
+
+impl MemoryStream {
+    fn pair(from: SocketAddr, to: SocketAddr) -> (MemoryStream, MemoryStream) {
+        let (near, far) = tokio::io::duplex(STREAM_BYTES);
+        let wire = Arc::new(Wire(Mutex::new(WireState { passage: Passage::Open, waiting: [None, None] })));
+        let cable = Arc::new(Cable::new());
+        let (near_twin, far_twin) = Cable::pair(&cable);
+        let end = |bytes, local, side, twin| {
+            let (wire, cable) = (Arc::clone(&wire), Arc::clone(&cable));
+            MemoryStream { bytes, local, side, wire, cable, twin: Some(twin) }
+        };
+        (end(near, from, 0, near_twin), end(far, to, 1, far_twin))
+    }
+}
+
+impl Wire {
+    fn set(&self, passage: Passage) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.passage = passage;
+        state.waiting.iter_mut().filter_map(Option::take).for_each(Waker::wake);
+    }
+
+    /// Ready when bytes get through.
+    fn poll_open(&self, side: usize, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.passage == Passage::Open {
+            return Poll::Ready(());
+        }
+        state.waiting[side] = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Stream for MemoryStream {
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.local)
+    }
+
+    fn into_tcp(self: Box<Self>) -> Option<std::net::TcpStream> {
+        None
+    }
+
+    fn take_twin(&mut self) -> Option<Box<dyn DataLink>> {
+        self.twin.take()
+    }
+}
+
+impl AsyncRead for MemoryStream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.wire.poll_open(self.side, cx) {
+            Poll::Ready(()) => Pin::new(&mut self.bytes).poll_read(cx, out),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncWrite for MemoryStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.bytes).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.bytes).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.bytes).poll_shutdown(cx)
+    }
+}
+
+fn pair(a: IpAddr, b: IpAddr) -> Pair {
+    (a.min(b), a.max(b))
+}
+
+/// Bytes under way on a stream, as in a socket's buffers.
+const STREAM_BYTES: usize = 64 * 1024;
+/// Connections that wait to be accepted.
+const BACKLOG: usize = 128;
+const EPHEMERAL: u16 = 0xc000;
+
+#[cfg(test)]
+pub(in crate::link) mod testing {
+    use super::*;
+
+    /// Two ends of a stream between nowhere and nowhere.
+    pub(in crate::link) fn pipe() -> (Box<dyn Stream>, Box<dyn Stream>) {
+        let at = |n: u8| SocketAddr::from(([10, 0, 0, n], 1));
+        let (near, far) = MemoryStream::pair(at(1), at(2));
+        (Box::new(near), Box::new(far))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::Pool;
+    use crate::link::handshake::testing::session_pair;
+    use crate::link::{DataHeader, Phase, into_data_link};
+    use crate::view::{Lane, OpId};
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::timeout;
+
+    fn ip(n: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, n])
+    }
+
+    async fn connected(world: &MemoryWorld) -> (Box<dyn Stream>, Box<dyn Stream>) {
+        let mut listener = world.host(ip(2)).listen(&[]).await.expect("a port");
+        let near = world.host(ip(1)).dial((ip(2), listener.port()).into()).await.expect("connected");
+        let (far, from) = listener.accept().await.expect("accepted");
+        assert_eq!(from, near.local_addr().expect("an address"));
+        (near, far)
+    }
+
+    #[tokio::test]
+    async fn hosts_reach_each_other_and_ports_are_freed() {
+        let world = MemoryWorld::new();
+        let (mut near, mut far) = connected(&world).await;
+        near.write_all(b"hello").await.expect("written");
+        let mut got = [0; 5];
+        far.read_exact(&mut got).await.expect("read");
+        assert_eq!(&got, b"hello");
+        let listener = world.host(ip(2)).listen(&[77]).await.expect("a port");
+        assert_eq!(listener.port(), 77);
+        assert_ne!(world.host(ip(2)).listen(&[77]).await.expect("another port").port(), 77);
+        drop(listener);
+        let error = world.host(ip(1)).dial((ip(2), 77).into()).await.map(drop).expect_err("nobody");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cut_holds_bytes_up_and_a_healed_one_delivers_them() {
+        let world = MemoryWorld::new();
+        let (mut near, mut far) = connected(&world).await;
+        world.cut(ip(2), ip(1));
+        near.write_all(b"late").await.expect("written");
+        let mut got = [0; 4];
+        assert!(timeout(Duration::from_secs(60), far.read_exact(&mut got)).await.is_err());
+        let listener = world.host(ip(2)).listen(&[]).await.expect("a port");
+        let error = world.host(ip(1)).dial((ip(2), listener.port()).into()).await.map(drop).expect_err("cut");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(world.host(ip(3)).dial((ip(2), listener.port()).into()).await.is_ok(), "another host");
+        let healing = async { world.heal(ip(1), ip(2)) };
+        let (read, ()) = tokio::join!(far.read_exact(&mut got), healing);
+        read.expect("read");
+        assert_eq!(&got, b"late");
+    }
+
+    #[tokio::test]
+    async fn a_stream_becomes_a_data_link_that_a_cut_holds_up_too() {
+        let world = MemoryWorld::new();
+        let (near, far) = connected(&world).await;
+        let (a, b) = session_pair();
+        let (mut to, _from, _) = into_data_link(near, a).expect("a twin").split();
+        let (_to, mut from, _) = into_data_link(far, b).expect("a twin").split();
+        let op = OpId { lane: Lane::MAIN, number: 0 };
+        let header = DataHeader { op, flow: 0, chunk: 0, phase: Phase::Reduce, len: 3 };
+        world.cut(ip(1), ip(2));
+        to.send(&header, b"abc").expect("sent");
+        let receiving = std::thread::spawn(move || from.recv(&Pool::new()).map(|(_, block)| block.bytes().to_vec()));
+        assert!(!receiving.is_finished());
+        world.heal(ip(1), ip(2));
+        assert_eq!(receiving.join().expect("no panic").expect("received"), b"abc");
+    }
+}

@@ -1,0 +1,160 @@
+//! Layer: Core.
+//!
+//! The sixteen bytes in front of every handshake, in the clear: what protocol, which version, what for.
+//!
+//! ```text
+//! magic(4) version(1) suite+purpose(1) src rank(1) dst rank(1) view hint(8)
+//! ```
+//!
+//! They are part of the handshake's prologue, so whoever changes them on the way breaks the handshake. A data
+//! link's prologue also holds the View's whole digest, which is not sent: both ends must know it.
+
+use super::refusal::Refusal;
+use crate::view::{Rank, ViewDigest};
+use crate::wire::{Decode, Malformed, PROTOCOL_VERSION, Reader};
+
+/// What a link is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Messages of the membership and of the calls.
+    Control,
+    /// Bulk data from the member at `src`, who dials, to the member at `dst` and back.
+    Data {
+        /// The View that both are members of.
+        view: ViewDigest,
+        /// The rank of the initiator.
+        src: Rank,
+        /// The rank of the responder.
+        dst: Rank,
+    },
+}
+
+/// What a responder can read before it knows anything about the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preamble {
+    /// A control link.
+    Control,
+    /// A data link.
+    Data(DataAsk),
+}
+
+/// Which data link a peer asks for. Unproven until the handshake is through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataAsk {
+    /// The first bytes of the View's digest.
+    pub hint: [u8; 8],
+    /// The rank that the peer claims.
+    pub src: Rank,
+    /// The rank that the peer takes us for.
+    pub dst: Rank,
+}
+
+impl Preamble {
+    /// Bytes of an encoded preamble.
+    pub const BYTES: usize = 16;
+
+    /// Reads a preamble. One form per meaning: unused fields must be zero.
+    ///
+    /// # Errors
+    /// [`Refusal::NotPotluck`], or [`Refusal::OtherVersion`] when only the version is another one.
+    pub fn parse(bytes: &[u8; Preamble::BYTES]) -> Result<Preamble, Refusal> {
+        let mut r = Reader::new(bytes);
+        if r.array::<4>() != Ok(MAGIC) {
+            return Err(Refusal::NotPotluck);
+        }
+        match r.u8() {
+            Ok(PROTOCOL_VERSION) => Preamble::parse_ask(&mut r).map_err(|_| Refusal::NotPotluck),
+            Ok(theirs) => Err(Refusal::OtherVersion { theirs }),
+            Err(_) => Err(Refusal::NotPotluck),
+        }
+    }
+
+    fn parse_ask(r: &mut Reader<'_>) -> Result<Preamble, Malformed> {
+        match r.u8()? {
+            CONTROL if r.array::<10>()? == [0; 10] => Ok(Preamble::Control),
+            DATA => {
+                let (src, dst) = (Rank::decode(r)?, Rank::decode(r)?);
+                Ok(Preamble::Data(DataAsk { hint: r.array()?, src, dst }))
+            }
+            _ => Err(Malformed::UnknownTag),
+        }
+    }
+}
+
+impl Purpose {
+    /// The preamble that asks for this.
+    pub fn preamble(&self) -> [u8; Preamble::BYTES] {
+        let mut out = [0; Preamble::BYTES];
+        out[..4].copy_from_slice(&MAGIC);
+        out[4] = PROTOCOL_VERSION;
+        match self {
+            Purpose::Control => out[5] = CONTROL,
+            Purpose::Data { view, src, dst } => {
+                (out[5], out[6], out[7]) = (DATA, src.0, dst.0);
+                out[8..].copy_from_slice(&view.hint());
+            }
+        }
+        out
+    }
+
+    /// What both ends must agree on before the first message can be read.
+    pub fn prologue(&self) -> Vec<u8> {
+        let mut out = self.preamble().to_vec();
+        out.extend_from_slice(b"potluck/1");
+        if let Purpose::Data { view, src, dst } = self {
+            out.extend_from_slice(&view.0);
+            out.extend_from_slice(&[src.0, dst.0]);
+        }
+        out
+    }
+}
+
+const MAGIC: [u8; 4] = *b"potl";
+/// High half: the suite, 1 for 25519, AES-256-GCM and SHA-256. Low half: the purpose.
+const CONTROL: u8 = 0x10;
+const DATA: u8 = 0x11;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data() -> Purpose {
+        Purpose::Data { view: ViewDigest([0xd1; 32]), src: Rank(2), dst: Rank(5) }
+    }
+
+    #[test]
+    fn both_purposes_are_read_back() {
+        assert_eq!(Preamble::parse(&Purpose::Control.preamble()), Ok(Preamble::Control));
+        let ask = DataAsk { hint: [0xd1; 8], src: Rank(2), dst: Rank(5) };
+        assert_eq!(Preamble::parse(&data().preamble()), Ok(Preamble::Data(ask)));
+    }
+
+    #[test]
+    fn another_version_is_named_and_anything_else_is_not_ours() {
+        let mut newer = Purpose::Control.preamble();
+        newer[4] = 9;
+        assert_eq!(Preamble::parse(&newer), Err(Refusal::OtherVersion { theirs: 9 }));
+        assert_eq!(Preamble::parse(b"GET / HTTP/1.1\r\n"), Err(Refusal::NotPotluck));
+        for (at, byte) in [(0, b'P'), (5, 0x20), (5, 0x12), (6, 1), (15, 1)] {
+            let mut bytes = Purpose::Control.preamble();
+            bytes[at] = byte;
+            assert_eq!(Preamble::parse(&bytes), Err(Refusal::NotPotluck), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_rank_beyond_any_view_is_refused() {
+        let mut bytes = data().preamble();
+        bytes[7] = 16;
+        assert_eq!(Preamble::parse(&bytes), Err(Refusal::NotPotluck));
+    }
+
+    #[test]
+    fn the_prologue_tells_views_apart_that_share_a_hint() {
+        let mut other = [0xd1; 32];
+        other[31] = 0;
+        let other = Purpose::Data { view: ViewDigest(other), src: Rank(2), dst: Rank(5) };
+        assert_eq!(other.preamble(), data().preamble());
+        assert_ne!(other.prologue(), data().prologue());
+    }
+}

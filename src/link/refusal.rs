@@ -1,0 +1,106 @@
+//! Layer: Core.
+//!
+//! Why two nodes did not get a link.
+
+use super::gate::Overload;
+use crate::wire::Malformed;
+use std::fmt;
+use std::io;
+
+/// Why a connection did not become a link. The stream is closed in every case; nothing of this is told to the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The first bytes are not potluck's, or ask for something that this version never offers.
+    NotPotluck,
+    /// The peer speaks another version of the protocol.
+    OtherVersion {
+        /// The version it announced.
+        theirs: u8,
+    },
+    /// The peer does not hold our cluster key, or somebody changed its bytes on the way.
+    WrongKey,
+    /// A first message that was already used once, or more than once.
+    Replayed,
+    /// A first message with our cluster key was followed by a last one that its author did not make.
+    Forged,
+    /// The peer's key exchange has no secret in it (a point of low order).
+    WeakPoint,
+    /// The peer does not hold the private half of the identity that it shows.
+    BadSignature,
+    /// The peer's introduction is authentic but unreadable.
+    BadHello(Malformed),
+    /// We reached ourselves.
+    SelfDial,
+    /// Another living process uses this node's identity.
+    DuplicateIdentity,
+    /// A data link for a View, or for ranks of it, that this node has no part in.
+    UnknownView,
+    /// The peer is not the member that the link is for.
+    WrongRank,
+    /// Too many connections at once or in a short time.
+    Overloaded(Overload),
+    /// The handshake took longer than its two seconds.
+    TooSlow,
+    /// The peer closed the connection; a node with another cluster key does this.
+    Closed,
+    /// The operating system reported an error.
+    Io(io::ErrorKind),
+    /// The operating system gave no randomness.
+    NoEntropy,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::OtherVersion { theirs } => {
+                write!(f, "the peer speaks version {theirs} of the protocol; run the same version of potluck on both")
+            }
+            Refusal::BadHello(why) => write!(f, "the peer's introduction is unreadable: {why}"),
+            Refusal::Overloaded(why) => write!(f, "refused at the door: {why}"),
+            Refusal::Io(kind) => write!(f, "the connection failed: {kind}"),
+            plain => f.write_str(plain.sentence()),
+        }
+    }
+}
+
+impl Refusal {
+    fn sentence(self) -> &'static str {
+        match self {
+            Refusal::NotPotluck => "the peer does not speak potluck's protocol; check the address",
+            Refusal::WrongKey => "the peer has another cluster key; give both the same one",
+            Refusal::Replayed => "somebody replayed a recorded connection",
+            Refusal::Forged => "the last message of the handshake is forged",
+            Refusal::WeakPoint => "the peer's key exchange has no secret in it",
+            Refusal::BadSignature => "the peer cannot prove the identity that it shows",
+            Refusal::SelfDial => "this is the node itself",
+            Refusal::DuplicateIdentity => "another process uses this node's identity; give each node its own identity file",
+            Refusal::UnknownView => "the peer asked for a data link of a view that this node has no part in",
+            Refusal::WrongRank => "the peer is not the member that the link is for",
+            Refusal::TooSlow => "the handshake took longer than two seconds",
+            Refusal::Closed => "the peer closed the connection; its cluster key may be another one",
+            Refusal::NoEntropy => "the operating system gave no randomness",
+            Refusal::OtherVersion { .. } | Refusal::BadHello(_) | Refusal::Overloaded(_) | Refusal::Io(_) => "refused",
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Refusal {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe => Refusal::Closed,
+            kind => Refusal::Io(kind),
+        }
+    }
+}
+
+impl From<Overload> for Refusal {
+    fn from(why: Overload) -> Refusal {
+        Refusal::Overloaded(why)
+    }
+}

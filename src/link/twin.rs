@@ -1,0 +1,166 @@
+//! Layer: Shells.
+//!
+//! Data links without a network: two bounded queues of encoded frames.
+
+use super::{DataHeader, DataLink, DataReceiver, DataSender, PAYLOAD_BYTES_MAX, Shutdown};
+use crate::collective::{Block, Pool};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// The two ends of an in-memory data link.
+pub fn data_pair() -> (Box<dyn DataLink>, Box<dyn DataLink>) {
+    Cable::pair(&Arc::new(Cable::new()))
+}
+
+/// Payload bytes under way in one direction before its sender waits: as much as a socket on a LAN would hold.
+pub const WINDOW_BYTES: usize = 2 * PAYLOAD_BYTES_MAX;
+
+/// Frames under way in one direction before its sender waits, however small they are.
+pub const WINDOW_FRAMES: usize = 4096;
+
+/// Both directions of a link.
+pub(super) struct Cable {
+    lanes: [Lane; 2],
+}
+
+/// Whether anything gets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passage {
+    Open,
+    Held,
+}
+
+/// One end; sends on the lane of its own number, receives on the other.
+struct End {
+    cable: Arc<Cable>,
+    own: usize,
+}
+
+struct TwinSender(End);
+
+struct TwinReceiver(End);
+
+/// One direction.
+struct Lane {
+    state: Mutex<LaneState>,
+    changed: Condvar,
+}
+
+struct LaneState {
+    frames: VecDeque<([u8; DataHeader::BYTES], Vec<u8>)>,
+    bytes: usize,
+    passage: Passage,
+    /// The sender is gone: what is queued still arrives.
+    finished: bool,
+    /// The link is over: nothing arrives any more.
+    closed: bool,
+}
+
+impl Cable {
+    pub(super) fn new() -> Cable {
+        Cable { lanes: [Lane::new(), Lane::new()] }
+    }
+
+    /// The two ends. To be taken once.
+    pub(super) fn pair(cable: &Arc<Cable>) -> (Box<dyn DataLink>, Box<dyn DataLink>) {
+        let end = |own| Box::new(End { cable: Arc::clone(cable), own });
+        (end(0), end(1))
+    }
+
+    /// Holds the frames up, or lets them go.
+    pub(super) fn set(&self, passage: Passage) {
+        self.lanes.iter().for_each(|lane| lane.change(|state| state.passage = passage));
+    }
+}
+
+impl DataLink for End {
+    fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
+        let End { cable, own } = *self;
+        let end = |cable: &Arc<Cable>| End { cable: Arc::clone(cable), own };
+        (Box::new(TwinSender(end(&cable))), Box::new(TwinReceiver(end(&cable))), cable)
+    }
+}
+
+impl DataSender for TwinSender {
+    fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
+        if header.len as usize != payload.len() || payload.len() > PAYLOAD_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the header's length is not the payload's, or too large"));
+        }
+        let frame = (header.to_bytes(), payload.to_vec());
+        let lane = &self.0.cable.lanes[self.0.own];
+        let mut state = lane.wait_until(|state| state.closed || state.has_room(payload.len()));
+        if state.closed {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        state.bytes += payload.len();
+        state.frames.push_back(frame);
+        lane.changed.notify_all();
+        Ok(())
+    }
+}
+
+impl DataReceiver for TwinReceiver {
+    fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
+        let lane = &self.0.cable.lanes[1 - self.0.own];
+        let (header, payload) = {
+            let mut state = lane.wait_until(|state| state.closed || state.has_news());
+            if state.closed {
+                return Err(io::ErrorKind::NotConnected.into());
+            }
+            let frame = state.frames.pop_front().ok_or(io::ErrorKind::UnexpectedEof)?;
+            state.bytes -= frame.1.len();
+            frame
+        };
+        lane.changed.notify_all();
+        let header = DataHeader::from_bytes(&header).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
+        let mut block = pool.block(payload.len());
+        block.bytes_mut().copy_from_slice(&payload);
+        Ok((header, block))
+    }
+}
+
+impl Drop for TwinSender {
+    fn drop(&mut self) {
+        self.0.cable.lanes[self.0.own].change(|state| state.finished = true);
+    }
+}
+
+impl Drop for TwinReceiver {
+    fn drop(&mut self) {
+        self.0.cable.shutdown();
+    }
+}
+
+impl Shutdown for Cable {
+    fn shutdown(&self) {
+        self.lanes.iter().for_each(|lane| lane.change(|state| state.closed = true));
+    }
+}
+
+impl LaneState {
+    fn has_room(&self, bytes: usize) -> bool {
+        self.frames.is_empty() || (self.bytes + bytes <= WINDOW_BYTES && self.frames.len() < WINDOW_FRAMES)
+    }
+
+    fn has_news(&self) -> bool {
+        self.passage == Passage::Open && (self.finished || !self.frames.is_empty())
+    }
+}
+
+impl Lane {
+    fn new() -> Lane {
+        let state = LaneState { frames: VecDeque::new(), bytes: 0, passage: Passage::Open, finished: false, closed: false };
+        Lane { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut LaneState)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
+    }
+
+    fn wait_until(&self, ready: impl Fn(&LaneState) -> bool) -> MutexGuard<'_, LaneState> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.changed.wait_while(state, |state| !ready(state)).unwrap_or_else(PoisonError::into_inner)
+    }
+}
