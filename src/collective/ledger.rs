@@ -208,6 +208,12 @@ impl Ledger {
         }
     }
 
+    /// Whether this member has voted `Done` for an operation that is not decided.
+    pub fn has_voted_done(&self, op: OpId) -> bool {
+        let entry = self.entries.get(&op).filter(|e| e.outcome.is_none());
+        entry.is_some_and(|e| matches!(e.votes[self.me.index()], Some(Vote::Done { .. })))
+    }
+
     /// Another member has begun an operation.
     pub fn on_descriptor(&mut self, from: Rank, descriptor: Descriptor) -> Result<(), Misbehaviour> {
         if self.frozen {

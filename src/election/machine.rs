@@ -10,7 +10,7 @@ use super::detector::{Detector, Limits, Verdict};
 use super::message::{Heartbeat, Message, REACH_MAX, Reached};
 use crate::collective::Closing;
 use crate::identity::{MemberId, Name};
-use crate::topology::{LinkMap, Path, Plan, plan, rank_order};
+use crate::topology::{InterfaceKind, LinkMap, Path, Plan, plan, rank_order};
 use crate::view::{Ballot, View, ViewDigest, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -390,7 +390,7 @@ impl Election {
     fn learn_reach(&mut self, from: MemberId, reach: &[Reached]) {
         self.links.set_reach(from, &reach.iter().map(|r| r.id).collect());
         for reached in reach.iter().filter(|r| r.rtt_us > 0) {
-            self.links.observe(from, reached.id, Path { rtt_us: reached.rtt_us, ..Path::default() });
+            self.links.observe(from, reached.id, Path { rtt_us: reached.rtt_us, from_kind: InterfaceKind::Other, to_kind: InterfaceKind::Other });
         }
     }
 

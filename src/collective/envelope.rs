@@ -1,0 +1,394 @@
+//! Layer: Shells.
+//!
+//! One View's operations on this member: the ledger behind its lock, the engine's backend, and the calls that wait.
+//!
+//! *Semantics.* A call takes a number, its descriptor goes to all members, the backend works on owned staging, its
+//! result is voted on, and only the decided outcome reaches the caller.
+//! *Failure.* [`Envelope::freeze`] ends the View: votes stop, links close; the next View says what was decided.
+//! Nothing here ever touches a caller's buffer.
+
+use super::{
+    AbortReason, Backend, Call, CallRefusal, Closing, EngineFault, Finished, Itinerary, Job, Kind, Ledger, LedgerEffect, Misbehaviour,
+    OpBody, OpMessage, Outcome, Pool, Staging, layout,
+};
+use crate::topology::Plan;
+use crate::view::{Lane, OpId, Rank, View};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context as Task, Poll, Waker};
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// What an envelope asks of the control plane.
+///
+/// The channel has no bound of its own: at most 64 operations are listed at a time, and each says a few things.
+#[derive(Debug)]
+pub enum Outgoing {
+    /// Send to every other member of the View.
+    Tell(OpMessage),
+    /// So many operations are in flight now.
+    InFlight(usize),
+    /// Give this operation up when the time has passed.
+    Deadline(OpId, Duration),
+    /// A member broke the protocol.
+    Misbehaved(Rank),
+}
+
+/// See the module.
+pub struct Envelope {
+    view: Arc<View>,
+    plan: Arc<Plan>,
+    me: Rank,
+    backend: Arc<dyn Backend>,
+    pool: Pool,
+    out: UnboundedSender<Outgoing>,
+    state: Mutex<State>,
+}
+
+struct State {
+    ledger: Ledger,
+    slots: BTreeMap<OpId, Slot>,
+    /// Calls dropped after their vote: what was decided is kept until somebody asks.
+    lost: BTreeMap<Lane, OpId>,
+    in_flight: usize,
+}
+
+/// What one call waits for.
+#[derive(Default)]
+struct Slot {
+    waker: Option<Waker>,
+    output: Option<Staging>,
+    outcome: Option<Outcome>,
+    /// For a sync: from whom the state comes, once all have said theirs.
+    source: Option<Option<(Rank, u64)>>,
+    fault: Option<EngineFault>,
+}
+
+/// Why a call took no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The ledger says so.
+    By(CallRefusal),
+    /// The lane's last result was dropped after it was decided.
+    Lost(OpId),
+}
+
+/// A decided operation.
+#[derive(Debug)]
+pub struct Decided {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The result, when it is committed and the call has one.
+    pub output: Option<Staging>,
+    /// What the engine reported, if it failed here.
+    pub fault: Option<EngineFault>,
+}
+
+/// What a sync waits for next.
+#[derive(Debug)]
+pub enum SyncStep {
+    /// All have come: the state of this rank, of this many bytes, goes to everybody.
+    Agreed(Rank, u64),
+    /// It ended before that.
+    Decided(Decided),
+}
+
+impl Envelope {
+    /// Opens the envelope of a View in which this node is `me`.
+    pub fn new(view: Arc<View>, me: Rank, backend: Arc<dyn Backend>, pool: Pool, out: UnboundedSender<Outgoing>) -> Envelope {
+        let ledger = Ledger::new(&view, me);
+        let plan = Arc::new(view.plan.clone());
+        let state = Mutex::new(State { ledger, slots: BTreeMap::new(), lost: BTreeMap::new(), in_flight: 0 });
+        Envelope { view, plan, me, backend, pool, out, state }
+    }
+
+    /// The View.
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
+    /// This node's rank in it.
+    pub fn me(&self) -> Rank {
+        self.me
+    }
+
+    /// The engine's backend.
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
+    }
+
+    /// Takes the next number of a lane.
+    pub fn call(&self, lane: Lane, call: Call) -> Result<OpId, Refused> {
+        let mut state = self.lock();
+        if let Some(op) = state.lost.get(&lane) {
+            return Err(Refused::Lost(*op));
+        }
+        let op = state.ledger.call(lane, call).map_err(Refused::By)?;
+        state.slots.insert(op, Slot::default());
+        self.settle(state);
+        Ok(op)
+    }
+
+    /// Begins an operation: `fill` makes this member's contribution in blocks of the given lengths. For a sync nothing is
+    /// filled yet, see [`Envelope::begin_sync`].
+    pub fn begin(self: &Arc<Envelope>, op: OpId, call: Call, fill: impl FnOnce(&Pool, &[usize]) -> Staging) {
+        self.lock().ledger.amend(op, call);
+        if !matches!(call.kind, Kind::Sync { .. }) {
+            match layout(&call, &self.plan, self.view.size()) {
+                Ok(lengths) => self.start(op, call, None, fill(&self.pool, &lengths)),
+                Err(_) => return self.fail(op, EngineFault::Unfit),
+            }
+        }
+        // After the engine's start: the descriptor says that there is room for data.
+        let mut state = self.lock();
+        state.ledger.describe(op);
+        self.settle(state);
+    }
+
+    /// Begins to move the state of a sync that all have agreed on.
+    pub fn begin_sync(self: &Arc<Envelope>, op: OpId, call: Call, source: (Rank, u64), fill: impl FnOnce(&Pool, &[usize]) -> Staging) {
+        match Itinerary::of(&call, Some(source), &self.plan, self.view.size()) {
+            Ok(itinerary) => self.start(op, call, Some(source), fill(&self.pool, &itinerary.input_layout(self.me))),
+            Err(_) => return self.fail(op, EngineFault::Unfit),
+        }
+        let mut state = self.lock();
+        state.ledger.ready(op);
+        self.settle(state);
+    }
+
+    /// Ends with the operation's outcome. The slot is gone then.
+    pub fn poll_decided(&self, op: OpId, task: &mut Task<'_>) -> Poll<Decided> {
+        let mut state = self.lock();
+        let Some(slot) = state.slots.get_mut(&op) else {
+            return Poll::Ready(Decided { outcome: Outcome::Indeterminate, output: None, fault: None });
+        };
+        if slot.outcome.is_none() {
+            slot.waker = Some(task.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(state.take(op))
+    }
+
+    /// Ends when all members have come to a sync, or when it is over before.
+    pub fn poll_sync(&self, op: OpId, task: &mut Task<'_>) -> Poll<SyncStep> {
+        let mut state = self.lock();
+        let ready = state.slots.get(&op).is_none_or(|s| s.outcome.is_some());
+        if ready {
+            return Poll::Ready(SyncStep::Decided(state.take(op)));
+        }
+        let Some(slot) = state.slots.get_mut(&op) else { return Poll::Pending };
+        if let Some(Some((rank, bytes))) = slot.source {
+            return Poll::Ready(SyncStep::Agreed(rank, bytes));
+        }
+        slot.waker = Some(task.waker().clone());
+        Poll::Pending
+    }
+
+    /// The call's future is gone. Before this member's vote that is an `Abort`; after it the result is kept as lost.
+    pub fn abandon(&self, op: OpId) {
+        let mut state = self.lock();
+        let Some(slot) = state.slots.get_mut(&op) else { return };
+        slot.waker = None;
+        if slot.outcome.is_none() {
+            state.ledger.abort(op, AbortReason::Dropped);
+        }
+        let voted_done = state.ledger.has_voted_done(op);
+        let committed = state.slots.get(&op).is_some_and(|s| s.outcome == Some(Outcome::Committed));
+        if voted_done || committed {
+            state.lost.insert(op.lane, op);
+        }
+        self.settle(state);
+    }
+
+    /// Asks for an `Abort` when `after` has passed.
+    pub fn give_up_after(&self, op: OpId, after: Duration) {
+        // The driver outlives every envelope that is in use; if it is gone, the call ends with the View.
+        let _ = self.out.send(Outgoing::Deadline(op, after));
+    }
+
+    /// The deadline of an operation has passed.
+    pub fn expire(&self, op: OpId) {
+        let mut state = self.lock();
+        state.ledger.abort(op, AbortReason::Deadline);
+        self.settle(state);
+    }
+
+    /// Takes the outcome of a dropped call, if it is decided; `None` when there is none or it is still open.
+    pub fn take_lost(&self, lane: Lane) -> Option<Decided> {
+        let mut state = self.lock();
+        let op = *state.lost.get(&lane)?;
+        state.slots.get(&op)?.outcome?;
+        state.lost.remove(&lane);
+        Some(state.take(op))
+    }
+
+    /// Whether the View's members share one history by now.
+    pub fn is_synced(&self) -> bool {
+        self.lock().ledger.is_synced()
+    }
+
+    /// Whether the View is being or has been replaced.
+    pub fn is_frozen(&self) -> bool {
+        self.lock().ledger.is_frozen()
+    }
+
+    /// A message about this View's operations.
+    pub fn on_message(&self, from: Rank, body: OpBody, resolved: &[OpId]) -> Result<(), Misbehaviour> {
+        let mut state = self.lock();
+        let heard = match body {
+            OpBody::Describe(descriptor) => state.ledger.on_descriptor(from, descriptor),
+            OpBody::Vote(op, vote) => state.ledger.on_vote(from, op, vote),
+            OpBody::Ready(op) => {
+                state.ledger.on_ready(from, op);
+                Ok(())
+            }
+            OpBody::Resolved => Ok(()),
+        };
+        state.ledger.on_resolved(from, resolved);
+        self.settle(state);
+        heard
+    }
+
+    /// Ends the View on this member: no vote changes any more, and its data links close.
+    pub fn freeze(&self) -> Closing {
+        let closing = self.lock().ledger.freeze();
+        self.backend.close();
+        closing
+    }
+
+    /// The next View was made of this one.
+    pub fn decide(&self, committed: &[OpId]) {
+        let mut state = self.lock();
+        state.ledger.decide(committed);
+        self.settle(state);
+    }
+
+    /// This member was left out of the next View, or leaves.
+    pub fn cut_off(&self) {
+        let mut state = self.lock();
+        state.ledger.cut_off();
+        self.settle(state);
+        self.backend.close();
+    }
+
+    /// What a member whose link was down has to hear again.
+    pub fn replay(&self) -> Vec<OpMessage> {
+        let state = self.lock();
+        state.ledger.replay().into_iter().map(|body| self.message(&state, body)).collect()
+    }
+
+    /// The decided operations that others may still list, if there are any.
+    pub fn resolved(&self) -> Option<OpMessage> {
+        let state = self.lock();
+        let message = self.message(&state, OpBody::Resolved);
+        (!message.resolved.is_empty()).then_some(message)
+    }
+
+    /// The oldest operation that waits for members that have not called it.
+    pub fn waiting_for(&self) -> Option<(OpId, Vec<Rank>)> {
+        self.lock().ledger.waiting_for()
+    }
+
+    /// Operations committed in this View so far.
+    pub fn committed(&self) -> u64 {
+        self.lock().ledger.committed()
+    }
+
+    fn start(self: &Arc<Envelope>, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, input: Staging) {
+        let envelope = Arc::clone(self);
+        let done = Box::new(move |result| envelope.finished(op, result));
+        self.backend.start(Job { op, call, plan: Arc::clone(&self.plan), sync_root, input, done });
+    }
+
+    fn finished(&self, op: OpId, result: Result<Finished, EngineFault>) {
+        match result {
+            Ok(Finished { output, digest }) => {
+                let mut state = self.lock();
+                if let Some(slot) = state.slots.get_mut(&op) {
+                    slot.output = Some(output);
+                }
+                state.ledger.done(op, digest);
+                self.settle(state);
+            }
+            // The operation was given up, or its View has ended: somebody else says what becomes of it.
+            Err(EngineFault::Closed | EngineFault::Cancelled) => {}
+            Err(fault) => self.fail(op, fault),
+        }
+    }
+
+    fn fail(&self, op: OpId, fault: EngineFault) {
+        tracing::warn!(%op, %fault, "the engine could not finish an operation");
+        let mut state = self.lock();
+        if let Some(slot) = state.slots.get_mut(&op) {
+            slot.fault = Some(fault);
+        }
+        state.ledger.abort(op, AbortReason::Engine);
+        self.settle(state);
+    }
+
+    /// Carries out what the ledger wants: messages in order under the lock, everything else after it.
+    fn settle(&self, mut state: MutexGuard<'_, State>) {
+        let mut wakers = Vec::new();
+        let mut later = Vec::new();
+        for effect in state.ledger.take_effects() {
+            match effect {
+                LedgerEffect::Tell(body) => self.tell(&state, body),
+                LedgerEffect::Agreed(op, source) => wakers.extend(state.slots.get_mut(&op).and_then(|s| s.agreed(source))),
+                LedgerEffect::Resolved(op, outcome) => {
+                    wakers.extend(state.slots.get_mut(&op).and_then(|s| s.decided(outcome)));
+                    later.push(LedgerEffect::Resolved(op, outcome));
+                }
+                effect => later.push(effect),
+            }
+        }
+        let in_flight = state.ledger.in_flight();
+        if (in_flight == 0) != (state.in_flight == 0) {
+            let _ = self.out.send(Outgoing::InFlight(in_flight));
+        }
+        state.in_flight = in_flight;
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        for effect in later {
+            match effect {
+                LedgerEffect::Credit(op, rank) => self.backend.credit(op, rank),
+                LedgerEffect::Cancel(op) => self.backend.cancel(op),
+                LedgerEffect::Resolved(op, _) => self.backend.retire(op),
+                LedgerEffect::Tell(_) | LedgerEffect::Agreed(..) => {}
+            }
+        }
+    }
+
+    fn tell(&self, state: &State, body: OpBody) {
+        let _ = self.out.send(Outgoing::Tell(self.message(state, body)));
+    }
+
+    fn message(&self, state: &State, body: OpBody) -> OpMessage {
+        OpMessage { view: state.ledger.view(), body, resolved: state.ledger.resolved() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The ledger is changed by total functions only; a panic elsewhere leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take(&mut self, op: OpId) -> Decided {
+        let slot = self.slots.remove(&op).unwrap_or_default();
+        let outcome = slot.outcome.unwrap_or(Outcome::Indeterminate);
+        let output = slot.output.filter(|_| outcome == Outcome::Committed);
+        Decided { outcome, output, fault: slot.fault }
+    }
+}
+
+impl Slot {
+    fn agreed(&mut self, source: Option<(Rank, u64)>) -> Option<Waker> {
+        self.source = Some(source);
+        self.waker.take()
+    }
+
+    fn decided(&mut self, outcome: Outcome) -> Option<Waker> {
+        self.outcome = Some(outcome);
+        self.waker.take()
+    }
+}
