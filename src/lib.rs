@@ -2,6 +2,7 @@
 #![allow(missing_docs, dead_code, unused_imports)] // until the public face stands
 
 mod collective;
+mod compression;
 mod identity;
 mod link;
 mod topology;

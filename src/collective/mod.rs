@@ -6,9 +6,19 @@
 //! [`Staging`] and never sees the caller's buffer. Whether a result counts is decided by votes, outside of the engine.
 
 mod call;
+mod digest;
+mod element;
+mod fold;
+mod reference;
+mod schedule;
 mod staging;
 
 pub use call::{Call, CodecId, DType, Descriptor, Kind, ReduceOp};
+pub use digest::{DIGEST_BLOCK_BYTES, Digest};
+pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
+pub use fold::{Arithmetic, finish, fold};
+pub use reference::reference;
+pub use schedule::{CHUNKS_MAX, Flow, Itinerary, Route, Station, Then, Tree, Unfit, layout};
 pub use staging::{Block, Pool, Staging};
 
 use crate::link::DataLink;
