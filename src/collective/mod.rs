@@ -9,6 +9,7 @@ mod call;
 mod digest;
 mod element;
 mod fold;
+mod native;
 mod reference;
 mod schedule;
 mod staging;
@@ -17,6 +18,7 @@ pub use call::{Call, CodecId, DType, Descriptor, Kind, ReduceOp};
 pub use digest::{DIGEST_BLOCK_BYTES, Digest};
 pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
 pub use fold::{Arithmetic, finish, fold};
+pub use native::NativeEngine;
 pub use reference::reference;
 pub use schedule::{CHUNKS_MAX, Flow, Itinerary, Route, Station, Then, Tree, Unfit, layout};
 pub use staging::{Block, Pool, Staging};
@@ -43,10 +45,14 @@ pub trait Backend: Send + Sync {
     /// Takes over the data link to `peer`. A later link to the same peer replaces the earlier one.
     fn attach(&self, peer: Rank, link: Box<dyn DataLink>);
 
-    /// Begins a job. Its `done` is called exactly once, from any thread, also when the job is cancelled or the backend closes.
+    /// Begins a job. Its `done` is called exactly once, from any thread and under no lock, also when the job is cancelled or
+    /// the backend closes; perhaps before this returns. It should be short: it may hold up a link's receiver.
     fn start(&self, job: Job);
 
-    /// The descriptor of `peer` for `op` has arrived there and here: its staging is allocated, so bulk data may go to it.
+    /// `peer` has room for all data of `op`: [`start`](Backend::start) was called for it there, and word of that has come here.
+    ///
+    /// Its descriptor is that word when it leaves after the call of `start`. Where an operation can only start when other
+    /// descriptors are in, a sync for one, the word must be a later message. May come before `start` is called here.
     fn credit(&self, op: OpId, peer: Rank);
 
     /// Forgets `op`: a running job is failed with [`EngineFault::Cancelled`], data that still arrives for it is dropped.
@@ -67,7 +73,9 @@ pub struct Job {
     pub call: Call,
     /// The plan whose revision the operation runs under.
     pub plan: Arc<Plan>,
-    /// This member's contribution: `call.input_elements(..)` elements.
+    /// For a sync, which member's state of how many bytes is handed on; `None` for every other call.
+    pub sync_root: Option<(Rank, u64)>,
+    /// This member's contribution in blocks cut by [`layout`]; ignored where the member contributes nothing.
     pub input: Staging,
     /// Receives the result.
     pub done: Done,
@@ -99,6 +107,8 @@ pub enum EngineFault {
     Protocol(Rank),
     /// The ranks hold different bits: a bug or a memory fault.
     DigestMismatch,
+    /// The call, the plan and the input do not fit each other: a bug of the caller of the engine.
+    Unfit,
 }
 
 impl fmt::Display for EngineFault {
@@ -108,6 +118,7 @@ impl fmt::Display for EngineFault {
             EngineFault::Cancelled => f.write_str("the operation was cancelled"),
             EngineFault::LinkLost(rank) => write!(f, "the data link to rank {rank} broke"),
             EngineFault::Protocol(rank) => write!(f, "rank {rank} sent data that the schedule does not foresee"),
+            EngineFault::Unfit => f.write_str("the operation does not fit its plan or its input: report this as a bug"),
             EngineFault::DigestMismatch => f.write_str("the ranks hold different results: suspect memory or a bug"),
         }
     }
