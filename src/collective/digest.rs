@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn chunks_do_not_show() {
         for len in [0, 1, DIGEST_BLOCK_BYTES - 1, DIGEST_BLOCK_BYTES, DIGEST_BLOCK_BYTES + 1, 1_000_003] {
-            let bytes: Vec<u8> = (0..len).map(|i| (i * 31 >> 3) as u8).collect();
+            let bytes: Vec<u8> = (0..len).map(|i| ((i * 31) >> 3) as u8).collect();
             for chunk in [1000, DIGEST_BLOCK_BYTES / 2, DIGEST_BLOCK_BYTES, 300_000, 2 * DIGEST_BLOCK_BYTES, 1 << 20] {
                 assert_eq!(cut(&bytes, chunk), plain(&bytes), "{len} bytes in chunks of {chunk}");
             }

@@ -12,7 +12,7 @@
 use super::op::Active;
 use super::outbox::{Generation, Outbox};
 use super::run::{Parcel, Progress, Run, Violation, lock};
-use super::table::{Refused, Routed, Table};
+use super::table::{EarlyFrames, Refused, Routed, Table};
 use super::threads::Threads;
 use crate::collective::schedule::Itinerary;
 use crate::collective::{Backend, Block, EngineFault, Job, Pool, Staging};
@@ -126,7 +126,7 @@ impl Core {
         }
     }
 
-    fn begin(&self, active: &Arc<Active>, blocks: Vec<Block>, early: Vec<(Rank, DataHeader, Block)>) {
+    fn begin(&self, active: &Arc<Active>, blocks: Vec<Block>, early: EarlyFrames) {
         if active.run().is_empty() {
             return self.complete(active);
         }

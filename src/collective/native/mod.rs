@@ -55,6 +55,11 @@ impl NativeEngine {
         self.threads.running()
     }
 
+    /// Threads that have ended by a panic; anything but 0 is a bug, here or in a job's `done`.
+    pub fn panics(&self) -> usize {
+        self.threads.panics()
+    }
+
     /// Waits until the threads of all its backends have ended; gives how many have not when `timeout` is over.
     pub fn wait_for_threads(&self, timeout: Duration) -> usize {
         self.threads.wait(timeout)

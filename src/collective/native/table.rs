@@ -28,13 +28,16 @@ enum Entry {
     Failed,
 }
 
+/// Frames and who sent them.
+pub type EarlyFrames = Vec<(Rank, DataHeader, Block)>;
+
 /// What came for an operation before it was started here.
 #[derive(Default)]
 pub struct Early {
     /// A bit for each rank that has room for it.
     pub credited: u16,
     /// Frames in the order they came.
-    pub frames: Vec<(Rank, DataHeader, Block)>,
+    pub frames: EarlyFrames,
     spent: BTreeMap<Rank, Spent>,
 }
 
@@ -60,11 +63,7 @@ pub enum Refused {
 impl Table {
     /// Enters an operation that begins; `make` gets the ranks that have room for it, a bit each. Gives the frames
     /// that came before.
-    pub fn begin(
-        &mut self,
-        op: OpId,
-        make: impl FnOnce(u16) -> Arc<Active>,
-    ) -> Result<(Arc<Active>, Vec<(Rank, DataHeader, Block)>), Refused> {
+    pub fn begin(&mut self, op: OpId, make: impl FnOnce(u16) -> Arc<Active>) -> Result<(Arc<Active>, EarlyFrames), Refused> {
         if self.closed {
             return Err(Refused::Closed);
         }

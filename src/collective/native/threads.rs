@@ -3,6 +3,7 @@
 //! The engine's threads, counted.
 
 use super::run::lock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 pub struct Threads {
     running: Mutex<usize>,
     changed: Condvar,
+    panics: AtomicUsize,
 }
 
 impl Threads {
@@ -30,6 +32,11 @@ impl Threads {
         *lock(&self.running)
     }
 
+    /// How many have ended by a panic; anything but 0 is a bug, here or in a job's `done`.
+    pub fn panics(&self) -> usize {
+        self.panics.load(Ordering::Acquire)
+    }
+
     /// Waits until all have ended; gives the number of those that have not when `timeout` is over.
     pub fn wait(&self, timeout: Duration) -> usize {
         let running = lock(&self.running);
@@ -41,6 +48,9 @@ struct Counted(Arc<Threads>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.panics.fetch_add(1, Ordering::AcqRel);
+        }
         *lock(&self.0.running) -= 1;
         self.0.changed.notify_all();
     }

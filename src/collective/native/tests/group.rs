@@ -121,10 +121,6 @@ pub fn plan(chunk_bytes: u32, schedule: Schedule) -> Arc<Plan> {
     Arc::new(Plan { revision: 0, reason: String::new(), classes })
 }
 
-pub fn is_copy(kind: Kind) -> bool {
-    !matches!(kind, Kind::AllReduce(_))
-}
-
 /// Splitmix64 (Steele, Lea, Flood 2014).
 pub struct Chance(pub u64);
 
