@@ -15,6 +15,13 @@
 //! A link that breaks fails the running jobs that still need it and no other; a peer that sends what no schedule foresees
 //! loses its link. Nothing received can make a thread panic or take memory beyond the bounds.
 //!
+//! What a link had taken over when it broke is not sent again. A job that is complete here cannot be failed for that: a
+//! peer that starts it only later, as in a broadcast, waits until its ledger aborts it. So whoever hears of a broken
+//! link should abort what is undecided.
+//!
+//! Subnormal numbers are kept. A program that has made its threads flush them before it starts potluck passes that on to the
+//! threads made here, and gets a digest mismatch where other members did not.
+//!
 //! # Threads
 //! Two for each link, named `potluck-tx-<rank>` and `potluck-rx-<rank>`. They end when their link does; nobody joins
 //! them, so a backend may be closed and dropped on any thread, also on one of theirs.

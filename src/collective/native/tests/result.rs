@@ -240,3 +240,42 @@ fn bf16_is_summed_in_f32_and_equal_on_every_rank() {
         }
     }
 }
+
+#[test]
+fn many_operations_at_once_in_any_order_with_credit_at_any_time() {
+    for seed in 0..10 {
+        let mut chance = Chance(seed);
+        println!("seed {seed}");
+        let size = 2 + chance.below(4) as usize;
+        let group = Group::new(size);
+        // Small whole numbers, whose sums are exact in any order.
+        let input = |me: Rank, number: u64, count: usize| vec![f32::from(me.0) + number as f32; count];
+        let sum = |number: u64| (0..size).map(|me| me as f32 + number as f32).sum::<f32>();
+        let ops: Vec<(u64, usize, Arc<Plan>)> = (0..24)
+            .map(|number| {
+                let plans = schedules(size, 4096, &mut chance);
+                (number, chance.below(60_000) as usize, Arc::clone(&plans[chance.below(2) as usize].1))
+            })
+            .collect();
+        // Every rank starts the operations in an order of its own; word of each start reaches each peer at some later time.
+        let mut starts = chance.shuffled(group.ranks().flat_map(|me| ops.iter().map(move |op| (me, op))).collect());
+        let mut words: Vec<(Rank, Rank, u64)> = Vec::new();
+        while !starts.is_empty() || !words.is_empty() {
+            let pick = chance.below((starts.len() + words.len()) as u64) as usize;
+            if let Some((to, from, number)) = pick.checked_sub(starts.len()).map(|at| words.swap_remove(at)) {
+                group.backends[to.index()].credit(op(number % 3, number), from);
+                continue;
+            }
+            let (me, (number, count, plan)) = starts.swap_remove(pick);
+            let call = call(Kind::AllReduce(ReduceOp::Sum), DType::F32, *count);
+            group.start(me, op(number % 3, *number), call, None, plan, bytes_of(&input(me, *number, *count)));
+            words.extend(group.ranks().filter(|to| *to != me).map(|to| (to, me, *number)));
+        }
+        for _ in 0..size * ops.len() {
+            let (rank, of, result) = group.outcomes.recv_timeout(super::group::PATIENCE).expect("an outcome in time");
+            let got = bytes(&result.unwrap_or_else(|fault| panic!("{of} on rank {rank}: {fault}")));
+            let (number, count, _) = ops[of.number as usize];
+            assert!(got == bytes_of(&vec![sum(number); count]), "{of} on rank {rank}");
+        }
+    }
+}
