@@ -146,7 +146,7 @@ impl Error {
     /// Whether taking `ctx.renewed()` and calling again, with a `sync` before it, is the right answer.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Error::ViewChanged | Error::NeedsSync | Error::Indeterminate => true,
+            Error::ViewChanged | Error::NeedsSync => true,
             Error::Aborted { cause } => !matches!(cause, Cause::Deadline { of: None }),
             _ => false,
         }
@@ -161,12 +161,18 @@ impl fmt::Display for Error {
             Error::Indeterminate => {
                 f.write_str("this node was cut off during the operation and cannot know its outcome; renew the context and sync")
             }
-            Error::NeedsSync => f.write_str("the members do not hold the same state yet; call ctx.sync(version, &mut state) first"),
+            Error::NeedsSync => {
+                f.write_str("the members do not hold the same state yet; call ctx.sync(version, &mut state) first")
+            }
             Error::LostResult { op } => {
                 write!(f, "the result of operation {op} was decided after its call was dropped; take or discard it first")
             }
             Error::Mismatch { one, other } => {
-                write!(f, "{} called {} where {} called {}; make the program call the same on every rank", one.0, one.1, other.0, other.1)
+                write!(
+                    f,
+                    "{} called {} where {} called {}; make the program call the same on every rank",
+                    one.0, one.1, other.0, other.1
+                )
             }
             Error::TooManyInFlight => f.write_str("64 operations are under way; wait for some of them first"),
             Error::NotEnoughPeers { present, wanted, waited } => {

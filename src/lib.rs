@@ -2,8 +2,10 @@
 #![allow(missing_docs, dead_code, unused_imports)] // until the public face stands
 
 mod collective;
+mod compression;
 mod discovery;
 mod election;
+mod error;
 mod identity;
 mod link;
 mod topology;

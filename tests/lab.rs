@@ -15,8 +15,7 @@ fn main() {
         suite.test_needing(&name, &[Need::Lab], move || reaches_and_hears(profile));
     }
     for profile in ["gbe4", "direct3"] {
-        let name =
-            format!("{profile}: a pulled cable stops one machine, and only until it is back");
+        let name = format!("{profile}: a pulled cable stops one machine, and only until it is back");
         suite.test_needing(&name, &[Need::Lab], move || cut_and_join(profile));
         let name = format!("{profile}: two machines lose each other and nobody else");
         let needs = [Need::Lab, Need::Command("nft")];
@@ -42,10 +41,7 @@ fn reaches_and_hears(profile: &str) -> Result<()> {
 fn cut_and_join(profile: &str) -> Result<()> {
     let lab = Lab::up(profile)?;
     lab.cut("n1")?;
-    ensure!(
-        lab.tell(&["ping", "n2", "n1"]).is_err(),
-        "n2 reaches n1 without a cable"
-    );
+    ensure!(lab.tell(&["ping", "n2", "n1"]).is_err(), "n2 reaches n1 without a cable");
     lab.tell(&["ping", "n2", "n3"])?;
     lab.join("n1")?;
     lab.tell(&["ping"])?;
@@ -56,10 +52,7 @@ fn cut_and_join(profile: &str) -> Result<()> {
 fn cut_between(profile: &str) -> Result<()> {
     let lab = Lab::up(profile)?;
     lab.cut_between("n1", "n2")?;
-    ensure!(
-        lab.tell(&["ping", "n1", "n2"]).is_err(),
-        "n1 reaches n2 all the same"
-    );
+    ensure!(lab.tell(&["ping", "n1", "n2"]).is_err(), "n1 reaches n2 all the same");
     lab.tell(&["ping", "n1", "n3"])?;
     lab.tell(&["ping", "n3", "n2"])?;
     lab.join_between("n2", "n1")?;
@@ -71,10 +64,7 @@ fn loss() -> Result<()> {
     let lab = Lab::up_with("gbe4", 3)?;
     for way in [Way::Up, Way::Down] {
         lab.loss("n1", 100.0, way)?;
-        ensure!(
-            lab.tell(&["ping", "n1", "n2"]).is_err(),
-            "{way:?}: an echo came through"
-        );
+        ensure!(lab.tell(&["ping", "n1", "n2"]).is_err(), "{way:?}: an echo came through");
         lab.tell(&["ping", "n2", "n3"])?;
         lab.loss("n1", 0.0, Way::Both)?;
         lab.tell(&["ping", "n1", "n2"])?;
@@ -100,15 +90,9 @@ fn names() -> Result<()> {
     child.wait_for_line(|line| line == "end", Duration::from_secs(10))?;
     let said = child.stdout();
     ensure!(said[0] == "n2", "host name is {}", said[0]);
-    for (node, address) in [
-        ("n1", lab.addr_from("n1", "n2")),
-        ("n3", lab.addr_from("n3", "n2")),
-    ] {
+    for (node, address) in [("n1", lab.addr_from("n1", "n2")), ("n3", lab.addr_from("n3", "n2"))] {
         let line = format!("{address} {node}");
-        ensure!(
-            said.contains(&line),
-            "no {line:?} in the hosts file: {said:?}"
-        );
+        ensure!(said.contains(&line), "no {line:?} in the hosts file: {said:?}");
     }
     Ok(())
 }
@@ -119,10 +103,7 @@ fn node_counts() -> Result<()> {
         ensure!(lab.nodes().len() == nodes, "{profile}: {:?}", lab.nodes());
         lab.tell(&["ping"])?;
     }
-    ensure!(
-        Lab::up_with("gbe4", 17).is_err(),
-        "more machines than a group may have"
-    );
+    ensure!(Lab::up_with("gbe4", 17).is_err(), "more machines than a group may have");
     Ok(())
 }
 
@@ -142,10 +123,7 @@ fn down_leaves_nothing() -> Result<()> {
     let mut sleeper = Child::spawn(lab.command("n1", "sleep").arg("60"))?;
     drop(lab);
     let end = sleeper.wait(Duration::from_secs(5))?;
-    ensure!(
-        !end.success(),
-        "what ran in the lab was ended, not finished"
-    );
+    ensure!(!end.success(), "what ran in the lab was ended, not finished");
     let left = Command::new("ip").args(["netns", "list"]).output()?;
     let left = String::from_utf8_lossy(&left.stdout).into_owned();
     ensure!(!left.contains(&name), "namespaces are left: {left}");

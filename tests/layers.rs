@@ -47,11 +47,7 @@ fn src_keeps_the_house_rule() {
     let mut sources = BTreeMap::new();
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     read_folder(&src, "", &mut sources);
-    assert!(
-        !sources.is_empty(),
-        "no source files under {}",
-        src.display()
-    );
+    assert!(!sources.is_empty(), "no source files under {}", src.display());
     let faults = House::build(&sources).faults();
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
@@ -59,11 +55,7 @@ fn src_keeps_the_house_rule() {
 fn read_folder(folder: &Path, prefix: &str, sources: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(folder).expect("a readable folder") {
         let path = entry.expect("a readable entry").path();
-        let name = path
-            .file_name()
-            .expect("a name")
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         if path.is_dir() {
             read_folder(&path, &format!("{prefix}{name}/"), sources);
         } else if name.ends_with(".rs") {
@@ -114,9 +106,7 @@ impl House {
             };
             (module_path(file), room)
         };
-        House {
-            rooms: sources.iter().map(room).collect(),
-        }
+        House { rooms: sources.iter().map(room).collect() }
     }
 
     fn faults(&self) -> Vec<String> {
@@ -124,10 +114,7 @@ impl House {
         for (module, room) in &self.rooms {
             let Some(layer) = room.layer else {
                 let names = LAYERS.map(|(name, _)| name).join("|");
-                faults.push(format!(
-                    "src/{}:1: the first line is not `//! Layer: {names}.`",
-                    room.file
-                ));
+                faults.push(format!("src/{}:1: the first line is not `//! Layer: {names}.`", room.file));
                 continue;
             };
             if module.is_empty() || self.for_tests_only(module) {
@@ -149,13 +136,7 @@ impl House {
         (0..module.len()).any(named)
     }
 
-    fn upward_arrows(
-        &self,
-        module: &[String],
-        room: &Room,
-        layer: Layer,
-        faults: &mut Vec<String>,
-    ) {
+    fn upward_arrows(&self, module: &[String], room: &Room, layer: Layer, faults: &mut Vec<String>) {
         for (path, line) in inner_paths(&room.tokens, module) {
             let target = self.resolve(&path);
             let Some(above) = target.layer.filter(|above| *above > layer) else {
@@ -192,9 +173,7 @@ impl House {
 
     fn deepest(&self, path: &[String]) -> (usize, &Room) {
         let fitting = (0..=path.len()).rev();
-        let found = fitting
-            .filter_map(|n| Some((n, self.rooms.get(&path[..n])?)))
-            .next();
+        let found = fitting.filter_map(|n| Some((n, self.rooms.get(&path[..n])?))).next();
         found.expect("src/lib.rs is a room")
     }
 
@@ -226,9 +205,7 @@ impl House {
     }
 }
 
-const DEFINES: [&str; 8] = [
-    "struct", "enum", "trait", "fn", "type", "const", "static", "union",
-];
+const DEFINES: [&str; 8] = ["struct", "enum", "trait", "fn", "type", "const", "static", "union"];
 
 fn impure_words(room: &Room, layer: Layer, faults: &mut Vec<String>) {
     for (path, line) in all_paths(&room.tokens) {
@@ -245,11 +222,7 @@ fn says(path: &[String], forbidden: &str) -> bool {
     let words: Vec<&str> = forbidden.split("::").collect();
     let (last, first) = words.split_last().expect("split gives at least one word");
     path.windows(words.len()).any(|w| {
-        let ends = if words.len() == 1 {
-            w[first.len()] == *last
-        } else {
-            w[first.len()].starts_with(last)
-        };
+        let ends = if words.len() == 1 { w[first.len()] == *last } else { w[first.len()].starts_with(last) };
         ends && first.iter().zip(w).all(|(a, b)| a == b)
     })
 }
@@ -266,10 +239,7 @@ fn module_path(file: &str) -> Vec<String> {
 fn declared_layer(text: &str) -> Option<Layer> {
     let first = text.lines().next()?.strip_prefix("//! Layer: ")?;
     let name = first.trim_end().strip_suffix('.')?;
-    LAYERS
-        .iter()
-        .find(|(n, _)| *n == name)
-        .map(|(_, layer)| *layer)
+    LAYERS.iter().find(|(n, _)| *n == name).map(|(_, layer)| *layer)
 }
 
 /// Every path into this crate, in a `use` or anywhere else, from the crate's root: `crate::…`, and `super::…` seen
@@ -285,10 +255,7 @@ fn inner_paths(tokens: &[Token], module: &[String]) -> Vec<(Vec<String>, usize)>
         // `pub(crate)` and `pub(super)` are paths of one word.
         (!rest.is_empty()).then(|| ([base, rest].concat(), line))
     };
-    all_paths(tokens)
-        .into_iter()
-        .filter_map(from_root)
-        .collect()
+    all_paths(tokens).into_iter().filter_map(from_root).collect()
 }
 
 /// Every `a::b::c` with braces spread out.
@@ -306,12 +273,7 @@ fn all_paths(tokens: &[Token]) -> Vec<(Vec<String>, usize)> {
 }
 
 /// Reads the path at `i`, pushes its leaves, and returns the index behind it.
-fn spread(
-    tokens: &[Token],
-    mut i: usize,
-    head: &[String],
-    found: &mut Vec<(Vec<String>, usize)>,
-) -> usize {
+fn spread(tokens: &[Token], mut i: usize, head: &[String], found: &mut Vec<(Vec<String>, usize)>) -> usize {
     let mut path = head.to_vec();
     let line = tokens[i].line;
     loop {
@@ -331,12 +293,7 @@ fn spread(
     i
 }
 
-fn spread_group(
-    tokens: &[Token],
-    mut i: usize,
-    head: &[String],
-    found: &mut Vec<(Vec<String>, usize)>,
-) -> usize {
+fn spread_group(tokens: &[Token], mut i: usize, head: &[String], found: &mut Vec<(Vec<String>, usize)>) -> usize {
     while i < tokens.len() && !at(tokens, i, "}") {
         if at(tokens, i, "as") {
             i += 2; // the new name is not part of the path
@@ -379,19 +336,12 @@ fn use_leaves(tokens: &[Token], mut i: usize, head: &[String], found: &mut Vec<U
     }
     let mut name = path.last().cloned().unwrap_or_default();
     if at(tokens, i, "as") {
-        name = tokens
-            .get(i + 1)
-            .map(|t| t.text.clone())
-            .unwrap_or_default();
+        name = tokens.get(i + 1).map(|t| t.text.clone()).unwrap_or_default();
         i += 2;
     }
     if name == "self" || name == "*" {
         path.pop(); // `use a::b::{self}` names b
-        name = if name == "*" {
-            name
-        } else {
-            path.last().cloned().unwrap_or_default()
-        };
+        name = if name == "*" { name } else { path.last().cloned().unwrap_or_default() };
     }
     found.push(Use { path, name });
     i
@@ -427,9 +377,7 @@ fn test_files(tokens: &[Token]) -> Vec<String> {
     let behind = (0..tokens.len()).filter_map(|i| test_attribute(tokens, i));
     let named = behind.filter_map(|start| {
         let item = &tokens[start..item_end(tokens, start)];
-        let name = item
-            .windows(3)
-            .find(|w| w[0].text == "mod" && w[2].text == ";")?;
+        let name = item.windows(3).find(|w| w[0].text == "mod" && w[2].text == ";")?;
         Some(name[1].text.clone())
     });
     named.collect()
@@ -437,20 +385,9 @@ fn test_files(tokens: &[Token]) -> Vec<String> {
 
 /// The index behind the attribute at `i` if it is `#[cfg(test)]` or `#[cfg(all(test, …))]`.
 fn test_attribute(tokens: &[Token], i: usize) -> Option<usize> {
-    let starts = [
-        &["#", "[", "cfg", "(", "test", ")"][..],
-        &["#", "[", "cfg", "(", "all", "(", "test", ","],
-    ];
-    let is = |start: &[&str]| {
-        start
-            .iter()
-            .enumerate()
-            .all(|(k, text)| at(tokens, i + k, text))
-    };
-    starts
-        .iter()
-        .any(|start| is(start))
-        .then(|| closing(tokens, i + 1))
+    let starts = [&["#", "[", "cfg", "(", "test", ")"][..], &["#", "[", "cfg", "(", "all", "(", "test", ","]];
+    let is = |start: &[&str]| start.iter().enumerate().all(|(k, text)| at(tokens, i + k, text));
+    starts.iter().any(|start| is(start)).then(|| closing(tokens, i + 1))
 }
 
 /// The index behind the item at `i`: behind its `;` or its braces, whichever comes first.
@@ -500,30 +437,16 @@ fn tokens(text: &str) -> Vec<Token> {
 
 fn token_at(c: &[char], i: usize) -> (usize, Option<String>) {
     let next = c.get(i + 1).copied().unwrap_or(' ');
-    let word_end = |from: usize| {
-        (from..c.len())
-            .find(|k| !(c[*k].is_alphanumeric() || c[*k] == '_'))
-            .unwrap_or(c.len())
-    };
+    let word_end = |from: usize| (from..c.len()).find(|k| !(c[*k].is_alphanumeric() || c[*k] == '_')).unwrap_or(c.len());
     match (c[i], next) {
-        ('/', '/') => (
-            (i..c.len()).find(|k| c[*k] == '\n').unwrap_or(c.len()),
-            None,
-        ),
+        ('/', '/') => ((i..c.len()).find(|k| c[*k] == '\n').unwrap_or(c.len()), None),
         ('/', '*') => (comment_end(c, i), None),
         ('"', _) => (string_end(c, i), None),
-        ('r', '"' | '#') | ('b', 'r') if raw_string_end(c, i).is_some() => {
-            (raw_string_end(c, i).unwrap_or(i + 1), None)
-        }
-        ('r', '#') => (
-            word_end(i + 2),
-            Some(c[i + 2..word_end(i + 2)].iter().collect()),
-        ),
+        ('r', '"' | '#') | ('b', 'r') if raw_string_end(c, i).is_some() => (raw_string_end(c, i).unwrap_or(i + 1), None),
+        ('r', '#') => (word_end(i + 2), Some(c[i + 2..word_end(i + 2)].iter().collect())),
         ('\'', _) => (char_or_lifetime_end(c, i), None),
         (':', ':') => (i + 2, Some("::".into())),
-        (first, _) if first.is_alphanumeric() || first == '_' => {
-            (word_end(i), Some(c[i..word_end(i)].iter().collect()))
-        }
+        (first, _) if first.is_alphanumeric() || first == '_' => (word_end(i), Some(c[i..word_end(i)].iter().collect())),
         (first, _) if first.is_whitespace() => (i + 1, None),
         (first, _) => (i + 1, Some(first.into())),
     }
@@ -555,65 +478,33 @@ fn string_end(c: &[char], mut i: usize) -> usize {
 /// The end of `r"…"`, `r#"…"#`, `br"…"`; none when this is something else, such as `r#type`.
 fn raw_string_end(c: &[char], i: usize) -> Option<usize> {
     let mut k = i + if c[i] == 'b' { 2 } else { 1 };
-    let hashes = c[k.min(c.len())..]
-        .iter()
-        .take_while(|c| **c == '#')
-        .count();
+    let hashes = c[k.min(c.len())..].iter().take_while(|c| **c == '#').count();
     k += hashes;
     if c.get(k) != Some(&'"') {
         return None;
     }
-    let closes = |k: usize| {
-        c[k] == '"'
-            && c[k + 1..]
-                .iter()
-                .take(hashes)
-                .filter(|c| **c == '#')
-                .count()
-                == hashes
-    };
-    Some(
-        (k + 1..c.len())
-            .find(|k| closes(*k))
-            .map_or(c.len(), |k| k + 1 + hashes),
-    )
+    let closes = |k: usize| c[k] == '"' && c[k + 1..].iter().take(hashes).filter(|c| **c == '#').count() == hashes;
+    Some((k + 1..c.len()).find(|k| closes(*k)).map_or(c.len(), |k| k + 1 + hashes))
 }
 
 fn char_or_lifetime_end(c: &[char], i: usize) -> usize {
     if c.get(i + 1) == Some(&'\\') {
-        return (i + 3..c.len())
-            .find(|k| c[*k] == '\'')
-            .map_or(c.len(), |k| k + 1);
+        return (i + 3..c.len()).find(|k| c[*k] == '\'').map_or(c.len(), |k| k + 1);
     }
-    if c.get(i + 2) == Some(&'\'') {
-        i + 3
-    } else {
-        i + 1
-    }
+    if c.get(i + 2) == Some(&'\'') { i + 3 } else { i + 1 }
 }
 
 // ---- does this test catch anything? ----
 
 fn faults(files: &[(&str, &str)]) -> Vec<String> {
-    let mut sources: BTreeMap<String, String> = files
-        .iter()
-        .map(|(file, text)| (file.to_string(), text.to_string()))
-        .collect();
-    sources
-        .entry("lib.rs".into())
-        .or_insert_with(|| "//! Layer: Face.\n".into());
+    let mut sources: BTreeMap<String, String> = files.iter().map(|(file, text)| (file.to_string(), text.to_string())).collect();
+    sources.entry("lib.rs".into()).or_insert_with(|| "//! Layer: Face.\n".into());
     House::build(&sources).faults()
 }
 
 const LINK: [(&str, &str); 3] = [
-    (
-        "link/mod.rs",
-        "//! Layer: Doors.\nmod session;\nmod frame;\npub(crate) use session::Session;\npub use frame::*;",
-    ),
-    (
-        "link/session.rs",
-        "//! Layer: Shells.\npub(crate) struct Session;",
-    ),
+    ("link/mod.rs", "//! Layer: Doors.\nmod session;\nmod frame;\npub(crate) use session::Session;\npub use frame::*;"),
+    ("link/session.rs", "//! Layer: Shells.\npub(crate) struct Session;"),
     ("link/frame.rs", "//! Layer: Words.\npub struct Frame;"),
 ];
 
@@ -623,46 +514,26 @@ fn faults_beside_link(file: &str, text: &str) -> Vec<String> {
 
 #[test]
 fn an_upward_arrow_is_caught_with_its_line() {
-    let found = faults_beside_link(
-        "view.rs",
-        "//! Layer: Words.\n\nuse crate::link::session::Session;\n",
-    );
-    assert_eq!(
-        found,
-        [
-            "src/view.rs:3: Words uses crate::link::session::Session, which is Shells (src/link/session.rs)"
-        ]
-    );
+    let found = faults_beside_link("view.rs", "//! Layer: Words.\n\nuse crate::link::session::Session;\n");
+    assert_eq!(found, ["src/view.rs:3: Words uses crate::link::session::Session, which is Shells (src/link/session.rs)"]);
 }
 
 #[test]
 fn a_re_export_counts_as_the_file_that_defines_it() {
-    let core =
-        |line: &str| faults_beside_link("plan.rs", &format!("//! Layer: Core.\n{line}\n")).len();
+    let core = |line: &str| faults_beside_link("plan.rs", &format!("//! Layer: Core.\n{line}\n")).len();
     assert_eq!(core("use crate::link::Session;"), 1);
     assert_eq!(core("use crate::link::Session as S;"), 1);
     assert_eq!(core("use crate::link::Frame;"), 0, "passed on by a star");
-    assert_eq!(
-        core("use crate::link::SomethingOfTheDoor;"),
-        1,
-        "the door itself is above Core"
-    );
-    let via_lib = (
-        "lib.rs",
-        "//! Layer: Face.\npub use crate::link::{Frame, Session};",
-    );
+    assert_eq!(core("use crate::link::SomethingOfTheDoor;"), 1, "the door itself is above Core");
+    let via_lib = ("lib.rs", "//! Layer: Face.\npub use crate::link::{Frame, Session};");
     let user = |name: &str| format!("//! Layer: Core.\nuse crate::{name};");
-    let with = |name: &str| {
-        faults(&[&LINK[..], &[via_lib, ("plan.rs", user(name).as_str())]].concat()).len()
-    };
+    let with = |name: &str| faults(&[&LINK[..], &[via_lib, ("plan.rs", user(name).as_str())]].concat()).len();
     assert_eq!((with("Frame"), with("Session")), (0, 1));
 }
 
 #[test]
 fn a_neighbour_in_the_same_folder_is_an_arrow_too() {
-    let core = |line: &str| {
-        faults_beside_link("link/queue.rs", &format!("//! Layer: Core.\n{line}\n")).len()
-    };
+    let core = |line: &str| faults_beside_link("link/queue.rs", &format!("//! Layer: Core.\n{line}\n")).len();
     assert_eq!(core("use super::session::Session;"), 1);
     assert_eq!(core("use super::{frame::Frame, Session};"), 1);
     assert_eq!(core("use super::Frame;"), 0);
@@ -680,21 +551,9 @@ fn arrows_hide_in_braces_and_in_code() {
         "//! Layer: Core.\nuse crate::{view::{self, View}, link::{frame::Frame,\n session::Session as S}};\n\
          fn f() { let _ = crate::link::session::Session::<u8>::new(); }",
     );
-    let lines: Vec<&str> = found
-        .iter()
-        .map(|f| f.split(": ").next().unwrap_or(""))
-        .collect();
+    let lines: Vec<&str> = found.iter().map(|f| f.split(": ").next().unwrap_or("")).collect();
     // `view` is no file here, so it is lib.rs that is asked for: Face.
-    assert_eq!(
-        lines,
-        [
-            "src/plan.rs:2",
-            "src/plan.rs:2",
-            "src/plan.rs:3",
-            "src/plan.rs:4"
-        ],
-        "{found:#?}"
-    );
+    assert_eq!(lines, ["src/plan.rs:2", "src/plan.rs:2", "src/plan.rs:3", "src/plan.rs:4"], "{found:#?}");
 }
 
 #[test]
@@ -713,10 +572,7 @@ fn a_forbidden_word_is_caught() {
     ] {
         for layer in ["Words", "Core"] {
             let found = faults(&[("a.rs", &format!("//! Layer: {layer}.\n{line}\n"))]);
-            assert!(
-                found.iter().any(|f| f.starts_with("src/a.rs:2: ")),
-                "{layer}: {line}: {found:?}"
-            );
+            assert!(found.iter().any(|f| f.starts_with("src/a.rs:2: ")), "{layer}: {line}: {found:?}");
         }
         assert!(faults(&[("a.rs", &format!("//! Layer: Shells.\n{line}\n"))]).is_empty());
     }
@@ -743,10 +599,7 @@ fn a_file_that_exists_for_tests_only_is_free() {
         faults(&[&LINK[..], &[room, ("plan/tests.rs", tests)]].concat()).len()
     };
     assert_eq!(found("//! Layer: Core.\n#[cfg(test)]\nmod tests;\n"), 0);
-    assert_eq!(
-        found("//! Layer: Core.\n#[cfg(test)]\npub(crate) mod tests;\n"),
-        0
-    );
+    assert_eq!(found("//! Layer: Core.\n#[cfg(test)]\npub(crate) mod tests;\n"), 0);
     assert_eq!(found("//! Layer: Core.\nmod tests;\n"), 2);
 }
 
@@ -758,16 +611,8 @@ fn names_that_only_contain_a_forbidden_word_are_fine() {
 
 #[test]
 fn a_file_without_a_layer_is_caught() {
-    for text in [
-        "",
-        "//! Story.\n//! Layer: Core.\n",
-        "//! Layer: Cellar.\n",
-        "//! Layer: Core\n",
-    ] {
+    for text in ["", "//! Story.\n//! Layer: Core.\n", "//! Layer: Cellar.\n", "//! Layer: Core\n"] {
         let found = faults(&[("a.rs", text)]);
-        assert!(
-            found.len() == 1 && found[0].starts_with("src/a.rs:1: "),
-            "{found:?}"
-        );
+        assert!(found.len() == 1 && found[0].starts_with("src/a.rs:1: "), "{found:?}");
     }
 }

@@ -49,10 +49,7 @@ impl Lab {
         let name = format!("t{pid}_{}", COUNT.fetch_add(1, Ordering::Relaxed));
         // Leftovers of test runs that were killed; nothing depends on it.
         REAP.call_once(|| drop(ask(&name, &["reap"])));
-        let mut lab = Lab {
-            name,
-            state: Value::Null,
-        };
+        let mut lab = Lab { name, state: Value::Null };
         let owner = pid.to_string();
         lab.tell(&[arguments, &["--owner", &owner]].concat())?;
         lab.state = serde_json::from_str(&lab.tell(&["json"])?).context("state of the lab")?;
@@ -66,11 +63,7 @@ impl Lab {
 
     /// Names of the machines in order: `n1`, `n2`, …
     pub fn nodes(&self) -> Vec<String> {
-        (1..=self.state["nodes"]
-            .as_object()
-            .map_or(0, serde_json::Map::len))
-            .map(|i| format!("n{i}"))
-            .collect()
+        (1..=self.state["nodes"].as_object().map_or(0, serde_json::Map::len)).map(|i| format!("n{i}")).collect()
     }
 
     /// The first address of a machine.
@@ -133,14 +126,12 @@ impl Lab {
             Way::Down => "down",
             Way::Both => "both",
         };
-        self.tell(&["loss", node, &percent.to_string(), way])
-            .map(drop)
+        self.tell(&["loss", node, &percent.to_string(), way]).map(drop)
     }
 
     /// Line rates of a machine's cables in Mbit/s, 0 for no limit.
     pub fn rate(&self, node: &str, up_mbit: u32, down_mbit: u32) -> Result<()> {
-        self.tell(&["rate", node, &up_mbit.to_string(), &down_mbit.to_string()])
-            .map(drop)
+        self.tell(&["rate", node, &up_mbit.to_string(), &down_mbit.to_string()]).map(drop)
     }
 
     /// Runs one of the script's commands on this lab and returns what it prints; its complaint is the error.
@@ -169,10 +160,7 @@ fn script(name: &str) -> Command {
 }
 
 fn ask(name: &str, arguments: &[&str]) -> Result<String> {
-    let output = script(name)
-        .args(arguments)
-        .output()
-        .context("lab/lab needs python3")?;
+    let output = script(name).args(arguments).output().context("lab/lab needs python3")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         let complaint = String::from_utf8_lossy(&output.stderr);

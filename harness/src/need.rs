@@ -60,9 +60,7 @@ fn probe_lab() -> Unmet {
     // Two shaped machines on a switch: namespaces, veth, bridge and htb are all there or not.
     let refused = Lab::up_with("gbe4", 2).err()?.to_string();
     // What the script says itself begins with its name. Anything else is a broken script: a failure, not a reason to skip.
-    refused
-        .starts_with("lab")
-        .then(|| format!("no lab here: {refused}"))
+    refused.starts_with("lab").then(|| format!("no lab here: {refused}"))
 }
 
 fn probe_multicast() -> Unmet {
@@ -111,11 +109,7 @@ mod tests {
 
     #[test]
     fn the_first_unmet_need_is_told() {
-        let needs = [
-            Need::Command("sh"),
-            Need::Command("nobody-1"),
-            Need::Command("nobody-2"),
-        ];
+        let needs = [Need::Command("sh"), Need::Command("nobody-1"), Need::Command("nobody-2")];
         assert!(first_unmet(&needs).is_some_and(|r| r.contains("nobody-1")));
     }
 }

@@ -23,21 +23,11 @@ impl Child {
     /// Starts `command` with nothing on its input and its output collected.
     pub fn spawn(command: &mut Command) -> Result<Child> {
         let name = described(command);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .with_context(|| format!("starting {name}"))?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("starting {name}"))?;
         let out = Lines::collect(child.stdout.take());
         let err = Lines::collect(child.stderr.take());
-        Ok(Child {
-            name,
-            child,
-            out,
-            err,
-        })
+        Ok(Child { name, child, out, err })
     }
 
     /// The process id.
@@ -76,24 +66,12 @@ impl Child {
 
     /// Waits for the next line of standard output that `wanted` likes: the first one after the line that the last
     /// call returned. Fails when the output ends first or `within` is over, and shows the last lines of both outputs.
-    pub fn wait_for_line(
-        &mut self,
-        wanted: impl Fn(&str) -> bool,
-        within: Duration,
-    ) -> Result<String> {
+    pub fn wait_for_line(&mut self, wanted: impl Fn(&str) -> bool, within: Duration) -> Result<String> {
         match self.out.wait_for(wanted, within) {
             Ok(line) => Ok(line),
-            Err(Missed::Ended) => bail!(
-                "{}: its output ended without the line{}",
-                self.name,
-                self.tail()
-            ),
+            Err(Missed::Ended) => bail!("{}: its output ended without the line{}", self.name, self.tail()),
             Err(Missed::Deadline) => {
-                bail!(
-                    "{}: not that line within {within:?}{}",
-                    self.name,
-                    self.tail()
-                )
+                bail!("{}: not that line within {within:?}{}", self.name, self.tail())
             }
         }
     }
@@ -107,11 +85,7 @@ impl Child {
                 return Ok(status);
             }
             if Instant::now() >= until {
-                bail!(
-                    "{} has not ended within {within:?}{}",
-                    self.name,
-                    self.tail()
-                );
+                bail!("{} has not ended within {within:?}{}", self.name, self.tail());
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -148,10 +122,7 @@ impl Drop for Child {
 
 fn described(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 /// What a program has written, line by line.
@@ -216,10 +187,7 @@ impl Lines {
             if left.is_zero() {
                 return Err(Missed::Deadline);
             }
-            let (woken, _) = self
-                .more
-                .wait_timeout(written, left)
-                .unwrap_or_else(PoisonError::into_inner);
+            let (woken, _) = self.more.wait_timeout(written, left).unwrap_or_else(PoisonError::into_inner);
             written = woken;
         }
     }
@@ -279,10 +247,7 @@ mod tests {
         let mut child = shell("echo one; echo two >&2; exit 3");
         let missed = child.wait_for_line(|line| line == "never", SOON);
         let text = missed.expect_err("that line never comes").to_string();
-        assert!(
-            text.contains("ended without the line") && text.contains("stdout: one"),
-            "{text}"
-        );
+        assert!(text.contains("ended without the line") && text.contains("stdout: one"), "{text}");
         assert_eq!(child.wait(SOON)?.code(), Some(3));
         assert!(child.kill().is_err(), "an ended program is not signalled");
         Ok(())
@@ -290,15 +255,11 @@ mod tests {
 
     #[test]
     fn a_stopped_program_goes_on_where_it_was() -> Result<()> {
-        let mut child =
-            shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done");
+        let mut child = shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done");
         child.wait_for_line(|line| line == "ready", SOON)?;
         child.stop()?;
         child.terminate()?;
-        assert!(
-            child.wait(Duration::from_millis(50)).is_err(),
-            "a stopped program does not end"
-        );
+        assert!(child.wait(Duration::from_millis(50)).is_err(), "a stopped program does not end");
         child.resume()?;
         child.wait_for_line(|line| line == "bye", SOON)?;
         assert!(child.wait(SOON)?.success());

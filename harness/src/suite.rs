@@ -33,10 +33,7 @@ impl Suite {
     /// Reads the options from the command line; ends the process on an option it does not know.
     #[allow(clippy::new_without_default)] // a default that reads the command line would surprise
     pub fn new() -> Suite {
-        Suite {
-            arguments: Arguments::from_args(),
-            trials: Vec::new(),
-        }
+        Suite { arguments: Arguments::from_args(), trials: Vec::new() }
     }
 
     /// A test that runs anywhere. Tests of a suite run in parallel; a panic or an error is a failure.
@@ -54,11 +51,7 @@ impl Suite {
     where
         F: FnOnce() -> anyhow::Result<()> + Send + 'static,
     {
-        let unmet = if self.would_run(name) {
-            first_unmet(needs)
-        } else {
-            None
-        };
+        let unmet = if self.would_run(name) { first_unmet(needs) } else { None };
         if let Some(reason) = &unmet {
             println!("SKIPPED {name}: {reason}");
         }
@@ -91,11 +84,7 @@ impl Suite {
     /// Whether the filters let `name` through. Needs of other tests are not probed, and not complained about.
     fn would_run(&self, name: &str) -> bool {
         let matches = |filter: &String| {
-            if self.arguments.exact {
-                name == filter
-            } else {
-                name.contains(filter.as_str())
-            }
+            if self.arguments.exact { name == filter } else { name.contains(filter.as_str()) }
         };
         !self.arguments.list
             && !self.arguments.bench
@@ -111,10 +100,7 @@ mod tests {
     fn suite(arguments: &[&str]) -> Suite {
         // What the suites under test print must not be taken for results of this one.
         let quiet = ["suite", "--logfile", "/dev/null"];
-        Suite {
-            arguments: Arguments::from_iter(quiet.iter().chain(arguments)),
-            trials: Vec::new(),
-        }
+        Suite { arguments: Arguments::from_iter(quiet.iter().chain(arguments)), trials: Vec::new() }
     }
 
     const NOWHERE: Need = Need::Command("a-program-nobody-has");

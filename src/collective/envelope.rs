@@ -8,8 +8,8 @@
 //! Nothing here ever touches a caller's buffer.
 
 use super::{
-    AbortReason, Backend, Call, CallRefusal, Closing, EngineFault, Finished, Itinerary, Job, Kind, Ledger, LedgerEffect, Misbehaviour,
-    OpBody, OpMessage, Outcome, Pool, Staging, layout,
+    AbortReason, Backend, Call, CallRefusal, Closing, EngineFault, Finished, Itinerary, Job, Kind, Ledger, LedgerEffect,
+    Misbehaviour, OpBody, OpMessage, Outcome, Pool, Staging, layout,
 };
 use crate::topology::Plan;
 use crate::view::{Lane, OpId, Rank, View};
@@ -146,7 +146,13 @@ impl Envelope {
     }
 
     /// Begins to move the state of a sync that all have agreed on.
-    pub fn begin_sync(self: &Arc<Envelope>, op: OpId, call: Call, source: (Rank, u64), fill: impl FnOnce(&Pool, &[usize]) -> Staging) {
+    pub fn begin_sync(
+        self: &Arc<Envelope>,
+        op: OpId,
+        call: Call,
+        source: (Rank, u64),
+        fill: impl FnOnce(&Pool, &[usize]) -> Staging,
+    ) {
         match Itinerary::of(&call, Some(source), &self.plan, self.view.size()) {
             Ok(itinerary) => self.start(op, call, Some(source), fill(&self.pool, &itinerary.input_layout(self.me))),
             Err(_) => return self.fail(op, EngineFault::Unfit),

@@ -419,7 +419,15 @@ impl Ledger {
 
 impl Entry {
     fn new(size: usize) -> Entry {
-        Entry { call: None, descriptors: vec![None; size], votes: vec![None; size], outcome: None, resolved_by: 0, agreed: false, ready: false }
+        Entry {
+            call: None,
+            descriptors: vec![None; size],
+            votes: vec![None; size],
+            outcome: None,
+            resolved_by: 0,
+            agreed: false,
+            ready: false,
+        }
     }
 
     fn described(&self) -> impl Iterator<Item = Rank> {

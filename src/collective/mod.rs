@@ -6,19 +6,34 @@
 //! [`Staging`] and never sees the caller's buffer. Whether a result counts is decided by votes, outside of the engine.
 
 mod call;
+mod digest;
+mod element;
+mod envelope;
+mod fault;
+mod fold;
 mod ledger;
+mod native;
+mod reference;
+mod schedule;
 mod staging;
 mod vote;
 
 pub use call::{Call, CodecId, DType, Descriptor, Kind, ReduceOp};
+pub use digest::{DIGEST_BLOCK_BYTES, Digest};
+pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
+pub use envelope::{Decided, Envelope, Outgoing, Refused, SyncStep};
+pub use fault::EngineFault;
+pub use fold::{Arithmetic, finish, fold};
 pub use ledger::{CallRefusal, Closing, Ledger, LedgerEffect, Misbehaviour};
+pub use native::NativeEngine;
+pub use reference::reference;
+pub use schedule::{CHUNKS_MAX, Flow, Itinerary, Route, Station, Then, Tree, Unfit, layout};
 pub use staging::{Block, Pool, Staging};
 pub use vote::{AbortCause, AbortReason, Listed, Mismatch, OpBody, OpMessage, Outcome, Status, Vote};
 
 use crate::link::DataLink;
 use crate::topology::Plan;
 use crate::view::{EngineKind, OpId, Rank, View};
-use std::fmt;
 use std::sync::Arc;
 
 /// Opens backends of one kind.
@@ -37,10 +52,14 @@ pub trait Backend: Send + Sync {
     /// Takes over the data link to `peer`. A later link to the same peer replaces the earlier one.
     fn attach(&self, peer: Rank, link: Box<dyn DataLink>);
 
-    /// Begins a job. Its `done` is called exactly once, from any thread, also when the job is cancelled or the backend closes.
+    /// Begins a job. Its `done` is called exactly once, from any thread and under no lock, also when the job is cancelled or
+    /// the backend closes; perhaps before this returns. It should be short: it may hold up a link's receiver.
     fn start(&self, job: Job);
 
-    /// The descriptor of `peer` for `op` has arrived there and here: its staging is allocated, so bulk data may go to it.
+    /// `peer` has room for all data of `op`: [`start`](Backend::start) was called for it there, and word of that has come here.
+    ///
+    /// Its descriptor is that word when it leaves after the call of `start`. Where an operation can only start when other
+    /// descriptors are in, a sync for one, the word must be a later message. May come before `start` is called here.
     fn credit(&self, op: OpId, peer: Rank);
 
     /// Forgets `op`: a running job is failed with [`EngineFault::Cancelled`], data that still arrives for it is dropped.
@@ -61,7 +80,9 @@ pub struct Job {
     pub call: Call,
     /// The plan whose revision the operation runs under.
     pub plan: Arc<Plan>,
-    /// This member's contribution: `call.input_elements(..)` elements.
+    /// For a sync, which member's state of how many bytes is handed on; `None` for every other call.
+    pub sync_root: Option<(Rank, u64)>,
+    /// This member's contribution in blocks cut by [`layout`]; ignored where the member contributes nothing.
     pub input: Staging,
     /// Receives the result.
     pub done: Done,
@@ -77,32 +98,4 @@ pub struct Finished {
     pub output: Staging,
     /// XXH3-128 over the XXH3-64 of each 256 KiB of the result; equal on every rank.
     pub digest: u128,
-}
-
-/// Why an engine could not finish a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EngineFault {
-    /// The backend was closed: its View ended.
-    Closed,
-    /// The job was cancelled.
-    Cancelled,
-    /// The data link to this rank broke.
-    LinkLost(Rank),
-    /// This rank sent what the schedule does not foresee.
-    Protocol(Rank),
-    /// The ranks hold different bits: a bug or a memory fault.
-    DigestMismatch,
-}
-
-impl fmt::Display for EngineFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EngineFault::Closed => f.write_str("the engine was closed because its view ended"),
-            EngineFault::Cancelled => f.write_str("the operation was cancelled"),
-            EngineFault::LinkLost(rank) => write!(f, "the data link to rank {rank} broke"),
-            EngineFault::Protocol(rank) => write!(f, "rank {rank} sent data that the schedule does not foresee"),
-            EngineFault::DigestMismatch => f.write_str("the ranks hold different results: suspect memory or a bug"),
-        }
-    }
 }

@@ -5,6 +5,7 @@
 //! No thread ever holds a pointer into a caller's buffer. A block is in exactly one hand, or frozen behind an
 //! `Arc` and only read; when the last hand lets go, its memory goes back to the pool it came from.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
 /// Alignment of every block, for vector loads: one cache line.
@@ -18,7 +19,8 @@ pub struct Pool {
 
 #[derive(Debug, Default)]
 struct Spares {
-    idle: Vec<Vec<u8>>,
+    /// By length, so that a fitting one is found without a search among many small ones.
+    idle: BTreeMap<usize, Vec<Vec<u8>>>,
     idle_bytes: usize,
 }
 
@@ -31,7 +33,7 @@ pub struct Block {
     home: Weak<Mutex<Spares>>,
 }
 
-/// A buffer as a row of blocks: all but the last have the same length.
+/// A buffer as a row of blocks, cut where its schedule cuts chunks.
 #[derive(Debug, Default)]
 pub struct Staging {
     /// The blocks in order.
@@ -62,9 +64,12 @@ impl Pool {
     fn spare_of(&self, capacity: usize) -> Option<Vec<u8>> {
         let mut spares = self.spares.lock().ok()?;
         // Twice the need at most, so that small operations do not pin large blocks.
-        let at = spares.idle.iter().rposition(|s| s.len() >= capacity && s.len() <= 2 * capacity)?;
-        let spare = spares.idle.swap_remove(at);
-        spares.idle_bytes -= spare.len();
+        let (&len, fitting) = spares.idle.range_mut(capacity..=2 * capacity).next()?;
+        let spare = fitting.pop()?;
+        if fitting.is_empty() {
+            spares.idle.remove(&len);
+        }
+        spares.idle_bytes -= len;
         Some(spare)
     }
 }
@@ -97,7 +102,7 @@ impl Drop for Block {
         let Ok(mut spares) = home.lock() else { return };
         if spares.idle_bytes + self.storage.len() <= Pool::IDLE_BYTES_MAX {
             spares.idle_bytes += self.storage.len();
-            spares.idle.push(std::mem::take(&mut self.storage));
+            spares.idle.entry(self.storage.len()).or_default().push(std::mem::take(&mut self.storage));
         }
     }
 }
@@ -124,6 +129,19 @@ impl Staging {
             })
             .collect();
         Staging { blocks }
+    }
+
+    /// Copies `bytes` into blocks of these lengths, see [`layout`](super::layout); bytes behind the last one are left out.
+    pub fn cut(pool: &Pool, bytes: &[u8], lengths: &[usize]) -> Staging {
+        let mut rest = bytes;
+        let mut next = |len: &usize| {
+            let (head, tail) = rest.split_at(rest.len().min(*len));
+            rest = tail;
+            let mut block = pool.block(head.len());
+            block.bytes_mut().copy_from_slice(head);
+            block
+        };
+        Staging { blocks: lengths.iter().map(&mut next).collect() }
     }
 
     /// Copies the blocks out; `out` must have exactly [`len`](Staging::len) bytes.
@@ -167,6 +185,10 @@ mod tests {
         let staging = Staging::filled(&Pool::new(), &bytes, 100);
         assert_eq!(staging.blocks.iter().map(Block::len).collect::<Vec<_>>(), [100, 100, 56]);
         let mut back = vec![0; 256];
+        staging.copy_to(&mut back);
+        assert_eq!(back, bytes);
+        let staging = Staging::cut(&Pool::new(), &bytes, &[6, 250]);
+        assert_eq!(staging.blocks.iter().map(Block::len).collect::<Vec<_>>(), [6, 250]);
         staging.copy_to(&mut back);
         assert_eq!(back, bytes);
     }

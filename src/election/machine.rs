@@ -74,6 +74,9 @@ pub enum Input {
     Message(MemberId, Message),
     /// A data link of this View was opened by another member.
     DataLink(ViewDigest),
+    /// A data link of this View to another member is gone, though its control link may live. Links are not repaired
+    /// inside a View: what was on its way is lost, and the next View decides about it.
+    DataLinkLost(ViewDigest),
     /// The state of this ticket is durable.
     Persisted(u64),
     /// So many operations are in flight now.
@@ -111,6 +114,8 @@ pub struct Election {
     ops_in_flight: usize,
     chance: u64,
     leaving: bool,
+    /// The installed View has lost a data link here.
+    broken: bool,
 }
 
 /// What is known of one other member.
@@ -122,6 +127,8 @@ struct Peer {
     view: Option<ViewId>,
     view_since: u64,
     persisting: bool,
+    /// It says that its View has lost a data link.
+    broken: bool,
     left: bool,
     shunned_until: u64,
 }
@@ -177,6 +184,7 @@ impl Election {
             ops_in_flight: 0,
             chance: config.seed | 1,
             leaving: false,
+            broken: false,
             config,
         }
     }
@@ -231,6 +239,7 @@ impl Election {
             Input::Heard(peer) => self.on_heard(now, peer),
             Input::Message(from, message) => self.on_message(now, from, message, ops, effects),
             Input::DataLink(digest) => self.agreement.on_data_link(digest, effects),
+            Input::DataLinkLost(digest) => self.on_data_link_lost(now, digest, effects),
             Input::Persisted(ticket) => self.agreement.on_persisted(ticket, effects),
             Input::OpsInFlight(count) => self.on_ops(now, count, ops, effects),
             Input::Leave => self.on_leave(effects),
@@ -310,6 +319,7 @@ impl Election {
             view: self.agreement.installed().map(|v| v.id()),
             reach: reach.into_iter().map(|id| self.reached(id)).collect(),
             persisting: self.agreement.is_persisting(),
+            broken: self.broken,
         };
         let linked = self.peers.iter().filter(|(_, p)| matches!(p.link, Link::Up { .. })).map(|(id, _)| *id);
         effects.extend(linked.map(|id| Effect::Send(id, Message::Heartbeat(heartbeat.clone()))));
@@ -330,7 +340,7 @@ impl Election {
         let detector = Detector::new(self.config.limits, self.config.heartbeat_ms, now);
         let (view, left) = self.peers.get(&id).map_or((None, false), |p| (p.view, p.left));
         let link = Link::Up { since: now };
-        let peer = Peer { detector, link, view, view_since: now, persisting: false, left, shunned_until: 0 };
+        let peer = Peer { detector, link, view, view_since: now, persisting: false, broken: false, left, shunned_until: 0 };
         self.peers.insert(id, peer);
         self.announce(now, effects);
     }
@@ -366,6 +376,7 @@ impl Election {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.detector.heartbeat(now);
         peer.persisting = heartbeat.persisting;
+        peer.broken = heartbeat.broken;
         if peer.view != heartbeat.view {
             peer.view = heartbeat.view;
             peer.view_since = now;
@@ -390,7 +401,11 @@ impl Election {
     fn learn_reach(&mut self, from: MemberId, reach: &[Reached]) {
         self.links.set_reach(from, &reach.iter().map(|r| r.id).collect());
         for reached in reach.iter().filter(|r| r.rtt_us > 0) {
-            self.links.observe(from, reached.id, Path { rtt_us: reached.rtt_us, from_kind: InterfaceKind::Other, to_kind: InterfaceKind::Other });
+            self.links.observe(
+                from,
+                reached.id,
+                Path { rtt_us: reached.rtt_us, from_kind: InterfaceKind::Other, to_kind: InterfaceKind::Other },
+            );
         }
     }
 
@@ -415,6 +430,7 @@ impl Election {
             || view.members.iter().any(|m| lost(m.id))
             || members.iter().any(|m| !view.contains(*m) && alive.contains(m))
             || self.is_out_of_step(now, view)
+            || self.is_broken(view)
     }
 
     fn on_willing(&mut self, now: u64, from: MemberId, effects: &mut Vec<Effect>) {
@@ -446,7 +462,9 @@ impl Election {
         effects: &mut Vec<Effect>,
     ) {
         self.yield_to(now, from, self.config.phase_ms);
-        let nobody_lost = self.agreement.installed().is_some_and(|v| v.members.iter().all(|m| members.contains(&m.id)));
+        // What waits for a lost member or a lost link cannot finish.
+        let can_finish = |v: &View| v.members.iter().all(|m| members.contains(&m.id)) && !self.is_broken(v);
+        let nobody_lost = self.agreement.installed().is_some_and(|v| can_finish(v));
         if nobody_lost && self.ops_in_flight > 0 && !self.is_frozen() {
             self.draining = Some(Drain { from, ballot, members, until: now + self.config.drain_ms });
             return;
@@ -475,6 +493,19 @@ impl Election {
         }
     }
 
+    fn on_data_link_lost(&mut self, now: u64, digest: ViewDigest, effects: &mut Vec<Effect>) {
+        if !self.broken && !self.is_frozen() && self.agreement.installed().is_some_and(|v| v.digest() == digest) {
+            self.broken = true;
+            self.announce(now, effects);
+        }
+    }
+
+    /// Whether this member, or one of those it hears, has lost a data link of the View.
+    fn is_broken(&self, view: &View) -> bool {
+        let id = view.id();
+        self.broken || view.members.iter().filter_map(|m| self.peers.get(&m.id)).any(|p| p.broken && p.view == Some(id))
+    }
+
     fn on_leave(&mut self, effects: &mut Vec<Effect>) {
         self.leaving = true;
         effects.extend(self.peers.keys().map(|id| Effect::Send(*id, Message::Leave)));
@@ -490,6 +521,7 @@ impl Election {
     fn on_installed(&mut self, now: u64) {
         self.attempt = Attempt::Idle;
         self.draining = None;
+        self.broken = false;
         self.failures = 0;
         self.retry_at = 0;
         self.repair_since = None;
@@ -597,7 +629,7 @@ impl Election {
             return (members.len() > 1).then(|| Wanted { from: self.damped(now, &members, None), members });
         };
         let lost = view.members.iter().any(|m| !members.contains(&m.id));
-        if lost || self.is_frozen() || self.is_out_of_step(now, &view) {
+        if lost || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
             let from = *self.repair_since.get_or_insert(now);
             return Some(Wanted { members, from });
         }

@@ -59,6 +59,8 @@ pub struct Heartbeat {
     pub reach: Vec<Reached>,
     /// The sender waits for its disk and answers late.
     pub persisting: bool,
+    /// The sender has lost a data link of its View.
+    pub broken: bool,
 }
 
 /// Somebody whom a member has a live control link with.
@@ -113,13 +115,17 @@ impl Encode for Heartbeat {
     fn encode(&self, out: &mut Vec<u8>) {
         put_option(out, self.view.as_ref());
         put_list(out, &self.reach);
-        out.push(u8::from(self.persisting));
+        out.push(u8::from(self.persisting) | u8::from(self.broken) << 1);
     }
 }
 
 impl Decode for Heartbeat {
     fn decode(r: &mut Reader<'_>) -> Result<Heartbeat, Malformed> {
-        Ok(Heartbeat { view: r.option()?, reach: r.list(REACH_MAX)?, persisting: r.bool()? })
+        let (view, reach) = (r.option()?, r.list(REACH_MAX)?);
+        match r.u8()? {
+            bits @ 0..=3 => Ok(Heartbeat { view, reach, persisting: bits & 1 != 0, broken: bits & 2 != 0 }),
+            _ => Err(Malformed::UnknownTag),
+        }
     }
 }
 
@@ -290,7 +296,12 @@ mod tests {
             name: Name::from_lossy("mini"),
             stateless: true,
         };
-        let heartbeat = Heartbeat { view: Some(view.id()), reach: vec![Reached { id: member_id(1), rtt_us: 0 }, Reached { id: member_id(2), rtt_us: 180 }], persisting: true };
+        let heartbeat = Heartbeat {
+            view: Some(view.id()),
+            reach: vec![Reached { id: member_id(1), rtt_us: 0 }, Reached { id: member_id(2), rtt_us: 180 }],
+            persisting: true,
+            broken: true,
+        };
         let v6: SocketAddr = "[fe80::1]:47474".parse().unwrap();
         let v4: SocketAddr = "10.0.0.1:1".parse().unwrap();
         let messages = [

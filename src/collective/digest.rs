@@ -1,0 +1,113 @@
+//! Layer: Core.
+//!
+//! The digest of a result: XXH3-128 over the XXH3-64 of each 256 KiB, by position in the result.
+//!
+//! It does not depend on how the result was cut into chunks. A digest block that lies in one chunk is hashed when the
+//! chunk lands, while it is in cache; the others in a pass at the end. It guards against bugs and memory faults, not
+//! against members.
+
+use super::staging::Block;
+use std::ops::Range;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128};
+
+/// Bytes that are hashed as one.
+pub const DIGEST_BLOCK_BYTES: usize = 256 * 1024;
+
+/// A digest that is being taken.
+#[derive(Debug)]
+pub struct Digest {
+    len: usize,
+    hashes: Vec<Option<u64>>,
+}
+
+impl Digest {
+    /// Of a result of `len` bytes.
+    pub fn new(len: usize) -> Digest {
+        Digest { len, hashes: vec![None; len.div_ceil(DIGEST_BLOCK_BYTES)] }
+    }
+
+    /// The digest blocks that lie wholly in `len` bytes from `start`. Hashing them needs no access to the digest.
+    pub fn whole_blocks(&self, start: usize, len: usize) -> Range<usize> {
+        let end = start + len;
+        let last = if end >= self.len { self.hashes.len() } else { end / DIGEST_BLOCK_BYTES };
+        let first = start.div_ceil(DIGEST_BLOCK_BYTES);
+        first..last.max(first)
+    }
+
+    /// The hash of digest block `index`, given the result's bytes from `start` on that hold all of it.
+    pub fn hash_in(index: usize, start: usize, bytes: &[u8]) -> u64 {
+        let from = index * DIGEST_BLOCK_BYTES - start;
+        let to = bytes.len().min(from + DIGEST_BLOCK_BYTES);
+        xxh3_64(&bytes[from..to])
+    }
+
+    /// Notes the hash of a digest block.
+    pub fn note(&mut self, index: usize, hash: u64) {
+        self.hashes[index] = Some(hash);
+    }
+
+    /// The digest of the result, which is `blocks` one behind the other; hashes what is not noted yet.
+    pub fn finish(mut self, blocks: &[Block]) -> u128 {
+        let (mut position, mut straddling) = (0, None::<Xxh3>);
+        for block in blocks {
+            let mut rest = block.bytes();
+            while !rest.is_empty() {
+                let index = position / DIGEST_BLOCK_BYTES;
+                let end = self.len.min((index + 1) * DIGEST_BLOCK_BYTES);
+                let (head, tail) = rest.split_at(rest.len().min(end - position));
+                if self.hashes[index].is_none() {
+                    let hasher = straddling.get_or_insert_default();
+                    hasher.update(head);
+                    if position + head.len() == end {
+                        self.hashes[index] = straddling.take().map(|hasher| hasher.digest());
+                    }
+                }
+                position += head.len();
+                rest = tail;
+            }
+        }
+        let hashes: Vec<u8> = self.hashes.iter().flat_map(|hash| hash.unwrap_or(0).to_le_bytes()).collect();
+        xxh3_128(&hashes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::{Pool, Staging};
+
+    fn plain(bytes: &[u8]) -> u128 {
+        let hashes: Vec<u8> = bytes.chunks(DIGEST_BLOCK_BYTES).flat_map(|b| xxh3_64(b).to_le_bytes()).collect();
+        xxh3_128(&hashes)
+    }
+
+    fn cut(bytes: &[u8], chunk: usize) -> u128 {
+        let staging = Staging::filled(&Pool::new(), bytes, chunk);
+        let (mut digest, mut start) = (Digest::new(bytes.len()), 0);
+        for block in &staging.blocks {
+            for index in digest.whole_blocks(start, block.len()) {
+                digest.note(index, Digest::hash_in(index, start, block.bytes()));
+            }
+            start += block.len();
+        }
+        digest.finish(&staging.blocks)
+    }
+
+    #[test]
+    fn chunks_do_not_show() {
+        for len in [0, 1, DIGEST_BLOCK_BYTES - 1, DIGEST_BLOCK_BYTES, DIGEST_BLOCK_BYTES + 1, 1_000_003] {
+            let bytes: Vec<u8> = (0..len).map(|i| ((i * 31) >> 3) as u8).collect();
+            for chunk in [1000, DIGEST_BLOCK_BYTES / 2, DIGEST_BLOCK_BYTES, 300_000, 2 * DIGEST_BLOCK_BYTES, 1 << 20] {
+                assert_eq!(cut(&bytes, chunk), plain(&bytes), "{len} bytes in chunks of {chunk}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_bit_shows() {
+        let mut bytes = vec![7; 600_000];
+        let before = plain(&bytes);
+        bytes[599_999] ^= 1;
+        assert_ne!(cut(&bytes, 65536), before);
+    }
+}

@@ -1,0 +1,37 @@
+//! Layer: Words.
+//!
+//! How an engine fails.
+
+use crate::view::Rank;
+use std::fmt;
+
+/// Why an engine could not finish a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EngineFault {
+    /// The backend was closed: its View ended.
+    Closed,
+    /// The job was cancelled.
+    Cancelled,
+    /// The data link to this rank broke.
+    LinkLost(Rank),
+    /// This rank sent what the schedule does not foresee.
+    Protocol(Rank),
+    /// The ranks hold different bits: a bug or a memory fault.
+    DigestMismatch,
+    /// The call, the plan and the input do not fit each other: a bug of the caller of the engine.
+    Unfit,
+}
+
+impl fmt::Display for EngineFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EngineFault::Closed => f.write_str("the engine was closed because its view ended"),
+            EngineFault::Cancelled => f.write_str("the operation was cancelled"),
+            EngineFault::LinkLost(rank) => write!(f, "the data link to rank {rank} broke"),
+            EngineFault::Protocol(rank) => write!(f, "rank {rank} sent data that the schedule does not foresee"),
+            EngineFault::Unfit => f.write_str("the operation does not fit its plan or its input: report this as a bug"),
+            EngineFault::DigestMismatch => f.write_str("the ranks hold different results: suspect memory or a bug"),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Layer: Shells.
+//!
+//! The native engine in one View: a sender and a receiver thread for each link, and the receivers do the work.
+//!
+//! A receiver takes a frame, finds its operation, folds, and queues what that sets free at the outboxes of other
+//! peers; so a message costs one change of thread on its way through a member. It never waits for another thread but at
+//! short locks: whatever a peer may send has memory waiting for it.
+//!
+//! Locks are taken in this order, and `done` is called under none: table, gate of an operation, outbox. A chunk's lock is
+//! held together with none of them.
+
+use super::op::Active;
+use super::outbox::{Generation, Outbox};
+use super::run::{Parcel, Progress, Run, Violation, lock};
+use super::table::{EarlyFrames, Refused, Routed, Table};
+use super::threads::Threads;
+use crate::collective::schedule::Itinerary;
+use crate::collective::{Backend, Block, EngineFault, Job, Pool, Staging};
+use crate::link::{DataHeader, DataLink, DataReceiver, DataSender};
+use crate::view::{OpId, Rank};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// The native engine in one View. Dropping it closes it.
+pub struct NativeBackend {
+    core: Arc<Core>,
+}
+
+/// What the threads share. They do not keep the backend itself, so that dropping it ends them.
+struct Core {
+    me: Rank,
+    outboxes: Vec<Outbox>,
+    table: Mutex<Table>,
+    pool: Pool,
+    threads: Arc<Threads>,
+    generations: AtomicU64,
+}
+
+impl NativeBackend {
+    /// A backend of `me` among `size` ranks.
+    pub fn new(me: Rank, size: usize, pool: Pool, threads: Arc<Threads>) -> NativeBackend {
+        let outboxes = std::iter::repeat_with(Outbox::default).take(size).collect();
+        let (table, generations) = (Mutex::default(), AtomicU64::new(0));
+        NativeBackend { core: Arc::new(Core { me, outboxes, table, pool, threads, generations }) }
+    }
+}
+
+impl Backend for NativeBackend {
+    fn attach(&self, peer: Rank, link: Box<dyn DataLink>) {
+        let (sender, receiver, shutdown) = link.split();
+        let core = &self.core;
+        let Some(outbox) = core.outboxes.get(peer.index()).filter(|_| peer != core.me) else {
+            shutdown.shutdown();
+            return;
+        };
+        if let Some(former) = outbox.generation() {
+            core.lose(peer, former, EngineFault::LinkLost(peer));
+        }
+        let generation = core.generations.fetch_add(1, Ordering::Relaxed);
+        if !outbox.connect(generation, shutdown) {
+            return;
+        }
+        let (tx, rx) = (LinkEnd::new(core, peer, generation), LinkEnd::new(core, peer, generation));
+        // When a thread cannot be had its LinkEnd is dropped with the closure, which ends the link.
+        core.threads.spawn(format!("potluck-tx-{peer}"), move || tx.send_all(sender));
+        core.threads.spawn(format!("potluck-rx-{peer}"), move || rx.receive_all(receiver));
+    }
+
+    fn start(&self, job: Job) {
+        self.core.start(job);
+    }
+
+    fn credit(&self, op: OpId, peer: Rank) {
+        let core = &self.core;
+        let Some(outbox) = core.outboxes.get(peer.index()) else { return };
+        let active = lock(&core.table).credit(op, peer);
+        outbox.give_back(op);
+        if let Some(active) = active {
+            active.credit(peer, outbox);
+        }
+    }
+
+    fn cancel(&self, op: OpId) {
+        self.core.retire(op);
+    }
+
+    fn retire(&self, op: OpId) {
+        self.core.retire(op);
+    }
+
+    fn close(&self) {
+        self.core.close();
+    }
+}
+
+impl Drop for NativeBackend {
+    fn drop(&mut self) {
+        self.core.close();
+    }
+}
+
+impl Core {
+    fn start(&self, job: Job) {
+        let Job { op, call, plan, sync_root, input, done } = job;
+        let size = self.outboxes.len();
+        let Ok(itinerary) = Itinerary::of(&call, sync_root, &plan, size) else {
+            return done(Err(EngineFault::Unfit));
+        };
+        let run = Run::new(op, self.me, itinerary, &self.pool);
+        let Some(blocks) = fitting(input, &run.input_layout()) else {
+            return done(Err(EngineFault::Unfit));
+        };
+        let mut run_and_done = Some((run, done));
+        let begun = lock(&self.table).begin(op, |credited| {
+            let (run, done) = run_and_done.take().expect("called at most once, and taken nowhere else before");
+            Arc::new(Active::new(run, done, size, credited))
+        });
+        match begun {
+            Ok((active, early)) => self.begin(&active, blocks, early),
+            Err(refused) => {
+                let fault = if refused == Refused::Closed { EngineFault::Closed } else { EngineFault::Cancelled };
+                if let Some((_, done)) = run_and_done {
+                    done(Err(fault));
+                }
+            }
+        }
+    }
+
+    fn begin(&self, active: &Arc<Active>, blocks: Vec<Block>, early: EarlyFrames) {
+        if active.run().is_empty() {
+            return self.complete(active);
+        }
+        let mut out = Vec::new();
+        for (index, block) in blocks.into_iter().enumerate() {
+            let progress = active.run().contribute(index, block, &mut out);
+            self.go_on(active, progress, &mut out);
+        }
+        for (from, header, block) in early {
+            if self.deliver(active, from, &header, block, &mut out).is_err()
+                && let Some(generation) = self.outboxes[from.index()].generation()
+            {
+                self.violated(active, from, generation);
+            }
+        }
+    }
+
+    /// A frame has come from `from`.
+    fn receive(&self, from: Rank, generation: Generation, header: &DataHeader, block: Block, out: &mut Vec<Parcel>) {
+        let routed = lock(&self.table).route(from, header, block);
+        match routed {
+            Routed::Taken => {}
+            Routed::Overrun => self.lose(from, generation, EngineFault::Protocol(from)),
+            Routed::Deliver(active, block) => {
+                if self.deliver(&active, from, header, block, out).is_err() {
+                    self.violated(&active, from, generation);
+                }
+            }
+        }
+    }
+
+    fn deliver(
+        &self,
+        active: &Arc<Active>,
+        from: Rank,
+        header: &DataHeader,
+        block: Block,
+        out: &mut Vec<Parcel>,
+    ) -> Result<(), Violation> {
+        if active.is_over() {
+            return Ok(());
+        }
+        match active.run().receive(from, header, block, out) {
+            Ok(progress) => self.go_on(active, progress, out),
+            // It may have ended on another thread meanwhile, and nothing fits an operation that has.
+            Err(Violation) if active.is_over() => {}
+            Err(violation) => return Err(violation),
+        }
+        Ok(())
+    }
+
+    fn go_on(&self, active: &Arc<Active>, progress: Progress, out: &mut Vec<Parcel>) {
+        for parcel in out.drain(..) {
+            active.post(parcel, &self.outboxes);
+        }
+        if progress == Progress::Complete {
+            self.complete(active);
+        }
+    }
+
+    /// The result is here. The operation stays until it is retired, as others may still wait for its frames.
+    fn complete(&self, active: &Arc<Active>) {
+        if let Some(done) = active.take_done() {
+            done(Ok(active.run().output()));
+        }
+    }
+
+    fn violated(&self, active: &Arc<Active>, by: Rank, generation: Generation) {
+        self.fail(active, EngineFault::Protocol(by));
+        self.lose(by, generation, EngineFault::Protocol(by));
+    }
+
+    /// Fails an operation that is not complete.
+    fn fail(&self, active: &Arc<Active>, fault: EngineFault) {
+        let Some(done) = active.take_done() else { return };
+        lock(&self.table).fail(active.run().op());
+        active.end(&self.outboxes);
+        done(Err(fault));
+    }
+
+    /// Ends a link, and the operations that need it, once.
+    fn lose(&self, peer: Rank, generation: Generation, fault: EngineFault) {
+        if !self.outboxes[peer.index()].disconnect(generation) {
+            return;
+        }
+        let active = lock(&self.table).active();
+        for active in active.iter().filter(|active| active.run().needs(peer)) {
+            self.fail(active, fault);
+        }
+    }
+
+    fn retire(&self, op: OpId) {
+        let active = lock(&self.table).retire(op);
+        if let Some(active) = active {
+            let done = active.take_done();
+            active.end(&self.outboxes);
+            if let Some(done) = done {
+                done(Err(EngineFault::Cancelled));
+            }
+        }
+        for outbox in &self.outboxes {
+            outbox.give_back(op);
+        }
+    }
+
+    fn close(&self) {
+        let active = lock(&self.table).close();
+        for outbox in &self.outboxes {
+            outbox.close();
+        }
+        for active in active {
+            let done = active.take_done();
+            active.end(&self.outboxes);
+            if let Some(done) = done {
+                done(Err(EngineFault::Closed));
+            }
+        }
+    }
+}
+
+/// A thread's hold on a link: letting go of it, in whichever way, ends the link.
+struct LinkEnd {
+    core: Arc<Core>,
+    peer: Rank,
+    generation: Generation,
+}
+
+impl LinkEnd {
+    fn new(core: &Arc<Core>, peer: Rank, generation: Generation) -> LinkEnd {
+        LinkEnd { core: Arc::clone(core), peer, generation }
+    }
+
+    fn send_all(&self, mut sender: Box<dyn DataSender>) {
+        while let Some(frame) = self.core.outboxes[self.peer.index()].next(self.generation) {
+            if sender.send(&frame.parcel.header, frame.parcel.payload.bytes()).is_err() {
+                return;
+            }
+            frame.of.run().sent(self.peer);
+        }
+    }
+
+    fn receive_all(&self, mut receiver: Box<dyn DataReceiver>) {
+        let mut out = Vec::new();
+        while let Ok((header, block)) = receiver.recv(&self.core.pool) {
+            self.core.receive(self.peer, self.generation, &header, block, &mut out);
+        }
+    }
+}
+
+impl Drop for LinkEnd {
+    fn drop(&mut self) {
+        self.core.lose(self.peer, self.generation, EngineFault::LinkLost(self.peer));
+    }
+}
+
+/// The blocks of an input that is cut as it should be; none when none are asked for.
+fn fitting(input: Staging, layout: &[usize]) -> Option<Vec<Block>> {
+    if layout.is_empty() {
+        return Some(Vec::new());
+    }
+    input.blocks.iter().map(Block::len).eq(layout.iter().copied()).then_some(input.blocks)
+}

@@ -1,0 +1,84 @@
+//! Layer: Shells.
+//!
+//! The native engine: schedules of this project on blocking threads, over data links.
+//!
+//! # Semantics
+//! A member's chunks leave as soon as the peer is known to have room for them, flow over each other along the schedule, and
+//! are folded where they meet. A backend holds a job's blocks until it is done, and what others still wait for until
+//! the job is retired.
+//!
+//! # Credit
+//! A reader never waits for its program. Data of an operation goes to a peer after [`Backend::credit`](super::Backend::credit);
+//! before that only 64 KiB per operation and 1 MiB per peer, for which the peer keeps room.
+//!
+//! # Failure
+//! A link that breaks fails the running jobs that still need it and no other; a peer that sends what no schedule foresees
+//! loses its link. Nothing received can make a thread panic or take memory beyond the bounds.
+//!
+//! What a link had taken over when it broke is not sent again. A job that is complete here cannot be failed for that: a
+//! peer that starts it only later, as in a broadcast, waits until its ledger aborts it. So whoever hears of a broken
+//! link should abort what is undecided.
+//!
+//! Subnormal numbers are kept. A program that has made its threads flush them before it starts potluck passes that on to the
+//! threads made here, and gets a digest mismatch where other members did not.
+//!
+//! # Threads
+//! Two for each link, named `potluck-tx-<rank>` and `potluck-rx-<rank>`. They end when their link does; nobody joins
+//! them, so a backend may be closed and dropped on any thread, also on one of theirs.
+
+mod backend;
+mod op;
+mod outbox;
+mod run;
+mod table;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+pub use outbox::{EAGER_OP_BYTES, EAGER_OP_FRAMES, EAGER_PEER_BYTES};
+
+use super::{Backend, Engine, Pool};
+use crate::view::{EngineKind, Rank, View};
+use backend::NativeBackend;
+use std::sync::Arc;
+use std::time::Duration;
+use threads::Threads;
+
+/// potluck's own engine.
+#[derive(Clone, Debug, Default)]
+pub struct NativeEngine {
+    pool: Pool,
+    threads: Arc<Threads>,
+}
+
+impl NativeEngine {
+    /// An engine whose working memory comes from `pool`.
+    pub fn new(pool: Pool) -> NativeEngine {
+        NativeEngine { pool, threads: Arc::default() }
+    }
+
+    /// Threads of all its backends that run now.
+    pub fn threads(&self) -> usize {
+        self.threads.running()
+    }
+
+    /// Threads that have ended by a panic; anything but 0 is a bug, here or in a job's `done`.
+    pub fn panics(&self) -> usize {
+        self.threads.panics()
+    }
+
+    /// Waits until the threads of all its backends have ended; gives how many have not when `timeout` is over.
+    pub fn wait_for_threads(&self, timeout: Duration) -> usize {
+        self.threads.wait(timeout)
+    }
+}
+
+impl Engine for NativeEngine {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Native
+    }
+
+    fn open(&self, view: &Arc<View>, me: Rank) -> Arc<dyn Backend> {
+        Arc::new(NativeBackend::new(me, view.size(), self.pool.clone(), Arc::clone(&self.threads)))
+    }
+}

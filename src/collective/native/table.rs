@@ -1,0 +1,270 @@
+//! Layer: Shells.
+//!
+//! Which operations a backend knows: those under way, those it has only heard of, and those that are over.
+
+use super::op::Active;
+use super::outbox::{EARLY_OPS_MAX, Spent};
+use crate::collective::Block;
+use crate::link::DataHeader;
+use crate::view::{Lane, MEMBERS_MAX, OpId, Rank};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The operations of one backend.
+#[derive(Default)]
+pub struct Table {
+    entries: BTreeMap<OpId, Entry>,
+    retired: Retired,
+    /// By peer: operations that are not started here of which it has sent frames.
+    early_ops: [usize; MEMBERS_MAX],
+    closed: bool,
+}
+
+/// What is known of an operation that is not decided.
+enum Entry {
+    Early(Early),
+    Active(Arc<Active>),
+    /// It has failed here; what still comes for it is dropped.
+    Failed,
+}
+
+/// Frames and who sent them.
+pub type EarlyFrames = Vec<(Rank, DataHeader, Block)>;
+
+/// What came for an operation before it was started here.
+#[derive(Default)]
+pub struct Early {
+    /// A bit for each rank that has room for it.
+    pub credited: u16,
+    /// Frames in the order they came.
+    pub frames: EarlyFrames,
+    spent: BTreeMap<Rank, Spent>,
+}
+
+/// Where a frame goes.
+pub enum Routed {
+    /// To this operation.
+    Deliver(Arc<Active>, Block),
+    /// It is kept, or nobody cares for it.
+    Taken,
+    /// There is no room for it: its sender broke the eager bounds.
+    Overrun,
+}
+
+/// Whether an operation may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The backend is closed.
+    Closed,
+    /// The operation is over, or was started before.
+    Over,
+}
+
+impl Table {
+    /// Enters an operation that begins; `make` gets the ranks that have room for it, a bit each. Gives the frames
+    /// that came before.
+    pub fn begin(&mut self, op: OpId, make: impl FnOnce(u16) -> Arc<Active>) -> Result<(Arc<Active>, EarlyFrames), Refused> {
+        if self.closed {
+            return Err(Refused::Closed);
+        }
+        let fresh = match self.entries.get(&op) {
+            None => !self.retired.contains(op),
+            Some(Entry::Early(_)) => true,
+            Some(Entry::Active(_) | Entry::Failed) => false,
+        };
+        if !fresh {
+            return Err(Refused::Over);
+        }
+        let early = self.take_early(op);
+        let active = make(early.credited);
+        self.entries.insert(op, Entry::Active(Arc::clone(&active)));
+        Ok((active, early.frames))
+    }
+
+    /// Where a frame from `from` goes. One whose operation is not started is kept within the eager bounds.
+    pub fn route(&mut self, from: Rank, header: &DataHeader, block: Block) -> Routed {
+        match self.entries.get_mut(&header.op) {
+            Some(Entry::Active(active)) => Routed::Deliver(Arc::clone(active), block),
+            Some(Entry::Failed) => Routed::Taken,
+            None if self.closed || self.retired.contains(header.op) => Routed::Taken,
+            Some(Entry::Early(_)) | None => self.keep(from, header, block),
+        }
+    }
+
+    /// `peer` has room for `op`. Gives the operation when it is under way.
+    pub fn credit(&mut self, op: OpId, peer: Rank) -> Option<Arc<Active>> {
+        match self.entries.get_mut(&op) {
+            Some(Entry::Active(active)) => return Some(Arc::clone(active)),
+            Some(Entry::Early(early)) => early.credited |= 1 << peer.0,
+            Some(Entry::Failed) => {}
+            None if self.closed || self.retired.contains(op) => {}
+            None => {
+                self.entries.insert(op, Entry::Early(Early { credited: 1 << peer.0, ..Early::default() }));
+            }
+        }
+        None
+    }
+
+    /// `op` has failed here: what still comes for it is dropped.
+    pub fn fail(&mut self, op: OpId) {
+        if let Some(entry) = self.entries.get_mut(&op) {
+            *entry = Entry::Failed;
+        }
+    }
+
+    /// `op` is over. Gives it when it was under way.
+    pub fn retire(&mut self, op: OpId) -> Option<Arc<Active>> {
+        let active = match self.entries.get(&op) {
+            Some(Entry::Active(active)) => Some(Arc::clone(active)),
+            _ => None,
+        };
+        self.take_early(op);
+        self.entries.remove(&op);
+        self.retired.insert(op);
+        active
+    }
+
+    /// Those under way.
+    pub fn active(&self) -> Vec<Arc<Active>> {
+        let active = |entry: &Entry| match entry {
+            Entry::Active(active) => Some(Arc::clone(active)),
+            Entry::Early(_) | Entry::Failed => None,
+        };
+        self.entries.values().filter_map(active).collect()
+    }
+
+    /// Takes no more operations and forgets those it has. Gives those under way.
+    pub fn close(&mut self) -> Vec<Arc<Active>> {
+        let active = self.active();
+        self.entries.clear();
+        self.closed = true;
+        active
+    }
+
+    fn keep(&mut self, from: Rank, header: &DataHeader, block: Block) -> Routed {
+        let early_ops = &mut self.early_ops[from.index()];
+        let known = match self.entries.get(&header.op) {
+            Some(Entry::Early(early)) => early.spent.contains_key(&from),
+            _ => false,
+        };
+        if !known && *early_ops >= EARLY_OPS_MAX {
+            return Routed::Overrun;
+        }
+        let entry = self.entries.entry(header.op).or_insert_with(|| Entry::Early(Early::default()));
+        let Entry::Early(early) = entry else { return Routed::Taken };
+        *early_ops += usize::from(!known);
+        if !early.spent.entry(from).or_default().add(block.len()) {
+            return Routed::Overrun;
+        }
+        early.frames.push((from, *header, block));
+        Routed::Taken
+    }
+
+    /// Takes out what came early for `op`; gives nothing when it is under way.
+    fn take_early(&mut self, op: OpId) -> Early {
+        if !matches!(self.entries.get(&op), Some(Entry::Early(_))) {
+            return Early::default();
+        }
+        let Some(Entry::Early(early)) = self.entries.remove(&op) else { return Early::default() };
+        for peer in early.spent.keys() {
+            self.early_ops[peer.index()] -= 1;
+        }
+        early
+    }
+}
+
+/// Which operations are over: ranges of numbers by lane.
+///
+/// Between two ranges lies an operation that is not decided, and no more than 64 of them are. So a lane takes a few words;
+/// how many lanes there are, the calling program decides.
+#[derive(Debug, Default)]
+struct Retired {
+    lanes: BTreeMap<Lane, BTreeMap<u64, u64>>,
+}
+
+/// Twice as many gaps as a ledger leaves; past that the oldest counts as over.
+const RANGES_MAX: usize = 128;
+
+impl Retired {
+    fn contains(&self, op: OpId) -> bool {
+        let below = |ranges: &BTreeMap<u64, u64>| ranges.range(..=op.number).next_back().is_some_and(|r| op.number <= *r.1);
+        self.lanes.get(&op.lane).is_some_and(below)
+    }
+
+    fn insert(&mut self, op: OpId) {
+        if self.contains(op) {
+            return;
+        }
+        let ranges = self.lanes.entry(op.lane).or_default();
+        let before = ranges.range(..op.number).next_back().map(|(start, end)| (*start, *end));
+        let start = before.filter(|(_, end)| end.checked_add(1) == Some(op.number)).map_or(op.number, |(start, _)| start);
+        let after = op.number.checked_add(1).and_then(|next| ranges.remove(&next));
+        ranges.insert(start, after.unwrap_or(op.number));
+        if ranges.len() > RANGES_MAX {
+            close_first_gap(ranges);
+        }
+    }
+}
+
+fn close_first_gap(ranges: &mut BTreeMap<u64, u64>) {
+    let (Some((start, _)), Some((_, end))) = (ranges.pop_first(), ranges.pop_first()) else { return };
+    ranges.insert(start, end);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::Pool;
+    use crate::collective::native::outbox::EAGER_OP_BYTES;
+    use crate::link::Phase;
+
+    fn op(number: u64) -> OpId {
+        OpId { lane: Lane(7), number }
+    }
+
+    fn frame(number: u64, len: usize) -> (DataHeader, Block) {
+        let header = DataHeader { op: op(number), flow: 0, chunk: 0, phase: Phase::Reduce, len: len as u32 };
+        (header, Pool::new().block(len))
+    }
+
+    fn kept(table: &mut Table, from: u8, number: u64, len: usize) -> bool {
+        let (header, block) = frame(number, len);
+        matches!(table.route(Rank(from), &header, block), Routed::Taken)
+    }
+
+    #[test]
+    fn retired_numbers_are_remembered_as_ranges() {
+        let mut retired = Retired::default();
+        for number in [0, 1, 5, 3, 4, u64::MAX, 2] {
+            assert!(!retired.contains(op(number)));
+            retired.insert(op(number));
+        }
+        assert_eq!(retired.lanes[&Lane(7)], BTreeMap::from([(0, 5), (u64::MAX, u64::MAX)]));
+        assert!(retired.contains(op(5)) && !retired.contains(op(6)));
+        assert!(!retired.contains(OpId { lane: Lane(8), number: 5 }));
+    }
+
+    #[test]
+    fn memory_of_the_past_is_bounded_and_gives_up_the_oldest_gap() {
+        let mut retired = Retired::default();
+        for number in 0..1000 {
+            retired.insert(op(2 * number));
+        }
+        assert_eq!(retired.lanes[&Lane(7)].len(), RANGES_MAX);
+        assert!(retired.contains(op(1)) && !retired.contains(op(1997)));
+    }
+
+    #[test]
+    fn early_frames_are_bounded_per_operation_and_peer() {
+        let mut table = Table::default();
+        assert!(kept(&mut table, 1, 0, EAGER_OP_BYTES));
+        assert!(!kept(&mut table, 1, 0, 1));
+        assert!(kept(&mut table, 2, 0, EAGER_OP_BYTES), "another peer has its own room");
+        let more = (1..200).take_while(|n| kept(&mut table, 1, *n, 100)).count();
+        assert_eq!(more + 1, EARLY_OPS_MAX);
+        table.retire(op(5));
+        assert!(kept(&mut table, 1, 300, 100), "room is given back");
+        assert!(!kept(&mut table, 1, 301, 100));
+        assert!(kept(&mut table, 1, 5, 1 << 20), "what is over is dropped, not kept");
+    }
+}

@@ -1,0 +1,412 @@
+//! Layer: Shells.
+//!
+//! Late starts, missing credit, peers that break or send nonsense, and the end.
+
+use super::group::{Chance, End, EndReceiver, EndSender, Group, Outcome, PATIENCE, bytes, job, link_pair, op, plan};
+use crate::collective::native::{EAGER_OP_BYTES, EAGER_OP_FRAMES, EAGER_PEER_BYTES, NativeEngine};
+use crate::collective::{Backend, Call, CodecId, DType, Engine, EngineFault, Kind, Pool, ReduceOp, bytes_of};
+use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
+use crate::topology::{Plan, Schedule};
+use crate::view::testing::view_of;
+use crate::view::{OpId, Rank};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
+
+fn f32_call(kind: Kind, count: usize) -> Call {
+    Call { kind, dtype: DType::F32, count: count as u64, codec: CodecId::None }
+}
+
+/// Rank 0 of a View, whose peers the test plays by hand.
+struct Alone {
+    engine: NativeEngine,
+    backend: Arc<dyn Backend>,
+    size: usize,
+    peers: Vec<Peer>,
+    report: Sender<Outcome>,
+    outcomes: Receiver<Outcome>,
+    pool: Pool,
+}
+
+/// Flow, chunk and phase.
+type At = (u32, u32, Phase);
+
+struct Peer {
+    sender: EndSender,
+    receiver: EndReceiver,
+    shutdown: Arc<dyn Shutdown>,
+}
+
+impl Alone {
+    fn new(size: usize) -> Alone {
+        let pool = Pool::new();
+        let engine = NativeEngine::new(pool.clone());
+        let backend = engine.open(&Arc::new(view_of(size as u8)), Rank(0));
+        let (report, outcomes) = channel();
+        let mut alone = Alone { engine, backend, size, peers: Vec::new(), report, outcomes, pool };
+        for rank in 1..size as u8 {
+            let peer = alone.connect(Rank(rank));
+            alone.peers.push(peer);
+        }
+        alone
+    }
+
+    fn connect(&self, rank: Rank) -> Peer {
+        // Wide enough that the test, which is one thread, never blocks itself.
+        let (ours, theirs): (End, End) = link_pair(10_000);
+        self.backend.attach(rank, Box::new(ours));
+        let (sender, receiver, shutdown) = theirs.halves();
+        Peer { sender, receiver, shutdown }
+    }
+
+    fn start(&self, op: OpId, call: Call, plan: &Arc<Plan>) {
+        let input = vec![0; call.count as usize * call.dtype.bytes()];
+        self.backend.start(job(Rank(0), op, call, None, plan, self.size, &self.pool, &input, &self.report));
+    }
+
+    fn outcome(&self) -> (OpId, Result<Vec<u8>, EngineFault>) {
+        let (_, op, result) = self.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+        (op, result.map(|finished| bytes(&finished)))
+    }
+}
+
+impl Peer {
+    fn send(&mut self, op: OpId, (flow, chunk, phase): At, payload: &[u8]) {
+        let header = DataHeader { op, flow, chunk, phase, len: payload.len() as u32 };
+        // A link that the other end has shut down already is part of some tests.
+        let _ = self.sender.send(&header, payload);
+    }
+
+    fn recv(&mut self) -> DataHeader {
+        self.receiver.recv(&Pool::new()).expect("a frame").0
+    }
+
+    fn is_cut_off(&mut self) -> bool {
+        self.receiver.recv(&Pool::new()).is_err()
+    }
+}
+
+#[test]
+fn lanes_may_be_started_in_different_orders() {
+    let mut chance = Chance(11);
+    println!("seed {}", chance.0);
+    for schedule in [Schedule::OneShot, Schedule::Ring { order: vec![Rank(1), Rank(0), Rank(2)] }] {
+        let (group, plan) = (Group::new(3), plan(16 * 1024, schedule));
+        let (a, b, call) = (op(1, 0), op(2, 0), f32_call(SUM, 300_000));
+        let input = vec![1.0f32; 300_000];
+        // Ranks 0 and 1 call a, then b; rank 2 calls b, awaits it, and only then calls a.
+        let begin = |me: u8, op: OpId| {
+            group.start(Rank(me), op, call, None, &plan, bytes_of(&input));
+            group.credit_from(op, Rank(me));
+        };
+        for (me, op) in chance.shuffled(vec![(0, a), (1, a), (2, b)]) {
+            begin(me, op);
+        }
+        begin(0, b);
+        begin(1, b);
+        let all_end = |of: OpId| {
+            for _ in 0..3 {
+                let (_, op, result) = group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+                assert_eq!(op, of);
+                assert!(bytes(&result.expect("a sum")) == bytes_of(&vec![3.0f32; 300_000]));
+            }
+        };
+        all_end(b);
+        begin(2, a);
+        all_end(a);
+    }
+}
+
+#[test]
+fn without_credit_a_peer_gets_its_eager_share_and_no_more() {
+    let mut alone = Alone::new(2);
+    let plan = plan(16 * 1024, Schedule::OneShot);
+    let large = f32_call(SUM, 256 * 1024);
+    // As many operations as fit into the peer's bound, then one more; then a mark that is credited from the start.
+    let eager_ops = (EAGER_PEER_BYTES / EAGER_OP_BYTES) as u64;
+    for number in 0..=eager_ops {
+        alone.start(op(0, number), large, &plan);
+    }
+    let mark = op(1, 0);
+    alone.backend.credit(mark, Rank(1));
+    alone.start(mark, f32_call(SUM, 1), &plan);
+    let (mut eager, mut per_op) = (0, std::collections::BTreeMap::<OpId, usize>::new());
+    loop {
+        let header = alone.peers[0].recv();
+        if header.op == mark {
+            break;
+        }
+        eager += header.len as usize;
+        *per_op.entry(header.op).or_default() += header.len as usize;
+    }
+    assert_eq!(eager, EAGER_PEER_BYTES);
+    assert!(per_op.len() == eager_ops as usize && per_op.values().all(|bytes| *bytes == EAGER_OP_BYTES));
+
+    // With credit the rest comes, once.
+    alone.backend.credit(op(0, 3), Rank(1));
+    let rest: usize = (0..60).map(|_| alone.peers[0].recv()).map(|h| if h.op == op(0, 3) { h.len as usize } else { 0 }).sum();
+    assert_eq!(rest, (1 << 20) - EAGER_OP_BYTES);
+    // And what it used of the bound is free again.
+    alone.start(op(0, 100), large, &plan);
+    let again: Vec<DataHeader> = (0..4).map(|_| alone.peers[0].recv()).collect();
+    assert!(again.iter().all(|header| header.op == op(0, 100)));
+}
+
+#[test]
+fn frames_that_come_before_the_start_are_used() {
+    let mut alone = Alone::new(2);
+    let plan = plan(16 * 1024, Schedule::OneShot);
+    let quarter = vec![2.0f32; 4096];
+    for chunk in (0..4).rev() {
+        alone.peers[0].send(op(0, 0), (0, chunk, Phase::Reduce), bytes_of(&quarter));
+    }
+    // The answer to a later operation shows that the earlier frames have been taken in.
+    alone.start(op(1, 0), f32_call(SUM, 1), &plan);
+    alone.peers[0].send(op(1, 0), (0, 0, Phase::Reduce), &[0; 4]);
+    assert!(alone.outcome().1.is_ok());
+    alone.start(op(0, 0), f32_call(SUM, 4 * 4096), &plan);
+    assert!(alone.outcome().1 == Ok(bytes_of(&vec![2.0f32; 4 * 4096]).to_vec()));
+}
+
+#[test]
+fn nonsense_costs_the_sender_its_link_and_nobody_else_theirs() {
+    let plan = plan(1024, Schedule::OneShot);
+    let (good, part) = ((0, 0, Phase::Reduce), vec![0; 1024]);
+    let nonsense: [&[(At, usize)]; 8] = [
+        &[((1, 0, Phase::Reduce), 1024)],
+        &[((u32::MAX, 0, Phase::Reduce), 1024)],
+        &[((0, 4, Phase::Reduce), 1024)],
+        &[((0, u32::MAX, Phase::Reduce), 1024)],
+        &[((0, 0, Phase::Gather), 1024)],
+        &[(good, 1020)],
+        &[(good, 0)],
+        &[(good, 1024), (good, 1024)],
+    ];
+    for frames in nonsense {
+        for early in [false, true] {
+            let mut alone = Alone::new(3);
+            let call = f32_call(SUM, 1000);
+            if !early {
+                alone.start(op(0, 0), call, &plan);
+            }
+            for (at, len) in frames {
+                alone.peers[0].send(op(0, 0), *at, &part[..*len]);
+            }
+            if early {
+                // The answer to another operation shows that they have been taken in.
+                alone.start(op(1, 0), f32_call(SUM, 1), &plan);
+                alone.peers[0].send(op(1, 0), good, &[0; 4]);
+                alone.peers[1].send(op(1, 0), good, &[0; 4]);
+                assert!(alone.outcome().1.is_ok());
+                alone.start(op(0, 0), call, &plan);
+            }
+            assert_eq!(alone.outcome(), (op(0, 0), Err(EngineFault::Protocol(Rank(1)))), "{frames:?}");
+            assert!(std::iter::repeat_with(|| alone.peers[0].is_cut_off()).take(100).any(|cut| cut));
+            // Rank 2 still serves an operation that has no use for rank 1.
+            alone.start(op(2, 0), f32_call(Kind::Broadcast { root: Rank(2) }, 1), &plan);
+            alone.peers[1].send(op(2, 0), (0, 0, Phase::Gather), &[1, 2, 3, 4]);
+            assert_eq!(alone.outcome(), (op(2, 0), Ok(vec![1, 2, 3, 4])));
+        }
+    }
+}
+
+#[test]
+fn too_much_before_the_start_is_a_fault_too() {
+    for (len, frames) in [(EAGER_OP_BYTES / 4, 4), (0, EAGER_OP_FRAMES)] {
+        let mut alone = Alone::new(2);
+        alone.start(op(1, 0), f32_call(SUM, 1000), &plan(1024, Schedule::OneShot));
+        for chunk in 0..=frames as u32 {
+            alone.peers[0].send(op(0, 0), (0, chunk, Phase::Reduce), &vec![0; len]);
+        }
+        assert_eq!(alone.outcome(), (op(1, 0), Err(EngineFault::Protocol(Rank(1)))));
+    }
+}
+
+#[test]
+fn whatever_a_peer_sends_no_thread_panics_and_every_job_ends() {
+    for seed in 0..200 {
+        let mut chance = Chance(seed);
+        println!("seed {seed}");
+        let mut alone = Alone::new(2);
+        let ring = Schedule::Ring { order: vec![Rank(0), Rank(1)] };
+        let schedule = if chance.below(2) == 0 { Schedule::OneShot } else { ring };
+        let call = Call { codec: if chance.below(2) == 0 { CodecId::None } else { CodecId::Bf16 }, ..f32_call(SUM, 700) };
+        alone.start(op(0, 0), call, &plan(1024, schedule));
+        for _ in 0..30 {
+            let phase = if chance.below(2) == 0 { Phase::Reduce } else { Phase::Gather };
+            let len = [0, 1, 188, 376, 380, 512, 1024, 1400][chance.below(8) as usize];
+            let at = (chance.below(3) as u32, chance.below(3) as u32, phase);
+            alone.peers[0].send(op(chance.below(2), chance.below(2)), at, &vec![0xff; len]);
+        }
+        alone.peers[0].shutdown.shutdown();
+        assert_eq!(alone.outcome().0, op(0, 0));
+        assert_eq!((alone.engine.wait_for_threads(PATIENCE), alone.engine.panics()), (0, 0));
+    }
+}
+
+#[test]
+fn a_link_that_breaks_fails_what_needs_it_and_a_new_one_serves_what_comes_later() {
+    let mut alone = Alone::new(3);
+    let plan = plan(1024, Schedule::OneShot);
+    alone.start(op(0, 0), f32_call(SUM, 1000), &plan);
+    alone.start(op(1, 0), f32_call(Kind::Broadcast { root: Rank(2) }, 1), &plan);
+    alone.peers[0].send(op(0, 0), (0, 0, Phase::Reduce), &[0; 1024]);
+    alone.peers[0].shutdown.shutdown();
+    assert_eq!(alone.outcome(), (op(0, 0), Err(EngineFault::LinkLost(Rank(1)))));
+    alone.peers[1].send(op(1, 0), (0, 0, Phase::Gather), &[9; 4]);
+    assert_eq!(alone.outcome(), (op(1, 0), Ok(vec![9; 4])));
+
+    // What starts while there is no link waits for the next one.
+    alone.start(op(0, 1), f32_call(SUM, 1), &plan);
+    alone.peers[0] = alone.connect(Rank(1));
+    assert_eq!(alone.peers[0].recv().op, op(0, 1));
+    for peer in &mut alone.peers {
+        peer.send(op(0, 1), (0, 0, Phase::Reduce), bytes_of(&[1.5f32]));
+    }
+    assert_eq!(alone.outcome(), (op(0, 1), Ok(bytes_of(&[3.0f32]).to_vec())));
+
+    // A link that replaces another breaks that one.
+    alone.start(op(0, 2), f32_call(SUM, 1), &plan);
+    let _newest = alone.connect(Rank(1));
+    assert_eq!(alone.outcome(), (op(0, 2), Err(EngineFault::LinkLost(Rank(1)))));
+}
+
+#[test]
+fn a_rank_that_dies_in_the_middle_hangs_nobody() {
+    for schedule in [Schedule::OneShot, Schedule::Ring { order: (0..4).map(Rank).collect() }] {
+        let (group, plan) = (Group::new(4), plan(4096, schedule));
+        let input = vec![0; 400_000];
+        for me in group.ranks() {
+            group.start(me, op(0, 0), f32_call(SUM, 100_000), None, &plan, &input);
+            group.credit_from(op(0, 0), me);
+        }
+        group.backends[2].close();
+        // In a ring, those who do not sit beside it learn it from their own neighbours, or from the ledger: play its part.
+        let (mut failed, mut ended) = (0, 0);
+        while ended < 4 {
+            let (rank, _, result) = group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+            ended += 1;
+            if let Err(fault) = result {
+                failed += 1;
+                assert!(
+                    matches!(fault, EngineFault::LinkLost(_) | EngineFault::Closed | EngineFault::Cancelled),
+                    "{rank}: {fault}"
+                );
+                group.backends.iter().for_each(|backend| backend.cancel(op(0, 0)));
+            }
+        }
+        println!("{failed} of 4 failed");
+    }
+}
+
+#[test]
+fn every_job_is_told_once_that_the_backend_has_closed() {
+    let alone = Alone::new(2);
+    let plan = plan(1024, Schedule::OneShot);
+    for number in 0..20 {
+        alone.start(op(0, number), f32_call(SUM, 1000), &plan);
+    }
+    alone.backend.close();
+    alone.backend.close();
+    alone.start(op(0, 20), f32_call(SUM, 1), &plan);
+    let Alone { engine, backend, outcomes, report, .. } = alone;
+    drop((backend, report));
+    let mut told: Vec<OpId> = outcomes
+        .iter()
+        .map(|(_, op, result)| {
+            assert_eq!(result.err(), Some(EngineFault::Closed));
+            op
+        })
+        .collect();
+    told.sort_unstable();
+    assert_eq!(told, (0..=20).map(|number| op(0, number)).collect::<Vec<_>>());
+    assert_eq!(engine.wait_for_threads(PATIENCE), 0);
+}
+
+#[test]
+fn what_is_over_stays_over() {
+    let mut alone = Alone::new(2);
+    let plan = plan(1024, Schedule::OneShot);
+    alone.start(op(0, 0), f32_call(SUM, 1000), &plan);
+    alone.backend.cancel(op(0, 0));
+    assert_eq!(alone.outcome(), (op(0, 0), Err(EngineFault::Cancelled)));
+    alone.backend.retire(op(0, 1));
+    alone.start(op(0, 1), f32_call(SUM, 1), &plan);
+    assert_eq!(alone.outcome(), (op(0, 1), Err(EngineFault::Cancelled)));
+    // Whatever still comes for them is dropped; the link goes on.
+    for _ in 0..1000 {
+        alone.peers[0].send(op(0, 0), (7, 7, Phase::Gather), &[0; 900]);
+        alone.peers[0].send(op(0, 1), (0, 0, Phase::Reduce), &[0; 900]);
+    }
+    alone.start(op(0, 2), f32_call(SUM, 1), &plan);
+    alone.peers[0].send(op(0, 2), (0, 0, Phase::Reduce), &[0; 4]);
+    assert_eq!(alone.outcome(), (op(0, 2), Ok(vec![0; 4])));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let alone = Alone::new(2);
+    let plan = plan(1024, Schedule::OneShot);
+    alone.start(op(0, 0), Call { dtype: DType::U8, ..f32_call(SUM, 8) }, &plan);
+    assert_eq!(alone.outcome(), (op(0, 0), Err(EngineFault::Unfit)));
+    let call = f32_call(SUM, 1000);
+    let mut short = job(Rank(0), op(0, 1), call, None, &plan, 2, &alone.pool, &[0; 4000], &alone.report);
+    short.input.blocks.pop();
+    alone.backend.start(short);
+    assert_eq!(alone.outcome(), (op(0, 1), Err(EngineFault::Unfit)));
+}
+
+#[test]
+fn a_backend_may_be_dropped_on_one_of_its_own_threads() {
+    let mut alone = Alone::new(2);
+    let plan = plan(1024, Schedule::OneShot);
+    let mut job = job(Rank(0), op(0, 0), f32_call(SUM, 1), None, &plan, 2, &alone.pool, &[0; 4], &alone.report);
+    // The slot is emptied by `done`, on the receiver thread, which so lets go of the last handle.
+    let last = Arc::new(Mutex::new(Some(Arc::clone(&alone.backend))));
+    let (slot, report) = (Arc::clone(&last), alone.report.clone());
+    job.done = Box::new(move |result| {
+        drop(slot.lock().expect("whole").take());
+        drop(report.send((Rank(0), op(0, 0), result)));
+    });
+    alone.backend.start(job);
+    let Alone { engine, backend, outcomes, peers: mut held, .. } = {
+        let peers = std::mem::take(&mut alone.peers);
+        Alone { peers, ..alone }
+    };
+    drop(backend);
+    held[0].send(op(0, 0), (0, 0, Phase::Reduce), &[0; 4]);
+    assert!(outcomes.recv_timeout(PATIENCE).expect("an outcome in time").2.is_ok());
+    assert_eq!(engine.wait_for_threads(PATIENCE), 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn many_backends_leave_no_thread_behind() {
+    // Rank 15 is in no other test, so its threads can be told from theirs.
+    let named = || {
+        let tasks = std::fs::read_dir("/proc/self/task").expect("this process").flatten();
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+        names.filter(|name| matches!(name.trim(), "potluck-tx-15" | "potluck-rx-15")).count()
+    };
+    let (engine, view) = (NativeEngine::default(), Arc::new(view_of(16)));
+    let mut seen = 0;
+    for round in 0..200 {
+        let backend = engine.open(&view, Rank(0));
+        let (ours, theirs) = link_pair(4);
+        backend.attach(Rank(15), Box::new(ours));
+        seen = seen.max(engine.threads());
+        if round % 2 == 0 {
+            drop(theirs);
+            backend.close();
+        }
+    }
+    assert!(seen >= 2);
+    assert_eq!(engine.wait_for_threads(PATIENCE), 0);
+    // The system takes a moment to let go of a thread whose body has ended.
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while named() > 0 && std::time::Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    assert_eq!(named(), 0);
+}

@@ -1,0 +1,234 @@
+//! Layer: Shells.
+//!
+//! All ranks of a View in one process, over links in memory that encode and decode every header.
+
+use crate::collective::native::NativeEngine;
+use crate::collective::native::run::lock;
+use crate::collective::{Backend, Block, Call, Engine, EngineFault, Finished, Itinerary, Job, Kind, Pool, Staging};
+use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
+use crate::topology::{Plan, PlanClass, Schedule};
+use crate::view::testing::view_of;
+use crate::view::{Lane, OpId, Rank};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// Longest wait for anything; only a failing test gets there.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub type Outcome = (Rank, OpId, Result<Finished, EngineFault>);
+
+/// The ranks of a View with a backend each, every pair connected.
+pub struct Group {
+    pub backends: Vec<Arc<dyn Backend>>,
+    pub outcomes: Receiver<Outcome>,
+    pub report: Sender<Outcome>,
+    pub pool: Pool,
+}
+
+impl Group {
+    pub fn new(size: usize) -> Group {
+        let pool = Pool::new();
+        let view = Arc::new(view_of(size as u8));
+        let engine = NativeEngine::new(pool.clone());
+        let backends: Vec<_> = view.ranks().map(|me| engine.open(&view, me)).collect();
+        for a in view.ranks() {
+            for b in view.ranks().filter(|b| *b > a) {
+                let (left, right) = link_pair(4);
+                backends[a.index()].attach(b, Box::new(left));
+                backends[b.index()].attach(a, Box::new(right));
+            }
+        }
+        let (report, outcomes) = channel();
+        Group { backends, outcomes, report, pool }
+    }
+
+    pub fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
+        (0..self.backends.len() as u8).map(Rank)
+    }
+
+    pub fn start(&self, me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, input: &[u8]) {
+        let size = self.backends.len();
+        let job = job(me, op, call, sync_root, plan, size, &self.pool, input, &self.report);
+        self.backends[me.index()].start(job);
+    }
+
+    pub fn credit_from(&self, op: OpId, peer: Rank) {
+        for me in self.ranks().filter(|me| *me != peer) {
+            self.backends[me.index()].credit(op, peer);
+        }
+    }
+
+    /// Runs one call on all ranks, started in an order drawn from `chance`; gives the outcomes by rank.
+    pub fn run(
+        &self,
+        op: OpId,
+        call: Call,
+        sync_root: Option<(Rank, u64)>,
+        plan: &Arc<Plan>,
+        inputs: &[Vec<u8>],
+        chance: &mut Chance,
+    ) -> Vec<Finished> {
+        for me in chance.shuffled(self.ranks().collect()) {
+            self.start(me, op, call, sync_root, plan, &inputs[me.index()]);
+            self.credit_from(op, me);
+        }
+        let mut finished: Vec<(Rank, Finished)> = (0..self.backends.len())
+            .map(|_| {
+                let (rank, of, result) = self.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+                assert_eq!(of, op);
+                (rank, result.unwrap_or_else(|fault| panic!("rank {rank}: {fault}")))
+            })
+            .collect();
+        self.backends.iter().for_each(|backend| backend.retire(op));
+        finished.sort_by_key(|(rank, _)| *rank);
+        finished.into_iter().map(|(_, finished)| finished).collect()
+    }
+}
+
+#[allow(clippy::too_many_arguments)] // A job as a test writes it: all of it in one line.
+pub fn job(
+    me: Rank,
+    op: OpId,
+    call: Call,
+    sync_root: Option<(Rank, u64)>,
+    plan: &Arc<Plan>,
+    size: usize,
+    pool: &Pool,
+    input: &[u8],
+    report: &Sender<Outcome>,
+) -> Job {
+    let lengths = Itinerary::of(&call, sync_root, plan, size).map(|i| i.input_layout(me)).unwrap_or_default();
+    let report = report.clone();
+    let done = Box::new(move |result| drop(report.send((me, op, result))));
+    Job { op, call, plan: Arc::clone(plan), sync_root, input: Staging::cut(pool, input, &lengths), done }
+}
+
+pub fn bytes(finished: &Finished) -> Vec<u8> {
+    let mut out = vec![0; finished.output.len()];
+    finished.output.copy_to(&mut out);
+    out
+}
+
+pub fn op(lane: u64, number: u64) -> OpId {
+    OpId { lane: Lane(lane), number }
+}
+
+pub fn plan(chunk_bytes: u32, schedule: Schedule) -> Arc<Plan> {
+    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule }];
+    Arc::new(Plan { revision: 0, reason: String::new(), classes })
+}
+
+/// Splitmix64 (Steele, Lea, Flood 2014).
+pub struct Chance(pub u64);
+
+impl Chance {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    pub fn shuffled<T>(&mut self, mut items: Vec<T>) -> Vec<T> {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i as u64 + 1) as usize);
+        }
+        items
+    }
+}
+
+/// One direction of a link: encoded frames, a bounded number of them.
+struct Pipe {
+    state: Mutex<(VecDeque<Vec<u8>>, bool)>,
+    changed: Condvar,
+    frames_max: usize,
+}
+
+/// One end of a link in memory.
+pub struct End {
+    out: Arc<Pipe>,
+    into: Arc<Pipe>,
+}
+
+pub struct EndSender(Arc<Pipe>);
+pub struct EndReceiver(Arc<Pipe>);
+struct Both(Arc<Pipe>, Arc<Pipe>);
+
+pub fn link_pair(frames_max: usize) -> (End, End) {
+    let pipe = || Arc::new(Pipe { state: Mutex::default(), changed: Condvar::new(), frames_max });
+    let (a, b) = (pipe(), pipe());
+    (End { out: Arc::clone(&a), into: Arc::clone(&b) }, End { out: b, into: a })
+}
+
+impl End {
+    pub fn halves(self) -> (EndSender, EndReceiver, Arc<dyn Shutdown>) {
+        let both = Both(Arc::clone(&self.out), Arc::clone(&self.into));
+        (EndSender(self.out), EndReceiver(self.into), Arc::new(both))
+    }
+}
+
+impl DataLink for End {
+    fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
+        let (sender, receiver, shutdown) = self.halves();
+        (Box::new(sender), Box::new(receiver), shutdown)
+    }
+}
+
+impl Pipe {
+    fn end(&self) {
+        lock(&self.state).1 = true;
+        self.changed.notify_all();
+    }
+}
+
+impl DataSender for EndSender {
+    fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
+        assert_eq!(header.len as usize, payload.len());
+        let mut frame = header.to_bytes().to_vec();
+        frame.extend_from_slice(payload);
+        let mut state =
+            self.0.changed.wait_while(lock(&self.0.state), |s| s.0.len() >= self.0.frames_max && !s.1).expect("whole");
+        if state.1 {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        state.0.push_back(frame);
+        self.0.changed.notify_all();
+        Ok(())
+    }
+}
+
+impl DataReceiver for EndReceiver {
+    fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
+        let mut state = self.0.changed.wait_while(lock(&self.0.state), |s| s.0.is_empty() && !s.1).expect("whole");
+        if state.1 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let frame = state.0.pop_front().expect("waited for it");
+        self.0.changed.notify_all();
+        let mut block = pool.block(frame.len() - DataHeader::BYTES);
+        block.bytes_mut().copy_from_slice(&frame[DataHeader::BYTES..]);
+        Ok((decoded(&frame), block))
+    }
+}
+
+impl Shutdown for Both {
+    fn shutdown(&self) {
+        self.0.end();
+        self.1.end();
+    }
+}
+
+fn decoded(frame: &[u8]) -> DataHeader {
+    let word = |at: usize| u32::from_le_bytes(frame[at..at + 4].try_into().expect("four bytes"));
+    let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+    let phase = if frame[24] == 1 { Phase::Reduce } else { Phase::Gather };
+    DataHeader { op: op(long(0), long(8)), flow: word(16), chunk: word(20), phase, len: word(28) }
+}

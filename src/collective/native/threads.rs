@@ -1,0 +1,57 @@
+//! Layer: Shells.
+//!
+//! The engine's threads, counted.
+
+use super::run::lock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How many threads there are.
+#[derive(Debug, Default)]
+pub struct Threads {
+    running: Mutex<usize>,
+    changed: Condvar,
+    panics: AtomicUsize,
+}
+
+impl Threads {
+    /// Runs `body` on a thread of its own. When the system has none left, `body` is dropped without a call.
+    pub fn spawn(self: &Arc<Threads>, name: String, body: impl FnOnce() + Send + 'static) {
+        *lock(&self.running) += 1;
+        let counted = Counted(Arc::clone(self));
+        // A failure drops the closure, and with it the count and whatever `body` holds on to.
+        let _ = std::thread::Builder::new().name(name).spawn(move || {
+            body();
+            drop(counted);
+        });
+    }
+
+    /// How many there are now.
+    pub fn running(&self) -> usize {
+        *lock(&self.running)
+    }
+
+    /// How many have ended by a panic; anything but 0 is a bug, here or in a job's `done`.
+    pub fn panics(&self) -> usize {
+        self.panics.load(Ordering::Acquire)
+    }
+
+    /// Waits until all have ended; gives the number of those that have not when `timeout` is over.
+    pub fn wait(&self, timeout: Duration) -> usize {
+        let running = lock(&self.running);
+        *self.changed.wait_timeout_while(running, timeout, |n| *n > 0).unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+struct Counted(Arc<Threads>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.panics.fetch_add(1, Ordering::AcqRel);
+        }
+        *lock(&self.0.running) -= 1;
+        self.0.changed.notify_all();
+    }
+}
