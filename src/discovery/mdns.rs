@@ -10,8 +10,8 @@
 //! Two nodes that start within a second see each other after 10 to 60 milliseconds one way and after up to about
 //! a second the other way, since a record must not be multicast twice within a second. It is enough: whoever sees first dials.
 //!
-//! A flood of foreign records is held off in two places. The responder gives up a listener that falls a thousand events behind,
-//! and it keeps every record until its time to live is over; both times it is started anew.
+//! A flood of foreign records is held off in two places. The responder keeps every record until its time to live is over, so beyond
+//! a number it is made to forget them all; and it gives up a listener that falls a thousand events behind, and is then started anew.
 
 use super::Discovery;
 use super::address::is_link_local;
@@ -34,8 +34,13 @@ const CHECK: Duration = Duration::from_secs(1);
 /// Seconds between its looks for new interfaces and addresses; its own default of 5 is long for a cable plugged in.
 const INTERFACES_EVERY_S: u32 = 2;
 
-/// Records it may keep, about 4 MiB of them. A cluster of 16 needs a hundred.
-const RECORDS_MAX: i64 = 8192;
+/// Between two looks while there are many records, and how many those are.
+const CHECK_BUSY: Duration = Duration::from_millis(100);
+const RECORDS_MANY: i64 = 400;
+
+/// Records it may keep. A cluster of 16 needs a hundred; each packet costs it time in proportion to them, and all are told
+/// again at once when we ask again, which must fit into its channel of a thousand events.
+const RECORDS_MAX: i64 = 1600;
 
 /// Silence after a good-bye. It takes effect after a second, and the same name announced within that second goes unnoticed.
 const SILENCE: Duration = Duration::from_millis(1500);
@@ -79,6 +84,8 @@ struct Responder {
     events: VecDeque<Receiver<ServiceEvent>>,
     asked: usize,
     ask_at: Instant,
+    /// Whether it had to forget its records at the last look.
+    forgot: bool,
     monitor: Receiver<DaemonEvent>,
     metrics: Option<Receiver<Metrics>>,
 }
@@ -193,8 +200,16 @@ impl MdnsDiscovery {
         let Some(metrics) = metrics else { return };
         self.counts.queries = count(&metrics, "browse").unsigned_abs();
         let records = ["cached-ptr", "cached-srv", "cached-txt", "cached-addr", "cached-nsec"];
-        if records.iter().map(|key| count(&metrics, key)).sum::<i64>() > RECORDS_MAX {
-            self.give_up();
+        let records = records.iter().map(|key| count(&metrics, key)).sum::<i64>();
+        if records > RECORDS_MANY {
+            self.check_at = now + CHECK_BUSY;
+        }
+        let forgot = std::mem::replace(&mut responder.forgot, records > RECORDS_MAX);
+        match records > RECORDS_MAX {
+            // What it keeps in spite of forgetting is not of our service; only a new start ends that.
+            true if forgot && records > 4 * RECORDS_MAX => self.give_up(),
+            true => responder.forget(now),
+            false => {}
         }
     }
 
@@ -248,7 +263,7 @@ impl Responder {
         let events = daemon.browse(SERVICE)?;
         let metrics = daemon.get_metrics().ok();
         let ask_at = Instant::now() + ASK_AGAIN[0];
-        Ok(Responder { daemon, events: VecDeque::from([events]), asked: 0, ask_at, monitor, metrics })
+        Ok(Responder { daemon, events: VecDeque::from([events]), asked: 0, ask_at, forgot: false, monitor, metrics })
     }
 
     fn ask_again(&mut self, now: Instant) {
@@ -259,6 +274,15 @@ impl Responder {
         self.asked += 1;
         self.ask_at = now + ASK_AGAIN.get(self.asked).copied().unwrap_or(ASK_ALWAYS);
         self.events.extend(self.daemon.browse(SERVICE));
+    }
+
+    /// Drops all records of our service. Whoever is still there answers the question that follows.
+    fn forget(&mut self, now: Instant) {
+        if self.daemon.stop_browse(SERVICE).is_ok() {
+            self.events.extend(self.daemon.browse(SERVICE));
+            self.asked = 0;
+            self.ask_at = now + ASK_AGAIN[0];
+        }
     }
 
     /// The next event, or `None` when the thread gave us up. Cancel-safe.
