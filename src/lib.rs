@@ -4,10 +4,12 @@
 mod collective;
 mod compression;
 mod discovery;
+mod driver;
 mod election;
 mod error;
 mod identity;
 mod link;
+mod status;
 mod topology;
 mod view;
 mod wire;

@@ -88,8 +88,8 @@ mod tests {
             (250, 1501, 0, Verdict::Dead),
             (250, 1501, 100, Verdict::Suspect),
             (250, 800, 100, Verdict::Alive),
-            (900, 1990, 0, Verdict::Suspect),
-            (900, 2001, 0, Verdict::Dead),
+            (1200, 1990, 0, Verdict::Suspect),
+            (1200, 2001, 0, Verdict::Dead),
         ] {
             let now = 100 * gap + silence;
             assert_eq!(regular(gap, 100).verdict(now, late), verdict, "gap {gap}, silence {silence}, late {late}");

@@ -1,0 +1,119 @@
+//! Layer: Host.
+//!
+//! The data links of one View: the lower rank dials, until the link stands; one that ends is reported.
+
+use super::event::Event;
+use crate::collective::{Block, Pool};
+use crate::identity::MemberId;
+use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Local, Net, Purpose, Shutdown, initiate, into_data_link};
+use crate::view::{Rank, ViewDigest};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+
+/// How long a member of the View may refuse its data link; longer, and the View does not work.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The dials of the View that is installed.
+#[derive(Default)]
+pub(super) struct DataLinks {
+    dials: JoinSet<()>,
+}
+
+/// Where and as whom to dial.
+pub(super) struct DataDial {
+    pub(super) view: ViewDigest,
+    pub(super) me: Rank,
+    pub(super) peer: Rank,
+    pub(super) expect: MemberId,
+    pub(super) to: SocketAddr,
+}
+
+impl DataLinks {
+    /// Dials a member until its data link stands.
+    pub(super) fn dial(
+        &mut self,
+        dial: DataDial,
+        net: Arc<dyn Net>,
+        local: Arc<Local>,
+        events: mpsc::Sender<Event>,
+    ) -> AbortHandle {
+        self.dials.spawn(async move {
+            let (view, peer) = (dial.view, dial.peer);
+            let event = match tokio::time::timeout(PATIENCE, until_it_stands(dial, net, local)).await {
+                Ok(link) => Event::DataLink { view, peer, link: watched(link, view, peer, events.clone()) },
+                Err(_) => Event::DataLinkLost { view, peer },
+            };
+            let _ = events.send(event).await;
+        })
+    }
+
+    /// Gives all dials up: their View has ended.
+    pub(super) fn clear(&mut self) {
+        self.dials.abort_all();
+        while self.dials.try_join_next().is_some() {}
+    }
+}
+
+async fn until_it_stands(dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>) -> Box<dyn DataLink> {
+    let purpose = Purpose::Data { view: dial.view, src: dial.me, dst: dial.peer };
+    let mut pause = Duration::from_millis(5);
+    loop {
+        if let Ok(stream) = net.dial(dial.to).await
+            && let Ok((stream, session)) = initiate(stream, &local, purpose, Some(dial.expect)).await
+            && let Ok(link) = into_data_link(stream, session)
+        {
+            return link;
+        }
+        // The peer may not have heard of the View yet.
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(Duration::from_millis(250));
+    }
+}
+
+/// A link whose end is reported.
+pub(super) fn watched(link: Box<dyn DataLink>, view: ViewDigest, peer: Rank, events: mpsc::Sender<Event>) -> Box<dyn DataLink> {
+    Box::new(Watched { link, end: End { view, peer, events } })
+}
+
+struct Watched {
+    link: Box<dyn DataLink>,
+    end: End,
+}
+
+/// Reports when it is dropped: with the receiving half.
+struct End {
+    view: ViewDigest,
+    peer: Rank,
+    events: mpsc::Sender<Event>,
+}
+
+struct WatchedReceiver {
+    receiver: Box<dyn DataReceiver>,
+    _end: End,
+}
+
+impl DataLink for Watched {
+    fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
+        let (sender, receiver, shutdown) = self.link.split();
+        (sender, Box::new(WatchedReceiver { receiver, _end: self.end }), shutdown)
+    }
+}
+
+impl DataReceiver for WatchedReceiver {
+    fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
+        self.receiver.recv(pool)
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let event = Event::DataLinkLost { view: self.view, peer: self.peer };
+        // Dropped on an engine's thread. A full queue means the driver is behind by a thousand reports; the operation
+        // that needed the link has failed anyway, and its member's silence is noticed by the heartbeats.
+        let _ = self.events.try_send(event);
+    }
+}

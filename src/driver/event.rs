@@ -1,0 +1,39 @@
+//! Layer: Host.
+//!
+//! What the tasks around the driver report to it.
+
+use crate::election::Message;
+use crate::identity::MemberId;
+use crate::link::{DataLink, Refusal, Session, Stream, Ticket};
+use crate::view::{Rank, ViewDigest};
+use std::net::{IpAddr, SocketAddr};
+
+/// Most reports that wait: link readers stop reading when the driver is behind.
+pub(super) const QUEUE: usize = 1024;
+
+/// Most reports taken in one turn, so that ticks and sightings are not starved.
+pub(super) const BATCH: usize = 256;
+
+/// A report.
+pub(super) enum Event {
+    /// A connection this node accepted has passed the gate, and its handshake has ended.
+    Answered { from: IpAddr, ticket: Ticket, result: Result<(Box<dyn Stream>, Session), Refusal> },
+    /// A dial has ended, handshake included.
+    Dialled { to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal> },
+    /// Dialling a lost member again has ended.
+    Redialled { member: MemberId, to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal> },
+    /// A message came over a control link.
+    Message { from: MemberId, message: Message },
+    /// A control link has ended.
+    Closed { member: MemberId, generation: u64, misbehaved: Option<String> },
+    /// A data link that this node dialled stands.
+    DataLink { view: ViewDigest, peer: Rank, link: Box<dyn DataLink> },
+    /// A data link has ended, or could not be made.
+    DataLinkLost { view: ViewDigest, peer: Rank },
+    /// The state of this ticket is durable.
+    Persisted(u64),
+    /// The deadline of an operation of this View has passed.
+    Deadline(ViewDigest, crate::view::OpId),
+    /// The address of a fixed peer.
+    Resolved(SocketAddr),
+}

@@ -1,0 +1,132 @@
+//! Layer: Host.
+//!
+//! The control plane of one node: feeds time, links and sightings to the election, and carries out what it wants.
+//!
+//! [`run`] is an async function over doors ([`Doors`]); [`spawn`] runs it on an operating-system thread of its own, so a
+//! program that blocks its executor still sends heartbeats. One `select!` takes one input, then every output is drained.
+
+mod datalinks;
+mod disk;
+mod event;
+mod node;
+mod peers;
+
+pub use disk::{Disk, Store};
+pub use node::{Doors, NodeConfig};
+
+use crate::collective::Envelope;
+use crate::error::{ConfigProblem, Error, Result};
+use crate::status::Status;
+use event::Event;
+use node::Node;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// What a cluster handle asks of its driver.
+#[derive(Debug)]
+pub enum Command {
+    /// Leave the group, then answer and end.
+    Leave(oneshot::Sender<()>),
+}
+
+/// How a driver and its handles talk.
+pub struct Handles {
+    /// Towards the driver. When the last one is dropped the node leaves.
+    pub commands: mpsc::Sender<Command>,
+    /// The newest View's envelope.
+    pub views: watch::Receiver<Option<Arc<Envelope>>>,
+    /// The newest status.
+    pub status: watch::Receiver<Status>,
+}
+
+/// The driver's side of [`Handles`].
+pub struct Outlets {
+    pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) views: watch::Sender<Option<Arc<Envelope>>>,
+    pub(super) status: watch::Sender<Status>,
+}
+
+/// Makes the two sides.
+pub fn channels(status: Status) -> (Handles, Outlets) {
+    let (command_tx, command_rx) = mpsc::channel(8);
+    let (view_tx, view_rx) = watch::channel(None);
+    let (status_tx, status_rx) = watch::channel(status);
+    let handles = Handles { commands: command_tx, views: view_rx, status: status_rx };
+    (handles, Outlets { commands: command_rx, views: view_tx, status: status_tx })
+}
+
+/// Runs the driver on a thread of its own and returns when it has started. The thread ends after [`Command::Leave`], or
+/// when all handles are gone. `open` is called on that thread, inside its runtime: sockets belong to a runtime.
+pub async fn spawn<F, O>(open: O) -> Result<Handles>
+where
+    O: FnOnce() -> F + Send + 'static,
+    F: Future<Output = Result<(NodeConfig, Doors)>>,
+{
+    let (started, start) = oneshot::channel();
+    let body = move || {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return drop(started.send(Err(Error::Config(ConfigProblem::NoPort(error.kind()))))),
+        };
+        runtime.block_on(async move {
+            match open().await {
+                Err(error) => drop(started.send(Err(error))),
+                Ok((config, doors)) => {
+                    let (handles, outlets) = channels(config.first_status(doors.listener.port()));
+                    if started.send(Ok(handles)).is_ok() {
+                        run(config, doors, outlets).await;
+                    }
+                }
+            }
+        });
+    };
+    let thread = std::thread::Builder::new().name("potluck-control".to_owned()).spawn(body);
+    thread.map_err(|error| Error::Config(ConfigProblem::NoPort(error.kind())))?;
+    start.await.map_err(|_| Error::Closed)?
+}
+
+/// The control plane of one node, until it leaves.
+pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
+    let Doors { net, mut listener, mut discovery, store, engine } = doors;
+    let Outlets { mut commands, views, status } = outlets;
+    let (events_tx, mut events) = mpsc::channel(event::QUEUE);
+    let mut node = Node::new(config, net, store, engine, events_tx, views, status, listener.port());
+    if let Err(problem) = discovery.announce(&node.advert()).await {
+        tracing::warn!(%problem, "this node cannot be discovered by others");
+    }
+    loop {
+        let pause = node.pause();
+        tokio::select! {
+            Some(event) = events.recv() => node.on_event(event),
+            Some(outgoing) = node.outgoing() => node.on_outgoing(outgoing),
+            command = commands.recv() => {
+                node.leave();
+                leave(node, discovery.as_mut(), events).await;
+                if let Some(Command::Leave(done)) = command {
+                    // The handle may have stopped waiting.
+                    let _ = done.send(());
+                }
+                return;
+            }
+            accepted = listener.accept() => node.on_accepted(accepted),
+            sighting = discovery.next() => node.on_sighting(sighting),
+            () = tokio::time::sleep(pause) => {}
+        }
+        // What is ready now goes into the same turn.
+        for _ in 0..event::BATCH {
+            let Ok(event) = events.try_recv() else { break };
+            node.on_event(event);
+        }
+        node.turn(discovery.as_ref());
+    }
+}
+
+/// Good-byes go out before the sockets close; neither may take longer than a person would wait.
+async fn leave(node: Node, discovery: &mut dyn crate::discovery::Discovery, events: mpsc::Receiver<Event>) {
+    let flushed = node.close();
+    // Links whose peers still talk must not hold up the good-bye.
+    drop(events);
+    let patience = Duration::from_millis(500);
+    let _ = tokio::join!(tokio::time::timeout(patience, flushed), tokio::time::timeout(patience, discovery.withdraw()));
+}

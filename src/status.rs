@@ -1,0 +1,168 @@
+//! Layer: Words.
+//!
+//! What a node can say about itself and its group at any moment.
+
+use crate::discovery::InterfaceReport;
+use crate::error::Peer;
+use crate::identity::{Name, NodeId};
+use crate::view::{EngineKind, OpId, ViewId};
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A snapshot of one node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// This node's key.
+    pub node: NodeId,
+    /// What it calls itself.
+    pub name: Name,
+    /// The namespace it is in.
+    pub namespace: String,
+    /// Whether the namespace is open: separated by name, admitted by nothing.
+    pub open: bool,
+    /// The TCP port it listens on.
+    pub port: u16,
+    /// Where it stands.
+    pub state: State,
+    /// The View it is in, if any.
+    pub view: Option<ViewStatus>,
+    /// The nodes it has a link with.
+    pub peers: Vec<PeerStatus>,
+    /// What discovery does on each interface.
+    pub interfaces: Vec<InterfaceReport>,
+    /// Nodes that are seen and not joined, with the reason.
+    pub others: Vec<String>,
+    /// The call that waits longest for somebody.
+    pub waiting: Option<Waiting>,
+    /// Counters since the start.
+    pub counters: Counters,
+}
+
+/// Where a node stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// Nobody is linked.
+    Alone,
+    /// Others are linked, and a View is being agreed.
+    Forming,
+    /// In a View of enough members.
+    In,
+    /// The group is smaller than `min_members`.
+    NotEnoughPeers {
+        /// Members now.
+        present: usize,
+        /// Members wanted.
+        wanted: usize,
+    },
+    /// In a View whose members do not hold the same state yet.
+    NeedsSync,
+    /// The View has 16 members and no place for this node.
+    Full,
+    /// Another living process uses this node's identity.
+    Duplicate,
+    /// Left.
+    Closed,
+}
+
+/// The View, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewStatus {
+    /// Its name.
+    pub id: ViewId,
+    /// The members in rank order.
+    pub members: Vec<Peer>,
+    /// The engine, and why this one.
+    pub engine: EngineKind,
+    /// Why the plan is as it is.
+    pub plan: String,
+    /// Whether the members share one history.
+    pub in_sync: bool,
+    /// Operations committed in it by this member.
+    pub committed: u64,
+}
+
+/// A linked node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// Its key.
+    pub node: NodeId,
+    /// What it calls itself.
+    pub name: Name,
+    /// Where it is reached.
+    pub address: SocketAddr,
+    /// Smoothed round-trip time of the control link in microseconds, once it is measured.
+    pub rtt_us: Option<u32>,
+}
+
+/// A call that others have not made yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Which operation.
+    pub op: OpId,
+    /// Who has not called it.
+    pub ranks: Vec<Peer>,
+    /// For how long.
+    pub since: Duration,
+}
+
+/// What happened since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Views installed.
+    pub views: u64,
+    /// Handshakes that ended in a link.
+    pub links: u64,
+    /// Connections refused for a wrong key or because they were not potluck's.
+    pub strangers: u64,
+    /// Connections refused because they speak another protocol version.
+    pub other_versions: u64,
+    /// Connections refused at the door: too many, too fast, too slow, replayed.
+    pub overloads: u64,
+    /// Links closed because an authenticated member broke the protocol.
+    pub misbehaviours: u64,
+    /// Operations committed.
+    pub committed: u64,
+}
+
+impl Status {
+    /// One sentence per reason why nobody, or not everybody, is here. Empty when all is well.
+    pub fn reasons(&self) -> Vec<String> {
+        let mut reasons: Vec<String> = Vec::new();
+        if matches!(self.state, State::Alone | State::NotEnoughPeers { .. }) {
+            reasons.extend(self.interfaces.iter().map(|i| i.to_string()));
+            if self.others.is_empty() && self.peers.is_empty() {
+                reasons.push("if the other machine runs: potluck up --peer ADDRESS names it by hand".to_owned());
+            }
+        }
+        reasons.extend(self.others.iter().cloned());
+        if let Some(waiting) = self.waiting.as_ref().filter(|w| w.since >= Duration::from_secs(1)) {
+            reasons.push(waiting.to_string());
+        }
+        reasons
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            State::Alone => f.write_str("alone"),
+            State::Forming => f.write_str("forming"),
+            State::In => f.write_str("in"),
+            State::NotEnoughPeers { present, wanted } => write!(f, "waiting for peers ({present} of {wanted})"),
+            State::NeedsSync => f.write_str("in, not in sync"),
+            State::Full => f.write_str("full"),
+            State::Duplicate => f.write_str("duplicate identity"),
+            State::Closed => f.write_str("closed"),
+        }
+    }
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.ranks.iter().map(Peer::to_string).collect();
+        write!(f, "operation {} has waited {:.0} s for {}", self.op, self.since.as_secs_f64(), names.join(", "))
+    }
+}
