@@ -13,14 +13,18 @@ compile_error!("potluck sends elements as they lie in memory and supports little
 pub trait Element: sealed::Sealed + Copy + PartialEq + Send + Sync + 'static {
     /// The type's name on the wire.
     const DTYPE: DType;
+    /// The neutral element of addition.
+    const ZERO: Self;
 }
 
 impl Element for f32 {
     const DTYPE: DType = DType::F32;
+    const ZERO: f32 = 0.0;
 }
 
 impl Element for f64 {
     const DTYPE: DType = DType::F64;
+    const ZERO: f64 = 0.0;
 }
 
 /// The bytes of `elements`.

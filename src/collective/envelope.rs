@@ -30,8 +30,6 @@ pub enum Outgoing {
     InFlight(usize),
     /// Give this operation up when the time has passed.
     Deadline(OpId, Duration),
-    /// A member broke the protocol.
-    Misbehaved(Rank),
 }
 
 /// See the module.

@@ -11,7 +11,9 @@
 //! that voted `Done` and has not committed, and by one whose program has not called the operation yet. A member lists
 //! an operation from its own call until every member has reported it decided.
 
-use super::{AbortCause, AbortReason, Call, Descriptor, Kind, Listed, Mismatch, OpBody, OpMessage, Outcome, Status, Vote};
+use super::{
+    AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Listed, Mismatch, OpBody, OpMessage, Outcome, Status, Vote,
+};
 use crate::view::{Lane, OPS_LISTED_MAX, OpId, Rank, View, ViewDigest};
 use std::collections::BTreeMap;
 
@@ -79,15 +81,6 @@ pub enum CallRefusal {
 /// What a member that sends such a message must be told: it broke the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misbehaviour;
-
-/// What a member reports about its operations when it promises to leave the View.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Closing {
-    /// The listed operations.
-    pub ops: Vec<Listed>,
-    /// How many operations were committed here.
-    pub committed: u64,
-}
 
 impl Ledger {
     /// The empty ledger of a View in which this member is `me`.

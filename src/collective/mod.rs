@@ -24,12 +24,12 @@ pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut}
 pub use envelope::{Decided, Envelope, Outgoing, Refused, SyncStep};
 pub use fault::EngineFault;
 pub use fold::{Arithmetic, finish, fold};
-pub use ledger::{CallRefusal, Closing, Ledger, LedgerEffect, Misbehaviour};
+pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};
 pub use native::NativeEngine;
 pub use reference::reference;
 pub use schedule::{CHUNKS_MAX, Flow, Itinerary, Route, Station, Then, Tree, Unfit, layout};
 pub use staging::{Block, Pool, Staging};
-pub use vote::{AbortCause, AbortReason, Listed, Mismatch, OpBody, OpMessage, Outcome, Status, Vote};
+pub use vote::{AbortCause, AbortReason, Closing, Listed, Mismatch, OpBody, OpMessage, Outcome, Status, Vote};
 
 use crate::link::DataLink;
 use crate::topology::Plan;

@@ -78,6 +78,15 @@ pub struct Listed {
     pub is_sync: bool,
 }
 
+/// What a member reports about its operations when it promises to leave the View.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Closing {
+    /// The listed operations.
+    pub ops: Vec<Listed>,
+    /// How many operations were committed here.
+    pub committed: u64,
+}
+
 /// How far an operation is on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {

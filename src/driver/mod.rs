@@ -12,7 +12,7 @@ mod node;
 mod peers;
 
 pub use disk::{Disk, Store};
-pub use node::{Doors, NodeConfig};
+pub use node::{Doors, NodeConfig, peer_at};
 
 use crate::collective::Envelope;
 use crate::error::{ConfigProblem, Error, Result};

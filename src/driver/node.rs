@@ -54,6 +54,8 @@ pub struct NodeConfig {
     pub election: ElectionConfig,
     /// Which hints may be dialled.
     pub policy: AddressPolicy,
+    /// Own addresses to announce; empty where discovery knows them.
+    pub advertised: Vec<SocketAddr>,
     /// Addresses known beforehand.
     pub known: Vec<(SocketAddr, Origin)>,
     /// Members a View needs before it is of use.
@@ -200,7 +202,7 @@ impl Node {
             suites: 1,
             pairing: false,
             port: self.port,
-            addresses: Vec::new(),
+            addresses: self.config.advertised.clone(),
         }
     }
 
@@ -246,7 +248,6 @@ impl Node {
             Outgoing::Tell(message) => self.tell(&message),
             Outgoing::InFlight(count) => self.step(Input::OpsInFlight(count)),
             Outgoing::Deadline(op, after) => self.arm(op, after),
-            Outgoing::Misbehaved(rank) => self.expel(rank),
         }
     }
 

@@ -1,0 +1,265 @@
+//! Layer: Face.
+//!
+//! From a configuration to a running node: keys, files, port, discovery.
+
+use crate::collective::{NativeEngine, Pool};
+use crate::config::{Admission, Config, Network};
+use crate::discovery::{AddressPolicy, Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin, Subnet};
+use crate::driver::{Disk, Doors, NodeConfig, Store};
+use crate::election::{Durable, ElectionConfig};
+use crate::error::{ConfigProblem, Error, Result};
+use crate::identity::cluster_key_file::{find_cluster_key, namespace_name};
+use crate::identity::home::Home;
+use crate::identity::keystore::{HeldIdentity, load_or_create_identity, new_boot};
+use crate::identity::peers_file::PeersFile;
+use crate::identity::{Boot, Identity, MemberId, Name, Namespace, NamespaceName};
+use crate::link::{Bind, Engines, Hello, Local, MemoryWorld, Net, TcpNet, Wire};
+use crate::topology::interfaces::inventory;
+use crate::topology::{Interface, InterfaceFilter, InterfaceKind};
+use crate::wire::Decode;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use zeroize::Zeroizing;
+
+/// Opens everything a node needs. Runs on the driver's thread, inside its runtime.
+pub(crate) async fn open(config: Config) -> Result<(NodeConfig, Doors)> {
+    match config.network {
+        Network::Process => open_in_process(&config).await,
+        Network::Lan | Network::Loopback => open_on_network(&config).await,
+    }
+}
+
+async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
+    let home = match &config.home {
+        Some(directory) => Home::at(directory.clone()),
+        None => Home::from_env(lookup)?,
+    };
+    let namespace = namespace(config, &home)?;
+    let interfaces = inventory().unwrap_or_default();
+    let chosen = choose(config, &interfaces)?;
+    let held = load_or_create_identity(&home)?;
+    let boot = new_boot()?;
+
+    let bind = if config.network == Network::Loopback { Bind::At(IpAddr::V4(Ipv4Addr::LOCALHOST)) } else { Bind::Everywhere };
+    let net: Arc<dyn Net> = Arc::new(TcpNet::new(bind));
+    let listener = net.listen(&config.ports).await.map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
+    let discovery = discover(config, &chosen)?;
+
+    let state = held.state_file(&home, namespace.name());
+    let durable = match state.load()? {
+        Some(bytes) => Durable::from_bytes(&bytes).map_err(|_| unreadable(&state))?,
+        None => Durable::default(),
+    };
+    let peers_file = PeersFile::at(home.peers_path(namespace.name()));
+    let mut known: Vec<(SocketAddr, Origin)> = peers_file.load().into_iter().map(|a| (a, Origin::Cache)).collect();
+    known.extend(fixed_peers(config).await?.into_iter().map(|a| (a, Origin::Fixed)));
+    let disk = Disk::start(state, peers_file).map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
+
+    let policy = match config.network {
+        Network::Loopback => AddressPolicy::Loopback,
+        _ => AddressPolicy::Lan(chosen.iter().flat_map(subnets).collect()),
+    };
+    let mut local = local(config, Arc::new(Identity::from_seed(&held.identity().seed())), boot, listener.port(), &namespace)?;
+    local.trusted = config.trusted_links.iter().flat_map(|name| addresses_of(name, &interfaces)).collect();
+    let node = node_config(config, local, namespace, boot, durable, policy, known, interfaces);
+    let store = Box::new(Held { disk, _identity: held });
+    Ok((node, Doors { net, listener, discovery, store, engine: Arc::new(NativeEngine::new(Pool::new())) }))
+}
+
+/// Everything in memory: nodes of one namespace in one process share a made-up network.
+async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
+    static WORLDS: Mutex<BTreeMap<String, (MemoryWorld, Medium)>> = Mutex::new(BTreeMap::new());
+    static HOSTS: AtomicU32 = AtomicU32::new(1);
+    let name = namespace_of(config)?;
+    let namespace = match &config.admission {
+        Admission::Key(key) => Namespace::keyed(name.clone(), key.clone()),
+        _ => Namespace::open(name.clone()),
+    };
+    let (world, medium) = {
+        let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
+        worlds.entry(name.as_str().to_owned()).or_insert_with(|| (MemoryWorld::new(), Medium::new())).clone()
+    };
+    let ip = IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + HOSTS.fetch_add(1, Ordering::Relaxed)));
+    let net: Arc<dyn Net> = Arc::new(world.host(ip));
+    let listener = net.listen(&[]).await.map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
+    let boot = new_boot()?;
+    let identity = Arc::new(Identity::from_seed(&*random_32()?));
+    let local = local(config, identity, boot, listener.port(), &namespace)?;
+    let policy = AddressPolicy::Lan(Vec::new());
+    let mut node = node_config(config, local, namespace, boot, Durable::default(), policy, Vec::new(), Vec::new());
+    node.advertised = vec![SocketAddr::new(ip, listener.port())];
+    let engine = Arc::new(NativeEngine::new(Pool::new()));
+    Ok((node, Doors { net, listener, discovery: Box::new(medium.node()), store: Box::new(Nowhere), engine }))
+}
+
+#[expect(clippy::too_many_arguments, reason = "gathers what was opened one by one")]
+fn node_config(
+    config: &Config,
+    local: Local,
+    namespace: Namespace,
+    boot: Boot,
+    durable: Durable,
+    policy: AddressPolicy,
+    known: Vec<(SocketAddr, Origin)>,
+    interfaces: Vec<Interface>,
+) -> NodeConfig {
+    let mut random = [0; 10];
+    // Without randomness new_boot has failed before; the boot alone makes the name unique then.
+    let _ = getrandom::fill(&mut random);
+    NodeConfig {
+        local: Arc::new(local),
+        namespace,
+        instance: Advert::instance_of(random),
+        durable,
+        election: ElectionConfig { seed: boot.0, ..ElectionConfig::default() },
+        policy,
+        known,
+        advertised: Vec::new(),
+        min_members: config.min_members,
+        interfaces,
+    }
+}
+
+fn local(config: &Config, identity: Arc<Identity>, boot: Boot, port: u16, namespace: &Namespace) -> Result<Local> {
+    let name = config.name.clone().unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+    let hello = Hello {
+        id: MemberId { node: identity.id(), boot },
+        name: Name::from_lossy(&name),
+        port,
+        stateless: config.stateless,
+        engines: Engines::NATIVE,
+        wire: Wire::Untrusted,
+    };
+    Ok(Local::new(identity, hello, random_32()?, namespace.psk()))
+}
+
+fn namespace_of(config: &Config) -> Result<NamespaceName> {
+    let parsed = match &config.namespace {
+        Some(name) => NamespaceName::parse(name),
+        None => namespace_name(lookup),
+    };
+    parsed.map_err(|why| Error::Config(ConfigProblem::BadNamespace(why.to_string())))
+}
+
+fn namespace(config: &Config, home: &Home) -> Result<Namespace> {
+    let name = namespace_of(config)?;
+    match &config.admission {
+        Admission::Open => Ok(Namespace::open(name)),
+        Admission::Key(key) => Ok(Namespace::keyed(name, key.clone())),
+        Admission::Found => match find_cluster_key(&name, home, lookup)? {
+            Some(key) => Ok(Namespace::keyed(name, key)),
+            None => Err(Error::Config(ConfigProblem::NoClusterKey)),
+        },
+    }
+}
+
+/// The interfaces to announce on.
+fn choose(config: &Config, all: &[Interface]) -> Result<Vec<Interface>> {
+    let text = config.interfaces.clone().or_else(|| lookup("POTLUCK_INTERFACES").and_then(|v| v.into_string().ok()));
+    match text.filter(|t| !t.trim().is_empty()) {
+        Some(text) => {
+            let filter = InterfaceFilter::parse(&text).map_err(|e| Error::Config(ConfigProblem::BadInterfaces(e.to_string())))?;
+            let chosen: Vec<Interface> = all.iter().filter(|i| filter.picks(i)).cloned().collect();
+            if chosen.is_empty() && config.network == Network::Lan {
+                let have: Vec<&str> = all.iter().map(|i| i.name.as_str()).collect();
+                let why = format!("\"{text}\" leaves none of {}", have.join(", "));
+                return Err(Error::Config(ConfigProblem::BadInterfaces(why)));
+            }
+            Ok(chosen)
+        }
+        None => Ok(all.iter().filter(|i| i.usable()).cloned().collect()),
+    }
+}
+
+/// Multicast where it may go; without it fixed peers must do.
+fn discover(config: &Config, chosen: &[Interface]) -> Result<Box<dyn Discovery>> {
+    let scope = match config.network {
+        Network::Loopback => MdnsScope::Loopback,
+        _ => MdnsScope::Interfaces(chosen.iter().map(|i| i.name.clone()).collect()),
+    };
+    match MdnsDiscovery::start(scope) {
+        Ok(discovery) => Ok(Box::new(discovery)),
+        Err(problem) if peer_texts(config).is_empty() => Err(Error::Config(ConfigProblem::NoDiscovery(problem.to_string()))),
+        Err(problem) => {
+            tracing::warn!(%problem, "only the peers named by hand are tried");
+            Ok(Box::new(Medium::new().node()))
+        }
+    }
+}
+
+fn peer_texts(config: &Config) -> Vec<String> {
+    let from_env = lookup("POTLUCK_PEERS").and_then(|v| v.into_string().ok()).filter(|v| !v.trim().is_empty());
+    config.peers.iter().cloned().chain(from_env).collect()
+}
+
+/// The addresses of the peers named by hand. A name that does not resolve now is reported and left out.
+async fn fixed_peers(config: &Config) -> Result<Vec<SocketAddr>> {
+    let mut addresses = Vec::new();
+    for text in peer_texts(config) {
+        let peers = FixedPeer::parse_list(&text).map_err(|e| Error::Config(ConfigProblem::BadPeer(format!("{text}: {e}"))))?;
+        for peer in peers {
+            match peer.resolve().await {
+                Ok(found) => addresses.extend(found),
+                Err(problem) => tracing::warn!(peer = peer.host(), %problem, "a peer is left out"),
+            }
+        }
+    }
+    Ok(addresses)
+}
+
+fn subnets(interface: &Interface) -> Vec<Subnet> {
+    interface.addresses.iter().map(|a| Subnet { address: a.ip, prefix: a.prefix_bits }).collect()
+}
+
+fn addresses_of(name: &str, interfaces: &[Interface]) -> Vec<IpAddr> {
+    let named = interfaces.iter().filter(|i| i.name == name || name == "lo" && i.kind == InterfaceKind::Loopback);
+    named.flat_map(|i| i.addresses.iter().map(|a| a.ip)).collect()
+}
+
+fn unreadable(state: &crate::identity::state_file::StateFile) -> Error {
+    Error::Identity(crate::identity::IdentityProblem::Damaged {
+        path: state.path().to_owned(),
+        kept: crate::identity::Kept::State,
+    })
+}
+
+fn lookup(variable: &str) -> Option<OsString> {
+    std::env::var_os(variable)
+}
+
+fn random_32() -> Result<Zeroizing<[u8; 32]>> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    getrandom::fill(&mut *bytes).map_err(|_| Error::Identity(crate::identity::IdentityProblem::NoRandomness))?;
+    Ok(bytes)
+}
+
+/// The disk, and the identity that stays locked as long as the node runs.
+struct Held {
+    disk: Disk,
+    _identity: HeldIdentity,
+}
+
+impl Store for Held {
+    fn save(&mut self, state: Vec<u8>, done: Box<dyn FnOnce() + Send>) {
+        self.disk.save(state, done);
+    }
+
+    fn remember(&mut self, peers: Vec<SocketAddr>) {
+        self.disk.remember(peers);
+    }
+}
+
+/// For nodes that live as long as their process: nothing outlives it.
+struct Nowhere;
+
+impl Store for Nowhere {
+    fn save(&mut self, _state: Vec<u8>, done: Box<dyn FnOnce() + Send>) {
+        // The driver must not wait for itself.
+        tokio::task::spawn_blocking(done);
+    }
+
+    fn remember(&mut self, _peers: Vec<SocketAddr>) {}
+}
