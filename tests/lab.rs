@@ -120,7 +120,9 @@ fn side_by_side() -> Result<()> {
 fn down_leaves_nothing() -> Result<()> {
     let lab = Lab::up_with("lo", 1)?;
     let name = lab.name().to_string();
-    let mut sleeper = Child::spawn(lab.command("n1", "sleep").arg("60"))?;
+    let mut shell = lab.command("n1", "sh");
+    let mut sleeper = Child::spawn(shell.args(["-c", "echo here; exec sleep 60"]))?;
+    sleeper.wait_for_line(|line| line == "here", Duration::from_secs(10))?;
     drop(lab);
     let end = sleeper.wait(Duration::from_secs(5))?;
     ensure!(!end.success(), "what ran in the lab was ended, not finished");

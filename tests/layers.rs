@@ -76,7 +76,7 @@ struct Room {
     layer: Option<Layer>,
     tokens: Vec<Token>,
     uses: Vec<Use>,
-    /// Files that exist for tests only: `#[cfg(test)] mod tests;` names `tests`.
+    /// Beginnings of the paths of files that exist for tests only, as `#[cfg(test)] mod tests;` makes them.
     test_files: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ impl House {
             let all = tokens(text);
             let tokens = without_tests(&all);
             let room = Room {
-                test_files: test_files(&all),
+                test_files: test_files(file, &all),
                 file: file.clone(),
                 layer: declared_layer(text),
                 uses: uses(&tokens),
@@ -117,7 +117,7 @@ impl House {
                 faults.push(format!("src/{}:1: the first line is not `//! Layer: {names}.`", room.file));
                 continue;
             };
-            if module.is_empty() || self.for_tests_only(module) {
+            if module.is_empty() || self.for_tests_only(&room.file) {
                 continue; // lib.rs is the list of everything
             }
             self.upward_arrows(module, room, layer, &mut faults);
@@ -128,12 +128,9 @@ impl House {
         faults
     }
 
-    fn for_tests_only(&self, module: &[String]) -> bool {
-        let named = |n: usize| {
-            let parent = self.rooms.get(&module[..n]);
-            parent.is_some_and(|room| room.test_files.contains(&module[n]))
-        };
-        (0..module.len()).any(named)
+    fn for_tests_only(&self, file: &str) -> bool {
+        let mut all = self.rooms.values().flat_map(|room| &room.test_files);
+        all.any(|start| file.starts_with(start))
     }
 
     fn upward_arrows(&self, module: &[String], room: &Room, layer: Layer, faults: &mut Vec<String>) {
@@ -372,15 +369,23 @@ fn without_tests(tokens: &[Token]) -> Vec<Token> {
     kept
 }
 
-/// Names of the `mod name;` under `#[cfg(test)]`.
-fn test_files(tokens: &[Token]) -> Vec<String> {
+/// Where the `mod name;` under `#[cfg(test)]` in `file` lead: `folder/name.rs` and all of `folder/name/`, or where
+/// `#[path = "…"]` says.
+fn test_files(file: &str, tokens: &[Token]) -> Vec<String> {
+    let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let own = module_path(file).join("/");
+    let join = |folder: &str, rest: &str| format!("{folder}/{rest}").trim_start_matches('/').to_string();
     let behind = (0..tokens.len()).filter_map(|i| test_attribute(tokens, i));
-    let named = behind.filter_map(|start| {
+    let leads = |start: usize| {
         let item = &tokens[start..item_end(tokens, start)];
         let name = item.windows(3).find(|w| w[0].text == "mod" && w[2].text == ";")?;
-        Some(name[1].text.clone())
-    });
-    named.collect()
+        let path = item.windows(3).find(|w| w[0].text == "path" && w[1].text == "=");
+        Some(match path {
+            Some(path) => vec![join(folder, path[2].text.trim_matches('"'))],
+            None => [".rs", "/"].map(|end| join(&own, &(name[1].text.clone() + end))).to_vec(),
+        })
+    };
+    behind.filter_map(leads).flatten().collect()
 }
 
 /// The index behind the attribute at `i` if it is `#[cfg(test)]` or `#[cfg(all(test, …))]`.
@@ -420,7 +425,7 @@ fn closing(tokens: &[Token], mut i: usize) -> usize {
     i
 }
 
-/// Words and punctuation of Rust source, without comments, literals and lifetimes.
+/// Words, punctuation and plain strings of Rust source, without comments, raw strings, characters and lifetimes.
 fn tokens(text: &str) -> Vec<Token> {
     let c: Vec<char> = text.chars().collect();
     let (mut found, mut i, mut line) = (Vec::new(), 0, 1);
@@ -441,7 +446,7 @@ fn token_at(c: &[char], i: usize) -> (usize, Option<String>) {
     match (c[i], next) {
         ('/', '/') => ((i..c.len()).find(|k| c[*k] == '\n').unwrap_or(c.len()), None),
         ('/', '*') => (comment_end(c, i), None),
-        ('"', _) => (string_end(c, i), None),
+        ('"', _) => (string_end(c, i), Some(c[i..string_end(c, i)].iter().collect())),
         ('r', '"' | '#') | ('b', 'r') if raw_string_end(c, i).is_some() => (raw_string_end(c, i).unwrap_or(i + 1), None),
         ('r', '#') => (word_end(i + 2), Some(c[i + 2..word_end(i + 2)].iter().collect())),
         ('\'', _) => (char_or_lifetime_end(c, i), None),
@@ -601,6 +606,12 @@ fn a_file_that_exists_for_tests_only_is_free() {
     assert_eq!(found("//! Layer: Core.\n#[cfg(test)]\nmod tests;\n"), 0);
     assert_eq!(found("//! Layer: Core.\n#[cfg(test)]\npub(crate) mod tests;\n"), 0);
     assert_eq!(found("//! Layer: Core.\nmod tests;\n"), 2);
+
+    let elsewhere = |attribute: &str| {
+        let plan = format!("//! Layer: Core.\n{attribute}\n#[path = \"plan_tests.rs\"]\nmod tests;\n");
+        faults(&[&LINK[..], &[("a/plan.rs", plan.as_str()), ("a/plan_tests.rs", tests)]].concat()).len()
+    };
+    assert_eq!((elsewhere("#[cfg(test)]"), elsewhere("#[cfg(unix)]")), (0, 2));
 }
 
 #[test]
