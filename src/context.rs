@@ -81,6 +81,11 @@ impl Context {
         self.envelope.is_synced()
     }
 
+    /// What this View's data links have carried on this member so far.
+    pub fn traffic(&self) -> Traffic {
+        self.envelope.backend().traffic()
+    }
+
     /// How the links are protected, as a sentence each: empty means that everything is encrypted.
     pub fn security(&self) -> Vec<String> {
         self.cluster
