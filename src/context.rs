@@ -5,7 +5,7 @@
 use crate::cluster::Cluster;
 use crate::collective::{
     AbortCause, AbortReason, Call, CallRefusal, CodecId, DType, Decided, Element, Envelope, Kind, Outcome, ReduceOp, Refused,
-    Staging, SyncStep, bytes_of, bytes_of_mut,
+    Staging, SyncStep, Traffic, bytes_of, bytes_of_mut,
 };
 use crate::driver::peer_at;
 use crate::error::{Cause, Error, Peer, Result};
