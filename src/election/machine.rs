@@ -36,8 +36,19 @@ pub struct ElectionConfig {
     pub phase_ms: u64,
     /// The same for a member that waits for its disk.
     pub persisting_ms: u64,
+    /// Whether a node that sees nobody makes a View of its own, when it has waited as long as it would for joiners.
+    pub alone: Alone,
     /// Seed of the jitter.
     pub seed: u64,
+}
+
+/// What a node does that sees nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alone {
+    /// It waits. The rule, because a group of one is rarely what anybody wants.
+    Waits,
+    /// It is a group.
+    Forms,
 }
 
 impl Default for ElectionConfig {
@@ -52,6 +63,7 @@ impl Default for ElectionConfig {
             drain_ms: 500,
             phase_ms: 2000,
             persisting_ms: 5000,
+            alone: Alone::Waits,
             seed: 0,
         }
     }
@@ -625,16 +637,24 @@ impl Election {
     fn wanted(&mut self, now: u64) -> Option<Wanted> {
         let members = self.clique(now);
         let view = self.agreement.installed().cloned();
-        let Some(view) = view else {
-            return (members.len() > 1).then(|| Wanted { from: self.damped(now, &members, None), members });
-        };
+        let Some(view) = view else { return self.first_view(now, members) };
         let lost = view.members.iter().any(|m| !members.contains(&m.id));
         if lost || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
             let from = *self.repair_since.get_or_insert(now);
-            return Some(Wanted { members, from });
+            // A link may close because its member is just leaving the View for a proposal that has not come here yet.
+            let grace = if lost || self.is_frozen() { 0 } else { self.config.turn_ms / 5 };
+            return Some(Wanted { members, from: from + grace });
         }
         self.repair_since = None;
         (members.len() > view.size()).then(|| Wanted { from: self.damped(now, &members, Some(&view)), members })
+    }
+
+    fn first_view(&self, now: u64, members: BTreeSet<MemberId>) -> Option<Wanted> {
+        match (members.len(), self.config.alone) {
+            (0 | 1, Alone::Waits) => None,
+            (0 | 1, Alone::Forms) => Some(Wanted { members, from: self.config.damping_cap_ms.0 }),
+            _ => Some(Wanted { from: self.damped(now, &members, None), members }),
+        }
     }
 
     /// The largest set of nodes that all reach each other, this one among them; present members first.
