@@ -655,8 +655,7 @@ impl Election {
         let Some(view) = view else {
             return (members.len() > 1).then(|| Wanted { from: self.damped(now, &members, None), members });
         };
-        let lost = view.members.iter().any(|m| !members.contains(&m.id));
-        if lost || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
+        if !self.is_intact(&view, &members) || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
             let from = *self.repair_since.get_or_insert(now);
             return Some(Wanted { members, from });
         }
@@ -671,6 +670,13 @@ impl Election {
         self.links.set_reach(self.me, &candidates);
         let prefer = self.agreement.installed().map_or_else(BTreeSet::new, |v| v.members.iter().map(|m| m.id).collect());
         self.links.largest_clique_with(self.me, &prefer)
+    }
+
+    /// All members of this View still reach each other, also when a larger group without one of them shows itself: those
+    /// who have just met know too little of each other yet.
+    fn is_intact(&self, view: &View, members: &BTreeSet<MemberId>) -> bool {
+        let present: BTreeSet<MemberId> = view.members.iter().map(|m| m.id).collect();
+        present.is_subset(members) || self.links.is_clique(&present)
     }
 
     /// Some member of this View is in another one, and not just for the moment of an Install.
