@@ -131,7 +131,7 @@ struct Peer {
     broken: bool,
     left: bool,
     shunned_until: u64,
-    /// It has gone on to another View and said that it does not want this node there; not asked again before.
+    /// It has said that it does not want this node in its View; not asked again before.
     refused_until: u64,
 }
 
@@ -462,18 +462,19 @@ impl Election {
     }
 
     fn on_unwilling(&mut self, now: u64, from: MemberId) {
+        self.note_refusal(now, from);
         if matches!(&self.attempt, Attempt::Asking { members, .. } if members.contains(&from)) {
-            self.note_refusal(now, from);
             // It will see soon what this node has seen, or this node will see that it was wrong.
             self.fail(now, 40);
         }
     }
 
-    /// A member of this View that is in a later one will not come back: this node goes on without it.
+    /// This View is to be repaired, and somebody in a later one does not want this node there: it goes on without them.
+    /// Otherwise those who were left behind would wait in a View that is over.
     fn note_refusal(&mut self, now: u64, from: MemberId) {
-        let mine = self.agreement.installed().filter(|v| v.contains(from)).map(|v| v.id());
-        if let (Some(mine), Some(peer)) = (mine, self.peers.get_mut(&from)) {
-            if peer.view.is_some_and(|theirs| theirs > mine) {
+        let mine = self.agreement.installed().map(|v| v.id());
+        if let (true, Some(peer)) = (self.repair_since.is_some(), self.peers.get_mut(&from)) {
+            if peer.view.is_some() && peer.view > mine {
                 peer.refused_until = now + self.config.phase_ms;
             }
         }

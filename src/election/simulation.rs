@@ -511,12 +511,15 @@ mod tests {
     fn disturb(world: &mut World, n: u8) {
         let a = 1 + world.random(u64::from(n)) as u8;
         let b = 1 + world.random(u64::from(n)) as u8;
-        match world.random(8) {
+        match world.random(11) {
             0 => world.kill(a),
             1 if !world.living().contains(&a) => world.start(a),
             2 if a != b => world.part(a, b),
             3 => world.mend(),
             4 => world.sync(a, 1),
+            5 if a != b => world.mute(a, b),
+            6 => world.cut(a, b),
+            7 => world.leave(a),
             _ => {
                 for node in world.living() {
                     world.sync(node, 0);
