@@ -123,9 +123,12 @@ impl Ledger {
         self.committed
     }
 
-    /// Called operations that are not decided.
+    /// Operations that this member or another one has begun and that are not decided.
+    ///
+    /// Those of others count too: a member that is about to call may finish them, unless it leaves its View at once.
     pub fn in_flight(&self) -> usize {
-        self.entries.values().filter(|e| e.call.is_some() && e.outcome.is_none()).count()
+        let begun = |e: &&Entry| e.call.is_some() || e.descriptors.iter().any(Option::is_some);
+        self.entries.values().filter(|e| e.outcome.is_none()).filter(begun).count()
     }
 
     /// Takes the lane's next number for a call of this member.

@@ -13,6 +13,8 @@ mod message;
 mod standing;
 
 #[cfg(test)]
+mod scripts;
+#[cfg(test)]
 mod simulation;
 
 pub use agreement::{Decides, Durable, Effect};
