@@ -301,6 +301,10 @@ impl Node {
     }
 
     pub(super) fn leave(&mut self) {
+        // Votes that are said already: without them the others would need a new View to decide.
+        while let Some(said) = self.outgoing.as_mut().and_then(|outgoing| outgoing.try_recv().ok()) {
+            self.on_outgoing(said);
+        }
         self.step(Input::Leave);
         self.data.clear();
         if let Some(envelope) = self.envelope.take() {
