@@ -266,7 +266,7 @@ impl Node {
         let events = self.events.clone();
         tokio::spawn(async move {
             let result = respond(stream, &local, &replays, |ask| terms(&open, ask)).await;
-            let _ = events.send(Event::Answered { from: ip, ticket, result }).await;
+            let _ = events.send(Event::Answered { from, ticket, result }).await;
         });
     }
 
@@ -410,11 +410,13 @@ impl Node {
         self.open.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn on_answered(&mut self, from: IpAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
+    fn on_answered(&mut self, from: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
         match result {
             Ok((stream, session)) => {
-                self.gate.authenticated(self.now(), from);
-                let address = SocketAddr::new(from, session.peer.port);
+                self.gate.authenticated(self.now(), from.ip().to_canonical());
+                // With its scope: a link-local address leads nowhere without one.
+                let mut address = from;
+                address.set_port(session.peer.port);
                 match session.purpose {
                     Purpose::Control => self.on_linked(stream, session, address, Dialled::ByPeer),
                     Purpose::Data { view, src, .. } => self.on_data_accepted(stream, session, view, src),
