@@ -50,6 +50,8 @@ struct Entry {
     outcome: Option<Outcome>,
     /// Who has reported it decided, as bits by rank.
     resolved_by: u32,
+    /// This member has told all others that it is decided here.
+    reported: bool,
     agreed: bool,
     /// The engine has begun with a sync.
     ready: bool,
@@ -304,6 +306,18 @@ impl Ledger {
         self.entries.iter().filter(|(_, e)| e.outcome.is_some()).map(|(op, _)| *op).take(OPS_LISTED_MAX).collect()
     }
 
+    /// The same for a message that goes to all other members, after which this member need not list them for their sake.
+    pub fn report_resolved(&mut self) -> Vec<OpId> {
+        let resolved = self.resolved();
+        for op in &resolved {
+            if let Some(entry) = self.entries.get_mut(op) {
+                entry.reported = true;
+            }
+        }
+        self.forget_finished();
+        resolved
+    }
+
     /// The oldest operation that this member has begun and some ranks have not.
     pub fn waiting_for(&self) -> Option<(OpId, Vec<Rank>)> {
         let me = self.me.index();
@@ -410,10 +424,11 @@ impl Ledger {
         }
     }
 
-    /// Operations that every member has decided are forgotten, unless this member's program is still to call them.
+    /// Operations that every member has decided are forgotten, unless this member's program is still to call them, or
+    /// the others have not been told yet: who forgot without a word would stay on their lists for ever.
     fn forget_finished(&mut self) {
         let everybody = (1u32 << self.size) - 1;
-        self.entries.retain(|_, e| e.resolved_by != everybody || e.call.is_none());
+        self.entries.retain(|_, e| e.resolved_by != everybody || e.call.is_none() || !e.reported);
         // Aborted before this member's program called it. When it does after this is forgotten, the others abort it again.
         let uncalled: Vec<OpId> =
             self.entries.iter().filter(|(_, e)| e.call.is_none() && e.outcome.is_some()).map(|(op, _)| *op).collect();
@@ -431,6 +446,7 @@ impl Entry {
             votes: vec![None; size],
             outcome: None,
             resolved_by: 0,
+            reported: false,
             agreed: false,
             ready: false,
         }

@@ -266,7 +266,7 @@ impl Node {
         let events = self.events.clone();
         tokio::spawn(async move {
             let result = respond(stream, &local, &replays, |ask| terms(&open, ask)).await;
-            let _ = events.send(Event::Answered { from: ip, ticket, result }).await;
+            let _ = events.send(Event::Answered { from, ticket, result }).await;
         });
     }
 
@@ -302,6 +302,10 @@ impl Node {
     }
 
     pub(super) fn leave(&mut self) {
+        // Votes that are said already: without them the others would need a new View to decide.
+        while let Some(said) = self.outgoing.as_mut().and_then(|outgoing| outgoing.try_recv().ok()) {
+            self.on_outgoing(said);
+        }
         self.step(Input::Leave);
         self.data.clear();
         if let Some(envelope) = self.envelope.take() {
@@ -409,11 +413,11 @@ impl Node {
         self.open.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn on_answered(&mut self, from: IpAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
+    fn on_answered(&mut self, from: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
         match result {
             Ok((stream, session)) => {
-                self.gate.authenticated(self.now(), from);
-                let address = SocketAddr::new(from, session.peer.port);
+                self.gate.authenticated(self.now(), from.ip().to_canonical());
+                let address = listening_at(from, session.peer.port);
                 match session.purpose {
                     Purpose::Control => self.on_linked(stream, session, address, Dialled::ByPeer),
                     Purpose::Data { view, src, .. } => self.on_data_accepted(stream, session, view, src),
@@ -746,6 +750,15 @@ enum Dialled {
 /// A member as errors and reports name it.
 pub fn peer_at(view: &View, rank: Rank) -> Option<Peer> {
     view.member(rank).map(|m| Peer { rank, name: m.name.clone(), node: m.id.node })
+}
+
+/// Where a peer that dialled from `from` listens. With its scope: a link-local address leads nowhere without one.
+fn listening_at(mut from: SocketAddr, port: u16) -> SocketAddr {
+    from.set_port(port);
+    match from.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(IpAddr::V4(ip), port),
+        IpAddr::V6(_) => from,
+    }
 }
 
 async fn connect(

@@ -191,10 +191,29 @@ fn an_operation_stays_listed_until_everybody_has_decided_it() {
     g.ledgers[1].done(op, 1);
     g.deliver_all();
     assert_eq!(g.ledgers[0].clone().freeze().ops[0].status, Status::Committed);
-    assert_eq!(g.ledgers[0].resolved(), [op]);
+    assert_eq!(g.ledgers[0].report_resolved(), [op]);
     g.ledgers[0].on_resolved(Rank(1), &[op]);
     assert!(g.ledgers[0].resolved().is_empty());
     assert!(g.ledgers[0].freeze().ops.is_empty());
+}
+
+#[test]
+fn who_decides_last_still_tells_the_others() {
+    let mut g = Group::of(2);
+    let op = g.begin(0, SUM);
+    g.begin(1, SUM);
+    g.ledgers[0].done(op, 1);
+    g.ledgers[1].done(op, 1);
+    g.deliver_all();
+    // Member 1 reports first; member 0, which has said nothing since, must not forget before it has.
+    let reported = g.ledgers[1].report_resolved();
+    g.ledgers[0].on_resolved(Rank(1), &reported);
+    let reported = g.ledgers[0].report_resolved();
+    assert_eq!(reported, [op]);
+    g.ledgers[1].on_resolved(Rank(0), &reported);
+    for ledger in &mut g.ledgers {
+        assert!(ledger.freeze().ops.is_empty());
+    }
 }
 
 #[test]
