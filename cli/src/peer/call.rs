@@ -22,6 +22,8 @@ pub struct Reduction {
     #[serde(default)]
     codec: Coding,
     deadline_ms: Option<u64>,
+    /// Tell when this share of the bytes that this node will receive is in, 0 to 1.
+    report_at: Option<f64>,
     /// Before dropping or forgetting it. Default 3.
     polls: Option<u32>,
     /// The input is the mark over and over.
@@ -110,12 +112,15 @@ impl Calls<'_> {
     async fn all_reduce<T: Number>(self, r: &Reduction, encoded: impl FnOnce(AllReduce<'_, T>) -> AllReduce<'_, T>) {
         let rank = self.context.rank();
         let mut buffer: Vec<T> = input(r.input(), rank, r.len);
+        // Another lane of the same View, only to be looked at while the call has the Context.
+        let watched = self.context.lane(u32::MAX);
         let started = Instant::now();
         let mut call = encoded(self.context.all_reduce(&mut buffer).op(r.op.reduce()));
         if let Some(after) = r.deadline_ms {
             call = call.deadline(Duration::from_millis(after));
         }
-        let outcome = call.await;
+        let mark = r.report_at.map(|share| Milestone::new(&watched, share, r.len * size_of::<T>()));
+        let outcome = reported(call, mark).await;
         let took = started.elapsed();
         let good = match (&outcome, r.codec) {
             (Err(_), _) => same(&buffer, &input(r.input(), rank, r.len)),
@@ -196,6 +201,39 @@ impl Calls<'_> {
         let verdict = verdict(outcome.is_ok() || state == given, "exact");
         emit(&done("synced", outcome, verdict, &hash_bytes(&state), took));
     }
+}
+
+/// A count of received bytes that is worth an event.
+struct Milestone<'a> {
+    context: &'a Context,
+    bytes: u64,
+}
+
+impl Milestone<'_> {
+    /// In every plan that shares the work, a member receives 2 (n - 1) / n of the buffer.
+    fn new(context: &Context, share: f64, bytes: usize) -> Milestone<'_> {
+        let size = context.size() as f64;
+        let whole = 2.0 * (size - 1.0) / size * bytes as f64;
+        Milestone { context, bytes: context.traffic().received_bytes + (share * whole) as u64 }
+    }
+
+    async fn reached(self) {
+        while self.context.traffic().received_bytes < self.bytes {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        emit(&json!({"event": "progress", "bytes": self.context.traffic().received_bytes}));
+    }
+}
+
+/// Awaits the call, and tells when the milestone is passed on the way.
+async fn reported<T: Number>(mut call: AllReduce<'_, T>, mark: Option<Milestone<'_>>) -> Result<(), Error> {
+    if let Some(mark) = mark {
+        tokio::select! {
+            outcome = &mut call => return outcome,
+            () = mark.reached() => {}
+        }
+    }
+    call.await
 }
 
 impl Reduction {
