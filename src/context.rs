@@ -5,7 +5,7 @@
 use crate::cluster::Cluster;
 use crate::collective::{
     AbortCause, AbortReason, Call, CallRefusal, CodecId, DType, Decided, Element, Envelope, Kind, Outcome, ReduceOp, Refused,
-    Staging, SyncStep, bytes_of, bytes_of_mut,
+    Staging, SyncStep, Traffic, bytes_of, bytes_of_mut,
 };
 use crate::driver::peer_at;
 use crate::error::{Cause, Error, Peer, Result};
@@ -79,6 +79,11 @@ impl Context {
     /// Whether the members hold the same state. If not, every call but [`Context::sync`] returns [`Error::NeedsSync`].
     pub fn is_in_sync(&self) -> bool {
         self.envelope.is_synced()
+    }
+
+    /// What this View's data links have carried on this member so far.
+    pub fn traffic(&self) -> Traffic {
+        self.envelope.backend().traffic()
     }
 
     /// How the links are protected, as a sentence each: empty means that everything is encrypted.

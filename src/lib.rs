@@ -22,7 +22,9 @@ mod wire;
 
 // The public interface is:
 pub use cluster::{Cluster, StatusStream};
-pub use collective::{Call, Element, EngineFault, ReduceOp, reference as reference_sum};
+#[doc(hidden)]
+pub use collective::Arithmetic;
+pub use collective::{Call, Element, EngineFault, ReduceOp, Traffic, reference as reference_sum};
 pub use config::{Admission, Builder, Config, Network};
 pub use context::{AllGather, AllReduce, AllReduceOwned, Barrier, Broadcast, Codec, Context, Owned, Sync};
 pub use discovery::{Activity, InterfaceReport, Skip};

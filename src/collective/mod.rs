@@ -68,8 +68,20 @@ pub trait Backend: Send + Sync {
     /// `op` is decided on this member; data that still arrives for it is dropped.
     fn retire(&self, op: OpId);
 
+    /// What the View's data links have carried so far.
+    fn traffic(&self) -> Traffic;
+
     /// Shuts the links down and ends every job and thread.
     fn close(&self);
+}
+
+/// Bytes of bulk data, without headers and encryption.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Handed to the links.
+    pub sent_bytes: u64,
+    /// Taken from the links.
+    pub received_bytes: u64,
 }
 
 /// One operation for a backend.
