@@ -9,6 +9,7 @@ mod identity;
 mod join;
 mod key;
 mod output;
+mod peer;
 mod prompt;
 mod status;
 mod status_socket;
@@ -41,17 +42,25 @@ enum Verb {
     Status(status::Ask),
     Identity(identity::Show),
     Key(key::Show),
+    /// A node that does what JSON lines on its input say, for tests and demonstrations.
+    #[command(hide = true)]
+    Peer(peer::Options),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     log_to_stderr(cli.verbose);
     let output = Output::new(cli.json);
+    let verb = match cli.verb {
+        // It has a runtime of its own, that it may block.
+        Verb::Peer(options) => return peer::run(options),
+        verb => verb,
+    };
     let ended = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(run(cli.verb, &output)));
+        .and_then(|runtime| runtime.block_on(run(verb, &output)));
     match ended {
         Ok(exit) => exit.into(),
         Err(error) => output.failure(&error).into(),
@@ -65,6 +74,7 @@ async fn run(verb: Verb, output: &Output) -> anyhow::Result<exit::Exit> {
         Verb::Status(status) => status.run(output).await,
         Verb::Identity(identity) => identity.run(output),
         Verb::Key(key) => key.run(output),
+        Verb::Peer(_) => Ok(exit::Exit::Done), // taken by main
     }
 }
 
