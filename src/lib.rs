@@ -1,6 +1,7 @@
 //! Layer: Face.
 #![allow(missing_docs, dead_code, unused_imports)] // until the public face stands
 
+mod calls;
 mod cluster;
 mod collective;
 mod compression;
@@ -21,12 +22,13 @@ mod view;
 mod wire;
 
 // The public interface is:
+pub use calls::{AllGather, AllReduce, AllReduceOwned, Barrier, Broadcast, Codec, Owned, Sync};
 pub use cluster::{Cluster, StatusStream};
 #[doc(hidden)]
 pub use collective::Arithmetic;
 pub use collective::{Call, Element, EngineFault, ReduceOp, Traffic, reference as reference_sum};
 pub use config::{Admission, Builder, Config, Network};
-pub use context::{AllGather, AllReduce, AllReduceOwned, Barrier, Broadcast, Codec, Context, Owned, Sync};
+pub use context::Context;
 pub use discovery::{Activity, InterfaceReport, Skip};
 pub use error::{Cause, ConfigProblem, Error, Mismatched, Peer, Result};
 pub use identity::{ClusterKey, IdentityProblem, KeyTextError, Name, NodeId};
