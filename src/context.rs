@@ -109,8 +109,10 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Closed`] when the node has left.
-    pub async fn renewed(&self) -> Result<Context> {
-        self.cluster.context().await
+    pub fn renewed(&self) -> impl Future<Output = Result<Context>> + Send + use<> {
+        // Not `async fn`: its future would borrow the Context, which cannot be shared, and could not change threads.
+        let cluster = self.cluster.clone();
+        async move { cluster.context().await }
     }
 
     /// Adds up `buffer` over all members, in place: afterwards every member holds the same sum.

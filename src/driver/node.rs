@@ -7,7 +7,7 @@ use super::event::Event;
 use super::peers::{Peers, Taken};
 use super::{Outlets, Store};
 use crate::collective::{Closing, Engine, Envelope, OpMessage, Outgoing, Pool};
-use crate::discovery::{AddressPolicy, Advert, DialOutcome, Discovery, Limits, Origin, Roster, Sighting};
+use crate::discovery::{AddressPolicy, Advert, DialOutcome, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
 use crate::election::{Decides, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PeerAddress};
 use crate::error::Peer;
 use crate::identity::{MemberId, Namespace};
@@ -100,6 +100,8 @@ pub(super) struct Node {
     refusals: BTreeMap<SocketAddr, Refusal>,
     duplicate: bool,
     waiting: Option<(OpId, Instant, bool)>,
+    /// What discovery last said of each interface.
+    interfaces: Vec<InterfaceReport>,
     tick_at: Instant,
     ping_at: Instant,
     report_at: Instant,
@@ -185,6 +187,7 @@ impl Node {
             refusals: BTreeMap::new(),
             duplicate: false,
             waiting: None,
+            interfaces: Vec::new(),
             tick_at: now,
             ping_at: now,
             report_at: now,
@@ -290,10 +293,11 @@ impl Node {
             }
             if now >= self.report_at {
                 self.report_at = now + REPORT;
+                self.interfaces = discovery.report();
                 self.report_resolved();
             }
             self.watch_waiting(now);
-            self.publish(discovery);
+            self.publish();
         }
         for dial in self.roster.due(self.now()) {
             self.dial(dial.to);
@@ -378,6 +382,8 @@ impl Node {
             return;
         }
         self.dial_data_links(&view, me);
+        // Whoever gets the Context may ask for the status at once.
+        self.publish();
         let enough = view.size() >= self.config.min_members;
         self.views.send_replace(enough.then_some(envelope));
         self.step(Input::OpsInFlight(0));
@@ -661,7 +667,7 @@ impl Node {
         };
     }
 
-    fn publish(&mut self, discovery: &dyn Discovery) {
+    fn publish(&mut self) {
         let view = self.envelope.as_ref().map(|e| self.view_status(e));
         let mut counters = self.counters;
         counters.committed = self.committed_before + self.envelope.as_ref().map_or(0, |e| e.committed());
@@ -678,7 +684,7 @@ impl Node {
                 .map(|(id, l)| PeerStatus { node: id.node, name: l.hello.name.clone(), address: l.address, rtt_us: l.rtt_us })
                 .collect(),
             view,
-            interfaces: discovery.report(),
+            interfaces: self.interfaces.clone(),
             others: self.others(),
             waiting: self.waiting_status(),
             counters,

@@ -216,7 +216,7 @@ fn who_decides_last_still_tells_the_others() {
 #[test]
 fn the_sixty_fifth_call_takes_no_number() {
     let mut g = Group::of(2);
-    for _ in 0..OPS_LISTED_MAX {
+    for _ in 0..OPS_IN_FLIGHT_MAX {
         g.begin(0, SUM);
     }
     assert_eq!(g.ledgers[0].call(Lane::MAIN, SUM), Err(CallRefusal::TooManyInFlight));
@@ -227,7 +227,7 @@ fn a_member_cannot_fill_the_memory_of_another() {
     let mut ledger = Ledger::new(&view_of(2), Rank(0));
     let describe = |number| Descriptor { op: OpId { lane: Lane(5), number }, call: SUM, plan_revision: 0 };
     let accepted = (0..10_000).take_while(|n| ledger.on_descriptor(Rank(1), describe(*n)).is_ok()).count();
-    assert_eq!(accepted, 2 * OPS_LISTED_MAX);
+    assert_eq!(accepted, 2 * OPS_IN_FLIGHT_MAX);
 }
 
 #[test]
