@@ -150,8 +150,7 @@ struct Options {
 impl Options {
     fn read() -> Result<Options> {
         let pause_ms = std::env::var("ELASTIC_PAUSE_MS").map_or(Ok(10), |text| text.parse()).context("ELASTIC_PAUSE_MS")?;
-        let mut options =
-            Options { builder: Builder::new(Config::home()), steps: 1000, pause: Duration::from_millis(pause_ms) };
+        let mut options = Options { builder: Builder::new(Config::home()), steps: 1000, pause: Duration::from_millis(pause_ms) };
         let mut min_members = 2;
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {

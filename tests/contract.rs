@@ -12,7 +12,9 @@ const INSIDE: &str = "POTLUCK_CONTRACT_LOOPBACK";
 /// Longer than any story takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-type Story = fn(Network) -> std::pin::Pin<Box<dyn Future<Output = Result<()>>>>;
+type Story = fn(Network) -> Told;
+
+type Told = std::pin::Pin<Box<dyn Future<Output = Result<()>>>>;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Network {
@@ -302,8 +304,8 @@ async fn mismatch(network: Network) -> Result<()> {
         let len = if context.rank() == 2 { 11 } else { 10 };
         let mut buffer = vec![1.0f32; len];
         let error = context.all_reduce(&mut buffer).await.err().context("different lengths were added")?;
-        let Error::Mismatch { one, other } = &error else { bail!("{error:?}") };
-        ensure!((one.0.rank.index(), other.0.rank.index()) == (0, 2), "{error}");
+        let Error::Mismatch(calls) = &error else { bail!("{error:?}") };
+        ensure!((calls.one.0.rank.index(), calls.other.0.rank.index()) == (0, 2), "{error}");
         ensure!(error.to_string().contains("11 x f32") && !error.is_retryable(), "{error}");
         ensure!(buffer == vec![1.0; len], "the buffer was touched");
         let mut buffer = vec![1.0f64; 100];

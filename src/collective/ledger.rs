@@ -359,8 +359,7 @@ impl Ledger {
         let me = self.me.index();
         let Some(entry) = self.entries.get_mut(&op) else { return };
         let allowed = match (entry.votes[me], vote) {
-            (None, _) => true,
-            (Some(Vote::Done { .. }), Vote::Abort(_)) => true,
+            (None, _) | (Some(Vote::Done { .. }), Vote::Abort(_)) => true,
             (Some(_), _) => false,
         };
         if !allowed || entry.outcome.is_some() {

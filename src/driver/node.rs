@@ -258,12 +258,9 @@ impl Node {
     pub(super) fn on_accepted(&mut self, accepted: io::Result<(Box<dyn Stream>, SocketAddr)>) {
         let Ok((stream, from)) = accepted else { return };
         let ip = from.ip().to_canonical();
-        let ticket = match self.gate.admit(self.now(), ip) {
-            Ok(ticket) => ticket,
-            Err(_) => {
-                self.counters.overloads += 1;
-                return;
-            }
+        let Ok(ticket) = self.gate.admit(self.now(), ip) else {
+            self.counters.overloads += 1;
+            return;
         };
         let (local, replays, open) = (Arc::clone(&self.config.local), Arc::clone(&self.replays), Arc::clone(&self.open));
         let events = self.events.clone();
@@ -349,12 +346,12 @@ impl Node {
                 // The disk's thread may wait for the driver; never the other way round.
                 self.store.save(durable.to_bytes(), Box::new(move || drop(events.blocking_send(Event::Persisted(ticket)))));
             }
-            Effect::Install(view, decides) => self.install(view, decides),
+            Effect::Install(view, decides) => self.install(&view, decides),
             Effect::Drop(member) => drop(self.peers.drop_link(member)),
         }
     }
 
-    fn install(&mut self, view: Arc<View>, decides: Decides) {
+    fn install(&mut self, view: &Arc<View>, decides: Decides) {
         self.data.clear();
         if let Some(before) = self.envelope.take() {
             match decides {
@@ -366,8 +363,8 @@ impl Node {
         }
         let Some(me) = view.rank_of(self.me) else { return };
         let (tx, rx) = mpsc::unbounded_channel();
-        let backend = self.engine.open(&view, me);
-        let envelope = Arc::new(Envelope::new(Arc::clone(&view), me, backend, self.pool.clone(), tx));
+        let backend = self.engine.open(view, me);
+        let envelope = Arc::new(Envelope::new(Arc::clone(view), me, backend, self.pool.clone(), tx));
         tracing::info!(view = %view.id(), rank = %me, size = view.size(), in_sync = view.in_sync(), "installed a view");
         self.counters.views += 1;
         self.outgoing = Some(rx);
@@ -381,7 +378,7 @@ impl Node {
             envelope.freeze();
             return;
         }
-        self.dial_data_links(&view, me);
+        self.dial_data_links(view, me);
         // Whoever gets the Context may ask for the status at once.
         self.publish();
         let enough = view.size() >= self.config.min_members;
@@ -420,9 +417,7 @@ impl Node {
         match result {
             Ok((stream, session)) => {
                 self.gate.authenticated(self.now(), from.ip().to_canonical());
-                // With its scope: a link-local address leads nowhere without one.
-                let mut address = from;
-                address.set_port(session.peer.port);
+                let address = listening_at(from, session.peer.port);
                 match session.purpose {
                     Purpose::Control => self.on_linked(stream, session, address, Dialled::ByPeer),
                     Purpose::Data { view, src, .. } => self.on_data_accepted(stream, session, view, src),
@@ -755,6 +750,15 @@ enum Dialled {
 /// A member as errors and reports name it.
 pub fn peer_at(view: &View, rank: Rank) -> Option<Peer> {
     view.member(rank).map(|m| Peer { rank, name: m.name.clone(), node: m.id.node })
+}
+
+/// Where a peer that dialled from `from` listens. With its scope: a link-local address leads nowhere without one.
+fn listening_at(mut from: SocketAddr, port: u16) -> SocketAddr {
+    from.set_port(port);
+    match from.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(IpAddr::V4(ip), port),
+        IpAddr::V6(_) => from,
+    }
 }
 
 async fn connect(

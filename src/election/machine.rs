@@ -287,7 +287,7 @@ impl Election {
         }
         self.on_heard(now, from);
         match message {
-            Message::Heartbeat(heartbeat) => self.on_heartbeat(now, from, heartbeat, effects),
+            Message::Heartbeat(heartbeat) => self.on_heartbeat(now, from, &heartbeat, effects),
             Message::Ask(members) => self.on_ask(now, from, &members, effects),
             Message::Willing => self.on_willing(now, from, effects),
             Message::Unwilling => self.on_unwilling(now, from),
@@ -396,7 +396,7 @@ impl Election {
         }
     }
 
-    fn on_heartbeat(&mut self, now: u64, from: MemberId, heartbeat: Heartbeat, effects: &mut Vec<Effect>) {
+    fn on_heartbeat(&mut self, now: u64, from: MemberId, heartbeat: &Heartbeat, effects: &mut Vec<Effect>) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.detector.heartbeat(now);
         peer.persisting = heartbeat.persisting;
@@ -485,10 +485,10 @@ impl Election {
     /// Otherwise those who were left behind would wait in a View that is over.
     fn note_refusal(&mut self, now: u64, from: MemberId) {
         let mine = self.agreement.installed().map(|v| v.id());
-        if let (true, Some(peer)) = (self.repair_since.is_some(), self.peers.get_mut(&from)) {
-            if peer.view.is_some() && peer.view > mine {
-                peer.refused_until = now + self.config.phase_ms;
-            }
+        if self.repair_since.is_some()
+            && let Some(peer) = self.peers.get_mut(&from).filter(|p| p.view.is_some() && p.view > mine)
+        {
+            peer.refused_until = now + self.config.phase_ms;
         }
     }
 

@@ -8,12 +8,15 @@ use crate::view::testing::view_of;
 
 const SUM: Call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 10, codec: CodecId::None };
 
+/// An operation on which all agree, and where a sync's state comes from.
+type Agreed = (OpId, Option<(Rank, u64)>);
+
 /// Members whose messages arrive when the test says so.
 struct Group {
     ledgers: Vec<Ledger>,
     wires: Vec<Vec<Vec<OpBody>>>,
     resolved: Vec<Vec<(OpId, Outcome)>>,
-    agreed: Vec<Vec<(OpId, Option<(Rank, u64)>)>>,
+    agreed: Vec<Vec<Agreed>>,
 }
 
 impl Group {
