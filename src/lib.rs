@@ -28,7 +28,7 @@ pub use collective::{Call, Element, EngineFault, ReduceOp, Traffic, reference as
 pub use config::{Admission, Builder, Config, Network};
 pub use context::{AllGather, AllReduce, AllReduceOwned, Barrier, Broadcast, Codec, Context, Owned, Sync};
 pub use discovery::{Activity, InterfaceReport, Skip};
-pub use error::{Cause, ConfigProblem, Error, Peer, Result};
+pub use error::{Cause, ConfigProblem, Error, Mismatched, Peer, Result};
 pub use identity::{ClusterKey, IdentityProblem, KeyTextError, Name, NodeId};
 pub use keys::{Keys, MachineIdentity, StoredKey};
 pub use status::{Counters, PeerStatus, State, Status, ViewStatus, Waiting};

@@ -6,7 +6,7 @@ use crate::collective::{NativeEngine, Pool};
 use crate::config::{Admission, Config, Network};
 use crate::discovery::{AddressPolicy, Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin, Subnet};
 use crate::driver::{Disk, Doors, NodeConfig, Store};
-use crate::election::{Durable, ElectionConfig};
+use crate::election::{Alone, Durable, ElectionConfig};
 use crate::error::{ConfigProblem, Error, Result};
 use crate::identity::cluster_key_file::{find_cluster_key, namespace_name};
 use crate::identity::home::Home;
@@ -106,12 +106,13 @@ fn node_config(
     let mut random = [0; 10];
     // Without randomness new_boot has failed before; the boot alone makes the name unique then.
     let _ = getrandom::fill(&mut random);
+    let alone = if config.min_members == 1 { Alone::Forms } else { Alone::Waits };
     NodeConfig {
         local: Arc::new(local),
         namespace,
         instance: Advert::instance_of(random),
         durable,
-        election: ElectionConfig { seed: boot.0, ..ElectionConfig::default() },
+        election: ElectionConfig { alone, seed: boot.0, ..ElectionConfig::default() },
         policy,
         known,
         advertised: Vec::new(),

@@ -7,7 +7,7 @@ use potluck::{AllReduce, Codec, Context, Error, ReduceOp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// An `all_reduce`.
 #[derive(Debug, Deserialize)]
@@ -121,7 +121,7 @@ impl Calls<'_> {
         }
         let mark = r.report_at.map(|share| Milestone::new(&watched, share, r.len * size_of::<T>()));
         let outcome = reported(call, mark).await;
-        let took = started.elapsed();
+        let took = (SystemTime::now(), started.elapsed());
         let good = match (&outcome, r.codec) {
             (Err(_), _) => same(&buffer, &input(r.input(), rank, r.len)),
             (Ok(()), Coding::None) => is_exact(self.context, r.op.reduce(), r.input(), &buffer),
@@ -165,7 +165,7 @@ impl Calls<'_> {
         let mut buffer: Vec<T> = input(from, rank, c.len);
         let started = Instant::now();
         let outcome = self.context.broadcast(c.root, &mut buffer).await;
-        let took = started.elapsed();
+        let took = (SystemTime::now(), started.elapsed());
         let expected = input(from, if outcome.is_ok() { c.root } else { rank }, c.len);
         emit(&done("done", outcome, verdict(same(&buffer, &expected), "exact"), &hash(&buffer), took));
     }
@@ -176,7 +176,7 @@ impl Calls<'_> {
         let buffer: Vec<T> = input(from, self.context.rank(), c.len);
         let started = Instant::now();
         let outcome = self.context.all_gather(&buffer).await;
-        let took = started.elapsed();
+        let took = (SystemTime::now(), started.elapsed());
         match outcome {
             Ok(gathered) => {
                 let expected: Vec<T> = (0..size).flat_map(|rank| input(from, rank, c.len)).collect();
@@ -189,7 +189,7 @@ impl Calls<'_> {
     async fn barrier(self) {
         let started = Instant::now();
         let outcome = self.context.barrier().await;
-        emit(&done("done", outcome, ("exact", "untouched"), "", started.elapsed()));
+        emit(&done("done", outcome, ("exact", "untouched"), "", (SystemTime::now(), started.elapsed())));
     }
 
     async fn sync(self, version: u64, bytes: usize, seed: u64) {
@@ -197,9 +197,11 @@ impl Calls<'_> {
         let mut state = given.clone();
         let started = Instant::now();
         let outcome = self.context.sync(version, &mut state).await;
-        let took = started.elapsed();
+        let took = (SystemTime::now(), started.elapsed());
         let verdict = verdict(outcome.is_ok() || state == given, "exact");
-        emit(&done("synced", outcome, verdict, &hash_bytes(&state), took));
+        let mut event = done("synced", outcome, verdict, &hash_bytes(&state), took);
+        event["kept_own"] = (state == given).into();
+        emit(&event);
     }
 }
 
@@ -253,6 +255,9 @@ impl Op {
     }
 }
 
+/// When a call was answered, and after how long.
+type Answered = (SystemTime, Duration);
+
 /// What to say of the buffer after success and after a failure.
 type Verdict = (&'static str, &'static str);
 
@@ -260,9 +265,11 @@ fn verdict(good: bool, kept: &'static str) -> Verdict {
     if good { (kept, "untouched") } else { ("wrong", "damaged") }
 }
 
-fn done(event: &str, outcome: Result<(), Error>, verdict: Verdict, hash: &str, took: Duration) -> Value {
+fn done(event: &str, outcome: Result<(), Error>, verdict: Verdict, hash: &str, (answered, took): Answered) -> Value {
+    // When the answer came: the check of the buffer took its time since.
+    let at = ms(answered.duration_since(UNIX_EPOCH).unwrap_or_default());
     match outcome {
-        Ok(()) => json!({"event": event, "ok": true, "verdict": verdict.0, "hash": hash, "ms": ms(took)}),
+        Ok(()) => json!({"event": event, "ok": true, "verdict": verdict.0, "hash": hash, "ms": ms(took), "at_ms": at}),
         Err(error) => json!({
             "event": event,
             "ok": false,
@@ -271,6 +278,7 @@ fn done(event: &str, outcome: Result<(), Error>, verdict: Verdict, hash: &str, t
             "retryable": error.is_retryable(),
             "verdict": verdict.1,
             "ms": ms(took),
+            "at_ms": at,
         }),
     }
 }
