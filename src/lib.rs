@@ -10,6 +10,9 @@ mod discovery;
 mod driver;
 mod election;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod identity;
 mod link;
 mod start;
