@@ -4,13 +4,21 @@
 //!   reason*, never passed.
 //! - [`Lab`]: a small network of this machine's own, brought down when the guard drops.
 //! - [`Child`]: a program under test, ended when the guard drops, whose output is waited for by condition.
+//! - [`Peer`]: a potluck node in a process of its own; a [`Group`] of them on one network.
+//! - [`Scratch`]: a folder for one test.
 
+pub mod group;
 pub mod lab;
 pub mod need;
+pub mod peer;
 pub mod process;
+pub mod scratch;
 pub mod suite;
 
+pub use group::Group;
 pub use lab::{Lab, Way};
 pub use need::Need;
+pub use peer::Peer;
 pub use process::Child;
+pub use scratch::Scratch;
 pub use suite::Suite;

@@ -1,7 +1,7 @@
 //! A program under test. Only this process is ever signalled, by its own id, while it has not been waited for.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -22,12 +22,32 @@ pub struct Child {
 impl Child {
     /// Starts `command` with nothing on its input and its output collected.
     pub fn spawn(command: &mut Command) -> Result<Child> {
+        Child::start(command, Stdio::null())
+    }
+
+    /// Starts `command` with an input that [`tell`](Child::tell) writes to; it ends when the guard drops.
+    pub fn spawn_told(command: &mut Command) -> Result<Child> {
+        Child::start(command, Stdio::piped())
+    }
+
+    fn start(command: &mut Command, input: Stdio) -> Result<Child> {
         let name = described(command);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("starting {name}"))?;
         let out = Lines::collect(child.stdout.take());
         let err = Lines::collect(child.stderr.take());
         Ok(Child { name, child, out, err })
+    }
+
+    /// Writes a line to its input, see [`spawn_told`](Child::spawn_told).
+    pub fn tell(&mut self, line: &str) -> Result<()> {
+        let input = self.child.stdin.as_mut().with_context(|| format!("{} has no input", self.name))?;
+        writeln!(input, "{line}").and_then(|()| input.flush()).with_context(|| format!("telling {}", self.name))
+    }
+
+    /// Ends its input.
+    pub fn end_input(&mut self) {
+        drop(self.child.stdin.take());
     }
 
     /// The process id.

@@ -36,8 +36,19 @@ pub struct ElectionConfig {
     pub phase_ms: u64,
     /// The same for a member that waits for its disk.
     pub persisting_ms: u64,
+    /// Whether a node that sees nobody makes a View of its own, when it has waited as long as it would for joiners.
+    pub alone: Alone,
     /// Seed of the jitter.
     pub seed: u64,
+}
+
+/// What a node does that sees nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alone {
+    /// It waits. The rule, because a group of one is rarely what anybody wants.
+    Waits,
+    /// It is a group.
+    Forms,
 }
 
 impl Default for ElectionConfig {
@@ -52,6 +63,7 @@ impl Default for ElectionConfig {
             drain_ms: 500,
             phase_ms: 2000,
             persisting_ms: 5000,
+            alone: Alone::Waits,
             seed: 0,
         }
     }
@@ -275,7 +287,7 @@ impl Election {
         }
         self.on_heard(now, from);
         match message {
-            Message::Heartbeat(heartbeat) => self.on_heartbeat(now, from, heartbeat, effects),
+            Message::Heartbeat(heartbeat) => self.on_heartbeat(now, from, &heartbeat, effects),
             Message::Ask(members) => self.on_ask(now, from, &members, effects),
             Message::Willing => self.on_willing(now, from, effects),
             Message::Unwilling => self.on_unwilling(now, from),
@@ -384,7 +396,7 @@ impl Election {
         }
     }
 
-    fn on_heartbeat(&mut self, now: u64, from: MemberId, heartbeat: Heartbeat, effects: &mut Vec<Effect>) {
+    fn on_heartbeat(&mut self, now: u64, from: MemberId, heartbeat: &Heartbeat, effects: &mut Vec<Effect>) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.detector.heartbeat(now);
         peer.persisting = heartbeat.persisting;
@@ -473,10 +485,10 @@ impl Election {
     /// Otherwise those who were left behind would wait in a View that is over.
     fn note_refusal(&mut self, now: u64, from: MemberId) {
         let mine = self.agreement.installed().map(|v| v.id());
-        if let (true, Some(peer)) = (self.repair_since.is_some(), self.peers.get_mut(&from)) {
-            if peer.view.is_some() && peer.view > mine {
-                peer.refused_until = now + self.config.phase_ms;
-            }
+        if self.repair_since.is_some()
+            && let Some(peer) = self.peers.get_mut(&from).filter(|p| p.view.is_some() && p.view > mine)
+        {
+            peer.refused_until = now + self.config.phase_ms;
         }
     }
 
@@ -653,15 +665,24 @@ impl Election {
     fn wanted(&mut self, now: u64) -> Option<Wanted> {
         let members = self.clique(now);
         let view = self.agreement.installed().cloned();
-        let Some(view) = view else {
-            return (members.len() > 1).then(|| Wanted { from: self.damped(now, &members, None), members });
-        };
-        if !self.is_intact(&view, &members) || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
+        let Some(view) = view else { return self.first_view(now, members) };
+        let lost = !self.is_intact(&view, &members);
+        if lost || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
             let from = *self.repair_since.get_or_insert(now);
-            return Some(Wanted { members, from });
+            // A link may close because its member is just leaving the View for a proposal that has not come here yet.
+            let grace = if lost || self.is_frozen() { 0 } else { self.config.turn_ms / 5 };
+            return Some(Wanted { members, from: from + grace });
         }
         self.repair_since = None;
         (members.len() > view.size()).then(|| Wanted { from: self.damped(now, &members, Some(&view)), members })
+    }
+
+    fn first_view(&self, now: u64, members: BTreeSet<MemberId>) -> Option<Wanted> {
+        match (members.len(), self.config.alone) {
+            (0 | 1, Alone::Waits) => None,
+            (0 | 1, Alone::Forms) => Some(Wanted { members, from: self.config.damping_cap_ms.0 }),
+            _ => Some(Wanted { from: self.damped(now, &members, None), members }),
+        }
     }
 
     /// The largest set of nodes that all reach each other, this one among them; present members first.

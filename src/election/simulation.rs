@@ -52,13 +52,16 @@ impl Operations for Book {
     }
 }
 
+/// Who returned what, and the View it went to if a View change decided.
+type Returned = (MemberId, Outcome, Option<ViewId>);
+
 #[derive(Default)]
 struct Checks {
     by_ballot: BTreeMap<Ballot, ViewId>,
     accepted: BTreeSet<(MemberId, ViewId)>,
     last: BTreeMap<u8, Ballot>,
     /// By View and operation: what each member returned, and the View it went to if a View change decided.
-    outcomes: BTreeMap<(ViewId, OpId), Vec<(MemberId, Outcome, Option<ViewId>)>>,
+    outcomes: BTreeMap<(ViewId, OpId), Vec<Returned>>,
 }
 
 impl World {
@@ -374,7 +377,7 @@ impl World {
                 break;
             }
             for effect in effects {
-                self.carry_out_op(n, effect);
+                self.carry_out_op(n, &effect);
             }
         }
         let now = self.now;
@@ -385,8 +388,8 @@ impl World {
         }
     }
 
-    fn carry_out_op(&mut self, n: u8, effect: LedgerEffect) {
-        match effect {
+    fn carry_out_op(&mut self, n: u8, effect: &LedgerEffect) {
+        match *effect {
             LedgerEffect::Tell(body) => self.tell(n, body),
             LedgerEffect::Agreed(op, _) => {
                 if let Some(ledger) = self.nodes.get_mut(&n).and_then(|node| node.book.ledger.as_mut()) {

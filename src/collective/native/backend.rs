@@ -15,7 +15,7 @@ use super::run::{Parcel, Progress, Run, Violation, lock};
 use super::table::{EarlyFrames, Refused, Routed, Table};
 use super::threads::Threads;
 use crate::collective::schedule::Itinerary;
-use crate::collective::{Backend, Block, EngineFault, Job, Pool, Staging};
+use crate::collective::{Backend, Block, EngineFault, Job, Pool, Staging, Traffic};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender};
 use crate::view::{OpId, Rank};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,14 +34,25 @@ struct Core {
     pool: Pool,
     threads: Arc<Threads>,
     generations: AtomicU64,
+    sent_bytes: AtomicU64,
+    received_bytes: AtomicU64,
 }
 
 impl NativeBackend {
     /// A backend of `me` among `size` ranks.
     pub fn new(me: Rank, size: usize, pool: Pool, threads: Arc<Threads>) -> NativeBackend {
         let outboxes = std::iter::repeat_with(Outbox::default).take(size).collect();
-        let (table, generations) = (Mutex::default(), AtomicU64::new(0));
-        NativeBackend { core: Arc::new(Core { me, outboxes, table, pool, threads, generations }) }
+        let core = Core {
+            me,
+            outboxes,
+            table: Mutex::default(),
+            pool,
+            threads,
+            generations: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+        };
+        NativeBackend { core: Arc::new(core) }
     }
 }
 
@@ -75,8 +86,11 @@ impl Backend for NativeBackend {
         let Some(outbox) = core.outboxes.get(peer.index()) else { return };
         let active = lock(&core.table).credit(op, peer);
         outbox.give_back(op);
-        if let Some(active) = active {
-            active.credit(peer, outbox);
+        if let Some(active) = active
+            && active.credit(peer, outbox)
+            && let Some(generation) = outbox.generation()
+        {
+            core.violated(&active, peer, generation);
         }
     }
 
@@ -86,6 +100,14 @@ impl Backend for NativeBackend {
 
     fn retire(&self, op: OpId) {
         self.core.retire(op);
+    }
+
+    fn traffic(&self) -> Traffic {
+        let core = &self.core;
+        Traffic {
+            sent_bytes: core.sent_bytes.load(Ordering::Relaxed),
+            received_bytes: core.received_bytes.load(Ordering::Relaxed),
+        }
     }
 
     fn close(&self) {
@@ -194,7 +216,12 @@ impl Core {
         }
     }
 
+    /// What `by` sent does not fit. As long as its descriptor is not in, that may be an honest difference between two
+    /// programs; the ledger will say so.
     fn violated(&self, active: &Arc<Active>, by: Rank, generation: Generation) {
+        if active.doubt(by) {
+            return;
+        }
         self.fail(active, EngineFault::Protocol(by));
         self.lose(by, generation, EngineFault::Protocol(by));
     }
@@ -264,6 +291,7 @@ impl LinkEnd {
             if sender.send(&frame.parcel.header, frame.parcel.payload.bytes()).is_err() {
                 return;
             }
+            self.core.sent_bytes.fetch_add(frame.parcel.payload.bytes().len() as u64, Ordering::Relaxed);
             frame.of.run().sent(self.peer);
         }
     }
@@ -271,6 +299,7 @@ impl LinkEnd {
     fn receive_all(&self, mut receiver: Box<dyn DataReceiver>) {
         let mut out = Vec::new();
         while let Ok((header, block)) = receiver.recv(&self.core.pool) {
+            self.core.received_bytes.fetch_add(block.len() as u64, Ordering::Relaxed);
             self.core.receive(self.peer, self.generation, &header, block, &mut out);
         }
     }

@@ -1,0 +1,284 @@
+//! The collectives, each with an answer to what became of the caller's buffer.
+
+use super::Order;
+use super::numbers::{Input, Number, hash, hash_bytes, input, is_close, is_exact, same};
+use super::report::{emit, ms};
+use potluck::{AllReduce, Codec, Context, Error, ReduceOp};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::task::Poll;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// An `all_reduce`.
+#[derive(Debug, Deserialize)]
+pub struct Reduction {
+    len: usize,
+    #[serde(default)]
+    seed: u64,
+    #[serde(default)]
+    op: Op,
+    #[serde(default)]
+    dtype: Type,
+    #[serde(default)]
+    codec: Coding,
+    deadline_ms: Option<u64>,
+    /// Tell when this share of the bytes that this node will receive is in, 0 to 1.
+    report_at: Option<f64>,
+    /// Before dropping or forgetting it. Default 3.
+    polls: Option<u32>,
+    /// The input is the mark over and over.
+    #[serde(default)]
+    marked: bool,
+}
+
+/// A `broadcast` or `all_gather`.
+#[derive(Debug, Deserialize)]
+pub struct Copying {
+    len: usize,
+    #[serde(default)]
+    seed: u64,
+    #[serde(default)]
+    root: usize,
+    #[serde(default)]
+    dtype: Type,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Op {
+    #[default]
+    Sum,
+    Mean,
+    Min,
+    Max,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Type {
+    #[default]
+    F32,
+    F64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Coding {
+    #[default]
+    None,
+    Bf16,
+}
+
+/// What to do with a call that has begun.
+#[derive(Clone, Copy)]
+enum Fate {
+    Dropped,
+    Forgotten,
+}
+
+/// The calls of one Context.
+pub struct Calls<'a> {
+    pub context: &'a mut Context,
+}
+
+impl Calls<'_> {
+    pub async fn make(self, order: Order) {
+        match order {
+            Order::AllReduce(r) => match r.dtype {
+                Type::F32 => self.all_reduce_f32(&r).await,
+                Type::F64 => self.all_reduce::<f64>(&r, |call| call).await,
+            },
+            Order::DropAllReduce(r) => self.lose(&r, Fate::Dropped).await,
+            Order::ForgetAllReduce(r) => self.lose(&r, Fate::Forgotten).await,
+            Order::Broadcast(c) => match c.dtype {
+                Type::F32 => self.broadcast::<f32>(&c).await,
+                Type::F64 => self.broadcast::<f64>(&c).await,
+            },
+            Order::AllGather(c) => match c.dtype {
+                Type::F32 => self.all_gather::<f32>(&c).await,
+                Type::F64 => self.all_gather::<f64>(&c).await,
+            },
+            Order::Barrier => self.barrier().await,
+            Order::Sync { version, bytes, seed } => self.sync(version, bytes, seed).await,
+            other => emit(&json!({"event": "error", "code": "order", "message": format!("not a call: {other:?}")})),
+        }
+    }
+
+    async fn all_reduce_f32(self, r: &Reduction) {
+        let mut codec = Codec::bf16();
+        self.all_reduce::<f32>(r, |call| if r.codec == Coding::Bf16 { call.compress(&mut codec) } else { call }).await;
+    }
+
+    async fn all_reduce<T: Number>(self, r: &Reduction, encoded: impl FnOnce(AllReduce<'_, T>) -> AllReduce<'_, T>) {
+        let rank = self.context.rank();
+        let mut buffer: Vec<T> = input(r.input(), rank, r.len);
+        // Another lane of the same View, only to be looked at while the call has the Context.
+        let watched = self.context.lane(u32::MAX);
+        let started = Instant::now();
+        let mut call = encoded(self.context.all_reduce(&mut buffer).op(r.op.reduce()));
+        if let Some(after) = r.deadline_ms {
+            call = call.deadline(Duration::from_millis(after));
+        }
+        let mark = r.report_at.map(|share| Milestone::new(&watched, share, r.len * size_of::<T>()));
+        let outcome = reported(call, mark).await;
+        let took = (SystemTime::now(), started.elapsed());
+        let good = match (&outcome, r.codec) {
+            (Err(_), _) => same(&buffer, &input(r.input(), rank, r.len)),
+            (Ok(()), Coding::None) => is_exact(self.context, r.op.reduce(), r.input(), &buffer),
+            (Ok(()), Coding::Bf16) => is_close(self.context, r.op.reduce(), r.input(), &buffer),
+        };
+        let kept = if r.codec == Coding::None { "exact" } else { "close" };
+        emit(&done("done", outcome, verdict(good, kept), &hash(&buffer), took));
+    }
+
+    /// Polls a few times, then drops or forgets the call.
+    async fn lose(self, r: &Reduction, fate: Fate) {
+        let rank = self.context.rank();
+        let mut buffer: Vec<f32> = input(r.input(), rank, r.len);
+        let mut call = Box::pin(self.context.all_reduce(&mut buffer).op(r.op.reduce()));
+        let mut over = None;
+        for _ in 0..r.polls.unwrap_or(3) {
+            let polled = std::future::poll_fn(|task| Poll::Ready(call.as_mut().poll(task))).await;
+            if let Poll::Ready(outcome) = polled {
+                over = Some(outcome);
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        let event = match fate {
+            Fate::Dropped => {
+                drop(call);
+                "dropped"
+            }
+            Fate::Forgotten => {
+                std::mem::forget(call);
+                "forgotten"
+            }
+        };
+        let untouched = same(&buffer, &input(r.input(), rank, r.len));
+        emit(&json!({"event": event, "was_over": over.is_some(), "verdict": if untouched { "untouched" } else { "damaged" }}));
+    }
+
+    async fn broadcast<T: Number>(self, c: &Copying) {
+        let from = Input::Seed(c.seed);
+        let rank = self.context.rank();
+        let mut buffer: Vec<T> = input(from, rank, c.len);
+        let started = Instant::now();
+        let outcome = self.context.broadcast(c.root, &mut buffer).await;
+        let took = (SystemTime::now(), started.elapsed());
+        let expected = input(from, if outcome.is_ok() { c.root } else { rank }, c.len);
+        emit(&done("done", outcome, verdict(same(&buffer, &expected), "exact"), &hash(&buffer), took));
+    }
+
+    async fn all_gather<T: Number>(self, c: &Copying) {
+        let from = Input::Seed(c.seed);
+        let size = self.context.size();
+        let buffer: Vec<T> = input(from, self.context.rank(), c.len);
+        let started = Instant::now();
+        let outcome = self.context.all_gather(&buffer).await;
+        let took = (SystemTime::now(), started.elapsed());
+        match outcome {
+            Ok(gathered) => {
+                let expected: Vec<T> = (0..size).flat_map(|rank| input(from, rank, c.len)).collect();
+                emit(&done("done", Ok(()), verdict(same(&gathered, &expected), "exact"), &hash(&gathered), took));
+            }
+            Err(error) => emit(&done("done", Err(error), ("untouched", "untouched"), &hash(&buffer), took)),
+        }
+    }
+
+    async fn barrier(self) {
+        let started = Instant::now();
+        let outcome = self.context.barrier().await;
+        emit(&done("done", outcome, ("exact", "untouched"), "", (SystemTime::now(), started.elapsed())));
+    }
+
+    async fn sync(self, version: u64, bytes: usize, seed: u64) {
+        let given: Vec<u8> = (0..bytes as u64).map(|i| (i.wrapping_mul(seed.wrapping_add(version) | 1) >> 3) as u8).collect();
+        let mut state = given.clone();
+        let started = Instant::now();
+        let outcome = self.context.sync(version, &mut state).await;
+        let took = (SystemTime::now(), started.elapsed());
+        let verdict = verdict(outcome.is_ok() || state == given, "exact");
+        let mut event = done("synced", outcome, verdict, &hash_bytes(&state), took);
+        event["kept_own"] = (state == given).into();
+        emit(&event);
+    }
+}
+
+/// A count of received bytes that is worth an event.
+struct Milestone<'a> {
+    context: &'a Context,
+    bytes: u64,
+}
+
+impl Milestone<'_> {
+    /// In every plan that shares the work, a member receives 2 (n - 1) / n of the buffer.
+    fn new(context: &Context, share: f64, bytes: usize) -> Milestone<'_> {
+        let size = context.size() as f64;
+        let whole = 2.0 * (size - 1.0) / size * bytes as f64;
+        Milestone { context, bytes: context.traffic().received_bytes + (share * whole) as u64 }
+    }
+
+    async fn reached(self) {
+        while self.context.traffic().received_bytes < self.bytes {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        emit(&json!({"event": "progress", "bytes": self.context.traffic().received_bytes}));
+    }
+}
+
+/// Awaits the call, and tells when the milestone is passed on the way.
+async fn reported<T: Number>(mut call: AllReduce<'_, T>, mark: Option<Milestone<'_>>) -> Result<(), Error> {
+    if let Some(mark) = mark {
+        tokio::select! {
+            outcome = &mut call => return outcome,
+            () = mark.reached() => {}
+        }
+    }
+    call.await
+}
+
+impl Reduction {
+    fn input(&self) -> Input {
+        if self.marked { Input::Marked } else { Input::Seed(self.seed) }
+    }
+}
+
+impl Op {
+    fn reduce(self) -> ReduceOp {
+        match self {
+            Op::Sum => ReduceOp::Sum,
+            Op::Mean => ReduceOp::Mean,
+            Op::Min => ReduceOp::Min,
+            Op::Max => ReduceOp::Max,
+        }
+    }
+}
+
+/// When a call was answered, and after how long.
+type Answered = (SystemTime, Duration);
+
+/// What to say of the buffer after success and after a failure.
+type Verdict = (&'static str, &'static str);
+
+fn verdict(good: bool, kept: &'static str) -> Verdict {
+    if good { (kept, "untouched") } else { ("wrong", "damaged") }
+}
+
+fn done(event: &str, outcome: Result<(), Error>, verdict: Verdict, hash: &str, (answered, took): Answered) -> Value {
+    // When the answer came: the check of the buffer took its time since.
+    let at = ms(answered.duration_since(UNIX_EPOCH).unwrap_or_default());
+    match outcome {
+        Ok(()) => json!({"event": event, "ok": true, "verdict": verdict.0, "hash": hash, "ms": ms(took), "at_ms": at}),
+        Err(error) => json!({
+            "event": event,
+            "ok": false,
+            "code": error.code(),
+            "message": error.to_string(),
+            "retryable": error.is_retryable(),
+            "verdict": verdict.1,
+            "ms": ms(took),
+            "at_ms": at,
+        }),
+    }
+}

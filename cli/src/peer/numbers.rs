@@ -1,0 +1,172 @@
+//! Inputs that every rank can work out for every other, and the check of a result against them, bit for bit.
+//!
+//! Inputs repeat after [`PERIOD`] elements, a prime: so a whole buffer is checked with one period of arithmetic per fold
+//! order, and yet elements at another place than they belong differ.
+
+use potluck::{Context, Element, FoldOrder, FoldSegment, FoldTree, ReduceOp, reference_sum};
+
+/// Elements after which inputs repeat; coprime to every chunk.
+const PERIOD: usize = 65_521;
+
+/// What a marked input is made of: 16 bytes that no other traffic has.
+pub const MARK: [u8; 16] = *b"potluck:marked!\x3e";
+
+/// `f32` and `f64`, as far as this program needs them.
+pub trait Number: Element + std::ops::Sub<Output = Self> + PartialOrd {
+    /// From a fraction in -1..1.
+    fn of(fraction: f64) -> Self;
+    /// The numbers that lie in memory as `bytes`.
+    fn of_bytes(bytes: &[u8; 16]) -> Vec<Self>;
+    /// All bits.
+    fn bits(self) -> u64;
+    /// Its absolute value.
+    fn size(self) -> f64;
+    /// The sequential reference.
+    fn reference(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<Self>]) -> Vec<Self>;
+}
+
+impl Number for f32 {
+    fn of(fraction: f64) -> f32 {
+        fraction as f32
+    }
+
+    fn of_bytes(bytes: &[u8; 16]) -> Vec<f32> {
+        bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+    }
+
+    fn bits(self) -> u64 {
+        u64::from(self.to_bits())
+    }
+
+    fn size(self) -> f64 {
+        f64::from(self.abs())
+    }
+
+    fn reference(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<f32>]) -> Vec<f32> {
+        reference_sum(order, op, inputs)
+    }
+}
+
+impl Number for f64 {
+    fn of(fraction: f64) -> f64 {
+        fraction
+    }
+
+    fn of_bytes(bytes: &[u8; 16]) -> Vec<f64> {
+        bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect()
+    }
+
+    fn bits(self) -> u64 {
+        self.to_bits()
+    }
+
+    fn size(self) -> f64 {
+        self.abs()
+    }
+
+    fn reference(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<f64>]) -> Vec<f64> {
+        reference_sum(order, op, inputs)
+    }
+}
+
+/// Which input.
+#[derive(Clone, Copy, Debug)]
+pub enum Input {
+    /// Chance, different on every rank.
+    Seed(u64),
+    /// [`MARK`] over and over, on every rank alike.
+    Marked,
+}
+
+/// The input of `rank`.
+pub fn input<T: Number>(from: Input, rank: usize, len: usize) -> Vec<T> {
+    repeated(&period_of(from, rank), len)
+}
+
+fn period_of<T: Number>(from: Input, rank: usize) -> Vec<T> {
+    match from {
+        Input::Seed(seed) => chance(seed, rank),
+        Input::Marked => T::of_bytes(&MARK),
+    }
+}
+
+fn chance<T: Number>(seed: u64, rank: usize) -> Vec<T> {
+    let mut state = seed ^ (rank as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let draw = || {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = state;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^= x >> 31;
+        T::of((x >> 11) as f64 / (1u64 << 52) as f64 - 1.0)
+    };
+    std::iter::repeat_with(draw).take(PERIOD).collect()
+}
+
+fn repeated<T: Copy>(period: &[T], len: usize) -> Vec<T> {
+    let mut out = Vec::with_capacity(len);
+    while out.len() < len {
+        let more = period.len().min(len - out.len());
+        out.extend_from_slice(&period[..more]);
+    }
+    out
+}
+
+/// Whether two buffers are the same bits.
+pub fn same<T: Number>(a: &[T], b: &[T]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.bits() == y.bits())
+}
+
+/// A short name for all bits of a buffer, in order.
+pub fn hash<T: Number>(buffer: &[T]) -> String {
+    hex_of(buffer.iter().fold(SEED, |hash, x| mixed(hash, x.bits())))
+}
+
+/// The same for bytes.
+pub fn hash_bytes(bytes: &[u8]) -> String {
+    hex_of(bytes.iter().fold(SEED, |hash, byte| mixed(hash, u64::from(*byte))))
+}
+
+const SEED: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn mixed(hash: u64, word: u64) -> u64 {
+    let hash = (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+    hash ^ (hash >> 29)
+}
+
+fn hex_of(hash: u64) -> String {
+    format!("{hash:016x}")
+}
+
+/// Whether `result` is what all ranks' inputs give in the order that the plan fixes, to the bit.
+pub fn is_exact<T: Number>(context: &Context, op: ReduceOp, from: Input, result: &[T]) -> bool {
+    compares(context, op, from, result, |want, have| want.bits() == have.bits())
+}
+
+/// Whether `result` is near that: for codecs that round on the way. Each hop of the plan rounds by 2^-9 at most.
+pub fn is_close<T: Number>(context: &Context, op: ReduceOp, from: Input, result: &[T]) -> bool {
+    let size = context.size() as f64;
+    let most = size * (size + 1.0) / 256.0;
+    compares(context, op, from, result, |want, have| (want - have).size() <= most)
+}
+
+fn compares<T: Number>(context: &Context, op: ReduceOp, from: Input, result: &[T], likes: impl Fn(T, T) -> bool) -> bool {
+    let period = period_of::<T>(from, 0).len();
+    let inputs: Vec<Vec<T>> = (0..context.size()).map(|rank| period_of(from, rank)).collect();
+    let mut known: Vec<(FoldTree, Vec<T>)> = Vec::new();
+    let mut checked = 0;
+    for segment in context.fold_order::<T>(result.len()).segments {
+        let place = known.iter().position(|(tree, _)| *tree == segment.tree).unwrap_or_else(|| {
+            let order = FoldOrder { segments: vec![FoldSegment { elements: 0..period, tree: segment.tree.clone() }] };
+            known.push((segment.tree.clone(), T::reference(&order, op, &inputs)));
+            known.len() - 1
+        });
+        let reference = &known[place].1;
+        checked += segment.elements.len();
+        if !segment.elements.into_iter().all(|i| likes(reference[i % period], result[i])) {
+            return false;
+        }
+    }
+    checked == result.len()
+}

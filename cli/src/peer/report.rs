@@ -1,0 +1,91 @@
+//! What the node says: one JSON object per line, written out at once.
+
+use potluck::{Context, Error, NodeId, Peer, Status};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::time::Duration;
+
+/// One event. Nobody reading is no reason to fail.
+pub fn emit(event: &Value) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{event}").and_then(|()| out.flush());
+}
+
+/// Milliseconds with the fraction that matters.
+pub fn ms(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// A node's whole key.
+pub fn hex(node: &NodeId) -> String {
+    node.0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn peer(peer: &Peer) -> Value {
+    json!({"rank": peer.rank.index(), "name": peer.name.as_str(), "node": hex(&peer.node)})
+}
+
+/// A failure outside of a call.
+pub fn error(error: &Error) -> Value {
+    json!({"event": "error", "code": error.code(), "message": error.to_string(), "retryable": error.is_retryable()})
+}
+
+/// A View that was handed out.
+pub fn context(context: &Context, took: Duration) -> Value {
+    json!({
+        "event": "context",
+        "rank": context.rank(),
+        "size": context.size(),
+        "view": context.view(),
+        "members": context.members().iter().map(peer).collect::<Vec<_>>(),
+        "engine": context.engine().to_string(),
+        "plan": context.plan(),
+        "in_sync": context.is_in_sync(),
+        "security": context.security(),
+        "ms": ms(took),
+    })
+}
+
+/// All a node knows about itself.
+pub fn status(status: &Status) -> Value {
+    json!({
+        "event": "status",
+        "node": hex(&status.node),
+        "name": status.name.as_str(),
+        "namespace": status.namespace,
+        "open": status.open,
+        "port": status.port,
+        "state": status.state.to_string(),
+        "view": status.view.as_ref().map(|view| json!({
+            "id": view.id.to_string(),
+            "members": view.members.iter().map(peer).collect::<Vec<_>>(),
+            "engine": view.engine.to_string(),
+            "plan": view.plan,
+            "in_sync": view.in_sync,
+            "committed": view.committed,
+        })),
+        "peers": status.peers.iter().map(|peer| json!({
+            "node": hex(&peer.node),
+            "name": peer.name.as_str(),
+            "address": peer.address.to_string(),
+            "rtt_us": peer.rtt_us,
+        })).collect::<Vec<_>>(),
+        "interfaces": status.interfaces.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "others": status.others,
+        "waiting": status.waiting.as_ref().map(|waiting| json!({
+            "op": waiting.op.to_string(),
+            "ranks": waiting.ranks.iter().map(peer).collect::<Vec<_>>(),
+            "since_ms": ms(waiting.since),
+        })),
+        "reasons": status.reasons(),
+        "counters": {
+            "views": status.counters.views,
+            "links": status.counters.links,
+            "strangers": status.counters.strangers,
+            "other_versions": status.counters.other_versions,
+            "overloads": status.counters.overloads,
+            "misbehaviours": status.counters.misbehaviours,
+            "committed": status.counters.committed,
+        },
+    })
+}

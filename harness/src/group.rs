@@ -1,0 +1,130 @@
+//! Several nodes on one network of the lab, each with a folder of its own.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::lab::Lab;
+use crate::peer::{KEY, Peer, Start};
+use crate::scratch::Scratch;
+
+/// Nodes on the machines `n1`, `n2`, … of a lab. Fields drop in order: first the nodes, then their network.
+#[derive(Debug)]
+pub struct Group {
+    /// The nodes; the one at `i` runs on machine `n{i + 1}`.
+    pub peers: Vec<Peer>,
+    /// Their network.
+    pub lab: Lab,
+    homes: Scratch,
+    profile: String,
+}
+
+/// Long enough for everything that is not itself under a clock, also on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Group {
+    /// A lab with room for `machines`, and nobody on it.
+    pub fn empty(profile: &str, machines: usize) -> Result<Group> {
+        let lab = Lab::up_with(profile, machines)?;
+        Ok(Group { peers: Vec::new(), lab, homes: Scratch::new()?, profile: profile.to_owned() })
+    }
+
+    /// `size` nodes that have joined and hold one Context together.
+    pub fn up(profile: &str, size: usize) -> Result<Group> {
+        Group::up_with(profile, size, 2)
+    }
+
+    /// The same, of which no View is handed out that is smaller than `min`.
+    pub fn up_with(profile: &str, size: usize, min: usize) -> Result<Group> {
+        let mut group = Group::empty(profile, size)?;
+        for index in 0..size {
+            let start = group.start(index);
+            group.add(index, &start)?;
+        }
+        group.all(&json!({"do": "join", "min": min}), "joined")?;
+        group.meet()?;
+        Ok(group)
+    }
+
+    /// How the node on machine `n{index + 1}` starts: the common key, its own home.
+    pub fn start(&self, index: usize) -> Start {
+        let where_to: &[&str] = if self.profile == "lo" { &["--loopback"] } else { &["--interface", "eth0"] };
+        Start {
+            key: Some(KEY.to_owned()),
+            home: self.homes.path().join(format!("n{}", index + 1)),
+            name: format!("p{}", index + 1),
+            options: where_to.iter().map(|word| (*word).to_owned()).collect(),
+        }
+    }
+
+    /// Starts another node on machine `n{index + 1}`; it takes the last place in `peers`.
+    pub fn add(&mut self, index: usize, start: &Start) -> Result<&mut Peer> {
+        self.peers.push(Peer::start(&self.lab, &format!("n{}", index + 1), start)?);
+        let last = self.peers.len() - 1;
+        Ok(&mut self.peers[last])
+    }
+
+    /// Starts the node at `index` again, in place of the one that was there, which is killed if it still runs.
+    pub fn restart(&mut self, index: usize) -> Result<&mut Peer> {
+        let peer = Peer::start(&self.lab, &format!("n{}", index + 1), &self.start(index))?;
+        self.peers[index] = peer;
+        Ok(&mut self.peers[index])
+    }
+
+    /// Gives all nodes one order and waits for each one's event of that kind.
+    pub fn all(&mut self, order: &Value, kind: &str) -> Result<Vec<Value>> {
+        self.some(|_| true, order, kind)
+    }
+
+    /// The same for the nodes whose index `takes_part`.
+    pub fn some(&mut self, takes_part: impl Fn(usize) -> bool, order: &Value, kind: &str) -> Result<Vec<Value>> {
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            if takes_part(index) {
+                peer.order(order)?;
+            }
+        }
+        self.events(takes_part, kind, PATIENCE)
+    }
+
+    /// The next event of that kind of each of these nodes, all of them within that time.
+    pub fn events(&mut self, takes_part: impl Fn(usize) -> bool, kind: &str, within: Duration) -> Result<Vec<Value>> {
+        let until = Instant::now() + within;
+        let chosen = self.peers.iter_mut().enumerate().filter(|(index, _)| takes_part(*index));
+        chosen.map(|(_, peer)| peer.event(kind, until.saturating_duration_since(Instant::now()))).collect()
+    }
+
+    /// All nodes take a Context of all of them: the same View with different ranks.
+    pub fn meet(&mut self) -> Result<Vec<Value>> {
+        self.meet_of(|_| true)
+    }
+
+    /// The same for the nodes whose index `takes_part`.
+    pub fn meet_of(&mut self, takes_part: impl Fn(usize) -> bool + Copy) -> Result<Vec<Value>> {
+        let size = (0..self.peers.len()).filter(|index| takes_part(*index)).count();
+        let order = json!({"do": "context", "min": size, "within_s": PATIENCE.as_secs()});
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let contexts = self.some(takes_part, &order, "context")?;
+            // A View may be replaced while it is handed out, by one with a node that was late or is not yet missed.
+            let common = contexts.iter().all(|c| c["size"] == size && c["view"] == contexts[0]["view"]);
+            if common || Instant::now() >= until {
+                agree(&contexts, size)?;
+                return Ok(contexts);
+            }
+        }
+    }
+}
+
+/// One View of `size` members, in which each of these nodes has a place of its own.
+fn agree(contexts: &[Value], size: usize) -> Result<()> {
+    let mut places: Vec<u64> = contexts.iter().filter_map(|c| c["rank"].as_u64()).collect();
+    places.sort_unstable();
+    ensure!(places.iter().copied().eq(0..size as u64), "ranks {places:?} of {size}");
+    for field in ["size", "view", "members", "engine", "plan"] {
+        let same = contexts.iter().all(|c| c[field] == contexts[0][field]);
+        ensure!(same, "different {field}: {contexts:?}");
+    }
+    ensure!(contexts[0]["size"] == size, "{} members instead of {size}", contexts[0]["size"]);
+    Ok(())
+}

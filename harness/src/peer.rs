@@ -1,0 +1,152 @@
+//! A potluck node in a process of its own: orders go in as JSON, events come out as JSON. See `potluck peer`.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use crate::lab::Lab;
+use crate::process::Child;
+
+/// A node under test. Dropping it kills it.
+#[derive(Debug)]
+pub struct Peer {
+    name: String,
+    child: Child,
+    /// Events that nobody has asked for yet.
+    unclaimed: VecDeque<Value>,
+}
+
+/// How a node starts, besides its options.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// `POTLUCK_KEY`; none leaves it unset.
+    pub key: Option<String>,
+    /// `POTLUCK_HOME`.
+    pub home: PathBuf,
+    /// What the node calls itself.
+    pub name: String,
+    /// Further options of `potluck peer`.
+    pub options: Vec<String>,
+}
+
+/// The key that tests share.
+pub const KEY: &str = "plk1aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaagxdk";
+
+impl Peer {
+    /// Starts a node on a machine of the lab. It does nothing before it is told to join.
+    pub fn start(lab: &Lab, machine: &str, start: &Start) -> Result<Peer> {
+        let mut command = lab.command(machine, binary()?);
+        command.arg("peer").args(["--name", &start.name]).args(&start.options);
+        for variable in ["POTLUCK_KEY", "POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES"] {
+            command.env_remove(variable);
+        }
+        command.env("POTLUCK_HOME", &start.home);
+        if let Some(key) = &start.key {
+            command.env("POTLUCK_KEY", key);
+        }
+        Ok(Peer { name: start.name.clone(), child: Child::spawn_told(&mut command)?, unclaimed: VecDeque::new() })
+    }
+
+    /// The node's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The process, for signals and for what it wrote.
+    pub fn process(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Gives an order, such as `json!({"do": "barrier"})`.
+    pub fn order(&mut self, order: &Value) -> Result<()> {
+        self.child.tell(&order.to_string())
+    }
+
+    /// The next event of this kind that nobody has taken yet. Fails at once on an `error` event that was not asked for.
+    pub fn event(&mut self, kind: &str, within: Duration) -> Result<Value> {
+        self.event_where(kind, |_| true, within)
+    }
+
+    /// The next event of this kind that `likes`; others of this kind are passed over.
+    pub fn event_where(&mut self, kind: &str, likes: impl Fn(&Value) -> bool, within: Duration) -> Result<Value> {
+        let until = Instant::now() + within;
+        let mut known = 0;
+        loop {
+            while let Some(event) = self.unclaimed.get(known) {
+                if event["event"] == kind && likes(event) {
+                    return self.unclaimed.remove(known).context("it was there");
+                }
+                if event["event"] == "error" && kind != "error" {
+                    let event = self.unclaimed.remove(known).context("it was there")?;
+                    bail!("{}: waiting for {kind:?}, got {event}{}", self.name, self.complaints());
+                }
+                if event["event"] == kind {
+                    self.unclaimed.remove(known);
+                } else {
+                    known += 1;
+                }
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            let line = self.child.wait_for_line(|_| true, left);
+            let line = line.with_context(|| format!("{}: no event {kind:?} within {within:?}", self.name))?;
+            let event = serde_json::from_str(&line).with_context(|| format!("{}: not JSON: {line}", self.name))?;
+            self.unclaimed.push_back(event);
+        }
+    }
+
+    /// Whether an event of this kind has come and nobody has taken it. Does not wait.
+    pub fn has_said(&mut self, kind: &str) -> bool {
+        while let Ok(line) = self.child.wait_for_line(|_| true, Duration::ZERO) {
+            self.unclaimed.extend(serde_json::from_str::<Value>(&line));
+        }
+        self.unclaimed.iter().any(|event| event["event"] == kind)
+    }
+
+    /// Orders, and waits for the event.
+    pub fn ask(&mut self, order: &Value, kind: &str, within: Duration) -> Result<Value> {
+        self.order(order)?;
+        self.event(kind, within)
+    }
+
+    /// The node's status now.
+    pub fn status(&mut self) -> Result<Value> {
+        self.ask(&json!({"do": "status"}), "status", Duration::from_secs(10))
+    }
+
+    /// Asks for the status until `likes` it.
+    pub fn status_where(&mut self, likes: impl Fn(&Value) -> bool, within: Duration) -> Result<Value> {
+        let until = Instant::now() + within;
+        loop {
+            let status = self.status()?;
+            if likes(&status) {
+                return Ok(status);
+            }
+            if Instant::now() >= until {
+                bail!("{}: not that status within {within:?}, but {status}", self.name);
+            }
+            // The condition itself is asked for again; this only keeps the node from doing nothing else.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn complaints(&self) -> String {
+        let lines = self.child.stderr();
+        let last = &lines[lines.len().saturating_sub(10)..];
+        last.iter().map(|line| format!("\n  stderr: {line}")).collect()
+    }
+}
+
+/// The program under test: `POTLUCK_BIN`, else what `cargo build` leaves in `target/debug`.
+pub fn binary() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("POTLUCK_BIN") {
+        return Ok(PathBuf::from(path));
+    }
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/debug/potluck");
+    if !built.exists() {
+        bail!("there is no {}: run `cargo build -p potluck-cli` first, or `make test`", built.display());
+    }
+    Ok(built)
+}

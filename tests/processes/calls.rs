@@ -1,0 +1,126 @@
+//! Programs that call wrongly, or not to the end.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use potluck_harness::group::PATIENCE;
+use potluck_harness::{Group, Suite};
+use serde_json::{Value, json};
+
+use crate::{LO, all_exact, all_failed};
+
+/// What "at once" is on a machine that does other things too.
+const SOON: Duration = Duration::from_secs(5);
+
+pub fn add(suite: &mut Suite) {
+    suite.test_needing("a mismatch is told to every rank, and the next call works", &LO, mismatch);
+    suite.test_needing("a dropped call is aborted for all, and the next call works", &LO, dropped);
+    suite.test_needing("a forgotten call harms nobody", &LO, forgotten);
+    suite.test_needing("a deadline ends the wait for all, and the next call works", &LO, deadline);
+    suite.test_needing("nonsense on the input is an event", &LO, nonsense);
+}
+
+/// Whatever the test did with it, the View is still the same and works.
+fn still_works(group: &mut Group, before: &Value) -> Result<()> {
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 5001, "seed": 77}), "done")?)?;
+    let after = group.peers[0].status()?;
+    ensure!(after["view"]["id"] == before["view"]["id"], "the View was replaced: {before} {after}");
+    ensure!(after["counters"]["misbehaviours"] == 0, "{after}");
+    Ok(())
+}
+
+fn mismatch() -> Result<()> {
+    let mut group = Group::up("lo", 3)?;
+    let before = group.peers[0].status()?;
+    let usual = json!({"do": "all_reduce", "len": 1000});
+    let others = [
+        json!({"do": "all_reduce", "len": 1001}),
+        json!({"do": "all_reduce", "len": 1_000_000}),
+        json!({"do": "all_reduce", "len": 1000, "op": "max"}),
+        json!({"do": "all_reduce", "len": 1000, "dtype": "f64"}),
+        json!({"do": "all_reduce", "len": 1000, "codec": "bf16"}),
+        json!({"do": "broadcast", "len": 1000}),
+        json!({"do": "barrier"}),
+    ];
+    for (round, other) in others.iter().enumerate() {
+        let odd = round % 3;
+        for (index, peer) in group.peers.iter_mut().enumerate() {
+            peer.order(if index == odd { other } else { &usual })?;
+        }
+        let events = group.events(|_| true, "done", SOON)?;
+        all_failed(&events, "mismatch")?;
+        for event in &events {
+            ensure!(event["message"] == events[0]["message"], "told differently: {events:?}");
+        }
+        let message = events[0]["message"].to_string();
+        let odd_name = format!("p{}", odd + 1);
+        ensure!(message.contains(&odd_name) && message.matches("rank ").count() == 2, "{other}: {message}");
+    }
+    still_works(&mut group, &before)
+}
+
+fn dropped() -> Result<()> {
+    let mut group = Group::up("lo", 3)?;
+    let before = group.peers[0].status()?;
+    // Never polled, barely begun, and well under way.
+    for (round, polls) in [0, 1, 20].into_iter().enumerate() {
+        let loser = round % 3;
+        let usual = json!({"do": "all_reduce", "len": 16 << 20, "seed": round});
+        for (index, peer) in group.peers.iter_mut().enumerate() {
+            let dropping = json!({"do": "drop_all_reduce", "len": 16 << 20, "seed": round, "polls": polls});
+            peer.order(if index == loser { &dropping } else { &usual })?;
+        }
+        let event = group.peers[loser].event("dropped", PATIENCE)?;
+        ensure!(event["was_over"] == false && event["verdict"] == "untouched", "{event}");
+        let events = group.events(|index| index != loser, "done", PATIENCE)?;
+        all_failed(&events, "aborted")?;
+        for event in &events {
+            let said = format!("({:?} ", format!("p{}", loser + 1));
+            let message = event["message"].as_str().unwrap_or_default();
+            ensure!(message.contains(&said) && message.contains("dropped"), "{event}");
+        }
+        still_works(&mut group, &before)?;
+    }
+    Ok(())
+}
+
+fn forgotten() -> Result<()> {
+    let mut group = Group::up("lo", 3)?;
+    let before = group.peers[0].status()?;
+    let usual = json!({"do": "all_reduce", "len": 4 << 20, "seed": 4});
+    group.peers[1].order(&json!({"do": "forget_all_reduce", "len": 4 << 20, "seed": 4, "polls": 2}))?;
+    let events = group.some(|index| index != 1, &usual, "done")?;
+    let event = group.peers[1].event("forgotten", PATIENCE)?;
+    ensure!(event["verdict"] == "untouched", "{event}");
+    // It had begun and goes on without its caller.
+    all_exact(&events)?;
+    still_works(&mut group, &before)
+}
+
+fn deadline() -> Result<()> {
+    let mut group = Group::up("lo", 3)?;
+    let before = group.peers[0].status()?;
+    let call = json!({"do": "all_reduce", "len": 1000});
+    group.peers[1].order(&call)?;
+    let own = group.peers[0].ask(&json!({"do": "all_reduce", "len": 1000, "deadline_ms": 300}), "done", SOON)?;
+    let other = group.peers[1].event("done", SOON)?;
+    // Somebody who comes too late is told so.
+    let late = group.peers[2].ask(&call, "done", SOON)?;
+    all_failed(&[own.clone(), other.clone(), late.clone()], "aborted")?;
+    ensure!(own["retryable"] == false && own["ms"].as_f64() >= Some(300.0), "{own}");
+    for event in [other, late] {
+        let named = event["message"].as_str().is_some_and(|text| text.contains("deadline of") && text.contains("\"p1\""));
+        ensure!(event["retryable"] == true && named, "{event}");
+    }
+    still_works(&mut group, &before)
+}
+
+fn nonsense() -> Result<()> {
+    let mut group = Group::up("lo", 2)?;
+    let before = group.peers[0].status()?;
+    for order in [json!({"do": "dance"}), json!(["join"]), json!({"do": "all_reduce", "len": "many"})] {
+        let event = group.peers[0].ask(&order, "error", SOON)?;
+        ensure!(event["code"] == "order", "{event}");
+    }
+    still_works(&mut group, &before)
+}

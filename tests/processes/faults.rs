@@ -1,0 +1,118 @@
+//! Nodes that die, freeze and come back.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use potluck_harness::group::PATIENCE;
+use potluck_harness::{Group, Suite};
+use serde_json::{Value, json};
+
+use crate::{LAN, LO, all_exact, all_failed};
+
+/// 64 MiB of f32.
+const LARGE: usize = 16 << 20;
+
+pub fn add(suite: &mut Suite) {
+    suite.serial("kill -9 in the middle, 3 on lo: the others answer and go on", &LO, || killed("lo", 3));
+    suite.serial("kill -9 in the middle, 4 on a switch: the others answer and go on", &LAN, || killed("loop", 4));
+    suite.serial("kill -9 in the middle, 4 on gigabit cables: the others answer and go on", &LAN, || killed("gbe4", 4));
+    suite.serial("kill -9 of one of two: the other waits, and takes it back in", &LO, killed_of_two);
+    suite.serial("a frozen node is left out, and comes back when it thaws", &LO, frozen);
+}
+
+fn now_ms() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3
+}
+
+/// All call a large `all_reduce`; returns when the node at `victim` has a third of what it will receive.
+fn in_the_middle(group: &mut Group, victim: usize) -> Result<()> {
+    for (index, peer) in group.peers.iter_mut().enumerate() {
+        let mut call = json!({"do": "all_reduce", "len": LARGE, "seed": 5});
+        if index == victim {
+            call["report_at"] = 0.33.into();
+        }
+        peer.order(&call)?;
+    }
+    group.peers[victim].event("progress", PATIENCE)?;
+    Ok(())
+}
+
+/// The answers of all but `victim`: one outcome for all, untouched if it is a failure, within `bound` of `since_ms`.
+fn one_outcome(group: &mut Group, victim: usize, since_ms: f64, bound: Duration, what: &str) -> Result<()> {
+    let events = group.events(|index| index != victim, "done", PATIENCE)?;
+    let answered = events.iter().filter_map(|event| event["at_ms"].as_f64()).fold(0.0, f64::max) - since_ms;
+    println!("measured: {what}: all answered after {answered:.0} ms, {}", events[0]["message"]);
+    ensure!(answered <= bound.as_secs_f64() * 1e3, "answered after {answered:.0} ms: {events:?}");
+    if events[0]["ok"] == true { all_exact(&events) } else { all_failed(&events, "aborted") }
+}
+
+fn killed(profile: &str, size: usize) -> Result<()> {
+    let mut group = Group::up(profile, size)?;
+    // The places in the View follow from random keys: any machine is as good as any other.
+    let victim = 1;
+    in_the_middle(&mut group, victim)?;
+    group.peers[victim].process().kill()?;
+    let since = now_ms();
+    one_outcome(&mut group, victim, since, Duration::from_secs(3), &format!("kill -9, {size} on {profile}"))?;
+    group.meet_of(|index| index != victim)?;
+    all_exact(&group.some(|index| index != victim, &json!({"do": "all_reduce", "len": 100_001}), "done")?)?;
+    println!("measured: kill -9, {size} on {profile}: next result after {:.0} ms (with checks)", now_ms() - since);
+
+    group.restart(victim)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    synced(&mut group, victim)?;
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)
+}
+
+/// The node at `newcomer` is in one View with all others, which needs a sync and gets it: their state wins.
+fn synced(group: &mut Group, newcomer: usize) -> Result<()> {
+    let contexts = group.meet()?;
+    ensure!(contexts.iter().all(|c| c["in_sync"] == false), "a newcomer is in sync with veterans: {contexts:?}");
+    let refused = group.all(&json!({"do": "all_reduce", "len": 10}), "done")?;
+    all_failed(&refused, "needs-sync")?;
+    for (index, peer) in group.peers.iter_mut().enumerate() {
+        // Its count is higher, its history is not.
+        let version = if index == newcomer { 9 } else { 3 };
+        peer.order(&json!({"do": "sync", "version": version, "bytes": 4096 * version, "seed": version}))?;
+    }
+    let events = group.events(|_| true, "synced", PATIENCE)?;
+    all_exact(&events)?;
+    for (index, event) in events.iter().enumerate() {
+        ensure!(event["kept_own"] == (index != newcomer), "the wrong state won: {events:?}");
+    }
+    Ok(())
+}
+
+fn killed_of_two() -> Result<()> {
+    let mut group = Group::up("lo", 2)?;
+    in_the_middle(&mut group, 1)?;
+    group.peers[1].process().kill()?;
+    let since = now_ms();
+    one_outcome(&mut group, 1, since, Duration::from_secs(3), "kill -9, one of two")?;
+    let alone = |status: &Value| status["state"].as_str().is_some_and(|state| state.contains("waiting for peers (1 of 2)"));
+    group.peers[0].status_where(alone, PATIENCE)?;
+    let event = group.peers[0].ask(&json!({"do": "context", "min": 2, "within_s": 0.5}), "error", PATIENCE)?;
+    ensure!(event["code"] == "not-enough-peers", "{event}");
+
+    group.restart(1)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    synced(&mut group, 1)?;
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)
+}
+
+fn frozen() -> Result<()> {
+    let mut group = Group::up("lo", 3)?;
+    in_the_middle(&mut group, 1)?;
+    group.peers[1].process().stop()?;
+    let since = now_ms();
+    one_outcome(&mut group, 1, since, Duration::from_secs(4), "SIGSTOP, 3 on lo")?;
+    group.meet_of(|index| index != 1)?;
+    all_exact(&group.some(|index| index != 1, &json!({"do": "all_reduce", "len": 100_001}), "done")?)?;
+
+    // Longer than every timeout of the others: for them it is gone.
+    std::thread::sleep(Duration::from_millis((5000.0 - (now_ms() - since)).max(0.0) as u64));
+    group.peers[1].process().resume()?;
+    let event = group.peers[1].event("done", PATIENCE)?;
+    let code = event["code"].as_str().context("it cannot have succeeded")?.to_owned();
+    all_failed(&[event], &code)?;
+    synced(&mut group, 1)?;
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)
+}

@@ -1,0 +1,43 @@
+//! Real processes that find each other on real sockets, and what becomes of them when some are killed, stopped, late or
+//! wrong. Run with `--nocapture` or not: figures are printed as `measured …`.
+
+mod calls;
+mod faults;
+mod meeting;
+mod patience;
+mod training;
+
+use anyhow::{Result, ensure};
+use potluck_harness::{Need, Suite};
+use serde_json::Value;
+
+const LO: [Need; 2] = [Need::Lab, Need::LoopbackMulticast];
+const LAN: [Need; 1] = [Need::Lab];
+
+fn main() {
+    let mut suite = Suite::new();
+    meeting::add(&mut suite);
+    calls::add(&mut suite);
+    faults::add(&mut suite);
+    patience::add(&mut suite);
+    training::add(&mut suite);
+    suite.run()
+}
+
+/// Every one of these calls succeeded, with the same bits everywhere, and the right ones.
+fn all_exact(events: &[Value]) -> Result<()> {
+    for event in events {
+        ensure!(event["ok"] == true && event["verdict"] == "exact", "{events:?}");
+        ensure!(event["hash"] == events[0]["hash"], "different results: {events:?}");
+    }
+    Ok(())
+}
+
+/// None of these calls succeeded, with this code, and no buffer was touched.
+fn all_failed(events: &[Value], code: &str) -> Result<()> {
+    for event in events {
+        ensure!(event["ok"] == false && event["code"] == code, "not {code}: {event}");
+        ensure!(event["verdict"] == "untouched", "{event}");
+    }
+    Ok(())
+}

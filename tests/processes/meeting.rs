@@ -1,0 +1,91 @@
+//! Nodes find each other and add up, whatever the network and the number.
+
+use anyhow::{Result, ensure};
+use potluck_harness::{Group, Suite};
+use serde_json::json;
+
+use crate::{LAN, LO, all_exact};
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+pub fn add(suite: &mut Suite) {
+    for size in 2..=4 {
+        suite.test_needing(&format!("{size} on lo find each other and add up"), &LO, move || {
+            adds_up("lo", size, &[4 * KIB, MIB, 25 * MIB])
+        });
+        suite.test_needing(&format!("{size} on a switch find each other and add up"), &LAN, move || {
+            adds_up("loop", size, &[4 * KIB, MIB, 25 * MIB])
+        });
+        suite.test_needing(&format!("{size} on gigabit cables find each other and add up"), &LAN, move || {
+            adds_up("gbe4", size, &[4 * KIB, 3 * MIB])
+        });
+    }
+    suite.test_needing("every collective, type and operation", &LO, every_collective);
+    suite.test_needing("two processes of one home are two members", &LO, one_home);
+    suite.test_needing("a node that leaves is gone at once", &LO, leaves);
+}
+
+fn adds_up(profile: &str, size: usize, bytes: &[usize]) -> Result<()> {
+    let mut group = Group::up(profile, size)?;
+    for (seed, bytes) in bytes.iter().enumerate() {
+        // Not a multiple of anything: the last chunk is odd.
+        let len = bytes / 4 + 1;
+        all_exact(&group.all(&json!({"do": "all_reduce", "len": len, "seed": seed}), "done")?)?;
+    }
+    Ok(())
+}
+
+fn every_collective() -> Result<()> {
+    let mut group = Group::up("lo", 3)?;
+    for dtype in ["f32", "f64"] {
+        for op in ["sum", "mean", "min", "max"] {
+            for len in [0, 1, 2, 3, 1000, 100_003] {
+                let call = json!({"do": "all_reduce", "len": len, "op": op, "dtype": dtype, "seed": len});
+                all_exact(&group.all(&call, "done")?)?;
+            }
+        }
+        for root in 0..3 {
+            let call = json!({"do": "broadcast", "len": 70_001, "root": root, "dtype": dtype, "seed": root});
+            all_exact(&group.all(&call, "done")?)?;
+        }
+        for len in [0, 1, 50_001] {
+            all_exact(&group.all(&json!({"do": "all_gather", "len": len, "dtype": dtype, "seed": len}), "done")?)?;
+        }
+    }
+    all_exact(&group.all(&json!({"do": "barrier"}), "done")?)?;
+    let rounded = group.all(&json!({"do": "all_reduce", "len": 100_003, "codec": "bf16", "seed": 9}), "done")?;
+    for event in &rounded {
+        ensure!(event["verdict"] == "close" && event["hash"] == rounded[0]["hash"], "{rounded:?}");
+    }
+    Ok(())
+}
+
+fn one_home() -> Result<()> {
+    let mut group = Group::empty("lo", 1)?;
+    let start = group.start(0);
+    group.add(0, &start)?;
+    group.add(0, &start)?;
+    let joined = group.all(&json!({"do": "join", "min": 2}), "joined")?;
+    ensure!(joined[0]["node"] != joined[1]["node"], "one identity for two: {joined:?}");
+    group.meet()?;
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 5000}), "done")?)?;
+
+    // Both identities are kept: whoever comes back is who it was.
+    let mut before: Vec<String> = joined.iter().map(|event| event["node"].to_string()).collect();
+    group.all(&json!({"do": "leave"}), "left")?;
+    let joined = group.all(&json!({"do": "join", "min": 2}), "joined")?;
+    let mut after: Vec<String> = joined.iter().map(|event| event["node"].to_string()).collect();
+    before.sort();
+    after.sort();
+    ensure!(before == after, "{before:?} became {after:?}");
+    Ok(())
+}
+
+fn leaves() -> Result<()> {
+    let mut group = Group::up("lo", 3)?;
+    group.peers[2].ask(&json!({"do": "leave"}), "left", potluck_harness::group::PATIENCE)?;
+    group.meet_of(|index| index < 2)?;
+    all_exact(&group.some(|index| index < 2, &json!({"do": "all_reduce", "len": 5000}), "done")?)?;
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! The loop of the documentation, through all that can happen to it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, ensure};
+use potluck_harness::group::PATIENCE;
+use potluck_harness::{Group, Suite};
+use serde_json::{Value, json};
+
+use crate::LO;
+
+pub fn add(suite: &mut Suite) {
+    suite.serial("training goes on through a death, a return and a newcomer", &LO, train);
+}
+
+const STEPS: u64 = 200;
+/// Here all wait for each other, so that however slow the machine is, both who come later do come.
+const HOLD: u64 = 150;
+
+fn train() -> Result<()> {
+    let seed = match std::env::var("POTLUCK_SEED") {
+        Ok(seed) => seed.parse()?,
+        Err(_) => u64::from(SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos()),
+    };
+    println!("training: POTLUCK_SEED={seed}");
+    let (victim, killed_at, newcomer_at) = (seed % 3, 10 + seed / 3 % 40, 60 + seed / 120 % 60);
+
+    let mut group = Group::empty("lo", 4)?;
+    for index in 0..3 {
+        let start = group.start(index);
+        group.add(index, &start)?;
+    }
+    let order = json!({"do": "train", "steps": STEPS, "len": 10_000, "seed": seed, "step_ms": 5, "report_every": 1,
+                       "hold_at": HOLD, "hold_for": 4});
+    group.all(&json!({"do": "join", "min": 2}), "joined")?;
+    group.meet()?;
+    for peer in &mut group.peers {
+        peer.order(&order)?;
+    }
+    let victim = victim as usize;
+    group.peers[victim].event_where("step", |e| e["step"].as_u64() >= Some(killed_at), PATIENCE)?;
+    group.peers[victim].process().kill()?;
+    let returned = group.restart(victim)?;
+    returned.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    returned.order(&order)?;
+
+    let other = (victim + 1) % 3;
+    group.peers[other].event_where("step", |e| e["step"].as_u64() >= Some(newcomer_at), PATIENCE)?;
+    let start = group.start(3);
+    let newcomer = group.add(3, &start)?;
+    newcomer.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    newcomer.order(&order)?;
+
+    let ends = group.events(|_| true, "trained", Duration::from_secs(60))?;
+    println!("measured: training with {} retries by its longest member, {} ms", ends[other]["retries"], ends[other]["ms"]);
+    same_end(&ends)
+}
+
+fn same_end(ends: &[Value]) -> Result<()> {
+    for end in ends {
+        ensure!(end["step"] == STEPS && end["size"] == 4, "{ends:?}");
+        ensure!(end["hash"] == ends[0]["hash"], "different parameters: {ends:?}");
+    }
+    Ok(())
+}
