@@ -72,6 +72,9 @@ mod discovery;
 mod driver;
 mod election;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod identity;
 mod keys;
 mod link;
