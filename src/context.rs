@@ -8,7 +8,7 @@ use crate::collective::{
     Staging, SyncStep, Traffic, bytes_of, bytes_of_mut,
 };
 use crate::driver::peer_at;
-use crate::error::{Cause, Error, Peer, Result};
+use crate::error::{Cause, Error, Mismatched, Peer, Result};
 use crate::view::{EngineKind, Lane, OpId, Rank};
 use std::cell::Cell;
 use std::fmt;
@@ -109,8 +109,10 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Closed`] when the node has left.
-    pub async fn renewed(&self) -> Result<Context> {
-        self.cluster.context().await
+    pub fn renewed(&self) -> impl Future<Output = Result<Context>> + Send + use<> {
+        // Not `async fn`: its future would borrow the Context, which cannot be shared, and could not change threads.
+        let cluster = self.cluster.clone();
+        async move { cluster.context().await }
     }
 
     /// Adds up `buffer` over all members, in place: afterwards every member holds the same sum.
@@ -263,7 +265,8 @@ impl Flight {
         let elsewhere = || if here { None } else { Some(self.peer(cause.by)) };
         let cause = match cause.reason {
             AbortReason::Mismatch(m) => {
-                return Error::Mismatch { one: (self.peer(m.lower.0), m.lower.1), other: (self.peer(m.higher.0), m.higher.1) };
+                let (one, other) = ((self.peer(m.lower.0), m.lower.1), (self.peer(m.higher.0), m.higher.1));
+                return Error::Mismatch(Box::new(Mismatched { one, other }));
             }
             AbortReason::Deadline => Cause::Deadline { of: elsewhere() },
             AbortReason::Dropped => Cause::Dropped { by: elsewhere() },

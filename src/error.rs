@@ -36,12 +36,7 @@ pub enum Error {
     },
     /// Two ranks called different things at the same place of the program. Nobody's buffer was touched; this is a bug in
     /// the calling program.
-    Mismatch {
-        /// One of them and its call.
-        one: (Peer, Call),
-        /// The other and its call.
-        other: (Peer, Call),
-    },
+    Mismatch(Box<Mismatched>),
     /// 64 operations are under way. Nothing was sent; wait for some of them first.
     TooManyInFlight,
     /// Not enough members came in the time you gave. Nothing changed; wait longer, or look at `cluster.status()`.
@@ -72,6 +67,15 @@ pub struct Peer {
     pub name: Name,
     /// Its key.
     pub node: NodeId,
+}
+
+/// Two calls that do not ask for the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatched {
+    /// The lower rank, and what it called.
+    pub one: (Peer, Call),
+    /// The higher rank, and what it called.
+    pub other: (Peer, Call),
 }
 
 /// Why an operation was aborted.
@@ -132,7 +136,7 @@ impl Error {
             Error::Indeterminate => "indeterminate",
             Error::NeedsSync => "needs-sync",
             Error::LostResult { .. } => "lost-result",
-            Error::Mismatch { .. } => "mismatch",
+            Error::Mismatch(_) => "mismatch",
             Error::TooManyInFlight => "too-many-in-flight",
             Error::NotEnoughPeers { .. } => "not-enough-peers",
             Error::Config(ConfigProblem::NoClusterKey) => "no-cluster-key",
@@ -167,13 +171,7 @@ impl fmt::Display for Error {
             Error::LostResult { op } => {
                 write!(f, "the result of operation {op} was decided after its call was dropped; take or discard it first")
             }
-            Error::Mismatch { one, other } => {
-                write!(
-                    f,
-                    "{} called {} where {} called {}; make the program call the same on every rank",
-                    one.0, one.1, other.0, other.1
-                )
-            }
+            Error::Mismatch(calls) => calls.fmt(f),
             Error::TooManyInFlight => f.write_str("64 operations are under way; wait for some of them first"),
             Error::NotEnoughPeers { present, wanted, waited } => {
                 let seconds = waited.as_secs_f64();
@@ -188,6 +186,13 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl fmt::Display for Mismatched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((one, its), (other, theirs)) = (&self.one, &self.other);
+        write!(f, "{one} called {its} where {other} called {theirs}; make the program call the same on every rank")
+    }
+}
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,7 @@ use crate::collective::{NativeEngine, Pool};
 use crate::config::{Admission, Config, Network};
 use crate::discovery::{AddressPolicy, Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin, Subnet};
 use crate::driver::{Disk, Doors, NodeConfig, Store};
-use crate::election::{Durable, ElectionConfig};
+use crate::election::{Alone, Durable, ElectionConfig};
 use crate::error::{ConfigProblem, Error, Result};
 use crate::identity::cluster_key_file::{find_cluster_key, namespace_name};
 use crate::identity::home::Home;
@@ -33,10 +33,7 @@ pub(crate) async fn open(config: Config) -> Result<(NodeConfig, Doors)> {
 }
 
 async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
-    let home = match &config.home {
-        Some(directory) => Home::at(directory.clone()),
-        None => Home::from_env(lookup)?,
-    };
+    let home = home_of(config)?;
     let namespace = namespace(config, &home)?;
     let interfaces = inventory().unwrap_or_default();
     let chosen = choose(config, &interfaces)?;
@@ -109,12 +106,13 @@ fn node_config(
     let mut random = [0; 10];
     // Without randomness new_boot has failed before; the boot alone makes the name unique then.
     let _ = getrandom::fill(&mut random);
+    let alone = if config.min_members == 1 { Alone::Forms } else { Alone::Waits };
     NodeConfig {
         local: Arc::new(local),
         namespace,
         instance: Advert::instance_of(random),
         durable,
-        election: ElectionConfig { seed: boot.0, ..ElectionConfig::default() },
+        election: ElectionConfig { alone, seed: boot.0, ..ElectionConfig::default() },
         policy,
         known,
         advertised: Vec::new(),
@@ -124,10 +122,9 @@ fn node_config(
 }
 
 fn local(config: &Config, identity: Arc<Identity>, boot: Boot, port: u16, namespace: &Namespace) -> Result<Local> {
-    let name = config.name.clone().unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
     let hello = Hello {
         id: MemberId { node: identity.id(), boot },
-        name: Name::from_lossy(&name),
+        name: name_of(config),
         port,
         stateless: config.stateless,
         engines: Engines::NATIVE,
@@ -136,7 +133,19 @@ fn local(config: &Config, identity: Arc<Identity>, boot: Boot, port: u16, namesp
     Ok(Local::new(identity, hello, random_32()?, namespace.psk()))
 }
 
-fn namespace_of(config: &Config) -> Result<NamespaceName> {
+pub(crate) fn home_of(config: &Config) -> Result<Home> {
+    match &config.home {
+        Some(directory) => Ok(Home::at(directory.clone())),
+        None => Ok(Home::from_env(lookup)?),
+    }
+}
+
+pub(crate) fn name_of(config: &Config) -> Name {
+    let name = config.name.clone().unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+    Name::from_lossy(&name)
+}
+
+pub(crate) fn namespace_of(config: &Config) -> Result<NamespaceName> {
     let parsed = match &config.namespace {
         Some(name) => NamespaceName::parse(name),
         None => namespace_name(lookup),
@@ -144,7 +153,7 @@ fn namespace_of(config: &Config) -> Result<NamespaceName> {
     parsed.map_err(|why| Error::Config(ConfigProblem::BadNamespace(why.to_string())))
 }
 
-fn namespace(config: &Config, home: &Home) -> Result<Namespace> {
+pub(crate) fn namespace(config: &Config, home: &Home) -> Result<Namespace> {
     let name = namespace_of(config)?;
     match &config.admission {
         Admission::Open => Ok(Namespace::open(name)),
@@ -157,7 +166,7 @@ fn namespace(config: &Config, home: &Home) -> Result<Namespace> {
 }
 
 /// The interfaces to announce on.
-fn choose(config: &Config, all: &[Interface]) -> Result<Vec<Interface>> {
+pub(crate) fn choose(config: &Config, all: &[Interface]) -> Result<Vec<Interface>> {
     let text = config.interfaces.clone().or_else(|| lookup("POTLUCK_INTERFACES").and_then(|v| v.into_string().ok()));
     match text.filter(|t| !t.trim().is_empty()) {
         Some(text) => {
@@ -175,7 +184,7 @@ fn choose(config: &Config, all: &[Interface]) -> Result<Vec<Interface>> {
 }
 
 /// Multicast where it may go; without it fixed peers must do.
-fn discover(config: &Config, chosen: &[Interface]) -> Result<Box<dyn Discovery>> {
+pub(crate) fn discover(config: &Config, chosen: &[Interface]) -> Result<Box<dyn Discovery>> {
     let scope = match config.network {
         Network::Loopback => MdnsScope::Loopback,
         _ => MdnsScope::Interfaces(chosen.iter().map(|i| i.name.clone()).collect()),
@@ -226,7 +235,7 @@ fn unreadable(state: &crate::identity::state_file::StateFile) -> Error {
     })
 }
 
-fn lookup(variable: &str) -> Option<OsString> {
+pub(crate) fn lookup(variable: &str) -> Option<OsString> {
     std::env::var_os(variable)
 }
 

@@ -132,7 +132,7 @@ impl Status {
     pub fn reasons(&self) -> Vec<String> {
         let mut reasons: Vec<String> = Vec::new();
         if matches!(self.state, State::Alone | State::NotEnoughPeers { .. }) {
-            reasons.extend(self.interfaces.iter().map(|i| i.to_string()));
+            reasons.extend(self.interfaces.iter().map(ToString::to_string));
             if self.others.is_empty() && self.peers.is_empty() {
                 reasons.push("if the other machine runs: potluck up --peer ADDRESS names it by hand".to_owned());
             }

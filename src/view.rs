@@ -14,8 +14,12 @@ use std::fmt;
 /// Most members a View may have. A further node stays outside and says so.
 pub const MEMBERS_MAX: usize = 16;
 
-/// Most operations a member keeps on its list; the next call is refused with `TooManyInFlight`.
-pub const OPS_LISTED_MAX: usize = 64;
+/// Most operations a member has called that are not decided; the next call is refused with `TooManyInFlight`.
+pub const OPS_IN_FLIGHT_MAX: usize = 64;
+
+/// Most operations a member keeps on its list: those in flight, and those decided here of which others have not said so.
+/// A member can be at most one round of 64 ahead of the slowest, so this is not reached before the other bound.
+pub const OPS_LISTED_MAX: usize = 256;
 
 /// A member's place in a View, `0..size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

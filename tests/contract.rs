@@ -1,48 +1,489 @@
-//! One suite over every way of finding each other: what a group of nodes promises.
+//! What a group of nodes promises, as one suite: here over nodes of one process, and the same again over TCP and
+//! multicast DNS on a loopback interface of its own.
 
-use anyhow::{Context as _, Result, ensure};
-use potluck::{Cluster, Config};
-use potluck_harness::Suite;
+use anyhow::{Context as _, Result, bail, ensure};
+use potluck::{Arithmetic, Builder, Cause, Cluster, Codec, Config, Context, Error, ReduceOp, State};
+use potluck_harness::{Lab, Need, Suite};
 use std::time::Duration;
 
+/// Says that this process is the suite inside a network namespace.
+const INSIDE: &str = "POTLUCK_CONTRACT_LOOPBACK";
+
+/// Longer than any story takes on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+type Story = fn(Network) -> Told;
+
+type Told = std::pin::Pin<Box<dyn Future<Output = Result<()>>>>;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Network {
+    Process,
+    Loopback,
+}
+
 fn main() {
+    let network = if std::env::var_os(INSIDE).is_some() { Network::Loopback } else { Network::Process };
     let mut suite = Suite::new();
-    suite.test("process/three nodes add up", || run(three_nodes_add_up("three-add")));
+    for (name, story) in stories() {
+        suite.test(&format!("{}/{name}", if network == Network::Process { "process" } else { "loopback" }), move || {
+            run(story(network))
+        });
+    }
+    if network == Network::Process {
+        suite.test_needing("loopback", &[Need::Lab], the_same_over_loopback);
+    }
     suite.run()
 }
 
-fn run(test: impl Future<Output = Result<()>>) -> Result<()> {
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_env("POTLUCK_LOG"))
-        .with_test_writer()
-        .try_init();
+fn stories() -> Vec<(&'static str, Story)> {
+    vec![
+        ("reductions are the reference bit for bit", |n| Box::pin(reductions(n))),
+        ("copies reach everybody", |n| Box::pin(copies(n))),
+        ("bf16 gives the same bits to all", |n| Box::pin(bf16(n))),
+        ("many calls at once", |n| Box::pin(many_at_once(n))),
+        ("lanes in different order", |n| Box::pin(lanes(n))),
+        ("a mismatch names both sides", |n| Box::pin(mismatch(n))),
+        ("a dropped call is aborted for all", |n| Box::pin(dropped(n))),
+        ("a deadline ends the wait for all", |n| Box::pin(deadline(n))),
+        ("a joiner must sync", |n| Box::pin(joiner(n))),
+        ("who leaves is not waited for", |n| Box::pin(leaving(n))),
+        ("too many calls take no number", |n| Box::pin(too_many(n))),
+        ("nobody came", |n| Box::pin(nobody(n))),
+        ("an owned buffer comes back", |n| Box::pin(owned(n))),
+    ]
+}
+
+fn run(story: impl Future<Output = Result<()>>) -> Result<()> {
+    let filter = tracing_subscriber::EnvFilter::from_env("POTLUCK_LOG");
+    // Only the first story of the process sets it up.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(async {
-        tokio::time::timeout(Duration::from_secs(60), test).await.context("the test took longer than a minute")?
-    })
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, story).await.context("the story never ended")? })
 }
 
-async fn node(namespace: &str, min: usize) -> Result<Cluster> {
-    Ok(potluck::Builder::new(Config::local()).open_lan(namespace).min_members(min).join().await?)
+/// Runs this very suite inside a namespace with nothing but `lo`.
+fn the_same_over_loopback() -> Result<()> {
+    let lab = Lab::up("lo")?;
+    let output = lab.command("n1", std::env::current_exe()?).env(INSIDE, "1").arg("--test-threads=2").output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    eprintln!("{text}");
+    ensure!(output.status.success(), "the suite failed over loopback:\n{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    ensure!(text.contains("test result: ok"), "the suite did not run");
+    Ok(())
 }
 
-async fn three_nodes_add_up(namespace: &'static str) -> Result<()> {
-    let mut tasks = Vec::new();
-    for _ in 0..3 {
-        tasks.push(tokio::spawn(async move {
-            let cluster = node(namespace, 3).await?;
-            let mut ctx = cluster.context().await?;
-            for len in [0, 1, 2, 3, 1000, 300_001] {
-                let mut data = vec![(ctx.rank() + 1) as f32; len];
-                ctx.all_reduce(&mut data).await?;
-                ensure!(data.iter().all(|x| *x == 6.0), "wrong sum at {len}");
+/// A namespace that no other story uses.
+fn fresh(story: &str) -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{story}-{}-{}", std::process::id() % 100_000, NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn builder(network: Network, namespace: &str, min: usize) -> Builder {
+    let builder = match network {
+        Network::Process => Builder::new(Config::local()),
+        Network::Loopback => {
+            let home = std::env::temp_dir().join("potluck-contract").join(namespace);
+            Builder::new(Config::loopback()).home(home)
+        }
+    };
+    builder.open_lan(namespace).min_members(min)
+}
+
+/// `n` nodes in one View, in rank order.
+async fn group(network: Network, story: &str, n: usize) -> Result<Vec<(Cluster, Context)>> {
+    let namespace = fresh(story);
+    let mut clusters = Vec::new();
+    for _ in 0..n {
+        clusters.push(builder(network, &namespace, n).join().await?);
+    }
+    let mut nodes = Vec::new();
+    for cluster in clusters {
+        let context = cluster.context().await?;
+        nodes.push((cluster, context));
+    }
+    // A member may have been handed the View before the last one: all must be in the same.
+    let newest = nodes.iter().map(|(_, c)| c.view()).max().unwrap_or_default();
+    for (cluster, context) in &mut nodes {
+        while context.view() != newest {
+            *context = cluster.context().await?;
+        }
+    }
+    nodes.sort_by_key(|(_, c)| c.rank());
+    Ok(nodes)
+}
+
+/// Runs one program on every node and gives the results in rank order.
+async fn everywhere<R: Send + 'static, F: Future<Output = R> + Send>(
+    nodes: Vec<(Cluster, Context)>,
+    program: impl Fn(Cluster, Context) -> F + Send + Sync + Clone + 'static,
+) -> Result<Vec<R>> {
+    let tasks: Vec<_> = nodes
+        .into_iter()
+        .map(|(cluster, context)| {
+            let program = program.clone();
+            tokio::spawn(async move { program(cluster, context).await })
+        })
+        .collect();
+    let mut results = Vec::new();
+    for task in tasks {
+        results.push(task.await?);
+    }
+    Ok(results)
+}
+
+/// What rank `rank` contributes: ordinary numbers, and now and then the awkward ones.
+fn input<T: Number>(seed: u64, rank: usize, len: usize) -> Vec<T> {
+    let mut state = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (rank as u64 + 1).wrapping_mul(0xD1B5_4A32_D192_ED03);
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            T::from_bits_of(state)
+        })
+        .collect()
+}
+
+/// Numbers of both widths, and their bits.
+trait Number: Arithmetic + PartialOrd + Unpin + std::fmt::Debug {
+    fn from_bits_of(random: u64) -> Self;
+    fn bits(self) -> u64;
+}
+
+impl Number for f32 {
+    fn from_bits_of(random: u64) -> f32 {
+        match random % 97 {
+            0 => f32::INFINITY,
+            1 => f32::NEG_INFINITY,
+            2 => -0.0,
+            3 => f32::from_bits(0x7fc0_0000 | (random >> 40) as u32 & 0xffff),
+            4 => f32::from_bits((random >> 33) as u32 & 0x007f_ffff),
+            _ => (random >> 20) as f32 / 1e9 - 5000.0,
+        }
+    }
+
+    fn bits(self) -> u64 {
+        u64::from(self.to_bits())
+    }
+}
+
+impl Number for f64 {
+    fn from_bits_of(random: u64) -> f64 {
+        match random % 97 {
+            0 => f64::INFINITY,
+            1 => f64::NAN,
+            2 => -0.0,
+            3 => f64::from_bits(random & 0x000f_ffff_ffff_ffff),
+            _ => (random >> 11) as f64 / 1e12 - 4000.0,
+        }
+    }
+
+    fn bits(self) -> u64 {
+        self.to_bits()
+    }
+}
+
+async fn reductions(network: Network) -> Result<()> {
+    for n in 1..=5 {
+        let nodes = group(network, "reduce", n).await?;
+        let results = everywhere(nodes, |_cluster, mut context| async move {
+            reduce_all::<f32>(&mut context, 1).await?;
+            reduce_all::<f64>(&mut context, 2).await
+        });
+        for (rank, result) in results.await?.into_iter().enumerate() {
+            result.with_context(|| format!("rank {rank} of {n}"))?;
+        }
+    }
+    Ok(())
+}
+
+async fn reduce_all<T: Number>(context: &mut Context, seed: u64) -> Result<()> {
+    let size = context.size();
+    for len in [0, 1, size - 1, size, 1000, 65537] {
+        for op in [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max] {
+            let inputs: Vec<Vec<T>> = (0..size).map(|rank| input(seed, rank, len)).collect();
+            let expected = potluck::reference_sum(&context.fold_order::<T>(len), op, &inputs);
+            let mut buffer = inputs[context.rank()].clone();
+            context.all_reduce(&mut buffer).op(op).await?;
+            let wrong = buffer.iter().zip(&expected).position(|(a, b)| a.bits() != b.bits());
+            ensure!(wrong.is_none(), "{op} of {len}: element {wrong:?} differs from the reference");
+        }
+    }
+    Ok(())
+}
+
+async fn copies(network: Network) -> Result<()> {
+    let nodes = group(network, "copies", 3).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        for (root, len) in [(0, 0), (1, 1), (2, 5), (0, 100_003), (2, 300_000)] {
+            let mut buffer: Vec<f32> = input(root as u64, context.rank(), len);
+            let expected: Vec<f32> = input(root as u64, root, len);
+            context.broadcast(root, &mut buffer).await?;
+            ensure!(
+                buffer.iter().map(|x| x.to_bits()).eq(expected.iter().map(|x| x.to_bits())),
+                "broadcast from {root} of {len}"
+            );
+            let mine: Vec<f64> = input(7, context.rank(), len);
+            let all = context.all_gather(&mine).await?;
+            let expected = (0..3).flat_map(|rank| input::<f64>(7, rank, len));
+            ensure!(all.iter().map(|x| x.to_bits()).eq(expected.map(f64::to_bits)), "all_gather of {len}");
+        }
+        context.barrier().await?;
+        let nowhere = context.broadcast(9, &mut [0f32; 4]).await;
+        ensure!(nowhere.is_err(), "there is no rank 9");
+        context.barrier().await?;
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}
+
+async fn bf16(network: Network) -> Result<()> {
+    for n in [2, 3] {
+        let nodes = group(network, "bf16", n).await?;
+        let results = everywhere(nodes, move |_cluster, mut context| async move {
+            let mut buffer: Vec<f32> = (0..10_001).map(|i| (i as f32 / 17.0).sin() * (context.rank() + 1) as f32).collect();
+            let exact: Vec<f32> = (0..10_001).map(|i| (i as f32 / 17.0).sin() * (n * (n + 1) / 2) as f32).collect();
+            context.all_reduce(&mut buffer).compress(&mut Codec::bf16()).await?;
+            let off = buffer.iter().zip(&exact).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            ensure!(off > 0.0 && off < 0.1, "off by {off}");
+            Ok(buffer.iter().map(|x| x.to_bits()).collect::<Vec<u32>>())
+        });
+        let bits: Vec<Vec<u32>> = results.await?.into_iter().collect::<Result<_>>()?;
+        ensure!(bits.windows(2).all(|w| w[0] == w[1]), "ranks differ");
+    }
+    Ok(())
+}
+
+async fn many_at_once(network: Network) -> Result<()> {
+    let nodes = group(network, "many", 3).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        for _ in 0..20 {
+            let mut buffers: Vec<Vec<f32>> = (0..32).map(|i| vec![i as f32; 1 + 37 * i]).collect();
+            let calls: Vec<_> = buffers.iter_mut().map(|b| context.all_reduce(b)).collect();
+            for call in calls.into_iter().rev() {
+                call.await?;
             }
-            ctx.barrier().await?;
-            anyhow::Ok(())
+            ensure!(buffers.iter().enumerate().all(|(i, b)| b.iter().all(|x| *x == 3.0 * i as f32)), "a wrong sum");
+        }
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}
+
+async fn lanes(network: Network) -> Result<()> {
+    let nodes = group(network, "lanes", 3).await?;
+    let results = everywhere(nodes, |_cluster, context| async move {
+        let rank = context.rank();
+        let mut tasks = Vec::new();
+        for i in 0..4u32 {
+            // Another order of starting on every rank.
+            let tag = (i + rank as u32) % 4;
+            let mut lane = context.lane(tag);
+            tasks.push(tokio::spawn(async move {
+                for round in 0..25 {
+                    let mut buffer = vec![(tag * 100 + round) as f32; 50_000];
+                    lane.all_reduce(&mut buffer).await?;
+                    ensure!(buffer.iter().all(|x| *x == 3.0 * (tag * 100 + round) as f32), "lanes were mixed");
+                }
+                Ok(())
+            }));
+        }
+        for task in tasks {
+            task.await??;
+        }
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}
+
+async fn mismatch(network: Network) -> Result<()> {
+    let nodes = group(network, "mismatch", 3).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        let len = if context.rank() == 2 { 11 } else { 10 };
+        let mut buffer = vec![1.0f32; len];
+        let error = context.all_reduce(&mut buffer).await.err().context("different lengths were added")?;
+        let Error::Mismatch(calls) = &error else { bail!("{error:?}") };
+        ensure!((calls.one.0.rank.index(), calls.other.0.rank.index()) == (0, 2), "{error}");
+        ensure!(error.to_string().contains("11 x f32") && !error.is_retryable(), "{error}");
+        ensure!(buffer == vec![1.0; len], "the buffer was touched");
+        let mut buffer = vec![1.0f64; 100];
+        context.all_reduce(&mut buffer).await?;
+        ensure!(buffer == vec![3.0; 100], "the next call is wrong");
+        Ok(context.view())
+    });
+    let views: Vec<String> = results.await?.into_iter().collect::<Result<_>>()?;
+    ensure!(views.windows(2).all(|w| w[0] == w[1]), "a mismatch must not cost the View");
+    Ok(())
+}
+
+async fn dropped(network: Network) -> Result<()> {
+    let nodes = group(network, "dropped", 3).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        let mut buffer = vec![context.rank() as f32; 200_000];
+        if context.rank() == 1 {
+            // Never polled.
+            drop(context.all_reduce(&mut buffer));
+        } else {
+            let error = context.all_reduce(&mut buffer).await.err().context("added without rank 1")?;
+            let Error::Aborted { cause: Cause::Dropped { by: Some(peer) } } = &error else { bail!("{error:?}") };
+            ensure!(peer.rank.index() == 1 && error.is_retryable(), "{error}");
+        }
+        ensure!(buffer == vec![context.rank() as f32; 200_000], "the buffer was touched");
+        context.all_reduce(&mut buffer).await?;
+        ensure!(buffer == vec![3.0; 200_000], "the next call is wrong");
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}
+
+async fn deadline(network: Network) -> Result<()> {
+    let nodes = group(network, "deadline", 2).await?;
+    let results = everywhere(nodes, |cluster, mut context| async move {
+        let mut buffer = vec![1.0f32; 1000];
+        if context.rank() == 0 {
+            let waiting = tokio::spawn(async move {
+                let mut changes = cluster.watch();
+                while let Some(status) = changes.next().await {
+                    if let Some(waiting) = status.waiting {
+                        return waiting.ranks.first().map(|p| p.rank.index());
+                    }
+                }
+                None
+            });
+            let error =
+                context.all_reduce(&mut buffer).deadline(Duration::from_millis(500)).await.err().context("no deadline")?;
+            ensure!(matches!(&error, Error::Aborted { cause: Cause::Deadline { of: None } }), "{error:?}");
+            ensure!(!error.is_retryable());
+            ensure!(waiting.await? == Some(1), "the status does not say who was waited for");
+            // Tells rank 1 in its own lane that the deadline has passed.
+            context.lane(1).barrier().await?;
+        } else {
+            context.lane(1).barrier().await?;
+            let error = context.all_reduce(&mut buffer).await.err().context("the operation is over")?;
+            ensure!(
+                matches!(&error, Error::Aborted { cause: Cause::Deadline { of: Some(p) } } if p.rank.index() == 0),
+                "{error:?}"
+            );
+        }
+        context.all_reduce(&mut buffer).await?;
+        ensure!(buffer == vec![2.0; 1000], "the next call is wrong");
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}
+
+async fn joiner(network: Network) -> Result<()> {
+    let namespace = fresh("joiner");
+    let mut veterans = Vec::new();
+    for _ in 0..2 {
+        veterans.push(builder(network, &namespace, 2).join().await?);
+    }
+    let mut tasks = Vec::new();
+    for cluster in veterans {
+        let namespace = namespace.clone();
+        tasks.push(tokio::spawn(async move {
+            let mut context = cluster.context().await?;
+            let mut buffer = vec![1.0f32; 10];
+            context.all_reduce(&mut buffer).await?;
+            let third = if context.rank() == 0 { Some(builder(network, &namespace, 2).join().await?) } else { None };
+            let newcomer = third.map(|third| tokio::spawn(newcomer(third)));
+            while context.size() < 3 {
+                let mut changes = cluster.watch();
+                while changes.next().await.is_some_and(|s| s.view.is_none_or(|v| v.members.len() < 3)) {}
+                context = context.renewed().await?;
+            }
+            let refused = context.all_reduce(&mut buffer).await;
+            ensure!(matches!(refused, Err(Error::NeedsSync)), "{refused:?}");
+            ensure!(cluster.status().state == State::NeedsSync, "{:?}", cluster.status().state);
+            let mut state = b"what the veterans know".to_vec();
+            context.sync(1, &mut state).await?;
+            ensure!(state == b"what the veterans know");
+            context.all_reduce(&mut buffer).await?;
+            ensure!(buffer == vec![5.0; 10], "{buffer:?}");
+            if let Some(newcomer) = newcomer {
+                newcomer.await??;
+            }
+            Ok(())
         }));
     }
     for task in tasks {
         task.await??;
     }
     Ok(())
+}
+
+async fn newcomer(cluster: Cluster) -> Result<()> {
+    let mut context = cluster.context().await?;
+    ensure!(!context.is_in_sync(), "a newcomer cannot know what the others know");
+    // The highest version does not win over the longer history.
+    let mut state = vec![0; 100_000];
+    context.sync(99, &mut state).await?;
+    ensure!(state == b"what the veterans know");
+    context.all_reduce(&mut [1.0f32; 10]).await?;
+    Ok(())
+}
+
+async fn leaving(network: Network) -> Result<()> {
+    let nodes = group(network, "leaving", 3).await?;
+    let mut nodes = nodes.into_iter();
+    let (last, context) = nodes.next_back().context("three nodes")?;
+    drop(context);
+    let mut tasks = Vec::new();
+    for (cluster, mut context) in nodes {
+        tasks.push(tokio::spawn(async move {
+            let mut buffer = vec![1.0f32; 1000];
+            // Rank 2 never calls; it leaves instead.
+            let error = context.all_reduce(&mut buffer).await.err().context("added without rank 2")?;
+            ensure!(error.is_retryable() && buffer == vec![1.0; 1000], "{error:?}");
+            ensure!(context.all_reduce(&mut buffer).await.is_err(), "the View is over");
+            drop(cluster);
+            context
+                .renewed()
+                .await
+                .err()
+                .map_or(Ok(()), |e| Err(anyhow::anyhow!("min_members is 3, so there is no View to be had: {e}")))
+        }));
+    }
+    last.leave().await;
+    for task in tasks {
+        // Two are fewer than the three they asked for: renewed() waits.
+        let waited = tokio::time::timeout(Duration::from_secs(3), task).await;
+        ensure!(waited.is_err() || waited.is_ok_and(|w| w.is_ok_and(|r| r.is_ok())), "a View below min_members was handed out");
+    }
+    Ok(())
+}
+
+async fn too_many(network: Network) -> Result<()> {
+    let mut nodes = group(network, "too-many", 2).await?;
+    let (_cluster, context) = &mut nodes[0];
+    let mut buffers = vec![[0f32; 4]; 65];
+    let mut calls: Vec<_> = buffers.iter_mut().map(|b| context.all_reduce(b)).collect();
+    let last = calls.pop().context("65 calls")?.await;
+    ensure!(matches!(last, Err(Error::TooManyInFlight)), "{last:?}");
+    Ok(())
+}
+
+async fn nobody(network: Network) -> Result<()> {
+    let cluster = builder(network, &fresh("nobody"), 2).join().await?;
+    let error = cluster.context_within(Duration::from_millis(300)).await.err().context("a group of one")?;
+    ensure!(matches!(error, Error::NotEnoughPeers { present: 1, wanted: 2, .. }), "{error:?}");
+    ensure!(cluster.status().state == State::Alone, "{:?}", cluster.status().state);
+    cluster.clone().leave().await;
+    ensure!(matches!(cluster.context().await, Err(Error::Closed)));
+    Ok(())
+}
+
+async fn owned(network: Network) -> Result<()> {
+    let nodes = group(network, "owned", 2).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        let sum = context.all_reduce_owned(vec![2.0f64; 70_000]).await.map_err(Error::from)?;
+        ensure!(sum == vec![4.0; 70_000], "wrong");
+        let buffer = vec![1.0f32; 5 + context.rank()];
+        let failed = context.all_reduce_owned(buffer.clone()).await.err().context("different lengths")?;
+        ensure!(failed.buffer == buffer && failed.error.code() == "mismatch", "{failed:?}");
+        Ok(())
+    });
+    results.await?.into_iter().collect()
 }

@@ -1,27 +1,91 @@
 //! The command line of potluck.
+//!
+//! Results go to stdout, everything else to stderr. With `--json` stdout is JSON: one document, or for `up` one per line.
 
+mod args;
+mod document;
+mod exit;
+mod identity;
+mod join;
+mod key;
+mod output;
 mod peer;
+mod prompt;
+mod status;
+mod status_socket;
+mod up;
 
 use clap::{Parser, Subcommand};
+use output::Output;
+use std::io::IsTerminal;
 use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
 
-/// Turns the computers of a home or lab network into one all-reduce group.
+/// Turns the computers on a home or lab network into one all-reduce group.
 #[derive(Parser)]
-#[command(name = "potluck", version)]
-struct Arguments {
+#[command(name = "potluck", version, after_help = exit::HELP)]
+struct Cli {
+    /// Print JSON on stdout instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    /// Say more on stderr; twice for still more. POTLUCK_LOG is a filter that goes before it
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
     #[command(subcommand)]
     verb: Verb,
 }
 
 #[derive(Subcommand)]
 enum Verb {
+    Up(up::Up),
+    Join(join::Join),
+    Status(status::Ask),
+    Identity(identity::Show),
+    Key(key::Show),
     /// A node that does what JSON lines on its input say, for tests and demonstrations.
     #[command(hide = true)]
     Peer(peer::Options),
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().verb {
-        Verb::Peer(options) => peer::run(options),
+    let cli = Cli::parse();
+    log_to_stderr(cli.verbose);
+    let output = Output::new(cli.json);
+    let verb = match cli.verb {
+        // It has a runtime of its own, that it may block.
+        Verb::Peer(options) => return peer::run(options),
+        verb => verb,
+    };
+    let ended = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(run(verb, &output)));
+    match ended {
+        Ok(exit) => exit.into(),
+        Err(error) => output.failure(&error).into(),
     }
+}
+
+async fn run(verb: Verb, output: &Output) -> anyhow::Result<exit::Exit> {
+    match verb {
+        Verb::Up(up) => up.run(output).await,
+        Verb::Join(join) => join.run(output).await,
+        Verb::Status(status) => status.run(output).await,
+        Verb::Identity(identity) => identity.run(output),
+        Verb::Key(key) => key.run(output),
+        Verb::Peer(_) => Ok(exit::Exit::Done), // taken by main
+    }
+}
+
+fn log_to_stderr(verbose: u8) {
+    let by_flag = match verbose {
+        0 => "potluck=warn",
+        1 => "potluck=info",
+        2 => "potluck=debug",
+        _ => "potluck=trace",
+    };
+    let filter = EnvFilter::try_from_env("POTLUCK_LOG").unwrap_or_else(|_| EnvFilter::new(by_flag));
+    let colours = std::io::stderr().is_terminal() && output::colours_wanted();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
 }

@@ -283,8 +283,8 @@ impl Envelope {
 
     /// The decided operations that others may still list, if there are any.
     pub fn resolved(&self) -> Option<OpMessage> {
-        let state = self.lock();
-        let message = self.message(&state, OpBody::Resolved);
+        let mut state = self.lock();
+        let message = self.message_to_all(&mut state, OpBody::Resolved);
         (!message.resolved.is_empty()).then_some(message)
     }
 
@@ -336,7 +336,7 @@ impl Envelope {
         let mut later = Vec::new();
         for effect in state.ledger.take_effects() {
             match effect {
-                LedgerEffect::Tell(body) => self.tell(&state, body),
+                LedgerEffect::Tell(body) => self.tell(&mut state, body),
                 LedgerEffect::Agreed(op, source) => wakers.extend(state.slots.get_mut(&op).and_then(|s| s.agreed(source))),
                 LedgerEffect::Resolved(op, outcome) => {
                     wakers.extend(state.slots.get_mut(&op).and_then(|s| s.decided(outcome)));
@@ -362,8 +362,12 @@ impl Envelope {
         }
     }
 
-    fn tell(&self, state: &State, body: OpBody) {
-        let _ = self.out.send(Outgoing::Tell(self.message(state, body)));
+    fn tell(&self, state: &mut State, body: OpBody) {
+        let _ = self.out.send(Outgoing::Tell(self.message_to_all(state, body)));
+    }
+
+    fn message_to_all(&self, state: &mut State, body: OpBody) -> OpMessage {
+        OpMessage { view: state.ledger.view(), body, resolved: state.ledger.report_resolved() }
     }
 
     fn message(&self, state: &State, body: OpBody) -> OpMessage {

@@ -14,8 +14,11 @@
 use super::{
     AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Listed, Mismatch, OpBody, OpMessage, Outcome, Status, Vote,
 };
-use crate::view::{Lane, OPS_LISTED_MAX, OpId, Rank, View, ViewDigest};
+use crate::view::{Lane, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, Rank, View, ViewDigest};
 use std::collections::BTreeMap;
+
+/// Most operations remembered that others gave up before this member's program called them.
+const UNCALLED_MAX: usize = 1024;
 
 /// The votes and statuses of one View on one member.
 #[derive(Clone, Debug)]
@@ -47,6 +50,8 @@ struct Entry {
     outcome: Option<Outcome>,
     /// Who has reported it decided, as bits by rank.
     resolved_by: u32,
+    /// This member has told all others that it is decided here.
+    reported: bool,
     agreed: bool,
     /// The engine has begun with a sync.
     ready: bool,
@@ -74,7 +79,7 @@ pub enum CallRefusal {
     Frozen,
     /// The members do not share one history yet.
     NeedsSync,
-    /// 64 operations are listed.
+    /// 64 operations are in flight, or 256 are listed.
     TooManyInFlight,
 }
 
@@ -120,9 +125,12 @@ impl Ledger {
         self.committed
     }
 
-    /// Called operations that are not decided.
+    /// Operations that this member or another one has begun and that are not decided.
+    ///
+    /// Those of others count too: a member that is about to call may finish them, unless it leaves its View at once.
     pub fn in_flight(&self) -> usize {
-        self.entries.values().filter(|e| e.call.is_some() && e.outcome.is_none()).count()
+        let begun = |e: &&Entry| e.call.is_some() || e.descriptors.iter().any(Option::is_some);
+        self.entries.values().filter(|e| e.outcome.is_none()).filter(begun).count()
     }
 
     /// Takes the lane's next number for a call of this member.
@@ -133,7 +141,8 @@ impl Ledger {
         if !self.synced && !matches!(call.kind, Kind::Sync { .. }) {
             return Err(CallRefusal::NeedsSync);
         }
-        if self.entries.values().filter(|e| e.call.is_some()).count() >= OPS_LISTED_MAX {
+        let listed = self.entries.values().filter(|e| e.call.is_some()).count();
+        if self.in_flight() >= OPS_IN_FLIGHT_MAX || listed >= OPS_LISTED_MAX {
             return Err(CallRefusal::TooManyInFlight);
         }
         let number = self.numbers.entry(lane).or_insert(0);
@@ -167,7 +176,7 @@ impl Ledger {
         let descriptor = Descriptor { op, call, plan_revision };
         entry.descriptors[me.index()] = Some(descriptor);
         self.effects.push(LedgerEffect::Tell(OpBody::Describe(descriptor)));
-        for rank in entry.described().filter(|r| *r != me && !entry.is_sync()) {
+        for rank in entry.described().filter(|r| *r != me && entry.credits(*r, &call)) {
             self.effects.push(LedgerEffect::Credit(op, rank));
         }
         self.compare(op);
@@ -223,7 +232,8 @@ impl Ledger {
             return Err(Misbehaviour);
         }
         let is_first = entry.descriptors[from.index()].replace(descriptor).is_none();
-        if is_first && entry.descriptors[me.index()].is_some() && !entry.is_sync() {
+        let mine = entry.descriptors[me.index()].map(|d| d.call);
+        if is_first && mine.is_some_and(|call| entry.credits(from, &call)) {
             self.effects.push(LedgerEffect::Credit(op, from));
         }
         self.compare(op);
@@ -296,6 +306,18 @@ impl Ledger {
         self.entries.iter().filter(|(_, e)| e.outcome.is_some()).map(|(op, _)| *op).take(OPS_LISTED_MAX).collect()
     }
 
+    /// The same for a message that goes to all other members, after which this member need not list them for their sake.
+    pub fn report_resolved(&mut self) -> Vec<OpId> {
+        let resolved = self.resolved();
+        for op in &resolved {
+            if let Some(entry) = self.entries.get_mut(op) {
+                entry.reported = true;
+            }
+        }
+        self.forget_finished();
+        resolved
+    }
+
     /// The oldest operation that this member has begun and some ranks have not.
     pub fn waiting_for(&self) -> Option<(OpId, Vec<Rank>)> {
         let me = self.me.index();
@@ -315,9 +337,9 @@ impl Ledger {
         if self.entries.contains_key(&op) || op.number < self.numbers.get(&op.lane).copied().unwrap_or(0) {
             return Ok(());
         }
-        // A member lists at most 64 operations; twice that covers reports that are still on their way.
-        let open = self.entries.values().filter(|e| e.heard_from(from) && e.call.is_none()).count();
-        if open >= 2 * OPS_LISTED_MAX {
+        // A member has at most 64 operations in flight; twice that covers reports that are still on their way.
+        let open = self.entries.values().filter(|e| e.heard_from(from) && e.call.is_none() && e.outcome.is_none()).count();
+        if open >= 2 * OPS_IN_FLIGHT_MAX {
             return Err(Misbehaviour);
         }
         self.entries.insert(op, Entry::new(self.size));
@@ -337,8 +359,7 @@ impl Ledger {
         let me = self.me.index();
         let Some(entry) = self.entries.get_mut(&op) else { return };
         let allowed = match (entry.votes[me], vote) {
-            (None, _) => true,
-            (Some(Vote::Done { .. }), Vote::Abort(_)) => true,
+            (None, _) | (Some(Vote::Done { .. }), Vote::Abort(_)) => true,
             (Some(_), _) => false,
         };
         if !allowed || entry.outcome.is_some() {
@@ -403,10 +424,17 @@ impl Ledger {
         }
     }
 
-    /// Operations that every member has decided are forgotten, unless this member's program is still to call them.
+    /// Operations that every member has decided are forgotten, unless this member's program is still to call them, or
+    /// the others have not been told yet: who forgot without a word would stay on their lists for ever.
     fn forget_finished(&mut self) {
         let everybody = (1u32 << self.size) - 1;
-        self.entries.retain(|_, e| e.resolved_by != everybody || e.call.is_none());
+        self.entries.retain(|_, e| e.resolved_by != everybody || e.call.is_none() || !e.reported);
+        // Aborted before this member's program called it. When it does after this is forgotten, the others abort it again.
+        let uncalled: Vec<OpId> =
+            self.entries.iter().filter(|(_, e)| e.call.is_none() && e.outcome.is_some()).map(|(op, _)| *op).collect();
+        for op in uncalled.iter().rev().skip(UNCALLED_MAX) {
+            self.entries.remove(op);
+        }
     }
 }
 
@@ -418,6 +446,7 @@ impl Entry {
             votes: vec![None; size],
             outcome: None,
             resolved_by: 0,
+            reported: false,
             agreed: false,
             ready: false,
         }
@@ -433,6 +462,12 @@ impl Entry {
 
     fn heard_from(&self, rank: Rank) -> bool {
         self.descriptors[rank.index()].is_some() || self.votes[rank.index()].is_some()
+    }
+
+    /// Whether `rank` asks for the same as `mine`, so that its data fits. A sync's data moves only after `Ready`.
+    fn credits(&self, rank: Rank, mine: &Call) -> bool {
+        let theirs = self.descriptors[rank.index()].map(|d| d.call);
+        theirs.is_some_and(|call| call.agrees(mine)) && !matches!(mine.kind, Kind::Sync { .. })
     }
 
     fn is_sync(&self) -> bool {

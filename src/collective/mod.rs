@@ -56,7 +56,7 @@ pub trait Backend: Send + Sync {
     /// the backend closes; perhaps before this returns. It should be short: it may hold up a link's receiver.
     fn start(&self, job: Job);
 
-    /// `peer` has room for all data of `op`: [`start`](Backend::start) was called for it there, and word of that has come here.
+    /// `peer` calls the same `op` and has room for all its data: [`start`](Backend::start) was called for it there, and word of that has come here.
     ///
     /// Its descriptor is that word when it leaves after the call of `start`. Where an operation can only start when other
     /// descriptors are in, a sync for one, the word must be a later message. May come before `start` is called here.

@@ -6,7 +6,7 @@ use crate::election::Message;
 use crate::identity::MemberId;
 use crate::link::{DataLink, Refusal, Session, Stream, Ticket};
 use crate::view::{Rank, ViewDigest};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// Most reports that wait: link readers stop reading when the driver is behind.
 pub(super) const QUEUE: usize = 1024;
@@ -17,7 +17,7 @@ pub(super) const BATCH: usize = 256;
 /// A report.
 pub(super) enum Event {
     /// A connection this node accepted has passed the gate, and its handshake has ended.
-    Answered { from: IpAddr, ticket: Ticket, result: Result<(Box<dyn Stream>, Session), Refusal> },
+    Answered { from: SocketAddr, ticket: Ticket, result: Result<(Box<dyn Stream>, Session), Refusal> },
     /// A dial has ended, handshake included.
     Dialled { to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal> },
     /// Dialling a lost member again has ended.

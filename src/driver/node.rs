@@ -7,7 +7,7 @@ use super::event::Event;
 use super::peers::{Peers, Taken};
 use super::{Outlets, Store};
 use crate::collective::{Closing, Engine, Envelope, OpMessage, Outgoing, Pool};
-use crate::discovery::{AddressPolicy, Advert, DialOutcome, Discovery, Limits, Origin, Roster, Sighting};
+use crate::discovery::{AddressPolicy, Advert, DialOutcome, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
 use crate::election::{Decides, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PeerAddress};
 use crate::error::Peer;
 use crate::identity::{MemberId, Namespace};
@@ -100,6 +100,8 @@ pub(super) struct Node {
     refusals: BTreeMap<SocketAddr, Refusal>,
     duplicate: bool,
     waiting: Option<(OpId, Instant, bool)>,
+    /// What discovery last said of each interface.
+    interfaces: Vec<InterfaceReport>,
     tick_at: Instant,
     ping_at: Instant,
     report_at: Instant,
@@ -185,6 +187,7 @@ impl Node {
             refusals: BTreeMap::new(),
             duplicate: false,
             waiting: None,
+            interfaces: Vec::new(),
             tick_at: now,
             ping_at: now,
             report_at: now,
@@ -255,18 +258,15 @@ impl Node {
     pub(super) fn on_accepted(&mut self, accepted: io::Result<(Box<dyn Stream>, SocketAddr)>) {
         let Ok((stream, from)) = accepted else { return };
         let ip = from.ip().to_canonical();
-        let ticket = match self.gate.admit(self.now(), ip) {
-            Ok(ticket) => ticket,
-            Err(_) => {
-                self.counters.overloads += 1;
-                return;
-            }
+        let Ok(ticket) = self.gate.admit(self.now(), ip) else {
+            self.counters.overloads += 1;
+            return;
         };
         let (local, replays, open) = (Arc::clone(&self.config.local), Arc::clone(&self.replays), Arc::clone(&self.open));
         let events = self.events.clone();
         tokio::spawn(async move {
             let result = respond(stream, &local, &replays, |ask| terms(&open, ask)).await;
-            let _ = events.send(Event::Answered { from: ip, ticket, result }).await;
+            let _ = events.send(Event::Answered { from, ticket, result }).await;
         });
     }
 
@@ -290,10 +290,11 @@ impl Node {
             }
             if now >= self.report_at {
                 self.report_at = now + REPORT;
+                self.interfaces = discovery.report();
                 self.report_resolved();
             }
             self.watch_waiting(now);
-            self.publish(discovery);
+            self.publish();
         }
         for dial in self.roster.due(self.now()) {
             self.dial(dial.to);
@@ -301,6 +302,10 @@ impl Node {
     }
 
     pub(super) fn leave(&mut self) {
+        // Votes that are said already: without them the others would need a new View to decide.
+        while let Some(said) = self.outgoing.as_mut().and_then(|outgoing| outgoing.try_recv().ok()) {
+            self.on_outgoing(said);
+        }
         self.step(Input::Leave);
         self.data.clear();
         if let Some(envelope) = self.envelope.take() {
@@ -341,12 +346,12 @@ impl Node {
                 // The disk's thread may wait for the driver; never the other way round.
                 self.store.save(durable.to_bytes(), Box::new(move || drop(events.blocking_send(Event::Persisted(ticket)))));
             }
-            Effect::Install(view, decides) => self.install(view, decides),
+            Effect::Install(view, decides) => self.install(&view, decides),
             Effect::Drop(member) => drop(self.peers.drop_link(member)),
         }
     }
 
-    fn install(&mut self, view: Arc<View>, decides: Decides) {
+    fn install(&mut self, view: &Arc<View>, decides: Decides) {
         self.data.clear();
         if let Some(before) = self.envelope.take() {
             match decides {
@@ -358,8 +363,8 @@ impl Node {
         }
         let Some(me) = view.rank_of(self.me) else { return };
         let (tx, rx) = mpsc::unbounded_channel();
-        let backend = self.engine.open(&view, me);
-        let envelope = Arc::new(Envelope::new(Arc::clone(&view), me, backend, self.pool.clone(), tx));
+        let backend = self.engine.open(view, me);
+        let envelope = Arc::new(Envelope::new(Arc::clone(view), me, backend, self.pool.clone(), tx));
         tracing::info!(view = %view.id(), rank = %me, size = view.size(), in_sync = view.in_sync(), "installed a view");
         self.counters.views += 1;
         self.outgoing = Some(rx);
@@ -373,7 +378,9 @@ impl Node {
             envelope.freeze();
             return;
         }
-        self.dial_data_links(&view, me);
+        self.dial_data_links(view, me);
+        // Whoever gets the Context may ask for the status at once.
+        self.publish();
         let enough = view.size() >= self.config.min_members;
         self.views.send_replace(enough.then_some(envelope));
         self.step(Input::OpsInFlight(0));
@@ -406,11 +413,11 @@ impl Node {
         self.open.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn on_answered(&mut self, from: IpAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
+    fn on_answered(&mut self, from: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
         match result {
             Ok((stream, session)) => {
-                self.gate.authenticated(self.now(), from);
-                let address = SocketAddr::new(from, session.peer.port);
+                self.gate.authenticated(self.now(), from.ip().to_canonical());
+                let address = listening_at(from, session.peer.port);
                 match session.purpose {
                     Purpose::Control => self.on_linked(stream, session, address, Dialled::ByPeer),
                     Purpose::Data { view, src, .. } => self.on_data_accepted(stream, session, view, src),
@@ -655,7 +662,7 @@ impl Node {
         };
     }
 
-    fn publish(&mut self, discovery: &dyn Discovery) {
+    fn publish(&mut self) {
         let view = self.envelope.as_ref().map(|e| self.view_status(e));
         let mut counters = self.counters;
         counters.committed = self.committed_before + self.envelope.as_ref().map_or(0, |e| e.committed());
@@ -672,7 +679,7 @@ impl Node {
                 .map(|(id, l)| PeerStatus { node: id.node, name: l.hello.name.clone(), address: l.address, rtt_us: l.rtt_us })
                 .collect(),
             view,
-            interfaces: discovery.report(),
+            interfaces: self.interfaces.clone(),
             others: self.others(),
             waiting: self.waiting_status(),
             counters,
@@ -743,6 +750,15 @@ enum Dialled {
 /// A member as errors and reports name it.
 pub fn peer_at(view: &View, rank: Rank) -> Option<Peer> {
     view.member(rank).map(|m| Peer { rank, name: m.name.clone(), node: m.id.node })
+}
+
+/// Where a peer that dialled from `from` listens. With its scope: a link-local address leads nowhere without one.
+fn listening_at(mut from: SocketAddr, port: u16) -> SocketAddr {
+    from.set_port(port);
+    match from.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(IpAddr::V4(ip), port),
+        IpAddr::V6(_) => from,
+    }
 }
 
 async fn connect(

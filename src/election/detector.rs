@@ -30,13 +30,14 @@ pub(super) enum Verdict {
 pub(super) struct Detector {
     limits: Limits,
     last_ms: u64,
+    last_beat_ms: u64,
     mean_ms: f64,
     deviation_ms: f64,
 }
 
 impl Detector {
     pub(super) fn new(limits: Limits, interval_ms: u64, now: u64) -> Detector {
-        Detector { limits, last_ms: now, mean_ms: interval_ms as f64, deviation_ms: 0.0 }
+        Detector { limits, last_ms: now, last_beat_ms: now, mean_ms: interval_ms as f64, deviation_ms: 0.0 }
     }
 
     /// Any authenticated byte is a sign of life; only heartbeats tell the rhythm.
@@ -46,7 +47,7 @@ impl Detector {
 
     /// A heartbeat came.
     pub(super) fn heartbeat(&mut self, now: u64) {
-        let gap = now.saturating_sub(self.last_ms) as f64;
+        let gap = now.saturating_sub(std::mem::replace(&mut self.last_beat_ms, now)) as f64;
         // The smoothing of TCP's round-trip estimator (RFC 6298).
         self.deviation_ms += ((gap - self.mean_ms).abs() - self.deviation_ms) / 4.0;
         self.mean_ms += (gap - self.mean_ms) / 8.0;
@@ -94,6 +95,16 @@ mod tests {
             let now = 100 * gap + silence;
             assert_eq!(regular(gap, 100).verdict(now, late), verdict, "gap {gap}, silence {silence}, late {late}");
         }
+    }
+
+    #[test]
+    fn other_signs_of_life_do_not_change_the_rhythm() {
+        let mut detector = Detector::new(Limits::WIRED, 250, 0);
+        for beat in 1..=100 {
+            detector.heard(beat * 900);
+            detector.heartbeat(beat * 900);
+        }
+        assert_eq!(detector.verdict(90_000 + 850, 0), Verdict::Alive);
     }
 
     #[test]

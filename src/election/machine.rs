@@ -36,8 +36,19 @@ pub struct ElectionConfig {
     pub phase_ms: u64,
     /// The same for a member that waits for its disk.
     pub persisting_ms: u64,
+    /// Whether a node that sees nobody makes a View of its own, when it has waited as long as it would for joiners.
+    pub alone: Alone,
     /// Seed of the jitter.
     pub seed: u64,
+}
+
+/// What a node does that sees nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alone {
+    /// It waits. The rule, because a group of one is rarely what anybody wants.
+    Waits,
+    /// It is a group.
+    Forms,
 }
 
 impl Default for ElectionConfig {
@@ -52,6 +63,7 @@ impl Default for ElectionConfig {
             drain_ms: 500,
             phase_ms: 2000,
             persisting_ms: 5000,
+            alone: Alone::Waits,
             seed: 0,
         }
     }
@@ -131,6 +143,8 @@ struct Peer {
     broken: bool,
     left: bool,
     shunned_until: u64,
+    /// It has said that it does not want this node in its View; not asked again before.
+    refused_until: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,7 +287,7 @@ impl Election {
         }
         self.on_heard(now, from);
         match message {
-            Message::Heartbeat(heartbeat) => self.on_heartbeat(now, from, heartbeat, effects),
+            Message::Heartbeat(heartbeat) => self.on_heartbeat(now, from, &heartbeat, effects),
             Message::Ask(members) => self.on_ask(now, from, &members, effects),
             Message::Willing => self.on_willing(now, from, effects),
             Message::Unwilling => self.on_unwilling(now, from),
@@ -340,7 +354,17 @@ impl Election {
         let detector = Detector::new(self.config.limits, self.config.heartbeat_ms, now);
         let (view, left) = self.peers.get(&id).map_or((None, false), |p| (p.view, p.left));
         let link = Link::Up { since: now };
-        let peer = Peer { detector, link, view, view_since: now, persisting: false, broken: false, left, shunned_until: 0 };
+        let peer = Peer {
+            detector,
+            link,
+            view,
+            view_since: now,
+            persisting: false,
+            broken: false,
+            left,
+            shunned_until: 0,
+            refused_until: 0,
+        };
         self.peers.insert(id, peer);
         self.announce(now, effects);
     }
@@ -372,7 +396,7 @@ impl Election {
         }
     }
 
-    fn on_heartbeat(&mut self, now: u64, from: MemberId, heartbeat: Heartbeat, effects: &mut Vec<Effect>) {
+    fn on_heartbeat(&mut self, now: u64, from: MemberId, heartbeat: &Heartbeat, effects: &mut Vec<Effect>) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.detector.heartbeat(now);
         peer.persisting = heartbeat.persisting;
@@ -424,11 +448,15 @@ impl Election {
     fn would_leave(&self, now: u64, from: MemberId, members: &[MemberId]) -> bool {
         let Some(view) = self.agreement.installed() else { return true };
         let alive = self.reach(now);
-        let lost = |m: MemberId| m != self.me && (!alive.contains(&m) || m != from && !self.links.reachable_both_ways(from, m));
+        // What an outsider cannot reach is no loss of this View.
+        let cut = |m: MemberId| view.contains(from) && m != from && !self.links.reachable_both_ways(from, m);
+        let lost = |m: MemberId| m != self.me && (!alive.contains(&m) || cut(m));
+        let new = |m: &MemberId| !view.contains(*m) && alive.contains(m);
         self.is_frozen()
             || view.ballot.proposer == from
             || view.members.iter().any(|m| lost(m.id))
-            || members.iter().any(|m| !view.contains(*m) && alive.contains(m))
+            // Only for a larger View, or two outsiders could take a member from each other for ever.
+            || members.len() > view.size() && members.iter().any(new)
             || self.is_out_of_step(now, view)
             || self.is_broken(view)
     }
@@ -446,9 +474,21 @@ impl Election {
     }
 
     fn on_unwilling(&mut self, now: u64, from: MemberId) {
+        self.note_refusal(now, from);
         if matches!(&self.attempt, Attempt::Asking { members, .. } if members.contains(&from)) {
             // It will see soon what this node has seen, or this node will see that it was wrong.
             self.fail(now, 40);
+        }
+    }
+
+    /// This View is to be repaired, and somebody in a later one does not want this node there: it goes on without them.
+    /// Otherwise those who were left behind would wait in a View that is over.
+    fn note_refusal(&mut self, now: u64, from: MemberId) {
+        let mine = self.agreement.installed().map(|v| v.id());
+        if self.repair_since.is_some()
+            && let Some(peer) = self.peers.get_mut(&from).filter(|p| p.view.is_some() && p.view > mine)
+        {
+            peer.refused_until = now + self.config.phase_ms;
         }
     }
 
@@ -625,25 +665,40 @@ impl Election {
     fn wanted(&mut self, now: u64) -> Option<Wanted> {
         let members = self.clique(now);
         let view = self.agreement.installed().cloned();
-        let Some(view) = view else {
-            return (members.len() > 1).then(|| Wanted { from: self.damped(now, &members, None), members });
-        };
-        let lost = view.members.iter().any(|m| !members.contains(&m.id));
+        let Some(view) = view else { return self.first_view(now, members) };
+        let lost = !self.is_intact(&view, &members);
         if lost || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
             let from = *self.repair_since.get_or_insert(now);
-            return Some(Wanted { members, from });
+            // A link may close because its member is just leaving the View for a proposal that has not come here yet.
+            let grace = if lost || self.is_frozen() { 0 } else { self.config.turn_ms / 5 };
+            return Some(Wanted { members, from: from + grace });
         }
         self.repair_since = None;
         (members.len() > view.size()).then(|| Wanted { from: self.damped(now, &members, Some(&view)), members })
     }
 
+    fn first_view(&self, now: u64, members: BTreeSet<MemberId>) -> Option<Wanted> {
+        match (members.len(), self.config.alone) {
+            (0 | 1, Alone::Waits) => None,
+            (0 | 1, Alone::Forms) => Some(Wanted { members, from: self.config.damping_cap_ms.0 }),
+            _ => Some(Wanted { from: self.damped(now, &members, None), members }),
+        }
+    }
+
     /// The largest set of nodes that all reach each other, this one among them; present members first.
     fn clique(&mut self, now: u64) -> BTreeSet<MemberId> {
-        let shunned = |id: &MemberId| self.peers.get(id).is_some_and(|p| p.shunned_until > now);
+        let shunned = |id: &MemberId| self.peers.get(id).is_some_and(|p| p.shunned_until.max(p.refused_until) > now);
         let candidates: BTreeSet<MemberId> = self.reach(now).into_iter().filter(|id| !shunned(id)).collect();
         self.links.set_reach(self.me, &candidates);
         let prefer = self.agreement.installed().map_or_else(BTreeSet::new, |v| v.members.iter().map(|m| m.id).collect());
         self.links.largest_clique_with(self.me, &prefer)
+    }
+
+    /// All members of this View still reach each other, also when a larger group without one of them shows itself: those
+    /// who have just met know too little of each other yet.
+    fn is_intact(&self, view: &View, members: &BTreeSet<MemberId>) -> bool {
+        let present: BTreeSet<MemberId> = view.members.iter().map(|m| m.id).collect();
+        present.is_subset(members) || self.links.is_clique(&present)
     }
 
     /// Some member of this View is in another one, and not just for the moment of an Install.

@@ -13,9 +13,11 @@ mod message;
 mod standing;
 
 #[cfg(test)]
+mod scripts;
+#[cfg(test)]
 mod simulation;
 
 pub use agreement::{Decides, Durable, Effect};
 pub use detector::Limits;
-pub use machine::{Election, ElectionConfig, Input, Operations};
+pub use machine::{Alone, Election, ElectionConfig, Input, Operations};
 pub use message::{Accepted, Heartbeat, MESSAGE_BYTES_MAX, Message, PeerAddress, Promise};

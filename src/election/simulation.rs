@@ -22,7 +22,8 @@ pub(super) struct World {
     wires: BTreeMap<(u8, u8), VecDeque<(u64, Message)>>,
     disks: Vec<(u64, u8, u64, u64, Durable)>,
     linked: BTreeSet<(u8, u8)>,
-    parted: BTreeSet<(u8, u8)>,
+    /// From, to: what is sent this way is lost, and nobody is told.
+    muted: BTreeSet<(u8, u8)>,
     /// Of 1000 messages so many are late by up to 200 ms.
     late_per_mille: u64,
     chance: u64,
@@ -51,13 +52,16 @@ impl Operations for Book {
     }
 }
 
+/// Who returned what, and the View it went to if a View change decided.
+type Returned = (MemberId, Outcome, Option<ViewId>);
+
 #[derive(Default)]
 struct Checks {
     by_ballot: BTreeMap<Ballot, ViewId>,
     accepted: BTreeSet<(MemberId, ViewId)>,
     last: BTreeMap<u8, Ballot>,
     /// By View and operation: what each member returned, and the View it went to if a View change decided.
-    outcomes: BTreeMap<(ViewId, OpId), Vec<(MemberId, Outcome, Option<ViewId>)>>,
+    outcomes: BTreeMap<(ViewId, OpId), Vec<Returned>>,
 }
 
 impl World {
@@ -68,7 +72,7 @@ impl World {
             wires: BTreeMap::new(),
             disks: Vec::new(),
             linked: BTreeSet::new(),
-            parted: BTreeSet::new(),
+            muted: BTreeSet::new(),
             late_per_mille: 0,
             chance: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             trace: Vec::new(),
@@ -110,11 +114,22 @@ impl World {
 
     /// Nothing passes between these two any more, and nobody is told.
     pub(super) fn part(&mut self, a: u8, b: u8) {
-        self.parted.insert(pair(a, b));
+        self.mute(a, b);
+        self.mute(b, a);
+    }
+
+    /// What the first sends no longer comes to the second; the other way nothing changes.
+    pub(super) fn mute(&mut self, from: u8, to: u8) {
+        self.muted.insert((from, to));
+    }
+
+    /// The connection of these two breaks, and both see it; they may make a new one at once.
+    pub(super) fn cut(&mut self, a: u8, b: u8) {
+        self.unlink(a, b);
     }
 
     pub(super) fn mend(&mut self) {
-        self.parted.clear();
+        self.muted.clear();
     }
 
     /// One call of an all_reduce on this node; its engine is done as soon as all have described theirs.
@@ -162,6 +177,16 @@ impl World {
         let members = self.living().first().and_then(|n| self.nodes[n].view.clone());
         let frozen = self.living().iter().any(|n| self.nodes[n].election.is_frozen());
         views.len() == 1 && !frozen && members.is_some_and(|v| v.members.iter().map(|m| m.id).collect::<BTreeSet<_>>() == living)
+    }
+
+    /// Where a living node ended up, as one line.
+    pub(super) fn state(&self, n: u8) -> String {
+        let node = &self.nodes[&n];
+        let view = node.view.as_ref().map_or_else(|| "no view".to_owned(), |v| format!("view {}", v.ballot.round));
+        let frozen = if node.election.is_frozen() { ", frozen" } else { "" };
+        let open = node.book.ledger.as_ref().map_or(0, Ledger::in_flight);
+        let open = if open == 0 { String::new() } else { format!(", {open} open") };
+        format!("{} ends in {view}{frozen}{open}", letter(n))
     }
 
     /// Called operations that nobody has answered yet.
@@ -221,7 +246,7 @@ impl World {
             self.wires.iter().filter(|(_, w)| w.front().is_some_and(|m| m.0 <= self.now)).map(|(k, _)| *k).collect();
         for (from, to) in due {
             while let Some(message) = self.pop_due(from, to) {
-                if self.parted.contains(&pair(from, to)) {
+                if self.muted.contains(&(from, to)) {
                     continue;
                 }
                 let id = self.nodes[&from].id(from);
@@ -257,7 +282,8 @@ impl World {
         let living = self.living();
         for a in living.iter().copied() {
             for b in living.iter().copied().filter(|b| a < *b) {
-                if !self.linked.contains(&(a, b)) && !self.parted.contains(&(a, b)) {
+                let apart = self.muted.contains(&(a, b)) || self.muted.contains(&(b, a));
+                if !self.linked.contains(&(a, b)) && !apart {
                     self.linked.insert((a, b));
                     let (id_a, id_b) = (self.nodes[&a].id(a), self.nodes[&b].id(b));
                     self.feed(a, Input::LinkUp(id_b));
@@ -351,7 +377,7 @@ impl World {
                 break;
             }
             for effect in effects {
-                self.carry_out_op(n, effect);
+                self.carry_out_op(n, &effect);
             }
         }
         let now = self.now;
@@ -362,8 +388,8 @@ impl World {
         }
     }
 
-    fn carry_out_op(&mut self, n: u8, effect: LedgerEffect) {
-        match effect {
+    fn carry_out_op(&mut self, n: u8, effect: &LedgerEffect) {
+        match *effect {
             LedgerEffect::Tell(body) => self.tell(n, body),
             LedgerEffect::Agreed(op, _) => {
                 if let Some(ledger) = self.nodes.get_mut(&n).and_then(|node| node.book.ledger.as_mut()) {
@@ -488,12 +514,15 @@ mod tests {
     fn disturb(world: &mut World, n: u8) {
         let a = 1 + world.random(u64::from(n)) as u8;
         let b = 1 + world.random(u64::from(n)) as u8;
-        match world.random(8) {
+        match world.random(11) {
             0 => world.kill(a),
             1 if !world.living().contains(&a) => world.start(a),
             2 if a != b => world.part(a, b),
             3 => world.mend(),
             4 => world.sync(a, 1),
+            5 if a != b => world.mute(a, b),
+            6 => world.cut(a, b),
+            7 => world.leave(a),
             _ => {
                 for node in world.living() {
                     world.sync(node, 0);

@@ -49,9 +49,14 @@ pub fn find_cluster_key(
 
 /// Makes a new key from the operating system's randomness and stores it. Fails when any key is stored under the name.
 pub fn create_cluster_key(name: &NamespaceName, home: &Home) -> Result<ClusterKey, IdentityProblem> {
-    let key = ClusterKey::from_bytes(&*random_seed()?);
+    let key = random_cluster_key()?;
     store_cluster_key(name, home, &key, Stored::Keep)?;
     Ok(key)
+}
+
+/// A new key from the operating system's randomness, stored nowhere.
+pub fn random_cluster_key() -> Result<ClusterKey, IdentityProblem> {
+    Ok(ClusterKey::from_bytes(&*random_seed()?))
 }
 
 /// Stores a key. Storing the same key again changes nothing.

@@ -5,8 +5,8 @@
 use super::home::{Home, Slot, make_private_dir};
 use super::state_file::StateFile;
 use super::{
-    Boot, FileAction, Identity, IdentityProblem, IdentityTextError, Kept, NamespaceName, decode_identity, encode_identity,
-    private_file,
+    Boot, FileAction, Identity, IdentityProblem, IdentityTextError, Kept, NamespaceName, NodeId, decode_identity,
+    encode_identity, private_file,
 };
 use std::fmt;
 use std::fs::{File, TryLockError};
@@ -58,6 +58,17 @@ pub fn load_or_create_identity(home: &Home) -> Result<HeldIdentity, IdentityProb
         }
     }
     Err(IdentityProblem::AllSlotsTaken { path: home.state_dir().to_owned() })
+}
+
+/// Who this home's first identity is, whether or not a process uses it now; it is made when it has no file yet.
+pub fn first_identity(home: &Home) -> Result<NodeId, IdentityProblem> {
+    let path = home.identity_path(Slot::FIRST);
+    if let Some(identity) = load(&path)? {
+        return Ok(identity.id());
+    }
+    make_private_dir(home.state_dir())?;
+    // A process that starts now makes the same file; whoever is second reads it.
+    load_or_create(&path).map(|identity| identity.id())
 }
 
 /// The number of this start, from the operating system's randomness.

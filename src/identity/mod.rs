@@ -23,7 +23,7 @@ mod namespace;
 mod private_file;
 mod problem;
 #[cfg(test)]
-mod scratch;
+pub(crate) mod scratch;
 
 pub use cluster_key::{ClusterKey, KeyTextError};
 pub use identity_file::{IdentityTextError, decode_identity, encode_identity};

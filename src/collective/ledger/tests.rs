@@ -8,12 +8,15 @@ use crate::view::testing::view_of;
 
 const SUM: Call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 10, codec: CodecId::None };
 
+/// An operation on which all agree, and where a sync's state comes from.
+type Agreed = (OpId, Option<(Rank, u64)>);
+
 /// Members whose messages arrive when the test says so.
 struct Group {
     ledgers: Vec<Ledger>,
     wires: Vec<Vec<Vec<OpBody>>>,
     resolved: Vec<Vec<(OpId, Outcome)>>,
-    agreed: Vec<Vec<(OpId, Option<(Rank, u64)>)>>,
+    agreed: Vec<Vec<Agreed>>,
 }
 
 impl Group {
@@ -188,16 +191,35 @@ fn an_operation_stays_listed_until_everybody_has_decided_it() {
     g.ledgers[1].done(op, 1);
     g.deliver_all();
     assert_eq!(g.ledgers[0].clone().freeze().ops[0].status, Status::Committed);
-    assert_eq!(g.ledgers[0].resolved(), [op]);
+    assert_eq!(g.ledgers[0].report_resolved(), [op]);
     g.ledgers[0].on_resolved(Rank(1), &[op]);
     assert!(g.ledgers[0].resolved().is_empty());
     assert!(g.ledgers[0].freeze().ops.is_empty());
 }
 
 #[test]
+fn who_decides_last_still_tells_the_others() {
+    let mut g = Group::of(2);
+    let op = g.begin(0, SUM);
+    g.begin(1, SUM);
+    g.ledgers[0].done(op, 1);
+    g.ledgers[1].done(op, 1);
+    g.deliver_all();
+    // Member 1 reports first; member 0, which has said nothing since, must not forget before it has.
+    let reported = g.ledgers[1].report_resolved();
+    g.ledgers[0].on_resolved(Rank(1), &reported);
+    let reported = g.ledgers[0].report_resolved();
+    assert_eq!(reported, [op]);
+    g.ledgers[1].on_resolved(Rank(0), &reported);
+    for ledger in &mut g.ledgers {
+        assert!(ledger.freeze().ops.is_empty());
+    }
+}
+
+#[test]
 fn the_sixty_fifth_call_takes_no_number() {
     let mut g = Group::of(2);
-    for _ in 0..OPS_LISTED_MAX {
+    for _ in 0..OPS_IN_FLIGHT_MAX {
         g.begin(0, SUM);
     }
     assert_eq!(g.ledgers[0].call(Lane::MAIN, SUM), Err(CallRefusal::TooManyInFlight));
@@ -208,7 +230,7 @@ fn a_member_cannot_fill_the_memory_of_another() {
     let mut ledger = Ledger::new(&view_of(2), Rank(0));
     let describe = |number| Descriptor { op: OpId { lane: Lane(5), number }, call: SUM, plan_revision: 0 };
     let accepted = (0..10_000).take_while(|n| ledger.on_descriptor(Rank(1), describe(*n)).is_ok()).count();
-    assert_eq!(accepted, 2 * OPS_LISTED_MAX);
+    assert_eq!(accepted, 2 * OPS_IN_FLIGHT_MAX);
 }
 
 #[test]

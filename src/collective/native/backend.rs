@@ -86,8 +86,11 @@ impl Backend for NativeBackend {
         let Some(outbox) = core.outboxes.get(peer.index()) else { return };
         let active = lock(&core.table).credit(op, peer);
         outbox.give_back(op);
-        if let Some(active) = active {
-            active.credit(peer, outbox);
+        if let Some(active) = active
+            && active.credit(peer, outbox)
+            && let Some(generation) = outbox.generation()
+        {
+            core.violated(&active, peer, generation);
         }
     }
 
@@ -213,7 +216,12 @@ impl Core {
         }
     }
 
+    /// What `by` sent does not fit. As long as its descriptor is not in, that may be an honest difference between two
+    /// programs; the ledger will say so.
     fn violated(&self, active: &Arc<Active>, by: Rank, generation: Generation) {
+        if active.doubt(by) {
+            return;
+        }
         self.fail(active, EngineFault::Protocol(by));
         self.lose(by, generation, EngineFault::Protocol(by));
     }

@@ -22,12 +22,14 @@ pub struct Active {
 struct Gate {
     open: bool,
     held: Vec<Parcel>,
+    /// The peer sent what this call does not foresee, before it was known that its call is the same.
+    doubtful: bool,
 }
 
 impl Active {
     /// An operation among `size` ranks. The ranks in `credited`, a bit each, have room for it already.
     pub fn new(run: Run, done: Done, size: usize, credited: u16) -> Active {
-        let gate = |rank: usize| Mutex::new(Gate { open: credited & (1 << rank) != 0, held: Vec::new() });
+        let gate = |rank: usize| Mutex::new(Gate { open: credited & (1 << rank) != 0, held: Vec::new(), doubtful: false });
         Active { run, gates: (0..size).map(gate).collect(), done: Mutex::new(Some(done)), over: AtomicBool::new(false) }
     }
 
@@ -63,13 +65,22 @@ impl Active {
         }
     }
 
-    /// `peer` has room for all of it.
-    pub fn credit(self: &Arc<Active>, peer: Rank, outbox: &Outbox) {
+    /// `peer` has room for all of it, and calls the same. Gives whether it has sent what that call does not foresee.
+    pub fn credit(self: &Arc<Active>, peer: Rank, outbox: &Outbox) -> bool {
         let mut gate = lock(&self.gates[peer.index()]);
         gate.open = true;
         for parcel in std::mem::take(&mut gate.held) {
             outbox.push(Frame { of: Arc::clone(self), parcel });
         }
+        gate.doubtful
+    }
+
+    /// `peer` has sent what this call does not foresee. Gives whether that may be because it calls something else, which
+    /// its descriptor will tell.
+    pub fn doubt(&self, peer: Rank) -> bool {
+        let mut gate = lock(&self.gates[peer.index()]);
+        gate.doubtful = true;
+        !gate.open
     }
 
     /// Ends it: nothing more is sent, and its blocks go back to their pool.

@@ -9,7 +9,7 @@
 use super::op::Active;
 use super::run::{Parcel, lock};
 use crate::link::Shutdown;
-use crate::view::{OPS_LISTED_MAX, OpId};
+use crate::view::{OPS_IN_FLIGHT_MAX, OpId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -22,7 +22,7 @@ pub const EAGER_OP_FRAMES: usize = 64;
 /// Most operations whose eager frames a receiver keeps for one peer. No member has more of them undecided, and an operation
 /// that is decided at the sender may still be undecided at the receiver; so this, not what the sender has
 /// outstanding by its own count, is what an honest peer stays below.
-pub const EARLY_OPS_MAX: usize = OPS_LISTED_MAX;
+pub const EARLY_OPS_MAX: usize = OPS_IN_FLIGHT_MAX;
 
 /// A frame in a queue, and the operation that it belongs to.
 pub struct Frame {

@@ -189,6 +189,7 @@ fn nonsense_costs_the_sender_its_link_and_nobody_else_theirs() {
             let call = f32_call(SUM, 1000);
             if !early {
                 alone.start(op(0, 0), call, &plan);
+                alone.backend.credit(op(0, 0), Rank(1));
             }
             for (at, len) in frames {
                 alone.peers[0].send(op(0, 0), *at, &part[..*len]);
@@ -200,6 +201,7 @@ fn nonsense_costs_the_sender_its_link_and_nobody_else_theirs() {
                 alone.peers[1].send(op(1, 0), good, &[0; 4]);
                 assert!(alone.outcome().1.is_ok());
                 alone.start(op(0, 0), call, &plan);
+                alone.backend.credit(op(0, 0), Rank(1));
             }
             assert_eq!(alone.outcome(), (op(0, 0), Err(EngineFault::Protocol(Rank(1)))), "{frames:?}");
             assert!(std::iter::repeat_with(|| alone.peers[0].is_cut_off()).take(100).any(|cut| cut));
@@ -209,6 +211,21 @@ fn nonsense_costs_the_sender_its_link_and_nobody_else_theirs() {
             assert_eq!(alone.outcome(), (op(2, 0), Ok(vec![1, 2, 3, 4])));
         }
     }
+}
+
+#[test]
+fn data_of_another_call_costs_nothing_until_the_calls_are_known_to_be_the_same() {
+    let mut alone = Alone::new(2);
+    let plan = plan(1024, Schedule::OneShot);
+    alone.start(op(0, 0), f32_call(SUM, 10), &plan);
+    // Rank 1 has called with 11 elements; its descriptor is still on its way.
+    alone.peers[0].send(op(0, 0), (0, 0, Phase::Reduce), &[0; 44]);
+    alone.start(op(1, 0), f32_call(SUM, 1), &plan);
+    alone.peers[0].send(op(1, 0), (0, 0, Phase::Reduce), &[0; 4]);
+    assert_eq!(alone.outcome().0, op(1, 0));
+    alone.backend.cancel(op(0, 0));
+    assert_eq!(alone.outcome(), (op(0, 0), Err(EngineFault::Cancelled)));
+    assert!(!alone.peers[0].is_cut_off());
 }
 
 #[test]

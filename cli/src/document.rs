@@ -1,0 +1,244 @@
+//! The JSON documents that several commands print, and their text. Fields are added, never renamed or taken away.
+
+use potluck::{Activity, InterfaceReport, Kinship, Neighbour, NodeId, Peer, State, Status, StoredKey, ViewStatus};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// What a running node says about itself: the answer of `potluck status`, and a line of `potluck up`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StatusDocument {
+    pub ok: bool,
+    /// Whether a node runs here: true in this document.
+    pub running: bool,
+    pub node: String,
+    pub name: String,
+    pub namespace: String,
+    /// Whether the namespace admits everybody.
+    pub open: bool,
+    pub port: u16,
+    /// alone, forming, in, not-enough-peers, needs-sync, full, duplicate or closed.
+    pub state: String,
+    /// The state as people read it.
+    pub state_text: String,
+    pub view: Option<ViewDocument>,
+    /// Nodes with a link.
+    pub peers: Vec<PeerDocument>,
+    pub interfaces: Vec<InterfaceDocument>,
+    /// Why nobody, or not everybody, is here: a sentence each.
+    pub reasons: Vec<String>,
+    pub counters: CountersDocument,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ViewDocument {
+    pub id: String,
+    pub engine: String,
+    pub plan: String,
+    pub in_sync: bool,
+    pub committed: u64,
+    /// In rank order.
+    pub members: Vec<MemberDocument>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemberDocument {
+    pub rank: usize,
+    pub name: String,
+    pub node: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeerDocument {
+    pub name: String,
+    pub node: String,
+    pub address: String,
+    /// Smoothed round-trip time in microseconds.
+    pub rtt_us: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InterfaceDocument {
+    pub interface: String,
+    /// Why nothing is asked there; null when it is used.
+    pub skipped: Option<String>,
+    /// Own addresses announced there.
+    pub addresses: Vec<String>,
+    pub queries: Option<u64>,
+    pub heard: u64,
+    pub dropped: u64,
+    /// All of it as people read it.
+    pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CountersDocument {
+    pub views: u64,
+    pub links: u64,
+    pub strangers: u64,
+    pub other_versions: u64,
+    pub overloads: u64,
+    pub misbehaviours: u64,
+    pub committed: u64,
+}
+
+/// A node seen from outside.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NeighbourDocument {
+    pub version: u8,
+    pub addresses: Vec<String>,
+    /// ours, other, other-version or none.
+    pub cluster: String,
+}
+
+impl From<&Status> for StatusDocument {
+    fn from(status: &Status) -> StatusDocument {
+        let c = &status.counters;
+        StatusDocument {
+            ok: true,
+            running: true,
+            node: hex(status.node),
+            name: status.name.as_str().to_owned(),
+            namespace: status.namespace.clone(),
+            open: status.open,
+            port: status.port,
+            state: state_code(&status.state).to_owned(),
+            state_text: status.state.to_string(),
+            view: status.view.as_ref().map(ViewDocument::from),
+            peers: status.peers.iter().map(peer).collect(),
+            interfaces: status.interfaces.iter().map(InterfaceDocument::from).collect(),
+            reasons: status.reasons(),
+            counters: CountersDocument {
+                views: c.views,
+                links: c.links,
+                strangers: c.strangers,
+                other_versions: c.other_versions,
+                overloads: c.overloads,
+                misbehaviours: c.misbehaviours,
+                committed: c.committed,
+            },
+        }
+    }
+}
+
+impl From<&ViewStatus> for ViewDocument {
+    fn from(view: &ViewStatus) -> ViewDocument {
+        ViewDocument {
+            id: view.id.to_string(),
+            engine: view.engine.to_string(),
+            plan: view.plan.clone(),
+            in_sync: view.in_sync,
+            committed: view.committed,
+            members: view.members.iter().map(member).collect(),
+        }
+    }
+}
+
+impl From<&InterfaceReport> for InterfaceDocument {
+    fn from(report: &InterfaceReport) -> InterfaceDocument {
+        let mut document = InterfaceDocument {
+            interface: report.interface.clone(),
+            skipped: None,
+            addresses: Vec::new(),
+            queries: None,
+            heard: 0,
+            dropped: 0,
+            text: report.to_string(),
+        };
+        match &report.activity {
+            Activity::Skipped(skip) => document.skipped = Some(skip.to_string()),
+            Activity::Active { addresses, queries, adverts, dropped } => {
+                document.addresses = addresses.iter().map(ToString::to_string).collect();
+                (document.queries, document.heard, document.dropped) = (*queries, *adverts, *dropped);
+            }
+        }
+        document
+    }
+}
+
+impl From<&Neighbour> for NeighbourDocument {
+    fn from(neighbour: &Neighbour) -> NeighbourDocument {
+        let cluster = match neighbour.kinship {
+            Kinship::Ours => "ours",
+            Kinship::OtherVersion => "other-version",
+            Kinship::None => "none",
+            _ => "other",
+        };
+        let addresses = neighbour.addresses.iter().map(ToString::to_string).collect();
+        NeighbourDocument { version: neighbour.version, addresses, cluster: cluster.to_owned() }
+    }
+}
+
+impl StatusDocument {
+    /// Several lines for people.
+    pub fn text(&self) -> String {
+        let mut text = format!("\"{}\" {} in namespace {}", self.name, short(&self.node), self.namespace);
+        let open = if self.open { ", open to everybody who knows that name" } else { "" };
+        let _ = write!(text, "{open}, port {}\n{}", self.port, self.state_text);
+        if let Some(view) = &self.view {
+            let _ = write!(text, ": view {}, engine {}, {} operations", view.id, view.engine, view.committed);
+            for member in &view.members {
+                let _ = write!(text, "\n  {}  \"{}\" {}{}", member.rank, member.name, short(&member.node), self.way_to(member));
+            }
+        }
+        for reason in &self.reasons {
+            let _ = write!(text, "\n  {reason}");
+        }
+        text
+    }
+
+    /// One line for people.
+    pub fn line(&self) -> String {
+        let Some(view) = &self.view else { return self.state_text.clone() };
+        let members: Vec<String> = view.members.iter().map(|m| format!("\"{}\" {}", m.name, short(&m.node))).collect();
+        format!("{}: view {} of {}: {}", self.state_text, view.id, view.members.len(), members.join(", "))
+    }
+
+    fn way_to(&self, member: &MemberDocument) -> String {
+        if member.node == self.node {
+            return "  this node".to_owned();
+        }
+        let Some(peer) = self.peers.iter().find(|peer| peer.node == member.node) else { return String::new() };
+        let rtt = peer.rtt_us.map(|us| format!("  {:.1} ms", f64::from(us) / 1e3)).unwrap_or_default();
+        format!("  {}{rtt}", peer.address)
+    }
+}
+
+/// All 64 digits of a node's key.
+pub fn hex(node: NodeId) -> String {
+    node.0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Where a key was found, in one word.
+pub fn key_source(key: &StoredKey) -> &'static str {
+    match key {
+        StoredKey::Environment(_) => "environment",
+        StoredKey::File(_) => "file",
+    }
+}
+
+fn short(node: &str) -> &str {
+    node.get(..8).unwrap_or(node)
+}
+
+fn member(peer: &Peer) -> MemberDocument {
+    MemberDocument { rank: peer.rank.index(), name: peer.name.as_str().to_owned(), node: hex(peer.node) }
+}
+
+fn peer(peer: &potluck::PeerStatus) -> PeerDocument {
+    let name = peer.name.as_str().to_owned();
+    PeerDocument { name, node: hex(peer.node), address: peer.address.to_string(), rtt_us: peer.rtt_us }
+}
+
+fn state_code(state: &State) -> &'static str {
+    match state {
+        State::Alone => "alone",
+        State::Forming => "forming",
+        State::In => "in",
+        State::NotEnoughPeers { .. } => "not-enough-peers",
+        State::NeedsSync => "needs-sync",
+        State::Full => "full",
+        State::Duplicate => "duplicate",
+        State::Closed => "closed",
+        _ => "other",
+    }
+}

@@ -1,0 +1,101 @@
+//! How a command ends: exit codes, and from which error each comes.
+
+use potluck::{Cause, ConfigProblem, Error, IdentityProblem};
+use std::fmt;
+use std::process::ExitCode;
+
+/// What `--help` says about them.
+pub const HELP: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no or too few peers, 4 a peer was lost, \
+5 another version, 6 the cluster key is missing or wrong, 130 interrupted.";
+
+/// An exit code. The numbers are part of the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Done = 0,
+    /// Failed for a reason that has no code of its own.
+    Failed = 1,
+    /// The command line or the environment is wrong.
+    Usage = 2,
+    /// No peers, or too few, or no node of our own.
+    NoPeers = 3,
+    /// A peer was lost.
+    PeerLost = 4,
+    /// The others run another version.
+    OtherVersion = 5,
+    /// The cluster key is missing or wrong.
+    Key = 6,
+    /// Ended by Ctrl-C.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// An end that a command decided on.
+#[derive(Debug)]
+pub struct Stop {
+    /// How the process ends.
+    pub exit: Exit,
+    /// A short code that never changes.
+    pub code: &'static str,
+    /// What happened and what to do.
+    pub sentence: String,
+}
+
+impl Stop {
+    /// An error for `?`.
+    pub fn with(exit: Exit, code: &'static str, sentence: impl Into<String>) -> anyhow::Error {
+        Stop { exit, code, sentence: sentence.into() }.into()
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl std::error::Error for Stop {}
+
+/// The exit and the stable code of an error.
+pub fn of(error: &anyhow::Error) -> (Exit, &'static str) {
+    if let Some(stop) = error.downcast_ref::<Stop>() {
+        return (stop.exit, stop.code);
+    }
+    match error.downcast_ref::<Error>() {
+        Some(error) => (of_library(error), error.code()),
+        None => (Exit::Failed, "failed"),
+    }
+}
+
+fn of_library(error: &Error) -> Exit {
+    use ConfigProblem as C;
+    use IdentityProblem as I;
+    match error {
+        Error::NotEnoughPeers { .. } => Exit::NoPeers,
+        Error::Aborted { cause: Cause::MemberLost } => Exit::PeerLost,
+        Error::Config(C::NoClusterKey | C::BadKey(_)) => Exit::Key,
+        Error::Identity(I::NotAKey { .. } | I::NotAKeyVariable { .. } | I::OtherKeyStored { .. }) => Exit::Key,
+        Error::Config(C::BadNamespace(_) | C::BadPeer(_) | C::BadInterfaces(_) | C::BadMinMembers(_)) => Exit::Usage,
+        _ => Exit::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_library_says_becomes_an_exit_code() {
+        let exit = |error: Error| of(&error.into());
+        assert_eq!(exit(Error::Config(ConfigProblem::NoClusterKey)), (Exit::Key, "no-cluster-key"));
+        assert_eq!(exit(Error::Config(ConfigProblem::BadMinMembers(0))), (Exit::Usage, "config"));
+        assert_eq!(exit(Error::Identity(IdentityProblem::NoHome)), (Exit::Failed, "identity"));
+        assert_eq!(of(&anyhow::anyhow!("anything else")), (Exit::Failed, "failed"));
+        assert_eq!(of(&Stop::with(Exit::NoPeers, "not-running", "no")), (Exit::NoPeers, "not-running"));
+    }
+}

@@ -1,0 +1,216 @@
+//! `potluck up`: a node in the foreground, to see that the machines find each other.
+
+use crate::args::{Where, Which};
+use crate::document::StatusDocument;
+use crate::exit::{Exit, Stop};
+use crate::output::Output;
+use crate::status::LOOK;
+use crate::status_socket::StatusSocket;
+use anyhow::Result;
+use clap::Args;
+use potluck::{Cluster, Config, Keys, Kinship, State, Status, StatusStream, look_around};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, sleep_until};
+
+/// Make the cluster key on the first machine; on every machine, try whether they find each other
+///
+/// Runs a node in the foreground and prints every change of the group until Ctrl-C. It is only for trying out membership:
+/// it never takes part in a collective, so a training program that shares a View with it would wait for it. Your program
+/// is a node by itself; end every `potluck up` before you start it.
+///
+/// Without a cluster key it first looks whether a cluster is on the network. If so, it makes no key and says how to enter
+/// that one. JSON, one document per line: {event: "key-made", file}, {event: "status", ...} as of `potluck status` for each
+/// change, {event: "alone", reasons}, {event: "left"}.
+#[derive(Args, Debug)]
+pub struct Up {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    place: Where,
+    /// Make a new cluster key even when another cluster is on this network
+    #[arg(long)]
+    new: bool,
+    /// Members that make a group, 1 to 16
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    min: usize,
+    /// A peer to dial besides those that are found, as host or host:port; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    peer: Vec<String>,
+    /// What this node calls itself [default: the host name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+impl Up {
+    /// Runs the command.
+    pub async fn run(self, output: &Output) -> Result<Exit> {
+        // First, so that an early Ctrl-C leaves like a late one.
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        tokio::select! {
+            ready = self.key(output) => ready?,
+            _ = interrupt.recv() => return Ok(Exit::Interrupted),
+            _ = terminate.recv() => return Ok(Exit::Done),
+        }
+        let config = self.config();
+        let keys = Keys::of(&config)?;
+        let cluster = Cluster::join_with(config).await?;
+        let socket = StatusSocket::open(&keys).await.map_err(|why| output.say(&format!("{why:#}"))).ok();
+        let exit = tokio::select! {
+            ended = watch(&cluster, output) => ended?,
+            () = serve(socket.as_ref(), &cluster) => Exit::Failed,
+            exit = signalled(&mut interrupt, &mut terminate) => exit,
+        };
+        cluster.leave().await;
+        output.result(&json!({ "event": "left" }), || "left".to_owned())?;
+        Ok(exit)
+    }
+
+    fn config(&self) -> Config {
+        let mut config = self.place.config(&self.which);
+        config.min_members = self.min;
+        config.peers.clone_from(&self.peer);
+        config.name.clone_from(&self.name);
+        // It has no state, so nobody should wait for it to be brought up to date.
+        config.stateless = true;
+        config
+    }
+
+    /// Sees to it that there is a cluster key, or says why none is made.
+    async fn key(&self, output: &Output) -> Result<()> {
+        let config = self.config();
+        let keys = Keys::of(&config)?;
+        match (keys.cluster_key()?, self.new) {
+            (Some(_), false) => return Ok(()),
+            (Some(_), true) => {
+                let sentence = "this machine has a cluster key already: choose another --namespace for a new cluster";
+                return Err(Stop::with(Exit::Usage, "key-exists", sentence));
+            }
+            (None, true) => {}
+            (None, false) => self.nobody_else_here(config, output).await?,
+        }
+        drop(keys.create_cluster_key()?);
+        let file = keys.cluster_key_file();
+        let made = json!({ "event": "key-made", "file": file });
+        output.result(&made, || format!("Made a new cluster key: {}", file.display()))?;
+        let flag = self.which.flag();
+        output.say(&format!("On the next machine type: potluck join{flag}"));
+        output.say(&format!("It asks for the key, which this prints here: potluck key --show{flag}"));
+        Ok(())
+    }
+
+    async fn nobody_else_here(&self, config: Config, output: &Output) -> Result<()> {
+        output.say("No cluster key yet; looking for a cluster on this network for 2 s ...");
+        let seen = look_around(config, LOOK).await?;
+        let flag = self.which.flag();
+        let at = |kinship| {
+            let found = seen.neighbours.iter().find(|n| n.kinship == kinship)?;
+            Some((found.version, found.addresses.first().map(|a| format!(" (at {a})")).unwrap_or_default()))
+        };
+        if let Some((_, at)) = at(Kinship::Other) {
+            let sentence = format!(
+                "a cluster is on this network{at}, so no key was made. To enter it type: potluck join{flag} (there, \
+                 `potluck key --show` prints its key). To make another cluster beside it: potluck up --new{flag}"
+            );
+            return Err(Stop::with(Exit::Key, "cluster-here", sentence));
+        }
+        if let Some((version, at)) = at(Kinship::OtherVersion) {
+            let sentence = format!(
+                "a node of another version (protocol {version}) is on this network{at}, so no key was made. Run the same \
+                 version on all machines, or make a cluster of your own: potluck up --new{flag}"
+            );
+            return Err(Stop::with(Exit::OtherVersion, "other-version", sentence));
+        }
+        Ok(())
+    }
+}
+
+async fn signalled(interrupt: &mut Signal, terminate: &mut Signal) -> Exit {
+    tokio::select! {
+        _ = interrupt.recv() => Exit::Interrupted,
+        _ = terminate.recv() => Exit::Done,
+    }
+}
+
+async fn serve(socket: Option<&StatusSocket>, cluster: &Cluster) {
+    match socket {
+        Some(socket) => socket.serve(cluster).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Prints what changes until the node ends by itself.
+async fn watch(cluster: &Cluster, output: &Output) -> Result<Exit> {
+    let mut changes = cluster.watch();
+    let mut shown = None;
+    // When being alone is worth a word; none while it is not, or once it has been said.
+    let mut alone_at = None;
+    while let Some(step) = step(&mut changes, alone_at).await {
+        let Step::Changed(status) = step else {
+            alone_at = None;
+            show_alone(&cluster.status(), output)?;
+            continue;
+        };
+        let key = (status.state.clone(), status.view.as_ref().map(|view| view.id), status.others.clone());
+        if shown.as_ref() == Some(&key) {
+            continue;
+        }
+        let was_alone = shown.as_ref().is_some_and(|(state, _, _)| is_alone(state));
+        match is_alone(&status.state) {
+            true if !was_alone => alone_at = Some(Instant::now() + ALONE),
+            true => {}
+            false => alone_at = None,
+        }
+        shown = Some(key);
+        show(&status, output)?;
+    }
+    Ok(Exit::Failed)
+}
+
+enum Step {
+    Changed(Box<Status>),
+    StillAlone,
+}
+
+async fn step(changes: &mut StatusStream, alone_at: Option<Instant>) -> Option<Step> {
+    let still_alone = async {
+        match alone_at {
+            Some(at) => sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        status = changes.next() => Some(Step::Changed(Box::new(status?))),
+        () = still_alone => Some(Step::StillAlone),
+    }
+}
+
+fn is_alone(state: &State) -> bool {
+    matches!(state, State::Alone | State::NotEnoughPeers { .. })
+}
+
+fn show(status: &Status, output: &Output) -> Result<()> {
+    let document = StatusDocument::from(status);
+    output.result(&event("status", serde_json::to_value(&document)?), || {
+        let mut line = document.line();
+        for other in &status.others {
+            line.push_str(&format!("\n  {other}"));
+        }
+        line
+    })
+}
+
+fn show_alone(status: &Status, output: &Output) -> Result<()> {
+    let reasons = status.reasons();
+    let document = event("alone", json!({ "reasons": reasons }));
+    output.result(&document, || format!("still {}:\n  {}", status.state, reasons.join("\n  ")))
+}
+
+fn event(name: &str, mut document: Value) -> Value {
+    document["event"] = json!(name);
+    document
+}
+
+/// After this long alone, the reasons are told.
+const ALONE: Duration = Duration::from_millis(4500);

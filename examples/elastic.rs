@@ -1,0 +1,168 @@
+//! Training that goes on while machines come and go.
+//!
+//! Start it in two or three terminals, kill one with `kill -9`, start it again:
+//!
+//! ```text
+//! cargo run --example elastic -- --loopback --steps 2000
+//! ```
+//!
+//! On several machines leave `--loopback` out; they need the cluster key. `--steps` is how long to train, `--min` how many
+//! members it takes at least (2), `ELASTIC_PAUSE_MS` how long a step pretends to compute (10).
+//!
+//! The model is a toy: eight weights that learn a known line from made-up samples. What is real is [`train`].
+
+use anyhow::{Context as _, Result, bail};
+use potluck::{Builder, Cluster, Config, Context, Error};
+use std::time::Duration;
+
+const WEIGHTS: usize = 8;
+const BATCH: u64 = 16;
+const RATE: f32 = 0.05;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let options = Options::read()?;
+    let cluster = options.builder.clone().join().await?;
+    println!("waiting for the others");
+    let model = train(&cluster, &options).await?;
+    println!("done: {} steps, error {:.6}, weights {:08x}", model.step, model.error(), model.fingerprint());
+    cluster.leave().await;
+    Ok(())
+}
+
+/// The loop for every elastic program: take a Context, do a step, and when the group has changed, take the next Context.
+async fn train(cluster: &Cluster, options: &Options) -> Result<Model> {
+    let mut model = Model::new();
+    let mut ctx = cluster.context().await?;
+    greet(&ctx, &model);
+    while model.step < options.steps {
+        match train_step(&mut ctx, &mut model).await {
+            Ok(()) if model.step % 100 == 0 => println!("step {}: error {:.6}", model.step, model.error()),
+            Ok(()) => {}
+            // Nothing happened to the model: the same step is done again, with whoever is there now.
+            Err(error) if error.is_retryable() => ctx = renew(&ctx, &error, &model).await?,
+            // This node was cut off and cannot know whether the others did the step. They do; `sync` brings it here.
+            Err(error @ Error::Indeterminate) => ctx = renew(&ctx, &error, &model).await?,
+            Err(error) => return Err(error).context("training cannot go on"),
+        }
+        tokio::time::sleep(options.pause).await;
+    }
+    Ok(model)
+}
+
+async fn train_step(ctx: &mut Context, model: &mut Model) -> potluck::Result<()> {
+    // Sends nothing where all hold the same state. A node that has come late gets the model of the others here.
+    let mut bytes = model.to_bytes();
+    ctx.sync(model.step, &mut bytes).await?;
+    model.take(&bytes);
+    let mut gradient = model.gradient(ctx.rank(), ctx.size());
+    ctx.all_reduce(&mut gradient).mean().await?;
+    // Only now, with a result that everybody holds, does the model change.
+    model.apply(&gradient);
+    Ok(())
+}
+
+async fn renew(ctx: &Context, error: &Error, model: &Model) -> Result<Context> {
+    println!("step {}: {error}", model.step);
+    let ctx = ctx.renewed().await?;
+    greet(&ctx, model);
+    Ok(ctx)
+}
+
+fn greet(ctx: &Context, model: &Model) {
+    let names: Vec<String> = ctx.members().iter().map(|member| member.name.to_string()).collect();
+    println!("step {}: rank {} of {} in view {} with {}", model.step, ctx.rank(), ctx.size(), ctx.view(), names.join(", "));
+}
+
+/// Eight weights, and how many steps they have seen.
+struct Model {
+    step: u64,
+    weights: [f32; WEIGHTS],
+}
+
+impl Model {
+    /// The same on every node: those that start together agree from the first step on.
+    fn new() -> Model {
+        Model { step: 0, weights: [0.0; WEIGHTS] }
+    }
+
+    /// What [`Context::sync`] carries; the step belongs to the state.
+    fn to_bytes(&self) -> Vec<u8> {
+        let weights = self.weights.iter().flat_map(|weight| weight.to_le_bytes());
+        self.step.to_le_bytes().into_iter().chain(weights).collect()
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        let Some((step, weights)) = bytes.split_first_chunk() else { return };
+        self.step = u64::from_le_bytes(*step);
+        for (weight, bytes) in self.weights.iter_mut().zip(weights.as_chunks().0) {
+            *weight = f32::from_le_bytes(*bytes);
+        }
+    }
+
+    /// The mean gradient over this member's part of the step's samples.
+    fn gradient(&self, rank: usize, size: usize) -> [f32; WEIGHTS] {
+        let mut gradient = [0.0; WEIGHTS];
+        for i in 0..BATCH {
+            let sample = sample((self.step * size as u64 + rank as u64) * BATCH + i);
+            let miss: f32 = (0..WEIGHTS).map(|k| (self.weights[k] - target(k)) * sample[k]).sum();
+            (0..WEIGHTS).for_each(|k| gradient[k] += miss * sample[k] / BATCH as f32);
+        }
+        gradient
+    }
+
+    fn apply(&mut self, gradient: &[f32; WEIGHTS]) {
+        self.weights.iter_mut().zip(gradient).for_each(|(weight, slope)| *weight -= RATE * slope);
+        self.step += 1;
+    }
+
+    /// How far the weights are from the line that made the samples.
+    fn error(&self) -> f32 {
+        (0..WEIGHTS).map(|k| (self.weights[k] - target(k)).powi(2)).sum::<f32>().sqrt()
+    }
+
+    /// Differs when a single bit does: at the end it is the same in every terminal.
+    fn fingerprint(&self) -> u32 {
+        self.weights.iter().fold(17, |sum: u32, weight| sum.wrapping_mul(31).wrapping_add(weight.to_bits()))
+    }
+}
+
+fn target(k: usize) -> f32 {
+    k as f32 - 3.5
+}
+
+/// Numbers between -1 and 1 that look random and are the same everywhere (splitmix64).
+fn sample(number: u64) -> [f32; WEIGHTS] {
+    std::array::from_fn(|k| {
+        let mut x = (number * WEIGHTS as u64 + k as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x >> 40) as f32 / (1 << 23) as f32 - 1.0
+    })
+}
+
+struct Options {
+    builder: Builder,
+    steps: u64,
+    pause: Duration,
+}
+
+impl Options {
+    fn read() -> Result<Options> {
+        let pause_ms = std::env::var("ELASTIC_PAUSE_MS").map_or(Ok(10), |text| text.parse()).context("ELASTIC_PAUSE_MS")?;
+        let mut options = Options { builder: Builder::new(Config::home()), steps: 1000, pause: Duration::from_millis(pause_ms) };
+        let mut min_members = 2;
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            let mut number = || arguments.next().unwrap_or_default().parse::<u64>().with_context(|| format!("{argument} NUMBER"));
+            match argument.as_str() {
+                "--loopback" => options.builder = Builder::new(Config::loopback()).open_lan("elastic"),
+                "--steps" => options.steps = number()?,
+                "--min" => min_members = number()? as usize,
+                _ => bail!("usage: elastic [--loopback] [--steps NUMBER] [--min NUMBER]"),
+            }
+        }
+        options.builder = options.builder.min_members(min_members);
+        Ok(options)
+    }
+}

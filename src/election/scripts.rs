@@ -1,0 +1,81 @@
+//! Layer: Core.
+//!
+//! Elections as stories: every file in `tests/scripts` says what happens to a group, then everything that came of it.
+//!
+//! `POTLUCK_REWRITE=1 cargo test -p potluck --lib scripts` writes the second half anew; read the difference before keeping it.
+
+use super::simulation::World;
+use std::path::{Path, PathBuf};
+
+const DIVIDER: &str = "----\n";
+
+/// Chance of all stories; the seeded schedules of the simulation try others.
+const SEED: u64 = 1;
+
+#[test]
+fn every_story_ends_as_written() {
+    let mut stories = stories();
+    stories.sort();
+    assert!(!stories.is_empty(), "no stories in tests/scripts");
+    let rewrite = std::env::var_os("POTLUCK_REWRITE").is_some();
+    let mut wrong = Vec::new();
+    for path in stories {
+        let text = std::fs::read_to_string(&path).expect("the story can be read");
+        let (commands, expected) = text.split_once(DIVIDER).unwrap_or((&text, ""));
+        let found = tell(commands, &path);
+        if rewrite {
+            std::fs::write(&path, format!("{commands}{DIVIDER}{found}")).expect("the story can be written");
+        } else if found != expected {
+            wrong.push(format!("{}\nexpected:\n{expected}\nfound:\n{found}", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn stories() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let files = std::fs::read_dir(folder).expect("the stories lie there").map(|file| file.expect("it can be listed").path());
+    files.filter(|path| path.extension().is_some_and(|e| e == "txt")).collect()
+}
+
+/// Everything that came of it, a line each, and where everybody ended up.
+fn tell(commands: &str, path: &Path) -> String {
+    let mut world = World::new(SEED);
+    for line in commands.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        obey(&mut world, line).unwrap_or_else(|| panic!("{}: no such command: {line}", path.display()));
+    }
+    let ends = world.living().into_iter().map(|n| world.state(n)).collect::<Vec<_>>();
+    world.trace.iter().chain(&ends).map(|line| format!("{line}\n")).collect()
+}
+
+fn obey(world: &mut World, line: &str) -> Option<()> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (command, rest) = words.split_first()?;
+    match (*command, rest) {
+        ("run", [ms]) => world.run(ms.parse().ok()?),
+        ("late", [per_mille]) => world.lateness(per_mille.parse().ok()?),
+        ("mend", []) => world.mend(),
+        ("sync", [who, version]) => world.sync(node(who)?, version.parse().ok()?),
+        ("part", [a, b]) => world.part(node(a)?, node(b)?),
+        ("mute", [from, to]) => world.mute(node(from)?, node(to)?),
+        ("cut", [a, b]) => world.cut(node(a)?, node(b)?),
+        ("start", who) => each(who, |n| world.start(n))?,
+        ("kill", who) => each(who, |n| world.kill(n))?,
+        ("leave", who) => each(who, |n| world.leave(n))?,
+        ("call", who) => each(who, |n| world.call(n))?,
+        _ => return None,
+    }
+    Some(())
+}
+
+fn each(names: &[&str], mut act: impl FnMut(u8)) -> Option<()> {
+    names.iter().try_for_each(|name| node(name).map(&mut act))
+}
+
+/// A to Z.
+fn node(name: &str) -> Option<u8> {
+    match name.as_bytes() {
+        [letter @ b'A'..=b'Z'] => Some(letter - b'A' + 1),
+        _ => None,
+    }
+}
