@@ -54,7 +54,11 @@ fn train() -> Result<()> {
     let ends = match group.events(|_| true, "trained", Duration::from_secs(60)) {
         Ok(ends) => ends,
         Err(error) => {
-            let said: Vec<String> = group.peers.iter_mut().map(|peer| format!("{:?}", peer.status().map(|s| s.to_string()))).collect();
+            let said: Vec<String> =
+                group.peers.iter_mut().map(|peer| format!("{:?}", peer.status().map(|s| s.to_string()))).collect();
+            for peer in &mut group.peers {
+                eprintln!("=== {}\n{}", peer.name().to_owned(), peer.process().stderr().join("\n"));
+            }
             anyhow::bail!("{error:#}\n{}", said.join("\n"));
         }
     };
