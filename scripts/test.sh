@@ -21,7 +21,7 @@ tests "tests" cargo test --workspace --locked --no-fail-fast
 
 if [ -f fuzz/Cargo.toml ]; then
     # Only to see that the targets compile: the fuzzing engine itself, which is C++, is not built.
-    check "fuzz targets" env CUSTOM_LIBFUZZER_PATH=/nowhere/libFuzzer.a \
+    check "fuzz targets" env RUSTFLAGS="--cfg fuzzing" CUSTOM_LIBFUZZER_PATH=/nowhere/libFuzzer.a \
         cargo check --manifest-path fuzz/Cargo.toml
 fi
 report

@@ -1,0 +1,234 @@
+//! Layer: Face.
+//!
+//! Everything that reads bytes of the network or of files, one function per fuzz target. Only there with `--cfg fuzzing`.
+//!
+//! What is read must be written back as it was, and no input may panic, hang, or claim more memory than its bounds allow.
+
+use crate::collective::{
+    Call, CodecId, DType, Descriptor, Engine, Itinerary, Job, Kind, NativeEngine, OpMessage, Pool, ReduceOp, Staging, layout,
+};
+use crate::discovery::Advert;
+use crate::election::{Durable, Message};
+use crate::identity::{
+    Boot, ClusterKey, Identity, MemberId, Name, NodeId, decode_identity, encode_identity, peers_file, state_file,
+};
+use crate::link::{
+    Binding, DataHeader, DataLink, DataReceiver, DataSender, Engines, FrameReader, Hello, Initiator, Local, MESSAGE1_BYTES,
+    PROVEN_BYTES, Preamble, Purpose, Responder, Role, Sealer, Session, Shutdown, TAG_BYTES, Terms, Wire,
+};
+use crate::topology::Plan;
+use crate::view::{Ballot, EngineKind, Lane, Member, OpId, Rank, View};
+use crate::wire::{Decode, Encode};
+use std::io::{self, Cursor};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// A View, and all that its plan is asked.
+pub fn view(bytes: &[u8]) {
+    let Some(view) = round_trip::<View>(bytes) else { return };
+    assert!(view.ranks().all(|rank| view.member(rank).is_some()));
+    for count in [0, 1, 7, 100_003] {
+        let order = view.plan.fold_order(view.size(), count, 4);
+        assert_eq!(order.segments.iter().map(|s| s.elements.len()).sum::<usize>(), count);
+        let call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: count as u64, codec: CodecId::None };
+        let lengths = layout(&call, &view.plan, view.size()).expect("a View's plan fits the View");
+        assert!(lengths.iter().sum::<usize>() >= 4 * count);
+    }
+}
+
+/// A message of the control link.
+pub fn message(bytes: &[u8]) {
+    round_trip::<Message>(bytes);
+}
+
+/// A message about operations, and what its call would come to.
+pub fn op_message(bytes: &[u8]) {
+    round_trip::<OpMessage>(bytes);
+    let Some(descriptor) = round_trip::<Descriptor>(bytes) else { return };
+    for size in [1, 2, 16] {
+        let plan = Plan::mesh(size);
+        if let Ok(itinerary) = Itinerary::of(&descriptor.call, Some((Rank(0), descriptor.call.count)), &plan, size) {
+            itinerary.input_layout(Rank(0));
+        }
+    }
+}
+
+/// Frames in the clear.
+pub fn frames(bytes: &[u8]) {
+    if let Some(header) = bytes.first_chunk().and_then(|header| DataHeader::from_bytes(header).ok()) {
+        assert_eq!(header.to_bytes()[..], bytes[..DataHeader::BYTES]);
+    }
+    read_all(FrameReader::new(Cursor::new(bytes.to_vec()), None));
+}
+
+/// Records that are authentic and hold anything: a member that breaks the protocol.
+pub fn sealed_frames(bytes: &[u8]) {
+    let (ours, theirs) = sessions();
+    let mut stream = Vec::new();
+    let mut sealer = theirs.into_halves().0;
+    let mut rest = bytes;
+    while let Some((length, more)) = rest.split_first_chunk() {
+        let length = usize::from(u16::from_le_bytes(*length)).min(more.len());
+        let (plain, more) = more.split_at(length);
+        append_sealed(&mut sealer, plain, &mut stream);
+        rest = more;
+    }
+    stream.extend_from_slice(rest);
+    read_all(FrameReader::new(Cursor::new(stream), Some(ours.into_halves().1)));
+}
+
+/// What a stranger may say: a preamble, a first message, an introduction.
+pub fn handshake(bytes: &[u8]) {
+    let asked = bytes.first_chunk().map(Preamble::parse);
+    if let (Some(Ok(Preamble::Control)), Some(bytes)) = (asked, bytes.first_chunk::<{ Preamble::BYTES }>()) {
+        assert_eq!(Purpose::Control.preamble(), *bytes);
+    }
+    round_trip::<Hello>(bytes);
+    let binding = Binding { role: Role::Initiator, hash: &[7; 32], static_public: &[9; 32] };
+    if let Some(proven) = bytes.first_chunk::<PROVEN_BYTES>() {
+        assert!(Hello::verified(proven, &binding).is_err(), "forged a signature");
+    }
+    let us = local(1);
+    let wanted = Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted };
+    if let Some(message1) = bytes.first_chunk::<MESSAGE1_BYTES>() {
+        assert!(Responder::open(&us, wanted, message1).is_err(), "forged a first message");
+    }
+}
+
+/// A TXT record: the instance's name, then an entry per line.
+pub fn txt(bytes: &[u8]) {
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let instance = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
+    let keys_and_values: Vec<(String, &[u8])> = lines
+        .map(|line| {
+            let at = line.iter().position(|byte| *byte == b'=').unwrap_or(line.len());
+            (String::from_utf8_lossy(&line[..at]).into_owned(), line.get(at + 1..).unwrap_or_default())
+        })
+        .collect();
+    let borrowed = keys_and_values.iter().map(|(key, value)| (key.as_str(), *value));
+    if let Ok(advert) = Advert::from_txt(&instance, 1, [], borrowed) {
+        let written = advert.to_txt();
+        let again = Advert::from_txt(&instance, 1, [], written.iter().map(|(key, value)| (*key, value.as_bytes())));
+        assert_eq!(again, Ok(advert));
+    }
+}
+
+/// The text files of an identity and of a cluster key, and the list of peers.
+pub fn identity(bytes: &[u8]) {
+    if let Ok(identity) = decode_identity(bytes) {
+        assert_eq!(encode_identity(&identity).as_bytes(), bytes);
+    }
+    if let Ok(key) = ClusterKey::parse(&String::from_utf8_lossy(bytes)) {
+        assert!(ClusterKey::parse(&key.to_text()).is_ok());
+    }
+    peers_file::decode_peers(bytes);
+}
+
+/// The state file, and what the election keeps in it.
+pub fn state(bytes: &[u8]) {
+    // Behind a checksum no input of a fuzzer would get far, so both are tried.
+    if let Ok(inner) = state_file::decode_state(bytes) {
+        let _ = Durable::from_bytes(&inner);
+    }
+    round_trip::<Durable>(bytes);
+}
+
+/// A member of the View that sends frames of its own making while an operation runs: it ends, well or with an error.
+pub fn engine(bytes: &[u8]) {
+    let (size, rest) = bytes.split_first().map_or((2, bytes), |(first, rest)| (2 + usize::from(first % 3), rest));
+    let pool = Pool::new();
+    let members: Vec<Member> = (0..size as u8).map(member).collect();
+    let ballot = Ballot { round: 1, proposer: members[0].id };
+    let plan = Plan::mesh(size);
+    let view = View { ballot, parent: None, committed: vec![], history: None, members, plan, engine: EngineKind::Native };
+    let backend = NativeEngine::new(pool.clone()).open(&Arc::new(view.clone()), Rank(0));
+    let op = OpId { lane: Lane::MAIN, number: 0 };
+    let call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 16, codec: CodecId::None };
+    let (report, outcome) = channel();
+    let input = Staging::cut(&pool, &[1; 64], &layout(&call, &view.plan, size).expect("the plan fits"));
+    let done = Box::new(move |result| drop(report.send(result)));
+    backend.start(Job { op, call, plan: Arc::new(view.plan.clone()), sync_root: None, input, done });
+    for peer in view.ranks().skip(1) {
+        backend.attach(peer, Box::new(Scripted(Cursor::new(rest.to_vec()))));
+        backend.credit(op, peer);
+    }
+    let ended = outcome.recv_timeout(Duration::from_secs(20)).expect("the operation ends when its links do");
+    assert!(ended.is_err() || rest.len() >= DataHeader::BYTES + 64);
+    backend.close();
+}
+
+fn round_trip<T: Decode + Encode>(bytes: &[u8]) -> Option<T> {
+    let value = T::from_bytes(bytes).ok()?;
+    assert_eq!(value.to_bytes(), bytes, "two forms of one value");
+    Some(value)
+}
+
+fn read_all<R: io::Read>(mut reader: FrameReader<R>) {
+    let pool = Pool::new();
+    while let Ok((header, block)) = reader.recv(&pool) {
+        assert_eq!(header.len as usize, block.len());
+    }
+}
+
+fn append_sealed(sealer: &mut Sealer, plain: &[u8], stream: &mut Vec<u8>) {
+    let mut record = vec![0; plain.len() + TAG_BYTES];
+    if let Ok(sealed) = sealer.seal(plain, &mut record) {
+        stream.extend_from_slice(&(sealed as u16).to_le_bytes());
+        stream.extend_from_slice(&record[..sealed]);
+    }
+}
+
+/// Both ends of a control link.
+fn sessions() -> (Session, Session) {
+    let terms = Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted };
+    let (a, b) = (local(1), local(2));
+    let (initiator, first) = Initiator::start(&a, terms).expect("randomness");
+    let message1 = first.last_chunk().expect("the first message is longer");
+    let (answered, message2) = Responder::open(&b, terms, message1).expect("genuine").answer().expect("genuine");
+    let done = initiator.conclude(&message2).expect("genuine");
+    (done.outcome.expect("welcome"), answered.finish(&done.message3).expect("welcome"))
+}
+
+fn local(n: u8) -> Local {
+    let id = MemberId { node: NodeId([0; 32]), boot: Boot(u64::from(n)) };
+    let name = Name::from_lossy("fuzz");
+    let hello = Hello { id, name, port: 1, stateless: false, engines: Engines::NATIVE, wire: Wire::Untrusted };
+    let identity = Arc::new(Identity::from_seed(&[n; 32]));
+    Local::new(identity, hello, Zeroizing::new([n; 32]), Zeroizing::new([7; 32]))
+}
+
+fn member(n: u8) -> Member {
+    let id = MemberId { node: NodeId([n + 1; 32]), boot: Boot(1) };
+    Member { id, name: Name::from_lossy("fuzz"), stateless: false, in_sync: true }
+}
+
+/// A link that takes everything and whose peer says what was written down.
+struct Scripted(Cursor<Vec<u8>>);
+
+impl DataLink for Scripted {
+    fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
+        (Box::new(Sink), Box::new(Reading(FrameReader::new(self.0, None))), Arc::new(Sink))
+    }
+}
+
+struct Sink;
+
+impl DataSender for Sink {
+    fn send(&mut self, _header: &DataHeader, _payload: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Shutdown for Sink {
+    fn shutdown(&self) {}
+}
+
+struct Reading(FrameReader<Cursor<Vec<u8>>>);
+
+impl DataReceiver for Reading {
+    fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, crate::collective::Block)> {
+        self.0.recv(pool)
+    }
+}
