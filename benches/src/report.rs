@@ -51,8 +51,8 @@ impl Report {
         report
     }
 
-    pub fn sum(&mut self, sum: Sum) {
-        self.section(&sum);
+    pub fn sum(&mut self, sum: &Sum) {
+        self.section(sum);
         let cell = |seconds: f64| {
             let bound = sum.over_bound(seconds).map_or(String::new(), |times| format!("{times:.2} | "));
             format!("{} | {:.2} | {bound}", time(seconds), sum.on_the_wire() / seconds / 1e9)
