@@ -1,7 +1,7 @@
 # Two commands are the whole set-up on a fresh machine: `make demo` and `make test`.
 # Recipes print nothing of their own, so that `make demo ARGS=--json` is one JSON document.
 
-.PHONY: help demo test check fix asan fuzz lab-clean
+.PHONY: help demo test check fix asan fuzz bench lab-clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -23,6 +23,9 @@ asan: ## the collective's tests under AddressSanitizer
 
 fuzz: ## every fuzz target for FUZZ_SECONDS (60); ARGS names targets
 	@scripts/fuzz.sh $(ARGS)
+
+bench: ## times in the lab, written to docs/benchmarks.md (ARGS=--quick for a look)
+	@scripts/bench.sh $(ARGS)
 
 lab-clean: ## remove every lab (network namespaces) of this machine
 	@lab/lab clean

@@ -150,7 +150,8 @@ impl Context {
     ///
     /// `version` is the caller's own count, for example steps done; among the members of the winning history the highest one
     /// is taken, then the lowest rank. `state` is replaced by that member's bytes; its length may differ between members.
-    /// In a View that is in sync this returns at once and sends nothing.
+    /// In a View that is in sync this returns at once and sends nothing. Histories are compared, not contents: members that
+    /// have done nothing together yet count as in sync, so programs that start from files must start from equal ones.
     pub fn sync<'buf>(&mut self, version: u64, state: &'buf mut Vec<u8>) -> Sync<'buf> {
         let call = Call { kind: Kind::Sync { version }, dtype: DType::U8, count: state.len() as u64, codec: CodecId::None };
         let flight = if self.is_in_sync() && !self.envelope.is_frozen() {

@@ -26,6 +26,8 @@ fn now_ms() -> f64 {
 
 /// All call a large `all_reduce`; returns when the node at `victim` has a third of what it will receive.
 fn in_the_middle(group: &mut Group, victim: usize) -> Result<()> {
+    // A common history: without one a newcomer would have nothing to catch up with.
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
     for (index, peer) in group.peers.iter_mut().enumerate() {
         let mut call = json!({"do": "all_reduce", "len": LARGE, "seed": 5});
         if index == victim {

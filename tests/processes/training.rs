@@ -51,7 +51,17 @@ fn train() -> Result<()> {
     newcomer.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
     newcomer.order(&order)?;
 
-    let ends = group.events(|_| true, "trained", Duration::from_secs(60))?;
+    let ends = match group.events(|_| true, "trained", Duration::from_secs(60)) {
+        Ok(ends) => ends,
+        Err(error) => {
+            let said: Vec<String> =
+                group.peers.iter_mut().map(|peer| format!("{:?}", peer.status().map(|s| s.to_string()))).collect();
+            for peer in &mut group.peers {
+                eprintln!("=== {}\n{}", peer.name().to_owned(), peer.process().stderr().join("\n"));
+            }
+            anyhow::bail!("{error:#}\n{}", said.join("\n"));
+        }
+    };
     println!("measured: training with {} retries by its longest member, {} ms", ends[other]["retries"], ends[other]["ms"]);
     same_end(&ends)
 }

@@ -1,0 +1,70 @@
+//! This program as the machines of a lab.
+
+use anyhow::{Context, Result, ensure};
+use potluck_harness::{Child, Lab};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Longest wait for a line of a peer; only a failing run gets there.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A lab, and a folder for the files of its machines.
+pub struct Machines {
+    lab: Lab,
+    profile: &'static str,
+    files: PathBuf,
+}
+
+impl Machines {
+    pub fn up(profile: &'static str, count: usize) -> Result<Machines> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let lab = Lab::up_with(profile, count)?;
+        let name = format!("potluck-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        Ok(Machines { lab, profile, files: std::env::temp_dir().join(name) })
+    }
+
+    /// Starts a peer on machine `n`, 1 and up: what it shall do, in a group of `size`.
+    pub fn start(&self, n: usize, size: usize, trusted: &str, order: &[&str]) -> Result<Child> {
+        let network = if self.profile == "lo" { "loopback" } else { "lan" };
+        let home = self.files.join(n.to_string());
+        let program = std::env::current_exe().context("the path of this program")?;
+        let mut command = self.lab.command(&format!("n{n}"), program);
+        command.args(["peer", network, &size.to_string(), trusted]).args(order).env("POTLUCK_HOME", home);
+        // Nothing from outside changes what is measured.
+        for name in ["POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_KEY", "POTLUCK_NAMESPACE"] {
+            command.env_remove(name);
+        }
+        Child::spawn(&mut command)
+    }
+}
+
+impl Drop for Machines {
+    fn drop(&mut self) {
+        // Keys of groups that are gone; at worst they stay in the folder for temporary files.
+        let _ = std::fs::remove_dir_all(&self.files);
+    }
+}
+
+/// The words behind the next line that begins with `title`.
+pub fn answer(child: &mut Child, title: &str) -> Result<Vec<String>> {
+    let line = child.wait_for_line(|line| line.split(' ').next() == Some(title), PATIENCE)?;
+    Ok(line.split(' ').skip(1).map(str::to_owned).collect())
+}
+
+/// The only number of such a line.
+pub fn number(words: &[String], at: usize) -> Result<f64> {
+    ensure!(at < words.len(), "a peer's line is too short: {words:?}");
+    words[at].parse().with_context(|| format!("not a number: {}", words[at]))
+}
+
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len().is_multiple_of(2) && middle > 0 { (sorted[middle - 1] + sorted[middle]) / 2.0 } else { sorted[middle] }
+}
+
+pub fn worst(values: &[f64]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max)
+}

@@ -1,0 +1,135 @@
+//! One machine of a benchmark: joins, does as it is told, writes what it saw as lines of words.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use potluck::{Builder, Cluster, Config, Context};
+use rustix::time::{ClockId, clock_gettime};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// `peer lan|loopback SIZE TRUSTED sum BYTES:OPS:BATCHES...`, `... form` or `... loop BYTES`. TRUSTED may be `-`.
+pub fn run(order: &[&str]) -> Result<()> {
+    let born = now_s();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_env("POTLUCK_LOG"))
+        .with_writer(std::io::stderr)
+        .try_init();
+    let [network, size, trusted, task, rest @ ..] = order else { bail!("peer: too few words") };
+    let size: usize = size.parse()?;
+    let config = if *network == "loopback" { Config::loopback() } else { Config::home() };
+    let mut builder = Builder::new(config).open_lan("bench").stateless();
+    builder = builder.min_members(if *task == "loop" { size - 1 } else { size });
+    if *trusted != "-" {
+        builder = builder.trusted_link(*trusted);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let cluster = builder.join().await?;
+        match *task {
+            "sum" => sum(cluster, size, rest).await,
+            "form" => form(cluster, born).await,
+            "loop" => go_on(cluster, rest.first().context("loop takes bytes")?.parse()?).await,
+            _ => bail!("peer: no task {task}"),
+        }
+    })
+}
+
+/// Seconds of the machine's monotonic clock: the same for all peers, as they share a kernel.
+pub fn now_s() -> f64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
+async fn sum(cluster: Cluster, size: usize, works: &[&str]) -> Result<()> {
+    let mut ctx = cluster.context().await?;
+    ensure!(ctx.size() == size, "{} members in place of {size}", ctx.size());
+    say(&format!("plan {}", ctx.plan()))?;
+    for work in works {
+        let numbers: Vec<usize> = work.split(':').map(str::parse).collect::<Result<_, _>>()?;
+        let [bytes, ops, batches] = numbers[..] else { bail!("peer: not BYTES:OPS:BATCHES: {work}") };
+        check(&mut ctx, bytes).await?;
+        // Zeros stay zeros, however often they are added up.
+        let mut buffer = vec![0f32; bytes / 4];
+        for batch in 0..=batches {
+            let (borrowed, spent_borrowed) = borrowed(&mut ctx, &mut buffer, ops).await?;
+            let (owned, spent_owned) = owned(&mut ctx, &mut buffer, ops).await?;
+            // The first one warms up.
+            if batch > 0 {
+                say(&format!("batch {borrowed} {owned} {spent_borrowed} {spent_owned}"))?;
+            }
+        }
+    }
+    ctx.barrier().await?;
+    say("end")?;
+    // Who is first must not end the View under the others' last call.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    cluster.leave().await;
+    Ok(())
+}
+
+/// A fast wrong sum is worth nothing.
+async fn check(ctx: &mut Context, bytes: usize) -> Result<()> {
+    let mut buffer = vec![(ctx.rank() + 1) as f32; bytes / 4];
+    ctx.all_reduce(&mut buffer).await?;
+    let expected = (ctx.size() * (ctx.size() + 1) / 2) as f32;
+    ensure!(buffer.iter().all(|x| *x == expected), "a wrong sum at {bytes} bytes");
+    Ok(())
+}
+
+/// Seconds for each call, and seconds of processor time for all of them.
+async fn borrowed(ctx: &mut Context, buffer: &mut [f32], ops: usize) -> Result<(f64, f64)> {
+    ctx.barrier().await?;
+    let (start, spent) = (Instant::now(), processor_s());
+    for _ in 0..ops {
+        ctx.all_reduce(buffer).await?;
+    }
+    Ok((start.elapsed().as_secs_f64() / ops as f64, processor_s() - spent))
+}
+
+async fn owned(ctx: &mut Context, buffer: &mut Vec<f32>, ops: usize) -> Result<(f64, f64)> {
+    ctx.barrier().await?;
+    let (start, spent) = (Instant::now(), processor_s());
+    for _ in 0..ops {
+        *buffer = ctx.all_reduce_owned(std::mem::take(buffer)).await.map_err(|failed| failed.error)?;
+    }
+    Ok((start.elapsed().as_secs_f64() / ops as f64, processor_s() - spent))
+}
+
+/// User and system time of this process, all its threads.
+fn processor_s() -> f64 {
+    let spent = clock_gettime(ClockId::ProcessCPUTime);
+    spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
+}
+
+async fn form(cluster: Cluster, born: f64) -> Result<()> {
+    let ctx = cluster.context().await?;
+    say(&format!("view {born} {} {} {}", now_s(), ctx.view(), ctx.size()))?;
+    forever().await
+}
+
+/// Calls for ever, and tells when the first call of a View has ended well.
+async fn go_on(cluster: Cluster, bytes: usize) -> Result<()> {
+    let mut buffer = vec![0f32; bytes / 4];
+    let mut ctx = cluster.context().await?;
+    let mut told = String::new();
+    loop {
+        match ctx.all_reduce(&mut buffer).await {
+            Ok(()) if told == ctx.view() => {}
+            Ok(()) => {
+                told = ctx.view();
+                say(&format!("done {} {}", now_s(), ctx.size()))?;
+            }
+            Err(error) if error.is_retryable() => ctx = ctx.renewed().await?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+async fn forever() -> Result<()> {
+    std::future::pending().await
+}
+
+fn say(line: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}

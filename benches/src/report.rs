@@ -1,0 +1,188 @@
+//! What was measured, as text for people, and what it is held against.
+
+use crate::Extent;
+use anyhow::{Result, bail};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Line rate of a machine of `gbe4`, in bytes per second.
+const GBE: f64 = 125e6;
+
+/// One row: the slowest rank counts, the median of several batches.
+pub struct Sum {
+    pub profile: &'static str,
+    pub encrypted: bool,
+    pub size: usize,
+    pub bytes: usize,
+    pub borrowed_s: f64,
+    pub owned_s: f64,
+    /// Processor seconds of all members for every GiB of buffer.
+    pub borrowed_cpu: f64,
+    pub owned_cpu: f64,
+}
+
+impl Sum {
+    /// Bytes that must pass every member's cable each way: twice all but the own part.
+    fn on_the_wire(&self) -> f64 {
+        2.0 * (self.size - 1) as f64 / self.size as f64 * self.bytes as f64
+    }
+
+    /// Times the least time that the cables allow, where there are cables.
+    fn over_bound(&self, seconds: f64) -> Option<f64> {
+        (self.profile == "gbe4").then(|| seconds / (self.on_the_wire() / GBE))
+    }
+}
+
+/// Collects rows, prints each when it comes, and ends with one line.
+pub struct Report {
+    extent: Extent,
+    text: String,
+    profile: String,
+    kept: usize,
+    missed: Vec<String>,
+    failures: Vec<String>,
+}
+
+impl Report {
+    pub fn new(extent: Extent) -> Report {
+        let mut report =
+            Report { extent, text: String::new(), profile: String::new(), kept: 0, missed: Vec::new(), failures: Vec::new() };
+        report.line(&format!("Last run on {}.", machine()));
+        report
+    }
+
+    pub fn sum(&mut self, sum: &Sum) {
+        self.section(sum);
+        let cell = |seconds: f64| {
+            let bound = sum.over_bound(seconds).map_or(String::new(), |times| format!("{times:.2} | "));
+            format!("{} | {:.2} | {bound}", time(seconds), sum.on_the_wire() / seconds / 1e9)
+        };
+        self.line(&format!(
+            "| {} | {} | {}{}{:.1} | {:.1} |",
+            sum.size,
+            bytes(sum.bytes),
+            cell(sum.owned_s),
+            cell(sum.borrowed_s),
+            sum.owned_cpu,
+            sum.borrowed_cpu
+        ));
+        self.judge(&sum);
+    }
+
+    fn section(&mut self, sum: &Sum) {
+        let profile = match (sum.profile, sum.encrypted) {
+            ("lo", false) => "Loopback, with trusted_link(\"lo\")",
+            ("lo", true) => "Loopback, encrypted",
+            _ => "gbe4 (a gigabit for each machine), encrypted",
+        };
+        if self.profile == profile {
+            return;
+        }
+        profile.clone_into(&mut self.profile);
+        let bound = if sum.profile == "gbe4" { "x bound | " } else { "" };
+        self.line(&format!("\n### {profile}\n"));
+        self.line(&format!(
+            "| machines | buffer | owned | GB/s | {bound}borrowed | GB/s | {bound}owned CPU s/GiB | borrowed CPU s/GiB |"
+        ));
+        self.line(&format!(
+            "| --- | --- | --- | --- | {0}--- | --- | {0}--- | --- |",
+            if bound.is_empty() { "" } else { "--- | " }
+        ));
+    }
+
+    fn judge(&mut self, sum: &Sum) {
+        let (owned, borrowed) = (sum.over_bound(sum.owned_s), sum.over_bound(sum.borrowed_s));
+        match (sum.profile, sum.size, sum.bytes >> 10) {
+            ("gbe4", 4, 65536) => {
+                self.must("gbe4, 4 x 64 MiB owned, x bound", owned.unwrap_or(0.0), 1.08);
+                self.must("gbe4, 4 x 64 MiB borrowed, x bound", borrowed.unwrap_or(0.0), 1.13);
+            }
+            ("gbe4", 4, 1024) => self.must("gbe4, 4 x 1 MiB owned, x bound", owned.unwrap_or(0.0), 1.15),
+            ("gbe4", 4, 4) => self.must("gbe4, 4 x 4 KiB owned, ms", 1e3 * sum.owned_s, 0.6),
+            ("lo", _, 65536) if !sum.encrypted => {
+                self.must(&format!("lo, {} x 64 MiB, borrowed to owned", sum.size), sum.borrowed_s / sum.owned_s, 1.2);
+            }
+            _ => {}
+        }
+    }
+
+    fn must(&mut self, what: &str, measured: f64, at_most: f64) {
+        if measured <= at_most {
+            self.kept += 1;
+        } else {
+            self.missed.push(format!("{what}: {measured:.2}, at most {at_most}"));
+        }
+    }
+
+    pub fn forming(&mut self, median_s: f64, worst_s: f64, rounds: usize) {
+        self.line("\n### Groups on gbe4\n");
+        self.line(&format!(
+            "Four starts in any order within two seconds, from the last start to the common View: {} in the median of {rounds}, {} at worst.",
+            time(median_s),
+            time(worst_s)
+        ));
+        self.must("four starts, median s", median_s, 0.5);
+    }
+
+    pub fn dying(&mut self, median_s: f64, worst_s: f64, rounds: usize) {
+        self.line(&format!(
+            "\n`kill -9` of one of four that sum 1 MiB without a pause, to the next completed call on all survivors: {} in the median of {rounds}, {} at worst.",
+            time(median_s),
+            time(worst_s)
+        ));
+        self.must("kill -9 to the next call, worst s", worst_s, 1.0);
+    }
+
+    pub fn failure(&mut self, what: String) {
+        self.line(&format!("\nFailed: {}", what.lines().next().unwrap_or_default()));
+        eprintln!("{what}");
+        self.failures.push(what);
+    }
+
+    fn line(&mut self, line: &str) {
+        println!("{line}");
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.text, "{line}");
+    }
+
+    /// Writes the document of a full run. An error when something failed or a goal was missed.
+    pub fn finish(mut self) -> Result<()> {
+        if !self.missed.is_empty() {
+            self.line("\n### Goals missed\n");
+            for missed in std::mem::take(&mut self.missed) {
+                self.line(&format!("- {missed}"));
+                self.failures.push(missed);
+            }
+        }
+        if self.extent == Extent::Full {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
+            let old = std::fs::read_to_string(&path).unwrap_or_default();
+            let story = old.split(MARK).next().filter(|s| !s.is_empty()).unwrap_or("# Benchmarks\n\n");
+            std::fs::write(&path, format!("{story}{MARK}\n\n{}", self.text))?;
+        }
+        println!("\nbench: {} goals reached, {} missed or failed", self.kept, self.failures.len());
+        if self.failures.is_empty() { Ok(()) } else { bail!("not every goal was reached") }
+    }
+}
+
+/// What is above it is written by people and stays.
+const MARK: &str = "<!-- Below this line everything is written by `make bench`. -->";
+
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name.to_owned()));
+    format!("{cores} cores ({}), which all machines of the lab share", model.unwrap_or_else(|| "unknown".to_owned()))
+}
+
+fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 1e-2 => format!("{:.2} ms", s * 1e3),
+        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
+        s => format!("{s:.2} s"),
+    }
+}
+
+fn bytes(bytes: usize) -> String {
+    if bytes >> 20 > 0 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) }
+}

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# make bench: real processes in the lab (root needed), about ten minutes; --quick is a look, in about one.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/machine.sh
+
+need_rust
+need_c_compiler
+want_programs python3:python3 ip:iproute2
+if [ "$(id -u)" -ne 0 ]; then
+    say "The lab needs root: run this with sudo, or as lab/lab sandbox -- make bench."
+    exit 2
+fi
+cargo build --release --locked -p potluck-bench >&2
+exec "$(target_dir)/release/potluck-bench" "$@"
