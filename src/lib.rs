@@ -90,17 +90,17 @@ pub use calls::{AllGather, AllReduce, AllReduceOwned, Barrier, Broadcast, Codec,
 pub use cluster::{Cluster, StatusStream};
 #[doc(hidden)]
 pub use collective::Arithmetic;
-pub use collective::{Call, Element, EngineFault, ReduceOp, Traffic, reference as reference_sum};
+pub use collective::{Call, CodecId, DType, Element, EngineFault, Kind, ReduceOp, Traffic, reference as reference_sum};
 pub use config::{Admission, Builder, Config, Network};
 pub use context::Context;
 pub use discovery::{Activity, InterfaceReport, Skip};
 pub use error::{Cause, ConfigProblem, Error, Mismatched, Peer, Result};
-pub use identity::{ClusterKey, IdentityProblem, KeyTextError, Name, NodeId};
+pub use identity::{ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, Name, NodeId};
 pub use keys::{Keys, MachineIdentity, StoredKey};
 pub use status::{Counters, PeerStatus, State, Status, ViewStatus, Waiting};
 pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};
 pub use topology::{FoldOrder, FoldSegment, FoldTree};
-pub use view::{EngineKind, OpId, Rank};
+pub use view::{Ballot, EngineKind, Lane, OpId, Rank, ViewDigest, ViewId};
 
 /// The README's programs compile.
 #[cfg(doctest)]

@@ -19,7 +19,7 @@ use crate::identity::{MemberId, Name, Namespace};
 use crate::link::{Gate, Listener, Local, Net, Refusal, Replays};
 use crate::status::{Counters, State, Status};
 use crate::topology::Interface;
-use crate::view::{OpId, Rank, ViewDigest};
+use crate::view::{OpId, Rank, View, ViewDigest};
 use crate::wire::{Encode, PROTOCOL_VERSION};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -96,11 +96,14 @@ pub(super) struct Node {
     outgoing: Option<mpsc::UnboundedReceiver<Outgoing>>,
     /// The Views that a data link may belong to, for the tasks that answer handshakes.
     open: Arc<RwLock<Vec<OpenView>>>,
+    /// The Views that are written there.
+    open_now: Vec<Arc<View>>,
     names: BTreeMap<MemberId, Name>,
     counters: Counters,
     committed_before: u64,
     refusals: BTreeMap<SocketAddr, Refusal>,
-    duplicate: bool,
+    /// When another living process last showed this node's identity.
+    duplicate_at: Option<Instant>,
     waiting: Option<(OpId, Instant, bool)>,
     /// What discovery last said of each interface.
     interfaces: Vec<InterfaceReport>,
@@ -183,11 +186,12 @@ impl Node {
             envelope: None,
             outgoing: None,
             open: Arc::new(RwLock::new(Vec::new())),
+            open_now: Vec::new(),
             names: BTreeMap::new(),
             counters: Counters::default(),
             committed_before: 0,
             refusals: BTreeMap::new(),
-            duplicate: false,
+            duplicate_at: None,
             waiting: None,
             interfaces: Vec::new(),
             tick_at: now,
@@ -240,7 +244,7 @@ impl Node {
             Event::DataLinkLost { view, .. } => self.step(Input::DataLinkLost(view)),
             Event::Persisted(ticket) => self.step(Input::Persisted(ticket)),
             Event::Deadline(view, op) => {
-                if let Some(envelope) = self.envelope.as_ref().filter(|e| e.view().digest() == view) {
+                if let Some(envelope) = self.envelope.as_ref().filter(|e| e.digest() == view) {
                     envelope.expire(op);
                 }
             }

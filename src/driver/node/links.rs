@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
+use tokio::time::Instant;
 
 /// Who dialled a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl Node {
         match refusal {
             Refusal::OtherVersion { .. } => self.counters.other_versions += 1,
             Refusal::Overloaded(_) | Refusal::TooSlow | Refusal::Replayed => self.counters.overloads += 1,
-            Refusal::DuplicateIdentity => self.duplicate = true,
+            Refusal::DuplicateIdentity => self.duplicate_at = Some(Instant::now()),
             Refusal::UnknownView | Refusal::SelfDial | Refusal::Closed | Refusal::Io(_) => {}
             _ => self.counters.strangers += 1,
         }
@@ -82,7 +83,9 @@ impl Node {
             }
             Err(refusal) => {
                 tracing::debug!(%to, %refusal, "a dial failed");
-                self.duplicate |= refusal == Refusal::DuplicateIdentity;
+                if refusal == Refusal::DuplicateIdentity {
+                    self.duplicate_at = Some(Instant::now());
+                }
                 let outcome = match refusal {
                     Refusal::SelfDial => DialOutcome::Myself,
                     Refusal::OtherVersion { theirs } => DialOutcome::OtherVersion(theirs),
@@ -113,7 +116,8 @@ impl Node {
         self.replay(id);
         if taken == Taken::New {
             let peers = self.peers.iter().filter(|(other, _)| **other != id);
-            let known = peers.map(|(other, link)| PeerAddress { id: *other, address: link.address }).collect();
+            let told = peers.filter(|(_, link)| means_something_elsewhere(link.address));
+            let known = told.map(|(other, link)| PeerAddress { id: *other, address: link.address }).collect();
             self.peers.send(id, Message::Peers(known));
             self.remember_peers();
         }
@@ -201,6 +205,14 @@ fn listening_at(mut from: SocketAddr, port: u16) -> SocketAddr {
     match from.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddr::new(IpAddr::V4(ip), port),
         IpAddr::V6(_) => from,
+    }
+}
+
+/// A link-local IPv6 address leads somewhere only together with the interface of the host that uses it.
+fn means_something_elsewhere(address: SocketAddr) -> bool {
+    match address.ip() {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(ip) => !ip.is_unicast_link_local(),
     }
 }
 

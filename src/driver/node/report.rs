@@ -8,7 +8,14 @@ use crate::error::Peer;
 use crate::status::{PeerStatus, State, Status, ViewStatus, Waiting};
 use crate::view::{MEMBERS_MAX, Rank, View};
 use crate::wire::PROTOCOL_VERSION;
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// How long a node is shown as a duplicate after it last met its twin; dials are repeated more often than that.
+const DUPLICATE_SHOWN: Duration = Duration::from_secs(90);
+
+/// A group of 16 takes a moment to form.
+const FULL_AFTER: Duration = Duration::from_secs(10);
 
 impl Node {
     /// Notices a call that others have not made; warns once when it has waited long.
@@ -59,12 +66,13 @@ impl Node {
     pub(super) fn state(&self) -> State {
         let wanted = self.config.min_members;
         match &self.envelope {
-            _ if self.duplicate => State::Duplicate,
+            _ if self.duplicate_at.is_some_and(|at| at.elapsed() < DUPLICATE_SHOWN) => State::Duplicate,
             Some(e) if e.view().size() >= wanted && e.is_synced() => State::In,
             Some(e) if e.view().size() >= wanted => State::NeedsSync,
             Some(e) => State::NotEnoughPeers { present: e.view().size(), wanted },
             None if self.peers.iter().next().is_none() => State::Alone,
-            None if self.peers.iter().count() >= MEMBERS_MAX => State::Full,
+            // As many as a View holds, and none of their Views has a place for this node.
+            None if self.peers.iter().count() >= MEMBERS_MAX && self.epoch.elapsed() > FULL_AFTER => State::Full,
             None => State::Forming,
         }
     }

@@ -54,27 +54,28 @@ impl Node {
         let digest = view.digest();
         for peer in view.ranks().filter(|r| *r > me) {
             let Some(expect) = view.member(peer).map(|m| m.id) else { continue };
-            let Some(to) = self.peers.get(expect).map(|l| l.address) else { continue };
+            let Some(to) = self.peers.get(expect).map(|l| l.address) else {
+                // Its control link broke this very moment, and nobody else will make the data link.
+                self.step(Input::DataLinkLost(digest));
+                continue;
+            };
             let dial = DataDial { view: digest, me, peer, expect, to };
             self.data.dial(dial, Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
         }
     }
 
     pub(super) fn open_views(&mut self) {
-        let known: Vec<ViewDigest> = self.lock_open().iter().map(|v| v.digest).collect();
         let views: Vec<Arc<View>> = self.election.open_views().cloned().collect();
-        if views.iter().map(|v| v.digest()).ne(known) {
+        let same = views.len() == self.open_now.len() && views.iter().zip(&self.open_now).all(|(a, b)| Arc::ptr_eq(a, b));
+        if !same {
             let me = self.me;
             let open = views.iter().filter_map(|v| {
                 let members = v.members.iter().map(|m| m.id).collect();
                 Some(OpenView { digest: v.digest(), members, me: v.rank_of(me)? })
             });
             *self.open.write().unwrap_or_else(PoisonError::into_inner) = open.collect();
+            self.open_now = views;
         }
-    }
-
-    pub(super) fn lock_open(&self) -> std::sync::RwLockReadGuard<'_, Vec<OpenView>> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn on_data_accepted(&mut self, stream: Box<dyn Stream>, session: Session, view: ViewDigest, src: Rank) {
@@ -89,13 +90,13 @@ impl Node {
     }
 
     pub(super) fn on_data_link(&mut self, view: ViewDigest, peer: Rank, link: Box<dyn DataLink>) {
-        if let Some(envelope) = self.envelope.as_ref().filter(|e| e.view().digest() == view) {
+        if let Some(envelope) = self.envelope.as_ref().filter(|e| e.digest() == view) {
             envelope.backend().attach(peer, link);
         }
     }
 
     pub(super) fn tell(&mut self, message: &OpMessage) {
-        let Some(envelope) = self.envelope.clone().filter(|e| e.view().digest() == message.view) else { return };
+        let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == message.view) else { return };
         for member in envelope.view().members.iter().filter(|m| m.id != self.me) {
             self.peers.send(member.id, Message::Op(message.clone()));
         }
@@ -105,7 +106,7 @@ impl Node {
         self.step(Input::Heard(from));
         let Some(envelope) = self.envelope.clone() else { return };
         let Some(rank) = envelope.view().rank_of(from) else { return };
-        if message.view == envelope.view().digest() && envelope.on_message(rank, message.body, &message.resolved).is_err() {
+        if message.view == envelope.digest() && envelope.on_message(rank, message.body, &message.resolved).is_err() {
             self.expel(rank);
         }
     }
@@ -121,7 +122,7 @@ impl Node {
     }
 
     pub(super) fn arm(&mut self, op: OpId, after: Duration) {
-        let Some(view) = self.envelope.as_ref().map(|e| e.view().digest()) else { return };
+        let Some(view) = self.envelope.as_ref().map(|e| e.digest()) else { return };
         let events = self.events.clone();
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
