@@ -11,6 +11,7 @@ mod sums;
 
 use anyhow::{Result, bail};
 use report::Report;
+use std::process::ExitCode;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,18 +22,28 @@ pub enum Extent {
     Full,
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&words) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Result<ExitCode> {
     match words.split_first() {
-        Some((&"peer", order)) => peer::run(order),
+        Some((&"peer", order)) => peer::run(order).map(|()| ExitCode::SUCCESS),
         None => measure(Extent::Full),
         Some((&"--quick", [])) => measure(Extent::Quick),
         _ => bail!("potluck-bench [--quick]"),
     }
 }
 
-fn measure(extent: Extent) -> Result<()> {
+fn measure(extent: Extent) -> Result<ExitCode> {
     let mut report = Report::new(extent);
     sums::measure(extent, &mut report)?;
     changes::measure(extent, &mut report)?;

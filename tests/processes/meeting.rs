@@ -103,9 +103,24 @@ fn one_home() -> Result<()> {
 }
 
 fn leaves() -> Result<()> {
-    let mut group = Group::up("lo", 3)?;
-    group.peers[2].ask(&json!({"do": "leave"}), "left", PATIENCE)?;
-    group.meet_of(|index| index < 2)?;
-    all_exact(&group.some(|index| index < 2, &json!({"do": "all_reduce", "len": 5000}), "done")?)?;
+    let mut group = Group::up("lo", 4)?;
+    let others = |group: &mut Group, left: usize| {
+        let since = std::time::Instant::now();
+        group.meet_of(|index| index < left)?;
+        println!("measured: {left} go on {} ms after one has left", since.elapsed().as_millis());
+        all_exact(&group.some(|index| index < left, &json!({"do": "all_reduce", "len": 5000}), "done")?)
+    };
+    // Told to, by a signal, and because nobody will tell it anything more.
+    group.peers[3].ask(&json!({"do": "leave"}), "left", PATIENCE)?;
+    others(&mut group, 3)?;
+    group.peers[2].process().terminate()?;
+    let ended = group.peers[2].process().wait(PATIENCE)?;
+    ensure!(ended.success(), "{ended}");
+    others(&mut group, 2)?;
+    group.peers[1].process().end_input();
+    let ended = group.peers[1].process().wait(PATIENCE)?;
+    ensure!(ended.success(), "{ended}");
+    let alone = |status: &serde_json::Value| status["state"] == "waiting for peers (1 of 2)";
+    group.peers[0].status_where(alone, PATIENCE)?;
     Ok(())
 }

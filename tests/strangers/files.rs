@@ -108,11 +108,12 @@ fn named(path: &Path, kind: &str) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(kind))
 }
 
-/// The files in a home, in order of their names: the first slot comes first.
+/// The files in a home; those of the first slot come first.
 fn private_files(home: &Path) -> Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(home)?.filter_map(|entry| Some(entry.ok()?.path())).filter(|p| p.is_file()).collect();
-    files.sort();
+    // `identity.key` before `identity.1.key`.
+    files.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
     for file in &files {
         let mode = fs::metadata(file)?.permissions().mode() & 0o777;
         ensure!(

@@ -38,6 +38,11 @@ impl Intruder {
         Ok(event)
     }
 
+    /// Whether it has told anything yet.
+    pub fn has_spoken(&self) -> bool {
+        !self.0.stdout().is_empty()
+    }
+
     /// Ends a capture and returns what was in it.
     pub fn captured(mut self) -> Result<Value> {
         self.0.end_input();
