@@ -7,7 +7,7 @@ mod phases;
 mod report;
 mod scratch;
 
-use crate::exit::{Exit, Stop};
+use crate::exit::Exit;
 use crate::output::Output;
 use anyhow::Result;
 use clap::Args;
@@ -50,11 +50,14 @@ impl Demo {
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let progress = spinner();
         let scratch = Scratch::new(self.keep)?;
+        let mut story = Story::new(Group::new(&scratch, usize::from(self.peers))?);
         let phases = tokio::select! {
-            phases = self.phases(&scratch, &progress) => phases?,
-            _ = interrupt.recv() => return Err(interrupted()),
-            _ = terminate.recv() => return Err(interrupted()),
+            phases = phases(&mut story, &progress) => phases,
+            _ = interrupt.recv() => return Err(story.interrupted().await),
+            _ = terminate.recv() => return Err(story.interrupted().await),
         };
+        progress.set_message("everybody leaves");
+        story.end().await;
         progress.finish_and_clear();
         let report = Report::new(network, usize::from(self.peers), phases);
         if !report.ok {
@@ -66,30 +69,27 @@ impl Demo {
         output.result(&report, || report.text())?;
         Ok(if report.ok { Exit::Done } else { Exit::Failed })
     }
+}
 
-    /// All phases, as far as they get. The peers end with the group, on every way out.
-    async fn phases(&self, scratch: &Scratch, progress: &ProgressBar) -> Result<Vec<PhaseReport>> {
-        let mut story = Story::new(Group::new(scratch, usize::from(self.peers))?);
-        let mut reports = Vec::new();
-        for phase in Phase::ALL {
-            progress.set_message(phase.doing());
-            let report = match timeout(DEADLINE, story.run(phase)).await {
-                Ok(Ok(report)) => report,
-                Ok(Err(problem)) => PhaseReport::failed(phase, format!("{problem:#}")),
-                Err(_) => PhaseReport::failed(phase, format!("not done within {} s", DEADLINE.as_secs())),
-            };
-            let went_well = report.ok;
-            reports.push(report);
-            if !went_well {
-                break;
-            }
+/// All phases, as far as they get.
+async fn phases(story: &mut Story, progress: &ProgressBar) -> Vec<PhaseReport> {
+    let mut reports = Vec::new();
+    for phase in Phase::ALL {
+        progress.set_message(phase.doing());
+        let report = match timeout(DEADLINE, story.run(phase)).await {
+            Ok(Ok(report)) => report,
+            Ok(Err(problem)) => PhaseReport::failed(phase, format!("{problem:#}")),
+            Err(_) => PhaseReport::failed(phase, format!("not done within {} s", DEADLINE.as_secs())),
+        };
+        let went_well = report.ok;
+        reports.push(report);
+        if !went_well {
+            break;
         }
-        let missing = Phase::ALL.into_iter().skip(reports.len());
-        reports.extend(missing.map(|phase| PhaseReport::failed(phase, "not reached".to_owned())));
-        progress.set_message("everybody leaves");
-        story.end().await;
-        Ok(reports)
     }
+    let missing = Phase::ALL.into_iter().skip(reports.len());
+    reports.extend(missing.map(|phase| PhaseReport::failed(phase, "not reached".to_owned())));
+    reports
 }
 
 fn spinner() -> ProgressBar {
@@ -98,10 +98,6 @@ fn spinner() -> ProgressBar {
     spinner.set_style(ProgressStyle::default_spinner());
     spinner.enable_steady_tick(Duration::from_millis(100));
     spinner
-}
-
-fn interrupted() -> anyhow::Error {
-    Stop::with(Exit::Interrupted, "interrupted", "interrupted; the peers are ended and their directories removed")
 }
 
 /// Most a phase may take. On two slow cores they take a few seconds.

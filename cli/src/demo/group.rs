@@ -46,11 +46,11 @@ impl Group {
     /// Starts the peer of a place and lets it join. Does not wait.
     pub async fn start(&mut self, place: usize) -> Result<()> {
         let at = self.places.get(place).context("there is no such place")?;
-        let mut peer = Peer::start(&at.name, &at.home, &at.log, &self.key)?;
         // One less than all of them is still a group: they are to go on without the one that is killed.
-        peer.tell(&json!({ "do": "join", "min": self.size() - 1 })).await?;
-        self.peers.push(peer);
-        Ok(())
+        let join = json!({ "do": "join", "min": self.size() - 1 });
+        // Among the others before anything is awaited: whoever ends the group ends this one too.
+        self.peers.push(Peer::start(&at.name, &at.home, &at.log, &self.key)?);
+        self.peers.last_mut().context("it was just added")?.tell(&join).await
     }
 
     /// Gives all of them the same order.

@@ -2,6 +2,7 @@
 
 use super::group::{Agreed, Group};
 use super::report::PhaseReport;
+use crate::exit::{Exit, Stop};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -83,6 +84,15 @@ impl Story {
         for peer in self.group.peers {
             peer.end().await;
         }
+    }
+
+    /// Ends everybody at once; returns when all are gone, so that nobody writes any more.
+    pub async fn interrupted(self) -> anyhow::Error {
+        for mut peer in self.group.peers {
+            // It may have ended already.
+            let _ = peer.kill().await;
+        }
+        Stop::with(Exit::Interrupted, "interrupted", "interrupted; the peers are ended")
     }
 
     async fn find(&mut self) -> Result<PhaseReport> {
