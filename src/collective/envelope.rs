@@ -12,7 +12,7 @@ use super::{
     Misbehaviour, OpBody, OpMessage, Outcome, Pool, Staging, layout,
 };
 use crate::topology::Plan;
-use crate::view::{Lane, OpId, Rank, View};
+use crate::view::{Lane, OpId, Rank, View, ViewDigest};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Poll, Waker};
@@ -35,6 +35,7 @@ pub enum Outgoing {
 /// See the module.
 pub struct Envelope {
     view: Arc<View>,
+    digest: ViewDigest,
     plan: Arc<Plan>,
     me: Rank,
     backend: Arc<dyn Backend>,
@@ -95,14 +96,20 @@ impl Envelope {
     /// Opens the envelope of a View in which this node is `me`.
     pub fn new(view: Arc<View>, me: Rank, backend: Arc<dyn Backend>, pool: Pool, out: UnboundedSender<Outgoing>) -> Envelope {
         let ledger = Ledger::new(&view, me);
+        let digest = ledger.view();
         let plan = Arc::new(view.plan.clone());
         let state = Mutex::new(State { ledger, slots: BTreeMap::new(), lost: BTreeMap::new(), in_flight: 0 });
-        Envelope { view, plan, me, backend, pool, out, state }
+        Envelope { view, digest, plan, me, backend, pool, out, state }
     }
 
     /// The View.
     pub fn view(&self) -> &Arc<View> {
         &self.view
+    }
+
+    /// The View's digest, hashed once: every message is compared with it.
+    pub fn digest(&self) -> ViewDigest {
+        self.digest
     }
 
     /// This node's rank in it.

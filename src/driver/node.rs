@@ -238,7 +238,7 @@ impl Node {
             Event::DataLinkLost { view, .. } => self.step(Input::DataLinkLost(view)),
             Event::Persisted(ticket) => self.step(Input::Persisted(ticket)),
             Event::Deadline(view, op) => {
-                if let Some(envelope) = self.envelope.as_ref().filter(|e| e.view().digest() == view) {
+                if let Some(envelope) = self.envelope.as_ref().filter(|e| e.digest() == view) {
                     envelope.expire(op);
                 }
             }
@@ -565,7 +565,7 @@ impl Node {
         self.step(Input::Heard(from));
         let Some(envelope) = self.envelope.clone() else { return };
         let Some(rank) = envelope.view().rank_of(from) else { return };
-        if message.view == envelope.view().digest() && envelope.on_message(rank, message.body, &message.resolved).is_err() {
+        if message.view == envelope.digest() && envelope.on_message(rank, message.body, &message.resolved).is_err() {
             self.expel(rank);
         }
     }
@@ -592,20 +592,20 @@ impl Node {
     }
 
     fn on_data_link(&mut self, view: ViewDigest, peer: Rank, link: Box<dyn crate::link::DataLink>) {
-        if let Some(envelope) = self.envelope.as_ref().filter(|e| e.view().digest() == view) {
+        if let Some(envelope) = self.envelope.as_ref().filter(|e| e.digest() == view) {
             envelope.backend().attach(peer, link);
         }
     }
 
     fn tell(&mut self, message: &OpMessage) {
-        let Some(envelope) = self.envelope.clone().filter(|e| e.view().digest() == message.view) else { return };
+        let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == message.view) else { return };
         for member in envelope.view().members.iter().filter(|m| m.id != self.me) {
             self.peers.send(member.id, Message::Op(message.clone()));
         }
     }
 
     fn arm(&mut self, op: OpId, after: Duration) {
-        let Some(view) = self.envelope.as_ref().map(|e| e.view().digest()) else { return };
+        let Some(view) = self.envelope.as_ref().map(|e| e.digest()) else { return };
         let events = self.events.clone();
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
