@@ -206,8 +206,12 @@ impl Election {
     /// One step. `now` is monotonic; effects are to be carried out in order.
     pub fn step(&mut self, now: u64, input: Input, ops: &mut dyn Operations) -> Vec<Effect> {
         let mut effects = Vec::new();
+        // What comes with every call alone changes nothing that the next tick would not see.
+        let routine = matches!(input, Input::Heard(_) | Input::OpsInFlight(_));
         self.take(now, input, ops, &mut effects);
-        self.pursue(now, ops, &mut effects);
+        if !routine {
+            self.pursue(now, ops, &mut effects);
+        }
         self.loop_back(now, ops, effects)
     }
 
