@@ -37,7 +37,7 @@ async fn train(cluster: &Cluster, options: &Options) -> Result<Model> {
     greet(&ctx, &model);
     while model.step < options.steps {
         match train_step(&mut ctx, &mut model).await {
-            Ok(()) if model.step % 100 == 0 => println!("step {}: error {:.6}", model.step, model.error()),
+            Ok(()) if model.step.is_multiple_of(100) => println!("step {}: error {:.6}", model.step, model.error()),
             Ok(()) => {}
             // Nothing happened to the model: the same step is done again, with whoever is there now.
             Err(error) if error.is_retryable() => ctx = renew(&ctx, &error, &model).await?,

@@ -2,21 +2,17 @@
 //!
 //! The collectives on one View.
 
+use crate::calls::{AllGather, AllReduce, AllReduceOwned, Barrier, Broadcast, Flight, Sync, elements};
 use crate::cluster::Cluster;
-use crate::collective::{
-    AbortCause, AbortReason, Call, CallRefusal, CodecId, DType, Decided, Element, Envelope, Kind, Outcome, ReduceOp, Refused,
-    Staging, SyncStep, Traffic, bytes_of, bytes_of_mut,
-};
+use crate::collective::{Call, CodecId, DType, Element, Envelope, Kind, ReduceOp, Traffic};
 use crate::driver::peer_at;
-use crate::error::{Cause, Error, Mismatched, Peer, Result};
-use crate::view::{EngineKind, Lane, OpId, Rank};
+use crate::error::{Peer, Result};
+use crate::topology::FoldOrder;
+use crate::view::{EngineKind, Lane, Rank};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll, ready};
-use std::time::Duration;
 
 /// This node's place in one View, and the calls its members make together.
 ///
@@ -72,7 +68,7 @@ impl Context {
 
     /// In which order the contributions to a buffer of `len` elements of `T` are added: the arithmetic of a sequential
     /// reference. See [`reference_sum`](crate::reference_sum).
-    pub fn fold_order<T: Element>(&self, len: usize) -> crate::topology::FoldOrder {
+    pub fn fold_order<T: Element>(&self, len: usize) -> FoldOrder {
         self.envelope.view().plan.fold_order(self.size(), len, T::DTYPE.bytes())
     }
 
@@ -120,13 +116,13 @@ impl Context {
     /// Set [`mean`](AllReduce::mean) and the rest before awaiting it.
     pub fn all_reduce<'buf, T: Element>(&mut self, buffer: &'buf mut [T]) -> AllReduce<'buf, T> {
         let call = self.call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
-        AllReduce { flight: Flight::numbered(self, call), buffer }
+        AllReduce { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
     }
 
     /// Like [`all_reduce`](Context::all_reduce), from one buffer into another: the input is only read, and comes back on an error.
     pub fn all_reduce_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllReduceOwned<T> {
         let call = self.call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
-        AllReduceOwned { flight: Flight::numbered(self, call), buffer: Some(buffer) }
+        AllReduceOwned { flight: Flight::numbered(&self.envelope, self.lane, call), buffer: Some(buffer) }
     }
 
     /// Copies the buffer of the rank `root` into everybody's. All buffers have the same length.
@@ -135,29 +131,34 @@ impl Context {
         let root = Rank(u8::try_from(root).unwrap_or(u8::MAX));
         let call = self.call::<T>(Kind::Broadcast { root }, buffer.len());
         let is_root = root == self.envelope.me();
-        Broadcast { flight: Flight::numbered(self, call), buffer, is_root }
+        Broadcast { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
     }
 
     /// Collects everybody's buffer, in rank order: `size * buffer.len()` elements. All buffers have the same length.
     pub fn all_gather<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllGather<'buf, T> {
         let call = self.call::<T>(Kind::AllGather, buffer.len());
-        AllGather { flight: Flight::numbered(self, call), buffer }
+        AllGather { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
     }
 
     /// Waits until every member has called it.
     pub fn barrier(&mut self) -> Barrier {
         let call = Call { kind: Kind::Barrier, dtype: DType::U8, count: 0, codec: CodecId::None };
-        Barrier { flight: Flight::numbered(self, call) }
+        Barrier { flight: Flight::numbered(&self.envelope, self.lane, call) }
     }
 
     /// Brings all members to one state: that of the member which is furthest along the group's history.
     ///
     /// `version` is the caller's own count, for example steps done; among the members of the winning history the highest one
     /// is taken, then the lowest rank. `state` is replaced by that member's bytes; its length may differ between members.
-    /// In a View that is in sync this returns at once and sends nothing.
+    /// In a View that is in sync this returns at once and sends nothing. Histories are compared, not contents: members that
+    /// have done nothing together yet count as in sync, so programs that start from files must start from equal ones.
     pub fn sync<'buf>(&mut self, version: u64, state: &'buf mut Vec<u8>) -> Sync<'buf> {
         let call = Call { kind: Kind::Sync { version }, dtype: DType::U8, count: state.len() as u64, codec: CodecId::None };
-        let flight = if self.is_in_sync() && !self.envelope.is_frozen() { None } else { Some(Flight::numbered(self, call)) };
+        let flight = if self.is_in_sync() && !self.envelope.is_frozen() {
+            None
+        } else {
+            Some(Flight::numbered(&self.envelope, self.lane, call))
+        };
         Sync { flight, state, began: false }
     }
 
@@ -183,326 +184,4 @@ impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Context(rank {} of {}, view {})", self.rank(), self.size(), self.view())
     }
-}
-
-/// How bulk data is encoded on the wire.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Codec {
-    id: CodecId,
-}
-
-impl Codec {
-    /// bfloat16: half the bytes, about three decimal digits. Contributions are decoded before they are added, in f32.
-    pub fn bf16() -> Codec {
-        Codec { id: CodecId::Bf16 }
-    }
-}
-
-/// One operation of this member, from its number to its outcome.
-struct Flight {
-    envelope: Arc<Envelope>,
-    call: Call,
-    op: std::result::Result<OpId, Refused>,
-    deadline: Option<Duration>,
-    stage: Stage,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Numbered,
-    Begun,
-    Over,
-}
-
-impl Flight {
-    fn numbered(context: &Context, call: Call) -> Flight {
-        let op = context.envelope.call(context.lane, call);
-        Flight { envelope: Arc::clone(&context.envelope), call, op, deadline: None, stage: Stage::Numbered }
-    }
-
-    /// The operation's number, or why it has none.
-    fn op(&mut self) -> Result<OpId> {
-        self.op.map_err(|refused| {
-            self.stage = Stage::Over;
-            match refused {
-                Refused::By(CallRefusal::Frozen) => Error::ViewChanged,
-                Refused::By(CallRefusal::NeedsSync) => Error::NeedsSync,
-                Refused::By(CallRefusal::TooManyInFlight) => Error::TooManyInFlight,
-                Refused::Lost(op) => Error::LostResult { op },
-            }
-        })
-    }
-
-    fn poll(&mut self, task: &mut Task<'_>, bytes: Option<&[u8]>) -> Poll<Result<Staging>> {
-        let op = self.op()?;
-        if self.stage == Stage::Numbered {
-            self.begin(op, |pool, lengths| bytes.map_or_else(Staging::default, |bytes| Staging::cut(pool, bytes, lengths)));
-        }
-        let decided = ready!(self.envelope.poll_decided(op, task));
-        Poll::Ready(self.over(decided))
-    }
-
-    fn begin(&mut self, op: OpId, fill: impl FnOnce(&crate::collective::Pool, &[usize]) -> Staging) {
-        self.stage = Stage::Begun;
-        if let Some(after) = self.deadline {
-            self.envelope.give_up_after(op, after);
-        }
-        self.envelope.begin(op, self.call, fill);
-    }
-
-    fn over(&mut self, decided: Decided) -> Result<Staging> {
-        self.stage = Stage::Over;
-        match decided.outcome {
-            Outcome::Committed => Ok(decided.output.unwrap_or_default()),
-            Outcome::Aborted(cause) => Err(self.aborted(cause, &decided)),
-            Outcome::Indeterminate => Err(Error::Indeterminate),
-            Outcome::DigestMismatch => Err(Error::Engine(crate::collective::EngineFault::DigestMismatch)),
-        }
-    }
-
-    fn aborted(&self, cause: AbortCause, decided: &Decided) -> Error {
-        let here = cause.by == self.envelope.me();
-        let elsewhere = || if here { None } else { Some(self.peer(cause.by)) };
-        let cause = match cause.reason {
-            AbortReason::Mismatch(m) => {
-                let (one, other) = ((self.peer(m.lower.0), m.lower.1), (self.peer(m.higher.0), m.higher.1));
-                return Error::Mismatch(Box::new(Mismatched { one, other }));
-            }
-            AbortReason::Deadline => Cause::Deadline { of: elsewhere() },
-            AbortReason::Dropped => Cause::Dropped { by: elsewhere() },
-            AbortReason::Engine => Cause::Engine { on: self.peer(cause.by), fault: decided.fault.filter(|_| here) },
-            AbortReason::ViewChange => Cause::MemberLost,
-        };
-        Error::Aborted { cause }
-    }
-
-    fn peer(&self, rank: Rank) -> Peer {
-        let unknown = || Peer { rank, name: crate::identity::Name::from_lossy("?"), node: crate::identity::NodeId([0; 32]) };
-        peer_at(self.envelope.view(), rank).unwrap_or_else(unknown)
-    }
-}
-
-impl Drop for Flight {
-    /// Before this member's vote the operation is aborted for all; after it the decided result is kept, see
-    /// [`Context::take_result`].
-    fn drop(&mut self) {
-        if let (Ok(op), true) = (self.op, self.stage != Stage::Over) {
-            self.envelope.abandon(op);
-        }
-    }
-}
-
-/// An [`all_reduce`](Context::all_reduce) under way.
-///
-/// Dropped before it is done, it is aborted for all members; forgotten, it goes on without touching the buffer.
-#[must_use = "an all_reduce does nothing until it is awaited, and is aborted for all members when it is dropped"]
-pub struct AllReduce<'buf, T: Element> {
-    flight: Flight,
-    buffer: &'buf mut [T],
-}
-
-impl<T: Element> AllReduce<'_, T> {
-    /// How contributions become one value. Default: the sum.
-    pub fn op(mut self, op: ReduceOp) -> Self {
-        self.flight.call.kind = Kind::AllReduce(op);
-        self
-    }
-
-    /// The sum divided by the number of members.
-    pub fn mean(self) -> Self {
-        self.op(ReduceOp::Mean)
-    }
-
-    /// The least value.
-    pub fn min(self) -> Self {
-        self.op(ReduceOp::Min)
-    }
-
-    /// The greatest value.
-    pub fn max(self) -> Self {
-        self.op(ReduceOp::Max)
-    }
-
-    /// Gives up for all members when `after` has passed since the first poll; the default is to wait for members that live.
-    pub fn deadline(mut self, after: Duration) -> Self {
-        self.flight.deadline = Some(after);
-        self
-    }
-}
-
-impl AllReduce<'_, f32> {
-    /// Encodes what goes over the wire. Every rank must use the same codec.
-    pub fn compress(mut self, codec: &mut Codec) -> Self {
-        self.flight.call.codec = codec.id;
-        self
-    }
-}
-
-impl<T: Element> Future for AllReduce<'_, T> {
-    type Output = Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
-        let this = &mut *self;
-        let output = ready!(this.flight.poll(task, Some(bytes_of(this.buffer))))?;
-        output.copy_to(bytes_of_mut(this.buffer));
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// An [`all_reduce_owned`](Context::all_reduce_owned) under way.
-#[must_use = "an all_reduce does nothing until it is awaited, and is aborted for all members when it is dropped"]
-pub struct AllReduceOwned<T: Element> {
-    flight: Flight,
-    buffer: Option<Vec<T>>,
-}
-
-/// A failed call with the buffer it was given.
-pub struct Owned<T> {
-    /// What went wrong.
-    pub error: Error,
-    /// The buffer, untouched.
-    pub buffer: Vec<T>,
-}
-
-impl<T> From<Owned<T>> for Error {
-    fn from(owned: Owned<T>) -> Error {
-        owned.error
-    }
-}
-
-impl<T> fmt::Debug for Owned<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Owned({:?}, {} elements)", self.error, self.buffer.len())
-    }
-}
-
-impl<T: Element> AllReduceOwned<T> {
-    /// How contributions become one value. Default: the sum.
-    pub fn op(mut self, op: ReduceOp) -> Self {
-        self.flight.call.kind = Kind::AllReduce(op);
-        self
-    }
-
-    /// Gives up for all members when `after` has passed since the first poll.
-    pub fn deadline(mut self, after: Duration) -> Self {
-        self.flight.deadline = Some(after);
-        self
-    }
-}
-
-impl<T: Element + Unpin> Future for AllReduceOwned<T> {
-    type Output = std::result::Result<Vec<T>, Owned<T>>;
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let result = ready!(this.flight.poll(task, this.buffer.as_deref().map(bytes_of)));
-        let buffer = this.buffer.take().unwrap_or_default();
-        Poll::Ready(match result {
-            Ok(output) => Ok(elements(&output)),
-            Err(error) => Err(Owned { error, buffer }),
-        })
-    }
-}
-
-/// A [`broadcast`](Context::broadcast) under way.
-#[must_use = "a broadcast does nothing until it is awaited, and is aborted for all members when it is dropped"]
-pub struct Broadcast<'buf, T: Element> {
-    flight: Flight,
-    buffer: &'buf mut [T],
-    is_root: bool,
-}
-
-impl<T: Element> Future for Broadcast<'_, T> {
-    type Output = Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
-        let this = &mut *self;
-        let input = this.is_root.then(|| bytes_of(this.buffer));
-        let output = ready!(this.flight.poll(task, input))?;
-        output.copy_to(bytes_of_mut(this.buffer));
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// An [`all_gather`](Context::all_gather) under way.
-#[must_use = "an all_gather does nothing until it is awaited, and is aborted for all members when it is dropped"]
-pub struct AllGather<'buf, T: Element> {
-    flight: Flight,
-    buffer: &'buf [T],
-}
-
-impl<T: Element> Future for AllGather<'_, T> {
-    type Output = Result<Vec<T>>;
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Vec<T>>> {
-        let this = &mut *self;
-        let output = ready!(this.flight.poll(task, Some(bytes_of(this.buffer))))?;
-        Poll::Ready(Ok(elements(&output)))
-    }
-}
-
-/// A [`barrier`](Context::barrier) under way.
-#[must_use = "a barrier does nothing until it is awaited, and is aborted for all members when it is dropped"]
-pub struct Barrier {
-    flight: Flight,
-}
-
-impl Future for Barrier {
-    type Output = Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
-        self.flight.poll(task, None).map_ok(drop)
-    }
-}
-
-/// A [`sync`](Context::sync) under way.
-#[must_use = "a sync does nothing until it is awaited, and is aborted for all members when it is dropped"]
-pub struct Sync<'buf> {
-    /// None when the View was in sync.
-    flight: Option<Flight>,
-    state: &'buf mut Vec<u8>,
-    began: bool,
-}
-
-impl Future for Sync<'_> {
-    type Output = Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
-        let this = &mut *self;
-        let Some(flight) = &mut this.flight else { return Poll::Ready(Ok(())) };
-        let op = flight.op()?;
-        if flight.stage == Stage::Numbered {
-            flight.begin(op, |_, _| Staging::default());
-        }
-        if !this.began {
-            match ready!(flight.envelope.poll_sync(op, task)) {
-                SyncStep::Decided(decided) => {
-                    let output = flight.over(decided)?;
-                    this.state.resize(output.len(), 0);
-                    output.copy_to(this.state);
-                    return Poll::Ready(Ok(()));
-                }
-                SyncStep::Agreed(root, bytes) => {
-                    this.began = true;
-                    let state = (root == flight.envelope.me()).then_some(&*this.state);
-                    let envelope = Arc::clone(&flight.envelope);
-                    envelope.begin_sync(op, flight.call, (root, bytes), |pool, lengths| {
-                        state.map_or_else(Staging::default, |state| Staging::cut(pool, state, lengths))
-                    });
-                }
-            }
-        }
-        let decided = ready!(flight.envelope.poll_decided(op, task));
-        let output = flight.over(decided)?;
-        this.state.resize(output.len(), 0);
-        output.copy_to(this.state);
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// The bytes of a result as elements of their own.
-fn elements<T: Element>(output: &Staging) -> Vec<T> {
-    let mut elements = vec![T::ZERO; output.len() / T::DTYPE.bytes()];
-    output.copy_to(bytes_of_mut(&mut elements));
-    elements
 }

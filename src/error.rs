@@ -82,7 +82,8 @@ pub struct Mismatched {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// A member was lost and the next View decided that not everybody held the result.
+    /// The View was replaced while it ran, mostly because a member was lost, and the next one decided that not everybody
+    /// held the result.
     MemberLost,
     /// A deadline passed: this rank's own (`None`) or that of another.
     Deadline {

@@ -1,6 +1,68 @@
 //! Layer: Face.
-#![allow(missing_docs, dead_code, unused_imports)] // until the public face stands
+//!
+//! Everybody brings what they have, everybody gets the sum: the computers on a home or lab network as one all-reduce
+//! group.
+//!
+//! ```no_run
+//! # async fn example() -> potluck::Result<()> {
+//! use potluck::Cluster;
+//!
+//! let cluster = Cluster::join().await?;
+//! let mut ctx = cluster.context().await?; // waits until there are two
+//! let mut numbers = vec![1.0f32; 1000];
+//! ctx.all_reduce(&mut numbers).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How it goes
+//!
+//! A [`Cluster`] is this node. It finds others by multicast DNS, lets in who holds the cluster key, and agrees with them on
+//! a *View*: who is in, in which order, and how they talk. A [`Context`] is one View, and never becomes another one: when
+//! machines come or go, calls end with an error and [`Context::renewed`] waits for the next View.
+//!
+//! [`Builder`] and [`Config`] set what differs from [`Config::home`]. [`Config::loopback`] is for several processes on one
+//! machine, [`Config::local`] for several nodes in one process, which is how to test a program that uses potluck.
+//!
+//! # What a call promises
+//!
+//! - *All or nothing.* A call that returns `Ok` did so, or will, on every member that goes on. Members that go on together
+//!   get the same answer.
+//! - *The buffer* is written once, at the end, and only on `Ok`. On every error, and when a future is dropped, it is
+//!   as it was.
+//! - *The same bits* on every rank, and again for the same View, plan and inputs. [`Context::fold_order`] says in
+//!   which order values are added, [`reference_sum`] works it out in the plainest way.
+//! - *Disagreement is an error.* Ranks that call different things at one place of the program all get
+//!   [`Error::Mismatch`], which names two of them.
+//! - *A dead member ends a wait; a living one does not.* Who lives and has not called is waited for, and
+//!   [`Status::waiting`] names it. [`AllReduce::deadline`] gives up for all.
+//!
+//! Futures may be dropped at any time. That gives the operation up for all members, unless this one has voted for its
+//! result already; then the result is kept, see [`Context::take_result`].
+//!
+//! # State
+//!
+//! Members that joined later, or were cut off, do not hold what the others do. Calls in such a View return
+//! [`Error::NeedsSync`] until [`Context::sync`] has brought them together; nodes that keep nothing in step join with
+//! [`Builder::stateless`]. Histories are compared, not contents: nodes that have done nothing together yet count as
+//! agreed, so programs that start from files must start from equal ones.
+//!
+//! # Threads
+//!
+//! One for the control plane, one for the disk, two for each other member of a View. Any executor may poll the futures;
+//! none of them needs a tokio runtime of yours. The library prints nothing and installs nothing; what happens is told by
+//! `tracing`.
+//!
+//! # Limits
+//!
+//! At most 16 members; `f32` and `f64`; Linux, and macOS untested. The README lists what is planned, SECURITY.md what is
+//! not defended.
 
+// Doors re-export the words of their room, used or not yet; simulations and in-memory twins use more of a room than the
+// library does, and what the command line stores is not called from here.
+#![allow(dead_code, unused_imports)]
+
+mod calls;
 mod cluster;
 mod collective;
 mod compression;
@@ -24,17 +86,23 @@ mod view;
 mod wire;
 
 // The public interface is:
+pub use calls::{AllGather, AllReduce, AllReduceOwned, Barrier, Broadcast, Codec, Owned, Sync};
 pub use cluster::{Cluster, StatusStream};
 #[doc(hidden)]
 pub use collective::Arithmetic;
-pub use collective::{Call, Element, EngineFault, ReduceOp, Traffic, reference as reference_sum};
+pub use collective::{Call, CodecId, DType, Element, EngineFault, Kind, ReduceOp, Traffic, reference as reference_sum};
 pub use config::{Admission, Builder, Config, Network};
-pub use context::{AllGather, AllReduce, AllReduceOwned, Barrier, Broadcast, Codec, Context, Owned, Sync};
+pub use context::Context;
 pub use discovery::{Activity, InterfaceReport, Skip};
 pub use error::{Cause, ConfigProblem, Error, Mismatched, Peer, Result};
-pub use identity::{ClusterKey, IdentityProblem, KeyTextError, Name, NodeId};
+pub use identity::{ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, Name, NodeId};
 pub use keys::{Keys, MachineIdentity, StoredKey};
 pub use status::{Counters, PeerStatus, State, Status, ViewStatus, Waiting};
 pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};
 pub use topology::{FoldOrder, FoldSegment, FoldTree};
-pub use view::{EngineKind, OpId, Rank};
+pub use view::{Ballot, EngineKind, Lane, OpId, Rank, ViewDigest, ViewId};
+
+/// The README's programs compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

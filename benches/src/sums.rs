@@ -17,7 +17,7 @@ pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
         for size in sizes(extent) {
             let works = works(extent);
             match group(profile, trusted, size, &works) {
-                Ok(sums) => sums.iter().for_each(|sum| report.sum(sum)),
+                Ok(sums) => sums.into_iter().for_each(|sum| report.sum(&sum)),
                 Err(error) => report.failure(format!("{profile}, {size} machines: {error:#}")),
             }
         }

@@ -78,8 +78,8 @@ fn of_library(error: &Error) -> Exit {
     match error {
         Error::NotEnoughPeers { .. } => Exit::NoPeers,
         Error::Aborted { cause: Cause::MemberLost } => Exit::PeerLost,
-        Error::Config(C::NoClusterKey | C::BadKey(_)) => Exit::Key,
-        Error::Identity(I::NotAKey { .. } | I::NotAKeyVariable { .. } | I::OtherKeyStored { .. }) => Exit::Key,
+        Error::Config(C::NoClusterKey | C::BadKey(_))
+        | Error::Identity(I::NotAKey { .. } | I::NotAKeyVariable { .. } | I::OtherKeyStored { .. }) => Exit::Key,
         Error::Config(C::BadNamespace(_) | C::BadPeer(_) | C::BadInterfaces(_) | C::BadMinMembers(_)) => Exit::Usage,
         _ => Exit::Failed,
     }

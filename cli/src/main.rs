@@ -3,6 +3,7 @@
 //! Results go to stdout, everything else to stderr. With `--json` stdout is JSON: one document, or for `up` one per line.
 
 mod args;
+mod demo;
 mod document;
 mod exit;
 mod identity;
@@ -42,6 +43,7 @@ enum Verb {
     Status(status::Ask),
     Identity(identity::Show),
     Key(key::Show),
+    Demo(demo::Demo),
     /// A node that does what JSON lines on its input say, for tests and demonstrations.
     #[command(hide = true)]
     Peer(peer::Options),
@@ -74,6 +76,7 @@ async fn run(verb: Verb, output: &Output) -> anyhow::Result<exit::Exit> {
         Verb::Status(status) => status.run(output).await,
         Verb::Identity(identity) => identity.run(output),
         Verb::Key(key) => key.run(output),
+        Verb::Demo(demo) => demo.run(output).await,
         Verb::Peer(_) => Ok(exit::Exit::Done), // taken by main
     }
 }

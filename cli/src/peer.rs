@@ -53,6 +53,9 @@ enum Order {
     Context {
         min: Option<usize>,
         within_s: Option<f64>,
+        /// Followed by the status as it is right then.
+        #[serde(default)]
+        status_at_once: bool,
     },
     AllReduce(call::Reduction),
     DropAllReduce(call::Reduction),
@@ -181,7 +184,12 @@ impl Peer {
     async fn obey(&mut self, order: Order) -> Option<End> {
         match order {
             Order::Join { min } => return self.join(min.unwrap_or(2)).await,
-            Order::Context { min, within_s } => self.take_context(min.unwrap_or(2), within_s).await,
+            Order::Context { min, within_s, status_at_once } => {
+                self.take_context(min.unwrap_or(2), within_s).await;
+                if status_at_once {
+                    tell_status(&self.shared);
+                }
+            }
             Order::Block { s } => self.block(s),
             Order::Leave => {
                 self.leave().await;

@@ -15,16 +15,19 @@ pub async fn secret(question: &str) -> Result<Zeroizing<String>> {
         return limited(io::stdin().lock()).context("reading the standard input");
     }
     let _hidden = Hidden::on_terminal()?;
-    eprint!("{question}");
-    let _ = io::stderr().flush();
+    say(question);
     let (done, line) = tokio::sync::oneshot::channel();
     // A thread of its own and not the runtime's pool, which would wait for the line when we have given up.
     std::thread::spawn(move || drop(done.send(line_of(io::stdin().lock()))));
     let line = tokio::select! {
         line = line => line??,
-        _ = tokio::signal::ctrl_c() => return Err(Stop::with(Exit::Interrupted, "interrupted", "interrupted")),
+        _ = tokio::signal::ctrl_c() => {
+            say("\n");
+            return Err(Stop::with(Exit::Interrupted, "interrupted", "interrupted"));
+        }
     };
-    eprintln!();
+    // The line break that was typed was not shown either.
+    say("\n");
     Ok(line)
 }
 
@@ -35,6 +38,12 @@ pub fn secret_of(file: &Path) -> Result<Zeroizing<String>> {
     }
     let opened = std::fs::File::open(file).with_context(|| format!("{}: cannot be opened", file.display()))?;
     limited(opened).with_context(|| format!("{}: cannot be read", file.display()))
+}
+
+fn say(text: &str) {
+    let mut err = io::stderr().lock();
+    // Without a stderr the person types blindly.
+    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }
 
 fn line_of(input: impl BufRead) -> io::Result<Zeroizing<String>> {

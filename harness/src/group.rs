@@ -110,9 +110,18 @@ impl Group {
             let common = contexts.iter().all(|c| c["size"] == size && c["view"] == contexts[0]["view"]);
             if common || Instant::now() >= until {
                 agree(&contexts, size)?;
+                self.status_has(takes_part, &contexts[0]["view"])?;
                 return Ok(contexts);
             }
         }
+    }
+
+    /// Every status shows that View.
+    fn status_has(&mut self, takes_part: impl Fn(usize) -> bool, view: &Value) -> Result<()> {
+        for (_, peer) in self.peers.iter_mut().enumerate().filter(|(index, _)| takes_part(*index)) {
+            peer.status_where(|status| status["view"]["id"] == *view, PATIENCE)?;
+        }
+        Ok(())
     }
 }
 

@@ -90,6 +90,15 @@ impl Lab {
         address.unwrap_or_else(|| panic!("no machine {node} in lab {}", self.name))
     }
 
+    /// The network namespace of the switch, for `ip netns exec`: whatever two machines say to each other passes there.
+    ///
+    /// Fails for profiles without a switch.
+    pub fn switch(&self) -> Result<String> {
+        let far = &self.state["nodes"]["n1"]["links"][0]["far_ns"];
+        let is_switch = self.state["kind"] == "switch";
+        far.as_str().filter(|_| is_switch).map(str::to_owned).context("this lab has no switch")
+    }
+
     /// A command that runs as machine `node`: its network, host name and hosts file.
     ///
     /// The spawned process *is* the program (the way there only replaces itself), so signals to it arrive.

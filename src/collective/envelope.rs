@@ -253,6 +253,10 @@ impl Envelope {
                 state.ledger.on_ready(from, op);
                 Ok(())
             }
+            OpBody::Settled(below) => {
+                state.ledger.on_settled(from, below);
+                Ok(())
+            }
             OpBody::Resolved => Ok(()),
         };
         state.ledger.on_resolved(from, resolved);

@@ -272,6 +272,16 @@ impl Ledger {
         self.forget_finished();
     }
 
+    /// Another member has decided every operation of the lane below this number; its reports may have been lost.
+    pub fn on_settled(&mut self, from: Rank, below: OpId) {
+        for (op, entry) in &mut self.entries {
+            if op.lane == below.lane && op.number < below.number {
+                entry.resolved_by |= 1 << from.0;
+            }
+        }
+        self.forget_finished();
+    }
+
     /// No vote changes any more. Returns what this member has to report; the same at every later call.
     pub fn freeze(&mut self) -> Closing {
         self.frozen = true;
@@ -298,6 +308,11 @@ impl Ledger {
             bodies.extend(entry.ready.then_some(OpBody::Ready(*op)));
             bodies.extend(entry.votes[me].map(|vote| OpBody::Vote(*op, vote)));
         }
+        bodies.extend(self.numbers.iter().map(|(lane, next)| {
+            let open = self.entries.iter().filter(|(op, e)| op.lane == *lane && e.call.is_some() && e.outcome.is_none());
+            let number = open.map(|(op, _)| op.number).min().unwrap_or(*next);
+            OpBody::Settled(OpId { lane: *lane, number })
+        }));
         bodies
     }
 

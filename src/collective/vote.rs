@@ -120,6 +120,8 @@ pub enum OpBody {
     Vote(OpId, Vote),
     /// The sender has begun to move the data of an operation that could not start with its descriptor: a sync.
     Ready(OpId),
+    /// Every operation of this lane with a lower number is decided on the sender.
+    Settled(OpId),
     /// Only the list of resolved operations counts.
     Resolved,
 }
@@ -249,6 +251,10 @@ impl Encode for OpMessage {
                 out.push(4);
                 op.encode(out);
             }
+            OpBody::Settled(below) => {
+                out.push(5);
+                below.encode(out);
+            }
         }
         put_list(out, &self.resolved);
     }
@@ -262,6 +268,7 @@ impl Decode for OpMessage {
             2 => OpBody::Vote(OpId::decode(r)?, Vote::decode(r)?),
             3 => OpBody::Resolved,
             4 => OpBody::Ready(OpId::decode(r)?),
+            5 => OpBody::Settled(OpId::decode(r)?),
             _ => return Err(Malformed::UnknownTag),
         };
         Ok(OpMessage { view, body, resolved: r.list(OPS_LISTED_MAX)? })
@@ -291,7 +298,7 @@ mod tests {
         for vote in aborts.into_iter().chain([Vote::Done { digest: u128::MAX }]) {
             assert_codec(&OpMessage { view: ViewDigest([3; 32]), body: OpBody::Vote(op, vote), resolved: vec![op] });
         }
-        for body in [OpBody::Resolved, OpBody::Ready(op)] {
+        for body in [OpBody::Resolved, OpBody::Ready(op), OpBody::Settled(op)] {
             assert_codec(&OpMessage { view: ViewDigest([3; 32]), body, resolved: vec![] });
         }
         let descriptor = Descriptor { op, call, plan_revision: 1 };

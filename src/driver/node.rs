@@ -2,26 +2,28 @@
 //!
 //! One node: its election, its links, its View, and what passes between them.
 
-use super::datalinks::{DataDial, DataLinks, watched};
+mod links;
+mod report;
+mod views;
+
+pub use report::peer_at;
+
+use super::Store;
+use super::datalinks::DataLinks;
 use super::event::Event;
-use super::peers::{Peers, Taken};
-use super::{Outlets, Store};
-use crate::collective::{Closing, Engine, Envelope, OpMessage, Outgoing, Pool};
-use crate::discovery::{AddressPolicy, Advert, DialOutcome, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
-use crate::election::{Decides, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PeerAddress};
-use crate::error::Peer;
-use crate::identity::{MemberId, Namespace};
-use crate::link::{
-    DataAsk, DataTerms, Gate, Listener, Local, Net, Purpose, Refusal, Replays, Session, Stream, initiate, into_data_link, respond,
-};
-use crate::status::{Counters, PeerStatus, State, Status, ViewStatus, Waiting};
-use crate::topology::{Interface, InterfaceKind, Path};
+use super::peers::Peers;
+use crate::collective::{Closing, Engine, Envelope, Outgoing, Pool};
+use crate::discovery::{AddressPolicy, Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
+use crate::election::{Durable, Effect, Election, ElectionConfig, Input, Message, Operations};
+use crate::identity::{MemberId, Name, Namespace};
+use crate::link::{Gate, Listener, Local, Net, Refusal, Replays};
+use crate::status::{Counters, State, Status};
+use crate::topology::Interface;
 use crate::view::{OpId, Rank, View, ViewDigest};
 use crate::wire::{Encode, PROTOCOL_VERSION};
-use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -94,11 +96,14 @@ pub(super) struct Node {
     outgoing: Option<mpsc::UnboundedReceiver<Outgoing>>,
     /// The Views that a data link may belong to, for the tasks that answer handshakes.
     open: Arc<RwLock<Vec<OpenView>>>,
-    names: BTreeMap<MemberId, crate::identity::Name>,
+    /// The Views that are written there.
+    open_now: Vec<Arc<View>>,
+    names: BTreeMap<MemberId, Name>,
     counters: Counters,
     committed_before: u64,
     refusals: BTreeMap<SocketAddr, Refusal>,
-    duplicate: bool,
+    /// When another living process last showed this node's identity.
+    duplicate_at: Option<Instant>,
     waiting: Option<(OpId, Instant, bool)>,
     /// What discovery last said of each interface.
     interfaces: Vec<InterfaceReport>,
@@ -181,11 +186,12 @@ impl Node {
             envelope: None,
             outgoing: None,
             open: Arc::new(RwLock::new(Vec::new())),
+            open_now: Vec::new(),
             names: BTreeMap::new(),
             counters: Counters::default(),
             committed_before: 0,
             refusals: BTreeMap::new(),
-            duplicate: false,
+            duplicate_at: None,
             waiting: None,
             interfaces: Vec::new(),
             tick_at: now,
@@ -252,22 +258,6 @@ impl Node {
             Outgoing::InFlight(count) => self.step(Input::OpsInFlight(count)),
             Outgoing::Deadline(op, after) => self.arm(op, after),
         }
-    }
-
-    /// A connection: past the gate it gets two seconds for its handshake, beside everything else.
-    pub(super) fn on_accepted(&mut self, accepted: io::Result<(Box<dyn Stream>, SocketAddr)>) {
-        let Ok((stream, from)) = accepted else { return };
-        let ip = from.ip().to_canonical();
-        let Ok(ticket) = self.gate.admit(self.now(), ip) else {
-            self.counters.overloads += 1;
-            return;
-        };
-        let (local, replays, open) = (Arc::clone(&self.config.local), Arc::clone(&self.replays), Arc::clone(&self.open));
-        let events = self.events.clone();
-        tokio::spawn(async move {
-            let result = respond(stream, &local, &replays, |ask| terms(&open, ask)).await;
-            let _ = events.send(Event::Answered { from, ticket, result }).await;
-        });
     }
 
     pub(super) fn on_sighting(&mut self, sighting: Sighting) {
@@ -351,196 +341,6 @@ impl Node {
         }
     }
 
-    fn install(&mut self, view: &Arc<View>, decides: Decides) {
-        self.data.clear();
-        if let Some(before) = self.envelope.take() {
-            match decides {
-                Decides::Parent => before.decide(&view.committed),
-                Decides::Nothing => before.cut_off(),
-            }
-            before.backend().close();
-            self.committed_before += before.committed();
-        }
-        let Some(me) = view.rank_of(self.me) else { return };
-        let (tx, rx) = mpsc::unbounded_channel();
-        let backend = self.engine.open(view, me);
-        let envelope = Arc::new(Envelope::new(Arc::clone(view), me, backend, self.pool.clone(), tx));
-        tracing::info!(view = %view.id(), rank = %me, size = view.size(), in_sync = view.in_sync(), "installed a view");
-        self.counters.views += 1;
-        self.outgoing = Some(rx);
-        self.envelope = Some(Arc::clone(&envelope));
-        for member in &view.members {
-            self.names.insert(member.id, member.name.clone());
-        }
-        self.waiting = None;
-        if self.election.is_frozen() {
-            // Installed late, for its outcome alone: the next one is under way.
-            envelope.freeze();
-            return;
-        }
-        self.dial_data_links(view, me);
-        // Whoever gets the Context may ask for the status at once.
-        self.publish();
-        let enough = view.size() >= self.config.min_members;
-        self.views.send_replace(enough.then_some(envelope));
-        self.step(Input::OpsInFlight(0));
-    }
-
-    fn dial_data_links(&mut self, view: &View, me: Rank) {
-        let digest = view.digest();
-        for peer in view.ranks().filter(|r| *r > me) {
-            let Some(expect) = view.member(peer).map(|m| m.id) else { continue };
-            let Some(to) = self.peers.get(expect).map(|l| l.address) else { continue };
-            let dial = DataDial { view: digest, me, peer, expect, to };
-            self.data.dial(dial, Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
-        }
-    }
-
-    fn open_views(&mut self) {
-        let known: Vec<ViewDigest> = self.lock_open().iter().map(|v| v.digest).collect();
-        let views: Vec<Arc<View>> = self.election.open_views().cloned().collect();
-        if views.iter().map(|v| v.digest()).ne(known) {
-            let me = self.me;
-            let open = views.iter().filter_map(|v| {
-                let members = v.members.iter().map(|m| m.id).collect();
-                Some(OpenView { digest: v.digest(), members, me: v.rank_of(me)? })
-            });
-            *self.open.write().unwrap_or_else(PoisonError::into_inner) = open.collect();
-        }
-    }
-
-    fn lock_open(&self) -> std::sync::RwLockReadGuard<'_, Vec<OpenView>> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn on_answered(&mut self, from: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
-        match result {
-            Ok((stream, session)) => {
-                self.gate.authenticated(self.now(), from.ip().to_canonical());
-                let address = listening_at(from, session.peer.port);
-                match session.purpose {
-                    Purpose::Control => self.on_linked(stream, session, address, Dialled::ByPeer),
-                    Purpose::Data { view, src, .. } => self.on_data_accepted(stream, session, view, src),
-                }
-            }
-            Err(refusal) => self.count(refusal),
-        }
-    }
-
-    fn count(&mut self, refusal: Refusal) {
-        tracing::debug!(%refusal, "refused a connection");
-        match refusal {
-            Refusal::OtherVersion { .. } => self.counters.other_versions += 1,
-            Refusal::Overloaded(_) | Refusal::TooSlow | Refusal::Replayed => self.counters.overloads += 1,
-            Refusal::DuplicateIdentity => self.duplicate = true,
-            Refusal::UnknownView | Refusal::SelfDial | Refusal::Closed | Refusal::Io(_) => {}
-            _ => self.counters.strangers += 1,
-        }
-    }
-
-    fn dial(&self, to: SocketAddr) {
-        let (net, local, events) = (Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
-        tokio::spawn(async move {
-            let result = connect(net, &local, to, None).await;
-            let _ = events.send(Event::Dialled { to, result }).await;
-        });
-    }
-
-    fn on_dialled(&mut self, to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
-        let now = self.now();
-        match result {
-            Ok((stream, session)) => {
-                self.refusals.remove(&to);
-                self.roster.dialled(to, DialOutcome::Authenticated(session.peer.id), now);
-                self.on_linked(stream, session, to, Dialled::ByMe);
-            }
-            Err(refusal) => {
-                tracing::debug!(%to, %refusal, "a dial failed");
-                self.duplicate |= refusal == Refusal::DuplicateIdentity;
-                let outcome = match refusal {
-                    Refusal::SelfDial => DialOutcome::Myself,
-                    Refusal::OtherVersion { theirs } => DialOutcome::OtherVersion(theirs),
-                    _ => DialOutcome::Failed,
-                };
-                self.roster.dialled(to, outcome, now);
-                if self.refusals.len() < 64 || self.refusals.contains_key(&to) {
-                    self.refusals.insert(to, refusal);
-                }
-            }
-        }
-    }
-
-    fn on_linked(&mut self, stream: Box<dyn Stream>, session: Session, address: SocketAddr, dialled: Dialled) {
-        let (id, name) = (session.peer.id, session.peer.name.clone());
-        let dialler = if dialled == Dialled::ByMe { self.me.node } else { id.node };
-        let taken = self.peers.take(stream, session, address, dialler);
-        if taken == Taken::Refused {
-            return;
-        }
-        tracing::debug!(peer = %id, %name, %address, ?taken, ?dialled, "linked");
-        self.counters.links += 1;
-        self.names.insert(id, name);
-        self.roster.link_up(id);
-        self.roster.add(address, Origin::Remembered, self.now());
-        self.bury_earlier_lives(id);
-        self.step(Input::LinkUp(id));
-        self.replay(id);
-        if taken == Taken::New {
-            let peers = self.peers.iter().filter(|(other, _)| **other != id);
-            let known = peers.map(|(other, link)| PeerAddress { id: *other, address: link.address }).collect();
-            self.peers.send(id, Message::Peers(known));
-            self.remember_peers();
-        }
-    }
-
-    /// A node that has started again is not what it was: its identity is locked by one process at a time.
-    fn bury_earlier_lives(&mut self, id: MemberId) {
-        let earlier: Vec<MemberId> =
-            self.peers.iter().map(|(other, _)| *other).filter(|o| o.node == id.node && o.boot != id.boot).collect();
-        for old in earlier {
-            self.peers.drop_link(old);
-            self.step(Input::Unreachable(old));
-        }
-    }
-
-    fn replay(&mut self, to: MemberId) {
-        let Some(envelope) = self.envelope.clone().filter(|e| e.view().contains(to)) else { return };
-        for message in envelope.replay() {
-            self.peers.send(to, Message::Op(message));
-        }
-    }
-
-    fn remember_peers(&mut self) {
-        let addresses: BTreeSet<SocketAddr> = self.peers.iter().map(|(_, l)| l.address).collect();
-        self.store.remember(addresses.into_iter().collect());
-    }
-
-    fn on_closed(&mut self, member: MemberId, generation: u64, misbehaved: Option<String>) {
-        let Some(link) = self.peers.closed(member, generation) else { return };
-        if let Some(why) = misbehaved {
-            tracing::warn!(peer = %member, why, "closed the link of a member that broke the protocol");
-            self.counters.misbehaviours += 1;
-        }
-        self.step(Input::LinkDown(member));
-        let (net, local, events, to) = (Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone(), link.address);
-        tokio::spawn(async move {
-            let result = connect(net, &local, to, Some(member)).await;
-            let _ = events.send(Event::Redialled { member, to, result }).await;
-        });
-    }
-
-    fn on_redialled(&mut self, member: MemberId, to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
-        match result {
-            Ok((stream, session)) => self.on_linked(stream, session, to, Dialled::ByMe),
-            Err(_) if self.peers.get(member).is_some() => {}
-            Err(refusal) => {
-                tracing::debug!(peer = %member, %refusal, "a member cannot be reached any more");
-                self.roster.link_down(member, self.now());
-                self.step(Input::Unreachable(member));
-            }
-        }
-    }
-
     fn on_message(&mut self, from: MemberId, message: Message) {
         match message {
             Message::Op(message) => self.on_op(from, &message),
@@ -560,219 +360,4 @@ impl Node {
             message => self.step(Input::Message(from, message)),
         }
     }
-
-    fn on_op(&mut self, from: MemberId, message: &OpMessage) {
-        self.step(Input::Heard(from));
-        let Some(envelope) = self.envelope.clone() else { return };
-        let Some(rank) = envelope.view().rank_of(from) else { return };
-        if message.view == envelope.digest() && envelope.on_message(rank, message.body, &message.resolved).is_err() {
-            self.expel(rank);
-        }
-    }
-
-    /// Closes the link of a member that broke the protocol. It may come back; the election decides about its place.
-    fn expel(&mut self, rank: Rank) {
-        let Some(member) = self.envelope.as_ref().and_then(|e| e.view().member(rank).map(|m| m.id)) else { return };
-        tracing::warn!(peer = %member, "a member sent what no honest member sends; its link is closed");
-        self.counters.misbehaviours += 1;
-        self.peers.drop_link(member);
-        self.roster.link_down(member, self.now());
-        self.step(Input::LinkDown(member));
-    }
-
-    fn on_data_accepted(&mut self, stream: Box<dyn Stream>, session: Session, view: ViewDigest, src: Rank) {
-        self.step(Input::DataLink(view));
-        match into_data_link(stream, session) {
-            Ok(link) => {
-                let link = watched(link, view, src, self.events.clone());
-                self.on_data_link(view, src, link);
-            }
-            Err(error) => tracing::warn!(%error, "a data link could not be set up"),
-        }
-    }
-
-    fn on_data_link(&mut self, view: ViewDigest, peer: Rank, link: Box<dyn crate::link::DataLink>) {
-        if let Some(envelope) = self.envelope.as_ref().filter(|e| e.digest() == view) {
-            envelope.backend().attach(peer, link);
-        }
-    }
-
-    fn tell(&mut self, message: &OpMessage) {
-        let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == message.view) else { return };
-        for member in envelope.view().members.iter().filter(|m| m.id != self.me) {
-            self.peers.send(member.id, Message::Op(message.clone()));
-        }
-    }
-
-    fn arm(&mut self, op: OpId, after: Duration) {
-        let Some(view) = self.envelope.as_ref().map(|e| e.digest()) else { return };
-        let events = self.events.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(after).await;
-            let _ = events.send(Event::Deadline(view, op)).await;
-        });
-    }
-
-    fn ping(&mut self) {
-        let sent = u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let members: Vec<MemberId> = self.peers.iter().map(|(id, _)| *id).collect();
-        for member in members {
-            self.peers.send(member, Message::Ping(sent));
-        }
-    }
-
-    fn on_pong(&mut self, from: MemberId, number: u64) {
-        self.step(Input::Heard(from));
-        let now = u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let Some(sample) = now.checked_sub(number).and_then(|us| u32::try_from(us).ok()) else { return };
-        let Some(link) = self.peers.get_mut(from) else { return };
-        // Smoothed as TCP does (RFC 6298).
-        let rtt_us = link.rtt_us.map_or(sample, |rtt| rtt - rtt / 8 + sample / 8).max(1);
-        link.rtt_us = Some(rtt_us);
-        let local = link.local.map(|a| a.ip());
-        let from_kind = local.map_or(InterfaceKind::Other, |ip| self.kind_of(ip));
-        self.election.links_mut().observe(self.me, from, Path { rtt_us, from_kind, to_kind: InterfaceKind::Other });
-    }
-
-    fn kind_of(&self, ip: IpAddr) -> InterfaceKind {
-        let ip = ip.to_canonical();
-        let found = self.config.interfaces.iter().find(|i| i.addresses.iter().any(|a| a.ip == ip));
-        found.map_or(InterfaceKind::Other, |i| i.kind)
-    }
-
-    fn report_resolved(&mut self) {
-        if let Some(message) = self.envelope.as_ref().and_then(|e| e.resolved()) {
-            self.tell(&message);
-        }
-    }
-
-    /// Notices a call that others have not made; warns once when it has waited long.
-    fn watch_waiting(&mut self, now: Instant) {
-        let waiting = self.envelope.as_ref().and_then(|e| e.waiting_for());
-        self.waiting = match (waiting, self.waiting) {
-            (Some((op, ranks)), Some((known, since, warned))) if known == op => {
-                let late = now.duration_since(since) >= WAITING_WARN;
-                if late && !warned {
-                    tracing::warn!(%op, ?ranks, "an operation waits for ranks that have not called it");
-                }
-                Some((op, since, warned || late))
-            }
-            (Some((op, _)), _) => Some((op, now, false)),
-            (None, _) => None,
-        };
-    }
-
-    fn publish(&mut self) {
-        let view = self.envelope.as_ref().map(|e| self.view_status(e));
-        let mut counters = self.counters;
-        counters.committed = self.committed_before + self.envelope.as_ref().map_or(0, |e| e.committed());
-        let status = Status {
-            node: self.me.node,
-            name: self.config.local.hello.name.clone(),
-            namespace: self.config.namespace.name().as_str().to_owned(),
-            open: self.config.namespace.is_open(),
-            port: self.port,
-            state: self.state(),
-            peers: self
-                .peers
-                .iter()
-                .map(|(id, l)| PeerStatus { node: id.node, name: l.hello.name.clone(), address: l.address, rtt_us: l.rtt_us })
-                .collect(),
-            view,
-            interfaces: self.interfaces.clone(),
-            others: self.others(),
-            waiting: self.waiting_status(),
-            counters,
-        };
-        self.status.send_if_modified(|old| {
-            let changed = *old != status;
-            *old = status;
-            changed
-        });
-    }
-
-    fn state(&self) -> State {
-        let wanted = self.config.min_members;
-        match &self.envelope {
-            _ if self.duplicate => State::Duplicate,
-            Some(e) if e.view().size() >= wanted && e.is_synced() => State::In,
-            Some(e) if e.view().size() >= wanted => State::NeedsSync,
-            Some(e) => State::NotEnoughPeers { present: e.view().size(), wanted },
-            None if self.peers.iter().next().is_none() => State::Alone,
-            None if self.peers.iter().count() >= crate::view::MEMBERS_MAX => State::Full,
-            None => State::Forming,
-        }
-    }
-
-    fn view_status(&self, envelope: &Envelope) -> ViewStatus {
-        let view = envelope.view();
-        ViewStatus {
-            id: view.id(),
-            members: view.ranks().filter_map(|rank| peer_at(view, rank)).collect(),
-            engine: view.engine,
-            plan: view.plan.reason.clone(),
-            in_sync: envelope.is_synced(),
-            committed: envelope.committed(),
-        }
-    }
-
-    fn waiting_status(&self) -> Option<Waiting> {
-        let (op, since, _) = self.waiting?;
-        let envelope = self.envelope.as_ref()?;
-        let (_, ranks) = envelope.waiting_for().filter(|(now, _)| *now == op)?;
-        let ranks = ranks.into_iter().filter_map(|rank| peer_at(envelope.view(), rank)).collect();
-        Some(Waiting { op, ranks, since: since.elapsed() })
-    }
-
-    /// Who is seen and not joined, a sentence each.
-    fn others(&self) -> Vec<String> {
-        let adverts = self.roster.others().take(16).map(|advert| {
-            let at = advert.addresses.first().map_or_else(|| format!("port {}", advert.port), ToString::to_string);
-            match advert.version {
-                PROTOCOL_VERSION => format!("another cluster is here ({at}): `potluck join` enters it with its key"),
-                theirs => {
-                    format!("a node at {at} speaks protocol {theirs}, this one {PROTOCOL_VERSION}: run the same version on both")
-                }
-            }
-        });
-        let refused = self.refusals.iter().take(16).map(|(to, refusal)| format!("{to}: {refusal}"));
-        adverts.chain(refused).collect()
-    }
-}
-
-/// Who dialled a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dialled {
-    ByMe,
-    ByPeer,
-}
-
-/// A member as errors and reports name it.
-pub fn peer_at(view: &View, rank: Rank) -> Option<Peer> {
-    view.member(rank).map(|m| Peer { rank, name: m.name.clone(), node: m.id.node })
-}
-
-/// Where a peer that dialled from `from` listens. With its scope: a link-local address leads nowhere without one.
-fn listening_at(mut from: SocketAddr, port: u16) -> SocketAddr {
-    from.set_port(port);
-    match from.ip().to_canonical() {
-        IpAddr::V4(ip) => SocketAddr::new(IpAddr::V4(ip), port),
-        IpAddr::V6(_) => from,
-    }
-}
-
-async fn connect(
-    net: Arc<dyn Net>,
-    local: &Local,
-    to: SocketAddr,
-    expect: Option<MemberId>,
-) -> Result<(Box<dyn Stream>, Session), Refusal> {
-    let stream = net.dial(to).await?;
-    initiate(stream, local, Purpose::Control, expect).await
-}
-
-fn terms(open: &RwLock<Vec<OpenView>>, ask: &DataAsk) -> Option<DataTerms> {
-    let open = open.read().unwrap_or_else(PoisonError::into_inner);
-    let view = open.iter().find(|v| v.digest.hint() == ask.hint && v.me == ask.dst)?;
-    Some(DataTerms { view: view.digest, expect: *view.members.get(ask.src.index())? })
 }

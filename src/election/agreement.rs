@@ -91,6 +91,8 @@ pub(super) struct Agreement {
     /// The accepted View itself, if it was accepted in this life.
     accepted_here: Option<Arc<View>>,
     installed: Option<Arc<View>>,
+    /// Its name, hashed once.
+    installed_id: Option<ViewId>,
     /// What was open when the installed View was frozen.
     closing: Option<Closing>,
     /// This member's history when it installed its View.
@@ -121,6 +123,7 @@ impl Agreement {
             durable,
             accepted_here: None,
             installed: None,
+            installed_id: None,
             closing: None,
             base: None,
             proposal: None,
@@ -131,6 +134,10 @@ impl Agreement {
 
     pub(super) fn installed(&self) -> Option<&Arc<View>> {
         self.installed.as_ref()
+    }
+
+    pub(super) fn installed_id(&self) -> Option<ViewId> {
+        self.installed_id
     }
 
     pub(super) fn is_frozen(&self) -> bool {
@@ -199,7 +206,7 @@ impl Agreement {
         }
         let closing = self.freeze(around);
         let promise = Promise {
-            prev: self.installed.as_ref().map(|v| v.id()),
+            prev: self.installed_id,
             base: self.base,
             closing,
             accepted: self.durable.accepted.clone(),
@@ -310,12 +317,13 @@ impl Agreement {
     }
 
     fn install(&mut self, view: Arc<View>, effects: &mut Vec<Effect>) {
-        let prev = self.installed.as_ref().map(|v| v.id());
+        let prev = self.installed_id;
         let decides = if prev.is_some() && view.parent == prev { Decides::Parent } else { Decides::Nothing };
         let member = view.rank_of(self.me).and_then(|r| view.member(r));
         self.base = if view.in_sync() || member.is_some_and(|m| m.in_sync) { view.history } else { self.history(&view) };
         self.durable.installed = view.ballot;
         self.closing = None;
+        self.installed_id = Some(view.id());
         self.installed = Some(Arc::clone(&view));
         if self.proposal.as_ref().is_some_and(|p| p.ballot <= view.ballot) {
             self.proposal = None;
@@ -328,7 +336,7 @@ impl Agreement {
     /// This member's own history, now that `next` has decided about its View or left it behind.
     fn history(&self, next: &View) -> Option<History> {
         let own = Promise {
-            prev: self.installed.as_ref().map(|v| v.id()),
+            prev: self.installed_id,
             base: self.base,
             closing: self.closing.clone().unwrap_or_default(),
             accepted: None,

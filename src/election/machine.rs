@@ -334,7 +334,7 @@ impl Election {
         self.links.set_reach(self.me, &reach);
         reach.remove(&self.me);
         let heartbeat = Heartbeat {
-            view: self.agreement.installed().map(|v| v.id()),
+            view: self.agreement.installed_id(),
             reach: reach.into_iter().map(|id| self.reached(id)).collect(),
             persisting: self.agreement.is_persisting(),
             broken: self.broken,
@@ -410,7 +410,7 @@ impl Election {
             peer.view_since = now;
         }
         self.learn_reach(from, &heartbeat.reach);
-        let mine = self.agreement.installed().map(|v| (v.id(), v.contains(from)));
+        let mine = self.agreement.installed_id().zip(self.agreement.installed().map(|v| v.contains(from)));
         match (mine, heartbeat.view) {
             // It has missed the Install.
             (Some((mine, true)), theirs) if !self.is_frozen() && theirs.is_none_or(|v| v.ballot < mine.ballot) => {
@@ -488,7 +488,7 @@ impl Election {
     /// This View is to be repaired, and somebody in a later one does not want this node there: it goes on without them.
     /// Otherwise those who were left behind would wait in a View that is over.
     fn note_refusal(&mut self, now: u64, from: MemberId) {
-        let mine = self.agreement.installed().map(|v| v.id());
+        let mine = self.agreement.installed_id();
         if self.repair_since.is_some()
             && let Some(peer) = self.peers.get_mut(&from).filter(|p| p.view.is_some() && p.view > mine)
         {
@@ -538,7 +538,7 @@ impl Election {
     }
 
     fn on_data_link_lost(&mut self, now: u64, digest: ViewDigest, effects: &mut Vec<Effect>) {
-        if !self.broken && !self.is_frozen() && self.agreement.installed().is_some_and(|v| v.digest() == digest) {
+        if !self.broken && !self.is_frozen() && self.agreement.installed_id().is_some_and(|id| id.digest == digest) {
             self.broken = true;
             self.announce(now, effects);
         }
@@ -546,8 +546,8 @@ impl Election {
 
     /// Whether this member, or one of those it hears, has lost a data link of the View.
     fn is_broken(&self, view: &View) -> bool {
-        let id = view.id();
-        self.broken || view.members.iter().filter_map(|m| self.peers.get(&m.id)).any(|p| p.broken && p.view == Some(id))
+        let id = self.agreement.installed_id();
+        self.broken || view.members.iter().filter_map(|m| self.peers.get(&m.id)).any(|p| p.broken && p.view == id)
     }
 
     fn on_leave(&mut self, effects: &mut Vec<Effect>) {
@@ -707,8 +707,8 @@ impl Election {
 
     /// Some member of this View is in another one, and not just for the moment of an Install.
     fn is_out_of_step(&self, now: u64, view: &View) -> bool {
-        let id = view.id();
-        let astray = |p: &Peer| p.view != Some(id) && now >= p.view_since + self.config.phase_ms;
+        let id = self.agreement.installed_id();
+        let astray = |p: &Peer| p.view != id && now >= p.view_since + self.config.phase_ms;
         view.members.iter().filter_map(|m| self.peers.get(&m.id)).any(astray)
     }
 
@@ -724,7 +724,7 @@ impl Election {
     /// A member's place in the queue of proposers: the leader of the newest View first, then by id.
     fn turn(&self, who: MemberId, members: &[MemberId]) -> usize {
         let views = members.iter().filter_map(|m| self.peers.get(m).and_then(|p| p.view));
-        let mine = self.agreement.installed().map(|v| v.id());
+        let mine = self.agreement.installed_id();
         let leader = views.chain(mine).max().map(|v| v.ballot.proposer);
         let before = |m: &&MemberId| match leader {
             Some(leader) if who == leader => false,

@@ -360,6 +360,10 @@ impl World {
         let fine = match message.body {
             OpBody::Describe(descriptor) => ledger.on_descriptor(rank, descriptor),
             OpBody::Vote(op, vote) => ledger.on_vote(rank, op, vote),
+            OpBody::Settled(below) => {
+                ledger.on_settled(rank, below);
+                Ok(())
+            }
             OpBody::Resolved | OpBody::Ready(_) => Ok(()),
         };
         assert!(fine.is_ok(), "an honest member is never a misbehaving one");

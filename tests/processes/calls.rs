@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;
 use potluck_harness::{Group, Suite};
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ fn mismatch() -> Result<()> {
             peer.order(if index == odd { other } else { &usual })?;
         }
         let events = group.events(|_| true, "done", SOON)?;
-        all_failed(&events, "mismatch")?;
+        all_failed(&events, "mismatch").with_context(|| format!("p{} called {other}", odd + 1))?;
         for event in &events {
             ensure!(event["message"] == events[0]["message"], "told differently: {events:?}");
         }

@@ -7,7 +7,7 @@ use potluck_harness::group::PATIENCE;
 use potluck_harness::{Group, Suite};
 use serde_json::{Value, json};
 
-use crate::{LAN, LO, all_exact, all_failed};
+use crate::{LAN, LO, all_exact, all_failed, seed};
 
 /// 64 MiB of f32.
 const LARGE: usize = 16 << 20;
@@ -17,6 +17,9 @@ pub fn add(suite: &mut Suite) {
     suite.serial("kill -9 in the middle, 4 on a switch: the others answer and go on", &LAN, || killed("loop", 4));
     suite.serial("kill -9 in the middle, 4 on gigabit cables: the others answer and go on", &LAN, || killed("gbe4", 4));
     suite.serial("kill -9 of one of two: the other waits, and takes it back in", &LO, killed_of_two);
+    suite.serial("kill -9 at any moment: one outcome for all others", &LO, killed_any_time);
+    suite.serial("kill -9 of two at once: the other two go on", &LO, two_killed);
+    suite.serial("a pulled cable: the others answer and go on, and take it back in", &LAN, pulled);
     suite.serial("a frozen node is left out, and comes back when it thaws", &LO, frozen);
 }
 
@@ -26,10 +29,17 @@ fn now_ms() -> f64 {
 
 /// All call a large `all_reduce`; returns when the node at `victim` has a third of what it will receive.
 fn in_the_middle(group: &mut Group, victim: usize) -> Result<()> {
+    // A common history: without one a newcomer would have nothing to catch up with.
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+    on_the_way(group, victim, LARGE, 0.33)
+}
+
+/// All call an `all_reduce`; returns when the node at `victim` has this share of what it will receive.
+fn on_the_way(group: &mut Group, victim: usize, len: usize, share: f64) -> Result<()> {
     for (index, peer) in group.peers.iter_mut().enumerate() {
-        let mut call = json!({"do": "all_reduce", "len": LARGE, "seed": 5});
+        let mut call = json!({"do": "all_reduce", "len": len, "seed": 5});
         if index == victim {
-            call["report_at"] = 0.33.into();
+            call["report_at"] = share.into();
         }
         peer.order(&call)?;
     }
@@ -98,6 +108,62 @@ fn killed_of_two() -> Result<()> {
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)
 }
 
+/// Also when the votes are already on their way, all others must come to the same end.
+fn killed_any_time() -> Result<()> {
+    let seed = seed("kill -9 at any moment")?;
+    let mut group = Group::up("lo", 4)?;
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+    for round in 0..6 {
+        let chance = (seed.wrapping_add(round)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let victim = chance as usize % 4;
+        // Every other time at the very end.
+        let share = if round % 2 == 0 { 1.0 } else { (chance >> 2) as f64 % 100.0 / 100.0 };
+        on_the_way(&mut group, victim, 1 << 20, share)?;
+        group.peers[victim].process().kill()?;
+        let what = format!("kill -9 at {share:.2}, 4 on lo");
+        one_outcome(&mut group, victim, now_ms(), Duration::from_secs(3), &what).with_context(|| format!("round {round}"))?;
+        group.meet_of(|index| index != victim)?;
+        group.restart(victim)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+        synced(&mut group, victim).with_context(|| format!("round {round}"))?;
+    }
+    Ok(())
+}
+
+fn two_killed() -> Result<()> {
+    let mut group = Group::up("lo", 4)?;
+    in_the_middle(&mut group, 1)?;
+    group.peers[1].process().kill()?;
+    group.peers[3].process().kill()?;
+    let since = now_ms();
+    let answers = group.events(|index| index % 2 == 0, "done", PATIENCE)?;
+    all_failed(&answers, "aborted")?;
+    let answered = answers.iter().filter_map(|event| event["at_ms"].as_f64()).fold(0.0, f64::max) - since;
+    println!("measured: kill -9, two of 4 on lo: all answered after {answered:.0} ms");
+    ensure!(answered <= 3000.0, "answered after {answered:.0} ms: {answers:?}");
+    group.meet_of(|index| index % 2 == 0)?;
+    all_exact(&group.some(|index| index % 2 == 0, &json!({"do": "all_reduce", "len": 100_001}), "done")?)
+}
+
+/// No packet tells the others: silence alone.
+fn pulled() -> Result<()> {
+    let mut group = Group::up("loop", 3)?;
+    in_the_middle(&mut group, 1)?;
+    group.lab.cut("n2")?;
+    let since = now_ms();
+    one_outcome(&mut group, 1, since, Duration::from_secs(4), "a pulled cable, 3 on a switch")?;
+    group.meet_of(|index| index != 1)?;
+    all_exact(&group.some(|index| index != 1, &json!({"do": "all_reduce", "len": 100_001}), "done")?)?;
+    let event = group.peers[1].event("done", PATIENCE)?;
+    let code = event["code"].as_str().with_context(|| format!("it cannot have succeeded: {event}"))?.to_owned();
+    all_failed(&[event], &code)?;
+
+    group.lab.join("n2")?;
+    let since = now_ms();
+    synced(&mut group, 1)?;
+    println!("measured: a cable put back: in and synced after {:.0} ms", now_ms() - since);
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)
+}
+
 fn frozen() -> Result<()> {
     let mut group = Group::up("lo", 3)?;
     in_the_middle(&mut group, 1)?;
@@ -111,7 +177,7 @@ fn frozen() -> Result<()> {
     std::thread::sleep(Duration::from_millis((5000.0 - (now_ms() - since)).max(0.0) as u64));
     group.peers[1].process().resume()?;
     let event = group.peers[1].event("done", PATIENCE)?;
-    let code = event["code"].as_str().context("it cannot have succeeded")?.to_owned();
+    let code = event["code"].as_str().with_context(|| format!("it cannot have succeeded: {event}"))?.to_owned();
     all_failed(&[event], &code)?;
     synced(&mut group, 1)?;
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)

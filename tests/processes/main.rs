@@ -7,6 +7,8 @@ mod meeting;
 mod patience;
 mod training;
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use anyhow::{Result, ensure};
 use potluck_harness::{Need, Suite};
 use serde_json::Value;
@@ -22,6 +24,16 @@ fn main() {
     patience::add(&mut suite);
     training::add(&mut suite);
     suite.run()
+}
+
+/// What decides what happens when: `POTLUCK_SEED`, else the time. Printed, so that it can be had again.
+fn seed(test: &str) -> Result<u64> {
+    let seed = match std::env::var("POTLUCK_SEED") {
+        Ok(seed) => seed.parse()?,
+        Err(_) => u64::from(SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos()),
+    };
+    println!("{test}: POTLUCK_SEED={seed}");
+    Ok(seed)
 }
 
 /// Every one of these calls succeeded, with the same bits everywhere, and the right ones.

@@ -1,6 +1,7 @@
 //! Nodes find each other and add up, whatever the network and the number.
 
 use anyhow::{Result, ensure};
+use potluck_harness::group::PATIENCE;
 use potluck_harness::{Group, Suite};
 use serde_json::json;
 
@@ -21,6 +22,7 @@ pub fn add(suite: &mut Suite) {
             adds_up("gbe4", size, &[4 * KIB, 3 * MIB])
         });
     }
+    suite.test_needing("the status shows the View that a context is of", &LO, status_keeps_up);
     suite.test_needing("every collective, type and operation", &LO, every_collective);
     suite.test_needing("two processes of one home are two members", &LO, one_home);
     suite.test_needing("a node that leaves is gone at once", &LO, leaves);
@@ -32,6 +34,24 @@ fn adds_up(profile: &str, size: usize, bytes: &[usize]) -> Result<()> {
         // Not a multiple of anything: the last chunk is odd.
         let len = bytes / 4 + 1;
         all_exact(&group.all(&json!({"do": "all_reduce", "len": len, "seed": seed}), "done")?)?;
+    }
+    Ok(())
+}
+
+fn status_keeps_up() -> Result<()> {
+    let mut group = Group::empty("lo", 2)?;
+    for index in 0..2 {
+        let start = group.start(index);
+        group.add(index, &start)?.order(&json!({"do": "join"}))?;
+    }
+    for peer in &mut group.peers {
+        peer.order(&json!({"do": "context", "status_at_once": true}))?;
+    }
+    for peer in &mut group.peers {
+        let context = peer.event("context", PATIENCE)?;
+        let status = peer.event("status", PATIENCE)?;
+        ensure!(status["view"]["id"] == context["view"], "{context} but {status}");
+        ensure!(status["state"] == "in", "{status}");
     }
     Ok(())
 }
@@ -83,9 +103,24 @@ fn one_home() -> Result<()> {
 }
 
 fn leaves() -> Result<()> {
-    let mut group = Group::up("lo", 3)?;
-    group.peers[2].ask(&json!({"do": "leave"}), "left", potluck_harness::group::PATIENCE)?;
-    group.meet_of(|index| index < 2)?;
-    all_exact(&group.some(|index| index < 2, &json!({"do": "all_reduce", "len": 5000}), "done")?)?;
+    let mut group = Group::up("lo", 4)?;
+    let others = |group: &mut Group, left: usize| {
+        let since = std::time::Instant::now();
+        group.meet_of(|index| index < left)?;
+        println!("measured: {left} go on {} ms after one has left", since.elapsed().as_millis());
+        all_exact(&group.some(|index| index < left, &json!({"do": "all_reduce", "len": 5000}), "done")?)
+    };
+    // Told to, by a signal, and because nobody will tell it anything more.
+    group.peers[3].ask(&json!({"do": "leave"}), "left", PATIENCE)?;
+    others(&mut group, 3)?;
+    group.peers[2].process().terminate()?;
+    let ended = group.peers[2].process().wait(PATIENCE)?;
+    ensure!(ended.success(), "{ended}");
+    others(&mut group, 2)?;
+    group.peers[1].process().end_input();
+    let ended = group.peers[1].process().wait(PATIENCE)?;
+    ensure!(ended.success(), "{ended}");
+    let alone = |status: &serde_json::Value| status["state"] == "waiting for peers (1 of 2)";
+    group.peers[0].status_where(alone, PATIENCE)?;
     Ok(())
 }

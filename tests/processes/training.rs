@@ -1,13 +1,13 @@
 //! The loop of the documentation, through all that can happen to it.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use potluck_harness::group::PATIENCE;
 use potluck_harness::{Group, Suite};
 use serde_json::{Value, json};
 
-use crate::LO;
+use crate::{LO, seed};
 
 pub fn add(suite: &mut Suite) {
     suite.serial("training goes on through a death, a return and a newcomer", &LO, train);
@@ -18,11 +18,7 @@ const STEPS: u64 = 200;
 const HOLD: u64 = 150;
 
 fn train() -> Result<()> {
-    let seed = match std::env::var("POTLUCK_SEED") {
-        Ok(seed) => seed.parse()?,
-        Err(_) => u64::from(SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos()),
-    };
-    println!("training: POTLUCK_SEED={seed}");
+    let seed = seed("training")?;
     let (victim, killed_at, newcomer_at) = (seed % 3, 10 + seed / 3 % 40, 60 + seed / 120 % 60);
 
     let mut group = Group::empty("lo", 4)?;
@@ -51,7 +47,13 @@ fn train() -> Result<()> {
     newcomer.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
     newcomer.order(&order)?;
 
-    let ends = group.events(|_| true, "trained", Duration::from_secs(60))?;
+    let ends = match group.events(|_| true, "trained", Duration::from_secs(60)) {
+        Ok(ends) => ends,
+        Err(error) => {
+            let said = group.peers.iter_mut().map(|peer| Ok(format!("\n  status: {}", peer.status()?)));
+            bail!("{error:#}{}", said.collect::<Result<String>>()?);
+        }
+    };
     println!("measured: training with {} retries by its longest member, {} ms", ends[other]["retries"], ends[other]["ms"]);
     same_end(&ends)
 }

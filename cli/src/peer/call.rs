@@ -219,19 +219,28 @@ impl Milestone<'_> {
         Milestone { context, bytes: context.traffic().received_bytes + (share * whole) as u64 }
     }
 
-    async fn reached(self) {
+    async fn reached(&self) {
         while self.context.traffic().received_bytes < self.bytes {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        self.tell();
+    }
+
+    fn tell(&self) {
         emit(&json!({"event": "progress", "bytes": self.context.traffic().received_bytes}));
     }
 }
 
-/// Awaits the call, and tells when the milestone is passed on the way.
+/// Awaits the call, and tells when the milestone is passed on the way. A call that succeeds has passed it.
 async fn reported<T: Number>(mut call: AllReduce<'_, T>, mark: Option<Milestone<'_>>) -> Result<(), Error> {
     if let Some(mark) = mark {
         tokio::select! {
-            outcome = &mut call => return outcome,
+            outcome = &mut call => {
+                if outcome.is_ok() {
+                    mark.tell();
+                }
+                return outcome;
+            }
             () = mark.reached() => {}
         }
     }

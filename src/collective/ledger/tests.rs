@@ -50,6 +50,7 @@ impl Group {
                 OpBody::Describe(d) => self.ledgers[to].on_descriptor(rank, d).unwrap(),
                 OpBody::Vote(op, vote) => self.ledgers[to].on_vote(rank, op, vote).unwrap(),
                 OpBody::Ready(op) => self.ledgers[to].on_ready(rank, op),
+                OpBody::Settled(below) => self.ledgers[to].on_settled(rank, below),
                 OpBody::Resolved => {}
             }
         }
@@ -247,4 +248,23 @@ fn a_view_that_is_not_in_sync_takes_only_a_sync_from_its_history() {
     g.deliver_all();
     let agreed = &g.agreed[2];
     assert!(agreed.contains(&(op, Some((Rank(1), 30)))), "{agreed:?}");
+}
+
+#[test]
+fn a_report_that_was_lost_with_a_link_is_made_good_by_the_next_one() {
+    let mut g = Group::of(2);
+    let op = g.begin_all(SUM);
+    g.ledgers[0].done(op, 1);
+    g.ledgers[1].done(op, 1);
+    g.deliver_all();
+    // Rank 1 hears that all have decided and forgets; its own report never arrives.
+    g.ledgers[1].report_resolved();
+    g.ledgers[1].on_resolved(Rank(0), &[op]);
+    assert_eq!(g.ledgers[0].resolved(), [op]);
+    g.ledgers[0].report_resolved();
+    for body in g.ledgers[1].replay() {
+        let OpBody::Settled(below) = body else { continue };
+        g.ledgers[0].on_settled(Rank(1), below);
+    }
+    assert!(g.ledgers[0].resolved().is_empty());
 }

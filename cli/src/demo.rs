@@ -1,0 +1,104 @@
+//! `potluck demo`: the main job on this machine, with real processes, and checked.
+
+mod group;
+mod network;
+mod peer;
+mod phases;
+mod report;
+mod scratch;
+
+use crate::exit::Exit;
+use crate::output::Output;
+use anyhow::Result;
+use clap::Args;
+use group::Group;
+use indicatif::{ProgressBar, ProgressStyle};
+use network::Network;
+use phases::{Phase, Story};
+use report::{PhaseReport, Report};
+use scratch::Scratch;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
+
+/// Run several peers on this machine: they find each other, sum, lose one, go on, and take it back
+///
+/// Every sum is compared bit for bit with a sequential one on every peer. On Linux the peers run in a network namespace of
+/// their own where that is possible; nothing leaves this machine in any case. Exit code 0 means that everything was verified.
+/// JSON: {ok, network: "own" | "loopback", peers, phases: [{name, ok, ranks, engine, seconds, bus_gb_per_s, note}]}.
+#[derive(Args, Debug)]
+pub struct Demo {
+    /// How many peers, 3 to 16
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(3..=16))]
+    peers: u8,
+    /// Keep the peers' directories, and say where they are
+    #[arg(long)]
+    keep: bool,
+    /// The network namespace is made already
+    #[arg(long, hide = true)]
+    inside: bool,
+}
+
+impl Demo {
+    /// Runs the command.
+    pub async fn run(self, output: &Output) -> Result<Exit> {
+        if !self.inside {
+            // Comes back only when there is no namespace to be had.
+            network::enter_own();
+        }
+        let network = if self.inside { Network::Own } else { Network::Loopback };
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let progress = spinner();
+        let scratch = Scratch::new(self.keep)?;
+        let mut story = Story::new(Group::new(&scratch, usize::from(self.peers))?);
+        let phases = tokio::select! {
+            phases = phases(&mut story, &progress) => phases,
+            _ = interrupt.recv() => return Err(story.interrupted().await),
+            _ = terminate.recv() => return Err(story.interrupted().await),
+        };
+        progress.set_message("everybody leaves");
+        story.end().await;
+        progress.finish_and_clear();
+        let report = Report::new(network, usize::from(self.peers), phases);
+        if !report.ok {
+            scratch.logs().iter().for_each(|log| output.say(log));
+        }
+        if self.keep {
+            output.say(&format!("The peers' directories are in {}", scratch.path().display()));
+        }
+        output.result(&report, || report.text())?;
+        Ok(if report.ok { Exit::Done } else { Exit::Failed })
+    }
+}
+
+/// All phases, as far as they get.
+async fn phases(story: &mut Story, progress: &ProgressBar) -> Vec<PhaseReport> {
+    let mut reports = Vec::new();
+    for phase in Phase::ALL {
+        progress.set_message(phase.doing());
+        let report = match timeout(DEADLINE, story.run(phase)).await {
+            Ok(Ok(report)) => report,
+            Ok(Err(problem)) => PhaseReport::failed(phase, format!("{problem:#}")),
+            Err(_) => PhaseReport::failed(phase, format!("not done within {} s", DEADLINE.as_secs())),
+        };
+        let went_well = report.ok;
+        reports.push(report);
+        if !went_well {
+            break;
+        }
+    }
+    let missing = Phase::ALL.into_iter().skip(reports.len());
+    reports.extend(missing.map(|phase| PhaseReport::failed(phase, "not reached".to_owned())));
+    reports
+}
+
+fn spinner() -> ProgressBar {
+    // It draws on stderr, and only where that is a terminal.
+    let spinner = ProgressBar::new_spinner();
+    spinner.set_style(ProgressStyle::default_spinner());
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    spinner
+}
+
+/// Most a phase may take. On two slow cores they take a few seconds.
+const DEADLINE: Duration = Duration::from_secs(30);

@@ -1,0 +1,119 @@
+//! The peers of the demo together: who runs, what they agree on, what they sum.
+
+use super::peer::Peer;
+use super::scratch::Scratch;
+use anyhow::{Context, Result, ensure};
+use potluck::ClusterKey;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// The peers that run now.
+pub struct Group {
+    places: Vec<Place>,
+    key: Zeroizing<String>,
+    pub peers: Vec<Peer>,
+}
+
+/// What a peer keeps when it is started again.
+struct Place {
+    name: String,
+    home: PathBuf,
+    log: PathBuf,
+}
+
+/// A View that all of them have.
+pub struct Agreed {
+    pub view: String,
+    pub engine: String,
+    pub size: usize,
+}
+
+impl Group {
+    /// Nobody runs yet.
+    pub fn new(scratch: &Scratch, size: usize) -> Result<Group> {
+        let names = (1..=size).map(|i| format!("peer{i}"));
+        let places = names.map(|name| Place { home: scratch.home(&name), log: scratch.log(&name), name }).collect();
+        Ok(Group { places, key: ClusterKey::generate()?.to_text(), peers: Vec::new() })
+    }
+
+    /// How many there are to be.
+    pub fn size(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Starts the peer of a place and lets it join. Does not wait.
+    pub async fn start(&mut self, place: usize) -> Result<()> {
+        let at = self.places.get(place).context("there is no such place")?;
+        // One less than all of them is still a group: they are to go on without the one that is killed.
+        let join = json!({ "do": "join", "min": self.size() - 1 });
+        // Among the others before anything is awaited: whoever ends the group ends this one too.
+        self.peers.push(Peer::start(&at.name, &at.home, &at.log, &self.key)?);
+        self.peers.last_mut().context("it was just added")?.tell(&join).await
+    }
+
+    /// Gives all of them the same order.
+    pub async fn tell_all(&mut self, order: &Value) -> Result<()> {
+        for peer in &mut self.peers {
+            peer.tell(order).await?;
+        }
+        Ok(())
+    }
+
+    /// The next event of each, in the order of [`Group::peers`].
+    pub async fn event_of_all(&mut self, wanted: &str) -> Result<Vec<Value>> {
+        let mut events = Vec::new();
+        for peer in &mut self.peers {
+            events.push(peer.event(&[wanted]).await?);
+        }
+        Ok(events)
+    }
+
+    /// Waits until all that run are in one View, and nobody else is.
+    pub async fn agree(&mut self) -> Result<Agreed> {
+        let size = self.peers.len();
+        loop {
+            self.tell_all(&json!({ "do": "context", "min": size, "within_s": 60 })).await?;
+            let contexts = self.event_of_all("context").await?;
+            let first = &contexts[0];
+            if first["size"] == size && contexts.iter().all(|c| c["view"] == first["view"]) {
+                ensure!(
+                    contexts.iter().all(|c| c["members"] == first["members"]),
+                    "one View with different members: {contexts:?}"
+                );
+                let text = |field: &str| first[field].as_str().unwrap_or("?").to_owned();
+                return Ok(Agreed { view: text("view"), engine: text("engine"), size });
+            }
+            // Some still have a View that is just being replaced.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// One `all_reduce` of all that run, checked by each bit for bit, and that all hold the same. `None` when the View
+    /// was replaced meanwhile. Else the seconds from the last call to the result.
+    pub async fn all_reduce(&mut self, len: usize, seed: u64) -> Result<Option<f64>> {
+        self.tell_all(&json!({ "do": "all_reduce", "len": len, "seed": seed, "op": "sum" })).await?;
+        let done = self.event_of_all("done").await?;
+        Ok(self.judge(&done)?.then(|| {
+            // Who called last has waited shortest, and nobody has the result before everybody has called.
+            done.iter().filter_map(|d| d["ms"].as_f64()).fold(f64::INFINITY, f64::min) / 1e3
+        }))
+    }
+
+    /// Whether all have the sum. They may all have been told to call again instead; anything else is an error.
+    pub fn judge(&self, done: &[Value]) -> Result<bool> {
+        for (event, peer) in done.iter().zip(&self.peers) {
+            let verdict = event["verdict"].as_str().unwrap_or("?");
+            let good = verdict == if event["ok"] == true { "exact" } else { "untouched" };
+            ensure!(good, "{} found its buffer {verdict}: {event}", peer.name());
+        }
+        if done.iter().all(|d| d["ok"] == true) {
+            ensure!(done.iter().all(|d| d["hash"] == done[0]["hash"]), "the peers hold different sums: {done:?}");
+            return Ok(true);
+        }
+        let same = done.iter().all(|d| d["ok"] == false && d["retryable"] == true);
+        ensure!(same, "the peers do not agree on the outcome: {done:?}");
+        Ok(false)
+    }
+}

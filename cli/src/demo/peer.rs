@@ -1,0 +1,76 @@
+//! One peer of the demo: a `potluck peer` process that takes orders and tells events, a line of JSON each.
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+/// A running peer. Dropping it kills it.
+pub struct Peer {
+    name: String,
+    child: Child,
+    orders: ChildStdin,
+    events: Lines<BufReader<ChildStdout>>,
+}
+
+impl Peer {
+    /// Starts a peer with a home of its own.
+    pub fn start(name: &str, home: &Path, log: &Path, key: &str) -> Result<Peer> {
+        let log = File::options().create(true).append(true).open(log)?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["peer", "--loopback", "--name", name]);
+        for variable in ["POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES"] {
+            command.env_remove(variable);
+        }
+        command.env("POTLUCK_HOME", home).env("POTLUCK_KEY", key);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
+        let mut child = command.spawn().with_context(|| format!("{name} cannot be started"))?;
+        let (Some(orders), Some(events)) = (child.stdin.take(), child.stdout.take()) else { bail!("{name} has no pipes") };
+        Ok(Peer { name: name.to_owned(), child, orders, events: BufReader::new(events).lines() })
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Gives an order.
+    pub async fn tell(&mut self, order: &Value) -> Result<()> {
+        let line = format!("{order}\n");
+        self.orders.write_all(line.as_bytes()).await.with_context(|| format!("{} takes no orders", self.name))
+    }
+
+    /// The next event, which must be one of `wanted`.
+    pub async fn event(&mut self, wanted: &[&str]) -> Result<Value> {
+        let line = self.events.next_line().await?.with_context(|| format!("{} has ended", self.name))?;
+        let event: Value = serde_json::from_str(&line).with_context(|| format!("{} said {line:?}", self.name))?;
+        match event["event"].as_str() {
+            Some(name) if wanted.contains(&name) => Ok(event),
+            Some("error") => bail!("{}: {}", self.name, event["message"].as_str().unwrap_or("an error without words")),
+            _ => bail!("{} said {event} instead of {}", self.name, wanted.join(" or ")),
+        }
+    }
+
+    /// SIGKILL; returns when the process is gone.
+    pub async fn kill(&mut self) -> Result<()> {
+        self.child.kill().await.with_context(|| format!("{} cannot be killed", self.name))
+    }
+
+    /// Lets it leave the group; kills it when that takes too long.
+    pub async fn end(mut self) {
+        // It may have ended already, and it ends with its input anyway.
+        let _ = self.tell(&json!({ "do": "leave" })).await;
+        let Peer { mut child, orders, .. } = self;
+        drop(orders);
+        if tokio::time::timeout(GOOD_BYE, child.wait()).await.is_err() {
+            let _ = child.kill().await;
+        }
+    }
+}
+
+/// A leave takes a few hundred milliseconds.
+const GOOD_BYE: Duration = Duration::from_secs(3);

@@ -1,0 +1,244 @@
+//! What happens in the demo, one phase after the other.
+
+use super::group::{Agreed, Group};
+use super::report::PhaseReport;
+use crate::exit::{Exit, Stop};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use std::time::Instant;
+
+/// The parts of the demo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Find,
+    Sum,
+    Kill,
+    GoOn,
+    Return,
+}
+
+/// The demo under way.
+pub struct Story {
+    group: Group,
+    seed: u64,
+    killed: Option<(usize, Instant)>,
+}
+
+impl Phase {
+    /// In the order of the demo.
+    pub const ALL: [Phase; 5] = [Phase::Find, Phase::Sum, Phase::Kill, Phase::GoOn, Phase::Return];
+
+    /// Its name in the JSON document, which never changes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Find => "find",
+            Phase::Sum => "sum",
+            Phase::Kill => "kill",
+            Phase::GoOn => "go-on",
+            Phase::Return => "return",
+        }
+    }
+
+    /// Its line in the table.
+    pub fn title(self) -> &'static str {
+        match self {
+            Phase::Find => "find each other, one View",
+            Phase::Sum => "all_reduce of 25 MiB",
+            Phase::Kill => "a kill in the middle of 64 MiB",
+            Phase::GoOn => "the others go on",
+            Phase::Return => "the killed one is back",
+        }
+    }
+
+    /// While it is under way.
+    pub fn doing(self) -> &'static str {
+        match self {
+            Phase::Find => "peers find each other by multicast DNS",
+            Phase::Sum => "adding up 25 MiB",
+            Phase::Kill => "killing one in the middle of 64 MiB",
+            Phase::GoOn => "the others form a new group and go on",
+            Phase::Return => "the killed one is started again and brought up to date",
+        }
+    }
+}
+
+impl Story {
+    /// Before anybody is started.
+    pub fn new(group: Group) -> Story {
+        Story { group, seed: 1, killed: None }
+    }
+
+    /// One phase; they must come in order.
+    pub async fn run(&mut self, phase: Phase) -> Result<PhaseReport> {
+        match phase {
+            Phase::Find => self.find().await,
+            Phase::Sum => self.sum().await,
+            Phase::Kill => self.kill().await,
+            Phase::GoOn => self.go_on().await,
+            Phase::Return => self.take_back().await,
+        }
+    }
+
+    /// Lets everybody leave.
+    pub async fn end(self) {
+        for peer in self.group.peers {
+            peer.end().await;
+        }
+    }
+
+    /// Ends everybody at once; returns when all are gone, so that nobody writes any more.
+    pub async fn interrupted(self) -> anyhow::Error {
+        for mut peer in self.group.peers {
+            // It may have ended already.
+            let _ = peer.kill().await;
+        }
+        Stop::with(Exit::Interrupted, "interrupted", "interrupted; the peers are ended")
+    }
+
+    async fn find(&mut self) -> Result<PhaseReport> {
+        for place in 0..self.group.size() {
+            self.group.start(place).await?;
+        }
+        let started = Instant::now();
+        self.group.event_of_all("joined").await?;
+        let agreed = self.group.agree().await?;
+        let note = format!("View {}, by mDNS, timed from the last start", agreed.view);
+        Ok(PhaseReport::done(Phase::Find, &agreed, started.elapsed().as_secs_f64(), note))
+    }
+
+    async fn sum(&mut self) -> Result<PhaseReport> {
+        // The first call of a View also opens the data links, as it does for everybody.
+        let (agreed, cold) = self.reduced(SUM_LEN).await?;
+        let mut warm = Vec::new();
+        for _ in 0..ROUNDS {
+            warm.push(self.reduced(SUM_LEN).await?.1);
+        }
+        warm.sort_by(f64::total_cmp);
+        let median = warm[ROUNDS / 2];
+        let note = format!("exact on every rank, {} times; the first took {cold:.3} s", ROUNDS + 1);
+        Ok(PhaseReport::moved(Phase::Sum, &agreed, median, bus(agreed.size, SUM_LEN, median), note))
+    }
+
+    async fn kill(&mut self) -> Result<PhaseReport> {
+        for _ in 0..TRIES {
+            let agreed = self.group.agree().await?;
+            if let Some(report) = self.kill_in(&agreed).await? {
+                return Ok(report);
+            }
+        }
+        bail!("the operation was over before the peer could be killed in it, {TRIES} times")
+    }
+
+    /// `None` when the operation was over too early to kill anybody in its middle.
+    async fn kill_in(&mut self, agreed: &Agreed) -> Result<Option<PhaseReport>> {
+        let started = Instant::now();
+        let mut order = json!({ "do": "all_reduce", "len": KILL_LEN, "seed": self.next_seed(), "op": "sum" });
+        let survivors = self.group.peers.len() - 1;
+        for peer in &mut self.group.peers[..survivors] {
+            peer.tell(&order).await?;
+        }
+        order["report_at"] = json!(1.0 / 3.0);
+        let victim = self.group.peers.last_mut().context("nobody runs")?;
+        victim.tell(&order).await?;
+        let event = victim.event(&["progress", "done"]).await?;
+        if event["event"] == "done" {
+            let mut done = Vec::new();
+            for peer in &mut self.group.peers[..survivors] {
+                done.push(peer.event(&["done"]).await?);
+            }
+            done.push(event);
+            self.group.judge(&done)?;
+            return Ok(None);
+        }
+        let killed_at = Instant::now();
+        victim.kill().await?;
+        self.group.peers.truncate(survivors);
+        self.killed = Some((survivors, killed_at));
+        let done = self.group.event_of_all("done").await?;
+        let note = self.outcome(&done)?;
+        Ok(Some(PhaseReport::done(Phase::Kill, agreed, started.elapsed().as_secs_f64(), note)))
+    }
+
+    fn outcome(&self, done: &[Value]) -> Result<String> {
+        let finished = self.group.judge(done)?;
+        let code = done[0]["code"].as_str().unwrap_or("?");
+        ensure!(finished || done.iter().all(|d| d["code"] == code), "the survivors got different errors: {done:?}");
+        let n = done.len();
+        let then =
+            if finished { format!("all {n} got the whole sum") } else { format!("all {n} got `{code}`, every buffer untouched") };
+        Ok(format!("SIGKILL when one had received a third; {then}"))
+    }
+
+    async fn go_on(&mut self) -> Result<PhaseReport> {
+        let (_, killed_at) = self.killed.context("nobody was killed")?;
+        let (agreed, _) = self.reduced(SMALL_LEN).await?;
+        let note = format!("View {}; from the kill to the next exact sum, all 64 MiB buffers checked in between", agreed.view);
+        Ok(PhaseReport::done(Phase::GoOn, &agreed, killed_at.elapsed().as_secs_f64(), note))
+    }
+
+    async fn take_back(&mut self) -> Result<PhaseReport> {
+        // In a View that is in sync this moves nothing and tells what the survivors hold.
+        self.group.tell_all(&state(VERSION)).await?;
+        let held = self.group.event_of_all("synced").await?;
+        let held = held.iter().map(|h| h["hash"].clone()).next().context("nobody survived")?;
+        let started = Instant::now();
+        let (place, _) = self.killed.context("nobody was killed")?;
+        self.group.start(place).await?;
+        self.group.peers[place].event(&["joined"]).await?;
+        while !self.synced(&held).await? {}
+        let (agreed, _) = self.reduced(SMALL_LEN).await?;
+        let note = format!("View {}; it took over {STATE_BYTES} bytes of version {VERSION}", agreed.view);
+        Ok(PhaseReport::done(Phase::Return, &agreed, started.elapsed().as_secs_f64(), note))
+    }
+
+    /// Brings everybody to one state. False when the View was replaced meanwhile.
+    async fn synced(&mut self, expected: &Value) -> Result<bool> {
+        self.group.agree().await?;
+        let newcomer = self.group.peers.len() - 1;
+        for (i, peer) in self.group.peers.iter_mut().enumerate() {
+            peer.tell(&state(if i == newcomer { 0 } else { VERSION })).await?;
+        }
+        let synced = self.group.event_of_all("synced").await?;
+        if synced.iter().any(|s| s["ok"] == false) {
+            let again = synced.iter().all(|s| s["ok"] == true || s["retryable"] == true);
+            ensure!(again, "the states cannot be brought together: {synced:?}");
+            return Ok(false);
+        }
+        ensure!(synced.iter().all(|s| s["hash"] == *expected), "the peers hold different states: {synced:?}");
+        Ok(true)
+    }
+
+    /// An `all_reduce`, in whatever View it takes.
+    async fn reduced(&mut self, len: usize) -> Result<(Agreed, f64)> {
+        loop {
+            let agreed = self.group.agree().await?;
+            let seed = self.next_seed();
+            if let Some(seconds) = self.group.all_reduce(len, seed).await? {
+                return Ok((agreed, seconds));
+            }
+        }
+    }
+
+    fn next_seed(&mut self) -> u64 {
+        self.seed += 1;
+        self.seed
+    }
+}
+
+fn state(version: u64) -> Value {
+    json!({ "do": "sync", "version": version, "bytes": STATE_BYTES, "seed": 1 })
+}
+
+/// Gigabytes per second and member that any all_reduce must move over the busiest link.
+fn bus(size: usize, len: usize, seconds: f64) -> f64 {
+    let n = size as f64;
+    2.0 * (n - 1.0) / n * (len * size_of::<f32>()) as f64 / seconds / 1e9
+}
+
+const SUM_LEN: usize = 25 << 18;
+const KILL_LEN: usize = 64 << 18;
+const SMALL_LEN: usize = 1 << 18;
+const STATE_BYTES: usize = 5000;
+const VERSION: u64 = 3;
+const ROUNDS: usize = 3;
+const TRIES: usize = 3;

@@ -1,0 +1,29 @@
+//! The command line from outside: outputs, exit codes, files.
+
+mod demo;
+mod keys;
+mod nodes;
+mod run;
+
+use potluck_harness::{Need, Suite};
+
+fn main() {
+    let mut suite = Suite::new();
+    suite.test("identity: made once, shown again, no key in it", keys::identity);
+    suite.test("identity: a damaged file is one sentence and stays", keys::damaged_identity);
+    suite.test("join: from a pipe and from a file", keys::join);
+    suite.test("join: a mistyped key is refused and nothing is stored", keys::mistyped_key);
+    suite.test("join: a second key replaces the first only on demand", keys::second_key);
+    suite.test("join: a key on the command line is refused", keys::key_in_argv);
+    suite.test("key: a file that others may read is refused", keys::loose_permissions);
+    suite.test("key: only printed on demand", keys::show_on_demand);
+    suite.test("a wrong name or number is wrong usage", keys::wrong_usage);
+    suite.test_needing("up: the first machine makes a key and says why it is alone", &[Need::Lab], nodes::first_machine);
+    suite.test_needing("up: a bad file or number ends it at once", &[Need::Lab], nodes::stopped_early);
+    suite.test_needing("up: beside another cluster no key is made", &[Need::Lab], nodes::beside_another_cluster);
+    suite.test_needing("up: two machines meet, and one that leaves is missed", &[Need::Lab], nodes::two_meet);
+    suite.test_needing("status: asks the running node, else looks around", &[Need::Lab], nodes::status);
+    suite.serial("demo: everything is verified", &[Need::Lab], demo::verified);
+    suite.serial("demo: interrupted, it leaves no process and no file", &[Need::Lab], demo::interrupted);
+    suite.run();
+}

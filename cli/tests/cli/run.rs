@@ -1,0 +1,61 @@
+//! Running the command once.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What a run left behind.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+/// The command with a home of its own and nothing of ours in its environment.
+pub fn potluck(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_potluck"));
+    clean(&mut command, home);
+    command
+}
+
+/// The same environment for a command that starts it.
+pub fn clean(command: &mut Command, home: &Path) {
+    for variable in ["POTLUCK_KEY", "POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_LOG"] {
+        command.env_remove(variable);
+    }
+    command.env("POTLUCK_HOME", home);
+}
+
+/// Runs it to its end with `input` on its standard input.
+pub fn run(command: &mut Command, input: &str) -> Result<Ran> {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    // A command that reads no input may be gone already.
+    let _ = child.stdin.take().context("piped")?.write_all(input.as_bytes());
+    let output = child.wait_with_output()?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(Ran { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) })
+}
+
+/// A run with these arguments.
+pub fn told(home: &Path, arguments: &[&str], input: &str) -> Result<Ran> {
+    run(potluck(home).args(arguments), input)
+}
+
+impl Ran {
+    /// Its only document, after it ended with `code`.
+    pub fn json(&self, code: i32) -> Result<Value> {
+        ensure!(self.code == code, "{self:?}");
+        ensure!(self.out.lines().count() == 1, "not one document: {self:?}");
+        Ok(serde_json::from_str(&self.out)?)
+    }
+
+    /// Its complaint: it ended with `code` and said one line on stderr.
+    pub fn complaint(&self, code: i32) -> Result<&str> {
+        ensure!(self.code == code && self.err.lines().count() == 1, "{self:?}");
+        ensure!(self.err.starts_with("potluck: "), "{self:?}");
+        Ok(&self.err)
+    }
+}

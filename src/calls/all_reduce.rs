@@ -1,0 +1,68 @@
+//! Layer: Face.
+//!
+//! An all_reduce in place.
+
+use super::codec::Codec;
+use super::flight::Flight;
+use crate::collective::{Element, Kind, ReduceOp, bytes_of, bytes_of_mut};
+use crate::error::Result;
+use std::pin::Pin;
+use std::task::{Context as Task, Poll, ready};
+use std::time::Duration;
+
+/// An [`all_reduce`](crate::Context::all_reduce) under way.
+///
+/// Dropped before it is done, it is aborted for all members; forgotten, it goes on without touching the buffer.
+#[must_use = "an all_reduce does nothing until it is awaited, and is aborted for all members when it is dropped"]
+pub struct AllReduce<'buf, T: Element> {
+    pub(crate) flight: Flight,
+    pub(crate) buffer: &'buf mut [T],
+}
+
+impl<T: Element> AllReduce<'_, T> {
+    /// How contributions become one value. Default: the sum.
+    pub fn op(mut self, op: ReduceOp) -> Self {
+        self.flight.call.kind = Kind::AllReduce(op);
+        self
+    }
+
+    /// The sum divided by the number of members.
+    pub fn mean(self) -> Self {
+        self.op(ReduceOp::Mean)
+    }
+
+    /// The least value.
+    pub fn min(self) -> Self {
+        self.op(ReduceOp::Min)
+    }
+
+    /// The greatest value.
+    pub fn max(self) -> Self {
+        self.op(ReduceOp::Max)
+    }
+
+    /// Gives up for all members when `after` has passed since the first poll; the default is to wait for members that live.
+    pub fn deadline(mut self, after: Duration) -> Self {
+        self.flight.deadline = Some(after);
+        self
+    }
+}
+
+impl AllReduce<'_, f32> {
+    /// Encodes what goes over the wire. Every rank must use the same codec.
+    pub fn compress(mut self, codec: &mut Codec) -> Self {
+        self.flight.call.codec = codec.id;
+        self
+    }
+}
+
+impl<T: Element> Future for AllReduce<'_, T> {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
+        let this = &mut *self;
+        let output = ready!(this.flight.poll(task, Some(bytes_of(this.buffer))))?;
+        output.copy_to(bytes_of_mut(this.buffer));
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,60 @@
+//! Layer: Face.
+//!
+//! The calls that copy and do not add: broadcast, all_gather, barrier.
+
+use super::flight::{Flight, elements};
+use crate::collective::{Element, bytes_of, bytes_of_mut};
+use crate::error::Result;
+use std::pin::Pin;
+use std::task::{Context as Task, Poll, ready};
+
+/// A [`broadcast`](crate::Context::broadcast) under way.
+#[must_use = "a broadcast does nothing until it is awaited, and is aborted for all members when it is dropped"]
+pub struct Broadcast<'buf, T: Element> {
+    pub(crate) flight: Flight,
+    pub(crate) buffer: &'buf mut [T],
+    pub(crate) is_root: bool,
+}
+
+impl<T: Element> Future for Broadcast<'_, T> {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
+        let this = &mut *self;
+        let input = this.is_root.then(|| bytes_of(this.buffer));
+        let output = ready!(this.flight.poll(task, input))?;
+        output.copy_to(bytes_of_mut(this.buffer));
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// An [`all_gather`](crate::Context::all_gather) under way.
+#[must_use = "an all_gather does nothing until it is awaited, and is aborted for all members when it is dropped"]
+pub struct AllGather<'buf, T: Element> {
+    pub(crate) flight: Flight,
+    pub(crate) buffer: &'buf [T],
+}
+
+impl<T: Element> Future for AllGather<'_, T> {
+    type Output = Result<Vec<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Vec<T>>> {
+        let this = &mut *self;
+        let output = ready!(this.flight.poll(task, Some(bytes_of(this.buffer))))?;
+        Poll::Ready(Ok(elements(&output)))
+    }
+}
+
+/// A [`barrier`](crate::Context::barrier) under way.
+#[must_use = "a barrier does nothing until it is awaited, and is aborted for all members when it is dropped"]
+pub struct Barrier {
+    pub(crate) flight: Flight,
+}
+
+impl Future for Barrier {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
+        self.flight.poll(task, None).map_ok(drop)
+    }
+}

@@ -1,0 +1,116 @@
+//! Layer: Face.
+//!
+//! One operation of this member, from its number to its outcome.
+
+use crate::collective::{
+    AbortCause, AbortReason, Call, CallRefusal, Decided, Element, EngineFault, Envelope, Outcome, Pool, Refused, Staging,
+    bytes_of_mut,
+};
+use crate::driver::peer_at;
+use crate::error::{Cause, Error, Mismatched, Peer, Result};
+use crate::identity::{Name, NodeId};
+use crate::view::{Lane, OpId, Rank};
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, ready};
+use std::time::Duration;
+
+/// One operation of this member, from its number to its outcome.
+pub(crate) struct Flight {
+    pub(super) envelope: Arc<Envelope>,
+    pub(super) call: Call,
+    op: std::result::Result<OpId, Refused>,
+    pub(super) deadline: Option<Duration>,
+    pub(super) stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Numbered,
+    Begun,
+    Over,
+}
+
+impl Flight {
+    pub(crate) fn numbered(envelope: &Arc<Envelope>, lane: Lane, call: Call) -> Flight {
+        let op = envelope.call(lane, call);
+        Flight { envelope: Arc::clone(envelope), call, op, deadline: None, stage: Stage::Numbered }
+    }
+
+    /// The operation's number, or why it has none.
+    pub(super) fn op(&mut self) -> Result<OpId> {
+        self.op.map_err(|refused| {
+            self.stage = Stage::Over;
+            match refused {
+                Refused::By(CallRefusal::Frozen) => Error::ViewChanged,
+                Refused::By(CallRefusal::NeedsSync) => Error::NeedsSync,
+                Refused::By(CallRefusal::TooManyInFlight) => Error::TooManyInFlight,
+                Refused::Lost(op) => Error::LostResult { op },
+            }
+        })
+    }
+
+    pub(super) fn poll(&mut self, task: &mut Task<'_>, bytes: Option<&[u8]>) -> Poll<Result<Staging>> {
+        let op = self.op()?;
+        if self.stage == Stage::Numbered {
+            self.begin(op, |pool, lengths| bytes.map_or_else(Staging::default, |bytes| Staging::cut(pool, bytes, lengths)));
+        }
+        let decided = ready!(self.envelope.poll_decided(op, task));
+        Poll::Ready(self.over(decided))
+    }
+
+    pub(super) fn begin(&mut self, op: OpId, fill: impl FnOnce(&Pool, &[usize]) -> Staging) {
+        self.stage = Stage::Begun;
+        if let Some(after) = self.deadline {
+            self.envelope.give_up_after(op, after);
+        }
+        self.envelope.begin(op, self.call, fill);
+    }
+
+    pub(super) fn over(&mut self, decided: Decided) -> Result<Staging> {
+        self.stage = Stage::Over;
+        match decided.outcome {
+            Outcome::Committed => Ok(decided.output.unwrap_or_default()),
+            Outcome::Aborted(cause) => Err(self.aborted(cause, &decided)),
+            Outcome::Indeterminate => Err(Error::Indeterminate),
+            Outcome::DigestMismatch => Err(Error::Engine(EngineFault::DigestMismatch)),
+        }
+    }
+
+    fn aborted(&self, cause: AbortCause, decided: &Decided) -> Error {
+        let here = cause.by == self.envelope.me();
+        let elsewhere = || if here { None } else { Some(self.peer(cause.by)) };
+        let cause = match cause.reason {
+            AbortReason::Mismatch(m) => {
+                let (one, other) = ((self.peer(m.lower.0), m.lower.1), (self.peer(m.higher.0), m.higher.1));
+                return Error::Mismatch(Box::new(Mismatched { one, other }));
+            }
+            AbortReason::Deadline => Cause::Deadline { of: elsewhere() },
+            AbortReason::Dropped => Cause::Dropped { by: elsewhere() },
+            AbortReason::Engine => Cause::Engine { on: self.peer(cause.by), fault: decided.fault.filter(|_| here) },
+            AbortReason::ViewChange => Cause::MemberLost,
+        };
+        Error::Aborted { cause }
+    }
+
+    fn peer(&self, rank: Rank) -> Peer {
+        let unknown = || Peer { rank, name: Name::from_lossy("?"), node: NodeId([0; 32]) };
+        peer_at(self.envelope.view(), rank).unwrap_or_else(unknown)
+    }
+}
+
+impl Drop for Flight {
+    /// Before this member's vote the operation is aborted for all; after it the decided result is kept, see
+    /// [`crate::Context::take_result`].
+    fn drop(&mut self) {
+        if let (Ok(op), true) = (self.op, self.stage != Stage::Over) {
+            self.envelope.abandon(op);
+        }
+    }
+}
+
+/// The bytes of a result as elements of their own.
+pub(crate) fn elements<T: Element>(output: &Staging) -> Vec<T> {
+    let mut elements = vec![T::ZERO; output.len() / T::DTYPE.bytes()];
+    output.copy_to(bytes_of_mut(&mut elements));
+    elements
+}

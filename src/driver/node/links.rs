@@ -1,0 +1,233 @@
+//! Layer: Host.
+//!
+//! How a node gets its control links, keeps them and loses them.
+
+use super::{Node, OpenView};
+use crate::discovery::{DialOutcome, Origin};
+use crate::driver::event::Event;
+use crate::driver::peers::Taken;
+use crate::election::{Input, Message, PeerAddress};
+use crate::identity::MemberId;
+use crate::link::{DataAsk, DataTerms, Local, Net, Purpose, Refusal, Session, Stream, initiate, respond};
+use crate::topology::{InterfaceKind, Path};
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, PoisonError, RwLock};
+use tokio::time::Instant;
+
+/// Who dialled a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialled {
+    ByMe,
+    ByPeer,
+}
+
+impl Node {
+    /// A connection: past the gate it gets two seconds for its handshake, beside everything else.
+    pub(in crate::driver) fn on_accepted(&mut self, accepted: io::Result<(Box<dyn Stream>, SocketAddr)>) {
+        let Ok((stream, from)) = accepted else { return };
+        let ip = from.ip().to_canonical();
+        let Ok(ticket) = self.gate.admit(self.now(), ip) else {
+            self.counters.overloads += 1;
+            return;
+        };
+        let (local, replays, open) = (Arc::clone(&self.config.local), Arc::clone(&self.replays), Arc::clone(&self.open));
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let result = respond(stream, &local, &replays, |ask| terms(&open, ask)).await;
+            let _ = events.send(Event::Answered { from, ticket, result }).await;
+        });
+    }
+
+    pub(super) fn on_answered(&mut self, from: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
+        match result {
+            Ok((stream, session)) => {
+                self.gate.authenticated(self.now(), from.ip().to_canonical());
+                let address = listening_at(from, session.peer.port);
+                match session.purpose {
+                    Purpose::Control => self.on_linked(stream, session, address, Dialled::ByPeer),
+                    Purpose::Data { view, src, .. } => self.on_data_accepted(stream, session, view, src),
+                }
+            }
+            Err(refusal) => self.count(refusal),
+        }
+    }
+
+    pub(super) fn count(&mut self, refusal: Refusal) {
+        tracing::debug!(%refusal, "refused a connection");
+        match refusal {
+            Refusal::OtherVersion { .. } => self.counters.other_versions += 1,
+            Refusal::Overloaded(_) | Refusal::TooSlow | Refusal::Replayed => self.counters.overloads += 1,
+            Refusal::DuplicateIdentity => self.duplicate_at = Some(Instant::now()),
+            Refusal::UnknownView | Refusal::SelfDial | Refusal::Closed | Refusal::Io(_) => {}
+            _ => self.counters.strangers += 1,
+        }
+    }
+
+    pub(super) fn dial(&self, to: SocketAddr) {
+        let (net, local, events) = (Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
+        tokio::spawn(async move {
+            let result = connect(net, &local, to, None).await;
+            let _ = events.send(Event::Dialled { to, result }).await;
+        });
+    }
+
+    pub(super) fn on_dialled(&mut self, to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
+        let now = self.now();
+        match result {
+            Ok((stream, session)) => {
+                self.refusals.remove(&to);
+                self.roster.dialled(to, DialOutcome::Authenticated(session.peer.id), now);
+                self.on_linked(stream, session, to, Dialled::ByMe);
+            }
+            Err(refusal) => {
+                tracing::debug!(%to, %refusal, "a dial failed");
+                if refusal == Refusal::DuplicateIdentity {
+                    self.duplicate_at = Some(Instant::now());
+                }
+                let outcome = match refusal {
+                    Refusal::SelfDial => DialOutcome::Myself,
+                    Refusal::OtherVersion { theirs } => DialOutcome::OtherVersion(theirs),
+                    _ => DialOutcome::Failed,
+                };
+                self.roster.dialled(to, outcome, now);
+                if self.refusals.len() < 64 || self.refusals.contains_key(&to) {
+                    self.refusals.insert(to, refusal);
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_linked(&mut self, stream: Box<dyn Stream>, session: Session, address: SocketAddr, dialled: Dialled) {
+        let (id, name) = (session.peer.id, session.peer.name.clone());
+        let dialler = if dialled == Dialled::ByMe { self.me.node } else { id.node };
+        let taken = self.peers.take(stream, session, address, dialler);
+        if taken == Taken::Refused {
+            return;
+        }
+        tracing::debug!(peer = %id, %name, %address, ?taken, ?dialled, "linked");
+        self.counters.links += 1;
+        self.names.insert(id, name);
+        self.roster.link_up(id);
+        self.roster.add(address, Origin::Remembered, self.now());
+        self.bury_earlier_lives(id);
+        self.step(Input::LinkUp(id));
+        self.replay(id);
+        if taken == Taken::New {
+            let peers = self.peers.iter().filter(|(other, _)| **other != id);
+            let told = peers.filter(|(_, link)| means_something_elsewhere(link.address));
+            let known = told.map(|(other, link)| PeerAddress { id: *other, address: link.address }).collect();
+            self.peers.send(id, Message::Peers(known));
+            self.remember_peers();
+        }
+    }
+
+    /// A node that has started again is not what it was: its identity is locked by one process at a time.
+    pub(super) fn bury_earlier_lives(&mut self, id: MemberId) {
+        let earlier: Vec<MemberId> =
+            self.peers.iter().map(|(other, _)| *other).filter(|o| o.node == id.node && o.boot != id.boot).collect();
+        for old in earlier {
+            self.peers.drop_link(old);
+            self.step(Input::Unreachable(old));
+        }
+    }
+
+    pub(super) fn replay(&mut self, to: MemberId) {
+        let Some(envelope) = self.envelope.clone().filter(|e| e.view().contains(to)) else { return };
+        for message in envelope.replay() {
+            self.peers.send(to, Message::Op(message));
+        }
+    }
+
+    pub(super) fn remember_peers(&mut self) {
+        let addresses: BTreeSet<SocketAddr> = self.peers.iter().map(|(_, l)| l.address).collect();
+        self.store.remember(addresses.into_iter().collect());
+    }
+
+    pub(super) fn on_closed(&mut self, member: MemberId, generation: u64, misbehaved: Option<String>) {
+        let Some(link) = self.peers.closed(member, generation) else { return };
+        if let Some(why) = misbehaved {
+            tracing::warn!(peer = %member, why, "closed the link of a member that broke the protocol");
+            self.counters.misbehaviours += 1;
+        }
+        self.step(Input::LinkDown(member));
+        let (net, local, events, to) = (Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone(), link.address);
+        tokio::spawn(async move {
+            let result = connect(net, &local, to, Some(member)).await;
+            let _ = events.send(Event::Redialled { member, to, result }).await;
+        });
+    }
+
+    pub(super) fn on_redialled(&mut self, member: MemberId, to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
+        match result {
+            Ok((stream, session)) => self.on_linked(stream, session, to, Dialled::ByMe),
+            Err(_) if self.peers.get(member).is_some() => {}
+            Err(refusal) => {
+                tracing::debug!(peer = %member, %refusal, "a member cannot be reached any more");
+                self.roster.link_down(member, self.now());
+                self.step(Input::Unreachable(member));
+            }
+        }
+    }
+
+    pub(super) fn ping(&mut self) {
+        let sent = u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let members: Vec<MemberId> = self.peers.iter().map(|(id, _)| *id).collect();
+        for member in members {
+            self.peers.send(member, Message::Ping(sent));
+        }
+    }
+
+    pub(super) fn on_pong(&mut self, from: MemberId, number: u64) {
+        self.step(Input::Heard(from));
+        let now = u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let Some(sample) = now.checked_sub(number).and_then(|us| u32::try_from(us).ok()) else { return };
+        let Some(link) = self.peers.get_mut(from) else { return };
+        // Smoothed as TCP does (RFC 6298).
+        let rtt_us = link.rtt_us.map_or(sample, |rtt| rtt - rtt / 8 + sample / 8).max(1);
+        link.rtt_us = Some(rtt_us);
+        let local = link.local.map(|a| a.ip());
+        let from_kind = local.map_or(InterfaceKind::Other, |ip| self.kind_of(ip));
+        self.election.links_mut().observe(self.me, from, Path { rtt_us, from_kind, to_kind: InterfaceKind::Other });
+    }
+
+    pub(super) fn kind_of(&self, ip: IpAddr) -> InterfaceKind {
+        let ip = ip.to_canonical();
+        let found = self.config.interfaces.iter().find(|i| i.addresses.iter().any(|a| a.ip == ip));
+        found.map_or(InterfaceKind::Other, |i| i.kind)
+    }
+}
+
+/// Where a peer that dialled from `from` listens. With its scope: a link-local address leads nowhere without one.
+fn listening_at(mut from: SocketAddr, port: u16) -> SocketAddr {
+    from.set_port(port);
+    match from.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(IpAddr::V4(ip), port),
+        IpAddr::V6(_) => from,
+    }
+}
+
+/// A link-local IPv6 address leads somewhere only together with the interface of the host that uses it.
+fn means_something_elsewhere(address: SocketAddr) -> bool {
+    match address.ip() {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(ip) => !ip.is_unicast_link_local(),
+    }
+}
+
+async fn connect(
+    net: Arc<dyn Net>,
+    local: &Local,
+    to: SocketAddr,
+    expect: Option<MemberId>,
+) -> Result<(Box<dyn Stream>, Session), Refusal> {
+    let stream = net.dial(to).await?;
+    initiate(stream, local, Purpose::Control, expect).await
+}
+
+fn terms(open: &RwLock<Vec<OpenView>>, ask: &DataAsk) -> Option<DataTerms> {
+    let open = open.read().unwrap_or_else(PoisonError::into_inner);
+    let view = open.iter().find(|v| v.digest.hint() == ask.hint && v.me == ask.dst)?;
+    Some(DataTerms { view: view.digest, expect: *view.members.get(ask.src.index())? })
+}

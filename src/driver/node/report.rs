@@ -1,0 +1,119 @@
+//! Layer: Host.
+//!
+//! What a node says about itself.
+
+use super::{Node, WAITING_WARN};
+use crate::collective::Envelope;
+use crate::error::Peer;
+use crate::status::{PeerStatus, State, Status, ViewStatus, Waiting};
+use crate::view::{MEMBERS_MAX, Rank, View};
+use crate::wire::PROTOCOL_VERSION;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a node is shown as a duplicate after it last met its twin; dials are repeated more often than that.
+const DUPLICATE_SHOWN: Duration = Duration::from_secs(90);
+
+/// A group of 16 takes a moment to form.
+const FULL_AFTER: Duration = Duration::from_secs(10);
+
+impl Node {
+    /// Notices a call that others have not made; warns once when it has waited long.
+    pub(super) fn watch_waiting(&mut self, now: Instant) {
+        let waiting = self.envelope.as_ref().and_then(|e| e.waiting_for());
+        self.waiting = match (waiting, self.waiting) {
+            (Some((op, ranks)), Some((known, since, warned))) if known == op => {
+                let late = now.duration_since(since) >= WAITING_WARN;
+                if late && !warned {
+                    tracing::warn!(%op, ?ranks, "an operation waits for ranks that have not called it");
+                }
+                Some((op, since, warned || late))
+            }
+            (Some((op, _)), _) => Some((op, now, false)),
+            (None, _) => None,
+        };
+    }
+
+    pub(super) fn publish(&mut self) {
+        let view = self.envelope.as_ref().map(|e| self.view_status(e));
+        let mut counters = self.counters;
+        counters.committed = self.committed_before + self.envelope.as_ref().map_or(0, |e| e.committed());
+        let status = Status {
+            node: self.me.node,
+            name: self.config.local.hello.name.clone(),
+            namespace: self.config.namespace.name().as_str().to_owned(),
+            open: self.config.namespace.is_open(),
+            port: self.port,
+            state: self.state(),
+            peers: self
+                .peers
+                .iter()
+                .map(|(id, l)| PeerStatus { node: id.node, name: l.hello.name.clone(), address: l.address, rtt_us: l.rtt_us })
+                .collect(),
+            view,
+            interfaces: self.interfaces.clone(),
+            others: self.others(),
+            waiting: self.waiting_status(),
+            counters,
+        };
+        self.status.send_if_modified(|old| {
+            let changed = *old != status;
+            *old = status;
+            changed
+        });
+    }
+
+    pub(super) fn state(&self) -> State {
+        let wanted = self.config.min_members;
+        match &self.envelope {
+            _ if self.duplicate_at.is_some_and(|at| at.elapsed() < DUPLICATE_SHOWN) => State::Duplicate,
+            Some(e) if e.view().size() >= wanted && e.is_synced() => State::In,
+            Some(e) if e.view().size() >= wanted => State::NeedsSync,
+            Some(e) => State::NotEnoughPeers { present: e.view().size(), wanted },
+            None if self.peers.iter().next().is_none() => State::Alone,
+            // As many as a View holds, and none of their Views has a place for this node.
+            None if self.peers.iter().count() >= MEMBERS_MAX && self.epoch.elapsed() > FULL_AFTER => State::Full,
+            None => State::Forming,
+        }
+    }
+
+    pub(super) fn view_status(&self, envelope: &Envelope) -> ViewStatus {
+        let view = envelope.view();
+        ViewStatus {
+            id: view.id(),
+            members: view.ranks().filter_map(|rank| peer_at(view, rank)).collect(),
+            engine: view.engine,
+            plan: view.plan.reason.clone(),
+            in_sync: envelope.is_synced(),
+            committed: envelope.committed(),
+        }
+    }
+
+    pub(super) fn waiting_status(&self) -> Option<Waiting> {
+        let (op, since, _) = self.waiting?;
+        let envelope = self.envelope.as_ref()?;
+        let (_, ranks) = envelope.waiting_for().filter(|(now, _)| *now == op)?;
+        let ranks = ranks.into_iter().filter_map(|rank| peer_at(envelope.view(), rank)).collect();
+        Some(Waiting { op, ranks, since: since.elapsed() })
+    }
+
+    /// Who is seen and not joined, a sentence each.
+    pub(super) fn others(&self) -> Vec<String> {
+        let adverts = self.roster.others().take(16).map(|advert| {
+            let at = advert.addresses.first().map_or_else(|| format!("port {}", advert.port), ToString::to_string);
+            match advert.version {
+                PROTOCOL_VERSION => format!("another cluster is here ({at}): `potluck join` enters it with its key"),
+                theirs => {
+                    format!("a node at {at} speaks protocol {theirs}, this one {PROTOCOL_VERSION}: run the same version on both")
+                }
+            }
+        });
+        let refused = self.refusals.iter().take(16).map(|(to, refusal)| format!("{to}: {refusal}"));
+        adverts.chain(refused).collect()
+    }
+}
+
+/// A member as errors and reports name it.
+pub fn peer_at(view: &View, rank: Rank) -> Option<Peer> {
+    view.member(rank).map(|m| Peer { rank, name: m.name.clone(), node: m.id.node })
+}

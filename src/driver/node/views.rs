@@ -1,0 +1,138 @@
+//! Layer: Host.
+//!
+//! The View a node is in: its operations and its data links.
+
+use super::{Node, OpenView};
+use crate::collective::{Envelope, OpMessage};
+use crate::driver::datalinks::{DataDial, watched};
+use crate::driver::event::Event;
+use crate::election::{Decides, Input, Message};
+use crate::identity::MemberId;
+use crate::link::{DataLink, Session, Stream, into_data_link};
+use crate::view::{OpId, Rank, View, ViewDigest};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+impl Node {
+    pub(super) fn install(&mut self, view: &Arc<View>, decides: Decides) {
+        self.data.clear();
+        if let Some(before) = self.envelope.take() {
+            match decides {
+                Decides::Parent => before.decide(&view.committed),
+                Decides::Nothing => before.cut_off(),
+            }
+            before.backend().close();
+            self.committed_before += before.committed();
+        }
+        let Some(me) = view.rank_of(self.me) else { return };
+        let (tx, rx) = mpsc::unbounded_channel();
+        let backend = self.engine.open(view, me);
+        let envelope = Arc::new(Envelope::new(Arc::clone(view), me, backend, self.pool.clone(), tx));
+        tracing::info!(view = %view.id(), rank = %me, size = view.size(), in_sync = view.in_sync(), "installed a view");
+        self.counters.views += 1;
+        self.outgoing = Some(rx);
+        self.envelope = Some(Arc::clone(&envelope));
+        for member in &view.members {
+            self.names.insert(member.id, member.name.clone());
+        }
+        self.waiting = None;
+        if self.election.is_frozen() {
+            // Installed late, for its outcome alone: the next one is under way.
+            envelope.freeze();
+            return;
+        }
+        self.dial_data_links(view, me);
+        // Whoever gets the Context may ask for the status at once.
+        self.publish();
+        let enough = view.size() >= self.config.min_members;
+        self.views.send_replace(enough.then_some(envelope));
+        self.step(Input::OpsInFlight(0));
+    }
+
+    pub(super) fn dial_data_links(&mut self, view: &View, me: Rank) {
+        let digest = view.digest();
+        for peer in view.ranks().filter(|r| *r > me) {
+            let Some(expect) = view.member(peer).map(|m| m.id) else { continue };
+            let Some(to) = self.peers.get(expect).map(|l| l.address) else {
+                // Its control link broke this very moment, and nobody else will make the data link.
+                self.step(Input::DataLinkLost(digest));
+                continue;
+            };
+            let dial = DataDial { view: digest, me, peer, expect, to };
+            self.data.dial(dial, Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
+        }
+    }
+
+    pub(super) fn open_views(&mut self) {
+        let views: Vec<Arc<View>> = self.election.open_views().cloned().collect();
+        let same = views.len() == self.open_now.len() && views.iter().zip(&self.open_now).all(|(a, b)| Arc::ptr_eq(a, b));
+        if !same {
+            let me = self.me;
+            let open = views.iter().filter_map(|v| {
+                let members = v.members.iter().map(|m| m.id).collect();
+                Some(OpenView { digest: v.digest(), members, me: v.rank_of(me)? })
+            });
+            *self.open.write().unwrap_or_else(PoisonError::into_inner) = open.collect();
+            self.open_now = views;
+        }
+    }
+
+    pub(super) fn on_data_accepted(&mut self, stream: Box<dyn Stream>, session: Session, view: ViewDigest, src: Rank) {
+        self.step(Input::DataLink(view));
+        match into_data_link(stream, session) {
+            Ok(link) => {
+                let link = watched(link, view, src, self.events.clone());
+                self.on_data_link(view, src, link);
+            }
+            Err(error) => tracing::warn!(%error, "a data link could not be set up"),
+        }
+    }
+
+    pub(super) fn on_data_link(&mut self, view: ViewDigest, peer: Rank, link: Box<dyn DataLink>) {
+        if let Some(envelope) = self.envelope.as_ref().filter(|e| e.digest() == view) {
+            envelope.backend().attach(peer, link);
+        }
+    }
+
+    pub(super) fn tell(&mut self, message: &OpMessage) {
+        let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == message.view) else { return };
+        for member in envelope.view().members.iter().filter(|m| m.id != self.me) {
+            self.peers.send(member.id, Message::Op(message.clone()));
+        }
+    }
+
+    pub(super) fn on_op(&mut self, from: MemberId, message: &OpMessage) {
+        self.step(Input::Heard(from));
+        let Some(envelope) = self.envelope.clone() else { return };
+        let Some(rank) = envelope.view().rank_of(from) else { return };
+        if message.view == envelope.digest() && envelope.on_message(rank, message.body, &message.resolved).is_err() {
+            self.expel(rank);
+        }
+    }
+
+    /// Closes the link of a member that broke the protocol. It may come back; the election decides about its place.
+    pub(super) fn expel(&mut self, rank: Rank) {
+        let Some(member) = self.envelope.as_ref().and_then(|e| e.view().member(rank).map(|m| m.id)) else { return };
+        tracing::warn!(peer = %member, "a member sent what no honest member sends; its link is closed");
+        self.counters.misbehaviours += 1;
+        self.peers.drop_link(member);
+        self.roster.link_down(member, self.now());
+        self.step(Input::LinkDown(member));
+    }
+
+    pub(super) fn arm(&mut self, op: OpId, after: Duration) {
+        let Some(view) = self.envelope.as_ref().map(|e| e.digest()) else { return };
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            let _ = events.send(Event::Deadline(view, op)).await;
+        });
+    }
+
+    pub(super) fn report_resolved(&mut self) {
+        if let Some(message) = self.envelope.as_ref().and_then(|e| e.resolved()) {
+            self.tell(&message);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+"""Somebody on the network who is not a member. Runs as a machine of the lab; each line it prints is JSON.
+
+    intruder.py send HOST PORT HEX          sends the bytes, then waits for the other side to close
+    intruder.py drip HOST PORT HEX          the same, one byte every 100 ms
+    intruder.py silent HOST PORT COUNT      that many connections without a word, until the other side closes them
+    intruder.py flood HOST PORT COUNT SEED  that many connections of junk, as fast as they are taken
+    intruder.py capture HEX                 every frame on this machine until its input ends: how often are HEX in it?
+"""
+
+import json
+import random
+import select
+import socket
+import struct
+import sys
+import time
+
+LIMIT = 10.0
+
+
+def say(**event):
+    print(json.dumps(event), flush=True)
+
+
+def connect(host, port):
+    return socket.create_connection((host, int(port)), timeout=LIMIT)
+
+
+def until_closed(sock, limit=LIMIT):
+    """Bytes received until the other side closes, and whether it did."""
+    received, end = 0, time.monotonic() + limit
+    while (left := end - time.monotonic()) > 0:
+        sock.settimeout(left)
+        try:
+            got = sock.recv(65536)
+        except TimeoutError:
+            break
+        except OSError:
+            return received, True
+        if not got:
+            return received, True
+        received += len(got)
+    return received, False
+
+
+def send(host, port, data):
+    begin = time.monotonic()
+    with connect(host, port) as sock:
+        try:
+            sock.sendall(bytes.fromhex(data))
+        except OSError:
+            pass  # closed in the middle of it: what was received still counts
+        received, closed = until_closed(sock)
+    say(event="sent", received=received, closed=closed, ms=1000 * (time.monotonic() - begin))
+
+
+def drip(host, port, data):
+    begin, sent, closed = time.monotonic(), 0, False
+    with connect(host, port) as sock:
+        for byte in bytes.fromhex(data):
+            readable, _, _ = select.select([sock], [], [], 0.1)
+            if readable:
+                break
+            try:
+                sock.sendall(bytes([byte]))
+            except OSError:
+                break
+            sent += 1
+        received, closed = until_closed(sock)
+    say(event="dripped", sent=sent, received=received, closed=closed, ms=1000 * (time.monotonic() - begin))
+
+
+def silent(host, port, count):
+    begin = time.monotonic()
+    socks = [connect(host, port) for _ in range(int(count))]
+    say(event="connected")
+    ends = [until_closed(sock, max(0.1, begin + LIMIT - time.monotonic())) for sock in socks]
+    say(event="waited", closed=sum(closed for _, closed in ends), received=sum(got for got, _ in ends),
+        ms=1000 * (time.monotonic() - begin))
+
+
+def flood(host, port, count, seed):
+    chance = random.Random(int(seed))
+    begin, received, unconnected, open_still = time.monotonic(), 0, 0, 0
+    for i in range(int(count)):
+        start = [b"", b"potl", b"potl\x01\x10" + bytes(10), b"potl\x01\x11\x00\x01" + bytes(8), b"potl\x02", b"GET / HTTP/1.1\r\n"]
+        junk = start[i % len(start)] + chance.randbytes(chance.choice([0, 1, 15, 48, 64, 1000, 20000]))
+        try:
+            with connect(host, port) as sock:
+                try:
+                    sock.sendall(junk)
+                    # What never sends enough is closed by this side, for the next one to come.
+                    got, closed = until_closed(sock, 0.05)
+                    received += got
+                    open_still += not closed
+                except OSError:
+                    pass
+        except OSError:
+            unconnected += 1
+    say(event="flooded", received=received, unconnected=unconnected, still_open=open_still, ms=1000 * (time.monotonic() - begin))
+
+
+def capture(wanted):
+    wanted = bytes.fromhex(wanted)
+    every = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    every.setsockopt(socket.SOL_SOCKET, 33, 256 << 20)  # SO_RCVBUFFORCE
+    say(event="capturing")
+    frames = size = hits = 0
+    payload_from = {}
+    while True:
+        readable, _, _ = select.select([every, sys.stdin], [], [])
+        if every in readable:
+            frame = every.recv(1 << 18)
+            frames, size, hits = frames + 1, size + len(frame), hits + frame.count(wanted)
+            count_payload(frame, payload_from)
+        elif sys.stdin in readable:
+            break
+    _, drops = struct.unpack("II", every.getsockopt(263, 6, 8))  # SOL_PACKET, PACKET_STATISTICS
+    say(event="captured", frames=frames, bytes=size, drops=drops, hits=hits, payload_from=payload_from)
+
+
+def count_payload(frame, payload_from):
+    """Adds up the TCP payload of each source, as address:port."""
+    if len(frame) < 54 or frame[12:14] != b"\x08\x00" or frame[23] != 6:
+        return
+    header = 4 * (frame[14] & 15)
+    total = struct.unpack("!H", frame[16:18])[0] or len(frame) - 14
+    tcp = 14 + header
+    payload = total - header - 4 * (frame[tcp + 12] >> 4)
+    if payload > 0:
+        source = f"{socket.inet_ntoa(frame[26:30])}:{struct.unpack('!H', frame[tcp:tcp + 2])[0]}"
+        payload_from[source] = payload_from.get(source, 0) + payload
+
+
+if __name__ == "__main__":
+    {"send": send, "drip": drip, "silent": silent, "flood": flood, "capture": capture}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,79 @@
+//! A program on one of the lab's machines that is no member, see `intruder.py`.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use potluck_harness::{Child, Group, Lab};
+use serde_json::Value;
+
+pub struct Intruder(Child);
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+impl Intruder {
+    /// Starts it on a machine.
+    pub fn on(lab: &Lab, machine: &str, arguments: &[&str]) -> Result<Intruder> {
+        Intruder::start(lab.command(machine, "python3"), arguments)
+    }
+
+    /// Starts it on the switch, where all frames pass.
+    pub fn on_the_switch(lab: &Lab, arguments: &[&str]) -> Result<Intruder> {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &lab.switch()?, "python3"]);
+        Intruder::start(command, arguments)
+    }
+
+    fn start(mut command: Command, arguments: &[&str]) -> Result<Intruder> {
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/strangers/intruder.py")).args(arguments);
+        Ok(Intruder(Child::spawn_told(&mut command)?))
+    }
+
+    /// Its next event, which must be of this kind.
+    pub fn event(&mut self, kind: &str) -> Result<Value> {
+        let line = self.0.wait_for_line(|_| true, PATIENCE)?;
+        let event: Value = serde_json::from_str(&line).with_context(|| line.clone())?;
+        ensure!(event["event"] == kind, "not {kind}: {event}");
+        Ok(event)
+    }
+
+    /// Whether it has told anything yet.
+    pub fn has_spoken(&self) -> bool {
+        !self.0.stdout().is_empty()
+    }
+
+    /// Ends a capture and returns what was in it.
+    pub fn captured(mut self) -> Result<Value> {
+        self.0.end_input();
+        let event = self.event("captured")?;
+        ensure!(event["drops"] == 0 && event["frames"].as_u64() > Some(0), "not all was seen: {event}");
+        Ok(event)
+    }
+}
+
+/// What must be true of every node, whoever it met: it has not panicked, and runs.
+pub fn unharmed(group: &mut Group) -> Result<()> {
+    for peer in &mut group.peers {
+        peer.status()?;
+        let said = peer.process().stderr().join("\n");
+        ensure!(!said.contains("panicked"), "{}: {said}", peer.name());
+    }
+    Ok(())
+}
+
+/// A line of `/proc/PID/status`, in KiB.
+pub fn memory_kib(pid: u32, line: &str) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let value = status.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(':')).context("no such line")?;
+    Ok(value.trim().trim_end_matches(" kB").parse()?)
+}
+
+/// How many files and sockets a process has open.
+pub fn open_files(pid: u32) -> Result<usize> {
+    Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,19 @@
+//! What somebody can do who has no key: on the wire, at the port, and with the files.
+
+mod files;
+mod intruder;
+mod port;
+mod wire;
+
+use potluck_harness::{Need, Suite};
+
+const LO: [Need; 3] = [Need::Lab, Need::LoopbackMulticast, Need::Command("python3")];
+const LAN: [Need; 2] = [Need::Lab, Need::Command("python3")];
+
+fn main() {
+    let mut suite = Suite::new();
+    files::add(&mut suite);
+    port::add(&mut suite);
+    wire::add(&mut suite);
+    suite.run()
+}

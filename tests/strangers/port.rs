@@ -1,0 +1,183 @@
+//! Whoever reaches the port and holds no key.
+
+use anyhow::{Context, Result, ensure};
+use potluck_harness::group::PATIENCE;
+use potluck_harness::peer::Start;
+use potluck_harness::{Group, Suite};
+use serde_json::{Value, json};
+
+use crate::intruder::{Intruder, hex, memory_kib, open_files, unharmed};
+use crate::{LAN, LO};
+
+/// Another key than that of the tests.
+const OTHER_KEY: [u8; 32] = [7; 32];
+
+pub fn add(suite: &mut Suite) {
+    suite.test_needing("another key: never a peer, and not one byte back", &LO, wrong_key);
+    suite.test_needing("garbage, silence and dripping end soon and harm nobody", &LO, garbage);
+    suite.test_needing("another version is counted as such", &LO, other_version);
+    suite.serial("a thousand connections of junk do not disturb a collective", &LAN, flood);
+    suite.serial("a newcomer comes in past silent connections", &LAN, past_the_silent);
+}
+
+fn port_of(status: &Value) -> Result<String> {
+    Ok(status["port"].as_u64().context("no port")?.to_string())
+}
+
+fn counter(status: &Value, name: &str) -> u64 {
+    status["counters"][name].as_u64().unwrap_or(0)
+}
+
+/// All add up, in the View they had.
+fn undisturbed(group: &mut Group, view: &Value) -> Result<()> {
+    for event in group.all(&json!({"do": "all_reduce", "len": 5001}), "done")? {
+        ensure!(event["verdict"] == "exact", "{event}");
+    }
+    for peer in &mut group.peers {
+        let now = peer.status()?;
+        ensure!(now["view"]["id"] == *view, "the View was replaced: {now}");
+    }
+    unharmed(group)
+}
+
+fn wrong_key() -> Result<()> {
+    let mut group = Group::empty("lo", 1)?;
+    let ours = group.start(0);
+    let member = group.add(0, &ours)?;
+    let port = member.ask(&json!({"do": "join"}), "joined", PATIENCE)?["port"].to_string();
+    let mut capture = Intruder::on(&group.lab, "n1", &["capture", "00112233445566778899aabbccddeeff"])?;
+    capture.event("capturing")?;
+
+    let key = potluck::ClusterKey::from_bytes(&OTHER_KEY).to_text().to_string();
+    let home = group.start(0).home.with_extension("other");
+    let mut theirs = Start { key: Some(key), home, name: "stranger".into(), ..group.start(0) };
+    theirs.options.extend(["--peer".into(), format!("127.0.0.1:{port}")]);
+    group.add(0, &theirs)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+    group.peers[0].status_where(|status| counter(status, "strangers") >= 2, PATIENCE)?;
+    for peer in &mut group.peers {
+        let error = peer.ask(&json!({"do": "context", "min": 2, "within_s": 1}), "error", PATIENCE)?;
+        ensure!(error["code"] == "not-enough-peers", "{error}");
+        let status = peer.status()?;
+        ensure!(status["peers"] == json!([]) && counter(&status, "links") == 0, "{status}");
+    }
+    let seen = capture.captured()?;
+    let (asked, answered): (Vec<_>, Vec<_>) =
+        seen["payload_from"].as_object().into_iter().flatten().partition(|(from, _)| !from.ends_with(&format!(":{port}")));
+    ensure!(!asked.is_empty() && answered.is_empty(), "a stranger was answered: {seen}");
+    unharmed(&mut group)
+}
+
+fn garbage() -> Result<()> {
+    let mut group = Group::up("lo", 2)?;
+    let before = group.peers[0].status_where(|s| !s["view"].is_null(), PATIENCE)?;
+    let port = port_of(&before)?;
+    let control: &[u8] = b"potl\x01\x10\0\0\0\0\0\0\0\0\0\0";
+    let data: &[u8] = b"potl\x01\x11\x00\x01ABCDEFGH";
+    let junk: Vec<u8> = (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let openings = [
+        junk.clone(),
+        b"GET / HTTP/1.1\r\nHost: there\r\n\r\n".to_vec(),
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".repeat(20),
+        vec![0; 4096],
+        vec![0xff; 4096],
+        [control, &junk].concat(),
+        [control, &[0; 64]].concat(),
+        [data, &junk].concat(),
+        control.to_vec(),
+        control[..7].to_vec(),
+    ];
+    for bytes in &openings {
+        let mut intruder = Intruder::on(&group.lab, "n1", &["send", "127.0.0.1", &port, &hex(bytes)])?;
+        let event = intruder.event("sent")?;
+        ensure!(event["received"] == 0 && event["closed"] == true && event["ms"].as_f64() < Some(5000.0), "{bytes:?}: {event}");
+    }
+    let mut intruder = Intruder::on(&group.lab, "n1", &["drip", "127.0.0.1", &port, &hex(&[control, &junk[..200]].concat())])?;
+    let event = intruder.event("dripped")?;
+    ensure!(event["received"] == 0 && event["closed"] == true && event["ms"].as_f64() < Some(5000.0), "{event}");
+
+    let mut intruder = Intruder::on(&group.lab, "n1", &["silent", "127.0.0.1", &port, "60"])?;
+    intruder.event("connected")?;
+    undisturbed(&mut group, &before["view"]["id"])?;
+    let event = intruder.event("waited")?;
+    ensure!(event["received"] == 0 && event["closed"] == 60 && event["ms"].as_f64() < Some(6000.0), "{event}");
+
+    let after = group.peers[0].status_where(|s| counter(s, "strangers") >= 7, PATIENCE)?;
+    ensure!(counter(&after, "overloads") >= 3 && counter(&after, "misbehaviours") == 0, "{after}");
+    undisturbed(&mut group, &before["view"]["id"])
+}
+
+fn other_version() -> Result<()> {
+    let mut group = Group::up("lo", 2)?;
+    let before = group.peers[0].status_where(|s| !s["view"].is_null(), PATIENCE)?;
+    let port = port_of(&before)?;
+    for version in [0u8, 2, 255] {
+        let opening = [&b"potl"[..], &[version, 0x10], &[0; 90]].concat();
+        let mut intruder = Intruder::on(&group.lab, "n1", &["send", "127.0.0.1", &port, &hex(&opening)])?;
+        let event = intruder.event("sent")?;
+        ensure!(event["received"] == 0 && event["closed"] == true, "{event}");
+    }
+    group.peers[0].status_where(|s| counter(s, "other_versions") == 3 && counter(s, "strangers") == 0, PATIENCE)?;
+    undisturbed(&mut group, &before["view"]["id"])
+}
+
+/// Members on the first machines of four; the last one is for the intruder.
+fn members(size: usize) -> Result<Group> {
+    let mut group = Group::empty("gbe4", 4)?;
+    for index in 0..size {
+        let start = group.start(index);
+        group.add(index, &start)?;
+    }
+    group.all(&json!({"do": "join"}), "joined")?;
+    group.meet()?;
+    Ok(group)
+}
+
+fn flood() -> Result<()> {
+    let mut group = members(3)?;
+    let before = group.peers[0].status_where(|s| !s["view"].is_null(), PATIENCE)?;
+    let (port, address) = (port_of(&before)?, group.lab.addr("n1").to_string());
+    let pid = group.peers[0].process().id();
+    // Its buffers have their size after the first calls.
+    undisturbed(&mut group, &before["view"]["id"])?;
+    let (memory, files) = (memory_kib(pid, "VmRSS")?, open_files(pid)?);
+
+    let mut intruders = Vec::new();
+    for seed in 0..4 {
+        intruders.push(Intruder::on(&group.lab, "n4", &["flood", &address, &port, "250", &seed.to_string()])?);
+    }
+    let mut calls = 0;
+    while !intruders.iter().all(Intruder::has_spoken) {
+        undisturbed(&mut group, &before["view"]["id"])?;
+        calls += 1;
+    }
+    for mut intruder in intruders {
+        let event = intruder.event("flooded")?;
+        ensure!(event["received"] == 0, "strangers were answered: {event}");
+    }
+    undisturbed(&mut group, &before["view"]["id"])?;
+    let after = group.peers[0].status()?;
+    let counted: u64 = ["strangers", "other_versions", "overloads"].iter().map(|name| counter(&after, name)).sum();
+    ensure!((600..=1010).contains(&counted), "{after}");
+    let grown = memory_kib(pid, "VmRSS")?.saturating_sub(memory);
+    let files_after = open_files(pid)?;
+    println!(
+        "measured: flood of 1000: {calls} calls meanwhile, {grown} KiB more memory, {files} files open before and {files_after} after"
+    );
+    ensure!(grown < 32 * 1024 && files_after <= files + 70, "{grown} KiB, {files} and {files_after} files");
+    Ok(())
+}
+
+fn past_the_silent() -> Result<()> {
+    let mut group = members(2)?;
+    // A machine that only holds connections open, and those of the newcomer have to get past.
+    let before = group.peers[0].status_where(|s| !s["view"].is_null(), PATIENCE)?;
+    let (port, address) = (port_of(&before)?, group.lab.addr("n1").to_string());
+    let mut silent = Intruder::on(&group.lab, "n4", &["silent", &address, &port, "200"])?;
+    silent.event("connected")?;
+    let start = group.start(2);
+    group.add(2, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+    group.meet()?;
+    let event = silent.event("waited")?;
+    ensure!(event["received"] == 0 && event["closed"] == 200, "{event}");
+    unharmed(&mut group)
+}
