@@ -337,8 +337,14 @@ impl Node {
                 self.store.save(durable.to_bytes(), Box::new(move || drop(events.blocking_send(Event::Persisted(ticket)))));
             }
             Effect::Install(view, decides) => self.install(&view, decides),
-            Effect::Drop(member) => drop(self.peers.drop_link(member)),
+            Effect::Drop(member) => self.drop_silent(member),
         }
+    }
+
+    /// Whoever was only cut off is to be found again: nobody else tells that its addresses are free to be dialled.
+    fn drop_silent(&mut self, member: MemberId) {
+        self.peers.drop_link(member);
+        self.roster.link_down(member, self.now());
     }
 
     fn on_message(&mut self, from: MemberId, message: Message) {

@@ -20,6 +20,7 @@ pub fn add(suite: &mut Suite) {
     suite.serial("kill -9 at any moment: one outcome for all others", &LO, killed_any_time);
     suite.serial("kill -9 of two at once: the other two go on", &LO, two_killed);
     suite.serial("a pulled cable: the others answer and go on, and take it back in", &LAN, pulled);
+    suite.serial("frozen at any moment: no other outcome than the others'", &LO, frozen_any_time);
     suite.serial("a frozen node is left out, and comes back when it thaws", &LO, frozen);
 }
 
@@ -129,6 +130,38 @@ fn killed_any_time() -> Result<()> {
     Ok(())
 }
 
+/// One that was only away tells later what became of its call: it must not have been another outcome than the others'.
+fn frozen_any_time() -> Result<()> {
+    let seed = seed("frozen at any moment")?;
+    let mut group = Group::up("lo", 3)?;
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+    for round in 0..6 {
+        let chance = (seed.wrapping_add(round)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let victim = chance as usize % 3;
+        let share = 0.9 + (chance >> 2) as f64 % 11.0 / 100.0;
+        on_the_way(&mut group, victim, 1 << 20, share)?;
+        group.peers[victim].process().stop()?;
+        let events = group.events(|index| index != victim, "done", PATIENCE)?;
+        let committed = events[0]["ok"] == true;
+        if committed { all_exact(&events) } else { all_failed(&events, "aborted") }?;
+        // So that it is left out, whether or not it was done in time.
+        group.meet_of(|index| index != victim)?;
+        group.peers[victim].process().resume()?;
+        let own = group.peers[victim].event("done", PATIENCE)?;
+        println!("measured: frozen at {share:.2}: the others {}, it says {}", events[0]["ok"], own["code"]);
+        let fits = if committed { own["code"] != "aborted" } else { own["ok"] == false };
+        ensure!(fits, "round {round}: {events:?} but {own}");
+        // Whoever has seen the same outcomes holds the same state.
+        let in_sync = group.meet()?.iter().all(|context| context["in_sync"] == true);
+        ensure!(!in_sync || (own["ok"] == true) == committed, "round {round}: in sync, with {events:?} and {own}");
+        if !in_sync {
+            all_exact(&group.all(&json!({"do": "sync", "version": 1, "bytes": 4096}), "synced")?)?;
+        }
+        all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+    }
+    Ok(())
+}
+
 fn two_killed() -> Result<()> {
     let mut group = Group::up("lo", 4)?;
     in_the_middle(&mut group, 1)?;
@@ -146,8 +179,11 @@ fn two_killed() -> Result<()> {
 
 /// No packet tells the others: silence alone.
 fn pulled() -> Result<()> {
-    let mut group = Group::up("loop", 3)?;
-    in_the_middle(&mut group, 1)?;
+    let mut group = Group::up("gbe4", 3)?;
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+    // Pulling takes its time too, so this takes seconds.
+    group.lab.rate("n2", 200, 200)?;
+    on_the_way(&mut group, 1, LARGE, 0.05)?;
     group.lab.cut("n2")?;
     let since = now_ms();
     one_outcome(&mut group, 1, since, Duration::from_secs(4), "a pulled cable, 3 on a switch")?;
