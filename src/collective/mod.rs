@@ -15,7 +15,7 @@ mod ledger;
 mod native;
 mod reference;
 mod schedule;
-mod staging;
+pub(crate) mod staging;
 mod vote;
 
 pub use call::{Call, CodecId, DType, Descriptor, Kind, ReduceOp};

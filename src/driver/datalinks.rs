@@ -3,7 +3,7 @@
 //! The data links of one View: the lower rank dials, until the link stands; one that ends is reported.
 
 use super::event::Event;
-use crate::collective::{Block, Pool};
+use crate::collective::staging::{Block, Pool};
 use crate::identity::MemberId;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Local, Net, Purpose, Shutdown, initiate, into_data_link};
 use crate::view::{Rank, ViewDigest};

@@ -9,7 +9,7 @@ use super::frame::{FrameReader, FrameWriter};
 use super::hello::Wire;
 use super::session::Session;
 use super::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown, Stream};
-use crate::collective::{Block, Pool};
+use crate::collective::staging::{Block, Pool};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;

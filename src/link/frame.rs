@@ -11,7 +11,7 @@
 
 use super::session::{Opener, RECORD_BYTES_MAX, Sealer, TAG_BYTES};
 use super::{DataHeader, PAYLOAD_BYTES_MAX};
-use crate::collective::{Block, Pool};
+use crate::collective::staging::{Block, Pool};
 use crate::wire::Malformed;
 use std::io::{self, Read, Write};
 

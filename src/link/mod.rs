@@ -35,7 +35,7 @@ pub use session::{Broken, Opener, RECORD_BYTES_MAX, Sealer, Session, TAG_BYTES};
 pub use tcp::{Bind, DIAL_TIMEOUT, TcpNet};
 pub use twin::data_pair;
 
-use crate::collective::{Block, Pool};
+use crate::collective::staging::{Block, Pool};
 use crate::view::{Lane, OpId};
 use crate::wire::{Decode, Malformed, Reader};
 use async_trait::async_trait;

@@ -3,7 +3,7 @@
 //! Data links without a network: two bounded queues of encoded frames.
 
 use super::{DataHeader, DataLink, DataReceiver, DataSender, PAYLOAD_BYTES_MAX, Shutdown};
-use crate::collective::{Block, Pool};
+use crate::collective::staging::{Block, Pool};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,0 +1,186 @@
+//! Layer: Core.
+//!
+//! Who is there: links that come and go, signs of life, and what others say of whom they reach.
+
+use super::Election;
+use crate::election::agreement::Effect;
+use crate::election::detector::{Detector, Verdict};
+use crate::election::message::{Heartbeat, Message, Reached};
+use crate::identity::MemberId;
+use crate::topology::{InterfaceKind, Path};
+use crate::view::ViewId;
+use std::collections::BTreeSet;
+
+/// What is known of one other member.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    pub(super) detector: Detector,
+    /// Since when the link is up, or since when it is down.
+    pub(super) link: Link,
+    pub(super) view: Option<ViewId>,
+    /// Whom it says it reaches.
+    pub(super) reach: BTreeSet<MemberId>,
+    pub(super) view_since: u64,
+    pub(super) persisting: bool,
+    /// It says that its View has lost a data link.
+    pub(super) broken: bool,
+    pub(super) left: bool,
+    pub(super) shunned_until: u64,
+    /// It has said that it does not want this node in its View; not asked again before.
+    pub(super) refused_until: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Link {
+    Up { since: u64 },
+    Down { since: u64 },
+    Gone,
+}
+
+impl Peer {
+    pub(super) fn alive(&self, now: u64, redial_ms: u64) -> bool {
+        !self.left
+            && match self.link {
+                Link::Up { .. } => true,
+                Link::Down { since } => now < since + redial_ms,
+                Link::Gone => false,
+            }
+    }
+}
+
+impl Election {
+    pub(super) fn bury_the_silent(&mut self, now: u64, effects: &mut Vec<Effect>) {
+        let late = self.late_ms;
+        let silent = |p: &Peer| matches!(p.link, Link::Up { .. }) && p.detector.verdict(now, late) == Verdict::Dead;
+        let expired = |p: &Peer| matches!(p.link, Link::Down { .. }) && !p.alive(now, self.config.redial_ms);
+        let gone: Vec<MemberId> = self.peers.iter().filter(|(_, p)| silent(p) || expired(p)).map(|(id, _)| *id).collect();
+        for id in gone {
+            effects.push(Effect::Drop(id));
+            self.on_gone(now, id, effects);
+        }
+    }
+
+    pub(super) fn on_link_up(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+        let detector = Detector::new(self.config.limits, self.config.heartbeat_ms, now);
+        let (view, left) = self.peers.get(&id).map_or((None, false), |p| (p.view, p.left));
+        let link = Link::Up { since: now };
+        let peer = Peer {
+            detector,
+            link,
+            view,
+            reach: BTreeSet::new(),
+            view_since: now,
+            persisting: false,
+            broken: false,
+            left,
+            shunned_until: 0,
+            refused_until: 0,
+        };
+        self.peers.insert(id, peer);
+        // Its next heartbeat says whom it reaches.
+        self.links.set_reach(id, &BTreeSet::new());
+        self.clique = None;
+        self.announce(now, effects);
+    }
+
+    pub(super) fn on_link_down(&mut self, now: u64, id: MemberId) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.link = Link::Down { since: now };
+        }
+    }
+
+    pub(super) fn on_gone(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.link = Link::Gone;
+        peer.reach.clear();
+        if self.yielded_to == Some(id) {
+            self.yield_until = 0;
+        }
+        self.clique = None;
+        self.links.set_reach(id, &BTreeSet::new());
+        if !self.agreement.installed().is_some_and(|v| v.contains(id)) {
+            self.forget(id);
+        }
+        self.announce(now, effects);
+    }
+
+    /// Drops everything about a node, also what others have said of their way to it: they will say so again.
+    pub(super) fn forget(&mut self, id: MemberId) {
+        self.peers.remove(&id);
+        self.links.forget(id);
+        self.clique = None;
+        for peer in self.peers.values_mut() {
+            peer.reach.remove(&id);
+        }
+    }
+
+    pub(super) fn on_heard(&mut self, now: u64, id: MemberId) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.detector.heard(now);
+            peer.shunned_until = 0;
+        }
+    }
+
+    pub(super) fn on_heartbeat(&mut self, now: u64, from: MemberId, heartbeat: &Heartbeat, effects: &mut Vec<Effect>) {
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        peer.detector.heartbeat(now);
+        peer.persisting = heartbeat.persisting;
+        peer.broken = heartbeat.broken;
+        if peer.view != heartbeat.view {
+            peer.view = heartbeat.view;
+            peer.view_since = now;
+        }
+        self.learn_reach(from, &heartbeat.reach);
+        let mine = self.agreement.installed_id().zip(self.agreement.installed().map(|v| v.contains(from)));
+        match (mine, heartbeat.view) {
+            // It has missed the Install.
+            (Some((mine, true)), theirs) if !self.is_frozen() && theirs.is_none_or(|v| v.ballot < mine.ballot) => {
+                effects.push(Effect::Send(from, Message::Install(mine)));
+            }
+            // This node may have missed it.
+            (_, Some(theirs)) => self.agreement.on_install(theirs, effects),
+            _ => {}
+        }
+    }
+
+    pub(super) fn reached(&self, id: MemberId) -> Reached {
+        Reached { id, rtt_us: self.links.path(self.me, id).map_or(0, |path| path.rtt_us) }
+    }
+
+    pub(super) fn learn_reach(&mut self, from: MemberId, reach: &[Reached]) {
+        let to: BTreeSet<MemberId> = reach.iter().map(|r| r.id).collect();
+        if let Some(peer) = self.peers.get_mut(&from).filter(|p| p.reach != to) {
+            self.links.set_reach(from, &to);
+            peer.reach = to;
+            self.clique = None;
+        }
+        for reached in reach.iter().filter(|r| r.rtt_us > 0) {
+            self.links.observe(
+                from,
+                reached.id,
+                Path { rtt_us: reached.rtt_us, from_kind: InterfaceKind::Other, to_kind: InterfaceKind::Other },
+            );
+        }
+    }
+
+    pub(super) fn on_left(&mut self, now: u64, from: MemberId, effects: &mut Vec<Effect>) {
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.left = true;
+        }
+        self.on_gone(now, from, effects);
+    }
+
+    /// Tells every peer whom this node reaches and in which View it is.
+    pub(super) fn announce(&mut self, now: u64, effects: &mut Vec<Effect>) {
+        self.heartbeat_at = now + self.config.heartbeat_ms;
+        let reach = self.reach(now);
+        let heartbeat = Heartbeat {
+            view: self.agreement.installed_id(),
+            reach: reach.into_iter().map(|id| self.reached(id)).collect(),
+            persisting: self.agreement.is_persisting(),
+            broken: self.broken,
+        };
+        let linked = self.peers.iter().filter(|(_, p)| matches!(p.link, Link::Up { .. })).map(|(id, _)| *id);
+        effects.extend(linked.map(|id| Effect::Send(id, Message::Heartbeat(heartbeat.clone()))));
+    }
+}

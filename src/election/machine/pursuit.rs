@@ -1,0 +1,258 @@
+//! Layer: Core.
+//!
+//! Which View a node wants, whose turn it is to propose it, and when to try again.
+
+use super::peers::{Link, Peer};
+use super::{Alone, Attempt, Election};
+use crate::election::agreement::Effect;
+use crate::election::message::Message;
+use crate::identity::MemberId;
+use crate::view::{Ballot, View};
+use std::collections::BTreeSet;
+
+/// A View that should be replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    members: BTreeSet<MemberId>,
+    /// From when on the first in the queue may propose it.
+    from: u64,
+}
+
+impl Election {
+    /// Moves a change of the View forward, if one is wanted.
+    pub(super) fn pursue(&mut self, now: u64, effects: &mut Vec<Effect>) {
+        if self.leaving {
+            return;
+        }
+        self.give_up_what_takes_too_long(now);
+        let Some(wanted) = self.wanted(now) else {
+            self.repair_since = None;
+            if matches!(self.attempt, Attempt::Asking { .. }) {
+                self.attempt = Attempt::Idle;
+            }
+            return;
+        };
+        let members: Vec<MemberId> = wanted.members.iter().copied().collect();
+        let turn = self.turn(self.me, &members) as u64;
+        let jitter = if turn == 0 { 0 } else { self.jitter(self.config.turn_ms / 3) };
+        let due = (wanted.from + turn * self.config.turn_ms + jitter).max(self.retry_at).max(self.yield_until);
+        if self.attempt == Attempt::Idle && now >= due {
+            self.ask(now, wanted.members, effects);
+        }
+    }
+
+    /// The change this node wants, if the View should be another one.
+    pub(super) fn wanted(&mut self, now: u64) -> Option<Wanted> {
+        let members = self.clique(now);
+        let view = self.agreement.installed().cloned();
+        let Some(view) = view else { return self.first_view(now, members) };
+        let lost = !self.is_intact(&view, &members);
+        if lost || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
+            let from = *self.repair_since.get_or_insert(now);
+            // A link may close because its member is just leaving the View for a proposal that has not come here yet.
+            let grace = if lost || self.is_frozen() { 0 } else { self.config.turn_ms / 5 };
+            return Some(Wanted { members, from: from + grace });
+        }
+        self.repair_since = None;
+        (members.len() > view.size()).then(|| Wanted { from: self.damped(now, &members, Some(&view)), members })
+    }
+
+    pub(super) fn first_view(&self, now: u64, members: BTreeSet<MemberId>) -> Option<Wanted> {
+        match (members.len(), self.config.alone) {
+            (0 | 1, Alone::Waits) => None,
+            (0 | 1, Alone::Forms) => Some(Wanted { members, from: self.config.damping_cap_ms.0 }),
+            _ => Some(Wanted { from: self.damped(now, &members, None), members }),
+        }
+    }
+
+    /// The largest set of nodes that all reach each other, this one among them; present members first.
+    pub(super) fn clique(&mut self, now: u64) -> BTreeSet<MemberId> {
+        let shunned = |id: &MemberId| self.peers.get(id).is_some_and(|p| p.shunned_until.max(p.refused_until) > now);
+        let candidates: BTreeSet<MemberId> = self.reach(now).into_iter().filter(|id| !shunned(id)).collect();
+        if let Some((known, clique)) = &self.clique
+            && *known == candidates
+        {
+            return clique.clone();
+        }
+        self.links.set_reach(self.me, &candidates);
+        let prefer = self.agreement.installed().map_or_else(BTreeSet::new, |v| v.members.iter().map(|m| m.id).collect());
+        let clique = self.links.largest_clique_with(self.me, &prefer);
+        self.clique = Some((candidates, clique.clone()));
+        clique
+    }
+
+    /// All members of this View still reach each other, also when a larger group without one of them shows itself: those
+    /// who have just met know too little of each other yet.
+    pub(super) fn is_intact(&self, view: &View, members: &BTreeSet<MemberId>) -> bool {
+        let present: BTreeSet<MemberId> = view.members.iter().map(|m| m.id).collect();
+        present.is_subset(members) || self.links.is_clique(&present)
+    }
+
+    /// Some member of this View is in another one, and not just for the moment of an Install.
+    pub(super) fn is_out_of_step(&self, now: u64, view: &View) -> bool {
+        let id = self.agreement.installed_id();
+        let astray = |p: &Peer| p.view != id && now >= p.view_since + self.config.phase_ms;
+        view.members.iter().filter_map(|m| self.peers.get(&m.id)).any(astray)
+    }
+
+    /// Whether this member, or one of those it hears, has lost a data link of the View.
+    pub(super) fn is_broken(&self, view: &View) -> bool {
+        let id = self.agreement.installed_id();
+        self.broken || view.members.iter().filter_map(|m| self.peers.get(&m.id)).any(|p| p.broken && p.view == id)
+    }
+
+    /// When those who came last have been waited for.
+    pub(super) fn damped(&self, now: u64, members: &BTreeSet<MemberId>, view: Option<&View>) -> u64 {
+        let new = members.iter().filter(|id| view.is_none_or(|v| !v.contains(**id))).filter_map(|id| self.peers.get(id));
+        let ups: Vec<u64> = new.filter_map(|p| if let Link::Up { since } = p.link { Some(since) } else { None }).collect();
+        let (first, last) = (ups.iter().min().copied().unwrap_or(now), ups.iter().max().copied().unwrap_or(now));
+        let pick = |(rest, busy)| if self.ops_in_flight == 0 { rest } else { busy };
+        (last + pick(self.config.damping_ms)).min(first + pick(self.config.damping_cap_ms))
+    }
+
+    /// A member's place in the queue of proposers: the leader of the newest View first, then by id.
+    pub(super) fn turn(&self, who: MemberId, members: &[MemberId]) -> usize {
+        let views = members.iter().filter_map(|m| self.peers.get(m).and_then(|p| p.view));
+        let mine = self.agreement.installed_id();
+        let leader = views.chain(mine).max().map(|v| v.ballot.proposer);
+        let before = |m: &&MemberId| match leader {
+            Some(leader) if who == leader => false,
+            Some(leader) if **m == leader => true,
+            _ => **m < who,
+        };
+        members.iter().filter(before).count()
+    }
+
+    pub(super) fn ask(&mut self, now: u64, members: BTreeSet<MemberId>, effects: &mut Vec<Effect>) {
+        let list: Vec<MemberId> = members.iter().copied().collect();
+        effects.extend(list.iter().filter(|m| **m != self.me).map(|m| Effect::Send(*m, Message::Ask(list.clone()))));
+        let until = now + self.config.ask_ms;
+        self.attempt = Attempt::Asking { members, willing: BTreeSet::new(), until };
+        self.on_willing(now, self.me, effects);
+    }
+
+    pub(super) fn on_ask(&mut self, now: u64, from: MemberId, members: &[MemberId], effects: &mut Vec<Effect>) {
+        let mine_first = self.attempt != Attempt::Idle && self.turn(from, members) > self.turn(self.me, members);
+        let willing = members.contains(&self.me) && !mine_first && self.would_leave(now, from, members);
+        if willing {
+            self.attempt = Attempt::Idle;
+            self.agreement.withdraw();
+            self.yield_to(now, from, self.config.ask_ms);
+        }
+        effects.push(Effect::Send(from, if willing { Message::Willing } else { Message::Unwilling }));
+    }
+
+    /// Whether, from here, the View has a reason to be replaced as `from` asks.
+    pub(super) fn would_leave(&self, now: u64, from: MemberId, members: &[MemberId]) -> bool {
+        let Some(view) = self.agreement.installed() else { return true };
+        let alive = self.reach(now);
+        // What an outsider cannot reach is no loss of this View.
+        let cut = |m: MemberId| view.contains(from) && m != from && !self.links.reachable_both_ways(from, m);
+        let lost = |m: MemberId| m != self.me && (!alive.contains(&m) || cut(m));
+        let new = |m: &MemberId| !view.contains(*m) && alive.contains(m);
+        self.is_frozen()
+            || view.ballot.proposer == from
+            || view.members.iter().any(|m| lost(m.id))
+            // Only for a larger View, or two outsiders could take a member from each other for ever.
+            || members.len() > view.size() && members.iter().any(new)
+            || self.is_out_of_step(now, view)
+            || self.is_broken(view)
+    }
+
+    pub(super) fn on_willing(&mut self, now: u64, from: MemberId, effects: &mut Vec<Effect>) {
+        let Attempt::Asking { members, willing, .. } = &mut self.attempt else { return };
+        if members.contains(&from) {
+            willing.insert(from);
+        }
+        if willing.len() == members.len() {
+            let members = std::mem::take(members);
+            self.attempt = Attempt::Proposing { until: now + self.config.phase_ms };
+            self.agreement.propose(members, effects);
+        }
+    }
+
+    pub(super) fn on_unwilling(&mut self, now: u64, from: MemberId) {
+        self.note_refusal(now, from);
+        if matches!(&self.attempt, Attempt::Asking { members, .. } if members.contains(&from)) {
+            // It will see soon what this node has seen, or this node will see that it was wrong.
+            self.fail(now, 40);
+        }
+    }
+
+    /// This View is to be repaired, and somebody in a later one does not want this node there: it goes on without them.
+    /// Otherwise those who were left behind would wait in a View that is over.
+    pub(super) fn note_refusal(&mut self, now: u64, from: MemberId) {
+        let mine = self.agreement.installed_id();
+        if self.repair_since.is_some()
+            && let Some(peer) = self.peers.get_mut(&from).filter(|p| p.view.is_some() && p.view > mine)
+        {
+            peer.refused_until = now + self.config.phase_ms;
+        }
+    }
+
+    pub(super) fn on_nack(&mut self, now: u64, ballot: Ballot, promised: Ballot) {
+        let running = self.agreement.proposal().is_some();
+        self.agreement.on_nack(ballot, promised);
+        if running && self.agreement.proposal().is_none() {
+            self.fail(now, self.config.turn_ms);
+        }
+    }
+
+    pub(super) fn give_up_what_takes_too_long(&mut self, now: u64) {
+        match &self.attempt {
+            Attempt::Asking { members, willing, until } if now >= *until => {
+                let silent: Vec<MemberId> = members.difference(willing).copied().collect();
+                self.shun(now, &silent);
+                self.fail(now, self.config.turn_ms);
+            }
+            Attempt::Proposing { until } if now >= *until => {
+                let silent = self.agreement.proposal().map_or_else(BTreeSet::new, |(_, silent)| silent);
+                self.shun(now, &silent.into_iter().collect::<Vec<_>>());
+                self.fail(now, self.config.turn_ms);
+            }
+            _ => {}
+        }
+    }
+
+    /// A member that answers nothing is left out of the next attempt, until it is heard again.
+    pub(super) fn shun(&mut self, now: u64, silent: &[MemberId]) {
+        for id in silent {
+            if let Some(peer) = self.peers.get_mut(id) {
+                peer.shunned_until = now + self.config.phase_ms;
+            }
+        }
+    }
+
+    pub(super) fn fail(&mut self, now: u64, base_ms: u64) {
+        self.attempt = Attempt::Idle;
+        self.agreement.withdraw();
+        let backoff = (base_ms << self.failures.min(5)).min(5000);
+        self.failures += 1;
+        self.retry_at = now + backoff + self.jitter(base_ms);
+    }
+
+    /// All promises are in: the next phase gets its own time.
+    pub(super) fn extend_phase(&mut self, now: u64) {
+        let waits_for_disk = |m: &MemberId| self.peers.get(m).is_some_and(|p| p.persisting);
+        let persisting = self.agreement.proposal().is_some_and(|(_, silent)| silent.iter().any(waits_for_disk));
+        let phase = if persisting { self.config.persisting_ms } else { self.config.phase_ms };
+        if let Attempt::Proposing { until } = &mut self.attempt {
+            *until = now + phase;
+        }
+    }
+
+    pub(super) fn yield_to(&mut self, now: u64, to: MemberId, for_ms: u64) {
+        if to != self.me {
+            self.yield_until = self.yield_until.max(now + for_ms);
+            self.yielded_to = Some(to);
+        }
+    }
+
+    /// A xorshift step (Marsaglia 2003): spreads retries, decides nothing.
+    pub(super) fn jitter(&mut self, below_ms: u64) -> u64 {
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        if below_ms == 0 { 0 } else { self.chance % below_ms }
+    }
+}
