@@ -72,34 +72,3 @@ fn no_interface_is_an_error() {
     let started = MdnsDiscovery::start(MdnsScope::Interfaces(Vec::new()));
     assert_eq!(started.err(), Some(DiscoveryProblem::NoInterface));
 }
-
-/// Not a test but a node for scripts/mdns-namespaces.sh: announces for some seconds and prints what it sees when.
-#[test]
-#[ignore = "a node for a script"]
-fn probe() {
-    let Ok(spec) = std::env::var("POTLUCK_MDNS_PROBE") else { return };
-    let mut words = spec.split_whitespace();
-    let scope = words.next().unwrap_or_default();
-    let number: u16 = words.next().and_then(|n| n.parse().ok()).unwrap_or_default();
-    let millis: u64 = words.next().and_then(|n| n.parse().ok()).unwrap_or(3000);
-    let scope = match scope {
-        "loopback" => MdnsScope::Loopback,
-        names => MdnsScope::Interfaces(names.split(',').map(str::to_owned).collect()),
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let started = Instant::now();
-        let mut node = MdnsDiscovery::start(scope).expect("it starts");
-        node.announce(&advert(number, None)).await.expect("it announces");
-        let end = started + Duration::from_millis(millis);
-        while let Ok(sighting) = tokio::time::timeout_at(end, node.next()).await {
-            let after = started.elapsed().as_millis();
-            match sighting {
-                Sighting::Appeared(seen) => println!("PROBE {number} +{after} sees {} at {:?}", seen.boot.0, seen.addresses),
-                Sighting::Vanished { instance } => println!("PROBE {number} +{after} lost {instance}"),
-            }
-        }
-        node.report().iter().for_each(|line| println!("PROBE {number} {line}"));
-        node.withdraw().await;
-    });
-}
