@@ -12,4 +12,6 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 export RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/asan"
 cargo test --locked -p potluck --lib --target "$host" "${@:-collective}"
+# A forgotten call is a leak by the word; what matters is who touches its buffer.
+export ASAN_OPTIONS=detect_leaks=0
 exec cargo test --locked -p potluck --test forget --target "$host"

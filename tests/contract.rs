@@ -51,6 +51,7 @@ fn stories() -> Vec<(&'static str, Story)> {
         ("too many calls take no number", |n| Box::pin(too_many(n))),
         ("nobody came", |n| Box::pin(nobody(n))),
         ("an owned buffer comes back", |n| Box::pin(owned(n))),
+        ("sixteen are a group and the seventeenth waits", |n| Box::pin(sixteen(n))),
     ]
 }
 
@@ -486,4 +487,36 @@ async fn owned(network: Network) -> Result<()> {
         Ok(())
     });
     results.await?.into_iter().collect()
+}
+
+async fn sixteen(network: Network) -> Result<()> {
+    let namespace = fresh("sixteen");
+    let mut clusters = Vec::new();
+    for _ in 0..16 {
+        clusters.push(builder(network, &namespace, 16).join().await?);
+    }
+    let mut tasks = Vec::new();
+    for cluster in &clusters {
+        let cluster = cluster.clone();
+        tasks.push(tokio::spawn(async move {
+            let mut context = cluster.context().await?;
+            let mut buffer = vec![1.0f32; 10_000];
+            context.all_reduce(&mut buffer).await?;
+            ensure!(buffer == vec![16.0; 10_000], "wrong");
+            Ok(context.view())
+        }));
+    }
+    let mut views = Vec::new();
+    for task in tasks {
+        views.push(task.await??);
+    }
+    ensure!(views.windows(2).all(|w| w[0] == w[1]), "{views:?}");
+    let late = builder(network, &namespace, 16).join().await?;
+    let mut changes = late.watch();
+    while changes.next().await.context("the node ended")?.peers.len() < 16 {}
+    ensure!(late.context_within(Duration::from_millis(1500)).await.is_err(), "a View of seventeen");
+    let mut again = clusters[0].context().await?;
+    ensure!(again.view() == views[0], "the seventeenth has disturbed the View");
+    drop(again.barrier());
+    Ok(())
 }

@@ -67,7 +67,7 @@ impl Report {
             sum.owned_cpu,
             sum.borrowed_cpu
         ));
-        self.judge(&sum);
+        self.judge(sum);
     }
 
     fn section(&mut self, sum: &Sum) {
@@ -176,7 +176,11 @@ fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name.to_owned()));
-    format!("{cores} cores ({}), which all machines of the lab share", model.unwrap_or_else(|| "unknown".to_owned()))
+    let model = model.unwrap_or_else(|| "unknown".to_owned());
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    // A figure taken beside other work says little, and this says so.
+    let load = load.split(' ').next().unwrap_or("?");
+    format!("{cores} cores ({model}), which all machines of the lab share; load average before the run: {load}")
 }
 
 fn time(seconds: f64) -> String {

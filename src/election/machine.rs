@@ -32,6 +32,8 @@ pub struct ElectionConfig {
     pub turn_ms: u64,
     /// Operations in flight may finish for so long before a View is left for a joiner.
     pub drain_ms: u64,
+    /// A question that is not answered by all for so long has failed. Whoever is gone is noticed sooner by other means.
+    pub ask_ms: u64,
     /// A phase of a proposal that takes longer has failed.
     pub phase_ms: u64,
     /// The same for a member that waits for its disk.
@@ -61,6 +63,7 @@ impl Default for ElectionConfig {
             damping_cap_ms: (1000, 3000),
             turn_ms: 150,
             drain_ms: 500,
+            ask_ms: 500,
             phase_ms: 2000,
             persisting_ms: 5000,
             alone: Alone::Waits,
@@ -128,6 +131,8 @@ pub struct Election {
     leaving: bool,
     /// The installed View has lost a data link here.
     broken: bool,
+    /// The last answer of [`Election::clique`] and the candidates it was found among, until somebody reports otherwise.
+    clique: Option<(BTreeSet<MemberId>, BTreeSet<MemberId>)>,
 }
 
 /// What is known of one other member.
@@ -137,6 +142,8 @@ struct Peer {
     /// Since when the link is up, or since when it is down.
     link: Link,
     view: Option<ViewId>,
+    /// Whom it says it reaches.
+    reach: BTreeSet<MemberId>,
     view_since: u64,
     persisting: bool,
     /// It says that its View has lost a data link.
@@ -199,6 +206,7 @@ impl Election {
             chance: config.seed | 1,
             leaving: false,
             broken: false,
+            clique: None,
             config,
         }
     }
@@ -330,9 +338,7 @@ impl Election {
     /// Tells every peer whom this node reaches and in which View it is.
     fn announce(&mut self, now: u64, effects: &mut Vec<Effect>) {
         self.heartbeat_at = now + self.config.heartbeat_ms;
-        let mut reach = self.reach(now);
-        self.links.set_reach(self.me, &reach);
-        reach.remove(&self.me);
+        let reach = self.reach(now);
         let heartbeat = Heartbeat {
             view: self.agreement.installed_id(),
             reach: reach.into_iter().map(|id| self.reached(id)).collect(),
@@ -362,6 +368,7 @@ impl Election {
             detector,
             link,
             view,
+            reach: BTreeSet::new(),
             view_since: now,
             persisting: false,
             broken: false,
@@ -370,6 +377,9 @@ impl Election {
             refused_until: 0,
         };
         self.peers.insert(id, peer);
+        // Its next heartbeat says whom it reaches.
+        self.links.set_reach(id, &BTreeSet::new());
+        self.clique = None;
         self.announce(now, effects);
     }
 
@@ -382,15 +392,26 @@ impl Election {
     fn on_gone(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.link = Link::Gone;
+        peer.reach.clear();
         if self.yielded_to == Some(id) {
             self.yield_until = 0;
         }
+        self.clique = None;
         self.links.set_reach(id, &BTreeSet::new());
         if !self.agreement.installed().is_some_and(|v| v.contains(id)) {
-            self.peers.remove(&id);
-            self.links.forget(id);
+            self.forget(id);
         }
         self.announce(now, effects);
+    }
+
+    /// Drops everything about a node, also what others have said of their way to it: they will say so again.
+    fn forget(&mut self, id: MemberId) {
+        self.peers.remove(&id);
+        self.links.forget(id);
+        self.clique = None;
+        for peer in self.peers.values_mut() {
+            peer.reach.remove(&id);
+        }
     }
 
     fn on_heard(&mut self, now: u64, id: MemberId) {
@@ -427,7 +448,12 @@ impl Election {
     }
 
     fn learn_reach(&mut self, from: MemberId, reach: &[Reached]) {
-        self.links.set_reach(from, &reach.iter().map(|r| r.id).collect());
+        let to: BTreeSet<MemberId> = reach.iter().map(|r| r.id).collect();
+        if let Some(peer) = self.peers.get_mut(&from).filter(|p| p.reach != to) {
+            self.links.set_reach(from, &to);
+            peer.reach = to;
+            self.clique = None;
+        }
         for reached in reach.iter().filter(|r| r.rtt_us > 0) {
             self.links.observe(
                 from,
@@ -443,7 +469,7 @@ impl Election {
         if willing {
             self.attempt = Attempt::Idle;
             self.agreement.withdraw();
-            self.yield_to(now, from, 2 * self.config.turn_ms);
+            self.yield_to(now, from, self.config.ask_ms);
         }
         effects.push(Effect::Send(from, if willing { Message::Willing } else { Message::Unwilling }));
     }
@@ -565,6 +591,7 @@ impl Election {
     fn on_installed(&mut self, now: u64) {
         self.attempt = Attempt::Idle;
         self.draining = None;
+        self.clique = None;
         self.broken = false;
         self.failures = 0;
         self.retry_at = 0;
@@ -575,13 +602,14 @@ impl Election {
         for (id, peer) in &mut self.peers {
             if view.contains(*id) {
                 peer.view_since = now;
+                peer.shunned_until = 0;
+                peer.refused_until = 0;
             }
         }
         let over: Vec<MemberId> =
             self.peers.iter().filter(|(id, p)| p.link == Link::Gone && !view.contains(**id)).map(|(id, _)| *id).collect();
         for id in over {
-            self.peers.remove(&id);
-            self.links.forget(id);
+            self.forget(id);
         }
     }
 
@@ -610,7 +638,7 @@ impl Election {
     fn ask(&mut self, now: u64, members: BTreeSet<MemberId>, effects: &mut Vec<Effect>) {
         let list: Vec<MemberId> = members.iter().copied().collect();
         effects.extend(list.iter().filter(|m| **m != self.me).map(|m| Effect::Send(*m, Message::Ask(list.clone()))));
-        let until = now + 2 * self.config.turn_ms;
+        let until = now + self.config.ask_ms;
         self.attempt = Attempt::Asking { members, willing: BTreeSet::new(), until };
         self.on_willing(now, self.me, effects);
     }
@@ -693,9 +721,16 @@ impl Election {
     fn clique(&mut self, now: u64) -> BTreeSet<MemberId> {
         let shunned = |id: &MemberId| self.peers.get(id).is_some_and(|p| p.shunned_until.max(p.refused_until) > now);
         let candidates: BTreeSet<MemberId> = self.reach(now).into_iter().filter(|id| !shunned(id)).collect();
+        if let Some((known, clique)) = &self.clique
+            && *known == candidates
+        {
+            return clique.clone();
+        }
         self.links.set_reach(self.me, &candidates);
         let prefer = self.agreement.installed().map_or_else(BTreeSet::new, |v| v.members.iter().map(|m| m.id).collect());
-        self.links.largest_clique_with(self.me, &prefer)
+        let clique = self.links.largest_clique_with(self.me, &prefer);
+        self.clique = Some((candidates, clique.clone()));
+        clique
     }
 
     /// All members of this View still reach each other, also when a larger group without one of them shows itself: those
