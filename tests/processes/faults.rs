@@ -20,6 +20,7 @@ pub fn add(suite: &mut Suite) {
     suite.serial("kill -9 at any moment: one outcome for all others", &LO, killed_any_time);
     suite.serial("kill -9 of two at once: the other two go on", &LO, two_killed);
     suite.serial("a pulled cable: the others answer and go on, and take it back in", &LAN, pulled);
+    suite.serial("a cable pulled at any moment: whoever differs has to sync", &LAN, pulled_any_time);
     suite.serial("frozen at any moment: no other outcome than the others'", &LO, frozen_any_time);
     suite.serial("a frozen node is left out, and comes back when it thaws", &LO, frozen);
 }
@@ -54,7 +55,7 @@ fn one_outcome(group: &mut Group, victim: usize, since_ms: f64, bound: Duration,
     let answered = events.iter().filter_map(|event| event["at_ms"].as_f64()).fold(0.0, f64::max) - since_ms;
     println!("measured: {what}: all answered after {answered:.0} ms, {}", events[0]["message"]);
     ensure!(answered <= bound.as_secs_f64() * 1e3, "answered after {answered:.0} ms: {events:?}");
-    if events[0]["ok"] == true { all_exact(&events) } else { all_failed(&events, "aborted") }
+    one_outcome_of(&events)
 }
 
 fn killed(profile: &str, size: usize) -> Result<()> {
@@ -130,6 +131,56 @@ fn killed_any_time() -> Result<()> {
     Ok(())
 }
 
+/// Nothing tells of a closed connection, and both sides decide for themselves. Those that stay together have one outcome.
+/// The one that is alone may have another; then its state is another one too, and it must be told so when it is back.
+fn pulled_any_time() -> Result<()> {
+    let seed = seed("a pulled cable at any moment")?;
+    let mut group = Group::up("loop", 3)?;
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+    for round in 0..4 {
+        let chance = (seed.wrapping_add(round)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let victim = chance as usize % 3;
+        // Pulling takes about as long as half of the call.
+        let share = 0.05 + (chance >> 2) as f64 % 50.0 / 100.0;
+        on_the_way(&mut group, victim, LARGE, share)?;
+        let machine = format!("n{}", victim + 1);
+        group.lab.cut(&machine)?;
+        let events = group.events(|index| index != victim, "done", PATIENCE)?;
+        let own = group.peers[victim].event("done", PATIENCE)?;
+        println!("measured: pulled at {share:.2}: the others {}, it says {} {}", events[0]["ok"], own["ok"], own["code"]);
+        one_outcome_of(&events).with_context(|| format!("round {round}"))?;
+        // Until each side knows that the other one is gone.
+        group.meet_of(|index| index != victim)?;
+        let alone = |status: &Value| status["view"]["members"].as_array().is_some_and(|members| members.len() == 1);
+        group.peers[victim].status_where(alone, PATIENCE)?;
+        group.lab.join(&machine)?;
+        catch_up(&mut group, &events, &own).with_context(|| format!("round {round}"))?;
+    }
+    Ok(())
+}
+
+fn one_outcome_of(events: &[Value]) -> Result<()> {
+    if events[0]["ok"] == true { all_exact(events) } else { all_failed(events, "aborted") }
+}
+
+/// All that stayed have one outcome, and the one that was away no other; it may not know.
+fn one_story(events: &[Value], own: &Value) -> Result<()> {
+    one_outcome_of(events)?;
+    let fits = if events[0]["ok"] == true { own["code"] != "aborted" } else { own["ok"] == false };
+    ensure!(fits, "{events:?} but {own}");
+    Ok(())
+}
+
+/// Whoever has seen the same outcomes holds the same state; otherwise a sync is called for.
+fn catch_up(group: &mut Group, events: &[Value], own: &Value) -> Result<()> {
+    let in_sync = group.meet()?.iter().all(|context| context["in_sync"] == true);
+    ensure!(!in_sync || own["ok"] == events[0]["ok"], "in sync, with {events:?} and {own}");
+    if !in_sync {
+        all_exact(&group.all(&json!({"do": "sync", "version": 1, "bytes": 4096}), "synced")?)?;
+    }
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)
+}
+
 /// One that was only away tells later what became of its call: it must not have been another outcome than the others'.
 fn frozen_any_time() -> Result<()> {
     let seed = seed("frozen at any moment")?;
@@ -142,22 +193,13 @@ fn frozen_any_time() -> Result<()> {
         on_the_way(&mut group, victim, 1 << 20, share)?;
         group.peers[victim].process().stop()?;
         let events = group.events(|index| index != victim, "done", PATIENCE)?;
-        let committed = events[0]["ok"] == true;
-        if committed { all_exact(&events) } else { all_failed(&events, "aborted") }?;
         // So that it is left out, whether or not it was done in time.
         group.meet_of(|index| index != victim)?;
         group.peers[victim].process().resume()?;
         let own = group.peers[victim].event("done", PATIENCE)?;
-        println!("measured: frozen at {share:.2}: the others {}, it says {}", events[0]["ok"], own["code"]);
-        let fits = if committed { own["code"] != "aborted" } else { own["ok"] == false };
-        ensure!(fits, "round {round}: {events:?} but {own}");
-        // Whoever has seen the same outcomes holds the same state.
-        let in_sync = group.meet()?.iter().all(|context| context["in_sync"] == true);
-        ensure!(!in_sync || (own["ok"] == true) == committed, "round {round}: in sync, with {events:?} and {own}");
-        if !in_sync {
-            all_exact(&group.all(&json!({"do": "sync", "version": 1, "bytes": 4096}), "synced")?)?;
-        }
-        all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+        println!("measured: frozen at {share:.2}: the others {}, it says {} {}", events[0]["ok"], own["ok"], own["code"]);
+        one_story(&events, &own).with_context(|| format!("round {round}"))?;
+        catch_up(&mut group, &events, &own).with_context(|| format!("round {round}"))?;
     }
     Ok(())
 }
