@@ -23,7 +23,7 @@ if [ "$(id -u)" -eq 0 ]; then
     apart=(--skip keeps_the_contract_of_discovery --skip a_report_names_every_interface)
     tests "multicast in namespaces" cargo test --workspace --locked --lib discovery::mdns -- --ignored
 fi
-tests "tests" cargo test --workspace --locked --no-fail-fast -- "${apart[@]}"
+tests "tests" cargo test --workspace --locked --no-fail-fast -- ${apart[@]+"${apart[@]}"}
 
 if [ -f fuzz/Cargo.toml ]; then
     # Only to see that the targets compile: the fuzzing engine itself, which is C++, is not built.
