@@ -24,7 +24,8 @@ use tokio::time::timeout;
 /// Run several peers on this machine: they find each other, sum, lose one, go on, and take it back
 ///
 /// Every sum is compared bit for bit with a sequential one on every peer. On Linux the peers run in a network namespace of
-/// their own where that is possible; nothing leaves this machine in any case. Exit code 0 means that everything was verified.
+/// their own where that is possible: nothing leaves it. Elsewhere they use 127.0.0.1 alone, and the system itself may report the
+/// multicast group on its other interfaces. Exit code 0 means that everything was verified.
 /// JSON: {ok, network: "own" | "loopback", peers, phases: [{name, ok, ranks, engine, seconds, bus_gb_per_s, note}]}.
 #[derive(Args, Debug)]
 pub struct Demo {
