@@ -119,7 +119,8 @@ impl Context {
         AllReduce { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
     }
 
-    /// Like [`all_reduce`](Context::all_reduce), from one buffer into another: the input is only read, and comes back on an error.
+    /// Like [`all_reduce`](Context::all_reduce) of a buffer that is handed over: the result comes back in the same memory, written
+    /// when it is decided; on an error the input comes back as it was. The future borrows nothing.
     pub fn all_reduce_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllReduceOwned<T> {
         let call = self.call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
         AllReduceOwned { flight: Flight::numbered(&self.envelope, self.lane, call), buffer: Some(buffer) }

@@ -1,9 +1,9 @@
 //! Layer: Face.
 //!
-//! An all_reduce from one buffer into another.
+//! An all_reduce of a buffer that is handed over, and comes back.
 
-use super::flight::{Flight, elements};
-use crate::collective::{Element, Kind, ReduceOp, bytes_of};
+use super::flight::Flight;
+use crate::collective::{Element, Kind, ReduceOp, bytes_of, bytes_of_mut};
 use crate::error::Error;
 use std::fmt;
 use std::pin::Pin;
@@ -57,9 +57,13 @@ impl<T: Element + Unpin> Future for AllReduceOwned<T> {
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let result = ready!(this.flight.poll(task, this.buffer.as_deref().map(bytes_of)));
-        let buffer = this.buffer.take().unwrap_or_default();
+        let mut buffer = this.buffer.take().unwrap_or_default();
         Poll::Ready(match result {
-            Ok(output) => Ok(elements(&output)),
+            Ok(output) => {
+                // Into memory whose pages are there already; nobody has read a result out of it before.
+                output.copy_to(bytes_of_mut(&mut buffer));
+                Ok(buffer)
+            }
             Err(error) => Err(Owned { error, buffer }),
         })
     }
