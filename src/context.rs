@@ -72,7 +72,7 @@ impl Context {
         self.envelope.view().plan.fold_order(self.size(), len, T::DTYPE.bytes())
     }
 
-    /// Whether the members hold the same state. If not, every call but [`Context::sync`] returns [`Error::NeedsSync`].
+    /// Whether the members hold the same state. If not, every call but [`Context::sync`] returns [`Error::NeedsSync`](crate::Error::NeedsSync).
     pub fn is_in_sync(&self) -> bool {
         self.envelope.is_synced()
     }
@@ -104,7 +104,7 @@ impl Context {
     /// The newest View's Context: this View if it is still current, else the next one. Waits without bound. Cancel-safe.
     ///
     /// # Errors
-    /// [`Error::Closed`] when the node has left.
+    /// [`Error::Closed`](crate::Error::Closed) when the node has left.
     pub fn renewed(&self) -> impl Future<Output = Result<Context>> + Send + use<> {
         // Not `async fn`: its future would borrow the Context, which cannot be shared, and could not change threads.
         let cluster = self.cluster.clone();
