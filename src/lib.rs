@@ -58,10 +58,6 @@
 //! At most 16 members; `f32` and `f64`; Linux, and macOS untested. The README lists what is planned, SECURITY.md what is
 //! not defended.
 
-// Doors re-export the words of their room, used or not yet; simulations and in-memory twins use more of a room than the
-// library does, and what the command line stores is not called from here.
-#![allow(dead_code, unused_imports)]
-
 mod calls;
 mod cluster;
 mod collective;

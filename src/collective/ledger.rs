@@ -11,9 +11,7 @@
 //! that voted `Done` and has not committed, and by one whose program has not called the operation yet. A member lists
 //! an operation from its own call until every member has reported it decided.
 
-use super::{
-    AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Listed, Mismatch, OpBody, OpMessage, Outcome, Status, Vote,
-};
+use super::{AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Listed, Mismatch, OpBody, Outcome, Status, Vote};
 use crate::view::{Lane, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, Rank, View, ViewDigest};
 use std::collections::BTreeMap;
 

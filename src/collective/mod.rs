@@ -19,7 +19,7 @@ pub(crate) mod staging;
 mod vote;
 
 pub use call::{Call, CodecId, DType, Descriptor, Kind, ReduceOp};
-pub use digest::{DIGEST_BLOCK_BYTES, Digest};
+pub use digest::Digest;
 pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
 pub use envelope::{Decided, Envelope, Outgoing, Refused, SyncStep};
 pub use fault::EngineFault;
@@ -27,7 +27,7 @@ pub use fold::{Arithmetic, finish, fold};
 pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};
 pub use native::NativeEngine;
 pub use reference::reference;
-pub use schedule::{CHUNKS_MAX, Flow, Itinerary, Route, Station, Then, Tree, Unfit, layout};
+pub use schedule::{Itinerary, layout};
 pub use staging::{Block, Pool, Staging};
 pub use vote::{AbortCause, AbortReason, Closing, Listed, Mismatch, OpBody, OpMessage, Outcome, Status, Vote};
 

@@ -57,6 +57,7 @@ impl Pool {
     }
 
     /// Bytes kept idle now.
+    #[cfg(test)]
     pub fn idle_bytes(&self) -> usize {
         self.spares.lock().map_or(0, |s| s.idle_bytes)
     }
@@ -89,11 +90,6 @@ impl Block {
     pub fn len(&self) -> usize {
         self.len
     }
-
-    /// Whether it holds no byte.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
 }
 
 impl Drop for Block {
@@ -113,12 +109,8 @@ impl Staging {
         self.blocks.iter().map(Block::len).sum()
     }
 
-    /// Whether it holds no byte.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Copies `bytes` into blocks of `block_bytes`.
+    #[cfg(test)]
     pub fn filled(pool: &Pool, bytes: &[u8], block_bytes: usize) -> Staging {
         let blocks = bytes
             .chunks(block_bytes.max(1))

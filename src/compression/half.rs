@@ -4,7 +4,6 @@
 //! precision. Overflow rounds to infinity, subnormals are kept, every NaN becomes the canonical one.
 
 use super::Codec;
-use crate::collective::CodecId;
 use crate::wire::Malformed;
 
 /// The bfloat16 codec; wire ratio 0.5.
@@ -12,10 +11,6 @@ use crate::wire::Malformed;
 pub struct Bf16;
 
 impl Codec for Bf16 {
-    fn id(&self) -> CodecId {
-        CodecId::Bf16
-    }
-
     fn encoded_len(&self, elements: usize) -> usize {
         elements * 2
     }

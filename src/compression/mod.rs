@@ -14,9 +14,6 @@ use crate::wire::Malformed;
 
 /// An encoding of `f32` elements. Pure: equal inputs give equal bytes on every machine.
 pub trait Codec: Send + Sync {
-    /// Its name on the wire.
-    fn id(&self) -> CodecId;
-
     /// Bytes of `elements` encoded elements.
     fn encoded_len(&self, elements: usize) -> usize;
 

@@ -4,8 +4,9 @@
 
 use super::address::AddressPolicy;
 use super::roster::{Limits, Roster};
+use super::sighting::Tag;
 use super::sighting::testing::advert;
-use super::{Advert, Discovery, Sighting, Tag};
+use super::{Advert, Discovery, Sighting};
 use crate::identity::Boot;
 use std::any::Any;
 use std::future::Future;

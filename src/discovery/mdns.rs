@@ -68,8 +68,6 @@ pub struct MdnsDiscovery {
     scope: MdnsScope,
     responder: Option<Responder>,
     announced: Option<Advert>,
-    /// Given in place of the interfaces' own addresses.
-    addresses: Option<Vec<IpAddr>>,
     check_at: Instant,
     restart_at: Option<Instant>,
     /// The name last taken back, and until when it must not be announced.
@@ -112,19 +110,11 @@ impl MdnsDiscovery {
             scope,
             responder: Some(responder),
             announced: None,
-            addresses: None,
             check_at: Instant::now() + ASK_AGAIN[0],
             restart_at: None,
             withdrawn: None,
             counts: Counts::default(),
         })
-    }
-
-    /// Announces these addresses from now on, each on the interface whose network it belongs to.
-    /// Without this call an interface's own addresses are announced and followed when they change.
-    pub fn set_addresses(&mut self, addresses: Vec<IpAddr>) -> Result<(), DiscoveryProblem> {
-        self.addresses = Some(addresses);
-        self.register()
     }
 
     fn register(&self) -> Result<(), DiscoveryProblem> {
@@ -135,11 +125,10 @@ impl MdnsDiscovery {
 
     fn service_info(&self, advert: &Advert) -> Option<ServiceInfo> {
         let host = format!("{}.local.", advert.instance);
-        let follow = self.addresses.is_none() && self.scope != MdnsScope::Loopback;
-        let addresses = match (&self.scope, &self.addresses) {
-            (_, Some(addresses)) => addresses.clone(),
-            (MdnsScope::Loopback, None) => vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
-            (MdnsScope::Interfaces(_), None) => Vec::new(),
+        // The interfaces' own addresses are announced and followed when they change; on loopback there is only one.
+        let (follow, addresses) = match &self.scope {
+            MdnsScope::Loopback => (false, vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
+            MdnsScope::Interfaces(_) => (true, Vec::new()),
         };
         let info = ServiceInfo::new(SERVICE, &advert.instance, &host, &addresses[..], advert.port, &advert.to_txt()[..]);
         let mut info = info.ok()?;

@@ -23,10 +23,10 @@ mod contract;
 pub use address::{AddressPolicy, Subnet};
 pub use fixed::FixedPeer;
 pub use mdns::{MdnsDiscovery, MdnsScope};
-pub use memory::{Medium, MemoryDiscovery};
+pub use memory::Medium;
 pub use report::{Activity, DiscoveryProblem, InterfaceReport, Skip};
-pub use roster::{Dial, DialOutcome, Entry, Limits, Origin, Roster};
-pub use sighting::{Advert, Sighting, Tag};
+pub use roster::{DialOutcome, Limits, Origin, Roster};
+pub use sighting::{Advert, Sighting};
 
 use async_trait::async_trait;
 

@@ -92,6 +92,7 @@ pub enum DialOutcome {
 }
 
 /// One line of the table, for people.
+#[cfg(test)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The address.
@@ -207,6 +208,7 @@ impl Roster {
     }
 
     /// Our interfaces changed. Hints that the new policy forbids are dropped, those that it allows are taken up.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a node looks at its interfaces once, when it starts"))]
     pub fn set_policy(&mut self, policy: AddressPolicy, now_ms: u64) {
         self.candidates.retain(|to, c| c.origins.contains(&Origin::Fixed) || c.dialing || policy.allows(*to));
         self.policy = policy;
@@ -256,6 +258,7 @@ impl Roster {
     }
 
     /// The table, in the order of addresses.
+    #[cfg(test)]
     pub fn entries(&self) -> Vec<Entry> {
         let entry = |(address, c): (&SocketAddr, &Candidate)| Entry {
             address: *address,

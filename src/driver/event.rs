@@ -34,6 +34,4 @@ pub(super) enum Event {
     Persisted(u64),
     /// The deadline of an operation of this View has passed.
     Deadline(ViewDigest, crate::view::OpId),
-    /// The address of a fixed peer.
-    Resolved(SocketAddr),
 }

@@ -241,14 +241,16 @@ impl Node {
             Event::Message { from, message } => self.on_message(from, message),
             Event::Closed { member, generation, misbehaved } => self.on_closed(member, generation, misbehaved),
             Event::DataLink { view, peer, link } => self.on_data_link(view, peer, link),
-            Event::DataLinkLost { view, .. } => self.step(Input::DataLinkLost(view)),
+            Event::DataLinkLost { view, peer } => {
+                tracing::debug!(?view, %peer, "a data link ended");
+                self.step(Input::DataLinkLost(view));
+            }
             Event::Persisted(ticket) => self.step(Input::Persisted(ticket)),
             Event::Deadline(view, op) => {
                 if let Some(envelope) = self.envelope.as_ref().filter(|e| e.digest() == view) {
                     envelope.expire(op);
                 }
             }
-            Event::Resolved(address) => self.roster.add(address, Origin::Fixed, self.now()),
         }
     }
 

@@ -14,7 +14,7 @@ use super::message::{Message, REACH_MAX};
 use crate::collective::Closing;
 use crate::identity::{MemberId, Name};
 use crate::topology::{LinkMap, Plan, plan, rank_order};
-use crate::view::{Ballot, View, ViewDigest, ViewId};
+use crate::view::{Ballot, View, ViewDigest};
 use peers::{Link, Peer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -191,11 +191,6 @@ impl Election {
             self.pursue(now, &mut effects);
         }
         self.loop_back(now, ops, effects)
-    }
-
-    /// The View this node is in.
-    pub fn view(&self) -> Option<&Arc<View>> {
-        self.agreement.installed()
     }
 
     /// Whether that View is being replaced.

@@ -9,8 +9,9 @@ use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_opt
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Largest encoded message; a longer one closes the link.
-pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+/// Largest encoded message that a control link takes.
+#[cfg(test)]
+const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// Most peers a member reports as reachable; more than a View holds, because some are waiting outside.
 pub const REACH_MAX: usize = 32;

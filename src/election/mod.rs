@@ -18,6 +18,5 @@ mod scripts;
 mod simulation;
 
 pub use agreement::{Decides, Durable, Effect};
-pub use detector::Limits;
 pub use machine::{Alone, Election, ElectionConfig, Input, Operations};
-pub use message::{Accepted, Heartbeat, MESSAGE_BYTES_MAX, Message, PeerAddress, Promise};
+pub use message::{Message, PeerAddress};

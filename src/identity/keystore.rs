@@ -29,6 +29,7 @@ impl HeldIdentity {
     }
 
     /// Which of the home's identities it is.
+    #[cfg(test)]
     pub fn slot(&self) -> Slot {
         self.slot
     }

@@ -176,7 +176,7 @@ mod contract {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
         let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
         let (far, _) = listener.accept().expect("accepted");
-        let (a, b) = session_pair_over(crate::link::Terms { wire, ..control() });
+        let (a, b) = session_pair_over(super::super::handshake::Terms { wire, ..control() });
         let link = |socket, session| Box::new(TcpData::new(socket, session).expect("a link")).split();
         (link(near, a), link(far, b))
     }

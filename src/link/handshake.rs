@@ -251,7 +251,7 @@ pub(in crate::link) mod testing {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{control, local, respond, session_pair_over};
+    use super::testing::{control, local, respond};
     use super::*;
     use crate::view::{Rank, ViewDigest};
 

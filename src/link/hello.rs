@@ -8,7 +8,6 @@
 
 use super::refusal::Refusal;
 use crate::identity::{Identity, MemberId, Name};
-use crate::view::EngineKind;
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use sha2::{Digest, Sha256};
 
@@ -71,13 +70,6 @@ pub const PROVEN_BYTES: usize = 256;
 impl Engines {
     /// Only potluck's own engine.
     pub const NATIVE: Engines = Engines(1);
-
-    /// Whether `engine` is one of them.
-    pub fn contains(self, engine: EngineKind) -> bool {
-        match engine {
-            EngineKind::Native => self.0 & Engines::NATIVE.0 != 0,
-        }
-    }
 }
 
 impl Hello {

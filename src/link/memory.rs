@@ -6,6 +6,8 @@
 //! when the cut heals. A stream between two hosts carries the ends of an in-memory data link with it, so that
 //! [`into_data_link`](super::into_data_link) works as it does on TCP.
 
+#![cfg_attr(not(test), expect(dead_code, reason = "cables are cut, and ends paired by hand, in tests alone"))]
+
 use super::tcp::DIAL_TIMEOUT;
 use super::twin::{Cable, Passage};
 use super::{DataLink, Listener, Net, Stream};

@@ -20,20 +20,26 @@ mod session;
 mod tcp;
 mod twin;
 
-pub use control::{CONTROL_BYTES_MAX, ControlReceiver, ControlSender, into_control};
-pub use data::{TcpData, into_data_link};
-pub use establish::{DataTerms, HANDSHAKE_TIMEOUT, initiate, respond};
-pub use frame::{FrameReader, FrameWriter};
-pub use gate::{Gate, Overload, Replays, Ticket};
-pub use handshake::{Answered, Conclusion, Initiator, MESSAGE1_BYTES, MESSAGE2_BYTES, MESSAGE3_BYTES, Responder, Terms};
-pub use hello::{Binding, Engines, Hello, PROVEN_BYTES, Role, Wire};
+pub use control::{ControlReceiver, ControlSender, into_control};
+pub use data::into_data_link;
+pub use establish::{DataTerms, initiate, respond};
+pub use gate::{Gate, Replays, Ticket};
+pub use hello::{Engines, Hello, Wire};
 pub use local::Local;
-pub use memory::{MemoryNet, MemoryWorld};
-pub use preamble::{DataAsk, Preamble, Purpose};
+pub use memory::MemoryWorld;
+pub use preamble::{DataAsk, Purpose};
 pub use refusal::Refusal;
-pub use session::{Broken, Opener, RECORD_BYTES_MAX, Sealer, Session, TAG_BYTES};
-pub use tcp::{Bind, DIAL_TIMEOUT, TcpNet};
-pub use twin::data_pair;
+pub use session::Session;
+pub use tcp::{Bind, TcpNet};
+
+#[cfg(fuzzing)]
+pub use {
+    frame::FrameReader,
+    handshake::{Initiator, MESSAGE1_BYTES, Responder, Terms},
+    hello::{Binding, PROVEN_BYTES, Role},
+    preamble::Preamble,
+    session::{Sealer, TAG_BYTES},
+};
 
 use crate::collective::staging::{Block, Pool};
 use crate::view::{Lane, OpId};

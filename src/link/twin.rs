@@ -2,6 +2,8 @@
 //!
 //! Data links without a network: two bounded queues of encoded frames.
 
+#![cfg_attr(not(test), expect(dead_code, reason = "cables are cut, and ends paired by hand, in tests alone"))]
+
 use super::{DataHeader, DataLink, DataReceiver, DataSender, PAYLOAD_BYTES_MAX, Shutdown};
 use crate::collective::staging::{Block, Pool};
 use std::collections::VecDeque;

@@ -75,17 +75,6 @@ impl Interface {
     }
 }
 
-impl InterfaceAddress {
-    /// Whether `ip` is in the same network.
-    pub fn reaches(&self, ip: IpAddr) -> bool {
-        match (self.ip, ip) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => same_prefix(u32::from(a).into(), u32::from(b).into(), 32, self.prefix_bits),
-            (IpAddr::V6(a), IpAddr::V6(b)) => same_prefix(a.into(), b.into(), 128, self.prefix_bits),
-            _ => false,
-        }
-    }
-}
-
 impl InterfaceKind {
     /// Tells the kind by facts where there are some and by name elsewhere: names are all that macOS gives,
     /// and only names tell a container's end of a cable from a real one.
@@ -130,12 +119,6 @@ impl fmt::Display for InterfaceKind {
             InterfaceKind::Other => "other",
         })
     }
-}
-
-fn same_prefix(a: u128, b: u128, bits: u32, prefix_bits: u8) -> bool {
-    let host_bits = bits.saturating_sub(u32::from(prefix_bits));
-    // A shift by all 128 bits would overflow; it means that everything is in the network.
-    (a ^ b).checked_shr(host_bits).unwrap_or(0) == 0
 }
 
 /// The number of a name that is `prefix` and digits; 0 when there are none.
@@ -250,18 +233,5 @@ mod tests {
         for (name, kind) in expected {
             assert_eq!(InterfaceKind::of(name, &InterfaceFacts::default()), kind, "{name}");
         }
-    }
-
-    #[test]
-    fn a_network_is_its_leading_bits() {
-        let at = |ip: &str, prefix_bits| InterfaceAddress { ip: ip.parse().expect("an address"), prefix_bits };
-        let to = |ip: &str| ip.parse::<IpAddr>().expect("an address");
-        assert!(at("192.168.1.7", 24).reaches(to("192.168.1.200")));
-        assert!(!at("192.168.1.7", 24).reaches(to("192.168.2.7")));
-        assert!(!at("192.168.1.7", 32).reaches(to("192.168.1.6")));
-        assert!(at("192.168.1.7", 0).reaches(to("10.0.0.1")));
-        assert!(at("fe80::1", 64).reaches(to("fe80::2")) && !at("fe80::1", 64).reaches(to("fd00::2")));
-        assert!(at("::1", 0).reaches(to("fd00::2")) && !at("::1", 128).reaches(to("::2")));
-        assert!(!at("10.0.0.1", 0).reaches(to("::1")));
     }
 }

@@ -15,7 +15,7 @@ mod plan;
 mod planner;
 
 pub use interface::{Interface, InterfaceAddress, InterfaceFacts, InterfaceKind};
-pub use interface_filter::{InterfaceFilter, InterfaceFilterError};
+pub use interface_filter::InterfaceFilter;
 pub use link_map::{LinkMap, Path};
-pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, ring_segment};
+pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule};
 pub use planner::{plan, rank_order};

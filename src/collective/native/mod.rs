@@ -35,12 +35,14 @@ mod table;
 mod tests;
 mod threads;
 
+#[cfg(test)]
 pub use outbox::{EAGER_OP_BYTES, EAGER_OP_FRAMES, EAGER_PEER_BYTES};
 
 use super::{Backend, Engine, Pool};
 use crate::view::{EngineKind, Rank, View};
 use backend::NativeBackend;
 use std::sync::Arc;
+#[cfg(test)]
 use std::time::Duration;
 use threads::Threads;
 
@@ -58,16 +60,19 @@ impl NativeEngine {
     }
 
     /// Threads of all its backends that run now.
+    #[cfg(test)]
     pub fn threads(&self) -> usize {
         self.threads.running()
     }
 
     /// Threads that have ended by a panic; anything but 0 is a bug, here or in a job's `done`.
+    #[cfg(test)]
     pub fn panics(&self) -> usize {
         self.threads.panics()
     }
 
     /// Waits until the threads of all its backends have ended; gives how many have not when `timeout` is over.
+    #[cfg(test)]
     pub fn wait_for_threads(&self, timeout: Duration) -> usize {
         self.threads.wait(timeout)
     }

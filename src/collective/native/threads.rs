@@ -3,8 +3,11 @@
 //! The engine's threads, counted.
 
 use super::run::lock;
+#[cfg(test)]
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
+#[cfg(test)]
 use std::time::Duration;
 
 /// How many threads there are.
@@ -28,16 +31,19 @@ impl Threads {
     }
 
     /// How many there are now.
+    #[cfg(test)]
     pub fn running(&self) -> usize {
         *lock(&self.running)
     }
 
     /// How many have ended by a panic; anything but 0 is a bug, here or in a job's `done`.
+    #[cfg(test)]
     pub fn panics(&self) -> usize {
         self.panics.load(Ordering::Acquire)
     }
 
     /// Waits until all have ended; gives the number of those that have not when `timeout` is over.
+    #[cfg(test)]
     pub fn wait(&self, timeout: Duration) -> usize {
         let running = lock(&self.running);
         *self.changed.wait_timeout_while(running, timeout, |n| *n > 0).unwrap_or_else(PoisonError::into_inner).0

@@ -89,6 +89,7 @@ impl Node {
                 let outcome = match refusal {
                     Refusal::SelfDial => DialOutcome::Myself,
                     Refusal::OtherVersion { theirs } => DialOutcome::OtherVersion(theirs),
+                    Refusal::WrongKey => DialOutcome::OtherNamespace,
                     _ => DialOutcome::Failed,
                 };
                 self.roster.dialled(to, outcome, now);

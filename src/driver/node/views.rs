@@ -29,7 +29,7 @@ impl Node {
         let (tx, rx) = mpsc::unbounded_channel();
         let backend = self.engine.open(view, me);
         let envelope = Arc::new(Envelope::new(Arc::clone(view), me, backend, self.pool.clone(), tx));
-        tracing::info!(view = %view.id(), rank = %me, size = view.size(), in_sync = view.in_sync(), "installed a view");
+        tracing::info!(view = %view.id(), rank = %me, size = view.size(), engine = %self.engine.kind(), in_sync = view.in_sync(), "installed a view");
         self.counters.views += 1;
         self.outgoing = Some(rx);
         self.envelope = Some(Arc::clone(&envelope));

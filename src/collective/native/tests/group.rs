@@ -4,7 +4,7 @@
 
 use crate::collective::native::NativeEngine;
 use crate::collective::native::run::lock;
-use crate::collective::{Backend, Block, Call, Engine, EngineFault, Finished, Itinerary, Job, Kind, Pool, Staging};
+use crate::collective::{Backend, Block, Call, Engine, EngineFault, Finished, Itinerary, Job, Pool, Staging};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
 use crate::topology::{Plan, PlanClass, Schedule};
 use crate::view::testing::view_of;
