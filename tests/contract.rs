@@ -46,6 +46,7 @@ fn stories() -> Vec<(&'static str, Story)> {
         ("a mismatch names both sides", |n| Box::pin(mismatch(n))),
         ("a dropped call is aborted for all", |n| Box::pin(dropped(n))),
         ("a deadline ends the wait for all", |n| Box::pin(deadline(n))),
+        ("a result that was dropped too late is kept", |n| Box::pin(lost(n))),
         ("a joiner must sync", |n| Box::pin(joiner(n))),
         ("who leaves is not waited for", |n| Box::pin(leaving(n))),
         ("too many calls take no number", |n| Box::pin(too_many(n))),
@@ -334,6 +335,44 @@ async fn dropped(network: Network) -> Result<()> {
         ensure!(buffer == vec![context.rank() as f32; 200_000], "the buffer was touched");
         context.all_reduce(&mut buffer).await?;
         ensure!(buffer == vec![3.0; 200_000], "the next call is wrong");
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}
+
+async fn lost(network: Network) -> Result<()> {
+    let nodes = group(network, "lost", 2).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        let mut buffer = vec![1.0f32; 70_000];
+        if context.rank() == 0 {
+            let mut call = context.all_reduce(&mut buffer);
+            // Begun, and not looked at again: its data and its vote do without.
+            let begun = std::future::poll_fn(|task| std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(task)));
+            ensure!(begun.await.is_pending(), "rank 1 has not called yet");
+            context.lane(1).barrier().await?;
+            // Rank 1 has its sum, so this rank has voted for it.
+            context.lane(2).barrier().await?;
+            drop(call);
+            ensure!(buffer == vec![1.0; 70_000], "the buffer was touched");
+            let refused = context.all_reduce(&mut buffer).await;
+            ensure!(matches!(refused, Err(Error::LostResult { .. })), "{refused:?}");
+            let sum = loop {
+                // Decided as soon as the vote of rank 1 is in.
+                match context.take_result::<f32>() {
+                    Some(sum) => break sum,
+                    None => tokio::task::yield_now().await,
+                }
+            };
+            ensure!(sum == vec![2.0; 70_000] && !context.discard_result(), "not the lost sum");
+        } else {
+            context.lane(1).barrier().await?;
+            context.all_reduce(&mut buffer).await?;
+            ensure!(buffer == vec![2.0; 70_000], "wrong");
+            context.lane(2).barrier().await?;
+        }
+        let mut next = vec![3.0f64; 10];
+        context.all_reduce(&mut next).await?;
+        ensure!(next == vec![6.0; 10], "the next call is wrong");
         Ok(())
     });
     results.await?.into_iter().collect()

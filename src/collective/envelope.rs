@@ -13,7 +13,7 @@ use super::{
 };
 use crate::topology::Plan;
 use crate::view::{Lane, OpId, Rank, View, ViewDigest};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
@@ -48,7 +48,7 @@ struct State {
     ledger: Ledger,
     slots: BTreeMap<OpId, Slot>,
     /// Calls dropped after their vote: what was decided is kept until somebody asks.
-    lost: BTreeMap<Lane, OpId>,
+    lost: BTreeSet<OpId>,
     in_flight: usize,
 }
 
@@ -98,7 +98,7 @@ impl Envelope {
         let ledger = Ledger::new(&view, me);
         let digest = ledger.view();
         let plan = Arc::new(view.plan.clone());
-        let state = Mutex::new(State { ledger, slots: BTreeMap::new(), lost: BTreeMap::new(), in_flight: 0 });
+        let state = Mutex::new(State { ledger, slots: BTreeMap::new(), lost: BTreeSet::new(), in_flight: 0 });
         Envelope { view, digest, plan, me, backend, pool, out, state }
     }
 
@@ -125,8 +125,8 @@ impl Envelope {
     /// Takes the next number of a lane.
     pub fn call(&self, lane: Lane, call: Call) -> Result<OpId, Refused> {
         let mut state = self.lock();
-        if let Some(op) = state.lost.get(&lane) {
-            return Err(Refused::Lost(*op));
+        if let Some(op) = state.lost_in(lane) {
+            return Err(Refused::Lost(op));
         }
         let op = state.ledger.call(lane, call).map_err(Refused::By)?;
         state.slots.insert(op, Slot::default());
@@ -206,7 +206,7 @@ impl Envelope {
         let voted_done = state.ledger.has_voted_done(op);
         let committed = state.slots.get(&op).is_some_and(|s| s.outcome == Some(Outcome::Committed));
         if voted_done || committed {
-            state.lost.insert(op.lane, op);
+            state.lost.insert(op);
         }
         self.settle(state);
     }
@@ -227,9 +227,9 @@ impl Envelope {
     /// Takes the outcome of a dropped call, if it is decided; `None` when there is none or it is still open.
     pub fn take_lost(&self, lane: Lane) -> Option<Decided> {
         let mut state = self.lock();
-        let op = *state.lost.get(&lane)?;
+        let op = state.lost_in(lane)?;
         state.slots.get(&op)?.outcome?;
-        state.lost.remove(&lane);
+        state.lost.remove(&op);
         Some(state.take(op))
     }
 
@@ -392,6 +392,11 @@ impl Envelope {
 }
 
 impl State {
+    /// The first call of the lane that was dropped after its vote.
+    fn lost_in(&self, lane: Lane) -> Option<OpId> {
+        self.lost.iter().find(|op| op.lane == lane).copied()
+    }
+
     fn take(&mut self, op: OpId) -> Decided {
         let slot = self.slots.remove(&op).unwrap_or_default();
         let outcome = slot.outcome.unwrap_or(Outcome::Indeterminate);

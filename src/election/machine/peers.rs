@@ -96,6 +96,7 @@ impl Election {
         if self.yielded_to == Some(id) {
             self.yield_until = 0;
         }
+        self.give_up_on(now, id);
         self.clique = None;
         self.links.set_reach(id, &BTreeSet::new());
         if !self.agreement.installed().is_some_and(|v| v.contains(id)) {

@@ -214,6 +214,20 @@ impl Election {
         }
     }
 
+    /// Who is gone does not answer: an attempt that includes it makes room for one that does not.
+    pub(super) fn give_up_on(&mut self, now: u64, gone: MemberId) {
+        let involved = match &self.attempt {
+            Attempt::Idle => false,
+            Attempt::Asking { members, .. } => members.contains(&gone),
+            Attempt::Proposing { .. } => self.agreement.proposal().is_some_and(|(members, _)| members.contains(&gone)),
+        };
+        if involved {
+            self.attempt = Attempt::Idle;
+            self.agreement.withdraw();
+            self.retry_at = now;
+        }
+    }
+
     /// A member that answers nothing is left out of the next attempt, until it is heard again.
     pub(super) fn shun(&mut self, now: u64, silent: &[MemberId]) {
         for id in silent {
