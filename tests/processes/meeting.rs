@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use potluck_harness::group::PATIENCE;
-use potluck_harness::{Group, Suite};
+use potluck_harness::{Group, Need, Suite};
 use serde_json::json;
 
 use crate::{LAN, LO, all_exact};
@@ -26,6 +26,7 @@ pub fn add(suite: &mut Suite) {
     suite.test_needing("every collective, type and operation", &LO, every_collective);
     suite.test_needing("two processes of one home are two members", &LO, one_home);
     suite.test_needing("a node that leaves is gone at once", &LO, leaves);
+    suite.test_needing("one address by hand is enough without multicast", &[Need::Lab, Need::Command("nft")], by_hand);
 }
 
 fn adds_up(profile: &str, size: usize, bytes: &[usize]) -> Result<()> {
@@ -99,6 +100,33 @@ fn one_home() -> Result<()> {
     before.sort();
     after.sort();
     ensure!(before == after, "{before:?} became {after:?}");
+    Ok(())
+}
+
+/// Each names the one before; the first and the last hear of each other from the one between.
+fn by_hand() -> Result<()> {
+    let mut group = Group::empty("loop", 3)?;
+    for index in 0..3 {
+        let machine = format!("n{}", index + 1);
+        for rule in [
+            "add table inet mute",
+            "add chain inet mute out { type filter hook output priority 0 ; }",
+            "add rule inet mute out udp dport 5353 drop",
+        ] {
+            let done = group.lab.command(&machine, "nft").args(rule.split(' ')).status()?;
+            ensure!(done.success(), "nft {rule}");
+        }
+    }
+    let mut before: Option<String> = None;
+    for index in 0..3 {
+        let mut start = group.start(index);
+        start.options.extend(before.iter().flat_map(|address| ["--peer".to_owned(), address.clone()]));
+        let ip = group.lab.addr(&format!("n{}", index + 1));
+        let joined = group.add(index, &start)?.ask(&json!({"do": "join", "min": 3}), "joined", PATIENCE)?;
+        before = Some(format!("{ip}:{}", joined["port"]));
+    }
+    group.meet()?;
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 5000}), "done")?)?;
     Ok(())
 }
 
