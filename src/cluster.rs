@@ -87,7 +87,7 @@ impl Cluster {
         }
     }
 
-    /// What this node knows about itself and the group now.
+    /// What this node knows about itself and the group: a snapshot, at most about 50 ms old.
     pub fn status(&self) -> Status {
         self.handles.status.borrow().clone()
     }
