@@ -60,13 +60,26 @@ impl Election {
         }
     }
 
+    /// A link that replaces another one, or comes back in time, changes nothing of what is known about its peer.
     pub(super) fn on_link_up(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
         let detector = Detector::new(self.config.limits, self.config.heartbeat_ms, now);
+        match self.peers.get_mut(&id).filter(|p| p.link != Link::Gone) {
+            Some(peer) => {
+                peer.detector = detector;
+                if let Link::Down { .. } = peer.link {
+                    peer.link = Link::Up { since: now };
+                }
+            }
+            None => self.meet(now, id, detector),
+        }
+        self.announce(now, effects);
+    }
+
+    fn meet(&mut self, now: u64, id: MemberId, detector: Detector) {
         let (view, left) = self.peers.get(&id).map_or((None, false), |p| (p.view, p.left));
-        let link = Link::Up { since: now };
         let peer = Peer {
             detector,
-            link,
+            link: Link::Up { since: now },
             view,
             reach: BTreeSet::new(),
             view_since: now,
@@ -80,7 +93,6 @@ impl Election {
         // Its next heartbeat says whom it reaches.
         self.links.set_reach(id, &BTreeSet::new());
         self.clique = None;
-        self.announce(now, effects);
     }
 
     pub(super) fn on_link_down(&mut self, now: u64, id: MemberId) {
