@@ -21,7 +21,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 /// What an envelope asks of the control plane.
 ///
-/// The channel has no bound of its own: at most 64 operations are listed at a time, and each says a few things.
+/// The channel has no bound of its own: at most 64 operations are in flight at a time, and each says a few things.
 #[derive(Debug)]
 pub enum Outgoing {
     /// Send to every other member of the View.
@@ -68,7 +68,7 @@ struct Slot {
 pub enum Refused {
     /// The ledger says so.
     By(CallRefusal),
-    /// The lane's last result was dropped after it was decided.
+    /// A call of the lane was dropped after its vote, and nobody has asked for its result.
     Lost(OpId),
 }
 
@@ -207,6 +207,9 @@ impl Envelope {
         let committed = state.slots.get(&op).is_some_and(|s| s.outcome == Some(Outcome::Committed));
         if voted_done || committed {
             state.lost.insert(op);
+        } else {
+            // Nobody will ask for it any more.
+            state.slots.remove(&op);
         }
         self.settle(state);
     }
