@@ -11,8 +11,11 @@
 //! that voted `Done` and has not committed, and by one whose program has not called the operation yet. A member lists
 //! an operation from its own call until every member has reported it decided.
 
-use super::{AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Listed, Mismatch, OpBody, Outcome, Status, Vote};
+mod entry;
+
+use super::{AbortCause, AbortReason, Call, Closing, Descriptor, Kind, OpBody, Outcome, Vote};
 use crate::view::{Lane, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, Rank, View, ViewDigest};
+use entry::Entry;
 use std::collections::BTreeMap;
 
 /// Most operations remembered that others gave up before this member's program called them.
@@ -35,24 +38,6 @@ pub struct Ledger {
     numbers: BTreeMap<Lane, u64>,
     entries: BTreeMap<OpId, Entry>,
     effects: Vec<LedgerEffect>,
-}
-
-/// One operation.
-#[derive(Clone, Debug)]
-struct Entry {
-    /// This member's own call, from the moment it took the number.
-    call: Option<Call>,
-    /// Who has begun it, and with what. This member's own stands here once it is told.
-    descriptors: Vec<Option<Descriptor>>,
-    votes: Vec<Option<Vote>>,
-    outcome: Option<Outcome>,
-    /// Who has reported it decided, as bits by rank.
-    resolved_by: u32,
-    /// This member has told all others that it is decided here.
-    reported: bool,
-    agreed: bool,
-    /// The engine has begun with a sync.
-    ready: bool,
 }
 
 /// What the ledger wants done; in order.
@@ -451,92 +436,5 @@ impl Ledger {
     }
 }
 
-impl Entry {
-    fn new(size: usize) -> Entry {
-        Entry {
-            call: None,
-            descriptors: vec![None; size],
-            votes: vec![None; size],
-            outcome: None,
-            resolved_by: 0,
-            reported: false,
-            agreed: false,
-            ready: false,
-        }
-    }
-
-    fn described(&self) -> impl Iterator<Item = Rank> {
-        ranks(&self.descriptors, Option::is_some)
-    }
-
-    fn missing(&self) -> impl Iterator<Item = Rank> {
-        ranks(&self.descriptors, Option::is_none)
-    }
-
-    fn heard_from(&self, rank: Rank) -> bool {
-        self.descriptors[rank.index()].is_some() || self.votes[rank.index()].is_some()
-    }
-
-    /// Whether `rank` asks for the same as `mine`, so that its data fits. A sync's data moves only after `Ready`.
-    fn credits(&self, rank: Rank, mine: &Call) -> bool {
-        let theirs = self.descriptors[rank.index()].map(|d| d.call);
-        theirs.is_some_and(|call| call.agrees(mine)) && !matches!(mine.kind, Kind::Sync { .. })
-    }
-
-    fn is_sync(&self) -> bool {
-        self.call.is_some_and(|c| matches!(c.kind, Kind::Sync { .. }))
-    }
-
-    /// The lowest rank that has spoken, and the lowest one that contradicts it.
-    fn mismatch(&self) -> Option<Mismatch> {
-        let mut calls = self.descriptors.iter().enumerate().filter_map(|(i, d)| Some((Rank(i as u8), (*d)?.call)));
-        let lower = calls.next()?;
-        let higher = calls.find(|(_, call)| !call.agrees(&lower.1))?;
-        Some(Mismatch { lower, higher })
-    }
-
-    /// For a sync: among the members on the View's history the furthest version, on a tie the lowest rank.
-    fn sync_source(&self, sources: &[bool]) -> Option<(Rank, u64)> {
-        let versions = self.descriptors.iter().enumerate().filter(|(i, _)| sources[*i]).filter_map(|(i, d)| {
-            let call = (*d)?.call;
-            let Kind::Sync { version } = call.kind else { return None };
-            Some((version, std::cmp::Reverse(i), call.count))
-        });
-        versions.max().map(|(_, std::cmp::Reverse(i), count)| (Rank(i as u8), count))
-    }
-
-    /// The outcome on which all votes agree, if all are in.
-    fn unanimous(&self) -> Option<Outcome> {
-        let votes: Option<Vec<Vote>> = self.votes.iter().copied().collect();
-        let votes = votes?;
-        let causes: Vec<AbortCause> = votes.iter().filter_map(|v| if let Vote::Abort(c) = v { Some(*c) } else { None }).collect();
-        if let Some(least) = causes.iter().min() {
-            return (causes.len() == votes.len()).then_some(Outcome::Aborted(*least));
-        }
-        let same = votes.windows(2).all(|w| w[0] == w[1]);
-        match (self.agreed, same) {
-            (false, _) => None,
-            (true, true) => Some(Outcome::Committed),
-            (true, false) => Some(Outcome::DigestMismatch),
-        }
-    }
-
-    fn listed(&self, op: OpId, me: Rank) -> Option<Listed> {
-        self.call?;
-        let status = match (self.outcome, self.votes[me.index()]) {
-            (Some(Outcome::Committed), _) => Status::Committed,
-            (Some(_), _) | (None, Some(Vote::Abort(_))) => Status::Aborted,
-            (None, Some(Vote::Done { digest })) => Status::Done(digest),
-            (None, None) => Status::NotDone,
-        };
-        Some(Listed { op, status, is_sync: self.is_sync() })
-    }
-}
-
-fn ranks(slots: &[Option<Descriptor>], wanted: fn(&Option<Descriptor>) -> bool) -> impl Iterator<Item = Rank> {
-    slots.iter().enumerate().filter(move |(_, d)| wanted(d)).map(|(i, _)| Rank(i as u8))
-}
-
 #[cfg(test)]
-#[path = "ledger/tests.rs"]
 mod tests;

@@ -3,7 +3,7 @@
 //! The ledger's rules, by a few members that pass their messages by hand.
 
 use super::*;
-use crate::collective::{CodecId, DType, ReduceOp};
+use crate::collective::{CodecId, DType, Mismatch, ReduceOp, Status};
 use crate::view::testing::view_of;
 
 const SUM: Call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 10, codec: CodecId::None };
