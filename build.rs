@@ -54,7 +54,9 @@ mod gloo {
         // Without `compile`: CMake does that.
         drop(cxx_build::bridge(BRIDGE));
         let mut cmake = cmake::Config::new("cpp");
-        settings.defines.iter().for_each(|(name, value)| drop(cmake.define(name, value)));
+        for (name, value) in &settings.defines {
+            cmake.define(name, value);
+        }
         // In every profile: loops that move data are no place for a debug build.
         let built = cmake.profile("Release").build_target("potluck_gloo").build().join("build");
         println!("cargo::rustc-link-search=native={}", built.display());
@@ -89,7 +91,9 @@ mod gloo {
             let program = env::var_os("CMAKE").unwrap_or_else(|| "cmake".into());
             let mut cmake = Command::new(program);
             cmake.arg("-S").arg("cpp").arg("-B").arg(folder).arg("-DPOTLUCK_CHECK=ON");
-            self.defines.iter().for_each(|(name, value)| drop(cmake.arg(format!("-D{name}={value}"))));
+            for (name, value) in &self.defines {
+                cmake.arg(format!("-D{name}={value}"));
+            }
             let Ok(said) = cmake.output() else { bail!(MISSING) };
             if said.status.success() {
                 return Ok(());
@@ -107,7 +111,8 @@ mod gloo {
     /// CMake has written down where Gloo's library lies.
     fn link_gloo(built: &Path) -> Result<()> {
         let file = built.join("gloo_link.txt");
-        let library = PathBuf::from(fs::read_to_string(&file).with_context(|| format!("{} cannot be read", file.display()))?.trim());
+        let library =
+            PathBuf::from(fs::read_to_string(&file).with_context(|| format!("{} cannot be read", file.display()))?.trim());
         let (Some(folder), Some(extension)) = (library.parent(), library.extension()) else {
             bail!("CMake says that Gloo's library is `{}`", library.display());
         };

@@ -72,6 +72,8 @@ mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(any(feature = "gloo", test))]
+mod gloo_ffi;
 mod identity;
 mod keys;
 mod link;

@@ -11,10 +11,11 @@ use super::order::Order;
 use super::task::Task;
 use crate::collective::p2p::Endpoint;
 use crate::collective::threads::Threads;
-use crate::collective::{Backend, Board, Call, Engine, EngineFault, Finished, Job, Pool, Traffic, Unfit};
+use crate::collective::{Backend, Block, Board, Call, Engine, EngineFault, Job, Pool, Traffic, Unfit};
+use crate::engine::EngineKind;
 use crate::link::DataLink;
 use crate::topology::Plan;
-use crate::view::{EngineKind, OpId, Rank, View};
+use crate::view::{OpId, Rank, View};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 #[cfg(test)]
@@ -37,7 +38,7 @@ struct Core {
     me: Rank,
     size: usize,
     endpoint: Endpoint,
-    board: Board,
+    board: Arc<dyn Board>,
     pool: Pool,
     state: Mutex<State>,
     changed: Condvar,
@@ -89,14 +90,14 @@ impl Engine for GlooEngine {
         EngineKind::Gloo
     }
 
-    fn open(&self, view: &Arc<View>, me: Rank, board: Board) -> Arc<dyn Backend> {
+    fn open(&self, view: &Arc<View>, me: Rank, board: Arc<dyn Board>) -> Arc<dyn Backend> {
         Arc::new(GlooBackend::new(me, view.size(), board, self.pool.clone(), &self.threads))
     }
 }
 
 impl GlooBackend {
     /// A backend of `me` among `size` ranks, which begins to connect at once.
-    pub fn new(me: Rank, size: usize, board: Board, pool: Pool, threads: &Arc<Threads>) -> GlooBackend {
+    pub fn new(me: Rank, size: usize, board: Arc<dyn Board>, pool: Pool, threads: &Arc<Threads>) -> GlooBackend {
         let endpoint = Endpoint::new(me, size, pool.clone(), Arc::clone(threads));
         let state = State { order: Order::new(me, size), waiting: BTreeMap::new(), running: None, stage: Stage::Open };
         let core = Arc::new(Core { me, size, endpoint, board, pool, state: Mutex::new(state), changed: Condvar::new() });
@@ -278,5 +279,5 @@ impl Drop for Ending {
 
 /// Whether the job's blocks are cut as its task asks for; nobody looks at those of a member that contributes nothing.
 fn fits(task: &Task, job: &Job, me: Rank) -> bool {
-    !task.contributes(me) || job.input.blocks.iter().map(crate::collective::Block::len).eq(task.layout())
+    !task.contributes(me) || job.input.blocks.iter().map(Block::len).eq(task.layout())
 }

@@ -7,13 +7,16 @@ use super::tally::Tally;
 use super::task::{Algorithm, Reduction, Task};
 use crate::collective::p2p::Landed;
 use crate::collective::{
-    Block, CodecId, EngineFault, Finished, Pool, Staging, elements_of, elements_of_mut, finish, fold,
+    Block, EngineFault, Finished, Pool, Staging, bytes_of, bytes_of_mut, elements_of_mut, finish, fold,
 };
 use crate::compression::{Codec, codec};
 use crate::topology::{gloo_ring_chunk, ring_segment};
 use crate::view::{OpId, Rank};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Lengths that do not fit each other, after they have been checked: a bug.
+const UNFIT: Failure = Failure::Links(EngineFault::Unfit);
 
 /// A member's place in a collective.
 pub struct Part<'a> {
@@ -35,8 +38,8 @@ impl Part<'_> {
         match *task {
             Task::Reduce(reduction) => self.reduce(reduction, only(input)),
             Task::ReduceEncoded(reduction, id) => match codec(id) {
-                Some(codec) => self.reduce_encoded(reduction, id, codec, only(input)),
-                None => Err(Failure::Links(EngineFault::Unfit)),
+                Some(codec) => self.reduce_encoded(reduction, codec, only(input)),
+                None => Err(UNFIT),
             },
             Task::Broadcast { root, bytes } => self.broadcast(root, bytes, input),
             Task::Gather { bytes } => self.gather(bytes, only(input)),
@@ -65,70 +68,51 @@ impl Part<'_> {
     /// In bytes.
     fn own_chunk(&self, reduction: Reduction) -> Range<usize> {
         let width = reduction.dtype.bytes();
-        let elements = gloo_ring_chunk(self.me, self.size, reduction.count, width);
+        let elements = gloo_ring_chunk(self.me.index(), self.size, reduction.count, width);
         elements.start * width..elements.end * width
     }
 
     /// Each member adds one segment: what is added is decoded, and what is handed on is what everybody else decodes too.
-    fn reduce_encoded(
-        &self,
-        reduction: Reduction,
-        id: CodecId,
-        codec: &dyn Codec,
-        block: Option<Block>,
-    ) -> Result<Finished, Failure> {
+    fn reduce_encoded(&self, reduction: Reduction, codec: &dyn Codec, block: Option<Block>) -> Result<Finished, Failure> {
         let tally = Tally::new(reduction.bytes());
         let Some(mut block) = block else { return Ok(finished(&tally, None)) };
-        debug_assert!(id != CodecId::None);
-        let segments: Vec<Range<usize>> = (0..self.size).map(|rank| ring_segment(rank, self.size, reduction.count)).collect();
-        let parts: Vec<usize> = segments.iter().map(|segment| codec.encoded_len(segment.len())).collect();
-        let own = segments[self.me.index()].clone();
-
-        let mut encoded = self.pool.block(parts.iter().sum());
-        let elements = elements_of_mut::<f32>(block.bytes_mut()).ok_or(Failure::Links(EngineFault::Unfit))?;
-        let mut rest = encoded.bytes_mut();
-        for (segment, len) in segments.iter().zip(&parts) {
-            let (head, tail) = rest.split_at_mut(*len);
-            codec.encode(&elements[segment.clone()], head);
-            rest = tail;
+        let elements = elements_of_mut::<f32>(block.bytes_mut()).ok_or(UNFIT)?;
+        let shards = Shards::of(codec, self.size, reduction.count);
+        let mut encoded = self.pool.block(shards.bytes.iter().sum());
+        for rank in 0..self.size {
+            codec.encode(&elements[shards.elements[rank].clone()], &mut encoded.bytes_mut()[shards.span(rank)]);
         }
-        let own_bytes = parts[self.me.index()];
-        let mut gathered = self.pool.block(own_bytes * self.size);
-        self.context.exchange_parts(
-            self.op,
-            gathered.bytes_mut(),
-            &vec![own_bytes; self.size],
-            encoded.bytes_mut(),
-            &parts,
-        )?;
 
-        self.add(reduction, codec, &gathered, own_bytes, &mut elements[own.clone()]);
-        let start = parts[..self.me.index()].iter().sum::<usize>();
-        codec.encode(&elements[own], &mut encoded.bytes_mut()[start..start + own_bytes]);
-        self.context.all_gather_parts(self.op, encoded.bytes_mut(), &parts)?;
+        let (me, each) = (self.me.index(), shards.bytes[self.me.index()]);
+        let mut contributions = self.pool.block(each * self.size);
+        let all_alike = vec![each; self.size];
+        self.context.exchange_parts(self.op, contributions.bytes_mut(), &all_alike, encoded.bytes_mut(), &shards.bytes)?;
+        let own = &mut elements[shards.elements[me].clone()];
+        self.add(reduction, codec, &contributions, own)?;
+        codec.encode(own, &mut encoded.bytes_mut()[shards.span(me)]);
 
-        let mut rest = encoded.bytes();
-        for (segment, len) in segments.iter().zip(&parts) {
-            let (head, tail) = rest.split_at(*len);
-            decode(codec, head, &mut elements[segment.clone()])?;
-            rest = tail;
+        self.context.all_gather_parts(self.op, encoded.bytes_mut(), &shards.bytes)?;
+        for rank in 0..self.size {
+            let shard = &mut elements[shards.elements[rank].clone()];
+            codec.decode(&encoded.bytes()[shards.span(rank)], shard).map_err(|_| UNFIT)?;
         }
         Ok(finished(&tally, Some(block)))
     }
 
-    /// Everybody's encoded `contributions`, one behind the other, added up in rank order.
-    fn add(&self, reduction: Reduction, codec: &dyn Codec, contributions: &Block, each: usize, sum: &mut [f32]) {
+    /// Everybody's encoded contributions to one shard, one behind the other, added up in rank order.
+    fn add(&self, reduction: Reduction, codec: &dyn Codec, contributions: &Block, sum: &mut [f32]) -> Result<(), Failure> {
+        let each = codec.encoded_len(sum.len());
         let mut next = vec![0.0; sum.len()];
         for rank in 0..self.size {
             let part = &contributions.bytes()[rank * each..(rank + 1) * each];
-            let into = if rank == 0 { &mut *sum } else { &mut next[..] };
-            let decoded = codec.decode(part, into);
-            debug_assert_eq!(decoded, Ok(()), "the lengths are the codec's own");
+            let into = if rank == 0 { &mut *sum } else { &mut next };
+            codec.decode(part, into).map_err(|_| UNFIT)?;
             if rank > 0 {
-                fold(reduction.op, reduction.dtype, crate::collective::bytes_of_mut(sum), crate::collective::bytes_of(&next));
+                fold(reduction.op, reduction.dtype, bytes_of_mut(sum), bytes_of(&next));
             }
         }
-        finish(reduction.op, reduction.dtype, crate::collective::bytes_of_mut(sum), self.size);
+        finish(reduction.op, reduction.dtype, bytes_of_mut(sum), self.size);
+        Ok(())
     }
 
     fn broadcast(&self, root: Rank, bytes: usize, input: Staging) -> Result<Finished, Failure> {
@@ -151,6 +135,27 @@ impl Part<'_> {
         drop(own);
         self.context.all_gather(self.op, block.bytes_mut(), &hook(&tally))?;
         Ok(finished(&tally, Some(block)))
+    }
+}
+
+/// The shard of an encoded reduction that each rank adds.
+struct Shards {
+    elements: Vec<Range<usize>>,
+    /// Encoded lengths.
+    bytes: Vec<usize>,
+}
+
+impl Shards {
+    fn of(codec: &dyn Codec, size: usize, count: usize) -> Shards {
+        let elements: Vec<Range<usize>> = (0..size).map(|rank| ring_segment(rank, size, count)).collect();
+        let bytes = elements.iter().map(|shard| codec.encoded_len(shard.len())).collect();
+        Shards { elements, bytes }
+    }
+
+    /// Where a rank's shard lies, encoded.
+    fn span(&self, rank: usize) -> Range<usize> {
+        let start = self.bytes[..rank].iter().sum::<usize>();
+        start..start + self.bytes[rank]
     }
 }
 

@@ -14,6 +14,7 @@ use crate::collective::p2p::{Endpoint, Landed};
 use crate::collective::{Board, EngineFault};
 use crate::view::{OpId, Rank};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Which Gloo this was built against, for people: "Gloo 0.5.0 (2022 interface)".
 pub fn version() -> String {
@@ -38,9 +39,9 @@ pub enum Failure {
 impl Context {
     /// Connects `me` with the others of a View of `size`, through its board; blocks until all have come, or the board
     /// closes, or [`PATIENCE`] is over.
-    pub fn connect(endpoint: &Endpoint, board: &Board, me: Rank, size: usize) -> Result<Context, Exception> {
+    pub fn connect(endpoint: &Endpoint, board: &Arc<dyn Board>, me: Rank, size: usize) -> Result<Context, Exception> {
         let line = Line::new(endpoint.clone());
-        let (wire, notices) = (Box::new(Wire(Rc::clone(&line))), Box::new(Noticeboard(board.clone())));
+        let (wire, notices) = (Box::new(Wire(Rc::clone(&line))), Box::new(Noticeboard(Arc::clone(board))));
         // Neither cast loses anything: a View has 16 members at most, and PATIENCE is half a minute.
         let (rank, size, timeout_ms) = (i32::from(me.0), size as i32, PATIENCE.as_millis() as i64);
         match ffi::connect_group(wire, notices, rank, size, timeout_ms) {

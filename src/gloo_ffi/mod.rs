@@ -35,6 +35,7 @@ mod folding;
 #[cfg(feature = "gloo")]
 mod noticeboard;
 mod order;
+mod tally;
 mod task;
 #[cfg(all(test, feature = "gloo"))]
 mod tests;
@@ -42,6 +43,4 @@ mod tests;
 mod wire;
 
 #[cfg(feature = "gloo")]
-pub use backend::{GlooBackend, GlooEngine};
-#[cfg(feature = "gloo")]
-pub use context::version;
+pub use backend::GlooEngine;

@@ -5,9 +5,10 @@
 use super::exception::Thrown;
 use super::wire::{guarded, patience};
 use crate::collective::Board;
+use std::sync::Arc;
 
 /// The board, for C++ to hold.
-pub struct Noticeboard(pub Board);
+pub struct Noticeboard(pub Arc<dyn Board>);
 
 impl Noticeboard {
     /// Shows `value` to all members.

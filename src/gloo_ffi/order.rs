@@ -78,11 +78,6 @@ impl Order {
         self.over.insert(op);
     }
 
-    /// Whether `op` was ended.
-    pub fn is_over(&self, op: OpId) -> bool {
-        self.over.contains(op)
-    }
-
     /// The operation whose turn it is, once. It counts as passed then.
     pub fn next(&mut self) -> Option<OpId> {
         loop {
@@ -121,7 +116,7 @@ impl Over {
         }
         self.by_age.push_back(op);
         if self.by_age.len() > 2 * OPS_LISTED_MAX {
-            self.by_age.pop_front().iter().for_each(|oldest| drop(self.ops.remove(oldest)));
+            self.by_age.pop_front().is_some_and(|oldest| self.ops.remove(&oldest));
         }
     }
 }
@@ -208,7 +203,7 @@ mod tests {
             credit_all(&mut order, op(1));
             credit_all(&mut order, op(0));
             assert_eq!([order.next(), order.next()], [Some(op(1)), None]);
-            assert!(order.is_over(op(0)) && !order.ops.contains_key(&op(0)));
+            assert!(order.over.contains(op(0)) && !order.ops.contains_key(&op(0)));
         }
     }
 

@@ -18,6 +18,8 @@ mod preamble;
 mod refusal;
 mod session;
 mod tcp;
+#[cfg(test)]
+pub(crate) mod testing;
 mod twin;
 
 pub use control::{ControlReceiver, ControlSender, into_control};
