@@ -14,8 +14,10 @@ mod fold;
 mod ledger;
 mod native;
 mod reference;
+mod retired;
 mod schedule;
 pub(crate) mod staging;
+mod threads;
 mod vote;
 
 pub use call::{Call, CodecId, DType, Descriptor, Kind, ReduceOp};

@@ -33,18 +33,17 @@ mod run;
 mod table;
 #[cfg(test)]
 mod tests;
-mod threads;
 
 #[cfg(test)]
 pub use outbox::{EAGER_OP_BYTES, EAGER_OP_FRAMES, EAGER_PEER_BYTES};
 
+use super::threads::Threads;
 use super::{Backend, Engine, Pool};
 use crate::view::{EngineKind, Rank, View};
 use backend::NativeBackend;
 use std::sync::Arc;
 #[cfg(test)]
 use std::time::Duration;
-use threads::Threads;
 
 /// potluck's own engine.
 #[derive(Clone, Debug, Default)]
