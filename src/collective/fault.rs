@@ -21,6 +21,8 @@ pub enum EngineFault {
     DigestMismatch,
     /// The call, the plan and the input do not fit each other: a bug of the caller of the engine.
     Unfit,
+    /// No data of the operation has moved for too long.
+    Stalled,
 }
 
 impl fmt::Display for EngineFault {
@@ -31,6 +33,7 @@ impl fmt::Display for EngineFault {
             EngineFault::LinkLost(rank) => write!(f, "the data link to rank {rank} broke"),
             EngineFault::Protocol(rank) => write!(f, "rank {rank} sent data that the schedule does not foresee"),
             EngineFault::Unfit => f.write_str("the operation does not fit its plan or its input: report this as a bug"),
+            EngineFault::Stalled => f.write_str("no data of the operation has moved for too long"),
             EngineFault::DigestMismatch => f.write_str("the ranks hold different results: suspect memory or a bug"),
         }
     }

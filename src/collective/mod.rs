@@ -13,6 +13,8 @@ mod fault;
 mod fold;
 mod ledger;
 mod native;
+#[cfg(any(feature = "gloo", test, fuzzing))]
+pub(crate) mod p2p;
 mod reference;
 mod retired;
 mod schedule;
