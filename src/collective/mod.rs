@@ -14,9 +14,13 @@ mod fault;
 mod fold;
 mod ledger;
 mod native;
+#[cfg(any(feature = "gloo", test, fuzzing))]
+pub(crate) mod p2p;
 mod reference;
+mod retired;
 mod schedule;
 pub(crate) mod staging;
+mod threads;
 mod vote;
 
 #[cfg(feature = "gloo")]

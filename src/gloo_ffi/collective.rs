@@ -6,9 +6,7 @@ use super::context::{Context, Failure};
 use super::tally::Tally;
 use super::task::{Algorithm, Reduction, Task};
 use crate::collective::p2p::Landed;
-use crate::collective::{
-    Block, EngineFault, Finished, Pool, Staging, bytes_of, bytes_of_mut, elements_of_mut, finish, fold,
-};
+use crate::collective::{Block, EngineFault, Finished, Pool, Staging, bytes_of, bytes_of_mut, elements_of_mut, finish, fold};
 use crate::compression::{Codec, codec};
 use crate::topology::{gloo_ring_chunk, ring_segment};
 use crate::view::{OpId, Rank};

@@ -5,7 +5,6 @@
 use super::group::{Cables, Chance, Group, PATIENCE, TestBoard, bytes, op, plan};
 use crate::collective::{Board, Call, CodecId, DType, EngineFault, Kind, Pool, ReduceOp, bytes_of};
 use crate::gloo_ffi::GlooEngine;
-use crate::link::Wire;
 use crate::topology::{Plan, Schedule};
 use crate::view::{OpId, Rank};
 use std::sync::Arc;
@@ -38,7 +37,7 @@ fn assert_sums(group: &Group, op: OpId, count: usize, plan: &Arc<Plan>) {
 fn an_operation_given_up_inside_gloo_leaves_the_context_as_it_was() {
     let mut chance = Chance(1);
     println!("seed {}", chance.0);
-    for cables in [Cables::Memory, Cables::Tcp(Wire::Untrusted)] {
+    for cables in [Cables::Memory, Cables::SealedTcp] {
         let group = Group::new(3, cables);
         assert_sums(&group, op(0, 0), 10, &plan(Schedule::GlooRing));
         let threads = group.engine.threads();
@@ -214,7 +213,7 @@ fn two_hundred_backends_leave_nothing_behind() {
     let open_files = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let before = open_files();
     for round in 0..100 {
-        let group = Group::new(2, Cables::Tcp(Wire::Untrusted));
+        let group = Group::new(2, Cables::SealedTcp);
         // Some are closed before they are connected.
         if round % 4 != 0 {
             assert_sums(&group, op(0, 0), 1000, &plan);

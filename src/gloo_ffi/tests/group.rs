@@ -4,8 +4,8 @@
 
 use crate::collective::{Backend, Board, BoardFault, Call, Engine, EngineFault, Finished, Job, Pool, Staging};
 use crate::gloo_ffi::GlooEngine;
-use crate::link::testing::{data_pair, tcp_pair};
-use crate::link::{DataLink, Wire};
+use crate::link::DataLink;
+use crate::link::testing::{memory, sealed_tcp, tcp};
 use crate::topology::{Plan, PlanClass, Schedule};
 use crate::view::testing::view_of;
 use crate::view::{Lane, OpId, Rank};
@@ -24,7 +24,8 @@ pub type Outcome = (Rank, OpId, Result<Finished, EngineFault>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cables {
     Memory,
-    Tcp(Wire),
+    Tcp,
+    SealedTcp,
 }
 
 /// The ranks of a View with a backend each, every pair connected.
@@ -122,8 +123,9 @@ impl Group {
 impl Cables {
     pub fn pair(self) -> (Box<dyn DataLink>, Box<dyn DataLink>) {
         match self {
-            Cables::Memory => data_pair(),
-            Cables::Tcp(wire) => tcp_pair(wire),
+            Cables::Memory => memory(),
+            Cables::Tcp => tcp(),
+            Cables::SealedTcp => sealed_tcp(),
         }
     }
 }

@@ -5,7 +5,6 @@
 use super::group::{Cables, Chance, Group, bytes, op, plan};
 use crate::collective::{Arithmetic, Call, CodecId, DType, Kind, ReduceOp, bytes_of, reference};
 use crate::compression::{Bf16, Codec};
-use crate::link::Wire;
 use crate::topology::{Plan, Schedule, ring_segment};
 use crate::view::Rank;
 use std::sync::Arc;
@@ -98,9 +97,9 @@ fn large_reductions() {
 fn reductions_over_real_links() {
     let mut chance = Chance(3);
     println!("seed {}", chance.0);
-    for wire in [Wire::Untrusted, Wire::Trusted] {
+    for cables in [Cables::Tcp, Cables::SealedTcp] {
         for size in [2, 3, 4] {
-            let (group, mut number) = (Group::new(size, Cables::Tcp(wire)), 0);
+            let (group, mut number) = (Group::new(size, cables), 0);
             for count in [1, 1000, 300_001] {
                 for schedule in &SCHEDULES {
                     let inputs: Vec<_> = (0..size).map(|_| f32s(count, &mut chance)).collect();

@@ -1,0 +1,5 @@
+//! Layer: Shells.
+
+mod failure;
+mod group;
+mod messages;
