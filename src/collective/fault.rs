@@ -25,8 +25,6 @@ pub enum EngineFault {
     Gloo,
     /// The call, the plan and the input do not fit each other: a bug of the caller of the engine.
     Unfit,
-    /// No data of the operation has moved for too long.
-    Stalled,
 }
 
 impl EngineFault {
@@ -46,7 +44,6 @@ impl fmt::Display for EngineFault {
             EngineFault::Stalled => f.write_str("no data of the operation has moved for too long"),
             EngineFault::Gloo => f.write_str("Gloo reported an error, which the log tells"),
             EngineFault::Unfit => f.write_str("the operation does not fit its plan or its input: report this as a bug"),
-            EngineFault::Stalled => f.write_str("no data of the operation has moved for too long"),
             EngineFault::DigestMismatch => f.write_str("the ranks hold different results: suspect memory or a bug"),
         }
     }

@@ -44,3 +44,5 @@ mod wire;
 
 #[cfg(feature = "gloo")]
 pub use backend::GlooEngine;
+#[cfg(feature = "gloo")]
+pub use context::version;

@@ -115,8 +115,10 @@ impl Over {
             return;
         }
         self.by_age.push_back(op);
-        if self.by_age.len() > 2 * OPS_LISTED_MAX {
-            self.by_age.pop_front().is_some_and(|oldest| self.ops.remove(&oldest));
+        if self.by_age.len() > 2 * OPS_LISTED_MAX
+            && let Some(oldest) = self.by_age.pop_front()
+        {
+            self.ops.remove(&oldest);
         }
     }
 }
