@@ -26,6 +26,13 @@ mod gloo {
     const BRIDGE: &str = "src/gloo_ffi/bridge.rs";
 
     pub fn build() {
+        for file in SOURCES {
+            println!("cargo::rerun-if-changed=cpp/{file}");
+        }
+        println!("cargo::rerun-if-changed={BRIDGE}");
+        for variable in ["GLOO_ROOT", "CMAKE", "CXX", "DOCS_RS"] {
+            println!("cargo::rerun-if-env-changed={variable}");
+        }
         // A machine that builds documentation needs no C++.
         if env::var_os("DOCS_RS").is_some() {
             return;
@@ -41,13 +48,6 @@ mod gloo {
     }
 
     fn compile() -> Result<()> {
-        for file in SOURCES {
-            println!("cargo::rerun-if-changed=cpp/{file}");
-        }
-        println!("cargo::rerun-if-changed={BRIDGE}");
-        for variable in ["GLOO_ROOT", "CMAKE", "CXX"] {
-            println!("cargo::rerun-if-env-changed={variable}");
-        }
         let out = PathBuf::from(env::var("OUT_DIR")?);
         let settings = Settings::of(&out)?;
         settings.try_out(&out.join("gloo-check"))?;
@@ -88,6 +88,8 @@ mod gloo {
         /// Configures without compiling anything of ours, so that what is missing is said in a sentence and not in
         /// pages of CMake's.
         fn try_out(&self, folder: &Path) -> Result<()> {
+            // What an earlier try has found does not count; nothing may be there to remove.
+            let _ = fs::remove_dir_all(folder);
             let program = env::var_os("CMAKE").unwrap_or_else(|| "cmake".into());
             let mut cmake = Command::new(program);
             cmake.arg("-S").arg("cpp").arg("-B").arg(folder).arg("-DPOTLUCK_CHECK=ON");

@@ -131,9 +131,9 @@ class Context final : public gt::Context {
     return pairs_.at(peer);
   }
 
-  std::unique_ptr<gt::UnboundBuffer> createUnboundBuffer(void *ptr, std::size_t size) override {
-    auto memory = (*wire_)->memory(static_cast<std::uint8_t *>(ptr), size);
-    return std::make_unique<UnboundBuffer>(std::move(memory), ptr, size, getTimeout());
+  std::unique_ptr<gt::UnboundBuffer> createUnboundBuffer(void *ptr, std::size_t bytes) override {
+    auto memory = (*wire_)->memory(static_cast<std::uint8_t *>(ptr), bytes);
+    return std::make_unique<UnboundBuffer>(std::move(memory), ptr, bytes, getTimeout());
   }
 
  private:

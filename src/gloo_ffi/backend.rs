@@ -48,7 +48,6 @@ struct State {
     order: Order,
     /// Started and not inside.
     waiting: BTreeMap<OpId, (Task, Job)>,
-    running: Option<OpId>,
     stage: Stage,
 }
 
@@ -99,7 +98,7 @@ impl GlooBackend {
     /// A backend of `me` among `size` ranks, which begins to connect at once.
     pub fn new(me: Rank, size: usize, board: Arc<dyn Board>, pool: Pool, threads: &Arc<Threads>) -> GlooBackend {
         let endpoint = Endpoint::new(me, size, pool.clone(), Arc::clone(threads));
-        let state = State { order: Order::new(me, size), waiting: BTreeMap::new(), running: None, stage: Stage::Open };
+        let state = State { order: Order::new(me, size), waiting: BTreeMap::new(), stage: Stage::Open };
         let core = Arc::new(Core { me, size, endpoint, board, pool, state: Mutex::new(state), changed: Condvar::new() });
         let ending = Ending(Arc::clone(&core));
         // When a thread cannot be had `ending` is dropped with the closure, which ends all jobs.
@@ -228,7 +227,6 @@ impl Core {
             let Job { op, input, done, .. } = job;
             let part = Part { context: &context, op, me: self.me, size: self.size, pool: &self.pool };
             let result = part.carry_out(&task, input).map_err(|failure| self.fault(op, &failure));
-            self.lock().running = None;
             done(result);
         }
     }
@@ -243,7 +241,6 @@ impl Core {
             if let Some(op) = state.order.next() {
                 // What passes is started and not over, so it is there.
                 if let Some(next) = state.waiting.remove(&op) {
-                    state.running = Some(op);
                     return Some(next);
                 }
             } else {
