@@ -15,6 +15,10 @@ use std::time::Duration;
 /// Longest wait for anything; only a failing test gets there.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+pub const A: Rank = Rank(0);
+pub const B: Rank = Rank(1);
+pub const C: Rank = Rank(2);
+
 /// What carries the bytes.
 pub const LINKS: [(&str, fn() -> Ends); 3] = [("memory", memory), ("tcp", tcp), ("sealed tcp", sealed_tcp)];
 

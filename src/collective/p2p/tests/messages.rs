@@ -2,16 +2,13 @@
 //!
 //! Messages arrive, whole and in order, whatever their size, time and link.
 
-use super::group::{Buffer, Chance, Group, LINKS, PATIENCE, marked, op};
+use super::group::{A, B, Buffer, Chance, Group, LINKS, PATIENCE, marked, op};
 use crate::collective::EngineFault;
 use crate::collective::p2p::stream::{EAGER_OP_BYTES, PIECE};
 use crate::link::testing::memory;
 use crate::view::Rank;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
-
-const A: Rank = Rank(0);
-const B: Rank = Rank(1);
 
 #[test]
 fn a_receive_posted_when_its_message_is_here_takes_it_over() {

@@ -3,3 +3,4 @@
 mod failure;
 mod group;
 mod messages;
+mod peer;
