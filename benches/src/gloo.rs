@@ -110,7 +110,8 @@ fn by_turns(groups: &mut [Group], work: Work) -> Result<Vec<(Series, Taken)>> {
     }
     for round in 0..work.rounds {
         // Who comes first changes; who comes behind whom stays.
-        let (late, early) = turns.split_at_mut(round % turns.len());
+        let first = round % turns.len();
+        let (late, early) = turns.split_at_mut(first);
         for (series, at, calls) in early.iter_mut().chain(late) {
             calls.add(&groups[*at].call(*series, work.bytes, work.calls).with_context(|| format!("{series:?}"))?);
         }
