@@ -38,8 +38,8 @@ const FULL: [Work; 7] = [
     work(64 * MIB, 1, 7),
 ];
 
-/// From here on only the ring is of interest: Gloo's bcube is for small buffers.
-const LARGE: usize = MIB;
+/// Up to here bcube is worth a look: it is for small buffers, and potluck takes it so far.
+const SMALL: usize = MIB;
 
 pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
     let program = match bare_program() {
@@ -102,7 +102,7 @@ fn beside(mut groups: Vec<Group>, works: &[Work], report: &mut Report) -> Result
 /// All series with one length of buffer, round after round.
 fn by_turns(groups: &mut [Group], work: Work) -> Result<Vec<(Series, Taken)>> {
     let mut turns = Vec::new();
-    for series in Series::ALL.into_iter().filter(|series| *series != Series::BareBcube || work.bytes < LARGE) {
+    for series in Series::ALL.into_iter().filter(|series| *series != Series::BareBcube || work.bytes <= SMALL) {
         if let Some(at) = groups.iter().position(|group| group.kind == Kind::of(series)) {
             groups[at].check(series, work.bytes).with_context(|| format!("{series:?}"))?;
             turns.push((series, at, Calls::default()));
