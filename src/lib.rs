@@ -67,6 +67,7 @@ mod context;
 mod discovery;
 mod driver;
 mod election;
+mod engine;
 mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -87,16 +88,17 @@ pub use cluster::{Cluster, StatusStream};
 #[doc(hidden)]
 pub use collective::Arithmetic;
 pub use collective::{Call, CodecId, DType, Element, EngineFault, Kind, ReduceOp, Traffic, reference as reference_sum};
-pub use config::{Admission, Builder, Config, Network};
+pub use config::{Admission, Builder, Config, Engine, Network};
 pub use context::Context;
 pub use discovery::{Activity, InterfaceReport, Skip};
+pub use engine::EngineKind;
 pub use error::{Cause, ConfigProblem, Error, Mismatched, Peer, Result};
 pub use identity::{ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, Name, NodeId};
 pub use keys::{Keys, MachineIdentity, StoredKey};
 pub use status::{Counters, PeerStatus, State, Status, ViewStatus, Waiting};
 pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};
 pub use topology::{FoldOrder, FoldSegment, FoldTree};
-pub use view::{Ballot, EngineKind, Lane, OpId, Rank, ViewDigest, ViewId};
+pub use view::{Ballot, Lane, OpId, Rank, ViewDigest, ViewId};
 
 /// The README's programs compile.
 #[cfg(doctest)]
