@@ -56,7 +56,8 @@ build_script() {
     local said
     said=$(cat)
     case $said in *'"reason":"build-finished","success":true'*) ;; *) return 1 ;; esac
-    printf '%s\n' "$said" | grep -F '"kind":["custom-build"]' | grep -F "\"manifest_path\":\"$PWD/Cargo.toml\"" |
+    printf '%s\n' "$said" | grep -F '{"reason":"compiler-artifact"' | grep -F '"kind":["custom-build"]' |
+        grep -F "\"manifest_path\":\"$PWD/Cargo.toml\"" |
         sed -n 's/.*"filenames":\["\([^"]*\)".*/\1/p'
 }
 
