@@ -91,7 +91,7 @@ pub use collective::{Call, CodecId, DType, Element, EngineFault, Kind, ReduceOp,
 pub use config::{Admission, Builder, Config, Engine, Network};
 pub use context::Context;
 pub use discovery::{Activity, InterfaceReport, Skip};
-pub use engine::EngineKind;
+pub use engine::{EngineKind, gloo_version};
 pub use error::{Cause, ConfigProblem, Error, Mismatched, Peer, Result};
 pub use identity::{ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, Name, NodeId};
 pub use keys::{Keys, MachineIdentity, StoredKey};
