@@ -29,7 +29,7 @@ fi
 tests "tests" cargo test --workspace --locked ${gloo_features[@]+"${gloo_features[@]}"} --no-fail-fast -- ${apart[@]+"${apart[@]}"}
 
 # The tests of the Gloo engine are not compiled without it: one line stands for all of them.
-[ -z "$gloo_missing" ] || skip "the Gloo engine" "$gloo_missing"
+[ -z "$gloo_missing" ] || skip "unit tests of the Gloo engine" "$gloo_missing"
 check "a build that lacks Gloo says what to install" lack_of_gloo
 
 if [ -f fuzz/Cargo.toml ]; then
