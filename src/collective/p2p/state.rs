@@ -120,6 +120,12 @@ impl State {
         self.traffic
     }
 
+    /// Operations known, and bytes of messages that nobody has asked for.
+    #[cfg(any(test, fuzzing))]
+    pub fn kept(&self) -> (usize, usize) {
+        self.matching.kept()
+    }
+
     /// The link to `peer` in use.
     pub fn generation(&self, peer: Rank) -> Option<Generation> {
         self.outboxes.get(peer.index())?.generation()

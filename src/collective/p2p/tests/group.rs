@@ -2,10 +2,7 @@
 //!
 //! Endpoints of all ranks in one process, and memory for their messages.
 
-#![allow(unsafe_code, reason = "a region needs the word of whoever owns the memory")]
-
-use crate::collective::p2p::{Endpoint, Landed, Region};
-use crate::collective::threads::Threads;
+use crate::collective::p2p::{Endpoint, Landed, Owned, Region, Threads};
 use crate::collective::{EngineFault, Pool};
 use crate::link::testing::{Ends, memory, sealed_tcp, tcp};
 use crate::view::{Lane, OpId, Rank};
@@ -63,36 +60,34 @@ impl Group {
     }
 }
 
-/// A region and the memory that it is of.
+/// A region with its memory, and no doubt about patience.
 pub struct Buffer {
-    pub region: Region,
-    bytes: Vec<u8>,
+    owned: Owned,
 }
 
 impl Buffer {
     pub fn new(end: &Endpoint, op: OpId, bytes: Vec<u8>) -> Buffer {
-        Buffer::hearing(end, op, bytes, None)
+        Buffer { owned: Owned::new(end, op, bytes, None) }
     }
 
-    pub fn hearing(end: &Endpoint, op: OpId, mut bytes: Vec<u8>, landed: Option<Landed>) -> Buffer {
-        // SAFETY: the bytes are not touched before `take` has dropped the region, and are dropped after it.
-        let region = unsafe { end.region(op, bytes.as_mut_ptr(), bytes.len(), landed) };
-        Buffer { region, bytes }
+    pub fn hearing(end: &Endpoint, op: OpId, bytes: Vec<u8>, landed: Landed) -> Buffer {
+        Buffer { owned: Owned::new(end, op, bytes, Some(landed)) }
     }
 
-    /// The bytes, when nobody else touches them any more.
+    pub fn region(&self) -> &Region {
+        self.owned.region()
+    }
+
     pub fn take(self) -> Vec<u8> {
-        let Buffer { region, bytes } = self;
-        drop(region);
-        bytes
+        self.owned.take()
     }
 
     pub fn sent(&self) -> Result<Option<Rank>, EngineFault> {
-        self.region.wait_send(PATIENCE)
+        self.region().wait_send(PATIENCE)
     }
 
     pub fn received(&self) -> Result<Option<Rank>, EngineFault> {
-        self.region.wait_recv(PATIENCE)
+        self.region().wait_recv(PATIENCE)
     }
 }
 

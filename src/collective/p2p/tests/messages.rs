@@ -19,19 +19,19 @@ fn a_receive_posted_when_its_message_is_here_takes_it_over() {
         group.ends[0].begin(op(1));
         let from = Buffer::new(&group.ends[0], op(0), [vec![1; 100], vec![2; 100], vec![3; 100]].concat());
         let signal = Buffer::new(&group.ends[0], op(1), vec![9]);
-        from.region.send(B, 7, 0, 100).expect("sent");
-        from.region.send(B, 7, 100, 100).expect("sent");
-        signal.region.send(B, 0, 0, 1).expect("sent");
+        from.region().send(B, 7, 0, 100).expect("sent");
+        from.region().send(B, 7, 100, 100).expect("sent");
+        signal.region().send(B, 0, 0, 1).expect("sent");
         group.ends[1].begin(op(1));
         let heard = Buffer::new(&group.ends[1], op(1), vec![0]);
-        heard.region.recv(A, 0, 0, 1).expect("posted");
+        heard.region().recv(A, 0, 0, 1).expect("posted");
         assert_eq!(heard.received(), Ok(Some(A)), "{name}");
         group.ends[1].begin(op(0));
         let into = Buffer::new(&group.ends[1], op(0), vec![0; 300]);
-        into.region.recv(A, 7, 0, 100).expect("posted");
-        from.region.send(B, 7, 200, 100).expect("sent");
-        into.region.recv(A, 7, 100, 100).expect("posted");
-        into.region.recv(A, 7, 200, 100).expect("posted");
+        into.region().recv(A, 7, 0, 100).expect("posted");
+        from.region().send(B, 7, 200, 100).expect("sent");
+        into.region().recv(A, 7, 100, 100).expect("posted");
+        into.region().recv(A, 7, 200, 100).expect("posted");
         for _ in 0..3 {
             assert_eq!((into.received(), from.sent()), (Ok(Some(A)), Ok(Some(B))), "{name}");
         }
@@ -46,17 +46,17 @@ fn empty_messages_may_have_any_offset_and_others_must_be_inside() {
     let group = Group::new(2, memory);
     group.begin(op(0));
     let [a, b] = [0, 1].map(|rank| Buffer::new(&group.ends[rank], op(0), vec![0; 10]));
-    a.region.send(B, 0, usize::MAX, 0).expect("empty");
-    b.region.recv(A, 0, 1000, 0).expect("empty");
+    a.region().send(B, 0, usize::MAX, 0).expect("empty");
+    b.region().recv(A, 0, 1000, 0).expect("empty");
     assert_eq!(b.received(), Ok(Some(A)));
     assert_eq!(a.sent(), Ok(Some(B)));
     for (offset, len) in [(0, 11), (10, 1), (usize::MAX, 2), (1, usize::MAX)] {
-        assert_eq!(a.region.send(B, 0, offset, len), Err(EngineFault::Unfit));
-        assert_eq!(a.region.recv(B, 0, offset, len), Err(EngineFault::Unfit));
+        assert_eq!(a.region().send(B, 0, offset, len), Err(EngineFault::Unfit));
+        assert_eq!(a.region().recv(B, 0, offset, len), Err(EngineFault::Unfit));
     }
     // Nothing of that has counted.
-    a.region.send(B, 0, 9, 1).expect("inside");
-    b.region.recv(A, 0, 0, 1).expect("inside");
+    a.region().send(B, 0, 9, 1).expect("inside");
+    b.region().recv(A, 0, 0, 1).expect("inside");
     assert_eq!(b.received(), Ok(Some(A)));
     drop((a, b));
     group.end();
@@ -76,8 +76,8 @@ fn messages_of_all_sizes_go_both_ways_at_once() {
                     scope.spawn(move || {
                         let out = Buffer::new(end, op, marked(size, u64::from(me.0)));
                         let into = Buffer::new(end, op, vec![0; size]);
-                        out.region.send(peer, 3, 0, size).expect("sent");
-                        into.region.recv(peer, 3, 0, size).expect("posted");
+                        out.region().send(peer, 3, 0, size).expect("sent");
+                        into.region().recv(peer, 3, 0, size).expect("posted");
                         assert_eq!(out.sent(), Ok(Some(peer)), "{name} {size}");
                         assert_eq!(into.received(), Ok(Some(peer)), "{name} {size}");
                         assert!(into.take() == marked(size, u64::from(peer.0)), "{name} {size}: other bytes");
@@ -108,12 +108,12 @@ fn whoever_asks_hears_of_each_message_once_with_its_bytes() {
             let heard = Arc::clone(&heard);
             Arc::new(move |offset, bytes: &[u8]| heard.lock().expect("whole").push((offset, bytes.to_vec())))
         };
-        let into = Buffer::hearing(&group.ends[1], op(0), vec![0; total], Some(hear));
+        let into = Buffer::hearing(&group.ends[1], op(0), vec![0; total], hear);
         let mut offset = 0;
         let mut expected = Vec::new();
         for size in sizes {
-            out.region.send(B, 0, offset, size).expect("sent");
-            into.region.recv(A, 0, offset, size).expect("posted");
+            out.region().send(B, 0, offset, size).expect("sent");
+            into.region().recv(A, 0, offset, size).expect("posted");
             assert_eq!(into.received(), Ok(Some(A)), "{name}");
             if size > 0 {
                 expected.push((offset, bytes[offset..offset + size].to_vec()));
@@ -134,15 +134,15 @@ fn a_flow_without_credit_holds_up_no_other() {
         group.begin(op(1));
         let out = Buffer::new(&group.ends[0], op(0), vec![1; 2_000_000]);
         let other = Buffer::new(&group.ends[0], op(1), vec![2; 2_000_000]);
-        out.region.send(B, 0, 0, 2_000_000).expect("held");
-        for (region, number, slot) in [(&out.region, 0, 1), (&other.region, 1, 0)] {
+        out.region().send(B, 0, 0, 2_000_000).expect("held");
+        for (region, number, slot) in [(out.region(), 0, 1), (other.region(), 1, 0)] {
             region.send(B, slot, 0, 1_000_000).expect("sent");
             let into = Buffer::new(&group.ends[1], op(number), vec![0; 1_000_000]);
-            into.region.recv(A, slot, 0, 1_000_000).expect("posted");
+            into.region().recv(A, slot, 0, 1_000_000).expect("posted");
             assert_eq!((into.received(), region.wait_send(PATIENCE)), (Ok(Some(A)), Ok(Some(B))), "{name}");
         }
         let into = Buffer::new(&group.ends[1], op(0), vec![0; 2_000_000]);
-        into.region.recv(A, 0, 0, 2_000_000).expect("posted");
+        into.region().recv(A, 0, 0, 2_000_000).expect("posted");
         assert_eq!((into.received(), out.sent()), (Ok(Some(A)), Ok(Some(B))), "{name}");
         assert!(into.take() == vec![1; 2_000_000], "{name}");
         drop((out, other));
@@ -156,10 +156,10 @@ fn links_may_come_after_the_calls() {
     group.begin(op(0));
     let out = Buffer::new(&group.ends[0], op(0), marked(600_000, 1));
     let into = Buffer::new(&group.ends[1], op(0), vec![0; 600_000]);
-    out.region.send(B, 0, 0, 100).expect("waits");
-    out.region.send(B, 0, 100, 599_900).expect("waits");
-    into.region.recv(A, 0, 0, 100).expect("waits");
-    into.region.recv(A, 0, 100, 599_900).expect("waits");
+    out.region().send(B, 0, 0, 100).expect("waits");
+    out.region().send(B, 0, 100, 599_900).expect("waits");
+    into.region().recv(A, 0, 0, 100).expect("waits");
+    into.region().recv(A, 0, 100, 599_900).expect("waits");
     group.connect(0, 1, memory());
     for _ in 0..2 {
         assert_eq!((into.received(), out.sent()), (Ok(Some(A)), Ok(Some(B))));
@@ -234,8 +234,11 @@ fn exchange(end: &crate::collective::p2p::Endpoint, me: usize, ranks: usize, num
             continue;
         };
         let (peer, slot) = (Rank(peers[*at] as u8), (*slot as u64) << 32);
-        let done =
-            if *sends { outs[*at].region.send(peer, slot, offset, len) } else { intos[*at].region.recv(peer, slot, offset, len) };
+        let done = if *sends {
+            outs[*at].region().send(peer, slot, offset, len)
+        } else {
+            intos[*at].region().recv(peer, slot, offset, len)
+        };
         done.unwrap_or_else(|fault| panic!("{name}, operation {number}: {fault}"));
     }
     let messages: usize = slots.iter().map(Vec::len).sum();
@@ -266,7 +269,7 @@ fn waits_can_be_aborted() {
     let group = Group::new(2, memory);
     group.begin(op(0));
     let into = Buffer::new(&group.ends[0], op(0), vec![0; 8]);
-    into.region.abort_recv();
+    into.region().abort_recv();
     assert_eq!(into.received(), Ok(None), "an abort before the wait");
     let begun = Barrier::new(2);
     thread::scope(|scope| {
@@ -275,8 +278,8 @@ fn waits_can_be_aborted() {
             [into.sent(), into.received()]
         });
         begun.wait();
-        into.region.abort_send();
-        into.region.abort_recv();
+        into.region().abort_send();
+        into.region().abort_recv();
         assert_eq!(waiting.join().expect("no panic"), [Ok(None), Ok(None)]);
     });
     drop(into);
