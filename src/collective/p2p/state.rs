@@ -53,6 +53,7 @@ pub struct Landing {
 }
 
 /// A message that is all here.
+#[derive(Clone, Copy, Debug)]
 pub struct Received {
     way: Way,
     region: RegionId,

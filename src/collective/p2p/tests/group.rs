@@ -16,8 +16,11 @@ pub const A: Rank = Rank(0);
 pub const B: Rank = Rank(1);
 pub const C: Rank = Rank(2);
 
+/// Makes a link.
+pub type Link = fn() -> Ends;
+
 /// What carries the bytes.
-pub const LINKS: [(&str, fn() -> Ends); 3] = [("memory", memory), ("tcp", tcp), ("sealed tcp", sealed_tcp)];
+pub const LINKS: [(&str, Link); 3] = [("memory", memory), ("tcp", tcp), ("sealed tcp", sealed_tcp)];
 
 /// The ranks of a View, every pair connected.
 pub struct Group {
@@ -26,7 +29,7 @@ pub struct Group {
 }
 
 impl Group {
-    pub fn new(size: usize, link: fn() -> Ends) -> Group {
+    pub fn new(size: usize, link: Link) -> Group {
         let group = Group::apart(size);
         for a in 0..size {
             for b in a + 1..size {
