@@ -7,11 +7,12 @@ cd "$(dirname "$0")/.."
 
 need_rust
 need_c_compiler
+want_gloo
 host=$(rustc -vV | sed -n 's/^host: //p')
 # The sanitizer is an unstable flag of a stable compiler; build scripts and macros stay without it because of --target.
 export RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/asan"
-cargo test --locked -p potluck --lib --target "$host" "${@:-collective}"
+cargo test --locked -p potluck ${gloo_features[@]+"${gloo_features[@]}"} --lib --target "$host" "${@:-collective}"
 # A forgotten call is a leak by the word; what matters is who touches its buffer.
 export ASAN_OPTIONS=detect_leaks=0
-exec cargo test --locked -p potluck --test forget --target "$host"
+exec cargo test --locked -p potluck ${gloo_features[@]+"${gloo_features[@]}"} --test forget --target "$host"

@@ -33,6 +33,8 @@ pub struct Config {
     pub interfaces: Option<String>,
     /// Ports to try, then any. Default: 47474 to 47489.
     pub ports: Vec<u16>,
+    /// Which engine moves and adds the bytes. Default: `POTLUCK_ENGINE`, else [`Engine::Auto`].
+    pub engine: Option<Engine>,
     /// Interfaces on which bulk data between two nodes that both say so travels unencrypted. Default: none.
     pub trusted_links: Vec<String>,
 }
@@ -47,6 +49,32 @@ pub enum Network {
     Loopback,
     /// No sockets and no files: several nodes in one process.
     Process,
+}
+
+/// Which engine a node offers. A View runs on Gloo when all its members offer it and reach each other directly; else natively.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Engine {
+    /// Gloo, if this build has it.
+    #[default]
+    Auto,
+    /// potluck's own only: no View that this node is in runs on Gloo.
+    Native,
+    /// Gloo; a build without it refuses with [`ConfigProblem::NoGloo`].
+    Gloo,
+}
+
+impl std::str::FromStr for Engine {
+    type Err = ConfigProblem;
+
+    fn from_str(text: &str) -> std::result::Result<Engine, ConfigProblem> {
+        match text {
+            "auto" => Ok(Engine::Auto),
+            "native" => Ok(Engine::Native),
+            "gloo" => Ok(Engine::Gloo),
+            _ => Err(ConfigProblem::BadEngine(text.to_owned())),
+        }
+    }
 }
 
 /// How a group is admitted.
@@ -81,6 +109,7 @@ impl Config {
             peers: Vec::new(),
             interfaces: None,
             ports: (47474..47490).collect(),
+            engine: None,
             trusted_links: Vec::new(),
         }
     }
@@ -169,6 +198,12 @@ impl Builder {
     /// Interfaces to use; see [`Config::interfaces`].
     pub fn interfaces(mut self, filter: impl Into<String>) -> Builder {
         self.config.interfaces = Some(filter.into());
+        self
+    }
+
+    /// Which engine this node offers.
+    pub fn engine(mut self, engine: Engine) -> Builder {
+        self.config.engine = Some(engine);
         self
     }
 

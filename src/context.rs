@@ -5,10 +5,11 @@
 use crate::calls::{AllGather, AllReduce, AllReduceOwned, Barrier, Broadcast, Flight, Sync, elements};
 use crate::cluster::Cluster;
 use crate::collective::{Call, CodecId, DType, Element, Envelope, Kind, ReduceOp, Traffic};
-use crate::driver::peer_at;
+use crate::driver::{engine_reason, peer_at};
+use crate::engine::EngineKind;
 use crate::error::{Peer, Result};
 use crate::topology::FoldOrder;
-use crate::view::{EngineKind, Lane, Rank};
+use crate::view::{Lane, Rank};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -58,7 +59,12 @@ impl Context {
 
     /// The engine that all members run.
     pub fn engine(&self) -> EngineKind {
-        self.envelope.view().engine
+        self.envelope.view().engine.kind
+    }
+
+    /// Why this engine, in one sentence.
+    pub fn engine_reason(&self) -> String {
+        engine_reason(self.envelope.view())
     }
 
     /// Why the members talk as they do, in one sentence.

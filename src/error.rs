@@ -120,6 +120,10 @@ pub enum ConfigProblem {
     BadInterfaces(String),
     /// `min_members` is not between 1 and 16.
     BadMinMembers(usize),
+    /// `POTLUCK_ENGINE` is none of `auto`, `native` and `gloo`.
+    BadEngine(String),
+    /// Gloo is asked for, and this build has none.
+    NoGloo,
     /// No port could be opened.
     NoPort(std::io::ErrorKind),
     /// Multicast could not be set up and no peer is named.
@@ -226,6 +230,8 @@ impl fmt::Display for ConfigProblem {
             ConfigProblem::BadPeer(why) => write!(f, "a peer cannot be used: {why}"),
             ConfigProblem::BadInterfaces(why) => write!(f, "the interfaces cannot be used: {why}"),
             ConfigProblem::BadMinMembers(n) => write!(f, "min_members is {n}; it must be between 1 and 16"),
+            ConfigProblem::BadEngine(text) => write!(f, "POTLUCK_ENGINE is {text:?}; it must be auto, native or gloo"),
+            ConfigProblem::NoGloo => f.write_str("this build of potluck has no Gloo: build it with the feature `gloo`, see docs/gloo.md"),
             ConfigProblem::NoPort(kind) => write!(f, "no TCP port could be opened ({kind}); is networking up?"),
             ConfigProblem::NoDiscovery(why) => write!(f, "discovery cannot start: {why}"),
             ConfigProblem::NoHome => f.write_str("there is no place for files: set HOME or POTLUCK_HOME"),

@@ -67,10 +67,13 @@ mod context;
 mod discovery;
 mod driver;
 mod election;
+mod engine;
 mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(any(feature = "gloo", test))]
+mod gloo_ffi;
 mod identity;
 mod keys;
 mod link;
@@ -87,16 +90,17 @@ pub use cluster::{Cluster, StatusStream};
 #[doc(hidden)]
 pub use collective::Arithmetic;
 pub use collective::{Call, CodecId, DType, Element, EngineFault, Kind, ReduceOp, Traffic, reference as reference_sum};
-pub use config::{Admission, Builder, Config, Network};
+pub use config::{Admission, Builder, Config, Engine, Network};
 pub use context::Context;
 pub use discovery::{Activity, InterfaceReport, Skip};
+pub use engine::{EngineKind, gloo_version};
 pub use error::{Cause, ConfigProblem, Error, Mismatched, Peer, Result};
 pub use identity::{ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, Name, NodeId};
 pub use keys::{Keys, MachineIdentity, StoredKey};
 pub use status::{Counters, PeerStatus, State, Status, ViewStatus, Waiting};
 pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};
 pub use topology::{FoldOrder, FoldSegment, FoldTree};
-pub use view::{Ballot, EngineKind, Lane, OpId, Rank, ViewDigest, ViewId};
+pub use view::{Ballot, Lane, OpId, Rank, ViewDigest, ViewId};
 
 /// The README's programs compile.
 #[cfg(doctest)]

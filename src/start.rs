@@ -2,18 +2,19 @@
 //!
 //! From a configuration to a running node: keys, files, port, discovery.
 
-use crate::collective::{NativeEngine, Pool};
-use crate::config::{Admission, Config, Network};
+use crate::collective::{Engine, NativeEngine, Pool};
+use crate::config::{Admission, Config, Engine as Choice, Network};
 use crate::discovery::{AddressPolicy, Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin, Subnet};
 use crate::driver::{Disk, Doors, NodeConfig, Store};
 use crate::election::{Alone, Durable, ElectionConfig};
+use crate::engine::Engines;
 use crate::error::{ConfigProblem, Error, Result};
 use crate::identity::cluster_key_file::{find_cluster_key, namespace_name};
 use crate::identity::home::Home;
 use crate::identity::keystore::{HeldIdentity, load_or_create_identity, new_boot};
 use crate::identity::peers_file::PeersFile;
 use crate::identity::{Boot, Identity, MemberId, Name, Namespace, NamespaceName};
-use crate::link::{Bind, Engines, Hello, Local, MemoryWorld, Net, TcpNet, Wire};
+use crate::link::{Bind, Hello, Local, MemoryWorld, Net, TcpNet, Wire};
 use crate::topology::interfaces::inventory;
 use crate::topology::{Interface, InterfaceFilter, InterfaceKind};
 use crate::wire::Decode;
@@ -59,11 +60,13 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
         Network::Loopback => AddressPolicy::Loopback,
         _ => AddressPolicy::Lan(chosen.iter().flat_map(subnets).collect()),
     };
-    let mut local = local(config, Arc::new(Identity::from_seed(&held.identity().seed())), boot, listener.port(), &namespace)?;
+    let identity = Arc::new(Identity::from_seed(&held.identity().seed()));
+    let (offered, engines) = engines(config)?;
+    let mut local = local(config, identity, boot, listener.port(), &namespace, offered)?;
     local.trusted = config.trusted_links.iter().flat_map(|name| addresses_of(name, &interfaces)).collect();
     let node = node_config(config, local, namespace, boot, durable, policy, known, interfaces);
     let store = Box::new(Held { disk, _identity: held });
-    Ok((node, Doors { net, listener, discovery, store, engine: Arc::new(NativeEngine::new(Pool::new())) }))
+    Ok((node, Doors { net, listener, discovery, store, engines }))
 }
 
 /// Everything in memory: nodes of one namespace in one process share a made-up network.
@@ -84,12 +87,12 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
     let listener = net.listen(&[]).await.map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
     let boot = new_boot()?;
     let identity = Arc::new(Identity::from_seed(&*random_32()?));
-    let local = local(config, identity, boot, listener.port(), &namespace)?;
+    let (offered, engines) = engines(config)?;
+    let local = local(config, identity, boot, listener.port(), &namespace, offered)?;
     let policy = AddressPolicy::Lan(Vec::new());
     let mut node = node_config(config, local, namespace, boot, Durable::default(), policy, Vec::new(), Vec::new());
     node.advertised = vec![SocketAddr::new(ip, listener.port())];
-    let engine = Arc::new(NativeEngine::new(Pool::new()));
-    Ok((node, Doors { net, listener, discovery: Box::new(medium.node()), store: Box::new(Nowhere), engine }))
+    Ok((node, Doors { net, listener, discovery: Box::new(medium.node()), store: Box::new(Nowhere), engines }))
 }
 
 #[expect(clippy::too_many_arguments, reason = "gathers what was opened one by one")]
@@ -121,13 +124,40 @@ fn node_config(
     }
 }
 
-fn local(config: &Config, identity: Arc<Identity>, boot: Boot, port: u16, namespace: &Namespace) -> Result<Local> {
+/// The engines this node offers, and those it has.
+fn engines(config: &Config) -> Result<(Engines, Vec<Arc<dyn Engine>>)> {
+    let wanted = match (config.engine, lookup("POTLUCK_ENGINE")) {
+        (Some(engine), _) => engine,
+        (None, Some(text)) => text.to_string_lossy().parse().map_err(Error::Config)?,
+        (None, None) => Choice::Auto,
+    };
+    let native: Arc<dyn Engine> = Arc::new(NativeEngine::new(Pool::new()));
+    #[cfg(feature = "gloo")]
+    {
+        let offered = if wanted == Choice::Native { Engines::GLOO.declining_gloo() } else { Engines::GLOO };
+        Ok((offered, vec![native, Arc::new(crate::gloo_ffi::GlooEngine::new(Pool::new()))]))
+    }
+    #[cfg(not(feature = "gloo"))]
+    match wanted {
+        Choice::Gloo => Err(Error::Config(ConfigProblem::NoGloo)),
+        Choice::Auto | Choice::Native => Ok((Engines::NATIVE, vec![native])),
+    }
+}
+
+fn local(
+    config: &Config,
+    identity: Arc<Identity>,
+    boot: Boot,
+    port: u16,
+    namespace: &Namespace,
+    engines: Engines,
+) -> Result<Local> {
     let hello = Hello {
         id: MemberId { node: identity.id(), boot },
         name: name_of(config),
         port,
         stateless: config.stateless,
-        engines: Engines::NATIVE,
+        engines,
         wire: Wire::Untrusted,
     };
     Ok(Local::new(identity, hello, random_32()?, namespace.psk()))

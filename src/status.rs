@@ -3,9 +3,10 @@
 //! What a node can say about itself and its group at any moment.
 
 use crate::discovery::InterfaceReport;
+use crate::engine::EngineKind;
 use crate::error::Peer;
 use crate::identity::{Name, NodeId};
-use crate::view::{EngineKind, OpId, ViewId};
+use crate::view::{OpId, ViewId};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -73,8 +74,10 @@ pub struct ViewStatus {
     pub id: ViewId,
     /// The members in rank order.
     pub members: Vec<Peer>,
-    /// The engine, and why this one.
+    /// The engine.
     pub engine: EngineKind,
+    /// Why this one, in one sentence.
+    pub engine_reason: String,
     /// Why the plan is as it is.
     pub plan: String,
     /// Whether the members share one history.

@@ -5,6 +5,7 @@
 //! When the world changes nothing is repaired: a new View is agreed, new links are opened, the old ones are
 //! dropped. Everything in a View is chosen by its proposer and shipped; nobody computes any of it again.
 
+use crate::engine::EngineChoice;
 use crate::identity::{Boot, MemberId, Name, NodeId};
 use crate::topology::Plan;
 use crate::wire::{Decode, Encode, Malformed, Reader, put_list, put_option};
@@ -150,22 +151,6 @@ impl fmt::Debug for History {
     }
 }
 
-/// Which engine moves and adds the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum EngineKind {
-    /// potluck's own engine.
-    Native,
-}
-
-impl fmt::Display for EngineKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            EngineKind::Native => "native",
-        })
-    }
-}
-
 /// One member of a View.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Member {
@@ -194,8 +179,8 @@ pub struct View {
     pub members: Vec<Member>,
     /// How they talk.
     pub plan: Plan,
-    /// Which engine all of them run.
-    pub engine: EngineKind,
+    /// Which engine all of them run, and why.
+    pub engine: EngineChoice,
 }
 
 impl View {
@@ -317,23 +302,6 @@ impl Decode for History {
     }
 }
 
-impl Encode for EngineKind {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.push(match self {
-            EngineKind::Native => 1,
-        });
-    }
-}
-
-impl Decode for EngineKind {
-    fn decode(r: &mut Reader<'_>) -> Result<EngineKind, Malformed> {
-        match r.u8()? {
-            1 => Ok(EngineKind::Native),
-            _ => Err(Malformed::UnknownTag),
-        }
-    }
-}
-
 impl Encode for Member {
     fn encode(&self, out: &mut Vec<u8>) {
         self.id.encode(out);
@@ -375,7 +343,7 @@ impl Decode for View {
             history: r.option()?,
             members: r.list(MEMBERS_MAX)?,
             plan: Plan::decode(r)?,
-            engine: EngineKind::decode(r)?,
+            engine: EngineChoice::decode(r)?,
         };
         view.check()?;
         Ok(view)
@@ -384,7 +352,7 @@ impl Decode for View {
 
 impl View {
     /// What the fields alone cannot say: members are distinct nodes, the proposer is one of them,
-    /// the parent is older, and the plan speaks of these ranks.
+    /// the parent is older, and the plan speaks of these ranks and to this engine.
     fn check(&self) -> Result<(), Malformed> {
         let distinct = self.members.iter().enumerate().all(|(i, m)| self.members[..i].iter().all(|o| o.id.node != m.id.node));
         let parent_is_older = self.parent.is_none_or(|p| p.ballot < self.ballot);
@@ -394,6 +362,8 @@ impl View {
             && committed_has_parent
             && self.contains(self.ballot.proposer)
             && self.plan.fits(self.size())
+            && self.plan.is_for(self.engine.kind)
+            && self.engine.fits(self.size())
         {
             Ok(())
         } else {
@@ -423,7 +393,7 @@ pub(crate) mod testing {
             history: None,
             members,
             plan: Plan::mesh(usize::from(n)),
-            engine: EngineKind::Native,
+            engine: EngineChoice::NATIVE,
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What a group of nodes promises, as one suite: here over nodes of one process, and the same again over TCP and
-//! multicast DNS on a loopback interface of its own.
+//! What a group of nodes promises, as one suite: on every engine, here over nodes of one process, and the same again over
+//! TCP and multicast DNS on a loopback interface of its own.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Arithmetic, Builder, Cause, Cluster, Codec, Config, Context, Error, ReduceOp, State};
+use potluck::{Arithmetic, Builder, Cause, Cluster, Codec, Config, Context, Engine, EngineKind, Error, ReduceOp, State};
 use potluck_harness::{Lab, Need, Suite};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const INSIDE: &str = "POTLUCK_CONTRACT_LOOPBACK";
 /// Longer than any story takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-type Story = fn(Network) -> Told;
+type Story = fn(On) -> Told;
 
 type Told = std::pin::Pin<Box<dyn Future<Output = Result<()>>>>;
 
@@ -22,13 +22,23 @@ enum Network {
     Loopback,
 }
 
+/// Where a story is told.
+#[derive(Clone, Copy)]
+struct On {
+    network: Network,
+    engine: EngineKind,
+}
+
 fn main() {
     let network = if std::env::var_os(INSIDE).is_some() { Network::Loopback } else { Network::Process };
     let mut suite = Suite::new();
-    for (name, story) in stories() {
-        suite.test(&format!("{}/{name}", if network == Network::Process { "process" } else { "loopback" }), move || {
-            run(story(network))
-        });
+    for engine in [EngineKind::Native, EngineKind::Gloo] {
+        for (name, story) in stories() {
+            let place = if network == Network::Process { "process" } else { "loopback" };
+            let missing = engine == EngineKind::Gloo && potluck::gloo_version().is_none();
+            let needs: &[Need] = if missing { &[Need::Missing("this build has no Gloo")] } else { &[] };
+            suite.test_needing(&format!("{engine}/{place}/{name}"), needs, move || run(story(On { network, engine })));
+        }
     }
     if network == Network::Process {
         suite.test_needing("loopback", &[Need::Lab], the_same_over_loopback);
@@ -82,23 +92,24 @@ fn fresh(story: &str) -> String {
     format!("{story}-{}-{}", std::process::id() % 100_000, NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn builder(network: Network, namespace: &str, min: usize) -> Builder {
-    let builder = match network {
+fn builder(on: On, namespace: &str, min: usize) -> Builder {
+    let builder = match on.network {
         Network::Process => Builder::new(Config::local()),
         Network::Loopback => {
             let home = std::env::temp_dir().join("potluck-contract").join(namespace);
             Builder::new(Config::loopback()).home(home)
         }
     };
-    builder.open_lan(namespace).min_members(min)
+    let engine = if on.engine == EngineKind::Gloo { Engine::Gloo } else { Engine::Native };
+    builder.open_lan(namespace).min_members(min).engine(engine)
 }
 
 /// `n` nodes in one View, in rank order.
-async fn group(network: Network, story: &str, n: usize) -> Result<Vec<(Cluster, Context)>> {
+async fn group(on: On, story: &str, n: usize) -> Result<Vec<(Cluster, Context)>> {
     let namespace = fresh(story);
     let mut clusters = Vec::new();
     for _ in 0..n {
-        clusters.push(builder(network, &namespace, n).join().await?);
+        clusters.push(builder(on, &namespace, n).join().await?);
     }
     let mut nodes = Vec::new();
     for cluster in clusters {
@@ -113,6 +124,9 @@ async fn group(network: Network, story: &str, n: usize) -> Result<Vec<(Cluster, 
         }
     }
     nodes.sort_by_key(|(_, c)| c.rank());
+    // One member has nobody to talk to, so its View is native.
+    let engine = if n == 1 { EngineKind::Native } else { on.engine };
+    ensure!(nodes.iter().all(|(_, c)| c.engine() == engine), "not on {engine}: {}", nodes[0].1.engine_reason());
     Ok(nodes)
 }
 
@@ -187,9 +201,9 @@ impl Number for f64 {
     }
 }
 
-async fn reductions(network: Network) -> Result<()> {
+async fn reductions(on: On) -> Result<()> {
     for n in 1..=5 {
-        let nodes = group(network, "reduce", n).await?;
+        let nodes = group(on, "reduce", n).await?;
         let results = everywhere(nodes, |_cluster, mut context| async move {
             reduce_all::<f32>(&mut context, 1).await?;
             reduce_all::<f64>(&mut context, 2).await
@@ -216,8 +230,8 @@ async fn reduce_all<T: Number>(context: &mut Context, seed: u64) -> Result<()> {
     Ok(())
 }
 
-async fn copies(network: Network) -> Result<()> {
-    let nodes = group(network, "copies", 3).await?;
+async fn copies(on: On) -> Result<()> {
+    let nodes = group(on, "copies", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
         for (root, len) in [(0, 0), (1, 1), (2, 5), (0, 100_003), (2, 300_000)] {
             let mut buffer: Vec<f32> = input(root as u64, context.rank(), len);
@@ -241,9 +255,9 @@ async fn copies(network: Network) -> Result<()> {
     results.await?.into_iter().collect()
 }
 
-async fn bf16(network: Network) -> Result<()> {
+async fn bf16(on: On) -> Result<()> {
     for n in [2, 3] {
-        let nodes = group(network, "bf16", n).await?;
+        let nodes = group(on, "bf16", n).await?;
         let results = everywhere(nodes, move |_cluster, mut context| async move {
             let mut buffer: Vec<f32> = (0..10_001).map(|i| (i as f32 / 17.0).sin() * (context.rank() + 1) as f32).collect();
             let exact: Vec<f32> = (0..10_001).map(|i| (i as f32 / 17.0).sin() * (n * (n + 1) / 2) as f32).collect();
@@ -258,8 +272,8 @@ async fn bf16(network: Network) -> Result<()> {
     Ok(())
 }
 
-async fn many_at_once(network: Network) -> Result<()> {
-    let nodes = group(network, "many", 3).await?;
+async fn many_at_once(on: On) -> Result<()> {
+    let nodes = group(on, "many", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
         for _ in 0..20 {
             let mut buffers: Vec<Vec<f32>> = (0..32).map(|i| vec![i as f32; 1 + 37 * i]).collect();
@@ -274,8 +288,8 @@ async fn many_at_once(network: Network) -> Result<()> {
     results.await?.into_iter().collect()
 }
 
-async fn lanes(network: Network) -> Result<()> {
-    let nodes = group(network, "lanes", 3).await?;
+async fn lanes(on: On) -> Result<()> {
+    let nodes = group(on, "lanes", 3).await?;
     let results = everywhere(nodes, |_cluster, context| async move {
         let rank = context.rank();
         let mut tasks = Vec::new();
@@ -300,8 +314,8 @@ async fn lanes(network: Network) -> Result<()> {
     results.await?.into_iter().collect()
 }
 
-async fn mismatch(network: Network) -> Result<()> {
-    let nodes = group(network, "mismatch", 3).await?;
+async fn mismatch(on: On) -> Result<()> {
+    let nodes = group(on, "mismatch", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
         let len = if context.rank() == 2 { 11 } else { 10 };
         let mut buffer = vec![1.0f32; len];
@@ -320,8 +334,8 @@ async fn mismatch(network: Network) -> Result<()> {
     Ok(())
 }
 
-async fn dropped(network: Network) -> Result<()> {
-    let nodes = group(network, "dropped", 3).await?;
+async fn dropped(on: On) -> Result<()> {
+    let nodes = group(on, "dropped", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
         let mut buffer = vec![context.rank() as f32; 200_000];
         if context.rank() == 1 {
@@ -340,8 +354,8 @@ async fn dropped(network: Network) -> Result<()> {
     results.await?.into_iter().collect()
 }
 
-async fn lost(network: Network) -> Result<()> {
-    let nodes = group(network, "lost", 2).await?;
+async fn lost(on: On) -> Result<()> {
+    let nodes = group(on, "lost", 2).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
         let mut buffer = vec![1.0f32; 70_000];
         if context.rank() == 0 {
@@ -378,8 +392,8 @@ async fn lost(network: Network) -> Result<()> {
     results.await?.into_iter().collect()
 }
 
-async fn deadline(network: Network) -> Result<()> {
-    let nodes = group(network, "deadline", 2).await?;
+async fn deadline(on: On) -> Result<()> {
+    let nodes = group(on, "deadline", 2).await?;
     let results = everywhere(nodes, |cluster, mut context| async move {
         let mut buffer = vec![1.0f32; 1000];
         if context.rank() == 0 {
@@ -414,11 +428,11 @@ async fn deadline(network: Network) -> Result<()> {
     results.await?.into_iter().collect()
 }
 
-async fn joiner(network: Network) -> Result<()> {
+async fn joiner(on: On) -> Result<()> {
     let namespace = fresh("joiner");
     let mut veterans = Vec::new();
     for _ in 0..2 {
-        veterans.push(builder(network, &namespace, 2).join().await?);
+        veterans.push(builder(on, &namespace, 2).join().await?);
     }
     let mut tasks = Vec::new();
     for cluster in veterans {
@@ -427,7 +441,7 @@ async fn joiner(network: Network) -> Result<()> {
             let mut context = cluster.context().await?;
             let mut buffer = vec![1.0f32; 10];
             context.all_reduce(&mut buffer).await?;
-            let third = if context.rank() == 0 { Some(builder(network, &namespace, 2).join().await?) } else { None };
+            let third = if context.rank() == 0 { Some(builder(on, &namespace, 2).join().await?) } else { None };
             let newcomer = third.map(|third| tokio::spawn(newcomer(third)));
             while context.size() < 3 {
                 let mut changes = cluster.watch();
@@ -465,8 +479,8 @@ async fn newcomer(cluster: Cluster) -> Result<()> {
     Ok(())
 }
 
-async fn leaving(network: Network) -> Result<()> {
-    let nodes = group(network, "leaving", 3).await?;
+async fn leaving(on: On) -> Result<()> {
+    let nodes = group(on, "leaving", 3).await?;
     let mut nodes = nodes.into_iter();
     let (last, context) = nodes.next_back().context("three nodes")?;
     drop(context);
@@ -495,8 +509,8 @@ async fn leaving(network: Network) -> Result<()> {
     Ok(())
 }
 
-async fn too_many(network: Network) -> Result<()> {
-    let mut nodes = group(network, "too-many", 2).await?;
+async fn too_many(on: On) -> Result<()> {
+    let mut nodes = group(on, "too-many", 2).await?;
     let (_cluster, context) = &mut nodes[0];
     let mut buffers = vec![[0f32; 4]; 65];
     let mut calls: Vec<_> = buffers.iter_mut().map(|b| context.all_reduce(b)).collect();
@@ -505,8 +519,8 @@ async fn too_many(network: Network) -> Result<()> {
     Ok(())
 }
 
-async fn nobody(network: Network) -> Result<()> {
-    let cluster = builder(network, &fresh("nobody"), 2).join().await?;
+async fn nobody(on: On) -> Result<()> {
+    let cluster = builder(on, &fresh("nobody"), 2).join().await?;
     let error = cluster.context_within(Duration::from_millis(300)).await.err().context("a group of one")?;
     ensure!(matches!(error, Error::NotEnoughPeers { present: 1, wanted: 2, .. }), "{error:?}");
     ensure!(cluster.status().state == State::Alone, "{:?}", cluster.status().state);
@@ -515,8 +529,8 @@ async fn nobody(network: Network) -> Result<()> {
     Ok(())
 }
 
-async fn owned(network: Network) -> Result<()> {
-    let nodes = group(network, "owned", 2).await?;
+async fn owned(on: On) -> Result<()> {
+    let nodes = group(on, "owned", 2).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
         let sum = context.all_reduce_owned(vec![2.0f64; 70_000]).await.map_err(Error::from)?;
         ensure!(sum == vec![4.0; 70_000], "wrong");
@@ -528,11 +542,11 @@ async fn owned(network: Network) -> Result<()> {
     results.await?.into_iter().collect()
 }
 
-async fn sixteen(network: Network) -> Result<()> {
+async fn sixteen(on: On) -> Result<()> {
     let namespace = fresh("sixteen");
     let mut clusters = Vec::new();
     for _ in 0..16 {
-        clusters.push(builder(network, &namespace, 16).join().await?);
+        clusters.push(builder(on, &namespace, 16).join().await?);
     }
     let mut tasks = Vec::new();
     for cluster in &clusters {
@@ -550,7 +564,7 @@ async fn sixteen(network: Network) -> Result<()> {
         views.push(task.await??);
     }
     ensure!(views.windows(2).all(|w| w[0] == w[1]), "{views:?}");
-    let late = builder(network, &namespace, 16).join().await?;
+    let late = builder(on, &namespace, 16).join().await?;
     let mut changes = late.watch();
     while changes.next().await.context("the node ended")?.peers.len() < 16 {}
     ensure!(late.context_within(Duration::from_millis(1500)).await.is_err(), "a View of seventeen");

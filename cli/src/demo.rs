@@ -15,6 +15,7 @@ use group::Group;
 use indicatif::{ProgressBar, ProgressStyle};
 use network::Network;
 use phases::{Phase, Story};
+use potluck::EngineKind;
 use report::{PhaseReport, Report};
 use scratch::Scratch;
 use std::time::Duration;
@@ -23,10 +24,10 @@ use tokio::time::timeout;
 
 /// Run several peers on this machine: they find each other, sum, lose one, go on, and take it back
 ///
-/// Every sum is compared bit for bit with a sequential one on every peer. On Linux the peers run in a network namespace of
+/// All of it is done with every engine that this build has: on Gloo, and natively. Every sum is compared bit for bit with a sequential one on every peer. On Linux the peers run in a network namespace of
 /// their own where that is possible: nothing leaves it. Elsewhere they use 127.0.0.1 alone, and the system itself may report the
 /// multicast group on its other interfaces. Exit code 0 means that everything was verified.
-/// JSON: {ok, network: "own" | "loopback", peers, phases: [{name, ok, ranks, engine, seconds, bus_gb_per_s, note}]}.
+/// JSON: {ok, network: "own" | "loopback", peers, gloo, phases: [{name, ok, ranks, engine, seconds, bus_gb_per_s, note}]}.
 #[derive(Args, Debug)]
 pub struct Demo {
     /// How many peers, 3 to 16
@@ -51,16 +52,20 @@ impl Demo {
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let progress = spinner();
         let scratch = Scratch::new(self.keep)?;
-        let mut story = Story::new(Group::new(&scratch, usize::from(self.peers))?);
-        let phases = tokio::select! {
-            phases = phases(&mut story, &progress) => phases,
-            _ = interrupt.recv() => return Err(story.interrupted().await),
-            _ = terminate.recv() => return Err(story.interrupted().await),
-        };
-        progress.set_message("everybody leaves");
-        story.end().await;
+        let mut reports = Vec::new();
+        for engine in engines() {
+            let mut story = Story::new(Group::new(&scratch, usize::from(self.peers), engine)?);
+            let phases = tokio::select! {
+                phases = phases(&mut story, engine, &progress) => phases,
+                _ = interrupt.recv() => return Err(story.interrupted().await),
+                _ = terminate.recv() => return Err(story.interrupted().await),
+            };
+            reports.extend(phases);
+            progress.set_message("everybody leaves");
+            story.end().await;
+        }
         progress.finish_and_clear();
-        let report = Report::new(network, usize::from(self.peers), phases);
+        let report = Report::new(network, usize::from(self.peers), reports);
         if !report.ok {
             scratch.logs().iter().for_each(|log| output.say(log));
         }
@@ -72,15 +77,21 @@ impl Demo {
     }
 }
 
+/// The engines that this build has; each goes through all phases.
+fn engines() -> Vec<EngineKind> {
+    let gloo = potluck::gloo_version().map(|_| EngineKind::Gloo);
+    gloo.into_iter().chain([EngineKind::Native]).collect()
+}
+
 /// All phases, as far as they get.
-async fn phases(story: &mut Story, progress: &ProgressBar) -> Vec<PhaseReport> {
+async fn phases(story: &mut Story, engine: EngineKind, progress: &ProgressBar) -> Vec<PhaseReport> {
     let mut reports = Vec::new();
     for phase in Phase::ALL {
-        progress.set_message(phase.doing());
+        progress.set_message(format!("{engine}: {}", phase.doing()));
         let report = match timeout(DEADLINE, story.run(phase)).await {
             Ok(Ok(report)) => report,
-            Ok(Err(problem)) => PhaseReport::failed(phase, format!("{problem:#}")),
-            Err(_) => PhaseReport::failed(phase, format!("not done within {} s", DEADLINE.as_secs())),
+            Ok(Err(problem)) => PhaseReport::failed(phase, engine, format!("{problem:#}")),
+            Err(_) => PhaseReport::failed(phase, engine, format!("not done within {} s", DEADLINE.as_secs())),
         };
         let went_well = report.ok;
         reports.push(report);
@@ -89,7 +100,7 @@ async fn phases(story: &mut Story, progress: &ProgressBar) -> Vec<PhaseReport> {
         }
     }
     let missing = Phase::ALL.into_iter().skip(reports.len());
-    reports.extend(missing.map(|phase| PhaseReport::failed(phase, "not reached".to_owned())));
+    reports.extend(missing.map(|phase| PhaseReport::failed(phase, engine, "not reached".to_owned())));
     reports
 }
 

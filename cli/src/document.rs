@@ -27,12 +27,16 @@ pub struct StatusDocument {
     /// Why nobody, or not everybody, is here: a sentence each.
     pub reasons: Vec<String>,
     pub counters: CountersDocument,
+    /// The Gloo of this build; null when it has none.
+    pub gloo: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ViewDocument {
     pub id: String,
     pub engine: String,
+    /// Why this engine.
+    pub engine_reason: String,
     pub plan: String,
     pub in_sync: bool,
     pub committed: u64,
@@ -116,6 +120,7 @@ impl From<&Status> for StatusDocument {
                 misbehaviours: c.misbehaviours,
                 committed: c.committed,
             },
+            gloo: potluck::gloo_version(),
         }
     }
 }
@@ -125,6 +130,7 @@ impl From<&ViewStatus> for ViewDocument {
         ViewDocument {
             id: view.id.to_string(),
             engine: view.engine.to_string(),
+            engine_reason: view.engine_reason.clone(),
             plan: view.plan.clone(),
             in_sync: view.in_sync,
             committed: view.committed,
@@ -175,7 +181,8 @@ impl StatusDocument {
         let open = if self.open { ", open to everybody who knows that name" } else { "" };
         let _ = write!(text, "{open}, port {}\n{}", self.port, self.state_text);
         if let Some(view) = &self.view {
-            let _ = write!(text, ": view {}, engine {}, {} operations", view.id, view.engine, view.committed);
+            let _ = write!(text, ": view {}, {} operations", view.id, view.committed);
+            let _ = write!(text, "\n  engine {}: {}", view.engine, view.engine_reason);
             for member in &view.members {
                 let _ = write!(text, "\n  {}  \"{}\" {}{}", member.rank, member.name, short(&member.node), self.way_to(member));
             }
@@ -183,6 +190,7 @@ impl StatusDocument {
         for reason in &self.reasons {
             let _ = write!(text, "\n  {reason}");
         }
+        let _ = write!(text, "\n  {}", gloo_line(self.gloo.as_deref()));
         text
     }
 
@@ -201,6 +209,11 @@ impl StatusDocument {
         let rtt = peer.rtt_us.map(|us| format!("  {:.1} ms", f64::from(us) / 1e3)).unwrap_or_default();
         format!("  {}{rtt}", peer.address)
     }
+}
+
+/// Which Gloo a build has, for people.
+pub fn gloo_line(gloo: Option<&str>) -> String {
+    gloo.map_or_else(|| "this build has no Gloo".to_owned(), |version| format!("this build has {version}"))
 }
 
 /// All 64 digits of a node's key.

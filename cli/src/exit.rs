@@ -80,7 +80,9 @@ fn of_library(error: &Error) -> Exit {
         Error::Aborted { cause: Cause::MemberLost } => Exit::PeerLost,
         Error::Config(C::NoClusterKey | C::BadKey(_))
         | Error::Identity(I::NotAKey { .. } | I::NotAKeyVariable { .. } | I::OtherKeyStored { .. }) => Exit::Key,
-        Error::Config(C::BadNamespace(_) | C::BadPeer(_) | C::BadInterfaces(_) | C::BadMinMembers(_)) => Exit::Usage,
+        Error::Config(
+            C::BadNamespace(_) | C::BadPeer(_) | C::BadInterfaces(_) | C::BadMinMembers(_) | C::BadEngine(_) | C::NoGloo,
+        ) => Exit::Usage,
         _ => Exit::Failed,
     }
 }

@@ -1,7 +1,7 @@
 //! `potluck status`: what the running node knows, or what is on the network.
 
 use crate::args::{Where, Which};
-use crate::document::{InterfaceDocument, NeighbourDocument};
+use crate::document::{InterfaceDocument, NeighbourDocument, gloo_line};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::status_socket;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Show the group as the running `potluck up` sees it; when none runs, who is on the network
 ///
 /// JSON with a node: {ok, running: true, node, name, namespace, open, port, state, state_text, view, peers, interfaces,
-/// reasons, counters}. Without: {ok, running: false, namespace, neighbours, interfaces} and exit code 3.
+/// reasons, counters, gloo}. Without: {ok, running: false, namespace, neighbours, interfaces, gloo} and exit code 3.
 #[derive(Args, Debug)]
 pub struct Ask {
     #[command(flatten)]
@@ -42,6 +42,7 @@ impl Ask {
             "namespace": keys.namespace(),
             "neighbours": neighbours,
             "interfaces": interfaces,
+            "gloo": potluck::gloo_version(),
         });
         output.result(&document, || text(&seen, &neighbours))?;
         Ok(Exit::NoPeers)
@@ -54,6 +55,7 @@ fn text(seen: &Surroundings, neighbours: &[NeighbourDocument]) -> String {
         lines.push("Nobody announces itself.".to_owned());
     }
     lines.extend(seen.interfaces.iter().map(|report| format!("  {report}")));
+    lines.push(gloo_line(potluck::gloo_version().as_deref()));
     lines.join("\n")
 }
 

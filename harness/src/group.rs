@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use crate::engine;
 use crate::lab::Lab;
 use crate::peer::{KEY, Peer, Start};
 use crate::scratch::Scratch;
@@ -54,6 +55,8 @@ impl Group {
             key: Some(KEY.to_owned()),
             home: self.homes.path().join(format!("n{}", index + 1)),
             name: format!("p{}", index + 1),
+            engine: engine::current().map(str::to_owned),
+            program: None,
             options: where_to.iter().map(|word| (*word).to_owned()).collect(),
         }
     }

@@ -7,6 +7,7 @@
 //! - [`Peer`]: a potluck node in a process of its own; a [`Group`] of them on one network.
 //! - [`Scratch`]: a folder for one test.
 
+pub mod engine;
 pub mod group;
 pub mod lab;
 pub mod need;

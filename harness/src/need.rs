@@ -20,6 +20,8 @@ pub enum Need {
     LoopbackMulticast,
     /// This program is on the search path.
     Command(&'static str),
+    /// Something that the test knows to be missing, and says.
+    Missing(&'static str),
 }
 
 /// A probe's answer: the reason why not, if not.
@@ -36,6 +38,7 @@ impl Need {
             Need::Lab => LAB.get_or_init(probe_lab).clone(),
             Need::LoopbackMulticast => MULTICAST.get_or_init(probe_multicast).clone(),
             Need::Command(program) => probe_command(program),
+            Need::Missing(what) => Some(what.to_owned()),
         }
     }
 }

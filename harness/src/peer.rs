@@ -28,6 +28,10 @@ pub struct Start {
     pub home: PathBuf,
     /// What the node calls itself.
     pub name: String,
+    /// `POTLUCK_ENGINE`; none leaves it unset.
+    pub engine: Option<String>,
+    /// The program, if it is not the one that all tests use.
+    pub program: Option<PathBuf>,
     /// Further options of `potluck peer`.
     pub options: Vec<String>,
 }
@@ -38,10 +42,17 @@ pub const KEY: &str = "plk1aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaag
 impl Peer {
     /// Starts a node on a machine of the lab. It does nothing before it is told to join.
     pub fn start(lab: &Lab, machine: &str, start: &Start) -> Result<Peer> {
-        let mut command = lab.command(machine, binary()?);
+        let program = match &start.program {
+            Some(program) => program.clone(),
+            None => binary()?,
+        };
+        let mut command = lab.command(machine, program);
         command.arg("peer").args(["--name", &start.name]).args(&start.options);
-        for variable in ["POTLUCK_KEY", "POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES"] {
+        for variable in ["POTLUCK_KEY", "POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_ENGINE"] {
             command.env_remove(variable);
+        }
+        if let Some(engine) = &start.engine {
+            command.env("POTLUCK_ENGINE", engine);
         }
         command.env("POTLUCK_HOME", &start.home);
         if let Some(key) = &start.key {

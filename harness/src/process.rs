@@ -55,6 +55,23 @@ impl Child {
         self.child.id()
     }
 
+    /// Its threads now. Linux only, like the other two.
+    pub fn threads(&self) -> Result<usize> {
+        Ok(std::fs::read_dir(format!("/proc/{}/task", self.id()))?.count())
+    }
+
+    /// Its open files and sockets now.
+    pub fn descriptors(&self) -> Result<usize> {
+        Ok(std::fs::read_dir(format!("/proc/{}/fd", self.id()))?.count())
+    }
+
+    /// A line of its `/proc/PID/status`, in KiB: `VmRSS`, `VmHWM`.
+    pub fn memory_kib(&self, line: &str) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let value = status.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(':')).context("no such line")?;
+        Ok(value.trim().trim_end_matches(" kB").parse()?)
+    }
+
     /// SIGTERM: please end.
     pub fn terminate(&mut self) -> Result<()> {
         self.signal(Signal::TERM)

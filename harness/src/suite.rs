@@ -24,6 +24,14 @@ use crate::need::{Need, first_unmet};
 pub struct Suite {
     arguments: Arguments,
     trials: Vec<Trial>,
+    engine: Option<Engine>,
+}
+
+/// What nodes of the tests that are added now are told to offer.
+#[derive(Clone, Copy)]
+struct Engine {
+    name: &'static str,
+    missing: Option<&'static str>,
 }
 
 /// Held by one serial test at a time.
@@ -33,7 +41,13 @@ impl Suite {
     /// Reads the options from the command line; ends the process on an option it does not know.
     #[allow(clippy::new_without_default)] // a default that reads the command line would surprise
     pub fn new() -> Suite {
-        Suite { arguments: Arguments::from_args(), trials: Vec::new() }
+        Suite { arguments: Arguments::from_args(), trials: Vec::new(), engine: None }
+    }
+
+    /// The tests that are added from now on have the engine in front of their name, and nodes that they start on their
+    /// own thread are told to offer it. They are skipped if it is missing, for the reason given.
+    pub fn on(&mut self, engine: &'static str, missing: Option<&'static str>) {
+        self.engine = Some(Engine { name: engine, missing });
     }
 
     /// A test that runs anywhere. Tests of a suite run in parallel; a panic or an error is a failure.
@@ -51,14 +65,19 @@ impl Suite {
     where
         F: FnOnce() -> anyhow::Result<()> + Send + 'static,
     {
-        let unmet = if self.would_run(name) { first_unmet(needs) } else { None };
+        let engine = self.engine;
+        let name = &engine.map_or_else(|| name.to_owned(), |engine| format!("{}/{name}", engine.name));
+        let missing = engine.and_then(|engine| engine.missing).map(str::to_owned);
+        let unmet = if self.would_run(name) { missing.or_else(|| first_unmet(needs)) } else { None };
         if let Some(reason) = &unmet {
             println!("SKIPPED {name}: {reason}");
         }
         let skipped = unmet.is_some();
         let trial = Trial::test(name, move || match unmet {
             Some(reason) => Err(Failed::from(format!("cannot run here: {reason}"))),
-            None => body().map_err(|error| Failed::from(format!("{error:#}"))),
+            None => {
+                crate::engine::with(engine.map(|engine| engine.name), body).map_err(|error| Failed::from(format!("{error:#}")))
+            }
         });
         self.trials.push(trial.with_ignored_flag(skipped));
     }
@@ -100,7 +119,7 @@ mod tests {
     fn suite(arguments: &[&str]) -> Suite {
         // What the suites under test print must not be taken for results of this one.
         let quiet = ["suite", "--logfile", "/dev/null"];
-        Suite { arguments: Arguments::from_iter(quiet.iter().chain(arguments)), trials: Vec::new() }
+        Suite { arguments: Arguments::from_iter(quiet.iter().chain(arguments)), trials: Vec::new(), engine: None }
     }
 
     const NOWHERE: Need = Need::Command("a-program-nobody-has");

@@ -8,8 +8,8 @@
 //! Nothing here ever touches a caller's buffer.
 
 use super::{
-    AbortReason, Backend, Call, CallRefusal, Closing, EngineFault, Finished, Itinerary, Job, Kind, Ledger, LedgerEffect,
-    Misbehaviour, OpBody, OpMessage, Outcome, Pool, Staging, layout,
+    AbortReason, Backend, Board, Call, CallRefusal, Closing, Engine, EngineFault, Finished, Job, Kind, Ledger, LedgerEffect,
+    Misbehaviour, OpBody, OpMessage, Outcome, Pool, Staging, ViewBoard,
 };
 use crate::topology::Plan;
 use crate::view::{Lane, OpId, Rank, View, ViewDigest};
@@ -30,6 +30,16 @@ pub enum Outgoing {
     InFlight(usize),
     /// Give this operation up when the time has passed.
     Deadline(OpId, Duration),
+    #[cfg_attr(not(feature = "gloo"), allow(dead_code, reason = "the native engine needs no rendezvous"))]
+    /// Set this key on every other member's board.
+    Post {
+        /// At most [`Post::KEY_BYTES_MAX`](super::Post) bytes.
+        key: String,
+        /// At most [`Post::VALUE_BYTES_MAX`](super::Post) bytes.
+        value: Vec<u8>,
+    },
+    /// The engine itself failed an operation here, not a peer and not the caller.
+    EngineFailed,
 }
 
 /// See the module.
@@ -39,6 +49,7 @@ pub struct Envelope {
     plan: Arc<Plan>,
     me: Rank,
     backend: Arc<dyn Backend>,
+    board: ViewBoard,
     pool: Pool,
     out: UnboundedSender<Outgoing>,
     state: Mutex<State>,
@@ -93,13 +104,15 @@ pub enum SyncStep {
 }
 
 impl Envelope {
-    /// Opens the envelope of a View in which this node is `me`.
-    pub fn new(view: Arc<View>, me: Rank, backend: Arc<dyn Backend>, pool: Pool, out: UnboundedSender<Outgoing>) -> Envelope {
+    /// Opens the envelope of a View in which this node is `me`, on the engine's backend for it.
+    pub fn open(view: Arc<View>, me: Rank, engine: &dyn Engine, pool: Pool, out: UnboundedSender<Outgoing>) -> Envelope {
+        let board = ViewBoard::new(me, out.clone());
+        let backend = engine.open(&view, me, Arc::new(board.clone()));
         let ledger = Ledger::new(&view, me);
         let digest = ledger.view();
         let plan = Arc::new(view.plan.clone());
         let state = Mutex::new(State { ledger, slots: BTreeMap::new(), lost: BTreeSet::new(), in_flight: 0 });
-        Envelope { view, digest, plan, me, backend, pool, out, state }
+        Envelope { view, digest, plan, me, backend, board, pool, out, state }
     }
 
     /// The View.
@@ -122,6 +135,11 @@ impl Envelope {
         &self.backend
     }
 
+    /// What the members tell each other besides operations.
+    pub fn board(&self) -> &ViewBoard {
+        &self.board
+    }
+
     /// Takes the next number of a lane.
     pub fn call(&self, lane: Lane, call: Call) -> Result<OpId, Refused> {
         let mut state = self.lock();
@@ -139,7 +157,7 @@ impl Envelope {
     pub fn begin(self: &Arc<Envelope>, op: OpId, call: Call, fill: impl FnOnce(&Pool, &[usize]) -> Staging) {
         self.lock().ledger.amend(op, call);
         if !matches!(call.kind, Kind::Sync { .. }) {
-            match layout(&call, &self.plan, self.view.size()) {
+            match self.backend.layout(&call, &self.plan, None) {
                 Ok(lengths) => self.start(op, call, None, fill(&self.pool, &lengths)),
                 Err(_) => return self.fail(op, EngineFault::Unfit),
             }
@@ -158,8 +176,8 @@ impl Envelope {
         source: (Rank, u64),
         fill: impl FnOnce(&Pool, &[usize]) -> Staging,
     ) {
-        match Itinerary::of(&call, Some(source), &self.plan, self.view.size()) {
-            Ok(itinerary) => self.start(op, call, Some(source), fill(&self.pool, &itinerary.input_layout(self.me))),
+        match self.backend.layout(&call, &self.plan, Some(source)) {
+            Ok(lengths) => self.start(op, call, Some(source), fill(&self.pool, &lengths)),
             Err(_) => return self.fail(op, EngineFault::Unfit),
         }
         let mut state = self.lock();
@@ -270,7 +288,7 @@ impl Envelope {
     /// Ends the View on this member: no vote changes any more, and its data links close.
     pub fn freeze(&self) -> Closing {
         let closing = self.lock().ledger.freeze();
-        self.backend.close();
+        self.close();
         closing
     }
 
@@ -286,6 +304,12 @@ impl Envelope {
         let mut state = self.lock();
         state.ledger.cut_off();
         self.settle(state);
+        self.close();
+    }
+
+    /// Ends the View's links, and every thread that works for it.
+    pub fn close(&self) {
+        self.board.close();
         self.backend.close();
     }
 
@@ -336,6 +360,9 @@ impl Envelope {
 
     fn fail(&self, op: OpId, fault: EngineFault) {
         tracing::warn!(%op, %fault, "the engine could not finish an operation");
+        if fault.is_the_engines() {
+            let _ = self.out.send(Outgoing::EngineFailed);
+        }
         let mut state = self.lock();
         if let Some(slot) = state.slots.get_mut(&op) {
             slot.fault = Some(fault);

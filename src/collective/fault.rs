@@ -19,10 +19,19 @@ pub enum EngineFault {
     Protocol(Rank),
     /// The ranks hold different bits: a bug or a memory fault.
     DigestMismatch,
+    /// No data of the operation has moved for too long, although everybody is alive.
+    Stalled,
+    /// Gloo reported an error; the log has its words.
+    Gloo,
     /// The call, the plan and the input do not fit each other: a bug of the caller of the engine.
     Unfit,
-    /// No data of the operation has moved for too long.
-    Stalled,
+}
+
+impl EngineFault {
+    /// Whether the engine on this member is to blame, and not a peer, a link or the caller.
+    pub(crate) fn is_the_engines(self) -> bool {
+        matches!(self, EngineFault::Stalled | EngineFault::Gloo)
+    }
 }
 
 impl fmt::Display for EngineFault {
@@ -32,8 +41,9 @@ impl fmt::Display for EngineFault {
             EngineFault::Cancelled => f.write_str("the operation was cancelled"),
             EngineFault::LinkLost(rank) => write!(f, "the data link to rank {rank} broke"),
             EngineFault::Protocol(rank) => write!(f, "rank {rank} sent data that the schedule does not foresee"),
-            EngineFault::Unfit => f.write_str("the operation does not fit its plan or its input: report this as a bug"),
             EngineFault::Stalled => f.write_str("no data of the operation has moved for too long"),
+            EngineFault::Gloo => f.write_str("Gloo reported an error, which the log tells"),
+            EngineFault::Unfit => f.write_str("the operation does not fit its plan or its input: report this as a bug"),
             EngineFault::DigestMismatch => f.write_str("the ranks hold different results: suspect memory or a bug"),
         }
     }

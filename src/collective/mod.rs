@@ -5,6 +5,7 @@
 //! An [`Engine`] opens one [`Backend`] per View; a Backend runs jobs until it is closed. It gets an owned
 //! [`Staging`] and never sees the caller's buffer. Whether a result counts is decided by votes, outside of the engine.
 
+mod board;
 mod call;
 mod digest;
 mod element;
@@ -19,9 +20,12 @@ mod reference;
 mod retired;
 mod schedule;
 pub(crate) mod staging;
-mod threads;
+pub(crate) mod threads;
 mod vote;
 
+#[cfg(feature = "gloo")]
+pub use board::BoardFault;
+pub use board::{Board, Post, ViewBoard};
 pub use call::{Call, CodecId, DType, Descriptor, Kind, ReduceOp};
 pub use digest::Digest;
 pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
@@ -31,13 +35,16 @@ pub use fold::{Arithmetic, finish, fold};
 pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};
 pub use native::NativeEngine;
 pub use reference::reference;
-pub use schedule::{Itinerary, layout};
+#[cfg(any(test, fuzzing))]
+pub use schedule::Itinerary;
+pub use schedule::Unfit;
 pub use staging::{Block, Pool, Staging};
 pub use vote::{AbortCause, AbortReason, Closing, Listed, Mismatch, OpBody, OpMessage, Outcome, Status, Vote};
 
+use crate::engine::EngineKind;
 use crate::link::DataLink;
 use crate::topology::Plan;
-use crate::view::{EngineKind, OpId, Rank, View};
+use crate::view::{OpId, Rank, View};
 use std::sync::Arc;
 
 /// Opens backends of one kind.
@@ -46,7 +53,8 @@ pub trait Engine: Send + Sync {
     fn kind(&self) -> EngineKind;
 
     /// A backend for one View, of which this node is `me`. Links are attached as they come up.
-    fn open(&self, view: &Arc<View>, me: Rank) -> Arc<dyn Backend>;
+    /// `board` is the View's.
+    fn open(&self, view: &Arc<View>, me: Rank, board: Arc<dyn Board>) -> Arc<dyn Backend>;
 }
 
 /// Runs the collectives of one View.
@@ -55,6 +63,13 @@ pub trait Engine: Send + Sync {
 pub trait Backend: Send + Sync {
     /// Takes over the data link to `peer`. A later link to the same peer replaces the earlier one.
     fn attach(&self, peer: Rank, link: Box<dyn DataLink>);
+
+    /// Lengths in bytes of the blocks in which this member hands in its contribution to `call`, of a sync that of the
+    /// member whose state of how many bytes goes round. Who contributes nothing hands in nothing, whatever this says.
+    ///
+    /// # Errors
+    /// [`Unfit`] when the call cannot be carried out under the plan.
+    fn layout(&self, call: &Call, plan: &Plan, sync_root: Option<(Rank, u64)>) -> Result<Vec<usize>, Unfit>;
 
     /// Begins a job. Its `done` is called exactly once, from any thread and under no lock, also when the job is cancelled or
     /// the backend closes; perhaps before this returns. It should be short: it may hold up a link's receiver.
@@ -65,6 +80,12 @@ pub trait Backend: Send + Sync {
     /// Its descriptor is that word when it leaves after the call of `start`. Where an operation can only start when other
     /// descriptors are in, a sync for one, the word must be a later message. May come before `start` is called here.
     fn credit(&self, op: OpId, peer: Rank);
+
+    /// Rank 0 called `op` as its operation of this number in the View, over all lanes: 0, 1, 2, … without holes. For engines
+    /// whose operations must begin in one order everywhere; may come before `start`, and after the operation is over.
+    fn place(&self, op: OpId, number: u64) {
+        let _ = (op, number);
+    }
 
     /// Forgets `op`: a running job is failed with [`EngineFault::Cancelled`], data that still arrives for it is dropped.
     fn cancel(&self, op: OpId);
@@ -98,7 +119,7 @@ pub struct Job {
     pub plan: Arc<Plan>,
     /// For a sync, which member's state of how many bytes is handed on; `None` for every other call.
     pub sync_root: Option<(Rank, u64)>,
-    /// This member's contribution in blocks cut by [`layout`]; ignored where the member contributes nothing.
+    /// This member's contribution in blocks cut by [`layout`](Backend::layout); ignored where the member contributes nothing.
     pub input: Staging,
     /// Receives the result.
     pub done: Done,

@@ -12,6 +12,7 @@
 
 use super::call::{Call, CodecId, DType, Kind, ReduceOp};
 use crate::compression::codec;
+use crate::engine::EngineKind;
 use crate::topology::{Plan, Schedule};
 use crate::view::{MEMBERS_MAX, Rank};
 use std::ops::Range;
@@ -96,30 +97,22 @@ pub struct Unfit;
 /// Most chunks of one operation: 256 GiB in chunks of 256 KiB. Bounds what is kept per chunk.
 pub const CHUNKS_MAX: usize = 1 << 20;
 
-/// Lengths in bytes of the blocks in which a member hands in its contribution to `call`.
-///
-/// A non-root of a broadcast, and every member but the chosen one of a sync, hands in nothing, whatever this says.
-///
-/// # Errors
-/// [`Unfit`] as for [`Itinerary::of`].
-pub fn layout(call: &Call, plan: &Plan, size: usize) -> Result<Vec<usize>, Unfit> {
-    let source = match call.kind {
-        Kind::Broadcast { root } => root,
-        _ => Rank(0),
-    };
-    Ok(Itinerary::of(call, Some((Rank(0), call.count)), plan, size)?.input_layout(source))
-}
-
 impl Itinerary {
     /// The itinerary of `call` among `size` ranks. `sync_root` says whose state of how many bytes a sync hands on.
     ///
     /// The plan's class is chosen by the bytes of the result before compression.
     ///
     /// # Errors
-    /// [`Unfit`] when the plan is for another size, a root is no rank, bytes would have to be added, a codec is asked for
+    /// [`Unfit`] when the plan is for another size or engine, a root is no rank, bytes would have to be added, a codec is asked for
     /// anything but adding `f32`, a sync has no root yet, or there are more than [`CHUNKS_MAX`] chunks.
     pub fn of(call: &Call, sync_root: Option<(Rank, u64)>, plan: &Plan, size: usize) -> Result<Itinerary, Unfit> {
-        if size == 0 || size > MEMBERS_MAX || plan.classes.is_empty() || !plan.fits(size) || !encodable(call) {
+        if size == 0
+            || size > MEMBERS_MAX
+            || plan.classes.is_empty()
+            || !plan.fits(size)
+            || !plan.is_for(EngineKind::Native)
+            || !encodable(call)
+        {
             return Err(Unfit);
         }
         let count = match (call.kind, sync_root) {
@@ -259,11 +252,11 @@ fn reducing(count: usize, schedule: &Schedule, size: usize) -> Vec<Flow> {
 
 fn copying(elements: Range<usize>, owner: Rank, schedule: &Schedule, size: usize) -> Flow {
     let down = match schedule {
-        Schedule::OneShot => Tree::star(owner, size),
         Schedule::Ring { order } => {
             let place = order.iter().position(|rank| *rank == owner).unwrap_or(0);
             Tree::chain(ring_from(order, place), size)
         }
+        _ => Tree::star(owner, size),
     };
     Flow { elements, route: Route::Paths { owner, up: None, down } }
 }
@@ -358,7 +351,6 @@ mod tests {
                         let expected = if kind == Kind::AllGather { count * size } else { count };
                         assert_eq!((end, itinerary.count()), (expected, expected));
                         assert_eq!(itinerary.input_layout(Rank(0)).iter().sum::<usize>(), count * 4);
-                        assert_eq!(Ok(itinerary.input_layout(Rank(0))), layout(&call(kind, count as u64), &plan, size));
                     }
                 }
             }

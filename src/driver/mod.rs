@@ -12,7 +12,7 @@ mod node;
 mod peers;
 
 pub use disk::{Disk, Store};
-pub use node::{Doors, NodeConfig, peer_at};
+pub use node::{Doors, NodeConfig, engine_reason, peer_at};
 
 use crate::collective::Envelope;
 use crate::error::{ConfigProblem, Error, Result};
@@ -88,10 +88,10 @@ where
 
 /// The control plane of one node, until it leaves.
 pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
-    let Doors { net, mut listener, mut discovery, store, engine } = doors;
+    let Doors { net, mut listener, mut discovery, store, engines } = doors;
     let Outlets { mut commands, views, status } = outlets;
     let (events_tx, mut events) = mpsc::channel(event::QUEUE);
-    let mut node = Node::new(config, net, store, engine, events_tx, views, status, listener.port());
+    let mut node = Node::new(config, net, store, engines, events_tx, views, status, listener.port());
     if let Err(problem) = discovery.announce(&node.advert()).await {
         tracing::warn!(%problem, "this node cannot be discovered by others");
     }

@@ -6,7 +6,7 @@ mod links;
 mod report;
 mod views;
 
-pub use report::peer_at;
+pub use report::{engine_reason, peer_at};
 
 use super::Store;
 use super::datalinks::DataLinks;
@@ -14,7 +14,7 @@ use super::event::Event;
 use super::peers::Peers;
 use crate::collective::{Closing, Engine, Envelope, Outgoing, Pool};
 use crate::discovery::{AddressPolicy, Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
-use crate::election::{Durable, Effect, Election, ElectionConfig, Input, Message, Operations};
+use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations};
 use crate::identity::{MemberId, Name, Namespace};
 use crate::link::{Gate, Listener, Local, Net, Refusal, Replays};
 use crate::status::{Counters, State, Status};
@@ -38,8 +38,8 @@ pub struct Doors {
     pub discovery: Box<dyn Discovery>,
     /// Durable state.
     pub store: Box<dyn Store>,
-    /// What runs the collectives.
-    pub engine: Arc<dyn Engine>,
+    /// What can run the collectives; each kind once, the native one always.
+    pub engines: Vec<Arc<dyn Engine>>,
 }
 
 /// What a node is.
@@ -81,7 +81,7 @@ pub(super) struct Node {
     epoch: Instant,
     net: Arc<dyn Net>,
     store: Box<dyn Store>,
-    engine: Arc<dyn Engine>,
+    engines: Vec<Arc<dyn Engine>>,
     events: mpsc::Sender<Event>,
     views: watch::Sender<Option<Arc<Envelope>>>,
     status: watch::Sender<Status>,
@@ -105,6 +105,8 @@ pub(super) struct Node {
     /// When another living process last showed this node's identity.
     duplicate_at: Option<Instant>,
     waiting: Option<(OpId, Instant, bool)>,
+    /// How often the engine of the installed View has failed here.
+    engine_failures: u32,
     /// What discovery last said of each interface.
     interfaces: Vec<InterfaceReport>,
     tick_at: Instant,
@@ -154,7 +156,7 @@ impl Node {
         config: NodeConfig,
         net: Arc<dyn Net>,
         store: Box<dyn Store>,
-        engine: Arc<dyn Engine>,
+        engines: Vec<Arc<dyn Engine>>,
         events: mpsc::Sender<Event>,
         views: watch::Sender<Option<Arc<Envelope>>>,
         status: watch::Sender<Status>,
@@ -162,7 +164,9 @@ impl Node {
     ) -> Node {
         let hello = &config.local.hello;
         let me = hello.id;
-        let election = Election::new(me, hello.name.clone(), hello.stateless, config.durable.clone(), config.election.clone());
+        let (name, stateless, engines_offered) = (hello.name.clone(), hello.stateless, hello.engines);
+        let applicant = Applicant { id: me, name, stateless, engines: engines_offered };
+        let election = Election::new(applicant, config.durable.clone(), config.election.clone());
         let namespace = config.namespace.clone();
         let mut roster = Roster::new(Limits::default(), config.policy.clone(), me.boot, move |boot| namespace.tag(boot));
         config.known.iter().for_each(|(to, origin)| roster.add(*to, *origin, 0));
@@ -172,7 +176,7 @@ impl Node {
             epoch: now,
             net,
             store,
-            engine,
+            engines,
             views,
             status,
             election,
@@ -193,6 +197,7 @@ impl Node {
             refusals: BTreeMap::new(),
             duplicate_at: None,
             waiting: None,
+            engine_failures: 0,
             interfaces: Vec::new(),
             tick_at: now,
             ping_at: now,
@@ -259,6 +264,8 @@ impl Node {
             Outgoing::Tell(message) => self.tell(&message),
             Outgoing::InFlight(count) => self.step(Input::OpsInFlight(count)),
             Outgoing::Deadline(op, after) => self.arm(op, after),
+            Outgoing::Post { key, value } => self.post(&key, &value),
+            Outgoing::EngineFailed => self.on_engine_failed(),
         }
     }
 
@@ -352,6 +359,7 @@ impl Node {
     fn on_message(&mut self, from: MemberId, message: Message) {
         match message {
             Message::Op(message) => self.on_op(from, &message),
+            Message::Post(post) => self.on_post(from, &post),
             Message::Ping(number) => {
                 self.peers.send(from, Message::Pong(number));
             }

@@ -7,12 +7,14 @@
 //! holds. When all have promised, the proposer makes a View of it and asks all to *accept*; when all have accepted, it
 //! tells them to *install*. A promise and an acceptance leave only when they are durable.
 
+use super::Applicant;
 use super::message::{Accepted, Message, Promise};
 use super::standing;
 use crate::collective::Closing;
-use crate::identity::{MemberId, Name};
-use crate::topology::Plan;
-use crate::view::{Ballot, EngineKind, History, Member, View, ViewDigest, ViewId};
+use crate::engine::Engines;
+use crate::identity::MemberId;
+use crate::topology::Arrangement;
+use crate::view::{Ballot, History, Member, View, ViewDigest, ViewId};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_option};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -77,16 +79,15 @@ pub enum Decides {
 pub(super) trait Surroundings {
     /// Freezes the operations of the installed View and reports them; the same report at every later call.
     fn freeze(&mut self) -> Closing;
-    /// The members in rank order, and how they shall talk.
-    fn arrange(&self, members: &BTreeSet<MemberId>, current: Option<&View>) -> (Vec<MemberId>, Plan);
+    /// The members in rank order, each with the engines it offers, and how they shall talk.
+    fn arrange(&self, members: &BTreeMap<MemberId, Engines>, current: Option<&View>) -> Arrangement;
 }
 
 /// The agreement rules of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Agreement {
     me: MemberId,
-    name: Name,
-    stateless: bool,
+    applicant: Applicant,
     durable: Durable,
     /// The accepted View itself, if it was accepted in this life.
     accepted_here: Option<Arc<View>>,
@@ -114,11 +115,10 @@ struct Proposal {
 }
 
 impl Agreement {
-    pub(super) fn new(me: MemberId, name: Name, stateless: bool, durable: Durable) -> Agreement {
+    pub(super) fn new(applicant: Applicant, durable: Durable) -> Agreement {
         Agreement {
-            me,
-            name,
-            stateless,
+            me: applicant.id,
+            applicant,
             round_seen: durable.promised.round,
             durable,
             accepted_here: None,
@@ -130,6 +130,11 @@ impl Agreement {
             held: VecDeque::new(),
             tickets: 0,
         }
+    }
+
+    /// Gloo has failed here: the next View is not to run on it.
+    pub(super) fn renounce_gloo(&mut self) {
+        self.applicant.engines = self.applicant.engines.with_failed_gloo();
     }
 
     pub(super) fn installed(&self) -> Option<&Arc<View>> {
@@ -211,8 +216,9 @@ impl Agreement {
             closing,
             accepted: self.durable.accepted.clone(),
             accepted_here: self.accepted_here.is_some(),
-            name: self.name.clone(),
-            stateless: self.stateless,
+            name: self.applicant.name.clone(),
+            stateless: self.applicant.stateless,
+            engines: self.applicant.engines,
         };
         self.durable.promised = ballot;
         self.send_when_durable(from, Message::Promise(ballot, Box::new(promise)), effects);
@@ -255,7 +261,8 @@ impl Agreement {
         around: &mut dyn Surroundings,
         effects: &mut Vec<Effect>,
     ) {
-        if from != view.ballot.proposer || !view.contains(self.me) {
+        // A member is never told to run what it has not got: it has said in its promise what it has.
+        if from != view.ballot.proposer || !view.contains(self.me) || !self.applicant.engines.can_run(view.engine.kind) {
             return;
         }
         if view.ballot < self.durable.promised {
@@ -341,8 +348,9 @@ impl Agreement {
             closing: self.closing.clone().unwrap_or_default(),
             accepted: None,
             accepted_here: false,
-            name: self.name.clone(),
-            stateless: self.stateless,
+            name: self.applicant.name.clone(),
+            stateless: self.applicant.stateless,
+            engines: self.applicant.engines,
         };
         let promises = BTreeMap::from([(self.me, own.clone())]);
         standing::history_after(self.me, &own, next.parent, &next.committed, &promises)
@@ -365,7 +373,8 @@ impl Agreement {
 /// Makes the View of a ballot to which all members have promised.
 fn draft(proposal: &Proposal, current: Option<&View>, around: &dyn Surroundings) -> View {
     let standing = standing::read(&proposal.promises);
-    let (order, plan) = around.arrange(&proposal.members, current);
+    let engines = proposal.promises.iter().map(|(id, promise)| (*id, promise.engines)).collect();
+    let Arrangement { order, engine, plan } = around.arrange(&engines, current);
     let member = |id: &MemberId| {
         let promise = proposal.promises.get(id)?;
         let in_sync = standing.in_sync.contains(id);
@@ -378,6 +387,6 @@ fn draft(proposal: &Proposal, current: Option<&View>, around: &dyn Surroundings)
         history: standing.history,
         members: order.iter().filter_map(member).collect(),
         plan,
-        engine: EngineKind::Native,
+        engine,
     }
 }

@@ -7,13 +7,14 @@
 mod peers;
 mod pursuit;
 
-use super::Durable;
 use super::agreement::{Agreement, Effect, Surroundings};
 use super::detector::Limits;
 use super::message::{Message, REACH_MAX};
+use super::{Applicant, Durable};
 use crate::collective::Closing;
-use crate::identity::{MemberId, Name};
-use crate::topology::{LinkMap, Plan, plan, rank_order};
+use crate::engine::{EngineKind, Engines};
+use crate::identity::MemberId;
+use crate::topology::{Arrangement, LinkMap, arrange};
 use crate::view::{Ballot, View, ViewDigest};
 use peers::{Link, Peer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,6 +97,8 @@ pub enum Input {
     /// A data link of this View to another member is gone, though its control link may live. Links are not repaired
     /// inside a View: what was on its way is lost, and the next View decides about it.
     DataLinkLost(ViewDigest),
+    /// The engine of this View does not work on this node, though its peers and links do.
+    EngineUnfit(ViewDigest),
     /// The state of this ticket is durable.
     Persisted(u64),
     /// So many operations are in flight now.
@@ -156,10 +159,10 @@ struct Drain {
 
 impl Election {
     /// The election of this life of this node, with what an earlier life left on the disk.
-    pub fn new(me: MemberId, name: Name, stateless: bool, durable: Durable, config: ElectionConfig) -> Election {
+    pub fn new(applicant: Applicant, durable: Durable, config: ElectionConfig) -> Election {
         Election {
-            me,
-            agreement: Agreement::new(me, name, stateless, durable),
+            me: applicant.id,
+            agreement: Agreement::new(applicant, durable),
             links: LinkMap::new(),
             peers: BTreeMap::new(),
             attempt: Attempt::Idle,
@@ -231,6 +234,7 @@ impl Election {
             Input::Message(from, message) => self.on_message(now, from, message, ops, effects),
             Input::DataLink(digest) => self.agreement.on_data_link(digest, effects),
             Input::DataLinkLost(digest) => self.on_data_link_lost(now, digest, effects),
+            Input::EngineUnfit(digest) => self.on_engine_unfit(now, digest, effects),
             Input::Persisted(ticket) => self.agreement.on_persisted(ticket, effects),
             Input::OpsInFlight(count) => self.on_ops(now, count, ops, effects),
             Input::Leave => self.on_leave(effects),
@@ -283,7 +287,7 @@ impl Election {
             Message::Install(id) => self.agreement.on_install(id, effects),
             Message::Leave => self.on_left(now, from, effects),
             // Not about membership: the driver's.
-            Message::Op(_) | Message::Peers(_) | Message::Ping(_) | Message::Pong(_) => {}
+            Message::Op(_) | Message::Post(_) | Message::Peers(_) | Message::Ping(_) | Message::Pong(_) => {}
         }
     }
 
@@ -340,6 +344,15 @@ impl Election {
         }
     }
 
+    /// As with a lost data link the View has to be replaced; by one that does not run on that engine.
+    fn on_engine_unfit(&mut self, now: u64, digest: ViewDigest, effects: &mut Vec<Effect>) {
+        let runs_on_gloo = self.agreement.installed().is_some_and(|v| v.engine.kind == EngineKind::Gloo);
+        if runs_on_gloo && self.agreement.installed_id().is_some_and(|id| id.digest == digest) {
+            self.agreement.renounce_gloo();
+            self.on_data_link_lost(now, digest, effects);
+        }
+    }
+
     fn on_leave(&mut self, effects: &mut Vec<Effect>) {
         self.leaving = true;
         effects.extend(self.peers.keys().map(|id| Effect::Send(*id, Message::Leave)));
@@ -382,10 +395,7 @@ impl Surroundings for Around<'_> {
         self.ops.freeze()
     }
 
-    fn arrange(&self, members: &BTreeSet<MemberId>, current: Option<&View>) -> (Vec<MemberId>, Plan) {
-        let current: Vec<MemberId> = current.map_or_else(Vec::new, |v| v.members.iter().map(|m| m.id).collect());
-        let order = rank_order(&current, members);
-        let plan = plan(&order, self.links);
-        (order, plan)
+    fn arrange(&self, members: &BTreeMap<MemberId, Engines>, current: Option<&View>) -> Arrangement {
+        arrange(members, current, self.links)
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! What travels on a control link.
 
-use crate::collective::{Closing, Listed, OpMessage};
+use crate::collective::{Closing, Listed, OpMessage, Post};
+use crate::engine::Engines;
 use crate::identity::{MemberId, Name};
 use crate::view::{Ballot, History, MEMBERS_MAX, OPS_LISTED_MAX, OpId, View, ViewId};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_option};
@@ -45,6 +46,8 @@ pub enum Message {
     Op(OpMessage),
     /// Addresses at which the sender reaches others.
     Peers(Vec<PeerAddress>),
+    /// An entry for the board of a View.
+    Post(Box<Post>),
     /// Send this number back at once: measures the round trip.
     Ping(u64),
     /// The number of a ping.
@@ -90,6 +93,8 @@ pub struct Promise {
     pub name: Name,
     /// It keeps nothing in step.
     pub stateless: bool,
+    /// The engines it offers for the next View.
+    pub engines: Engines,
 }
 
 /// What is kept of an accepted View.
@@ -152,6 +157,7 @@ impl Encode for Promise {
         put_option(out, self.accepted.as_ref());
         out.push(u8::from(self.accepted_here) | u8::from(self.stateless) << 1);
         self.name.encode(out);
+        self.engines.encode(out);
     }
 }
 
@@ -164,7 +170,8 @@ impl Decode for Promise {
             bits @ 0..=3 => (bits & 1 != 0, bits & 2 != 0),
             _ => return Err(Malformed::UnknownTag),
         };
-        Ok(Promise { prev, base, closing, accepted, accepted_here, name: Name::decode(r)?, stateless })
+        let (name, engines) = (Name::decode(r)?, Engines::decode(r)?);
+        Ok(Promise { prev, base, closing, accepted, accepted_here, name, stateless, engines })
     }
 }
 
@@ -239,6 +246,7 @@ impl Encode for Message {
             }
             Message::Ping(number) => tagged_number(out, 14, *number),
             Message::Pong(number) => tagged_number(out, 15, *number),
+            Message::Post(post) => tagged(out, 16, post.as_ref()),
         }
     }
 }
@@ -271,6 +279,7 @@ impl Decode for Message {
             13 => Message::Peers(r.list(REACH_MAX)?),
             14 => Message::Ping(r.u64()?),
             15 => Message::Pong(r.u64()?),
+            16 => Message::Post(Box::new(Post::decode(r)?)),
             _ => return Err(Malformed::UnknownTag),
         })
     }
@@ -296,6 +305,7 @@ mod tests {
             accepted_here: true,
             name: Name::from_lossy("mini"),
             stateless: true,
+            engines: Engines::GLOO,
         };
         let heartbeat = Heartbeat {
             view: Some(view.id()),
@@ -320,6 +330,7 @@ mod tests {
             Message::Leave,
             Message::Ping(1),
             Message::Pong(u64::MAX),
+            Message::Post(Box::new(Post { view: view.digest(), key: "0".into(), value: vec![1; 9] })),
             Message::Peers(vec![PeerAddress { id: member_id(1), address: v4 }, PeerAddress { id: member_id(2), address: v6 }]),
         ];
         for message in &messages {
@@ -347,6 +358,7 @@ mod tests {
             accepted_here: true,
             name: Name::from_lossy("x"),
             stateless: false,
+            engines: Engines::GLOO,
         };
         assert!(Message::Promise(view.ballot, Box::new(promise)).to_bytes().len() < MESSAGE_BYTES_MAX);
     }

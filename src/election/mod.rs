@@ -7,6 +7,7 @@
 //! Both are pure: `step(now, input) -> effects`. Time is an argument in milliseconds, chance is a seed.
 
 mod agreement;
+mod applicant;
 mod detector;
 mod machine;
 mod message;
@@ -18,5 +19,6 @@ mod scripts;
 mod simulation;
 
 pub use agreement::{Decides, Durable, Effect};
+pub use applicant::Applicant;
 pub use machine::{Alone, Election, ElectionConfig, Input, Operations};
 pub use message::{Message, PeerAddress};

@@ -3,8 +3,9 @@
 //! A small world in virtual time: real elections and real ledgers, a network that delays, loses and parts, disks that
 //! take their time, nodes that die. Every install and every outcome is checked against the promises of the protocol.
 
-use super::{Decides, Durable, Effect, Election, ElectionConfig, Input, Message, Operations};
+use super::{Applicant, Decides, Durable, Effect, Election, ElectionConfig, Input, Message, Operations};
 use crate::collective::{Call, Closing, CodecId, DType, Kind, Ledger, LedgerEffect, OpBody, OpMessage, Outcome, ReduceOp};
+use crate::engine::Engines;
 use crate::identity::{Boot, MemberId, Name, NodeId};
 use crate::view::{Ballot, Lane, OpId, View, ViewId};
 use crate::wire::{Decode, Encode};
@@ -88,7 +89,8 @@ impl World {
         let (boot, durable) = self.nodes.get(&n).map_or((1, Durable::default()), |old| (old.boot + 1, old.durable.clone()));
         let config = ElectionConfig { seed: self.random(u64::MAX), ..ElectionConfig::default() };
         let id = MemberId { node: NodeId([n; 32]), boot: Boot(boot) };
-        let election = Election::new(id, Name::from_lossy(&letter(n)), false, durable.clone(), config);
+        let applicant = Applicant { id, name: Name::from_lossy(&letter(n)), stateless: false, engines: Engines::NATIVE };
+        let election = Election::new(applicant, durable.clone(), config);
         self.nodes.insert(n, Node { election, book: Book::default(), boot, durable, alive: true, view: None });
     }
 

@@ -134,6 +134,7 @@ fn winner(effective: &BTreeMap<MemberId, Option<History>>) -> Option<History> {
 mod tests {
     use super::*;
     use crate::collective::Closing;
+    use crate::engine::Engines;
     use crate::identity::Name;
     use crate::view::testing::{member_id, view_of};
     use crate::view::{Ballot, Lane, View};
@@ -149,6 +150,7 @@ mod tests {
             accepted_here: false,
             name: Name::from_lossy("x"),
             stateless: false,
+            engines: Engines::NATIVE,
         }
     }
 

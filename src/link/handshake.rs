@@ -202,8 +202,8 @@ const TAG: usize = super::session::TAG_BYTES;
 #[cfg(test)]
 pub(in crate::link) mod testing {
     use super::*;
+    use crate::engine::Engines;
     use crate::identity::{Boot, Identity, Name, NodeId};
-    use crate::link::hello::Engines;
     use std::sync::Arc;
     use zeroize::Zeroizing;
 

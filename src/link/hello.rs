@@ -7,6 +7,7 @@
 //! around, or joined to other claims.
 
 use super::refusal::Refusal;
+use crate::engine::Engines;
 use crate::identity::{Identity, MemberId, Name};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use sha2::{Digest, Sha256};
@@ -27,10 +28,6 @@ pub struct Hello {
     /// What it thinks of the cable under this link.
     pub wire: Wire,
 }
-
-/// A set of engines. Bits of engines that this version does not know are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Engines(pub u8);
 
 /// Whether the cable under a link is trusted, see `Builder::trusted_link`.
 ///
@@ -66,11 +63,6 @@ pub struct Binding<'a> {
 
 /// Bytes of a proven introduction; all are equally long, so their length tells nothing.
 pub const PROVEN_BYTES: usize = 256;
-
-impl Engines {
-    /// Only potluck's own engine.
-    pub const NATIVE: Engines = Engines(1);
-}
 
 impl Hello {
     /// Signature, introduction, zeros.

@@ -26,7 +26,7 @@ pub use control::{ControlReceiver, ControlSender, into_control};
 pub use data::into_data_link;
 pub use establish::{DataTerms, initiate, respond};
 pub use gate::{Gate, Replays, Ticket};
-pub use hello::{Engines, Hello, Wire};
+pub use hello::{Hello, Wire};
 pub use local::Local;
 pub use memory::MemoryWorld;
 pub use preamble::{DataAsk, Purpose};

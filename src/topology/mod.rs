@@ -4,18 +4,24 @@
 //!
 //! The shell [`interfaces`] lists what this machine has. Members prove paths to each other and report whom they
 //! reach; a [`LinkMap`] holds that. From it the proposer of a View takes the members ([`LinkMap::largest_clique_with`]),
-//! their ranks ([`rank_order`]) and the [`plan`](plan()), and ships all three: nobody else computes them again.
+//! their ranks, the engine and the plan ([`arrange`]), and ships all of it: nobody else computes them again.
 
 pub mod interfaces;
 
+mod arrangement;
+mod gloo_fold;
 mod interface;
 mod interface_filter;
 mod link_map;
 mod plan;
 mod planner;
 
+pub use arrangement::{Arrangement, arrange};
+#[cfg(feature = "gloo")]
+pub use gloo_fold::gloo_ring_chunk;
 pub use interface::{Interface, InterfaceAddress, InterfaceFacts, InterfaceKind};
 pub use interface_filter::InterfaceFilter;
 pub use link_map::{LinkMap, Path};
+#[cfg(feature = "gloo")]
+pub use plan::ring_segment;
 pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule};
-pub use planner::{plan, rank_order};

@@ -2,6 +2,8 @@
 //!
 //! How the members of a View move a buffer, by size.
 
+use super::gloo_fold;
+use crate::engine::EngineKind;
 use crate::view::{MEMBERS_MAX, Rank};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list};
 use std::ops::Range;
@@ -39,6 +41,10 @@ pub enum Schedule {
         /// Every rank exactly once; each sends to the next one, the last to the first.
         order: Vec<Rank>,
     },
+    /// Gloo's ring: reduce-scatter and all-gather in rank order, each rank sending to the one before it.
+    GlooRing,
+    /// Gloo's bcube: recursive halving and doubling in groups of two while the size is even, then among all that are left.
+    GlooBcube,
 }
 
 /// In which order the contributions to each element are added; the arithmetic of a sequential reference.
@@ -92,7 +98,7 @@ impl Plan {
     /// reference does it; `size` is the View's, which a plan without a ring does not know.
     ///
     /// Ring: one segment per member in ring order, also where it is empty, each folded from its owner's successor
-    /// round to the owner. OneShot: one segment, in rank order.
+    /// round to the owner. OneShot: one segment, in rank order. Gloo's two: see [`gloo`](super::gloo_fold).
     pub fn fold_order(&self, size: usize, count: usize, elem_bytes: usize) -> FoldOrder {
         let bytes = (count as u64).saturating_mul(elem_bytes as u64);
         let segments = match &self.class_for(bytes).schedule {
@@ -101,8 +107,15 @@ impl Plan {
                 vec![FoldSegment { elements: 0..count, tree: FoldTree::sum_of(ranks) }]
             }
             Schedule::Ring { order } => (0..order.len()).map(|place| ring_fold(order, place, count)).collect(),
+            Schedule::GlooRing => gloo_fold::ring(size, count, elem_bytes),
+            Schedule::GlooBcube => gloo_fold::bcube(size, count),
         };
         FoldOrder { segments }
+    }
+
+    /// Whether this engine knows all of the plan's schedules.
+    pub fn is_for(&self, engine: EngineKind) -> bool {
+        self.classes.iter().all(|class| class.schedule.engine() == engine)
     }
 
     /// Whether the plan speaks of exactly `size` ranks and its classes are in order.
@@ -126,8 +139,18 @@ fn ring_fold(order: &[Rank], place: usize, count: usize) -> FoldSegment {
     FoldSegment { elements: ring_segment(place, order.len(), count), tree: FoldTree::sum_of(from_successor_to_owner) }
 }
 
+impl Schedule {
+    /// The engine that carries it out.
+    fn engine(&self) -> EngineKind {
+        match self {
+            Schedule::OneShot | Schedule::Ring { .. } => EngineKind::Native,
+            Schedule::GlooRing | Schedule::GlooBcube => EngineKind::Gloo,
+        }
+    }
+}
+
 impl FoldTree {
-    fn sum_of(ranks: impl Iterator<Item = Rank>) -> FoldTree {
+    pub(super) fn sum_of(ranks: impl Iterator<Item = Rank>) -> FoldTree {
         FoldTree::Sum(ranks.map(FoldTree::Leaf).collect())
     }
 }
@@ -136,7 +159,7 @@ impl PlanClass {
     fn fits(&self, size: usize) -> bool {
         let chunk = (1024..=1024 * 1024).contains(&self.chunk_bytes) && self.chunk_bytes.is_multiple_of(64);
         let schedule = match &self.schedule {
-            Schedule::OneShot => true,
+            Schedule::OneShot | Schedule::GlooRing | Schedule::GlooBcube => true,
             Schedule::Ring { order } => {
                 let mut seen: Vec<usize> = order.iter().map(|r| r.index()).collect();
                 seen.sort_unstable();
@@ -172,6 +195,8 @@ impl Encode for PlanClass {
                 out.push(2);
                 put_list(out, order);
             }
+            Schedule::GlooRing => out.push(3),
+            Schedule::GlooBcube => out.push(4),
         }
     }
 }
@@ -182,6 +207,8 @@ impl Decode for PlanClass {
         let schedule = match r.u8()? {
             1 => Schedule::OneShot,
             2 => Schedule::Ring { order: r.list(MEMBERS_MAX)? },
+            3 => Schedule::GlooRing,
+            4 => Schedule::GlooBcube,
             _ => return Err(Malformed::UnknownTag),
         };
         Ok(PlanClass { bytes_max, chunk_bytes, schedule })

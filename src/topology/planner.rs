@@ -28,6 +28,14 @@ pub fn plan(members: &[MemberId], links: &LinkMap) -> Plan {
     Plan { revision: 0, reason, classes }
 }
 
+/// Plans for members that run on Gloo, whose schedules go by rank.
+pub fn gloo_plan(size: usize) -> Plan {
+    let reason = format!("{size} members on Gloo: bcube up to 1 MiB, which takes the fewest steps, and its ring above");
+    // The chunk is how Gloo cuts: its ring into segments of at most 1 MiB, bcube not at all.
+    let classes = vec![class(1024 * KIB, 1024, Schedule::GlooBcube), class(u64::MAX, 1024, Schedule::GlooRing)];
+    Plan { revision: 0, reason, classes }
+}
+
 /// The ranks of the next View: the members that stay in the order they have, then the joiners by id.
 pub fn rank_order(current: &[MemberId], members: &BTreeSet<MemberId>) -> Vec<MemberId> {
     let staying: Vec<MemberId> = current.iter().copied().filter(|id| members.contains(id)).collect();
@@ -204,7 +212,7 @@ mod tests {
     fn ring(plan: &Plan) -> Vec<u8> {
         match &plan.class_for(64 << 20).schedule {
             Schedule::Ring { order } => order.iter().map(|rank| rank.0).collect(),
-            Schedule::OneShot => Vec::new(),
+            _ => Vec::new(),
         }
     }
 

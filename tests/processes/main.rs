@@ -3,6 +3,7 @@
 
 mod calls;
 mod faults;
+mod gloo;
 mod meeting;
 mod patience;
 mod training;
@@ -18,11 +19,16 @@ const LAN: [Need; 1] = [Need::Lab];
 
 fn main() {
     let mut suite = Suite::new();
-    meeting::add(&mut suite);
-    calls::add(&mut suite);
-    faults::add(&mut suite);
-    patience::add(&mut suite);
-    training::add(&mut suite);
+    let missing = potluck::gloo_version().is_none().then_some("this build has no Gloo");
+    for (engine, missing) in [("native", None), ("gloo", missing)] {
+        suite.on(engine, missing);
+        meeting::add(&mut suite);
+        calls::add(&mut suite);
+        faults::add(&mut suite);
+        patience::add(&mut suite);
+        training::add(&mut suite);
+    }
+    gloo::add(&mut suite);
     suite.run()
 }
 

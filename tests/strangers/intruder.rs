@@ -62,18 +62,6 @@ pub fn unharmed(group: &mut Group) -> Result<()> {
     Ok(())
 }
 
-/// A line of `/proc/PID/status`, in KiB.
-pub fn memory_kib(pid: u32, line: &str) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let value = status.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(':')).context("no such line")?;
-    Ok(value.trim().trim_end_matches(" kB").parse()?)
-}
-
-/// How many files and sockets a process has open.
-pub fn open_files(pid: u32) -> Result<usize> {
-    Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count())
-}
-
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -14,6 +14,10 @@ fn main() {
     let mut suite = Suite::new();
     files::add(&mut suite);
     port::add(&mut suite);
-    wire::add(&mut suite);
+    let missing = potluck::gloo_version().is_none().then_some("this build has no Gloo");
+    for (engine, missing) in [("native", None), ("gloo", missing)] {
+        suite.on(engine, missing);
+        wire::add(&mut suite);
+    }
     suite.run()
 }

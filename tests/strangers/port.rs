@@ -6,7 +6,7 @@ use potluck_harness::peer::Start;
 use potluck_harness::{Group, Suite};
 use serde_json::{Value, json};
 
-use crate::intruder::{Intruder, hex, memory_kib, open_files, unharmed};
+use crate::intruder::{Intruder, hex, unharmed};
 use crate::{LAN, LO};
 
 /// Another key than that of the tests.
@@ -136,10 +136,10 @@ fn flood() -> Result<()> {
     let mut group = members(3)?;
     let before = group.peers[0].status_where(|s| !s["view"].is_null(), PATIENCE)?;
     let (port, address) = (port_of(&before)?, group.lab.addr("n1").to_string());
-    let pid = group.peers[0].process().id();
     // Its buffers have their size after the first calls.
     undisturbed(&mut group, &before["view"]["id"])?;
-    let (memory, files) = (memory_kib(pid, "VmRSS")?, open_files(pid)?);
+    let node = group.peers[0].process();
+    let (memory, files) = (node.memory_kib("VmRSS")?, node.descriptors()?);
 
     let mut intruders = Vec::new();
     for seed in 0..4 {
@@ -158,8 +158,9 @@ fn flood() -> Result<()> {
     let after = group.peers[0].status()?;
     let counted: u64 = ["strangers", "other_versions", "overloads"].iter().map(|name| counter(&after, name)).sum();
     ensure!((600..=1010).contains(&counted), "{after}");
-    let grown = memory_kib(pid, "VmRSS")?.saturating_sub(memory);
-    let files_after = open_files(pid)?;
+    let node = group.peers[0].process();
+    let grown = node.memory_kib("VmRSS")?.saturating_sub(memory);
+    let files_after = node.descriptors()?;
     println!(
         "measured: flood of 1000: {calls} calls meanwhile, {grown} KiB more memory, {files} files open before and {files_after} after"
     );

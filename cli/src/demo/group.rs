@@ -3,7 +3,7 @@
 use super::peer::Peer;
 use super::scratch::Scratch;
 use anyhow::{Context, Result, ensure};
-use potluck::ClusterKey;
+use potluck::{ClusterKey, EngineKind};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +13,8 @@ use zeroize::Zeroizing;
 pub struct Group {
     places: Vec<Place>,
     key: Zeroizing<String>,
+    /// What they are told to run on.
+    pub engine: EngineKind,
     pub peers: Vec<Peer>,
 }
 
@@ -32,10 +34,13 @@ pub struct Agreed {
 
 impl Group {
     /// Nobody runs yet.
-    pub fn new(scratch: &Scratch, size: usize) -> Result<Group> {
-        let names = (1..=size).map(|i| format!("peer{i}"));
-        let places = names.map(|name| Place { home: scratch.home(&name), log: scratch.log(&name), name }).collect();
-        Ok(Group { places, key: ClusterKey::generate()?.to_text(), peers: Vec::new() })
+    pub fn new(scratch: &Scratch, size: usize, engine: EngineKind) -> Result<Group> {
+        let place = |i: usize| {
+            let (name, own) = (format!("peer{i}"), format!("{engine}-peer{i}"));
+            Place { home: scratch.home(&own), log: scratch.log(&own), name }
+        };
+        let places = (1..=size).map(place).collect();
+        Ok(Group { places, key: ClusterKey::generate()?.to_text(), engine, peers: Vec::new() })
     }
 
     /// How many there are to be.
@@ -49,7 +54,7 @@ impl Group {
         // One less than all of them is still a group: they are to go on without the one that is killed.
         let join = json!({ "do": "join", "min": self.size() - 1 });
         // Among the others before anything is awaited: whoever ends the group ends this one too.
-        self.peers.push(Peer::start(&at.name, &at.home, &at.log, &self.key)?);
+        self.peers.push(Peer::start(&at.name, &at.home, &at.log, &self.key, self.engine)?);
         self.peers.last_mut().context("it was just added")?.tell(&join).await
     }
 
@@ -83,6 +88,7 @@ impl Group {
                     "one View with different members: {contexts:?}"
                 );
                 let text = |field: &str| first[field].as_str().unwrap_or("?").to_owned();
+                ensure!(first["engine"] == self.engine.to_string(), "a View on {}: {}", first["engine"], first["engine_reason"]);
                 return Ok(Agreed { view: text("view"), engine: text("engine"), size });
             }
             // Some still have a View that is just being replaced.

@@ -1,6 +1,7 @@
 //! One peer of the demo: a `potluck peer` process that takes orders and tells events, a line of JSON each.
 
 use anyhow::{Context, Result, bail};
+use potluck::EngineKind;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;
@@ -19,14 +20,14 @@ pub struct Peer {
 
 impl Peer {
     /// Starts a peer with a home of its own.
-    pub fn start(name: &str, home: &Path, log: &Path, key: &str) -> Result<Peer> {
+    pub fn start(name: &str, home: &Path, log: &Path, key: &str, engine: EngineKind) -> Result<Peer> {
         let log = File::options().create(true).append(true).open(log)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["peer", "--loopback", "--name", name]);
         for variable in ["POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES"] {
             command.env_remove(variable);
         }
-        command.env("POTLUCK_HOME", home).env("POTLUCK_KEY", key);
+        command.env("POTLUCK_HOME", home).env("POTLUCK_KEY", key).env("POTLUCK_ENGINE", engine.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
         let mut child = command.spawn().with_context(|| format!("{name} cannot be started"))?;
         let (Some(orders), Some(events)) = (child.stdin.take(), child.stdout.take()) else { bail!("{name} has no pipes") };

@@ -4,6 +4,7 @@ use super::group::Agreed;
 use super::network::Network;
 use super::phases::Phase;
 use crate::output::verdict;
+use potluck::EngineKind;
 use serde::Serialize;
 
 /// The whole demo.
@@ -13,6 +14,7 @@ pub struct Report {
     pub ok: bool,
     network: Network,
     peers: usize,
+    gloo: Option<String>,
     phases: Vec<PhaseReport>,
 }
 
@@ -52,16 +54,16 @@ impl PhaseReport {
     }
 
     /// A phase that failed, or was not reached.
-    pub fn failed(phase: Phase, note: String) -> PhaseReport {
-        let (name, title) = (phase.name(), phase.title());
-        PhaseReport { name, title, ok: false, ranks: None, engine: None, seconds: None, bus_gb_per_s: None, note }
+    pub fn failed(phase: Phase, engine: EngineKind, note: String) -> PhaseReport {
+        let (name, title, engine) = (phase.name(), phase.title(), Some(engine.to_string()));
+        PhaseReport { name, title, ok: false, ranks: None, engine, seconds: None, bus_gb_per_s: None, note }
     }
 }
 
 impl Report {
     /// Sums up the phases.
     pub fn new(network: Network, peers: usize, phases: Vec<PhaseReport>) -> Report {
-        Report { ok: phases.iter().all(|phase| phase.ok), network, peers, phases }
+        Report { ok: phases.iter().all(|phase| phase.ok), network, peers, gloo: potluck::gloo_version(), phases }
     }
 
     /// The table, with one line last that says it all.
@@ -74,6 +76,11 @@ impl Report {
         }
         let good = self.phases.iter().filter(|phase| phase.ok).count();
         let (verified, all) = (good, self.phases.len());
+        if let Some(version) = &self.gloo {
+            lines.push(format!("gloo is {version}"));
+        } else {
+            lines.push("This build has no Gloo: docs/gloo.md says how to add it.".to_owned());
+        }
         let what = format!("demo: {verified} of {all} phases verified with {} peers", self.peers);
         lines.push(verdict(self.ok, &format!("{what}, {}", if self.ok { "everything is well" } else { "FAILED" })));
         lines.join("\n")

@@ -8,8 +8,8 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Five phases of at most 30 seconds.
-const ALL: Duration = Duration::from_secs(160);
+/// Five phases of at most 30 seconds for each engine.
+const ALL: Duration = Duration::from_secs(310);
 
 fn demo(lab: &Lab, scratch: &Scratch, arguments: &[&str]) -> Command {
     let mut command = lab.command("n1", env!("CARGO_BIN_EXE_potluck"));
@@ -27,11 +27,16 @@ pub fn verified() -> Result<()> {
     let document: Value = serde_json::from_str(&out[0])?;
     ensure!(status.success() && document["ok"] == true, "{document:#} {:?}", child.stderr());
     let phases = document["phases"].as_array().context("a list")?;
-    let names: Vec<&str> = phases.iter().filter_map(|phase| phase["name"].as_str()).collect();
-    ensure!(names == ["find", "sum", "kill", "go-on", "return"], "{names:?}");
-    let ranks: Vec<u64> = phases.iter().filter_map(|phase| phase["ranks"].as_u64()).collect();
-    ensure!(ranks == [3, 3, 3, 2, 3], "{ranks:?}");
-    ensure!(phases[1]["bus_gb_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{document}");
+    let engines: &[&str] = if document["gloo"].is_null() { &["native"] } else { &["gloo", "native"] };
+    ensure!(phases.len() == 5 * engines.len(), "{document:#}");
+    for (phases, engine) in phases.chunks(5).zip(engines) {
+        let names: Vec<&str> = phases.iter().filter_map(|phase| phase["name"].as_str()).collect();
+        ensure!(names == ["find", "sum", "kill", "go-on", "return"], "{names:?}");
+        let ranks: Vec<u64> = phases.iter().filter_map(|phase| phase["ranks"].as_u64()).collect();
+        ensure!(ranks == [3, 3, 3, 2, 3], "{ranks:?}");
+        ensure!(phases.iter().all(|phase| phase["engine"] == *engine), "{document:#}");
+        ensure!(phases[1]["bus_gb_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{document}");
+    }
     ensure!(fs::read_dir(scratch.path())?.next().is_none(), "directories are left");
     Ok(())
 }

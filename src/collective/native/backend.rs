@@ -15,8 +15,9 @@ use super::run::{Parcel, Progress, Run, Violation, lock};
 use super::table::{EarlyFrames, Refused, Routed, Table};
 use crate::collective::schedule::Itinerary;
 use crate::collective::threads::Threads;
-use crate::collective::{Backend, Block, EngineFault, Job, Pool, Staging, Traffic};
+use crate::collective::{Backend, Block, Call, EngineFault, Job, Kind, Pool, Staging, Traffic, Unfit};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender};
+use crate::topology::Plan;
 use crate::view::{OpId, Rank};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -75,6 +76,14 @@ impl Backend for NativeBackend {
         // When a thread cannot be had its LinkEnd is dropped with the closure, which ends the link.
         core.threads.spawn(format!("potluck-tx-{peer}"), move || tx.send_all(sender));
         core.threads.spawn(format!("potluck-rx-{peer}"), move || rx.receive_all(receiver));
+    }
+
+    fn layout(&self, call: &Call, plan: &Plan, sync_root: Option<(Rank, u64)>) -> Result<Vec<usize>, Unfit> {
+        let contributor = match (call.kind, sync_root) {
+            (Kind::Broadcast { root }, _) | (Kind::Sync { .. }, Some((root, _))) => root,
+            _ => self.core.me,
+        };
+        Ok(Itinerary::of(call, sync_root, plan, self.core.outboxes.len())?.input_layout(contributor))
     }
 
     fn start(&self, job: Job) {

@@ -38,8 +38,9 @@ mod tests;
 pub use outbox::{EAGER_OP_BYTES, EAGER_OP_FRAMES, EAGER_PEER_BYTES};
 
 use super::threads::Threads;
-use super::{Backend, Engine, Pool};
-use crate::view::{EngineKind, Rank, View};
+use super::{Backend, Board, Engine, Pool};
+use crate::engine::EngineKind;
+use crate::view::{Rank, View};
 use backend::NativeBackend;
 use std::sync::Arc;
 #[cfg(test)]
@@ -82,7 +83,7 @@ impl Engine for NativeEngine {
         EngineKind::Native
     }
 
-    fn open(&self, view: &Arc<View>, me: Rank) -> Arc<dyn Backend> {
+    fn open(&self, view: &Arc<View>, me: Rank, _board: Arc<dyn Board>) -> Arc<dyn Backend> {
         Arc::new(NativeBackend::new(me, view.size(), self.pool.clone(), Arc::clone(&self.threads)))
     }
 }

@@ -3,6 +3,7 @@
 //! How a node gets its control links, keeps them and loses them.
 
 use super::{Node, OpenView};
+use crate::collective::Post;
 use crate::discovery::{DialOutcome, Origin};
 use crate::driver::event::Event;
 use crate::driver::peers::Taken;
@@ -136,6 +137,9 @@ impl Node {
 
     pub(super) fn replay(&mut self, to: MemberId) {
         let Some(envelope) = self.envelope.clone().filter(|e| e.view().contains(to)) else { return };
+        for (key, value) in envelope.board().own() {
+            self.peers.send(to, Message::Post(Box::new(Post { view: envelope.digest(), key, value })));
+        }
         for message in envelope.replay() {
             self.peers.send(to, Message::Op(message));
         }

@@ -82,7 +82,8 @@ impl Node {
         ViewStatus {
             id: view.id(),
             members: view.ranks().filter_map(|rank| peer_at(view, rank)).collect(),
-            engine: view.engine,
+            engine: view.engine.kind,
+            engine_reason: engine_reason(view),
             plan: view.plan.reason.clone(),
             in_sync: envelope.is_synced(),
             committed: envelope.committed(),
@@ -111,6 +112,11 @@ impl Node {
         let refused = self.refusals.iter().take(16).map(|(to, refusal)| format!("{to}: {refusal}"));
         adverts.chain(refused).collect()
     }
+}
+
+/// Why the View runs on its engine, with the members' names.
+pub fn engine_reason(view: &View) -> String {
+    view.engine.why.sentence(|rank| peer_at(view, rank).map_or_else(|| format!("rank {rank}"), |peer| peer.to_string()))
 }
 
 /// A member as errors and reports name it.

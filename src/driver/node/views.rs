@@ -3,7 +3,7 @@
 //! The View a node is in: its operations and its data links.
 
 use super::{Node, OpenView};
-use crate::collective::{Envelope, OpMessage};
+use crate::collective::{Envelope, OpMessage, Post};
 use crate::driver::datalinks::{DataDial, watched};
 use crate::driver::event::Event;
 use crate::election::{Decides, Input, Message};
@@ -14,6 +14,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
+/// Failures of the engine in one View after which the next View does without it.
+const ENGINE_FAILURES_MAX: u32 = 2;
+
 impl Node {
     pub(super) fn install(&mut self, view: &Arc<View>, decides: Decides) {
         self.data.clear();
@@ -22,14 +25,17 @@ impl Node {
                 Decides::Parent => before.decide(&view.committed),
                 Decides::Nothing => before.cut_off(),
             }
-            before.backend().close();
+            before.close();
             self.committed_before += before.committed();
         }
         let Some(me) = view.rank_of(self.me) else { return };
         let (tx, rx) = mpsc::unbounded_channel();
-        let backend = self.engine.open(view, me);
-        let envelope = Arc::new(Envelope::new(Arc::clone(view), me, backend, self.pool.clone(), tx));
-        tracing::info!(view = %view.id(), rank = %me, size = view.size(), engine = %self.engine.kind(), in_sync = view.in_sync(), "installed a view");
+        // The election accepts no View on an engine that this node has not offered.
+        let Some(engine) = self.engines.iter().find(|engine| engine.kind() == view.engine.kind) else { return };
+        let envelope = Arc::new(Envelope::open(Arc::clone(view), me, engine.as_ref(), self.pool.clone(), tx));
+        let why = view.engine.why.sentence(|rank| format!("rank {rank}"));
+        tracing::info!(view = %view.id(), rank = %me, size = view.size(), engine = %view.engine.kind, why, in_sync = view.in_sync(), "installed a view");
+        self.engine_failures = 0;
         self.counters.views += 1;
         self.outgoing = Some(rx);
         self.envelope = Some(Arc::clone(&envelope));
@@ -108,6 +114,33 @@ impl Node {
         let Some(rank) = envelope.view().rank_of(from) else { return };
         if message.view == envelope.digest() && envelope.on_message(rank, message.body, &message.resolved).is_err() {
             self.expel(rank);
+        }
+    }
+
+    /// Tells all others what this node has set on the board of its View.
+    pub(super) fn post(&mut self, key: &str, value: &[u8]) {
+        let Some(envelope) = self.envelope.clone() else { return };
+        for member in envelope.view().members.iter().filter(|m| m.id != self.me) {
+            let post = Post { view: envelope.digest(), key: key.to_owned(), value: value.to_vec() };
+            self.peers.send(member.id, Message::Post(Box::new(post)));
+        }
+    }
+
+    pub(super) fn on_post(&mut self, from: MemberId, post: &Post) {
+        self.step(Input::Heard(from));
+        let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == post.view) else { return };
+        let Some(rank) = envelope.view().rank_of(from) else { return };
+        if envelope.board().hear(rank, &post.key, &post.value).is_err() {
+            self.expel(rank);
+        }
+    }
+
+    /// Once may be chance. An engine that fails twice in one View, though nobody was lost, is not trusted with the next one.
+    pub(super) fn on_engine_failed(&mut self) {
+        self.engine_failures += 1;
+        let Some(view) = self.envelope.as_ref().map(|e| e.digest()) else { return };
+        if self.engine_failures >= ENGINE_FAILURES_MAX {
+            self.step(Input::EngineUnfit(view));
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Late starts, missing credit, peers that break or send nonsense, and the end.
 
-use super::group::{Chance, End, EndReceiver, EndSender, Group, Outcome, PATIENCE, bytes, job, link_pair, op, plan};
+use super::group::{Chance, End, EndReceiver, EndSender, Group, Outcome, PATIENCE, board, bytes, job, link_pair, op, plan};
 use crate::collective::native::{EAGER_OP_BYTES, EAGER_OP_FRAMES, EAGER_PEER_BYTES, NativeEngine};
 use crate::collective::{Backend, Call, CodecId, DType, Engine, EngineFault, Kind, Pool, ReduceOp, bytes_of};
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
@@ -42,7 +42,7 @@ impl Alone {
     fn new(size: usize) -> Alone {
         let pool = Pool::new();
         let engine = NativeEngine::new(pool.clone());
-        let backend = engine.open(&Arc::new(view_of(size as u8)), Rank(0));
+        let backend = engine.open(&Arc::new(view_of(size as u8)), Rank(0), board(Rank(0)));
         let (report, outcomes) = channel();
         let mut alone = Alone { engine, backend, size, peers: Vec::new(), report, outcomes, pool };
         for rank in 1..size as u8 {
@@ -411,7 +411,7 @@ fn many_backends_leave_no_thread_behind() {
     let (engine, view) = (NativeEngine::default(), Arc::new(view_of(16)));
     let mut seen = 0;
     for round in 0..200 {
-        let backend = engine.open(&view, Rank(0));
+        let backend = engine.open(&view, Rank(0), board(Rank(0)));
         let (ours, theirs) = link_pair(4);
         backend.attach(Rank(15), Box::new(ours));
         seen = seen.max(engine.threads());

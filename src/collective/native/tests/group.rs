@@ -4,7 +4,7 @@
 
 use crate::collective::native::NativeEngine;
 use crate::collective::native::run::lock;
-use crate::collective::{Backend, Block, Call, Engine, EngineFault, Finished, Itinerary, Job, Pool, Staging};
+use crate::collective::{Backend, Block, Call, Engine, EngineFault, Finished, Itinerary, Job, Pool, Staging, ViewBoard};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
 use crate::topology::{Plan, PlanClass, Schedule};
 use crate::view::testing::view_of;
@@ -33,7 +33,7 @@ impl Group {
         let pool = Pool::new();
         let view = Arc::new(view_of(size as u8));
         let engine = NativeEngine::new(pool.clone());
-        let backends: Vec<_> = view.ranks().map(|me| engine.open(&view, me)).collect();
+        let backends: Vec<_> = view.ranks().map(|me| engine.open(&view, me, board(me))).collect();
         for a in view.ranks() {
             for b in view.ranks().filter(|b| *b > a) {
                 let (left, right) = link_pair(4);
@@ -104,6 +104,11 @@ pub fn job(
     let report = report.clone();
     let done = Box::new(move |result| drop(report.send((me, op, result))));
     Job { op, call, plan: Arc::clone(plan), sync_root, input: Staging::cut(pool, input, &lengths), done }
+}
+
+/// A board that nobody reads: this engine needs none.
+pub fn board(me: Rank) -> Arc<ViewBoard> {
+    Arc::new(ViewBoard::new(me, tokio::sync::mpsc::unbounded_channel().0))
 }
 
 pub fn bytes(finished: &Finished) -> Vec<u8> {

@@ -1,0 +1,58 @@
+//! Layer: Doors.
+//!
+//! What the members of one View tell each other besides their operations: short values under keys, each set once.
+//!
+//! It feeds the rendezvous of an engine that asks a key-value store for the addresses of its peers. A board belongs to one
+//! View, so no key is ever used for two purposes.
+
+#![cfg_attr(not(feature = "gloo"), allow(dead_code, reason = "the native engine needs no rendezvous"))]
+
+mod post;
+mod view_board;
+
+pub use post::Post;
+pub use view_board::ViewBoard;
+
+use std::fmt;
+use std::time::Duration;
+
+/// The board of one View, as an engine sees it.
+pub trait Board: Send + Sync {
+    /// Sets a key of this member and tells all others.
+    ///
+    /// # Errors
+    /// [`BoardFault::Refused`], or [`BoardFault::Closed`].
+    fn set(&self, key: &str, value: &[u8]) -> Result<(), BoardFault>;
+
+    /// The value of a key, as soon as somebody has set it. Blocks.
+    ///
+    /// # Errors
+    /// [`BoardFault::TimedOut`], or [`BoardFault::Closed`].
+    fn wait(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, BoardFault>;
+
+    /// Ends every wait, now and later.
+    fn close(&self);
+}
+
+/// Why a board did not serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoardFault {
+    /// The View has ended.
+    Closed,
+    /// Nobody has set the key in time.
+    TimedOut,
+    /// The key or the value is too long, the member has set too many, or the key is taken.
+    Refused,
+}
+
+impl fmt::Display for BoardFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BoardFault::Closed => "the view has ended",
+            BoardFault::TimedOut => "no member has set the key in time",
+            BoardFault::Refused => "the key or its value cannot be set",
+        })
+    }
+}
+
+impl std::error::Error for BoardFault {}

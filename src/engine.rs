@@ -1,0 +1,234 @@
+//! Layer: Words.
+//!
+//! Which engines there are, which of them a node offers, and which one a View runs on.
+
+use crate::view::{MEMBERS_MAX, Rank};
+use crate::wire::{Decode, Encode, Malformed, Reader};
+use std::fmt;
+
+/// What moves and adds the bytes of a View.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum EngineKind {
+    /// potluck's own engine.
+    Native,
+    /// Gloo's collectives over potluck's own links.
+    Gloo,
+}
+
+/// What a node says of the engines it has. Bits that this version does not know are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+pub struct Engines(pub u8);
+
+/// The engine of a View, and what decided it. Chosen by the View's proposer and shipped with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EngineChoice {
+    /// Which engine.
+    pub kind: EngineKind,
+    /// Why.
+    pub why: EngineReason,
+}
+
+/// The Gloo that this build has, as `Gloo 0.5.0 (2022 interface)`; `None` without the feature `gloo`.
+pub fn gloo_version() -> Option<String> {
+    #[cfg(feature = "gloo")]
+    return Some(crate::gloo_ffi::version());
+    #[cfg(not(feature = "gloo"))]
+    None
+}
+
+/// Why a View runs on its engine. Ranks are those of the View.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EngineReason {
+    /// Every member has Gloo, and all of them reach each other directly.
+    AllHaveGloo,
+    /// One member has nobody to talk to.
+    Alone,
+    /// This member was built without Gloo.
+    WithoutGloo(Rank),
+    /// This member was told not to use Gloo.
+    Declined(Rank),
+    /// Gloo has failed on this member.
+    Failed(Rank),
+    /// These two have no direct link.
+    Indirect(Rank, Rank),
+}
+
+#[cfg_attr(not(feature = "gloo"), allow(dead_code, reason = "a build without Gloo offers none"))]
+impl Engines {
+    /// Only potluck's own engine.
+    pub const NATIVE: Engines = Engines(1);
+    /// Both, and Gloo is offered.
+    pub const GLOO: Engines = Engines(1 | HAS_GLOO);
+
+    /// Gloo is here and shall not be used.
+    #[must_use]
+    pub fn declining_gloo(self) -> Engines {
+        Engines(self.0 | DECLINES_GLOO)
+    }
+
+    /// Gloo is here and has failed.
+    #[must_use]
+    pub fn with_failed_gloo(self) -> Engines {
+        Engines(self.0 | GLOO_FAILED)
+    }
+
+    /// Whether a View may name this engine to the node at all.
+    pub fn can_run(self, kind: EngineKind) -> bool {
+        match kind {
+            EngineKind::Native => self.0 & Engines::NATIVE.0 != 0,
+            EngineKind::Gloo => self.0 & HAS_GLOO != 0,
+        }
+    }
+
+    /// What keeps the node at this rank from Gloo, if anything does.
+    pub fn objection(self, rank: Rank) -> Option<EngineReason> {
+        if !self.can_run(EngineKind::Gloo) {
+            Some(EngineReason::WithoutGloo(rank))
+        } else if self.0 & DECLINES_GLOO != 0 {
+            Some(EngineReason::Declined(rank))
+        } else if self.0 & GLOO_FAILED != 0 {
+            Some(EngineReason::Failed(rank))
+        } else {
+            None
+        }
+    }
+}
+
+const HAS_GLOO: u8 = 2;
+const DECLINES_GLOO: u8 = 4;
+const GLOO_FAILED: u8 = 8;
+
+impl EngineChoice {
+    /// The native engine, for a member alone.
+    #[cfg(any(test, fuzzing))]
+    pub const NATIVE: EngineChoice = EngineChoice { kind: EngineKind::Native, why: EngineReason::Alone };
+
+    /// Whether it speaks of ranks below `size`, and the reason belongs to the engine.
+    pub fn fits(&self, size: usize) -> bool {
+        let known = |rank: Rank| rank.index() < size;
+        match self.why {
+            EngineReason::AllHaveGloo => self.kind == EngineKind::Gloo,
+            EngineReason::Alone => self.kind == EngineKind::Native,
+            EngineReason::WithoutGloo(rank) | EngineReason::Declined(rank) | EngineReason::Failed(rank) => {
+                self.kind == EngineKind::Native && known(rank)
+            }
+            EngineReason::Indirect(a, b) => self.kind == EngineKind::Native && known(a) && known(b),
+        }
+    }
+}
+
+impl EngineReason {
+    /// The reason in a sentence; `name` gives what people call a rank.
+    pub fn sentence(&self, name: impl Fn(Rank) -> String) -> String {
+        match *self {
+            EngineReason::AllHaveGloo => "every member has Gloo and reaches all others directly".to_owned(),
+            EngineReason::Alone => "one member has nobody to talk to".to_owned(),
+            EngineReason::WithoutGloo(rank) => format!("{} was built without Gloo", name(rank)),
+            EngineReason::Declined(rank) => format!("{} was told not to use Gloo", name(rank)),
+            EngineReason::Failed(rank) => format!("Gloo has failed on {}", name(rank)),
+            EngineReason::Indirect(a, b) => format!("{} and {} have no direct link", name(a), name(b)),
+        }
+    }
+
+    fn parts(self) -> [u8; 3] {
+        match self {
+            EngineReason::AllHaveGloo => [1, 0, 0],
+            EngineReason::Alone => [2, 0, 0],
+            EngineReason::WithoutGloo(rank) => [3, rank.0, 0],
+            EngineReason::Declined(rank) => [4, rank.0, 0],
+            EngineReason::Failed(rank) => [5, rank.0, 0],
+            EngineReason::Indirect(a, b) => [6, a.0, b.0],
+        }
+    }
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EngineKind::Native => "native",
+            EngineKind::Gloo => "gloo",
+        })
+    }
+}
+
+impl Encode for Engines {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.0);
+    }
+}
+
+impl Decode for Engines {
+    fn decode(r: &mut Reader<'_>) -> Result<Engines, Malformed> {
+        Ok(Engines(r.u8()?))
+    }
+}
+
+impl Encode for EngineChoice {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(match self.kind {
+            EngineKind::Native => 1,
+            EngineKind::Gloo => 2,
+        });
+        out.extend_from_slice(&self.why.parts());
+    }
+}
+
+impl Decode for EngineChoice {
+    fn decode(r: &mut Reader<'_>) -> Result<EngineChoice, Malformed> {
+        let kind = match r.u8()? {
+            1 => EngineKind::Native,
+            2 => EngineKind::Gloo,
+            _ => return Err(Malformed::UnknownTag),
+        };
+        let why = match r.array()? {
+            [1, 0, 0] => EngineReason::AllHaveGloo,
+            [2, 0, 0] => EngineReason::Alone,
+            [3, rank, 0] => EngineReason::WithoutGloo(Rank(rank)),
+            [4, rank, 0] => EngineReason::Declined(Rank(rank)),
+            [5, rank, 0] => EngineReason::Failed(Rank(rank)),
+            [6, a, b] => EngineReason::Indirect(Rank(a), Rank(b)),
+            _ => return Err(Malformed::UnknownTag),
+        };
+        let choice = EngineChoice { kind, why };
+        if choice.fits(MEMBERS_MAX) { Ok(choice) } else { Err(Malformed::Inconsistent) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::testing::assert_codec;
+
+    #[test]
+    fn every_choice_survives_the_wire() {
+        assert_codec(&EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo });
+        for why in [
+            EngineReason::Alone,
+            EngineReason::WithoutGloo(Rank(3)),
+            EngineReason::Declined(Rank(0)),
+            EngineReason::Failed(Rank(15)),
+            EngineReason::Indirect(Rank(1), Rank(2)),
+        ] {
+            assert_codec(&EngineChoice { kind: EngineKind::Native, why });
+        }
+    }
+
+    #[test]
+    fn a_choice_that_contradicts_its_reason_is_refused() {
+        let mut bytes = EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo }.to_bytes();
+        bytes[0] = 1;
+        assert_eq!(EngineChoice::from_bytes(&bytes), Err(Malformed::Inconsistent));
+        assert_eq!(EngineChoice::from_bytes(&[1, 3, 16, 0]), Err(Malformed::Inconsistent), "no such rank");
+    }
+
+    #[test]
+    fn the_first_thing_that_keeps_a_node_from_gloo_is_named() {
+        let rank = Rank(2);
+        assert_eq!(Engines::GLOO.objection(rank), None);
+        assert_eq!(Engines::NATIVE.objection(rank), Some(EngineReason::WithoutGloo(rank)));
+        assert_eq!(Engines::GLOO.declining_gloo().objection(rank), Some(EngineReason::Declined(rank)));
+        assert_eq!(Engines::GLOO.with_failed_gloo().objection(rank), Some(EngineReason::Failed(rank)));
+    }
+}

@@ -1,0 +1,133 @@
+//! Layer: Shells.
+//!
+//! A Gloo context, safe to use: each collective borrows the memory it works on, and nothing refers to it afterwards.
+
+#![allow(unsafe_code)]
+
+use super::bridge::ffi;
+use super::exception::Exception;
+use super::folding::{Fold, Last};
+use super::noticeboard::Noticeboard;
+use super::task::{Algorithm, Reduction};
+use super::wire::{Line, Output, PATIENCE, Wire};
+use crate::collective::p2p::{Endpoint, Landed};
+use crate::collective::{Board, EngineFault};
+use crate::view::{OpId, Rank};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Which Gloo this was built against, for people: "Gloo 0.5.0 (2022 interface)".
+pub fn version() -> String {
+    ffi::version()
+}
+
+/// A connected context. It stays on the thread that made it.
+pub struct Context {
+    group: cxx::UniquePtr<ffi::Group>,
+    line: Rc<Line>,
+}
+
+/// Why a collective has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The message layer says so.
+    Links(EngineFault),
+    /// Only Gloo says so.
+    Gloo(Exception),
+}
+
+impl Context {
+    /// Connects `me` with the others of a View of `size`, through its board; blocks until all have come, or the board
+    /// closes, or [`PATIENCE`] is over.
+    pub fn connect(endpoint: &Endpoint, board: &Arc<dyn Board>, me: Rank, size: usize) -> Result<Context, Exception> {
+        let line = Line::new(endpoint.clone());
+        let (wire, notices) = (Box::new(Wire(Rc::clone(&line))), Box::new(Noticeboard(Arc::clone(board))));
+        // Neither cast loses anything: a View has 16 members at most, and PATIENCE is half a minute.
+        let (rank, size, timeout_ms) = (i32::from(me.0), size as i32, PATIENCE.as_millis() as i64);
+        match ffi::connect_group(wire, notices, rank, size, timeout_ms) {
+            Ok(group) => Ok(Context { group, line }),
+            Err(error) => Err(Exception::parse(error.what())),
+        }
+    }
+
+    /// Adds everybody's `data`. `landed` hears what is finished, once, where that is known; with [`Algorithm::Bcube`]
+    /// nothing is: there the whole buffer must still be finished on every rank.
+    pub fn all_reduce(
+        &self,
+        op: OpId,
+        data: &mut [u8],
+        reduction: Reduction,
+        last: Option<(std::ops::Range<usize>, usize)>,
+        landed: &Landed,
+    ) -> Result<(), Failure> {
+        let start = data.as_mut_ptr();
+        let output = last.as_ref().map(|_| Output { start, landed: landed.clone() });
+        let last = last.map(|(bytes, members)| Last { start, bytes, members, landed: landed.clone() });
+        let fold = Fold::new(reduction, last);
+        let algorithm = match reduction.algorithm {
+            Algorithm::Ring => ffi::Algorithm::Ring,
+            Algorithm::Bcube => ffi::Algorithm::Bcube,
+        };
+        let (count, element_bytes) = (data.len() / reduction.dtype.bytes(), reduction.dtype.bytes());
+        // SAFETY: `data` is borrowed for the call and has so many elements. Its parts are used by the fold on this thread, and
+        // by messages in ranges that Gloo keeps apart; the regions that messages use end with the call.
+        self.run(op, output, || unsafe { self.group.all_reduce(start, count, element_bytes, &fold, algorithm) })
+    }
+
+    /// Overwrites `data` with the root's.
+    pub fn broadcast(&self, op: OpId, data: &mut [u8], root: Rank, landed: &Landed) -> Result<(), Failure> {
+        let (start, len) = (data.as_mut_ptr(), data.len());
+        let output = Output { start, landed: landed.clone() };
+        // SAFETY: `data` is borrowed for the call and so long; the regions that messages use end with the call.
+        self.run(op, Some(output), || unsafe { self.group.broadcast(start, len, i32::from(root.0)) })
+    }
+
+    /// Fills `data`, in which everybody has put its part at its place.
+    pub fn all_gather(&self, op: OpId, data: &mut [u8], landed: &Landed) -> Result<(), Failure> {
+        let (start, len) = (data.as_mut_ptr(), data.len());
+        let output = Output { start, landed: landed.clone() };
+        // SAFETY: as above.
+        self.run(op, Some(output), || unsafe { self.group.all_gather(start, len) })
+    }
+
+    /// The same with a length for each rank's part; they must come to `data`'s.
+    pub fn all_gather_parts(&self, op: OpId, data: &mut [u8], bytes: &[usize]) -> Result<(), Failure> {
+        assert_eq!(bytes.iter().sum::<usize>(), data.len(), "the parts are the whole");
+        let start = data.as_mut_ptr();
+        // SAFETY: as above.
+        self.run(op, None, || unsafe { self.group.all_gather_parts(start, bytes) })
+    }
+
+    /// Sends each rank its part of `input` and gets one from each in `out`, in rank order.
+    pub fn exchange_parts(
+        &self,
+        op: OpId,
+        out: &mut [u8],
+        out_bytes: &[usize],
+        input: &mut [u8],
+        input_bytes: &[usize],
+    ) -> Result<(), Failure> {
+        assert_eq!(out_bytes.iter().sum::<usize>(), out.len(), "the parts are the whole");
+        assert_eq!(input_bytes.iter().sum::<usize>(), input.len(), "the parts are the whole");
+        let (out, input) = (out.as_mut_ptr(), input.as_mut_ptr());
+        // SAFETY: as above, and the two are not one buffer.
+        self.run(op, None, || unsafe { self.group.exchange_parts(out, out_bytes, input, input_bytes) })
+    }
+
+    /// Waits for everybody.
+    pub fn barrier(&self, op: OpId) -> Result<(), Failure> {
+        self.run(op, None, || self.group.barrier())
+    }
+
+    fn run(
+        &self,
+        op: OpId,
+        output: Option<Output>,
+        collective: impl FnOnce() -> Result<(), cxx::Exception>,
+    ) -> Result<(), Failure> {
+        self.line.during(op, output, collective).map_err(|error| match self.line.fault(op) {
+            Some(fault) => Failure::Links(fault),
+            None => Failure::Gloo(Exception::parse(error.what())),
+        })
+    }
+}

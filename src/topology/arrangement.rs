@@ -1,0 +1,107 @@
+//! Layer: Core.
+//!
+//! What the proposer of a View decides besides who is in: the ranks, the engine and the plan.
+
+use super::planner::{gloo_plan, plan, rank_order};
+use super::{LinkMap, Plan};
+use crate::engine::{EngineChoice, EngineKind, EngineReason, Engines};
+use crate::identity::MemberId;
+use crate::view::{Rank, View};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How the members of a View are arranged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrangement {
+    /// The members in rank order.
+    pub order: Vec<MemberId>,
+    /// What they run on.
+    pub engine: EngineChoice,
+    /// How they talk.
+    pub plan: Plan,
+}
+
+/// Arranges these members, each with the engines it offers. `current` is the proposer's View, whose ranks stay in order.
+///
+/// Gloo is taken when every member offers it and all of them reach each other directly; else the first thing in
+/// rank order that speaks against it is the reason. The same facts give the same arrangement.
+pub fn arrange(members: &BTreeMap<MemberId, Engines>, current: Option<&View>, links: &LinkMap) -> Arrangement {
+    let current: Vec<MemberId> = current.map_or_else(Vec::new, |v| v.members.iter().map(|m| m.id).collect());
+    let all: BTreeSet<MemberId> = members.keys().copied().collect();
+    let order = rank_order(&current, &all);
+    let engine = engine(&order, members, links);
+    let plan = match engine.kind {
+        EngineKind::Gloo => gloo_plan(order.len()),
+        EngineKind::Native => plan(&order, links),
+    };
+    Arrangement { order, engine, plan }
+}
+
+fn engine(order: &[MemberId], members: &BTreeMap<MemberId, Engines>, links: &LinkMap) -> EngineChoice {
+    let native = |why| EngineChoice { kind: EngineKind::Native, why };
+    if order.len() < 2 {
+        return native(EngineReason::Alone);
+    }
+    let ranks = || (0..).map(Rank).zip(order);
+    if let Some(why) = ranks().find_map(|(rank, id)| members.get(id).and_then(|engines| engines.objection(rank))) {
+        return native(why);
+    }
+    let pairs = ranks().flat_map(|a| ranks().filter(move |b| a.0 < b.0).map(move |b| (a, b)));
+    let mut indirect = pairs.filter(|((_, a), (_, b))| !links.reachable_both_ways(**a, **b));
+    match indirect.next() {
+        Some(((a, _), (b, _))) => native(EngineReason::Indirect(a, b)),
+        None => EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{InterfaceKind, Path, Schedule};
+    use crate::view::testing::member_id;
+
+    fn linked(n: u8) -> LinkMap {
+        let mut links = LinkMap::new();
+        for (a, b) in (1..=n).flat_map(|a| (1..=n).map(move |b| (a, b))).filter(|(a, b)| a != b) {
+            let path = Path { rtt_us: 100, from_kind: InterfaceKind::Ethernet, to_kind: InterfaceKind::Ethernet };
+            links.observe(member_id(a), member_id(b), path);
+        }
+        links
+    }
+
+    fn of(engines: &[Engines], links: &LinkMap) -> Arrangement {
+        let members = (1..).map(member_id).zip(engines.iter().copied()).collect();
+        arrange(&members, None, links)
+    }
+
+    #[test]
+    fn gloo_needs_all_members() {
+        let all = of(&[Engines::GLOO; 3], &linked(3));
+        assert_eq!(all.engine, EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo });
+        assert!(all.plan.is_for(EngineKind::Gloo) && all.plan.fits(3));
+        for (odd, why) in [
+            (Engines::NATIVE, EngineReason::WithoutGloo(Rank(1))),
+            (Engines::GLOO.declining_gloo(), EngineReason::Declined(Rank(1))),
+            (Engines::GLOO.with_failed_gloo(), EngineReason::Failed(Rank(1))),
+        ] {
+            let mixed = of(&[Engines::GLOO, odd, Engines::GLOO], &linked(3));
+            assert_eq!(mixed.engine, EngineChoice { kind: EngineKind::Native, why });
+            assert!(mixed.plan.is_for(EngineKind::Native));
+        }
+        assert_eq!(of(&[Engines::GLOO], &linked(1)).engine.why, EngineReason::Alone);
+    }
+
+    #[test]
+    fn gloo_needs_a_direct_link_between_all() {
+        let mut links = linked(3);
+        // The second one stops reporting the third.
+        links.set_reach(member_id(2), &BTreeSet::from([member_id(1)]));
+        assert_eq!(of(&[Engines::GLOO; 3], &links).engine.why, EngineReason::Indirect(Rank(1), Rank(2)));
+    }
+
+    #[test]
+    fn small_buffers_take_few_steps_and_large_ones_the_ring() {
+        let plan = of(&[Engines::GLOO; 4], &linked(4)).plan;
+        assert_eq!(plan.class_for(1 << 20).schedule, Schedule::GlooBcube);
+        assert_eq!(plan.class_for((1 << 20) + 1).schedule, Schedule::GlooRing);
+    }
+}

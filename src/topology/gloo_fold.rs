@@ -1,0 +1,139 @@
+//! Layer: Words.
+//!
+//! In which order Gloo's two all-reduce algorithms add, so that a sequential reference can do the same.
+//!
+//! *Ring*: the buffer is cut into segments of at most 1 MiB, as many for each rank; a chunk is one rank's segments. Chunk `c`
+//! starts at rank `c - 1`, goes down the ranks and ends at its owner `c`; each adds its own contribution.
+//! *Bcube*: at every step the ranks of a group exchange their parts of the chunk that they share; each adds, to what
+//! it has of its own part, those of the others by ascending rank. Groups are pairs while the size is even, then one
+//! group of all that are left.
+
+use super::{FoldSegment, FoldTree};
+use crate::view::Rank;
+use std::ops::Range;
+
+/// Gloo's default bound on a segment of its ring.
+const SEGMENT_BYTES_MAX: usize = 1024 * 1024;
+
+/// The elements whose sums `rank` finishes in Gloo's ring of `size` ranks, of a buffer of `count` elements. Those of all
+/// ranks follow each other and cover the buffer; the last ones may be short or empty.
+pub fn gloo_ring_chunk(rank: usize, size: usize, count: usize, elem_bytes: usize) -> Range<usize> {
+    let total = count.saturating_mul(elem_bytes);
+    let segment_max = elem_bytes * (SEGMENT_BYTES_MAX / elem_bytes).max(1);
+    let segments = total.div_ceil(segment_max).max(2 * size).next_multiple_of(size);
+    let segment = total.div_ceil(segments).div_ceil(elem_bytes);
+    let cut = |rank: usize| (rank * (segments / size) * segment).min(count);
+    cut(rank)..cut(rank + 1)
+}
+
+/// How Gloo's ring folds.
+pub(super) fn ring(size: usize, count: usize, elem_bytes: usize) -> Vec<FoldSegment> {
+    let chunk = |owner: usize| {
+        let way = (1..=size).map(|step| rank((owner + size - step) % size));
+        FoldSegment { elements: gloo_ring_chunk(owner, size, count, elem_bytes), tree: FoldTree::sum_of(way) }
+    };
+    (0..size).map(chunk).collect()
+}
+
+/// How Gloo's bcube folds.
+pub(super) fn bcube(size: usize, count: usize) -> Vec<FoldSegment> {
+    let steps = group_sizes(size);
+    let chunk = |owner: usize| FoldSegment { elements: bcube_chunk(owner, &steps, count), tree: held_by(owner, &steps) };
+    let mut segments: Vec<FoldSegment> = (0..size).map(chunk).collect();
+    segments.sort_by_key(|segment| (segment.elements.start, segment.elements.end));
+    segments
+}
+
+/// How many ranks exchange at each step.
+fn group_sizes(mut size: usize) -> Vec<usize> {
+    let mut steps = Vec::new();
+    while size > 1 && size.is_multiple_of(2) {
+        steps.push(2);
+        size /= 2;
+    }
+    if size > 1 {
+        steps.push(size);
+    }
+    steps
+}
+
+/// The elements that `owner` holds the sum of after all steps.
+fn bcube_chunk(owner: usize, steps: &[usize], count: usize) -> Range<usize> {
+    let (mut start, mut len, mut distance) = (0, count, 1);
+    for group in steps {
+        let place = owner / distance % group;
+        let part = len.div_ceil(*group);
+        start += place * part;
+        len = len.saturating_sub(place * part).min(part);
+        distance *= group;
+    }
+    let start = start.min(count);
+    start..start + len
+}
+
+/// What `owner` has of its chunk after these steps.
+fn held_by(owner: usize, steps: &[usize]) -> FoldTree {
+    let Some((group, before)) = steps.split_last() else { return FoldTree::Leaf(rank(owner)) };
+    let distance: usize = before.iter().product();
+    let base = owner - owner / distance % group * distance;
+    let others = (0..*group).map(|place| base + place * distance).filter(|other| *other != owner);
+    FoldTree::Sum(std::iter::once(owner).chain(others).map(|member| held_by(member, before)).collect())
+}
+
+fn rank(index: usize) -> Rank {
+    // A View has at most 16 members.
+    Rank(u8::try_from(index).unwrap_or(u8::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(tree: &FoldTree) -> String {
+        match tree {
+            FoldTree::Leaf(rank) => rank.to_string(),
+            FoldTree::Sum(parts) => format!("({})", parts.iter().map(told).collect::<Vec<_>>().join(" ")),
+        }
+    }
+
+    fn covers(segments: &[FoldSegment], count: usize) -> bool {
+        let mut at = 0;
+        segments.iter().all(|s| {
+            let fits = s.elements.start == at || s.elements.is_empty();
+            at = at.max(s.elements.end);
+            fits
+        }) && at == count
+    }
+
+    #[test]
+    fn chunks_cover_the_buffer() {
+        for size in 2..=16 {
+            for count in [1, 2, 3, size - 1, size, 2 * size + 1, 1000, 65_537, 3_000_001] {
+                assert!(covers(&ring(size, count, 4), count), "ring of {size}, {count} elements");
+                assert!(covers(&bcube(size, count), count), "bcube of {size}, {count} elements");
+            }
+        }
+    }
+
+    #[test]
+    fn a_chunk_of_the_ring_ends_at_its_owner() {
+        let segments = ring(3, 600, 4);
+        assert_eq!(segments.iter().map(|s| told(&s.tree)).collect::<Vec<_>>(), ["(2 1 0)", "(0 2 1)", "(1 0 2)"]);
+        assert_eq!(segments.iter().map(|s| s.elements.clone()).collect::<Vec<_>>(), [0..200, 200..400, 400..600]);
+        // Ten segments of one element for seven elements: the last ranks finish nothing.
+        let ranges: Vec<_> = (0..5).map(|rank| gloo_ring_chunk(rank, 5, 7, 4)).collect();
+        assert_eq!(ranges, [0..2, 2..4, 4..6, 6..7, 7..7]);
+    }
+
+    #[test]
+    fn bcube_halves_in_pairs_then_exchanges_among_the_rest() {
+        let tree = |size, n: usize| told(&bcube(size, 1200)[n].tree);
+        assert_eq!(tree(2, 1), "(1 0)");
+        assert_eq!(
+            (tree(4, 0), tree(4, 1), tree(4, 2)),
+            ("((0 1) (2 3))".into(), "((2 3) (0 1))".into(), "((1 0) (3 2))".into())
+        );
+        assert_eq!((tree(3, 1), tree(6, 0)), ("(1 0 2)".into(), "((0 1) (2 3) (4 5))".into()));
+        assert_eq!(group_sizes(12), [2, 2, 3]);
+    }
+}

@@ -1,0 +1,121 @@
+//! Views come and go, and leave nothing behind: no thread, no descriptor, no memory.
+
+use anyhow::{Context as _, Result, ensure};
+use potluck::{Builder, Cluster, Config, Context, Engine, EngineKind};
+use potluck_harness::{Need, Suite};
+use std::time::{Duration, Instant};
+
+/// Every round makes two Views on the member that stays.
+const ROUNDS: usize = 100;
+
+/// From here on everything that is made once has been made.
+const WARM: usize = 20;
+
+fn main() {
+    let mut suite = Suite::new();
+    let linux: &[Need] = if cfg!(target_os = "linux") { &[] } else { &[Need::Missing("/proc is asked")] };
+    let missing = potluck::gloo_version().is_none().then_some("this build has no Gloo");
+    suite.on("native", None);
+    suite.serial("two hundred Views", linux, || run(EngineKind::Native));
+    suite.on("gloo", missing);
+    suite.serial("two hundred Views", linux, || run(EngineKind::Gloo));
+    suite.run()
+}
+
+fn run(engine: EngineKind) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(come_and_go(engine))
+}
+
+async fn come_and_go(engine: EngineKind) -> Result<()> {
+    let stays = join(engine).await?;
+    let mut views = std::collections::BTreeSet::new();
+    let mut warm = None;
+    for round in 0..ROUNDS {
+        let comes = join(engine).await?;
+        let (mut a, mut b) = tokio::try_join!(pair(&stays), pair(&comes))?;
+        ensure!(a.view() == b.view() && a.engine() == engine, "{} and {} on {}", a.view(), b.view(), a.engine());
+        views.insert(a.view());
+        let (mut x, mut y) = (vec![1f32; 40_000], vec![2f32; 40_000]);
+        tokio::try_join!(a.all_reduce(&mut x), b.all_reduce(&mut y))?;
+        ensure!(x.iter().chain(&y).all(|sum| *sum == 3.0), "a wrong sum");
+        drop((a, b));
+        comes.leave().await;
+        alone(&stays).await;
+        if round == WARM {
+            warm = Some(settled(usize::MAX).await?);
+        }
+    }
+    ensure!(views.len() == ROUNDS, "only {} Views of two", views.len());
+    let before = warm.context("there were more rounds")?;
+    let after = settled(before.threads.len()).await?;
+    println!("measured: {engine}: {before:?} after {WARM} rounds, {after:?} after {ROUNDS}");
+    ensure!(
+        after.threads.len() <= before.threads.len() && after.descriptors <= before.descriptors,
+        "{before:?} became {after:?}"
+    );
+    // Freed memory does not all go back to the system; a leak of one small context each would be far more.
+    ensure!(after.rss_kib < before.rss_kib + 4096, "{before:?} became {after:?}");
+    stays.leave().await;
+    Ok(())
+}
+
+async fn join(engine: EngineKind) -> Result<Cluster> {
+    let offered = if engine == EngineKind::Gloo { Engine::Gloo } else { Engine::Native };
+    let namespace = format!("views-{}-{engine}", std::process::id() % 100_000);
+    Ok(Builder::new(Config::local()).open_lan(namespace).engine(offered).stateless().join().await?)
+}
+
+/// The newest View, which must be of two.
+async fn pair(cluster: &Cluster) -> Result<Context> {
+    loop {
+        let context = tokio::time::timeout(Duration::from_secs(30), cluster.context()).await.context("nobody came")??;
+        if context.size() == 2 && cluster.status().view.is_some_and(|view| view.members.len() == 2) {
+            return Ok(context);
+        }
+        // The View of two that has just ended.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Returns when the other one has gone from the View.
+async fn alone(cluster: &Cluster) {
+    while cluster.status().view.is_some_and(|view| view.members.len() > 1) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Resources {
+    /// Their names.
+    threads: Vec<String>,
+    descriptors: usize,
+    rss_kib: u64,
+}
+
+/// What this process holds, as soon as it has no more than so many threads: the last ones may be about to end.
+async fn settled(threads: usize) -> Result<Resources> {
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        let now = resources()?;
+        if now.threads.len() <= threads && threads < usize::MAX || Instant::now() >= until {
+            return Ok(now);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn resources() -> Result<Resources> {
+    let mut threads: Vec<String> = std::fs::read_dir("/proc/self/task")?
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .map(|name| name.trim().to_owned())
+        .collect();
+    threads.sort();
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no such line")?;
+    Ok(Resources {
+        threads,
+        descriptors: std::fs::read_dir("/proc/self/fd")?.count(),
+        rss_kib: rss.trim().trim_end_matches(" kB").parse()?,
+    })
+}
