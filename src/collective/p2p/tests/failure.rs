@@ -312,7 +312,7 @@ fn an_endpoint_that_nobody_has_any_more_is_closed() {
 
 #[test]
 fn a_wait_ends_when_nothing_moves_and_not_while_something_does() {
-    const SHORT: Duration = Duration::from_millis(700);
+    const SHORT: Duration = Duration::from_secs(1);
     let group = Group::new(2, memory);
     group.begin(op(0));
     let [a, b] = [0, 1].map(|rank| Buffer::new(&group.ends[rank], op(0), vec![0; 200_000]));
