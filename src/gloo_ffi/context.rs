@@ -9,11 +9,10 @@ use super::exception::Exception;
 use super::folding::{Fold, Last};
 use super::noticeboard::Noticeboard;
 use super::task::{Algorithm, Reduction};
-use super::wire::{Line, Output, PATIENCE, Wire};
+use super::wire::{Output, PATIENCE, Wire, during};
 use crate::collective::p2p::{Endpoint, Landed};
 use crate::collective::{Board, EngineFault};
 use crate::view::{OpId, Rank};
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// Which Gloo this was built against, for people: "Gloo 0.5.0 (2022 interface)".
@@ -21,11 +20,17 @@ pub fn version() -> String {
     ffi::version()
 }
 
-/// A connected context. It stays on the thread that made it.
+/// A connected context. Any number of threads may use it at once, each for another operation.
 pub struct Context {
     group: cxx::UniquePtr<ffi::Group>,
-    line: Rc<Line>,
+    endpoint: Endpoint,
 }
+
+// SAFETY: a connected context is only read: collectives keep their state on the stack, its pairs stay as they are, and the
+// transport leads to an `Endpoint`, which is for many threads. Nothing of it belongs to the thread that made it.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
 
 /// Why a collective has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,12 +45,11 @@ impl Context {
     /// Connects `me` with the others of a View of `size`, through its board; blocks until all have come, or the board
     /// closes, or [`PATIENCE`] is over.
     pub fn connect(endpoint: &Endpoint, board: &Arc<dyn Board>, me: Rank, size: usize) -> Result<Context, Exception> {
-        let line = Line::new(endpoint.clone());
-        let (wire, notices) = (Box::new(Wire(Rc::clone(&line))), Box::new(Noticeboard(Arc::clone(board))));
+        let (wire, notices) = (Box::new(Wire(endpoint.clone())), Box::new(Noticeboard(Arc::clone(board))));
         // Neither cast loses anything: a View has 16 members at most, and PATIENCE is half a minute.
         let (rank, size, timeout_ms) = (i32::from(me.0), size as i32, PATIENCE.as_millis() as i64);
         match ffi::connect_group(wire, notices, rank, size, timeout_ms) {
-            Ok(group) => Ok(Context { group, line }),
+            Ok(group) => Ok(Context { group, endpoint: endpoint.clone() }),
             Err(error) => Err(Exception::parse(error.what())),
         }
     }
@@ -125,7 +129,8 @@ impl Context {
         output: Option<Output>,
         collective: impl FnOnce() -> Result<(), cxx::Exception>,
     ) -> Result<(), Failure> {
-        self.line.during(op, output, collective).map_err(|error| match self.line.fault(op) {
+        let (result, fault) = during(op, output, collective);
+        result.map_err(|error| match self.endpoint.fault(op).or(fault) {
             Some(fault) => Failure::Links(fault),
             None => Failure::Gloo(Exception::parse(error.what())),
         })
