@@ -172,3 +172,79 @@ impl Item {
         (header, Some(bytes), left == 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::stream::RegionId;
+    use super::*;
+    use crate::link::testing::memory;
+    use crate::view::{Lane, Rank};
+
+    fn way(flow: u32) -> Way {
+        Way { op: OpId { lane: Lane::MAIN, number: 0 }, peer: Rank(1), flow }
+    }
+
+    fn message(flow: u32, len: usize) -> Item {
+        Item::message(way(flow), Span { region: RegionId(u64::from(flow)), offset: 0, len })
+    }
+
+    fn connected() -> Outbox {
+        let (half, _receiver, end) = memory().0.split();
+        let mut outbox = Outbox::default();
+        outbox.connect(1, half, end);
+        outbox
+    }
+
+    /// Writes the next frame; gives its flow, what it is, and how many follow.
+    fn write(outbox: &mut Outbox) -> Option<(u32, Phase, u32)> {
+        let Departing { generation, half, header, .. } = outbox.next()?;
+        assert!(outbox.next().is_none(), "one writes at a time");
+        assert!(outbox.give_back(generation, half).is_none());
+        Some((header.flow, header.phase, header.chunk))
+    }
+
+    #[test]
+    fn credits_and_eager_messages_go_between_the_frames_of_a_large_one() {
+        let mut outbox = connected();
+        outbox.push(message(0, 2 * PIECE + 1), Pace::Credited);
+        assert_eq!(write(&mut outbox), Some((0, Phase::Message, 2)));
+        outbox.push(message(1, 10), Pace::Eager);
+        outbox.push(message(2, 10), Pace::Eager);
+        outbox.push(Item::credit(way(3)), Pace::Eager);
+        let rest: Vec<_> = std::iter::from_fn(|| write(&mut outbox)).collect();
+        let message = |flow, left| (flow, Phase::Message, left);
+        assert_eq!(rest, [(3, Phase::Posted, 0), message(1, 0), message(2, 0), message(0, 1), message(0, 0)]);
+    }
+
+    #[test]
+    fn a_thread_writes_itself_what_is_small_and_overtakes_nothing_of_its_kind() {
+        let mut outbox = connected();
+        assert_eq!(outbox.push(message(0, 10), Pace::Eager), Turn::Mine);
+        assert_eq!(outbox.push(message(0, 10), Pace::Eager), Turn::Later, "one is before it");
+        let departing = outbox.next().expect("the first");
+        assert!(!outbox.is_ready(), "somebody writes");
+        outbox.purge(way(0).op);
+        assert_eq!(outbox.push(message(0, 10), Pace::Eager), Turn::Later, "somebody writes");
+        outbox.purge(way(0).op);
+        assert!(outbox.give_back(departing.generation, departing.half).is_none());
+        assert_eq!(outbox.push(message(0, PIECE), Pace::Credited), Turn::Later, "large");
+        assert_eq!(outbox.push(message(0, 10), Pace::Credited), Turn::Later, "a credited one is before it");
+        assert_eq!(outbox.push(message(1, 10), Pace::Eager), Turn::Mine, "those are of another kind");
+        assert_eq!(write(&mut outbox), Some((1, Phase::Message, 0)));
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_link_that_is_over() {
+        let mut outbox = connected();
+        outbox.push(message(0, 10), Pace::Eager);
+        outbox.push(message(0, PIECE), Pace::Credited);
+        let departing = outbox.next().expect("the first");
+        assert!(outbox.disconnect(2).is_none(), "another link");
+        assert!(outbox.disconnect(1).is_some() && outbox.disconnect(1).is_none());
+        assert!(!outbox.has(|_| true));
+        let (half, _receiver, end) = memory().0.split();
+        outbox.connect(2, half, end);
+        assert!(outbox.give_back(departing.generation, departing.half).is_some(), "it belongs to the old link");
+        assert_eq!(outbox.generation(), Some(2));
+    }
+}
