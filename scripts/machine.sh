@@ -16,6 +16,17 @@ has_cxx() {
     echo '#include <vector>' | c++ -E -x c++ - >/dev/null 2>&1
 }
 
+# has_gloo: whether the feature `gloo` can be built here; asks the build's own CMake file.
+has_gloo() {
+    have cmake && has_cxx || return 1
+    local folder status=0
+    folder=$(mktemp -d)
+    cmake -S cpp -B "$folder" -DPOTLUCK_CHECK=ON \
+        ${GLOO_ROOT+-DPOTLUCK_GLOO_ROOT_ONLY=ON "-DPOTLUCK_GLOO_ROOT=$GLOO_ROOT"} >/dev/null 2>&1 || status=1
+    rm -rf "$folder"
+    return $status
+}
+
 # need_c_compiler: `ring` holds some C, and Rust links with it.
 need_c_compiler() {
     has_cc && return

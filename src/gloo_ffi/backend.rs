@@ -11,12 +11,13 @@ use super::order::Order;
 use super::task::Task;
 use crate::collective::p2p::Endpoint;
 use crate::collective::threads::Threads;
-use crate::collective::{Backend, Block, Board, Call, Engine, EngineFault, Job, Pool, Traffic, Unfit};
+use crate::collective::{Backend, Block, Board, Call, Engine, EngineFault, Finished, Job, Pool, Staging, Traffic, Unfit};
 use crate::engine::EngineKind;
 use crate::link::DataLink;
 use crate::topology::Plan;
 use crate::view::{OpId, Rank, View};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 #[cfg(test)]
 use std::time::Duration;
@@ -226,8 +227,7 @@ impl Core {
         while let Some((task, job)) = self.next() {
             let Job { op, input, done, .. } = job;
             let part = Part { context: &context, op, me: self.me, size: self.size, pool: &self.pool };
-            let result = part.carry_out(&task, input).map_err(|failure| self.fault(op, &failure));
-            done(result);
+            done(carried_out(&part, &task, input));
         }
     }
 
@@ -249,16 +249,6 @@ impl Core {
         }
     }
 
-    fn fault(&self, op: OpId, failure: &Failure) -> EngineFault {
-        match failure {
-            Failure::Links(fault) => *fault,
-            Failure::Gloo(exception) => {
-                tracing::warn!(%op, %exception, "Gloo could not finish an operation");
-                EngineFault::Gloo
-            }
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every section leaves the state whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -271,6 +261,23 @@ struct Ending(Arc<Core>);
 impl Drop for Ending {
     fn drop(&mut self) {
         self.0.close(EngineFault::Gloo);
+    }
+}
+
+/// A panic in here, which would be a bug, must not leave the job without an end.
+fn carried_out(part: &Part<'_>, task: &Task, input: Staging) -> Result<Finished, EngineFault> {
+    let op = part.op;
+    match catch_unwind(AssertUnwindSafe(|| part.carry_out(task, input))) {
+        Ok(Ok(finished)) => Ok(finished),
+        Ok(Err(Failure::Links(fault))) => Err(fault),
+        Ok(Err(Failure::Gloo(exception))) => {
+            tracing::warn!(%op, %exception, "Gloo could not finish an operation");
+            Err(EngineFault::Gloo)
+        }
+        Err(_) => {
+            tracing::error!(%op, "the Gloo engine has panicked: report this as a bug");
+            Err(EngineFault::Gloo)
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Layer: Words.
+//! Layer: Doors.
 //!
 //! C++ exceptions that came out of Gloo, and the errors of callbacks on their way into it.
 
