@@ -8,19 +8,14 @@ cd "$(dirname "$0")/.."
 
 need_rust
 need_c_compiler
+want_gloo
 host=$(rustc -vV | sed -n 's/^host: //p')
 # The sanitizer is an unstable flag of a stable compiler; build scripts and macros stay without it because of --target.
 export RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/asan"
-features=()
-if has_gloo; then
-    features=(--features gloo)
-else
-    say "Gloo is not installed: its engine is left out"
-fi
 filters=("$@")
 [ $# -gt 0 ] || filters=(collective gloo_ffi)
-cargo test --locked -p potluck ${features[@]+"${features[@]}"} --lib --target "$host" -- "${filters[@]}"
+cargo test --locked -p potluck ${gloo_features[@]+"${gloo_features[@]}"} --lib --target "$host" -- "${filters[@]}"
 # A forgotten call is a leak by the word; what matters is who touches its buffer.
 export ASAN_OPTIONS=detect_leaks=0
-exec cargo test --locked -p potluck ${features[@]+"${features[@]}"} --test forget --target "$host"
+exec cargo test --locked -p potluck ${gloo_features[@]+"${gloo_features[@]}"} --test forget --target "$host"
