@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 use std::time::Duration;
 
 /// How many threads there are.
@@ -34,13 +34,13 @@ impl Threads {
     }
 
     /// How many have ended by a panic; anything but 0 is a bug, here or in a job's `done`.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn panics(&self) -> usize {
         self.panics.load(Ordering::Acquire)
     }
 
     /// Waits until all have ended; gives the number of those that have not when `timeout` is over.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn wait(&self, timeout: Duration) -> usize {
         let running = self.count();
         *self.changed.wait_timeout_while(running, timeout, |n| *n > 0).unwrap_or_else(PoisonError::into_inner).0

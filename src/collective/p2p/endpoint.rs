@@ -91,6 +91,12 @@ impl Endpoint {
         self.core().lock().traffic()
     }
 
+    /// Operations known, and bytes of messages that nobody has asked for.
+    #[cfg(any(test, fuzzing))]
+    pub fn kept(&self) -> (usize, usize) {
+        self.core().lock().kept()
+    }
+
     pub(super) fn core(&self) -> &Arc<Core> {
         &self.0.0
     }

@@ -244,6 +244,13 @@ impl Matching {
         op.outward.values_mut().map(|outward| outward.forget(region)).sum::<usize>() > 0
     }
 
+    /// Operations known, and bytes of messages that nobody has asked for.
+    #[cfg(any(test, fuzzing))]
+    pub fn kept(&self) -> (usize, usize) {
+        let flows = self.ops.values().flat_map(|op| op.inward.values());
+        (self.ops.len(), flows.map(Inward::stashed_bytes).sum())
+    }
+
     /// The operation, when it may exchange messages with this peer.
     fn open_with(&mut self, way: Way) -> Result<&mut Op, EngineFault> {
         if way.peer == self.me || way.peer.index() >= self.size {

@@ -107,6 +107,36 @@ impl Hold {
     }
 }
 
+/// A region that owns its memory. For tests, which promise themselves not to let messages overlap.
+#[cfg(any(test, fuzzing))]
+pub struct Owned {
+    // Dropped before the bytes.
+    region: Region,
+    bytes: Vec<u8>,
+}
+
+#[cfg(any(test, fuzzing))]
+impl Owned {
+    /// A region of `op` over these bytes.
+    pub fn new(end: &Endpoint, op: OpId, mut bytes: Vec<u8>, landed: Option<Landed>) -> Owned {
+        // SAFETY: the bytes stay where they are, untouched and alive, until the region is dropped: nobody gets at either by
+        // itself before `take`.
+        let region = unsafe { end.region(op, bytes.as_mut_ptr(), bytes.len(), landed) };
+        Owned { region, bytes }
+    }
+
+    /// The region.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// The bytes, when nobody else touches them any more.
+    pub fn take(self) -> Vec<u8> {
+        drop(self.region);
+        self.bytes
+    }
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
         let mut gate = self.0.gate();

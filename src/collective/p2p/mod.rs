@@ -38,6 +38,11 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use super::threads::Threads;
 pub use endpoint::Endpoint;
 pub use matching::SLOTS_MAX;
+#[cfg(any(test, fuzzing))]
+pub use memory::Owned;
 pub use region::{Landed, Region};
+#[cfg(fuzzing)]
+pub use stream::{EAGER_OP_BYTES, PIECE};

@@ -53,6 +53,7 @@ pub struct Landing {
 }
 
 /// A message that is all here.
+#[derive(Clone, Copy, Debug)]
 pub struct Received {
     way: Way,
     region: RegionId,
@@ -118,6 +119,12 @@ impl State {
     /// What the links have carried.
     pub fn traffic(&self) -> Traffic {
         self.traffic
+    }
+
+    /// Operations known, and bytes of messages that nobody has asked for.
+    #[cfg(any(test, fuzzing))]
+    pub fn kept(&self) -> (usize, usize) {
+        self.matching.kept()
     }
 
     /// The link to `peer` in use.

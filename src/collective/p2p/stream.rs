@@ -203,6 +203,12 @@ impl Inward {
         !self.stash.is_empty()
     }
 
+    /// Bytes of the messages that nobody has asked for.
+    #[cfg(any(test, fuzzing))]
+    pub fn stashed_bytes(&self) -> usize {
+        self.stash.iter().map(Block::len).sum()
+    }
+
     /// A frame is here, after which `left` of the same message follow.
     ///
     /// # Errors
@@ -254,4 +260,86 @@ impl Inward {
 fn misfit(posted: usize, sent: usize) -> Misfit {
     // The frames may be cut wrongly though their sum is right.
     if posted == sent { Misfit::Violation } else { Misfit::Length { posted, sent } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::Pool;
+
+    const OURS: RegionId = RegionId(1);
+
+    fn span(len: usize) -> Span {
+        Span { region: OURS, offset: 0, len }
+    }
+
+    fn block(len: usize) -> Block {
+        Pool::new().block(len)
+    }
+
+    #[test]
+    fn the_first_few_bytes_and_messages_are_eager_and_no_later_ones() {
+        let mut tally = Tally::default();
+        assert_eq!(
+            [EAGER_OP_BYTES - 1, 1, 0, 1, 0].map(|len| tally.add(len)),
+            [Pace::Eager, Pace::Eager, Pace::Eager, Pace::Credited, Pace::Credited]
+        );
+        let mut tally = Tally::default();
+        assert_eq!((0..1000).filter(|_| tally.add(0) == Pace::Eager).count() as u64, EAGER_MESSAGES_MAX);
+        assert_eq!(Tally::default().add(usize::MAX), Pace::Credited);
+    }
+
+    #[test]
+    fn messages_wait_for_credits_and_credits_for_messages() {
+        let mut out = Outward::default();
+        assert_eq!(out.send(span(10)), Departure::Now(Pace::Eager));
+        assert_eq!(out.send(span(PIECE)), Departure::Held);
+        assert_eq!(out.send(span(1)), Departure::Held);
+        assert_eq!(out.credit(), Some(span(PIECE)));
+        assert_eq!(out.credit(), Some(span(1)));
+        assert_eq!(out.credit(), None);
+        assert_eq!(out.send(span(2)), Departure::Now(Pace::Credited));
+        assert_eq!(out.send(span(3)), Departure::Held);
+        assert_eq!((out.forget(RegionId(2)), out.forget(OURS), out.credit()), (0, 1, None));
+    }
+
+    #[test]
+    fn frames_say_what_remains() {
+        assert_eq!([0, 1, PIECE, PIECE + 1, 2 * PIECE, 2 * PIECE + 1].map(frames), [1, 1, 1, 2, 2, 3]);
+        let mut flow = Inward::default();
+        assert!(matches!(flow.post(Span { region: OURS, offset: 7, len: PIECE + 5 }), Ok(Posting::Awaited(Pace::Credited))));
+        let Ok(Arrival::Into(first, _)) = flow.arrive(1, block(PIECE)) else { panic!("it fits") };
+        assert_eq!(first, Piece { region: OURS, at: 7, whole: None });
+        let Ok(Arrival::Into(last, _)) = flow.arrive(0, block(5)) else { panic!("it fits") };
+        assert_eq!(last, Piece { region: OURS, at: 7 + PIECE, whole: Some((7, PIECE + 5)) });
+    }
+
+    #[test]
+    fn a_message_of_another_length_tells_both() {
+        for (posted, left, len, sent) in [
+            (10, 0, 11, 11),
+            (0, 0, 1, 1),
+            (1, 0, 0, 0),
+            (PIECE, 1, PIECE, PIECE + 1),
+            (2 * PIECE, 0, PIECE, PIECE),
+            (2 * PIECE, 2, PIECE, 2 * PIECE + 1),
+            (3 * PIECE, 1, PIECE, PIECE + 1),
+        ] {
+            let mut flow = Inward::default();
+            flow.post(span(posted)).expect("nothing is here");
+            let misfit = flow.arrive(left, block(len)).expect_err("another length");
+            assert_eq!(misfit, Misfit::Length { posted, sent });
+        }
+        let mut flow = Inward::default();
+        flow.arrive(0, block(3)).expect("eager");
+        assert_eq!(flow.post(span(4)).expect_err("another length"), Misfit::Length { posted: 4, sent: 3 });
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let mut flow = Inward::default();
+        assert_eq!(flow.arrive(usize::MAX, block(PIECE)).expect_err("not asked for"), Misfit::Violation);
+        flow.post(span(usize::MAX)).expect("nothing is here");
+        assert_eq!(flow.arrive(usize::MAX, block(PIECE)).expect_err("not so long"), Misfit::Violation);
+    }
 }

@@ -2,10 +2,7 @@
 //!
 //! Endpoints of all ranks in one process, and memory for their messages.
 
-#![allow(unsafe_code, reason = "a region needs the word of whoever owns the memory")]
-
-use crate::collective::p2p::{Endpoint, Landed, Region};
-use crate::collective::threads::Threads;
+use crate::collective::p2p::{Endpoint, Landed, Owned, Region, Threads};
 use crate::collective::{EngineFault, Pool};
 use crate::link::testing::{Ends, memory, sealed_tcp, tcp};
 use crate::view::{Lane, OpId, Rank};
@@ -19,8 +16,11 @@ pub const A: Rank = Rank(0);
 pub const B: Rank = Rank(1);
 pub const C: Rank = Rank(2);
 
+/// Makes a link.
+pub type Link = fn() -> Ends;
+
 /// What carries the bytes.
-pub const LINKS: [(&str, fn() -> Ends); 3] = [("memory", memory), ("tcp", tcp), ("sealed tcp", sealed_tcp)];
+pub const LINKS: [(&str, Link); 3] = [("memory", memory), ("tcp", tcp), ("sealed tcp", sealed_tcp)];
 
 /// The ranks of a View, every pair connected.
 pub struct Group {
@@ -29,7 +29,7 @@ pub struct Group {
 }
 
 impl Group {
-    pub fn new(size: usize, link: fn() -> Ends) -> Group {
+    pub fn new(size: usize, link: Link) -> Group {
         let group = Group::apart(size);
         for a in 0..size {
             for b in a + 1..size {
@@ -63,36 +63,34 @@ impl Group {
     }
 }
 
-/// A region and the memory that it is of.
+/// A region with its memory, and no doubt about patience.
 pub struct Buffer {
-    pub region: Region,
-    bytes: Vec<u8>,
+    owned: Owned,
 }
 
 impl Buffer {
     pub fn new(end: &Endpoint, op: OpId, bytes: Vec<u8>) -> Buffer {
-        Buffer::hearing(end, op, bytes, None)
+        Buffer { owned: Owned::new(end, op, bytes, None) }
     }
 
-    pub fn hearing(end: &Endpoint, op: OpId, mut bytes: Vec<u8>, landed: Option<Landed>) -> Buffer {
-        // SAFETY: the bytes are not touched before `take` has dropped the region, and are dropped after it.
-        let region = unsafe { end.region(op, bytes.as_mut_ptr(), bytes.len(), landed) };
-        Buffer { region, bytes }
+    pub fn hearing(end: &Endpoint, op: OpId, bytes: Vec<u8>, landed: Landed) -> Buffer {
+        Buffer { owned: Owned::new(end, op, bytes, Some(landed)) }
     }
 
-    /// The bytes, when nobody else touches them any more.
+    pub fn region(&self) -> &Region {
+        self.owned.region()
+    }
+
     pub fn take(self) -> Vec<u8> {
-        let Buffer { region, bytes } = self;
-        drop(region);
-        bytes
+        self.owned.take()
     }
 
     pub fn sent(&self) -> Result<Option<Rank>, EngineFault> {
-        self.region.wait_send(PATIENCE)
+        self.region().wait_send(PATIENCE)
     }
 
     pub fn received(&self) -> Result<Option<Rank>, EngineFault> {
-        self.region.wait_recv(PATIENCE)
+        self.region().wait_recv(PATIENCE)
     }
 }
 

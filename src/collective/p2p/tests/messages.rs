@@ -4,9 +4,12 @@
 
 use super::group::{A, B, Buffer, Chance, Group, LINKS, PATIENCE, marked, op};
 use crate::collective::EngineFault;
+use crate::collective::p2p::Endpoint;
+use crate::collective::p2p::region::Direction;
 use crate::collective::p2p::stream::{EAGER_OP_BYTES, PIECE};
 use crate::link::testing::memory;
 use crate::view::Rank;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
@@ -19,19 +22,19 @@ fn a_receive_posted_when_its_message_is_here_takes_it_over() {
         group.ends[0].begin(op(1));
         let from = Buffer::new(&group.ends[0], op(0), [vec![1; 100], vec![2; 100], vec![3; 100]].concat());
         let signal = Buffer::new(&group.ends[0], op(1), vec![9]);
-        from.region.send(B, 7, 0, 100).expect("sent");
-        from.region.send(B, 7, 100, 100).expect("sent");
-        signal.region.send(B, 0, 0, 1).expect("sent");
+        from.region().send(B, 7, 0, 100).expect("sent");
+        from.region().send(B, 7, 100, 100).expect("sent");
+        signal.region().send(B, 0, 0, 1).expect("sent");
         group.ends[1].begin(op(1));
         let heard = Buffer::new(&group.ends[1], op(1), vec![0]);
-        heard.region.recv(A, 0, 0, 1).expect("posted");
+        heard.region().recv(A, 0, 0, 1).expect("posted");
         assert_eq!(heard.received(), Ok(Some(A)), "{name}");
         group.ends[1].begin(op(0));
         let into = Buffer::new(&group.ends[1], op(0), vec![0; 300]);
-        into.region.recv(A, 7, 0, 100).expect("posted");
-        from.region.send(B, 7, 200, 100).expect("sent");
-        into.region.recv(A, 7, 100, 100).expect("posted");
-        into.region.recv(A, 7, 200, 100).expect("posted");
+        into.region().recv(A, 7, 0, 100).expect("posted");
+        from.region().send(B, 7, 200, 100).expect("sent");
+        into.region().recv(A, 7, 100, 100).expect("posted");
+        into.region().recv(A, 7, 200, 100).expect("posted");
         for _ in 0..3 {
             assert_eq!((into.received(), from.sent()), (Ok(Some(A)), Ok(Some(B))), "{name}");
         }
@@ -46,17 +49,17 @@ fn empty_messages_may_have_any_offset_and_others_must_be_inside() {
     let group = Group::new(2, memory);
     group.begin(op(0));
     let [a, b] = [0, 1].map(|rank| Buffer::new(&group.ends[rank], op(0), vec![0; 10]));
-    a.region.send(B, 0, usize::MAX, 0).expect("empty");
-    b.region.recv(A, 0, 1000, 0).expect("empty");
+    a.region().send(B, 0, usize::MAX, 0).expect("empty");
+    b.region().recv(A, 0, 1000, 0).expect("empty");
     assert_eq!(b.received(), Ok(Some(A)));
     assert_eq!(a.sent(), Ok(Some(B)));
     for (offset, len) in [(0, 11), (10, 1), (usize::MAX, 2), (1, usize::MAX)] {
-        assert_eq!(a.region.send(B, 0, offset, len), Err(EngineFault::Unfit));
-        assert_eq!(a.region.recv(B, 0, offset, len), Err(EngineFault::Unfit));
+        assert_eq!(a.region().send(B, 0, offset, len), Err(EngineFault::Unfit));
+        assert_eq!(a.region().recv(B, 0, offset, len), Err(EngineFault::Unfit));
     }
     // Nothing of that has counted.
-    a.region.send(B, 0, 9, 1).expect("inside");
-    b.region.recv(A, 0, 0, 1).expect("inside");
+    a.region().send(B, 0, 9, 1).expect("inside");
+    b.region().recv(A, 0, 0, 1).expect("inside");
     assert_eq!(b.received(), Ok(Some(A)));
     drop((a, b));
     group.end();
@@ -76,8 +79,8 @@ fn messages_of_all_sizes_go_both_ways_at_once() {
                     scope.spawn(move || {
                         let out = Buffer::new(end, op, marked(size, u64::from(me.0)));
                         let into = Buffer::new(end, op, vec![0; size]);
-                        out.region.send(peer, 3, 0, size).expect("sent");
-                        into.region.recv(peer, 3, 0, size).expect("posted");
+                        out.region().send(peer, 3, 0, size).expect("sent");
+                        into.region().recv(peer, 3, 0, size).expect("posted");
                         assert_eq!(out.sent(), Ok(Some(peer)), "{name} {size}");
                         assert_eq!(into.received(), Ok(Some(peer)), "{name} {size}");
                         assert!(into.take() == marked(size, u64::from(peer.0)), "{name} {size}: other bytes");
@@ -108,12 +111,12 @@ fn whoever_asks_hears_of_each_message_once_with_its_bytes() {
             let heard = Arc::clone(&heard);
             Arc::new(move |offset, bytes: &[u8]| heard.lock().expect("whole").push((offset, bytes.to_vec())))
         };
-        let into = Buffer::hearing(&group.ends[1], op(0), vec![0; total], Some(hear));
+        let into = Buffer::hearing(&group.ends[1], op(0), vec![0; total], hear);
         let mut offset = 0;
         let mut expected = Vec::new();
         for size in sizes {
-            out.region.send(B, 0, offset, size).expect("sent");
-            into.region.recv(A, 0, offset, size).expect("posted");
+            out.region().send(B, 0, offset, size).expect("sent");
+            into.region().recv(A, 0, offset, size).expect("posted");
             assert_eq!(into.received(), Ok(Some(A)), "{name}");
             if size > 0 {
                 expected.push((offset, bytes[offset..offset + size].to_vec()));
@@ -134,15 +137,15 @@ fn a_flow_without_credit_holds_up_no_other() {
         group.begin(op(1));
         let out = Buffer::new(&group.ends[0], op(0), vec![1; 2_000_000]);
         let other = Buffer::new(&group.ends[0], op(1), vec![2; 2_000_000]);
-        out.region.send(B, 0, 0, 2_000_000).expect("held");
-        for (region, number, slot) in [(&out.region, 0, 1), (&other.region, 1, 0)] {
+        out.region().send(B, 0, 0, 2_000_000).expect("held");
+        for (region, number, slot) in [(out.region(), 0, 1), (other.region(), 1, 0)] {
             region.send(B, slot, 0, 1_000_000).expect("sent");
             let into = Buffer::new(&group.ends[1], op(number), vec![0; 1_000_000]);
-            into.region.recv(A, slot, 0, 1_000_000).expect("posted");
+            into.region().recv(A, slot, 0, 1_000_000).expect("posted");
             assert_eq!((into.received(), region.wait_send(PATIENCE)), (Ok(Some(A)), Ok(Some(B))), "{name}");
         }
         let into = Buffer::new(&group.ends[1], op(0), vec![0; 2_000_000]);
-        into.region.recv(A, 0, 0, 2_000_000).expect("posted");
+        into.region().recv(A, 0, 0, 2_000_000).expect("posted");
         assert_eq!((into.received(), out.sent()), (Ok(Some(A)), Ok(Some(B))), "{name}");
         assert!(into.take() == vec![1; 2_000_000], "{name}");
         drop((out, other));
@@ -156,10 +159,10 @@ fn links_may_come_after_the_calls() {
     group.begin(op(0));
     let out = Buffer::new(&group.ends[0], op(0), marked(600_000, 1));
     let into = Buffer::new(&group.ends[1], op(0), vec![0; 600_000]);
-    out.region.send(B, 0, 0, 100).expect("waits");
-    out.region.send(B, 0, 100, 599_900).expect("waits");
-    into.region.recv(A, 0, 0, 100).expect("waits");
-    into.region.recv(A, 0, 100, 599_900).expect("waits");
+    out.region().send(B, 0, 0, 100).expect("waits");
+    out.region().send(B, 0, 100, 599_900).expect("waits");
+    into.region().recv(A, 0, 0, 100).expect("waits");
+    into.region().recv(A, 0, 100, 599_900).expect("waits");
     group.connect(0, 1, memory());
     for _ in 0..2 {
         assert_eq!((into.received(), out.sent()), (Ok(Some(A)), Ok(Some(B))));
@@ -172,93 +175,93 @@ fn links_may_come_after_the_calls() {
 #[test]
 fn many_operations_and_slots_at_once() {
     const RANKS: usize = 3;
-    const THREADS: u64 = 4;
-    const OPS: u64 = 6;
     let seed = 0x0707;
     println!("seed {seed}");
     for (name, link) in LINKS {
         let group = Group::new(RANKS, link);
         thread::scope(|scope| {
-            for me in 0..RANKS {
-                for thread in 0..THREADS {
-                    let end = &group.ends[me];
-                    scope.spawn(move || {
-                        for number in 0..OPS {
-                            exchange(end, me, RANKS, thread * 1000 + number, seed, name);
-                        }
-                    });
+            for (me, end) in group.ends.iter().enumerate() {
+                for thread in 0..3 {
+                    scope.spawn(move || (0..6).for_each(|number| exchange(end, (me, RANKS), thread * 100 + number, seed)));
                 }
             }
         });
+        assert_eq!(group.ends[0].kept(), (0, 0), "{name}");
         group.end();
     }
 }
 
-fn exchange(end: &crate::collective::p2p::Endpoint, me: usize, ranks: usize, number: u64, seed: u64, name: &str) {
-    // The same on all ranks.
-    let mut plan = Chance(seed ^ number << 16);
-    let slots: Vec<Vec<usize>> =
-        (0..1 + plan.below(4)).map(|_| (0..1 + plan.below(80)).map(|_| draw_len(&mut plan)).collect()).collect();
-    let total: usize = slots.iter().flatten().sum();
-    // Its own on each.
-    let mut order = Chance(seed ^ number << 20 ^ (me as u64) << 40);
-    let this = op(number);
+/// What is still to be sent to a peer, or posted for it, by one slot: offsets and lengths.
+struct Errand {
+    peer: usize,
+    direction: Direction,
+    slot: u64,
+    spans: VecDeque<(usize, usize)>,
+}
+
+/// One operation among all ranks, as `me` sees it.
+fn exchange(end: &Endpoint, (me, ranks): (usize, usize), number: u64, seed: u64) {
+    let (this, lens) = (op(number), draw_lens(seed ^ number << 16));
+    let total = lens.iter().flatten().sum();
+    let salt = |from: usize, to: usize| (from * 8 + to) as u64 ^ number << 8;
     end.begin(this);
     let peers: Vec<usize> = (0..ranks).filter(|rank| *rank != me).collect();
-    let pairs =
-        |salt: fn(usize, usize) -> u64| peers.iter().map(|peer| marked(total, salt(me, *peer) ^ number)).collect::<Vec<_>>();
-    let outs: Vec<Buffer> =
-        pairs(|me, peer| (me * 8 + peer) as u64).into_iter().map(|bytes| Buffer::new(end, this, bytes)).collect();
-    let intos: Vec<Buffer> = peers.iter().map(|_| Buffer::new(end, this, vec![0; total])).collect();
-    // What is to be done, by (peer, direction, slot); each of them in order.
-    let mut todo: Vec<(usize, bool, usize, std::vec::IntoIter<(usize, usize)>)> = Vec::new();
-    for at in 0..peers.len() {
-        let mut offset = 0;
-        for (slot, lens) in slots.iter().enumerate() {
-            let spans: Vec<(usize, usize)> = lens
-                .iter()
-                .map(|len| {
-                    offset += len;
-                    (offset - len, *len)
-                })
-                .collect();
-            todo.push((at, true, slot, spans.clone().into_iter()));
-            todo.push((at, false, slot, spans.into_iter()));
-        }
-    }
-    while !todo.is_empty() {
-        let pick = order.below(todo.len() as u64) as usize;
-        let (at, sends, slot, spans) = &mut todo[pick];
-        let Some((offset, len)) = spans.next() else {
-            todo.swap_remove(pick);
-            continue;
+    let buffer = |bytes| Buffer::new(end, this, bytes);
+    let outs: BTreeMap<usize, Buffer> = peers.iter().map(|peer| (*peer, buffer(marked(total, salt(me, *peer))))).collect();
+    let intos: BTreeMap<usize, Buffer> = peers.iter().map(|peer| (*peer, buffer(vec![0; total]))).collect();
+    let mut errands: Vec<Errand> = peers.iter().flat_map(|peer| errands_of(*peer, &lens)).collect();
+    let mut order = Chance(seed ^ number << 20 ^ (me as u64) << 40);
+    while !errands.is_empty() {
+        let pick = order.below(errands.len() as u64) as usize;
+        let Errand { peer, direction, slot, spans } = &mut errands[pick];
+        let rank = Rank(*peer as u8);
+        let done = match (spans.pop_front(), direction) {
+            (Some((offset, len)), Direction::Send) => outs[peer].region().send(rank, *slot, offset, len),
+            (Some((offset, len)), Direction::Receive) => intos[peer].region().recv(rank, *slot, offset, len),
+            (None, _) => {
+                errands.swap_remove(pick);
+                continue;
+            }
         };
-        let (peer, slot) = (Rank(peers[*at] as u8), (*slot as u64) << 32);
-        let done =
-            if *sends { outs[*at].region.send(peer, slot, offset, len) } else { intos[*at].region.recv(peer, slot, offset, len) };
-        done.unwrap_or_else(|fault| panic!("{name}, operation {number}: {fault}"));
+        done.expect("an honest call");
     }
-    let messages: usize = slots.iter().map(Vec::len).sum();
-    for (at, peer) in peers.iter().enumerate() {
-        for _ in 0..messages {
-            assert_eq!(outs[at].sent(), Ok(Some(Rank(*peer as u8))), "{name} {number}");
-            assert_eq!(intos[at].received(), Ok(Some(Rank(*peer as u8))), "{name} {number}");
-        }
+    for (peer, _) in peers.iter().flat_map(|peer| lens.iter().flatten().map(move |len| (peer, len))) {
+        let rank = Rank(*peer as u8);
+        assert_eq!((outs[peer].sent(), intos[peer].received()), (Ok(Some(rank)), Ok(Some(rank))), "operation {number}");
     }
-    for (into, peer) in intos.into_iter().zip(&peers) {
-        assert!(into.take() == marked(total, (*peer * 8 + me) as u64 ^ number), "{name} {number}: other bytes");
+    for (peer, into) in intos {
+        assert!(into.take() == marked(total, salt(peer, me)), "operation {number}: other bytes");
     }
     drop(outs);
     end.retire(this);
 }
 
-fn draw_len(chance: &mut Chance) -> usize {
-    match chance.below(10) {
-        0 => 0,
-        1..8 => chance.below(600) as usize,
-        8 => chance.below(40_000) as usize,
-        _ => (chance.below(600_000) * chance.below(2)) as usize,
+fn errands_of(peer: usize, lens: &[Vec<usize>]) -> Vec<Errand> {
+    let (mut offset, mut errands) = (0, Vec::new());
+    for (slot, lens) in lens.iter().enumerate() {
+        let mut next = |len: &usize| {
+            offset += len;
+            (offset - len, *len)
+        };
+        let spans: VecDeque<_> = lens.iter().map(&mut next).collect();
+        for direction in [Direction::Send, Direction::Receive] {
+            errands.push(Errand { peer, direction, slot: (slot as u64) << 32, spans: spans.clone() });
+        }
     }
+    errands
+}
+
+/// Lengths of the messages, by slot; the same on all ranks.
+fn draw_lens(seed: u64) -> Vec<Vec<usize>> {
+    let mut chance = Chance(seed);
+    let len = |chance: &mut Chance| match chance.below(40) {
+        0..4 => 0,
+        4..36 => chance.below(600) as usize,
+        36..39 => chance.below(40_000) as usize,
+        _ => chance.below(600_000) as usize,
+    };
+    let slots = 1 + chance.below(4);
+    (0..slots).map(|_| (0..1 + chance.below(80)).map(|_| len(&mut chance)).collect()).collect()
 }
 
 #[test]
@@ -266,7 +269,7 @@ fn waits_can_be_aborted() {
     let group = Group::new(2, memory);
     group.begin(op(0));
     let into = Buffer::new(&group.ends[0], op(0), vec![0; 8]);
-    into.region.abort_recv();
+    into.region().abort_recv();
     assert_eq!(into.received(), Ok(None), "an abort before the wait");
     let begun = Barrier::new(2);
     thread::scope(|scope| {
@@ -275,8 +278,8 @@ fn waits_can_be_aborted() {
             [into.sent(), into.received()]
         });
         begun.wait();
-        into.region.abort_send();
-        into.region.abort_recv();
+        into.region().abort_send();
+        into.region().abort_recv();
         assert_eq!(waiting.join().expect("no panic"), [Ok(None), Ok(None)]);
     });
     drop(into);

@@ -2,5 +2,6 @@
 
 mod failure;
 mod group;
+mod honest;
 mod messages;
 mod peer;
