@@ -130,12 +130,14 @@ impl Backend for GlooBackend {
     }
 
     fn cancel(&self, op: OpId) {
+        // Gloo is woken where it waits for a message of this operation.
+        self.core.endpoint.cancel(op, EngineFault::Cancelled);
         self.core.end(op);
     }
 
     fn retire(&self, op: OpId) {
-        self.core.end(op);
         self.core.endpoint.retire(op);
+        self.core.end(op);
     }
 
     fn traffic(&self) -> Traffic {
@@ -180,14 +182,12 @@ impl Core {
         self.changed.notify_all();
     }
 
-    /// `op` is given up or decided.
+    /// `op` is given up or decided: it does not begin any more.
     fn end(&self, op: OpId) {
         let mut state = self.lock();
         state.order.end(op);
         let waiting = state.waiting.remove(&op);
         drop(state);
-        // Gloo is woken where it waits for a message of this operation.
-        self.endpoint.cancel(op, EngineFault::Cancelled);
         self.changed.notify_all();
         if let Some((_, job)) = waiting {
             (job.done)(Err(EngineFault::Cancelled));

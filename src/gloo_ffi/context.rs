@@ -78,7 +78,9 @@ impl Context {
         let (count, element_bytes) = (data.len() / reduction.dtype.bytes(), reduction.dtype.bytes());
         // SAFETY: `data` is borrowed for the call and has so many elements. Its parts are used by the fold on this thread, and
         // by messages in ranges that Gloo keeps apart; the regions that messages use end with the call.
-        self.run(op, output, || unsafe { self.group.all_reduce(start, count, element_bytes, &fold, algorithm) })
+        self.run(op, output, || unsafe { self.group.all_reduce(start, count, element_bytes, &fold, algorithm) })?;
+        let unforeseen = "its ring does not end a chunk on the rank of that number; this Gloo cannot be used";
+        fold.is_complete().then_some(()).ok_or(Failure::Gloo(Exception::of_gloo(unforeseen)))
     }
 
     /// Overwrites `data` with the root's.
