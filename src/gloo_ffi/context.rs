@@ -79,8 +79,12 @@ impl Context {
         // SAFETY: `data` is borrowed for the call and has so many elements. Its parts are used by the fold on this thread, and
         // by messages in ranges that Gloo keeps apart; the regions that messages use end with the call.
         self.run(op, output, || unsafe { self.group.all_reduce(start, count, element_bytes, &fold, algorithm) })?;
-        let unforeseen = "its ring does not end a chunk on the rank of that number; this Gloo cannot be used";
-        fold.is_complete().then_some(()).ok_or(Failure::Gloo(Exception::of_gloo(unforeseen)))
+        if fold.is_complete() {
+            return Ok(());
+        }
+        Err(Failure::Gloo(Exception::of_gloo(
+            "its ring does not end a chunk on the rank of that number: this Gloo cannot be used",
+        )))
     }
 
     /// Overwrites `data` with the root's.
