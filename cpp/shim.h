@@ -1,6 +1,7 @@
 // What Rust sees of Gloo: one context, its collectives, and exceptions as texts with a kind in front.
 //
-// Everything here is used by one thread, the op thread of a View. Bytes move on Rust's threads, see transport.h.
+// A Group is made by one thread and used by many at once, each with another operation. Bytes move on Rust's threads,
+// see transport.h.
 #pragma once
 
 #include <cstddef>

@@ -17,7 +17,7 @@ mod native;
 #[cfg(any(feature = "gloo", test, fuzzing))]
 pub(crate) mod p2p;
 mod reference;
-mod retired;
+pub(crate) mod retired;
 mod schedule;
 pub(crate) mod staging;
 pub(crate) mod threads;
@@ -80,12 +80,6 @@ pub trait Backend: Send + Sync {
     /// Its descriptor is that word when it leaves after the call of `start`. Where an operation can only start when other
     /// descriptors are in, a sync for one, the word must be a later message. May come before `start` is called here.
     fn credit(&self, op: OpId, peer: Rank);
-
-    /// Rank 0 called `op` as its operation of this number in the View, over all lanes: 0, 1, 2, … without holes. For engines
-    /// whose operations must begin in one order everywhere; may come before `start`, and after the operation is over.
-    fn place(&self, op: OpId, number: u64) {
-        let _ = (op, number);
-    }
 
     /// Forgets `op`: a running job is failed with [`EngineFault::Cancelled`], data that still arrives for it is dropped.
     fn cancel(&self, op: OpId);

@@ -9,12 +9,11 @@ use super::exception::Exception;
 use super::folding::{Fold, Last};
 use super::noticeboard::Noticeboard;
 use super::task::{Algorithm, Reduction};
-use super::wire::{Line, Output, PATIENCE, Wire};
+use super::wire::{Output, PATIENCE, Wire, during};
 use crate::collective::p2p::{Endpoint, Landed};
 use crate::collective::{Board, EngineFault};
 use crate::view::{OpId, Rank};
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,12 +25,18 @@ pub fn version() -> String {
 /// Longest wait for the others' addresses. They come over control links that are up.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connected context. It stays on the thread that made it.
+/// A connected context. Any number of threads may use it at once, each for another operation.
 pub struct Context {
     group: cxx::UniquePtr<ffi::Group>,
-    line: Rc<Line>,
+    endpoint: Endpoint,
     size: usize,
 }
+
+// SAFETY: a connected context is only read: collectives keep their state on the stack, its pairs stay as they are, and the
+// transport leads to an `Endpoint`, which is for many threads. Nothing of it belongs to the thread that made it.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
 
 /// Why a collective has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,13 +51,12 @@ impl Context {
     /// Connects `me` with the others of a View of `size`, through its board; blocks until all have come, or the board
     /// closes, or [`CONNECT_TIMEOUT`] is over.
     pub fn connect(endpoint: &Endpoint, board: &Arc<dyn Board>, me: Rank, size: usize) -> Result<Context, Exception> {
-        let line = Line::new(endpoint.clone());
-        let (wire, notices) = (Box::new(Wire(Rc::clone(&line))), Box::new(Noticeboard(Arc::clone(board))));
+        let (wire, notices) = (Box::new(Wire(endpoint.clone())), Box::new(Noticeboard(Arc::clone(board))));
         // No cast loses anything: a View has 16 members at most, and the times are of minutes.
         let rank = i32::from(me.0);
         let (connect_timeout_ms, patience_ms) = (CONNECT_TIMEOUT.as_millis() as i64, PATIENCE.as_millis() as i64);
         match ffi::connect_group(wire, notices, rank, size as i32, connect_timeout_ms, patience_ms) {
-            Ok(group) => Ok(Context { group, line, size }),
+            Ok(group) => Ok(Context { group, endpoint: endpoint.clone(), size }),
             Err(error) => Err(Exception::parse(error.what())),
         }
     }
@@ -138,7 +142,8 @@ impl Context {
         output: Option<Output>,
         collective: impl FnOnce() -> Result<(), cxx::Exception>,
     ) -> Result<(), Failure> {
-        self.line.during(op, output, collective).map_err(|error| match self.line.fault(op) {
+        let (result, fault) = during(op, output, collective);
+        result.map_err(|error| match self.endpoint.fault(op).or(fault) {
             Some(fault) => Failure::Links(fault),
             None => Failure::Gloo(Exception::parse(error.what())),
         })

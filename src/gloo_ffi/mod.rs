@@ -9,16 +9,16 @@
 //! [`reference`](crate::collective::reference()) in Gloo's order of folding, bit for bit.
 //!
 //! # Order
-//! Collectives of one context must be called alike on all members. [`Order`](order::Order) lets operations in by rank 0's
-//! numbers, one at a time.
+//! An operation begins when every member has started it alike, see [`Turnout`](turnout::Turnout). Messages carry the
+//! operation they belong to, so operations neither meet nor wait for each other.
 //!
 //! # Failure
 //! An operation fails alone: its waits throw, Gloo unwinds, and the context goes on, because new-style collectives keep no
 //! state in it. What peers still send for the operation is dropped. Only a context that could not be connected fails all.
 //!
 //! # Threads
-//! One for each View, `potluck-gloo`. The context is made, used and dropped on it; beside it are the two threads of each
-//! data link. C++ sees no other thread.
+//! One for each operation that is under way, `potluck-gloo`, kept for the next one until the View ends; the first of them makes
+//! the context. Beside them are the two threads of each data link, which C++ does not see.
 
 #[cfg(feature = "gloo")]
 mod backend;
@@ -34,11 +34,11 @@ mod exception;
 mod folding;
 #[cfg(feature = "gloo")]
 mod noticeboard;
-mod order;
 mod tally;
 mod task;
 #[cfg(all(test, feature = "gloo"))]
 mod tests;
+mod turnout;
 #[cfg(feature = "gloo")]
 mod wire;
 

@@ -2,39 +2,36 @@
 //!
 //! What Gloo's transport calls: memory that messages go out of and come into, through the message layer.
 //!
-//! All of it is called on the op thread, from inside one of [`Context`](super::context::Context)'s methods.
+//! All of it is called from inside one of [`Context`](super::context::Context)'s methods, on the thread of its operation.
 
 use super::exception::Thrown;
 use crate::collective::EngineFault;
 use crate::collective::p2p::{Endpoint, Landed, Region};
 use crate::view::{OpId, Rank};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// Longest time in which nothing of an operation moves here.
 ///
-/// A member that is gone ends waits much earlier, and a program that is late is waited for outside of Gloo. What is left is a
-/// member still busy with the operation before, perhaps with a long way over a slow link.
+/// A member that is gone ends waits much earlier, and a program that is late is waited for outside of Gloo. What is left are
+/// other operations that go before it over the same slow link.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A way into the message layer, for C++ to hold.
-pub struct Wire(pub Rc<Line>);
+pub struct Wire(pub Endpoint);
 
-/// What the callbacks of one context share.
-pub struct Line {
-    endpoint: Endpoint,
-    now: RefCell<Option<Now>>,
-    fault: Cell<Option<EngineFault>>,
+thread_local! {
+    /// The operation that this thread carries out.
+    static NOW: RefCell<Option<Now>> = const { RefCell::new(None) };
 }
 
-/// The operation that runs.
-#[derive(Clone)]
 struct Now {
     op: OpId,
     output: Option<Output>,
+    /// What the message layer reported last.
+    fault: Option<EngineFault>,
 }
 
 /// A buffer of which somebody wants to hear what has arrived.
@@ -49,35 +46,20 @@ pub struct Output {
 /// Memory that Gloo has made known. Dropping it waits until no thread touches it.
 pub struct Memory {
     region: Region,
-    line: Rc<Line>,
 }
 
-impl Line {
-    /// Over an endpoint.
-    pub fn new(endpoint: Endpoint) -> Rc<Line> {
-        Rc::new(Line { endpoint, now: RefCell::new(None), fault: Cell::new(None) })
-    }
+/// Runs `act`, whose messages belong to `op`; gives also why they failed, if they did.
+pub fn during<T>(op: OpId, output: Option<Output>, act: impl FnOnce() -> T) -> (T, Option<EngineFault>) {
+    NOW.set(Some(Now { op, output, fault: None }));
+    let result = act();
+    (result, NOW.take().and_then(|now| now.fault))
+}
 
-    /// Runs `act`, whose messages belong to `op`.
-    pub fn during<T>(&self, op: OpId, output: Option<Output>, act: impl FnOnce() -> T) -> T {
-        self.fault.set(None);
-        *self.now.borrow_mut() = Some(Now { op, output });
-        let result = act();
-        *self.now.borrow_mut() = None;
-        result
-    }
-
-    /// Why `op` has failed, if the message layer knows.
-    pub fn fault(&self, op: OpId) -> Option<EngineFault> {
-        self.endpoint.fault(op).or(self.fault.get())
-    }
-
-    fn noted<T>(&self, result: Result<T, EngineFault>) -> Result<T, Thrown> {
-        result.map_err(|fault| {
-            self.fault.set(Some(fault));
-            Thrown::Links(fault)
-        })
-    }
+fn noted<T>(result: Result<T, EngineFault>) -> Result<T, Thrown> {
+    result.map_err(|fault| {
+        NOW.with_borrow_mut(|now| now.iter_mut().for_each(|now| now.fault = Some(fault)));
+        Thrown::Links(fault)
+    })
 }
 
 impl Wire {
@@ -89,13 +71,14 @@ impl Wire {
     #[allow(unsafe_code)]
     pub unsafe fn memory(&self, ptr: *mut u8, len: usize) -> Result<Box<Memory>, Thrown> {
         guarded(|| {
-            let now = self.0.now.borrow().clone().ok_or(Thrown::Misuse)?;
-            let landed = now.output.filter(|output| std::ptr::eq(output.start, ptr)).map(|output| output.landed);
+            let now = NOW.with_borrow(|now| now.as_ref().map(|now| (now.op, now.output.clone())));
+            let (op, output) = now.ok_or(Thrown::Misuse)?;
+            let landed = output.filter(|output| std::ptr::eq(output.start, ptr)).map(|output| output.landed);
             // A barrier's memory is nowhere, and empty.
             let ptr = NonNull::new(ptr).unwrap_or(NonNull::dangling());
             // SAFETY: what the caller promises is what is asked for, and dangling memory is empty.
-            let region = unsafe { self.0.endpoint.region(now.op, ptr.as_ptr(), len, landed) };
-            Ok(Box::new(Memory { region, line: Rc::clone(&self.0) }))
+            let region = unsafe { self.0.region(op, ptr.as_ptr(), len, landed) };
+            Ok(Box::new(Memory { region }))
         })
     }
 }
@@ -103,12 +86,12 @@ impl Wire {
 impl Memory {
     /// Sends `len` bytes from `offset` on; does not wait.
     pub fn send(&self, to: i32, slot: u64, offset: usize, len: usize) -> Result<(), Thrown> {
-        guarded(|| self.line.noted(self.region.send(rank(to)?, slot, offset, len)))
+        guarded(|| noted(self.region.send(rank(to)?, slot, offset, len)))
     }
 
     /// Receives `len` bytes to `offset`; does not wait.
     pub fn recv(&self, from: i32, slot: u64, offset: usize, len: usize) -> Result<(), Thrown> {
-        guarded(|| self.line.noted(self.region.recv(rank(from)?, slot, offset, len)))
+        guarded(|| noted(self.region.recv(rank(from)?, slot, offset, len)))
     }
 
     /// Waits until one message has left; gives its receiver.
@@ -140,7 +123,7 @@ impl Memory {
     /// An aborted wait is an error too: Gloo's collectives would take it for a success.
     fn waited(&self, peer: Result<Option<Rank>, EngineFault>) -> Result<i32, Thrown> {
         let aborted = Thrown::Links(EngineFault::Cancelled);
-        self.line.noted(peer)?.map(|peer| i32::from(peer.0)).ok_or(aborted)
+        noted(peer)?.map(|peer| i32::from(peer.0)).ok_or(aborted)
     }
 }
 

@@ -17,7 +17,6 @@ fn f32_call(kind: Kind, count: usize) -> Call {
 
 fn start_all(group: &Group, op: OpId, call: Call, plan: &Arc<Plan>) {
     let input = vec![1.0f32; call.count as usize];
-    group.place(op);
     group.ranks().for_each(|me| group.start(me, op, call, None, plan, bytes_of(&input)));
 }
 
@@ -60,7 +59,9 @@ fn an_operation_given_up_inside_gloo_leaves_the_context_as_it_was() {
             }
             assert_sums(&group, op(2, round), count, &plan);
         }
-        assert_eq!((group.engine.threads(), group.engine.panics()), (threads, 0));
+        // A member may begin the next operation while the one given up unwinds: never more than two have a thread.
+        assert!(group.engine.threads() <= threads + group.backends.len(), "{threads} became {}", group.engine.threads());
+        assert_eq!(group.engine.panics(), 0);
     }
 }
 
@@ -87,12 +88,11 @@ fn an_operation_given_up_at_any_moment_ends_once_everywhere() {
 }
 
 #[test]
-fn what_was_given_up_before_it_was_placed_holds_nothing_up() {
+fn what_was_given_up_before_it_began_holds_nothing_up() {
     let (group, plan) = (Group::new(2, Cables::Memory), plan(Schedule::GlooRing));
     group.start(Rank(1), op(1, 0), f32_call(SUM, 1), None, &plan, &[0; 4]);
     group.backends.iter().for_each(|backend| backend.cancel(op(1, 0)));
     assert_eq!(group.outcome().2.err(), Some(EngineFault::Cancelled));
-    group.place(op(1, 0));
     assert_sums(&group, op(0, 0), 1000, &plan);
     group.start(Rank(0), op(1, 0), f32_call(SUM, 1), None, &plan, &[0; 4]);
     assert_eq!(group.outcome().2.err(), Some(EngineFault::Cancelled), "what is over stays over");

@@ -10,7 +10,6 @@ use crate::topology::{Plan, PlanClass, Schedule};
 use crate::view::testing::view_of;
 use crate::view::{Lane, OpId, Rank};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,7 +34,6 @@ pub struct Group {
     pub outcomes: Receiver<Outcome>,
     pub report: Sender<Outcome>,
     pub pool: Pool,
-    numbers: AtomicU64,
 }
 
 impl Group {
@@ -58,7 +56,7 @@ impl Group {
         let open = |me: Rank| engine.open(&view, me, Arc::clone(&boards[me.index()]) as Arc<dyn Board>);
         let backends = view.ranks().map(open).collect();
         let (report, outcomes) = channel();
-        Group { engine: engine.clone(), backends, outcomes, report, pool: Pool::new(), numbers: AtomicU64::new(0) }
+        Group { engine: engine.clone(), backends, outcomes, report, pool: Pool::new() }
     }
 
     pub fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
@@ -80,12 +78,6 @@ impl Group {
         }
     }
 
-    /// All ranks hear rank 0's next number.
-    pub fn place(&self, op: OpId) {
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        self.backends.iter().for_each(|backend| backend.place(op, number));
-    }
-
     pub fn outcome(&self) -> Outcome {
         self.outcomes.recv_timeout(PATIENCE).expect("an outcome in time")
     }
@@ -103,9 +95,6 @@ impl Group {
         for me in chance.shuffled(self.ranks().collect()) {
             self.start(me, op, call, sync_root, plan, &inputs[me.index()]);
             self.credit_from(op, me);
-            if me == Rank(0) {
-                self.place(op);
-            }
         }
         let mut finished: Vec<(Rank, Finished)> = (0..self.backends.len())
             .map(|_| {

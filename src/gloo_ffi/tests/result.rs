@@ -226,28 +226,19 @@ fn many_operations_at_once_in_any_order_with_every_word_at_any_time() {
         let ops: Vec<(u64, usize, Arc<Plan>)> = (0..24)
             .map(|number| (number, chance.below(60_000) as usize, plan(SCHEDULES[chance.below(2) as usize].clone())))
             .collect();
-        // Every rank starts the operations in an order of its own; word of each start, and of rank 0's numbers, reaches each
-        // peer at some later time.
-        enum Word {
-            Credit(Rank, Rank, u64),
-            Place(Rank, u64, u64),
-        }
+        // Every rank starts the operations in an order of its own; word of each start reaches each peer at
+        // some later time.
         let mut starts = chance.shuffled(group.ranks().flat_map(|me| ops.iter().map(move |op| (me, op))).collect());
-        let (mut words, mut next) = (Vec::new(), 0);
+        let mut words: Vec<(Rank, Rank, u64)> = Vec::new();
         while !starts.is_empty() || !words.is_empty() {
             let pick = chance.below((starts.len() + words.len()) as u64) as usize;
             match pick.checked_sub(starts.len()).map(|at| words.swap_remove(at)) {
-                Some(Word::Credit(to, from, number)) => group.backends[to.index()].credit(op(number % 3, number), from),
-                Some(Word::Place(to, number, place)) => group.backends[to.index()].place(op(number % 3, number), place),
+                Some((to, from, number)) => group.backends[to.index()].credit(op(number % 3, number), from),
                 None => {
                     let (me, (number, count, plan)) = starts.swap_remove(pick);
                     let call = call(Kind::AllReduce(ReduceOp::Sum), DType::F32, *count);
                     group.start(me, op(number % 3, *number), call, None, plan, bytes_of(&input(me, *number, *count)));
-                    words.extend(group.ranks().filter(|to| *to != me).map(|to| Word::Credit(to, me, *number)));
-                    if me == Rank(0) {
-                        words.extend(group.ranks().map(|to| Word::Place(to, *number, next)));
-                        next += 1;
-                    }
+                    words.extend(group.ranks().filter(|to| *to != me).map(|to| (to, me, *number)));
                 }
             }
         }
