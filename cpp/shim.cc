@@ -93,12 +93,11 @@ void Group::barrier() const {
 }
 
 std::unique_ptr<Group> connect_group(rust::Box<Wire> wire, rust::Box<Noticeboard> board, std::int32_t rank,
-                                     std::int32_t size, std::int64_t timeout_ms) {
-  const std::chrono::milliseconds timeout(timeout_ms);
+                                     std::int32_t size, std::int64_t connect_timeout_ms, std::int64_t patience_ms) {
   std::shared_ptr<gt::Device> device = std::make_shared<Device>(std::move(wire));
-  auto store = std::make_shared<Store>(std::move(board), timeout);
+  auto store = std::make_shared<Store>(std::move(board), std::chrono::milliseconds(connect_timeout_ms));
   auto context = std::make_shared<::gloo::rendezvous::Context>(rank, size);
-  context->setTimeout(timeout);
+  context->setTimeout(std::chrono::milliseconds(patience_ms));
 #ifdef GLOO_SHARED_STORE
   context->connectFullMesh(store, device);
 #else

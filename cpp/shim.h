@@ -80,7 +80,7 @@ class Group {
 
 // Makes a context and connects it; blocks until all others have put their addresses on the board.
 std::unique_ptr<Group> connect_group(rust::Box<Wire> wire, rust::Box<Noticeboard> board, std::int32_t rank,
-                                     std::int32_t size, std::int64_t timeout_ms);
+                                     std::int32_t size, std::int64_t connect_timeout_ms, std::int64_t patience_ms);
 
 // Which Gloo this was built against, for people.
 rust::String version();

@@ -1,6 +1,7 @@
 // Gloo's rendezvous store, answered by the View's board in Rust.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -33,7 +34,8 @@ class Store final : public ::gloo::rendezvous::Store {
   void wait(const std::vector<std::string> &keys) override { wait(keys, timeout_); }
 
   void wait(const std::vector<std::string> &keys, const std::chrono::milliseconds &timeout) override {
-    for (const std::string &key : keys) board_->wait(text(key), timeout.count());
+    // Gloo gives the context's timeout, which is that of operations.
+    for (const std::string &key : keys) board_->wait(text(key), std::min(timeout, timeout_).count());
   }
 
 #ifdef GLOO_STORE_HAS_STORE_V2

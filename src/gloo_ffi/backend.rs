@@ -148,12 +148,14 @@ impl Backend for GlooBackend {
     }
 
     fn cancel(&self, op: OpId) {
+        // Gloo is woken where it waits for a message of this operation.
+        self.core.endpoint.cancel(op, EngineFault::Cancelled);
         self.core.end(op);
     }
 
     fn retire(&self, op: OpId) {
-        self.core.end(op);
         self.core.endpoint.retire(op);
+        self.core.end(op);
     }
 
     fn traffic(&self) -> Traffic {
@@ -222,14 +224,12 @@ impl Core {
         }
     }
 
-    /// `op` is given up or decided.
+    /// `op` is given up or decided: it does not begin any more.
     fn end(&self, op: OpId) {
         let mut state = self.lock();
         state.turnout.end(op);
         let waiting = state.waiting.remove(&op).or_else(|| state.take_ready(op));
         drop(state);
-        // Gloo is woken where it waits for a message of this operation.
-        self.endpoint.cancel(op, EngineFault::Cancelled);
         if let Some((_, job)) = waiting {
             (job.done)(Err(EngineFault::Cancelled));
         }

@@ -4,7 +4,7 @@
 //!
 //! Callbacks return a `Result`, whose error becomes a C++ exception; they catch their own panics, which could not cross.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "C++ is behind it")]
 
 use super::folding::Fold;
 use super::noticeboard::Noticeboard;
@@ -55,7 +55,8 @@ pub mod ffi {
             board: Box<Noticeboard>,
             rank: i32,
             size: i32,
-            timeout_ms: i64,
+            connect_timeout_ms: i64,
+            patience_ms: i64,
         ) -> Result<UniquePtr<Group>>;
         /// # Safety
         /// `data` points to so many elements of 4 or 8 bytes, which nobody else uses.

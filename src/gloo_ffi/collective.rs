@@ -54,8 +54,8 @@ impl Part<'_> {
         let data = block.bytes_mut();
         // Alone nothing is folded, and so nothing finished on the way either.
         if reduction.algorithm == Algorithm::Ring && self.size > 1 {
-            let last = (self.own_chunk(reduction), self.size);
-            self.context.all_reduce(self.op, data, reduction, Some(last), &hook(&tally))?;
+            let own = self.own_chunk(reduction);
+            self.context.all_reduce(self.op, data, reduction, Some(own), &hook(&tally))?;
         } else {
             self.context.all_reduce(self.op, data, reduction, None, &hook(&tally))?;
             finish(reduction.op, reduction.dtype, data, self.size);

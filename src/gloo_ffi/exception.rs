@@ -1,4 +1,4 @@
-//! Layer: Words.
+//! Layer: Doors.
 //!
 //! C++ exceptions that came out of Gloo, and the errors of callbacks on their way into it.
 
@@ -54,6 +54,11 @@ pub enum Thrown {
 }
 
 impl Exception {
+    /// What Gloo has done, and should not have.
+    pub fn of_gloo(text: &str) -> Exception {
+        Exception { kind: ExceptionKind::Other, text: text.to_string() }
+    }
+
     /// Reads a text with its kind in front of a bar.
     pub fn parse(what: &str) -> Exception {
         let (word, text) = what.split_once('|').unwrap_or(("other", what));

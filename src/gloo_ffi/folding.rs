@@ -7,12 +7,14 @@ use super::task::Reduction;
 use super::wire::guarded;
 use crate::collective::p2p::Landed;
 use crate::collective::{finish, fold};
+use std::cell::Cell;
 use std::ops::Range;
 
 /// How an operation's contributions are added, for C++ to call.
 pub struct Fold {
     reduction: Reduction,
     last: Option<Last>,
+    finished_bytes: Cell<usize>,
 }
 
 /// The part of the buffer that is complete as soon as it is folded here.
@@ -33,7 +35,13 @@ pub struct Last {
 impl Fold {
     /// Of a reduction; `last` says what is complete then.
     pub fn new(reduction: Reduction, last: Option<Last>) -> Fold {
-        Fold { reduction, last }
+        Fold { reduction, last, finished_bytes: Cell::new(0) }
+    }
+
+    /// Whether all that was to be finished here is. A Gloo that goes another way round would leave it undone, and that is
+    /// better said than found out.
+    pub fn is_complete(&self) -> bool {
+        self.last.as_ref().is_none_or(|last| last.bytes.len() == self.finished_bytes.get())
     }
 
     /// `into = a + b`.
@@ -74,6 +82,7 @@ impl Fold {
         let offset = acc.as_ptr().addr().wrapping_sub(last.start.addr());
         if last.bytes.contains(&offset) && acc.len() <= last.bytes.end - offset {
             finish(self.reduction.op, self.reduction.dtype, acc, last.members);
+            self.finished_bytes.set(self.finished_bytes.get() + acc.len());
             (last.landed)(offset, acc);
         }
     }

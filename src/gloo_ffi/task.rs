@@ -120,3 +120,69 @@ fn reduce(op: ReduceOp, call: &Call, bytes: usize, plan: &Plan, size: usize) -> 
 fn bytes_of(count: u64, dtype: DType) -> Option<usize> {
     usize::try_from(count).ok()?.checked_mul(dtype.bytes()).filter(|bytes| isize::try_from(*bytes).is_ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::PlanClass;
+
+    fn plan(schedule: Schedule) -> Plan {
+        let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes: 1024, schedule }];
+        Plan { revision: 0, reason: String::new(), classes }
+    }
+
+    fn call(kind: Kind, dtype: DType, count: u64) -> Call {
+        Call { kind, dtype, count, codec: CodecId::None }
+    }
+
+    const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
+
+    #[test]
+    fn the_plan_says_which_way_and_the_codec_whether_encoded() {
+        for (schedule, algorithm) in [(Schedule::GlooRing, Algorithm::Ring), (Schedule::GlooBcube, Algorithm::Bcube)] {
+            let plan = plan(schedule);
+            let reduction = Reduction { op: ReduceOp::Sum, dtype: DType::F32, count: 10, algorithm };
+            let plain = call(SUM, DType::F32, 10);
+            assert_eq!(Task::of(&plain, &plan, None, 3), Ok(Task::Reduce(reduction)));
+            let coded = Call { codec: CodecId::Bf16, ..plain };
+            assert_eq!(Task::of(&coded, &plan, None, 3), Ok(Task::ReduceEncoded(reduction, CodecId::Bf16)));
+            assert_eq!(reduction.bytes(), 40);
+        }
+    }
+
+    #[test]
+    fn who_contributes_hands_in_one_block() {
+        let (plan, root) = (plan(Schedule::GlooRing), Rank(1));
+        let task = |call: Call, sync| Task::of(&call, &plan, sync, 3).expect("fits");
+        assert_eq!(task(call(SUM, DType::F64, 5), None).layout(), [40]);
+        assert_eq!(task(call(Kind::AllGather, DType::F32, 5), None).layout(), [20]);
+        let broadcast = task(call(Kind::Broadcast { root }, DType::F32, 5), None);
+        assert_eq!((broadcast.layout(), broadcast.contributes(root), broadcast.contributes(Rank(0))), (vec![20], true, false));
+        let sync = task(call(Kind::Sync { version: 1 }, DType::U8, 99), Some((root, 7)));
+        assert_eq!(sync, Task::Broadcast { root, bytes: 7 });
+        for empty in [call(SUM, DType::F32, 0), call(Kind::Barrier, DType::U8, 0)] {
+            assert!(task(empty, None).layout().is_empty());
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let (ring, one_shot) = (plan(Schedule::GlooRing), plan(Schedule::OneShot));
+        let coded = |call: Call| Call { codec: CodecId::Bf16, ..call };
+        let unfit = [
+            (call(SUM, DType::U8, 1), None),
+            (call(SUM, DType::F64, u64::MAX / 8 + 1), None),
+            (call(SUM, DType::F32, 1 << 62), None),
+            (call(Kind::AllGather, DType::F32, 1 << 60), None),
+            (coded(call(SUM, DType::F64, 1)), None),
+            (coded(call(Kind::AllGather, DType::F32, 1)), None),
+            (call(Kind::Broadcast { root: Rank(3) }, DType::F32, 1), None),
+            (call(Kind::Sync { version: 0 }, DType::U8, 1), None),
+            (call(Kind::Sync { version: 0 }, DType::U8, 1), Some((Rank(3), 1))),
+        ];
+        for (call, sync_root) in unfit {
+            assert_eq!(Task::of(&call, &ring, sync_root, 3), Err(Unfit), "{call}");
+        }
+        assert_eq!(Task::of(&call(SUM, DType::F32, 1), &one_shot, None, 3), Err(Unfit));
+    }
+}

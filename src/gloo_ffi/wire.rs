@@ -13,8 +13,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// Longest wait for one message: much longer than it takes to notice that a member is gone, which ends a wait as well.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest time in which nothing of an operation moves here.
+///
+/// A member that is gone ends waits much earlier, and a program that is late is waited for outside of Gloo. What is left are
+/// other operations that go before it over the same slow link.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A way into the message layer, for C++ to hold.
 pub struct Wire(pub Endpoint);

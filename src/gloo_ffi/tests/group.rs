@@ -119,9 +119,15 @@ impl Cables {
     }
 }
 
+#[derive(Default)]
+struct Entries {
+    set: Mutex<BTreeMap<String, Vec<u8>>>,
+    changed: Condvar,
+}
+
 /// A board that all ranks of a test share; each closes it for itself.
 pub struct TestBoard {
-    entries: Arc<(Mutex<BTreeMap<String, Vec<u8>>>, Condvar)>,
+    entries: Arc<Entries>,
     closed: Mutex<bool>,
     refuses: Mutex<bool>,
 }
@@ -145,14 +151,14 @@ impl Board for TestBoard {
         if *lock(&self.refuses) {
             return Err(BoardFault::Refused);
         }
-        lock(&self.entries.0).entry(key.to_string()).or_insert_with(|| value.to_vec());
-        self.entries.1.notify_all();
+        lock(&self.entries.set).entry(key.to_string()).or_insert_with(|| value.to_vec());
+        self.entries.changed.notify_all();
         Ok(())
     }
 
     fn wait(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, BoardFault> {
         let missing = |entries: &mut BTreeMap<String, Vec<u8>>| !entries.contains_key(key) && !*lock(&self.closed);
-        let waited = self.entries.1.wait_timeout_while(lock(&self.entries.0), timeout, missing);
+        let waited = self.entries.changed.wait_timeout_while(lock(&self.entries.set), timeout, missing);
         let (entries, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if *lock(&self.closed) {
             return Err(BoardFault::Closed);
@@ -161,9 +167,9 @@ impl Board for TestBoard {
     }
 
     fn close(&self) {
-        let _entries = lock(&self.entries.0);
+        let _entries = lock(&self.entries.set);
         *lock(&self.closed) = true;
-        self.entries.1.notify_all();
+        self.entries.changed.notify_all();
     }
 }
 
