@@ -52,10 +52,19 @@ impl Flight {
     pub(super) fn poll(&mut self, task: &mut Task<'_>, bytes: Option<&[u8]>) -> Poll<Result<Staging>> {
         let op = self.op()?;
         if self.stage == Stage::Numbered {
+            self.check(op)?;
             self.begin(op, |pool, lengths| bytes.map_or_else(Staging::default, |bytes| Staging::cut(pool, bytes, lengths)));
         }
         let decided = ready!(self.envelope.poll_decided(op, task));
         Poll::Ready(self.over(decided))
+    }
+
+    /// Gives up, for all members, what makes no sense.
+    fn check(&mut self, op: OpId) -> Result<()> {
+        let Some(rejection) = self.call.rejection() else { return Ok(()) };
+        self.stage = Stage::Over;
+        self.envelope.abandon(op);
+        Err(Error::Rejected(rejection))
     }
 
     pub(super) fn begin(&mut self, op: OpId, fill: impl FnOnce(&Pool, &[usize]) -> Staging) {

@@ -2,6 +2,7 @@
 //!
 //! What a collective call asks for, as every member must say it alike.
 
+use super::rejection::Rejection;
 use crate::view::{OpId, Rank};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::fmt;
@@ -14,22 +15,38 @@ pub enum DType {
     F32,
     /// IEEE 754 binary64.
     F64,
-    /// Bytes, for state that is copied and never added.
+    /// Bytes, which are also what a state is made of.
     U8,
+    /// IEEE 754 binary16.
+    F16,
+    /// bfloat16, the upper half of an `f32`.
+    Bf16,
+    /// Signed, 8 bits.
+    I8,
+    /// Signed, 32 bits.
+    I32,
+    /// Signed, 64 bits.
+    I64,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Unsigned, 64 bits.
+    U64,
 }
 
 /// How contributions become one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ReduceOp {
-    /// Sum.
+    /// Sum; of integers the sum modulo 2 to the number of bits.
     Sum,
-    /// Sum divided by the number of members of the View.
+    /// Sum divided by the number of members of the View. Of floats only.
     Mean,
     /// Least value; NaN wins, -0 is below +0.
     Min,
     /// Greatest value; NaN wins, -0 is below +0.
     Max,
+    /// Product; of integers the product modulo 2 to the number of bits.
+    Prod,
 }
 
 /// Which collective.
@@ -89,13 +106,38 @@ pub struct Descriptor {
 }
 
 impl DType {
+    /// All of them.
+    pub(crate) const ALL: [DType; 10] =
+        [DType::F32, DType::F64, DType::U8, DType::F16, DType::Bf16, DType::I8, DType::I32, DType::I64, DType::U32, DType::U64];
+
     /// Bytes of one element.
     pub fn bytes(self) -> usize {
         match self {
-            DType::F32 => 4,
-            DType::F64 => 8,
-            DType::U8 => 1,
+            DType::I8 | DType::U8 => 1,
+            DType::F16 | DType::Bf16 => 2,
+            DType::F32 | DType::I32 | DType::U32 => 4,
+            DType::F64 | DType::I64 | DType::U64 => 8,
         }
+    }
+
+    fn tag(self) -> u8 {
+        match self {
+            DType::F32 => 1,
+            DType::F64 => 2,
+            DType::U8 => 3,
+            DType::F16 => 4,
+            DType::Bf16 => 5,
+            DType::I8 => 6,
+            DType::I32 => 7,
+            DType::I64 => 8,
+            DType::U32 => 9,
+            DType::U64 => 10,
+        }
+    }
+
+    /// Whether it has fractions, infinities and NaN.
+    pub fn is_float(self) -> bool {
+        matches!(self, DType::F32 | DType::F64 | DType::F16 | DType::Bf16)
     }
 }
 
@@ -105,6 +147,14 @@ impl Call {
         match self.kind {
             Kind::AllGather => self.count.saturating_mul(size as u64),
             _ => self.count,
+        }
+    }
+
+    /// Why it makes no sense, if it does not.
+    pub(crate) fn rejection(&self) -> Option<Rejection> {
+        match self.kind {
+            Kind::AllReduce(ReduceOp::Mean) if !self.dtype.is_float() => Some(Rejection::MeanOfIntegers(self.dtype)),
+            _ => None,
         }
     }
 
@@ -123,6 +173,13 @@ impl fmt::Display for DType {
             DType::F32 => "f32",
             DType::F64 => "f64",
             DType::U8 => "u8",
+            DType::F16 => "f16",
+            DType::Bf16 => "bf16",
+            DType::I8 => "i8",
+            DType::I32 => "i32",
+            DType::I64 => "i64",
+            DType::U32 => "u32",
+            DType::U64 => "u64",
         })
     }
 }
@@ -134,6 +191,7 @@ impl fmt::Display for ReduceOp {
             ReduceOp::Mean => "mean",
             ReduceOp::Min => "min",
             ReduceOp::Max => "max",
+            ReduceOp::Prod => "prod",
         })
     }
 }
@@ -174,14 +232,11 @@ impl Encode for Call {
             Kind::AllGather => (6, 0),
             Kind::Barrier => (7, 0),
             Kind::Sync { version } => (8, version),
+            Kind::AllReduce(ReduceOp::Prod) => (9, 0),
         };
         out.push(tag);
         out.extend_from_slice(&argument.to_le_bytes());
-        out.push(match self.dtype {
-            DType::F32 => 1,
-            DType::F64 => 2,
-            DType::U8 => 3,
-        });
+        out.push(self.dtype.tag());
         out.extend_from_slice(&self.count.to_le_bytes());
         out.push(match self.codec {
             CodecId::None => 0,
@@ -202,14 +257,11 @@ impl Decode for Call {
             (6, 0) => Kind::AllGather,
             (7, 0) => Kind::Barrier,
             (8, version) => Kind::Sync { version },
+            (9, 0) => Kind::AllReduce(ReduceOp::Prod),
             _ => return Err(Malformed::UnknownTag),
         };
-        let dtype = match r.u8()? {
-            1 => DType::F32,
-            2 => DType::F64,
-            3 => DType::U8,
-            _ => return Err(Malformed::UnknownTag),
-        };
+        let tag = r.u8()?;
+        let dtype = DType::ALL.into_iter().find(|dtype| dtype.tag() == tag).ok_or(Malformed::UnknownTag)?;
         let count = r.u64()?;
         let codec = match r.u8()? {
             0 => CodecId::None,
@@ -247,14 +299,17 @@ mod tests {
             Kind::AllReduce(ReduceOp::Mean),
             Kind::AllReduce(ReduceOp::Min),
             Kind::AllReduce(ReduceOp::Max),
+            Kind::AllReduce(ReduceOp::Prod),
             Kind::Broadcast { root: Rank(3) },
             Kind::AllGather,
             Kind::Barrier,
             Kind::Sync { version: u64::MAX },
         ];
         for (i, kind) in kinds.into_iter().enumerate() {
-            let call = Call { kind, dtype: [DType::F32, DType::F64, DType::U8][i % 3], count: 1 << i, codec: CodecId::Bf16 };
-            assert_codec(&Descriptor { op: OpId { lane: Lane(1), number: i as u64 }, call, plan_revision: 2 });
+            for dtype in DType::ALL {
+                let call = Call { kind, dtype, count: 1 << i, codec: CodecId::Bf16 };
+                assert_codec(&Descriptor { op: OpId { lane: Lane(1), number: i as u64 }, call, plan_revision: 2 });
+            }
         }
     }
 

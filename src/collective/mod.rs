@@ -5,6 +5,7 @@
 //! An [`Engine`] opens one [`Backend`] per View; a Backend runs jobs until it is closed. It gets an owned
 //! [`Staging`] and never sees the caller's buffer. Whether a result counts is decided by votes, outside of the engine.
 
+mod arithmetic;
 mod board;
 mod call;
 mod digest;
@@ -12,13 +13,16 @@ mod element;
 mod envelope;
 mod fault;
 mod fold;
+mod half;
 mod ledger;
 mod native;
 mod reference;
+mod rejection;
 mod schedule;
 pub(crate) mod staging;
 mod vote;
 
+pub use arithmetic::Arithmetic;
 #[cfg(feature = "gloo")]
 pub use board::BoardFault;
 pub use board::{Board, Post, ViewBoard};
@@ -27,10 +31,12 @@ pub use digest::Digest;
 pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
 pub use envelope::{Decided, Envelope, Outgoing, Refused, SyncStep};
 pub use fault::EngineFault;
-pub use fold::{Arithmetic, finish, fold};
+pub use fold::{finish, fold};
+pub use half::{Bf16, F16};
 pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};
 pub use native::NativeEngine;
 pub use reference::reference;
+pub use rejection::Rejection;
 #[cfg(any(test, fuzzing))]
 pub use schedule::Itinerary;
 pub use schedule::Unfit;

@@ -103,7 +103,7 @@ impl Itinerary {
     /// The plan's class is chosen by the bytes of the result before compression.
     ///
     /// # Errors
-    /// [`Unfit`] when the plan is for another size or engine, a root is no rank, bytes would have to be added, a codec is asked for
+    /// [`Unfit`] when the plan is for another size or engine, a root is no rank, a mean of integers is asked for, a codec is asked for
     /// anything but adding `f32`, a sync has no root yet, or there are more than [`CHUNKS_MAX`] chunks.
     pub fn of(call: &Call, sync_root: Option<(Rank, u64)>, plan: &Plan, size: usize) -> Result<Itinerary, Unfit> {
         if size == 0
@@ -112,6 +112,7 @@ impl Itinerary {
             || !plan.fits(size)
             || !plan.is_for(EngineKind::Native)
             || !encodable(call)
+            || call.rejection().is_some()
         {
             return Err(Unfit);
         }
@@ -271,10 +272,9 @@ fn cut(count: usize, place: usize, size: usize) -> usize {
     (count as u128 * place as u128 / size as u128) as usize
 }
 
-/// Bytes cannot be added, and only added `f32` may be encoded.
+/// Only added `f32` may be encoded.
 fn encodable(call: &Call) -> bool {
     match (call.kind, call.dtype, call.codec) {
-        (Kind::AllReduce(_), DType::U8, _) => false,
         (Kind::AllReduce(_), DType::F32, CodecId::Bf16) => true,
         (_, _, codec) => codec == CodecId::None,
     }
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(of(call(SUM, u64::MAX / 8)), Some(Unfit));
         assert_eq!(of(call(Kind::AllGather, u64::MAX)), Some(Unfit));
         assert_eq!(of(call(Kind::Broadcast { root: Rank(3) }, 1)), Some(Unfit));
-        assert_eq!(of(Call { dtype: DType::U8, ..call(SUM, 1) }), Some(Unfit));
+        assert_eq!(of(Call { dtype: DType::U8, ..call(Kind::AllReduce(ReduceOp::Mean), 1) }), Some(Unfit));
         assert_eq!(of(Call { codec: CodecId::Bf16, ..call(Kind::AllGather, 1) }), Some(Unfit));
         assert_eq!(of(Call { codec: CodecId::Bf16, dtype: DType::F64, ..call(SUM, 1) }), Some(Unfit));
         assert_eq!(Itinerary::of(&call(SUM, 1), None, &ring(&[0, 1], 1024), 3), Err(Unfit));

@@ -3,7 +3,7 @@
 use super::Order;
 use super::numbers::{Input, Number, hash, hash_bytes, input, is_close, is_exact, same};
 use super::report::{emit, ms};
-use potluck::{AllReduce, Codec, Context, Error, ReduceOp};
+use potluck::{AllReduce, Bf16, Codec, Context, Error, F16, ReduceOp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::task::Poll;
@@ -51,6 +51,7 @@ enum Op {
     Mean,
     Min,
     Max,
+    Prod,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -59,6 +60,29 @@ enum Type {
     #[default]
     F32,
     F64,
+    F16,
+    Bf16,
+    I8,
+    I32,
+    I64,
+    U8,
+    U32,
+    U64,
+}
+
+/// Evaluates an expression with a name for the type that an order asks for.
+macro_rules! of_type {
+    ($dtype:expr, $number:ident => $call:expr) => {
+        of_type!(@ $dtype, $number, $call, F32 f32, F64 f64, F16 F16, Bf16 Bf16, I8 i8, I32 i32, I64 i64, U8 u8, U32 u32, U64 u64)
+    };
+    (@ $dtype:expr, $number:ident, $call:expr, $($name:ident $type:ty),*) => {
+        match $dtype {
+            $(Type::$name => {
+                type $number = $type;
+                $call
+            })*
+        }
+    };
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
@@ -86,18 +110,12 @@ impl Calls<'_> {
         match order {
             Order::AllReduce(r) => match r.dtype {
                 Type::F32 => self.all_reduce_f32(&r).await,
-                Type::F64 => self.all_reduce::<f64>(&r, |call| call).await,
+                dtype => of_type!(dtype, T => self.all_reduce::<T>(&r, |call| call).await),
             },
             Order::DropAllReduce(r) => self.lose(&r, Fate::Dropped).await,
             Order::ForgetAllReduce(r) => self.lose(&r, Fate::Forgotten).await,
-            Order::Broadcast(c) => match c.dtype {
-                Type::F32 => self.broadcast::<f32>(&c).await,
-                Type::F64 => self.broadcast::<f64>(&c).await,
-            },
-            Order::AllGather(c) => match c.dtype {
-                Type::F32 => self.all_gather::<f32>(&c).await,
-                Type::F64 => self.all_gather::<f64>(&c).await,
-            },
+            Order::Broadcast(c) => of_type!(c.dtype, T => self.broadcast::<T>(&c).await),
+            Order::AllGather(c) => of_type!(c.dtype, T => self.all_gather::<T>(&c).await),
             Order::Barrier => self.barrier().await,
             Order::Sync { version, bytes, seed } => self.sync(version, bytes, seed).await,
             other => emit(&json!({"event": "error", "code": "order", "message": format!("not a call: {other:?}")})),
@@ -260,6 +278,7 @@ impl Op {
             Op::Mean => ReduceOp::Mean,
             Op::Min => ReduceOp::Min,
             Op::Max => ReduceOp::Max,
+            Op::Prod => ReduceOp::Prod,
         }
     }
 }

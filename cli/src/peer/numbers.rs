@@ -3,7 +3,7 @@
 //! Inputs repeat after [`PERIOD`] elements, a prime: so a whole buffer is checked with one period of arithmetic per fold
 //! order, and yet elements at another place than they belong differ.
 
-use potluck::{Context, Element, FoldOrder, FoldSegment, FoldTree, ReduceOp, reference_sum};
+use potluck::{Bf16, Context, Element, F16, FoldOrder, FoldSegment, FoldTree, ReduceOp, reference_sum};
 
 /// Elements after which inputs repeat; coprime to every chunk.
 const PERIOD: usize = 65_521;
@@ -11,62 +11,60 @@ const PERIOD: usize = 65_521;
 /// What a marked input is made of: 16 bytes that no other traffic has.
 pub const MARK: [u8; 16] = *b"potluck:marked!\x3e";
 
-/// `f32` and `f64`, as far as this program needs them.
-pub trait Number: Element + std::ops::Sub<Output = Self> + PartialOrd {
-    /// From a fraction in -1..1.
+/// The number types of a buffer, as far as this program needs them.
+pub trait Number: Element + Unpin {
+    /// From a fraction in -1..1, of the whole range where the type has a small one.
     fn of(fraction: f64) -> Self;
     /// The numbers that lie in memory as `bytes`.
     fn of_bytes(bytes: &[u8; 16]) -> Vec<Self>;
     /// All bits.
     fn bits(self) -> u64;
-    /// Its absolute value.
-    fn size(self) -> f64;
+    /// As it is to a person.
+    fn value(self) -> f64;
     /// The sequential reference.
     fn reference(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<Self>]) -> Vec<Self>;
 }
 
-impl Number for f32 {
-    fn of(fraction: f64) -> f32 {
-        fraction as f32
-    }
+macro_rules! numbers {
+    ($($number:ty, $bits:ty, $of:expr, $of_bits:expr, $bits_of:expr, $value:expr;)*) => {
+        $(
+            impl Number for $number {
+                fn of(fraction: f64) -> $number {
+                    $of(fraction)
+                }
 
-    fn of_bytes(bytes: &[u8; 16]) -> Vec<f32> {
-        bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
-    }
+                fn of_bytes(bytes: &[u8; 16]) -> Vec<$number> {
+                    let (words, _) = bytes.as_chunks::<{ size_of::<$bits>() }>();
+                    words.iter().map(|word| $of_bits(<$bits>::from_le_bytes(*word))).collect()
+                }
 
-    fn bits(self) -> u64 {
-        u64::from(self.to_bits())
-    }
+                fn bits(self) -> u64 {
+                    $bits_of(self) as u64
+                }
 
-    fn size(self) -> f64 {
-        f64::from(self.abs())
-    }
+                fn value(self) -> f64 {
+                    $value(self)
+                }
 
-    fn reference(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<f32>]) -> Vec<f32> {
-        reference_sum(order, op, inputs)
-    }
+                fn reference(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<$number>]) -> Vec<$number> {
+                    reference_sum(order, op, inputs)
+                }
+            }
+        )*
+    };
 }
 
-impl Number for f64 {
-    fn of(fraction: f64) -> f64 {
-        fraction
-    }
-
-    fn of_bytes(bytes: &[u8; 16]) -> Vec<f64> {
-        bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect()
-    }
-
-    fn bits(self) -> u64 {
-        self.to_bits()
-    }
-
-    fn size(self) -> f64 {
-        self.abs()
-    }
-
-    fn reference(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<f64>]) -> Vec<f64> {
-        reference_sum(order, op, inputs)
-    }
+numbers! {
+    f32, u32, |x| x as f32, f32::from_bits, f32::to_bits, f64::from;
+    f64, u64, |x| x, f64::from_bits, f64::to_bits, |x| x;
+    F16, u16, |x| F16::from_f32(x as f32), F16::from_bits, F16::to_bits, |x: F16| f64::from(x.to_f32());
+    Bf16, u16, |x| Bf16::from_f32(x as f32), Bf16::from_bits, Bf16::to_bits, |x: Bf16| f64::from(x.to_f32());
+    i8, i8, |x| (x * 128.0) as i8, |x| x, |x| x, f64::from;
+    i32, i32, |x| (x * 2f64.powi(31)) as i32, |x| x, |x| x, f64::from;
+    i64, i64, |x| (x * 2f64.powi(63)) as i64, |x| x, |x| x, |x| x as f64;
+    u8, u8, |x: f64| (x.abs() * 256.0) as u8, |x| x, |x| x, f64::from;
+    u32, u32, |x: f64| (x.abs() * 2f64.powi(32)) as u32, |x| x, |x| x, f64::from;
+    u64, u64, |x: f64| (x.abs() * 2f64.powi(64)) as u64, |x| x, |x| x, |x| x as f64;
 }
 
 /// Which input.
@@ -148,7 +146,7 @@ pub fn is_exact<T: Number>(context: &Context, op: ReduceOp, from: Input, result:
 pub fn is_close<T: Number>(context: &Context, op: ReduceOp, from: Input, result: &[T]) -> bool {
     let size = context.size() as f64;
     let most = size * (size + 1.0) / 256.0;
-    compares(context, op, from, result, |want, have| (want - have).size() <= most)
+    compares(context, op, from, result, |want, have| (want.value() - have.value()).abs() <= most)
 }
 
 fn compares<T: Number>(context: &Context, op: ReduceOp, from: Input, result: &[T], likes: impl Fn(T, T) -> bool) -> bool {

@@ -365,7 +365,7 @@ fn what_is_over_stays_over() {
 fn what_does_not_fit_is_refused() {
     let alone = Alone::new(2);
     let plan = plan(1024, Schedule::OneShot);
-    alone.start(op(0, 0), Call { dtype: DType::U8, ..f32_call(SUM, 8) }, &plan);
+    alone.start(op(0, 0), Call { dtype: DType::U8, ..f32_call(Kind::AllReduce(ReduceOp::Mean), 8) }, &plan);
     assert_eq!(alone.outcome(), (op(0, 0), Err(EngineFault::Unfit)));
     let call = f32_call(SUM, 1000);
     let mut short = job(Rank(0), op(0, 1), call, None, &plan, 2, &alone.pool, &[0; 4000], &alone.report);
