@@ -83,7 +83,10 @@ mod view;
 mod wire;
 
 // The public interface is:
-pub use calls::{AllGather, AllReduce, AllReduceOwned, Barrier, Broadcast, Codec, Owned, Sync};
+pub use calls::{
+    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Gather, Owned, Reduce, ReduceScatter, Scatter,
+    Sync,
+};
 pub use cluster::{Cluster, StatusStream};
 #[doc(hidden)]
 pub use collective::Arithmetic;

@@ -62,6 +62,27 @@ pub enum Kind {
     },
     /// Everybody gets all contributions in rank order.
     AllGather,
+    /// The root gets the reduction of all contributions.
+    Reduce {
+        /// How.
+        op: ReduceOp,
+        /// Who.
+        root: Rank,
+    },
+    /// Everybody gets its shard of the reduction of all contributions.
+    ReduceScatter(ReduceOp),
+    /// The root gets all contributions in rank order.
+    Gather {
+        /// Who.
+        root: Rank,
+    },
+    /// Everybody gets its part of the root's buffer.
+    Scatter {
+        /// Whose buffer.
+        root: Rank,
+    },
+    /// Everybody gets one part of everybody's buffer.
+    AllToAll,
     /// Nobody leaves before everybody has come.
     Barrier,
     /// Everybody gets the state of the member that is furthest along the View's history.
@@ -78,7 +99,7 @@ pub struct Call {
     pub kind: Kind,
     /// Of what.
     pub dtype: DType,
-    /// Elements of this member's contribution.
+    /// Elements of this member's contribution; of a scatter, of each member's part.
     pub count: u64,
     /// How contributions are encoded on the wire.
     pub codec: CodecId,
@@ -141,21 +162,58 @@ impl DType {
     }
 }
 
+impl ReduceOp {
+    const ALL: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
+
+    fn tag(self) -> u8 {
+        match self {
+            ReduceOp::Sum => 1,
+            ReduceOp::Mean => 2,
+            ReduceOp::Min => 3,
+            ReduceOp::Max => 4,
+            ReduceOp::Prod => 5,
+        }
+    }
+
+    fn of_tag(tag: u8) -> Result<ReduceOp, Malformed> {
+        ReduceOp::ALL.into_iter().find(|op| op.tag() == tag).ok_or(Malformed::UnknownTag)
+    }
+}
+
+impl Kind {
+    /// How contributions become one value, where they do.
+    pub(crate) fn reduce_op(self) -> Option<ReduceOp> {
+        match self {
+            Kind::AllReduce(op) | Kind::Reduce { op, .. } | Kind::ReduceScatter(op) => Some(op),
+            _ => None,
+        }
+    }
+
+    /// Whether every rank gets the same result, which the votes then compare.
+    pub(crate) fn has_common_result(self) -> bool {
+        !matches!(
+            self,
+            Kind::Reduce { .. } | Kind::ReduceScatter(_) | Kind::Gather { .. } | Kind::Scatter { .. } | Kind::AllToAll
+        )
+    }
+}
+
 impl Call {
-    /// Elements of the result in a View of `size`.
+    /// Elements of the largest buffer that a member of a View of `size` has of it.
     pub fn output_count(&self, size: usize) -> u64 {
         match self.kind {
-            Kind::AllGather => self.count.saturating_mul(size as u64),
+            Kind::AllGather | Kind::Gather { .. } | Kind::Scatter { .. } => self.count.saturating_mul(size as u64),
             _ => self.count,
         }
     }
 
-    /// Why it makes no sense, if it does not.
-    pub(crate) fn rejection(&self) -> Option<Rejection> {
-        match self.kind {
-            Kind::AllReduce(ReduceOp::Mean) if !self.dtype.is_float() => Some(Rejection::MeanOfIntegers(self.dtype)),
-            _ => None,
+    /// Why it makes no sense in a View of `size`, if it does not.
+    pub(crate) fn rejection(&self, size: usize) -> Option<Rejection> {
+        if self.kind.reduce_op() == Some(ReduceOp::Mean) && !self.dtype.is_float() {
+            return Some(Rejection::MeanOfIntegers(self.dtype));
         }
+        let uneven = self.kind == Kind::AllToAll && !self.count.is_multiple_of(size as u64);
+        uneven.then_some(Rejection::Uneven { count: self.count, size })
     }
 
     /// Whether two members ask for the same thing.
@@ -211,6 +269,11 @@ impl fmt::Display for Call {
             Kind::AllReduce(op) => write!(f, "all_reduce({op}, {} x {}", self.count, self.dtype)?,
             Kind::Broadcast { root } => write!(f, "broadcast(root {root}, {} x {}", self.count, self.dtype)?,
             Kind::AllGather => write!(f, "all_gather({} x {}", self.count, self.dtype)?,
+            Kind::Reduce { op, root } => write!(f, "reduce(root {root}, {op}, {} x {}", self.count, self.dtype)?,
+            Kind::ReduceScatter(op) => write!(f, "reduce_scatter({op}, {} x {}", self.count, self.dtype)?,
+            Kind::Gather { root } => write!(f, "gather(root {root}, {} x {}", self.count, self.dtype)?,
+            Kind::Scatter { root } => write!(f, "scatter(root {root}, {} x {} each", self.count, self.dtype)?,
+            Kind::AllToAll => write!(f, "all_to_all({} x {}", self.count, self.dtype)?,
             Kind::Barrier => return f.write_str("barrier()"),
             Kind::Sync { version } => write!(f, "sync(version {version}, {} bytes", self.count)?,
         }
@@ -233,6 +296,11 @@ impl Encode for Call {
             Kind::Barrier => (7, 0),
             Kind::Sync { version } => (8, version),
             Kind::AllReduce(ReduceOp::Prod) => (9, 0),
+            Kind::Reduce { op, root } => (10, u64::from(op.tag()) << 8 | u64::from(root.0)),
+            Kind::ReduceScatter(op) => (11, u64::from(op.tag())),
+            Kind::Gather { root } => (12, u64::from(root.0)),
+            Kind::Scatter { root } => (13, u64::from(root.0)),
+            Kind::AllToAll => (14, 0),
         };
         out.push(tag);
         out.extend_from_slice(&argument.to_le_bytes());
@@ -253,11 +321,16 @@ impl Decode for Call {
             (2, 0) => Kind::AllReduce(ReduceOp::Mean),
             (3, 0) => Kind::AllReduce(ReduceOp::Min),
             (4, 0) => Kind::AllReduce(ReduceOp::Max),
-            (5, root) => Kind::Broadcast { root: u8::try_from(root).map(Rank).map_err(|_| Malformed::TooLong)? },
+            (5, root) => Kind::Broadcast { root: rank(root)? },
             (6, 0) => Kind::AllGather,
             (7, 0) => Kind::Barrier,
             (8, version) => Kind::Sync { version },
             (9, 0) => Kind::AllReduce(ReduceOp::Prod),
+            (10, both) => Kind::Reduce { op: op(both >> 8)?, root: rank(both & 0xff)? },
+            (11, tag) => Kind::ReduceScatter(op(tag)?),
+            (12, root) => Kind::Gather { root: rank(root)? },
+            (13, root) => Kind::Scatter { root: rank(root)? },
+            (14, 0) => Kind::AllToAll,
             _ => return Err(Malformed::UnknownTag),
         };
         let tag = r.u8()?;
@@ -270,6 +343,14 @@ impl Decode for Call {
         };
         Ok(Call { kind, dtype, count, codec })
     }
+}
+
+fn rank(argument: u64) -> Result<Rank, Malformed> {
+    u8::try_from(argument).map(Rank).map_err(|_| Malformed::TooLong)
+}
+
+fn op(argument: u64) -> Result<ReduceOp, Malformed> {
+    ReduceOp::of_tag(u8::try_from(argument).map_err(|_| Malformed::TooLong)?)
 }
 
 impl Encode for Descriptor {
@@ -302,6 +383,11 @@ mod tests {
             Kind::AllReduce(ReduceOp::Prod),
             Kind::Broadcast { root: Rank(3) },
             Kind::AllGather,
+            Kind::Reduce { op: ReduceOp::Min, root: Rank(15) },
+            Kind::ReduceScatter(ReduceOp::Prod),
+            Kind::Gather { root: Rank(1) },
+            Kind::Scatter { root: Rank(2) },
+            Kind::AllToAll,
             Kind::Barrier,
             Kind::Sync { version: u64::MAX },
         ];

@@ -129,6 +129,6 @@ pub type Done = Box<dyn FnOnce(Result<Finished, EngineFault>) + Send>;
 pub struct Finished {
     /// The result's elements in wire-independent, native form.
     pub output: Staging,
-    /// XXH3-128 over the XXH3-64 of each 256 KiB of the result; equal on every rank.
+    /// XXH3-128 over the XXH3-64 of each 256 KiB of the result, equal on every rank; anything where their results differ.
     pub digest: u128,
 }

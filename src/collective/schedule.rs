@@ -3,7 +3,9 @@
 //! A schedule as data: which piece of a result takes which way between the ranks.
 //!
 //! An [`Itinerary`] is what a call, a plan and a View's size come to: a row of [`Flow`]s, each an element range of the result
-//! with its [`Route`]. A route has a tree towards the owner, along which contributions are added, and *another* tree
+//! with its [`Route`]. The result is that of all ranks together: what they have in common stands in it once, and of a flow that
+//! only one rank keeps, the others hold nothing. A rank's own result is the row of the flows that it keeps.
+//! A route has a tree towards the owner, along which contributions are added, and *another* tree
 //! away from it, along which the result is handed on. A ring is the case where both trees are chains; stars and other
 //! trees are told by the same arrays. Flows are cut into chunks, which travel and are added as one piece.
 //!
@@ -13,7 +15,7 @@
 use super::call::{Call, CodecId, DType, Kind, ReduceOp};
 use crate::compression::codec;
 use crate::engine::EngineKind;
-use crate::topology::{Plan, Schedule};
+use crate::topology::{Plan, Schedule, ring_segment};
 use crate::view::{MEMBERS_MAX, Rank};
 use std::ops::Range;
 
@@ -28,7 +30,7 @@ pub struct Itinerary {
     pub codec: CodecId,
     /// How it is added; `None` when it is only copied.
     pub reduce: Option<ReduceOp>,
-    /// The flows, which cover the result in order and without gaps.
+    /// The flows, which cover the result of all ranks together in order and without gaps.
     pub flows: Vec<Flow>,
     /// Elements of a chunk; the last one of a flow may have fewer.
     pub chunk_elements: usize,
@@ -56,13 +58,24 @@ pub enum Route {
         up: Option<Tree>,
         /// Along which the result is handed on.
         down: Tree,
+        /// Who keeps it; the others on the way down only pass it on.
+        kept: Kept,
     },
 }
 
-/// A tree over all ranks.
+/// Who keeps a flow's result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It is the same on all ranks.
+    ByAll,
+    /// It is this rank's own.
+    By(Rank),
+}
+
+/// A tree over some ranks or all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// The parent of each rank, by rank; `None` at the root.
+    /// The parent of each rank, by rank; `None` at the root and where a rank is not in the tree.
     pub parents: Vec<Option<Rank>>,
 }
 
@@ -77,6 +90,8 @@ pub struct Station {
     pub down_from: Option<Rank>,
     /// To whom this rank hands the result.
     pub down_to: Vec<Rank>,
+    /// Whether the result stays here too.
+    pub keeps: bool,
 }
 
 /// What becomes of the sum at a station.
@@ -100,10 +115,10 @@ pub const CHUNKS_MAX: usize = 1 << 20;
 impl Itinerary {
     /// The itinerary of `call` among `size` ranks. `sync_root` says whose state of how many bytes a sync hands on.
     ///
-    /// The plan's class is chosen by the bytes of the result before compression.
+    /// The plan's class is chosen by the bytes of the largest buffer that a member has of the call, before compression.
     ///
     /// # Errors
-    /// [`Unfit`] when the plan is for another size or engine, a root is no rank, a mean of integers is asked for, a codec is asked for
+    /// [`Unfit`] when the plan is for another size or engine, a root is no rank, the call makes no sense, a codec is asked for
     /// anything but adding `f32`, a sync has no root yet, or there are more than [`CHUNKS_MAX`] chunks.
     pub fn of(call: &Call, sync_root: Option<(Rank, u64)>, plan: &Plan, size: usize) -> Result<Itinerary, Unfit> {
         if size == 0
@@ -112,7 +127,7 @@ impl Itinerary {
             || !plan.fits(size)
             || !plan.is_for(EngineKind::Native)
             || !encodable(call)
-            || call.rejection().is_some()
+            || call.rejection(size).is_some()
         {
             return Err(Unfit);
         }
@@ -123,21 +138,25 @@ impl Itinerary {
         };
         let count = usize::try_from(count).map_err(|_| Unfit)?;
         let bytes = count.checked_mul(call.dtype.bytes()).ok_or(Unfit)?;
+        // So much have all ranks together at most.
+        bytes.checked_mul(size).ok_or(Unfit)?;
         let class = plan.class_for(bytes as u64);
         let chunk_elements = class.chunk_bytes as usize / call.dtype.bytes();
-        let reduce = match call.kind {
-            Kind::AllReduce(op) => Some(op),
-            _ => None,
-        };
-        let flows = flows(call.kind, count, sync_root, &class.schedule, size)?;
+        let ways = Ways { schedule: &class.schedule, ring: indirect_ring(plan, &class.schedule), size };
+        let (reduce, flows) = (call.kind.reduce_op(), ways.flows(call.kind, count, sync_root)?);
         let itinerary = Itinerary { size, dtype: call.dtype, codec: call.codec, reduce, flows, chunk_elements };
         let chunks: usize = (0..itinerary.flows.len()).map(|flow| itinerary.chunks(flow)).sum();
         if chunks <= CHUNKS_MAX { Ok(itinerary) } else { Err(Unfit) }
     }
 
-    /// Elements of the result.
+    /// Elements of the result of all ranks together.
     pub fn count(&self) -> usize {
         self.flows.last().map_or(0, |flow| flow.elements.end)
+    }
+
+    /// Whether it is the same on every rank.
+    pub fn is_common(&self) -> bool {
+        self.flows.iter().all(|flow| flow.route.kept() == Kept::ByAll)
     }
 
     /// How many chunks a flow has.
@@ -175,9 +194,10 @@ impl Itinerary {
     pub fn station(&self, flow: usize, me: Rank) -> Station {
         match &self.flows[flow].route {
             Route::Exchange => {
-                Station { contributors: ranks(self.size).collect(), then: Then::Keep, down_from: None, down_to: Vec::new() }
+                let contributors = ranks(self.size).collect();
+                Station { contributors, then: Then::Keep, down_from: None, down_to: Vec::new(), keeps: true }
             }
-            Route::Paths { owner, up, down } => {
+            Route::Paths { owner, up, down, kept } => {
                 let mut contributors = up.as_ref().map_or_else(Vec::new, |tree| tree.children(me));
                 if self.flows[flow].route.contributes(me) {
                     contributors.push(me);
@@ -185,13 +205,28 @@ impl Itinerary {
                 }
                 let parent = up.as_ref().and_then(|tree| tree.parents[me.index()]);
                 let then = if *owner == me { Then::HandOn } else { parent.map_or(Then::Keep, Then::Send) };
-                Station { contributors, then, down_from: down.parents[me.index()], down_to: down.children(me) }
+                let keeps = *kept == Kept::ByAll || *kept == Kept::By(me);
+                Station { contributors, then, down_from: down.parents[me.index()], down_to: down.children(me), keeps }
             }
         }
     }
 }
 
+impl Station {
+    /// What this rank must have done with each chunk: got it, if it keeps it, else sent it to all whom it concerns.
+    pub fn steps(&self) -> usize {
+        if self.keeps { 1 } else { self.down_to.len() + usize::from(matches!(self.then, Then::Send(_))) }
+    }
+}
+
 impl Route {
+    fn kept(&self) -> Kept {
+        match self {
+            Route::Exchange => Kept::ByAll,
+            Route::Paths { kept, .. } => *kept,
+        }
+    }
+
     fn contributes(&self, rank: Rank) -> bool {
         match self {
             Route::Exchange | Route::Paths { up: Some(_), .. } => true,
@@ -204,6 +239,11 @@ impl Tree {
     /// The ranks whose parent is `rank`, ascending.
     pub fn children(&self, rank: Rank) -> Vec<Rank> {
         ranks(self.parents.len()).filter(|child| self.parents[child.index()] == Some(rank)).collect()
+    }
+
+    /// Of nobody.
+    fn empty(size: usize) -> Tree {
+        Tree { parents: vec![None; size] }
     }
 
     /// Everybody under `root`.
@@ -221,55 +261,129 @@ impl Tree {
     }
 }
 
-fn flows(kind: Kind, count: usize, sync_root: Option<(Rank, u64)>, schedule: &Schedule, size: usize) -> Result<Vec<Flow>, Unfit> {
-    match (kind, sync_root) {
-        (Kind::AllReduce(_), _) => Ok(reducing(count, schedule, size)),
-        (Kind::AllGather, _) => {
-            let each = count / size;
-            Ok(ranks(size).map(|rank| copying(rank.index() * each..(rank.index() + 1) * each, rank, schedule, size)).collect())
+/// Between which ranks the flows of a call go.
+struct Ways<'a> {
+    /// What the plan says for buffers of this size.
+    schedule: &'a Schedule,
+    /// The ring that everything must follow, where not all ranks reach each other.
+    ring: Option<&'a [Rank]>,
+    size: usize,
+}
+
+impl Ways<'_> {
+    fn flows(&self, kind: Kind, count: usize, sync_root: Option<(Rank, u64)>) -> Result<Vec<Flow>, Unfit> {
+        let size = self.size;
+        let each = count / size;
+        let part = |index: usize| index * each..(index + 1) * each;
+        let root = match (kind, sync_root) {
+            (Kind::Sync { .. }, Some((root, _))) => root,
+            (Kind::Broadcast { root } | Kind::Reduce { root, .. } | Kind::Gather { root } | Kind::Scatter { root }, _) => root,
+            _ => Rank(0),
+        };
+        if root.index() >= size {
+            return Err(Unfit);
         }
-        (Kind::Broadcast { root }, _) | (Kind::Sync { .. }, Some((root, _))) if root.index() < size => {
-            Ok(vec![copying(0..count, root, schedule, size)])
+        Ok(match kind {
+            Kind::AllReduce(_) => self.reducing(count),
+            Kind::AllGather => ranks(size).map(|rank| self.copying(part(rank.index()), rank)).collect(),
+            Kind::Broadcast { .. } | Kind::Sync { .. } => vec![self.copying(0..count, root)],
+            Kind::Reduce { .. } => vec![self.reducing_to(0..count, root)],
+            Kind::ReduceScatter(_) => {
+                ranks(size).map(|rank| self.reducing_to(ring_segment(rank.index(), size, count), rank)).collect()
+            }
+            Kind::Gather { .. } => ranks(size).map(|from| self.carrying(part(from.index()), from, root)).collect(),
+            Kind::Scatter { .. } => ranks(size).map(|to| self.carrying(part(to.index()), root, to)).collect(),
+            Kind::AllToAll => self.crossing(each),
+            Kind::Barrier => Vec::new(),
+        })
+    }
+
+    /// One exchange, or round a ring one flow for each place, owned by the rank that sits there.
+    fn reducing(&self, count: usize) -> Vec<Flow> {
+        let (Schedule::Ring { order }, size) = (self.schedule, self.size) else {
+            return vec![Flow { elements: 0..count, route: Route::Exchange }];
+        };
+        let segment = |place: usize| {
+            let owner = order[place];
+            let (up, down) = (Some(self.towards(owner)), self.away_from(owner));
+            let route = Route::Paths { owner, up, down, kept: Kept::ByAll };
+            Flow { elements: ring_segment(place, size, count), route }
+        };
+        (0..size).map(segment).collect()
+    }
+
+    /// All contributions to one rank, which keeps their sum.
+    fn reducing_to(&self, elements: Range<usize>, owner: Rank) -> Flow {
+        let (up, down) = (Some(self.towards(owner)), Tree::empty(self.size));
+        Flow { elements, route: Route::Paths { owner, up, down, kept: Kept::By(owner) } }
+    }
+
+    /// From one rank to all.
+    fn copying(&self, elements: Range<usize>, owner: Rank) -> Flow {
+        let down = self.away_from(owner);
+        Flow { elements, route: Route::Paths { owner, up: None, down, kept: Kept::ByAll } }
+    }
+
+    /// From one rank to one.
+    fn carrying(&self, elements: Range<usize>, from: Rank, to: Rank) -> Flow {
+        let way: Vec<Rank> = match self.ring {
+            Some(order) => {
+                let steps = (place(order, to) + self.size - place(order, from)) % self.size;
+                ring_from(order, place(order, from)).take(steps + 1).collect()
+            }
+            None if from == to => vec![from],
+            None => vec![from, to],
+        };
+        let down = Tree::chain(way.into_iter(), self.size);
+        Flow { elements, route: Route::Paths { owner: from, up: None, down, kept: Kept::By(to) } }
+    }
+
+    /// From every rank to every rank, so many elements each.
+    fn crossing(&self, each: usize) -> Vec<Flow> {
+        let pairs = ranks(self.size).flat_map(|from| ranks(self.size).map(move |to| (from, to)));
+        let flow = |(index, (from, to)): (usize, (Rank, Rank))| self.carrying(index * each..(index + 1) * each, from, to);
+        pairs.enumerate().map(flow).collect()
+    }
+
+    /// Everybody on its way to `owner`: round the ring from its successor to itself, or straight.
+    fn towards(&self, owner: Rank) -> Tree {
+        match self.schedule {
+            Schedule::Ring { order } => {
+                // The chain is told from its root on, so against the direction of the ring.
+                let (size, place) = (self.size, place(order, owner));
+                Tree::chain((0..size).map(|step| order[(place + size - step) % size]), size)
+            }
+            _ => Tree::star(owner, self.size),
         }
-        (Kind::Barrier, _) => Ok(Vec::new()),
-        _ => Err(Unfit),
+    }
+
+    /// From `owner` to everybody: round the ring along the same cables, or straight.
+    fn away_from(&self, owner: Rank) -> Tree {
+        match self.schedule {
+            Schedule::Ring { order } => Tree::chain(ring_from(order, place(order, owner)), self.size),
+            _ => Tree::star(owner, self.size),
+        }
     }
 }
 
-/// One exchange, or round a ring one flow for each place, owned by the rank that sits there.
-fn reducing(count: usize, schedule: &Schedule, size: usize) -> Vec<Flow> {
-    let Schedule::Ring { order } = schedule else {
-        return vec![Flow { elements: 0..count, route: Route::Exchange }];
-    };
-    let segment = |place: usize| {
-        let elements = cut(count, place, size)..cut(count, place + 1, size);
-        // Down from the owner round the ring; up the other way round along the same cables, from its successor to itself.
-        let down = Tree::chain(ring_from(order, place), size);
-        let up = Tree::chain((0..size).map(|step| order[(place + size - step) % size]), size);
-        Flow { elements, route: Route::Paths { owner: order[place], up: Some(up), down } }
-    };
-    (0..size).map(segment).collect()
+/// What is for one rank alone goes there straight, unless the plan has no exchange at all: then some pairs of
+/// ranks do not reach each other, and only neighbours on the ring are sure to.
+fn indirect_ring<'a>(plan: &Plan, schedule: &'a Schedule) -> Option<&'a [Rank]> {
+    let straight = plan.classes.iter().any(|class| class.schedule == Schedule::OneShot);
+    match schedule {
+        Schedule::Ring { order } if !straight => Some(order),
+        _ => None,
+    }
 }
 
-fn copying(elements: Range<usize>, owner: Rank, schedule: &Schedule, size: usize) -> Flow {
-    let down = match schedule {
-        Schedule::Ring { order } => {
-            let place = order.iter().position(|rank| *rank == owner).unwrap_or(0);
-            Tree::chain(ring_from(order, place), size)
-        }
-        _ => Tree::star(owner, size),
-    };
-    Flow { elements, route: Route::Paths { owner, up: None, down } }
+fn place(order: &[Rank], rank: Rank) -> usize {
+    // A plan that fits names every rank.
+    order.iter().position(|at| *at == rank).unwrap_or(0)
 }
 
 /// Once round the ring, from a place on.
 fn ring_from(order: &[Rank], place: usize) -> impl Iterator<Item = Rank> {
     order.iter().cycle().skip(place).take(order.len()).copied()
-}
-
-/// Where segment `place` of `size` begins; wide enough that the product cannot overflow.
-fn cut(count: usize, place: usize, size: usize) -> usize {
-    (count as u128 * place as u128 / size as u128) as usize
 }
 
 /// Only added `f32` may be encoded.
@@ -318,7 +432,7 @@ mod tests {
     #[test]
     fn on_a_ring_everybody_sends_to_its_successor_alone() {
         let order = [3, 1, 4, 0, 2];
-        for kind in [SUM, Kind::AllGather, Kind::Broadcast { root: Rank(4) }] {
+        for kind in every_kind(Rank(4)) {
             let itinerary = Itinerary::of(&call(kind, 1000), None, &ring(&order, 1024), 5).expect("fits");
             for (place, me) in order.into_iter().enumerate() {
                 let (next, before) = (Rank(order[(place + 1) % 5]), Rank(order[(place + 4) % 5]));
@@ -338,7 +452,8 @@ mod tests {
             let order: Vec<u8> = (0..size as u8).rev().collect();
             for count in [0, 1, size - 1, size, 1000, 65_537] {
                 for plan in [ring(&order, 1024), Plan::mesh(size)] {
-                    for kind in [SUM, Kind::AllGather, Kind::Broadcast { root: Rank(0) }] {
+                    for kind in every_kind(Rank(0)) {
+                        let count = if kind == Kind::AllToAll { count * size } else { count };
                         let itinerary = Itinerary::of(&call(kind, count as u64), None, &plan, size).expect("fits");
                         let mut end = 0;
                         for flow in 0..itinerary.flows.len() {
@@ -348,13 +463,101 @@ mod tests {
                                 end = elements.end;
                             }
                         }
-                        let expected = if kind == Kind::AllGather { count * size } else { count };
+                        let each = [Kind::AllGather, Kind::AllToAll].contains(&kind)
+                            || matches!(kind, Kind::Gather { .. } | Kind::Scatter { .. });
+                        let expected = if each { count * size } else { count };
                         assert_eq!((end, itinerary.count()), (expected, expected));
-                        assert_eq!(itinerary.input_layout(Rank(0)).iter().sum::<usize>(), count * 4);
+                        let given = if matches!(kind, Kind::Scatter { .. }) { count * size } else { count };
+                        assert_eq!(itinerary.input_layout(Rank(0)).iter().sum::<usize>(), given * 4);
                     }
                 }
             }
         }
+    }
+
+    fn every_kind(root: Rank) -> [Kind; 8] {
+        let op = ReduceOp::Sum;
+        let rooted = [Kind::Broadcast { root }, Kind::Reduce { op, root }, Kind::Gather { root }, Kind::Scatter { root }];
+        let [a, b, c, d] = rooted;
+        [SUM, Kind::AllGather, Kind::ReduceScatter(op), Kind::AllToAll, a, b, c, d]
+    }
+
+    /// How many elements each rank keeps.
+    fn kept(kind: Kind, count: u64, plan: &Plan, size: usize) -> Vec<usize> {
+        let itinerary = Itinerary::of(&call(kind, count), None, plan, size).expect("fits");
+        let of = |me: Rank| {
+            let flows = (0..itinerary.flows.len()).filter(|flow| itinerary.station(*flow, me).keeps);
+            flows.map(|flow| itinerary.flows[flow].elements.len()).sum()
+        };
+        ranks(size).map(of).collect()
+    }
+
+    #[test]
+    fn what_is_for_one_rank_is_kept_by_it_alone() {
+        for plan in [ring(&[2, 0, 1], 1024), Plan::mesh(3)] {
+            let kept = |kind, count| kept(kind, count, &plan, 3);
+            let (op, root) = (ReduceOp::Max, Rank(1));
+            assert_eq!(kept(Kind::Reduce { op, root }, 10), [0, 10, 0]);
+            assert_eq!(kept(Kind::ReduceScatter(op), 10), [3, 3, 4]);
+            assert_eq!(kept(Kind::Gather { root }, 10), [0, 30, 0]);
+            assert_eq!(kept(Kind::Scatter { root }, 10), [10, 10, 10]);
+            assert_eq!(kept(Kind::AllToAll, 9), [9, 9, 9]);
+            assert_eq!(kept(SUM, 10), [10, 10, 10]);
+        }
+    }
+
+    /// Both ends of every frame agree on it, and every rank that keeps a flow gets it.
+    #[test]
+    fn what_is_sent_is_expected_and_arrives() {
+        for size in 1..=6usize {
+            let order: Vec<u8> = (0..size as u8).rev().collect();
+            for plan in [ring(&order, 1024), Plan::mesh(size)] {
+                for kind in every_kind(Rank(size as u8 - 1)) {
+                    let itinerary = Itinerary::of(&call(kind, 60), None, &plan, size).expect("fits");
+                    for flow in 0..itinerary.flows.len() {
+                        assert_flow(&itinerary, flow);
+                    }
+                }
+            }
+        }
+    }
+
+    fn assert_flow(itinerary: &Itinerary, flow: usize) {
+        let stations: Vec<Station> = ranks(itinerary.size).map(|me| itinerary.station(flow, me)).collect();
+        let mut has = Vec::new();
+        for me in ranks(itinerary.size) {
+            let station = &stations[me.index()];
+            let is_owner = station.then != Then::Keep || !station.contributors.is_empty();
+            has.push(is_owner && !matches!(station.then, Then::Send(_)));
+            if let Then::Send(parent) = station.then {
+                assert!(stations[parent.index()].contributors.contains(&me));
+            }
+            for to in &station.down_to {
+                assert_eq!(stations[to.index()].down_from, Some(me));
+            }
+            for from in station.contributors.iter().filter(|from| **from != me && station.then != Then::Keep) {
+                assert_eq!(stations[from.index()].then, Then::Send(me));
+            }
+        }
+        for me in ranks(itinerary.size).filter(|me| stations[me.index()].keeps) {
+            let mut at = me;
+            while !has[at.index()] {
+                at = stations[at.index()].down_from.expect("a way to who keeps it");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_for_one_rank_goes_straight_where_all_reach_each_other() {
+        let mut plan = ring(&[0, 1, 2, 3], 1024);
+        let frames = |plan: &Plan| {
+            let itinerary = Itinerary::of(&call(Kind::AllToAll, 400), None, plan, 4).expect("fits");
+            let of = |flow: usize| ranks(4).map(|me| itinerary.station(flow, me).down_to.len()).sum::<usize>();
+            (0..16).map(of).sum::<usize>()
+        };
+        assert_eq!(frames(&plan), 4 * (1 + 2 + 3));
+        plan.classes.insert(0, PlanClass { bytes_max: 9, chunk_bytes: 1024, schedule: Schedule::OneShot });
+        assert_eq!(frames(&plan), 12);
     }
 
     #[test]
@@ -372,7 +575,11 @@ mod tests {
         assert_eq!(of(call(SUM, u64::MAX)), Some(Unfit));
         assert_eq!(of(call(SUM, u64::MAX / 8)), Some(Unfit));
         assert_eq!(of(call(Kind::AllGather, u64::MAX)), Some(Unfit));
-        assert_eq!(of(call(Kind::Broadcast { root: Rank(3) }, 1)), Some(Unfit));
+        for kind in every_kind(Rank(3)).into_iter().skip(4) {
+            assert_eq!(of(call(kind, 1)), Some(Unfit), "{kind:?}");
+        }
+        assert_eq!(of(call(Kind::AllToAll, 4)), Some(Unfit));
+        assert_eq!(of(call(Kind::AllToAll, u64::MAX / 12 * 3)), Some(Unfit));
         assert_eq!(of(Call { dtype: DType::U8, ..call(Kind::AllReduce(ReduceOp::Mean), 1) }), Some(Unfit));
         assert_eq!(of(Call { codec: CodecId::Bf16, ..call(Kind::AllGather, 1) }), Some(Unfit));
         assert_eq!(of(Call { codec: CodecId::Bf16, dtype: DType::F64, ..call(SUM, 1) }), Some(Unfit));

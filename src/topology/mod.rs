@@ -22,4 +22,4 @@ pub use gloo_fold::gloo_ring_chunk;
 pub use interface::{Interface, InterfaceAddress, InterfaceFacts, InterfaceKind};
 pub use interface_filter::InterfaceFilter;
 pub use link_map::{LinkMap, Path};
-pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule};
+pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, ring_segment};
