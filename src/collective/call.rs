@@ -189,6 +189,14 @@ impl Kind {
         }
     }
 
+    /// The root that the caller names.
+    pub(crate) fn root(self) -> Option<Rank> {
+        match self {
+            Kind::Broadcast { root } | Kind::Reduce { root, .. } | Kind::Gather { root } | Kind::Scatter { root } => Some(root),
+            _ => None,
+        }
+    }
+
     /// Whether every rank gets the same result, which the votes then compare.
     pub(crate) fn has_common_result(self) -> bool {
         !matches!(

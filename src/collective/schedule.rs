@@ -5,19 +5,23 @@
 //! An [`Itinerary`] is what a call, a plan and a View's size come to: a row of [`Flow`]s, each an element range of the result
 //! with its [`Route`]. The result is that of all ranks together: what they have in common stands in it once, and of a flow that
 //! only one rank keeps, the others hold nothing. A rank's own result is the row of the flows that it keeps.
-//! A route has a tree towards the owner, along which contributions are added, and *another* tree
-//! away from it, along which the result is handed on. A ring is the case where both trees are chains; stars and other
-//! trees are told by the same arrays. Flows are cut into chunks, which travel and are added as one piece.
+//!
+//! A route has a tree towards the owner, along which contributions are added, and *another* tree away from it, along which
+//! the result is handed on. A ring is the case where both trees are chains; stars and other trees are told by the same
+//! arrays. Flows are cut into chunks, which travel and are added as one piece.
 //!
 //! At every node the contributions are those of the node itself and of its children, folded by ascending rank. On a ring
 //! that is: what arrives, then the own, as folding two values is commutative.
 
+mod ways;
+
 use super::call::{Call, CodecId, DType, Kind, ReduceOp};
 use crate::compression::codec;
 use crate::engine::EngineKind;
-use crate::topology::{Plan, Schedule, ring_segment};
+use crate::topology::Plan;
 use crate::view::{MEMBERS_MAX, Rank};
 use std::ops::Range;
+use ways::Ways;
 
 /// The way of every chunk of one operation; the same value on every rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +146,7 @@ impl Itinerary {
         bytes.checked_mul(size).ok_or(Unfit)?;
         let class = plan.class_for(bytes as u64);
         let chunk_elements = class.chunk_bytes as usize / call.dtype.bytes();
-        let ways = Ways { schedule: &class.schedule, ring: indirect_ring(plan, &class.schedule), size };
+        let ways = Ways::new(plan, &class.schedule, size);
         let (reduce, flows) = (call.kind.reduce_op(), ways.flows(call.kind, count, sync_root)?);
         let itinerary = Itinerary { size, dtype: call.dtype, codec: call.codec, reduce, flows, chunk_elements };
         let chunks: usize = (0..itinerary.flows.len()).map(|flow| itinerary.chunks(flow)).sum();
@@ -240,150 +244,6 @@ impl Tree {
     pub fn children(&self, rank: Rank) -> Vec<Rank> {
         ranks(self.parents.len()).filter(|child| self.parents[child.index()] == Some(rank)).collect()
     }
-
-    /// Of nobody.
-    fn empty(size: usize) -> Tree {
-        Tree { parents: vec![None; size] }
-    }
-
-    /// Everybody under `root`.
-    fn star(root: Rank, size: usize) -> Tree {
-        Tree { parents: ranks(size).map(|rank| (rank != root).then_some(root)).collect() }
-    }
-
-    /// Each rank of the row under the one before it.
-    fn chain(row: impl Iterator<Item = Rank>, size: usize) -> Tree {
-        let (mut parents, mut before) = (vec![None; size], None);
-        for rank in row {
-            parents[rank.index()] = before.replace(rank);
-        }
-        Tree { parents }
-    }
-}
-
-/// Between which ranks the flows of a call go.
-struct Ways<'a> {
-    /// What the plan says for buffers of this size.
-    schedule: &'a Schedule,
-    /// The ring that everything must follow, where not all ranks reach each other.
-    ring: Option<&'a [Rank]>,
-    size: usize,
-}
-
-impl Ways<'_> {
-    fn flows(&self, kind: Kind, count: usize, sync_root: Option<(Rank, u64)>) -> Result<Vec<Flow>, Unfit> {
-        let size = self.size;
-        let each = count / size;
-        let part = |index: usize| index * each..(index + 1) * each;
-        let root = match (kind, sync_root) {
-            (Kind::Sync { .. }, Some((root, _))) => root,
-            (Kind::Broadcast { root } | Kind::Reduce { root, .. } | Kind::Gather { root } | Kind::Scatter { root }, _) => root,
-            _ => Rank(0),
-        };
-        if root.index() >= size {
-            return Err(Unfit);
-        }
-        Ok(match kind {
-            Kind::AllReduce(_) => self.reducing(count),
-            Kind::AllGather => ranks(size).map(|rank| self.copying(part(rank.index()), rank)).collect(),
-            Kind::Broadcast { .. } | Kind::Sync { .. } => vec![self.copying(0..count, root)],
-            Kind::Reduce { .. } => vec![self.reducing_to(0..count, root)],
-            Kind::ReduceScatter(_) => {
-                ranks(size).map(|rank| self.reducing_to(ring_segment(rank.index(), size, count), rank)).collect()
-            }
-            Kind::Gather { .. } => ranks(size).map(|from| self.carrying(part(from.index()), from, root)).collect(),
-            Kind::Scatter { .. } => ranks(size).map(|to| self.carrying(part(to.index()), root, to)).collect(),
-            Kind::AllToAll => self.crossing(each),
-            Kind::Barrier => Vec::new(),
-        })
-    }
-
-    /// One exchange, or round a ring one flow for each place, owned by the rank that sits there.
-    fn reducing(&self, count: usize) -> Vec<Flow> {
-        let (Schedule::Ring { order }, size) = (self.schedule, self.size) else {
-            return vec![Flow { elements: 0..count, route: Route::Exchange }];
-        };
-        let segment = |place: usize| {
-            let owner = order[place];
-            let (up, down) = (Some(self.towards(owner)), self.away_from(owner));
-            let route = Route::Paths { owner, up, down, kept: Kept::ByAll };
-            Flow { elements: ring_segment(place, size, count), route }
-        };
-        (0..size).map(segment).collect()
-    }
-
-    /// All contributions to one rank, which keeps their sum.
-    fn reducing_to(&self, elements: Range<usize>, owner: Rank) -> Flow {
-        let (up, down) = (Some(self.towards(owner)), Tree::empty(self.size));
-        Flow { elements, route: Route::Paths { owner, up, down, kept: Kept::By(owner) } }
-    }
-
-    /// From one rank to all.
-    fn copying(&self, elements: Range<usize>, owner: Rank) -> Flow {
-        let down = self.away_from(owner);
-        Flow { elements, route: Route::Paths { owner, up: None, down, kept: Kept::ByAll } }
-    }
-
-    /// From one rank to one.
-    fn carrying(&self, elements: Range<usize>, from: Rank, to: Rank) -> Flow {
-        let way: Vec<Rank> = match self.ring {
-            Some(order) => {
-                let steps = (place(order, to) + self.size - place(order, from)) % self.size;
-                ring_from(order, place(order, from)).take(steps + 1).collect()
-            }
-            None if from == to => vec![from],
-            None => vec![from, to],
-        };
-        let down = Tree::chain(way.into_iter(), self.size);
-        Flow { elements, route: Route::Paths { owner: from, up: None, down, kept: Kept::By(to) } }
-    }
-
-    /// From every rank to every rank, so many elements each.
-    fn crossing(&self, each: usize) -> Vec<Flow> {
-        let pairs = ranks(self.size).flat_map(|from| ranks(self.size).map(move |to| (from, to)));
-        let flow = |(index, (from, to)): (usize, (Rank, Rank))| self.carrying(index * each..(index + 1) * each, from, to);
-        pairs.enumerate().map(flow).collect()
-    }
-
-    /// Everybody on its way to `owner`: round the ring from its successor to itself, or straight.
-    fn towards(&self, owner: Rank) -> Tree {
-        match self.schedule {
-            Schedule::Ring { order } => {
-                // The chain is told from its root on, so against the direction of the ring.
-                let (size, place) = (self.size, place(order, owner));
-                Tree::chain((0..size).map(|step| order[(place + size - step) % size]), size)
-            }
-            _ => Tree::star(owner, self.size),
-        }
-    }
-
-    /// From `owner` to everybody: round the ring along the same cables, or straight.
-    fn away_from(&self, owner: Rank) -> Tree {
-        match self.schedule {
-            Schedule::Ring { order } => Tree::chain(ring_from(order, place(order, owner)), self.size),
-            _ => Tree::star(owner, self.size),
-        }
-    }
-}
-
-/// What is for one rank alone goes there straight, unless the plan has no exchange at all: then some pairs of
-/// ranks do not reach each other, and only neighbours on the ring are sure to.
-fn indirect_ring<'a>(plan: &Plan, schedule: &'a Schedule) -> Option<&'a [Rank]> {
-    let straight = plan.classes.iter().any(|class| class.schedule == Schedule::OneShot);
-    match schedule {
-        Schedule::Ring { order } if !straight => Some(order),
-        _ => None,
-    }
-}
-
-fn place(order: &[Rank], rank: Rank) -> usize {
-    // A plan that fits names every rank.
-    order.iter().position(|at| *at == rank).unwrap_or(0)
-}
-
-/// Once round the ring, from a place on.
-fn ring_from(order: &[Rank], place: usize) -> impl Iterator<Item = Rank> {
-    order.iter().cycle().skip(place).take(order.len()).copied()
 }
 
 /// Only added `f32` may be encoded.
@@ -399,191 +259,4 @@ fn ranks(size: usize) -> impl Iterator<Item = Rank> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::topology::PlanClass;
-
-    fn ring(order: &[u8], chunk_bytes: u32) -> Plan {
-        let schedule = Schedule::Ring { order: order.iter().copied().map(Rank).collect() };
-        let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule }];
-        Plan { revision: 0, reason: String::new(), classes }
-    }
-
-    fn call(kind: Kind, count: u64) -> Call {
-        Call { kind, dtype: DType::F32, count, codec: CodecId::None }
-    }
-
-    const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
-
-    #[test]
-    fn a_ring_adds_from_the_owners_successor_round_to_the_owner() {
-        let itinerary = Itinerary::of(&call(SUM, 10), None, &ring(&[2, 0, 1], 1024), 3).expect("fits");
-        assert_eq!(itinerary.flows.iter().map(|f| f.elements.clone()).collect::<Vec<_>>(), [0..3, 3..6, 6..10]);
-        // Flow 0 is owned by rank 2: 0 sends to 1, 1 to 2; then 2 hands on to 0 and 0 to 1.
-        let station = |me| itinerary.station(0, Rank(me));
-        assert_eq!((station(0).contributors, station(0).then), (vec![Rank(0)], Then::Send(Rank(1))));
-        assert_eq!((station(1).contributors, station(1).then), (vec![Rank(0), Rank(1)], Then::Send(Rank(2))));
-        assert_eq!((station(2).contributors, station(2).then), (vec![Rank(1), Rank(2)], Then::HandOn));
-        assert_eq!((station(2).down_from, station(2).down_to), (None, vec![Rank(0)]));
-        assert_eq!((station(0).down_from, station(0).down_to), (Some(Rank(2)), vec![Rank(1)]));
-        assert_eq!((station(1).down_from, station(1).down_to), (Some(Rank(0)), vec![]));
-    }
-
-    #[test]
-    fn on_a_ring_everybody_sends_to_its_successor_alone() {
-        let order = [3, 1, 4, 0, 2];
-        for kind in every_kind(Rank(4)) {
-            let itinerary = Itinerary::of(&call(kind, 1000), None, &ring(&order, 1024), 5).expect("fits");
-            for (place, me) in order.into_iter().enumerate() {
-                let (next, before) = (Rank(order[(place + 1) % 5]), Rank(order[(place + 4) % 5]));
-                for flow in 0..itinerary.flows.len() {
-                    let station = itinerary.station(flow, Rank(me));
-                    assert!(station.contributors.iter().all(|c| *c == Rank(me) || *c == before));
-                    assert!(!matches!(station.then, Then::Send(to) if to != next));
-                    assert!(station.down_to.iter().all(|to| *to == next) && station.down_from.is_none_or(|f| f == before));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn chunks_cover_the_result_once_and_in_order() {
-        for size in 1..=8 {
-            let order: Vec<u8> = (0..size as u8).rev().collect();
-            for count in [0, 1, size - 1, size, 1000, 65_537] {
-                for plan in [ring(&order, 1024), Plan::mesh(size)] {
-                    for kind in every_kind(Rank(0)) {
-                        let count = if kind == Kind::AllToAll { count * size } else { count };
-                        let itinerary = Itinerary::of(&call(kind, count as u64), None, &plan, size).expect("fits");
-                        let mut end = 0;
-                        for flow in 0..itinerary.flows.len() {
-                            for chunk in 0..itinerary.chunks(flow) {
-                                let elements = itinerary.elements(flow, chunk);
-                                assert!(elements.start == end && !elements.is_empty());
-                                end = elements.end;
-                            }
-                        }
-                        let each = [Kind::AllGather, Kind::AllToAll].contains(&kind)
-                            || matches!(kind, Kind::Gather { .. } | Kind::Scatter { .. });
-                        let expected = if each { count * size } else { count };
-                        assert_eq!((end, itinerary.count()), (expected, expected));
-                        let given = if matches!(kind, Kind::Scatter { .. }) { count * size } else { count };
-                        assert_eq!(itinerary.input_layout(Rank(0)).iter().sum::<usize>(), given * 4);
-                    }
-                }
-            }
-        }
-    }
-
-    fn every_kind(root: Rank) -> [Kind; 8] {
-        let op = ReduceOp::Sum;
-        let rooted = [Kind::Broadcast { root }, Kind::Reduce { op, root }, Kind::Gather { root }, Kind::Scatter { root }];
-        let [a, b, c, d] = rooted;
-        [SUM, Kind::AllGather, Kind::ReduceScatter(op), Kind::AllToAll, a, b, c, d]
-    }
-
-    /// How many elements each rank keeps.
-    fn kept(kind: Kind, count: u64, plan: &Plan, size: usize) -> Vec<usize> {
-        let itinerary = Itinerary::of(&call(kind, count), None, plan, size).expect("fits");
-        let of = |me: Rank| {
-            let flows = (0..itinerary.flows.len()).filter(|flow| itinerary.station(*flow, me).keeps);
-            flows.map(|flow| itinerary.flows[flow].elements.len()).sum()
-        };
-        ranks(size).map(of).collect()
-    }
-
-    #[test]
-    fn what_is_for_one_rank_is_kept_by_it_alone() {
-        for plan in [ring(&[2, 0, 1], 1024), Plan::mesh(3)] {
-            let kept = |kind, count| kept(kind, count, &plan, 3);
-            let (op, root) = (ReduceOp::Max, Rank(1));
-            assert_eq!(kept(Kind::Reduce { op, root }, 10), [0, 10, 0]);
-            assert_eq!(kept(Kind::ReduceScatter(op), 10), [3, 3, 4]);
-            assert_eq!(kept(Kind::Gather { root }, 10), [0, 30, 0]);
-            assert_eq!(kept(Kind::Scatter { root }, 10), [10, 10, 10]);
-            assert_eq!(kept(Kind::AllToAll, 9), [9, 9, 9]);
-            assert_eq!(kept(SUM, 10), [10, 10, 10]);
-        }
-    }
-
-    /// Both ends of every frame agree on it, and every rank that keeps a flow gets it.
-    #[test]
-    fn what_is_sent_is_expected_and_arrives() {
-        for size in 1..=6usize {
-            let order: Vec<u8> = (0..size as u8).rev().collect();
-            for plan in [ring(&order, 1024), Plan::mesh(size)] {
-                for kind in every_kind(Rank(size as u8 - 1)) {
-                    let itinerary = Itinerary::of(&call(kind, 60), None, &plan, size).expect("fits");
-                    for flow in 0..itinerary.flows.len() {
-                        assert_flow(&itinerary, flow);
-                    }
-                }
-            }
-        }
-    }
-
-    fn assert_flow(itinerary: &Itinerary, flow: usize) {
-        let stations: Vec<Station> = ranks(itinerary.size).map(|me| itinerary.station(flow, me)).collect();
-        let mut has = Vec::new();
-        for me in ranks(itinerary.size) {
-            let station = &stations[me.index()];
-            let is_owner = station.then != Then::Keep || !station.contributors.is_empty();
-            has.push(is_owner && !matches!(station.then, Then::Send(_)));
-            if let Then::Send(parent) = station.then {
-                assert!(stations[parent.index()].contributors.contains(&me));
-            }
-            for to in &station.down_to {
-                assert_eq!(stations[to.index()].down_from, Some(me));
-            }
-            for from in station.contributors.iter().filter(|from| **from != me && station.then != Then::Keep) {
-                assert_eq!(stations[from.index()].then, Then::Send(me));
-            }
-        }
-        for me in ranks(itinerary.size).filter(|me| stations[me.index()].keeps) {
-            let mut at = me;
-            while !has[at.index()] {
-                at = stations[at.index()].down_from.expect("a way to who keeps it");
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_for_one_rank_goes_straight_where_all_reach_each_other() {
-        let mut plan = ring(&[0, 1, 2, 3], 1024);
-        let frames = |plan: &Plan| {
-            let itinerary = Itinerary::of(&call(Kind::AllToAll, 400), None, plan, 4).expect("fits");
-            let of = |flow: usize| ranks(4).map(|me| itinerary.station(flow, me).down_to.len()).sum::<usize>();
-            (0..16).map(of).sum::<usize>()
-        };
-        assert_eq!(frames(&plan), 4 * (1 + 2 + 3));
-        plan.classes.insert(0, PlanClass { bytes_max: 9, chunk_bytes: 1024, schedule: Schedule::OneShot });
-        assert_eq!(frames(&plan), 12);
-    }
-
-    #[test]
-    fn a_sync_needs_its_root_and_takes_its_length() {
-        let sync = Call { kind: Kind::Sync { version: 3 }, dtype: DType::U8, count: 5, codec: CodecId::None };
-        assert_eq!(Itinerary::of(&sync, None, &Plan::mesh(3), 3), Err(Unfit));
-        let itinerary = Itinerary::of(&sync, Some((Rank(2), 70)), &Plan::mesh(3), 3).expect("fits");
-        assert_eq!((itinerary.count(), itinerary.input_layout(Rank(2)), itinerary.input_layout(Rank(0))), (70, vec![70], vec![]));
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_unfit() {
-        let plan = Plan::mesh(3);
-        let of = |call: Call| Itinerary::of(&call, None, &plan, 3).err();
-        assert_eq!(of(call(SUM, u64::MAX)), Some(Unfit));
-        assert_eq!(of(call(SUM, u64::MAX / 8)), Some(Unfit));
-        assert_eq!(of(call(Kind::AllGather, u64::MAX)), Some(Unfit));
-        for kind in every_kind(Rank(3)).into_iter().skip(4) {
-            assert_eq!(of(call(kind, 1)), Some(Unfit), "{kind:?}");
-        }
-        assert_eq!(of(call(Kind::AllToAll, 4)), Some(Unfit));
-        assert_eq!(of(call(Kind::AllToAll, u64::MAX / 12 * 3)), Some(Unfit));
-        assert_eq!(of(Call { dtype: DType::U8, ..call(Kind::AllReduce(ReduceOp::Mean), 1) }), Some(Unfit));
-        assert_eq!(of(Call { codec: CodecId::Bf16, ..call(Kind::AllGather, 1) }), Some(Unfit));
-        assert_eq!(of(Call { codec: CodecId::Bf16, dtype: DType::F64, ..call(SUM, 1) }), Some(Unfit));
-        assert_eq!(Itinerary::of(&call(SUM, 1), None, &ring(&[0, 1], 1024), 3), Err(Unfit));
-        assert_eq!(Itinerary::of(&call(SUM, 1), None, &plan, 17), Err(Unfit));
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 //! TCP and multicast DNS on a loopback interface of its own.
 
 mod numbers;
+mod parts;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use numbers::{Number, differs, input};
@@ -57,6 +58,13 @@ fn stories() -> Vec<(&'static str, Story)> {
         ("reductions are the reference bit for bit", |n| Box::pin(reductions(n))),
         ("a call that makes no sense is refused", |n| Box::pin(rejected(n))),
         ("copies reach everybody", |n| Box::pin(copies(n))),
+        ("a reduction for the root", |n| Box::pin(parts::reduce(n))),
+        ("each gets its shard", |n| Box::pin(parts::reduce_scatter(n))),
+        ("the root gathers and scatters", |n| Box::pin(parts::gather_and_scatter(n))),
+        ("parts for everybody", |n| Box::pin(parts::all_to_all(n))),
+        ("different roots are a mismatch", |n| Box::pin(parts::roots_differ(n))),
+        ("parts that do not fit are refused", |n| Box::pin(parts::parts_that_do_not_fit(n))),
+        ("all kinds at once", |n| Box::pin(parts::all_kinds_at_once(n))),
         ("bf16 gives the same bits to all", |n| Box::pin(bf16(n))),
         ("many calls at once", |n| Box::pin(many_at_once(n))),
         ("lanes in different order", |n| Box::pin(lanes(n))),

@@ -81,10 +81,30 @@ fn every_collective() -> Result<()> {
             all_exact(&group.all(&json!({"do": "all_gather", "len": len, "dtype": dtype, "seed": len}), "done")?)?;
         }
     }
+    every_collective_of_parts(&mut group)?;
     all_exact(&group.all(&json!({"do": "barrier"}), "done")?)?;
     let rounded = group.all(&json!({"do": "all_reduce", "len": 100_003, "codec": "bf16", "seed": 9}), "done")?;
     for event in &rounded {
         ensure!(event["verdict"] == "close" && event["hash"] == rounded[0]["hash"], "{rounded:?}");
+    }
+    Ok(())
+}
+
+fn every_collective_of_parts(group: &mut Group) -> Result<()> {
+    for (index, dtype) in ["f32", "i64", "bf16", "u8"].into_iter().enumerate() {
+        for len in [0, 1, 7, 70_001] {
+            let root = (index + len) % 3;
+            for op in ["sum", "max"] {
+                let call = json!({"do": "reduce", "len": len, "root": root, "op": op, "dtype": dtype, "seed": len});
+                all_exact(&group.all(&call, "done")?)?;
+                let call = json!({"do": "reduce_scatter", "len": len, "op": op, "dtype": dtype, "seed": len});
+                all_exact(&group.all(&call, "done")?)?;
+            }
+            for name in ["gather", "scatter", "all_to_all"] {
+                let call = json!({"do": name, "len": len, "root": root, "dtype": dtype, "seed": len});
+                all_exact(&group.all(&call, "done")?)?;
+            }
+        }
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! order, and yet elements at another place than they belong differ.
 
 use potluck::{Bf16, Context, Element, F16, FoldOrder, FoldSegment, FoldTree, ReduceOp, reference_sum};
+use std::ops::Range;
 
 /// Elements after which inputs repeat; coprime to every chunk.
 const PERIOD: usize = 65_521;
@@ -139,30 +140,55 @@ fn hex_of(hash: u64) -> String {
 
 /// Whether `result` is what all ranks' inputs give in the order that the plan fixes, to the bit.
 pub fn is_exact<T: Number>(context: &Context, op: ReduceOp, from: Input, result: &[T]) -> bool {
-    compares(context, op, from, result, |want, have| want.bits() == have.bits())
+    is_part_of(context.size(), &context.fold_order::<T>(result.len()), op, from, 0..result.len(), result)
 }
 
 /// Whether `result` is near that: for codecs that round on the way. Each hop of the plan rounds by 2^-9 at most.
 pub fn is_close<T: Number>(context: &Context, op: ReduceOp, from: Input, result: &[T]) -> bool {
     let size = context.size() as f64;
     let most = size * (size + 1.0) / 256.0;
-    compares(context, op, from, result, |want, have| (want.value() - have.value()).abs() <= most)
+    let near = |want: T, have: T| (want.value() - have.value()).abs() <= most;
+    compares(context.size(), &context.fold_order::<T>(result.len()), op, from, 0..result.len(), result, near)
 }
 
-fn compares<T: Number>(context: &Context, op: ReduceOp, from: Input, result: &[T], likes: impl Fn(T, T) -> bool) -> bool {
+/// Whether `result` is these elements of what the inputs of `size` ranks give in `order`, to the bit.
+pub fn is_part_of<T: Number>(
+    size: usize,
+    order: &FoldOrder,
+    op: ReduceOp,
+    from: Input,
+    elements: Range<usize>,
+    result: &[T],
+) -> bool {
+    compares(size, order, op, from, elements, result, |want, have| want.bits() == have.bits())
+}
+
+fn compares<T: Number>(
+    size: usize,
+    order: &FoldOrder,
+    op: ReduceOp,
+    from: Input,
+    elements: Range<usize>,
+    result: &[T],
+    likes: impl Fn(T, T) -> bool,
+) -> bool {
     let period = period_of::<T>(from, 0).len();
-    let inputs: Vec<Vec<T>> = (0..context.size()).map(|rank| period_of(from, rank)).collect();
+    let inputs: Vec<Vec<T>> = (0..size).map(|rank| period_of(from, rank)).collect();
     let mut known: Vec<(FoldTree, Vec<T>)> = Vec::new();
     let mut checked = 0;
-    for segment in context.fold_order::<T>(result.len()).segments {
+    for segment in &order.segments {
+        let part = segment.elements.start.max(elements.start)..segment.elements.end.min(elements.end);
+        if part.is_empty() {
+            continue;
+        }
         let place = known.iter().position(|(tree, _)| *tree == segment.tree).unwrap_or_else(|| {
             let order = FoldOrder { segments: vec![FoldSegment { elements: 0..period, tree: segment.tree.clone() }] };
             known.push((segment.tree.clone(), T::reference(&order, op, &inputs)));
             known.len() - 1
         });
         let reference = &known[place].1;
-        checked += segment.elements.len();
-        if !segment.elements.into_iter().all(|i| likes(reference[i % period], result[i])) {
+        checked += part.len();
+        if !part.into_iter().all(|i| result.get(i - elements.start).is_some_and(|have| likes(reference[i % period], *have))) {
             return false;
         }
     }
