@@ -2,17 +2,21 @@
 //!
 //! The collectives on one View.
 
-use crate::calls::{AllGather, AllReduce, AllReduceOwned, Barrier, Broadcast, Flight, Sync, elements};
+use crate::calls::{
+    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Flight, Gather, Reduce, ReduceScatter, Scatter, Sync,
+    elements,
+};
 use crate::cluster::Cluster;
-use crate::collective::{Call, CodecId, DType, Element, Envelope, Kind, ReduceOp, Traffic};
+use crate::collective::{Call, CodecId, DType, Element, Envelope, Kind, ReduceOp, Rejection, Traffic};
 use crate::driver::{engine_reason, peer_at};
 use crate::engine::EngineKind;
 use crate::error::{Peer, Result};
-use crate::topology::FoldOrder;
+use crate::topology::{FoldOrder, ring_segment};
 use crate::view::{Lane, Rank};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// This node's place in one View, and the calls its members make together.
@@ -72,10 +76,26 @@ impl Context {
         &self.envelope.view().plan.reason
     }
 
-    /// In which order the contributions to a buffer of `len` elements of `T` are added: the arithmetic of a sequential
+    /// In which order an `all_reduce` adds the contributions to a buffer of `len` elements of `T`: the arithmetic of a sequential
     /// reference. See [`reference_sum`](crate::reference_sum).
     pub fn fold_order<T: Element>(&self, len: usize) -> FoldOrder {
         self.envelope.view().plan.fold_order(self.size(), len, T::DTYPE.bytes())
+    }
+
+    /// The same for a [`reduce`](Context::reduce) to `root`.
+    pub fn reduce_order<T: Element>(&self, root: usize, len: usize) -> FoldOrder {
+        self.envelope.view().plan.reduce_order(self.size(), rank_of(root), len, T::DTYPE.bytes())
+    }
+
+    /// The same for a [`reduce_scatter`](Context::reduce_scatter) of buffers of `len` elements; one segment for each shard.
+    pub fn reduce_scatter_order<T: Element>(&self, len: usize) -> FoldOrder {
+        self.envelope.view().plan.reduce_scatter_order(self.size(), len, T::DTYPE.bytes())
+    }
+
+    /// This rank's shard of a buffer of `len` elements, as [`reduce_scatter`](Context::reduce_scatter) cuts it. The shards of all
+    /// ranks follow each other, cover the buffer, and differ by at most one element.
+    pub fn shard(&self, len: usize) -> Range<usize> {
+        ring_segment(self.rank(), self.size(), len)
     }
 
     /// Whether the members hold the same state. If not, every call but [`Context::sync`] returns [`Error::NeedsSync`](crate::Error::NeedsSync).
@@ -134,8 +154,7 @@ impl Context {
 
     /// Copies the buffer of the rank `root` into everybody's. All buffers have the same length.
     pub fn broadcast<'buf, T: Element>(&mut self, root: usize, buffer: &'buf mut [T]) -> Broadcast<'buf, T> {
-        // A rank that does not exist is refused by the engine on every rank alike.
-        let root = Rank(u8::try_from(root).unwrap_or(u8::MAX));
+        let root = rank_of(root);
         let call = self.call::<T>(Kind::Broadcast { root }, buffer.len());
         let is_root = root == self.envelope.me();
         Broadcast { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
@@ -145,6 +164,75 @@ impl Context {
     pub fn all_gather<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllGather<'buf, T> {
         let call = self.call::<T>(Kind::AllGather, buffer.len());
         AllGather { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
+    }
+
+    /// Adds up `buffer` over all members; the rank `root` gets the sum in place, the buffers of the others stay as they are. All
+    /// buffers have the same length.
+    ///
+    /// Set [`mean`](Reduce::mean) and the rest before awaiting it. On a rank that is not the root it is done when its part is on its
+    /// way and all members have voted for it.
+    ///
+    /// # Errors
+    /// Buffers of different lengths, or different roots, are [`Error::Mismatch`](crate::Error::Mismatch) on every rank; a root that
+    /// is no rank is [`Error::Aborted`](crate::Error::Aborted).
+    pub fn reduce<'buf, T: Element>(&mut self, root: usize, buffer: &'buf mut [T]) -> Reduce<'buf, T> {
+        let root = rank_of(root);
+        let call = self.call::<T>(Kind::Reduce { op: ReduceOp::Sum, root }, buffer.len());
+        let is_root = root == self.envelope.me();
+        Reduce { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, root, is_root }
+    }
+
+    /// Adds up `buffer` over all members and gives each rank its [`shard`](Context::shard) of the sum. All buffers have the same
+    /// length, which need not be a multiple of anything; a shard may be empty.
+    ///
+    /// Set [`mean`](ReduceScatter::mean) and the rest before awaiting it.
+    ///
+    /// # Errors
+    /// Buffers of different lengths are [`Error::Mismatch`](crate::Error::Mismatch) on every rank.
+    pub fn reduce_scatter<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> ReduceScatter<'buf, T> {
+        let call = self.call::<T>(Kind::ReduceScatter(ReduceOp::Sum), buffer.len());
+        ReduceScatter { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
+    }
+
+    /// Collects everybody's buffer at the rank `root`, in rank order: `Some` of `size * buffer.len()` elements there, `None`
+    /// elsewhere. All buffers have the same length.
+    ///
+    /// # Errors
+    /// Buffers of different lengths, or different roots, are [`Error::Mismatch`](crate::Error::Mismatch) on every rank; a root that
+    /// is no rank is [`Error::Aborted`](crate::Error::Aborted).
+    pub fn gather<'buf, T: Element>(&mut self, root: usize, buffer: &'buf [T]) -> Gather<'buf, T> {
+        let root = rank_of(root);
+        let call = self.call::<T>(Kind::Gather { root }, buffer.len());
+        let is_root = root == self.envelope.me();
+        Gather { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
+    }
+
+    /// Hands out the parts of the rank `root`: each rank gets its one in `out`, which has the same length everywhere. The root
+    /// gives `size * out.len()` elements in rank order; what others give is not looked at, so `None` will do.
+    ///
+    /// # Errors
+    /// When the root's parts are not as many as that, it gets [`Error::Rejected`](crate::Error::Rejected) and the others
+    /// [`Error::Aborted`](crate::Error::Aborted). Parts of different lengths, or different roots, are
+    /// [`Error::Mismatch`](crate::Error::Mismatch) on every rank; a root that is no rank is `Aborted`.
+    pub fn scatter<'buf, T: Element>(&mut self, root: usize, parts: Option<&'buf [T]>, out: &'buf mut [T]) -> Scatter<'buf, T> {
+        let root = rank_of(root);
+        let call = self.call::<T>(Kind::Scatter { root }, out.len());
+        let is_root = root == self.envelope.me();
+        let parts = is_root.then(|| parts.unwrap_or_default());
+        let wrong = parts.map(<[T]>::len).filter(|given| Some(*given) != out.len().checked_mul(self.size()));
+        let rejection = wrong.map(|given| Rejection::ScatterInput { given, part: out.len(), size: self.size() });
+        Scatter { flight: Flight::numbered(&self.envelope, self.lane, call).rejected(rejection), parts, out }
+    }
+
+    /// Gives each rank one part of `buffer`, in rank order, and takes one part from each: the result is what rank 0 had for
+    /// this rank, then what rank 1 had, and so on. All buffers have the same length, a multiple of `size`; so has the result.
+    ///
+    /// # Errors
+    /// A length that is no multiple of `size` is [`Error::Rejected`](crate::Error::Rejected) where it is asked for; different
+    /// lengths are [`Error::Mismatch`](crate::Error::Mismatch) on every rank.
+    pub fn all_to_all<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllToAll<'buf, T> {
+        let call = self.call::<T>(Kind::AllToAll, buffer.len());
+        AllToAll { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
     }
 
     /// Waits until every member has called it.
@@ -185,6 +273,11 @@ impl Context {
     fn call<T: Element>(&self, kind: Kind, count: usize) -> Call {
         Call { kind, dtype: T::DTYPE, count: count as u64, codec: CodecId::None }
     }
+}
+
+/// A rank that does not exist is refused by the engine on every rank alike.
+fn rank_of(root: usize) -> Rank {
+    Rank(u8::try_from(root).unwrap_or(u8::MAX))
 }
 
 impl fmt::Debug for Context {

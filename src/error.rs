@@ -2,7 +2,7 @@
 //!
 //! What can go wrong, as decisions for the caller.
 
-use crate::collective::{Call, EngineFault};
+use crate::collective::{Call, EngineFault, Rejection};
 use crate::identity::{IdentityProblem, Name, NodeId};
 use crate::view::{OpId, Rank};
 use std::fmt;
@@ -37,6 +37,9 @@ pub enum Error {
     /// Two ranks called different things at the same place of the program. Nobody's buffer was touched; this is a bug in
     /// the calling program.
     Mismatch(Box<Mismatched>),
+    /// The call makes no sense as it stands; this is a bug in the calling program. Your buffer is untouched. The call has its
+    /// place in the lane all the same and is given up for all members, so that the next ones still meet.
+    Rejected(Rejection),
     /// 64 operations are under way. Nothing was sent; wait for some of them first.
     TooManyInFlight,
     /// Not enough members came in the time you gave. Nothing changed; wait longer, or look at `cluster.status()`.
@@ -142,6 +145,7 @@ impl Error {
             Error::NeedsSync => "needs-sync",
             Error::LostResult { .. } => "lost-result",
             Error::Mismatch(_) => "mismatch",
+            Error::Rejected(_) => "rejected",
             Error::TooManyInFlight => "too-many-in-flight",
             Error::NotEnoughPeers { .. } => "not-enough-peers",
             Error::Config(ConfigProblem::NoClusterKey) => "no-cluster-key",
@@ -177,6 +181,7 @@ impl fmt::Display for Error {
                 write!(f, "the result of operation {op} was decided after its call was dropped; take or discard it first")
             }
             Error::Mismatch(calls) => calls.fmt(f),
+            Error::Rejected(rejection) => write!(f, "the call cannot be carried out: {rejection}"),
             Error::TooManyInFlight => f.write_str("64 operations are under way; wait for some of them first"),
             Error::NotEnoughPeers { present, wanted, waited } => {
                 let seconds = waited.as_secs_f64();

@@ -55,7 +55,7 @@
 //!
 //! # Limits
 //!
-//! At most 16 members; `f32` and `f64`; Linux, and macOS untested. The README lists what is planned, SECURITY.md what is
+//! At most 16 members; no mean of integers; Linux, and macOS untested. The README lists what is planned, SECURITY.md what is
 //! not defended.
 
 mod calls;
@@ -85,11 +85,16 @@ mod view;
 mod wire;
 
 // The public interface is:
-pub use calls::{AllGather, AllReduce, AllReduceOwned, Barrier, Broadcast, Codec, Owned, Sync};
+pub use calls::{
+    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Gather, Owned, Reduce, ReduceScatter, Scatter,
+    Sync,
+};
 pub use cluster::{Cluster, StatusStream};
 #[doc(hidden)]
 pub use collective::Arithmetic;
-pub use collective::{Call, CodecId, DType, Element, EngineFault, Kind, ReduceOp, Traffic, reference as reference_sum};
+pub use collective::{
+    Bf16, Call, CodecId, DType, Element, EngineFault, F16, Kind, ReduceOp, Rejection, Traffic, reference as reference_sum,
+};
 pub use config::{Admission, Builder, Config, Engine, Network};
 pub use context::Context;
 pub use discovery::{Activity, InterfaceReport, Skip};

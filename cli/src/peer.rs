@@ -62,6 +62,11 @@ enum Order {
     ForgetAllReduce(call::Reduction),
     Broadcast(call::Copying),
     AllGather(call::Copying),
+    Reduce(call::Reduction),
+    ReduceScatter(call::Reduction),
+    Gather(call::Copying),
+    Scatter(call::Copying),
+    AllToAll(call::Copying),
     Barrier,
     Sync {
         version: u64,

@@ -20,13 +20,13 @@ pub struct AllReduce<'buf, T: Element> {
 }
 
 impl<T: Element> AllReduce<'_, T> {
-    /// How contributions become one value. Default: the sum.
+    /// How contributions become one value. Default: the sum. A mean of integers is [`Error::Rejected`](crate::Error::Rejected).
     pub fn op(mut self, op: ReduceOp) -> Self {
         self.flight.call.kind = Kind::AllReduce(op);
         self
     }
 
-    /// The sum divided by the number of members.
+    /// The sum divided by the number of members. Of floats only: of integers it is [`Error::Rejected`](crate::Error::Rejected).
     pub fn mean(self) -> Self {
         self.op(ReduceOp::Mean)
     }
@@ -39,6 +39,11 @@ impl<T: Element> AllReduce<'_, T> {
     /// The greatest value.
     pub fn max(self) -> Self {
         self.op(ReduceOp::Max)
+    }
+
+    /// The product.
+    pub fn product(self) -> Self {
+        self.op(ReduceOp::Prod)
     }
 
     /// Gives up for all members when `after` has passed since the first poll; the default is to wait for members that live.

@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! The calls that copy and do not add: broadcast, all_gather, barrier.
+//! The calls after which all hold the same, nothing added: broadcast, all_gather, barrier.
 
 use super::flight::{Flight, elements};
 use crate::collective::{Element, bytes_of, bytes_of_mut};

@@ -3,8 +3,8 @@
 //! One operation of this member, from its number to its outcome.
 
 use crate::collective::{
-    AbortCause, AbortReason, Call, CallRefusal, Decided, Element, EngineFault, Envelope, Outcome, Pool, Refused, Staging,
-    bytes_of_mut,
+    AbortCause, AbortReason, Call, CallRefusal, Decided, Element, EngineFault, Envelope, Outcome, Pool, Refused, Rejection,
+    Staging, bytes_of_mut,
 };
 use crate::driver::peer_at;
 use crate::error::{Cause, Error, Mismatched, Peer, Result};
@@ -20,6 +20,8 @@ pub(crate) struct Flight {
     pub(super) call: Call,
     op: std::result::Result<OpId, Refused>,
     pub(super) deadline: Option<Duration>,
+    /// What is wrong with it besides what its [`Call`] tells.
+    rejected: Option<Rejection>,
     pub(super) stage: Stage,
 }
 
@@ -33,7 +35,12 @@ pub(super) enum Stage {
 impl Flight {
     pub(crate) fn numbered(envelope: &Arc<Envelope>, lane: Lane, call: Call) -> Flight {
         let op = envelope.call(lane, call);
-        Flight { envelope: Arc::clone(envelope), call, op, deadline: None, stage: Stage::Numbered }
+        Flight { envelope: Arc::clone(envelope), call, op, deadline: None, rejected: None, stage: Stage::Numbered }
+    }
+
+    pub(crate) fn rejected(mut self, rejection: Option<Rejection>) -> Flight {
+        self.rejected = rejection;
+        self
     }
 
     /// The operation's number, or why it has none.
@@ -52,10 +59,20 @@ impl Flight {
     pub(super) fn poll(&mut self, task: &mut Task<'_>, bytes: Option<&[u8]>) -> Poll<Result<Staging>> {
         let op = self.op()?;
         if self.stage == Stage::Numbered {
+            self.check(op)?;
             self.begin(op, |pool, lengths| bytes.map_or_else(Staging::default, |bytes| Staging::cut(pool, bytes, lengths)));
         }
         let decided = ready!(self.envelope.poll_decided(op, task));
         Poll::Ready(self.over(decided))
+    }
+
+    /// Gives up, for all members, what makes no sense.
+    fn check(&mut self, op: OpId) -> Result<()> {
+        let rejection = self.rejected.or_else(|| self.call.rejection(self.envelope.view().size()));
+        let Some(rejection) = rejection else { return Ok(()) };
+        self.stage = Stage::Over;
+        self.envelope.abandon(op);
+        Err(Error::Rejected(rejection))
     }
 
     pub(super) fn begin(&mut self, op: OpId, fill: impl FnOnce(&Pool, &[usize]) -> Staging) {

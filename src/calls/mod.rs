@@ -9,12 +9,16 @@ mod codec;
 mod copies;
 mod flight;
 mod owned;
+mod parts;
+mod reduce;
 mod sync;
 
 pub use all_reduce::AllReduce;
 pub use codec::Codec;
 pub use copies::{AllGather, Barrier, Broadcast};
 pub use owned::{AllReduceOwned, Owned};
+pub use parts::{AllToAll, Gather, Scatter};
+pub use reduce::{Reduce, ReduceScatter};
 pub use sync::Sync;
 
 pub(crate) use flight::{Flight, elements};

@@ -38,7 +38,7 @@ impl<T> fmt::Debug for Owned<T> {
 }
 
 impl<T: Element> AllReduceOwned<T> {
-    /// How contributions become one value. Default: the sum.
+    /// How contributions become one value. Default: the sum. A mean of integers is [`Error::Rejected`].
     pub fn op(mut self, op: ReduceOp) -> Self {
         self.flight.call.kind = Kind::AllReduce(op);
         self

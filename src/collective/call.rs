@@ -2,6 +2,7 @@
 //!
 //! What a collective call asks for, as every member must say it alike.
 
+use super::rejection::Rejection;
 use crate::view::{OpId, Rank};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::fmt;
@@ -14,22 +15,38 @@ pub enum DType {
     F32,
     /// IEEE 754 binary64.
     F64,
-    /// Bytes, for state that is copied and never added.
+    /// Bytes, which are also what a state is made of.
     U8,
+    /// IEEE 754 binary16.
+    F16,
+    /// bfloat16, the upper half of an `f32`.
+    Bf16,
+    /// Signed, 8 bits.
+    I8,
+    /// Signed, 32 bits.
+    I32,
+    /// Signed, 64 bits.
+    I64,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Unsigned, 64 bits.
+    U64,
 }
 
 /// How contributions become one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ReduceOp {
-    /// Sum.
+    /// Sum; of integers the sum modulo 2 to the number of bits.
     Sum,
-    /// Sum divided by the number of members of the View.
+    /// Sum divided by the number of members of the View. Of floats only.
     Mean,
     /// Least value; NaN wins, -0 is below +0.
     Min,
     /// Greatest value; NaN wins, -0 is below +0.
     Max,
+    /// Product; of integers the product modulo 2 to the number of bits.
+    Prod,
 }
 
 /// Which collective.
@@ -45,6 +62,27 @@ pub enum Kind {
     },
     /// Everybody gets all contributions in rank order.
     AllGather,
+    /// The root gets the reduction of all contributions.
+    Reduce {
+        /// How.
+        op: ReduceOp,
+        /// Who.
+        root: Rank,
+    },
+    /// Everybody gets its shard of the reduction of all contributions.
+    ReduceScatter(ReduceOp),
+    /// The root gets all contributions in rank order.
+    Gather {
+        /// Who.
+        root: Rank,
+    },
+    /// Everybody gets its part of the root's buffer.
+    Scatter {
+        /// Whose buffer.
+        root: Rank,
+    },
+    /// Everybody gets one part of everybody's buffer.
+    AllToAll,
     /// Nobody leaves before everybody has come.
     Barrier,
     /// Everybody gets the state of the member that is furthest along the View's history.
@@ -61,7 +99,7 @@ pub struct Call {
     pub kind: Kind,
     /// Of what.
     pub dtype: DType,
-    /// Elements of this member's contribution.
+    /// Elements of this member's contribution; of a scatter, of each member's part.
     pub count: u64,
     /// How contributions are encoded on the wire.
     pub codec: CodecId,
@@ -89,23 +127,101 @@ pub struct Descriptor {
 }
 
 impl DType {
+    /// All of them.
+    pub(crate) const ALL: [DType; 10] =
+        [DType::F32, DType::F64, DType::U8, DType::F16, DType::Bf16, DType::I8, DType::I32, DType::I64, DType::U32, DType::U64];
+
     /// Bytes of one element.
     pub fn bytes(self) -> usize {
         match self {
-            DType::F32 => 4,
-            DType::F64 => 8,
-            DType::U8 => 1,
+            DType::I8 | DType::U8 => 1,
+            DType::F16 | DType::Bf16 => 2,
+            DType::F32 | DType::I32 | DType::U32 => 4,
+            DType::F64 | DType::I64 | DType::U64 => 8,
         }
+    }
+
+    fn tag(self) -> u8 {
+        match self {
+            DType::F32 => 1,
+            DType::F64 => 2,
+            DType::U8 => 3,
+            DType::F16 => 4,
+            DType::Bf16 => 5,
+            DType::I8 => 6,
+            DType::I32 => 7,
+            DType::I64 => 8,
+            DType::U32 => 9,
+            DType::U64 => 10,
+        }
+    }
+
+    /// Whether it has fractions, infinities and NaN.
+    pub fn is_float(self) -> bool {
+        matches!(self, DType::F32 | DType::F64 | DType::F16 | DType::Bf16)
+    }
+}
+
+impl ReduceOp {
+    const ALL: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
+
+    fn tag(self) -> u8 {
+        match self {
+            ReduceOp::Sum => 1,
+            ReduceOp::Mean => 2,
+            ReduceOp::Min => 3,
+            ReduceOp::Max => 4,
+            ReduceOp::Prod => 5,
+        }
+    }
+
+    fn of_tag(tag: u8) -> Result<ReduceOp, Malformed> {
+        ReduceOp::ALL.into_iter().find(|op| op.tag() == tag).ok_or(Malformed::UnknownTag)
+    }
+}
+
+impl Kind {
+    /// How contributions become one value, where they do.
+    pub(crate) fn reduce_op(self) -> Option<ReduceOp> {
+        match self {
+            Kind::AllReduce(op) | Kind::Reduce { op, .. } | Kind::ReduceScatter(op) => Some(op),
+            _ => None,
+        }
+    }
+
+    /// The root that the caller names.
+    pub(crate) fn root(self) -> Option<Rank> {
+        match self {
+            Kind::Broadcast { root } | Kind::Reduce { root, .. } | Kind::Gather { root } | Kind::Scatter { root } => Some(root),
+            _ => None,
+        }
+    }
+
+    /// Whether every rank gets the same result, which the votes then compare.
+    pub(crate) fn has_common_result(self) -> bool {
+        !matches!(
+            self,
+            Kind::Reduce { .. } | Kind::ReduceScatter(_) | Kind::Gather { .. } | Kind::Scatter { .. } | Kind::AllToAll
+        )
     }
 }
 
 impl Call {
-    /// Elements of the result in a View of `size`.
+    /// Elements of the largest buffer that a member of a View of `size` has of it.
     pub fn output_count(&self, size: usize) -> u64 {
         match self.kind {
-            Kind::AllGather => self.count.saturating_mul(size as u64),
+            Kind::AllGather | Kind::Gather { .. } | Kind::Scatter { .. } => self.count.saturating_mul(size as u64),
             _ => self.count,
         }
+    }
+
+    /// Why it makes no sense in a View of `size`, if it does not.
+    pub(crate) fn rejection(&self, size: usize) -> Option<Rejection> {
+        if self.kind.reduce_op() == Some(ReduceOp::Mean) && !self.dtype.is_float() {
+            return Some(Rejection::MeanOfIntegers(self.dtype));
+        }
+        let uneven = self.kind == Kind::AllToAll && !self.count.is_multiple_of(size as u64);
+        uneven.then_some(Rejection::Uneven { count: self.count, size })
     }
 
     /// Whether two members ask for the same thing.
@@ -123,6 +239,13 @@ impl fmt::Display for DType {
             DType::F32 => "f32",
             DType::F64 => "f64",
             DType::U8 => "u8",
+            DType::F16 => "f16",
+            DType::Bf16 => "bf16",
+            DType::I8 => "i8",
+            DType::I32 => "i32",
+            DType::I64 => "i64",
+            DType::U32 => "u32",
+            DType::U64 => "u64",
         })
     }
 }
@@ -134,6 +257,7 @@ impl fmt::Display for ReduceOp {
             ReduceOp::Mean => "mean",
             ReduceOp::Min => "min",
             ReduceOp::Max => "max",
+            ReduceOp::Prod => "prod",
         })
     }
 }
@@ -153,6 +277,11 @@ impl fmt::Display for Call {
             Kind::AllReduce(op) => write!(f, "all_reduce({op}, {} x {}", self.count, self.dtype)?,
             Kind::Broadcast { root } => write!(f, "broadcast(root {root}, {} x {}", self.count, self.dtype)?,
             Kind::AllGather => write!(f, "all_gather({} x {}", self.count, self.dtype)?,
+            Kind::Reduce { op, root } => write!(f, "reduce(root {root}, {op}, {} x {}", self.count, self.dtype)?,
+            Kind::ReduceScatter(op) => write!(f, "reduce_scatter({op}, {} x {}", self.count, self.dtype)?,
+            Kind::Gather { root } => write!(f, "gather(root {root}, {} x {}", self.count, self.dtype)?,
+            Kind::Scatter { root } => write!(f, "scatter(root {root}, {} x {} each", self.count, self.dtype)?,
+            Kind::AllToAll => write!(f, "all_to_all({} x {}", self.count, self.dtype)?,
             Kind::Barrier => return f.write_str("barrier()"),
             Kind::Sync { version } => write!(f, "sync(version {version}, {} bytes", self.count)?,
         }
@@ -174,14 +303,16 @@ impl Encode for Call {
             Kind::AllGather => (6, 0),
             Kind::Barrier => (7, 0),
             Kind::Sync { version } => (8, version),
+            Kind::AllReduce(ReduceOp::Prod) => (9, 0),
+            Kind::Reduce { op, root } => (10, u64::from(op.tag()) << 8 | u64::from(root.0)),
+            Kind::ReduceScatter(op) => (11, u64::from(op.tag())),
+            Kind::Gather { root } => (12, u64::from(root.0)),
+            Kind::Scatter { root } => (13, u64::from(root.0)),
+            Kind::AllToAll => (14, 0),
         };
         out.push(tag);
         out.extend_from_slice(&argument.to_le_bytes());
-        out.push(match self.dtype {
-            DType::F32 => 1,
-            DType::F64 => 2,
-            DType::U8 => 3,
-        });
+        out.push(self.dtype.tag());
         out.extend_from_slice(&self.count.to_le_bytes());
         out.push(match self.codec {
             CodecId::None => 0,
@@ -198,18 +329,20 @@ impl Decode for Call {
             (2, 0) => Kind::AllReduce(ReduceOp::Mean),
             (3, 0) => Kind::AllReduce(ReduceOp::Min),
             (4, 0) => Kind::AllReduce(ReduceOp::Max),
-            (5, root) => Kind::Broadcast { root: u8::try_from(root).map(Rank).map_err(|_| Malformed::TooLong)? },
+            (5, root) => Kind::Broadcast { root: rank(root)? },
             (6, 0) => Kind::AllGather,
             (7, 0) => Kind::Barrier,
             (8, version) => Kind::Sync { version },
+            (9, 0) => Kind::AllReduce(ReduceOp::Prod),
+            (10, both) => Kind::Reduce { op: op(both >> 8)?, root: rank(both & 0xff)? },
+            (11, tag) => Kind::ReduceScatter(op(tag)?),
+            (12, root) => Kind::Gather { root: rank(root)? },
+            (13, root) => Kind::Scatter { root: rank(root)? },
+            (14, 0) => Kind::AllToAll,
             _ => return Err(Malformed::UnknownTag),
         };
-        let dtype = match r.u8()? {
-            1 => DType::F32,
-            2 => DType::F64,
-            3 => DType::U8,
-            _ => return Err(Malformed::UnknownTag),
-        };
+        let tag = r.u8()?;
+        let dtype = DType::ALL.into_iter().find(|dtype| dtype.tag() == tag).ok_or(Malformed::UnknownTag)?;
         let count = r.u64()?;
         let codec = match r.u8()? {
             0 => CodecId::None,
@@ -218,6 +351,14 @@ impl Decode for Call {
         };
         Ok(Call { kind, dtype, count, codec })
     }
+}
+
+fn rank(argument: u64) -> Result<Rank, Malformed> {
+    u8::try_from(argument).map(Rank).map_err(|_| Malformed::TooLong)
+}
+
+fn op(argument: u64) -> Result<ReduceOp, Malformed> {
+    ReduceOp::of_tag(u8::try_from(argument).map_err(|_| Malformed::TooLong)?)
 }
 
 impl Encode for Descriptor {
@@ -247,14 +388,22 @@ mod tests {
             Kind::AllReduce(ReduceOp::Mean),
             Kind::AllReduce(ReduceOp::Min),
             Kind::AllReduce(ReduceOp::Max),
+            Kind::AllReduce(ReduceOp::Prod),
             Kind::Broadcast { root: Rank(3) },
             Kind::AllGather,
+            Kind::Reduce { op: ReduceOp::Min, root: Rank(15) },
+            Kind::ReduceScatter(ReduceOp::Prod),
+            Kind::Gather { root: Rank(1) },
+            Kind::Scatter { root: Rank(2) },
+            Kind::AllToAll,
             Kind::Barrier,
             Kind::Sync { version: u64::MAX },
         ];
         for (i, kind) in kinds.into_iter().enumerate() {
-            let call = Call { kind, dtype: [DType::F32, DType::F64, DType::U8][i % 3], count: 1 << i, codec: CodecId::Bf16 };
-            assert_codec(&Descriptor { op: OpId { lane: Lane(1), number: i as u64 }, call, plan_revision: 2 });
+            for dtype in DType::ALL {
+                let call = Call { kind, dtype, count: 1 << i, codec: CodecId::Bf16 };
+                assert_codec(&Descriptor { op: OpId { lane: Lane(1), number: i as u64 }, call, plan_revision: 2 });
+            }
         }
     }
 

@@ -5,11 +5,14 @@
 //! Elements travel little-endian, which is also how every supported machine keeps them: bytes are cast, never converted.
 
 use super::call::DType;
+use super::half::{Bf16, F16};
 
 #[cfg(target_endian = "big")]
 compile_error!("potluck sends elements as they lie in memory and supports little-endian machines only");
 
-/// A number type that can be added: `f32` or `f64`. Sealed.
+/// A number type that can be added: `f32`, `f64`, [`F16`], [`Bf16`], `i8`, `i32`, `i64`, `u8`, `u32` or `u64`. Sealed.
+///
+/// Integers wrap around on overflow. Of halves each step is done in `f32` and rounded once, to the nearest.
 pub trait Element: sealed::Sealed + Copy + PartialEq + Send + Sync + 'static {
     /// The type's name on the wire.
     const DTYPE: DType;
@@ -17,14 +20,30 @@ pub trait Element: sealed::Sealed + Copy + PartialEq + Send + Sync + 'static {
     const ZERO: Self;
 }
 
-impl Element for f32 {
-    const DTYPE: DType = DType::F32;
-    const ZERO: f32 = 0.0;
+macro_rules! elements {
+    ($($type:ty, $dtype:ident, $zero:expr;)*) => {
+        $(
+            impl Element for $type {
+                const DTYPE: DType = DType::$dtype;
+                const ZERO: $type = $zero;
+            }
+
+            impl sealed::Sealed for $type {}
+        )*
+    };
 }
 
-impl Element for f64 {
-    const DTYPE: DType = DType::F64;
-    const ZERO: f64 = 0.0;
+elements! {
+    f32, F32, 0.0;
+    f64, F64, 0.0;
+    F16, F16, F16::from_bits(0);
+    Bf16, Bf16, Bf16::from_bits(0);
+    i8, I8, 0;
+    i32, I32, 0;
+    i64, I64, 0;
+    u8, U8, 0;
+    u32, U32, 0;
+    u64, U64, 0;
 }
 
 /// The bytes of `elements`.
@@ -49,13 +68,27 @@ pub fn elements_of_mut<T: Element>(bytes: &mut [u8]) -> Option<&mut [T]> {
 
 mod sealed {
     pub trait Sealed: bytemuck::Pod {}
-    impl Sealed for f32 {}
-    impl Sealed for f64 {}
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn assert_size<T: Element>() {
+        assert_eq!((size_of::<T>(), bytes_of(&[T::ZERO]).len()), (T::DTYPE.bytes(), T::DTYPE.bytes()));
+    }
+
+    #[test]
+    fn a_type_is_as_large_as_it_says() {
+        assert_size::<F16>();
+        assert_size::<Bf16>();
+        assert_size::<i8>();
+        assert_size::<i32>();
+        assert_size::<i64>();
+        assert_size::<u8>();
+        assert_size::<u32>();
+        assert_size::<u64>();
+    }
 
     #[test]
     fn bytes_are_little_endian_and_go_both_ways() {

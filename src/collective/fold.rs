@@ -9,102 +9,46 @@
 //! Payloads of NaN do differ between machines, so [`finish`] writes every NaN as the type's canonical quiet one. Up to
 //! that, each step is commutative, and a node may use either operand as its accumulator.
 //!
+//! Halves are widened to `f32` for each step, and its result is rounded once, to the nearest, ties to even: what is
+//! on its way between members is a half too. Integers wrap around.
+//!
 //! `Min` and `Max` follow a total rule: NaN wins, and -0 is below +0.
 
+use super::arithmetic::{Arithmetic, each};
 use super::call::{DType, ReduceOp};
-use super::element::{Element, elements_of, elements_of_mut};
+use super::element::{elements_of, elements_of_mut};
+use super::half::{Bf16, F16};
 
 /// `acc = acc op x`, element by element, both whole elements of `dtype` and of one length.
 ///
-/// Bytes ([`DType::U8`]) are never added and stay as they are, as do bytes that are not aligned to their type:
-/// blocks always are, and schedules cut them between elements.
+/// Bytes that are not aligned to their type stay as they are: blocks always are, and schedules cut them between elements.
 pub fn fold(op: ReduceOp, dtype: DType, acc: &mut [u8], x: &[u8]) {
     debug_assert_eq!(acc.len(), x.len());
     match dtype {
         DType::F32 => fold_as::<f32>(op, acc, x),
         DType::F64 => fold_as::<f64>(op, acc, x),
-        DType::U8 => {}
+        DType::F16 => fold_as::<F16>(op, acc, x),
+        DType::Bf16 => fold_as::<Bf16>(op, acc, x),
+        DType::I8 => fold_as::<i8>(op, acc, x),
+        DType::I32 => fold_as::<i32>(op, acc, x),
+        DType::I64 => fold_as::<i64>(op, acc, x),
+        DType::U8 => fold_as::<u8>(op, acc, x),
+        DType::U32 => fold_as::<u32>(op, acc, x),
+        DType::U64 => fold_as::<u64>(op, acc, x),
     }
 }
 
-/// Makes the folded contributions of `members` members the result: divides a mean, makes every NaN canonical.
+/// Makes the folded contributions of `members` members the result: divides a mean, makes every NaN canonical. Integers
+/// are finished as they are.
 pub fn finish(op: ReduceOp, dtype: DType, acc: &mut [u8], members: usize) {
     match dtype {
         DType::F32 => finish_as::<f32>(op, acc, members),
         DType::F64 => finish_as::<f64>(op, acc, members),
-        DType::U8 => {}
+        DType::F16 => finish_as::<F16>(op, acc, members),
+        DType::Bf16 => finish_as::<Bf16>(op, acc, members),
+        DType::I8 | DType::I32 | DType::I64 | DType::U8 | DType::U32 | DType::U64 => {}
     }
 }
-
-/// One element's arithmetic.
-pub trait Arithmetic: Element {
-    /// The canonical quiet NaN: positive, no payload.
-    const NAN: Self;
-    /// `self + x`.
-    fn plus(self, x: Self) -> Self;
-    /// The lesser by the total rule; any NaN when there is one.
-    fn least(self, x: Self) -> Self;
-    /// The greater by the total rule; any NaN when there is one.
-    fn greatest(self, x: Self) -> Self;
-    /// `self` divided by the number of members.
-    fn over(self, members: usize) -> Self;
-    /// `self`, a NaN made canonical.
-    fn canonical(self) -> Self;
-}
-
-macro_rules! arithmetic {
-    ($float:ty, $nan:literal) => {
-        impl Arithmetic for $float {
-            const NAN: $float = <$float>::from_bits($nan);
-
-            #[inline]
-            fn plus(self, x: $float) -> $float {
-                self + x
-            }
-
-            // Neither below the other: equal, then the bits are too except for the sign of a zero; or a NaN, which stays
-            // one when bits are added to it.
-            #[inline]
-            fn least(self, x: $float) -> $float {
-                let tie = <$float>::from_bits(self.to_bits() | x.to_bits());
-                if self < x {
-                    self
-                } else if x < self {
-                    x
-                } else {
-                    tie
-                }
-            }
-
-            #[inline]
-            fn greatest(self, x: $float) -> $float {
-                let tie = <$float>::from_bits(self.to_bits() & x.to_bits());
-                if self > x {
-                    self
-                } else if x > self {
-                    x
-                } else if self == x {
-                    tie
-                } else {
-                    Self::NAN
-                }
-            }
-
-            #[inline]
-            fn over(self, members: usize) -> $float {
-                self / members as $float
-            }
-
-            #[inline]
-            fn canonical(self) -> $float {
-                if self.is_nan() { Self::NAN } else { self }
-            }
-        }
-    };
-}
-
-arithmetic!(f32, 0x7fc0_0000);
-arithmetic!(f64, 0x7ff8_0000_0000_0000);
 
 fn fold_as<T: Arithmetic>(op: ReduceOp, acc: &mut [u8], x: &[u8]) {
     let (Some(acc), Some(x)) = (elements_of_mut::<T>(acc), elements_of::<T>(x)) else {
@@ -112,16 +56,10 @@ fn fold_as<T: Arithmetic>(op: ReduceOp, acc: &mut [u8], x: &[u8]) {
         return;
     };
     match op {
-        ReduceOp::Sum | ReduceOp::Mean => each(acc, x, T::plus),
+        ReduceOp::Sum | ReduceOp::Mean => T::add_to(acc, x),
+        ReduceOp::Prod => T::multiply(acc, x),
         ReduceOp::Min => each(acc, x, T::least),
         ReduceOp::Max => each(acc, x, T::greatest),
-    }
-}
-
-#[inline]
-fn each<T: Copy>(acc: &mut [T], x: &[T], step: impl Fn(T, T) -> T) {
-    for (a, &x) in acc.iter_mut().zip(x) {
-        *a = step(*a, x);
     }
 }
 
@@ -132,7 +70,7 @@ fn finish_as<T: Arithmetic>(op: ReduceOp, acc: &mut [u8], members: usize) {
     };
     match op {
         ReduceOp::Mean => acc.iter_mut().for_each(|a| *a = a.over(members).canonical()),
-        ReduceOp::Sum | ReduceOp::Min | ReduceOp::Max => acc.iter_mut().for_each(|a| *a = a.canonical()),
+        ReduceOp::Sum | ReduceOp::Min | ReduceOp::Max | ReduceOp::Prod => acc.iter_mut().for_each(|a| *a = a.canonical()),
     }
 }
 
@@ -141,15 +79,88 @@ mod tests {
     use super::*;
     use crate::collective::element::{bytes_of, bytes_of_mut};
 
-    const OPS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max];
+    const OPS: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
 
     fn folded(op: ReduceOp, a: f32, b: f32) -> u32 {
+        pair(op, a, b).to_bits()
+    }
+
+    fn pair<T: Arithmetic>(op: ReduceOp, a: T, b: T) -> T {
         // Longer than any vector register, so that both the vector loop and its tail are asked.
         let (mut acc, x) = ([a; 37], [b; 37]);
-        fold(op, DType::F32, bytes_of_mut(&mut acc), bytes_of(&x));
-        finish(op, DType::F32, bytes_of_mut(&mut acc), 2);
-        assert!(acc.iter().all(|y| y.to_bits() == acc[0].to_bits()));
-        acc[0].to_bits()
+        fold(op, T::DTYPE, bytes_of_mut(&mut acc), bytes_of(&x));
+        finish(op, T::DTYPE, bytes_of_mut(&mut acc), 2);
+        assert!(acc.iter().all(|y| bytes_of(&[*y]) == bytes_of(&acc[..1])));
+        acc[0]
+    }
+
+    fn f16(op: ReduceOp, a: u16, b: u16) -> u16 {
+        pair(op, F16::from_bits(a), F16::from_bits(b)).to_bits()
+    }
+
+    fn bf16(op: ReduceOp, a: u16, b: u16) -> u16 {
+        pair(op, Bf16::from_bits(a), Bf16::from_bits(b)).to_bits()
+    }
+
+    #[test]
+    fn integers_wrap_around() {
+        assert_eq!(pair(ReduceOp::Sum, i8::MAX, 1), i8::MIN);
+        assert_eq!(pair(ReduceOp::Prod, i8::MIN, -1), i8::MIN);
+        assert_eq!(pair(ReduceOp::Prod, 200u8, 200), 64);
+        assert_eq!(pair(ReduceOp::Sum, u64::MAX, 3), 2);
+        assert_eq!(pair(ReduceOp::Prod, i64::MAX, 2), -2);
+        assert_eq!(pair(ReduceOp::Sum, i32::MIN, i32::MIN), 0);
+        assert_eq!((pair(ReduceOp::Min, i8::MIN, 1), pair(ReduceOp::Max, i8::MIN, 1)), (i8::MIN, 1));
+        assert_eq!((pair(ReduceOp::Min, u32::MAX, 1), pair(ReduceOp::Max, u32::MAX, 1)), (1, u32::MAX));
+    }
+
+    #[test]
+    fn halves_are_added_in_f32_and_rounded_once() {
+        // 2048 + 1 lies between two halves and goes to the even one; 2050 + 1 is a tie the other way.
+        assert_eq!(f16(ReduceOp::Sum, 0x6800, 0x3c00), 0x6800);
+        assert_eq!(f16(ReduceOp::Sum, 0x6801, 0x3c00), 0x6802);
+        assert_eq!(f16(ReduceOp::Sum, 0x7bff, 0x7bff), 0x7c00, "too large is infinite");
+        assert_eq!(f16(ReduceOp::Mean, 1, 2), 2, "subnormals are kept");
+        assert_eq!(f16(ReduceOp::Prod, 0x4200, 0x4200), 0x4880);
+        assert_eq!(bf16(ReduceOp::Sum, 0x4380, 0x3f80), 0x4380);
+        assert_eq!(bf16(ReduceOp::Sum, 0x4381, 0x3f80), 0x4382);
+        assert_eq!(bf16(ReduceOp::Prod, 0x7f7f, 0x4000), 0x7f80);
+    }
+
+    #[test]
+    fn the_rules_for_nan_and_zero_hold_for_halves() {
+        for op in OPS {
+            for nan in [0x7e01, 0xfc01, 0x7fff] {
+                assert_eq!((f16(op, nan, 0x3c00), f16(op, 0xfc00, nan)), (0x7e00, 0x7e00), "{op}");
+            }
+            for nan in [0x7fc1, 0xff81, 0x7fff] {
+                assert_eq!((bf16(op, nan, 0x3f80), bf16(op, 0xff80, nan)), (0x7fc0, 0x7fc0), "{op}");
+            }
+        }
+        for (a, b) in [(0, 0x8000), (0x8000, 0)] {
+            assert_eq!((f16(ReduceOp::Min, a, b), f16(ReduceOp::Max, a, b)), (0x8000, 0));
+            assert_eq!((bf16(ReduceOp::Min, a, b), bf16(ReduceOp::Max, a, b)), (0x8000, 0));
+        }
+        assert_eq!((f16(ReduceOp::Min, 0xfc00, 0xfbff), f16(ReduceOp::Max, 0xfc00, 0xfbff)), (0xfc00, 0xfbff));
+    }
+
+    /// The loops over halves and the arithmetic of one of them go different ways to the same number.
+    #[test]
+    fn loops_over_halves_agree_with_the_plain_arithmetic() {
+        fn agree<T: Arithmetic>(from_bits: fn(u16) -> T) {
+            let all: Vec<T> = (0..=u16::MAX).map(from_bits).collect();
+            for other in [0x0001, 0x8400, 0x3c01, 0xbf81, 0x4b7f, 0x7bff, 0x7c00, 0xff80].map(from_bits) {
+                let (mut sums, mut products) = (all.clone(), all.clone());
+                T::add_to(&mut sums, &vec![other; all.len()]);
+                T::multiply(&mut products, &vec![other; all.len()]);
+                for (i, x) in all.iter().enumerate() {
+                    let plain = [x.plus(other).canonical(), x.times(other).canonical()];
+                    assert_eq!(bytes_of(&[sums[i].canonical(), products[i].canonical()]), bytes_of(&plain), "{i:#x}");
+                }
+            }
+        }
+        agree(F16::from_bits);
+        agree(Bf16::from_bits);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! An [`Engine`] opens one [`Backend`] per View; a Backend runs jobs until it is closed. It gets an owned
 //! [`Staging`] and never sees the caller's buffer. Whether a result counts is decided by votes, outside of the engine.
 
+mod arithmetic;
 mod board;
 mod call;
 mod digest;
@@ -12,17 +13,20 @@ mod element;
 mod envelope;
 mod fault;
 mod fold;
+mod half;
 mod ledger;
 mod native;
 #[cfg(any(feature = "gloo", test, fuzzing))]
 pub(crate) mod p2p;
 mod reference;
+mod rejection;
 pub(crate) mod retired;
 mod schedule;
 pub(crate) mod staging;
 pub(crate) mod threads;
 mod vote;
 
+pub use arithmetic::Arithmetic;
 #[cfg(feature = "gloo")]
 pub use board::BoardFault;
 pub use board::{Board, Post, ViewBoard};
@@ -31,10 +35,12 @@ pub use digest::Digest;
 pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
 pub use envelope::{Decided, Envelope, Outgoing, Refused, SyncStep};
 pub use fault::EngineFault;
-pub use fold::{Arithmetic, finish, fold};
+pub use fold::{finish, fold};
+pub use half::{Bf16, F16};
 pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};
 pub use native::NativeEngine;
 pub use reference::reference;
+pub use rejection::Rejection;
 #[cfg(any(test, fuzzing))]
 pub use schedule::Itinerary;
 pub use schedule::Unfit;
@@ -127,6 +133,6 @@ pub type Done = Box<dyn FnOnce(Result<Finished, EngineFault>) + Send>;
 pub struct Finished {
     /// The result's elements in wire-independent, native form.
     pub output: Staging,
-    /// XXH3-128 over the XXH3-64 of each 256 KiB of the result; equal on every rank.
+    /// XXH3-128 over the XXH3-64 of each 256 KiB of the result, equal on every rank; anything where their results differ.
     pub digest: u128,
 }

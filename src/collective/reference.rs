@@ -4,13 +4,14 @@
 //!
 //! Written apart from the fast loops on purpose, in the plainest way there is, so that they can be compared bit for bit.
 
+use super::arithmetic::Arithmetic;
 use super::call::ReduceOp;
-use super::fold::Arithmetic;
 use crate::topology::{FoldOrder, FoldTree};
+use std::cmp::Ordering;
 
 /// The result of reducing `inputs`, one buffer per rank and all of one length, in `order`.
 ///
-/// Elements that no segment covers stay at the first input's value.
+/// Elements that no segment covers stay at the first input's value. Integers have no mean: of them it is the sum.
 pub fn reference<T: Arithmetic + PartialOrd>(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<T>]) -> Vec<T> {
     let mut result = inputs.first().cloned().unwrap_or_default();
     for segment in &order.segments {
@@ -27,26 +28,32 @@ fn value<T: Arithmetic + PartialOrd>(tree: &FoldTree, op: ReduceOp, inputs: &[Ve
     match tree {
         FoldTree::Leaf(rank) => inputs[rank.index()][i],
         FoldTree::Sum(parts) => {
-            let mut values = parts.iter().map(|part| value(part, op, inputs, i));
-            let first = values.next().unwrap_or(T::NAN);
-            values.fold(first, |acc, x| step(op, acc, x))
+            let values = parts.iter().map(|part| value(part, op, inputs, i));
+            // A sum of nothing is no plan's; it stands for nothing.
+            values.reduce(|acc, x| step(op, acc, x)).unwrap_or(T::ZERO)
         }
     }
 }
 
 fn step<T: Arithmetic + PartialOrd>(op: ReduceOp, a: T, b: T) -> T {
-    if matches!(op, ReduceOp::Sum | ReduceOp::Mean) {
-        return a.plus(b);
-    }
-    match (a.partial_cmp(&b), op) {
-        (None, _) => T::NAN,
-        (Some(std::cmp::Ordering::Less), ReduceOp::Min) | (Some(std::cmp::Ordering::Greater), ReduceOp::Max) => a,
-        (Some(std::cmp::Ordering::Equal), _) => tie(op, a, b),
+    match (op, a.partial_cmp(&b)) {
+        (ReduceOp::Sum | ReduceOp::Mean, _) => a.plus(b),
+        (ReduceOp::Prod, _) => a.times(b),
+        // Only a NaN differs from itself.
+        (_, None) => {
+            if a.partial_cmp(&a).is_none() {
+                a
+            } else {
+                b
+            }
+        }
+        (ReduceOp::Min, Some(Ordering::Less)) | (ReduceOp::Max, Some(Ordering::Greater)) => a,
+        (_, Some(Ordering::Equal)) => tie(op, a, b),
         _ => b,
     }
 }
 
-/// Of two equal values the one whose sign the total rule prefers; they differ only when both are zero.
+/// Of two equal values the one whose sign the total rule prefers; they differ only when both are zeros of a float.
 fn tie<T: Arithmetic>(op: ReduceOp, a: T, b: T) -> T {
     let a_is_negative = super::element::bytes_of(&[a]).last().is_some_and(|byte| byte & 0x80 != 0);
     if a_is_negative == (op == ReduceOp::Min) { a } else { b }

@@ -3,19 +3,25 @@
 //! A schedule as data: which piece of a result takes which way between the ranks.
 //!
 //! An [`Itinerary`] is what a call, a plan and a View's size come to: a row of [`Flow`]s, each an element range of the result
-//! with its [`Route`]. A route has a tree towards the owner, along which contributions are added, and *another* tree
-//! away from it, along which the result is handed on. A ring is the case where both trees are chains; stars and other
-//! trees are told by the same arrays. Flows are cut into chunks, which travel and are added as one piece.
+//! with its [`Route`]. The result is that of all ranks together: what they have in common stands in it once, and of a flow that
+//! only one rank keeps, the others hold nothing. A rank's own result is the row of the flows that it keeps.
+//!
+//! A route has a tree towards the owner, along which contributions are added, and *another* tree away from it, along which
+//! the result is handed on. A ring is the case where both trees are chains; stars and other trees are told by the same
+//! arrays. Flows are cut into chunks, which travel and are added as one piece.
 //!
 //! At every node the contributions are those of the node itself and of its children, folded by ascending rank. On a ring
 //! that is: what arrives, then the own, as folding two values is commutative.
 
+mod ways;
+
 use super::call::{Call, CodecId, DType, Kind, ReduceOp};
 use crate::compression::codec;
 use crate::engine::EngineKind;
-use crate::topology::{Plan, Schedule};
+use crate::topology::Plan;
 use crate::view::{MEMBERS_MAX, Rank};
 use std::ops::Range;
+use ways::Ways;
 
 /// The way of every chunk of one operation; the same value on every rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +34,7 @@ pub struct Itinerary {
     pub codec: CodecId,
     /// How it is added; `None` when it is only copied.
     pub reduce: Option<ReduceOp>,
-    /// The flows, which cover the result in order and without gaps.
+    /// The flows, which cover the result of all ranks together in order and without gaps.
     pub flows: Vec<Flow>,
     /// Elements of a chunk; the last one of a flow may have fewer.
     pub chunk_elements: usize,
@@ -56,13 +62,24 @@ pub enum Route {
         up: Option<Tree>,
         /// Along which the result is handed on.
         down: Tree,
+        /// Who keeps it; the others on the way down only pass it on.
+        kept: Kept,
     },
 }
 
-/// A tree over all ranks.
+/// Who keeps a flow's result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It is the same on all ranks.
+    ByAll,
+    /// It is this rank's own.
+    By(Rank),
+}
+
+/// A tree over some ranks or all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// The parent of each rank, by rank; `None` at the root.
+    /// The parent of each rank, by rank; `None` at the root and where a rank is not in the tree.
     pub parents: Vec<Option<Rank>>,
 }
 
@@ -77,6 +94,8 @@ pub struct Station {
     pub down_from: Option<Rank>,
     /// To whom this rank hands the result.
     pub down_to: Vec<Rank>,
+    /// Whether the result stays here too.
+    pub keeps: bool,
 }
 
 /// What becomes of the sum at a station.
@@ -100,10 +119,10 @@ pub const CHUNKS_MAX: usize = 1 << 20;
 impl Itinerary {
     /// The itinerary of `call` among `size` ranks. `sync_root` says whose state of how many bytes a sync hands on.
     ///
-    /// The plan's class is chosen by the bytes of the result before compression.
+    /// The plan's class is chosen by the bytes of the largest buffer that a member has of the call, before compression.
     ///
     /// # Errors
-    /// [`Unfit`] when the plan is for another size or engine, a root is no rank, bytes would have to be added, a codec is asked for
+    /// [`Unfit`] when the plan is for another size or engine, a root is no rank, the call makes no sense, a codec is asked for
     /// anything but adding `f32`, a sync has no root yet, or there are more than [`CHUNKS_MAX`] chunks.
     pub fn of(call: &Call, sync_root: Option<(Rank, u64)>, plan: &Plan, size: usize) -> Result<Itinerary, Unfit> {
         if size == 0
@@ -112,6 +131,7 @@ impl Itinerary {
             || !plan.fits(size)
             || !plan.is_for(EngineKind::Native)
             || !encodable(call)
+            || call.rejection(size).is_some()
         {
             return Err(Unfit);
         }
@@ -122,21 +142,25 @@ impl Itinerary {
         };
         let count = usize::try_from(count).map_err(|_| Unfit)?;
         let bytes = count.checked_mul(call.dtype.bytes()).ok_or(Unfit)?;
+        // So much have all ranks together at most.
+        bytes.checked_mul(size).ok_or(Unfit)?;
         let class = plan.class_for(bytes as u64);
         let chunk_elements = class.chunk_bytes as usize / call.dtype.bytes();
-        let reduce = match call.kind {
-            Kind::AllReduce(op) => Some(op),
-            _ => None,
-        };
-        let flows = flows(call.kind, count, sync_root, &class.schedule, size)?;
+        let ways = Ways::new(plan, &class.schedule, size);
+        let (reduce, flows) = (call.kind.reduce_op(), ways.flows(call.kind, count, sync_root)?);
         let itinerary = Itinerary { size, dtype: call.dtype, codec: call.codec, reduce, flows, chunk_elements };
         let chunks: usize = (0..itinerary.flows.len()).map(|flow| itinerary.chunks(flow)).sum();
         if chunks <= CHUNKS_MAX { Ok(itinerary) } else { Err(Unfit) }
     }
 
-    /// Elements of the result.
+    /// Elements of the result of all ranks together.
     pub fn count(&self) -> usize {
         self.flows.last().map_or(0, |flow| flow.elements.end)
+    }
+
+    /// Whether it is the same on every rank.
+    pub fn is_common(&self) -> bool {
+        self.flows.iter().all(|flow| flow.route.kept() == Kept::ByAll)
     }
 
     /// How many chunks a flow has.
@@ -174,9 +198,10 @@ impl Itinerary {
     pub fn station(&self, flow: usize, me: Rank) -> Station {
         match &self.flows[flow].route {
             Route::Exchange => {
-                Station { contributors: ranks(self.size).collect(), then: Then::Keep, down_from: None, down_to: Vec::new() }
+                let contributors = ranks(self.size).collect();
+                Station { contributors, then: Then::Keep, down_from: None, down_to: Vec::new(), keeps: true }
             }
-            Route::Paths { owner, up, down } => {
+            Route::Paths { owner, up, down, kept } => {
                 let mut contributors = up.as_ref().map_or_else(Vec::new, |tree| tree.children(me));
                 if self.flows[flow].route.contributes(me) {
                     contributors.push(me);
@@ -184,13 +209,28 @@ impl Itinerary {
                 }
                 let parent = up.as_ref().and_then(|tree| tree.parents[me.index()]);
                 let then = if *owner == me { Then::HandOn } else { parent.map_or(Then::Keep, Then::Send) };
-                Station { contributors, then, down_from: down.parents[me.index()], down_to: down.children(me) }
+                let keeps = *kept == Kept::ByAll || *kept == Kept::By(me);
+                Station { contributors, then, down_from: down.parents[me.index()], down_to: down.children(me), keeps }
             }
         }
     }
 }
 
+impl Station {
+    /// What this rank must have done with each chunk: got it, if it keeps it, else sent it to all whom it concerns.
+    pub fn steps(&self) -> usize {
+        if self.keeps { 1 } else { self.down_to.len() + usize::from(matches!(self.then, Then::Send(_))) }
+    }
+}
+
 impl Route {
+    fn kept(&self) -> Kept {
+        match self {
+            Route::Exchange => Kept::ByAll,
+            Route::Paths { kept, .. } => *kept,
+        }
+    }
+
     fn contributes(&self, rank: Rank) -> bool {
         match self {
             Route::Exchange | Route::Paths { up: Some(_), .. } => true,
@@ -204,77 +244,11 @@ impl Tree {
     pub fn children(&self, rank: Rank) -> Vec<Rank> {
         ranks(self.parents.len()).filter(|child| self.parents[child.index()] == Some(rank)).collect()
     }
-
-    /// Everybody under `root`.
-    fn star(root: Rank, size: usize) -> Tree {
-        Tree { parents: ranks(size).map(|rank| (rank != root).then_some(root)).collect() }
-    }
-
-    /// Each rank of the row under the one before it.
-    fn chain(row: impl Iterator<Item = Rank>, size: usize) -> Tree {
-        let (mut parents, mut before) = (vec![None; size], None);
-        for rank in row {
-            parents[rank.index()] = before.replace(rank);
-        }
-        Tree { parents }
-    }
 }
 
-fn flows(kind: Kind, count: usize, sync_root: Option<(Rank, u64)>, schedule: &Schedule, size: usize) -> Result<Vec<Flow>, Unfit> {
-    match (kind, sync_root) {
-        (Kind::AllReduce(_), _) => Ok(reducing(count, schedule, size)),
-        (Kind::AllGather, _) => {
-            let each = count / size;
-            Ok(ranks(size).map(|rank| copying(rank.index() * each..(rank.index() + 1) * each, rank, schedule, size)).collect())
-        }
-        (Kind::Broadcast { root }, _) | (Kind::Sync { .. }, Some((root, _))) if root.index() < size => {
-            Ok(vec![copying(0..count, root, schedule, size)])
-        }
-        (Kind::Barrier, _) => Ok(Vec::new()),
-        _ => Err(Unfit),
-    }
-}
-
-/// One exchange, or round a ring one flow for each place, owned by the rank that sits there.
-fn reducing(count: usize, schedule: &Schedule, size: usize) -> Vec<Flow> {
-    let Schedule::Ring { order } = schedule else {
-        return vec![Flow { elements: 0..count, route: Route::Exchange }];
-    };
-    let segment = |place: usize| {
-        let elements = cut(count, place, size)..cut(count, place + 1, size);
-        // Down from the owner round the ring; up the other way round along the same cables, from its successor to itself.
-        let down = Tree::chain(ring_from(order, place), size);
-        let up = Tree::chain((0..size).map(|step| order[(place + size - step) % size]), size);
-        Flow { elements, route: Route::Paths { owner: order[place], up: Some(up), down } }
-    };
-    (0..size).map(segment).collect()
-}
-
-fn copying(elements: Range<usize>, owner: Rank, schedule: &Schedule, size: usize) -> Flow {
-    let down = match schedule {
-        Schedule::Ring { order } => {
-            let place = order.iter().position(|rank| *rank == owner).unwrap_or(0);
-            Tree::chain(ring_from(order, place), size)
-        }
-        _ => Tree::star(owner, size),
-    };
-    Flow { elements, route: Route::Paths { owner, up: None, down } }
-}
-
-/// Once round the ring, from a place on.
-fn ring_from(order: &[Rank], place: usize) -> impl Iterator<Item = Rank> {
-    order.iter().cycle().skip(place).take(order.len()).copied()
-}
-
-/// Where segment `place` of `size` begins; wide enough that the product cannot overflow.
-fn cut(count: usize, place: usize, size: usize) -> usize {
-    (count as u128 * place as u128 / size as u128) as usize
-}
-
-/// Bytes cannot be added, and only added `f32` may be encoded.
+/// Only added `f32` may be encoded.
 fn encodable(call: &Call) -> bool {
     match (call.kind, call.dtype, call.codec) {
-        (Kind::AllReduce(_), DType::U8, _) => false,
         (Kind::AllReduce(_), DType::F32, CodecId::Bf16) => true,
         (_, _, codec) => codec == CodecId::None,
     }
@@ -285,98 +259,4 @@ fn ranks(size: usize) -> impl Iterator<Item = Rank> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::topology::PlanClass;
-
-    fn ring(order: &[u8], chunk_bytes: u32) -> Plan {
-        let schedule = Schedule::Ring { order: order.iter().copied().map(Rank).collect() };
-        let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule }];
-        Plan { revision: 0, reason: String::new(), classes }
-    }
-
-    fn call(kind: Kind, count: u64) -> Call {
-        Call { kind, dtype: DType::F32, count, codec: CodecId::None }
-    }
-
-    const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
-
-    #[test]
-    fn a_ring_adds_from_the_owners_successor_round_to_the_owner() {
-        let itinerary = Itinerary::of(&call(SUM, 10), None, &ring(&[2, 0, 1], 1024), 3).expect("fits");
-        assert_eq!(itinerary.flows.iter().map(|f| f.elements.clone()).collect::<Vec<_>>(), [0..3, 3..6, 6..10]);
-        // Flow 0 is owned by rank 2: 0 sends to 1, 1 to 2; then 2 hands on to 0 and 0 to 1.
-        let station = |me| itinerary.station(0, Rank(me));
-        assert_eq!((station(0).contributors, station(0).then), (vec![Rank(0)], Then::Send(Rank(1))));
-        assert_eq!((station(1).contributors, station(1).then), (vec![Rank(0), Rank(1)], Then::Send(Rank(2))));
-        assert_eq!((station(2).contributors, station(2).then), (vec![Rank(1), Rank(2)], Then::HandOn));
-        assert_eq!((station(2).down_from, station(2).down_to), (None, vec![Rank(0)]));
-        assert_eq!((station(0).down_from, station(0).down_to), (Some(Rank(2)), vec![Rank(1)]));
-        assert_eq!((station(1).down_from, station(1).down_to), (Some(Rank(0)), vec![]));
-    }
-
-    #[test]
-    fn on_a_ring_everybody_sends_to_its_successor_alone() {
-        let order = [3, 1, 4, 0, 2];
-        for kind in [SUM, Kind::AllGather, Kind::Broadcast { root: Rank(4) }] {
-            let itinerary = Itinerary::of(&call(kind, 1000), None, &ring(&order, 1024), 5).expect("fits");
-            for (place, me) in order.into_iter().enumerate() {
-                let (next, before) = (Rank(order[(place + 1) % 5]), Rank(order[(place + 4) % 5]));
-                for flow in 0..itinerary.flows.len() {
-                    let station = itinerary.station(flow, Rank(me));
-                    assert!(station.contributors.iter().all(|c| *c == Rank(me) || *c == before));
-                    assert!(!matches!(station.then, Then::Send(to) if to != next));
-                    assert!(station.down_to.iter().all(|to| *to == next) && station.down_from.is_none_or(|f| f == before));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn chunks_cover_the_result_once_and_in_order() {
-        for size in 1..=8 {
-            let order: Vec<u8> = (0..size as u8).rev().collect();
-            for count in [0, 1, size - 1, size, 1000, 65_537] {
-                for plan in [ring(&order, 1024), Plan::mesh(size)] {
-                    for kind in [SUM, Kind::AllGather, Kind::Broadcast { root: Rank(0) }] {
-                        let itinerary = Itinerary::of(&call(kind, count as u64), None, &plan, size).expect("fits");
-                        let mut end = 0;
-                        for flow in 0..itinerary.flows.len() {
-                            for chunk in 0..itinerary.chunks(flow) {
-                                let elements = itinerary.elements(flow, chunk);
-                                assert!(elements.start == end && !elements.is_empty());
-                                end = elements.end;
-                            }
-                        }
-                        let expected = if kind == Kind::AllGather { count * size } else { count };
-                        assert_eq!((end, itinerary.count()), (expected, expected));
-                        assert_eq!(itinerary.input_layout(Rank(0)).iter().sum::<usize>(), count * 4);
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_sync_needs_its_root_and_takes_its_length() {
-        let sync = Call { kind: Kind::Sync { version: 3 }, dtype: DType::U8, count: 5, codec: CodecId::None };
-        assert_eq!(Itinerary::of(&sync, None, &Plan::mesh(3), 3), Err(Unfit));
-        let itinerary = Itinerary::of(&sync, Some((Rank(2), 70)), &Plan::mesh(3), 3).expect("fits");
-        assert_eq!((itinerary.count(), itinerary.input_layout(Rank(2)), itinerary.input_layout(Rank(0))), (70, vec![70], vec![]));
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_unfit() {
-        let plan = Plan::mesh(3);
-        let of = |call: Call| Itinerary::of(&call, None, &plan, 3).err();
-        assert_eq!(of(call(SUM, u64::MAX)), Some(Unfit));
-        assert_eq!(of(call(SUM, u64::MAX / 8)), Some(Unfit));
-        assert_eq!(of(call(Kind::AllGather, u64::MAX)), Some(Unfit));
-        assert_eq!(of(call(Kind::Broadcast { root: Rank(3) }, 1)), Some(Unfit));
-        assert_eq!(of(Call { dtype: DType::U8, ..call(SUM, 1) }), Some(Unfit));
-        assert_eq!(of(Call { codec: CodecId::Bf16, ..call(Kind::AllGather, 1) }), Some(Unfit));
-        assert_eq!(of(Call { codec: CodecId::Bf16, dtype: DType::F64, ..call(SUM, 1) }), Some(Unfit));
-        assert_eq!(Itinerary::of(&call(SUM, 1), None, &ring(&[0, 1], 1024), 3), Err(Unfit));
-        assert_eq!(Itinerary::of(&call(SUM, 1), None, &plan, 17), Err(Unfit));
-    }
-}
+mod tests;

@@ -22,6 +22,4 @@ pub use gloo_fold::gloo_ring_chunk;
 pub use interface::{Interface, InterfaceAddress, InterfaceFacts, InterfaceKind};
 pub use interface_filter::InterfaceFilter;
 pub use link_map::{LinkMap, Path};
-#[cfg(feature = "gloo")]
-pub use plan::ring_segment;
-pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule};
+pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, ring_segment};

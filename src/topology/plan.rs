@@ -113,6 +113,33 @@ impl Plan {
         FoldOrder { segments }
     }
 
+    /// The same for a `reduce` to `root`. Ring: one segment, from the root's successor round to the root. Else: in rank order.
+    pub fn reduce_order(&self, size: usize, root: Rank, count: usize, elem_bytes: usize) -> FoldOrder {
+        FoldOrder { segments: vec![FoldSegment { elements: 0..count, tree: self.fold_towards(size, root, count, elem_bytes) }] }
+    }
+
+    /// The same for a `reduce_scatter`: one segment for each rank's shard, also where it is empty. Ring: from the owner's
+    /// successor round to the owner. Else: in rank order.
+    pub fn reduce_scatter_order(&self, size: usize, count: usize, elem_bytes: usize) -> FoldOrder {
+        let ranks = (0..size).filter_map(|rank| u8::try_from(rank).ok()).map(Rank);
+        let segment = |owner: Rank| FoldSegment {
+            elements: ring_segment(owner.index(), size, count),
+            tree: self.fold_towards(size, owner, count, elem_bytes),
+        };
+        FoldOrder { segments: ranks.map(segment).collect() }
+    }
+
+    fn fold_towards(&self, size: usize, owner: Rank, count: usize, elem_bytes: usize) -> FoldTree {
+        let bytes = (count as u64).saturating_mul(elem_bytes as u64);
+        match &self.class_for(bytes).schedule {
+            Schedule::Ring { order } => {
+                let place = order.iter().position(|rank| *rank == owner).unwrap_or(0);
+                FoldTree::sum_of(order.iter().cycle().skip(place + 1).take(order.len()).copied())
+            }
+            _ => FoldTree::sum_of((0..size).filter_map(|rank| u8::try_from(rank).ok()).map(Rank)),
+        }
+    }
+
     /// Whether this engine knows all of the plan's schedules.
     pub fn is_for(&self, engine: EngineKind) -> bool {
         self.classes.iter().all(|class| class.schedule.engine() == engine)
@@ -294,6 +321,9 @@ mod tests {
                 let ranks = (0..size as u8).rev().map(Rank).collect();
                 assert_covers(&ring_of(ranks).fold_order(size, count, 4), size, count);
                 assert_covers(&Plan::mesh(size).fold_order(size, count, 4), size, count);
+                let plan = ring_of((0..size as u8).rev().map(Rank).collect());
+                assert_covers(&plan.reduce_order(size, Rank(0), count, 4), size, count);
+                assert_covers(&plan.reduce_scatter_order(size, count, 4), size, count);
             }
         }
     }

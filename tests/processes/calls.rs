@@ -40,6 +40,9 @@ fn mismatch() -> Result<()> {
         json!({"do": "all_reduce", "len": 1000, "dtype": "f64"}),
         json!({"do": "all_reduce", "len": 1000, "codec": "bf16"}),
         json!({"do": "broadcast", "len": 1000}),
+        json!({"do": "reduce", "len": 1000}),
+        json!({"do": "reduce_scatter", "len": 1000}),
+        json!({"do": "scatter", "len": 1000, "root": 2}),
         json!({"do": "barrier"}),
     ];
     for (round, other) in others.iter().enumerate() {

@@ -5,7 +5,7 @@ use potluck_harness::group::PATIENCE;
 use potluck_harness::{Group, Need, Suite};
 use serde_json::json;
 
-use crate::{LAN, LO, all_exact};
+use crate::{LAN, LO, all_exact, all_failed};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -59,9 +59,16 @@ fn status_keeps_up() -> Result<()> {
 
 fn every_collective() -> Result<()> {
     let mut group = Group::up("lo", 3)?;
-    for dtype in ["f32", "f64"] {
-        for op in ["sum", "mean", "min", "max"] {
-            for len in [0, 1, 2, 3, 1000, 100_003] {
+    for dtype in ["f32", "f64", "f16", "bf16", "i8", "i32", "i64", "u8", "u32", "u64"] {
+        let is_float = dtype.contains('f');
+        for op in ["sum", "mean", "min", "max", "prod"] {
+            if op == "mean" && !is_float {
+                let call = json!({"do": "all_reduce", "len": 1000, "op": op, "dtype": dtype});
+                all_failed(&group.all(&call, "done")?, "rejected")?;
+                continue;
+            }
+            // The edges do not depend on the type.
+            for len in if dtype == "f32" { vec![0, 1, 2, 3, 1000, 100_003] } else { vec![3, 100_003] } {
                 let call = json!({"do": "all_reduce", "len": len, "op": op, "dtype": dtype, "seed": len});
                 all_exact(&group.all(&call, "done")?)?;
             }
@@ -74,10 +81,30 @@ fn every_collective() -> Result<()> {
             all_exact(&group.all(&json!({"do": "all_gather", "len": len, "dtype": dtype, "seed": len}), "done")?)?;
         }
     }
+    every_collective_of_parts(&mut group)?;
     all_exact(&group.all(&json!({"do": "barrier"}), "done")?)?;
     let rounded = group.all(&json!({"do": "all_reduce", "len": 100_003, "codec": "bf16", "seed": 9}), "done")?;
     for event in &rounded {
         ensure!(event["verdict"] == "close" && event["hash"] == rounded[0]["hash"], "{rounded:?}");
+    }
+    Ok(())
+}
+
+fn every_collective_of_parts(group: &mut Group) -> Result<()> {
+    for (index, dtype) in ["f32", "i64", "bf16", "u8"].into_iter().enumerate() {
+        for len in [0, 1, 7, 70_001] {
+            let root = (index + len) % 3;
+            for op in ["sum", "max"] {
+                let call = json!({"do": "reduce", "len": len, "root": root, "op": op, "dtype": dtype, "seed": len});
+                all_exact(&group.all(&call, "done")?)?;
+                let call = json!({"do": "reduce_scatter", "len": len, "op": op, "dtype": dtype, "seed": len});
+                all_exact(&group.all(&call, "done")?)?;
+            }
+            for name in ["gather", "scatter", "all_to_all"] {
+                let call = json!({"do": name, "len": len, "root": root, "dtype": dtype, "seed": len});
+                all_exact(&group.all(&call, "done")?)?;
+            }
+        }
     }
     Ok(())
 }

@@ -1,15 +1,15 @@
 //! The collectives, each with an answer to what became of the caller's buffer.
 
 use super::Order;
-use super::numbers::{Input, Number, hash, hash_bytes, input, is_close, is_exact, same};
+use super::numbers::{Input, Number, hash, hash_bytes, input, is_close, is_exact, is_part_of, same};
 use super::report::{emit, ms};
-use potluck::{AllReduce, Codec, Context, Error, ReduceOp};
+use potluck::{AllReduce, Bf16, Codec, Context, Error, F16, ReduceOp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// An `all_reduce`.
+/// An `all_reduce`, `reduce` or `reduce_scatter`.
 #[derive(Debug, Deserialize)]
 pub struct Reduction {
     len: usize,
@@ -17,6 +17,9 @@ pub struct Reduction {
     seed: u64,
     #[serde(default)]
     op: Op,
+    /// Of a `reduce`.
+    #[serde(default)]
+    root: usize,
     #[serde(default)]
     dtype: Type,
     #[serde(default)]
@@ -31,7 +34,7 @@ pub struct Reduction {
     marked: bool,
 }
 
-/// A `broadcast` or `all_gather`.
+/// A call that copies. `len` is that of one rank's part.
 #[derive(Debug, Deserialize)]
 pub struct Copying {
     len: usize,
@@ -51,6 +54,7 @@ enum Op {
     Mean,
     Min,
     Max,
+    Prod,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -59,6 +63,29 @@ enum Type {
     #[default]
     F32,
     F64,
+    F16,
+    Bf16,
+    I8,
+    I32,
+    I64,
+    U8,
+    U32,
+    U64,
+}
+
+/// Evaluates an expression with a name for the type that an order asks for.
+macro_rules! of_type {
+    ($dtype:expr, $number:ident => $call:expr) => {
+        of_type!(@ $dtype, $number, $call, F32 f32, F64 f64, F16 F16, Bf16 Bf16, I8 i8, I32 i32, I64 i64, U8 u8, U32 u32, U64 u64)
+    };
+    (@ $dtype:expr, $number:ident, $call:expr, $($name:ident $type:ty),*) => {
+        match $dtype {
+            $(Type::$name => {
+                type $number = $type;
+                $call
+            })*
+        }
+    };
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
@@ -86,18 +113,17 @@ impl Calls<'_> {
         match order {
             Order::AllReduce(r) => match r.dtype {
                 Type::F32 => self.all_reduce_f32(&r).await,
-                Type::F64 => self.all_reduce::<f64>(&r, |call| call).await,
+                dtype => of_type!(dtype, T => self.all_reduce::<T>(&r, |call| call).await),
             },
             Order::DropAllReduce(r) => self.lose(&r, Fate::Dropped).await,
             Order::ForgetAllReduce(r) => self.lose(&r, Fate::Forgotten).await,
-            Order::Broadcast(c) => match c.dtype {
-                Type::F32 => self.broadcast::<f32>(&c).await,
-                Type::F64 => self.broadcast::<f64>(&c).await,
-            },
-            Order::AllGather(c) => match c.dtype {
-                Type::F32 => self.all_gather::<f32>(&c).await,
-                Type::F64 => self.all_gather::<f64>(&c).await,
-            },
+            Order::Broadcast(c) => of_type!(c.dtype, T => self.broadcast::<T>(&c).await),
+            Order::AllGather(c) => of_type!(c.dtype, T => self.all_gather::<T>(&c).await),
+            Order::Reduce(r) => of_type!(r.dtype, T => self.reduce::<T>(&r).await),
+            Order::ReduceScatter(r) => of_type!(r.dtype, T => self.reduce_scatter::<T>(&r).await),
+            Order::Gather(c) => of_type!(c.dtype, T => self.gather::<T>(&c).await),
+            Order::Scatter(c) => of_type!(c.dtype, T => self.scatter::<T>(&c).await),
+            Order::AllToAll(c) => of_type!(c.dtype, T => self.all_to_all::<T>(&c).await),
             Order::Barrier => self.barrier().await,
             Order::Sync { version, bytes, seed } => self.sync(version, bytes, seed).await,
             other => emit(&json!({"event": "error", "code": "order", "message": format!("not a call: {other:?}")})),
@@ -186,6 +212,71 @@ impl Calls<'_> {
         }
     }
 
+    async fn reduce<T: Number>(self, r: &Reduction) {
+        let (rank, size, op) = (self.context.rank(), self.context.size(), r.op.reduce());
+        let given: Vec<T> = input(r.input(), rank, r.len);
+        let mut buffer = given.clone();
+        let started = Instant::now();
+        let outcome = self.context.reduce(r.root, &mut buffer).op(op).await;
+        let took = (SystemTime::now(), started.elapsed());
+        let good = if outcome.is_ok() && rank == r.root {
+            let order = self.context.reduce_order::<T>(r.root, r.len);
+            buffer.len() == r.len && is_part_of(size, &order, op, r.input(), 0..r.len, &buffer)
+        } else {
+            same(&buffer, &given)
+        };
+        emit(&done("done", outcome, verdict(good, "exact"), OWN, took));
+    }
+
+    async fn reduce_scatter<T: Number>(self, r: &Reduction) {
+        let op = r.op.reduce();
+        let buffer: Vec<T> = input(r.input(), self.context.rank(), r.len);
+        let started = Instant::now();
+        let outcome = self.context.reduce_scatter(&buffer).op(op).await;
+        let took = (SystemTime::now(), started.elapsed());
+        let (size, shard) = (self.context.size(), self.context.shard(r.len));
+        let order = self.context.reduce_scatter_order::<T>(r.len);
+        tell_own(outcome, took, |own| own.len() == shard.len() && is_part_of(size, &order, op, r.input(), shard.clone(), own));
+    }
+
+    async fn gather<T: Number>(self, c: &Copying) {
+        let (rank, size) = (self.context.rank(), self.context.size());
+        let buffer: Vec<T> = input(Input::Seed(c.seed), rank, c.len);
+        let started = Instant::now();
+        let outcome = self.context.gather(c.root, &buffer).await;
+        let took = (SystemTime::now(), started.elapsed());
+        tell_own(outcome, took, |own| match own {
+            Some(all) => rank == c.root && same(all, &everybodys(c, size)),
+            None => rank != c.root,
+        });
+    }
+
+    async fn scatter<T: Number>(self, c: &Copying) {
+        let (rank, size) = (self.context.rank(), self.context.size());
+        let parts: Option<Vec<T>> = (rank == c.root).then(|| everybodys(c, size));
+        let given: Vec<T> = input(Input::Seed(!c.seed), rank, c.len);
+        let mut out = given.clone();
+        let started = Instant::now();
+        let outcome = self.context.scatter(c.root, parts.as_deref(), &mut out).await;
+        let took = (SystemTime::now(), started.elapsed());
+        let expected = if outcome.is_ok() { input(Input::Seed(c.seed), rank, c.len) } else { given };
+        emit(&done("done", outcome, verdict(same(&out, &expected), "exact"), OWN, took));
+    }
+
+    async fn all_to_all<T: Number>(self, c: &Copying) {
+        let (rank, size) = (self.context.rank(), self.context.size());
+        let row = |from: usize| -> Vec<T> { input(Input::Seed(c.seed), from, c.len * size) };
+        let buffer = row(rank);
+        let started = Instant::now();
+        let outcome = self.context.all_to_all(&buffer).await;
+        let took = (SystemTime::now(), started.elapsed());
+        let part = rank * c.len..(rank + 1) * c.len;
+        tell_own(outcome, took, |own| {
+            let expected: Vec<T> = (0..size).flat_map(|from| row(from)[part.clone()].to_vec()).collect();
+            same(own, &expected)
+        });
+    }
+
     async fn barrier(self) {
         let started = Instant::now();
         let outcome = self.context.barrier().await;
@@ -260,9 +351,24 @@ impl Op {
             Op::Mean => ReduceOp::Mean,
             Op::Min => ReduceOp::Min,
             Op::Max => ReduceOp::Max,
+            Op::Prod => ReduceOp::Prod,
         }
     }
 }
+
+/// All ranks' parts, in rank order.
+fn everybodys<T: Number>(c: &Copying, size: usize) -> Vec<T> {
+    (0..size).flat_map(|rank| input(Input::Seed(c.seed), rank, c.len)).collect()
+}
+
+/// Tells of a call whose result is this rank's own.
+fn tell_own<R>(outcome: Result<R, Error>, took: Answered, is_right: impl FnOnce(&R) -> bool) {
+    let good = outcome.as_ref().map_or(true, is_right);
+    emit(&done("done", outcome.map(drop), verdict(good, "exact"), OWN, took));
+}
+
+/// The hash of a result that no other rank has.
+const OWN: &str = "";
 
 /// When a call was answered, and after how long.
 type Answered = (SystemTime, Duration);

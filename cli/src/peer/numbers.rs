@@ -3,7 +3,8 @@
 //! Inputs repeat after [`PERIOD`] elements, a prime: so a whole buffer is checked with one period of arithmetic per fold
 //! order, and yet elements at another place than they belong differ.
 
-use potluck::{Context, Element, FoldOrder, FoldSegment, FoldTree, ReduceOp, reference_sum};
+use potluck::{Bf16, Context, Element, F16, FoldOrder, FoldSegment, FoldTree, ReduceOp, reference_sum};
+use std::ops::Range;
 
 /// Elements after which inputs repeat; coprime to every chunk.
 const PERIOD: usize = 65_521;
@@ -11,62 +12,60 @@ const PERIOD: usize = 65_521;
 /// What a marked input is made of: 16 bytes that no other traffic has.
 pub const MARK: [u8; 16] = *b"potluck:marked!\x3e";
 
-/// `f32` and `f64`, as far as this program needs them.
-pub trait Number: Element + std::ops::Sub<Output = Self> + PartialOrd {
-    /// From a fraction in -1..1.
+/// The number types of a buffer, as far as this program needs them.
+pub trait Number: Element + Unpin {
+    /// From a fraction in -1..1, of the whole range where the type has a small one.
     fn of(fraction: f64) -> Self;
     /// The numbers that lie in memory as `bytes`.
     fn of_bytes(bytes: &[u8; 16]) -> Vec<Self>;
     /// All bits.
     fn bits(self) -> u64;
-    /// Its absolute value.
-    fn size(self) -> f64;
+    /// As it is to a person.
+    fn value(self) -> f64;
     /// The sequential reference.
     fn reference(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<Self>]) -> Vec<Self>;
 }
 
-impl Number for f32 {
-    fn of(fraction: f64) -> f32 {
-        fraction as f32
-    }
+macro_rules! numbers {
+    ($($number:ty, $bits:ty, $of:expr, $of_bits:expr, $bits_of:expr, $value:expr;)*) => {
+        $(
+            impl Number for $number {
+                fn of(fraction: f64) -> $number {
+                    $of(fraction)
+                }
 
-    fn of_bytes(bytes: &[u8; 16]) -> Vec<f32> {
-        bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
-    }
+                fn of_bytes(bytes: &[u8; 16]) -> Vec<$number> {
+                    let (words, _) = bytes.as_chunks::<{ size_of::<$bits>() }>();
+                    words.iter().map(|word| $of_bits(<$bits>::from_le_bytes(*word))).collect()
+                }
 
-    fn bits(self) -> u64 {
-        u64::from(self.to_bits())
-    }
+                fn bits(self) -> u64 {
+                    $bits_of(self) as u64
+                }
 
-    fn size(self) -> f64 {
-        f64::from(self.abs())
-    }
+                fn value(self) -> f64 {
+                    $value(self)
+                }
 
-    fn reference(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<f32>]) -> Vec<f32> {
-        reference_sum(order, op, inputs)
-    }
+                fn reference(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<$number>]) -> Vec<$number> {
+                    reference_sum(order, op, inputs)
+                }
+            }
+        )*
+    };
 }
 
-impl Number for f64 {
-    fn of(fraction: f64) -> f64 {
-        fraction
-    }
-
-    fn of_bytes(bytes: &[u8; 16]) -> Vec<f64> {
-        bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect()
-    }
-
-    fn bits(self) -> u64 {
-        self.to_bits()
-    }
-
-    fn size(self) -> f64 {
-        self.abs()
-    }
-
-    fn reference(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<f64>]) -> Vec<f64> {
-        reference_sum(order, op, inputs)
-    }
+numbers! {
+    f32, u32, |x| x as f32, f32::from_bits, f32::to_bits, f64::from;
+    f64, u64, |x| x, f64::from_bits, f64::to_bits, |x| x;
+    F16, u16, |x| F16::from_f32(x as f32), F16::from_bits, F16::to_bits, |x: F16| f64::from(x.to_f32());
+    Bf16, u16, |x| Bf16::from_f32(x as f32), Bf16::from_bits, Bf16::to_bits, |x: Bf16| f64::from(x.to_f32());
+    i8, i8, |x| (x * 128.0) as i8, |x| x, |x| x, f64::from;
+    i32, i32, |x| (x * 2f64.powi(31)) as i32, |x| x, |x| x, f64::from;
+    i64, i64, |x| (x * 2f64.powi(63)) as i64, |x| x, |x| x, |x| x as f64;
+    u8, u8, |x: f64| (x.abs() * 256.0) as u8, |x| x, |x| x, f64::from;
+    u32, u32, |x: f64| (x.abs() * 2f64.powi(32)) as u32, |x| x, |x| x, f64::from;
+    u64, u64, |x: f64| (x.abs() * 2f64.powi(64)) as u64, |x| x, |x| x, |x| x as f64;
 }
 
 /// Which input.
@@ -141,30 +140,55 @@ fn hex_of(hash: u64) -> String {
 
 /// Whether `result` is what all ranks' inputs give in the order that the plan fixes, to the bit.
 pub fn is_exact<T: Number>(context: &Context, op: ReduceOp, from: Input, result: &[T]) -> bool {
-    compares(context, op, from, result, |want, have| want.bits() == have.bits())
+    is_part_of(context.size(), &context.fold_order::<T>(result.len()), op, from, 0..result.len(), result)
 }
 
 /// Whether `result` is near that: for codecs that round on the way. Each hop of the plan rounds by 2^-9 at most.
 pub fn is_close<T: Number>(context: &Context, op: ReduceOp, from: Input, result: &[T]) -> bool {
     let size = context.size() as f64;
     let most = size * (size + 1.0) / 256.0;
-    compares(context, op, from, result, |want, have| (want - have).size() <= most)
+    let near = |want: T, have: T| (want.value() - have.value()).abs() <= most;
+    compares(context.size(), &context.fold_order::<T>(result.len()), op, from, 0..result.len(), result, near)
 }
 
-fn compares<T: Number>(context: &Context, op: ReduceOp, from: Input, result: &[T], likes: impl Fn(T, T) -> bool) -> bool {
+/// Whether `result` is these elements of what the inputs of `size` ranks give in `order`, to the bit.
+pub fn is_part_of<T: Number>(
+    size: usize,
+    order: &FoldOrder,
+    op: ReduceOp,
+    from: Input,
+    elements: Range<usize>,
+    result: &[T],
+) -> bool {
+    compares(size, order, op, from, elements, result, |want, have| want.bits() == have.bits())
+}
+
+fn compares<T: Number>(
+    size: usize,
+    order: &FoldOrder,
+    op: ReduceOp,
+    from: Input,
+    elements: Range<usize>,
+    result: &[T],
+    likes: impl Fn(T, T) -> bool,
+) -> bool {
     let period = period_of::<T>(from, 0).len();
-    let inputs: Vec<Vec<T>> = (0..context.size()).map(|rank| period_of(from, rank)).collect();
+    let inputs: Vec<Vec<T>> = (0..size).map(|rank| period_of(from, rank)).collect();
     let mut known: Vec<(FoldTree, Vec<T>)> = Vec::new();
     let mut checked = 0;
-    for segment in context.fold_order::<T>(result.len()).segments {
+    for segment in &order.segments {
+        let part = segment.elements.start.max(elements.start)..segment.elements.end.min(elements.end);
+        if part.is_empty() {
+            continue;
+        }
         let place = known.iter().position(|(tree, _)| *tree == segment.tree).unwrap_or_else(|| {
             let order = FoldOrder { segments: vec![FoldSegment { elements: 0..period, tree: segment.tree.clone() }] };
             known.push((segment.tree.clone(), T::reference(&order, op, &inputs)));
             known.len() - 1
         });
         let reference = &known[place].1;
-        checked += segment.elements.len();
-        if !segment.elements.into_iter().all(|i| likes(reference[i % period], result[i])) {
+        checked += part.len();
+        if !part.into_iter().all(|i| result.get(i - elements.start).is_some_and(|have| likes(reference[i % period], *have))) {
             return false;
         }
     }

@@ -301,7 +301,9 @@ impl LinkEnd {
                 return;
             }
             self.core.sent_bytes.fetch_add(frame.parcel.payload.bytes().len() as u64, Ordering::Relaxed);
-            frame.of.run().sent(self.peer);
+            if frame.of.run().sent(&frame.parcel) == Progress::Complete {
+                self.core.complete(&frame.of);
+            }
         }
     }
 

@@ -3,6 +3,10 @@
 //! One operation's progress on one rank: blocks in, parcels and finally the result out. No thread, socket or clock in here;
 //! any number of threads may push it along at once.
 //!
+//! A run is complete when all is here that this rank keeps, and all has gone that it only brings in or passes on. So who
+//! gets nothing out of an operation is done when its part is on the way. What it sends of a result that it keeps too may
+//! still be waiting then.
+//!
 //! Each chunk has its own small lock, held while that chunk is folded. Two threads meet at it only when they bring
 //! contributions to the very same chunk, and those must be folded one after the other anyway.
 //!
@@ -11,7 +15,9 @@
 //! A chunk's contribution turns into a partial sum, and that into a parcel, in the memory that brought it in. On
 //! a ring there is so at most one block per chunk, the size of the buffer in all, beside what is being received and, with
 //! a codec, the encoded parcels. An exchange may have to keep the contributions of higher ranks until the lower ones are
-//! here: at most the number of members times the buffer. Exchanges are for small buffers, and for two members.
+//! here: at most the number of members times the buffer. Exchanges are for small buffers, and for two members. So it is
+//! at the root of a reduction in one step. Round a ring, who passes on what is for others keeps it until it has gone: in an
+//! `all_to_all`, the worst case, at most half the number of members times the buffer.
 
 use crate::collective::schedule::{Itinerary, Station, Then};
 use crate::collective::{Block, Digest, Finished, Pool, ReduceOp, Staging, elements_of, elements_of_mut, finish, fold};
@@ -30,11 +36,12 @@ pub struct Run {
     /// Index of each flow's first chunk in `cells`, and of the end.
     firsts: Vec<usize>,
     cells: Vec<Mutex<Cell>>,
-    /// Chunks whose result is not here yet.
+    /// Chunks to be kept that are not here yet, and frames of other flows that have not gone.
     missing: AtomicUsize,
     /// By rank: frames still to be received from it or sent to it.
     open: Vec<AtomicUsize>,
-    digest: Mutex<Digest>,
+    /// Of a result that all ranks have in common.
+    digest: Option<Mutex<Digest>>,
     pool: Pool,
 }
 
@@ -53,7 +60,7 @@ pub struct Parcel {
 pub enum Progress {
     /// Chunks are missing.
     Going,
-    /// This step brought the last chunk: take the [`output`](Run::output). Said once.
+    /// This step brought the last chunk, or took the last frame away: take the [`output`](Run::output). Said once.
     Complete,
 }
 
@@ -92,6 +99,8 @@ impl Run {
             firsts.push(firsts[flow] + itinerary.chunks(flow));
         }
         let chunks = firsts[stations.len()];
+        let missing = stations.iter().enumerate().map(|(flow, station)| station.steps() * itinerary.chunks(flow)).sum();
+        let digest = itinerary.is_common().then(|| Digest::new(itinerary.count() * itinerary.dtype.bytes()));
         let open = (0..itinerary.size).map(|rank| frames_with(rank, me, &itinerary, &stations)).map(AtomicUsize::new).collect();
         Run {
             op,
@@ -99,9 +108,9 @@ impl Run {
             stations,
             firsts,
             cells: std::iter::repeat_with(Mutex::default).take(chunks).collect(),
-            missing: AtomicUsize::new(chunks),
+            missing: AtomicUsize::new(missing),
             open,
-            digest: Mutex::new(Digest::new(itinerary.count() * itinerary.dtype.bytes())),
+            digest: digest.map(Mutex::new),
             pool: pool.clone(),
             itinerary,
         }
@@ -112,9 +121,9 @@ impl Run {
         self.op
     }
 
-    /// Whether nothing has to be moved at all.
+    /// Whether nothing has to be moved at all; asked before anything is.
     pub fn is_empty(&self) -> bool {
-        self.cells.is_empty()
+        self.missing.load(Ordering::Acquire) == 0
     }
 
     /// Whether frames are still to come from `peer` or to go there.
@@ -122,9 +131,10 @@ impl Run {
         self.open.get(peer.index()).is_some_and(|open| open.load(Ordering::Acquire) > 0)
     }
 
-    /// A parcel has gone to `peer`.
-    pub fn sent(&self, peer: Rank) {
-        self.open[peer.index()].fetch_sub(1, Ordering::AcqRel);
+    /// A parcel has gone.
+    pub fn sent(&self, parcel: &Parcel) -> Progress {
+        self.open[parcel.to.index()].fetch_sub(1, Ordering::AcqRel);
+        if self.stations[parcel.header.flow as usize].keeps { Progress::Going } else { self.step() }
     }
 
     /// Lengths of the blocks of this rank's contribution, in the order of [`contribute`](Run::contribute).
@@ -174,8 +184,8 @@ impl Run {
     pub fn output(&self) -> Finished {
         let take = |cell: &Mutex<Cell>| lock(cell).result.take();
         let blocks: Vec<Block> = self.cells.iter().filter_map(take).map(|block| self.alone(block)).collect();
-        let digest = std::mem::replace(&mut *lock(&self.digest), Digest::new(0));
-        Finished { digest: digest.finish(&blocks), output: Staging { blocks } }
+        let taken = self.digest.as_ref().map(|digest| std::mem::replace(&mut *lock(digest), Digest::new(0)));
+        Finished { digest: taken.map_or(0, |digest| digest.finish(&blocks)), output: Staging { blocks } }
     }
 
     /// Lets go of every block; for a run that has failed.
@@ -222,7 +232,7 @@ impl Run {
             }
         }
         self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
-        let result = match codec(self.itinerary.codec) {
+        let result = match codec(self.itinerary.codec).filter(|_| station.keeps) {
             None => None,
             Some(codec) => Some(Arc::new(self.decoded(codec, &block).ok_or(Violation)?)),
         };
@@ -296,15 +306,24 @@ impl Run {
         self.land(at, result)
     }
 
-    /// A chunk of the result is here.
+    /// A chunk of the result is here. Who does not keep it has seen to it that it goes on.
     fn land(&self, at: At, result: Arc<Block>) -> Progress {
+        if !self.stations[at.flow].keeps {
+            return Progress::Going;
+        }
         let start = self.itinerary.elements(at.flow, at.chunk).start * self.itinerary.dtype.bytes();
-        let whole = lock(&self.digest).whole_blocks(start, result.len());
-        for index in whole {
-            let hash = Digest::hash_in(index, start, result.bytes());
-            lock(&self.digest).note(index, hash);
+        if let Some(digest) = &self.digest {
+            let whole = lock(digest).whole_blocks(start, result.len());
+            for index in whole {
+                let hash = Digest::hash_in(index, start, result.bytes());
+                lock(digest).note(index, hash);
+            }
         }
         lock(&self.cells[at.cell]).result = Some(result);
+        self.step()
+    }
+
+    fn step(&self) -> Progress {
         if self.missing.fetch_sub(1, Ordering::AcqRel) == 1 { Progress::Complete } else { Progress::Going }
     }
 

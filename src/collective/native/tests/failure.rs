@@ -216,6 +216,40 @@ fn nonsense_costs_the_sender_its_link_and_nobody_else_theirs() {
 }
 
 #[test]
+fn who_gets_nothing_is_done_when_its_part_has_gone_and_not_before() {
+    let mut alone = Alone::new(2);
+    let plan = plan(16 * 1024, Schedule::OneShot);
+    let root = Rank(1);
+    let elements = 2 * EAGER_OP_BYTES / 4;
+    for (number, kind) in [Kind::Gather { root }, Kind::Reduce { op: ReduceOp::Sum, root }].into_iter().enumerate() {
+        let op = op(number as u64, 0);
+        alone.start(op, f32_call(kind, elements), &plan);
+        let received = |alone: &mut Alone| (0..4).map(|_| alone.peers[0].recv().len as usize).sum::<usize>();
+        assert_eq!(received(&mut alone), EAGER_OP_BYTES);
+        assert!(alone.outcomes.try_recv().is_err(), "{kind:?}: half of it waits for credit");
+        alone.backend.credit(op, root);
+        assert_eq!((received(&mut alone), alone.outcome()), (EAGER_OP_BYTES, (op, Ok(Vec::new()))));
+    }
+    // What has not gone when the link breaks is lost.
+    alone.start(op(2, 0), f32_call(Kind::Gather { root }, elements), &plan);
+    alone.peers[0].shutdown.shutdown();
+    assert_eq!(alone.outcome(), (op(2, 0), Err(EngineFault::LinkLost(root))));
+}
+
+#[test]
+fn who_only_passes_on_is_done_when_that_has_gone() {
+    let mut alone = Alone::new(3);
+    let order = vec![Rank(1), Rank(0), Rank(2)];
+    // From rank 1 by way of rank 0 to rank 2, and rank 0's own.
+    let op = op(0, 0);
+    alone.start(op, f32_call(Kind::Gather { root: Rank(2) }, 1), &plan(1024, Schedule::Ring { order }));
+    assert_eq!(alone.peers[1].recv().flow, 0);
+    assert!(alone.outcomes.try_recv().is_err(), "rank 1's part has not come");
+    alone.peers[0].send(op, (1, 0, Phase::Gather), &[1, 2, 3, 4]);
+    assert_eq!((alone.peers[1].recv().flow, alone.outcome()), (1, (op, Ok(Vec::new()))));
+}
+
+#[test]
 fn data_of_another_call_costs_nothing_until_the_calls_are_known_to_be_the_same() {
     let mut alone = Alone::new(2);
     let plan = plan(1024, Schedule::OneShot);
@@ -250,7 +284,12 @@ fn whatever_a_peer_sends_no_thread_panics_and_every_job_ends() {
         let mut alone = Alone::new(2);
         let ring = Schedule::Ring { order: vec![Rank(0), Rank(1)] };
         let schedule = if chance.below(2) == 0 { Schedule::OneShot } else { ring };
-        let call = Call { codec: if chance.below(2) == 0 { CodecId::None } else { CodecId::Bf16 }, ..f32_call(SUM, 700) };
+        let root = Rank(chance.below(2) as u8);
+        let kinds = [SUM, Kind::Reduce { op: ReduceOp::Sum, root }, Kind::ReduceScatter(ReduceOp::Sum), Kind::AllToAll];
+        let more = [SUM, Kind::Gather { root }, Kind::Scatter { root }, Kind::Broadcast { root }];
+        let kind = [kinds, more].concat()[chance.below(8) as usize];
+        let codec = if kind == SUM && chance.below(2) == 0 { CodecId::Bf16 } else { CodecId::None };
+        let call = Call { codec, ..f32_call(kind, 700) };
         alone.start(op(0, 0), call, &plan(1024, schedule));
         for _ in 0..30 {
             let phase = if chance.below(2) == 0 { Phase::Reduce } else { Phase::Gather };
@@ -367,7 +406,7 @@ fn what_is_over_stays_over() {
 fn what_does_not_fit_is_refused() {
     let alone = Alone::new(2);
     let plan = plan(1024, Schedule::OneShot);
-    alone.start(op(0, 0), Call { dtype: DType::U8, ..f32_call(SUM, 8) }, &plan);
+    alone.start(op(0, 0), Call { dtype: DType::U8, ..f32_call(Kind::AllReduce(ReduceOp::Mean), 8) }, &plan);
     assert_eq!(alone.outcome(), (op(0, 0), Err(EngineFault::Unfit)));
     let call = f32_call(SUM, 1000);
     let mut short = job(Rank(0), op(0, 1), call, None, &plan, 2, &alone.pool, &[0; 4000], &alone.report);

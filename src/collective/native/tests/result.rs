@@ -9,7 +9,7 @@ use crate::topology::{FoldOrder, FoldSegment, FoldTree, Plan, Schedule};
 use crate::view::Rank;
 use std::sync::Arc;
 
-const OPS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max];
+const OPS: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
 
 fn ring(size: usize, chance: &mut Chance) -> Vec<Rank> {
     chance.shuffled((0..size as u8).map(Rank).collect())
@@ -224,7 +224,9 @@ fn bf16_is_summed_in_f32_and_equal_on_every_rank() {
     for size in 1..=4 {
         let (group, mut number) = (Group::new(size), 0);
         for (order, plan) in schedules(size, 1024, &mut chance) {
-            for (reduce, count) in OPS.into_iter().zip([0, 1, 1000, 5003]).chain([(ReduceOp::Sum, 2001), (ReduceOp::Mean, 999)]) {
+            for (reduce, count) in
+                OPS.into_iter().zip([0, 1, 1000, 5003, 997]).chain([(ReduceOp::Sum, 2001), (ReduceOp::Mean, 999)])
+            {
                 let inputs: Vec<_> = (0..size).map(|_| f32s(count, &mut chance)).collect();
                 let expected = if count == 0 { Vec::new() } else { coded_reference(order.as_deref(), reduce, &inputs) };
                 let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();

@@ -1,9 +1,16 @@
 //! What a group of nodes promises, as one suite: on every engine, here over nodes of one process, and the same again over
 //! TCP and multicast DNS on a loopback interface of its own.
 
+mod numbers;
+mod parts;
+
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Arithmetic, Builder, Cause, Cluster, Codec, Config, Context, Engine, EngineKind, Error, ReduceOp, State};
+use numbers::{Number, differs, input};
+use potluck::{
+    Bf16, Builder, Cause, Cluster, Codec, Config, Context, DType, Engine, EngineKind, Error, F16, ReduceOp, Rejection, State,
+};
 use potluck_harness::{Lab, Need, Suite};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Says that this process is the suite inside a network namespace.
@@ -49,7 +56,15 @@ fn main() {
 fn stories() -> Vec<(&'static str, Story)> {
     vec![
         ("reductions are the reference bit for bit", |n| Box::pin(reductions(n))),
+        ("a call that makes no sense is refused", |n| Box::pin(rejected(n))),
         ("copies reach everybody", |n| Box::pin(copies(n))),
+        ("a reduction for the root", |n| Box::pin(parts::reduce(n))),
+        ("each gets its shard", |n| Box::pin(parts::reduce_scatter(n))),
+        ("the root gathers and scatters", |n| Box::pin(parts::gather_and_scatter(n))),
+        ("parts for everybody", |n| Box::pin(parts::all_to_all(n))),
+        ("different roots are a mismatch", |n| Box::pin(parts::roots_differ(n))),
+        ("parts that do not fit are refused", |n| Box::pin(parts::parts_that_do_not_fit(n))),
+        ("all kinds at once", |n| Box::pin(parts::all_kinds_at_once(n))),
         ("bf16 gives the same bits to all", |n| Box::pin(bf16(n))),
         ("many calls at once", |n| Box::pin(many_at_once(n))),
         ("lanes in different order", |n| Box::pin(lanes(n))),
@@ -149,85 +164,71 @@ async fn everywhere<R: Send + 'static, F: Future<Output = R> + Send>(
     Ok(results)
 }
 
-/// What rank `rank` contributes: ordinary numbers, and now and then the awkward ones.
-fn input<T: Number>(seed: u64, rank: usize, len: usize) -> Vec<T> {
-    let mut state = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (rank as u64 + 1).wrapping_mul(0xD1B5_4A32_D192_ED03);
-    (0..len)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            T::from_bits_of(state)
-        })
-        .collect()
-}
-
-/// Numbers of both widths, and their bits.
-trait Number: Arithmetic + PartialOrd + Unpin + std::fmt::Debug {
-    fn from_bits_of(random: u64) -> Self;
-    fn bits(self) -> u64;
-}
-
-impl Number for f32 {
-    fn from_bits_of(random: u64) -> f32 {
-        match random % 97 {
-            0 => f32::INFINITY,
-            1 => f32::NEG_INFINITY,
-            2 => -0.0,
-            3 => f32::from_bits(0x7fc0_0000 | (random >> 40) as u32 & 0xffff),
-            4 => f32::from_bits((random >> 33) as u32 & 0x007f_ffff),
-            _ => (random >> 20) as f32 / 1e9 - 5000.0,
-        }
-    }
-
-    fn bits(self) -> u64 {
-        u64::from(self.to_bits())
-    }
-}
-
-impl Number for f64 {
-    fn from_bits_of(random: u64) -> f64 {
-        match random % 97 {
-            0 => f64::INFINITY,
-            1 => f64::NAN,
-            2 => -0.0,
-            3 => f64::from_bits(random & 0x000f_ffff_ffff_ffff),
-            _ => (random >> 11) as f64 / 1e12 - 4000.0,
-        }
-    }
-
-    fn bits(self) -> u64 {
-        self.to_bits()
-    }
-}
+const OPS: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
 
 async fn reductions(on: On) -> Result<()> {
     for n in 1..=5 {
-        let nodes = group(on, "reduce", n).await?;
-        let results = everywhere(nodes, |_cluster, mut context| async move {
-            reduce_all::<f32>(&mut context, 1).await?;
-            reduce_all::<f64>(&mut context, 2).await
-        });
-        for (rank, result) in results.await?.into_iter().enumerate() {
-            result.with_context(|| format!("rank {rank} of {n}"))?;
-        }
+        let mut nodes = group(on, "reduce", n).await?;
+        nodes = reduce_all::<f32>(nodes, &OPS).await?;
+        nodes = reduce_all::<f64>(nodes, &OPS).await?;
+        nodes = reduce_all::<F16>(nodes, &OPS).await?;
+        nodes = reduce_all::<Bf16>(nodes, &OPS).await?;
+        let of_integers = OPS.map(|op| if op == ReduceOp::Mean { ReduceOp::Sum } else { op });
+        nodes = reduce_all::<i8>(nodes, &of_integers).await?;
+        nodes = reduce_all::<i32>(nodes, &of_integers).await?;
+        nodes = reduce_all::<i64>(nodes, &of_integers).await?;
+        nodes = reduce_all::<u8>(nodes, &of_integers).await?;
+        nodes = reduce_all::<u32>(nodes, &of_integers).await?;
+        reduce_all::<u64>(nodes, &of_integers).await?;
     }
     Ok(())
 }
 
-async fn reduce_all<T: Number>(context: &mut Context, seed: u64) -> Result<()> {
-    let size = context.size();
+/// Every operation on every length, on all nodes; the reference is worked out once for all of them.
+async fn reduce_all<T: Number>(nodes: Vec<(Cluster, Context)>, ops: &[ReduceOp]) -> Result<Vec<(Cluster, Context)>> {
+    let size = nodes.len();
+    let mut cases = Vec::new();
     for len in [0, 1, size - 1, size, 1000, 65537] {
-        for op in [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max] {
-            let inputs: Vec<Vec<T>> = (0..size).map(|rank| input(seed, rank, len)).collect();
-            let expected = potluck::reference_sum(&context.fold_order::<T>(len), op, &inputs);
-            let mut buffer = inputs[context.rank()].clone();
-            context.all_reduce(&mut buffer).op(op).await?;
-            let wrong = buffer.iter().zip(&expected).position(|(a, b)| a.bits() != b.bits());
-            ensure!(wrong.is_none(), "{op} of {len}: element {wrong:?} differs from the reference");
-        }
+        let inputs: Arc<Vec<Vec<T>>> = Arc::new((0..size).map(|rank| input(len as u64, rank, len)).collect());
+        let order = nodes[0].1.fold_order::<T>(len);
+        // The reference is slow: of large buffers each group size takes every other operation.
+        let asked = ops.iter().skip(if len > 1000 { size % 2 } else { 0 }).step_by(if len > 1000 { 2 } else { 1 });
+        cases.extend(asked.map(|op| (*op, Arc::clone(&inputs), potluck::reference_sum(&order, *op, &inputs))));
     }
-    Ok(())
+    let cases = Arc::new(cases);
+    let results = everywhere(nodes, move |cluster, mut context| {
+        let cases = Arc::clone(&cases);
+        async move {
+            for (op, inputs, expected) in cases.iter() {
+                let mut buffer = inputs[context.rank()].clone();
+                context.all_reduce(&mut buffer).op(*op).await?;
+                let (rank, len, dtype) = (context.rank(), buffer.len(), T::DTYPE);
+                let wrong = differs(&buffer, expected);
+                ensure!(wrong.is_none(), "rank {rank} of {size}, {op} of {len} x {dtype}: {wrong:?} is not the reference");
+            }
+            Ok((cluster, context))
+        }
+    });
+    results.await?.into_iter().collect()
+}
+
+async fn rejected(on: On) -> Result<()> {
+    let nodes = group(on, "rejected", 3).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        let mut buffer = vec![7i32; 100];
+        let error = context.all_reduce(&mut buffer).mean().await.err().context("the mean of integers")?;
+        ensure!(matches!(error, Error::Rejected(Rejection::MeanOfIntegers(DType::I32))), "{error:?}");
+        ensure!(error.code() == "rejected" && !error.is_retryable() && buffer == [7; 100], "{error}");
+        // One alone calls it so: its place in the lane is used up on every rank.
+        let one = context.all_reduce(&mut buffer);
+        let error = if context.rank() == 1 { one.mean().await } else { one.await };
+        let error = error.err().context("added without rank 1")?;
+        ensure!(matches!(error, Error::Rejected(_)) == (context.rank() == 1) && buffer == [7; 100], "{error}");
+        context.all_reduce(&mut buffer).product().await?;
+        ensure!(buffer == [343; 100], "the next call is wrong");
+        Ok(())
+    });
+    results.await?.into_iter().collect()
 }
 
 async fn copies(on: On) -> Result<()> {

@@ -1,0 +1,70 @@
+//! Layer: Face.
+//!
+//! The calls that hand parts of buffers from rank to rank: gather, scatter, all_to_all.
+
+use super::flight::{Flight, elements};
+use crate::collective::{Element, bytes_of, bytes_of_mut};
+use crate::error::Result;
+use std::pin::Pin;
+use std::task::{Context as Task, Poll, ready};
+
+/// A [`gather`](crate::Context::gather) under way.
+///
+/// Dropped before it is done, it is aborted for all members.
+#[must_use = "a gather does nothing until it is awaited, and is aborted for all members when it is dropped"]
+pub struct Gather<'buf, T: Element> {
+    pub(crate) flight: Flight,
+    pub(crate) buffer: &'buf [T],
+    pub(crate) is_root: bool,
+}
+
+impl<T: Element> Future for Gather<'_, T> {
+    type Output = Result<Option<Vec<T>>>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Option<Vec<T>>>> {
+        let this = &mut *self;
+        let output = ready!(this.flight.poll(task, Some(bytes_of(this.buffer))))?;
+        Poll::Ready(Ok(this.is_root.then(|| elements(&output))))
+    }
+}
+
+/// A [`scatter`](crate::Context::scatter) under way.
+///
+/// Dropped before it is done, it is aborted for all members; forgotten, it goes on without touching `out`.
+#[must_use = "a scatter does nothing until it is awaited, and is aborted for all members when it is dropped"]
+pub struct Scatter<'buf, T: Element> {
+    pub(crate) flight: Flight,
+    /// The root's parts for all; of nobody else.
+    pub(crate) parts: Option<&'buf [T]>,
+    pub(crate) out: &'buf mut [T],
+}
+
+impl<T: Element> Future for Scatter<'_, T> {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
+        let this = &mut *self;
+        let output = ready!(this.flight.poll(task, this.parts.map(bytes_of)))?;
+        output.copy_to(bytes_of_mut(this.out));
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// An [`all_to_all`](crate::Context::all_to_all) under way.
+///
+/// Dropped before it is done, it is aborted for all members.
+#[must_use = "an all_to_all does nothing until it is awaited, and is aborted for all members when it is dropped"]
+pub struct AllToAll<'buf, T: Element> {
+    pub(crate) flight: Flight,
+    pub(crate) buffer: &'buf [T],
+}
+
+impl<T: Element> Future for AllToAll<'_, T> {
+    type Output = Result<Vec<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Vec<T>>> {
+        let this = &mut *self;
+        let output = ready!(this.flight.poll(task, Some(bytes_of(this.buffer))))?;
+        Poll::Ready(Ok(elements(&output)))
+    }
+}

@@ -1,0 +1,222 @@
+//! Layer: Core.
+//!
+//! What a step of a reduction does to one element, for every type.
+//!
+//! Written without branches where the compiler would not remove them: the loops in [`fold`](super::fold()) are these steps, and
+//! should become vector instructions.
+
+use super::element::Element;
+use super::half::{Bf16, F16};
+use ::half::slice::HalfFloatSliceExt;
+
+/// One element's arithmetic.
+pub trait Arithmetic: Element {
+    /// `self + x`.
+    fn plus(self, x: Self) -> Self;
+    /// `self * x`.
+    fn times(self, x: Self) -> Self;
+    /// The lesser by the total rule; any NaN when there is one.
+    fn least(self, x: Self) -> Self;
+    /// The greater by the total rule; any NaN when there is one.
+    fn greatest(self, x: Self) -> Self;
+    /// `self` divided by the number of members. An integer stays as it is: there is no mean of them.
+    fn over(self, members: usize) -> Self;
+    /// `self`, a NaN made canonical: positive, quiet, no payload.
+    fn canonical(self) -> Self;
+
+    /// `acc = acc + x`, element by element.
+    fn add_to(acc: &mut [Self], x: &[Self]) {
+        each(acc, x, Self::plus);
+    }
+
+    /// `acc = acc * x`, element by element.
+    fn multiply(acc: &mut [Self], x: &[Self]) {
+        each(acc, x, Self::times);
+    }
+}
+
+macro_rules! float {
+    ($float:ty, $nan:literal) => {
+        impl Arithmetic for $float {
+            #[inline]
+            fn plus(self, x: $float) -> $float {
+                self + x
+            }
+
+            #[inline]
+            fn times(self, x: $float) -> $float {
+                self * x
+            }
+
+            // Neither below the other: equal, then the bits are too except for the sign of a zero; or a NaN, which stays
+            // one when bits are added to it.
+            #[inline]
+            fn least(self, x: $float) -> $float {
+                let tie = <$float>::from_bits(self.to_bits() | x.to_bits());
+                if self < x {
+                    self
+                } else if x < self {
+                    x
+                } else {
+                    tie
+                }
+            }
+
+            #[inline]
+            fn greatest(self, x: $float) -> $float {
+                let tie = <$float>::from_bits(self.to_bits() & x.to_bits());
+                if self > x {
+                    self
+                } else if x > self {
+                    x
+                } else if self == x {
+                    tie
+                } else {
+                    <$float>::from_bits($nan)
+                }
+            }
+
+            #[inline]
+            fn over(self, members: usize) -> $float {
+                self / members as $float
+            }
+
+            #[inline]
+            fn canonical(self) -> $float {
+                if self.is_nan() { <$float>::from_bits($nan) } else { self }
+            }
+        }
+    };
+}
+
+float!(f32, 0x7fc0_0000);
+float!(f64, 0x7ff8_0000_0000_0000);
+
+macro_rules! integer {
+    ($($integer:ty)*) => {
+        $(
+            impl Arithmetic for $integer {
+                #[inline]
+                fn plus(self, x: $integer) -> $integer {
+                    self.wrapping_add(x)
+                }
+
+                #[inline]
+                fn times(self, x: $integer) -> $integer {
+                    self.wrapping_mul(x)
+                }
+
+                #[inline]
+                fn least(self, x: $integer) -> $integer {
+                    self.min(x)
+                }
+
+                #[inline]
+                fn greatest(self, x: $integer) -> $integer {
+                    self.max(x)
+                }
+
+                fn over(self, _members: usize) -> $integer {
+                    self
+                }
+
+                fn canonical(self) -> $integer {
+                    self
+                }
+            }
+        )*
+    };
+}
+
+integer!(i8 i32 i64 u8 u32 u64);
+
+macro_rules! half {
+    ($half:ty, $infinity:literal, $nan:literal, $in_f32:path) => {
+        impl Arithmetic for $half {
+            fn plus(self, x: $half) -> $half {
+                <$half>::from_f32(self.to_f32() + x.to_f32())
+            }
+
+            fn times(self, x: $half) -> $half {
+                <$half>::from_f32(self.to_f32() * x.to_f32())
+            }
+
+            #[inline]
+            fn least(self, x: $half) -> $half {
+                let (a, b) = (self.to_bits(), x.to_bits());
+                let least = if place(a) < place(b) { a } else { b };
+                let nan = a & 0x7fff > $infinity || b & 0x7fff > $infinity;
+                <$half>::from_bits(if nan { $nan } else { least })
+            }
+
+            #[inline]
+            fn greatest(self, x: $half) -> $half {
+                let (a, b) = (self.to_bits(), x.to_bits());
+                let greatest = if place(a) > place(b) { a } else { b };
+                let nan = a & 0x7fff > $infinity || b & 0x7fff > $infinity;
+                <$half>::from_bits(if nan { $nan } else { greatest })
+            }
+
+            fn over(self, members: usize) -> $half {
+                <$half>::from_f32(self.to_f32() / members as f32)
+            }
+
+            #[inline]
+            fn canonical(self) -> $half {
+                <$half>::from_bits(if self.to_bits() & 0x7fff > $infinity { $nan } else { self.to_bits() })
+            }
+
+            fn add_to(acc: &mut [$half], x: &[$half]) {
+                $in_f32(acc, x, |a, x| a + x);
+            }
+
+            fn multiply(acc: &mut [$half], x: &[$half]) {
+                $in_f32(acc, x, |a, x| a * x);
+            }
+        }
+    };
+}
+
+half!(F16, 0x7c00, 0x7e00, f16_in_f32);
+half!(Bf16, 0x7f80, 0x7fc0, bf16_in_f32);
+
+/// One plain loop, which the compiler turns into vector instructions.
+#[inline]
+pub(super) fn each<T: Copy>(acc: &mut [T], x: &[T], step: impl Fn(T, T) -> T) {
+    for (a, &x) in acc.iter_mut().zip(x) {
+        *a = step(*a, x);
+    }
+}
+
+/// Where a half that is no NaN stands among all of them, -0 below +0: of the negative ones the larger bits are less.
+#[inline]
+fn place(bits: u16) -> i16 {
+    let sign = bits.cast_signed() >> 15;
+    bits.cast_signed() ^ (sign & i16::MAX)
+}
+
+/// In blocks that stay in the first cache; whole ones are converted by the processor where it can.
+fn f16_in_f32(acc: &mut [F16], x: &[F16], step: impl Fn(f32, f32) -> f32) {
+    const BLOCK: usize = 512;
+    let (mut sums, mut terms) = ([0f32; BLOCK], [0f32; BLOCK]);
+    for (acc, x) in acc.chunks_mut(BLOCK).zip(x.chunks(BLOCK)) {
+        let (sums, terms) = (&mut sums[..acc.len()], &mut terms[..x.len()]);
+        let acc: &mut [::half::f16] = bytemuck::cast_slice_mut(acc);
+        acc.convert_to_f32_slice(sums);
+        bytemuck::cast_slice::<F16, ::half::f16>(x).convert_to_f32_slice(terms);
+        each(sums, terms, &step);
+        acc.convert_from_f32_slice(sums);
+    }
+}
+
+/// Adding just under half a unit of the last kept place, plus that place's own bit, carries exactly when rounding to
+/// nearest even goes up.
+fn bf16_in_f32(acc: &mut [Bf16], x: &[Bf16], step: impl Fn(f32, f32) -> f32) {
+    let wide = |half: Bf16| f32::from_bits(u32::from(half.to_bits()) << 16);
+    each(acc, x, |a, x| {
+        let exact = step(wide(a), wide(x));
+        let bits = exact.to_bits();
+        let rounded = (bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16) as u16;
+        Bf16::from_bits(if exact.is_nan() { 0x7fc0 } else { rounded })
+    });
+}

@@ -1,0 +1,120 @@
+//! Layer: Shells.
+//!
+//! Results that are not everybody's: each rank gets its own, bit for bit, whichever way it takes.
+
+use super::group::{Chance, Group, bytes, op, plan};
+use crate::collective::{Call, CodecId, DType, Element, Kind, ReduceOp, bytes_of, reference};
+use crate::topology::{Plan, PlanClass, Schedule, ring_segment};
+use crate::view::Rank;
+use std::sync::Arc;
+
+/// Straight; round a ring; reduced round a ring and handed on straight.
+fn plans(size: usize, chunk_bytes: u32, chance: &mut Chance) -> Vec<Arc<Plan>> {
+    let order = chance.shuffled((0..size as u8).map(Rank).collect());
+    let ring = Schedule::Ring { order };
+    let small = PlanClass { bytes_max: 1, chunk_bytes, schedule: Schedule::OneShot };
+    let large = PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule: ring.clone() };
+    let both = Plan { revision: 0, reason: String::new(), classes: vec![small, large] };
+    vec![plan(chunk_bytes, Schedule::OneShot), plan(chunk_bytes, ring), Arc::new(both)]
+}
+
+/// Numbers whose sum depends on the order.
+fn numbers(count: usize, chance: &mut Chance) -> Vec<f32> {
+    (0..count).map(|_| (chance.next() as i32 as f32) * 2f32.powi(chance.below(40) as i32 - 20)).collect()
+}
+
+/// Runs a call of `f32` with these inputs; gives every rank's result.
+fn results(
+    group: &Group,
+    number: &mut u64,
+    kind: Kind,
+    count: usize,
+    plan: &Arc<Plan>,
+    inputs: &[Vec<f32>],
+    chance: &mut Chance,
+) -> Vec<Vec<u8>> {
+    *number += 1;
+    let call = Call { kind, dtype: DType::F32, count: count as u64, codec: CodecId::None };
+    let inputs: Vec<Vec<u8>> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
+    group.run(op(0, *number), call, None, plan, &inputs, chance).iter().map(bytes).collect()
+}
+
+/// For every size, plan and length; `test` gets the length of what each rank brings in.
+fn everywhere(seed: u64, lens: &[usize], mut test: impl FnMut(&Group, &mut u64, usize, &Arc<Plan>, &mut Chance)) {
+    let mut chance = Chance(seed);
+    println!("seed {seed}");
+    for size in [1, 2, 3, 4, 5, 8] {
+        let (group, mut number) = (Group::new(size), 0);
+        for plan in plans(size, 1024, &mut chance) {
+            for len in lens {
+                test(&group, &mut number, *len, &plan, &mut chance);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reduction_is_the_roots_alone() {
+    everywhere(11, &[0, 1, 7, 1000, 20_001], |group, number, len, plan, chance| {
+        let size = group.backends.len();
+        let inputs: Vec<Vec<f32>> = (0..size).map(|_| numbers(len, chance)).collect();
+        for root in group.ranks() {
+            for reduce in [ReduceOp::Sum, ReduceOp::Mean] {
+                let results = results(group, number, Kind::Reduce { op: reduce, root }, len, plan, &inputs, chance);
+                let order = plan.reduce_order(size, root, len, f32::DTYPE.bytes());
+                let expected = reference(&order, reduce, &inputs);
+                for (rank, result) in results.iter().enumerate() {
+                    let wanted = if rank == root.index() { bytes_of(&expected) } else { &[] };
+                    assert!(result == wanted, "{len} at {rank} of {size} for {root}, {plan:?}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn each_rank_gets_its_shard_of_a_sum() {
+    everywhere(12, &[0, 1, 2, 7, 1000, 65_537], |group, number, len, plan, chance| {
+        let size = group.backends.len();
+        let inputs: Vec<Vec<f32>> = (0..size).map(|_| numbers(len, chance)).collect();
+        let results = results(group, number, Kind::ReduceScatter(ReduceOp::Sum), len, plan, &inputs, chance);
+        let expected = reference(&plan.reduce_scatter_order(size, len, f32::DTYPE.bytes()), ReduceOp::Sum, &inputs);
+        for (rank, result) in results.iter().enumerate() {
+            assert!(result == bytes_of(&expected[ring_segment(rank, size, len)]), "{len} at {rank} of {size}, {plan:?}");
+        }
+    });
+}
+
+#[test]
+fn the_root_gathers_and_scatters() {
+    everywhere(13, &[0, 1, 7, 1000, 20_001], |group, number, len, plan, chance| {
+        let size = group.backends.len();
+        for root in group.ranks() {
+            let inputs: Vec<Vec<f32>> = (0..size).map(|_| numbers(len, chance)).collect();
+            let all = inputs.concat();
+            let gathered = results(group, number, Kind::Gather { root }, len, plan, &inputs, chance);
+            let mut parts = vec![vec![1.0; 9]; size];
+            parts[root.index()] = all.clone();
+            let scattered = results(group, number, Kind::Scatter { root }, len, plan, &parts, chance);
+            for rank in 0..size {
+                let wanted = if rank == root.index() { bytes_of(&all) } else { &[] };
+                assert!(gathered[rank] == wanted, "gather of {len} at {rank} of {size} for {root}, {plan:?}");
+                assert!(scattered[rank] == bytes_of(&inputs[rank]), "scatter of {len} at {rank} of {size} by {root}, {plan:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn everybody_has_a_part_for_everybody() {
+    everywhere(14, &[0, 1, 7, 500, 10_001], |group, number, len, plan, chance| {
+        let size = group.backends.len();
+        let parts: Vec<Vec<Vec<f32>>> = (0..size).map(|_| (0..size).map(|_| numbers(len, chance)).collect()).collect();
+        let inputs: Vec<Vec<f32>> = parts.iter().map(|row| row.concat()).collect();
+        let results = results(group, number, Kind::AllToAll, size * len, plan, &inputs, chance);
+        for (rank, result) in results.iter().enumerate() {
+            let column: Vec<f32> = parts.iter().flat_map(|row| row[rank].iter().copied()).collect();
+            assert!(result == bytes_of(&column), "{len} at {rank} of {size}, {plan:?}");
+        }
+    });
+}

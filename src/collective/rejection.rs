@@ -1,0 +1,46 @@
+//! Layer: Words.
+//!
+//! Why a call makes no sense, whatever the other members do.
+
+use super::call::DType;
+use std::fmt;
+
+/// Why a call makes no sense as it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// The mean of integers: most often it is none.
+    MeanOfIntegers(DType),
+    /// An `all_to_all` of a buffer that cannot be cut into one part for each member.
+    Uneven {
+        /// Elements of the buffer.
+        count: u64,
+        /// Members of the View.
+        size: usize,
+    },
+    /// The root's buffer of a `scatter` is not one part for each member.
+    ScatterInput {
+        /// Elements of the root's buffer; 0 when there is none.
+        given: usize,
+        /// Elements of a part.
+        part: usize,
+        /// Members of the View.
+        size: usize,
+    },
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rejection::MeanOfIntegers(dtype) => {
+                write!(f, "there is no mean of {dtype}; take the sum and divide it as you need it")
+            }
+            Rejection::Uneven { count, size } => {
+                write!(f, "{count} elements are not one equal part for each of {size} members; pad the buffer")
+            }
+            Rejection::ScatterInput { given, part, size } => {
+                write!(f, "the root gave {given} elements where {size} members take {part} each")
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Layer: Core.
+//!
+//! Who sends what to whom, for every kind of call.
+
+use super::*;
+use crate::topology::{PlanClass, Schedule};
+
+fn ring(order: &[u8], chunk_bytes: u32) -> Plan {
+    let schedule = Schedule::Ring { order: order.iter().copied().map(Rank).collect() };
+    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule }];
+    Plan { revision: 0, reason: String::new(), classes }
+}
+
+fn call(kind: Kind, count: u64) -> Call {
+    Call { kind, dtype: DType::F32, count, codec: CodecId::None }
+}
+
+const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
+
+#[test]
+fn a_ring_adds_from_the_owners_successor_round_to_the_owner() {
+    let itinerary = Itinerary::of(&call(SUM, 10), None, &ring(&[2, 0, 1], 1024), 3).expect("fits");
+    assert_eq!(itinerary.flows.iter().map(|f| f.elements.clone()).collect::<Vec<_>>(), [0..3, 3..6, 6..10]);
+    // Flow 0 is owned by rank 2: 0 sends to 1, 1 to 2; then 2 hands on to 0 and 0 to 1.
+    let station = |me| itinerary.station(0, Rank(me));
+    assert_eq!((station(0).contributors, station(0).then), (vec![Rank(0)], Then::Send(Rank(1))));
+    assert_eq!((station(1).contributors, station(1).then), (vec![Rank(0), Rank(1)], Then::Send(Rank(2))));
+    assert_eq!((station(2).contributors, station(2).then), (vec![Rank(1), Rank(2)], Then::HandOn));
+    assert_eq!((station(2).down_from, station(2).down_to), (None, vec![Rank(0)]));
+    assert_eq!((station(0).down_from, station(0).down_to), (Some(Rank(2)), vec![Rank(1)]));
+    assert_eq!((station(1).down_from, station(1).down_to), (Some(Rank(0)), vec![]));
+}
+
+#[test]
+fn on_a_ring_everybody_sends_to_its_successor_alone() {
+    let order = [3, 1, 4, 0, 2];
+    for kind in every_kind(Rank(4)) {
+        let itinerary = Itinerary::of(&call(kind, 1000), None, &ring(&order, 1024), 5).expect("fits");
+        for (place, me) in order.into_iter().enumerate() {
+            let (next, before) = (Rank(order[(place + 1) % 5]), Rank(order[(place + 4) % 5]));
+            for flow in 0..itinerary.flows.len() {
+                let station = itinerary.station(flow, Rank(me));
+                assert!(station.contributors.iter().all(|c| *c == Rank(me) || *c == before));
+                assert!(!matches!(station.then, Then::Send(to) if to != next));
+                assert!(station.down_to.iter().all(|to| *to == next) && station.down_from.is_none_or(|f| f == before));
+            }
+        }
+    }
+}
+
+#[test]
+fn chunks_cover_the_result_once_and_in_order() {
+    for size in 1..=8 {
+        let order: Vec<u8> = (0..size as u8).rev().collect();
+        for count in [0, 1, size - 1, size, 1000, 65_537] {
+            for plan in [ring(&order, 1024), Plan::mesh(size)] {
+                for kind in every_kind(Rank(0)) {
+                    let count = if kind == Kind::AllToAll { count * size } else { count };
+                    let itinerary = Itinerary::of(&call(kind, count as u64), None, &plan, size).expect("fits");
+                    let mut end = 0;
+                    for flow in 0..itinerary.flows.len() {
+                        for chunk in 0..itinerary.chunks(flow) {
+                            let elements = itinerary.elements(flow, chunk);
+                            assert!(elements.start == end && !elements.is_empty());
+                            end = elements.end;
+                        }
+                    }
+                    let each = [Kind::AllGather, Kind::AllToAll].contains(&kind)
+                        || matches!(kind, Kind::Gather { .. } | Kind::Scatter { .. });
+                    let expected = if each { count * size } else { count };
+                    assert_eq!((end, itinerary.count()), (expected, expected));
+                    let given = if matches!(kind, Kind::Scatter { .. }) { count * size } else { count };
+                    assert_eq!(itinerary.input_layout(Rank(0)).iter().sum::<usize>(), given * 4);
+                }
+            }
+        }
+    }
+}
+
+fn every_kind(root: Rank) -> [Kind; 8] {
+    let op = ReduceOp::Sum;
+    let rooted = [Kind::Broadcast { root }, Kind::Reduce { op, root }, Kind::Gather { root }, Kind::Scatter { root }];
+    let [a, b, c, d] = rooted;
+    [SUM, Kind::AllGather, Kind::ReduceScatter(op), Kind::AllToAll, a, b, c, d]
+}
+
+/// How many elements each rank keeps.
+fn kept(kind: Kind, count: u64, plan: &Plan, size: usize) -> Vec<usize> {
+    let itinerary = Itinerary::of(&call(kind, count), None, plan, size).expect("fits");
+    let of = |me: Rank| {
+        let flows = (0..itinerary.flows.len()).filter(|flow| itinerary.station(*flow, me).keeps);
+        flows.map(|flow| itinerary.flows[flow].elements.len()).sum()
+    };
+    ranks(size).map(of).collect()
+}
+
+#[test]
+fn what_is_for_one_rank_is_kept_by_it_alone() {
+    for plan in [ring(&[2, 0, 1], 1024), Plan::mesh(3)] {
+        let kept = |kind, count| kept(kind, count, &plan, 3);
+        let (op, root) = (ReduceOp::Max, Rank(1));
+        assert_eq!(kept(Kind::Reduce { op, root }, 10), [0, 10, 0]);
+        assert_eq!(kept(Kind::ReduceScatter(op), 10), [3, 3, 4]);
+        assert_eq!(kept(Kind::Gather { root }, 10), [0, 30, 0]);
+        assert_eq!(kept(Kind::Scatter { root }, 10), [10, 10, 10]);
+        assert_eq!(kept(Kind::AllToAll, 9), [9, 9, 9]);
+        assert_eq!(kept(SUM, 10), [10, 10, 10]);
+    }
+}
+
+/// Both ends of every frame agree on it, and every rank that keeps a flow gets it.
+#[test]
+fn what_is_sent_is_expected_and_arrives() {
+    for size in 1..=6usize {
+        let order: Vec<u8> = (0..size as u8).rev().collect();
+        for plan in [ring(&order, 1024), Plan::mesh(size)] {
+            for kind in every_kind(Rank(size as u8 - 1)) {
+                let itinerary = Itinerary::of(&call(kind, 60), None, &plan, size).expect("fits");
+                for flow in 0..itinerary.flows.len() {
+                    assert_flow(&itinerary, flow);
+                }
+            }
+        }
+    }
+}
+
+fn assert_flow(itinerary: &Itinerary, flow: usize) {
+    let stations: Vec<Station> = ranks(itinerary.size).map(|me| itinerary.station(flow, me)).collect();
+    let mut has = Vec::new();
+    for me in ranks(itinerary.size) {
+        let station = &stations[me.index()];
+        let is_owner = station.then != Then::Keep || !station.contributors.is_empty();
+        has.push(is_owner && !matches!(station.then, Then::Send(_)));
+        if let Then::Send(parent) = station.then {
+            assert!(stations[parent.index()].contributors.contains(&me));
+        }
+        for to in &station.down_to {
+            assert_eq!(stations[to.index()].down_from, Some(me));
+        }
+        for from in station.contributors.iter().filter(|from| **from != me && station.then != Then::Keep) {
+            assert_eq!(stations[from.index()].then, Then::Send(me));
+        }
+    }
+    for me in ranks(itinerary.size).filter(|me| stations[me.index()].keeps) {
+        let mut at = me;
+        while !has[at.index()] {
+            at = stations[at.index()].down_from.expect("a way to who keeps it");
+        }
+    }
+}
+
+#[test]
+fn what_is_for_one_rank_goes_straight_where_all_reach_each_other() {
+    let mut plan = ring(&[0, 1, 2, 3], 1024);
+    let frames = |plan: &Plan| {
+        let itinerary = Itinerary::of(&call(Kind::AllToAll, 400), None, plan, 4).expect("fits");
+        let of = |flow: usize| ranks(4).map(|me| itinerary.station(flow, me).down_to.len()).sum::<usize>();
+        (0..16).map(of).sum::<usize>()
+    };
+    assert_eq!(frames(&plan), 4 * (1 + 2 + 3));
+    plan.classes.insert(0, PlanClass { bytes_max: 9, chunk_bytes: 1024, schedule: Schedule::OneShot });
+    assert_eq!(frames(&plan), 12);
+}
+
+#[test]
+fn a_sync_needs_its_root_and_takes_its_length() {
+    let sync = Call { kind: Kind::Sync { version: 3 }, dtype: DType::U8, count: 5, codec: CodecId::None };
+    assert_eq!(Itinerary::of(&sync, None, &Plan::mesh(3), 3), Err(Unfit));
+    let itinerary = Itinerary::of(&sync, Some((Rank(2), 70)), &Plan::mesh(3), 3).expect("fits");
+    assert_eq!((itinerary.count(), itinerary.input_layout(Rank(2)), itinerary.input_layout(Rank(0))), (70, vec![70], vec![]));
+}
+
+#[test]
+fn what_makes_no_sense_is_unfit() {
+    let plan = Plan::mesh(3);
+    let of = |call: Call| Itinerary::of(&call, None, &plan, 3).err();
+    assert_eq!(of(call(SUM, u64::MAX)), Some(Unfit));
+    assert_eq!(of(call(SUM, u64::MAX / 8)), Some(Unfit));
+    assert_eq!(of(call(Kind::AllGather, u64::MAX)), Some(Unfit));
+    for kind in every_kind(Rank(3)).into_iter().skip(4) {
+        assert_eq!(of(call(kind, 1)), Some(Unfit), "{kind:?}");
+    }
+    assert_eq!(of(call(Kind::AllToAll, 4)), Some(Unfit));
+    assert_eq!(of(call(Kind::AllToAll, u64::MAX / 12 * 3)), Some(Unfit));
+    assert_eq!(of(Call { dtype: DType::U8, ..call(Kind::AllReduce(ReduceOp::Mean), 1) }), Some(Unfit));
+    assert_eq!(of(Call { codec: CodecId::Bf16, ..call(Kind::AllGather, 1) }), Some(Unfit));
+    assert_eq!(of(Call { codec: CodecId::Bf16, dtype: DType::F64, ..call(SUM, 1) }), Some(Unfit));
+    assert_eq!(Itinerary::of(&call(SUM, 1), None, &ring(&[0, 1], 1024), 3), Err(Unfit));
+    assert_eq!(Itinerary::of(&call(SUM, 1), None, &plan, 17), Err(Unfit));
+}

@@ -1,0 +1,218 @@
+//! Collectives of which each rank gets something else, or nothing.
+
+use super::numbers::{Number, differs, input};
+use super::{On, everywhere, group};
+use anyhow::{Context as _, Result, bail, ensure};
+use potluck::{Bf16, Cause, Cluster, Context, Error, ReduceOp, Rejection, reference_sum};
+
+/// Nothing, less than a rank each, odd, and what goes round a ring.
+const LENS: [usize; 5] = [0, 1, 7, 1001, 65537];
+
+/// All ranks' inputs of a story.
+fn inputs<T: Number>(size: usize, len: usize) -> Vec<Vec<T>> {
+    (0..size).map(|rank| input(len as u64, rank, len)).collect()
+}
+
+fn same<T: Number>(what: &str, have: &[T], want: &[T]) -> Result<()> {
+    match differs(have, want) {
+        None => Ok(()),
+        Some(place) => bail!("{what}: {} elements, {} expected, {place} differs", have.len(), want.len()),
+    }
+}
+
+async fn on_every_size<F: Future<Output = Result<()>> + Send>(
+    on: On,
+    story: &str,
+    program: impl Fn(Cluster, Context) -> F + Send + Sync + Clone + 'static,
+) -> Result<()> {
+    for n in [1, 2, 3, 5] {
+        let nodes = group(on, story, n).await?;
+        for (rank, result) in everywhere(nodes, program.clone()).await?.into_iter().enumerate() {
+            result.with_context(|| format!("rank {rank} of {n}"))?;
+        }
+    }
+    Ok(())
+}
+
+pub async fn reduce(on: On) -> Result<()> {
+    on_every_size(on, "reduce-to", |_cluster, mut context| async move {
+        for root in 0..context.size() {
+            reduce_to::<f32>(&mut context, root, ReduceOp::Mean).await?;
+            reduce_to::<i64>(&mut context, root, ReduceOp::Sum).await?;
+        }
+        reduce_to::<Bf16>(&mut context, 0, ReduceOp::Sum).await
+    })
+    .await
+}
+
+async fn reduce_to<T: Number>(context: &mut Context, root: usize, op: ReduceOp) -> Result<()> {
+    for len in LENS {
+        let inputs = inputs::<T>(context.size(), len);
+        let mut buffer = inputs[context.rank()].clone();
+        context.reduce(root, &mut buffer).op(op).await?;
+        let what = format!("reduce({op}) of {len} x {} to {root}", T::DTYPE);
+        if context.rank() == root {
+            same(&what, &buffer, &reference_sum(&context.reduce_order::<T>(root, len), op, &inputs))?;
+        } else {
+            same(&what, &buffer, &inputs[context.rank()])?;
+        }
+    }
+    Ok(())
+}
+
+pub async fn reduce_scatter(on: On) -> Result<()> {
+    on_every_size(on, "reduce-scatter", |_cluster, mut context| async move {
+        shards_of::<f32>(&mut context, ReduceOp::Sum).await?;
+        shards_of::<f64>(&mut context, ReduceOp::Max).await?;
+        shards_of::<u8>(&mut context, ReduceOp::Prod).await
+    })
+    .await
+}
+
+async fn shards_of<T: Number>(context: &mut Context, op: ReduceOp) -> Result<()> {
+    for len in LENS {
+        let inputs = inputs::<T>(context.size(), len);
+        let shard = context.reduce_scatter(&inputs[context.rank()]).op(op).await?;
+        let expected = reference_sum(&context.reduce_scatter_order::<T>(len), op, &inputs);
+        same(&format!("reduce_scatter({op}) of {len} x {}", T::DTYPE), &shard, &expected[context.shard(len)])?;
+    }
+    Ok(())
+}
+
+pub async fn gather_and_scatter(on: On) -> Result<()> {
+    on_every_size(on, "gather", |_cluster, mut context| async move {
+        for root in 0..context.size() {
+            for len in LENS {
+                let (rank, size) = (context.rank(), context.size());
+                let all = inputs::<f64>(size, len).concat();
+                let mine = &all[rank * len..(rank + 1) * len];
+                let gathered = context.gather(root, mine).await?;
+                ensure!(gathered.is_some() == (rank == root), "who gathers at {root}?");
+                same(&format!("gather of {len} at {root}"), gathered.as_deref().unwrap_or(&all), &all)?;
+
+                let mut out = vec![0.5; len];
+                // What others than the root give is not looked at.
+                let parts = if rank == root { Some(&all[..]) } else { [None, Some(&[][..])][rank % 2] };
+                context.scatter(root, parts, &mut out).await?;
+                same(&format!("scatter of {len} from {root}"), &out, mine)?;
+            }
+        }
+        Ok(())
+    })
+    .await
+}
+
+pub async fn all_to_all(on: On) -> Result<()> {
+    on_every_size(on, "all-to-all", |_cluster, mut context| async move {
+        let (rank, size) = (context.rank(), context.size());
+        for part in LENS {
+            let inputs = inputs::<i32>(size, part * size);
+            let result = context.all_to_all(&inputs[rank]).await?;
+            let expected: Vec<i32> = inputs.iter().flat_map(|input| &input[rank * part..(rank + 1) * part]).copied().collect();
+            same(&format!("all_to_all in parts of {part}"), &result, &expected)?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+pub async fn roots_differ(on: On) -> Result<()> {
+    let nodes = group(on, "roots", 3).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        let (rank, view) = (context.rank(), context.view());
+        let root = if rank == 2 { 1 } else { 0 };
+        let mut told = Vec::new();
+        // Whole frames of data are under way when the ranks find out.
+        for len in [3, 65537] {
+            let mut buffer = vec![rank as f32; len];
+            told.push(mismatched(context.reduce(root, &mut buffer).await)?);
+            ensure!(buffer == vec![rank as f32; len], "the buffer was touched");
+            told.push(mismatched(context.gather(root, &buffer).await)?);
+            let parts = vec![1.0; 3 * len];
+            told.push(mismatched(context.scatter(root, Some(&parts), &mut buffer).await)?);
+            ensure!(buffer == vec![rank as f32; len], "the buffer was touched");
+            told.push(mismatched(context.reduce(0, &mut buffer).op([ReduceOp::Sum, ReduceOp::Max][root]).await)?);
+            told.push(mismatched(context.reduce_scatter(&buffer[root..]).await)?);
+            told.push(mismatched(context.all_to_all(&parts[3 * root..]).await)?);
+            context.all_reduce(&mut buffer).await?;
+            ensure!(buffer == vec![3.0; len], "the next call is wrong");
+        }
+        ensure!(context.renewed().await?.view() == view, "a mismatch must not cost the View");
+        Ok(told)
+    });
+    let told: Vec<Vec<String>> = results.await?.into_iter().collect::<Result<_>>()?;
+    ensure!(told.windows(2).all(|w| w[0] == w[1]), "all must hear the same: {told:?}");
+    ensure!(told[0][0].contains("reduce(root 0, sum, 3 x f32)"), "{}", told[0][0]);
+    Ok(())
+}
+
+/// What a call says that must have been a mismatch between rank 2 and a lower one.
+fn mismatched<R>(result: potluck::Result<R>) -> Result<String> {
+    let error = result.err().context("ranks that disagree got a result")?;
+    let Error::Mismatch(calls) = &error else { bail!("{error:?}") };
+    ensure!(calls.one.0.rank.index() < 2 && calls.other.0.rank.index() == 2, "{error}");
+    Ok(error.to_string())
+}
+
+pub async fn parts_that_do_not_fit(on: On) -> Result<()> {
+    let nodes = group(on, "unfit", 3).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        let rank = context.rank();
+        let uneven = context.all_to_all(&[1u32; 7]).await;
+        ensure!(matches!(uneven, Err(Error::Rejected(Rejection::Uneven { count: 7, size: 3 }))), "{uneven:?}");
+        let mut sum = [1i32; 5];
+        let mean = context.reduce(0, &mut sum).mean().await;
+        ensure!(matches!(mean, Err(Error::Rejected(Rejection::MeanOfIntegers(_)))), "{mean:?}");
+        for given in [None, Some(&[0u8; 11][..]), Some(&[0u8; 13][..])] {
+            let mut out = [9u8; 4];
+            let error = context.scatter(1, given, &mut out).await.err().context("scattered what was not there")?;
+            match error {
+                Error::Rejected(Rejection::ScatterInput { given: n, part: 4, size: 3 }) => {
+                    ensure!(rank == 1 && n == given.map_or(0, <[u8]>::len), "{n} on rank {rank}");
+                }
+                Error::Aborted { cause: Cause::Dropped { by: Some(peer) } } => ensure!(rank != 1 && peer.rank.index() == 1),
+                error => bail!("{error:?}"),
+            }
+            ensure!(out == [9; 4], "the buffer was touched");
+        }
+        for root in [3, 255, 256, usize::MAX] {
+            ensure!(context.reduce(root, &mut sum).await.is_err(), "there is no rank {root}");
+            ensure!(context.gather(root, &sum).await.is_err(), "there is no rank {root}");
+            ensure!(context.scatter(root, None, &mut sum).await.is_err(), "there is no rank {root}");
+        }
+        ensure!(sum == [1; 5], "the buffer was touched");
+        let parts = context.all_to_all(&[rank as u32; 3]).await?;
+        ensure!(parts == [0, 1, 2], "the next call is wrong: {parts:?}");
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}
+
+pub async fn all_kinds_at_once(on: On) -> Result<()> {
+    let nodes = group(on, "kinds", 4).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        let (rank, len) = (context.rank(), 20_000);
+        for round in 0..10 {
+            let root = round % 4;
+            let mine = vec![rank as f32; len];
+            let (mut sum, mut total, mut part) = (mine.clone(), mine.clone(), vec![0.0; len]);
+            let parts: Vec<f32> = (0..4 * len).map(|i| (i / len) as f32).collect();
+            let to_root = context.reduce(root, &mut sum);
+            let shard = context.reduce_scatter(&mine);
+            let all = context.gather(root, &mine);
+            let one = context.scatter(root, Some(&parts), &mut part);
+            let crossed = context.all_to_all(&parts);
+            let to_all = context.all_reduce(&mut total);
+            to_all.await?;
+            ensure!(crossed.await? == vec![rank as f32; 4 * len], "all_to_all");
+            one.await?;
+            ensure!(all.await?.is_none_or(|all| all == parts), "gather");
+            ensure!(shard.await? == vec![6.0; len / 4], "reduce_scatter");
+            to_root.await?;
+            ensure!(part == mine && total == vec![6.0; len], "scatter or all_reduce");
+            ensure!(if rank == root { sum == total } else { sum == mine }, "reduce");
+        }
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}
