@@ -8,10 +8,13 @@
 #include <gloo/allgather.h>
 #include <gloo/allgatherv.h>
 #include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
 #include <gloo/alltoallv.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/config.h>
+#include <gloo/gather.h>
+#include <gloo/scatter.h>
 #include <gloo/rendezvous/context.h>
 
 #include "store.h"
@@ -51,6 +54,10 @@ void Group::all_reduce(std::uint8_t *data, std::size_t elements, std::size_t ele
   const auto chosen = algorithm == Algorithm::Bcube ? ::gloo::AllreduceOptions::Algorithm::BCUBE
                                                     : ::gloo::AllreduceOptions::Algorithm::RING;
   switch (element_bytes) {
+    case 1:
+      return all_reduce_of<std::uint8_t>(context_, data, elements, fold, chosen);
+    case 2:
+      return all_reduce_of<std::uint16_t>(context_, data, elements, fold, chosen);
     case 4:
       return all_reduce_of<std::uint32_t>(context_, data, elements, fold, chosen);
     case 8:
@@ -85,6 +92,33 @@ void Group::exchange_parts(std::uint8_t *out, rust::Slice<const std::size_t> out
   options.setInput(in, copied<std::int64_t>(in_bytes));
   options.setOutput(out, copied<std::int64_t>(out_bytes));
   ::gloo::alltoallv(options);
+}
+
+void Group::gather(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out, std::int32_t root) const {
+  ::gloo::GatherOptions options(context_);
+  options.setInput(const_cast<std::uint8_t *>(in), bytes);  // Only read.
+  if (context_->rank == root) options.setOutput(out, bytes * context_->size);
+  options.setRoot(root);
+  ::gloo::gather(options);
+}
+
+void Group::scatter(const std::uint8_t *in, std::uint8_t *out, std::size_t bytes, std::int32_t root) const {
+  ::gloo::ScatterOptions options(context_);
+  if (context_->rank == root) {
+    std::vector<std::uint8_t *> parts;
+    for (int peer = 0; peer < context_->size; peer++) parts.push_back(const_cast<std::uint8_t *>(in) + peer * bytes);
+    options.setInputs(std::move(parts), bytes);
+  }
+  options.setOutput(out, bytes);
+  options.setRoot(root);
+  ::gloo::scatter(options);
+}
+
+void Group::all_to_all(const std::uint8_t *in, std::uint8_t *out, std::size_t bytes) const {
+  ::gloo::AlltoallOptions options(context_);
+  options.setInput(const_cast<std::uint8_t *>(in), bytes);  // Only read.
+  options.setOutput(out, bytes);
+  ::gloo::alltoall(options);
 }
 
 void Group::barrier() const {

@@ -72,6 +72,12 @@ class Group {
   void all_gather_parts(std::uint8_t *data, rust::Slice<const std::size_t> bytes) const;
   void exchange_parts(std::uint8_t *out, rust::Slice<const std::size_t> out_bytes, std::uint8_t *in,
                       rust::Slice<const std::size_t> in_bytes) const;
+  // The root's `out` takes everybody's `in`; elsewhere it is null.
+  void gather(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out, std::int32_t root) const;
+  // The root's `in` has a part of `bytes` for everybody; elsewhere it is null.
+  void scatter(const std::uint8_t *in, std::uint8_t *out, std::size_t bytes, std::int32_t root) const;
+  // Both have so many bytes, an equal part for everybody.
+  void all_to_all(const std::uint8_t *in, std::uint8_t *out, std::size_t bytes) const;
   void barrier() const;
 
  private:

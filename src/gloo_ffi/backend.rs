@@ -132,7 +132,7 @@ impl GlooBackend {
 
 impl Backend for GlooBackend {
     fn layout(&self, call: &Call, plan: &Plan, sync_root: Option<(Rank, u64)>) -> Result<Vec<usize>, Unfit> {
-        Ok(Task::of(call, plan, sync_root, self.core.size)?.layout())
+        Ok(Task::of(call, plan, sync_root, self.core.size)?.layout(self.core.size))
     }
 
     fn attach(&self, peer: Rank, link: Box<dyn DataLink>) {
@@ -176,7 +176,7 @@ impl Drop for GlooBackend {
 impl Core {
     fn start(self: &Arc<Core>, job: Job) {
         let task = Task::of(&job.call, &job.plan, job.sync_root, self.size);
-        let Some(task) = task.ok().filter(|task| fits(task, &job, self.me)) else {
+        let Some(task) = task.ok().filter(|task| fits(task, &job, self.me, self.size)) else {
             return (job.done)(Err(EngineFault::Unfit));
         };
         let (op, mut state) = (job.op, self.lock());
@@ -347,6 +347,6 @@ fn carried_out(part: &Part<'_>, task: &Task, input: Staging) -> Result<Finished,
 }
 
 /// Whether the job's blocks are cut as its task asks for; nobody looks at those of a member that contributes nothing.
-fn fits(task: &Task, job: &Job, me: Rank) -> bool {
-    !task.contributes(me) || job.input.blocks.iter().map(Block::len).eq(task.layout())
+fn fits(task: &Task, job: &Job, me: Rank, size: usize) -> bool {
+    !task.contributes(me) || job.input.blocks.iter().map(Block::len).eq(task.layout(size))
 }

@@ -59,7 +59,7 @@ pub mod ffi {
             patience_ms: i64,
         ) -> Result<UniquePtr<Group>>;
         /// # Safety
-        /// `data` points to so many elements of 4 or 8 bytes, which nobody else uses.
+        /// `data` points to so many elements of 1, 2, 4 or 8 bytes, which nobody else uses.
         unsafe fn all_reduce(
             self: &Group,
             data: *mut u8,
@@ -86,6 +86,15 @@ pub mod ffi {
             input: *mut u8,
             input_bytes: &[usize],
         ) -> Result<()>;
+        /// # Safety
+        /// `input` points to so many bytes, on the root `out` to as many for each rank; nobody else writes the one or uses the other.
+        unsafe fn gather(self: &Group, input: *const u8, bytes: usize, out: *mut u8, root: i32) -> Result<()>;
+        /// # Safety
+        /// `out` points to so many bytes, on the root `input` to as many for each rank; nobody else writes the one or uses the other.
+        unsafe fn scatter(self: &Group, input: *const u8, out: *mut u8, bytes: usize, root: i32) -> Result<()>;
+        /// # Safety
+        /// Both point to so many bytes; nobody else writes `input` or uses `out`.
+        unsafe fn all_to_all(self: &Group, input: *const u8, out: *mut u8, bytes: usize) -> Result<()>;
         fn barrier(self: &Group) -> Result<()>;
     }
 }

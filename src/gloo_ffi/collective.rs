@@ -41,6 +41,11 @@ impl Part<'_> {
             },
             Task::Broadcast { root, bytes } => self.broadcast(root, bytes, input),
             Task::Gather { bytes } => self.gather(bytes, only(input)),
+            Task::ReduceTo(reduction, root) => self.reduce_to(reduction, root, only(input)),
+            Task::ReduceScatter(reduction) => self.reduce_scatter(reduction, only(input)),
+            Task::GatherTo { root, bytes } => self.gather_to(root, bytes, only(input)),
+            Task::Scatter { root, bytes } => self.scatter(root, bytes, only(input)),
+            Task::AllToAll { .. } => self.all_to_all(only(input)),
             Task::Barrier => {
                 self.context.barrier(self.op)?;
                 Ok(finished(&Tally::new(0), None))
@@ -113,6 +118,74 @@ impl Part<'_> {
         Ok(())
     }
 
+    /// Every rank adds one shard, in rank order, and keeps it. Gloo has no reduce-scatter of its newer kind.
+    fn reduce_scatter(&self, reduction: Reduction, block: Option<Block>) -> Result<Finished, Failure> {
+        let Some(mut block) = block else { return Ok(apart(None)) };
+        let shards = Shards::plain(reduction, self.size);
+        self.add_shard(reduction, &shards, block.bytes_mut())?;
+        let own = &block.bytes()[shards.span(self.me.index())];
+        let mut shard = self.pool.block(own.len());
+        shard.bytes_mut().copy_from_slice(own);
+        Ok(apart(Some(shard)))
+    }
+
+    /// The same, and the shards go to the root.
+    fn reduce_to(&self, reduction: Reduction, root: Rank, block: Option<Block>) -> Result<Finished, Failure> {
+        let Some(mut block) = block else { return Ok(apart(None)) };
+        let shards = Shards::plain(reduction, self.size);
+        self.add_shard(reduction, &shards, block.bytes_mut())?;
+        let own = shards.span(self.me.index());
+        let (mut to, nothing) = (vec![0; self.size], vec![0; self.size]);
+        to[root.index()] = own.len();
+        let mut out = (root == self.me).then(|| self.pool.block(reduction.bytes()));
+        let from = if out.is_some() { &shards.bytes } else { &nothing };
+        let room = out.as_mut().map_or(&mut [][..], Block::bytes_mut);
+        self.context.exchange_parts(self.op, room, from, &mut block.bytes_mut()[own], &to)?;
+        Ok(apart(out))
+    }
+
+    /// Has the sum of everybody's contributions to this rank's shard at its place in `data`.
+    fn add_shard(&self, reduction: Reduction, shards: &Shards, data: &mut [u8]) -> Result<(), Failure> {
+        let (me, each) = (self.me.index(), shards.bytes[self.me.index()]);
+        let mut contributions = self.pool.block(each * self.size);
+        self.context.exchange_parts(self.op, contributions.bytes_mut(), &vec![each; self.size], data, &shards.bytes)?;
+        let sum = &mut data[shards.span(me)];
+        for rank in 0..self.size {
+            let part = &contributions.bytes()[rank * each..(rank + 1) * each];
+            if rank == 0 {
+                sum.copy_from_slice(part);
+            } else {
+                fold(reduction.op, reduction.dtype, sum, part);
+            }
+        }
+        finish(reduction.op, reduction.dtype, sum, self.size);
+        Ok(())
+    }
+
+    fn gather_to(&self, root: Rank, bytes: usize, own: Option<Block>) -> Result<Finished, Failure> {
+        let Some(own) = own else { return Ok(apart(None)) };
+        let mut out = (root == self.me).then(|| self.pool.block(bytes * self.size));
+        self.context.gather(self.op, own.bytes(), out.as_mut().map(Block::bytes_mut), root)?;
+        Ok(apart(out))
+    }
+
+    fn scatter(&self, root: Rank, bytes: usize, parts: Option<Block>) -> Result<Finished, Failure> {
+        if bytes == 0 {
+            return Ok(apart(None));
+        }
+        let mut out = self.pool.block(bytes);
+        let parts = parts.filter(|_| root == self.me);
+        self.context.scatter(self.op, parts.as_ref().map(Block::bytes), out.bytes_mut(), root)?;
+        Ok(apart(Some(out)))
+    }
+
+    fn all_to_all(&self, own: Option<Block>) -> Result<Finished, Failure> {
+        let Some(own) = own else { return Ok(apart(None)) };
+        let mut out = self.pool.block(own.len());
+        self.context.all_to_all(self.op, own.bytes(), out.bytes_mut())?;
+        Ok(apart(Some(out)))
+    }
+
     fn broadcast(&self, root: Rank, bytes: usize, input: Staging) -> Result<Finished, Failure> {
         let tally = Tally::new(bytes);
         if bytes == 0 {
@@ -136,10 +209,10 @@ impl Part<'_> {
     }
 }
 
-/// The shard of an encoded reduction that each rank adds.
+/// The shard of a reduction that each rank adds.
 struct Shards {
     elements: Vec<Range<usize>>,
-    /// Encoded lengths.
+    /// Lengths as they travel.
     bytes: Vec<usize>,
 }
 
@@ -150,7 +223,14 @@ impl Shards {
         Shards { elements, bytes }
     }
 
-    /// Where a rank's shard lies, encoded.
+    /// Not encoded.
+    fn plain(reduction: Reduction, size: usize) -> Shards {
+        let elements: Vec<Range<usize>> = (0..size).map(|rank| ring_segment(rank, size, reduction.count)).collect();
+        let bytes = elements.iter().map(|shard| shard.len() * reduction.dtype.bytes()).collect();
+        Shards { elements, bytes }
+    }
+
+    /// Where a rank's shard lies in the row of all of them.
     fn span(&self, rank: usize) -> Range<usize> {
         let start = self.bytes[..rank].iter().sum::<usize>();
         start..start + self.bytes[rank]
@@ -164,6 +244,11 @@ fn only(input: Staging) -> Option<Block> {
 fn hook(tally: &Tally) -> Landed {
     let tally = tally.clone();
     Arc::new(move |offset, bytes| tally.landed(offset, bytes))
+}
+
+/// A result that is another one on every rank: there is nothing to compare.
+fn apart(block: Option<Block>) -> Finished {
+    Finished { output: Staging { blocks: block.into_iter().collect() }, digest: 0 }
 }
 
 fn finished(tally: &Tally, block: Option<Block>) -> Finished {

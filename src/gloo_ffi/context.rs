@@ -131,6 +131,32 @@ impl Context {
         self.run(op, None, || unsafe { self.group.exchange_parts(out, out_bytes, input, input_bytes) })
     }
 
+    /// Brings everybody's `input` to the root, whose `out` has room for all of them in rank order.
+    pub fn gather(&self, op: OpId, input: &[u8], out: Option<&mut [u8]>, root: Rank) -> Result<(), Failure> {
+        let fits = out.as_ref().is_none_or(|out| out.len() == input.len() * self.size);
+        assert!(fits, "the root has room for all");
+        let (start, bytes, out) = (input.as_ptr(), input.len(), out.map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr));
+        // SAFETY: both are borrowed for the call, `out` is as long as it must be; the regions that messages use end with the call.
+        self.run(op, None, || unsafe { self.group.gather(start, bytes, out, i32::from(root.0)) })
+    }
+
+    /// Fills `out` with this member's part of the root's `input`.
+    pub fn scatter(&self, op: OpId, input: Option<&[u8]>, out: &mut [u8], root: Rank) -> Result<(), Failure> {
+        let fits = input.is_none_or(|input| input.len() == out.len() * self.size);
+        assert!(fits, "the root has a part for each");
+        let (input, start, bytes) = (input.map_or(std::ptr::null(), <[u8]>::as_ptr), out.as_mut_ptr(), out.len());
+        // SAFETY: as above.
+        self.run(op, None, || unsafe { self.group.scatter(input, start, bytes, i32::from(root.0)) })
+    }
+
+    /// Sends each rank its equal part of `input` and gets one from each in `out`, in rank order.
+    pub fn all_to_all(&self, op: OpId, input: &[u8], out: &mut [u8]) -> Result<(), Failure> {
+        assert!(input.len() == out.len() && input.len().is_multiple_of(self.size), "equal parts");
+        let (input, start, bytes) = (input.as_ptr(), out.as_mut_ptr(), out.len());
+        // SAFETY: as above.
+        self.run(op, None, || unsafe { self.group.all_to_all(input, start, bytes) })
+    }
+
     /// Waits for everybody.
     pub fn barrier(&self, op: OpId) -> Result<(), Failure> {
         self.run(op, None, || self.group.barrier())

@@ -25,6 +25,29 @@ pub enum Task {
         /// How many each member has.
         bytes: usize,
     },
+    /// Add everybody's buffer for one rank.
+    ReduceTo(Reduction, Rank),
+    /// Add everybody's buffer, a shard on each rank.
+    ReduceScatter(Reduction),
+    /// Bring everybody's bytes to one rank.
+    GatherTo {
+        /// Whom.
+        root: Rank,
+        /// How many each member has.
+        bytes: usize,
+    },
+    /// Give everybody its part of the root's bytes.
+    Scatter {
+        /// Whose.
+        root: Rank,
+        /// How many each member gets.
+        bytes: usize,
+    },
+    /// Give everybody an equal part of everybody's bytes.
+    AllToAll {
+        /// How many each member has.
+        bytes: usize,
+    },
     /// Wait for everybody.
     Barrier,
 }
@@ -34,11 +57,11 @@ pub enum Task {
 pub struct Reduction {
     /// How elements are added.
     pub op: ReduceOp,
-    /// Of what type: `f32` or `f64`.
+    /// Of what type.
     pub dtype: DType,
     /// How many.
     pub count: usize,
-    /// Which way.
+    /// Which way, if it is Gloo's all-reduce.
     pub algorithm: Algorithm,
 }
 
@@ -55,15 +78,33 @@ impl Task {
     /// The task of `call` among `size` ranks. `sync_root` says whose state of how many bytes a sync hands on.
     ///
     /// # Errors
-    /// [`Unfit`] when the plan is for another size or another engine, a root is no rank, bytes would have to be added, a
+    /// [`Unfit`] when the plan is for another size or another engine, a root is no rank, the call makes no sense, a
     /// codec is asked for anything but adding `f32`, a sync has no root yet, or the result cannot lie in memory.
     pub fn of(call: &Call, plan: &Plan, sync_root: Option<(Rank, u64)>, size: usize) -> Result<Task, Unfit> {
         let length = |count: u64| bytes_of(count, call.dtype).ok_or(Unfit);
         if call.codec != CodecId::None && !(matches!(call.kind, Kind::AllReduce(_)) && call.dtype == DType::F32) {
             return Err(Unfit);
         }
+        if call.rejection(size).is_some() {
+            return Err(Unfit);
+        }
+        let reduction = |op| reduction(op, call, length(call.count)?, plan, size);
         match (call.kind, sync_root) {
-            (Kind::AllReduce(op), _) if call.dtype != DType::U8 => reduce(op, call, length(call.count)?, plan, size),
+            (Kind::AllReduce(op), _) => match call.codec {
+                CodecId::None => Ok(Task::Reduce(reduction(op)?)),
+                codec => Ok(Task::ReduceEncoded(reduction(op)?, codec)),
+            },
+            (Kind::Reduce { op, root }, _) if root.index() < size => Ok(Task::ReduceTo(reduction(op)?, root)),
+            (Kind::ReduceScatter(op), _) => Ok(Task::ReduceScatter(reduction(op)?)),
+            (Kind::Gather { root }, _) if root.index() < size => {
+                length(call.output_count(size))?;
+                Ok(Task::GatherTo { root, bytes: length(call.count)? })
+            }
+            (Kind::Scatter { root }, _) if root.index() < size => {
+                length(call.output_count(size))?;
+                Ok(Task::Scatter { root, bytes: length(call.count)? })
+            }
+            (Kind::AllToAll, _) => Ok(Task::AllToAll { bytes: length(call.count)? }),
             (Kind::Broadcast { root }, _) if root.index() < size => Ok(Task::Broadcast { root, bytes: length(call.count)? }),
             (Kind::Sync { .. }, Some((root, bytes))) if root.index() < size => {
                 Ok(Task::Broadcast { root, bytes: length(bytes)? })
@@ -78,10 +119,16 @@ impl Task {
     }
 
     /// Lengths in bytes of the blocks in which a member hands in its contribution: one block, or none when it is empty.
-    pub fn layout(&self) -> Vec<usize> {
+    pub fn layout(&self, size: usize) -> Vec<usize> {
         let bytes = match self {
-            Task::Reduce(reduction) | Task::ReduceEncoded(reduction, _) => reduction.bytes(),
-            Task::Broadcast { bytes, .. } | Task::Gather { bytes } => *bytes,
+            Task::Reduce(reduction)
+            | Task::ReduceEncoded(reduction, _)
+            | Task::ReduceTo(reduction, _)
+            | Task::ReduceScatter(reduction) => reduction.bytes(),
+            Task::Broadcast { bytes, .. } | Task::Gather { bytes } | Task::GatherTo { bytes, .. } | Task::AllToAll { bytes } => {
+                *bytes
+            }
+            Task::Scatter { bytes, .. } => *bytes * size,
             Task::Barrier => 0,
         };
         if bytes == 0 { Vec::new() } else { vec![bytes] }
@@ -89,7 +136,7 @@ impl Task {
 
     /// Whether `me` contributes; the other members' input is not looked at.
     pub fn contributes(&self, me: Rank) -> bool {
-        !matches!(self, Task::Broadcast { root, .. } if *root != me)
+        !matches!(self, Task::Broadcast { root, .. } | Task::Scatter { root, .. } if *root != me)
     }
 }
 
@@ -100,7 +147,7 @@ impl Reduction {
     }
 }
 
-fn reduce(op: ReduceOp, call: &Call, bytes: usize, plan: &Plan, size: usize) -> Result<Task, Unfit> {
+fn reduction(op: ReduceOp, call: &Call, bytes: usize, plan: &Plan, size: usize) -> Result<Reduction, Unfit> {
     if plan.classes.is_empty() || !plan.fits(size) {
         return Err(Unfit);
     }
@@ -109,11 +156,7 @@ fn reduce(op: ReduceOp, call: &Call, bytes: usize, plan: &Plan, size: usize) -> 
         Schedule::GlooBcube => Algorithm::Bcube,
         _ => return Err(Unfit),
     };
-    let reduction = Reduction { op, dtype: call.dtype, count: bytes / call.dtype.bytes(), algorithm };
-    match call.codec {
-        CodecId::None => Ok(Task::Reduce(reduction)),
-        codec => Ok(Task::ReduceEncoded(reduction, codec)),
-    }
+    Ok(Reduction { op, dtype: call.dtype, count: bytes / call.dtype.bytes(), algorithm })
 }
 
 /// `None` for what no allocation can hold.
@@ -154,14 +197,16 @@ mod tests {
     fn who_contributes_hands_in_one_block() {
         let (plan, root) = (plan(Schedule::GlooRing), Rank(1));
         let task = |call: Call, sync| Task::of(&call, &plan, sync, 3).expect("fits");
-        assert_eq!(task(call(SUM, DType::F64, 5), None).layout(), [40]);
-        assert_eq!(task(call(Kind::AllGather, DType::F32, 5), None).layout(), [20]);
+        assert_eq!(task(call(SUM, DType::F64, 5), None).layout(3), [40]);
+        assert_eq!(task(call(Kind::AllGather, DType::F32, 5), None).layout(3), [20]);
+        let scatter = task(call(Kind::Scatter { root: Rank(2) }, DType::I64, 5), None);
+        assert_eq!((scatter.layout(3), scatter.contributes(Rank(0))), (vec![120], false));
         let broadcast = task(call(Kind::Broadcast { root }, DType::F32, 5), None);
-        assert_eq!((broadcast.layout(), broadcast.contributes(root), broadcast.contributes(Rank(0))), (vec![20], true, false));
+        assert_eq!((broadcast.layout(3), broadcast.contributes(root), broadcast.contributes(Rank(0))), (vec![20], true, false));
         let sync = task(call(Kind::Sync { version: 1 }, DType::U8, 99), Some((root, 7)));
         assert_eq!(sync, Task::Broadcast { root, bytes: 7 });
         for empty in [call(SUM, DType::F32, 0), call(Kind::Barrier, DType::U8, 0)] {
-            assert!(task(empty, None).layout().is_empty());
+            assert!(task(empty, None).layout(3).is_empty());
         }
     }
 
@@ -170,7 +215,7 @@ mod tests {
         let (ring, one_shot) = (plan(Schedule::GlooRing), plan(Schedule::OneShot));
         let coded = |call: Call| Call { codec: CodecId::Bf16, ..call };
         let unfit = [
-            (call(SUM, DType::U8, 1), None),
+            (call(Kind::AllReduce(ReduceOp::Mean), DType::U8, 1), None),
             (call(SUM, DType::F64, u64::MAX / 8 + 1), None),
             (call(SUM, DType::F32, 1 << 62), None),
             (call(Kind::AllGather, DType::F32, 1 << 60), None),

@@ -59,8 +59,9 @@ fn an_operation_given_up_inside_gloo_leaves_the_context_as_it_was() {
             }
             assert_sums(&group, op(2, round), count, &plan);
         }
-        // A member may begin the next operation while the one given up unwinds: never more than two have a thread.
-        assert!(group.engine.threads() <= threads + group.backends.len(), "{threads} became {}", group.engine.threads());
+        // Those given up unwind while the next one begins, so a member has a few threads, and not one for each of fifty.
+        let now = group.engine.threads();
+        assert!(now <= threads + 5 * group.backends.len(), "{threads} became {now}");
         assert_eq!(group.engine.panics(), 0);
     }
 }
@@ -111,10 +112,10 @@ fn a_link_that_breaks_fails_what_waits_for_it_by_name() {
     group.backends[0].credit(op(0, 1), Rank(1));
     // Rank 1 is not told, so rank 0 waits for it inside of Gloo.
     group.backends[1].close();
-    let (_, _, closed) = group.outcome();
-    assert_eq!(closed.err(), Some(EngineFault::Closed));
-    let (rank, _, lost) = group.outcome();
-    assert_eq!((rank, lost.err()), (Rank(0), Some(EngineFault::LinkLost(Rank(1)))));
+    let mut faults = [group.outcome(), group.outcome()].map(|(rank, _, result)| (rank, result.err()));
+    faults.sort_by_key(|(rank, _)| *rank);
+    let expected = [EngineFault::LinkLost(Rank(1)), EngineFault::Closed].map(Some);
+    assert_eq!(faults, [(Rank(0), expected[0]), (Rank(1), expected[1])]);
 }
 
 #[test]
@@ -165,7 +166,7 @@ fn members_that_cannot_be_connected_fail_every_operation() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let (group, ring) = (Group::new(2, Cables::Memory), plan(Schedule::GlooRing));
-    let bytes = Call { dtype: DType::U8, ..f32_call(SUM, 1) };
+    let bytes = Call { dtype: DType::U8, ..f32_call(Kind::AllReduce(ReduceOp::Mean), 1) };
     let coded = Call { codec: CodecId::Bf16, ..f32_call(Kind::AllGather, 1) };
     let huge = f32_call(SUM, usize::MAX / 2);
     let root = f32_call(Kind::Broadcast { root: Rank(2) }, 1);
