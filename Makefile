@@ -1,10 +1,10 @@
 # Two commands are the whole set-up on a fresh machine: `make demo` and `make test`.
 # Recipes print nothing of their own, so that `make demo ARGS=--json` is one JSON document.
 
-.PHONY: help demo test check fix asan fuzz bench lab-clean
+.PHONY: help demo test check fix asan gloo-generations fuzz bench lab-clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
 demo: ## build, then several peers on this machine find each other and sum (ARGS=--json)
 	@scripts/demo.sh $(ARGS)
@@ -20,6 +20,9 @@ fix: ## format, and lints that can mend themselves
 
 asan: ## the collective's tests under AddressSanitizer
 	@scripts/asan.sh $(ARGS)
+
+gloo-generations: ## the Gloo engine against other generations of Gloo (ARGS="DIR..." with their sources)
+	@scripts/gloo-generations.sh $(ARGS)
 
 fuzz: ## every fuzz target for FUZZ_SECONDS (60); ARGS names targets
 	@scripts/fuzz.sh $(ARGS)

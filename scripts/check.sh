@@ -4,8 +4,10 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh
 . scripts/count.sh
+. scripts/gloo.sh
 
 need_rust
 need_c_compiler
+want_gloo
 run_checks
 report

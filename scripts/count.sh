@@ -1,4 +1,4 @@
-# Runs steps one after the other, goes on after a failure, and counts. Sourced by check.sh and test.sh.
+# Runs steps one after the other, goes on after a failure, and counts. Sourced by check.sh and test.sh, like gloo.sh.
 # shellcheck shell=bash
 
 # What tests() reads has no colours in it.
@@ -27,6 +27,18 @@ must() {
     [ ${#failures[@]} -gt 0 ] && [ "${failures[${#failures[@]} - 1]}" = "$1" ] || passed=$((passed - 1))
 }
 
+# skip NAME REASON: counts what cannot run here.
+skip() {
+    skipped=$((skipped + 1))
+    skips+=("$1: $2")
+}
+
+# shellcheck disable=SC2154 # want_gloo sets both
+# with_gloo NAME COMMAND...: a check where there is Gloo, see want_gloo; skipped where there is not.
+with_gloo() {
+    if [ ${#gloo_features[@]} -gt 0 ]; then check "$@"; else skip "$1" "$gloo_missing"; fi
+}
+
 # tests NAME COMMAND...: adds up what every test binary says; one that ends without a result has failed.
 tests() {
     local name=$1 log status kind text
@@ -51,11 +63,16 @@ tests() {
     fi
 }
 
-# The four checks that `make check` and `make test` share.
+# The checks that `make check` and `make test` share. Both ways to build must hold: with Gloo and without.
 run_checks() {
+    local lints=(cargo clippy --workspace --all-targets --locked)
+    local documentation=(env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked)
     check "format" cargo fmt --all --check
-    check "lints" cargo clippy --workspace --all-targets --locked -- -D warnings
-    check "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+    check "lints" "${lints[@]}" -- -D warnings
+    with_gloo "lints with Gloo" "${lints[@]}" --features gloo -- -D warnings
+    check "documentation" "${documentation[@]}"
+    with_gloo "documentation with Gloo" "${documentation[@]}" --features gloo
+    check "no C++ by default" no_cxx
     check "licences and sources" deny
 }
 

@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 
 need_rust
 need_c_compiler
+want_gloo
 say "Building potluck (release)"
-cargo build --release --locked -p potluck-cli >&2
+cargo build --release --locked -p potluck-cli ${gloo_features[@]+"${gloo_features[@]}"} >&2
 exec "$(target_dir)/release/potluck" demo "$@"

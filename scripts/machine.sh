@@ -55,6 +55,40 @@ install_packages() {
     "${as_root[@]}" install -y --no-install-recommends "$@" </dev/null >&2
 }
 
+# shellcheck disable=SC2034 # gloo_features is for whoever sources this
+# want_gloo: for the Gloo engine, which potluck also does without. Sets gloo_features to what cargo is told, and
+# gloo_missing to the reason when that is nothing. `GLOO_ROOT= make test` leaves Gloo out on purpose.
+want_gloo() {
+    gloo_features=() gloo_missing=
+    if has_gloo; then
+        gloo_features=(--features gloo)
+        return
+    fi
+    if [ -n "${GLOO_ROOT+set}" ]; then
+        gloo_missing="GLOO_ROOT is '$GLOO_ROOT', and CMake finds no Gloo there that fits"
+    elif [ "$(uname)" = Darwin ]; then
+        gloo_missing="macOS has no package of Gloo"
+    elif ! install_packages libgloo-dev cmake g++ || ! has_gloo; then
+        gloo_missing="there is none on this machine (Debian, Ubuntu: apt-get install libgloo-dev cmake g++)"
+    else
+        gloo_features=(--features gloo)
+        return
+    fi
+    say "Without the Gloo engine, because $gloo_missing: everything else runs, and docs/gloo.md tells how to get it."
+}
+
+# Asks what the build will ask, so that both always agree: CMake, in GLOO_ROOT alone if that is set.
+has_gloo() {
+    local folder status root=(-DPOTLUCK_GLOO_ROOT_ONLY=OFF)
+    have cmake && has_cxx && [ -f cpp/CMakeLists.txt ] || return 1
+    [ -z "${GLOO_ROOT+set}" ] || root=(-DPOTLUCK_GLOO_ROOT_ONLY=ON "-DPOTLUCK_GLOO_ROOT=$GLOO_ROOT")
+    folder=$(mktemp -d) || return 1
+    cmake -S cpp -B "$folder" -DPOTLUCK_CHECK=ON "${root[@]}" >/dev/null 2>&1
+    status=$?
+    rm -rf "$folder"
+    return "$status"
+}
+
 # need_rust: at least the version that Cargo.toml states.
 need_rust() {
     local wanted found

@@ -4,16 +4,19 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh
 . scripts/count.sh
+. scripts/gloo.sh
 exec </dev/null
 
 need_rust
 need_c_compiler
 want_programs python3:python3 ip:iproute2 nft:nftables ethtool:ethtool
+want_gloo
 
 run_checks
 
 # Tests of the command line start it, and find it by this name.
-must "command line" cargo build --locked -p potluck-cli
+# Everything is built once, with Gloo where it is; the checks above see to it that the rest compiles without.
+must "command line" cargo build --locked -p potluck-cli ${gloo_features[@]+"${gloo_features[@]}"}
 POTLUCK_BIN="$(target_dir)/debug/potluck"
 export POTLUCK_BIN
 
@@ -21,9 +24,13 @@ export POTLUCK_BIN
 apart=()
 if [ "$(id -u)" -eq 0 ]; then
     apart=(--skip keeps_the_contract_of_discovery --skip a_report_names_every_interface)
-    tests "multicast in namespaces" cargo test --workspace --locked --lib discovery::mdns -- --ignored
+    tests "multicast in namespaces" cargo test --workspace --locked ${gloo_features[@]+"${gloo_features[@]}"} --lib discovery::mdns -- --ignored
 fi
-tests "tests" cargo test --workspace --locked --no-fail-fast -- ${apart[@]+"${apart[@]}"}
+tests "tests" cargo test --workspace --locked ${gloo_features[@]+"${gloo_features[@]}"} --no-fail-fast -- ${apart[@]+"${apart[@]}"}
+
+# The tests of the Gloo engine are not compiled without it: one line stands for all of them.
+[ -z "$gloo_missing" ] || skip "unit tests of the Gloo engine" "$gloo_missing"
+check "a build that lacks Gloo says what to install" lack_of_gloo
 
 if [ -f fuzz/Cargo.toml ]; then
     # Only to see that the targets compile: the fuzzing engine itself, which is C++, is not built.

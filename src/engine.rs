@@ -29,14 +29,6 @@ pub struct EngineChoice {
     pub why: EngineReason,
 }
 
-/// The Gloo that this build has, as `Gloo 0.5.0 (2022 interface)`; `None` without the feature `gloo`.
-pub fn gloo_version() -> Option<String> {
-    #[cfg(feature = "gloo")]
-    return Some(crate::gloo_ffi::version());
-    #[cfg(not(feature = "gloo"))]
-    None
-}
-
 /// Why a View runs on its engine. Ranks are those of the View.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -4,8 +4,10 @@
 //!
 //! What is read must be written back as it was, and no input may panic, hang, or claim more memory than its bounds allow.
 
+use crate::collective::p2p::{EAGER_OP_BYTES, Endpoint, Owned, PIECE, SLOTS_MAX, Threads};
 use crate::collective::{
-    Call, CodecId, DType, Descriptor, Engine, Itinerary, Job, Kind, NativeEngine, OpMessage, Pool, ReduceOp, Staging, ViewBoard,
+    Call, CodecId, DType, Descriptor, Engine, EngineFault, Itinerary, Job, Kind, NativeEngine, OpMessage, Pool, ReduceOp,
+    Staging, ViewBoard,
 };
 use crate::discovery::Advert;
 use crate::election::{Durable, Message};
@@ -18,7 +20,7 @@ use crate::link::{
     Phase, Preamble, Purpose, Responder, Role, Sealer, Session, Shutdown, TAG_BYTES, Terms, Wire,
 };
 use crate::topology::Plan;
-use crate::view::{Ballot, Lane, Member, OpId, Rank, View};
+use crate::view::{Ballot, Lane, Member, OPS_IN_FLIGHT_MAX, OpId, Rank, View};
 use crate::wire::{Decode, Encode};
 use std::io::{self, Cursor};
 use std::sync::Arc;
@@ -160,6 +162,64 @@ pub fn engine(bytes: &[u8]) {
     let ended = outcome.recv_timeout(Duration::from_secs(20)).expect("the operation ends when its links do");
     assert!(ended.is_err() || rest.len() >= 4, "a result without a contribution");
     backend.close();
+}
+
+/// A member of the View that sends pieces of messages of its own making: every receive ends, and no more is kept than may be.
+pub fn deliver(bytes: &[u8]) {
+    const LENS: [usize; 3] = [100, 20_000, 300_000];
+    const PATIENCE: Duration = Duration::from_secs(20);
+    let (threads, peer) = (Arc::new(Threads::default()), Rank(1));
+    let end = Endpoint::new(Rank(0), 2, Pool::new(), Arc::clone(&threads));
+    let begun = [0, 1].map(|number| {
+        let op = OpId { lane: Lane::MAIN, number };
+        end.begin(op);
+        let region = Owned::new(&end, op, vec![0; LENS.iter().sum()], None);
+        let mut offset = 0;
+        for (slot, len) in LENS.into_iter().enumerate() {
+            // The links come later, so nothing can be wrong yet.
+            region.region().recv(peer, slot as u64 % 2, offset, len).expect("posted");
+            region.region().send(peer, slot as u64 % 2, offset, 0).expect("an empty message");
+            offset += len;
+        }
+        region
+    });
+    end.attach(peer, Box::new(Scripted(pieces_of(bytes))));
+    for region in &begun {
+        let received = LENS.map(|_| region.region().wait_recv(PATIENCE));
+        let honest =
+            |end: &Result<_, _>| matches!(end, Ok(Some(Rank(1))) | Err(EngineFault::LinkLost(_) | EngineFault::Protocol(_)));
+        assert!(received.iter().all(honest), "{received:?}");
+    }
+    let (ops, bytes) = end.kept();
+    assert!(ops <= begun.len() + OPS_IN_FLIGHT_MAX);
+    assert!(bytes <= ops * SLOTS_MAX * EAGER_OP_BYTES);
+    drop(begun);
+    end.close();
+    assert_eq!((threads.wait(PATIENCE), threads.panics()), (0, 0));
+}
+
+/// Frames of four bytes each: which operation and what, which flow, how many follow, how long.
+fn pieces_of(bytes: &[u8]) -> Cursor<Vec<u8>> {
+    const LENS: [usize; 10] =
+        [100, 0, 1, EAGER_OP_BYTES, EAGER_OP_BYTES + 1, 20_000, PIECE, 300_000 - PIECE, PIECE + 1, PIECE - 1];
+    let mut stream = Vec::new();
+    for frame in bytes.chunks_exact(4).take(160) {
+        let op = OpId { lane: Lane::MAIN, number: u64::from(frame[0] >> 1) };
+        let phase = match frame[1] >> 5 {
+            7 => Phase::Reduce,
+            5 | 6 => Phase::Posted,
+            _ => Phase::Message,
+        };
+        let chunk = if frame[2] < 250 { u32::from(frame[2] % 3) } else { u32::MAX };
+        let len = match phase {
+            Phase::Posted => usize::from(frame[3] / 255),
+            _ => LENS[usize::from(frame[3]) % LENS.len()],
+        };
+        let header = DataHeader { op, flow: u32::from(frame[1] % 32), chunk, phase, len: len as u32 };
+        stream.extend_from_slice(&header.to_bytes());
+        stream.resize(stream.len() + len, frame[3]);
+    }
+    Cursor::new(stream)
 }
 
 /// Frames of four bytes each: which operation and way, which flow, which chunk, how long. Nearly every input is one.

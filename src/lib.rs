@@ -72,6 +72,8 @@ mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(any(feature = "gloo", test))]
+mod gloo_ffi;
 mod identity;
 mod keys;
 mod link;
@@ -96,10 +98,11 @@ pub use collective::{
 pub use config::{Admission, Builder, Config, Engine, Network};
 pub use context::Context;
 pub use discovery::{Activity, InterfaceReport, Skip};
-pub use engine::{EngineKind, gloo_version};
+pub use engine::EngineKind;
 pub use error::{Cause, ConfigProblem, Error, Mismatched, Peer, Result};
 pub use identity::{ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, Name, NodeId};
 pub use keys::{Keys, MachineIdentity, StoredKey};
+pub use start::gloo_version;
 pub use status::{Counters, PeerStatus, State, Status, ViewStatus, Waiting};
 pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};
 pub use topology::{FoldOrder, FoldSegment, FoldTree};

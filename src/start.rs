@@ -124,6 +124,14 @@ fn node_config(
     }
 }
 
+/// The Gloo that this build has, as `Gloo 0.5.0 (2022 interface)`; `None` without the feature `gloo`.
+pub fn gloo_version() -> Option<String> {
+    #[cfg(feature = "gloo")]
+    return Some(crate::gloo_ffi::version());
+    #[cfg(not(feature = "gloo"))]
+    None
+}
+
 /// The engines this node offers, and those it has.
 fn engines(config: &Config) -> Result<(Engines, Vec<Arc<dyn Engine>>)> {
     let wanted = match (config.engine, lookup("POTLUCK_ENGINE")) {

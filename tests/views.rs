@@ -109,6 +109,8 @@ fn resources() -> Result<Resources> {
     let mut threads: Vec<String> = std::fs::read_dir("/proc/self/task")?
         .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
         .map(|name| name.trim().to_owned())
+        // Those of the runtimes' pools for blocking work come and go by rules of their own.
+        .filter(|name| name != "tokio-rt-worker")
         .collect();
     threads.sort();
     let status = std::fs::read_to_string("/proc/self/status")?;

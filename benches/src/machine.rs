@@ -2,12 +2,30 @@
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::{Child, Lab};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Longest wait for a line of a peer; only a failing run gets there.
 pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Which engine the peers shall run; never left to chance or to who built this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    Native,
+    Gloo,
+}
+
+impl Engine {
+    /// As `POTLUCK_ENGINE` and `Context::engine` have it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Engine::Native => "native",
+            Engine::Gloo => "gloo",
+        }
+    }
+}
 
 /// A lab, and a folder for the files of its machines.
 pub struct Machines {
@@ -26,6 +44,29 @@ impl Machines {
 
     /// Starts a peer on machine `n`, 1 and up: what it shall do, in a group of `size`.
     pub fn start(&self, n: usize, size: usize, trusted: &str, order: &[&str]) -> Result<Child> {
+        Child::spawn(&mut self.peer(n, size, trusted, order, Engine::Native)?)
+    }
+
+    /// Starts a peer that waits for orders.
+    pub fn serve(&self, n: usize, size: usize, trusted: &str, engine: Engine) -> Result<Child> {
+        Child::spawn_told(&mut self.peer(n, size, trusted, &["serve"], engine)?)
+    }
+
+    /// Starts `program`, which is Gloo without potluck, as one of `size`, to wait for orders.
+    pub fn bare(&self, n: usize, size: usize, program: &Path) -> Result<Child> {
+        std::fs::create_dir_all(&self.files)?;
+        let mut command = self.lab.command(&format!("n{n}"), program);
+        command.args([(n - 1).to_string(), size.to_string()]).arg(self.files.join("store"));
+        command.arg(self.lab.addr(&format!("n{n}")).to_string()).arg("-");
+        Child::spawn_told(&mut command)
+    }
+
+    /// The interface of its machines.
+    pub fn interface(&self) -> &'static str {
+        if self.profile == "lo" { "lo" } else { "eth0" }
+    }
+
+    fn peer(&self, n: usize, size: usize, trusted: &str, order: &[&str], engine: Engine) -> Result<Command> {
         let network = if self.profile == "lo" { "loopback" } else { "lan" };
         let home = self.files.join(n.to_string());
         let program = std::env::current_exe().context("the path of this program")?;
@@ -35,7 +76,8 @@ impl Machines {
         for name in ["POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_KEY", "POTLUCK_NAMESPACE"] {
             command.env_remove(name);
         }
-        Child::spawn(&mut command)
+        command.env("POTLUCK_ENGINE", engine.word());
+        Ok(command)
     }
 }
 

@@ -1,15 +1,17 @@
 //! Benchmarks of potluck: real processes as machines of the lab, in one run that anybody can repeat (`make bench`).
 //!
-//! `potluck-bench [--quick]` is the run: it brings labs up, starts itself as their machines, and prints. Without
-//! `--quick` it also writes `docs/benchmarks.md`. `potluck-bench peer ...` is one machine.
+//! `potluck-bench [--quick] [--only PART]` is the run: it brings labs up, starts itself as their machines, and prints.
+//! Without either it also writes `docs/benchmarks.md`. `potluck-bench peer ...` is one machine.
 
+mod beside;
 mod changes;
+mod gloo;
 mod machine;
 mod peer;
 mod report;
 mod sums;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use report::Report;
 use std::process::ExitCode;
 
@@ -35,17 +37,31 @@ fn main() -> ExitCode {
 }
 
 fn run(words: &[&str]) -> Result<ExitCode> {
-    match words.split_first() {
-        Some((&"peer", order)) => peer::run(order).map(|()| ExitCode::SUCCESS),
-        None => measure(Extent::Full),
-        Some((&"--quick", [])) => measure(Extent::Quick),
-        _ => bail!("potluck-bench [--quick]"),
+    match words {
+        ["peer", order @ ..] => peer::run(order).map(|()| ExitCode::SUCCESS),
+        [] => measure(Extent::Full, None),
+        ["--quick"] => measure(Extent::Quick, None),
+        ["--only", part] => measure(Extent::Full, Some(part)),
+        ["--quick", "--only", part] | ["--only", part, "--quick"] => measure(Extent::Quick, Some(part)),
+        _ => bail!("potluck-bench [--quick] [--only sums|changes|gloo]"),
     }
 }
 
-fn measure(extent: Extent) -> Result<ExitCode> {
-    let mut report = Report::new(extent);
-    sums::measure(extent, &mut report)?;
-    changes::measure(extent, &mut report)?;
+type Part = fn(Extent, &mut Report) -> Result<()>;
+
+/// In the order of the document.
+const PARTS: [(&str, Part); 3] = [("sums", sums::measure), ("changes", changes::measure), ("gloo", gloo::measure)];
+
+fn measure(extent: Extent, only: Option<&str>) -> Result<ExitCode> {
+    if let Some(part) = only {
+        ensure!(PARTS.iter().any(|(name, _)| *name == part), "no part {part}: sums, changes or gloo");
+    }
+    // A document with one part of three would have lost the others.
+    let mut report = if only.is_none() && extent == Extent::Full { Report::documented() } else { Report::printed() };
+    for (name, part) in PARTS {
+        if only.is_none_or(|only| only == name) {
+            part(extent, &mut report)?;
+        }
+    }
     report.finish()
 }

@@ -6,7 +6,8 @@ use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// `peer lan|loopback SIZE TRUSTED sum BYTES:OPS:BATCHES...`, `... form` or `... loop BYTES`. TRUSTED may be `-`.
+/// `peer lan|loopback SIZE TRUSTED sum BYTES:OPS:BATCHES...`, `... form`, `... loop BYTES` or `... serve`. TRUSTED may
+/// be `-`.
 pub fn run(order: &[&str]) -> Result<()> {
     let born = now_s();
     let _ = tracing_subscriber::fmt()
@@ -26,6 +27,7 @@ pub fn run(order: &[&str]) -> Result<()> {
         let cluster = builder.join().await?;
         match *task {
             "sum" => sum(cluster, size, rest).await,
+            "serve" => serve(cluster, size).await,
             "form" => form(cluster, born).await,
             "loop" => go_on(cluster, rest.first().context("loop takes bytes")?.parse()?).await,
             _ => bail!("peer: no task {task}"),
@@ -92,6 +94,40 @@ async fn owned(ctx: &mut Context, buffer: &mut Vec<f32>, ops: usize) -> Result<(
         *buffer = ctx.all_reduce_owned(std::mem::take(buffer)).await.map_err(|failed| failed.error)?;
     }
     Ok((start.elapsed().as_secs_f64() / ops as f64, processor_s() - spent))
+}
+
+/// Orders `BYTES CALLS` on standard input until it ends, each answered as bare Gloo does it, see `benches/gloo/bare.cc`.
+async fn serve(cluster: Cluster, size: usize) -> Result<()> {
+    let mut ctx = cluster.context().await?;
+    ensure!(ctx.size() == size, "{} members in place of {size}", ctx.size());
+    say(&format!("{{\"ready\":true,\"engine\":\"{}\"}}", ctx.engine()))?;
+    let mut buffer = Vec::new();
+    // Waiting here holds nobody up: potluck's own work happens on threads of its own.
+    for order in std::io::stdin().lines() {
+        let order = order?;
+        let numbers: Vec<usize> = order.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+        let [bytes, calls] = numbers[..] else { bail!("peer: not BYTES CALLS: {order}") };
+        // Kept from one order to the next, and touched: fresh memory would cost page faults in the first call.
+        if buffer.len() != bytes / 4 {
+            buffer = vec![1f32; bytes / 4];
+            buffer.fill(0.0);
+        }
+        let mut right = "null";
+        if calls == 0 {
+            check(&mut ctx, bytes).await?;
+            right = "true";
+        }
+        let (mut us, mut cpu_s) = (Vec::new(), 0.0);
+        for _ in 0..calls {
+            let (took, spent) = owned(&mut ctx, &mut buffer, 1).await?;
+            us.push(took * 1e6);
+            cpu_s += spent;
+        }
+        say(&format!("{{\"bytes\":{bytes},\"right\":{right},\"cpu_s\":{cpu_s:.6},\"us\":{us:?}}}"))?;
+    }
+    ctx.barrier().await?;
+    cluster.leave().await;
+    Ok(())
 }
 
 /// User and system time of this process, all its threads.

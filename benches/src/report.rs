@@ -1,9 +1,8 @@
 //! What was measured, as text for people, and what it is held against.
 
-use crate::Extent;
 use anyhow::Result;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Line rate of a machine of `gbe4`, in bytes per second.
@@ -36,7 +35,8 @@ impl Sum {
 
 /// Collects rows, prints each when it comes, and ends with one line.
 pub struct Report {
-    extent: Extent,
+    /// Where the text shall go in the end, besides standard output.
+    document: Option<PathBuf>,
     text: String,
     profile: String,
     kept: usize,
@@ -45,9 +45,19 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn new(extent: Extent) -> Report {
+    /// One that is only printed.
+    pub fn printed() -> Report {
+        Report::new(None)
+    }
+
+    /// One that is also written to the documentation.
+    pub fn documented() -> Report {
+        Report::new(Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md")))
+    }
+
+    fn new(document: Option<PathBuf>) -> Report {
         let mut report =
-            Report { extent, text: String::new(), profile: String::new(), kept: 0, missed: Vec::new(), failures: Vec::new() };
+            Report { document, text: String::new(), profile: String::new(), kept: 0, missed: Vec::new(), failures: Vec::new() };
         report.line(&format!("Last run on {}.", machine()));
         report
     }
@@ -107,7 +117,7 @@ impl Report {
         }
     }
 
-    fn must(&mut self, what: &str, measured: f64, at_most: f64) {
+    pub fn must(&mut self, what: &str, measured: f64, at_most: f64) {
         if measured <= at_most {
             self.kept += 1;
         } else {
@@ -140,13 +150,13 @@ impl Report {
         self.failures.push(what);
     }
 
-    fn line(&mut self, line: &str) {
+    pub fn line(&mut self, line: &str) {
         println!("{line}");
         // Writing to a String cannot fail.
         let _ = writeln!(self.text, "{line}");
     }
 
-    /// Writes the document of a full run. Not a success when something failed or a goal was missed.
+    /// Writes the document, if there is to be one. Not a success when something failed or a goal was missed.
     pub fn finish(mut self) -> Result<ExitCode> {
         if !self.missed.is_empty() {
             self.line("\n### Goals missed\n");
@@ -155,8 +165,7 @@ impl Report {
                 self.failures.push(missed);
             }
         }
-        if self.extent == Extent::Full {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
+        if let Some(path) = self.document {
             let old = std::fs::read_to_string(&path).unwrap_or_default();
             let story = old.split(MARK).next().filter(|s| !s.is_empty()).unwrap_or("# Benchmarks\n\n");
             if let Some(folder) = path.parent() {
@@ -183,7 +192,7 @@ fn machine() -> String {
     format!("{cores} cores ({model}), which all machines of the lab share; load average before the run: {load}")
 }
 
-fn time(seconds: f64) -> String {
+pub fn time(seconds: f64) -> String {
     match seconds {
         s if s < 1e-2 => format!("{:.2} ms", s * 1e3),
         s if s < 1.0 => format!("{:.0} ms", s * 1e3),
@@ -191,6 +200,6 @@ fn time(seconds: f64) -> String {
     }
 }
 
-fn bytes(bytes: usize) -> String {
+pub fn bytes(bytes: usize) -> String {
     if bytes >> 20 > 0 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) }
 }

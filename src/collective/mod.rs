@@ -16,10 +16,14 @@ mod fold;
 mod half;
 mod ledger;
 mod native;
+#[cfg(any(feature = "gloo", test, fuzzing))]
+pub(crate) mod p2p;
 mod reference;
 mod rejection;
+pub(crate) mod retired;
 mod schedule;
 pub(crate) mod staging;
+pub(crate) mod threads;
 mod vote;
 
 pub use arithmetic::Arithmetic;

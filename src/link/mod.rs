@@ -18,6 +18,8 @@ mod preamble;
 mod refusal;
 mod session;
 mod tcp;
+#[cfg(test)]
+pub(crate) mod testing;
 mod twin;
 
 pub use control::{ControlReceiver, ControlSender, into_control};
@@ -117,19 +119,23 @@ pub struct DataHeader {
     pub flow: u32,
     /// Which chunk of the flow.
     pub chunk: u32,
-    /// Towards the owner or away from it.
+    /// What it is for.
     pub phase: Phase,
     /// Bytes that follow, at most [`PAYLOAD_BYTES_MAX`].
     pub len: u32,
 }
 
-/// Direction of a chunk.
+/// What a frame is for: the direction of a chunk in a schedule, or part of a message between two ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// A contribution on its way to be added.
     Reduce,
     /// A result on its way to everybody.
     Gather,
+    /// A piece of a message; `chunk` says how many follow.
+    Message,
+    /// Whoever sends this has memory for one more message of the flow. Without a payload.
+    Posted,
 }
 
 /// Largest payload of one frame: the largest chunk a plan may name.
@@ -149,6 +155,8 @@ impl DataHeader {
         out[24] = match self.phase {
             Phase::Reduce => 1,
             Phase::Gather => 2,
+            Phase::Message => 3,
+            Phase::Posted => 4,
         };
         out[28..32].copy_from_slice(&self.len.to_le_bytes());
         out
@@ -175,6 +183,8 @@ impl Decode for Phase {
         match r.u8()? {
             1 => Ok(Phase::Reduce),
             2 => Ok(Phase::Gather),
+            3 => Ok(Phase::Message),
+            4 => Ok(Phase::Posted),
             _ => Err(Malformed::UnknownTag),
         }
     }
@@ -190,9 +200,13 @@ mod tests {
         let header = DataHeader { op, flow: 5, chunk: 6, phase: Phase::Gather, len: PAYLOAD_BYTES_MAX as u32 };
         let bytes = header.to_bytes();
         assert_eq!(DataHeader::from_bytes(&bytes), Ok(header));
+        for phase in [Phase::Reduce, Phase::Gather, Phase::Message, Phase::Posted] {
+            let header = DataHeader { phase, ..header };
+            assert_eq!(DataHeader::from_bytes(&header.to_bytes()), Ok(header));
+        }
         for (at, byte, why) in [
             (24, 0, Malformed::UnknownTag),
-            (24, 3, Malformed::UnknownTag),
+            (24, 5, Malformed::UnknownTag),
             (25, 1, Malformed::Inconsistent),
             (28, 1, Malformed::TooLong),
             (31, 0xff, Malformed::TooLong),

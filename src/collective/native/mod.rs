@@ -33,11 +33,11 @@ mod run;
 mod table;
 #[cfg(test)]
 mod tests;
-mod threads;
 
 #[cfg(test)]
 pub use outbox::{EAGER_OP_BYTES, EAGER_OP_FRAMES, EAGER_PEER_BYTES};
 
+use super::threads::Threads;
 use super::{Backend, Board, Engine, Pool};
 use crate::engine::EngineKind;
 use crate::view::{Rank, View};
@@ -45,7 +45,6 @@ use backend::NativeBackend;
 use std::sync::Arc;
 #[cfg(test)]
 use std::time::Duration;
-use threads::Threads;
 
 /// potluck's own engine.
 #[derive(Clone, Debug, Default)]

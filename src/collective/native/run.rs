@@ -175,6 +175,8 @@ impl Run {
         match header.phase {
             Phase::Reduce => self.receive_part(at, from, block, out),
             Phase::Gather => self.receive_result(at, from, block, out),
+            // Those belong to another engine.
+            Phase::Message | Phase::Posted => Err(Violation),
         }
     }
 

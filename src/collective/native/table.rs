@@ -5,8 +5,9 @@
 use super::op::Active;
 use super::outbox::{EARLY_OPS_MAX, Spent};
 use crate::collective::Block;
+use crate::collective::retired::Retired;
 use crate::link::DataHeader;
-use crate::view::{Lane, MEMBERS_MAX, OpId, Rank};
+use crate::view::{MEMBERS_MAX, OpId, Rank};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -173,50 +174,13 @@ impl Table {
     }
 }
 
-/// Which operations are over: ranges of numbers by lane.
-///
-/// Between two ranges lies an operation that is not decided, and no more than 64 of them are. So a lane takes a few words;
-/// how many lanes there are, the calling program decides.
-#[derive(Debug, Default)]
-struct Retired {
-    lanes: BTreeMap<Lane, BTreeMap<u64, u64>>,
-}
-
-/// Twice as many gaps as a ledger leaves; past that the oldest counts as over.
-const RANGES_MAX: usize = 128;
-
-impl Retired {
-    fn contains(&self, op: OpId) -> bool {
-        let below = |ranges: &BTreeMap<u64, u64>| ranges.range(..=op.number).next_back().is_some_and(|r| op.number <= *r.1);
-        self.lanes.get(&op.lane).is_some_and(below)
-    }
-
-    fn insert(&mut self, op: OpId) {
-        if self.contains(op) {
-            return;
-        }
-        let ranges = self.lanes.entry(op.lane).or_default();
-        let before = ranges.range(..op.number).next_back().map(|(start, end)| (*start, *end));
-        let start = before.filter(|(_, end)| end.checked_add(1) == Some(op.number)).map_or(op.number, |(start, _)| start);
-        let after = op.number.checked_add(1).and_then(|next| ranges.remove(&next));
-        ranges.insert(start, after.unwrap_or(op.number));
-        if ranges.len() > RANGES_MAX {
-            close_first_gap(ranges);
-        }
-    }
-}
-
-fn close_first_gap(ranges: &mut BTreeMap<u64, u64>) {
-    let (Some((start, _)), Some((_, end))) = (ranges.pop_first(), ranges.pop_first()) else { return };
-    ranges.insert(start, end);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::collective::Pool;
     use crate::collective::native::outbox::EAGER_OP_BYTES;
     use crate::link::Phase;
+    use crate::view::Lane;
 
     fn op(number: u64) -> OpId {
         OpId { lane: Lane(7), number }
@@ -230,28 +194,6 @@ mod tests {
     fn kept(table: &mut Table, from: u8, number: u64, len: usize) -> bool {
         let (header, block) = frame(number, len);
         matches!(table.route(Rank(from), &header, block), Routed::Taken)
-    }
-
-    #[test]
-    fn retired_numbers_are_remembered_as_ranges() {
-        let mut retired = Retired::default();
-        for number in [0, 1, 5, 3, 4, u64::MAX, 2] {
-            assert!(!retired.contains(op(number)));
-            retired.insert(op(number));
-        }
-        assert_eq!(retired.lanes[&Lane(7)], BTreeMap::from([(0, 5), (u64::MAX, u64::MAX)]));
-        assert!(retired.contains(op(5)) && !retired.contains(op(6)));
-        assert!(!retired.contains(OpId { lane: Lane(8), number: 5 }));
-    }
-
-    #[test]
-    fn memory_of_the_past_is_bounded_and_gives_up_the_oldest_gap() {
-        let mut retired = Retired::default();
-        for number in 0..1000 {
-            retired.insert(op(2 * number));
-        }
-        assert_eq!(retired.lanes[&Lane(7)].len(), RANGES_MAX);
-        assert!(retired.contains(op(1)) && !retired.contains(op(1997)));
     }
 
     #[test]

@@ -173,7 +173,7 @@ fn frames_that_come_before_the_start_are_used() {
 fn nonsense_costs_the_sender_its_link_and_nobody_else_theirs() {
     let plan = plan(1024, Schedule::OneShot);
     let (good, part) = ((0, 0, Phase::Reduce), vec![0; 1024]);
-    let nonsense: [&[(At, usize)]; 8] = [
+    let nonsense: [&[(At, usize)]; 10] = [
         &[((1, 0, Phase::Reduce), 1024)],
         &[((u32::MAX, 0, Phase::Reduce), 1024)],
         &[((0, 4, Phase::Reduce), 1024)],
@@ -182,6 +182,8 @@ fn nonsense_costs_the_sender_its_link_and_nobody_else_theirs() {
         &[(good, 1020)],
         &[(good, 0)],
         &[(good, 1024), (good, 1024)],
+        &[((0, 0, Phase::Message), 1024)],
+        &[((0, 0, Phase::Posted), 0)],
     ];
     for frames in nonsense {
         for early in [false, true] {

@@ -5,7 +5,7 @@
 use crate::collective::native::NativeEngine;
 use crate::collective::native::run::lock;
 use crate::collective::{Backend, Block, Call, Engine, EngineFault, Finished, Itinerary, Job, Pool, Staging, ViewBoard};
-use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
+use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
 use crate::topology::{Plan, PlanClass, Schedule};
 use crate::view::testing::view_of;
 use crate::view::{Lane, OpId, Rank};
@@ -220,7 +220,8 @@ impl DataReceiver for EndReceiver {
         self.0.changed.notify_all();
         let mut block = pool.block(frame.len() - DataHeader::BYTES);
         block.bytes_mut().copy_from_slice(&frame[DataHeader::BYTES..]);
-        Ok((decoded(&frame), block))
+        let header = frame.first_chunk().expect("a frame begins with its header");
+        Ok((DataHeader::from_bytes(header).expect("as it was written"), block))
     }
 }
 
@@ -229,11 +230,4 @@ impl Shutdown for Both {
         self.0.end();
         self.1.end();
     }
-}
-
-fn decoded(frame: &[u8]) -> DataHeader {
-    let word = |at: usize| u32::from_le_bytes(frame[at..at + 4].try_into().expect("four bytes"));
-    let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-    let phase = if frame[24] == 1 { Phase::Reduce } else { Phase::Gather };
-    DataHeader { op: op(long(0), long(8)), flow: word(16), chunk: word(20), phase, len: word(28) }
 }

@@ -1,13 +1,10 @@
 //! Layer: Shells.
 //!
-//! The engine's threads, counted.
+//! An engine's threads, counted.
 
-use super::run::lock;
-#[cfg(test)]
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-#[cfg(test)]
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+#[cfg(any(test, fuzzing))]
 use std::time::Duration;
 
 /// How many threads there are.
@@ -21,7 +18,7 @@ pub struct Threads {
 impl Threads {
     /// Runs `body` on a thread of its own. When the system has none left, `body` is dropped without a call.
     pub fn spawn(self: &Arc<Threads>, name: String, body: impl FnOnce() + Send + 'static) {
-        *lock(&self.running) += 1;
+        *self.count() += 1;
         let counted = Counted(Arc::clone(self));
         // A failure drops the closure, and with it the count and whatever `body` holds on to.
         let _ = std::thread::Builder::new().name(name).spawn(move || {
@@ -33,20 +30,24 @@ impl Threads {
     /// How many there are now.
     #[cfg(test)]
     pub fn running(&self) -> usize {
-        *lock(&self.running)
+        *self.count()
     }
 
     /// How many have ended by a panic; anything but 0 is a bug, here or in a job's `done`.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn panics(&self) -> usize {
         self.panics.load(Ordering::Acquire)
     }
 
     /// Waits until all have ended; gives the number of those that have not when `timeout` is over.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn wait(&self, timeout: Duration) -> usize {
-        let running = lock(&self.running);
+        let running = self.count();
         *self.changed.wait_timeout_while(running, timeout, |n| *n > 0).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn count(&self) -> MutexGuard<'_, usize> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -57,7 +58,7 @@ impl Drop for Counted {
         if std::thread::panicking() {
             self.0.panics.fetch_add(1, Ordering::AcqRel);
         }
-        *lock(&self.0.running) -= 1;
+        *self.0.count() -= 1;
         self.0.changed.notify_all();
     }
 }

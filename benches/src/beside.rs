@@ -1,0 +1,94 @@
+//! The tables of Gloo beside Gloo, and what they are held against.
+
+use crate::report::{Report, bytes, time};
+
+/// What is measured by turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Series {
+    /// Gloo over its own TCP transport, with the algorithm it takes unless told otherwise.
+    BareRing,
+    BareBcube,
+    /// potluck's Gloo engine over a trusted link.
+    Plain,
+    /// potluck's Gloo engine as it comes.
+    Encrypted,
+    /// potluck's own engine over a trusted link.
+    Native,
+}
+
+impl Series {
+    pub const ALL: [Series; 5] = [Series::BareRing, Series::BareBcube, Series::Plain, Series::Encrypted, Series::Native];
+}
+
+/// The median call, as long as its slowest member.
+#[derive(Clone, Copy)]
+pub struct Taken {
+    pub seconds: f64,
+    /// Processor seconds of all members for every GiB of buffer.
+    pub cpu: f64,
+}
+
+/// One row.
+pub struct Beside {
+    pub profile: &'static str,
+    pub size: usize,
+    pub bytes: usize,
+    pub taken: Vec<(Series, Taken)>,
+}
+
+impl Beside {
+    fn taken(&self, series: Series) -> Option<Taken> {
+        self.taken.iter().find(|(which, _)| *which == series).map(|(_, taken)| *taken)
+    }
+
+    fn over_bare(&self, series: Series) -> Option<f64> {
+        Some(self.taken(series)?.seconds / self.taken(Series::BareRing)?.seconds)
+    }
+}
+
+/// The heading of a table.
+pub fn begin(report: &mut Report, profile: &str) {
+    let place = if profile == "lo" { "loopback" } else { "gbe4 (a gigabit for each machine)" };
+    report.line(&format!("\n### Gloo beside Gloo, {place}\n"));
+    report.line(
+        "| machines | buffer | bare ring | bare bcube | engine | / bare ring | encrypted | / bare ring | native | CPU s/GiB: bare ring | engine | encrypted | native |",
+    );
+    report.line(&format!("|{}", " --- |".repeat(13)));
+}
+
+pub fn row(report: &mut Report, row: &Beside) {
+    let seconds = |series| row.taken(series).map_or("".to_owned(), |taken| time(taken.seconds));
+    let cpu = |series| row.taken(series).map_or("".to_owned(), |taken| format!("{:.1}", taken.cpu));
+    let times = |series| row.over_bare(series).map_or("".to_owned(), |times| format!("{times:.2}"));
+    let cells = [
+        row.size.to_string(),
+        bytes(row.bytes),
+        seconds(Series::BareRing),
+        seconds(Series::BareBcube),
+        seconds(Series::Plain),
+        times(Series::Plain),
+        seconds(Series::Encrypted),
+        times(Series::Encrypted),
+        seconds(Series::Native),
+        cpu(Series::BareRing),
+        cpu(Series::Plain),
+        cpu(Series::Encrypted),
+        cpu(Series::Native),
+    ];
+    report.line(&format!("| {} |", cells.join(" | ")));
+    judge(report, row);
+}
+
+/// The engine must not lose more than 30 % of a large sum's time to the bare library, and win every small one.
+fn judge(report: &mut Report, row: &Beside) {
+    let at_most = match row.bytes >> 10 {
+        65536 => 1.3,
+        0..64 => 1.0,
+        _ => return,
+    };
+    let what = format!("{}, {} x {}, Gloo engine to bare Gloo", row.profile, row.size, bytes(row.bytes));
+    // A group that is not there has been reported as such.
+    if let Some(times) = row.over_bare(Series::Plain) {
+        report.must(&what, times, at_most);
+    }
+}

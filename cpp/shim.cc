@@ -1,0 +1,123 @@
+#include "shim.h"
+
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <gloo/allgather.h>
+#include <gloo/allgatherv.h>
+#include <gloo/allreduce.h>
+#include <gloo/alltoallv.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/config.h>
+#include <gloo/rendezvous/context.h>
+
+#include "store.h"
+#include "transport.h"
+
+namespace potluck {
+
+namespace {
+
+// Gloo wants an element's size as a type.
+template <typename T>
+void all_reduce_of(const std::shared_ptr<::gloo::Context> &context, std::uint8_t *data, std::size_t elements,
+                   const Fold &fold, ::gloo::AllreduceOptions::Algorithm algorithm) {
+  ::gloo::AllreduceOptions options(context);
+  options.setAlgorithm(algorithm);
+  options.setOutput(reinterpret_cast<T *>(data), elements);
+  options.setReduceFunction([&fold](void *into, const void *a, const void *b, std::size_t n) {
+    fold.fold(static_cast<std::uint8_t *>(into), static_cast<const std::uint8_t *>(a),
+              static_cast<const std::uint8_t *>(b), n * sizeof(T));
+  });
+  ::gloo::allreduce(options);
+}
+
+template <typename T>
+std::vector<T> copied(rust::Slice<const std::size_t> counts) {
+  return {counts.begin(), counts.end()};
+}
+
+}  // namespace
+
+// Operations are kept apart by the links, which know them by name. So all of Gloo's tags are 0.
+
+Group::Group(std::shared_ptr<::gloo::Context> context) : context_(std::move(context)) {}
+
+void Group::all_reduce(std::uint8_t *data, std::size_t elements, std::size_t element_bytes, const Fold &fold,
+                       Algorithm algorithm) const {
+  const auto chosen = algorithm == Algorithm::Bcube ? ::gloo::AllreduceOptions::Algorithm::BCUBE
+                                                    : ::gloo::AllreduceOptions::Algorithm::RING;
+  switch (element_bytes) {
+    case 4:
+      return all_reduce_of<std::uint32_t>(context_, data, elements, fold, chosen);
+    case 8:
+      return all_reduce_of<std::uint64_t>(context_, data, elements, fold, chosen);
+    default:
+      throw std::invalid_argument("elements of " + std::to_string(element_bytes) + " bytes cannot be added");
+  }
+}
+
+void Group::broadcast(std::uint8_t *data, std::size_t bytes, std::int32_t root) const {
+  ::gloo::BroadcastOptions options(context_);
+  options.setOutput(data, bytes);
+  options.setRoot(root);
+  ::gloo::broadcast(options);
+}
+
+void Group::all_gather(std::uint8_t *data, std::size_t bytes) const {
+  ::gloo::AllgatherOptions options(context_);
+  options.setOutput(data, bytes);
+  ::gloo::allgather(options);
+}
+
+void Group::all_gather_parts(std::uint8_t *data, rust::Slice<const std::size_t> bytes) const {
+  ::gloo::AllgathervOptions options(context_);
+  options.setOutput(data, copied<std::size_t>(bytes));
+  ::gloo::allgatherv(options);
+}
+
+void Group::exchange_parts(std::uint8_t *out, rust::Slice<const std::size_t> out_bytes, std::uint8_t *in,
+                           rust::Slice<const std::size_t> in_bytes) const {
+  ::gloo::AlltoallvOptions options(context_);
+  options.setInput(in, copied<std::int64_t>(in_bytes));
+  options.setOutput(out, copied<std::int64_t>(out_bytes));
+  ::gloo::alltoallv(options);
+}
+
+void Group::barrier() const {
+  ::gloo::BarrierOptions options(context_);
+  ::gloo::barrier(options);
+}
+
+std::unique_ptr<Group> connect_group(rust::Box<Wire> wire, rust::Box<Noticeboard> board, std::int32_t rank,
+                                     std::int32_t size, std::int64_t connect_timeout_ms, std::int64_t patience_ms) {
+  std::shared_ptr<gt::Device> device = std::make_shared<Device>(std::move(wire));
+  auto store = std::make_shared<Store>(std::move(board), std::chrono::milliseconds(connect_timeout_ms));
+  auto context = std::make_shared<::gloo::rendezvous::Context>(rank, size);
+  context->setTimeout(std::chrono::milliseconds(patience_ms));
+#ifdef GLOO_SHARED_STORE
+  context->connectFullMesh(store, device);
+#else
+  context->connectFullMesh(*store, device);
+#endif
+  return std::make_unique<Group>(std::move(context));
+}
+
+rust::String version() {
+  std::string text = "Gloo " + std::to_string(GLOO_VERSION_MAJOR) + "." + std::to_string(GLOO_VERSION_MINOR) + "." +
+                     std::to_string(GLOO_VERSION_PATCH);
+  // All of them call themselves 0.5.0.
+#if defined(GLOO_SHARED_STORE)
+  text += " (2025 interface)";
+#elif defined(GLOO_STORE_HAS_STORE_V2)
+  text += " (2023 interface)";
+#else
+  text += " (2022 interface)";
+#endif
+  return text;
+}
+
+}  // namespace potluck

@@ -1,0 +1,88 @@
+// What Rust sees of Gloo: one context, its collectives, and exceptions as texts with a kind in front.
+//
+// A Group is made by one thread and used by many at once, each with another operation. Bytes move on Rust's threads,
+// see transport.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include <gloo/common/error.h>
+#include <gloo/common/logging.h>
+
+#include "rust/cxx.h"
+
+// cxx leads every exception that leaves a bridged function through here. Rust splits the text at the bar.
+// EnforceNotMet is not one of Gloo's own exceptions, and IoException has nothing of its own to say: order matters.
+namespace rust {
+namespace behavior {
+
+template <typename Try, typename Fail>
+static void trycatch(Try &&attempt, Fail &&fail) noexcept try {
+  attempt();
+} catch (const ::rust::Error &error) {
+  fail(error.what());  // From a callback of ours, which has put its kind in front already.
+} catch (const ::gloo::EnforceNotMet &error) {
+  fail(std::string("enforce|") + error.what());
+} catch (const ::gloo::IoException &error) {
+  fail(std::string("io|") + error.what());
+} catch (const ::gloo::InvalidOperationException &error) {
+  fail(std::string("invalid|") + error.what());
+} catch (const ::gloo::Exception &error) {
+  fail(std::string("gloo|") + error.what());
+} catch (const std::bad_alloc &error) {
+  fail(std::string("memory|") + error.what());
+} catch (const std::exception &error) {
+  fail(std::string("std|") + error.what());
+} catch (...) {
+  fail("unknown|something that is no std::exception was thrown");
+}
+
+}  // namespace behavior
+}  // namespace rust
+
+namespace gloo {
+class Context;
+}
+
+namespace potluck {
+
+// Defined in Rust.
+struct Wire;
+struct Noticeboard;
+struct Fold;
+enum class Algorithm : std::uint8_t;
+
+// A connected Gloo context over potluck's links. Each collective begins and ends all of its buffers, so nothing refers
+// to the caller's memory when a call is over, in whichever way it ends.
+class Group {
+ public:
+  explicit Group(std::shared_ptr<::gloo::Context> context);
+
+  void all_reduce(std::uint8_t *data, std::size_t elements, std::size_t element_bytes, const Fold &fold,
+                  Algorithm algorithm) const;
+  void broadcast(std::uint8_t *data, std::size_t bytes, std::int32_t root) const;
+  // The own part lies in its place already.
+  void all_gather(std::uint8_t *data, std::size_t bytes) const;
+  void all_gather_parts(std::uint8_t *data, rust::Slice<const std::size_t> bytes) const;
+  void exchange_parts(std::uint8_t *out, rust::Slice<const std::size_t> out_bytes, std::uint8_t *in,
+                      rust::Slice<const std::size_t> in_bytes) const;
+  void barrier() const;
+
+ private:
+  std::shared_ptr<::gloo::Context> context_;
+};
+
+// Makes a context and connects it; blocks until all others have put their addresses on the board.
+std::unique_ptr<Group> connect_group(rust::Box<Wire> wire, rust::Box<Noticeboard> board, std::int32_t rank,
+                                     std::int32_t size, std::int64_t connect_timeout_ms, std::int64_t patience_ms);
+
+// Which Gloo this was built against, for people.
+rust::String version();
+
+}  // namespace potluck

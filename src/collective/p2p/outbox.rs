@@ -1,0 +1,250 @@
+//! Layer: Shells.
+//!
+//! What waits to be sent to one peer, and the link it goes by.
+//!
+//! Credits and eager messages go before the rest, also between the frames of a large message. That keeps the order
+//! within a flow, as its eager messages are its first. The queues have no bound of their own: an entry is a few words, made by
+//! a call of this rank's own program, and goes when its operation ends.
+
+use super::matching::Way;
+use super::stream::{PIECE, Pace, Span, frames};
+use crate::link::{DataHeader, DataSender, Phase, Shutdown};
+use crate::view::OpId;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar};
+
+/// Identifies one link among the successive ones to a peer.
+pub type Generation = u64;
+
+/// The queue to one peer.
+#[derive(Default)]
+pub struct Outbox {
+    line: Option<Line>,
+    urgent: VecDeque<Item>,
+    bulk: VecDeque<Item>,
+    /// Wakes the sender thread.
+    pub changed: Arc<Condvar>,
+}
+
+/// A link in use.
+pub struct Line {
+    generation: Generation,
+    /// Here while nobody writes.
+    half: Option<Box<dyn DataSender>>,
+    /// Ends it.
+    pub end: Arc<dyn Shutdown>,
+}
+
+/// Something to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Item {
+    way: Way,
+    /// A message, and how much of it has been taken; none is a credit.
+    message: Option<(Span, usize)>,
+}
+
+/// A frame on its way out, and the half of the link it goes by.
+pub struct Departing {
+    /// By which link.
+    pub generation: Generation,
+    /// What writes.
+    pub half: Box<dyn DataSender>,
+    /// The frame.
+    pub header: DataHeader,
+    /// Where its bytes are; a credit has none.
+    pub bytes: Option<Span>,
+    /// It is the last of its message.
+    pub last: bool,
+}
+
+/// Whether the calling thread may write what it has queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It is next, and nobody writes: take it with [`Outbox::next`].
+    Mine,
+    /// The sender thread will.
+    Later,
+}
+
+impl Item {
+    /// One more message may come.
+    pub fn credit(from: Way) -> Item {
+        Item { way: from, message: None }
+    }
+
+    /// A message.
+    pub fn message(to: Way, span: Span) -> Item {
+        Item { way: to, message: Some((span, 0)) }
+    }
+
+    fn is_small(&self) -> bool {
+        self.message.is_none_or(|(span, _)| span.len <= super::stream::EAGER_OP_BYTES)
+    }
+}
+
+impl Outbox {
+    /// Queues a credit or a message. Only what is small is the calling thread's turn.
+    pub fn push(&mut self, item: Item, pace: Pace) -> Turn {
+        let free = self.urgent.is_empty() && (pace == Pace::Eager || self.bulk.is_empty());
+        match pace {
+            Pace::Eager if item.message.is_none() => self.urgent.push_front(item),
+            Pace::Eager => self.urgent.push_back(item),
+            Pace::Credited => self.bulk.push_back(item),
+        }
+        let idle = self.line.as_ref().is_some_and(|line| line.half.is_some());
+        if free && idle && item.is_small() { Turn::Mine } else { Turn::Later }
+    }
+
+    /// Takes the next frame and the half of the link to write it, if there are both.
+    pub fn next(&mut self) -> Option<Departing> {
+        let line = self.line.as_mut()?;
+        let queue = if self.urgent.is_empty() { &mut self.bulk } else { &mut self.urgent };
+        let item = queue.front_mut()?;
+        let half = line.half.take()?;
+        let (header, bytes, last) = item.frame();
+        if last {
+            queue.pop_front();
+        }
+        Some(Departing { generation: line.generation, half, header, bytes, last })
+    }
+
+    /// Gives the half of a link back that has written; it comes back when that link is over.
+    pub fn give_back(&mut self, generation: Generation, half: Box<dyn DataSender>) -> Option<Box<dyn DataSender>> {
+        match &mut self.line {
+            Some(line) if line.generation == generation => {
+                line.half = Some(half);
+                None
+            }
+            _ => Some(half),
+        }
+    }
+
+    /// Whether the sender thread has something to do.
+    pub fn is_ready(&self) -> bool {
+        let idle = self.line.as_ref().is_some_and(|line| line.half.is_some());
+        idle && !(self.urgent.is_empty() && self.bulk.is_empty())
+    }
+
+    /// Takes the frames of an operation out.
+    pub fn purge(&mut self, op: OpId) {
+        self.urgent.retain(|item| item.way.op != op);
+        self.bulk.retain(|item| item.way.op != op);
+    }
+
+    /// Whether messages of a region wait.
+    pub fn has(&self, concerned: impl Fn(&Span) -> bool) -> bool {
+        self.urgent.iter().chain(&self.bulk).filter_map(|item| item.message).any(|(span, _)| concerned(&span))
+    }
+
+    /// Uses a link. There must be none.
+    pub fn connect(&mut self, generation: Generation, half: Box<dyn DataSender>, end: Arc<dyn Shutdown>) {
+        self.line = Some(Line { generation, half: Some(half), end });
+    }
+
+    /// The link in use.
+    pub fn generation(&self) -> Option<Generation> {
+        self.line.as_ref().map(|line| line.generation)
+    }
+
+    /// Takes the link `generation` out if it is the one in use, and forgets what was to go by it.
+    pub fn disconnect(&mut self, generation: Generation) -> Option<Line> {
+        let line = self.line.take_if(|line| line.generation == generation)?;
+        self.urgent.clear();
+        self.bulk.clear();
+        Some(line)
+    }
+}
+
+impl Item {
+    /// Its next frame: header, bytes, and whether it is the last.
+    fn frame(&mut self) -> (DataHeader, Option<Span>, bool) {
+        let Way { op, flow, .. } = self.way;
+        let Some((span, taken)) = &mut self.message else {
+            return (DataHeader { op, flow, chunk: 0, phase: Phase::Posted, len: 0 }, None, true);
+        };
+        let rest = span.len - *taken;
+        let (len, left) = (rest.min(PIECE), frames(rest) - 1);
+        // An empty message may have any offset.
+        let bytes = Span { offset: span.offset.saturating_add(*taken), len, ..*span };
+        *taken += len;
+        // The casts lose nothing: a piece is small, and the number of frames was checked when the message was taken on.
+        let header = DataHeader { op, flow, chunk: left as u32, phase: Phase::Message, len: len as u32 };
+        (header, Some(bytes), left == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stream::RegionId;
+    use super::*;
+    use crate::link::testing::memory;
+    use crate::view::{Lane, Rank};
+
+    fn way(flow: u32) -> Way {
+        Way { op: OpId { lane: Lane::MAIN, number: 0 }, peer: Rank(1), flow }
+    }
+
+    fn message(flow: u32, len: usize) -> Item {
+        Item::message(way(flow), Span { region: RegionId(u64::from(flow)), offset: 0, len })
+    }
+
+    fn connected() -> Outbox {
+        let (half, _receiver, end) = memory().0.split();
+        let mut outbox = Outbox::default();
+        outbox.connect(1, half, end);
+        outbox
+    }
+
+    /// Writes the next frame; gives its flow, what it is, and how many follow.
+    fn write(outbox: &mut Outbox) -> Option<(u32, Phase, u32)> {
+        let Departing { generation, half, header, .. } = outbox.next()?;
+        assert!(outbox.next().is_none(), "one writes at a time");
+        assert!(outbox.give_back(generation, half).is_none());
+        Some((header.flow, header.phase, header.chunk))
+    }
+
+    #[test]
+    fn credits_and_eager_messages_go_between_the_frames_of_a_large_one() {
+        let mut outbox = connected();
+        outbox.push(message(0, 2 * PIECE + 1), Pace::Credited);
+        assert_eq!(write(&mut outbox), Some((0, Phase::Message, 2)));
+        outbox.push(message(1, 10), Pace::Eager);
+        outbox.push(message(2, 10), Pace::Eager);
+        outbox.push(Item::credit(way(3)), Pace::Eager);
+        let rest: Vec<_> = std::iter::from_fn(|| write(&mut outbox)).collect();
+        let message = |flow, left| (flow, Phase::Message, left);
+        assert_eq!(rest, [(3, Phase::Posted, 0), message(1, 0), message(2, 0), message(0, 1), message(0, 0)]);
+    }
+
+    #[test]
+    fn a_thread_writes_itself_what_is_small_and_overtakes_nothing_of_its_kind() {
+        let mut outbox = connected();
+        assert_eq!(outbox.push(message(0, 10), Pace::Eager), Turn::Mine);
+        assert_eq!(outbox.push(message(0, 10), Pace::Eager), Turn::Later, "one is before it");
+        let departing = outbox.next().expect("the first");
+        assert!(!outbox.is_ready(), "somebody writes");
+        outbox.purge(way(0).op);
+        assert_eq!(outbox.push(message(0, 10), Pace::Eager), Turn::Later, "somebody writes");
+        outbox.purge(way(0).op);
+        assert!(outbox.give_back(departing.generation, departing.half).is_none());
+        assert_eq!(outbox.push(message(0, PIECE), Pace::Credited), Turn::Later, "large");
+        assert_eq!(outbox.push(message(0, 10), Pace::Credited), Turn::Later, "a credited one is before it");
+        assert_eq!(outbox.push(message(1, 10), Pace::Eager), Turn::Mine, "those are of another kind");
+        assert_eq!(write(&mut outbox), Some((1, Phase::Message, 0)));
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_link_that_is_over() {
+        let mut outbox = connected();
+        outbox.push(message(0, 10), Pace::Eager);
+        outbox.push(message(0, PIECE), Pace::Credited);
+        let departing = outbox.next().expect("the first");
+        assert!(outbox.disconnect(2).is_none(), "another link");
+        assert!(outbox.disconnect(1).is_some() && outbox.disconnect(1).is_none());
+        assert!(!outbox.has(|_| true));
+        let (half, _receiver, end) = memory().0.split();
+        outbox.connect(2, half, end);
+        assert!(outbox.give_back(departing.generation, departing.half).is_some(), "it belongs to the old link");
+        assert_eq!(outbox.generation(), Some(2));
+    }
+}

@@ -1,0 +1,389 @@
+//! Layer: Shells.
+//!
+//! What an endpoint knows, behind its lock: carries out what the matching decides. Whatever takes time is handed out, as a
+//! [`Frame`] to be written or a [`Landing`] to be copied, each with its hold on the memory it needs.
+
+use super::matching::{Matching, Refusal, Way};
+use super::memory::Hold;
+use super::outbox::{Departing, Generation, Item, Line, Outbox, Turn};
+use super::region::{Direction, Landed, Registered};
+use super::stream::{Arrival, Departure, Misfit, Pace, Piece, Posting, RegionId, Span, frames};
+use crate::collective::{Block, EngineFault, Traffic};
+use crate::link::{DataHeader, DataSender, Phase, Shutdown};
+use crate::view::{OpId, Rank};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar};
+
+/// What an endpoint knows.
+pub struct State {
+    matching: Matching,
+    outboxes: Vec<Outbox>,
+    regions: BTreeMap<RegionId, Registered>,
+    regions_made: u64,
+    links_made: Generation,
+    traffic: Traffic,
+    me: Rank,
+    closed: bool,
+}
+
+/// A frame to be written, with what that needs.
+pub struct Frame {
+    departing: Departing,
+    hold: Option<Hold>,
+}
+
+/// A frame that has gone.
+pub struct Written(Departing);
+
+/// Whom to notify when a frame has gone.
+pub struct Notices {
+    /// The sender thread of the same link.
+    pub sender: Option<Arc<Condvar>>,
+    /// Those who wait for the message.
+    pub waiters: Option<Arc<Condvar>>,
+}
+
+/// A piece to be copied to its place.
+pub struct Landing {
+    way: Way,
+    piece: Piece,
+    block: Block,
+    hold: Hold,
+    landed: Option<Landed>,
+}
+
+/// A message that is all here.
+#[derive(Clone, Copy, Debug)]
+pub struct Received {
+    way: Way,
+    region: RegionId,
+}
+
+/// What the poster of a receive has to do.
+pub enum Posted {
+    /// Nothing.
+    Awaited,
+    /// To write a credit.
+    Credit(Frame),
+    /// To copy what is here.
+    Here(Landing),
+}
+
+/// A peer broke the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offence;
+
+impl State {
+    /// The state of `me` among `size` ranks, without links.
+    pub fn new(me: Rank, size: usize) -> State {
+        State {
+            matching: Matching::new(me, size),
+            outboxes: std::iter::repeat_with(Outbox::default).take(size).collect(),
+            regions: BTreeMap::new(),
+            regions_made: 0,
+            links_made: 0,
+            traffic: Traffic::default(),
+            me,
+            closed: false,
+        }
+    }
+
+    /// See [`Endpoint::begin`](super::Endpoint::begin).
+    pub fn begin(&mut self, op: OpId) {
+        self.matching.begin(op);
+    }
+
+    /// Fails an operation that has not failed before.
+    pub fn fail(&mut self, op: OpId, fault: EngineFault) {
+        if self.matching.fail(op, fault) {
+            self.stop(op);
+        }
+    }
+
+    /// Forgets an operation.
+    pub fn retire(&mut self, op: OpId) {
+        self.matching.retire(op);
+        self.stop(op);
+    }
+
+    /// Why an operation failed.
+    pub fn fault(&self, op: OpId) -> Option<EngineFault> {
+        self.matching.fault(op)
+    }
+
+    /// Changes when something of an operation moves.
+    pub fn moved(&self, op: OpId) -> u64 {
+        self.matching.moved(op)
+    }
+
+    /// What the links have carried.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
+    /// Operations known, and bytes of messages that nobody has asked for.
+    #[cfg(any(test, fuzzing))]
+    pub fn kept(&self) -> (usize, usize) {
+        self.matching.kept()
+    }
+
+    /// The link to `peer` in use.
+    pub fn generation(&self, peer: Rank) -> Option<Generation> {
+        self.outboxes.get(peer.index())?.generation()
+    }
+
+    /// Uses a link, unless there is one, there is no such peer, or all is closed.
+    pub fn connect(&mut self, peer: Rank, half: Box<dyn DataSender>, end: &Arc<dyn Shutdown>) -> Option<Generation> {
+        let usable = !self.closed && peer != self.me && self.generation(peer).is_none();
+        let outbox = self.outboxes.get_mut(peer.index()).filter(|_| usable)?;
+        self.links_made += 1;
+        outbox.connect(self.links_made, half, Arc::clone(end));
+        self.matching.connect(peer);
+        Some(self.links_made)
+    }
+
+    /// Takes out a link that is in use, to be shut down, and fails the operations that need it.
+    pub fn lose(&mut self, peer: Rank, generation: Generation, fault: EngineFault) -> Option<Line> {
+        let line = self.outboxes[peer.index()].disconnect(generation)?;
+        self.outboxes[peer.index()].changed.notify_all();
+        for op in self.matching.lose(peer, fault) {
+            self.fail(op, fault);
+        }
+        Some(line)
+    }
+
+    /// Fails everything. Gives the links, to be shut down.
+    pub fn close(&mut self) -> Vec<Line> {
+        self.closed = true;
+        for op in self.matching.close() {
+            self.stop(op);
+        }
+        // Also those who wait for what never began.
+        self.regions.values().filter_map(Registered::waiters).for_each(|changed| changed.notify_all());
+        let end = |outbox: &mut Outbox| {
+            outbox.changed.notify_all();
+            outbox.disconnect(outbox.generation()?)
+        };
+        self.outboxes.iter_mut().filter_map(end).collect()
+    }
+
+    /// Enters a region.
+    pub fn register(&mut self, region: Registered) -> RegionId {
+        self.regions_made += 1;
+        let id = RegionId(self.regions_made);
+        self.regions.insert(id, region);
+        id
+    }
+
+    /// Takes a region off all queues. No new hold on it is given after that.
+    pub fn unregister(&mut self, op: OpId, id: RegionId) {
+        self.regions.remove(&id);
+        let held = self.matching.forget(op, id);
+        if held || self.outboxes.iter().any(|outbox| outbox.has(|span| span.region == id)) {
+            // The peer would take the next message of the flow for this one.
+            self.fail(op, EngineFault::Cancelled);
+        }
+    }
+
+    /// Sends a message. Gives a frame when the calling thread is to write it.
+    pub fn send(&mut self, to: Way, span: Span) -> Result<Option<Frame>, EngineFault> {
+        if u32::try_from(frames(span.len)).is_err() {
+            return Err(EngineFault::Unfit);
+        }
+        match self.matching.send(to, span) {
+            Ok(Departure::Now(pace)) => Ok(self.queue(Item::message(to, span), to.peer, pace)),
+            Ok(Departure::Held) => Ok(None),
+            Err(fault) => Err(self.refuse(to.op, fault)),
+        }
+    }
+
+    /// Posts a receive.
+    pub fn post(&mut self, from: Way, span: Span) -> Result<Posted, EngineFault> {
+        match self.matching.post(from, span) {
+            Ok(Posting::Awaited(Pace::Eager)) => Ok(Posted::Awaited),
+            Ok(Posting::Awaited(Pace::Credited)) => {
+                let mine = self.queue(Item::credit(from), from.peer, Pace::Eager);
+                Ok(mine.map_or(Posted::Awaited, Posted::Credit))
+            }
+            Ok(Posting::Here(block)) => {
+                let piece = Piece { region: span.region, at: span.offset, whole: Some((span.offset, span.len)) };
+                Ok(self.landing(from, piece, block).map_or(Posted::Awaited, Posted::Here))
+            }
+            Err(Refusal::Fault(fault)) => Err(self.refuse(from.op, fault)),
+            Err(Refusal::Misfit(misfit)) => {
+                self.misfit(from, misfit);
+                Err(EngineFault::Protocol(from.peer))
+            }
+        }
+    }
+
+    /// Takes a frame. Gives a piece to be copied, if it is one.
+    pub fn receive(&mut self, from: Rank, header: &DataHeader, block: Block) -> Result<Option<Landing>, Offence> {
+        self.traffic.received_bytes += block.len() as u64;
+        let way = Way { op: header.op, peer: from, flow: header.flow };
+        match header.phase {
+            Phase::Message => self.arrive(way, header.chunk as usize, block),
+            Phase::Posted if header.chunk == 0 && header.len == 0 => self.credit(way).map(|()| None),
+            Phase::Posted | Phase::Reduce | Phase::Gather => Err(Offence),
+        }
+    }
+
+    /// A piece is in its place. Gives whom to notify.
+    pub fn landed(&mut self, received: Received) -> Option<Arc<Condvar>> {
+        self.complete(received.way.op, received.way.peer, received.region, Direction::Receive)
+    }
+
+    /// The next frame to `peer`, if there is one and nobody writes.
+    pub fn take(&mut self, peer: Rank) -> Option<Frame> {
+        let outbox = self.outboxes.get_mut(peer.index())?;
+        while let Some(departing) = outbox.next() {
+            let Some(span) = departing.bytes else { return Some(Frame { departing, hold: None }) };
+            if let Some(hold) = self.regions.get(&span.region).and_then(Registered::hold) {
+                return Some(Frame { departing, hold: Some(hold) });
+            }
+            // Cannot be: a region takes its messages along. So nobody waits for this one.
+            outbox.give_back(departing.generation, departing.half);
+        }
+        None
+    }
+
+    /// A frame has gone. Gives whom to notify.
+    pub fn written(&mut self, peer: Rank, Written(departing): Written) -> Notices {
+        let op = departing.header.op;
+        self.traffic.sent_bytes += u64::from(departing.header.len);
+        self.matching.note_moved(op);
+        let outbox = &mut self.outboxes[peer.index()];
+        outbox.give_back(departing.generation, departing.half);
+        let sender = outbox.is_ready().then(|| Arc::clone(&outbox.changed));
+        let waiters = match departing.bytes {
+            Some(span) if departing.last => self.complete(op, peer, span.region, Direction::Send),
+            _ => None,
+        };
+        Notices { sender, waiters }
+    }
+
+    /// Wakes the sender thread of a link.
+    pub fn sender(&self, peer: Rank) -> Arc<Condvar> {
+        Arc::clone(&self.outboxes[peer.index()].changed)
+    }
+
+    /// What a wait ends with, if it does now.
+    pub fn outcome(&mut self, op: OpId, id: RegionId, direction: Direction) -> Result<Option<Option<Rank>>, EngineFault> {
+        self.matching.check(op)?;
+        Ok(self.regions.get_mut(&id).and_then(|region| region.outcome(direction)))
+    }
+
+    /// Somebody begins to wait at a region.
+    pub fn enter(&mut self, id: RegionId) -> Option<Arc<Condvar>> {
+        self.regions.get_mut(&id).map(Registered::enter)
+    }
+
+    /// Somebody has waited there.
+    pub fn leave(&mut self, id: RegionId) {
+        if let Some(region) = self.regions.get_mut(&id) {
+            region.leave();
+        }
+    }
+
+    /// Ends a wait. Gives whom to notify.
+    pub fn abort(&mut self, id: RegionId, direction: Direction) -> Option<Arc<Condvar>> {
+        self.regions.get_mut(&id)?.abort(direction)
+    }
+
+    fn arrive(&mut self, from: Way, left: usize, block: Block) -> Result<Option<Landing>, Offence> {
+        match self.matching.arrive(from, left, block) {
+            Ok(Some(Arrival::Into(piece, block))) => Ok(self.landing(from, piece, block)),
+            Ok(Some(Arrival::Dropped | Arrival::Kept) | None) => Ok(None),
+            Err(Misfit::Violation) => Err(Offence),
+            Err(misfit) => {
+                self.misfit(from, misfit);
+                Ok(None)
+            }
+        }
+    }
+
+    /// The peer has room for a message. This is a receiver's thread, so it leaves the writing to the sender's.
+    fn credit(&mut self, to: Way) -> Result<(), Offence> {
+        let Some(span) = self.matching.credit(to).map_err(|_| Offence)? else { return Ok(()) };
+        let outbox = &mut self.outboxes[to.peer.index()];
+        outbox.push(Item::message(to, span), Pace::Credited);
+        if outbox.is_ready() {
+            outbox.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    fn landing(&self, way: Way, piece: Piece, block: Block) -> Option<Landing> {
+        let region = self.regions.get(&piece.region)?;
+        Some(Landing { way, piece, block, hold: region.hold()?, landed: region.landed() })
+    }
+
+    fn queue(&mut self, item: Item, peer: Rank, pace: Pace) -> Option<Frame> {
+        let outbox = &mut self.outboxes[peer.index()];
+        if outbox.push(item, pace) == Turn::Mine {
+            return self.take(peer);
+        }
+        if outbox.is_ready() {
+            outbox.changed.notify_all();
+        }
+        None
+    }
+
+    fn complete(&mut self, op: OpId, peer: Rank, id: RegionId, direction: Direction) -> Option<Arc<Condvar>> {
+        if !self.matching.settle(op, peer) {
+            return None;
+        }
+        self.regions.get_mut(&id)?.complete(direction, peer)
+    }
+
+    fn misfit(&mut self, from: Way, misfit: Misfit) {
+        if let Misfit::Length { posted, sent } = misfit {
+            let Way { op, peer, flow } = from;
+            tracing::warn!(?op, %peer, flow, posted_bytes = posted, sent_bytes = sent, "a message is not as long as its receive");
+        }
+        self.fail(from.op, EngineFault::Protocol(from.peer));
+    }
+
+    /// A fault of a call; unless it is the caller's own, the operation cannot go on.
+    fn refuse(&mut self, op: OpId, fault: EngineFault) -> EngineFault {
+        if fault != EngineFault::Unfit {
+            self.fail(op, fault);
+        }
+        fault
+    }
+
+    /// Nothing of an operation goes out any more, and nobody waits for it.
+    fn stop(&mut self, op: OpId) {
+        self.outboxes.iter_mut().for_each(|outbox| outbox.purge(op));
+        let of_op = self.regions.values().filter(|region| region.op == op);
+        of_op.filter_map(Registered::waiters).for_each(|changed| changed.notify_all());
+    }
+}
+
+impl Frame {
+    /// By which link it goes.
+    pub fn generation(&self) -> Generation {
+        self.departing.generation
+    }
+
+    /// Writes it, which may take as long as the peer does not read. `None` when the link is broken.
+    pub fn write(self) -> Option<Written> {
+        let Frame { mut departing, hold } = self;
+        let bytes = hold.as_ref().zip(departing.bytes).map_or(&[][..], |(hold, span)| hold.bytes(span.offset, span.len));
+        departing.half.send(&departing.header, bytes).ok()?;
+        Some(Written(departing))
+    }
+}
+
+impl Landing {
+    /// Copies it. Gives the message when it is whole.
+    pub fn write(self) -> Option<Received> {
+        let Landing { way, piece, block, hold, landed } = self;
+        hold.write(piece.at, block.bytes());
+        let (offset, len) = piece.whole?;
+        if let Some(landed) = landed.filter(|_| len > 0) {
+            landed(offset, hold.bytes(offset, len));
+        }
+        Some(Received { way, region: piece.region })
+    }
+}

@@ -1,0 +1,345 @@
+//! Layer: Core.
+//!
+//! The messages of one flow between two ranks, one direction: which may go at once, which wait for a credit, and which
+//! posted receive each one meets.
+//!
+//! Both ends count the lengths alike, those sent and those posted, so both know without a word which messages are
+//! *eager*: the first ones, as long as they are few and small together. They may come before anybody has asked for
+//! them. Every other message waits for a credit, which its receiver gives when it has memory for it.
+
+use crate::collective::Block;
+use std::collections::VecDeque;
+
+/// Bytes of every frame of a message but the last, which may have fewer.
+pub const PIECE: usize = 256 * 1024;
+/// Most bytes of a flow that are sent before anybody has asked for them.
+pub const EAGER_OP_BYTES: usize = 16 * 1024;
+/// Most such messages, so that empty ones have a bound too.
+pub const EAGER_MESSAGES_MAX: u64 = 64;
+
+/// Names a region among those of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RegionId(pub u64);
+
+/// Where in which region a message is, or is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Whose memory.
+    pub region: RegionId,
+    /// Where it begins there.
+    pub offset: usize,
+    /// How long it is.
+    pub len: usize,
+}
+
+/// Whether a message waits for a credit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// It goes at once.
+    Eager,
+    /// It goes when its receiver has memory for it.
+    Credited,
+}
+
+/// How many messages there were, and how long they are together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    messages: u64,
+    bytes: u64,
+}
+
+/// The sending end.
+#[derive(Debug, Default)]
+pub struct Outward {
+    sent: Tally,
+    credits: u64,
+    held: VecDeque<Span>,
+}
+
+/// What becomes of a message to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// It goes now.
+    Now(Pace),
+    /// It waits for a credit.
+    Held,
+}
+
+/// The receiving end.
+#[derive(Debug, Default)]
+pub struct Inward {
+    posted: Tally,
+    arrived: Tally,
+    posts: VecDeque<Post>,
+    /// Eager messages that nobody has asked for yet. There are none while there are posts.
+    stash: VecDeque<Block>,
+    current: Option<Current>,
+}
+
+/// A posted receive. Without a region the message is let in and dropped: its memory is gone.
+#[derive(Clone, Copy, Debug)]
+struct Post {
+    region: Option<RegionId>,
+    offset: usize,
+    len: usize,
+}
+
+/// A message that is partly here.
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    post: Post,
+    received: usize,
+}
+
+/// What a posted receive comes to.
+#[derive(Debug)]
+pub enum Posting {
+    /// The message is here already.
+    Here(Block),
+    /// It will come.
+    Awaited(Pace),
+}
+
+/// Where a frame goes.
+#[derive(Debug)]
+pub enum Arrival {
+    /// Into a region.
+    Into(Piece, Block),
+    /// Its region is gone.
+    Dropped,
+    /// It is kept until somebody asks for it.
+    Kept,
+}
+
+/// A piece that has found its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Whose memory.
+    pub region: RegionId,
+    /// Where the piece begins there.
+    pub at: usize,
+    /// The message that it completes: where it begins and its length.
+    pub whole: Option<(usize, usize)>,
+}
+
+/// Why a frame cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// The message is not as long as the posted receive. When frames are to follow, `sent` is the least that it can be.
+    Length {
+        /// Length of the posted receive.
+        posted: usize,
+        /// Length of the message.
+        sent: usize,
+    },
+    /// No honest peer sends this.
+    Violation,
+}
+
+impl Tally {
+    /// Counts one more message and says how it travels. From the first that is not eager on, none is.
+    pub fn add(&mut self, len: usize) -> Pace {
+        self.messages = self.messages.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(len as u64);
+        let eager = self.bytes <= EAGER_OP_BYTES as u64 && self.messages <= EAGER_MESSAGES_MAX;
+        if eager { Pace::Eager } else { Pace::Credited }
+    }
+}
+
+/// How many frames a message takes; an empty one takes one too.
+pub fn frames(len: usize) -> usize {
+    len.div_ceil(PIECE).max(1)
+}
+
+impl Outward {
+    /// One more message is to be sent.
+    pub fn send(&mut self, span: Span) -> Departure {
+        if self.sent.add(span.len) == Pace::Eager {
+            return Departure::Now(Pace::Eager);
+        }
+        // Credits are left over only while nothing is held.
+        if self.credits > 0 {
+            self.credits -= 1;
+            return Departure::Now(Pace::Credited);
+        }
+        self.held.push_back(span);
+        Departure::Held
+    }
+
+    /// The receiver has memory for one more message. Gives the one that it sets free.
+    pub fn credit(&mut self) -> Option<Span> {
+        let next = self.held.pop_front();
+        if next.is_none() {
+            self.credits = self.credits.saturating_add(1);
+        }
+        next
+    }
+
+    /// Takes the held messages of `region` out; says how many there were.
+    pub fn forget(&mut self, region: RegionId) -> usize {
+        let before = self.held.len();
+        self.held.retain(|span| span.region != region);
+        before - self.held.len()
+    }
+}
+
+impl Inward {
+    /// One more receive is posted.
+    ///
+    /// # Errors
+    /// [`Misfit::Length`] when the message is here and of another length.
+    pub fn post(&mut self, span: Span) -> Result<Posting, Misfit> {
+        let pace = self.posted.add(span.len);
+        if let Some(block) = self.stash.pop_front() {
+            let fits = block.len() == span.len;
+            return if fits { Ok(Posting::Here(block)) } else { Err(misfit(span.len, block.len())) };
+        }
+        self.posts.push_back(Post { region: Some(span.region), offset: span.offset, len: span.len });
+        Ok(Posting::Awaited(pace))
+    }
+
+    /// Whether the message of the next receive is here.
+    pub fn has_stashed(&self) -> bool {
+        !self.stash.is_empty()
+    }
+
+    /// Bytes of the messages that nobody has asked for.
+    #[cfg(any(test, fuzzing))]
+    pub fn stashed_bytes(&self) -> usize {
+        self.stash.iter().map(Block::len).sum()
+    }
+
+    /// A frame is here, after which `left` of the same message follow.
+    ///
+    /// # Errors
+    /// [`Misfit`]; the flow cannot go on after it.
+    pub fn arrive(&mut self, left: usize, block: Block) -> Result<Arrival, Misfit> {
+        if let Some(current) = self.current.take() {
+            return self.go_on(current, left, block);
+        }
+        if block.len() > PIECE || (left > 0 && block.len() < PIECE) {
+            return Err(Misfit::Violation);
+        }
+        // Of a message of several frames the whole length is not known yet, but it is more than is eager.
+        let pace = self.arrived.add(left.saturating_mul(PIECE).saturating_add(block.len()));
+        match self.posts.pop_front() {
+            Some(post) => self.go_on(Current { post, received: 0 }, left, block),
+            None if pace == Pace::Eager => {
+                self.stash.push_back(block);
+                Ok(Arrival::Kept)
+            }
+            None => Err(Misfit::Violation),
+        }
+    }
+
+    fn go_on(&mut self, current: Current, left: usize, block: Block) -> Result<Arrival, Misfit> {
+        let Current { post, received } = current;
+        let rest = post.len - received;
+        if left != frames(rest) - 1 || block.len() != rest.min(PIECE) {
+            // Of the last frame at least one byte will come.
+            let sent = received.saturating_add(block.len()).saturating_add(left.saturating_sub(1).saturating_mul(PIECE));
+            return Err(misfit(post.len, sent.saturating_add(usize::from(left > 0))));
+        }
+        if left > 0 {
+            self.current = Some(Current { post, received: received + block.len() });
+        }
+        let Some(region) = post.region else { return Ok(Arrival::Dropped) };
+        let whole = (left == 0).then_some((post.offset, post.len));
+        // An empty message may have any offset.
+        Ok(Arrival::Into(Piece { region, at: post.offset.saturating_add(received), whole }, block))
+    }
+
+    /// The memory of `region` is gone: what was to come into it is let in and dropped. Says how many messages that is.
+    pub fn forget(&mut self, region: RegionId) -> usize {
+        let current = self.current.as_mut().map(|current| &mut current.post);
+        let of_region = self.posts.iter_mut().chain(current).filter(|post| post.region == Some(region));
+        of_region.map(|post| post.region = None).count()
+    }
+}
+
+fn misfit(posted: usize, sent: usize) -> Misfit {
+    // The frames may be cut wrongly though their sum is right.
+    if posted == sent { Misfit::Violation } else { Misfit::Length { posted, sent } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::Pool;
+
+    const OURS: RegionId = RegionId(1);
+
+    fn span(len: usize) -> Span {
+        Span { region: OURS, offset: 0, len }
+    }
+
+    fn block(len: usize) -> Block {
+        Pool::new().block(len)
+    }
+
+    #[test]
+    fn the_first_few_bytes_and_messages_are_eager_and_no_later_ones() {
+        let mut tally = Tally::default();
+        assert_eq!(
+            [EAGER_OP_BYTES - 1, 1, 0, 1, 0].map(|len| tally.add(len)),
+            [Pace::Eager, Pace::Eager, Pace::Eager, Pace::Credited, Pace::Credited]
+        );
+        let mut tally = Tally::default();
+        assert_eq!((0..1000).filter(|_| tally.add(0) == Pace::Eager).count() as u64, EAGER_MESSAGES_MAX);
+        assert_eq!(Tally::default().add(usize::MAX), Pace::Credited);
+    }
+
+    #[test]
+    fn messages_wait_for_credits_and_credits_for_messages() {
+        let mut out = Outward::default();
+        assert_eq!(out.send(span(10)), Departure::Now(Pace::Eager));
+        assert_eq!(out.send(span(PIECE)), Departure::Held);
+        assert_eq!(out.send(span(1)), Departure::Held);
+        assert_eq!(out.credit(), Some(span(PIECE)));
+        assert_eq!(out.credit(), Some(span(1)));
+        assert_eq!(out.credit(), None);
+        assert_eq!(out.send(span(2)), Departure::Now(Pace::Credited));
+        assert_eq!(out.send(span(3)), Departure::Held);
+        assert_eq!((out.forget(RegionId(2)), out.forget(OURS), out.credit()), (0, 1, None));
+    }
+
+    #[test]
+    fn frames_say_what_remains() {
+        assert_eq!([0, 1, PIECE, PIECE + 1, 2 * PIECE, 2 * PIECE + 1].map(frames), [1, 1, 1, 2, 2, 3]);
+        let mut flow = Inward::default();
+        assert!(matches!(flow.post(Span { region: OURS, offset: 7, len: PIECE + 5 }), Ok(Posting::Awaited(Pace::Credited))));
+        let Ok(Arrival::Into(first, _)) = flow.arrive(1, block(PIECE)) else { panic!("it fits") };
+        assert_eq!(first, Piece { region: OURS, at: 7, whole: None });
+        let Ok(Arrival::Into(last, _)) = flow.arrive(0, block(5)) else { panic!("it fits") };
+        assert_eq!(last, Piece { region: OURS, at: 7 + PIECE, whole: Some((7, PIECE + 5)) });
+    }
+
+    #[test]
+    fn a_message_of_another_length_tells_both() {
+        for (posted, left, len, sent) in [
+            (10, 0, 11, 11),
+            (0, 0, 1, 1),
+            (1, 0, 0, 0),
+            (PIECE, 1, PIECE, PIECE + 1),
+            (2 * PIECE, 0, PIECE, PIECE),
+            (2 * PIECE, 2, PIECE, 2 * PIECE + 1),
+            (3 * PIECE, 1, PIECE, PIECE + 1),
+        ] {
+            let mut flow = Inward::default();
+            flow.post(span(posted)).expect("nothing is here");
+            let misfit = flow.arrive(left, block(len)).expect_err("another length");
+            assert_eq!(misfit, Misfit::Length { posted, sent });
+        }
+        let mut flow = Inward::default();
+        flow.arrive(0, block(3)).expect("eager");
+        assert_eq!(flow.post(span(4)).expect_err("another length"), Misfit::Length { posted: 4, sent: 3 });
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let mut flow = Inward::default();
+        assert_eq!(flow.arrive(usize::MAX, block(PIECE)).expect_err("not asked for"), Misfit::Violation);
+        flow.post(span(usize::MAX)).expect("nothing is here");
+        assert_eq!(flow.arrive(usize::MAX, block(PIECE)).expect_err("not so long"), Misfit::Violation);
+    }
+}

@@ -1,0 +1,7 @@
+//! Layer: Shells.
+
+mod failure;
+mod group;
+mod honest;
+mod messages;
+mod peer;

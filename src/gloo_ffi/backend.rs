@@ -1,0 +1,352 @@
+//! Layer: Shells.
+//!
+//! The Gloo engine in one View: what may begin, the threads it runs on, and how it ends.
+//!
+//! An operation that everybody has started gets a thread for itself: one that is idle, else a new one. Everything is said
+//! under one short lock; `done` is called under none.
+
+use super::collective::Part;
+use super::context::{Context, Failure, version};
+use super::task::Task;
+use super::turnout::Turnout;
+use crate::collective::p2p::Endpoint;
+use crate::collective::threads::Threads;
+use crate::collective::{Backend, Block, Board, Call, Engine, EngineFault, Finished, Job, Pool, Staging, Traffic, Unfit};
+use crate::engine::EngineKind;
+use crate::link::DataLink;
+use crate::topology::Plan;
+use crate::view::{OPS_IN_FLIGHT_MAX, OpId, Rank, View};
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+#[cfg(test)]
+use std::time::Duration;
+
+/// Opens Gloo backends.
+#[derive(Clone, Debug, Default)]
+pub struct GlooEngine {
+    pool: Pool,
+    threads: Arc<Threads>,
+}
+
+/// Gloo in one View. Dropping it closes it.
+pub struct GlooBackend {
+    core: Arc<Core>,
+}
+
+/// What the op thread and the callers share. The thread does not keep the backend itself, so that dropping that ends it.
+struct Core {
+    me: Rank,
+    size: usize,
+    endpoint: Endpoint,
+    board: Arc<dyn Board>,
+    pool: Pool,
+    threads: Arc<Threads>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    turnout: Turnout,
+    /// Started here, and not by everybody.
+    waiting: BTreeMap<OpId, (Task, Job)>,
+    /// Started by everybody, and without a thread.
+    ready: VecDeque<(Task, Job)>,
+    crew: Crew,
+    stage: Stage,
+}
+
+/// The threads of a View.
+#[derive(Default)]
+struct Crew {
+    all: usize,
+    /// Those that wait for work, or will as soon as they run.
+    idle: usize,
+}
+
+enum Stage {
+    /// The first thread waits for the others' addresses.
+    Connecting,
+    Connected(Arc<Context>),
+    /// Nothing can run any more, for this reason.
+    Ended(EngineFault),
+}
+
+/// Every operation in flight may have one.
+const THREADS_MAX: usize = OPS_IN_FLIGHT_MAX;
+
+impl GlooEngine {
+    /// An engine whose working memory comes from `pool`.
+    pub fn new(pool: Pool) -> GlooEngine {
+        GlooEngine { pool, threads: Arc::default() }
+    }
+
+    /// Threads of all its backends that run now.
+    #[cfg(test)]
+    pub fn threads(&self) -> usize {
+        self.threads.running()
+    }
+
+    /// Threads that have ended by a panic; anything but 0 is a bug, here or in a job's `done`.
+    #[cfg(test)]
+    pub fn panics(&self) -> usize {
+        self.threads.panics()
+    }
+
+    /// Waits until the threads of all its backends have ended; gives how many have not when `timeout` is over.
+    #[cfg(test)]
+    pub fn wait_for_threads(&self, timeout: Duration) -> usize {
+        self.threads.wait(timeout)
+    }
+}
+
+impl Engine for GlooEngine {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Gloo
+    }
+
+    fn open(&self, view: &Arc<View>, me: Rank, board: Arc<dyn Board>) -> Arc<dyn Backend> {
+        Arc::new(GlooBackend::new(me, view.size(), board, self.pool.clone(), &self.threads))
+    }
+}
+
+impl GlooBackend {
+    /// A backend of `me` among `size` ranks, which begins to connect at once.
+    pub fn new(me: Rank, size: usize, board: Arc<dyn Board>, pool: Pool, threads: &Arc<Threads>) -> GlooBackend {
+        let endpoint = Endpoint::new(me, size, pool.clone(), Arc::clone(threads));
+        let state = State {
+            turnout: Turnout::new(me, size),
+            waiting: BTreeMap::new(),
+            ready: VecDeque::new(),
+            crew: Crew { all: 1, idle: 0 },
+            stage: Stage::Connecting,
+        };
+        let (threads, state, changed) = (Arc::clone(threads), Mutex::new(state), Condvar::new());
+        let core = Arc::new(Core { me, size, endpoint, board, pool, threads, state, changed });
+        let ending = Ending(Arc::clone(&core));
+        // When a thread cannot be had `ending` is dropped with the closure, which ends all jobs.
+        core.threads.spawn("potluck-gloo".to_string(), move || ending.0.connect());
+        GlooBackend { core }
+    }
+}
+
+impl Backend for GlooBackend {
+    fn layout(&self, call: &Call, plan: &Plan, sync_root: Option<(Rank, u64)>) -> Result<Vec<usize>, Unfit> {
+        Ok(Task::of(call, plan, sync_root, self.core.size)?.layout())
+    }
+
+    fn attach(&self, peer: Rank, link: Box<dyn DataLink>) {
+        self.core.endpoint.attach(peer, link);
+    }
+
+    fn start(&self, job: Job) {
+        self.core.start(job);
+    }
+
+    fn credit(&self, op: OpId, peer: Rank) {
+        self.core.credit(op, peer);
+    }
+
+    fn cancel(&self, op: OpId) {
+        // Gloo is woken where it waits for a message of this operation.
+        self.core.endpoint.cancel(op, EngineFault::Cancelled);
+        self.core.end(op);
+    }
+
+    fn retire(&self, op: OpId) {
+        self.core.endpoint.retire(op);
+        self.core.end(op);
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.core.endpoint.traffic()
+    }
+
+    fn close(&self) {
+        self.core.close(EngineFault::Closed);
+    }
+}
+
+impl Drop for GlooBackend {
+    fn drop(&mut self) {
+        self.core.close(EngineFault::Closed);
+    }
+}
+
+impl Core {
+    fn start(self: &Arc<Core>, job: Job) {
+        let task = Task::of(&job.call, &job.plan, job.sync_root, self.size);
+        let Some(task) = task.ok().filter(|task| fits(task, &job, self.me)) else {
+            return (job.done)(Err(EngineFault::Unfit));
+        };
+        let (op, mut state) = (job.op, self.lock());
+        let refused = match state.stage {
+            Stage::Ended(fault) => Some(fault),
+            _ => (!state.turnout.start(op)).then_some(EngineFault::Cancelled),
+        };
+        if let Some(fault) = refused {
+            drop(state);
+            return (job.done)(Err(fault));
+        }
+        // Before anybody can be told that it is started here: from then on messages may come.
+        self.endpoint.begin(op);
+        state.waiting.insert(op, (task, job));
+        self.admit(state, op);
+    }
+
+    fn credit(self: &Arc<Core>, op: OpId, peer: Rank) {
+        let mut state = self.lock();
+        state.turnout.credit(op, peer);
+        self.admit(state, op);
+    }
+
+    /// Finds a thread for `op` if everybody has started it.
+    fn admit(self: &Arc<Core>, mut state: MutexGuard<'_, State>, op: OpId) {
+        if state.waiting.contains_key(&op) && state.turnout.takes_place(op) {
+            let job = state.waiting.remove(&op);
+            state.ready.extend(job);
+            self.staff(&mut state);
+            drop(state);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Has as many threads wait as there is work, within bounds. Before the context is there nobody can work.
+    fn staff(self: &Arc<Core>, state: &mut State) {
+        while let Stage::Connected(context) = &state.stage
+            && state.crew.idle < state.ready.len()
+            && state.crew.all < THREADS_MAX
+        {
+            (state.crew.all, state.crew.idle) = (state.crew.all + 1, state.crew.idle + 1);
+            let (core, context) = (Arc::clone(self), Arc::clone(context));
+            // When a thread cannot be had, another one that is through takes the work: the first one always stays.
+            self.threads.spawn("potluck-gloo".to_string(), move || core.work(&context));
+        }
+    }
+
+    /// `op` is given up or decided: it does not begin any more.
+    fn end(&self, op: OpId) {
+        let mut state = self.lock();
+        state.turnout.end(op);
+        let waiting = state.waiting.remove(&op).or_else(|| state.take_ready(op));
+        drop(state);
+        if let Some((_, job)) = waiting {
+            (job.done)(Err(EngineFault::Cancelled));
+        }
+    }
+
+    /// Nothing runs any more, for this reason; the first one stands.
+    fn close(&self, fault: EngineFault) {
+        let mut state = self.lock();
+        let before = match state.stage {
+            Stage::Ended(_) => None,
+            _ => Some(std::mem::replace(&mut state.stage, Stage::Ended(fault))),
+        };
+        let waiting = std::mem::take(&mut state.waiting);
+        let ready = std::mem::take(&mut state.ready);
+        drop(state);
+        if fault == EngineFault::Closed {
+            self.endpoint.close();
+            self.board.close();
+        }
+        self.changed.notify_all();
+        for (_, job) in waiting.into_values().chain(ready) {
+            (job.done)(Err(fault));
+        }
+        // With it Gloo's context, if nobody works on it.
+        drop(before);
+    }
+
+    /// The first thread: connects, then works like the others.
+    fn connect(self: &Arc<Core>) {
+        let context = match Context::connect(&self.endpoint, &self.board, self.me, self.size) {
+            Ok(context) => Arc::new(context),
+            Err(exception) => {
+                if matches!(self.lock().stage, Stage::Connecting) {
+                    tracing::warn!(%exception, gloo = version(), "Gloo could not connect the members of the view");
+                }
+                return self.close(EngineFault::Gloo);
+            }
+        };
+        tracing::debug!(gloo = version(), rank = self.me.0, size = self.size, "Gloo has connected the members of the view");
+        {
+            let mut state = self.lock();
+            if !matches!(state.stage, Stage::Connecting) {
+                return;
+            }
+            state.stage = Stage::Connected(Arc::clone(&context));
+            state.crew.idle += 1;
+            self.staff(&mut state);
+        }
+        self.work(&context);
+    }
+
+    /// Takes one operation after the other until the backend is closed.
+    fn work(&self, context: &Context) {
+        while let Some((task, job)) = self.next() {
+            let Job { op, input, done, .. } = job;
+            let part = Part { context, op, me: self.me, size: self.size, pool: &self.pool };
+            let result = carried_out(&part, &task, input);
+            done(result);
+            self.lock().crew.idle += 1;
+        }
+    }
+
+    /// Waits for an operation; `None` when the backend is closed.
+    fn next(&self) -> Option<(Task, Job)> {
+        let mut state = self.lock();
+        loop {
+            if matches!(state.stage, Stage::Ended(_)) {
+                return None;
+            }
+            if let Some(next) = state.ready.pop_front() {
+                state.crew.idle -= 1;
+                return Some(next);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every section leaves the state whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take_ready(&mut self, op: OpId) -> Option<(Task, Job)> {
+        let at = self.ready.iter().position(|(_, job)| job.op == op)?;
+        self.ready.remove(at)
+    }
+}
+
+/// The first thread's hold on the backend: letting go of it, in whichever way, ends all jobs.
+struct Ending(Arc<Core>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.close(EngineFault::Gloo);
+    }
+}
+
+/// A panic in here, which would be a bug, must not leave the job without an end.
+fn carried_out(part: &Part<'_>, task: &Task, input: Staging) -> Result<Finished, EngineFault> {
+    let op = part.op;
+    match catch_unwind(AssertUnwindSafe(|| part.carry_out(task, input))) {
+        Ok(Ok(finished)) => Ok(finished),
+        Ok(Err(Failure::Links(fault))) => Err(fault),
+        Ok(Err(Failure::Gloo(exception))) => {
+            tracing::warn!(%op, %exception, "Gloo could not finish an operation");
+            Err(EngineFault::Gloo)
+        }
+        Err(_) => {
+            tracing::error!(%op, "the Gloo engine has panicked: report this as a bug");
+            Err(EngineFault::Gloo)
+        }
+    }
+}
+
+/// Whether the job's blocks are cut as its task asks for; nobody looks at those of a member that contributes nothing.
+fn fits(task: &Task, job: &Job, me: Rank) -> bool {
+    !task.contributes(me) || job.input.blocks.iter().map(Block::len).eq(task.layout())
+}

@@ -1,0 +1,91 @@
+//! Layer: Shells.
+//!
+//! The border: everything that Rust calls in C++ and C++ in Rust.
+//!
+//! Callbacks return a `Result`, whose error becomes a C++ exception; they catch their own panics, which could not cross.
+
+#![allow(unsafe_code, reason = "C++ is behind it")]
+
+use super::folding::Fold;
+use super::noticeboard::Noticeboard;
+use super::wire::{Memory, Wire, address_of, check_address};
+
+#[cxx::bridge(namespace = "potluck")]
+pub mod ffi {
+    /// Gloo's ways to all-reduce.
+    enum Algorithm {
+        Ring,
+        Bcube,
+    }
+
+    extern "Rust" {
+        type Wire;
+        /// # Safety
+        /// `len` bytes from `ptr` on are valid for reads and writes until the memory is dropped.
+        unsafe fn memory(self: &Wire, ptr: *mut u8, len: usize) -> Result<Box<Memory>>;
+        fn address_of(rank: i32) -> [u8; 8];
+        fn check_address(rank: i32, bytes: &[u8]) -> Result<()>;
+
+        type Memory;
+        fn send(self: &Memory, to: i32, slot: u64, offset: usize, len: usize) -> Result<()>;
+        fn recv(self: &Memory, from: i32, slot: u64, offset: usize, len: usize) -> Result<()>;
+        fn wait_send(self: &Memory, timeout_ms: i64) -> Result<i32>;
+        fn wait_recv(self: &Memory, timeout_ms: i64) -> Result<i32>;
+        fn abort_send(self: &Memory) -> Result<()>;
+        fn abort_recv(self: &Memory) -> Result<()>;
+
+        type Noticeboard;
+        fn set(self: &Noticeboard, key: &str, value: &[u8]) -> Result<()>;
+        fn wait(self: &Noticeboard, key: &str, timeout_ms: i64) -> Result<Vec<u8>>;
+
+        type Fold;
+        /// # Safety
+        /// All three point to `bytes` bytes, which nobody else writes, and of `into` nobody else reads.
+        unsafe fn fold(self: &Fold, into: *mut u8, a: *const u8, b: *const u8, bytes: usize) -> Result<()>;
+    }
+
+    unsafe extern "C++" {
+        include!("shim.h");
+
+        fn version() -> String;
+
+        type Group;
+        fn connect_group(
+            wire: Box<Wire>,
+            board: Box<Noticeboard>,
+            rank: i32,
+            size: i32,
+            connect_timeout_ms: i64,
+            patience_ms: i64,
+        ) -> Result<UniquePtr<Group>>;
+        /// # Safety
+        /// `data` points to so many elements of 4 or 8 bytes, which nobody else uses.
+        unsafe fn all_reduce(
+            self: &Group,
+            data: *mut u8,
+            elements: usize,
+            element_bytes: usize,
+            fold: &Fold,
+            algorithm: Algorithm,
+        ) -> Result<()>;
+        /// # Safety
+        /// `data` points to so many bytes, which nobody else uses.
+        unsafe fn broadcast(self: &Group, data: *mut u8, bytes: usize, root: i32) -> Result<()>;
+        /// # Safety
+        /// `data` points to so many bytes, which nobody else uses.
+        unsafe fn all_gather(self: &Group, data: *mut u8, bytes: usize) -> Result<()>;
+        /// # Safety
+        /// `data` points to the sum of `bytes` bytes, which nobody else uses.
+        unsafe fn all_gather_parts(self: &Group, data: *mut u8, bytes: &[usize]) -> Result<()>;
+        /// # Safety
+        /// `out` and `input` point to the sums of their lengths in bytes, which nobody else uses.
+        unsafe fn exchange_parts(
+            self: &Group,
+            out: *mut u8,
+            out_bytes: &[usize],
+            input: *mut u8,
+            input_bytes: &[usize],
+        ) -> Result<()>;
+        fn barrier(self: &Group) -> Result<()>;
+    }
+}

@@ -1,0 +1,173 @@
+//! Layer: Shells.
+//!
+//! A task carried out with Gloo's collectives, in place: the block that came in goes out.
+
+use super::context::{Context, Failure};
+use super::tally::Tally;
+use super::task::{Algorithm, Reduction, Task};
+use crate::collective::p2p::Landed;
+use crate::collective::{Block, EngineFault, Finished, Pool, Staging, bytes_of, bytes_of_mut, elements_of_mut, finish, fold};
+use crate::compression::{Codec, codec};
+use crate::topology::{gloo_ring_chunk, ring_segment};
+use crate::view::{OpId, Rank};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Lengths that do not fit each other, after they have been checked: a bug.
+const UNFIT: Failure = Failure::Links(EngineFault::Unfit);
+
+/// A member's place in a collective.
+pub struct Part<'a> {
+    /// The context, and with it the others.
+    pub context: &'a Context,
+    /// Whose messages they are.
+    pub op: OpId,
+    /// This member.
+    pub me: Rank,
+    /// How many there are.
+    pub size: usize,
+    /// Where working memory comes from.
+    pub pool: &'a Pool,
+}
+
+impl Part<'_> {
+    /// Carries out `task` on this member's contribution, which is cut as [`Task::layout`] says where it contributes.
+    pub fn carry_out(&self, task: &Task, input: Staging) -> Result<Finished, Failure> {
+        match *task {
+            Task::Reduce(reduction) => self.reduce(reduction, only(input)),
+            Task::ReduceEncoded(reduction, id) => match codec(id) {
+                Some(codec) => self.reduce_encoded(reduction, codec, only(input)),
+                None => Err(UNFIT),
+            },
+            Task::Broadcast { root, bytes } => self.broadcast(root, bytes, input),
+            Task::Gather { bytes } => self.gather(bytes, only(input)),
+            Task::Barrier => {
+                self.context.barrier(self.op)?;
+                Ok(finished(&Tally::new(0), None))
+            }
+        }
+    }
+
+    fn reduce(&self, reduction: Reduction, block: Option<Block>) -> Result<Finished, Failure> {
+        let tally = Tally::new(reduction.bytes());
+        let Some(mut block) = block else { return Ok(finished(&tally, None)) };
+        let data = block.bytes_mut();
+        // Alone nothing is folded, and so nothing finished on the way either.
+        if reduction.algorithm == Algorithm::Ring && self.size > 1 {
+            let own = self.own_chunk(reduction);
+            self.context.all_reduce(self.op, data, reduction, Some(own), &hook(&tally))?;
+        } else {
+            self.context.all_reduce(self.op, data, reduction, None, &hook(&tally))?;
+            finish(reduction.op, reduction.dtype, data, self.size);
+        }
+        Ok(finished(&tally, Some(block)))
+    }
+
+    /// In bytes.
+    fn own_chunk(&self, reduction: Reduction) -> Range<usize> {
+        let width = reduction.dtype.bytes();
+        let elements = gloo_ring_chunk(self.me.index(), self.size, reduction.count, width);
+        elements.start * width..elements.end * width
+    }
+
+    /// Each member adds one segment: what is added is decoded, and what is handed on is what everybody else decodes too.
+    fn reduce_encoded(&self, reduction: Reduction, codec: &dyn Codec, block: Option<Block>) -> Result<Finished, Failure> {
+        let tally = Tally::new(reduction.bytes());
+        let Some(mut block) = block else { return Ok(finished(&tally, None)) };
+        let elements = elements_of_mut::<f32>(block.bytes_mut()).ok_or(UNFIT)?;
+        let shards = Shards::of(codec, self.size, reduction.count);
+        let mut encoded = self.pool.block(shards.bytes.iter().sum());
+        for rank in 0..self.size {
+            codec.encode(&elements[shards.elements[rank].clone()], &mut encoded.bytes_mut()[shards.span(rank)]);
+        }
+
+        let (me, each) = (self.me.index(), shards.bytes[self.me.index()]);
+        let mut contributions = self.pool.block(each * self.size);
+        let all_alike = vec![each; self.size];
+        self.context.exchange_parts(self.op, contributions.bytes_mut(), &all_alike, encoded.bytes_mut(), &shards.bytes)?;
+        let own = &mut elements[shards.elements[me].clone()];
+        self.add(reduction, codec, &contributions, own)?;
+        codec.encode(own, &mut encoded.bytes_mut()[shards.span(me)]);
+
+        self.context.all_gather_parts(self.op, encoded.bytes_mut(), &shards.bytes)?;
+        for rank in 0..self.size {
+            let shard = &mut elements[shards.elements[rank].clone()];
+            codec.decode(&encoded.bytes()[shards.span(rank)], shard).map_err(|_| UNFIT)?;
+        }
+        Ok(finished(&tally, Some(block)))
+    }
+
+    /// Everybody's encoded contributions to one shard, one behind the other, added up in rank order.
+    fn add(&self, reduction: Reduction, codec: &dyn Codec, contributions: &Block, sum: &mut [f32]) -> Result<(), Failure> {
+        let each = codec.encoded_len(sum.len());
+        let mut next = vec![0.0; sum.len()];
+        for rank in 0..self.size {
+            let part = &contributions.bytes()[rank * each..(rank + 1) * each];
+            let into = if rank == 0 { &mut *sum } else { &mut next };
+            codec.decode(part, into).map_err(|_| UNFIT)?;
+            if rank > 0 {
+                fold(reduction.op, reduction.dtype, bytes_of_mut(sum), bytes_of(&next));
+            }
+        }
+        finish(reduction.op, reduction.dtype, bytes_of_mut(sum), self.size);
+        Ok(())
+    }
+
+    fn broadcast(&self, root: Rank, bytes: usize, input: Staging) -> Result<Finished, Failure> {
+        let tally = Tally::new(bytes);
+        if bytes == 0 {
+            return Ok(finished(&tally, None));
+        }
+        let own = if root == self.me { only(input) } else { None };
+        let mut block = own.unwrap_or_else(|| self.pool.block(bytes));
+        self.context.broadcast(self.op, block.bytes_mut(), root, &hook(&tally))?;
+        Ok(finished(&tally, Some(block)))
+    }
+
+    fn gather(&self, bytes: usize, own: Option<Block>) -> Result<Finished, Failure> {
+        let tally = Tally::new(bytes * self.size);
+        let Some(own) = own else { return Ok(finished(&tally, None)) };
+        let mut block = self.pool.block(bytes * self.size);
+        let start = self.me.index() * bytes;
+        block.bytes_mut()[start..start + bytes].copy_from_slice(own.bytes());
+        drop(own);
+        self.context.all_gather(self.op, block.bytes_mut(), &hook(&tally))?;
+        Ok(finished(&tally, Some(block)))
+    }
+}
+
+/// The shard of an encoded reduction that each rank adds.
+struct Shards {
+    elements: Vec<Range<usize>>,
+    /// Encoded lengths.
+    bytes: Vec<usize>,
+}
+
+impl Shards {
+    fn of(codec: &dyn Codec, size: usize, count: usize) -> Shards {
+        let elements: Vec<Range<usize>> = (0..size).map(|rank| ring_segment(rank, size, count)).collect();
+        let bytes = elements.iter().map(|shard| codec.encoded_len(shard.len())).collect();
+        Shards { elements, bytes }
+    }
+
+    /// Where a rank's shard lies, encoded.
+    fn span(&self, rank: usize) -> Range<usize> {
+        let start = self.bytes[..rank].iter().sum::<usize>();
+        start..start + self.bytes[rank]
+    }
+}
+
+fn only(input: Staging) -> Option<Block> {
+    input.blocks.into_iter().next()
+}
+
+fn hook(tally: &Tally) -> Landed {
+    let tally = tally.clone();
+    Arc::new(move |offset, bytes| tally.landed(offset, bytes))
+}
+
+fn finished(tally: &Tally, block: Option<Block>) -> Finished {
+    let output = Staging { blocks: block.into_iter().collect() };
+    let digest = tally.finish(&output.blocks);
+    Finished { output, digest }
+}

@@ -1,0 +1,151 @@
+//! Layer: Shells.
+//!
+//! A Gloo context, safe to use: each collective borrows the memory it works on, and nothing refers to it afterwards.
+
+#![allow(unsafe_code, reason = "Gloo takes pointers")]
+
+use super::bridge::ffi;
+use super::exception::Exception;
+use super::folding::{Fold, Last};
+use super::noticeboard::Noticeboard;
+use super::task::{Algorithm, Reduction};
+use super::wire::{Output, PATIENCE, Wire, during};
+use crate::collective::p2p::{Endpoint, Landed};
+use crate::collective::{Board, EngineFault};
+use crate::view::{OpId, Rank};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Which Gloo this was built against, for people: "Gloo 0.5.0 (2022 interface)".
+pub fn version() -> String {
+    ffi::version()
+}
+
+/// Longest wait for the others' addresses. They come over control links that are up.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A connected context. Any number of threads may use it at once, each for another operation.
+pub struct Context {
+    group: cxx::UniquePtr<ffi::Group>,
+    endpoint: Endpoint,
+    size: usize,
+}
+
+// SAFETY: a connected context is only read: collectives keep their state on the stack, its pairs stay as they are, and the
+// transport leads to an `Endpoint`, which is for many threads. Nothing of it belongs to the thread that made it.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+/// Why a collective has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The message layer says so.
+    Links(EngineFault),
+    /// Only Gloo says so.
+    Gloo(Exception),
+}
+
+impl Context {
+    /// Connects `me` with the others of a View of `size`, through its board; blocks until all have come, or the board
+    /// closes, or [`CONNECT_TIMEOUT`] is over.
+    pub fn connect(endpoint: &Endpoint, board: &Arc<dyn Board>, me: Rank, size: usize) -> Result<Context, Exception> {
+        let (wire, notices) = (Box::new(Wire(endpoint.clone())), Box::new(Noticeboard(Arc::clone(board))));
+        // No cast loses anything: a View has 16 members at most, and the times are of minutes.
+        let rank = i32::from(me.0);
+        let (connect_timeout_ms, patience_ms) = (CONNECT_TIMEOUT.as_millis() as i64, PATIENCE.as_millis() as i64);
+        match ffi::connect_group(wire, notices, rank, size as i32, connect_timeout_ms, patience_ms) {
+            Ok(group) => Ok(Context { group, endpoint: endpoint.clone(), size }),
+            Err(error) => Err(Exception::parse(error.what())),
+        }
+    }
+
+    /// Adds everybody's `data`. With `own`, the bytes whose last contribution is folded here, those are finished at once, what
+    /// arrives is finished too, and `landed` hears of all of it. Without, the whole buffer must still be finished on every rank.
+    pub fn all_reduce(
+        &self,
+        op: OpId,
+        data: &mut [u8],
+        reduction: Reduction,
+        own: Option<Range<usize>>,
+        landed: &Landed,
+    ) -> Result<(), Failure> {
+        let start = data.as_mut_ptr();
+        let output = own.as_ref().map(|_| Output { start, landed: Arc::clone(landed) });
+        let last = own.map(|bytes| Last { start, bytes, members: self.size, landed: Arc::clone(landed) });
+        let fold = Fold::new(reduction, last);
+        let algorithm = match reduction.algorithm {
+            Algorithm::Ring => ffi::Algorithm::Ring,
+            Algorithm::Bcube => ffi::Algorithm::Bcube,
+        };
+        let (count, element_bytes) = (data.len() / reduction.dtype.bytes(), reduction.dtype.bytes());
+        // SAFETY: `data` is borrowed for the call and has so many elements. Its parts are used by the fold on this thread, and
+        // by messages in ranges that Gloo keeps apart; the regions that messages use end with the call.
+        self.run(op, output, || unsafe { self.group.all_reduce(start, count, element_bytes, &fold, algorithm) })?;
+        if fold.is_complete() {
+            return Ok(());
+        }
+        Err(Failure::Gloo(Exception::of_gloo(
+            "its ring does not end a chunk on the rank of that number: this Gloo cannot be used",
+        )))
+    }
+
+    /// Overwrites `data` with the root's.
+    pub fn broadcast(&self, op: OpId, data: &mut [u8], root: Rank, landed: &Landed) -> Result<(), Failure> {
+        let (start, len) = (data.as_mut_ptr(), data.len());
+        let output = Output { start, landed: Arc::clone(landed) };
+        // SAFETY: `data` is borrowed for the call and so long; the regions that messages use end with the call.
+        self.run(op, Some(output), || unsafe { self.group.broadcast(start, len, i32::from(root.0)) })
+    }
+
+    /// Fills `data`, in which everybody has put its part at its place.
+    pub fn all_gather(&self, op: OpId, data: &mut [u8], landed: &Landed) -> Result<(), Failure> {
+        let (start, len) = (data.as_mut_ptr(), data.len());
+        let output = Output { start, landed: Arc::clone(landed) };
+        // SAFETY: as above.
+        self.run(op, Some(output), || unsafe { self.group.all_gather(start, len) })
+    }
+
+    /// The same with a length for each rank's part; they must come to `data`'s.
+    pub fn all_gather_parts(&self, op: OpId, data: &mut [u8], bytes: &[usize]) -> Result<(), Failure> {
+        assert_eq!(bytes.iter().sum::<usize>(), data.len(), "the parts are the whole");
+        let start = data.as_mut_ptr();
+        // SAFETY: as above.
+        self.run(op, None, || unsafe { self.group.all_gather_parts(start, bytes) })
+    }
+
+    /// Sends each rank its part of `input` and gets one from each in `out`, in rank order.
+    pub fn exchange_parts(
+        &self,
+        op: OpId,
+        out: &mut [u8],
+        out_bytes: &[usize],
+        input: &mut [u8],
+        input_bytes: &[usize],
+    ) -> Result<(), Failure> {
+        assert_eq!(out_bytes.iter().sum::<usize>(), out.len(), "the parts are the whole");
+        assert_eq!(input_bytes.iter().sum::<usize>(), input.len(), "the parts are the whole");
+        let (out, input) = (out.as_mut_ptr(), input.as_mut_ptr());
+        // SAFETY: as above, and the two are not one buffer.
+        self.run(op, None, || unsafe { self.group.exchange_parts(out, out_bytes, input, input_bytes) })
+    }
+
+    /// Waits for everybody.
+    pub fn barrier(&self, op: OpId) -> Result<(), Failure> {
+        self.run(op, None, || self.group.barrier())
+    }
+
+    fn run(
+        &self,
+        op: OpId,
+        output: Option<Output>,
+        collective: impl FnOnce() -> Result<(), cxx::Exception>,
+    ) -> Result<(), Failure> {
+        let (result, fault) = during(op, output, collective);
+        result.map_err(|error| match self.endpoint.fault(op).or(fault) {
+            Some(fault) => Failure::Links(fault),
+            None => Failure::Gloo(Exception::parse(error.what())),
+        })
+    }
+}

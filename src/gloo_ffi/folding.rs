@@ -1,0 +1,89 @@
+//! Layer: Shells.
+//!
+//! What Gloo's reductions call: the one fold of all engines.
+
+use super::exception::Thrown;
+use super::task::Reduction;
+use super::wire::guarded;
+use crate::collective::p2p::Landed;
+use crate::collective::{finish, fold};
+use std::cell::Cell;
+use std::ops::Range;
+
+/// How an operation's contributions are added, for C++ to call.
+pub struct Fold {
+    reduction: Reduction,
+    last: Option<Last>,
+    finished_bytes: Cell<usize>,
+}
+
+/// The part of the buffer that is complete as soon as it is folded here.
+///
+/// In Gloo's ring that is the own chunk: every element of it is folded once on its owner, as the last of all. Finishing it
+/// there, in cache, means that what goes round the ring afterwards is the result.
+pub struct Last {
+    /// Where the buffer begins; only compared.
+    pub start: *const u8,
+    /// Which bytes of it.
+    pub bytes: Range<usize>,
+    /// Among how many a mean is divided.
+    pub members: usize,
+    /// Hears of each piece.
+    pub landed: Landed,
+}
+
+impl Fold {
+    /// Of a reduction; `last` says what is complete then.
+    pub fn new(reduction: Reduction, last: Option<Last>) -> Fold {
+        Fold { reduction, last, finished_bytes: Cell::new(0) }
+    }
+
+    /// Whether all that was to be finished here is. A Gloo that goes another way round would leave it undone, and that is
+    /// better said than found out.
+    pub fn is_complete(&self) -> bool {
+        self.last.as_ref().is_none_or(|last| last.bytes.len() == self.finished_bytes.get())
+    }
+
+    /// `into = a + b`.
+    ///
+    /// # Safety
+    /// All three point to `bytes` bytes, valid for reads and for `into` also for writes; equal, or without overlap; and
+    /// used by nobody else until this returns.
+    #[allow(unsafe_code)]
+    pub unsafe fn fold(&self, into: *mut u8, a: *const u8, b: *const u8, bytes: usize) -> Result<(), Thrown> {
+        if bytes == 0 {
+            return Ok(()); // Nothing may lie anywhere.
+        }
+        guarded(|| {
+            let other = if std::ptr::eq(into, a) {
+                b
+            } else if std::ptr::eq(into, b) {
+                a // Folding two values is commutative.
+            } else {
+                // SAFETY: both are valid for `bytes` bytes and do not overlap.
+                unsafe { std::ptr::copy_nonoverlapping(a, into, bytes) };
+                b
+            };
+            // SAFETY: `into` is valid for reads and writes and used by nobody else.
+            let acc = unsafe { std::slice::from_raw_parts_mut(into, bytes) };
+            if std::ptr::eq(into, other) {
+                return Err(Thrown::Misuse); // Two equal operands were never asked for, and would be one slice twice.
+            }
+            // SAFETY: it is valid for reads, and apart from `into`.
+            let x = unsafe { std::slice::from_raw_parts(other, bytes) };
+            fold(self.reduction.op, self.reduction.dtype, acc, x);
+            self.finish(acc);
+            Ok(())
+        })
+    }
+
+    fn finish(&self, acc: &mut [u8]) {
+        let Some(last) = &self.last else { return };
+        let offset = acc.as_ptr().addr().wrapping_sub(last.start.addr());
+        if last.bytes.contains(&offset) && acc.len() <= last.bytes.end - offset {
+            finish(self.reduction.op, self.reduction.dtype, acc, last.members);
+            self.finished_bytes.set(self.finished_bytes.get() + acc.len());
+            (last.landed)(offset, acc);
+        }
+    }
+}

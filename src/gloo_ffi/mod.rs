@@ -1,0 +1,48 @@
+//! Layer: Shells.
+//!
+//! The Gloo engine: Gloo's collectives over potluck's own data links, and all of the project's C++ and `unsafe`.
+//!
+//! # Semantics
+//! Gloo chooses what is sent when, and calls back for everything else: its transport interface leads to
+//! [`p2p`](crate::collective::p2p), its store to the View's [`Board`], its reduce function to the
+//! [`fold`](crate::collective::fold()) that all engines share. Results are those of
+//! [`reference`](crate::collective::reference()) in Gloo's order of folding, bit for bit.
+//!
+//! # Order
+//! An operation begins when every member has started it alike, see [`Turnout`](turnout::Turnout). Messages carry the
+//! operation they belong to, so operations neither meet nor wait for each other.
+//!
+//! # Failure
+//! An operation fails alone: its waits throw, Gloo unwinds, and the context goes on, because new-style collectives keep no
+//! state in it. What peers still send for the operation is dropped. Only a context that could not be connected fails all.
+//!
+//! # Threads
+//! One for each operation that is under way, `potluck-gloo`, kept for the next one until the View ends; the first of them makes
+//! the context. Beside them are the two threads of each data link, which C++ does not see.
+
+#[cfg(feature = "gloo")]
+mod backend;
+#[cfg(feature = "gloo")]
+mod bridge;
+#[cfg(feature = "gloo")]
+mod collective;
+#[cfg(feature = "gloo")]
+mod context;
+#[cfg(feature = "gloo")]
+mod exception;
+#[cfg(feature = "gloo")]
+mod folding;
+#[cfg(feature = "gloo")]
+mod noticeboard;
+mod tally;
+mod task;
+#[cfg(all(test, feature = "gloo"))]
+mod tests;
+mod turnout;
+#[cfg(feature = "gloo")]
+mod wire;
+
+#[cfg(feature = "gloo")]
+pub use backend::GlooEngine;
+#[cfg(feature = "gloo")]
+pub use context::version;

@@ -1,0 +1,23 @@
+//! Layer: Shells.
+//!
+//! What Gloo's store calls: the View's board.
+
+use super::exception::Thrown;
+use super::wire::{guarded, patience};
+use crate::collective::Board;
+use std::sync::Arc;
+
+/// The board, for C++ to hold.
+pub struct Noticeboard(pub Arc<dyn Board>);
+
+impl Noticeboard {
+    /// Shows `value` to all members.
+    pub fn set(&self, key: &str, value: &[u8]) -> Result<(), Thrown> {
+        guarded(|| self.0.set(key, value).map_err(Thrown::Board))
+    }
+
+    /// Waits until somebody shows `key`.
+    pub fn wait(&self, key: &str, timeout_ms: i64) -> Result<Vec<u8>, Thrown> {
+        guarded(|| self.0.wait(key, patience(timeout_ms)).map_err(Thrown::Board))
+    }
+}

@@ -1,0 +1,217 @@
+//! Layer: Shells.
+//!
+//! All ranks of a View in one process, with a board for each.
+
+use crate::collective::{Backend, Board, BoardFault, Call, Engine, EngineFault, Finished, Job, Pool, Staging};
+use crate::gloo_ffi::GlooEngine;
+use crate::link::DataLink;
+use crate::link::testing::{memory, sealed_tcp, tcp};
+use crate::topology::{Plan, PlanClass, Schedule};
+use crate::view::testing::view_of;
+use crate::view::{Lane, OpId, Rank};
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Longest wait for anything; only a failing test gets there.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub type Outcome = (Rank, OpId, Result<Finished, EngineFault>);
+
+/// What connects two ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cables {
+    Memory,
+    Tcp,
+    SealedTcp,
+}
+
+/// The ranks of a View with a backend each, every pair connected.
+pub struct Group {
+    pub engine: GlooEngine,
+    pub backends: Vec<Arc<dyn Backend>>,
+    pub outcomes: Receiver<Outcome>,
+    pub report: Sender<Outcome>,
+    pub pool: Pool,
+}
+
+impl Group {
+    pub fn new(size: usize, cables: Cables) -> Group {
+        let engine = GlooEngine::new(Pool::new());
+        let group = Group::of(&engine, size, &TestBoard::shared(size));
+        for a in group.ranks() {
+            for b in group.ranks().filter(|b| *b > a) {
+                let (left, right) = cables.pair();
+                group.backends[a.index()].attach(b, left);
+                group.backends[b.index()].attach(a, right);
+            }
+        }
+        group
+    }
+
+    /// Without links.
+    pub fn of(engine: &GlooEngine, size: usize, boards: &[Arc<TestBoard>]) -> Group {
+        let view = Arc::new(view_of(size as u8));
+        let open = |me: Rank| engine.open(&view, me, Arc::clone(&boards[me.index()]) as Arc<dyn Board>);
+        let backends = view.ranks().map(open).collect();
+        let (report, outcomes) = channel();
+        Group { engine: engine.clone(), backends, outcomes, report, pool: Pool::new() }
+    }
+
+    pub fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
+        (0..self.backends.len() as u8).map(Rank)
+    }
+
+    pub fn start(&self, me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, input: &[u8]) {
+        let lengths = self.backends[me.index()].layout(&call, plan, sync_root).unwrap_or_default();
+        let report = self.report.clone();
+        let done = Box::new(move |result| drop(report.send((me, op, result))));
+        let input = Staging::cut(&self.pool, input, &lengths);
+        self.backends[me.index()].start(Job { op, call, plan: Arc::clone(plan), sync_root, input, done });
+    }
+
+    /// `peer` has started `op`, and all others hear of it.
+    pub fn credit_from(&self, op: OpId, peer: Rank) {
+        for me in self.ranks().filter(|me| *me != peer) {
+            self.backends[me.index()].credit(op, peer);
+        }
+    }
+
+    pub fn outcome(&self) -> Outcome {
+        self.outcomes.recv_timeout(PATIENCE).expect("an outcome in time")
+    }
+
+    /// Runs one call on all ranks, started in an order drawn from `chance`; gives the outcomes by rank.
+    pub fn run(
+        &self,
+        op: OpId,
+        call: Call,
+        sync_root: Option<(Rank, u64)>,
+        plan: &Arc<Plan>,
+        inputs: &[Vec<u8>],
+        chance: &mut Chance,
+    ) -> Vec<Finished> {
+        for me in chance.shuffled(self.ranks().collect()) {
+            self.start(me, op, call, sync_root, plan, &inputs[me.index()]);
+            self.credit_from(op, me);
+        }
+        let mut finished: Vec<(Rank, Finished)> = (0..self.backends.len())
+            .map(|_| {
+                let (rank, of, result) = self.outcome();
+                assert_eq!(of, op);
+                (rank, result.unwrap_or_else(|fault| panic!("{call} on rank {rank}: {fault}")))
+            })
+            .collect();
+        self.backends.iter().for_each(|backend| backend.retire(op));
+        finished.sort_by_key(|(rank, _)| *rank);
+        finished.into_iter().map(|(_, finished)| finished).collect()
+    }
+}
+
+impl Cables {
+    pub fn pair(self) -> (Box<dyn DataLink>, Box<dyn DataLink>) {
+        match self {
+            Cables::Memory => memory(),
+            Cables::Tcp => tcp(),
+            Cables::SealedTcp => sealed_tcp(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Entries {
+    set: Mutex<BTreeMap<String, Vec<u8>>>,
+    changed: Condvar,
+}
+
+/// A board that all ranks of a test share; each closes it for itself.
+pub struct TestBoard {
+    entries: Arc<Entries>,
+    closed: Mutex<bool>,
+    refuses: Mutex<bool>,
+}
+
+impl TestBoard {
+    /// One for each rank.
+    pub fn shared(size: usize) -> Vec<Arc<TestBoard>> {
+        let entries = Arc::default();
+        let board = |_| TestBoard { entries: Arc::clone(&entries), closed: Mutex::default(), refuses: Mutex::default() };
+        (0..size).map(board).map(Arc::new).collect()
+    }
+
+    /// Takes nothing any more.
+    pub fn refuse(&self) {
+        *lock(&self.refuses) = true;
+    }
+}
+
+impl Board for TestBoard {
+    fn set(&self, key: &str, value: &[u8]) -> Result<(), BoardFault> {
+        if *lock(&self.refuses) {
+            return Err(BoardFault::Refused);
+        }
+        lock(&self.entries.set).entry(key.to_string()).or_insert_with(|| value.to_vec());
+        self.entries.changed.notify_all();
+        Ok(())
+    }
+
+    fn wait(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, BoardFault> {
+        let missing = |entries: &mut BTreeMap<String, Vec<u8>>| !entries.contains_key(key) && !*lock(&self.closed);
+        let waited = self.entries.changed.wait_timeout_while(lock(&self.entries.set), timeout, missing);
+        let (entries, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if *lock(&self.closed) {
+            return Err(BoardFault::Closed);
+        }
+        entries.get(key).cloned().ok_or(BoardFault::TimedOut)
+    }
+
+    fn close(&self) {
+        let _entries = lock(&self.entries.set);
+        *lock(&self.closed) = true;
+        self.entries.changed.notify_all();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub fn bytes(finished: &Finished) -> Vec<u8> {
+    let mut out = vec![0; finished.output.len()];
+    finished.output.copy_to(&mut out);
+    out
+}
+
+pub fn op(lane: u64, number: u64) -> OpId {
+    OpId { lane: Lane(lane), number }
+}
+
+pub fn plan(schedule: Schedule) -> Arc<Plan> {
+    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes: 256 * 1024, schedule }];
+    Arc::new(Plan { revision: 0, reason: String::new(), classes })
+}
+
+/// Splitmix64 (Steele, Lea, Flood 2014).
+pub struct Chance(pub u64);
+
+impl Chance {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    pub fn shuffled<T>(&mut self, mut items: Vec<T>) -> Vec<T> {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i as u64 + 1) as usize);
+        }
+        items
+    }
+}

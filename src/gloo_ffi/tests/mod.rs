@@ -1,0 +1,7 @@
+//! Layer: Shells.
+//!
+//! What the engine promises, tried with all ranks in one process.
+
+mod failure;
+mod group;
+mod result;

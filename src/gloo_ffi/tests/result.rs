@@ -1,0 +1,252 @@
+//! Layer: Shells.
+//!
+//! Results are those of the sequential reference in Gloo's order, bit for bit, on every rank.
+
+use super::group::{Cables, Chance, Group, bytes, op, plan};
+use crate::collective::{Arithmetic, Call, CodecId, DType, Kind, ReduceOp, bytes_of, reference};
+use crate::compression::{Bf16, Codec};
+use crate::topology::{Plan, Schedule, ring_segment};
+use crate::view::Rank;
+use std::sync::Arc;
+
+const OPS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max];
+const SCHEDULES: [Schedule; 2] = [Schedule::GlooRing, Schedule::GlooBcube];
+
+fn f32s(count: usize, chance: &mut Chance) -> Vec<f32> {
+    let special = [0x7fc0_0001, 0xff80_1234, 0x7f80_0000, 0xff80_0000, 0x8000_0000, 0, 1, 0x8000_0007];
+    (0..count)
+        .map(|_| match chance.below(64) {
+            n @ 0..8 => f32::from_bits(special[n as usize]),
+            n => (chance.next() as i32 as f32) * 2f32.powi(n as i32 - 40),
+        })
+        .collect()
+}
+
+fn f64s(count: usize, chance: &mut Chance) -> Vec<f64> {
+    f32s(count, chance).into_iter().map(|x| f64::from(x) / 3.0).collect()
+}
+
+fn call(kind: Kind, dtype: DType, count: usize) -> Call {
+    Call { kind, dtype, count: count as u64, codec: CodecId::None }
+}
+
+fn digest_of(bytes: &[u8]) -> u128 {
+    use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+    let hashes: Vec<u8> = bytes.chunks(256 * 1024).flat_map(|block| xxh3_64(block).to_le_bytes()).collect();
+    xxh3_128(&hashes)
+}
+
+fn assert_reduces<T: Arithmetic + PartialOrd>(
+    group: &Group,
+    number: u64,
+    reduce: ReduceOp,
+    schedule: &Schedule,
+    inputs: &[Vec<T>],
+    chance: &mut Chance,
+) {
+    let (size, count) = (inputs.len(), inputs[0].len());
+    let plan: Arc<Plan> = plan(schedule.clone());
+    let expected = reference(&plan.fold_order(size, count, T::DTYPE.bytes()), reduce, inputs);
+    let raw: Vec<Vec<u8>> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
+    let call = call(Kind::AllReduce(reduce), T::DTYPE, count);
+    for (rank, finished) in group.run(op(0, number), call, None, &plan, &raw, chance).iter().enumerate() {
+        assert!(bytes(finished) == bytes_of(&expected), "{call} on rank {rank} of {size}, {schedule:?}");
+        assert_eq!(finished.digest, digest_of(bytes_of(&expected)), "{call} on rank {rank} of {size}, {schedule:?}");
+    }
+}
+
+#[test]
+fn small_reductions_of_every_size_kind_and_algorithm() {
+    let mut chance = Chance(1);
+    println!("seed {}", chance.0);
+    for size in 1..=5 {
+        let (group, mut number) = (Group::new(size, Cables::Memory), 0);
+        for count in [0, 1, 2, 3, 7, size - 1, size, 1000] {
+            for schedule in &SCHEDULES {
+                for reduce in OPS {
+                    let inputs: Vec<_> = (0..size).map(|_| f32s(count, &mut chance)).collect();
+                    assert_reduces(&group, number, reduce, schedule, &inputs, &mut chance);
+                    let inputs: Vec<_> = (0..size).map(|_| f64s(count, &mut chance)).collect();
+                    assert_reduces(&group, number + 1, reduce, schedule, &inputs, &mut chance);
+                    number += 2;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn large_reductions() {
+    let mut chance = Chance(2);
+    println!("seed {}", chance.0);
+    for size in 1..=5 {
+        let group = Group::new(size, Cables::Memory);
+        for (i, schedule) in SCHEDULES.iter().enumerate() {
+            let number = 10 * i as u64;
+            for (i, reduce) in OPS.into_iter().enumerate() {
+                let inputs: Vec<_> = (0..size).map(|_| f64s(65_537, &mut chance)).collect();
+                assert_reduces(&group, number + i as u64, reduce, schedule, &inputs, &mut chance);
+            }
+            let inputs: Vec<_> = (0..size).map(|_| f32s((1 << 20) + 3, &mut chance)).collect();
+            assert_reduces(&group, number + 4, OPS[size % 4], schedule, &inputs, &mut chance);
+        }
+    }
+}
+
+#[test]
+fn reductions_over_real_links() {
+    let mut chance = Chance(3);
+    println!("seed {}", chance.0);
+    for cables in [Cables::Tcp, Cables::SealedTcp] {
+        for size in [2, 3, 4] {
+            let (group, mut number) = (Group::new(size, cables), 0);
+            for count in [1, 1000, 300_001] {
+                for schedule in &SCHEDULES {
+                    let inputs: Vec<_> = (0..size).map(|_| f32s(count, &mut chance)).collect();
+                    assert_reduces(&group, number, ReduceOp::Mean, schedule, &inputs, &mut chance);
+                    number += 1;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn copies_keep_every_bit() {
+    let mut chance = Chance(4);
+    println!("seed {}", chance.0);
+    let plan = plan(Schedule::GlooRing);
+    for size in 1..=5 {
+        let (group, mut number) = (Group::new(size, Cables::Memory), 0);
+        for count in [0, 1, 2, 3, 7, size - 1, size, 1000, 65_537, 300_000] {
+            let inputs: Vec<Vec<u8>> = (0..size).map(|_| bytes_of(&f32s(count, &mut chance)).to_vec()).collect();
+            for root in group.ranks() {
+                let broadcast = call(Kind::Broadcast { root }, DType::F32, count);
+                // Only the root's input is looked at.
+                for finished in group.run(op(1, number), broadcast, None, &plan, &inputs, &mut chance) {
+                    assert!(bytes(&finished) == inputs[root.index()]);
+                    assert_eq!(finished.digest, digest_of(&inputs[root.index()]));
+                }
+                number += 1;
+            }
+            let gathered = inputs.concat();
+            let call = call(Kind::AllGather, DType::F32, count);
+            for finished in group.run(op(1, number), call, None, &plan, &inputs, &mut chance) {
+                assert!(bytes(&finished) == gathered && finished.digest == digest_of(&gathered), "{call} of {size}");
+            }
+            number += 1;
+        }
+    }
+}
+
+#[test]
+fn a_sync_hands_on_the_roots_state_whatever_the_others_counted() {
+    let mut chance = Chance(5);
+    println!("seed {}", chance.0);
+    let (group, plan) = (Group::new(4, Cables::Memory), plan(Schedule::GlooRing));
+    for (number, len) in [0, 1, 70_001, 2_000_000].into_iter().enumerate() {
+        let state: Vec<u8> = (0..len).map(|_| chance.next() as u8).collect();
+        let inputs = [vec![1; 10], Vec::new(), state.clone(), vec![2; 99_999]];
+        let sync = call(Kind::Sync { version: 1 }, DType::U8, 10);
+        let root = Some((Rank(2), state.len() as u64));
+        for finished in group.run(op(0, number as u64), sync, root, &plan, &inputs, &mut chance) {
+            assert!(bytes(&finished) == state);
+        }
+    }
+}
+
+#[test]
+fn a_barrier_moves_nothing() {
+    let mut chance = Chance(6);
+    for size in 1..=5 {
+        let group = Group::new(size, Cables::Memory);
+        let barrier = call(Kind::Barrier, DType::U8, 0);
+        let inputs = vec![Vec::new(); size];
+        for finished in group.run(op(0, 0), barrier, None, &plan(Schedule::GlooRing), &inputs, &mut chance) {
+            assert_eq!(finished.output.len(), 0);
+        }
+        assert!(group.backends.iter().all(|backend| backend.traffic().sent_bytes == 0));
+    }
+}
+
+fn coded(x: f32) -> f32 {
+    let (mut half, mut back) = ([0; 2], [0.0]);
+    Bf16.encode(&[x], &mut half);
+    Bf16.decode(&half, &mut back).expect("two bytes");
+    back[0]
+}
+
+/// Everybody encodes once, all are added by rank, and the sum is encoded.
+fn coded_reference(reduce: ReduceOp, inputs: &[Vec<f32>]) -> Vec<f32> {
+    let decoded: Vec<Vec<f32>> = inputs.iter().map(|input| input.iter().copied().map(coded).collect()).collect();
+    let in_rank_order = Plan::mesh(inputs.len()).fold_order(inputs.len(), inputs[0].len(), 4);
+    reference(&in_rank_order, reduce, &decoded).into_iter().map(coded).collect()
+}
+
+#[test]
+fn bf16_is_summed_in_f32_equal_on_every_rank_and_half_as_long() {
+    let mut chance = Chance(7);
+    println!("seed {}", chance.0);
+    for size in 1..=5 {
+        let group = Group::new(size, Cables::Memory);
+        let counts = [0, 1, 2, size, 1000, 5003, 65_537];
+        for (number, count) in counts.into_iter().enumerate() {
+            let (plan, reduce) = (plan(SCHEDULES[number % 2].clone()), OPS[number % 4]);
+            let inputs: Vec<_> = (0..size).map(|_| f32s(count, &mut chance)).collect();
+            let expected = coded_reference(reduce, &inputs);
+            let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
+            let call = Call { codec: CodecId::Bf16, ..call(Kind::AllReduce(reduce), DType::F32, count) };
+            let before: u64 = group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum();
+            for finished in group.run(op(0, number as u64), call, None, &plan, &raw, &mut chance) {
+                assert!(bytes(&finished) == bytes_of(&expected), "{call} of {size}");
+                assert_eq!(finished.digest, digest_of(bytes_of(&expected)));
+            }
+            let sent: u64 = group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum();
+            // Of each shard everybody but its owner sends two bytes an element, and it comes back to all of them.
+            assert_eq!(sent - before, 2 * (size as u64 - 1) * count as u64 * 2);
+        }
+    }
+}
+
+#[test]
+fn shards_are_cut_as_the_ring_is() {
+    assert_eq!([ring_segment(0, 3, 10), ring_segment(1, 3, 10), ring_segment(2, 3, 10)], [0..3, 3..6, 6..10]);
+}
+
+#[test]
+fn many_operations_at_once_in_any_order_with_every_word_at_any_time() {
+    for seed in 0..10 {
+        let mut chance = Chance(seed);
+        println!("seed {seed}");
+        let size = 2 + chance.below(4) as usize;
+        let group = Group::new(size, Cables::Memory);
+        // Small whole numbers, whose sums are exact in any order.
+        let input = |me: Rank, number: u64, count: usize| vec![f32::from(me.0) + number as f32; count];
+        let sum = |number: u64| (0..size).map(|me| me as f32 + number as f32).sum::<f32>();
+        let ops: Vec<(u64, usize, Arc<Plan>)> = (0..24)
+            .map(|number| (number, chance.below(60_000) as usize, plan(SCHEDULES[chance.below(2) as usize].clone())))
+            .collect();
+        // Every rank starts the operations in an order of its own; word of each start reaches each peer at
+        // some later time.
+        let mut starts = chance.shuffled(group.ranks().flat_map(|me| ops.iter().map(move |op| (me, op))).collect());
+        let mut words: Vec<(Rank, Rank, u64)> = Vec::new();
+        while !starts.is_empty() || !words.is_empty() {
+            let pick = chance.below((starts.len() + words.len()) as u64) as usize;
+            match pick.checked_sub(starts.len()).map(|at| words.swap_remove(at)) {
+                Some((to, from, number)) => group.backends[to.index()].credit(op(number % 3, number), from),
+                None => {
+                    let (me, (number, count, plan)) = starts.swap_remove(pick);
+                    let call = call(Kind::AllReduce(ReduceOp::Sum), DType::F32, *count);
+                    group.start(me, op(number % 3, *number), call, None, plan, bytes_of(&input(me, *number, *count)));
+                    words.extend(group.ranks().filter(|to| *to != me).map(|to| (to, me, *number)));
+                }
+            }
+        }
+        for _ in 0..size * ops.len() {
+            let (rank, of, result) = group.outcome();
+            let got = bytes(&result.unwrap_or_else(|fault| panic!("{of} on rank {rank}: {fault}")));
+            let (number, count, _) = ops[of.number as usize];
+            assert!(got == bytes_of(&vec![sum(number); count]), "{of} on rank {rank}");
+        }
+    }
+}

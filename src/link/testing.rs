@@ -1,0 +1,45 @@
+//! Layer: Shells.
+//!
+//! Data links for the tests of those who use them.
+
+use super::data::TcpData;
+use super::handshake::Terms;
+use super::handshake::testing::{control, session_pair_over};
+use super::twin::{Cable, Passage, data_pair};
+use super::{DataLink, Wire};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+/// The two ends of a link.
+pub type Ends = (Box<dyn DataLink>, Box<dyn DataLink>);
+
+/// A link in memory.
+pub fn memory() -> Ends {
+    data_pair()
+}
+
+/// A link in memory through which nothing gets.
+pub fn held() -> Ends {
+    let cable = Arc::new(Cable::new());
+    cable.set(Passage::Held);
+    Cable::pair(&cable)
+}
+
+/// A link over TCP, in the clear.
+pub fn tcp() -> Ends {
+    tcp_over(Wire::Trusted)
+}
+
+/// A link over TCP, encrypted.
+pub fn sealed_tcp() -> Ends {
+    tcp_over(Wire::Untrusted)
+}
+
+fn tcp_over(wire: Wire) -> Ends {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
+    let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+    let (far, _) = listener.accept().expect("accepted");
+    let (a, b) = session_pair_over(Terms { wire, ..control() });
+    let link = |socket, session| Box::new(TcpData::new(socket, session).expect("a link")) as Box<dyn DataLink>;
+    (link(near, a), link(far, b))
+}
