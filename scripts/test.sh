@@ -16,9 +16,16 @@ run_checks
 
 # Tests of the command line start it, and find it by this name.
 # Everything is built once, with Gloo where it is; the checks above see to it that the rest compiles without.
-must "command line" cargo build --locked -p potluck-cli ${gloo_features[@]+"${gloo_features[@]}"}
 POTLUCK_BIN="$(target_dir)/debug/potluck"
 export POTLUCK_BIN
+if [ ${#gloo_features[@]} -gt 0 ]; then
+    # One node without Gloo, for the tests of mixed groups.
+    must "command line without Gloo" cargo build --locked -p potluck-cli
+    POTLUCK_BIN_WITHOUT_GLOO="$(target_dir)/debug/potluck-without-gloo"
+    cp "$POTLUCK_BIN" "$POTLUCK_BIN_WITHOUT_GLOO"
+    export POTLUCK_BIN_WITHOUT_GLOO
+fi
+must "command line" cargo build --locked -p potluck-cli ${gloo_features[@]+"${gloo_features[@]}"}
 
 # Tests of multicast inside the library need root for a namespace each; elsewhere they are counted as skipped.
 apart=()

@@ -47,9 +47,16 @@
 //! [`Builder::stateless`]. Histories are compared, not contents: nodes that have done nothing together yet count as
 //! agreed, so programs that start from files must start from equal ones.
 //!
+//! # Engines
+//!
+//! A View runs on potluck's own engine or, when every member was built with the feature `gloo` and all of them reach each
+//! other directly, on Gloo. [`Builder::engine`] says what a node offers, [`Context::engine`] and
+//! [`Context::engine_reason`] what was chosen and why. The promises above hold on both.
+//!
 //! # Threads
 //!
-//! One for the control plane, one for the disk, two for each other member of a View. Any executor may poll the futures;
+//! One for the control plane, one for the disk, two for each other member of a View, and on Gloo one for each operation that
+//! is under way. Any executor may poll the futures;
 //! none of them needs a tokio runtime of yours. The library prints nothing and installs nothing; what happens is told by
 //! `tracing`.
 //!
