@@ -23,7 +23,8 @@ passed=0 failed=0
 [ $# -gt 0 ] || set -- $(cargo fuzz list)
 for target in "$@"; do
     printf '\n== %s: %s seconds\n' "$target" "$seconds"
-    if cargo fuzz run --target "$host" "$target" -- -max_total_time="$seconds" 2>&1; then
+    # Some targets start threads, and one that is just ending looks like a leak. `make asan` looks for real ones.
+    if cargo fuzz run --target "$host" "$target" -- -max_total_time="$seconds" -detect_leaks=0 2>&1; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))

@@ -287,7 +287,7 @@ struct Scripted(Cursor<Vec<u8>>);
 
 impl DataLink for Scripted {
     fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
-        (Box::new(Sink), Box::new(Reading(FrameReader::new(self.0, None))), Arc::new(Sink))
+        (Box::new(Sink), Box::new(FrameReader::new(self.0, None)), Arc::new(Sink))
     }
 }
 
@@ -301,12 +301,4 @@ impl DataSender for Sink {
 
 impl Shutdown for Sink {
     fn shutdown(&self) {}
-}
-
-struct Reading(FrameReader<Cursor<Vec<u8>>>);
-
-impl DataReceiver for Reading {
-    fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, crate::collective::Block)> {
-        self.0.recv(pool)
-    }
 }

@@ -3,7 +3,6 @@
 //! The data links of one View: the lower rank dials, until the link stands; one that ends is reported.
 
 use super::event::Event;
-use crate::collective::staging::{Block, Pool};
 use crate::identity::MemberId;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Local, Net, Purpose, Shutdown, initiate, into_data_link};
 use crate::view::{Rank, ViewDigest};
@@ -104,8 +103,12 @@ impl DataLink for Watched {
 }
 
 impl DataReceiver for WatchedReceiver {
-    fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
-        self.receiver.recv(pool)
+    fn header(&mut self) -> io::Result<DataHeader> {
+        self.receiver.header()
+    }
+
+    fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
+        self.receiver.payload(into)
     }
 }
 

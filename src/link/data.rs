@@ -9,7 +9,6 @@ use super::frame::{FrameReader, FrameWriter};
 use super::hello::Wire;
 use super::session::Session;
 use super::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown, Stream};
-use crate::collective::staging::{Block, Pool};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -91,10 +90,14 @@ impl DataSender for TcpSender {
 }
 
 impl DataReceiver for TcpReceiver {
-    fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
+    fn header(&mut self) -> io::Result<DataHeader> {
         // Whole frames may be buffered above the socket.
         self.line.check()?;
-        self.frames.recv(pool).inspect_err(|_| self.line.shutdown())
+        self.frames.header().inspect_err(|_| self.line.shutdown())
+    }
+
+    fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
+        self.frames.payload(into).inspect_err(|_| self.line.shutdown())
     }
 }
 
@@ -163,6 +166,7 @@ fn keep_little_unsent(_: &TcpStream) {}
 #[cfg(test)]
 mod contract {
     use super::*;
+    use crate::collective::Pool;
     use crate::link::handshake::testing::{control, session_pair_over};
     use crate::link::twin::data_pair;
     use crate::link::{PAYLOAD_BYTES_MAX, Phase};

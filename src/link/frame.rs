@@ -10,8 +10,7 @@
 //! Nothing is allocated for a frame before its header is authentic and within its bounds, and then only its block.
 
 use super::session::{Opener, RECORD_BYTES_MAX, Sealer, TAG_BYTES};
-use super::{DataHeader, PAYLOAD_BYTES_MAX};
-use crate::collective::staging::{Block, Pool};
+use super::{DataHeader, DataReceiver, PAYLOAD_BYTES_MAX};
 use crate::wire::Malformed;
 use std::io::{self, Read, Write};
 
@@ -34,6 +33,8 @@ pub struct FrameReader<R> {
     /// None reads in the clear.
     opener: Option<Opener>,
     record: Box<[u8]>,
+    /// Of a sealed frame whose payload is to come: how much of it lies behind the header in `record`.
+    odd: usize,
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
@@ -105,15 +106,10 @@ impl<R: Read> FrameReader<R> {
     /// Reads from `from`, opened by `opener` if there is one.
     pub fn new(from: R, opener: Option<Opener>) -> FrameReader<R> {
         let record = if opener.is_some() { RECORD_BYTES_MAX + TAG_BYTES } else { 0 };
-        FrameReader { from, opener, record: zeros(record), buffer: zeros(READ_BYTES), start: 0, end: 0 }
+        FrameReader { from, opener, record: zeros(record), odd: 0, buffer: zeros(READ_BYTES), start: 0, end: 0 }
     }
 
-    /// Reads one frame, its payload into a block of `pool`. Every error is final.
-    pub fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
-        if self.opener.is_some() { self.recv_sealed(pool) } else { self.recv_clear(pool) }
-    }
-
-    fn recv_sealed(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
+    fn header_sealed(&mut self) -> io::Result<DataHeader> {
         let sealed = self.next_length()?;
         if sealed < DataHeader::BYTES + TAG_BYTES {
             return Err(invalid(Malformed::Truncated));
@@ -124,12 +120,18 @@ impl<R: Read> FrameReader<R> {
         if odd != len % FULL_BYTES {
             return Err(invalid(Malformed::Inconsistent));
         }
-        let mut block = pool.block(len);
-        block.bytes_mut()[..odd].copy_from_slice(&self.record[DataHeader::BYTES..plain]);
-        for at in (odd..len).step_by(FULL_BYTES) {
-            self.open_into(&mut block.bytes_mut()[at..])?;
+        self.odd = odd;
+        Ok(header)
+    }
+
+    fn payload_sealed(&mut self, into: &mut [u8]) -> io::Result<()> {
+        let odd = std::mem::take(&mut self.odd);
+        let (head, rest) = into.split_at_mut_checked(odd).ok_or(io::ErrorKind::InvalidInput)?;
+        head.copy_from_slice(&self.record[DataHeader::BYTES..DataHeader::BYTES + odd]);
+        for at in (0..rest.len()).step_by(FULL_BYTES) {
+            self.open_into(&mut rest[at..])?;
         }
-        Ok((header, block))
+        Ok(())
     }
 
     /// Opens a full record into the front of `rest`.
@@ -160,17 +162,19 @@ impl<R: Read> FrameReader<R> {
         Ok(plain)
     }
 
-    fn recv_clear(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
+    fn header_clear(&mut self) -> io::Result<DataHeader> {
         self.fill(DataHeader::BYTES)?;
         let header = header_of(&self.buffer[self.start..self.end])?;
         self.start += DataHeader::BYTES;
-        let mut block = pool.block(header.len as usize);
-        let here = block.len().min(self.end - self.start);
-        let (buffered, rest) = block.bytes_mut().split_at_mut(here);
+        Ok(header)
+    }
+
+    fn payload_clear(&mut self, into: &mut [u8]) -> io::Result<()> {
+        let here = into.len().min(self.end - self.start);
+        let (buffered, rest) = into.split_at_mut(here);
         buffered.copy_from_slice(&self.buffer[self.start..self.start + here]);
         self.start += here;
-        self.from.read_exact(rest)?;
-        Ok((header, block))
+        self.from.read_exact(rest)
     }
 
     fn next_length(&mut self) -> io::Result<usize> {
@@ -198,6 +202,16 @@ impl<R: Read> FrameReader<R> {
     }
 }
 
+impl<R: Read + Send> DataReceiver for FrameReader<R> {
+    fn header(&mut self) -> io::Result<DataHeader> {
+        if self.opener.is_some() { self.header_sealed() } else { self.header_clear() }
+    }
+
+    fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
+        if self.opener.is_some() { self.payload_sealed(into) } else { self.payload_clear(into) }
+    }
+}
+
 fn header_of(bytes: &[u8]) -> io::Result<DataHeader> {
     let header = bytes.first_chunk().ok_or_else(|| invalid(Malformed::Truncated))?;
     DataHeader::from_bytes(header).map_err(invalid)
@@ -222,6 +236,7 @@ const READ_BYTES: usize = 256 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collective::Pool;
     use crate::link::Phase;
     use crate::link::handshake::testing::session_pair;
     use crate::view::{Lane, OpId};

@@ -100,8 +100,20 @@ pub trait DataSender: Send {
 
 /// The receiving half.
 pub trait DataReceiver: Send {
-    /// The next frame, its payload in a block of `pool`; blocks until there is one. An error is final.
-    fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)>;
+    /// The header of the next frame; blocks until there is one. An error is final.
+    fn header(&mut self) -> io::Result<DataHeader>;
+
+    /// Takes the payload of that frame, once and before the next header, into memory of exactly its length; blocks until it
+    /// is all here. An error is final, and what is in the memory then means nothing.
+    fn payload(&mut self, into: &mut [u8]) -> io::Result<()>;
+
+    /// The next frame, its payload in a block of `pool`.
+    fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
+        let header = self.header()?;
+        let mut block = pool.block(header.len as usize);
+        self.payload(block.bytes_mut())?;
+        Ok((header, block))
+    }
 }
 
 /// Ends a link from any thread; both halves then fail at once. Idempotent.

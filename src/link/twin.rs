@@ -5,7 +5,6 @@
 #![cfg_attr(not(test), expect(dead_code, reason = "cables are cut, and ends paired by hand, in tests alone"))]
 
 use super::{DataHeader, DataLink, DataReceiver, DataSender, PAYLOAD_BYTES_MAX, Shutdown};
-use crate::collective::staging::{Block, Pool};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -41,7 +40,8 @@ struct End {
 
 struct TwinSender(End);
 
-struct TwinReceiver(End);
+/// With the payload of the frame whose header came last.
+struct TwinReceiver(End, Vec<u8>);
 
 /// One direction.
 struct Lane {
@@ -80,7 +80,7 @@ impl DataLink for End {
     fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
         let End { cable, own } = *self;
         let end = |cable: &Arc<Cable>| End { cable: Arc::clone(cable), own };
-        (Box::new(TwinSender(end(&cable))), Box::new(TwinReceiver(end(&cable))), cable)
+        (Box::new(TwinSender(end(&cable))), Box::new(TwinReceiver(end(&cable), Vec::new())), cable)
     }
 }
 
@@ -103,7 +103,7 @@ impl DataSender for TwinSender {
 }
 
 impl DataReceiver for TwinReceiver {
-    fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
+    fn header(&mut self) -> io::Result<DataHeader> {
         let lane = &self.0.cable.lanes[1 - self.0.own];
         let (header, payload) = {
             let mut state = lane.wait_until(|state| state.closed || state.has_news());
@@ -115,10 +115,17 @@ impl DataReceiver for TwinReceiver {
             frame
         };
         lane.changed.notify_all();
-        let header = DataHeader::from_bytes(&header).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
-        let mut block = pool.block(payload.len());
-        block.bytes_mut().copy_from_slice(&payload);
-        Ok((header, block))
+        self.1 = payload;
+        DataHeader::from_bytes(&header).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))
+    }
+
+    fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
+        let payload = std::mem::take(&mut self.1);
+        if payload.len() != into.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        into.copy_from_slice(&payload);
+        Ok(())
     }
 }
 

@@ -3,18 +3,19 @@
 //! One rank's end of all its links: a sender and a receiver thread for each.
 //!
 //! One lock orders everything, and is held for a few steps at a time: no byte is copied or written under it. A receiver takes
-//! a frame, asks where it goes, copies it there and wakes whoever waits for it. It never writes and never waits for a program,
-//! as whatever a peer may send has a place.
+//! a header, asks where the bytes go, reads them straight to that place and wakes whoever waits for them. It never writes and never
+//! waits for a program, as whatever a peer may send has a place.
 
 use super::matching::Way;
 use super::outbox::Generation;
 use super::region::{Direction, Registered, flow_of};
-use super::state::{Frame, Landing, Offence, Posted, State};
-use super::stream::{RegionId, Span};
+use super::state::{Frame, Landing, Offence, Posted, Received, State};
+use super::stream::{EAGER_OP_BYTES, RegionId, Span};
 use crate::collective::threads::Threads;
-use crate::collective::{Block, EngineFault, Pool, Traffic};
-use crate::link::{DataHeader, DataLink, DataReceiver};
+use crate::collective::{EngineFault, Pool, Traffic};
+use crate::link::{DataLink, DataReceiver, Phase};
 use crate::view::{OpId, Rank};
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -196,31 +197,46 @@ impl Core {
         notify(done.waiters);
     }
 
-    /// Copies a piece to its place; under no lock.
+    /// Copies a message that is here to its place; under no lock.
     fn land(&self, landing: Landing) {
-        let Some(landed) = landing.write() else { return };
-        let waiters = self.lock().landed(landed);
-        notify(waiters);
+        self.received(landing.copy());
     }
 
-    /// Says whether the link goes on.
-    fn receive(&self, from: Rank, generation: Generation, header: &DataHeader, block: Block) -> bool {
-        let taken = {
+    fn received(&self, message: Option<Received>) {
+        if let Some(message) = message {
+            let waiters = self.lock().landed(message);
+            notify(waiters);
+        }
+    }
+
+    /// Takes the next frame of a link. Only what is small is read before its place is known: large pieces go straight there.
+    ///
+    /// # Errors
+    /// The link is over.
+    fn receive(&self, from: Rank, generation: Generation, receiver: &mut dyn DataReceiver) -> io::Result<()> {
+        let header = receiver.header()?;
+        let is_large = header.phase == Phase::Message && header.len as usize > EAGER_OP_BYTES;
+        let mut block = self.pool.block(if is_large { 0 } else { header.len as usize });
+        if !is_large {
+            receiver.payload(block.bytes_mut())?;
+        }
+        let place = {
             let mut state = self.lock();
             if state.generation(from) != Some(generation) {
-                return false;
+                return Err(io::ErrorKind::NotConnected.into());
             }
-            state.receive(from, header, block)
+            if is_large { state.expect(from, &header) } else { state.receive(from, &header, block) }
         };
-        match taken {
-            Ok(Some(landing)) => self.land(landing),
+        match place {
+            Ok(Some(landing)) => self.received(landing.write(receiver)?),
+            Ok(None) if is_large => receiver.payload(self.pool.block(header.len as usize).bytes_mut())?,
             Ok(None) => {}
             Err(Offence) => {
                 self.lose(from, generation, EngineFault::Protocol(from));
-                return false;
+                return Err(io::ErrorKind::InvalidData.into());
             }
         }
-        true
+        Ok(())
     }
 
     /// Ends a link, and the operations that need it, once.
@@ -276,11 +292,8 @@ impl LinkEnd {
     }
 
     fn receive_all(&self, mut receiver: Box<dyn DataReceiver>) {
-        while let Ok((header, block)) = receiver.recv(&self.core.pool) {
-            if !self.core.receive(self.peer, self.generation, &header, block) {
-                return;
-            }
-        }
+        // Whatever ends it, dropping this end says so.
+        while self.core.receive(self.peer, self.generation, receiver.as_mut()).is_ok() {}
     }
 }
 

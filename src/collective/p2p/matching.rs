@@ -7,9 +7,9 @@
 //! so for the operations under way here and for at most [`OPS_IN_FLIGHT_MAX`] that are not. An honest peer stays below
 //! that by itself, so whoever does not has broken the protocol.
 
-use super::stream::{Arrival, Departure, Inward, Misfit, Outward, Posting, RegionId, Span};
+use super::stream::{Arrival, Departure, Inward, Misfit, Outward, Payload, Posting, RegionId, Span};
+use crate::collective::EngineFault;
 use crate::collective::retired::Retired;
-use crate::collective::{Block, EngineFault};
 use crate::view::{MEMBERS_MAX, OPS_IN_FLIGHT_MAX, OpId, Rank};
 use std::collections::BTreeMap;
 
@@ -183,11 +183,11 @@ impl Matching {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn arrive(&mut self, from: Way, left: usize, block: Block) -> Result<Option<Arrival>, Misfit> {
+    pub fn arrive(&mut self, from: Way, left: usize, payload: Payload) -> Result<Option<Arrival>, Misfit> {
         let Some(op) = self.wanting(from)? else { return Ok(None) };
         op.moved = op.moved.wrapping_add(1);
         let inward = entry_of(&mut op.inward, from).ok_or(Misfit::Violation)?;
-        inward.arrive(left, block).map(Some)
+        inward.arrive(left, payload).map(Some)
     }
 
     /// The peer has memory for one more message. Gives the one that this sets free.

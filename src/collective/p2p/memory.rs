@@ -10,6 +10,7 @@
 use super::endpoint::Endpoint;
 use super::region::{Landed, Region};
 use crate::view::OpId;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A stretch of a caller's memory.
@@ -134,6 +135,21 @@ impl Owned {
     pub fn take(self) -> Vec<u8> {
         drop(self.region);
         self.bytes
+    }
+}
+
+impl Hold {
+    /// Has a piece of a message that is being received written by `read`, straight to its place.
+    ///
+    /// # Errors
+    /// Those of `read`; the memory means nothing then. `InvalidInput` when the piece is not in this memory.
+    pub fn fill(&self, offset: usize, len: usize, read: impl FnOnce(&mut [u8]) -> io::Result<()>) -> io::Result<()> {
+        if len == 0 || !self.0.contains(offset, len) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: inside of the memory, which is valid and initialised while this hold lives. Nobody else touches a message
+        // that is being received, says the contract of `Endpoint::region`, so for `read` it is its own.
+        read(unsafe { std::slice::from_raw_parts_mut(self.0.start.add(offset), len) })
     }
 }
 

@@ -7,11 +7,12 @@ use super::matching::{Matching, Refusal, Way};
 use super::memory::Hold;
 use super::outbox::{Departing, Generation, Item, Line, Outbox, Turn};
 use super::region::{Direction, Landed, Registered};
-use super::stream::{Arrival, Departure, Misfit, Pace, Piece, Posting, RegionId, Span, frames};
+use super::stream::{Arrival, Departure, Misfit, Pace, Payload, Piece, Posting, RegionId, Span, frames};
 use crate::collective::{Block, EngineFault, Traffic};
-use crate::link::{DataHeader, DataSender, Phase, Shutdown};
+use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
 use crate::view::{OpId, Rank};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Condvar};
 
 /// What an endpoint knows.
@@ -47,7 +48,7 @@ pub struct Notices {
 pub struct Landing {
     way: Way,
     piece: Piece,
-    block: Block,
+    payload: Payload,
     hold: Hold,
     landed: Option<Landed>,
 }
@@ -207,7 +208,7 @@ impl State {
             }
             Ok(Posting::Here(block)) => {
                 let piece = Piece { region: span.region, at: span.offset, whole: Some((span.offset, span.len)) };
-                Ok(self.landing(from, piece, block).map_or(Posted::Awaited, Posted::Here))
+                Ok(self.landing(from, piece, Payload::Here(block)).map_or(Posted::Awaited, Posted::Here))
             }
             Err(Refusal::Fault(fault)) => Err(self.refuse(from.op, fault)),
             Err(Refusal::Misfit(misfit)) => {
@@ -222,10 +223,17 @@ impl State {
         self.traffic.received_bytes += block.len() as u64;
         let way = Way { op: header.op, peer: from, flow: header.flow };
         match header.phase {
-            Phase::Message => self.arrive(way, header.chunk as usize, block),
+            Phase::Message => self.arrive(way, header.chunk as usize, Payload::Here(block)),
             Phase::Posted if header.chunk == 0 && header.len == 0 => self.credit(way).map(|()| None),
             Phase::Posted | Phase::Reduce | Phase::Gather => Err(Offence),
         }
+    }
+
+    /// Finds the place of a large piece of a message that is still to be read. Without one it is for nobody.
+    pub fn expect(&mut self, from: Rank, header: &DataHeader) -> Result<Option<Landing>, Offence> {
+        self.traffic.received_bytes += u64::from(header.len);
+        let way = Way { op: header.op, peer: from, flow: header.flow };
+        self.arrive(way, header.chunk as usize, Payload::Coming(header.len as usize))
     }
 
     /// A piece is in its place. Gives whom to notify.
@@ -290,9 +298,9 @@ impl State {
         self.regions.get_mut(&id)?.abort(direction)
     }
 
-    fn arrive(&mut self, from: Way, left: usize, block: Block) -> Result<Option<Landing>, Offence> {
-        match self.matching.arrive(from, left, block) {
-            Ok(Some(Arrival::Into(piece, block))) => Ok(self.landing(from, piece, block)),
+    fn arrive(&mut self, from: Way, left: usize, payload: Payload) -> Result<Option<Landing>, Offence> {
+        match self.matching.arrive(from, left, payload) {
+            Ok(Some(Arrival::Into(piece, payload))) => Ok(self.landing(from, piece, payload)),
             Ok(Some(Arrival::Dropped | Arrival::Kept) | None) => Ok(None),
             Err(Misfit::Violation) => Err(Offence),
             Err(misfit) => {
@@ -313,9 +321,9 @@ impl State {
         Ok(())
     }
 
-    fn landing(&self, way: Way, piece: Piece, block: Block) -> Option<Landing> {
+    fn landing(&self, way: Way, piece: Piece, payload: Payload) -> Option<Landing> {
         let region = self.regions.get(&piece.region)?;
-        Some(Landing { way, piece, block, hold: region.hold()?, landed: region.landed() })
+        Some(Landing { way, piece, payload, hold: region.hold()?, landed: region.landed() })
     }
 
     fn queue(&mut self, item: Item, peer: Rank, pace: Pace) -> Option<Frame> {
@@ -376,10 +384,28 @@ impl Frame {
 }
 
 impl Landing {
-    /// Copies it. Gives the message when it is whole.
-    pub fn write(self) -> Option<Received> {
-        let Landing { way, piece, block, hold, landed } = self;
-        hold.write(piece.at, block.bytes());
+    /// Copies what is here, or reads what is coming straight to its place. Gives the message when it is whole.
+    ///
+    /// # Errors
+    /// Those of reading: the link is over.
+    pub fn write(self, from: &mut dyn DataReceiver) -> io::Result<Option<Received>> {
+        match &self.payload {
+            Payload::Here(block) => self.hold.write(self.piece.at, block.bytes()),
+            Payload::Coming(len) => self.hold.fill(self.piece.at, *len, |into| from.payload(into))?,
+        }
+        Ok(self.written())
+    }
+
+    /// Copies what is here.
+    pub fn copy(self) -> Option<Received> {
+        if let Payload::Here(block) = &self.payload {
+            self.hold.write(self.piece.at, block.bytes());
+        }
+        self.written()
+    }
+
+    fn written(self) -> Option<Received> {
+        let Landing { way, piece, hold, landed, .. } = self;
         let (offset, len) = piece.whole?;
         if let Some(landed) = landed.filter(|_| len > 0) {
             landed(offset, hold.bytes(offset, len));

@@ -100,11 +100,20 @@ pub enum Posting {
     Awaited(Pace),
 }
 
+/// The bytes of a frame.
+#[derive(Debug)]
+pub enum Payload {
+    /// They are here.
+    Here(Block),
+    /// So many are still to be read. More than are ever eager, so they are for a receive that is posted, or for nobody.
+    Coming(usize),
+}
+
 /// Where a frame goes.
 #[derive(Debug)]
 pub enum Arrival {
     /// Into a region.
-    Into(Piece, Block),
+    Into(Piece, Payload),
     /// Its region is gone.
     Dropped,
     /// It is kept until somebody asks for it.
@@ -134,6 +143,16 @@ pub enum Misfit {
     },
     /// No honest peer sends this.
     Violation,
+}
+
+impl Payload {
+    /// How many bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Payload::Here(block) => block.len(),
+            Payload::Coming(len) => *len,
+        }
+    }
 }
 
 impl Tally {
@@ -213,40 +232,41 @@ impl Inward {
     ///
     /// # Errors
     /// [`Misfit`]; the flow cannot go on after it.
-    pub fn arrive(&mut self, left: usize, block: Block) -> Result<Arrival, Misfit> {
+    pub fn arrive(&mut self, left: usize, payload: Payload) -> Result<Arrival, Misfit> {
         if let Some(current) = self.current.take() {
-            return self.go_on(current, left, block);
+            return self.go_on(current, left, payload);
         }
-        if block.len() > PIECE || (left > 0 && block.len() < PIECE) {
+        let len = payload.len();
+        if len > PIECE || (left > 0 && len < PIECE) {
             return Err(Misfit::Violation);
         }
         // Of a message of several frames the whole length is not known yet, but it is more than is eager.
-        let pace = self.arrived.add(left.saturating_mul(PIECE).saturating_add(block.len()));
-        match self.posts.pop_front() {
-            Some(post) => self.go_on(Current { post, received: 0 }, left, block),
-            None if pace == Pace::Eager => {
+        let pace = self.arrived.add(left.saturating_mul(PIECE).saturating_add(len));
+        match (self.posts.pop_front(), payload) {
+            (Some(post), payload) => self.go_on(Current { post, received: 0 }, left, payload),
+            (None, Payload::Here(block)) if pace == Pace::Eager => {
                 self.stash.push_back(block);
                 Ok(Arrival::Kept)
             }
-            None => Err(Misfit::Violation),
+            (None, _) => Err(Misfit::Violation),
         }
     }
 
-    fn go_on(&mut self, current: Current, left: usize, block: Block) -> Result<Arrival, Misfit> {
+    fn go_on(&mut self, current: Current, left: usize, payload: Payload) -> Result<Arrival, Misfit> {
         let Current { post, received } = current;
-        let rest = post.len - received;
-        if left != frames(rest) - 1 || block.len() != rest.min(PIECE) {
+        let (rest, len) = (post.len - received, payload.len());
+        if left != frames(rest) - 1 || len != rest.min(PIECE) {
             // Of the last frame at least one byte will come.
-            let sent = received.saturating_add(block.len()).saturating_add(left.saturating_sub(1).saturating_mul(PIECE));
+            let sent = received.saturating_add(len).saturating_add(left.saturating_sub(1).saturating_mul(PIECE));
             return Err(misfit(post.len, sent.saturating_add(usize::from(left > 0))));
         }
         if left > 0 {
-            self.current = Some(Current { post, received: received + block.len() });
+            self.current = Some(Current { post, received: received + len });
         }
         let Some(region) = post.region else { return Ok(Arrival::Dropped) };
         let whole = (left == 0).then_some((post.offset, post.len));
         // An empty message may have any offset.
-        Ok(Arrival::Into(Piece { region, at: post.offset.saturating_add(received), whole }, block))
+        Ok(Arrival::Into(Piece { region, at: post.offset.saturating_add(received), whole }, payload))
     }
 
     /// The memory of `region` is gone: what was to come into it is let in and dropped. Says how many messages that is.
@@ -273,8 +293,8 @@ mod tests {
         Span { region: OURS, offset: 0, len }
     }
 
-    fn block(len: usize) -> Block {
-        Pool::new().block(len)
+    fn block(len: usize) -> Payload {
+        Payload::Here(Pool::new().block(len))
     }
 
     #[test]

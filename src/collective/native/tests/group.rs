@@ -4,7 +4,7 @@
 
 use crate::collective::native::NativeEngine;
 use crate::collective::native::run::lock;
-use crate::collective::{Backend, Block, Call, Engine, EngineFault, Finished, Itinerary, Job, Pool, Staging, ViewBoard};
+use crate::collective::{Backend, Call, Engine, EngineFault, Finished, Itinerary, Job, Pool, Staging, ViewBoard};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
 use crate::topology::{Plan, PlanClass, Schedule};
 use crate::view::testing::view_of;
@@ -164,7 +164,7 @@ pub struct End {
 }
 
 pub struct EndSender(Arc<Pipe>);
-pub struct EndReceiver(Arc<Pipe>);
+pub struct EndReceiver(Arc<Pipe>, Vec<u8>);
 struct Both(Arc<Pipe>, Arc<Pipe>);
 
 pub fn link_pair(frames_max: usize) -> (End, End) {
@@ -176,7 +176,7 @@ pub fn link_pair(frames_max: usize) -> (End, End) {
 impl End {
     pub fn halves(self) -> (EndSender, EndReceiver, Arc<dyn Shutdown>) {
         let both = Both(Arc::clone(&self.out), Arc::clone(&self.into));
-        (EndSender(self.out), EndReceiver(self.into), Arc::new(both))
+        (EndSender(self.out), EndReceiver(self.into, Vec::new()), Arc::new(both))
     }
 }
 
@@ -211,17 +211,21 @@ impl DataSender for EndSender {
 }
 
 impl DataReceiver for EndReceiver {
-    fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
+    fn header(&mut self) -> io::Result<DataHeader> {
         let mut state = self.0.changed.wait_while(lock(&self.0.state), |s| s.0.is_empty() && !s.1).expect("whole");
         if state.1 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let frame = state.0.pop_front().expect("waited for it");
         self.0.changed.notify_all();
-        let mut block = pool.block(frame.len() - DataHeader::BYTES);
-        block.bytes_mut().copy_from_slice(&frame[DataHeader::BYTES..]);
-        let header = frame.first_chunk().expect("a frame begins with its header");
-        Ok((DataHeader::from_bytes(header).expect("as it was written"), block))
+        let header = *frame.first_chunk().expect("a frame begins with its header");
+        self.1 = frame[DataHeader::BYTES..].to_vec();
+        Ok(DataHeader::from_bytes(&header).expect("as it was written"))
+    }
+
+    fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
+        into.copy_from_slice(&std::mem::take(&mut self.1));
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::group::{A, B, op};
 use crate::collective::p2p::matching::{Matching, Way};
-use crate::collective::p2p::stream::{Arrival, Departure, EAGER_OP_BYTES, PIECE, Pace, Posting, RegionId, Span, frames};
+use crate::collective::p2p::stream::{Arrival, Departure, EAGER_OP_BYTES, PIECE, Pace, Payload, Posting, RegionId, Span, frames};
 use crate::collective::{Block, Pool};
 use crate::view::{OpId, Rank};
 use proptest::prelude::*;
@@ -102,8 +102,8 @@ impl Side {
             }
             Wire::Piece { op, flow, left, block } => {
                 let from = Way { op, peer: self.peer, flow };
-                match self.matching.arrive(from, left, block).expect("an honest frame") {
-                    Some(Arrival::Into(piece, block)) if piece.whole.is_some() => {
+                match self.matching.arrive(from, left, Payload::Here(block)).expect("an honest frame") {
+                    Some(Arrival::Into(piece, Payload::Here(block))) if piece.whole.is_some() => {
                         self.take(flow_of(op, flow), piece.region, &block);
                     }
                     Some(Arrival::Into(..) | Arrival::Kept) => {}
