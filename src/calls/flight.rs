@@ -57,10 +57,19 @@ impl Flight {
     }
 
     pub(super) fn poll(&mut self, task: &mut Task<'_>, bytes: Option<&[u8]>) -> Poll<Result<Staging>> {
+        self.poll_filled(task, |pool, lengths| bytes.map_or_else(Staging::default, |bytes| Staging::cut(pool, bytes, lengths)))
+    }
+
+    /// The same for a contribution that `fill` puts into blocks of the lengths it is given.
+    pub(super) fn poll_filled(
+        &mut self,
+        task: &mut Task<'_>,
+        fill: impl FnOnce(&Pool, &[usize]) -> Staging,
+    ) -> Poll<Result<Staging>> {
         let op = self.op()?;
         if self.stage == Stage::Numbered {
             self.check(op)?;
-            self.begin(op, |pool, lengths| bytes.map_or_else(Staging::default, |bytes| Staging::cut(pool, bytes, lengths)));
+            self.begin(op, fill);
         }
         let decided = ready!(self.envelope.poll_decided(op, task));
         Poll::Ready(self.over(decided))

@@ -3,7 +3,7 @@
 //! An all_reduce of a buffer that is handed over, and comes back.
 
 use super::flight::Flight;
-use crate::collective::{Element, Kind, ReduceOp, bytes_of, bytes_of_mut};
+use crate::collective::{Element, Kind, Pool, ReduceOp, Staging, bytes_of, bytes_of_mut};
 use crate::error::Error;
 use std::fmt;
 use std::pin::Pin;
@@ -56,15 +56,40 @@ impl<T: Element + Unpin> Future for AllReduceOwned<T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let result = ready!(this.flight.poll(task, this.buffer.as_deref().map(bytes_of)));
-        let mut buffer = this.buffer.take().unwrap_or_default();
+        let input = this.buffer.as_deref().unwrap_or_default();
+        let result = ready!(this.flight.poll_filled(task, |pool, lengths| contribution(pool, input, lengths)));
+        let buffer = this.buffer.take().unwrap_or_default();
         Poll::Ready(match result {
-            Ok(output) => {
-                // Into memory whose pages are there already; nobody has read a result out of it before.
-                output.copy_to(bytes_of_mut(&mut buffer));
-                Ok(buffer)
-            }
+            Ok(output) => Ok(this.taken(output, buffer)),
             Err(error) => Err(Owned { error, buffer }),
         })
+    }
+}
+
+impl<T: Element> AllReduceOwned<T> {
+    /// The result, in memory whose pages are there already: what the engine worked in, if that is one piece, and the input's
+    /// memory is kept for the next call; else the input's.
+    fn taken(&self, mut output: Staging, mut buffer: Vec<T>) -> Vec<T> {
+        if output.blocks.len() == 1
+            && let Some(block) = output.blocks.pop()
+        {
+            match block.into_vec() {
+                Ok(result) => {
+                    self.flight.envelope.pool().keep(buffer);
+                    return result;
+                }
+                Err(block) => output.blocks.push(block),
+            }
+        }
+        output.copy_to(bytes_of_mut(&mut buffer));
+        buffer
+    }
+}
+
+/// An engine that works in one piece of memory gets one that can be given out as it is.
+fn contribution<T: Element>(pool: &Pool, input: &[T], lengths: &[usize]) -> Staging {
+    match lengths {
+        [all] if *all == size_of_val(input) => Staging { blocks: vec![pool.copied(input)] },
+        _ => Staging::cut(pool, bytes_of(input), lengths),
     }
 }

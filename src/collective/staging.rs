@@ -5,7 +5,11 @@
 //! No thread ever holds a pointer into a caller's buffer. A block is in exactly one hand, or frozen behind an
 //! `Arc` and only read; when the last hand lets go, its memory goes back to the pool it came from.
 
+use super::call::DType;
+use super::element::{Element, bytes_of, bytes_of_mut};
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
 /// Alignment of every block, for vector loads: one cache line.
@@ -21,16 +25,31 @@ pub struct Pool {
 struct Spares {
     /// By length, so that a fitting one is found without a search among many small ones.
     idle: BTreeMap<usize, Vec<Vec<u8>>>,
+    /// Callers' own, by type and length.
+    elements: BTreeMap<(DType, usize), Vec<Box<dyn Elements>>>,
     idle_bytes: usize,
 }
 
-/// Owned, 64-byte aligned bytes.
-#[derive(Debug)]
+/// Owned bytes; 64-byte aligned, unless they are the elements of a `Vec`.
 pub struct Block {
-    storage: Vec<u8>,
+    storage: Storage,
     start: usize,
     len: usize,
     home: Weak<Mutex<Spares>>,
+}
+
+enum Storage {
+    Bytes(Vec<u8>),
+    /// Memory that a caller may have as it is.
+    Elements(Box<dyn Elements>),
+}
+
+/// A `Vec` of some type of element.
+trait Elements: Send + Sync + Any {
+    fn key(&self) -> (DType, usize);
+    fn bytes(&self) -> &[u8];
+    fn bytes_mut(&mut self) -> &mut [u8];
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 /// A buffer as a row of blocks, cut where its schedule cuts chunks.
@@ -53,7 +72,35 @@ impl Pool {
     pub fn block(&self, len: usize) -> Block {
         let storage = self.spare_of(len + BLOCK_ALIGN).unwrap_or_else(|| vec![0; len + BLOCK_ALIGN]);
         let start = storage.as_ptr().align_offset(BLOCK_ALIGN).min(BLOCK_ALIGN);
-        Block { storage, start, len, home: Arc::downgrade(&self.spares) }
+        Block { storage: Storage::Bytes(storage), start, len, home: Arc::downgrade(&self.spares) }
+    }
+
+    /// A copy of `elements` that [`Block::into_vec`] gives out as a `Vec`; in the memory of one that was
+    /// [kept](Pool::keep), if one fits.
+    pub fn copied<T: Element>(&self, elements: &[T]) -> Block {
+        let mut vec = self.kept(elements.len()).unwrap_or_default();
+        vec.clear();
+        vec.extend_from_slice(elements);
+        let len = size_of_val(elements);
+        Block { storage: Storage::Elements(Box::new(vec)), start: 0, len, home: Arc::downgrade(&self.spares) }
+    }
+
+    /// Keeps a caller's memory for the next [copy](Pool::copied) of as many elements.
+    pub fn keep<T: Element>(&self, elements: Vec<T>) {
+        if let Ok(mut spares) = self.spares.lock() {
+            spares.take(Storage::Elements(Box::new(elements)));
+        }
+    }
+
+    fn kept<T: Element>(&self, len: usize) -> Option<Vec<T>> {
+        let mut spares = self.spares.lock().ok()?;
+        let fitting = spares.elements.get_mut(&(T::DTYPE, len))?;
+        let spare = fitting.pop()?;
+        if fitting.is_empty() {
+            spares.elements.remove(&(T::DTYPE, len));
+        }
+        spares.idle_bytes -= len * T::DTYPE.bytes();
+        spare.into_any().downcast().ok().map(|vec| *vec)
     }
 
     /// Bytes kept idle now.
@@ -78,12 +125,35 @@ impl Pool {
 impl Block {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        &self.storage[self.start..self.start + self.len]
+        let all = match &self.storage {
+            Storage::Bytes(bytes) => bytes,
+            Storage::Elements(elements) => elements.bytes(),
+        };
+        &all[self.start..self.start + self.len]
     }
 
     /// The bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.storage[self.start..self.start + self.len]
+        let all = match &mut self.storage {
+            Storage::Bytes(bytes) => bytes,
+            Storage::Elements(elements) => elements.bytes_mut(),
+        };
+        &mut all[self.start..self.start + self.len]
+    }
+
+    /// The `Vec` that it is; the block itself when it is none of `T`.
+    pub fn into_vec<T: Element>(mut self) -> Result<Vec<T>, Block> {
+        let storage = std::mem::replace(&mut self.storage, Storage::Bytes(Vec::new()));
+        match storage {
+            Storage::Elements(elements) if elements.key().0 == T::DTYPE => {
+                // The type and its name go together, so this is one.
+                Ok(elements.into_any().downcast().map(|vec| *vec).unwrap_or_default())
+            }
+            storage => {
+                self.storage = storage;
+                Err(self)
+            }
+        }
     }
 
     /// How many bytes.
@@ -95,11 +165,60 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         let Some(home) = self.home.upgrade() else { return };
-        let Ok(mut spares) = home.lock() else { return };
-        if spares.idle_bytes + self.storage.len() <= Pool::IDLE_BYTES_MAX {
-            spares.idle_bytes += self.storage.len();
-            spares.idle.entry(self.storage.len()).or_default().push(std::mem::take(&mut self.storage));
+        if let Ok(mut spares) = home.lock() {
+            spares.take(std::mem::replace(&mut self.storage, Storage::Bytes(Vec::new())));
         }
+    }
+}
+
+impl Spares {
+    fn take(&mut self, storage: Storage) {
+        let bytes = match &storage {
+            Storage::Bytes(bytes) => bytes.len(),
+            Storage::Elements(elements) => elements.bytes().len(),
+        };
+        if bytes == 0 || bytes > Pool::IDLE_BYTES_MAX {
+            return;
+        }
+        // What was used last is more likely to be wanted than what has lain here.
+        if self.idle_bytes + bytes > Pool::IDLE_BYTES_MAX {
+            *self = Spares::default();
+        }
+        self.idle_bytes += bytes;
+        match storage {
+            Storage::Bytes(storage) => self.idle.entry(bytes).or_default().push(storage),
+            Storage::Elements(elements) => self.elements.entry(elements.key()).or_default().push(elements),
+        }
+    }
+}
+
+impl<T: Element> Elements for Vec<T> {
+    fn key(&self) -> (DType, usize) {
+        (T::DTYPE, self.len())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        bytes_of(self)
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        bytes_of_mut(self)
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl fmt::Debug for dyn Elements {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.key())
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Block({} bytes)", self.len)
     }
 }
 
@@ -152,6 +271,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_copy_of_elements_becomes_a_vec_and_a_kept_one_the_next_copy() {
+        let pool = Pool::new();
+        let vec = pool.copied(&[1.5f64, 2.5]).into_vec::<f64>().expect("a vec it is");
+        assert_eq!(vec, [1.5, 2.5]);
+        let place = vec.as_ptr();
+        pool.keep(vec);
+        assert_eq!(pool.idle_bytes(), 16);
+        assert_eq!(pool.copied(&[0.5f64; 3]).len(), 24, "another length is another vec");
+        let again = pool.copied(&[7.0f64, 8.0]);
+        assert_eq!(again.bytes().as_ptr(), place.cast());
+        let again = again.into_vec::<f32>().expect_err("it is of f64");
+        assert_eq!(pool.idle_bytes(), 24, "only the dropped one");
+        assert_eq!(again.into_vec::<f64>().expect("still there"), [7.0, 8.0]);
+        assert!(pool.block(8).into_vec::<f64>().is_err(), "aligned bytes are no vec");
+    }
+
+    #[test]
     fn blocks_are_aligned_and_come_back() {
         let pool = Pool::new();
         let block = pool.block(1000);
@@ -161,6 +297,16 @@ mod tests {
         let again = pool.block(900);
         assert_eq!((pool.idle_bytes(), again.len()), (0, 900));
         assert_eq!(again.bytes().as_ptr().align_offset(BLOCK_ALIGN), 0);
+    }
+
+    #[test]
+    fn what_is_idle_is_bounded_and_makes_room_for_what_was_used_last() {
+        let pool = Pool::new();
+        let half = Pool::IDLE_BYTES_MAX / 2 - BLOCK_ALIGN;
+        drop([pool.block(half), pool.block(half)]);
+        assert_eq!(pool.idle_bytes(), Pool::IDLE_BYTES_MAX);
+        drop(pool.block(100));
+        assert_eq!(pool.idle_bytes(), 100 + BLOCK_ALIGN);
     }
 
     #[test]
