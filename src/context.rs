@@ -145,8 +145,8 @@ impl Context {
         AllReduce { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
     }
 
-    /// Like [`all_reduce`](Context::all_reduce) of a buffer that is handed over: the result comes back in the same memory, written
-    /// when it is decided; on an error the input comes back as it was. The future borrows nothing.
+    /// Like [`all_reduce`](Context::all_reduce) of a buffer that is handed over: the result comes back in that memory or
+    /// in other, whichever saves a copy, when it is decided; on an error the input comes back as it was. The future borrows nothing.
     pub fn all_reduce_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllReduceOwned<T> {
         let call = self.call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
         AllReduceOwned { flight: Flight::numbered(&self.envelope, self.lane, call), buffer: Some(buffer) }

@@ -243,7 +243,7 @@ fn round_trip<T: Decode + Encode>(bytes: &[u8]) -> Option<T> {
     Some(value)
 }
 
-fn read_all<R: io::Read>(mut reader: FrameReader<R>) {
+fn read_all(mut reader: impl DataReceiver) {
     let pool = Pool::new();
     while let Ok((header, block)) = reader.recv(&pool) {
         assert_eq!(header.len as usize, block.len());
