@@ -105,8 +105,11 @@ impl<W: Write> FrameWriter<W> {
 impl<R: Read> FrameReader<R> {
     /// Reads from `from`, opened by `opener` if there is one.
     pub fn new(from: R, opener: Option<Opener>) -> FrameReader<R> {
-        let record = if opener.is_some() { RECORD_BYTES_MAX + TAG_BYTES } else { 0 };
-        FrameReader { from, opener, record: zeros(record), odd: 0, buffer: zeros(READ_BYTES), start: 0, end: 0 }
+        let (record, buffer) = match opener {
+            Some(_) => (RECORD_BYTES_MAX + TAG_BYTES, READ_BYTES),
+            None => (0, CLEAR_READ_BYTES),
+        };
+        FrameReader { from, opener, record: zeros(record), odd: 0, buffer: zeros(buffer), start: 0, end: 0 }
     }
 
     fn header_sealed(&mut self) -> io::Result<DataHeader> {
@@ -232,6 +235,8 @@ const BATCH_BYTES: usize = 5 * (LENGTH_BYTES + RECORD_BYTES_MAX + TAG_BYTES);
 const CLEAR_HEAD_BYTES: usize = 16 * 1024;
 /// A few records, so that one read fetches what the kernel has.
 const READ_BYTES: usize = 256 * 1024;
+/// In the clear: small frames are read whole with their header, and of large ones little takes the way through our buffer.
+const CLEAR_READ_BYTES: usize = DataHeader::BYTES + CLEAR_HEAD_BYTES;
 
 #[cfg(test)]
 mod tests {
