@@ -149,7 +149,7 @@ impl Context {
     /// in other, whichever saves a copy, when it is decided; on an error the input comes back as it was. The future borrows nothing.
     pub fn all_reduce_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllReduceOwned<T> {
         let call = self.call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
-        AllReduceOwned { flight: Flight::numbered(&self.envelope, self.lane, call), buffer: Some(buffer) }
+        AllReduceOwned { flight: Flight::numbered(&self.envelope, self.lane, call), buffer: Arc::new(buffer) }
     }
 
     /// Copies the buffer of the rank `root` into everybody's. All buffers have the same length.

@@ -3,10 +3,11 @@
 //! An all_reduce of a buffer that is handed over, and comes back.
 
 use super::flight::Flight;
-use crate::collective::{Element, Kind, Pool, ReduceOp, Staging, bytes_of, bytes_of_mut};
+use crate::collective::{Block, Element, Kind, Pool, ReduceOp, Staging, bytes_of, bytes_of_mut};
 use crate::error::Error;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use std::time::Duration;
 #[must_use = "an all_reduce does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct AllReduceOwned<T: Element> {
     pub(crate) flight: Flight,
-    pub(crate) buffer: Option<Vec<T>>,
+    /// The engine may have it too, to read.
+    pub(crate) buffer: Arc<Vec<T>>,
 }
 
 /// A failed call with the buffer it was given.
@@ -56,12 +58,13 @@ impl<T: Element + Unpin> Future for AllReduceOwned<T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let input = this.buffer.as_deref().unwrap_or_default();
+        let input = &this.buffer;
         let result = ready!(this.flight.poll_filled(task, |pool, lengths| contribution(pool, input, lengths)));
-        let buffer = this.buffer.take().unwrap_or_default();
+        let buffer = std::mem::take(&mut this.buffer);
         Poll::Ready(match result {
             Ok(output) => Ok(this.taken(output, buffer)),
-            Err(error) => Err(Owned { error, buffer }),
+            // Where an operation was given up, its engine may not have let go yet.
+            Err(error) => Err(Owned { error, buffer: Arc::try_unwrap(buffer).unwrap_or_else(|shared| shared.to_vec()) }),
         })
     }
 }
@@ -69,27 +72,30 @@ impl<T: Element + Unpin> Future for AllReduceOwned<T> {
 impl<T: Element> AllReduceOwned<T> {
     /// The result, in memory whose pages are there already: what the engine worked in, if that is one piece, and the input's
     /// memory is kept for the next call; else the input's.
-    fn taken(&self, mut output: Staging, mut buffer: Vec<T>) -> Vec<T> {
+    fn taken(&self, mut output: Staging, buffer: Arc<Vec<T>>) -> Vec<T> {
+        let length = buffer.len();
+        let mut spare = Arc::try_unwrap(buffer).ok();
         if output.blocks.len() == 1
             && let Some(block) = output.blocks.pop()
         {
-            match block.into_vec() {
-                Ok(result) => {
-                    self.flight.envelope.pool().keep(buffer);
-                    return result;
+            match block.trade(spare) {
+                Ok(result) => return result,
+                Err((block, back)) => {
+                    spare = back;
+                    output.blocks.push(block);
                 }
-                Err(block) => output.blocks.push(block),
             }
         }
+        let mut buffer = spare.unwrap_or_else(|| vec![T::ZERO; length]);
         output.copy_to(bytes_of_mut(&mut buffer));
         buffer
     }
 }
 
-/// An engine that works in one piece of memory gets one that can be given out as it is.
-fn contribution<T: Element>(pool: &Pool, input: &[T], lengths: &[usize]) -> Staging {
+/// An engine that takes the contribution in one piece may read it where it is.
+fn contribution<T: Element>(pool: &Pool, input: &Arc<Vec<T>>, lengths: &[usize]) -> Staging {
     match lengths {
-        [all] if *all == size_of_val(input) => Staging { blocks: vec![pool.copied(input)] },
+        [all] if *all == size_of_val(input.as_slice()) => Staging { blocks: vec![Block::lent(Arc::clone(input))] },
         _ => Staging::cut(pool, bytes_of(input), lengths),
     }
 }

@@ -135,11 +135,6 @@ impl Envelope {
         &self.backend
     }
 
-    /// Where working memory comes from.
-    pub fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
     /// What the members tell each other besides operations.
     pub fn board(&self) -> &ViewBoard {
         &self.board

@@ -42,6 +42,8 @@ enum Storage {
     Bytes(Vec<u8>),
     /// Memory that a caller may have as it is.
     Elements(Box<dyn Elements>),
+    /// A caller's input, which is only read.
+    Lent(Arc<dyn Elements>),
 }
 
 /// A `Vec` of some type of element.
@@ -50,6 +52,8 @@ trait Elements: Send + Sync + Any {
     fn bytes(&self) -> &[u8];
     fn bytes_mut(&mut self) -> &mut [u8];
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
+    /// As many elements of the same type, with unspecified contents.
+    fn another(&self) -> Box<dyn Elements>;
 }
 
 /// A buffer as a row of blocks, cut where its schedule cuts chunks.
@@ -75,32 +79,13 @@ impl Pool {
         Block { storage: Storage::Bytes(storage), start, len, home: Arc::downgrade(&self.spares) }
     }
 
-    /// A copy of `elements` that [`Block::into_vec`] gives out as a `Vec`; in the memory of one that was
-    /// [kept](Pool::keep), if one fits.
-    pub fn copied<T: Element>(&self, elements: &[T]) -> Block {
-        let mut vec = self.kept(elements.len()).unwrap_or_default();
-        vec.clear();
-        vec.extend_from_slice(elements);
-        let len = size_of_val(elements);
-        Block { storage: Storage::Elements(Box::new(vec)), start: 0, len, home: Arc::downgrade(&self.spares) }
-    }
-
-    /// Keeps a caller's memory for the next [copy](Pool::copied) of as many elements.
-    pub fn keep<T: Element>(&self, elements: Vec<T>) {
-        if let Ok(mut spares) = self.spares.lock() {
-            spares.take(Storage::Elements(Box::new(elements)));
-        }
-    }
-
-    fn kept<T: Element>(&self, len: usize) -> Option<Vec<T>> {
-        let mut spares = self.spares.lock().ok()?;
-        let fitting = spares.elements.get_mut(&(T::DTYPE, len))?;
-        let spare = fitting.pop()?;
-        if fitting.is_empty() {
-            spares.elements.remove(&(T::DTYPE, len));
-        }
-        spares.idle_bytes -= len * T::DTYPE.bytes();
-        spare.into_any().downcast().ok().map(|vec| *vec)
+    /// A block of as many elements of the same type as those that `block` [lends](Block::lent), for
+    /// [`Block::trade`]; in kept memory, if some fits. `None` when it lends none.
+    pub fn like(&self, block: &Block) -> Option<Block> {
+        let Storage::Lent(model) = &block.storage else { return None };
+        let kept = self.spares.lock().ok().and_then(|mut spares| spares.elements_of(model.key()));
+        let storage = Storage::Elements(kept.unwrap_or_else(|| model.another()));
+        Some(Block { storage, start: 0, len: block.len, home: Arc::downgrade(&self.spares) })
     }
 
     /// Bytes kept idle now.
@@ -123,35 +108,55 @@ impl Pool {
 }
 
 impl Block {
+    /// A caller's elements, to be read. Whoever writes to the block writes to a copy.
+    pub fn lent<T: Element>(elements: Arc<Vec<T>>) -> Block {
+        let len = size_of_val(elements.as_slice());
+        Block { storage: Storage::Lent(elements), start: 0, len, home: Weak::new() }
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         let all = match &self.storage {
             Storage::Bytes(bytes) => bytes,
             Storage::Elements(elements) => elements.bytes(),
+            Storage::Lent(elements) => elements.bytes(),
         };
         &all[self.start..self.start + self.len]
     }
 
     /// The bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        if let Storage::Lent(elements) = &self.storage {
+            let mut copy = elements.another();
+            copy.bytes_mut().copy_from_slice(elements.bytes());
+            self.storage = Storage::Elements(copy);
+        }
         let all = match &mut self.storage {
-            Storage::Bytes(bytes) => bytes,
+            Storage::Bytes(bytes) => bytes.as_mut_slice(),
             Storage::Elements(elements) => elements.bytes_mut(),
+            // Was replaced above.
+            Storage::Lent(_) => &mut [],
         };
         &mut all[self.start..self.start + self.len]
     }
 
-    /// The `Vec` that it is; the block itself when it is none of `T`.
-    pub fn into_vec<T: Element>(mut self) -> Result<Vec<T>, Block> {
+    /// The `Vec` that it is, in exchange for another one, whose memory its pool keeps for the next. The block itself when it
+    /// is none of `T`.
+    pub fn trade<T: Element>(mut self, spare: Option<Vec<T>>) -> Result<Vec<T>, (Block, Option<Vec<T>>)> {
         let storage = std::mem::replace(&mut self.storage, Storage::Bytes(Vec::new()));
         match storage {
             Storage::Elements(elements) if elements.key().0 == T::DTYPE => {
+                if let Some((home, spare)) = self.home.upgrade().zip(spare)
+                    && let Ok(mut spares) = home.lock()
+                {
+                    spares.take(Storage::Elements(Box::new(spare)));
+                }
                 // The type and its name go together, so this is one.
                 Ok(elements.into_any().downcast().map(|vec| *vec).unwrap_or_default())
             }
             storage => {
                 self.storage = storage;
-                Err(self)
+                Err((self, spare))
             }
         }
     }
@@ -176,6 +181,8 @@ impl Spares {
         let bytes = match &storage {
             Storage::Bytes(bytes) => bytes.len(),
             Storage::Elements(elements) => elements.bytes().len(),
+            // The caller has it.
+            Storage::Lent(_) => 0,
         };
         if bytes == 0 || bytes > Pool::IDLE_BYTES_MAX {
             return;
@@ -188,7 +195,18 @@ impl Spares {
         match storage {
             Storage::Bytes(storage) => self.idle.entry(bytes).or_default().push(storage),
             Storage::Elements(elements) => self.elements.entry(elements.key()).or_default().push(elements),
+            Storage::Lent(_) => {}
         }
+    }
+
+    fn elements_of(&mut self, key: (DType, usize)) -> Option<Box<dyn Elements>> {
+        let fitting = self.elements.get_mut(&key)?;
+        let spare = fitting.pop()?;
+        if fitting.is_empty() {
+            self.elements.remove(&key);
+        }
+        self.idle_bytes -= spare.bytes().len();
+        Some(spare)
     }
 }
 
@@ -207,6 +225,10 @@ impl<T: Element> Elements for Vec<T> {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+
+    fn another(&self) -> Box<dyn Elements> {
+        Box::new(vec![T::ZERO; self.len()])
     }
 }
 
@@ -271,20 +293,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_of_elements_becomes_a_vec_and_a_kept_one_the_next_copy() {
+    fn what_is_made_like_a_lent_block_is_traded_for_a_vec_that_becomes_the_next() {
         let pool = Pool::new();
-        let vec = pool.copied(&[1.5f64, 2.5]).into_vec::<f64>().expect("a vec it is");
-        assert_eq!(vec, [1.5, 2.5]);
-        let place = vec.as_ptr();
-        pool.keep(vec);
+        let lent = Block::lent(Arc::new(vec![1.5f64, 2.5]));
+        let like = || {
+            let mut block = pool.like(&lent).expect("elements are lent");
+            block.bytes_mut().copy_from_slice(bytes_of(&[7.0f64, 8.0]));
+            block
+        };
+        let spare = vec![0.0f64; 2];
+        let place = spare.as_ptr();
+        assert_eq!(like().trade(Some(spare)).expect("a vec it is"), [7.0, 8.0]);
         assert_eq!(pool.idle_bytes(), 16);
-        assert_eq!(pool.copied(&[0.5f64; 3]).len(), 24, "another length is another vec");
-        let again = pool.copied(&[7.0f64, 8.0]);
-        assert_eq!(again.bytes().as_ptr(), place.cast());
-        let again = again.into_vec::<f32>().expect_err("it is of f64");
-        assert_eq!(pool.idle_bytes(), 24, "only the dropped one");
-        assert_eq!(again.into_vec::<f64>().expect("still there"), [7.0, 8.0]);
-        assert!(pool.block(8).into_vec::<f64>().is_err(), "aligned bytes are no vec");
+        let again = like();
+        assert_eq!((again.bytes().as_ptr(), pool.idle_bytes()), (place.cast(), 0));
+        let (again, spare) = again.trade(Some(vec![0f32; 2])).expect_err("it is of f64");
+        assert_eq!((spare, again.trade::<f64>(None).expect("still there")), (Some(vec![0.0; 2]), vec![7.0, 8.0]));
+        drop(like());
+        assert_eq!(pool.idle_bytes(), 16, "a dropped one is kept as well");
+        assert!(pool.like(&pool.block(8)).is_none() && pool.block(8).trade::<f64>(None).is_err());
+    }
+
+    #[test]
+    fn what_is_lent_is_not_written() {
+        let input = Arc::new(vec![1.0f32, 2.0]);
+        let mut block = Block::lent(Arc::clone(&input));
+        assert_eq!(block.bytes().as_ptr(), input.as_ptr().cast());
+        block.bytes_mut().fill(0);
+        assert_eq!((block.bytes(), input.as_slice()), (&[0; 8][..], &[1.0, 2.0][..]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A task carried out with Gloo's collectives, in place: the block that came in goes out.
 
 use super::context::{Context, Failure};
+use super::overlay::Overlay;
 use super::tally::Tally;
 use super::task::{Algorithm, Reduction, Task};
 use crate::collective::p2p::Landed;
@@ -55,14 +56,19 @@ impl Part<'_> {
 
     fn reduce(&self, reduction: Reduction, block: Option<Block>) -> Result<Finished, Failure> {
         let tally = Tally::new(reduction.bytes());
-        let Some(mut block) = block else { return Ok(finished(&tally, None)) };
+        let Some(block) = block else { return Ok(finished(&tally, None)) };
+        // Alone nothing is exchanged and folded, so a copy is needed, and nothing is finished on the way.
+        let alone = self.size < 2;
+        let (mut block, overlay) = match self.pool.like(&block).filter(|_| !alone) {
+            Some(fresh) => (fresh, Some(Arc::new(Overlay::new(block)))),
+            None => (block, None),
+        };
+        let is_ring = reduction.algorithm == Algorithm::Ring && !alone;
+        let landed = landed(&tally, is_ring, overlay.as_ref());
+        let own = is_ring.then(|| self.own_chunk(reduction));
         let data = block.bytes_mut();
-        // Alone nothing is folded, and so nothing finished on the way either.
-        if reduction.algorithm == Algorithm::Ring && self.size > 1 {
-            let own = self.own_chunk(reduction);
-            self.context.all_reduce(self.op, data, reduction, Some(own), &hook(&tally))?;
-        } else {
-            self.context.all_reduce(self.op, data, reduction, None, &hook(&tally))?;
+        self.context.all_reduce(self.op, data, reduction, own, overlay.as_ref(), &landed)?;
+        if !is_ring {
             finish(reduction.op, reduction.dtype, data, self.size);
         }
         Ok(finished(&tally, Some(block)))
@@ -239,6 +245,19 @@ impl Shards {
 
 fn only(input: Staging) -> Option<Block> {
     input.blocks.into_iter().next()
+}
+
+/// Of an all-reduce: what has come is written, and with the ring it is part of the result.
+fn landed(tally: &Tally, is_result: bool, overlay: Option<&Arc<Overlay>>) -> Landed {
+    let (tally, overlay) = (tally.clone(), overlay.cloned());
+    Arc::new(move |offset, bytes| {
+        if let Some(overlay) = &overlay {
+            overlay.wrote(offset..offset + bytes.len());
+        }
+        if is_result {
+            tally.landed(offset, bytes);
+        }
+    })
 }
 
 fn hook(tally: &Tally) -> Landed {

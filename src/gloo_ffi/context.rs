@@ -8,6 +8,7 @@ use super::bridge::ffi;
 use super::exception::Exception;
 use super::folding::{Fold, Last};
 use super::noticeboard::Noticeboard;
+use super::overlay::Overlay;
 use super::task::{Algorithm, Reduction};
 use super::wire::{Output, PATIENCE, Wire, during};
 use crate::collective::p2p::{Endpoint, Landed};
@@ -63,18 +64,20 @@ impl Context {
 
     /// Adds everybody's `data`. With `own`, the bytes whose last contribution is folded here, those are finished at once, what
     /// arrives is finished too, and `landed` hears of all of it. Without, the whole buffer must still be finished on every rank.
+    /// With an overlay `data` begins as what that says, whatever it holds.
     pub fn all_reduce(
         &self,
         op: OpId,
         data: &mut [u8],
         reduction: Reduction,
         own: Option<Range<usize>>,
+        overlay: Option<&Arc<Overlay>>,
         landed: &Landed,
     ) -> Result<(), Failure> {
         let start = data.as_mut_ptr();
-        let output = own.as_ref().map(|_| Output { start, landed: Arc::clone(landed) });
-        let last = own.map(|bytes| Last { start, bytes, members: self.size, landed: Arc::clone(landed) });
-        let fold = Fold::new(reduction, last);
+        let output = Output { start, landed: Arc::clone(landed), overlay: overlay.cloned() };
+        let last = own.map(|bytes| Last { bytes, members: self.size, landed: Arc::clone(landed) });
+        let fold = Fold::new(reduction, start, last, overlay.cloned());
         let algorithm = match reduction.algorithm {
             Algorithm::Ring => ffi::Algorithm::Ring,
             Algorithm::Bcube => ffi::Algorithm::Bcube,
@@ -82,19 +85,17 @@ impl Context {
         let (count, element_bytes) = (data.len() / reduction.dtype.bytes(), reduction.dtype.bytes());
         // SAFETY: `data` is borrowed for the call and has so many elements. Its parts are used by the fold on this thread, and
         // by messages in ranges that Gloo keeps apart; the regions that messages use end with the call.
-        self.run(op, output, || unsafe { self.group.all_reduce(start, count, element_bytes, &fold, algorithm) })?;
-        if fold.is_complete() {
+        self.run(op, Some(output), || unsafe { self.group.all_reduce(start, count, element_bytes, &fold, algorithm) })?;
+        if fold.is_complete() && overlay.is_none_or(|overlay| overlay.is_covered()) {
             return Ok(());
         }
-        Err(Failure::Gloo(Exception::of_gloo(
-            "its ring does not end a chunk on the rank of that number: this Gloo cannot be used",
-        )))
+        Err(Failure::Gloo(Exception::of_gloo("its all-reduce does not go the way it is known for: this Gloo cannot be used")))
     }
 
     /// Overwrites `data` with the root's.
     pub fn broadcast(&self, op: OpId, data: &mut [u8], root: Rank, landed: &Landed) -> Result<(), Failure> {
         let (start, len) = (data.as_mut_ptr(), data.len());
-        let output = Output { start, landed: Arc::clone(landed) };
+        let output = Output { start, landed: Arc::clone(landed), overlay: None };
         // SAFETY: `data` is borrowed for the call and so long; the regions that messages use end with the call.
         self.run(op, Some(output), || unsafe { self.group.broadcast(start, len, i32::from(root.0)) })
     }
@@ -102,7 +103,7 @@ impl Context {
     /// Fills `data`, in which everybody has put its part at its place.
     pub fn all_gather(&self, op: OpId, data: &mut [u8], landed: &Landed) -> Result<(), Failure> {
         let (start, len) = (data.as_mut_ptr(), data.len());
-        let output = Output { start, landed: Arc::clone(landed) };
+        let output = Output { start, landed: Arc::clone(landed), overlay: None };
         // SAFETY: as above.
         self.run(op, Some(output), || unsafe { self.group.all_gather(start, len) })
     }

@@ -3,17 +3,25 @@
 //! What Gloo's reductions call: the one fold of all engines.
 
 use super::exception::Thrown;
+use super::overlay::{Overlay, Source};
 use super::task::Reduction;
 use super::wire::guarded;
 use crate::collective::p2p::Landed;
 use crate::collective::{finish, fold};
 use std::cell::Cell;
 use std::ops::Range;
+use std::sync::Arc;
+
+/// A multiple of every element's length that leaves room in the first-level cache for three of them.
+const IN_CACHE_BYTES: usize = 8 * 1024;
 
 /// How an operation's contributions are added, for C++ to call.
 pub struct Fold {
     reduction: Reduction,
+    /// Where the buffer begins; only compared.
+    start: *const u8,
     last: Option<Last>,
+    overlay: Option<Arc<Overlay>>,
     finished_bytes: Cell<usize>,
 }
 
@@ -22,9 +30,7 @@ pub struct Fold {
 /// In Gloo's ring that is the own chunk: every element of it is folded once on its owner, as the last of all. Finishing it
 /// there, in cache, means that what goes round the ring afterwards is the result.
 pub struct Last {
-    /// Where the buffer begins; only compared.
-    pub start: *const u8,
-    /// Which bytes of it.
+    /// Which bytes of the buffer.
     pub bytes: Range<usize>,
     /// Among how many a mean is divided.
     pub members: usize,
@@ -33,9 +39,10 @@ pub struct Last {
 }
 
 impl Fold {
-    /// Of a reduction; `last` says what is complete then.
-    pub fn new(reduction: Reduction, last: Option<Last>) -> Fold {
-        Fold { reduction, last, finished_bytes: Cell::new(0) }
+    /// Of a reduction of the buffer that begins at `start`; `last` says what is complete then, `overlay` what the buffer
+    /// began as.
+    pub fn new(reduction: Reduction, start: *const u8, last: Option<Last>, overlay: Option<Arc<Overlay>>) -> Fold {
+        Fold { reduction, start, last, overlay, finished_bytes: Cell::new(0) }
     }
 
     /// Whether all that was to be finished here is. A Gloo that goes another way round would leave it undone, and that is
@@ -71,15 +78,37 @@ impl Fold {
             }
             // SAFETY: it is valid for reads, and apart from `into`.
             let x = unsafe { std::slice::from_raw_parts(other, bytes) };
-            fold(self.reduction.op, self.reduction.dtype, acc, x);
-            self.finish(acc);
+            let offset = acc.as_ptr().addr().wrapping_sub(self.start.addr());
+            match &self.overlay {
+                Some(overlay) if offset < overlay.original().len() => self.fold_over(overlay, offset, acc, x)?,
+                _ => fold(self.reduction.op, self.reduction.dtype, acc, x),
+            }
+            self.finish(offset, acc);
             Ok(())
         })
     }
 
-    fn finish(&self, acc: &mut [u8]) {
+    /// Where the buffer is not written yet, what it began as comes into it a little at a time, and is folded while in cache.
+    fn fold_over(&self, overlay: &Overlay, offset: usize, acc: &mut [u8], x: &[u8]) -> Result<(), Thrown> {
+        let range = offset..offset + acc.len();
+        let original = overlay.original().get(range.clone()).ok_or(Thrown::Misuse)?;
+        let source = overlay.source(&range);
+        for (at, acc) in acc.chunks_mut(IN_CACHE_BYTES).enumerate() {
+            let part = at * IN_CACHE_BYTES..at * IN_CACHE_BYTES + acc.len();
+            match source {
+                Source::Original => acc.copy_from_slice(&original[part.clone()]),
+                Source::Buffer => {}
+                // No algorithm of Gloo's folds what it has folded in part.
+                Source::Both => return Err(Thrown::Misuse),
+            }
+            fold(self.reduction.op, self.reduction.dtype, acc, &x[part]);
+        }
+        overlay.wrote(range);
+        Ok(())
+    }
+
+    fn finish(&self, offset: usize, acc: &mut [u8]) {
         let Some(last) = &self.last else { return };
-        let offset = acc.as_ptr().addr().wrapping_sub(last.start.addr());
         if last.bytes.contains(&offset) && acc.len() <= last.bytes.end - offset {
             finish(self.reduction.op, self.reduction.dtype, acc, last.members);
             self.finished_bytes.set(self.finished_bytes.get() + acc.len());

@@ -34,6 +34,7 @@ mod exception;
 mod folding;
 #[cfg(feature = "gloo")]
 mod noticeboard;
+mod overlay;
 mod tally;
 mod task;
 #[cfg(all(test, feature = "gloo"))]

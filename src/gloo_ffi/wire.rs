@@ -5,12 +5,14 @@
 //! All of it is called from inside one of [`Context`](super::context::Context)'s methods, on the thread of its operation.
 
 use super::exception::Thrown;
+use super::overlay::{Overlay, Source};
 use crate::collective::EngineFault;
 use crate::collective::p2p::{Endpoint, Landed, Region};
 use crate::view::{OpId, Rank};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Longest time in which nothing of an operation moves here.
@@ -41,11 +43,23 @@ pub struct Output {
     pub start: *const u8,
     /// Who wants to hear.
     pub landed: Landed,
+    /// What it began as, if that is elsewhere.
+    pub overlay: Option<Arc<Overlay>>,
 }
 
 /// Memory that Gloo has made known. Dropping it waits until no thread touches it.
 pub struct Memory {
     region: Region,
+    beneath: Option<Beneath>,
+}
+
+/// What memory began as. Messages of what is not written yet go from here.
+struct Beneath {
+    /// Before what it lies in.
+    region: Region,
+    overlay: Arc<Overlay>,
+    /// Messages sent from here for which nobody has waited.
+    sent: Cell<usize>,
 }
 
 /// Runs `act`, whose messages belong to `op`; gives also why they failed, if they did.
@@ -73,12 +87,20 @@ impl Wire {
         guarded(|| {
             let now = NOW.with_borrow(|now| now.as_ref().map(|now| (now.op, now.output.clone())));
             let (op, output) = now.ok_or(Thrown::Misuse)?;
-            let landed = output.filter(|output| std::ptr::eq(output.start, ptr)).map(|output| output.landed);
+            let output = output.filter(|output| std::ptr::eq(output.start, ptr));
+            let (landed, overlay) = output.map_or((None, None), |output| (Some(output.landed), output.overlay));
+            let beneath = overlay.map(|overlay| {
+                let original = overlay.original();
+                // SAFETY: it stays as it is as long as the overlay, which the memory holds and lets go after the region.
+                // Nothing is received into it, so that it is read only.
+                let region = unsafe { self.0.region(op, original.as_ptr().cast_mut(), original.len(), None) };
+                Beneath { region, overlay: Arc::clone(&overlay), sent: Cell::new(0) }
+            });
             // A barrier's memory is nowhere, and empty.
             let ptr = NonNull::new(ptr).unwrap_or(NonNull::dangling());
             // SAFETY: what the caller promises is what is asked for, and dangling memory is empty.
             let region = unsafe { self.0.region(op, ptr.as_ptr(), len, landed) };
-            Ok(Box::new(Memory { region }))
+            Ok(Box::new(Memory { region, beneath }))
         })
     }
 }
@@ -86,7 +108,20 @@ impl Wire {
 impl Memory {
     /// Sends `len` bytes from `offset` on; does not wait.
     pub fn send(&self, to: i32, slot: u64, offset: usize, len: usize) -> Result<(), Thrown> {
-        guarded(|| noted(self.region.send(rank(to)?, slot, offset, len)))
+        guarded(|| {
+            let to = rank(to)?;
+            let Some(beneath) = &self.beneath else { return noted(self.region.send(to, slot, offset, len)) };
+            match beneath.overlay.source(&(offset..offset.saturating_add(len))) {
+                Source::Buffer => noted(self.region.send(to, slot, offset, len)),
+                Source::Original => {
+                    noted(beneath.region.send(to, slot, offset, len))?;
+                    beneath.sent.set(beneath.sent.get() + 1);
+                    Ok(())
+                }
+                // No algorithm of Gloo's sends what it has written in part.
+                Source::Both => Err(Thrown::Misuse),
+            }
+        })
     }
 
     /// Receives `len` bytes to `offset`; does not wait.
@@ -96,7 +131,15 @@ impl Memory {
 
     /// Waits until one message has left; gives its receiver.
     pub fn wait_send(&self, timeout_ms: i64) -> Result<i32, Thrown> {
-        guarded(|| self.waited(self.region.wait_send(patience(timeout_ms))))
+        guarded(|| {
+            // Which of them has left nobody asks; those from beneath were the first.
+            let beneath = self.beneath.as_ref().filter(|beneath| beneath.sent.get() > 0);
+            let region = beneath.map_or(&self.region, |beneath| {
+                beneath.sent.set(beneath.sent.get() - 1);
+                &beneath.region
+            });
+            self.waited(region.wait_send(patience(timeout_ms)))
+        })
     }
 
     /// Waits until one message is here; gives its sender.
