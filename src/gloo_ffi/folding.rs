@@ -78,6 +78,10 @@ impl Fold {
             }
             // SAFETY: it is valid for reads, and apart from `into`.
             let x = unsafe { std::slice::from_raw_parts(other, bytes) };
+            let width = self.reduction.dtype.bytes();
+            if !(acc.as_ptr().addr() | x.as_ptr().addr() | bytes).is_multiple_of(width) {
+                return Err(Thrown::Misuse); // The fold takes whole and aligned elements only.
+            }
             let offset = acc.as_ptr().addr().wrapping_sub(self.start.addr());
             match &self.overlay {
                 Some(overlay) if offset < overlay.original().len() => self.fold_over(overlay, offset, acc, x)?,
