@@ -26,8 +26,6 @@ use tokio::sync::mpsc::UnboundedSender;
 pub enum Outgoing {
     /// Send to every other member of the View.
     Tell(OpMessage),
-    /// So many operations are in flight now.
-    InFlight(usize),
     /// Give this operation up when the time has passed.
     Deadline(OpId, Duration),
     #[cfg_attr(not(feature = "gloo"), allow(dead_code, reason = "the native engine needs no rendezvous"))]
@@ -60,7 +58,6 @@ struct State {
     slots: BTreeMap<OpId, Slot>,
     /// Calls dropped after their vote: what was decided is kept until somebody asks.
     lost: BTreeSet<OpId>,
-    in_flight: usize,
 }
 
 /// What one call waits for.
@@ -111,7 +108,7 @@ impl Envelope {
         let ledger = Ledger::new(&view, me);
         let digest = ledger.view();
         let plan = Arc::new(view.plan.clone());
-        let state = Mutex::new(State { ledger, slots: BTreeMap::new(), lost: BTreeSet::new(), in_flight: 0 });
+        let state = Mutex::new(State { ledger, slots: BTreeMap::new(), lost: BTreeSet::new() });
         Envelope { view, digest, plan, me, backend, board, pool, out, state }
     }
 
@@ -331,6 +328,11 @@ impl Envelope {
         self.lock().ledger.waiting_for()
     }
 
+    /// Operations that are begun and not decided.
+    pub fn in_flight(&self) -> usize {
+        self.lock().ledger.in_flight()
+    }
+
     /// Operations committed in this View so far.
     pub fn committed(&self) -> u64 {
         self.lock().ledger.committed()
@@ -387,11 +389,6 @@ impl Envelope {
                 effect => later.push(effect),
             }
         }
-        let in_flight = state.ledger.in_flight();
-        if (in_flight == 0) != (state.in_flight == 0) {
-            let _ = self.out.send(Outgoing::InFlight(in_flight));
-        }
-        state.in_flight = in_flight;
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         for effect in later {

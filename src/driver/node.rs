@@ -129,6 +129,10 @@ impl Operations for Ledgers<'_> {
     fn freeze(&mut self) -> Closing {
         self.0.map_or_else(Closing::default, |envelope| envelope.freeze())
     }
+
+    fn in_flight(&self) -> usize {
+        self.0.map_or(0, |envelope| envelope.in_flight())
+    }
 }
 
 impl NodeConfig {
@@ -262,7 +266,6 @@ impl Node {
     pub(super) fn on_outgoing(&mut self, outgoing: Outgoing) {
         match outgoing {
             Outgoing::Tell(message) => self.tell(&message),
-            Outgoing::InFlight(count) => self.step(Input::OpsInFlight(count)),
             Outgoing::Deadline(op, after) => self.arm(op, after),
             Outgoing::Post { key, value } => self.post(&key, &value),
             Outgoing::EngineFailed => self.on_engine_failed(),

@@ -101,8 +101,6 @@ pub enum Input {
     EngineUnfit(ViewDigest),
     /// The state of this ticket is durable.
     Persisted(u64),
-    /// So many operations are in flight now.
-    OpsInFlight(usize),
     /// This node leaves.
     Leave,
 }
@@ -111,6 +109,9 @@ pub enum Input {
 pub trait Operations {
     /// Freezes them and reports them; the same report at every later call.
     fn freeze(&mut self) -> Closing;
+
+    /// How many are begun and not decided.
+    fn in_flight(&self) -> usize;
 }
 
 /// The election of one node.
@@ -188,8 +189,12 @@ impl Election {
     pub fn step(&mut self, now: u64, input: Input, ops: &mut dyn Operations) -> Vec<Effect> {
         let mut effects = Vec::new();
         // What comes with every call alone changes nothing that the next tick would not see.
-        let routine = matches!(input, Input::Heard(_) | Input::OpsInFlight(_));
+        let routine = matches!(input, Input::Heard(_));
+        self.ops_in_flight = ops.in_flight();
         self.take(now, input, ops, &mut effects);
+        if self.ops_in_flight == 0 && self.draining.is_some() {
+            self.finish_drain(ops, &mut effects);
+        }
         if !routine {
             self.pursue(now, &mut effects);
         }
@@ -236,7 +241,6 @@ impl Election {
             Input::DataLinkLost(digest) => self.on_data_link_lost(now, digest, effects),
             Input::EngineUnfit(digest) => self.on_engine_unfit(now, digest, effects),
             Input::Persisted(ticket) => self.agreement.on_persisted(ticket, effects),
-            Input::OpsInFlight(count) => self.on_ops(now, count, ops, effects),
             Input::Leave => self.on_leave(effects),
         }
     }
@@ -322,13 +326,6 @@ impl Election {
             return;
         }
         self.agreement.on_prepare(from, ballot, &members, &mut Around { ops, links: &self.links }, effects);
-    }
-
-    fn on_ops(&mut self, _now: u64, count: usize, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
-        self.ops_in_flight = count;
-        if count == 0 && self.draining.is_some() {
-            self.finish_drain(ops, effects);
-        }
     }
 
     fn finish_drain(&mut self, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {

@@ -51,6 +51,10 @@ impl Operations for Book {
     fn freeze(&mut self) -> Closing {
         self.ledger.as_mut().map_or_else(Closing::default, Ledger::freeze)
     }
+
+    fn in_flight(&self) -> usize {
+        self.ledger.as_ref().map_or(0, Ledger::in_flight)
+    }
 }
 
 /// Who returned what, and the View it went to if a View change decided.
@@ -388,8 +392,8 @@ impl World {
         }
         let now = self.now;
         if let Some(node) = self.nodes.get_mut(&n).filter(|node| node.alive) {
-            let open = node.book.ledger.as_ref().map_or(0, Ledger::in_flight);
-            let effects = node.election.step(now, Input::OpsInFlight(open), &mut node.book);
+            // Every step asks how many operations are left.
+            let effects = node.election.step(now, Input::Heard(node.id(n)), &mut node.book);
             effects.into_iter().for_each(|effect| self.carry_out(n, effect));
         }
     }

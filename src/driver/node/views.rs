@@ -53,7 +53,6 @@ impl Node {
         self.publish();
         let enough = view.size() >= self.config.min_members;
         self.views.send_replace(enough.then_some(envelope));
-        self.step(Input::OpsInFlight(0));
     }
 
     pub(super) fn dial_data_links(&mut self, view: &View, me: Rank) {
