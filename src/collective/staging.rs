@@ -81,6 +81,7 @@ impl Pool {
 
     /// A block of as many elements of the same type as those that `block` [lends](Block::lent), for
     /// [`Block::trade`]; in kept memory, if some fits. `None` when it lends none.
+    #[cfg(any(feature = "gloo", test))]
     pub fn like(&self, block: &Block) -> Option<Block> {
         let Storage::Lent(model) = &block.storage else { return None };
         let kept = self.spares.lock().ok().and_then(|mut spares| spares.elements_of(model.key()));
@@ -199,6 +200,7 @@ impl Spares {
         }
     }
 
+    #[cfg(any(feature = "gloo", test))]
     fn elements_of(&mut self, key: (DType, usize)) -> Option<Box<dyn Elements>> {
         let fitting = self.elements.get_mut(&key)?;
         let spare = fitting.pop()?;

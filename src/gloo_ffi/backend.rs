@@ -2,8 +2,9 @@
 //!
 //! The Gloo engine in one View: what may begin, the threads it runs on, and how it ends.
 //!
-//! An operation that everybody has started gets a thread for itself: one that is idle, else a new one. Everything is said
-//! under one short lock; `done` is called under none.
+//! An operation gets a thread for itself: one that is idle, else a new one. It begins before it is known what the others
+//! call, as the first messages go at once; should they differ, what an odd message did to it is held back until the descriptors
+//! tell who is to blame. Everything is said under one short lock; `done` is called under none.
 
 use super::collective::Part;
 use super::context::{Context, Failure, version};
@@ -11,7 +12,7 @@ use super::task::Task;
 use super::turnout::Turnout;
 use crate::collective::p2p::Endpoint;
 use crate::collective::threads::Threads;
-use crate::collective::{Backend, Block, Board, Call, Engine, EngineFault, Finished, Job, Pool, Staging, Traffic, Unfit};
+use crate::collective::{Backend, Block, Board, Call, Done, Engine, EngineFault, Finished, Job, Pool, Staging, Traffic, Unfit};
 use crate::engine::EngineKind;
 use crate::link::DataLink;
 use crate::topology::Plan;
@@ -48,10 +49,10 @@ struct Core {
 
 struct State {
     turnout: Turnout,
-    /// Started here, and not by everybody.
-    waiting: BTreeMap<OpId, (Task, Job)>,
-    /// Started by everybody, and without a thread.
+    /// Started, and without a thread.
     ready: VecDeque<(Task, Job)>,
+    /// Failed by a message of this rank, of which it is not known whether it calls the same.
+    doubtful: BTreeMap<OpId, (Rank, Done)>,
     crew: Crew,
     stage: Stage,
 }
@@ -116,8 +117,8 @@ impl GlooBackend {
         let endpoint = Endpoint::new(me, size, pool.clone(), Arc::clone(threads));
         let state = State {
             turnout: Turnout::new(me, size),
-            waiting: BTreeMap::new(),
             ready: VecDeque::new(),
+            doubtful: BTreeMap::new(),
             crew: Crew { all: 1, idle: 0 },
             stage: Stage::Connecting,
         };
@@ -189,25 +190,27 @@ impl Core {
             return (job.done)(Err(fault));
         }
         // Before anybody can be told that it is started here: from then on messages may come.
-        self.endpoint.begin(op);
-        state.waiting.insert(op, (task, job));
-        self.admit(state, op);
+        self.endpoint.begin_patiently(op);
+        if state.turnout.is_complete(op) {
+            self.endpoint.hurry(op);
+        }
+        state.ready.push_back((task, job));
+        self.staff(&mut state);
+        drop(state);
+        self.changed.notify_one();
     }
 
-    fn credit(self: &Arc<Core>, op: OpId, peer: Rank) {
+    fn credit(&self, op: OpId, peer: Rank) {
         let mut state = self.lock();
         state.turnout.credit(op, peer);
-        self.admit(state, op);
-    }
-
-    /// Finds a thread for `op` if everybody has started it.
-    fn admit(self: &Arc<Core>, mut state: MutexGuard<'_, State>, op: OpId) {
-        if state.waiting.contains_key(&op) && state.turnout.takes_place(op) {
-            let job = state.waiting.remove(&op);
-            state.ready.extend(job);
-            self.staff(&mut state);
-            drop(state);
-            self.changed.notify_one();
+        if state.turnout.is_complete(op) {
+            self.endpoint.hurry(op);
+        }
+        let guilty = state.doubtful.get(&op).is_some_and(|(of, _)| *of == peer);
+        let doubtful = if guilty { state.doubtful.remove(&op) } else { None };
+        drop(state);
+        if let Some((peer, done)) = doubtful {
+            done(Err(EngineFault::Protocol(peer)));
         }
     }
 
@@ -228,10 +231,11 @@ impl Core {
     fn end(&self, op: OpId) {
         let mut state = self.lock();
         state.turnout.end(op);
-        let waiting = state.waiting.remove(&op).or_else(|| state.take_ready(op));
+        let waiting = state.take_ready(op).map(|(_, job)| job.done);
+        let waiting = waiting.or_else(|| state.doubtful.remove(&op).map(|(_, done)| done));
         drop(state);
-        if let Some((_, job)) = waiting {
-            (job.done)(Err(EngineFault::Cancelled));
+        if let Some(done) = waiting {
+            done(Err(EngineFault::Cancelled));
         }
     }
 
@@ -242,16 +246,16 @@ impl Core {
             Stage::Ended(_) => None,
             _ => Some(std::mem::replace(&mut state.stage, Stage::Ended(fault))),
         };
-        let waiting = std::mem::take(&mut state.waiting);
-        let ready = std::mem::take(&mut state.ready);
+        let ready = std::mem::take(&mut state.ready).into_iter().map(|(_, job)| job.done);
+        let doubtful = std::mem::take(&mut state.doubtful).into_values().map(|(_, done)| done);
         drop(state);
         if fault == EngineFault::Closed {
             self.endpoint.close();
             self.board.close();
         }
         self.changed.notify_all();
-        for (_, job) in waiting.into_values().chain(ready) {
-            (job.done)(Err(fault));
+        for done in ready.chain(doubtful) {
+            done(Err(fault));
         }
         // With it Gloo's context, if nobody works on it.
         drop(before);
@@ -287,9 +291,25 @@ impl Core {
             let Job { op, input, done, .. } = job;
             let part = Part { context, op, me: self.me, size: self.size, pool: &self.pool };
             let result = carried_out(&part, &task, input);
-            done(result);
+            self.conclude(op, result, done);
             self.lock().crew.idle += 1;
         }
+    }
+
+    /// Reports a result, unless it is to be seen first who is to blame for it.
+    fn conclude(&self, op: OpId, result: Result<Finished, EngineFault>, done: Done) {
+        if let Err(EngineFault::Protocol(peer)) = result {
+            let mut state = self.lock();
+            if state.turnout.is_over(op) {
+                drop(state);
+                return done(Err(EngineFault::Cancelled));
+            }
+            if matches!(state.stage, Stage::Connected(_)) && state.turnout.is_unheard(op, peer) {
+                state.doubtful.insert(op, (peer, done));
+                return;
+            }
+        }
+        done(result);
     }
 
     /// Waits for an operation; `None` when the backend is closed.

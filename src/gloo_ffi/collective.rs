@@ -57,6 +57,9 @@ impl Part<'_> {
     fn reduce(&self, reduction: Reduction, block: Option<Block>) -> Result<Finished, Failure> {
         let tally = Tally::new(reduction.bytes());
         let Some(block) = block else { return Ok(finished(&tally, None)) };
+        if reduction.algorithm == Algorithm::Exchange && self.size > 1 {
+            return self.exchange(reduction, &block);
+        }
         // Alone nothing is exchanged and folded, so a copy is needed, and nothing is finished on the way.
         let alone = self.size < 2;
         let (mut block, overlay) = match self.pool.like(&block).filter(|_| !alone) {
@@ -72,6 +75,26 @@ impl Part<'_> {
             finish(reduction.op, reduction.dtype, data, self.size);
         }
         Ok(finished(&tally, Some(block)))
+    }
+
+    /// Everybody's buffers come together, and every rank adds all of them in rank order.
+    fn exchange(&self, reduction: Reduction, own: &Block) -> Result<Finished, Failure> {
+        let bytes = own.len();
+        let mut all = self.pool.block(bytes * self.size);
+        let start = self.me.index() * bytes;
+        all.bytes_mut()[start..start + bytes].copy_from_slice(own.bytes());
+        self.context.all_gather(self.op, all.bytes_mut(), &nobody())?;
+        let mut block = self.pool.like(own).unwrap_or_else(|| self.pool.block(bytes));
+        let sum = block.bytes_mut();
+        for (rank, part) in all.bytes().chunks_exact(bytes).enumerate() {
+            if rank == 0 {
+                sum.copy_from_slice(part);
+            } else {
+                fold(reduction.op, reduction.dtype, sum, part);
+            }
+        }
+        finish(reduction.op, reduction.dtype, sum, self.size);
+        Ok(finished(&Tally::new(bytes), Some(block)))
     }
 
     /// In bytes.
@@ -258,6 +281,11 @@ fn landed(tally: &Tally, is_result: bool, overlay: Option<&Arc<Overlay>>) -> Lan
             tally.landed(offset, bytes);
         }
     })
+}
+
+/// What comes is not the result yet.
+fn nobody() -> Landed {
+    Arc::new(|_, _| {})
 }
 
 fn hook(tally: &Tally) -> Landed {

@@ -80,7 +80,8 @@ impl Context {
         let fold = Fold::new(reduction, start, last, overlay.cloned());
         let algorithm = match reduction.algorithm {
             Algorithm::Ring => ffi::Algorithm::Ring,
-            Algorithm::Bcube => ffi::Algorithm::Bcube,
+            // An exchange is none of Gloo's, see `Part::exchange`.
+            Algorithm::Bcube | Algorithm::Exchange => ffi::Algorithm::Bcube,
         };
         let (count, element_bytes) = (data.len() / reduction.dtype.bytes(), reduction.dtype.bytes());
         // SAFETY: `data` is borrowed for the call and has so many elements. Its parts are used by the fold on this thread, and

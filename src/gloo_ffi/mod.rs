@@ -9,8 +9,8 @@
 //! [`reference`](crate::collective::reference()) in Gloo's order of folding, bit for bit.
 //!
 //! # Order
-//! An operation begins when every member has started it alike, see [`Turnout`](turnout::Turnout). Messages carry the
-//! operation they belong to, so operations neither meet nor wait for each other.
+//! Messages carry the operation they belong to, so operations neither meet nor wait for each other. One begins at once, and until every
+//! member has started it alike ([`Turnout`](turnout::Turnout)) it is waited for without end.
 //!
 //! # Failure
 //! An operation fails alone: its waits throw, Gloo unwinds, and the context goes on, because new-style collectives keep no
@@ -34,6 +34,7 @@ mod exception;
 mod folding;
 #[cfg(feature = "gloo")]
 mod noticeboard;
+#[cfg(feature = "gloo")]
 mod overlay;
 mod tally;
 mod task;

@@ -72,6 +72,8 @@ pub enum Algorithm {
     Ring,
     /// A hypercube: fewer rounds, for small buffers.
     Bcube,
+    /// An all-gather of whole buffers, which every rank then adds: one round for two members.
+    Exchange,
 }
 
 impl Task {
@@ -154,6 +156,7 @@ fn reduction(op: ReduceOp, call: &Call, bytes: usize, plan: &Plan, size: usize) 
     let algorithm = match plan.class_for(bytes as u64).schedule {
         Schedule::GlooRing => Algorithm::Ring,
         Schedule::GlooBcube => Algorithm::Bcube,
+        Schedule::GlooExchange => Algorithm::Exchange,
         _ => return Err(Unfit),
     };
     Ok(Reduction { op, dtype: call.dtype, count: bytes / call.dtype.bytes(), algorithm })

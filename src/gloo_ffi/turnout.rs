@@ -1,9 +1,9 @@
 //! Layer: Core.
 //!
-//! Which operations may begin: those that everybody has started alike.
+//! Which operations everybody has started alike.
 //!
-//! Nothing that members disagree about ever enters Gloo, where it would be waited for without end. Each operation is alone
-//! in this: none waits for another one.
+//! Until then one of them may be waited for without end, and what comes from a member that has not said what it calls may belong
+//! to something else.
 
 use crate::collective::retired::Retired;
 use crate::view::{OpId, Rank};
@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 /// Who has started which operation.
 #[derive(Debug)]
 pub struct Turnout {
-    /// A bit for each rank that must have started an operation.
+    /// A bit for each rank.
     all: u16,
     me: Rank,
-    /// By operation that has not begun: a bit for each rank that has started it.
+    /// By operation that is not over: a bit for each rank that has started it.
     started: BTreeMap<OpId, u16>,
     over: Retired,
 }
@@ -46,16 +46,22 @@ impl Turnout {
         }
     }
 
-    /// Whether everybody has started `op`; said once.
-    pub fn takes_place(&mut self, op: OpId) -> bool {
-        let complete = self.started.get(&op) == Some(&self.all);
-        if complete {
-            self.end(op);
-        }
-        complete
+    /// Whether everybody has started `op`.
+    pub fn is_complete(&self, op: OpId) -> bool {
+        self.started.get(&op) == Some(&self.all)
     }
 
-    /// `op` does not begin any more. May be said at any time, also before anything else is.
+    /// Whether `op` goes on, and it is not known what `peer` calls.
+    pub fn is_unheard(&self, op: OpId, peer: Rank) -> bool {
+        self.started.get(&op).is_some_and(|bits| bits & (1 << peer.0) == 0)
+    }
+
+    /// Whether `op` was given up or decided.
+    pub fn is_over(&self, op: OpId) -> bool {
+        self.over.contains(op)
+    }
+
+    /// `op` is over. May be said at any time, also before anything else is.
     pub fn end(&mut self, op: OpId) {
         self.started.remove(&op);
         self.over.insert(op);
@@ -77,44 +83,37 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_begins_once_whatever_came_last() {
+    fn an_operation_is_complete_whoever_came_last() {
         let steps: [fn(&mut Turnout); 3] =
             [|t| assert!(t.start(op(5))), |t| t.credit(op(5), Rank(1)), |t| t.credit(op(5), Rank(2))];
         for last in 0..3 {
             let mut turnout = turnout();
             for step in (0..3).filter(|step| *step != last) {
                 steps[step](&mut turnout);
-                assert!(!turnout.takes_place(op(5)));
+                assert!(!turnout.is_complete(op(5)));
             }
             steps[last](&mut turnout);
-            assert!(turnout.takes_place(op(5)) && !turnout.takes_place(op(5)));
-            assert!(!turnout.start(op(5)), "it has begun");
+            assert!(turnout.is_complete(op(5)) && !turnout.start(op(5)));
         }
     }
 
     #[test]
-    fn operations_do_not_wait_for_each_other() {
+    fn who_has_not_spoken_is_unheard_until_the_operation_is_over() {
         let mut turnout = turnout();
-        assert!(turnout.start(op(0)) && turnout.start(op(1)) && !turnout.start(op(1)));
-        turnout.credit(op(0), Rank(1));
-        (1..3).for_each(|peer| turnout.credit(op(1), Rank(peer)));
-        assert!(turnout.takes_place(op(1)) && !turnout.takes_place(op(0)));
+        assert!(!turnout.is_unheard(op(0), Rank(1)), "nobody has started it");
+        assert!(turnout.start(op(0)));
+        turnout.credit(op(0), Rank(2));
+        assert!(turnout.is_unheard(op(0), Rank(1)) && !turnout.is_unheard(op(0), Rank(2)));
+        turnout.end(op(0));
+        assert!(!turnout.is_unheard(op(0), Rank(1)));
     }
 
     #[test]
-    fn what_is_given_up_never_begins() {
-        for before in [true, false] {
-            let mut turnout = turnout();
-            if before {
-                turnout.end(op(0));
-            }
-            assert_eq!(turnout.start(op(0)), !before);
-            (1..3).for_each(|peer| turnout.credit(op(0), Rank(peer)));
-            if !before {
-                turnout.end(op(0));
-            }
-            assert!(!turnout.takes_place(op(0)));
-        }
+    fn what_is_over_never_starts() {
+        let mut turnout = turnout();
+        turnout.end(op(0));
+        (1..3).for_each(|peer| turnout.credit(op(0), Rank(peer)));
+        assert!(!turnout.start(op(0)) && !turnout.is_complete(op(0)));
     }
 
     #[test]
@@ -123,6 +122,6 @@ mod tests {
         assert!(turnout.start(op(0)));
         turnout.credit(op(0), Rank(1));
         turnout.credit(op(0), Rank(7));
-        assert!(!turnout.takes_place(op(0)));
+        assert!(!turnout.is_complete(op(0)));
     }
 }

@@ -41,6 +41,8 @@ pub enum Schedule {
         /// Every rank exactly once; each sends to the next one, the last to the first.
         order: Vec<Rank>,
     },
+    /// Everybody gets everybody's whole buffer by Gloo's all-gather and adds all of them in rank order. One step for two members.
+    GlooExchange,
     /// Gloo's ring: reduce-scatter and all-gather in rank order, each rank sending to the one before it.
     GlooRing,
     /// Gloo's bcube: recursive halving and doubling in groups of two while the size is even, then among all that are left.
@@ -98,11 +100,11 @@ impl Plan {
     /// reference does it; `size` is the View's, which a plan without a ring does not know.
     ///
     /// Ring: one segment per member in ring order, also where it is empty, each folded from its owner's successor
-    /// round to the owner. OneShot: one segment, in rank order. Gloo's two: see [`gloo`](super::gloo_fold).
+    /// round to the owner. OneShot and its like on Gloo: one segment, in rank order. Gloo's ring and bcube: see `gloo_fold`.
     pub fn fold_order(&self, size: usize, count: usize, elem_bytes: usize) -> FoldOrder {
         let bytes = (count as u64).saturating_mul(elem_bytes as u64);
         let segments = match &self.class_for(bytes).schedule {
-            Schedule::OneShot => {
+            Schedule::OneShot | Schedule::GlooExchange => {
                 let ranks = (0..size).filter_map(|rank| u8::try_from(rank).ok()).map(Rank);
                 vec![FoldSegment { elements: 0..count, tree: FoldTree::sum_of(ranks) }]
             }
@@ -171,7 +173,7 @@ impl Schedule {
     fn engine(&self) -> EngineKind {
         match self {
             Schedule::OneShot | Schedule::Ring { .. } => EngineKind::Native,
-            Schedule::GlooRing | Schedule::GlooBcube => EngineKind::Gloo,
+            Schedule::GlooExchange | Schedule::GlooRing | Schedule::GlooBcube => EngineKind::Gloo,
         }
     }
 }
@@ -186,7 +188,7 @@ impl PlanClass {
     fn fits(&self, size: usize) -> bool {
         let chunk = (1024..=1024 * 1024).contains(&self.chunk_bytes) && self.chunk_bytes.is_multiple_of(64);
         let schedule = match &self.schedule {
-            Schedule::OneShot | Schedule::GlooRing | Schedule::GlooBcube => true,
+            Schedule::OneShot | Schedule::GlooExchange | Schedule::GlooRing | Schedule::GlooBcube => true,
             Schedule::Ring { order } => {
                 let mut seen: Vec<usize> = order.iter().map(|r| r.index()).collect();
                 seen.sort_unstable();
@@ -224,6 +226,7 @@ impl Encode for PlanClass {
             }
             Schedule::GlooRing => out.push(3),
             Schedule::GlooBcube => out.push(4),
+            Schedule::GlooExchange => out.push(5),
         }
     }
 }
@@ -236,6 +239,7 @@ impl Decode for PlanClass {
             2 => Schedule::Ring { order: r.list(MEMBERS_MAX)? },
             3 => Schedule::GlooRing,
             4 => Schedule::GlooBcube,
+            5 => Schedule::GlooExchange,
             _ => return Err(Malformed::UnknownTag),
         };
         Ok(PlanClass { bytes_max, chunk_bytes, schedule })

@@ -30,9 +30,17 @@ pub fn plan(members: &[MemberId], links: &LinkMap) -> Plan {
 
 /// Plans for members that run on Gloo, whose schedules go by rank.
 pub fn gloo_plan(size: usize) -> Plan {
-    let reason = format!("{size} members on Gloo: bcube up to 1 MiB, which takes the fewest steps, and its ring above");
-    // The chunk is how Gloo cuts: its ring into segments of at most 1 MiB, bcube not at all.
-    let classes = vec![class(1024 * KIB, 1024, Schedule::GlooBcube), class(u64::MAX, 1024, Schedule::GlooRing)];
+    // The chunk is how Gloo cuts: its ring into segments of at most 1 MiB, the others not at all.
+    let exchange = |bytes_max| class(bytes_max, 1024, Schedule::GlooExchange);
+    let ring = class(u64::MAX, 1024, Schedule::GlooRing);
+    let (reason, classes) = if size == 2 {
+        let reason =
+            "two members on Gloo exchange whole buffers up to 64 KiB, which takes one step; bcube up to 1 MiB, its ring above";
+        (reason.to_owned(), vec![exchange(64 * KIB), class(1024 * KIB, 1024, Schedule::GlooBcube), ring])
+    } else {
+        let reason = format!("{size} members on Gloo: bcube up to 1 MiB, which takes the fewest steps, and its ring above");
+        (reason, vec![class(1024 * KIB, 1024, Schedule::GlooBcube), ring])
+    };
     Plan { revision: 0, reason, classes }
 }
 

@@ -65,6 +65,16 @@ impl Endpoint {
         self.core().lock().begin(op);
     }
 
+    /// The same, but nobody's patience runs out before [`hurry`](Endpoint::hurry): peers may not have begun.
+    pub fn begin_patiently(&self, op: OpId) {
+        self.core().lock().begin_patiently(op);
+    }
+
+    /// All peers have begun: from now on patience counts.
+    pub fn hurry(&self, op: OpId) {
+        self.core().lock().hurry(op);
+    }
+
     /// All present and later sends, receives and waits of `op` fail with `fault`, unless they have a fault already. What
     /// still comes for it is dropped.
     pub fn cancel(&self, op: OpId, fault: EngineFault) {
@@ -167,7 +177,7 @@ impl Core {
             if let Some(outcome) = state.outcome(op, id, direction)? {
                 return Ok(outcome);
             }
-            if state.moved(op) != moved {
+            if state.moved(op) != moved || state.is_patient(op) {
                 (moved, since) = (state.moved(op), Instant::now());
             }
             let left = patience.saturating_sub(since.elapsed());

@@ -11,7 +11,7 @@ use super::stream::{Arrival, Departure, Misfit, Pace, Payload, Piece, Posting, R
 use crate::collective::{Block, EngineFault, Traffic};
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
 use crate::view::{OpId, Rank};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Condvar};
 
@@ -20,6 +20,8 @@ pub struct State {
     matching: Matching,
     outboxes: Vec<Outbox>,
     regions: BTreeMap<RegionId, Registered>,
+    /// Operations that not all peers have begun.
+    patient: BTreeSet<OpId>,
     regions_made: u64,
     links_made: Generation,
     traffic: Traffic,
@@ -81,6 +83,7 @@ impl State {
             matching: Matching::new(me, size),
             outboxes: std::iter::repeat_with(Outbox::default).take(size).collect(),
             regions: BTreeMap::new(),
+            patient: BTreeSet::new(),
             regions_made: 0,
             links_made: 0,
             traffic: Traffic::default(),
@@ -94,9 +97,26 @@ impl State {
         self.matching.begin(op);
     }
 
+    /// See [`Endpoint::begin_patiently`](super::Endpoint::begin_patiently).
+    pub fn begin_patiently(&mut self, op: OpId) {
+        self.matching.begin(op);
+        self.patient.insert(op);
+    }
+
+    /// See [`Endpoint::hurry`](super::Endpoint::hurry).
+    pub fn hurry(&mut self, op: OpId) {
+        self.patient.remove(&op);
+    }
+
+    /// Whether waits of an operation have no end by themselves.
+    pub fn is_patient(&self, op: OpId) -> bool {
+        self.patient.contains(&op)
+    }
+
     /// Fails an operation that has not failed before.
     pub fn fail(&mut self, op: OpId, fault: EngineFault) {
         if self.matching.fail(op, fault) {
+            self.patient.remove(&op);
             self.stop(op);
         }
     }
@@ -104,6 +124,7 @@ impl State {
     /// Forgets an operation.
     pub fn retire(&mut self, op: OpId) {
         self.matching.retire(op);
+        self.patient.remove(&op);
         self.stop(op);
     }
 

@@ -8,6 +8,7 @@ use crate::gloo_ffi::GlooEngine;
 use crate::topology::{Plan, Schedule};
 use crate::view::{OpId, Rank};
 use std::sync::Arc;
+use std::time::Duration;
 
 const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
 
@@ -44,13 +45,12 @@ fn an_operation_given_up_inside_gloo_leaves_the_context_as_it_was() {
             let plan = plan(if round % 2 == 0 { Schedule::GlooRing } else { Schedule::GlooBcube });
             let count = [1, 1000, 300_000][chance.below(3) as usize];
             let given_up = op(1, round);
-            // Rank 2 never hears that the others have started: they enter, and wait inside for what it would send.
-            start_all(&group, given_up, f32_call(SUM, count), &plan);
-            for (to, from) in [(0, 1), (0, 2), (1, 0), (1, 2)] {
-                group.backends[to].credit(given_up, Rank(from));
+            // Rank 2 does not call: the others enter, and wait inside for what it would send.
+            for me in [Rank(0), Rank(1)] {
+                group.start(me, given_up, f32_call(SUM, count), None, &plan, bytes_of(&vec![1f32; count]));
             }
             chance.shuffled(group.ranks().collect()).iter().for_each(|me| group.backends[me.index()].cancel(given_up));
-            for _ in 0..3 {
+            for _ in 0..2 {
                 let (_, of, result) = group.outcome();
                 assert_eq!((of, result.err()), (given_up, Some(EngineFault::Cancelled)));
             }
@@ -108,14 +108,35 @@ fn a_link_that_breaks_fails_what_waits_for_it_by_name() {
     group.backends[0].attach(Rank(1), left);
     group.backends[1].attach(Rank(0), right);
     assert_sums(&group, op(0, 0), 1000, &plan);
-    start_all(&group, op(0, 1), f32_call(SUM, 1000), &plan);
-    group.backends[0].credit(op(0, 1), Rank(1));
-    // Rank 1 is not told, so rank 0 waits for it inside of Gloo.
+    // Rank 1 does not call, so rank 0 waits for it inside of Gloo.
+    group.start(Rank(0), op(0, 1), f32_call(SUM, 1000), None, &plan, bytes_of(&[1f32; 1000]));
     group.backends[1].close();
-    let mut faults = [group.outcome(), group.outcome()].map(|(rank, _, result)| (rank, result.err()));
-    faults.sort_by_key(|(rank, _)| *rank);
-    let expected = [EngineFault::LinkLost(Rank(1)), EngineFault::Closed].map(Some);
-    assert_eq!(faults, [(Rank(0), expected[0]), (Rank(1), expected[1])]);
+    let (rank, _, lost) = group.outcome();
+    assert_eq!((rank, lost.err()), (Rank(0), Some(EngineFault::LinkLost(Rank(1)))));
+}
+
+#[test]
+fn an_odd_message_is_nobodys_fault_until_its_sender_has_said_what_it_calls() {
+    let (group, plan) = (Group::new(2, Cables::Memory), plan(Schedule::GlooExchange));
+    let differ = |op| {
+        for (me, count) in [(Rank(0), 1000), (Rank(1), 2000)] {
+            group.start(me, op, f32_call(SUM, count), None, &plan, bytes_of(&vec![1f32; count]));
+        }
+    };
+    // They call different things: the descriptors tell, and the operation is given up.
+    differ(op(0, 0));
+    assert!(group.outcomes.recv_timeout(Duration::from_millis(100)).is_err(), "told too early");
+    group.backends.iter().for_each(|backend| backend.cancel(op(0, 0)));
+    let faults = [group.outcome(), group.outcome()].map(|(_, _, result)| result.err());
+    assert_eq!(faults, [Some(EngineFault::Cancelled); 2]);
+    // They say that they call the same, and one of them does not send it.
+    differ(op(0, 1));
+    group.ranks().for_each(|me| group.credit_from(op(0, 1), me));
+    let (rank, _, result) = group.outcome();
+    assert_eq!(result.err(), Some(EngineFault::Protocol(Rank(1 - rank.0))));
+    group.backends.iter().for_each(|backend| backend.cancel(op(0, 1)));
+    assert!(group.outcome().2.is_err());
+    assert_sums(&group, op(0, 2), 1000, &plan);
 }
 
 #[test]
@@ -185,11 +206,11 @@ fn what_does_not_fit_is_refused() {
 #[test]
 fn every_job_is_told_once_that_the_backend_has_closed() {
     let (group, plan) = (Group::new(2, Cables::Memory), plan(Schedule::GlooRing));
+    // Each waits for the other one, which calls other operations.
     for number in 0..20 {
-        start_all(&group, op(0, number), f32_call(SUM, 1000), &plan);
+        group.start(Rank(0), op(0, number), f32_call(SUM, 1000), None, &plan, bytes_of(&[1f32; 1000]));
+        group.start(Rank(1), op(1, number), f32_call(SUM, 1000), None, &plan, bytes_of(&[1f32; 1000]));
     }
-    // The first one waits inside of Gloo.
-    group.backends[0].credit(op(0, 0), Rank(1));
     group.backends.iter().for_each(|backend| backend.close());
     group.backends.iter().for_each(|backend| backend.close());
     group.start(Rank(0), op(0, 20), f32_call(SUM, 1), None, &plan, &[0; 4]);
@@ -203,7 +224,7 @@ fn every_job_is_told_once_that_the_backend_has_closed() {
         })
         .collect();
     told.sort_unstable();
-    let due = (0..=20).map(|number| (Rank(0), op(0, number))).chain((0..20).map(|number| (Rank(1), op(0, number))));
+    let due = (0..=20).map(|number| (Rank(0), op(0, number))).chain((0..20).map(|number| (Rank(1), op(1, number))));
     assert_eq!(told, due.collect::<Vec<_>>());
     assert_eq!((engine.wait_for_threads(PATIENCE), engine.panics()), (0, 0));
 }

@@ -10,7 +10,7 @@ use crate::view::Rank;
 use std::sync::Arc;
 
 const OPS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max];
-const SCHEDULES: [Schedule; 2] = [Schedule::GlooRing, Schedule::GlooBcube];
+const SCHEDULES: [Schedule; 3] = [Schedule::GlooRing, Schedule::GlooBcube, Schedule::GlooExchange];
 
 fn f32s(count: usize, chance: &mut Chance) -> Vec<f32> {
     let special = [0x7fc0_0001, 0xff80_1234, 0x7f80_0000, 0xff80_0000, 0x8000_0000, 0, 1, 0x8000_0007];
@@ -224,7 +224,7 @@ fn many_operations_at_once_in_any_order_with_every_word_at_any_time() {
         let input = |me: Rank, number: u64, count: usize| vec![f32::from(me.0) + number as f32; count];
         let sum = |number: u64| (0..size).map(|me| me as f32 + number as f32).sum::<f32>();
         let ops: Vec<(u64, usize, Arc<Plan>)> = (0..24)
-            .map(|number| (number, chance.below(60_000) as usize, plan(SCHEDULES[chance.below(2) as usize].clone())))
+            .map(|number| (number, chance.below(60_000) as usize, plan(SCHEDULES[chance.below(3) as usize].clone())))
             .collect();
         // Every rank starts the operations in an order of its own; word of each start reaches each peer at
         // some later time.

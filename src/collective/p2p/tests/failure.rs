@@ -311,6 +311,26 @@ fn an_endpoint_that_nobody_has_any_more_is_closed() {
 }
 
 #[test]
+fn patience_counts_only_from_when_all_have_begun() {
+    let group = Group::new(2, memory);
+    let endpoint = &group.ends[0];
+    endpoint.begin_patiently(op(0));
+    let buffer = Buffer::new(endpoint, op(0), vec![0; 10]);
+    buffer.region().recv(B, 0, 0, 10).expect("posted");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| buffer.region().wait_recv(Duration::from_millis(10)));
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(200) {
+            assert!(!waiting.is_finished(), "it ended after {:?}", begun.elapsed());
+            thread::yield_now();
+        }
+        endpoint.hurry(op(0));
+        assert_eq!(waiting.join().expect("no panic"), Err(EngineFault::Stalled));
+    });
+    group.end();
+}
+
+#[test]
 fn a_wait_ends_when_nothing_moves_and_not_while_something_does() {
     const SHORT: Duration = Duration::from_secs(1);
     let group = Group::new(2, memory);
