@@ -57,6 +57,7 @@ impl Turnout {
     }
 
     /// Whether `op` was given up or decided.
+    #[cfg(feature = "gloo")]
     pub fn is_over(&self, op: OpId) -> bool {
         self.over.contains(op)
     }

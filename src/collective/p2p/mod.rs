@@ -7,7 +7,7 @@
 //!
 //! # On the wire
 //! A message is a row of frames of 256 KiB, the last one shorter or not; each says how many follow. An empty one is one
-//! empty frame. Frames of different flows may alternate. The first messages of a flow, 64 and 16 KiB together at most, are sent
+//! empty frame. Frames of different flows may alternate. The first messages of a flow, 64 and 32 KiB together at most, are sent
 //! at once and kept by a receiver that has not asked for them yet. Each later one waits for a credit, a frame of its own, which
 //! its receiver sends when it posts the receive. Both ends count alike, so nothing is negotiated; where their
 //! lengths differ, the receiver finds out with the message, and the sender of one that never gets a credit by patience.

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 /// Bytes of every frame of a message but the last, which may have fewer.
 pub const PIECE: usize = 256 * 1024;
 /// Most bytes of a flow that are sent before anybody has asked for them.
-pub const EAGER_OP_BYTES: usize = 16 * 1024;
+pub const EAGER_OP_BYTES: usize = 32 * 1024;
 /// Most such messages, so that empty ones have a bound too.
 pub const EAGER_MESSAGES_MAX: u64 = 64;
 

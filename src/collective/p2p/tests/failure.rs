@@ -52,7 +52,7 @@ fn the_loss_of_a_peer_fails_only_what_needs_it() {
 #[test]
 fn a_message_of_another_length_is_an_error_at_once_and_of_its_operation_alone() {
     let lens =
-        [(10, 11), (11, 10), (0, 1), (1, 0), (10, 20_000), (PIECE + 1, PIECE), (PIECE + 1, 2 * PIECE), (2 * PIECE, PIECE + 1)];
+        [(10, 11), (11, 10), (0, 1), (1, 0), (10, 40_000), (PIECE + 1, PIECE), (PIECE + 1, 2 * PIECE), (2 * PIECE, PIECE + 1)];
     for (name, link) in LINKS {
         let group = Group::new(3, link);
         for (number, (sent, posted)) in (1..).zip(lens) {
@@ -90,8 +90,8 @@ fn a_message_of_another_length_is_an_error_at_once_and_of_its_operation_alone() 
 fn a_message_that_only_its_sender_takes_for_large_ends_by_patience() {
     let group = Group::new(2, memory);
     group.begin(op(0));
-    let [into, out] = [0, 1].map(|rank| Buffer::new(&group.ends[rank], op(0), vec![0; 20_000]));
-    out.region().send(A, 0, 0, 20_000).expect("held");
+    let [into, out] = [0, 1].map(|rank| Buffer::new(&group.ends[rank], op(0), vec![0; 40_000]));
+    out.region().send(A, 0, 0, 40_000).expect("held");
     into.region().recv(B, 0, 0, 10).expect("posted");
     assert_eq!(into.region().wait_recv(Duration::from_millis(20)), Err(EngineFault::Stalled));
     assert_eq!(out.region().wait_send(Duration::from_millis(20)), Err(EngineFault::Stalled));
@@ -172,7 +172,7 @@ fn a_thread_that_writes_to_a_peer_that_never_reads_is_freed_by_the_end() {
     waiting.region().recv(B, 0, 0, 100).expect("posted");
     thread::scope(|scope| {
         let sending = scope.spawn(|| fill_up(&group));
-        until(|| group.ends[0].traffic().sent_bytes >= 100 * EAGER_OP_BYTES as u64);
+        until(|| group.ends[0].traffic().sent_bytes >= 1 << 20);
         // Nobody else is held up by it.
         group.ends[0].cancel(op(0), EngineFault::Cancelled);
         assert_eq!(waiting.received(), Err(EngineFault::Cancelled));
