@@ -35,7 +35,7 @@ pub struct GlooBackend {
     core: Arc<Core>,
 }
 
-/// What the op thread and the callers share. The thread does not keep the backend itself, so that dropping that ends it.
+/// What the threads and the callers share. They do not keep the backend itself, so that dropping that ends them.
 struct Core {
     me: Rank,
     size: usize,
