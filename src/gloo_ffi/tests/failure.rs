@@ -219,7 +219,8 @@ fn every_job_is_told_once_that_the_backend_has_closed() {
     let mut told: Vec<(Rank, OpId)> = outcomes
         .iter()
         .map(|(rank, op, result)| {
-            assert_eq!(result.err(), Some(EngineFault::Closed));
+            // The other one may have closed first, and with it the link.
+            assert!(matches!(result, Err(EngineFault::Closed | EngineFault::LinkLost(_))), "{result:?}");
             (rank, op)
         })
         .collect();
