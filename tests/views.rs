@@ -41,7 +41,7 @@ async fn come_and_go(engine: EngineKind) -> Result<()> {
         ensure!(x.iter().chain(&y).all(|sum| *sum == 3.0), "a wrong sum");
         drop((a, b));
         comes.leave().await;
-        alone(&stays).await;
+        tokio::time::timeout(Duration::from_secs(30), alone(&stays)).await.context("the other one stays in the View")?;
         if round == WARM {
             warm = Some(settled(usize::MAX).await?);
         }

@@ -266,7 +266,7 @@ impl Staging {
         Staging { blocks }
     }
 
-    /// Copies `bytes` into blocks of these lengths, see [`layout`](super::layout); bytes behind the last one are left out.
+    /// Copies `bytes` into blocks of these lengths, see [`Backend::layout`](super::Backend::layout); more bytes are left out.
     pub fn cut(pool: &Pool, bytes: &[u8], lengths: &[usize]) -> Staging {
         let mut rest = bytes;
         let mut next = |len: &usize| {

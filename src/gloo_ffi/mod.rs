@@ -1,10 +1,10 @@
 //! Layer: Shells.
 //!
-//! The Gloo engine: Gloo's collectives over potluck's own data links, and all of the project's C++ and `unsafe`.
+//! The Gloo engine: Gloo's collectives over potluck's own data links, and all of the project's C++.
 //!
 //! # Semantics
 //! Gloo chooses what is sent when, and calls back for everything else: its transport interface leads to
-//! [`p2p`](crate::collective::p2p), its store to the View's [`Board`], its reduce function to the
+//! [`p2p`](crate::collective::p2p), its store to the View's [`Board`](crate::collective::Board), its reduce function to the
 //! [`fold`](crate::collective::fold()) that all engines share. Results are those of
 //! [`reference`](crate::collective::reference()) in Gloo's order of folding, bit for bit.
 //!

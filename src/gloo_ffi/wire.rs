@@ -17,8 +17,8 @@ use std::time::Duration;
 
 /// Longest time in which nothing of an operation moves here.
 ///
-/// A member that is gone ends waits much earlier, and a program that is late is waited for outside of Gloo. What is left are
-/// other operations that go before it over the same slow link.
+/// A member that is gone ends waits much earlier, and a late program's time does not count: it starts when all have begun (see
+/// [`Endpoint::hurry`]). What is left are other operations that go before it over the same slow link.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A way into the message layer, for C++ to hold.

@@ -8,7 +8,7 @@
 //! the job is retired.
 //!
 //! # Credit
-//! A reader never waits for its program. Data of an operation goes to a peer after [`Backend::credit`](super::Backend::credit);
+//! A reader never waits for its program. Data of an operation goes to a peer after [`Backend::credit`];
 //! before that only 64 KiB per operation and 1 MiB per peer, for which the peer keeps room.
 //!
 //! # Failure

@@ -19,8 +19,8 @@
 //! no honest one does loses its link.
 //!
 //! # Memory
-//! Large messages go straight from the sender's memory, and with one copy into the receiver's. Threads touch either only
-//! while they have a hold on it, and dropping a [`Region`] waits for those.
+//! Large messages go straight from the sender's memory into the receiver's, small ones with one copy on either side. Threads touch
+//! either only while they have a hold on it, and dropping a [`Region`] waits for those.
 //!
 //! # Threads
 //! Two for each link, named `potluck-tx-<rank>` and `potluck-rx-<rank>`. A small frame is written by the thread that
