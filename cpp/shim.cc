@@ -24,6 +24,9 @@ namespace potluck {
 
 namespace {
 
+// Any: operations tell their messages apart by themselves.
+constexpr std::uint64_t kMessageSlot = 0;
+
 // Gloo wants an element's size as a type.
 template <typename T>
 void all_reduce_of(const std::shared_ptr<::gloo::Context> &context, std::uint8_t *data, std::size_t elements,
@@ -119,6 +122,18 @@ void Group::all_to_all(const std::uint8_t *in, std::uint8_t *out, std::size_t by
   options.setInput(const_cast<std::uint8_t *>(in), bytes);  // Only read.
   options.setOutput(out, bytes);
   ::gloo::alltoall(options);
+}
+
+void Group::send(const std::uint8_t *data, std::size_t bytes, std::int32_t to) const {
+  auto buffer = context_->createUnboundBuffer(const_cast<std::uint8_t *>(data), bytes);  // Only read.
+  buffer->send(to, kMessageSlot);
+  buffer->waitSend(context_->getTimeout());
+}
+
+void Group::recv(std::uint8_t *data, std::size_t bytes, std::int32_t from) const {
+  auto buffer = context_->createUnboundBuffer(data, bytes);
+  buffer->recv(from, kMessageSlot);
+  buffer->waitRecv(context_->getTimeout());
 }
 
 void Group::barrier() const {

@@ -78,6 +78,9 @@ class Group {
   void scatter(const std::uint8_t *in, std::uint8_t *out, std::size_t bytes, std::int32_t root) const;
   // Both have so many bytes, an equal part for everybody.
   void all_to_all(const std::uint8_t *in, std::uint8_t *out, std::size_t bytes) const;
+  // Between two ranks; an operation is one message, so all of them use one slot.
+  void send(const std::uint8_t *data, std::size_t bytes, std::int32_t to) const;
+  void recv(std::uint8_t *data, std::size_t bytes, std::int32_t from) const;
   void barrier() const;
 
  private:

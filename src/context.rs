@@ -7,7 +7,7 @@ use crate::calls::{
     elements,
 };
 use crate::cluster::Cluster;
-use crate::collective::{Call, CodecId, DType, Element, Envelope, Kind, ReduceOp, Rejection, Traffic};
+use crate::collective::{Call, CodecId, DType, Element, Envelope, Kind, Mode, ReduceOp, Rejection, Traffic};
 use crate::driver::{engine_reason, peer_at};
 use crate::engine::EngineKind;
 use crate::error::{Peer, Result};
@@ -237,7 +237,7 @@ impl Context {
 
     /// Waits until every member has called it.
     pub fn barrier(&mut self) -> Barrier {
-        let call = Call { kind: Kind::Barrier, dtype: DType::U8, count: 0, codec: CodecId::None };
+        let call = Call { kind: Kind::Barrier, dtype: DType::U8, count: 0, codec: CodecId::None, mode: Mode::PerOp };
         Barrier { flight: Flight::numbered(&self.envelope, self.lane, call) }
     }
 
@@ -248,7 +248,7 @@ impl Context {
     /// In a View that is in sync this returns at once and sends nothing. Histories are compared, not contents: members that
     /// have done nothing together yet count as in sync, so programs that start from files must start from equal ones.
     pub fn sync<'buf>(&mut self, version: u64, state: &'buf mut Vec<u8>) -> Sync<'buf> {
-        let call = Call { kind: Kind::Sync { version }, dtype: DType::U8, count: state.len() as u64, codec: CodecId::None };
+        let call = Call { kind: Kind::Sync { version }, dtype: DType::U8, count: state.len() as u64, codec: CodecId::None, mode: Mode::PerOp };
         let flight = if self.is_in_sync() && !self.envelope.is_frozen() {
             None
         } else {
@@ -271,7 +271,7 @@ impl Context {
     }
 
     fn call<T: Element>(&self, kind: Kind, count: usize) -> Call {
-        Call { kind, dtype: T::DTYPE, count: count as u64, codec: CodecId::None }
+        Call { kind, dtype: T::DTYPE, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
     }
 }
 

@@ -5,6 +5,10 @@
 //! When the world changes nothing is repaired: a new View is agreed, new links are opened, the old ones are
 //! dropped. Everything in a View is chosen by its proposer and shipped; nobody computes any of it again.
 
+mod op_id;
+
+pub use op_id::{Lane, OpId, PARTS_MAX};
+
 use crate::engine::EngineChoice;
 use crate::identity::{Boot, MemberId, Name, NodeId};
 use crate::topology::Plan;
@@ -18,9 +22,15 @@ pub const MEMBERS_MAX: usize = 16;
 /// Most operations a member has called that are not decided; the next call is refused with `TooManyInFlight`.
 pub const OPS_IN_FLIGHT_MAX: usize = 64;
 
+/// Most of these that may be messages to or from one member.
+pub const MESSAGES_IN_FLIGHT_MAX: usize = 32;
+
 /// Most operations a member keeps on its list: those in flight, and those decided here of which others have not said so.
 /// A member can be at most one round of 64 ahead of the slowest, so this is not reached before the other bound.
 pub const OPS_LISTED_MAX: usize = 256;
+
+/// Most operations of its parent that a View commits: those that all members list, and messages that are in flight at one end.
+pub const OPS_DECIDED_MAX: usize = OPS_LISTED_MAX + MEMBERS_MAX * MESSAGES_IN_FLIGHT_MAX;
 
 /// A member's place in a View, `0..size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,41 +106,6 @@ impl fmt::Debug for ViewId {
 impl fmt::Display for ViewId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}#{:?}", self.ballot.round, self.digest)
-    }
-}
-
-/// One operation of one View.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OpId {
-    /// The lane that numbered it.
-    pub lane: Lane,
-    /// Its number in the lane, from 0 in each View.
-    pub number: u64,
-}
-
-/// A sequence of calls in program order; tasks that call at the same time use different lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Lane(pub u64);
-
-impl Lane {
-    /// The lane of the Context itself.
-    pub const MAIN: Lane = Lane(0);
-
-    /// The lane of a caller's tag.
-    pub fn tagged(tag: u32) -> Lane {
-        Lane(u64::from(tag) + 1)
-    }
-}
-
-impl fmt::Debug for OpId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
-
-impl fmt::Display for OpId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.lane.0, self.number)
     }
 }
 
@@ -276,19 +251,6 @@ impl Decode for ViewId {
     }
 }
 
-impl Encode for OpId {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.lane.0.to_le_bytes());
-        out.extend_from_slice(&self.number.to_le_bytes());
-    }
-}
-
-impl Decode for OpId {
-    fn decode(r: &mut Reader<'_>) -> Result<OpId, Malformed> {
-        Ok(OpId { lane: Lane(r.u64()?), number: r.u64()? })
-    }
-}
-
 impl Encode for History {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.ops.to_le_bytes());
@@ -339,7 +301,7 @@ impl Decode for View {
             ballot: Ballot::decode(r)?,
             parent: r.option()?,
             // A committed operation is on every member's list, and a list has at most this many.
-            committed: r.list(OPS_LISTED_MAX)?,
+            committed: r.list(OPS_DECIDED_MAX)?,
             history: r.option()?,
             members: r.list(MEMBERS_MAX)?,
             plan: Plan::decode(r)?,

@@ -2,36 +2,11 @@
 //!
 //! What a collective call asks for, as every member must say it alike.
 
+use super::dtype::DType;
 use super::rejection::Rejection;
-use crate::view::{OpId, Rank};
+use crate::view::{OpId, PARTS_MAX, Rank};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::fmt;
-
-/// Type of one element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum DType {
-    /// IEEE 754 binary32.
-    F32,
-    /// IEEE 754 binary64.
-    F64,
-    /// Bytes, which are also what a state is made of.
-    U8,
-    /// IEEE 754 binary16.
-    F16,
-    /// bfloat16, the upper half of an `f32`.
-    Bf16,
-    /// Signed, 8 bits.
-    I8,
-    /// Signed, 32 bits.
-    I32,
-    /// Signed, 64 bits.
-    I64,
-    /// Unsigned, 32 bits.
-    U32,
-    /// Unsigned, 64 bits.
-    U64,
-}
 
 /// How contributions become one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,6 +60,20 @@ pub enum Kind {
     AllToAll,
     /// Nobody leaves before everybody has come.
     Barrier,
+    /// One rank gets the buffer of another; only these two call it.
+    Message {
+        /// Who sends.
+        from: Rank,
+        /// Who receives.
+        to: Rank,
+        /// What both must call it by.
+        tag: u32,
+    },
+    /// The end of a step of so many calls, which count together or not at all.
+    Step {
+        /// At most [`PARTS_MAX`](crate::view::PARTS_MAX).
+        parts: u8,
+    },
     /// Everybody gets the state of the member that is furthest along the View's history.
     Sync {
         /// How far this member's state is; the caller's own count, for example steps.
@@ -103,6 +92,21 @@ pub struct Call {
     pub count: u64,
     /// How contributions are encoded on the wire.
     pub codec: CodecId,
+    /// When it counts.
+    pub mode: Mode,
+}
+
+/// When a call counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// When all members have voted that they hold its result.
+    #[default]
+    PerOp,
+    /// When its step does.
+    PerStep,
+    /// On each member when that one holds its result: a member that is lost meanwhile may leave some with it and some without.
+    BestEffort,
 }
 
 /// Which encoding the elements have on the wire.
@@ -124,42 +128,6 @@ pub struct Descriptor {
     pub call: Call,
     /// Under which revision of the plan it runs; rank 0's counts.
     pub plan_revision: u32,
-}
-
-impl DType {
-    /// All of them.
-    pub(crate) const ALL: [DType; 10] =
-        [DType::F32, DType::F64, DType::U8, DType::F16, DType::Bf16, DType::I8, DType::I32, DType::I64, DType::U32, DType::U64];
-
-    /// Bytes of one element.
-    pub fn bytes(self) -> usize {
-        match self {
-            DType::I8 | DType::U8 => 1,
-            DType::F16 | DType::Bf16 => 2,
-            DType::F32 | DType::I32 | DType::U32 => 4,
-            DType::F64 | DType::I64 | DType::U64 => 8,
-        }
-    }
-
-    fn tag(self) -> u8 {
-        match self {
-            DType::F32 => 1,
-            DType::F64 => 2,
-            DType::U8 => 3,
-            DType::F16 => 4,
-            DType::Bf16 => 5,
-            DType::I8 => 6,
-            DType::I32 => 7,
-            DType::I64 => 8,
-            DType::U32 => 9,
-            DType::U64 => 10,
-        }
-    }
-
-    /// Whether it has fractions, infinities and NaN.
-    pub fn is_float(self) -> bool {
-        matches!(self, DType::F32 | DType::F64 | DType::F16 | DType::Bf16)
-    }
 }
 
 impl ReduceOp {
@@ -201,7 +169,12 @@ impl Kind {
     pub(crate) fn has_common_result(self) -> bool {
         !matches!(
             self,
-            Kind::Reduce { .. } | Kind::ReduceScatter(_) | Kind::Gather { .. } | Kind::Scatter { .. } | Kind::AllToAll
+            Kind::Reduce { .. }
+                | Kind::ReduceScatter(_)
+                | Kind::Gather { .. }
+                | Kind::Scatter { .. }
+                | Kind::AllToAll
+                | Kind::Message { .. }
         )
     }
 }
@@ -220,6 +193,11 @@ impl Call {
         if self.kind.reduce_op() == Some(ReduceOp::Mean) && !self.dtype.is_float() {
             return Some(Rejection::MeanOfIntegers(self.dtype));
         }
+        if let Kind::Message { from, to, .. } = self.kind
+            && (from == to || from.index() >= size || to.index() >= size)
+        {
+            return Some(Rejection::NoPeer { size });
+        }
         let uneven = self.kind == Kind::AllToAll && !self.count.is_multiple_of(size as u64);
         uneven.then_some(Rejection::Uneven { count: self.count, size })
     }
@@ -227,26 +205,11 @@ impl Call {
     /// Whether two members ask for the same thing.
     pub fn agrees(&self, other: &Call) -> bool {
         match (self.kind, other.kind) {
-            (Kind::Sync { .. }, Kind::Sync { .. }) => self.dtype == other.dtype && self.codec == other.codec,
+            (Kind::Sync { .. }, Kind::Sync { .. }) => {
+                (self.dtype, self.codec, self.mode) == (other.dtype, other.codec, other.mode)
+            }
             _ => self == other,
         }
-    }
-}
-
-impl fmt::Display for DType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            DType::F32 => "f32",
-            DType::F64 => "f64",
-            DType::U8 => "u8",
-            DType::F16 => "f16",
-            DType::Bf16 => "bf16",
-            DType::I8 => "i8",
-            DType::I32 => "i32",
-            DType::I64 => "i64",
-            DType::U32 => "u32",
-            DType::U64 => "u64",
-        })
     }
 }
 
@@ -282,12 +245,19 @@ impl fmt::Display for Call {
             Kind::Gather { root } => write!(f, "gather(root {root}, {} x {}", self.count, self.dtype)?,
             Kind::Scatter { root } => write!(f, "scatter(root {root}, {} x {} each", self.count, self.dtype)?,
             Kind::AllToAll => write!(f, "all_to_all({} x {}", self.count, self.dtype)?,
-            Kind::Barrier => return f.write_str("barrier()"),
+            Kind::Message { from, to, tag } => write!(f, "send({from} to {to}, tag {tag}, {} x {}", self.count, self.dtype)?,
+            Kind::Barrier => f.write_str("barrier(")?,
+            Kind::Step { parts } => write!(f, "step of {parts} calls(")?,
             Kind::Sync { version } => write!(f, "sync(version {version}, {} bytes", self.count)?,
         }
         match self.codec {
-            CodecId::None => f.write_str(")"),
-            codec => write!(f, ", {codec})"),
+            CodecId::None => f.write_str(")")?,
+            codec => write!(f, ", {codec})")?,
+        }
+        match self.mode {
+            Mode::PerOp => Ok(()),
+            Mode::PerStep => f.write_str(" in a step"),
+            Mode::BestEffort => f.write_str(" by best effort"),
         }
     }
 }
@@ -309,6 +279,8 @@ impl Encode for Call {
             Kind::Gather { root } => (12, u64::from(root.0)),
             Kind::Scatter { root } => (13, u64::from(root.0)),
             Kind::AllToAll => (14, 0),
+            Kind::Message { from, to, tag } => (15, u64::from(tag) << 16 | u64::from(from.0) << 8 | u64::from(to.0)),
+            Kind::Step { parts } => (16, u64::from(parts)),
         };
         out.push(tag);
         out.extend_from_slice(&argument.to_le_bytes());
@@ -317,6 +289,11 @@ impl Encode for Call {
         out.push(match self.codec {
             CodecId::None => 0,
             CodecId::Bf16 => 1,
+        });
+        out.push(match self.mode {
+            Mode::PerOp => 0,
+            Mode::PerStep => 1,
+            Mode::BestEffort => 2,
         });
     }
 }
@@ -339,22 +316,37 @@ impl Decode for Call {
             (12, root) => Kind::Gather { root: rank(root)? },
             (13, root) => Kind::Scatter { root: rank(root)? },
             (14, 0) => Kind::AllToAll,
+            (15, all) => Kind::Message { from: rank(all >> 8 & 0xff)?, to: rank(all & 0xff)?, tag: tag_of(all >> 16)? },
+            (16, parts) => Kind::Step { parts: parts_of(parts)? },
             _ => return Err(Malformed::UnknownTag),
         };
-        let tag = r.u8()?;
-        let dtype = DType::ALL.into_iter().find(|dtype| dtype.tag() == tag).ok_or(Malformed::UnknownTag)?;
+        let dtype = DType::of_tag(r.u8()?)?;
         let count = r.u64()?;
         let codec = match r.u8()? {
             0 => CodecId::None,
             1 => CodecId::Bf16,
             _ => return Err(Malformed::UnknownTag),
         };
-        Ok(Call { kind, dtype, count, codec })
+        let mode = match r.u8()? {
+            0 => Mode::PerOp,
+            1 => Mode::PerStep,
+            2 => Mode::BestEffort,
+            _ => return Err(Malformed::UnknownTag),
+        };
+        Ok(Call { kind, dtype, count, codec, mode })
     }
 }
 
 fn rank(argument: u64) -> Result<Rank, Malformed> {
     u8::try_from(argument).map(Rank).map_err(|_| Malformed::TooLong)
+}
+
+fn tag_of(argument: u64) -> Result<u32, Malformed> {
+    u32::try_from(argument).map_err(|_| Malformed::TooLong)
+}
+
+fn parts_of(argument: u64) -> Result<u8, Malformed> {
+    u8::try_from(argument).ok().filter(|parts| usize::from(*parts) <= PARTS_MAX).ok_or(Malformed::TooLong)
 }
 
 fn op(argument: u64) -> Result<ReduceOp, Malformed> {
@@ -397,21 +389,42 @@ mod tests {
             Kind::Scatter { root: Rank(2) },
             Kind::AllToAll,
             Kind::Barrier,
+            Kind::Message { from: Rank(15), to: Rank(1), tag: u32::MAX },
+            Kind::Step { parts: PARTS_MAX as u8 },
             Kind::Sync { version: u64::MAX },
         ];
+        let modes = [Mode::PerOp, Mode::PerStep, Mode::BestEffort];
         for (i, kind) in kinds.into_iter().enumerate() {
             for dtype in DType::ALL {
-                let call = Call { kind, dtype, count: 1 << i, codec: CodecId::Bf16 };
+                let call = Call { kind, dtype, count: 1 << i, codec: CodecId::Bf16, mode: modes[i % 3] };
                 assert_codec(&Descriptor { op: OpId { lane: Lane(1), number: i as u64 }, call, plan_revision: 2 });
             }
         }
     }
 
     #[test]
+    fn a_step_of_too_many_calls_is_refused() {
+        let call = Call { kind: Kind::Step { parts: 65 }, dtype: DType::U8, count: 0, codec: CodecId::None, mode: Mode::PerOp };
+        assert_eq!(Call::from_bytes(&call.to_bytes()), Err(Malformed::TooLong));
+    }
+
+    #[test]
+    fn a_message_goes_to_another_member() {
+        let message = |from, to| {
+            let kind = Kind::Message { from: Rank(from), to: Rank(to), tag: 0 };
+            Call { kind, dtype: DType::U8, count: 1, codec: CodecId::None, mode: Mode::PerOp }.rejection(3)
+        };
+        assert_eq!(message(0, 2), None);
+        for (from, to) in [(1, 1), (0, 3), (3, 0)] {
+            assert_eq!(message(from, to), Some(Rejection::NoPeer { size: 3 }), "{from} to {to}");
+        }
+    }
+
+    #[test]
     fn only_a_sync_may_differ_in_version_and_count() {
-        let sync = Call { kind: Kind::Sync { version: 1 }, dtype: DType::U8, count: 5, codec: CodecId::None };
+        let sync = Call { kind: Kind::Sync { version: 1 }, dtype: DType::U8, count: 5, codec: CodecId::None, mode: Mode::PerOp };
         assert!(sync.agrees(&Call { kind: Kind::Sync { version: 2 }, count: 0, ..sync }));
-        let sum = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 5, codec: CodecId::None };
+        let sum = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 5, codec: CodecId::None, mode: Mode::PerOp };
         assert!(!sum.agrees(&Call { count: 6, ..sum }));
         assert!(!sum.agrees(&sync));
     }

@@ -26,6 +26,11 @@ impl Digest {
         Digest { len, hashes: vec![None; len.div_ceil(DIGEST_BLOCK_BYTES)] }
     }
 
+    /// One digest for several results.
+    pub fn of_all(digests: impl Iterator<Item = u128>) -> u128 {
+        xxh3_128(&digests.flat_map(u128::to_le_bytes).collect::<Vec<u8>>())
+    }
+
     /// The digest blocks that lie wholly in `len` bytes from `start`. Hashing them needs no access to the digest.
     pub fn whole_blocks(&self, start: usize, len: usize) -> Range<usize> {
         let end = start + len;

@@ -4,7 +4,7 @@
 //!
 //! Elements travel little-endian, which is also how every supported machine keeps them: bytes are cast, never converted.
 
-use super::call::DType;
+use super::dtype::DType;
 use super::half::{Bf16, F16};
 
 #[cfg(target_endian = "big")]

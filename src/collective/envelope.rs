@@ -8,7 +8,7 @@
 //! Nothing here ever touches a caller's buffer.
 
 use super::{
-    AbortReason, Backend, Board, Call, CallRefusal, Closing, Engine, EngineFault, Finished, Job, Kind, Ledger, LedgerEffect,
+    AbortReason, Backend, Board, Call, CallRefusal, Closing, Digest, Engine, EngineFault, Finished, Job, Kind, Ledger, LedgerEffect,
     Misbehaviour, OpBody, OpMessage, Outcome, Pool, Staging, ViewBoard,
 };
 use crate::topology::Plan;
@@ -24,7 +24,7 @@ use tokio::sync::mpsc::UnboundedSender;
 /// The channel has no bound of its own: at most 64 operations are in flight at a time, and each says a few things.
 #[derive(Debug)]
 pub enum Outgoing {
-    /// Send to every other member of the View.
+    /// Send to all others of its audience.
     Tell(OpMessage),
     /// Give this operation up when the time has passed.
     Deadline(OpId, Duration),
@@ -65,6 +65,10 @@ struct State {
 struct Slot {
     waker: Option<Waker>,
     output: Option<Staging>,
+    /// Of a step: the results of its calls, and their digests.
+    parts: BTreeMap<u8, (Staging, u128)>,
+    /// How many calls it has, once that is known.
+    parts_all: Option<u8>,
     outcome: Option<Outcome>,
     /// For a sync: from whom the state comes, once all have said theirs.
     source: Option<Option<(Rank, u64)>>,
@@ -87,6 +91,8 @@ pub struct Decided {
     pub outcome: Outcome,
     /// The result, when it is committed and the call has one.
     pub output: Option<Staging>,
+    /// Of a step that is committed: the results of its calls in order.
+    pub parts: Vec<Staging>,
     /// What the engine reported, if it failed here.
     pub fault: Option<EngineFault>,
 }
@@ -165,6 +171,36 @@ impl Envelope {
         self.settle(state);
     }
 
+    /// Begins one call of a step, below [`PARTS_MAX`](crate::view::PARTS_MAX), as [`begin`](Envelope::begin) does.
+    pub fn begin_part(
+        self: &Arc<Envelope>,
+        step: OpId,
+        index: u8,
+        call: Call,
+        fill: impl FnOnce(&Pool, &[usize]) -> Staging,
+    ) {
+        let part = step.part(index);
+        match self.backend.layout(&call, &self.plan, None) {
+            Ok(lengths) => self.start(part, call, None, fill(&self.pool, &lengths)),
+            Err(_) => return self.fail(part, EngineFault::Unfit),
+        }
+        let mut state = self.lock();
+        state.ledger.describe_part(part, call);
+        self.settle(state);
+    }
+
+    /// Ends a step of so many calls, which have been begun: `end` is its own call.
+    pub fn end_step(&self, step: OpId, end: Call, parts: u8) {
+        let mut state = self.lock();
+        state.ledger.amend(step, end);
+        if let Some(slot) = state.slots.get_mut(&step) {
+            slot.parts_all = Some(parts);
+        }
+        state.ledger.describe(step);
+        state.note_step(step);
+        self.settle(state);
+    }
+
     /// Begins to move the state of a sync that all have agreed on.
     pub fn begin_sync(
         self: &Arc<Envelope>,
@@ -186,7 +222,7 @@ impl Envelope {
     pub fn poll_decided(&self, op: OpId, task: &mut Task<'_>) -> Poll<Decided> {
         let mut state = self.lock();
         let Some(slot) = state.slots.get_mut(&op) else {
-            return Poll::Ready(Decided { outcome: Outcome::Indeterminate, output: None, fault: None });
+            return Poll::Ready(Decided { outcome: Outcome::Indeterminate, output: None, parts: Vec::new(), fault: None });
         };
         if slot.outcome.is_none() {
             slot.waker = Some(task.waker().clone());
@@ -311,15 +347,15 @@ impl Envelope {
     }
 
     /// What a member whose link was down has to hear again.
-    pub fn replay(&self) -> Vec<OpMessage> {
+    pub fn replay(&self, to: Rank) -> Vec<OpMessage> {
         let state = self.lock();
-        state.ledger.replay().into_iter().map(|body| self.message(&state, body)).collect()
+        state.ledger.replay(to).into_iter().map(|body| self.message(&state, body)).collect()
     }
 
     /// The decided operations that others may still list, if there are any.
     pub fn resolved(&self) -> Option<OpMessage> {
         let mut state = self.lock();
-        let message = self.message_to_all(&mut state, OpBody::Resolved);
+        let message = self.message_to_others(&mut state, OpBody::Resolved);
         (!message.resolved.is_empty()).then_some(message)
     }
 
@@ -347,12 +383,20 @@ impl Envelope {
     fn finished(&self, op: OpId, call: Call, result: Result<Finished, EngineFault>) {
         match result {
             Ok(Finished { output, digest }) => {
+                // Where every rank holds something else there is nothing to compare.
+                let digest = if call.kind.has_common_result() { digest } else { 0 };
                 let mut state = self.lock();
+                if let Some((step, index)) = op.step() {
+                    if let Some(slot) = state.slots.get_mut(&step) {
+                        slot.parts.insert(index, (output, digest));
+                    }
+                    state.note_step(step);
+                    return self.settle(state);
+                }
                 if let Some(slot) = state.slots.get_mut(&op) {
                     slot.output = Some(output);
                 }
-                // Where every rank holds something else there is nothing to compare.
-                state.ledger.done(op, if call.kind.has_common_result() { digest } else { 0 });
+                state.ledger.done(op, digest);
                 self.settle(state);
             }
             // The operation was given up, or its View has ended: somebody else says what becomes of it.
@@ -366,11 +410,12 @@ impl Envelope {
         if fault.is_the_engines() {
             let _ = self.out.send(Outgoing::EngineFailed);
         }
+        let whole = op.step().map_or(op, |(step, _)| step);
         let mut state = self.lock();
-        if let Some(slot) = state.slots.get_mut(&op) {
+        if let Some(slot) = state.slots.get_mut(&whole) {
             slot.fault = Some(fault);
         }
-        state.ledger.abort(op, AbortReason::Engine);
+        state.ledger.abort(whole, AbortReason::Engine);
         self.settle(state);
     }
 
@@ -384,7 +429,6 @@ impl Envelope {
                 LedgerEffect::Agreed(op, source) => wakers.extend(state.slots.get_mut(&op).and_then(|s| s.agreed(source))),
                 LedgerEffect::Resolved(op, outcome) => {
                     wakers.extend(state.slots.get_mut(&op).and_then(|s| s.decided(outcome)));
-                    later.push(LedgerEffect::Resolved(op, outcome));
                 }
                 effect => later.push(effect),
             }
@@ -395,18 +439,19 @@ impl Envelope {
             match effect {
                 LedgerEffect::Credit(op, rank) => self.backend.credit(op, rank),
                 LedgerEffect::Cancel(op) => self.backend.cancel(op),
-                LedgerEffect::Resolved(op, _) => self.backend.retire(op),
-                LedgerEffect::Tell(_) | LedgerEffect::Agreed(..) => {}
+                LedgerEffect::Retire(op) => self.backend.retire(op),
+                LedgerEffect::Tell(_) | LedgerEffect::Agreed(..) | LedgerEffect::Resolved(..) => {}
             }
         }
     }
 
     fn tell(&self, state: &mut State, body: OpBody) {
-        let _ = self.out.send(Outgoing::Tell(self.message_to_all(state, body)));
+        let _ = self.out.send(Outgoing::Tell(self.message_to_others(state, body)));
     }
 
-    fn message_to_all(&self, state: &mut State, body: OpBody) -> OpMessage {
-        OpMessage { view: state.ledger.view(), body, resolved: state.ledger.report_resolved() }
+    fn message_to_others(&self, state: &mut State, body: OpBody) -> OpMessage {
+        let audience = body.audience(self.view.size());
+        OpMessage { view: state.ledger.view(), body, resolved: state.ledger.report_resolved(audience) }
     }
 
     fn message(&self, state: &State, body: OpBody) -> OpMessage {
@@ -428,8 +473,19 @@ impl State {
     fn take(&mut self, op: OpId) -> Decided {
         let slot = self.slots.remove(&op).unwrap_or_default();
         let outcome = slot.outcome.unwrap_or(Outcome::Indeterminate);
-        let output = slot.output.filter(|_| outcome == Outcome::Committed);
-        Decided { outcome, output, fault: slot.fault }
+        let committed = outcome == Outcome::Committed;
+        let output = slot.output.filter(|_| committed);
+        let parts = slot.parts.into_values().filter(|_| committed).map(|(output, _)| output).collect();
+        Decided { outcome, output, parts, fault: slot.fault }
+    }
+
+    /// A step is done here when it is ended and all its calls are.
+    fn note_step(&mut self, step: OpId) {
+        let Some(slot) = self.slots.get(&step) else { return };
+        if slot.parts_all.is_some_and(|all| usize::from(all) == slot.parts.len()) {
+            let digest = Digest::of_all(slot.parts.values().map(|(_, digest)| *digest));
+            self.ledger.done(step, digest);
+        }
     }
 }
 

@@ -15,7 +15,8 @@
 //! `Min` and `Max` follow a total rule: NaN wins, and -0 is below +0.
 
 use super::arithmetic::{Arithmetic, each};
-use super::call::{DType, ReduceOp};
+use super::call::ReduceOp;
+use super::dtype::DType;
 use super::element::{elements_of, elements_of_mut};
 use super::half::{Bf16, F16};
 

@@ -9,12 +9,17 @@
 //! Rules. Every member votes once per operation, to all members. `Committed` needs `Done` from all, `Aborted` needs
 //! `Abort` from all; until then the call waits. An `Abort` is answered with an `Abort` by everybody, also by a member
 //! that voted `Done` and has not committed, and by one whose program has not called the operation yet. A member lists
-//! an operation from its own call until every member has reported it decided.
+//! an operation from its own call until every member has reported it decided. All members are those that take part: of a
+//! message its two ends.
+//!
+//! A step is one operation of several calls: each is described by itself, and none is voted on. A call by best effort is not
+//! voted on either; it is decided on each member as soon as that one holds its result, and listed by nobody.
 
+mod calls;
 mod entry;
 
-use super::{AbortCause, AbortReason, Call, Closing, Descriptor, Kind, OpBody, Outcome, Vote};
-use crate::view::{Lane, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, Rank, View, ViewDigest};
+use super::{AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote};
+use crate::view::{Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, Rank, View, ViewDigest};
 use entry::Entry;
 use std::collections::BTreeMap;
 
@@ -43,7 +48,7 @@ pub struct Ledger {
 /// What the ledger wants done; in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LedgerEffect {
-    /// Send to every other member.
+    /// Send to every other member that takes part.
     Tell(OpBody),
     /// This member's descriptor and that of the rank are both known: bulk data may flow to it.
     Credit(OpId, Rank),
@@ -53,6 +58,8 @@ pub enum LedgerEffect {
     Cancel(OpId),
     /// It is decided here.
     Resolved(OpId, Outcome),
+    /// Nobody needs anything for it from the engine any more.
+    Retire(OpId),
 }
 
 /// Why a call took no number.
@@ -62,7 +69,7 @@ pub enum CallRefusal {
     Frozen,
     /// The members do not share one history yet.
     NeedsSync,
-    /// 64 operations are in flight, or 256 are listed.
+    /// 64 operations are in flight, or 32 messages, or 256 are listed.
     TooManyInFlight,
 }
 
@@ -112,8 +119,11 @@ impl Ledger {
     ///
     /// Those of others count too: a member that is about to call may finish them, unless it leaves its View at once.
     pub fn in_flight(&self) -> usize {
-        let begun = |e: &&Entry| e.call.is_some() || e.descriptors.iter().any(Option::is_some);
-        self.entries.values().filter(|e| e.outcome.is_none()).filter(begun).count()
+        self.open().count()
+    }
+
+    fn open(&self) -> impl Iterator<Item = &OpId> {
+        self.entries.iter().filter(|(_, e)| e.outcome.is_none() && e.is_begun()).map(|(op, _)| op)
     }
 
     /// Takes the lane's next number for a call of this member.
@@ -125,42 +135,63 @@ impl Ledger {
             return Err(CallRefusal::NeedsSync);
         }
         let listed = self.entries.values().filter(|e| e.call.is_some()).count();
-        if self.in_flight() >= OPS_IN_FLIGHT_MAX || listed >= OPS_LISTED_MAX {
+        let messages = || self.open().filter(|op| op.lane.ends().is_some()).count();
+        let too_many_messages = lane.ends().is_some() && messages() >= MESSAGES_IN_FLIGHT_MAX;
+        if self.in_flight() >= OPS_IN_FLIGHT_MAX || listed >= OPS_LISTED_MAX || too_many_messages {
             return Err(CallRefusal::TooManyInFlight);
         }
         let number = self.numbers.entry(lane).or_insert(0);
         let op = OpId { lane, number: *number };
         *number += 1;
         let size = self.size;
-        let entry = self.entries.entry(op).or_insert_with(|| Entry::new(size));
+        let me = self.me.index();
+        let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, size));
         entry.call = Some(call);
-        if let Some(outcome) = entry.outcome {
+        let (outcome, given_up) = (entry.outcome, entry.votes[me].is_some());
+        if given_up {
+            self.in_engine(op, LedgerEffect::Cancel);
+        }
+        if let Some(outcome) = outcome {
             self.effects.push(LedgerEffect::Resolved(op, outcome));
+            self.in_engine(op, LedgerEffect::Retire);
         }
         Ok(op)
     }
 
     /// Replaces what a call asks for, before it is told to anybody.
     pub fn amend(&mut self, op: OpId, call: Call) {
-        let me = self.me.index();
-        if let Some(entry) = self.entries.get_mut(&op).filter(|e| e.descriptors[me].is_none()) {
+        let me = self.me;
+        if let Some(entry) = self.entries.get_mut(&op).filter(|e| e.calls.of(me).is_none()) {
             entry.call = Some(call);
         }
     }
 
     /// Tells everybody that this member has begun `op`: its staging is ready.
     pub fn describe(&mut self, op: OpId) {
+        if let Some(call) = self.entries.get(&op).and_then(|e| e.call) {
+            self.tell_begun(op, None, call);
+        }
+    }
+
+    /// The same of one call of a step.
+    pub fn describe_part(&mut self, part: OpId, call: Call) {
+        if let Some((op, index)) = part.step() {
+            self.tell_begun(op, Some(index), call);
+        }
+    }
+
+    fn tell_begun(&mut self, op: OpId, part: Option<u8>, call: Call) {
         let (me, plan_revision, frozen) = (self.me, self.plan_revision, self.frozen);
-        let Some(entry) = self.entries.get_mut(&op) else { return };
-        let Some(call) = entry.call else { return };
-        if frozen || entry.outcome.is_some() || entry.descriptors[me.index()].is_some() {
+        let Some(entry) = self.entries.get_mut(&op).filter(|e| !frozen && e.call.is_some() && e.outcome.is_none()) else { return };
+        let name = part.map_or(op, |index| op.part(index));
+        let descriptor = Descriptor { op: name, call, plan_revision };
+        if entry.calls_of_mut(part).note(me, descriptor) != Some(true) {
             return;
         }
-        let descriptor = Descriptor { op, call, plan_revision };
-        entry.descriptors[me.index()] = Some(descriptor);
         self.effects.push(LedgerEffect::Tell(OpBody::Describe(descriptor)));
-        for rank in entry.described().filter(|r| *r != me && entry.credits(*r, &call)) {
-            self.effects.push(LedgerEffect::Credit(op, rank));
+        let others = entry.calls_of(part).into_iter().flat_map(|calls| calls.said()).map(|(rank, _)| rank);
+        for rank in others.filter(|rank| *rank != me && entry.credits(part, *rank, &call)) {
+            self.effects.push(LedgerEffect::Credit(name, rank));
         }
         self.compare(op);
     }
@@ -175,14 +206,21 @@ impl Ledger {
 
     /// Another member has begun with a sync.
     pub fn on_ready(&mut self, from: Rank, op: OpId) {
-        if self.entries.get(&op).is_some_and(|e| e.outcome.is_none()) {
+        if self.entries.get(&op).is_some_and(|e| e.outcome.is_none() && e.concerns(from)) {
             self.effects.push(LedgerEffect::Credit(op, from));
         }
     }
 
-    /// The engine holds the full result. Ignored when the View is frozen or the operation is given up.
+    /// The engine holds the full result; of a step, that of every call. Ignored when the View is frozen or the operation is given up.
     pub fn done(&mut self, op: OpId, digest: u128) {
-        self.vote(op, Vote::Done { digest });
+        let frozen = self.frozen;
+        match self.entries.get_mut(&op) {
+            Some(entry) if entry.is_best_effort() => {
+                entry.held = !frozen;
+                self.settle(op);
+            }
+            _ => self.vote(op, Vote::Done { digest }),
+        }
     }
 
     /// Gives `op` up, if this member has not voted `Done` for it: then the decision must be waited for.
@@ -204,20 +242,20 @@ impl Ledger {
         if self.frozen {
             return Ok(());
         }
-        let op = descriptor.op;
+        let (op, part) = descriptor.op.step().map_or((descriptor.op, None), |(op, index)| (op, Some(index)));
+        if !is_honest(&descriptor, part) {
+            return Err(Misbehaviour);
+        }
         self.admit(from, op)?;
         let me = self.me;
         let Some(entry) = self.entries.get_mut(&op) else {
             self.refuse_finished(op);
             return Ok(());
         };
-        if entry.descriptors[from.index()].is_some_and(|known| known != descriptor) {
-            return Err(Misbehaviour);
-        }
-        let is_first = entry.descriptors[from.index()].replace(descriptor).is_none();
-        let mine = entry.descriptors[me.index()].map(|d| d.call);
-        if is_first && mine.is_some_and(|call| entry.credits(from, &call)) {
-            self.effects.push(LedgerEffect::Credit(op, from));
+        let is_first = entry.calls_of_mut(part).note(from, descriptor).ok_or(Misbehaviour)?;
+        let mine = entry.calls_of(part).and_then(|calls| calls.of(me));
+        if is_first && mine.is_some_and(|call| entry.credits(part, from, &call)) {
+            self.effects.push(LedgerEffect::Credit(descriptor.op, from));
         }
         self.compare(op);
         Ok(())
@@ -227,6 +265,9 @@ impl Ledger {
     pub fn on_vote(&mut self, from: Rank, op: OpId, vote: Vote) -> Result<(), Misbehaviour> {
         if self.frozen {
             return Ok(());
+        }
+        if op.step().is_some() {
+            return Err(Misbehaviour);
         }
         self.admit(from, op)?;
         let Some(entry) = self.entries.get_mut(&op) else { return Ok(()) };
@@ -282,16 +323,17 @@ impl Ledger {
         self.close_with(|_| Outcome::Indeterminate);
     }
 
-    /// Everything another member may have missed while its link was down.
-    pub fn replay(&self) -> Vec<OpBody> {
-        let me = self.me.index();
+    /// Everything that `to` may have missed while its link was down.
+    pub fn replay(&self, to: Rank) -> Vec<OpBody> {
+        let (me, size) = (self.me, self.size);
         let mut bodies = Vec::new();
-        for (op, entry) in &self.entries {
-            bodies.extend(entry.descriptors[me].map(OpBody::Describe));
+        for (op, entry) in self.entries.iter().filter(|(_, e)| e.concerns(to)) {
+            bodies.extend(entry.begun_by(me).map(OpBody::Describe));
             bodies.extend(entry.ready.then_some(OpBody::Ready(*op)));
-            bodies.extend(entry.votes[me].map(|vote| OpBody::Vote(*op, vote)));
+            bodies.extend(entry.votes[me.index()].map(|vote| OpBody::Vote(*op, vote)));
         }
-        bodies.extend(self.numbers.iter().map(|(lane, next)| {
+        let shared = self.numbers.iter().filter(|(lane, _)| lane.participants(size) >> to.0 & 1 == 1);
+        bodies.extend(shared.map(|(lane, next)| {
             let open = self.entries.iter().filter(|(op, e)| op.lane == *lane && e.call.is_some() && e.outcome.is_none());
             let number = open.map(|(op, _)| op.number).min().unwrap_or(*next);
             OpBody::Settled(OpId { lane: *lane, number })
@@ -304,11 +346,12 @@ impl Ledger {
         self.entries.iter().filter(|(_, e)| e.outcome.is_some()).map(|(op, _)| *op).take(OPS_LISTED_MAX).collect()
     }
 
-    /// The same for a message that goes to all other members, after which this member need not list them for their sake.
-    pub fn report_resolved(&mut self) -> Vec<OpId> {
-        let resolved = self.resolved();
+    /// The same for a message that goes to all others of these ranks, bits by rank. After it this member need not list for their
+    /// sake what concerns no one else.
+    pub fn report_resolved(&mut self, to: u32) -> Vec<OpId> {
+        let (resolved, others) = (self.resolved(), !(1 << self.me.0));
         for op in &resolved {
-            if let Some(entry) = self.entries.get_mut(op) {
+            if let Some(entry) = self.entries.get_mut(op).filter(|e| e.participants & others & !to == 0) {
                 entry.reported = true;
             }
         }
@@ -318,10 +361,9 @@ impl Ledger {
 
     /// The oldest operation that this member has begun and some ranks have not.
     pub fn waiting_for(&self) -> Option<(OpId, Vec<Rank>)> {
-        let me = self.me.index();
         self.entries.iter().find_map(|(op, e)| {
-            let missing: Vec<Rank> = e.missing().collect();
-            (e.outcome.is_none() && e.descriptors[me].is_some() && !missing.is_empty()).then_some((*op, missing))
+            let missing: Vec<Rank> = e.calls.missing().collect();
+            (e.outcome.is_none() && e.calls.of(self.me).is_some() && !missing.is_empty()).then_some((*op, missing))
         })
     }
 
@@ -332,6 +374,10 @@ impl Ledger {
 
     /// Makes room for what `from` says about `op`, within what one member may have open.
     fn admit(&mut self, from: Rank, op: OpId) -> Result<(), Misbehaviour> {
+        let concerns = |rank: Rank| op.lane.participants(self.size) >> rank.0 & 1 == 1;
+        if !op.lane.fits(self.size) || !concerns(from) || !concerns(self.me) {
+            return Err(Misbehaviour);
+        }
         if self.entries.contains_key(&op) || op.number < self.numbers.get(&op.lane).copied().unwrap_or(0) {
             return Ok(());
         }
@@ -340,7 +386,7 @@ impl Ledger {
         if open >= 2 * OPS_IN_FLIGHT_MAX {
             return Err(Misbehaviour);
         }
-        self.entries.insert(op, Entry::new(self.size));
+        self.entries.insert(op, Entry::new(op, self.size));
         Ok(())
     }
 
@@ -366,7 +412,7 @@ impl Ledger {
         entry.votes[me] = Some(vote);
         self.effects.push(LedgerEffect::Tell(OpBody::Vote(op, vote)));
         if matches!(vote, Vote::Abort(_)) {
-            self.effects.push(LedgerEffect::Cancel(op));
+            self.in_engine(op, LedgerEffect::Cancel);
         }
         self.settle(op);
     }
@@ -379,7 +425,7 @@ impl Ledger {
         }
         if let Some(mismatch) = entry.mismatch() {
             self.vote(op, Vote::Abort(AbortCause { reason: AbortReason::Mismatch(mismatch), by: self.me }));
-        } else if entry.missing().next().is_none() {
+        } else if entry.is_unanimous() {
             entry.agreed = true;
             let source = entry.sync_source(&self.sources);
             self.effects.push(LedgerEffect::Agreed(op, source));
@@ -393,7 +439,7 @@ impl Ledger {
         if entry.outcome.is_some() {
             return;
         }
-        let Some(outcome) = entry.unanimous() else { return };
+        let Some(outcome) = entry.verdict() else { return };
         self.resolve(op, outcome);
     }
 
@@ -402,14 +448,27 @@ impl Ledger {
         let Some(entry) = self.entries.get_mut(&op) else { return };
         entry.outcome = Some(outcome);
         entry.resolved_by |= 1 << me.0;
-        let called = entry.call.is_some();
-        let is_sync = entry.is_sync();
+        let (called, is_sync, alone) = (entry.call.is_some(), entry.is_sync(), entry.is_best_effort());
         if outcome == Outcome::Committed {
-            self.committed += 1;
+            self.committed += u64::from(op.lane.ends().is_none() && !alone);
             self.synced |= is_sync;
         }
         if called {
             self.effects.push(LedgerEffect::Resolved(op, outcome));
+            // Who holds a result that nobody votes on may still have to hand it on.
+            if !(alone && outcome == Outcome::Committed) {
+                self.in_engine(op, LedgerEffect::Retire);
+            }
+        }
+    }
+
+    /// An effect on `op` as engines know it: by the names of all its calls, if it is a step.
+    fn in_engine(&mut self, op: OpId, effect: fn(OpId) -> LedgerEffect) {
+        let Some(entry) = self.entries.get(&op) else { return };
+        if entry.is_step() {
+            self.effects.extend(op.parts().map(effect));
+        } else {
+            self.effects.push(effect(op));
         }
     }
 
@@ -417,7 +476,7 @@ impl Ledger {
         self.frozen = true;
         let open: Vec<OpId> = self.entries.iter().filter(|(_, e)| e.outcome.is_none()).map(|(op, _)| *op).collect();
         for op in open {
-            self.effects.push(LedgerEffect::Cancel(op));
+            self.in_engine(op, LedgerEffect::Cancel);
             self.resolve(op, outcome_of(&op));
         }
     }
@@ -425,8 +484,15 @@ impl Ledger {
     /// Operations that every member has decided are forgotten, unless this member's program is still to call them, or
     /// the others have not been told yet: who forgot without a word would stay on their lists for ever.
     fn forget_finished(&mut self) {
-        let everybody = (1u32 << self.size) - 1;
-        self.entries.retain(|_, e| e.resolved_by != everybody || e.call.is_none() || !e.reported);
+        let over = |e: &Entry| e.resolved_by & e.participants == e.participants && e.call.is_some() && e.reported;
+        let effects = &mut self.effects;
+        self.entries.retain(|op, entry| {
+            let over = over(entry);
+            if over && entry.is_best_effort() {
+                effects.push(LedgerEffect::Retire(*op));
+            }
+            !over
+        });
         // Aborted before this member's program called it. When it does after this is forgotten, the others abort it again.
         let uncalled: Vec<OpId> =
             self.entries.iter().filter(|(_, e)| e.call.is_none() && e.outcome.is_some()).map(|(op, _)| *op).collect();
@@ -434,6 +500,15 @@ impl Ledger {
             self.entries.remove(op);
         }
     }
+}
+
+/// Whether an honest member can have begun this, by its own name or as one call of a step.
+fn is_honest(descriptor: &Descriptor, part: Option<u8>) -> bool {
+    let call = &descriptor.call;
+    let ends = if let Kind::Message { from, to, .. } = call.kind { Some((from, to)) } else { None };
+    let in_step = call.mode == Mode::PerStep && !matches!(call.kind, Kind::Message { .. } | Kind::Step { .. } | Kind::Sync { .. });
+    let alone = call.mode != Mode::PerStep && ends == descriptor.op.lane.ends();
+    if part.is_some() { in_step && descriptor.op.lane.ends().is_none() } else { alone }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod arithmetic;
 mod board;
 mod call;
 mod digest;
+mod dtype;
 mod element;
 mod envelope;
 mod fault;
@@ -30,8 +31,9 @@ pub use arithmetic::Arithmetic;
 #[cfg(feature = "gloo")]
 pub use board::BoardFault;
 pub use board::{Board, Post, ViewBoard};
-pub use call::{Call, CodecId, DType, Descriptor, Kind, ReduceOp};
+pub use call::{Call, CodecId, Descriptor, Kind, Mode, ReduceOp};
 pub use digest::Digest;
+pub use dtype::DType;
 pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
 pub use envelope::{Decided, Envelope, Outgoing, Refused, SyncStep};
 pub use fault::EngineFault;

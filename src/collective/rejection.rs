@@ -2,7 +2,7 @@
 //!
 //! Why a call makes no sense, whatever the other members do.
 
-use super::call::DType;
+use super::dtype::DType;
 use std::fmt;
 
 /// Why a call makes no sense as it stands.
@@ -11,6 +11,13 @@ use std::fmt;
 pub enum Rejection {
     /// The mean of integers: most often it is none.
     MeanOfIntegers(DType),
+    /// A message to or from a rank that is none, or is this rank itself.
+    NoPeer {
+        /// Members of the View.
+        size: usize,
+    },
+    /// A step of more than 64 calls.
+    StepTooLong,
     /// An `all_to_all` of a buffer that cannot be cut into one part for each member.
     Uneven {
         /// Elements of the buffer.
@@ -35,6 +42,8 @@ impl fmt::Display for Rejection {
             Rejection::MeanOfIntegers(dtype) => {
                 write!(f, "there is no mean of {dtype}; take the sum and divide it as you need it")
             }
+            Rejection::NoPeer { size } => write!(f, "a message goes to another of the {size} members, by its rank"),
+            Rejection::StepTooLong => f.write_str("a step has at most 64 calls; commit it, and begin another"),
             Rejection::Uneven { count, size } => {
                 write!(f, "{count} elements are not one equal part for each of {size} members; pad the buffer")
             }

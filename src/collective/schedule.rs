@@ -15,7 +15,8 @@
 
 mod ways;
 
-use super::call::{Call, CodecId, DType, Kind, ReduceOp};
+use super::call::{Call, CodecId, Kind, ReduceOp};
+use super::dtype::DType;
 use crate::compression::codec;
 use crate::engine::EngineKind;
 use crate::topology::Plan;

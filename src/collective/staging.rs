@@ -5,7 +5,7 @@
 //! No thread ever holds a pointer into a caller's buffer. A block is in exactly one hand, or frozen behind an
 //! `Arc` and only read; when the last hand lets go, its memory goes back to the pool it came from.
 
-use super::call::DType;
+use super::dtype::DType;
 use super::element::{Element, bytes_of, bytes_of_mut};
 use std::any::Any;
 use std::collections::BTreeMap;

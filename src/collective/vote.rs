@@ -3,7 +3,7 @@
 //! What members tell each other about an operation, and how an operation ends.
 
 use super::{Call, Descriptor};
-use crate::view::{OPS_LISTED_MAX, OpId, Rank, ViewDigest};
+use crate::view::{Lane, OPS_LISTED_MAX, OpId, Rank, ViewDigest};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_list};
 
 /// A member's one vote on one operation, sent to all members.
@@ -124,6 +124,18 @@ pub enum OpBody {
     Settled(OpId),
     /// Only the list of resolved operations counts.
     Resolved,
+}
+
+impl OpBody {
+    /// To whom it is said, as bits by rank: all who take part in the operation, and of what is about none, everybody.
+    pub fn audience(&self, size: usize) -> u32 {
+        let op = match self {
+            OpBody::Describe(descriptor) => Some(descriptor.op),
+            OpBody::Vote(op, _) | OpBody::Ready(op) | OpBody::Settled(op) => Some(*op),
+            OpBody::Resolved => None,
+        };
+        op.map_or(Lane::MAIN, |op| op.lane).participants(size)
+    }
 }
 
 impl Encode for Mismatch {
@@ -278,13 +290,12 @@ impl Decode for OpMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::{CodecId, DType, Kind, ReduceOp};
-    use crate::view::Lane;
+    use crate::collective::{CodecId, DType, Kind, Mode, ReduceOp};
     use crate::wire::testing::assert_codec;
 
     #[test]
     fn every_vote_survives_the_wire() {
-        let call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 5, codec: CodecId::None };
+        let call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 5, codec: CodecId::None, mode: Mode::PerOp };
         let mismatch = Mismatch { lower: (Rank(0), call), higher: (Rank(2), Call { count: 6, ..call }) };
         let op = OpId { lane: Lane::MAIN, number: 3 };
         let reasons = [
@@ -315,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_mismatch_of_equal_calls_is_refused() {
-        let call = Call { kind: Kind::Barrier, dtype: DType::U8, count: 0, codec: CodecId::None };
+        let call = Call { kind: Kind::Barrier, dtype: DType::U8, count: 0, codec: CodecId::None, mode: Mode::PerOp };
         let bad = Mismatch { lower: (Rank(0), call), higher: (Rank(2), call) };
         assert_eq!(Mismatch::from_bytes(&bad.to_bytes()), Err(Malformed::Inconsistent));
     }

@@ -14,7 +14,7 @@ use crate::collective::Closing;
 use crate::engine::Engines;
 use crate::identity::MemberId;
 use crate::topology::Arrangement;
-use crate::view::{Ballot, History, Member, View, ViewDigest, ViewId};
+use crate::view::{Rank, Ballot, History, Member, View, ViewDigest, ViewId};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_option};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -212,10 +212,11 @@ impl Agreement {
         let closing = self.freeze(around);
         let promise = Promise {
             prev: self.installed_id,
+            rank: self.rank_in(self.installed.as_deref()),
             base: self.base,
             closing,
             accepted: self.durable.accepted.clone(),
-            accepted_here: self.accepted_here.is_some(),
+            accepted_here: self.rank_in(self.accepted_here.as_deref()),
             name: self.applicant.name.clone(),
             stateless: self.applicant.stateless,
             engines: self.applicant.engines,
@@ -344,16 +345,21 @@ impl Agreement {
     fn history(&self, next: &View) -> Option<History> {
         let own = Promise {
             prev: self.installed_id,
+            rank: self.rank_in(self.installed.as_deref()),
             base: self.base,
             closing: self.closing.clone().unwrap_or_default(),
             accepted: None,
-            accepted_here: false,
+            accepted_here: None,
             name: self.applicant.name.clone(),
             stateless: self.applicant.stateless,
             engines: self.applicant.engines,
         };
         let promises = BTreeMap::from([(self.me, own.clone())]);
         standing::history_after(self.me, &own, next.parent, &next.committed, &promises)
+    }
+
+    fn rank_in(&self, view: Option<&View>) -> Option<Rank> {
+        view.and_then(|view| view.rank_of(self.me))
     }
 
     fn freeze(&mut self, around: &mut dyn Surroundings) -> Closing {

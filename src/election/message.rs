@@ -5,14 +5,14 @@
 use crate::collective::{Closing, Listed, OpMessage, Post};
 use crate::engine::Engines;
 use crate::identity::{MemberId, Name};
-use crate::view::{Ballot, History, MEMBERS_MAX, OPS_LISTED_MAX, OpId, View, ViewId};
+use crate::view::{Ballot, History, MEMBERS_MAX, OPS_DECIDED_MAX, OPS_LISTED_MAX, OpId, Rank, View, ViewId};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_option};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// Largest encoded message that a control link takes.
 #[cfg(test)]
-const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+const MESSAGE_BYTES_MAX: usize = 32 * 1024;
 
 /// Most peers a member reports as reachable; more than a View holds, because some are waiting outside.
 pub const REACH_MAX: usize = 32;
@@ -81,14 +81,16 @@ pub struct Reached {
 pub struct Promise {
     /// Its installed View.
     pub prev: Option<ViewId>,
+    /// Its rank there.
+    pub rank: Option<Rank>,
     /// Its history when it installed that View.
     pub base: Option<History>,
     /// Its operations in that View.
     pub closing: Closing,
     /// The newest View it has accepted, from its durable state.
     pub accepted: Option<Accepted>,
-    /// Whether it accepted that one in this life.
-    pub accepted_here: bool,
+    /// Its rank in that one, if it accepted it in this life.
+    pub accepted_here: Option<Rank>,
     /// What it calls itself.
     pub name: Name,
     /// It keeps nothing in step.
@@ -151,11 +153,13 @@ impl Decode for Reached {
 impl Encode for Promise {
     fn encode(&self, out: &mut Vec<u8>) {
         put_option(out, self.prev.as_ref());
+        put_option(out, self.rank.as_ref());
         put_option(out, self.base.as_ref());
         put_list(out, &self.closing.ops);
         out.extend_from_slice(&self.closing.committed.to_le_bytes());
         put_option(out, self.accepted.as_ref());
-        out.push(u8::from(self.accepted_here) | u8::from(self.stateless) << 1);
+        put_option(out, self.accepted_here.as_ref());
+        out.push(u8::from(self.stateless));
         self.name.encode(out);
         self.engines.encode(out);
     }
@@ -163,15 +167,11 @@ impl Encode for Promise {
 
 impl Decode for Promise {
     fn decode(r: &mut Reader<'_>) -> Result<Promise, Malformed> {
-        let (prev, base) = (r.option()?, r.option()?);
+        let (prev, rank, base) = (r.option()?, r.option()?, r.option()?);
         let closing = Closing { ops: r.list::<Listed>(OPS_LISTED_MAX)?, committed: r.u64()? };
-        let accepted = r.option()?;
-        let (accepted_here, stateless) = match r.u8()? {
-            bits @ 0..=3 => (bits & 1 != 0, bits & 2 != 0),
-            _ => return Err(Malformed::UnknownTag),
-        };
+        let (accepted, accepted_here, stateless) = (r.option()?, r.option()?, r.bool()?);
         let (name, engines) = (Name::decode(r)?, Engines::decode(r)?);
-        Ok(Promise { prev, base, closing, accepted, accepted_here, name, stateless, engines })
+        Ok(Promise { prev, rank, base, closing, accepted, accepted_here, name, stateless, engines })
     }
 }
 
@@ -185,7 +185,7 @@ impl Encode for Accepted {
 
 impl Decode for Accepted {
     fn decode(r: &mut Reader<'_>) -> Result<Accepted, Malformed> {
-        Ok(Accepted { id: ViewId::decode(r)?, parent: r.option()?, committed: r.list(OPS_LISTED_MAX)? })
+        Ok(Accepted { id: ViewId::decode(r)?, parent: r.option()?, committed: r.list(OPS_DECIDED_MAX)? })
     }
 }
 
@@ -299,10 +299,11 @@ mod tests {
         let op = OpId { lane: Lane::MAIN, number: 4 };
         let promise = Promise {
             prev: Some(view.id()),
+            rank: Some(Rank(2)),
             base: Some(History { ops: 3, lineage: [1; 32] }),
             closing: Closing { ops: vec![Listed { op, status: Status::Done(3), is_sync: false }], committed: 9 },
             accepted: Some(Accepted { id: view.id(), parent: None, committed: vec![op] }),
-            accepted_here: true,
+            accepted_here: Some(Rank(1)),
             name: Name::from_lossy("mini"),
             stateless: true,
             engines: Engines::GLOO,
@@ -340,7 +341,7 @@ mod tests {
 
     #[test]
     fn the_largest_messages_fit() {
-        let ops: Vec<OpId> = (0..OPS_LISTED_MAX as u64).map(|number| OpId { lane: Lane::MAIN, number }).collect();
+        let ops: Vec<OpId> = (0..OPS_DECIDED_MAX as u64).map(|number| OpId { lane: Lane::MAIN, number }).collect();
         let mut view = view_of(MEMBERS_MAX as u8);
         view.parent = Some(ViewId { ballot: Ballot::ZERO, digest: view.digest() });
         view.committed = ops.clone();
@@ -352,10 +353,11 @@ mod tests {
         let listed = |op: &OpId| Listed { op: *op, status: Status::Done(u128::MAX), is_sync: true };
         let promise = Promise {
             prev: view.parent,
+            rank: Some(Rank(2)),
             base: Some(History { ops: 0, lineage: [0; 32] }),
-            closing: Closing { ops: ops.iter().map(listed).collect(), committed: 0 },
+            closing: Closing { ops: ops.iter().take(OPS_LISTED_MAX).map(listed).collect(), committed: 0 },
             accepted: Some(Accepted { id: view.id(), parent: view.parent, committed: ops }),
-            accepted_here: true,
+            accepted_here: Some(Rank(1)),
             name: Name::from_lossy("x"),
             stateless: false,
             engines: Engines::GLOO,

@@ -4,13 +4,22 @@
 //! take their time, nodes that die. Every install and every outcome is checked against the promises of the protocol.
 
 use super::{Applicant, Decides, Durable, Effect, Election, ElectionConfig, Input, Message, Operations};
-use crate::collective::{Call, Closing, CodecId, DType, Kind, Ledger, LedgerEffect, OpBody, OpMessage, Outcome, ReduceOp};
+use crate::collective::{Call, Closing, CodecId, DType, Kind, Ledger, LedgerEffect, Mode, OpBody, OpMessage, Outcome, ReduceOp};
 use crate::engine::Engines;
 use crate::identity::{Boot, MemberId, Name, NodeId};
 use crate::view::{Ballot, Lane, OpId, View, ViewId};
 use crate::wire::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+
+const SUM: Call = Call {
+    kind: Kind::AllReduce(ReduceOp::Sum),
+    dtype: DType::F32,
+    count: 8,
+    codec: CodecId::None,
+    mode: Mode::PerOp,
+};
+const BEST_EFFORT: Lane = Lane(100);
 
 /// One-way delay of a message, and how long a write takes to be durable.
 const DELAY_MS: u64 = 1;
@@ -140,18 +149,44 @@ impl World {
 
     /// One call of an all_reduce on this node; its engine is done as soon as all have described theirs.
     pub(super) fn call(&mut self, n: u8) {
-        let call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 8, codec: CodecId::None };
-        self.call_as(n, call);
+        self.call_as(n, Lane::MAIN, SUM);
     }
 
     pub(super) fn sync(&mut self, n: u8, version: u64) {
-        self.call_as(n, Call { kind: Kind::Sync { version }, dtype: DType::U8, count: 8, codec: CodecId::None });
+        self.call_as(n, Lane::MAIN, Call { kind: Kind::Sync { version }, dtype: DType::U8, ..SUM });
     }
 
-    fn call_as(&mut self, n: u8, call: Call) {
+    /// A step of two calls.
+    fn step(&mut self, n: u8) {
+        self.call_as(n, Lane::MAIN, Call { kind: Kind::Step { parts: 2 }, ..SUM });
+    }
+
+    /// Both ends call a message, if they are in one View.
+    fn message(&mut self, a: u8, b: u8) {
+        let rank = |n: u8| self.nodes.get(&n).and_then(|node| node.view.as_ref()?.rank_of(node.id(n)));
+        let (Some(from), Some(to)) = (rank(a), rank(b)) else { return };
+        if self.nodes[&a].view == self.nodes[&b].view {
+            let call = Call { kind: Kind::Message { from, to, tag: 7 }, ..SUM };
+            for end in [a, b] {
+                self.call_as(end, Lane::MAIN.messages(from, to), call);
+            }
+        }
+    }
+
+    /// A call that everybody decides alone, in a lane for these.
+    fn best_effort(&mut self, n: u8) {
+        self.call_as(n, BEST_EFFORT, Call { mode: Mode::BestEffort, ..SUM });
+    }
+
+    fn call_as(&mut self, n: u8, lane: Lane, call: Call) {
         let Some(ledger) = self.nodes.get_mut(&n).and_then(|node| node.book.ledger.as_mut()) else { return };
-        match ledger.call(Lane::MAIN, call) {
-            Ok(op) => ledger.describe(op),
+        match ledger.call(lane, call) {
+            Ok(op) => {
+                if let Kind::Step { parts } = call.kind {
+                    (0..parts).for_each(|i| ledger.describe_part(op.part(i), Call { mode: Mode::PerStep, ..SUM }));
+                }
+                ledger.describe(op);
+            }
             Err(refusal) => self.trace.push(format!("{:>6} {} call refused: {refusal:?}", self.now, letter(n))),
         }
         self.spread(n);
@@ -294,8 +329,8 @@ impl World {
                     let (id_a, id_b) = (self.nodes[&a].id(a), self.nodes[&b].id(b));
                     self.feed(a, Input::LinkUp(id_b));
                     self.feed(b, Input::LinkUp(id_a));
-                    self.replay(a);
-                    self.replay(b);
+                    self.replay(a, b);
+                    self.replay(b, a);
                 }
             }
         }
@@ -407,7 +442,7 @@ impl World {
                 }
             }
             LedgerEffect::Resolved(op, outcome) => self.note(n, op, outcome, None),
-            LedgerEffect::Credit(..) | LedgerEffect::Cancel(_) => {}
+            LedgerEffect::Credit(..) | LedgerEffect::Cancel(_) | LedgerEffect::Retire(_) => {}
         }
     }
 
@@ -415,15 +450,19 @@ impl World {
         let node = &self.nodes[&n];
         let (Some(ledger), Some(view)) = (&node.book.ledger, node.view.clone()) else { return };
         let message = Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.resolved() });
-        let me = node.id(n);
-        for member in view.members.iter().filter(|m| m.id != me) {
+        let (me, audience) = (node.id(n), body.audience(view.size()));
+        let others = view.members.iter().enumerate().filter(|(rank, m)| audience >> rank & 1 == 1 && m.id != me);
+        for (_, member) in others {
             self.send(n, member.id, &message);
         }
     }
 
-    fn replay(&mut self, n: u8) {
-        let bodies = self.nodes[&n].book.ledger.as_ref().map_or_else(Vec::new, Ledger::replay);
-        bodies.into_iter().for_each(|body| self.tell(n, body));
+    fn replay(&mut self, n: u8, to: u8) {
+        let (node, to) = (&self.nodes[&n], self.nodes[&to].id(to));
+        let (Some(ledger), Some(rank)) = (&node.book.ledger, node.view.as_ref().and_then(|v| v.rank_of(to))) else { return };
+        let message = |body| Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.resolved() });
+        let messages: Vec<Message> = ledger.replay(rank).into_iter().map(message).collect();
+        messages.iter().for_each(|message| self.send(n, to, message));
     }
 
     fn record(&mut self, n: u8, ledger: &mut Ledger, next: Option<ViewId>) {
@@ -446,6 +485,9 @@ impl World {
         let all = self.history.outcomes.entry((view, op)).or_default();
         assert!(all.iter().all(|(m, ..)| *m != member), "an operation ends once");
         all.push((member, outcome, next));
+        if op.lane == BEST_EFFORT {
+            return;
+        }
         let unanimous = all.iter().any(|(_, o, next)| *o == Outcome::Committed && next.is_none());
         let aborted = all.iter().any(|(_, o, _)| matches!(o, Outcome::Aborted(_)));
         assert!(!(unanimous && aborted), "Ok by all and Aborted for one: {all:?}");
@@ -524,7 +566,8 @@ mod tests {
     fn disturb(world: &mut World, n: u8) {
         let a = 1 + world.random(u64::from(n)) as u8;
         let b = 1 + world.random(u64::from(n)) as u8;
-        match world.random(11) {
+        let kind = world.random(14);
+        match kind {
             0 => world.kill(a),
             1 if !world.living().contains(&a) => world.start(a),
             2 if a != b => world.part(a, b),
@@ -533,10 +576,15 @@ mod tests {
             5 if a != b => world.mute(a, b),
             6 => world.cut(a, b),
             7 => world.leave(a),
+            8 if a != b => world.message(a, b),
             _ => {
                 for node in world.living() {
                     world.sync(node, 0);
-                    world.call(node);
+                    match kind {
+                        9 => world.step(node),
+                        10 => world.best_effort(node),
+                        _ => world.call(node),
+                    }
                 }
             }
         }

@@ -3,9 +3,9 @@
 //! What the promises say together: which View is the newest, what became of its operations, who shares its history.
 
 use super::message::{Accepted, Promise};
-use crate::collective::{Listed, Status};
+use crate::collective::{Closing, Listed, Status};
 use crate::identity::MemberId;
-use crate::view::{History, OpId, ViewId};
+use crate::view::{History, MEMBERS_MAX, OpId, Rank, ViewId};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,24 +44,40 @@ fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>) -> Vec<OpId> {
     if let Some(adopted) = successors.max_by_key(|a| a.id.ballot) {
         return adopted.committed.clone();
     }
-    let not_installed = |p: &Promise| p.prev != Some(tip) && p.accepted_here && p.accepted.as_ref().is_some_and(|a| a.id == tip);
-    if promises.values().any(not_installed) {
-        // Such a member is in the tip and has not begun any of its operations.
-        return Vec::new();
-    }
-    let members: Vec<&Promise> = promises.values().filter(|p| p.prev == Some(tip)).collect();
-    let candidates: BTreeSet<OpId> = members.iter().flat_map(|p| &p.closing.ops).map(|l| l.op).collect();
-    candidates.into_iter().filter(|op| held_by_all(*op, &members)).collect()
+    let installed = promises.values().filter(|p| p.prev == Some(tip)).map(|p| Witness { rank: p.rank, closing: Some(&p.closing) });
+    // A member that is in the tip and has not installed it has not begun any of its operations.
+    let not_installed = |p: &&Promise| p.prev != Some(tip) && p.accepted.as_ref().is_some_and(|a| a.id == tip);
+    let behind = promises.values().filter(not_installed).filter(|p| p.accepted_here.is_some());
+    let behind = behind.map(|p| Witness { rank: p.accepted_here, closing: None });
+    let witnesses: Vec<Witness<'_>> = installed.chain(behind).collect();
+    let candidates: BTreeSet<OpId> = witnesses.iter().filter_map(|w| w.closing).flat_map(|c| &c.ops).map(|l| l.op).collect();
+    candidates.into_iter().filter(|op| to_be_committed(*op, &witnesses)).collect()
+}
+
+/// What a member of the tip tells of its operations there.
+struct Witness<'a> {
+    /// Its rank there; one that does not say it counts as taking part in everything.
+    rank: Option<Rank>,
+    /// What it lists, if it has installed the tip.
+    closing: Option<&'a Closing>,
 }
 
 fn succeeds(accepted: &Accepted, tip: ViewId) -> bool {
     accepted.parent == Some(tip) && accepted.id.ballot > tip.ballot
 }
 
-/// An operation that is on no list was not begun there, or is decided everywhere.
-fn held_by_all(op: OpId, members: &[&Promise]) -> bool {
-    let statuses: Option<Vec<Status>> = members.iter().map(|p| listed(p, op).map(|l| l.status)).collect();
+/// Whether all who take part hold its result. An operation that is on no list was not begun there, or is decided everywhere.
+///
+/// A message that both ends know as committed need not be said again: of those there may be more than a View has room for.
+fn to_be_committed(op: OpId, witnesses: &[Witness<'_>]) -> bool {
+    let participants = op.lane.participants(MEMBERS_MAX);
+    let takes_part = |w: &&Witness<'_>| w.rank.is_none_or(|rank| participants >> rank.0 & 1 == 1);
+    let status = |w: &Witness<'_>| Some(w.closing?.ops.iter().find(|l| l.op == op)?.status);
+    let statuses: Option<Vec<Status>> = witnesses.iter().filter(takes_part).map(status).collect();
     let Some(statuses) = statuses else { return false };
+    if op.lane.ends().is_some() && statuses.iter().all(|status| *status == Status::Committed) {
+        return false;
+    }
     let digests: BTreeSet<u128> = statuses.iter().filter_map(|s| if let Status::Done(d) = s { Some(*d) } else { None }).collect();
     digests.len() <= 1 && statuses.iter().all(|s| matches!(s, Status::Done(_) | Status::Committed))
 }
@@ -92,8 +108,10 @@ pub(super) fn history_after(
 }
 
 fn newly_committed(promise: &Promise, committed: &[OpId]) -> u64 {
+    // Messages are no part of a history: only two members see them.
+    let common = committed.iter().filter(|op| op.lane.ends().is_none());
     let known = |op: &&OpId| !listed(promise, **op).is_some_and(|l| l.status == Status::Committed);
-    committed.iter().filter(known).count() as u64
+    common.filter(known).count() as u64
 }
 
 /// The longest history with which any of the promisers entered `view`: the one a sync in it spread.
@@ -133,7 +151,6 @@ fn winner(effective: &BTreeMap<MemberId, Option<History>>) -> Option<History> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::Closing;
     use crate::engine::Engines;
     use crate::identity::Name;
     use crate::view::testing::{member_id, view_of};
@@ -144,10 +161,11 @@ mod tests {
     fn fresh() -> Promise {
         Promise {
             prev: None,
+            rank: None,
             base: None,
             closing: Closing::default(),
             accepted: None,
-            accepted_here: false,
+            accepted_here: None,
             name: Name::from_lossy("x"),
             stateless: false,
             engines: Engines::NATIVE,
@@ -187,7 +205,7 @@ mod tests {
         let id = ViewId { ballot: later, digest: view.digest() };
         let accepted = Accepted { id, parent: Some(view.id()), committed: vec![] };
         let done = in_view(&view, Some(Status::Done(1)));
-        let acceptor = Promise { accepted: Some(accepted), accepted_here: true, ..done.clone() };
+        let acceptor = Promise { accepted: Some(accepted), accepted_here: Some(Rank(1)), ..done.clone() };
         assert!(read(&all([done, acceptor])).committed.is_empty());
     }
 
@@ -196,9 +214,9 @@ mod tests {
         let view = view_of(3);
         let accepted = Accepted { id: view.id(), parent: None, committed: vec![] };
         let done = in_view(&view, Some(Status::Done(1)));
-        let behind = Promise { accepted: Some(accepted), accepted_here: true, ..fresh() };
+        let behind = Promise { accepted: Some(accepted), accepted_here: Some(Rank(1)), ..fresh() };
         assert!(read(&all([done.clone(), behind.clone()])).committed.is_empty());
-        let restarted = Promise { accepted_here: false, ..behind };
+        let restarted = Promise { accepted_here: None, ..behind };
         assert_eq!(read(&all([done, restarted])).committed, [OP]);
     }
 

@@ -95,6 +95,12 @@ pub mod ffi {
         /// # Safety
         /// Both point to so many bytes; nobody else writes `input` or uses `out`.
         unsafe fn all_to_all(self: &Group, input: *const u8, out: *mut u8, bytes: usize) -> Result<()>;
+        /// # Safety
+        /// `data` points to so many bytes, which nobody else writes.
+        unsafe fn send(self: &Group, data: *const u8, bytes: usize, to: i32) -> Result<()>;
+        /// # Safety
+        /// `data` points to so many bytes, which nobody else uses.
+        unsafe fn recv(self: &Group, data: *mut u8, bytes: usize, from: i32) -> Result<()>;
         fn barrier(self: &Group) -> Result<()>;
     }
 }

@@ -47,6 +47,7 @@ impl Part<'_> {
             Task::GatherTo { root, bytes } => self.gather_to(root, bytes, only(input)),
             Task::Scatter { root, bytes } => self.scatter(root, bytes, only(input)),
             Task::AllToAll { .. } => self.all_to_all(only(input)),
+            Task::Message { from, to, bytes } => self.message(from, to, bytes, only(input)),
             Task::Barrier => {
                 self.context.barrier(self.op)?;
                 Ok(finished(&Tally::new(0), None))
@@ -212,6 +213,19 @@ impl Part<'_> {
         let Some(own) = own else { return Ok(apart(None)) };
         let mut out = self.pool.block(own.len());
         self.context.all_to_all(self.op, own.bytes(), out.bytes_mut())?;
+        Ok(apart(Some(out)))
+    }
+
+    fn message(&self, from: Rank, to: Rank, bytes: usize, own: Option<Block>) -> Result<Finished, Failure> {
+        if bytes == 0 {
+            return Ok(apart(None));
+        }
+        if self.me == from {
+            self.context.send(self.op, own.ok_or(UNFIT)?.bytes(), to)?;
+            return Ok(apart(None));
+        }
+        let mut out = self.pool.block(bytes);
+        self.context.recv(self.op, out.bytes_mut(), from)?;
         Ok(apart(Some(out)))
     }
 

@@ -159,6 +159,20 @@ impl Context {
         self.run(op, None, || unsafe { self.group.all_to_all(input, start, bytes) })
     }
 
+    /// Sends all of `data` to one rank; done when the links have taken it over.
+    pub fn send(&self, op: OpId, data: &[u8], to: Rank) -> Result<(), Failure> {
+        let (start, bytes) = (data.as_ptr(), data.len());
+        // SAFETY: `data` is borrowed for the call and only read; the region that messages use ends with the call.
+        self.run(op, None, || unsafe { self.group.send(start, bytes, i32::from(to.0)) })
+    }
+
+    /// Fills `data` with what one rank sends.
+    pub fn recv(&self, op: OpId, data: &mut [u8], from: Rank) -> Result<(), Failure> {
+        let (start, bytes) = (data.as_mut_ptr(), data.len());
+        // SAFETY: as above, but written.
+        self.run(op, None, || unsafe { self.group.recv(start, bytes, i32::from(from.0)) })
+    }
+
     /// Waits for everybody.
     pub fn barrier(&self, op: OpId) -> Result<(), Failure> {
         self.run(op, None, || self.group.barrier())

@@ -48,6 +48,15 @@ pub enum Task {
         /// How many each member has.
         bytes: usize,
     },
+    /// Bring one rank's bytes to another; nobody else takes part.
+    Message {
+        /// Whose.
+        from: Rank,
+        /// Whom.
+        to: Rank,
+        /// How many.
+        bytes: usize,
+    },
     /// Wait for everybody.
     Barrier,
 }
@@ -115,6 +124,7 @@ impl Task {
                 length(call.output_count(size))?;
                 Ok(Task::Gather { bytes: length(call.count)? })
             }
+            (Kind::Message { from, to, .. }, _) => Ok(Task::Message { from, to, bytes: length(call.count)? }),
             (Kind::Barrier, _) => Ok(Task::Barrier),
             _ => Err(Unfit),
         }
@@ -127,9 +137,11 @@ impl Task {
             | Task::ReduceEncoded(reduction, _)
             | Task::ReduceTo(reduction, _)
             | Task::ReduceScatter(reduction) => reduction.bytes(),
-            Task::Broadcast { bytes, .. } | Task::Gather { bytes } | Task::GatherTo { bytes, .. } | Task::AllToAll { bytes } => {
-                *bytes
-            }
+            Task::Broadcast { bytes, .. }
+            | Task::Gather { bytes }
+            | Task::GatherTo { bytes, .. }
+            | Task::AllToAll { bytes }
+            | Task::Message { bytes, .. } => *bytes,
             Task::Scatter { bytes, .. } => *bytes * size,
             Task::Barrier => 0,
         };
@@ -138,7 +150,11 @@ impl Task {
 
     /// Whether `me` contributes; the other members' input is not looked at.
     pub fn contributes(&self, me: Rank) -> bool {
-        !matches!(self, Task::Broadcast { root, .. } | Task::Scatter { root, .. } if *root != me)
+        match self {
+            Task::Broadcast { root, .. } | Task::Scatter { root, .. } => *root == me,
+            Task::Message { from, .. } => *from == me,
+            _ => true,
+        }
     }
 }
 
@@ -170,6 +186,7 @@ fn bytes_of(count: u64, dtype: DType) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collective::Mode;
     use crate::topology::PlanClass;
 
     fn plan(schedule: Schedule) -> Plan {
@@ -178,7 +195,7 @@ mod tests {
     }
 
     fn call(kind: Kind, dtype: DType, count: u64) -> Call {
-        Call { kind, dtype, count, codec: CodecId::None }
+        Call { kind, dtype, count, codec: CodecId::None, mode: Mode::PerOp }
     }
 
     const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);

@@ -12,19 +12,17 @@ use std::collections::BTreeMap;
 /// Who has started which operation.
 #[derive(Debug)]
 pub struct Turnout {
-    /// A bit for each rank.
-    all: u16,
+    size: usize,
     me: Rank,
     /// By operation that is not over: a bit for each rank that has started it.
-    started: BTreeMap<OpId, u16>,
+    started: BTreeMap<OpId, u32>,
     over: Retired,
 }
 
 impl Turnout {
     /// Of `me` in a View of `size`.
     pub fn new(me: Rank, size: usize) -> Turnout {
-        let all = (0..size).fold(0, |bits, rank| bits | 1 << rank);
-        Turnout { all, me, started: BTreeMap::new(), over: Retired::default() }
+        Turnout { size, me, started: BTreeMap::new(), over: Retired::default() }
     }
 
     /// `op` is started here. `false` when it is over, or was started before.
@@ -41,14 +39,18 @@ impl Turnout {
 
     /// `peer` has started `op` and agrees with what is called here.
     pub fn credit(&mut self, op: OpId, peer: Rank) {
-        if !self.over.contains(op) && self.all & (1 << peer.0) != 0 {
+        if !self.over.contains(op) && self.all(op) & (1 << peer.0) != 0 {
             *self.started.entry(op).or_default() |= 1 << peer.0;
         }
     }
 
     /// Whether everybody has started `op`.
     pub fn is_complete(&self, op: OpId) -> bool {
-        self.started.get(&op) == Some(&self.all)
+        self.started.get(&op) == Some(&self.all(op))
+    }
+
+    fn all(&self, op: OpId) -> u32 {
+        op.lane.participants(self.size)
     }
 
     /// Whether `op` goes on, and it is not known what `peer` calls.

@@ -11,7 +11,7 @@ use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
 /// Largest control message: a Promise of 16 members with all their operations is about a quarter of it.
-pub const CONTROL_BYTES_MAX: usize = 16 * 1024;
+pub const CONTROL_BYTES_MAX: usize = 32 * 1024;
 
 /// The sending half of a control link.
 pub struct ControlSender {

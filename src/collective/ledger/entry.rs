@@ -2,88 +2,153 @@
 //!
 //! What a ledger knows of one operation: who has begun it, who has voted how, who has decided it.
 
-use crate::collective::{AbortCause, Call, Descriptor, Kind, Listed, Mismatch, Outcome, Status, Vote};
+use super::calls::Calls;
+use crate::collective::{AbortCause, Call, Kind, Listed, Mismatch, Mode, Outcome, Status, Vote};
 use crate::view::{OpId, Rank};
+use std::collections::BTreeMap;
 
 /// One operation.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
+    /// Whose votes count, as bits by rank: all, or the two ends of a message.
+    pub(super) participants: u32,
     /// This member's own call, from the moment it took the number.
     pub(super) call: Option<Call>,
     /// Who has begun it, and with what. This member's own stands here once it is told.
-    pub(super) descriptors: Vec<Option<Descriptor>>,
+    pub(super) calls: Calls,
+    /// The same for each call of a step, before its end is called.
+    parts: BTreeMap<u8, Calls>,
     pub(super) votes: Vec<Option<Vote>>,
     pub(super) outcome: Option<Outcome>,
     /// Who has reported it decided, as bits by rank.
     pub(super) resolved_by: u32,
-    /// This member has told all others that it is decided here.
+    /// This member has told the others that it is decided here.
     pub(super) reported: bool,
     pub(super) agreed: bool,
     /// The engine has begun with a sync.
     pub(super) ready: bool,
+    /// The engine holds the result of a call that nobody votes on.
+    pub(super) held: bool,
 }
 
 impl Entry {
-    pub(super) fn new(size: usize) -> Entry {
+    /// Of an operation in a View of `size`.
+    pub(super) fn new(op: OpId, size: usize) -> Entry {
+        let participants = op.lane.participants(size);
         Entry {
+            participants,
             call: None,
-            descriptors: vec![None; size],
+            calls: Calls::new(participants, size),
+            parts: BTreeMap::new(),
             votes: vec![None; size],
             outcome: None,
             resolved_by: 0,
             reported: false,
             agreed: false,
             ready: false,
+            held: false,
         }
     }
 
-    pub(super) fn described(&self) -> impl Iterator<Item = Rank> {
-        ranks(&self.descriptors, Option::is_some)
+    pub(super) fn concerns(&self, rank: Rank) -> bool {
+        self.participants >> rank.0 & 1 == 1
     }
 
-    pub(super) fn missing(&self) -> impl Iterator<Item = Rank> {
-        ranks(&self.descriptors, Option::is_none)
+    /// What is called by the operation's own name, or as one call of a step.
+    pub(super) fn calls_of(&self, part: Option<u8>) -> Option<&Calls> {
+        part.map_or(Some(&self.calls), |index| self.parts.get(&index))
+    }
+
+    /// The same to be changed.
+    pub(super) fn calls_of_mut(&mut self, part: Option<u8>) -> &mut Calls {
+        let (participants, size) = (self.participants, self.votes.len());
+        match part {
+            None => &mut self.calls,
+            Some(index) => self.parts.entry(index).or_insert_with(|| Calls::new(participants, size)),
+        }
+    }
+
+    /// All that `rank` has begun, in order: the calls of a step before its end.
+    pub(super) fn begun_by(&self, rank: Rank) -> impl Iterator<Item = crate::collective::Descriptor> {
+        self.parts.values().chain([&self.calls]).filter_map(move |calls| calls.descriptor(rank))
+    }
+
+    pub(super) fn is_begun(&self) -> bool {
+        self.call.is_some() || self.parts.values().chain([&self.calls]).any(|calls| calls.said().next().is_some())
     }
 
     pub(super) fn heard_from(&self, rank: Rank) -> bool {
-        self.descriptors[rank.index()].is_some() || self.votes[rank.index()].is_some()
+        self.votes[rank.index()].is_some() || self.begun_by(rank).next().is_some()
     }
 
     /// Whether `rank` asks for the same as `mine`, so that its data fits. A sync's data moves only after `Ready`.
-    pub(super) fn credits(&self, rank: Rank, mine: &Call) -> bool {
-        let theirs = self.descriptors[rank.index()].map(|d| d.call);
-        theirs.is_some_and(|call| call.agrees(mine)) && !matches!(mine.kind, Kind::Sync { .. })
+    pub(super) fn credits(&self, part: Option<u8>, rank: Rank, mine: &Call) -> bool {
+        let theirs = self.calls_of(part).and_then(|calls| calls.of(rank));
+        theirs.is_some_and(|call| call.agrees(mine)) && !matches!(mine.kind, Kind::Sync { .. } | Kind::Step { .. })
     }
 
     pub(super) fn is_sync(&self) -> bool {
         self.call.is_some_and(|c| matches!(c.kind, Kind::Sync { .. }))
     }
 
-    /// The lowest rank that has spoken, and the lowest one that contradicts it.
+    pub(super) fn is_step(&self) -> bool {
+        !self.parts.is_empty() || self.call.is_some_and(|c| matches!(c.kind, Kind::Step { .. }))
+    }
+
+    /// Whether it counts on each member by itself.
+    pub(super) fn is_best_effort(&self) -> bool {
+        let told = self.calls.said().map(|(_, call)| call).next();
+        self.call.or(told).is_some_and(|call| call.mode == Mode::BestEffort)
+    }
+
+    /// Two ranks that contradict each other, the lowest first.
     pub(super) fn mismatch(&self) -> Option<Mismatch> {
-        let mut calls = self.descriptors.iter().enumerate().filter_map(|(i, d)| Some((Rank(i as u8), (*d)?.call)));
-        let lower = calls.next()?;
-        let higher = calls.find(|(_, call)| !call.agrees(&lower.1))?;
+        let same_name = self.parts.values().chain([&self.calls]).find_map(Calls::mismatch);
+        same_name.or_else(|| self.calls.said().find_map(|end| self.unforeseen(end)))
+    }
+
+    /// A call of a step that somebody has begun where this rank has ended it before, or calls no step at all.
+    fn unforeseen(&self, (rank, call): (Rank, Call)) -> Option<Mismatch> {
+        let foreseen = if let Kind::Step { parts } = call.kind { parts } else { 0 };
+        let mut beyond = self.parts.range(foreseen..).flat_map(|(_, calls)| calls.said());
+        let other = beyond.find(|(other, _)| *other != rank)?;
+        let (lower, higher) = if rank < other.0 { ((rank, call), other) } else { (other, (rank, call)) };
         Some(Mismatch { lower, higher })
+    }
+
+    /// Whether everybody has begun it, and what belongs to it, with the same.
+    pub(super) fn is_unanimous(&self) -> bool {
+        let foreseen = match self.calls.said().next().map(|(_, call)| call.kind) {
+            Some(Kind::Step { parts }) => usize::from(parts),
+            _ => 0,
+        };
+        let complete = self.calls.are_complete() && self.parts.values().all(Calls::are_complete);
+        complete && self.parts.len() == foreseen && self.mismatch().is_none()
     }
 
     /// For a sync: among the members on the View's history the furthest version, on a tie the lowest rank.
     pub(super) fn sync_source(&self, sources: &[bool]) -> Option<(Rank, u64)> {
-        let versions = self.descriptors.iter().enumerate().filter(|(i, _)| sources[*i]).filter_map(|(i, d)| {
-            let call = (*d)?.call;
+        let versions = self.calls.said().filter(|(rank, _)| sources[rank.index()]).filter_map(|(rank, call)| {
             let Kind::Sync { version } = call.kind else { return None };
-            Some((version, std::cmp::Reverse(i), call.count))
+            Some((version, std::cmp::Reverse(rank), call.count))
         });
-        versions.max().map(|(_, std::cmp::Reverse(i), count)| (Rank(i as u8), count))
+        versions.max().map(|(_, std::cmp::Reverse(rank), count)| (rank, count))
     }
 
-    /// The outcome on which all votes agree, if all are in.
-    pub(super) fn unanimous(&self) -> Option<Outcome> {
-        let votes: Option<Vec<Vote>> = self.votes.iter().copied().collect();
-        let votes = votes?;
-        let causes: Vec<AbortCause> = votes.iter().filter_map(|v| if let Vote::Abort(c) = v { Some(*c) } else { None }).collect();
-        if let Some(least) = causes.iter().min() {
-            return (causes.len() == votes.len()).then_some(Outcome::Aborted(*least));
+    /// The outcome, if it is known by now.
+    pub(super) fn verdict(&self) -> Option<Outcome> {
+        let votes: Vec<Option<Vote>> =
+            self.votes.iter().enumerate().filter(|(i, _)| self.participants >> i & 1 == 1).map(|(_, vote)| *vote).collect();
+        let causes: Vec<AbortCause> =
+            votes.iter().flatten().filter_map(|v| if let Vote::Abort(c) = v { Some(*c) } else { None }).collect();
+        let least = causes.iter().min().copied();
+        if self.is_best_effort() {
+            let held = self.held && self.agreed;
+            return least.map(Outcome::Aborted).or(held.then_some(Outcome::Committed));
+        }
+        let votes: Vec<Vote> = votes.into_iter().collect::<Option<_>>()?;
+        if let Some(least) = least {
+            return (causes.len() == votes.len()).then_some(Outcome::Aborted(least));
         }
         let same = votes.windows(2).all(|w| w[0] == w[1]);
         match (self.agreed, same) {
@@ -93,8 +158,9 @@ impl Entry {
         }
     }
 
+    /// What a promise says of it; nothing of what the members do not decide together.
     pub(super) fn listed(&self, op: OpId, me: Rank) -> Option<Listed> {
-        self.call?;
+        self.call.filter(|call| call.mode != Mode::BestEffort)?;
         let status = match (self.outcome, self.votes[me.index()]) {
             (Some(Outcome::Committed), _) => Status::Committed,
             (Some(_), _) | (None, Some(Vote::Abort(_))) => Status::Aborted,
@@ -103,8 +169,4 @@ impl Entry {
         };
         Some(Listed { op, status, is_sync: self.is_sync() })
     }
-}
-
-fn ranks(slots: &[Option<Descriptor>], wanted: fn(&Option<Descriptor>) -> bool) -> impl Iterator<Item = Rank> {
-    slots.iter().enumerate().filter(move |(_, d)| wanted(d)).map(|(i, _)| Rank(i as u8))
 }

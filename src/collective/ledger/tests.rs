@@ -6,7 +6,7 @@ use super::*;
 use crate::collective::{CodecId, DType, Mismatch, ReduceOp, Status};
 use crate::view::testing::view_of;
 
-const SUM: Call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 10, codec: CodecId::None };
+const SUM: Call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 10, codec: CodecId::None, mode: Mode::PerOp };
 
 /// An operation on which all agree, and where a sync's state comes from.
 type Agreed = (OpId, Option<(Rank, u64)>);
@@ -192,7 +192,7 @@ fn an_operation_stays_listed_until_everybody_has_decided_it() {
     g.ledgers[1].done(op, 1);
     g.deliver_all();
     assert_eq!(g.ledgers[0].clone().freeze().ops[0].status, Status::Committed);
-    assert_eq!(g.ledgers[0].report_resolved(), [op]);
+    assert_eq!(g.ledgers[0].report_resolved(u32::MAX), [op]);
     g.ledgers[0].on_resolved(Rank(1), &[op]);
     assert!(g.ledgers[0].resolved().is_empty());
     assert!(g.ledgers[0].freeze().ops.is_empty());
@@ -207,9 +207,9 @@ fn who_decides_last_still_tells_the_others() {
     g.ledgers[1].done(op, 1);
     g.deliver_all();
     // Member 1 reports first; member 0, which has said nothing since, must not forget before it has.
-    let reported = g.ledgers[1].report_resolved();
+    let reported = g.ledgers[1].report_resolved(u32::MAX);
     g.ledgers[0].on_resolved(Rank(1), &reported);
-    let reported = g.ledgers[0].report_resolved();
+    let reported = g.ledgers[0].report_resolved(u32::MAX);
     assert_eq!(reported, [op]);
     g.ledgers[1].on_resolved(Rank(0), &reported);
     for ledger in &mut g.ledgers {
@@ -241,7 +241,7 @@ fn a_view_that_is_not_in_sync_takes_only_a_sync_from_its_history() {
     let mut g = Group::of(3);
     g.ledgers = (0..3).map(|i| Ledger::new(&view, Rank(i))).collect();
     assert_eq!(g.ledgers[0].call(Lane::MAIN, SUM), Err(CallRefusal::NeedsSync));
-    let sync = |version, count| Call { kind: Kind::Sync { version }, dtype: DType::U8, count, codec: CodecId::None };
+    let sync = |version, count| Call { kind: Kind::Sync { version }, dtype: DType::U8, count, codec: CodecId::None, mode: Mode::PerOp };
     let op = g.begin(0, sync(99, 1));
     g.begin(1, sync(5, 30));
     g.begin(2, sync(5, 40));
@@ -258,11 +258,11 @@ fn a_report_that_was_lost_with_a_link_is_made_good_by_the_next_one() {
     g.ledgers[1].done(op, 1);
     g.deliver_all();
     // Rank 1 hears that all have decided and forgets; its own report never arrives.
-    g.ledgers[1].report_resolved();
+    g.ledgers[1].report_resolved(u32::MAX);
     g.ledgers[1].on_resolved(Rank(0), &[op]);
     assert_eq!(g.ledgers[0].resolved(), [op]);
-    g.ledgers[0].report_resolved();
-    for body in g.ledgers[1].replay() {
+    g.ledgers[0].report_resolved(u32::MAX);
+    for body in g.ledgers[1].replay(Rank(0)) {
         let OpBody::Settled(below) = body else { continue };
         g.ledgers[0].on_settled(Rank(1), below);
     }

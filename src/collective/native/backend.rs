@@ -81,6 +81,7 @@ impl Backend for NativeBackend {
     fn layout(&self, call: &Call, plan: &Plan, sync_root: Option<(Rank, u64)>) -> Result<Vec<usize>, Unfit> {
         let contributor = match (call.kind, sync_root) {
             (Kind::Broadcast { root }, _) | (Kind::Sync { .. }, Some((root, _))) => root,
+            (Kind::Message { from, .. }, _) => from,
             _ => self.core.me,
         };
         Ok(Itinerary::of(call, sync_root, plan, self.core.outboxes.len())?.input_layout(contributor))

@@ -3,6 +3,7 @@
 //! Who sends what to whom, for every kind of call.
 
 use super::*;
+use crate::collective::Mode;
 use crate::topology::{PlanClass, Schedule};
 
 fn ring(order: &[u8], chunk_bytes: u32) -> Plan {
@@ -12,7 +13,7 @@ fn ring(order: &[u8], chunk_bytes: u32) -> Plan {
 }
 
 fn call(kind: Kind, count: u64) -> Call {
-    Call { kind, dtype: DType::F32, count, codec: CodecId::None }
+    Call { kind, dtype: DType::F32, count, codec: CodecId::None, mode: Mode::PerOp }
 }
 
 const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
@@ -164,7 +165,7 @@ fn what_is_for_one_rank_goes_straight_where_all_reach_each_other() {
 
 #[test]
 fn a_sync_needs_its_root_and_takes_its_length() {
-    let sync = Call { kind: Kind::Sync { version: 3 }, dtype: DType::U8, count: 5, codec: CodecId::None };
+    let sync = Call { kind: Kind::Sync { version: 3 }, dtype: DType::U8, count: 5, codec: CodecId::None, mode: Mode::PerOp };
     assert_eq!(Itinerary::of(&sync, None, &Plan::mesh(3), 3), Err(Unfit));
     let itinerary = Itinerary::of(&sync, Some((Rank(2), 70)), &Plan::mesh(3), 3).expect("fits");
     assert_eq!((itinerary.count(), itinerary.input_layout(Rank(2)), itinerary.input_layout(Rank(0))), (70, vec![70], vec![]));

@@ -43,7 +43,10 @@ impl<'a> Ways<'a> {
             Kind::Gather { .. } => ranks(size).map(|from| self.carrying(part(from.index()), from, root)).collect(),
             Kind::Scatter { .. } => ranks(size).map(|to| self.carrying(part(to.index()), root, to)).collect(),
             Kind::AllToAll => self.crossing(each),
-            Kind::Barrier => Vec::new(),
+            // Nobody else knows of it, so nobody else can pass it on.
+            Kind::Message { .. } if self.ring.is_some() => return Err(Unfit),
+            Kind::Message { from, to, .. } => vec![self.carrying(0..count, from, to)],
+            Kind::Barrier | Kind::Step { .. } => Vec::new(),
         })
     }
 

@@ -136,11 +136,12 @@ impl Node {
     }
 
     pub(super) fn replay(&mut self, to: MemberId) {
-        let Some(envelope) = self.envelope.clone().filter(|e| e.view().contains(to)) else { return };
+        let Some(envelope) = self.envelope.clone() else { return };
+        let Some(rank) = envelope.view().rank_of(to) else { return };
         for (key, value) in envelope.board().own() {
             self.peers.send(to, Message::Post(Box::new(Post { view: envelope.digest(), key, value })));
         }
-        for message in envelope.replay() {
+        for message in envelope.replay(rank) {
             self.peers.send(to, Message::Op(message));
         }
     }

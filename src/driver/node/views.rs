@@ -102,7 +102,9 @@ impl Node {
 
     pub(super) fn tell(&mut self, message: &OpMessage) {
         let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == message.view) else { return };
-        for member in envelope.view().members.iter().filter(|m| m.id != self.me) {
+        let audience = message.body.audience(envelope.view().size());
+        let others = envelope.view().members.iter().enumerate().filter(|(rank, m)| audience >> rank & 1 == 1 && m.id != self.me);
+        for (_, member) in others {
             self.peers.send(member.id, Message::Op(message.clone()));
         }
     }

@@ -3,7 +3,7 @@
 //! Operations given up half way, links that break, boards that do not fill, and the end.
 
 use super::group::{Cables, Chance, Group, PATIENCE, TestBoard, bytes, op, plan};
-use crate::collective::{Board, Call, CodecId, DType, EngineFault, Kind, Pool, ReduceOp, bytes_of};
+use crate::collective::{Board, Call, CodecId, DType, EngineFault, Kind, Mode, Pool, ReduceOp, bytes_of};
 use crate::gloo_ffi::GlooEngine;
 use crate::topology::{Plan, Schedule};
 use crate::view::{OpId, Rank};
@@ -13,7 +13,7 @@ use std::time::Duration;
 const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
 
 fn f32_call(kind: Kind, count: usize) -> Call {
-    Call { kind, dtype: DType::F32, count: count as u64, codec: CodecId::None }
+    Call { kind, dtype: DType::F32, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
 }
 
 fn start_all(group: &Group, op: OpId, call: Call, plan: &Arc<Plan>) {

@@ -3,7 +3,7 @@
 //! Results are those of the sequential reference in Gloo's order, bit for bit, on every rank.
 
 use super::group::{Cables, Chance, Group, bytes, op, plan};
-use crate::collective::{Arithmetic, Call, CodecId, DType, Kind, ReduceOp, bytes_of, reference};
+use crate::collective::{Arithmetic, Call, CodecId, DType, Kind, Mode, ReduceOp, bytes_of, reference};
 use crate::compression::{Bf16, Codec};
 use crate::topology::{Plan, Schedule, ring_segment};
 use crate::view::Rank;
@@ -27,7 +27,7 @@ fn f64s(count: usize, chance: &mut Chance) -> Vec<f64> {
 }
 
 fn call(kind: Kind, dtype: DType, count: usize) -> Call {
-    Call { kind, dtype, count: count as u64, codec: CodecId::None }
+    Call { kind, dtype, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
 }
 
 fn digest_of(bytes: &[u8]) -> u128 {

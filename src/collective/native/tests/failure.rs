@@ -4,7 +4,7 @@
 
 use super::group::{Chance, End, EndReceiver, EndSender, Group, Outcome, PATIENCE, board, bytes, job, link_pair, op, plan};
 use crate::collective::native::{EAGER_OP_BYTES, EAGER_OP_FRAMES, EAGER_PEER_BYTES, NativeEngine};
-use crate::collective::{Backend, Call, CodecId, DType, Engine, EngineFault, Kind, Pool, ReduceOp, bytes_of};
+use crate::collective::{Backend, Call, CodecId, DType, Engine, EngineFault, Kind, Mode, Pool, ReduceOp, bytes_of};
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
 use crate::topology::{Plan, Schedule};
 use crate::view::testing::view_of;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
 
 fn f32_call(kind: Kind, count: usize) -> Call {
-    Call { kind, dtype: DType::F32, count: count as u64, codec: CodecId::None }
+    Call { kind, dtype: DType::F32, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
 }
 
 /// Rank 0 of a View, whose peers the test plays by hand.

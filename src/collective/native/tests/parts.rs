@@ -3,7 +3,7 @@
 //! Results that are not everybody's: each rank gets its own, bit for bit, whichever way it takes.
 
 use super::group::{Chance, Group, bytes, op, plan};
-use crate::collective::{Call, CodecId, DType, Element, Kind, ReduceOp, bytes_of, reference};
+use crate::collective::{Call, CodecId, DType, Element, Kind, Mode, ReduceOp, bytes_of, reference};
 use crate::topology::{Plan, PlanClass, Schedule, ring_segment};
 use crate::view::Rank;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn results(
     chance: &mut Chance,
 ) -> Vec<Vec<u8>> {
     *number += 1;
-    let call = Call { kind, dtype: DType::F32, count: count as u64, codec: CodecId::None };
+    let call = Call { kind, dtype: DType::F32, count: count as u64, codec: CodecId::None, mode: Mode::PerOp };
     let inputs: Vec<Vec<u8>> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
     group.run(op(0, *number), call, None, plan, &inputs, chance).iter().map(bytes).collect()
 }

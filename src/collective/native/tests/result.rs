@@ -3,7 +3,7 @@
 //! Results are those of the sequential reference, bit for bit, on every rank.
 
 use super::group::{Chance, Group, bytes, op, plan};
-use crate::collective::{Arithmetic, Call, CodecId, DType, Kind, ReduceOp, bytes_of, elements_of, reference};
+use crate::collective::{Arithmetic, Call, CodecId, DType, Kind, Mode, ReduceOp, bytes_of, elements_of, reference};
 use crate::compression::{Bf16, Codec};
 use crate::topology::{FoldOrder, FoldSegment, FoldTree, Plan, Schedule};
 use crate::view::Rank;
@@ -49,7 +49,7 @@ fn f64s(count: usize, chance: &mut Chance) -> Vec<f64> {
 }
 
 fn call(kind: Kind, dtype: DType, count: usize) -> Call {
-    Call { kind, dtype, count: count as u64, codec: CodecId::None }
+    Call { kind, dtype, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
 }
 
 fn assert_reduces<T: Arithmetic + PartialOrd>(

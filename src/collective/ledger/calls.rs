@@ -1,0 +1,62 @@
+//! Layer: Core.
+//!
+//! Who has begun a call, and with what.
+
+use crate::collective::{Call, Descriptor, Mismatch};
+use crate::view::Rank;
+
+/// What the ranks say that they call under one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Calls {
+    /// Whose calls count, as bits by rank.
+    participants: u32,
+    by_rank: Vec<Option<Descriptor>>,
+}
+
+impl Calls {
+    pub(super) fn new(participants: u32, size: usize) -> Calls {
+        Calls { participants, by_rank: vec![None; size] }
+    }
+
+    pub(super) fn of(&self, rank: Rank) -> Option<Call> {
+        self.by_rank[rank.index()].map(|d| d.call)
+    }
+
+    pub(super) fn descriptor(&self, rank: Rank) -> Option<Descriptor> {
+        self.by_rank[rank.index()]
+    }
+
+    /// Notes what `rank` says. `Some(false)` when it has said so before, `None` when it has said something else.
+    pub(super) fn note(&mut self, rank: Rank, descriptor: Descriptor) -> Option<bool> {
+        let known = &mut self.by_rank[rank.index()];
+        match *known {
+            None => {
+                *known = Some(descriptor);
+                Some(true)
+            }
+            Some(same) => (same == descriptor).then_some(false),
+        }
+    }
+
+    pub(super) fn said(&self) -> impl Iterator<Item = (Rank, Call)> {
+        self.by_rank.iter().enumerate().filter_map(|(i, d)| Some((Rank(i as u8), (*d)?.call)))
+    }
+
+    /// The participants of whom nothing is known yet.
+    pub(super) fn missing(&self) -> impl Iterator<Item = Rank> {
+        let silent = self.by_rank.iter().enumerate().filter(|(i, d)| d.is_none() && self.participants >> i & 1 == 1);
+        silent.map(|(i, _)| Rank(i as u8))
+    }
+
+    pub(super) fn are_complete(&self) -> bool {
+        self.missing().next().is_none()
+    }
+
+    /// The lowest rank that has spoken, and the lowest one that contradicts it.
+    pub(super) fn mismatch(&self) -> Option<Mismatch> {
+        let mut calls = self.said();
+        let lower = calls.next()?;
+        let higher = calls.find(|(_, call)| !call.agrees(&lower.1))?;
+        Some(Mismatch { lower, higher })
+    }
+}
