@@ -6,7 +6,7 @@
 //! messages, and a promise to leave the View is a snapshot of it: [`Ledger::freeze`]. After that no vote changes
 //! any more; the next View decides what is open.
 //!
-//! Rules. Every member votes once per operation, to all members. `Committed` needs `Done` from all, `Aborted` needs
+//! Rules. Every member votes once per operation, to all members, and `Done` only when all have called it. `Committed` needs `Done` from all, `Aborted` needs
 //! `Abort` from all; until then the call waits. An `Abort` is answered with an `Abort` by everybody, also by a member
 //! that voted `Done` and has not committed, and by one whose program has not called the operation yet. A member lists
 //! an operation from its own call until every member has reported it decided.
@@ -181,8 +181,15 @@ impl Ledger {
     }
 
     /// The engine holds the full result. Ignored when the View is frozen or the operation is given up.
+    ///
+    /// The vote waits until all have called: a root that has sent everything off may give up as long as somebody has not come.
     pub fn done(&mut self, op: OpId, digest: u128) {
-        self.vote(op, Vote::Done { digest });
+        let Some(entry) = self.entries.get_mut(&op) else { return };
+        if entry.agreed {
+            self.vote(op, Vote::Done { digest });
+        } else {
+            entry.held = Some(digest);
+        }
     }
 
     /// Gives `op` up, if this member has not voted `Done` for it: then the decision must be waited for.
@@ -381,8 +388,11 @@ impl Ledger {
             self.vote(op, Vote::Abort(AbortCause { reason: AbortReason::Mismatch(mismatch), by: self.me }));
         } else if entry.missing().next().is_none() {
             entry.agreed = true;
-            let source = entry.sync_source(&self.sources);
+            let (source, held) = (entry.sync_source(&self.sources), entry.held.take());
             self.effects.push(LedgerEffect::Agreed(op, source));
+            if let Some(digest) = held {
+                self.vote(op, Vote::Done { digest });
+            }
             self.settle(op);
         }
     }

@@ -18,7 +18,10 @@ pub(super) struct Entry {
     pub(super) resolved_by: u32,
     /// This member has told all others that it is decided here.
     pub(super) reported: bool,
+    /// All descriptors are in, and ask for the same.
     pub(super) agreed: bool,
+    /// The digest of a result that is here before everybody has called.
+    pub(super) held: Option<u128>,
     /// The engine has begun with a sync.
     pub(super) ready: bool,
 }
@@ -33,6 +36,7 @@ impl Entry {
             resolved_by: 0,
             reported: false,
             agreed: false,
+            held: None,
             ready: false,
         }
     }
