@@ -1,6 +1,7 @@
 //! What a group of nodes promises, as one suite: on every engine, here over nodes of one process, and the same again over
 //! TCP and multicast DNS on a loopback interface of its own.
 
+mod deadlines;
 mod numbers;
 mod parts;
 
@@ -71,6 +72,9 @@ fn stories() -> Vec<(&'static str, Story)> {
         ("a mismatch names both sides", |n| Box::pin(mismatch(n))),
         ("a dropped call is aborted for all", |n| Box::pin(dropped(n))),
         ("a deadline ends the wait for all", |n| Box::pin(deadline(n))),
+        ("a deadline of every kind of call", |n| Box::pin(deadlines::of_every_kind(n))),
+        ("a deadline counts from the first poll", |n| Box::pin(deadlines::from_the_first_poll(n))),
+        ("a deadline of a sync", |n| Box::pin(deadlines::of_a_sync(n))),
         ("a result that was dropped too late is kept", |n| Box::pin(lost(n))),
         ("a joiner must sync", |n| Box::pin(joiner(n))),
         ("who leaves is not waited for", |n| Box::pin(leaving(n))),
