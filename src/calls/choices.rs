@@ -58,6 +58,17 @@ macro_rules! reductions {
                 pub fn product(self) -> Self {
                     self.op(ReduceOp::Prod)
                 }
+
+                /// Gives up for all members when what this rank hands in, or what it would get, holds a NaN or an infinity: every
+                /// rank then gets [`Cause::NonFinite`](crate::Cause::NonFinite). Of integers it does nothing.
+                ///
+                /// This rank looks at its own contribution before anything is sent and at its own result before it counts, each in one
+                /// more pass over it. It is enough that one rank asks; but an infinity that somebody else hands in and a minimum hides
+                /// is found by nobody who does not ask there.
+                pub fn reject_non_finite(mut self) -> Self {
+                    self.flight.finite_only = true;
+                    self
+                }
             }
         )*
     };

@@ -44,7 +44,8 @@ impl<T: Element + Unpin> Future for AllReduceOwned<T> {
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let input = &this.buffer;
-        let result = ready!(this.flight.poll_filled(task, |pool, lengths| contribution(pool, input, lengths)));
+        let result =
+            ready!(this.flight.poll_filled(task, Some(bytes_of(input)), |pool, lengths| contribution(pool, input, lengths)));
         let buffer = std::mem::take(&mut this.buffer);
         Poll::Ready(match result {
             Ok(output) => Ok(this.taken(output, buffer)),

@@ -2,6 +2,7 @@
 //! TCP and multicast DNS on a loopback interface of its own.
 
 mod deadlines;
+mod finite;
 mod numbers;
 mod parts;
 
@@ -66,6 +67,8 @@ fn stories() -> Vec<(&'static str, Story)> {
         ("different roots are a mismatch", |n| Box::pin(parts::roots_differ(n))),
         ("parts that do not fit are refused", |n| Box::pin(parts::parts_that_do_not_fit(n))),
         ("all kinds at once", |n| Box::pin(parts::all_kinds_at_once(n))),
+        ("what is no number is not handed in", |n| Box::pin(finite::handed_in(n))),
+        ("a sum that overflows is given up", |n| Box::pin(finite::overflowing(n))),
         ("bf16 gives the same bits to all", |n| Box::pin(bf16(n))),
         ("many calls at once", |n| Box::pin(many_at_once(n))),
         ("lanes in different order", |n| Box::pin(lanes(n))),
