@@ -179,7 +179,7 @@ impl Context {
         let root = rank_of(root);
         let call = self.call::<T>(Kind::Reduce { op: ReduceOp::Sum, root }, buffer.len());
         let is_root = root == self.envelope.me();
-        Reduce { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, root, is_root }
+        Reduce { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
     }
 
     /// Adds up `buffer` over all members and gives each rank its [`shard`](Context::shard) of the sum. All buffers have the same

@@ -93,6 +93,12 @@ pub enum Cause {
         /// Whose, if not this rank's own.
         of: Option<Peer>,
     },
+    /// A call that asked for it ([`reject_non_finite`](crate::AllReduce::reject_non_finite)) met a NaN or an infinity, in what was
+    /// handed in or in the result. Calling again with the same numbers ends the same way.
+    NonFinite {
+        /// On which rank, if not on this one.
+        on: Option<Peer>,
+    },
     /// The call was dropped before it was done: here (`None`) or on another rank.
     Dropped {
         /// Where, if not here.
@@ -160,7 +166,7 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::ViewChanged | Error::NeedsSync => true,
-            Error::Aborted { cause } => !matches!(cause, Cause::Deadline { of: None }),
+            Error::Aborted { cause } => !matches!(cause, Cause::Deadline { of: None } | Cause::NonFinite { .. }),
             _ => false,
         }
     }
@@ -216,6 +222,12 @@ impl fmt::Display for Cause {
             Cause::MemberLost => f.write_str("because the group changed while it ran"),
             Cause::Deadline { of: None } => f.write_str("because its deadline passed"),
             Cause::Deadline { of: Some(peer) } => write!(f, "because the deadline of {peer} passed"),
+            Cause::NonFinite { on: None } => {
+                f.write_str("because there is a NaN or an infinity in this rank's numbers or in the result")
+            }
+            Cause::NonFinite { on: Some(peer) } => {
+                write!(f, "because there is a NaN or an infinity in the numbers of {peer} or in the result")
+            }
             Cause::Dropped { by: None } => f.write_str("because the call was dropped"),
             Cause::Dropped { by: Some(peer) } => write!(f, "because {peer} dropped its call"),
             Cause::Engine { on, fault: None } => write!(f, "because the engine of {on} could not finish it"),

@@ -34,8 +34,10 @@
 //!   which order values are added, [`reference_sum`] works it out in the plainest way.
 //! - *Disagreement is an error.* Ranks that call different things at one place of the program all get
 //!   [`Error::Mismatch`], which names two of them.
+//! - *A NaN is a number like others*, and so is an infinity, unless a reduction is asked to
+//!   [`reject_non_finite`](AllReduce::reject_non_finite): then the operation never happened, for all members.
 //! - *A dead member ends a wait; a living one does not.* Who lives and has not called is waited for, and
-//!   [`Status::waiting`] names it. [`AllReduce::deadline`] gives up for all.
+//!   [`Status::waiting`] names it. `deadline`, which every call has, gives up for all.
 //!
 //! Futures may be dropped at any time. That gives the operation up for all members, unless this one has voted for its
 //! result already; then the result is kept, see [`Context::take_result`].

@@ -4,11 +4,10 @@
 
 use super::codec::Codec;
 use super::flight::Flight;
-use crate::collective::{Element, Kind, ReduceOp, bytes_of, bytes_of_mut};
+use crate::collective::{Element, bytes_of, bytes_of_mut};
 use crate::error::Result;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
-use std::time::Duration;
 
 /// An [`all_reduce`](crate::Context::all_reduce) under way.
 ///
@@ -17,40 +16,6 @@ use std::time::Duration;
 pub struct AllReduce<'buf, T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: &'buf mut [T],
-}
-
-impl<T: Element> AllReduce<'_, T> {
-    /// How contributions become one value. Default: the sum. A mean of integers is [`Error::Rejected`](crate::Error::Rejected).
-    pub fn op(mut self, op: ReduceOp) -> Self {
-        self.flight.call.kind = Kind::AllReduce(op);
-        self
-    }
-
-    /// The sum divided by the number of members. Of floats only: of integers it is [`Error::Rejected`](crate::Error::Rejected).
-    pub fn mean(self) -> Self {
-        self.op(ReduceOp::Mean)
-    }
-
-    /// The least value.
-    pub fn min(self) -> Self {
-        self.op(ReduceOp::Min)
-    }
-
-    /// The greatest value.
-    pub fn max(self) -> Self {
-        self.op(ReduceOp::Max)
-    }
-
-    /// The product.
-    pub fn product(self) -> Self {
-        self.op(ReduceOp::Prod)
-    }
-
-    /// Gives up for all members when `after` has passed since the first poll; the default is to wait for members that live.
-    pub fn deadline(mut self, after: Duration) -> Self {
-        self.flight.deadline = Some(after);
-        self
-    }
 }
 
 impl AllReduce<'_, f32> {

@@ -4,7 +4,7 @@
 
 use crate::collective::{
     AbortCause, AbortReason, Call, CallRefusal, Decided, Element, EngineFault, Envelope, Outcome, Pool, Refused, Rejection,
-    Staging, bytes_of_mut,
+    Staging, all_finite, bytes_of_mut,
 };
 use crate::driver::peer_at;
 use crate::error::{Cause, Error, Mismatched, Peer, Result};
@@ -22,6 +22,8 @@ pub(crate) struct Flight {
     pub(super) deadline: Option<Duration>,
     /// What is wrong with it besides what its [`Call`] tells.
     rejected: Option<Rejection>,
+    /// A NaN or an infinity gives it up.
+    pub(super) finite_only: bool,
     pub(super) stage: Stage,
 }
 
@@ -35,7 +37,15 @@ pub(super) enum Stage {
 impl Flight {
     pub(crate) fn numbered(envelope: &Arc<Envelope>, lane: Lane, call: Call) -> Flight {
         let op = envelope.call(lane, call);
-        Flight { envelope: Arc::clone(envelope), call, op, deadline: None, rejected: None, stage: Stage::Numbered }
+        Flight {
+            envelope: Arc::clone(envelope),
+            call,
+            op,
+            deadline: None,
+            rejected: None,
+            finite_only: false,
+            stage: Stage::Numbered,
+        }
     }
 
     pub(crate) fn rejected(mut self, rejection: Option<Rejection>) -> Flight {
@@ -57,19 +67,28 @@ impl Flight {
     }
 
     pub(super) fn poll(&mut self, task: &mut Task<'_>, bytes: Option<&[u8]>) -> Poll<Result<Staging>> {
-        self.poll_filled(task, |pool, lengths| bytes.map_or_else(Staging::default, |bytes| Staging::cut(pool, bytes, lengths)))
+        self.poll_filled(task, bytes, |pool, lengths| {
+            bytes.map_or_else(Staging::default, |bytes| Staging::cut(pool, bytes, lengths))
+        })
     }
 
     /// The same for a contribution that `fill` puts into blocks of the lengths it is given.
     pub(super) fn poll_filled(
         &mut self,
         task: &mut Task<'_>,
+        bytes: Option<&[u8]>,
         fill: impl FnOnce(&Pool, &[usize]) -> Staging,
     ) -> Poll<Result<Staging>> {
         let op = self.op()?;
         if self.stage == Stage::Numbered {
             self.check(op)?;
-            self.begin(op, fill);
+            if self.finite_only && !all_finite(self.call.dtype, bytes.unwrap_or_default()) {
+                // For all, before anything is sent; how it ends they say together.
+                self.stage = Stage::Begun;
+                self.envelope.give_up(op, AbortReason::NonFinite);
+            } else {
+                self.begin(op, fill);
+            }
         }
         let decided = ready!(self.envelope.poll_decided(op, task));
         Poll::Ready(self.over(decided))
@@ -88,6 +107,9 @@ impl Flight {
         self.stage = Stage::Begun;
         if let Some(after) = self.deadline {
             self.envelope.give_up_after(op, after);
+        }
+        if self.finite_only && self.call.dtype.is_float() {
+            self.envelope.finite_only(op);
         }
         self.envelope.begin(op, self.call, fill);
     }
@@ -110,6 +132,7 @@ impl Flight {
                 let (one, other) = ((self.peer(m.lower.0), m.lower.1), (self.peer(m.higher.0), m.higher.1));
                 return Error::Mismatch(Box::new(Mismatched { one, other }));
             }
+            AbortReason::NonFinite => Cause::NonFinite { on: elsewhere() },
             AbortReason::Deadline => Cause::Deadline { of: elsewhere() },
             AbortReason::Dropped => Cause::Dropped { by: elsewhere() },
             AbortReason::Engine => Cause::Engine { on: self.peer(cause.by), fault: decided.fault.filter(|_| here) },

@@ -5,6 +5,7 @@
 //! A future reads and writes the caller's buffer only while it is polled: filled once, written once, at the commit.
 
 mod all_reduce;
+mod choices;
 mod codec;
 mod copies;
 mod flight;

@@ -3,13 +3,12 @@
 //! An all_reduce of a buffer that is handed over, and comes back.
 
 use super::flight::Flight;
-use crate::collective::{Block, Element, Kind, Pool, ReduceOp, Staging, bytes_of, bytes_of_mut};
+use crate::collective::{Block, Element, Pool, Staging, bytes_of, bytes_of_mut};
 use crate::error::Error;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
-use std::time::Duration;
 
 /// An [`all_reduce_owned`](crate::Context::all_reduce_owned) under way.
 #[must_use = "an all_reduce does nothing until it is awaited, and is aborted for all members when it is dropped"]
@@ -39,27 +38,14 @@ impl<T> fmt::Debug for Owned<T> {
     }
 }
 
-impl<T: Element> AllReduceOwned<T> {
-    /// How contributions become one value. Default: the sum. A mean of integers is [`Error::Rejected`].
-    pub fn op(mut self, op: ReduceOp) -> Self {
-        self.flight.call.kind = Kind::AllReduce(op);
-        self
-    }
-
-    /// Gives up for all members when `after` has passed since the first poll.
-    pub fn deadline(mut self, after: Duration) -> Self {
-        self.flight.deadline = Some(after);
-        self
-    }
-}
-
 impl<T: Element + Unpin> Future for AllReduceOwned<T> {
     type Output = std::result::Result<Vec<T>, Owned<T>>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let input = &this.buffer;
-        let result = ready!(this.flight.poll_filled(task, |pool, lengths| contribution(pool, input, lengths)));
+        let result =
+            ready!(this.flight.poll_filled(task, Some(bytes_of(input)), |pool, lengths| contribution(pool, input, lengths)));
         let buffer = std::mem::take(&mut this.buffer);
         Poll::Ready(match result {
             Ok(output) => Ok(this.taken(output, buffer)),

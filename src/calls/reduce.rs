@@ -3,12 +3,10 @@
 //! The reductions whose result is not everybody's: reduce, reduce_scatter.
 
 use super::flight::{Flight, elements};
-use crate::collective::{Element, Kind, ReduceOp, bytes_of, bytes_of_mut};
+use crate::collective::{Element, bytes_of, bytes_of_mut};
 use crate::error::Result;
-use crate::view::Rank;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
-use std::time::Duration;
 
 /// A [`reduce`](crate::Context::reduce) under way.
 ///
@@ -17,7 +15,6 @@ use std::time::Duration;
 pub struct Reduce<'buf, T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: &'buf mut [T],
-    pub(crate) root: Rank,
     pub(crate) is_root: bool,
 }
 
@@ -28,58 +25,6 @@ pub struct Reduce<'buf, T: Element> {
 pub struct ReduceScatter<'buf, T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: &'buf [T],
-}
-
-macro_rules! choices {
-    ($call:ident) => {
-        impl<T: Element> $call<'_, T> {
-            /// The sum divided by the number of members. Of floats only: of integers it is
-            /// [`Error::Rejected`](crate::Error::Rejected).
-            pub fn mean(self) -> Self {
-                self.op(ReduceOp::Mean)
-            }
-
-            /// The least value.
-            pub fn min(self) -> Self {
-                self.op(ReduceOp::Min)
-            }
-
-            /// The greatest value.
-            pub fn max(self) -> Self {
-                self.op(ReduceOp::Max)
-            }
-
-            /// The product.
-            pub fn product(self) -> Self {
-                self.op(ReduceOp::Prod)
-            }
-
-            /// Gives up for all members when `after` has passed since the first poll; the default is to wait for members that live.
-            pub fn deadline(mut self, after: Duration) -> Self {
-                self.flight.deadline = Some(after);
-                self
-            }
-        }
-    };
-}
-
-choices!(Reduce);
-choices!(ReduceScatter);
-
-impl<T: Element> Reduce<'_, T> {
-    /// How contributions become one value. Default: the sum. A mean of integers is [`Error::Rejected`](crate::Error::Rejected).
-    pub fn op(mut self, op: ReduceOp) -> Self {
-        self.flight.call.kind = Kind::Reduce { op, root: self.root };
-        self
-    }
-}
-
-impl<T: Element> ReduceScatter<'_, T> {
-    /// How contributions become one value. Default: the sum. A mean of integers is [`Error::Rejected`](crate::Error::Rejected).
-    pub fn op(mut self, op: ReduceOp) -> Self {
-        self.flight.call.kind = Kind::ReduceScatter(op);
-        self
-    }
 }
 
 impl<T: Element> Future for Reduce<'_, T> {

@@ -9,7 +9,7 @@
 
 use super::{
     AbortReason, Backend, Board, Call, CallRefusal, Closing, Digest, Engine, EngineFault, Finished, Job, Kind, Ledger, LedgerEffect,
-    Misbehaviour, OpBody, OpMessage, Outcome, Pool, Staging, ViewBoard,
+    Misbehaviour, OpBody, OpMessage, Outcome, Pool, Staging, ViewBoard, all_finite,
 };
 use crate::topology::Plan;
 use crate::view::{Lane, OpId, Rank, View, ViewDigest};
@@ -70,6 +70,8 @@ struct Slot {
     /// How many calls it has, once that is known.
     parts_all: Option<u8>,
     outcome: Option<Outcome>,
+    /// The caller takes finite numbers only.
+    finite_only: bool,
     /// For a sync: from whom the state comes, once all have said theirs.
     source: Option<Option<(Rank, u64)>>,
     fault: Option<EngineFault>,
@@ -273,8 +275,20 @@ impl Envelope {
 
     /// The deadline of an operation has passed.
     pub fn expire(&self, op: OpId) {
+        self.give_up(op, AbortReason::Deadline);
+    }
+
+    /// Asks for an `Abort` when the result holds a NaN or an infinity.
+    pub fn finite_only(&self, op: OpId) {
+        if let Some(slot) = self.lock().slots.get_mut(&op) {
+            slot.finite_only = true;
+        }
+    }
+
+    /// Asks for an `Abort`, unless this member has voted.
+    pub fn give_up(&self, op: OpId, reason: AbortReason) {
         let mut state = self.lock();
-        state.ledger.abort(op, AbortReason::Deadline);
+        state.ledger.abort(op, reason);
         self.settle(state);
     }
 
@@ -386,6 +400,14 @@ impl Envelope {
                 // Where every rank holds something else there is nothing to compare.
                 let digest = if call.kind.has_common_result() { digest } else { 0 };
                 let mut state = self.lock();
+                let whole = op.step().map_or(op, |(step, _)| step);
+                if state.slots.get(&whole).is_some_and(|slot| slot.finite_only) {
+                    drop(state);
+                    if !output.blocks.iter().all(|block| all_finite(call.dtype, block.bytes())) {
+                        return self.give_up(whole, AbortReason::NonFinite);
+                    }
+                    state = self.lock();
+                }
                 if let Some((step, index)) = op.step() {
                     if let Some(slot) = state.slots.get_mut(&step) {
                         slot.parts.insert(index, (output, digest));

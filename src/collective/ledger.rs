@@ -6,11 +6,11 @@
 //! messages, and a promise to leave the View is a snapshot of it: [`Ledger::freeze`]. After that no vote changes
 //! any more; the next View decides what is open.
 //!
-//! Rules. Every member votes once per operation, to all members. `Committed` needs `Done` from all, `Aborted` needs
-//! `Abort` from all; until then the call waits. An `Abort` is answered with an `Abort` by everybody, also by a member
-//! that voted `Done` and has not committed, and by one whose program has not called the operation yet. A member lists
-//! an operation from its own call until every member has reported it decided. All members are those that take part: of a
-//! message its two ends.
+//! Rules. Every member votes once per operation, to all members, and `Done` only when all have called it. `Committed` needs
+//! `Done` from all, `Aborted` needs `Abort` from all; until then the call waits. An `Abort` is answered with an `Abort` by
+//! everybody, also by a member that voted `Done` and has not committed, and by one whose program has not called the operation
+//! yet. A member lists an operation from its own call until every member has reported it decided. All members are those that
+//! take part: of a message its two ends.
 //!
 //! A step is one operation of several calls: each is described by itself, and none is voted on. A call by best effort is not
 //! voted on either; it is decided on each member as soon as that one holds its result, and listed by nobody.
@@ -212,14 +212,21 @@ impl Ledger {
     }
 
     /// The engine holds the full result; of a step, that of every call. Ignored when the View is frozen or the operation is given up.
+    ///
+    /// The vote waits until all have called: a root that has sent everything off may give up as long as somebody has not come.
     pub fn done(&mut self, op: OpId, digest: u128) {
-        let frozen = self.frozen;
-        match self.entries.get_mut(&op) {
-            Some(entry) if entry.is_best_effort() => {
-                entry.held = !frozen;
-                self.settle(op);
-            }
-            _ => self.vote(op, Vote::Done { digest }),
+        if let Some(entry) = self.entries.get_mut(&op).filter(|_| !self.frozen) {
+            entry.held = Some(digest);
+            self.count_result(op);
+        }
+    }
+
+    /// A result counts from when all have called: it is voted for, or decides a call that nobody votes on.
+    fn count_result(&mut self, op: OpId) {
+        let Some(entry) = self.entries.get(&op).filter(|e| e.agreed) else { return };
+        match entry.held {
+            Some(digest) if !entry.is_best_effort() => self.vote(op, Vote::Done { digest }),
+            _ => self.settle(op),
         }
     }
 
@@ -429,6 +436,7 @@ impl Ledger {
             entry.agreed = true;
             let source = entry.sync_source(&self.sources);
             self.effects.push(LedgerEffect::Agreed(op, source));
+            self.count_result(op);
             self.settle(op);
         }
     }

@@ -35,6 +35,8 @@ pub struct AbortCause {
 pub enum AbortReason {
     /// Two ranks called different things.
     Mismatch(Mismatch),
+    /// A contribution or a result of a member that wants none such holds a NaN or an infinity.
+    NonFinite,
     /// A deadline passed.
     Deadline,
     /// The call was dropped before it was done.
@@ -171,6 +173,7 @@ impl Encode for AbortCause {
             AbortReason::Dropped => out.push(3),
             AbortReason::Engine => out.push(4),
             AbortReason::ViewChange => out.push(5),
+            AbortReason::NonFinite => out.push(6),
         }
     }
 }
@@ -184,6 +187,7 @@ impl Decode for AbortCause {
             3 => AbortReason::Dropped,
             4 => AbortReason::Engine,
             5 => AbortReason::ViewChange,
+            6 => AbortReason::NonFinite,
             _ => return Err(Malformed::UnknownTag),
         };
         Ok(AbortCause { reason, by })
@@ -300,6 +304,7 @@ mod tests {
         let op = OpId { lane: Lane::MAIN, number: 3 };
         let reasons = [
             AbortReason::Mismatch(mismatch),
+            AbortReason::NonFinite,
             AbortReason::Deadline,
             AbortReason::Dropped,
             AbortReason::Engine,

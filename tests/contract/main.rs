@@ -1,6 +1,8 @@
 //! What a group of nodes promises, as one suite: on every engine, here over nodes of one process, and the same again over
 //! TCP and multicast DNS on a loopback interface of its own.
 
+mod deadlines;
+mod finite;
 mod numbers;
 mod parts;
 
@@ -65,12 +67,17 @@ fn stories() -> Vec<(&'static str, Story)> {
         ("different roots are a mismatch", |n| Box::pin(parts::roots_differ(n))),
         ("parts that do not fit are refused", |n| Box::pin(parts::parts_that_do_not_fit(n))),
         ("all kinds at once", |n| Box::pin(parts::all_kinds_at_once(n))),
+        ("what is no number is not handed in", |n| Box::pin(finite::handed_in(n))),
+        ("a sum that overflows is given up", |n| Box::pin(finite::overflowing(n))),
         ("bf16 gives the same bits to all", |n| Box::pin(bf16(n))),
         ("many calls at once", |n| Box::pin(many_at_once(n))),
         ("lanes in different order", |n| Box::pin(lanes(n))),
         ("a mismatch names both sides", |n| Box::pin(mismatch(n))),
         ("a dropped call is aborted for all", |n| Box::pin(dropped(n))),
         ("a deadline ends the wait for all", |n| Box::pin(deadline(n))),
+        ("a deadline of every kind of call", |n| Box::pin(deadlines::of_every_kind(n))),
+        ("a deadline counts from the first poll", |n| Box::pin(deadlines::from_the_first_poll(n))),
+        ("a deadline of a sync", |n| Box::pin(deadlines::of_a_sync(n))),
         ("a result that was dropped too late is kept", |n| Box::pin(lost(n))),
         ("a joiner must sync", |n| Box::pin(joiner(n))),
         ("who leaves is not waited for", |n| Box::pin(leaving(n))),

@@ -24,11 +24,12 @@ pub(super) struct Entry {
     pub(super) resolved_by: u32,
     /// This member has told the others that it is decided here.
     pub(super) reported: bool,
+    /// All descriptors are in, and ask for the same.
     pub(super) agreed: bool,
+    /// The digest of the result that the engine holds.
+    pub(super) held: Option<u128>,
     /// The engine has begun with a sync.
     pub(super) ready: bool,
-    /// The engine holds the result of a call that nobody votes on.
-    pub(super) held: bool,
 }
 
 impl Entry {
@@ -45,8 +46,8 @@ impl Entry {
             resolved_by: 0,
             reported: false,
             agreed: false,
+            held: None,
             ready: false,
-            held: false,
         }
     }
 
@@ -143,7 +144,7 @@ impl Entry {
             votes.iter().flatten().filter_map(|v| if let Vote::Abort(c) = v { Some(*c) } else { None }).collect();
         let least = causes.iter().min().copied();
         if self.is_best_effort() {
-            let held = self.held && self.agreed;
+            let held = self.held.is_some() && self.agreed;
             return least.map(Outcome::Aborted).or(held.then_some(Outcome::Committed));
         }
         let votes: Vec<Vote> = votes.into_iter().collect::<Option<_>>()?;

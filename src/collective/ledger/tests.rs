@@ -120,11 +120,35 @@ fn nobody_returns_aborted_before_all_have_voted_so() {
 #[test]
 fn after_done_this_member_cannot_give_up_alone() {
     let mut g = Group::of(2);
-    let op = g.begin(0, SUM);
+    let op = g.begin_all(SUM);
+    g.deliver_all();
     g.ledgers[0].done(op, 1);
     g.drain(0);
     g.ledgers[0].abort(op, AbortReason::Deadline);
     assert!(g.ledgers[0].take_effects().is_empty());
+}
+
+#[test]
+fn a_root_that_has_done_its_part_may_give_up_until_all_have_called() {
+    let broadcast = Call { kind: Kind::Broadcast { root: Rank(0) }, ..SUM };
+    let mut g = Group::of(2);
+    let op = g.begin(0, broadcast);
+    g.ledgers[0].done(op, 1);
+    assert!(!g.ledgers[0].has_voted_done(op));
+    g.ledgers[0].abort(op, AbortReason::Deadline);
+    g.deliver_all();
+    let aborted = Outcome::Aborted(AbortCause { reason: AbortReason::Deadline, by: Rank(0) });
+    assert_eq!(g.resolved[0], [(op, aborted)]);
+
+    let next = g.begin(0, broadcast);
+    g.ledgers[0].done(next, 1);
+    assert_eq!(g.ledgers[1].call(Lane::MAIN, broadcast), Ok(op));
+    g.begin(1, broadcast);
+    g.deliver_all();
+    assert!(g.ledgers[0].has_voted_done(next), "all have called it now");
+    g.ledgers[1].done(next, 1);
+    g.deliver_all();
+    assert!(g.resolved.iter().all(|r| r.contains(&(next, Outcome::Committed))));
 }
 
 #[test]

@@ -1,0 +1,162 @@
+//! A deadline ends the wait for all members, whatever the call.
+
+use super::{On, builder, everywhere, fresh, group};
+use anyhow::{Context as _, Result, bail, ensure};
+use potluck::{Cause, Cluster, Context, Error, Owned};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Barrier;
+
+/// Where two wait, and one of them not for long.
+const SOON: Duration = Duration::from_millis(100);
+
+/// Never reached.
+const LATE: Duration = Duration::from_secs(3600);
+
+/// Every call that moves something, by a name for it.
+const KINDS: [&str; 10] = [
+    "all_reduce",
+    "all_reduce_owned",
+    "reduce",
+    "reduce_scatter",
+    "broadcast",
+    "all_gather",
+    "gather",
+    "scatter",
+    "all_to_all",
+    "barrier",
+];
+
+/// Makes the call of that name. Of buffers that are the caller's it also says whether they are as they were.
+async fn call(context: &mut Context, kind: &str, within: Duration) -> (potluck::Result<()>, bool) {
+    let mut buffer = [1.5f32; 600];
+    let mut part = [1.5f32; 200];
+    let result = match kind {
+        "all_reduce" => context.all_reduce(&mut buffer).deadline(within).await,
+        "all_reduce_owned" => match context.all_reduce_owned(buffer.to_vec()).deadline(within).await {
+            Ok(_) => Ok(()),
+            Err(Owned { error, buffer: back }) => return (Err(error), back == buffer),
+        },
+        "reduce" => context.reduce(1, &mut buffer).deadline(within).await,
+        "reduce_scatter" => context.reduce_scatter(&buffer).deadline(within).await.map(drop),
+        "broadcast" => context.broadcast(1, &mut buffer).deadline(within).await,
+        "all_gather" => context.all_gather(&buffer).deadline(within).await.map(drop),
+        "gather" => context.gather(1, &buffer).deadline(within).await.map(drop),
+        "scatter" => context.scatter(1, Some(&buffer), &mut part).deadline(within).await,
+        "all_to_all" => context.all_to_all(&buffer).deadline(within).await.map(drop),
+        _ => context.barrier().deadline(within).await,
+    };
+    (result, buffer == [1.5; 600] && part == [1.5; 200])
+}
+
+/// Rank 0 has a deadline, rank 1 a longer one, and rank 2 does not call before both have heard.
+pub async fn of_every_kind(on: On) -> Result<()> {
+    let nodes = group(on, "deadlines", 3).await?;
+    let heard = Arc::new(Barrier::new(3));
+    let results = everywhere(nodes, move |_cluster, mut context| {
+        let heard = Arc::clone(&heard);
+        async move {
+            for kind in KINDS {
+                if context.rank() == 2 {
+                    heard.wait().await;
+                }
+                let within = if context.rank() == 0 { SOON } else { LATE };
+                let (result, is_untouched) = call(&mut context, kind, within).await;
+                given_up(result, context.rank() == 0).with_context(|| format!("{kind} on rank {}", context.rank()))?;
+                ensure!(is_untouched, "{kind} has touched a buffer");
+                if context.rank() != 2 {
+                    heard.wait().await;
+                }
+                let mut next = [context.rank() as u32; 100];
+                context.all_reduce(&mut next).await?;
+                ensure!(next == [3; 100], "the call after {kind} is wrong");
+            }
+            Ok(())
+        }
+    });
+    results.await?.into_iter().collect()
+}
+
+/// The error of a call whose deadline has passed on rank 0.
+fn given_up(result: potluck::Result<()>, is_its_own: bool) -> Result<()> {
+    let error = result.err().context("done without rank 2")?;
+    match &error {
+        Error::Aborted { cause: Cause::Deadline { of: None } } => ensure!(is_its_own && !error.is_retryable(), "{error}"),
+        Error::Aborted { cause: Cause::Deadline { of: Some(peer) } } => {
+            ensure!(!is_its_own && peer.rank.index() == 0 && error.is_retryable(), "{error}");
+        }
+        error => bail!("{error:?}"),
+    }
+    Ok(())
+}
+
+/// The time counts from the first poll: a call that is made and waits for the program's own sake has not begun.
+pub async fn from_the_first_poll(on: On) -> Result<()> {
+    let nodes = group(on, "first-poll", 2).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        let second = Duration::from_secs(1);
+        let mut buffer = [1u8; 10];
+        if context.rank() == 0 {
+            let mut other = context.lane(1);
+            let early = context.all_reduce(&mut buffer).deadline(second);
+            // Rank 1 does not call this one before it has passed, so the other's time would be over too.
+            given_up(other.barrier().deadline(second).await, true)?;
+            early.await?;
+        } else {
+            context.all_reduce(&mut buffer).deadline(LATE).await?;
+            given_up(context.lane(1).barrier().await, false)?;
+        }
+        ensure!(buffer == [2; 10], "a wrong sum");
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}
+
+/// Two have done something together; a third comes, and does not call `sync`.
+pub async fn of_a_sync(on: On) -> Result<()> {
+    let namespace = fresh("sync-deadline");
+    let heard = Arc::new(Barrier::new(3));
+    let mut clusters = vec![builder(on, &namespace, 2).join().await?, builder(on, &namespace, 2).join().await?];
+    let together = clusters.iter().cloned().map(|cluster| tokio::spawn(async move { cluster.context().await?.barrier().await }));
+    for call in together.collect::<Vec<_>>() {
+        call.await??;
+    }
+    clusters.push(builder(on, &namespace, 2).join().await?);
+    let mut tasks = Vec::new();
+    for (index, cluster) in clusters.into_iter().enumerate() {
+        let heard = Arc::clone(&heard);
+        tasks.push(tokio::spawn(async move {
+            let mut context = of_three(&cluster).await?;
+            let mine = vec![index as u8; 5 + index];
+            let mut state = mine.clone();
+            if index == 2 {
+                heard.wait().await;
+            }
+            let within = if index == 0 { SOON } else { LATE };
+            let error = context.sync(0, &mut state).deadline(within).await.err().context("a sync without the third")?;
+            let Error::Aborted { cause: Cause::Deadline { of } } = &error else { bail!("{error:?}") };
+            ensure!(of.is_none() == (index == 0) && state == mine, "{error} at {index}, which has {state:?}");
+            if index != 2 {
+                heard.wait().await;
+            }
+            context.sync(0, &mut state).deadline(LATE).await?;
+            ensure!(state.len() < 7, "the newcomer's state: {state:?}");
+            // Where there is nothing to do no time can be too short.
+            context.sync(0, &mut state).deadline(Duration::ZERO).await?;
+            context.barrier().await?;
+            Ok(state)
+        }));
+    }
+    let mut states = Vec::new();
+    for task in tasks {
+        states.push(task.await??);
+    }
+    ensure!(states.windows(2).all(|w| w[0] == w[1]), "{states:?}");
+    Ok(())
+}
+
+async fn of_three(cluster: &Cluster) -> Result<Context> {
+    let mut changes = cluster.watch();
+    while changes.next().await.context("the node ended")?.view.is_none_or(|view| view.members.len() < 3) {}
+    Ok(cluster.context().await?)
+}

@@ -1,0 +1,150 @@
+//! Reductions that take no NaN and no infinity.
+
+use super::numbers::{Number, differs};
+use super::{On, everywhere, group};
+use anyhow::{Context as _, Result, bail, ensure};
+use potluck::{Bf16, Cause, Context, Error, F16, Owned};
+
+/// A float of a story.
+trait Float: Number {
+    /// The greatest, a NaN and both infinities.
+    const AWKWARD: [Self; 4];
+    const ONE: Self;
+}
+
+impl Float for f32 {
+    const AWKWARD: [f32; 4] = [f32::MAX, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    const ONE: f32 = 1.0;
+}
+
+impl Float for f64 {
+    const AWKWARD: [f64; 4] = [f64::MAX, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+    const ONE: f64 = 1.0;
+}
+
+impl Float for F16 {
+    const AWKWARD: [F16; 4] = [F16::from_bits(0x7bff), F16::from_bits(0x7e01), F16::from_bits(0x7c00), F16::from_bits(0xfc00)];
+    const ONE: F16 = F16::from_bits(0x3c00);
+}
+
+impl Float for Bf16 {
+    const AWKWARD: [Bf16; 4] =
+        [Bf16::from_bits(0x7f7f), Bf16::from_bits(0x7fc1), Bf16::from_bits(0x7f80), Bf16::from_bits(0xff80)];
+    const ONE: Bf16 = Bf16::from_bits(0x3f80);
+}
+
+const CALLS: [&str; 4] = ["all_reduce", "all_reduce_owned", "reduce", "reduce_scatter"];
+
+/// Whether this rank asks for finite numbers.
+#[derive(Clone, Copy, PartialEq)]
+enum Asks {
+    Yes,
+    No,
+}
+
+/// Adds up; the last rank is the root of a reduce, and has the last shard. Fails when a buffer was touched by an error.
+async fn add<T: Float>(context: &mut Context, call: &str, mine: &[T], asks: Asks) -> Result<potluck::Result<()>> {
+    let root = context.size() - 1;
+    let mut buffer = mine.to_vec();
+    let result = match (call, asks) {
+        ("all_reduce", Asks::Yes) => context.all_reduce(&mut buffer).reject_non_finite().await,
+        ("all_reduce", Asks::No) => context.all_reduce(&mut buffer).await,
+        ("reduce", Asks::Yes) => context.reduce(root, &mut buffer).reject_non_finite().await,
+        ("reduce", Asks::No) => context.reduce(root, &mut buffer).await,
+        ("reduce_scatter", Asks::Yes) => context.reduce_scatter(&buffer).reject_non_finite().await.map(drop),
+        ("reduce_scatter", Asks::No) => context.reduce_scatter(&buffer).await.map(drop),
+        (_, asks) => {
+            let call = context.all_reduce_owned(std::mem::take(&mut buffer));
+            let result = if asks == Asks::Yes { call.reject_non_finite().await } else { call.await };
+            result.map(drop).map_err(|Owned { error, buffer: back }| {
+                buffer = back;
+                error
+            })
+        }
+    };
+    ensure!(result.is_ok() || differs(&buffer, mine).is_none(), "{call} has touched the buffer");
+    Ok(result)
+}
+
+/// On which rank the number was; none for this one.
+fn met_on(result: potluck::Result<()>) -> Result<Option<usize>> {
+    let error = result.err().context("a number that is none was added")?;
+    let Error::Aborted { cause: Cause::NonFinite { on } } = &error else { bail!("{error:?}") };
+    ensure!(!error.is_retryable() && error.code() == "aborted" && error.to_string().contains("infinity"), "{error}");
+    Ok(on.as_ref().map(|peer| peer.rank.index()))
+}
+
+pub async fn handed_in(on: On) -> Result<()> {
+    for n in [2, 3] {
+        let nodes = group(on, "handed-in", n).await?;
+        let results = everywhere(nodes, |_cluster, mut context| async move {
+            one_hands_in::<f32>(&mut context).await?;
+            one_hands_in::<f64>(&mut context).await?;
+            one_hands_in::<F16>(&mut context).await?;
+            one_hands_in::<Bf16>(&mut context).await
+        });
+        results.await?.into_iter().collect::<Result<()>>()?;
+    }
+    Ok(())
+}
+
+/// Rank 0 has what is no number, and is the only one that asks.
+async fn one_hands_in<T: Float>(context: &mut Context) -> Result<()> {
+    let has_it = context.rank() == 0;
+    for call in CALLS {
+        for (len, bad) in [(1, T::AWKWARD[1]), (6, T::AWKWARD[2]), (70_000, T::AWKWARD[3])] {
+            let what = format!("{call} of {len} x {} on rank {}", T::DTYPE, context.rank());
+            let mut mine = vec![T::ONE; len];
+            if has_it {
+                mine[len - 1] = bad;
+            }
+            let before = context.traffic().sent_bytes;
+            let asks = if has_it { Asks::Yes } else { Asks::No };
+            let met = met_on(add(context, call, &mine, asks).await.context(what.clone())?).context(what.clone())?;
+            ensure!(met == (!has_it).then_some(0), "{what}: on {met:?}");
+            ensure!(!has_it || context.traffic().sent_bytes == before, "{what}: data was sent");
+            // Nobody asks, so it is a number like others.
+            add(context, call, &mine, Asks::No).await?.context(what.clone())?;
+            add(context, call, &vec![T::ONE; len], Asks::Yes).await?.context(what)?;
+        }
+    }
+    Ok(())
+}
+
+pub async fn overflowing(on: On) -> Result<()> {
+    for n in [2, 3] {
+        let nodes = group(on, "overflowing", n).await?;
+        let results = everywhere(nodes, |_cluster, mut context| async move {
+            sum_overflows::<f32>(&mut context).await?;
+            sum_overflows::<f64>(&mut context).await?;
+            sum_overflows::<F16>(&mut context).await?;
+            sum_overflows::<Bf16>(&mut context).await?;
+            // Integers overflow without anybody asking.
+            let mut sum = [u8::MAX; 9];
+            context.all_reduce(&mut sum).reject_non_finite().await?;
+            ensure!(sum == [0u8.wrapping_sub(context.size() as u8); 9], "{sum:?}");
+            Ok(())
+        });
+        results.await?.into_iter().collect::<Result<()>>()?;
+    }
+    Ok(())
+}
+
+/// All have the greatest number at the end, which the last rank gets the sum of, whatever the call.
+async fn sum_overflows<T: Float>(context: &mut Context) -> Result<()> {
+    let last = context.size() - 1;
+    for call in CALLS {
+        for len in [6, 70_000] {
+            let what = format!("{call} of {len} x {} on rank {}", T::DTYPE, context.rank());
+            let mut mine = vec![T::ONE; len];
+            mine[len - 1] = T::AWKWARD[0];
+            met_on(add(context, call, &mine, Asks::Yes).await?).context(what.clone())?;
+            // The last rank alone asks, and is the one that is named.
+            let asks = if context.rank() == last { Asks::Yes } else { Asks::No };
+            let met = met_on(add(context, call, &mine, asks).await?).context(what.clone())?;
+            ensure!(met == (context.rank() != last).then_some(last), "{what}: on {met:?}");
+            add(context, call, &mine, Asks::No).await?.context(what)?;
+        }
+    }
+    Ok(())
+}
