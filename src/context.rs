@@ -3,8 +3,8 @@
 //! The collectives on one View.
 
 use crate::calls::{
-    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Flight, Gather, Reduce, ReduceScatter, Scatter, Sync,
-    elements,
+    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Flight, Gather, Receiving, Reduce, ReduceScatter,
+    Scatter, Sending, Step, Sync, elements,
 };
 use crate::cluster::Cluster;
 use crate::collective::{Call, CodecId, DType, Element, Envelope, Kind, Mode, ReduceOp, Rejection, Traffic};
@@ -84,7 +84,7 @@ impl Context {
 
     /// The same for a [`reduce`](Context::reduce) to `root`.
     pub fn reduce_order<T: Element>(&self, root: usize, len: usize) -> FoldOrder {
-        self.envelope.view().plan.reduce_order(self.size(), rank_of(root), len, T::DTYPE.bytes())
+        self.envelope.view().plan.reduce_order(self.size(), Rank::clamped(root), len, T::DTYPE.bytes())
     }
 
     /// The same for a [`reduce_scatter`](Context::reduce_scatter) of buffers of `len` elements; one segment for each shard.
@@ -154,7 +154,7 @@ impl Context {
 
     /// Copies the buffer of the rank `root` into everybody's. All buffers have the same length.
     pub fn broadcast<'buf, T: Element>(&mut self, root: usize, buffer: &'buf mut [T]) -> Broadcast<'buf, T> {
-        let root = rank_of(root);
+        let root = Rank::clamped(root);
         let call = self.call::<T>(Kind::Broadcast { root }, buffer.len());
         let is_root = root == self.envelope.me();
         Broadcast { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
@@ -176,7 +176,7 @@ impl Context {
     /// Buffers of different lengths, or different roots, are [`Error::Mismatch`](crate::Error::Mismatch) on every rank; a root that
     /// is no rank is [`Error::Aborted`](crate::Error::Aborted).
     pub fn reduce<'buf, T: Element>(&mut self, root: usize, buffer: &'buf mut [T]) -> Reduce<'buf, T> {
-        let root = rank_of(root);
+        let root = Rank::clamped(root);
         let call = self.call::<T>(Kind::Reduce { op: ReduceOp::Sum, root }, buffer.len());
         let is_root = root == self.envelope.me();
         Reduce { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
@@ -201,7 +201,7 @@ impl Context {
     /// Buffers of different lengths, or different roots, are [`Error::Mismatch`](crate::Error::Mismatch) on every rank; a root that
     /// is no rank is [`Error::Aborted`](crate::Error::Aborted).
     pub fn gather<'buf, T: Element>(&mut self, root: usize, buffer: &'buf [T]) -> Gather<'buf, T> {
-        let root = rank_of(root);
+        let root = Rank::clamped(root);
         let call = self.call::<T>(Kind::Gather { root }, buffer.len());
         let is_root = root == self.envelope.me();
         Gather { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
@@ -215,7 +215,7 @@ impl Context {
     /// [`Error::Aborted`](crate::Error::Aborted). Parts of different lengths, or different roots, are
     /// [`Error::Mismatch`](crate::Error::Mismatch) on every rank; a root that is no rank is `Aborted`.
     pub fn scatter<'buf, T: Element>(&mut self, root: usize, parts: Option<&'buf [T]>, out: &'buf mut [T]) -> Scatter<'buf, T> {
-        let root = rank_of(root);
+        let root = Rank::clamped(root);
         let call = self.call::<T>(Kind::Scatter { root }, out.len());
         let is_root = root == self.envelope.me();
         let parts = is_root.then(|| parts.unwrap_or_default());
@@ -233,6 +233,46 @@ impl Context {
     pub fn all_to_all<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllToAll<'buf, T> {
         let call = self.call::<T>(Kind::AllToAll, buffer.len());
         AllToAll { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
+    }
+
+    /// Sends `buffer` to the rank `to`, which [receives](Context::recv) it. Nobody else calls anything for it.
+    ///
+    /// The messages from one rank to another in a lane meet in the order in which both call them; `tag` is compared, so that a
+    /// program that has lost its place finds out. It is done when the other one has the message too, all or nothing like
+    /// every call, so two ranks that send to each other must not wait for the one before they begin with the other.
+    ///
+    /// # Errors
+    /// Different lengths, element types or tags are [`Error::Mismatch`](crate::Error::Mismatch) on both; this rank itself or
+    /// one that is none is [`Error::Rejected`](crate::Error::Rejected), and 32 messages under way are
+    /// [`Error::TooManyInFlight`](crate::Error::TooManyInFlight). Between members that have no direct link it is
+    /// [`Error::Aborted`](crate::Error::Aborted).
+    pub fn send<'buf, T: Element>(&mut self, to: usize, tag: u32, buffer: &'buf [T]) -> Sending<'buf, T> {
+        Sending { flight: self.message::<T>(self.envelope.me(), Rank::clamped(to), tag, buffer.len()), buffer }
+    }
+
+    /// Receives in `buffer` what the rank `from` [sends](Context::send); see there.
+    ///
+    /// # Errors
+    /// As `send` has them.
+    pub fn recv<'buf, T: Element>(&mut self, from: usize, tag: u32, buffer: &'buf mut [T]) -> Receiving<'buf, T> {
+        Receiving { flight: self.message::<T>(Rank::clamped(from), self.envelope.me(), tag, buffer.len()), buffer }
+    }
+
+    /// Begins a step: several collectives that count together or not at all, with one vote for all of them. It has one place in the
+    /// lane, and ends with [`Step::commit`].
+    ///
+    /// ```no_run
+    /// # async fn example(mut ctx: potluck::Context, weights: &mut [f32], count: &mut [u64]) -> potluck::Result<()> {
+    /// let mut step = ctx.step();
+    /// step.all_reduce(weights).mean();
+    /// step.all_reduce(count);
+    /// step.commit().await?; // Both, or neither.
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn step<'buf>(&mut self) -> Step<'buf> {
+        let call = Call { kind: Kind::Step { parts: 0 }, dtype: DType::U8, count: 0, codec: CodecId::None, mode: Mode::PerOp };
+        Step::new(Flight::numbered(&self.envelope, self.lane, call))
     }
 
     /// Waits until every member has called it.
@@ -258,10 +298,10 @@ impl Context {
     }
 
     /// The result of a call of this lane that was dropped after its outcome was decided, if it was committed; the lane can
-    /// be used again. `None` when there is none, or when it is not decided yet.
+    /// be used again. Of a step, the results of its calls one after the other. `None` when there is none, or when it is not decided yet.
     pub fn take_result<T: Element>(&mut self) -> Option<Vec<T>> {
         let decided = self.envelope.take_lost(self.lane)?;
-        let output = decided.output?;
+        let output = decided.whole()?;
         output.len().is_multiple_of(T::DTYPE.bytes()).then(|| elements(&output))
     }
 
@@ -270,14 +310,17 @@ impl Context {
         self.envelope.take_lost(self.lane).is_some()
     }
 
+    fn message<T: Element>(&self, from: Rank, to: Rank, tag: u32, count: usize) -> Flight {
+        let call = self.call::<T>(Kind::Message { from, to, tag }, count);
+        match call.rejection(self.size()) {
+            None => Flight::numbered(&self.envelope, self.lane.messages(from, to), call),
+            Some(rejection) => Flight::refused(&self.envelope, call, rejection),
+        }
+    }
+
     fn call<T: Element>(&self, kind: Kind, count: usize) -> Call {
         Call { kind, dtype: T::DTYPE, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
     }
-}
-
-/// A rank that does not exist is refused by the engine on every rank alike.
-fn rank_of(root: usize) -> Rank {
-    Rank(u8::try_from(root).unwrap_or(u8::MAX))
 }
 
 impl fmt::Debug for Context {

@@ -37,6 +37,11 @@ pub const OPS_DECIDED_MAX: usize = OPS_LISTED_MAX + MEMBERS_MAX * MESSAGES_IN_FL
 pub struct Rank(pub u8);
 
 impl Rank {
+    /// The rank that a caller means; one that cannot exist stays one.
+    pub(crate) fn clamped(rank: usize) -> Rank {
+        Rank(u8::try_from(rank).unwrap_or(u8::MAX))
+    }
+
     /// The rank as an index.
     pub fn index(self) -> usize {
         usize::from(self.0)

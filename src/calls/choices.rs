@@ -3,9 +3,10 @@
 //! What can be asked of a call before it is awaited: said here once for all kinds.
 
 use super::{
-    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Flight, Gather, Reduce, ReduceScatter, Scatter, Sync,
+    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Commit, Flight, Gather, Receiving, Reduce, ReduceScatter,
+    Scatter, Sending, Sync,
 };
-use crate::collective::{Element, Kind, ReduceOp};
+use crate::collective::{Element, Kind, Mode, ReduceOp};
 use std::time::Duration;
 
 /// Of every kind.
@@ -19,6 +20,25 @@ macro_rules! calls {
                 /// all have called and this rank has voted for its result nothing can be given up any more: the call ends as the others decide.
                 pub fn deadline(mut self, after: Duration) -> Self {
                     self.flight.give_up_after(after);
+                    self
+                }
+            }
+        )*
+    };
+}
+
+/// Of all but those that must agree.
+macro_rules! votes {
+    ($($call:ident<$($lifetime:lifetime)? $(,)? $($element:ident)?>)*) => {
+        $(
+            impl<$($element: Element)?> $call<$($lifetime,)? $($element)?> {
+                /// Does without the vote: on each rank it is done as soon as that one holds its result, which saves a message's way.
+                ///
+                /// A member that is lost meanwhile, or that gives up, may leave some ranks with the result and others without, and
+                /// nobody finds out; the group's history does not count it. A sum that is there is right all the same, and
+                /// every rank must ask for it.
+                pub fn best_effort(mut self) -> Self {
+                    self.flight.call.mode = Mode::BestEffort;
                     self
                 }
             }
@@ -86,6 +106,24 @@ calls! {
     AllToAll<'_, T>
     Barrier<>
     Sync<'_>
+    Sending<'_, T>
+    Receiving<'_, T>
+    Commit<'_>
+}
+
+votes! {
+    AllReduce<'_, T>
+    AllReduceOwned<T>
+    Reduce<'_, T>
+    ReduceScatter<'_, T>
+    Broadcast<'_, T>
+    AllGather<'_, T>
+    Gather<'_, T>
+    Scatter<'_, T>
+    AllToAll<'_, T>
+    Barrier<>
+    Sending<'_, T>
+    Receiving<'_, T>
 }
 
 reductions! {
@@ -96,7 +134,7 @@ reductions! {
 }
 
 /// The same reduction by another operation.
-fn reducing_by(kind: Kind, op: ReduceOp) -> Kind {
+pub(super) fn reducing_by(kind: Kind, op: ReduceOp) -> Kind {
     match kind {
         Kind::AllReduce(_) => Kind::AllReduce(op),
         Kind::Reduce { root, .. } => Kind::Reduce { op, root },

@@ -3,7 +3,7 @@
 //! One operation of this member, from its number to its outcome.
 
 use crate::collective::{
-    AbortCause, AbortReason, Call, CallRefusal, Decided, Element, EngineFault, Envelope, Outcome, Pool, Refused, Rejection,
+    AbortCause, AbortReason, Call, CallRefusal, Decided, Element, EngineFault, Envelope, Kind, Outcome, Pool, Refused, Rejection,
     Staging, all_finite, bytes_of_mut,
 };
 use crate::driver::peer_at;
@@ -21,7 +21,7 @@ pub(crate) struct Flight {
     op: std::result::Result<OpId, Refused>,
     pub(super) deadline: Option<Duration>,
     /// What is wrong with it besides what its [`Call`] tells.
-    rejected: Option<Rejection>,
+    pub(super) rejected: Option<Rejection>,
     /// A NaN or an infinity gives it up.
     pub(super) finite_only: bool,
     pub(super) stage: Stage,
@@ -36,7 +36,15 @@ pub(super) enum Stage {
 
 impl Flight {
     pub(crate) fn numbered(envelope: &Arc<Envelope>, lane: Lane, call: Call) -> Flight {
-        let op = envelope.call(lane, call);
+        Flight::with(envelope, call, envelope.call(lane, call))
+    }
+
+    /// A call that cannot even have a number.
+    pub(crate) fn refused(envelope: &Arc<Envelope>, call: Call, rejection: Rejection) -> Flight {
+        Flight::with(envelope, call, Err(Refused::Senseless(rejection)))
+    }
+
+    fn with(envelope: &Arc<Envelope>, call: Call, op: std::result::Result<OpId, Refused>) -> Flight {
         Flight {
             envelope: Arc::clone(envelope),
             call,
@@ -53,7 +61,12 @@ impl Flight {
         self
     }
 
-    /// The operation's number, or why it has none.
+    /// The operation's number, if it has one.
+    pub(super) fn number(&self) -> std::result::Result<OpId, Refused> {
+        self.op
+    }
+
+    /// The operation's number, or why it has none: then it is over.
     pub(super) fn op(&mut self) -> Result<OpId> {
         self.op.map_err(|refused| {
             self.stage = Stage::Over;
@@ -62,6 +75,7 @@ impl Flight {
                 Refused::By(CallRefusal::NeedsSync) => Error::NeedsSync,
                 Refused::By(CallRefusal::TooManyInFlight) => Error::TooManyInFlight,
                 Refused::Lost(op) => Error::LostResult { op },
+                Refused::Senseless(rejection) => Error::Rejected(rejection),
             }
         })
     }
@@ -95,7 +109,7 @@ impl Flight {
     }
 
     /// Gives up, for all members, what makes no sense.
-    fn check(&mut self, op: OpId) -> Result<()> {
+    pub(super) fn check(&mut self, op: OpId) -> Result<()> {
         let rejection = self.rejected.or_else(|| self.call.rejection(self.envelope.view().size()));
         let Some(rejection) = rejection else { return Ok(()) };
         self.stage = Stage::Over;
@@ -112,6 +126,16 @@ impl Flight {
             self.envelope.finite_only(op);
         }
         self.envelope.begin(op, self.call, fill);
+    }
+
+    /// Ends a step of so many calls.
+    pub(super) fn end_step(&mut self, op: OpId, parts: u8) {
+        self.stage = Stage::Begun;
+        if let Some(after) = self.deadline {
+            self.envelope.give_up_after(op, after);
+        }
+        self.call.kind = Kind::Step { parts };
+        self.envelope.end_step(op, self.call, parts);
     }
 
     pub(super) fn over(&mut self, decided: Decided) -> Result<Staging> {

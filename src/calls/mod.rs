@@ -9,17 +9,21 @@ mod choices;
 mod codec;
 mod copies;
 mod flight;
+mod message;
 mod owned;
 mod parts;
 mod reduce;
+mod step;
 mod sync;
 
 pub use all_reduce::AllReduce;
 pub use codec::Codec;
 pub use copies::{AllGather, Barrier, Broadcast};
+pub use message::{Receiving, Sending};
 pub use owned::{AllReduceOwned, Owned};
 pub use parts::{AllToAll, Gather, Scatter};
 pub use reduce::{Reduce, ReduceScatter};
+pub use step::{Commit, Step, StepReduction};
 pub use sync::Sync;
 
 pub(crate) use flight::{Flight, elements};

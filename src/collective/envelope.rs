@@ -9,7 +9,7 @@
 
 use super::{
     AbortReason, Backend, Board, Call, CallRefusal, Closing, Digest, Engine, EngineFault, Finished, Job, Kind, Ledger, LedgerEffect,
-    Misbehaviour, OpBody, OpMessage, Outcome, Pool, Staging, ViewBoard, all_finite,
+    Misbehaviour, OpBody, OpMessage, Outcome, Pool, Rejection, Staging, ViewBoard, all_finite,
 };
 use crate::topology::Plan;
 use crate::view::{Lane, OpId, Rank, View, ViewDigest};
@@ -84,6 +84,8 @@ pub enum Refused {
     By(CallRefusal),
     /// A call of the lane was dropped after its vote, and nobody has asked for its result.
     Lost(OpId),
+    /// It makes no sense, and has not even a place in the lane.
+    Senseless(Rejection),
 }
 
 /// A decided operation.
@@ -97,6 +99,16 @@ pub struct Decided {
     pub parts: Vec<Staging>,
     /// What the engine reported, if it failed here.
     pub fault: Option<EngineFault>,
+}
+
+impl Decided {
+    /// The result; of a step, those of its calls behind each other.
+    pub fn whole(self) -> Option<Staging> {
+        if self.parts.is_empty() {
+            return self.output;
+        }
+        Some(Staging { blocks: self.parts.into_iter().flat_map(|part| part.blocks).collect() })
+    }
 }
 
 /// What a sync waits for next.
@@ -401,7 +413,8 @@ impl Envelope {
                 let digest = if call.kind.has_common_result() { digest } else { 0 };
                 let mut state = self.lock();
                 let whole = op.step().map_or(op, |(step, _)| step);
-                if state.slots.get(&whole).is_some_and(|slot| slot.finite_only) {
+                let reduced = call.kind.reduce_op().is_some();
+                if reduced && state.slots.get(&whole).is_some_and(|slot| slot.finite_only) {
                     drop(state);
                     if !output.blocks.iter().all(|block| all_finite(call.dtype, block.bytes())) {
                         return self.give_up(whole, AbortReason::NonFinite);
@@ -489,7 +502,7 @@ impl Envelope {
 impl State {
     /// The first call of the lane that was dropped after its vote.
     fn lost_in(&self, lane: Lane) -> Option<OpId> {
-        self.lost.iter().find(|op| op.lane == lane).copied()
+        self.lost.iter().find(|op| op.lane.caller() == lane.caller()).copied()
     }
 
     fn take(&mut self, op: OpId) -> Decided {

@@ -18,6 +18,13 @@ pub enum Rejection {
     },
     /// A step of more than 64 calls.
     StepTooLong,
+    /// The output of a step's call is not as long as what comes of it.
+    Output {
+        /// Elements of the output; 0 when there is none.
+        given: usize,
+        /// Elements that come.
+        wanted: usize,
+    },
     /// An `all_to_all` of a buffer that cannot be cut into one part for each member.
     Uneven {
         /// Elements of the buffer.
@@ -44,6 +51,7 @@ impl fmt::Display for Rejection {
             }
             Rejection::NoPeer { size } => write!(f, "a message goes to another of the {size} members, by its rank"),
             Rejection::StepTooLong => f.write_str("a step has at most 64 calls; commit it, and begin another"),
+            Rejection::Output { given, wanted } => write!(f, "the output has {given} elements where {wanted} come"),
             Rejection::Uneven { count, size } => {
                 write!(f, "{count} elements are not one equal part for each of {size} members; pad the buffer")
             }

@@ -64,6 +64,11 @@ impl Lane {
         }
     }
 
+    /// The caller's lane under which it is.
+    pub(crate) fn caller(self) -> Lane {
+        Lane(self.0 & Lane::BASE)
+    }
+
     fn is_of_steps(self) -> bool {
         self.0 & Lane::STEPS != 0
     }
