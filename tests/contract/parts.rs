@@ -1,7 +1,7 @@
 //! Collectives of which each rank gets something else, or nothing.
 
 use super::numbers::{Number, differs, input};
-use super::{On, everywhere, group};
+use super::on::{On, everywhere, group};
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::{Bf16, Cause, Cluster, Context, Error, ReduceOp, Rejection, reference_sum};
 
