@@ -2,6 +2,7 @@
 //! TCP and multicast DNS on a loopback interface of its own.
 
 mod copies;
+mod matrix;
 mod members;
 mod numbers;
 mod on;
@@ -38,6 +39,7 @@ fn main() {
         }
     }
     if network == Network::Process {
+        suite.test("inputs have the awkward numbers", matrix::inputs_are_awkward);
         suite.test_needing("loopback", &[Need::Lab], the_same_over_loopback);
     }
     suite.run()
@@ -45,13 +47,13 @@ fn main() {
 
 fn stories() -> Vec<(&'static str, Story)> {
     vec![
-        ("reductions are the reference bit for bit", |n| Box::pin(reductions::reductions(n))),
+        ("every call is the reference bit for bit, among 5", |n| Box::pin(matrix::of(n, 5))),
+        ("every call is the reference bit for bit, among 4", |n| Box::pin(matrix::of(n, 4))),
+        ("every call is the reference bit for bit, among 3", |n| Box::pin(matrix::of(n, 3))),
+        ("every call is the reference bit for bit, among 2", |n| Box::pin(matrix::of(n, 2))),
+        ("every call is the reference bit for bit, among 1", |n| Box::pin(matrix::of(n, 1))),
         ("a call that makes no sense is refused", |n| Box::pin(reductions::rejected(n))),
         ("copies reach everybody", |n| Box::pin(copies::copies(n))),
-        ("a reduction for the root", |n| Box::pin(parts::reduce(n))),
-        ("each gets its shard", |n| Box::pin(parts::reduce_scatter(n))),
-        ("the root gathers and scatters", |n| Box::pin(parts::gather_and_scatter(n))),
-        ("parts for everybody", |n| Box::pin(parts::all_to_all(n))),
         ("different roots are a mismatch", |n| Box::pin(parts::roots_differ(n))),
         ("parts that do not fit are refused", |n| Box::pin(parts::parts_that_do_not_fit(n))),
         ("all kinds at once", |n| Box::pin(parts::all_kinds_at_once(n))),

@@ -1,58 +1,8 @@
-//! Reductions against the reference.
+//! Reductions that are refused, and those that round on the way.
 
-use super::numbers::{Number, differs, input};
 use super::on::{On, everywhere, group};
 use anyhow::{Context as _, Result, ensure};
-use potluck::{Bf16, Cluster, Codec, Context, DType, Error, F16, ReduceOp, Rejection};
-use std::sync::Arc;
-
-const OPS: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
-
-pub async fn reductions(on: On) -> Result<()> {
-    for n in 1..=5 {
-        let mut nodes = group(on, "reduce", n).await?;
-        nodes = reduce_all::<f32>(nodes, &OPS).await?;
-        nodes = reduce_all::<f64>(nodes, &OPS).await?;
-        nodes = reduce_all::<F16>(nodes, &OPS).await?;
-        nodes = reduce_all::<Bf16>(nodes, &OPS).await?;
-        let of_integers = OPS.map(|op| if op == ReduceOp::Mean { ReduceOp::Sum } else { op });
-        nodes = reduce_all::<i8>(nodes, &of_integers).await?;
-        nodes = reduce_all::<i32>(nodes, &of_integers).await?;
-        nodes = reduce_all::<i64>(nodes, &of_integers).await?;
-        nodes = reduce_all::<u8>(nodes, &of_integers).await?;
-        nodes = reduce_all::<u32>(nodes, &of_integers).await?;
-        reduce_all::<u64>(nodes, &of_integers).await?;
-    }
-    Ok(())
-}
-
-/// Every operation on every length, on all nodes; the reference is worked out once for all of them.
-async fn reduce_all<T: Number>(nodes: Vec<(Cluster, Context)>, ops: &[ReduceOp]) -> Result<Vec<(Cluster, Context)>> {
-    let size = nodes.len();
-    let mut cases = Vec::new();
-    for len in [0, 1, size - 1, size, 1000, 65537] {
-        let inputs: Arc<Vec<Vec<T>>> = Arc::new((0..size).map(|rank| input(len as u64, rank, len)).collect());
-        let order = nodes[0].1.fold_order::<T>(len);
-        // The reference is slow: of large buffers each group size takes every other operation.
-        let asked = ops.iter().skip(if len > 1000 { size % 2 } else { 0 }).step_by(if len > 1000 { 2 } else { 1 });
-        cases.extend(asked.map(|op| (*op, Arc::clone(&inputs), potluck::reference_sum(&order, *op, &inputs))));
-    }
-    let cases = Arc::new(cases);
-    let results = everywhere(nodes, move |cluster, mut context| {
-        let cases = Arc::clone(&cases);
-        async move {
-            for (op, inputs, expected) in cases.iter() {
-                let mut buffer = inputs[context.rank()].clone();
-                context.all_reduce(&mut buffer).op(*op).await?;
-                let (rank, len, dtype) = (context.rank(), buffer.len(), T::DTYPE);
-                let wrong = differs(&buffer, expected);
-                ensure!(wrong.is_none(), "rank {rank} of {size}, {op} of {len} x {dtype}: {wrong:?} is not the reference");
-            }
-            Ok((cluster, context))
-        }
-    });
-    results.await?.into_iter().collect()
-}
+use potluck::{Codec, DType, Error, Rejection};
 
 pub async fn rejected(on: On) -> Result<()> {
     let nodes = group(on, "rejected", 3).await?;
