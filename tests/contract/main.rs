@@ -1,9 +1,11 @@
 //! What a group of nodes promises, as one suite: on every engine, here over nodes of one process, and the same again over
 //! TCP and multicast DNS on a loopback interface of its own.
 
+mod ask;
 mod copies;
 mod matrix;
 mod members;
+mod mismatches;
 mod numbers;
 mod on;
 mod order;
@@ -31,7 +33,7 @@ fn main() {
     let network = if std::env::var_os(INSIDE).is_some() { Network::Loopback } else { Network::Process };
     let mut suite = Suite::new();
     for engine in [EngineKind::Native, EngineKind::Gloo] {
-        for (name, story) in stories() {
+        for (name, story) in stories(network) {
             let place = if network == Network::Process { "process" } else { "loopback" };
             let missing = engine == EngineKind::Gloo && potluck::gloo_version().is_none();
             let needs: &[Need] = if missing { &[Need::Missing("this build has no Gloo")] } else { &[] };
@@ -45,22 +47,24 @@ fn main() {
     suite.run()
 }
 
-fn stories() -> Vec<(&'static str, Story)> {
-    vec![
+fn stories(network: Network) -> Vec<(&'static str, Story)> {
+    let in_process: &[(&str, Story)] = &[
         ("every call is the reference bit for bit, among 5", |n| Box::pin(matrix::of(n, 5))),
         ("every call is the reference bit for bit, among 4", |n| Box::pin(matrix::of(n, 4))),
-        ("every call is the reference bit for bit, among 3", |n| Box::pin(matrix::of(n, 3))),
         ("every call is the reference bit for bit, among 2", |n| Box::pin(matrix::of(n, 2))),
         ("every call is the reference bit for bit, among 1", |n| Box::pin(matrix::of(n, 1))),
+    ];
+    let mut stories: Vec<(&str, Story)> = vec![
+        ("every call is the reference bit for bit, among 3", |n| Box::pin(matrix::of(n, 3))),
         ("a call that makes no sense is refused", |n| Box::pin(reductions::rejected(n))),
         ("copies reach everybody", |n| Box::pin(copies::copies(n))),
-        ("different roots are a mismatch", |n| Box::pin(parts::roots_differ(n))),
+        ("whoever calls something else, all hear who called what", |n| Box::pin(mismatches::every_kind(n))),
+        ("shapes in different order are a mismatch", |n| Box::pin(mismatches::shapes_in_different_order(n))),
         ("parts that do not fit are refused", |n| Box::pin(parts::parts_that_do_not_fit(n))),
         ("all kinds at once", |n| Box::pin(parts::all_kinds_at_once(n))),
         ("bf16 gives the same bits to all", |n| Box::pin(reductions::bf16(n))),
         ("many calls at once", |n| Box::pin(order::many_at_once(n))),
         ("lanes in different order", |n| Box::pin(order::lanes(n))),
-        ("a mismatch names both sides", |n| Box::pin(outcomes::mismatch(n))),
         ("a dropped call is aborted for all", |n| Box::pin(outcomes::dropped(n))),
         ("a deadline ends the wait for all", |n| Box::pin(outcomes::deadline(n))),
         ("a result that was dropped too late is kept", |n| Box::pin(outcomes::lost(n))),
@@ -70,7 +74,11 @@ fn stories() -> Vec<(&'static str, Story)> {
         ("nobody came", |n| Box::pin(members::nobody(n))),
         ("an owned buffer comes back", |n| Box::pin(outcomes::owned(n))),
         ("sixteen are a group and the seventeenth waits", |n| Box::pin(members::sixteen(n))),
-    ]
+    ];
+    if network == Network::Process {
+        stories.extend(in_process);
+    }
+    stories
 }
 
 fn run(story: impl Future<Output = Result<()>>) -> Result<()> {

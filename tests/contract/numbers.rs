@@ -3,7 +3,7 @@
 //! Inputs repeat after [`PERIOD`] elements, so that a result is checked with one period of plain arithmetic for each fold order.
 //! The period is a prime above the shorter buffers: an element at another place than it belongs differs all the same.
 
-use potluck::{Arithmetic, Bf16, F16, FoldOrder, FoldSegment, FoldTree, ReduceOp, reference_sum};
+use potluck::{AllReduce, Arithmetic, Bf16, Codec, F16, FoldOrder, FoldSegment, FoldTree, ReduceOp, reference_sum};
 
 /// Elements after which inputs repeat.
 const PERIOD: usize = 1009;
@@ -14,18 +14,44 @@ pub trait Number: Arithmetic + PartialOrd + Unpin + std::fmt::Debug + bytemuck::
     const AWKWARD: &[Self];
     /// A number made of chance, seldom an awkward one.
     fn of(random: u64) -> Self;
+
+    /// The same call with its numbers rounded on the way, where that can be asked for.
+    fn rounded(call: AllReduce<'_, Self>) -> AllReduce<'_, Self> {
+        call
+    }
+}
+
+/// Reproducible chance.
+pub struct Chance(u64);
+
+impl Chance {
+    pub fn new(seed: u64) -> Chance {
+        Chance(seed)
+    }
+
+    /// SplitMix64.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    /// One of these.
+    pub fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
 }
 
 /// What rank `rank` contributes. From 1000 elements on, ranks next to each other contribute every pair of awkward numbers.
 pub fn input<T: Number>(seed: u64, rank: usize, len: usize) -> Vec<T> {
-    let mut state =
-        seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (rank as u64 + 1).wrapping_mul(0xD1B5_4A32_D192_ED03);
-    let chance = std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        T::of(state)
-    });
+    let mut chance = Chance::new(seed ^ (rank as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03));
+    let chance = std::iter::repeat_with(|| T::of(chance.next()));
     let pairs = T::AWKWARD.len().pow(2);
     let awkward = (0..if len < 1000 { 0 } else { pairs }).map(|i| {
         let place = if rank.is_multiple_of(2) { i } else { i / T::AWKWARD.len() };
@@ -73,7 +99,7 @@ pub fn differs<T: Number>(a: &[T], b: &[T]) -> Option<usize> {
 }
 
 macro_rules! float {
-    ($float:ty, $bits:ty, $infinity:literal, $ordinary:expr) => {
+    ($float:ty, $bits:ty, $infinity:literal, $ordinary:expr $(, $more:item)?) => {
         impl Number for $float {
             const AWKWARD: &[$float] = &{
                 const SIGN: $bits = 1 << (<$bits>::BITS - 1);
@@ -115,11 +141,21 @@ macro_rules! float {
                     _ => $ordinary(random),
                 }
             }
+
+            $($more)?
         }
     };
 }
 
-float!(f32, u32, 0x7f80_0000u32, |random: u64| (random >> 20) as f32 / 1e9 - 5000.0);
+float!(
+    f32,
+    u32,
+    0x7f80_0000u32,
+    |random: u64| (random >> 20) as f32 / 1e9 - 5000.0,
+    fn rounded(call: AllReduce<'_, f32>) -> AllReduce<'_, f32> {
+        call.compress(&mut Codec::bf16())
+    }
+);
 float!(f64, u64, 0x7ff0_0000_0000_0000u64, |random: u64| (random >> 11) as f64 / 1e12 - 4000.0);
 float!(F16, u16, 0x7c00u16, |random: u64| F16::from_f32((random >> 20) as f32 / 1e10 - 800.0));
 float!(Bf16, u16, 0x7f80u16, |random: u64| Bf16::from_f32((random >> 20) as f32 / 1e9 - 5000.0));

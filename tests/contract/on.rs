@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use potluck::{Builder, Cluster, Config, Context, Engine, EngineKind};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Network {
@@ -78,4 +79,14 @@ pub async fn everywhere<R: Send + 'static, F: Future<Output = R> + Send>(
         results.push(task.await?);
     }
     Ok(results)
+}
+
+/// What decides by chance: `POTLUCK_SEED`, else the time. Printed, so that it can be had again.
+pub fn seed(story: &str) -> Result<u64> {
+    let seed = match std::env::var("POTLUCK_SEED") {
+        Ok(seed) => seed.parse()?,
+        Err(_) => u64::from(SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos()),
+    };
+    println!("{story}: POTLUCK_SEED={seed}");
+    Ok(seed)
 }

@@ -5,26 +5,6 @@ use anyhow::{Context as _, Result, bail, ensure};
 use potluck::{Cause, Error};
 use std::time::Duration;
 
-pub async fn mismatch(on: On) -> Result<()> {
-    let nodes = group(on, "mismatch", 3).await?;
-    let results = everywhere(nodes, |_cluster, mut context| async move {
-        let len = if context.rank() == 2 { 11 } else { 10 };
-        let mut buffer = vec![1.0f32; len];
-        let error = context.all_reduce(&mut buffer).await.err().context("different lengths were added")?;
-        let Error::Mismatch(calls) = &error else { bail!("{error:?}") };
-        ensure!(calls.one.0.rank.index() < 2 && calls.other.0.rank.index() == 2, "{error}");
-        ensure!(error.to_string().contains("11 x f32") && !error.is_retryable(), "{error}");
-        ensure!(buffer == vec![1.0; len], "the buffer was touched");
-        let mut buffer = vec![1.0f64; 100];
-        context.all_reduce(&mut buffer).await?;
-        ensure!(buffer == vec![3.0; 100], "the next call is wrong");
-        Ok((error.to_string(), context.view()))
-    });
-    let told: Vec<(String, String)> = results.await?.into_iter().collect::<Result<_>>()?;
-    ensure!(told.windows(2).all(|w| w[0] == w[1]), "all must hear the same, and a mismatch must not cost the View: {told:?}");
-    Ok(())
-}
-
 pub async fn dropped(on: On) -> Result<()> {
     let nodes = group(on, "dropped", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {

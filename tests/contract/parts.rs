@@ -2,45 +2,7 @@
 
 use super::on::{On, everywhere, group};
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Cause, Error, ReduceOp, Rejection};
-
-pub async fn roots_differ(on: On) -> Result<()> {
-    let nodes = group(on, "roots", 3).await?;
-    let results = everywhere(nodes, |_cluster, mut context| async move {
-        let rank = context.rank();
-        let root = if rank == 2 { 1 } else { 0 };
-        let mut told = Vec::new();
-        // Whole frames of data are under way when the ranks find out.
-        for len in [3, 65537] {
-            let mut buffer = vec![rank as f32; len];
-            told.push(mismatched(context.reduce(root, &mut buffer).await)?);
-            ensure!(buffer == vec![rank as f32; len], "the buffer was touched");
-            told.push(mismatched(context.gather(root, &buffer).await)?);
-            let parts = vec![1.0; 3 * len];
-            told.push(mismatched(context.scatter(root, Some(&parts), &mut buffer).await)?);
-            ensure!(buffer == vec![rank as f32; len], "the buffer was touched");
-            told.push(mismatched(context.reduce(0, &mut buffer).op([ReduceOp::Sum, ReduceOp::Max][root]).await)?);
-            told.push(mismatched(context.reduce_scatter(&buffer[root..]).await)?);
-            told.push(mismatched(context.all_to_all(&parts[3 * root..]).await)?);
-            context.all_reduce(&mut buffer).await?;
-            // On the same Context: a mismatch does not cost the View.
-            ensure!(buffer == vec![3.0; len], "the next call is wrong");
-        }
-        Ok(told)
-    });
-    let told: Vec<Vec<String>> = results.await?.into_iter().collect::<Result<_>>()?;
-    ensure!(told.windows(2).all(|w| w[0] == w[1]), "all must hear the same: {told:?}");
-    ensure!(told[0][0].contains("reduce(root 0, sum, 3 x f32)"), "{}", told[0][0]);
-    Ok(())
-}
-
-/// What a call says that must have been a mismatch between rank 2 and a lower one.
-fn mismatched<R>(result: potluck::Result<R>) -> Result<String> {
-    let error = result.err().context("ranks that disagree got a result")?;
-    let Error::Mismatch(calls) = &error else { bail!("{error:?}") };
-    ensure!(calls.one.0.rank.index() < 2 && calls.other.0.rank.index() == 2, "{error}");
-    Ok(error.to_string())
-}
+use potluck::{Cause, Error, Rejection};
 
 pub async fn parts_that_do_not_fit(on: On) -> Result<()> {
     let nodes = group(on, "unfit", 3).await?;
