@@ -2,6 +2,7 @@
 //! TCP and multicast DNS on a loopback interface of its own.
 
 mod ask;
+mod cancel;
 mod copies;
 mod matrix;
 mod members;
@@ -53,6 +54,9 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("every call is the reference bit for bit, among 4", |n| Box::pin(matrix::of(n, 4))),
         ("every call is the reference bit for bit, among 2", |n| Box::pin(matrix::of(n, 2))),
         ("every call is the reference bit for bit, among 1", |n| Box::pin(matrix::of(n, 1))),
+        ("calls are dropped at every poll", |n| Box::pin(cancel::at_every_poll(n))),
+        ("syncs are dropped at every poll", |n| Box::pin(cancel::syncs_at_every_poll(n))),
+        ("calls are dropped at a moment of chance", |n| Box::pin(cancel::at_random(n))),
     ];
     let mut stories: Vec<(&str, Story)> = vec![
         ("every call is the reference bit for bit, among 3", |n| Box::pin(matrix::of(n, 3))),

@@ -1,6 +1,6 @@
 //! Where a story is told, and by whom.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use potluck::{Builder, Cluster, Config, Context, Engine, EngineKind};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -59,6 +59,32 @@ pub async fn group(on: On, story: &str, n: usize) -> Result<Vec<(Cluster, Contex
     // One member has nobody to talk to, so its View is native.
     let engine = if n == 1 { EngineKind::Native } else { on.engine };
     ensure!(nodes.iter().all(|(_, c)| c.engine() == engine), "not on {engine}: {}", nodes[0].1.engine_reason());
+    Ok(nodes)
+}
+
+/// Three nodes in one View that is not in sync: two with a common past, and one that came later.
+pub async fn out_of_step(on: On, story: &str) -> Result<Vec<(Cluster, Context)>> {
+    let namespace = fresh(story);
+    let mut clusters = Vec::new();
+    for _ in 0..2 {
+        clusters.push(builder(on, &namespace, 2).join().await?);
+    }
+    let (mut a, mut b) = tokio::try_join!(clusters[0].context(), clusters[1].context())?;
+    tokio::try_join!(a.barrier(), b.barrier())?;
+    drop((a, b));
+    clusters.push(builder(on, &namespace, 2).join().await?);
+    let mut nodes = Vec::new();
+    for cluster in clusters {
+        let mut changes = cluster.watch();
+        let mut context = cluster.context().await?;
+        while context.size() < 3 {
+            changes.next().await.context("the node ended")?;
+            context = cluster.context().await?;
+        }
+        nodes.push((cluster, context));
+    }
+    nodes.sort_by_key(|(_, context)| context.rank());
+    ensure!(nodes.iter().all(|(_, context)| !context.is_in_sync()), "a newcomer cannot know what the others know");
     Ok(nodes)
 }
 
