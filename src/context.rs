@@ -288,7 +288,13 @@ impl Context {
     /// In a View that is in sync this returns at once and sends nothing. Histories are compared, not contents: members that
     /// have done nothing together yet count as in sync, so programs that start from files must start from equal ones.
     pub fn sync<'buf>(&mut self, version: u64, state: &'buf mut Vec<u8>) -> Sync<'buf> {
-        let call = Call { kind: Kind::Sync { version }, dtype: DType::U8, count: state.len() as u64, codec: CodecId::None, mode: Mode::PerOp };
+        let call = Call {
+            kind: Kind::Sync { version },
+            dtype: DType::U8,
+            count: state.len() as u64,
+            codec: CodecId::None,
+            mode: Mode::PerOp,
+        };
         let flight = if self.is_in_sync() && !self.envelope.is_frozen() {
             None
         } else {

@@ -35,7 +35,13 @@ pub fn view(bytes: &[u8]) {
     for count in [0, 1, 7, 100_003] {
         let order = view.plan.fold_order(view.size(), count, 4);
         assert_eq!(order.segments.iter().map(|s| s.elements.len()).sum::<usize>(), count);
-        let call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: count as u64, codec: CodecId::None, mode: Mode::PerOp };
+        let call = Call {
+            kind: Kind::AllReduce(ReduceOp::Sum),
+            dtype: DType::F32,
+            count: count as u64,
+            codec: CodecId::None,
+            mode: Mode::PerOp,
+        };
         if view.engine.kind == EngineKind::Native {
             Itinerary::of(&call, None, &view.plan, view.size()).expect("a View's plan fits the View");
         }
@@ -150,7 +156,8 @@ pub fn engine(bytes: &[u8]) {
     let board = Arc::new(ViewBoard::new(Rank(0), tokio::sync::mpsc::unbounded_channel().0));
     let backend = NativeEngine::new(pool.clone()).open(&Arc::new(view.clone()), Rank(0), board);
     let op = OpId { lane: Lane::MAIN, number: 0 };
-    let call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 16, codec: CodecId::None, mode: Mode::PerOp };
+    let call =
+        Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 16, codec: CodecId::None, mode: Mode::PerOp };
     let (report, outcome) = channel();
     let input = Staging::cut(&pool, &[1; 64], &backend.layout(&call, &view.plan, None).expect("the plan fits"));
     let done = Box::new(move |result| drop(report.send(result)));

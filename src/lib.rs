@@ -95,14 +95,14 @@ mod wire;
 
 // The public interface is:
 pub use calls::{
-    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Gather, Owned, Reduce, ReduceScatter, Scatter,
-    Sync,
+    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Commit, Gather, Owned, Receiving, Reduce,
+    ReduceScatter, Scatter, Sending, Step, StepReduction, Sync,
 };
 pub use cluster::{Cluster, StatusStream};
 #[doc(hidden)]
 pub use collective::Arithmetic;
 pub use collective::{
-    Bf16, Call, CodecId, DType, Element, EngineFault, F16, Kind, ReduceOp, Rejection, Traffic, reference as reference_sum,
+    Bf16, Call, CodecId, DType, Element, EngineFault, F16, Kind, Mode, ReduceOp, Rejection, Traffic, reference as reference_sum,
 };
 pub use config::{Admission, Builder, Config, Engine, Network};
 pub use context::Context;

@@ -2,7 +2,7 @@
 //! touches it, the other member is answered within a bound, and the next call works. Runs under AddressSanitizer too.
 
 use anyhow::{Context as _, Result, ensure};
-use potluck::{Builder, Cluster, Config, Context, Error};
+use potluck::{Builder, Cluster, Config, Context, Engine, Error};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::Poll;
@@ -14,65 +14,138 @@ const BOUND: Duration = Duration::from_secs(20);
 /// Several chunks, so that a call is half way for a while.
 const LEN: usize = 1 << 20;
 
+/// The calls that write to a buffer they borrow.
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    AllReduce,
+    /// Of whom.
+    Broadcast(Root),
+    Reduce(Root),
+    Scatter(Root),
+}
+
+/// Which of the two members.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Root {
+    TheOneThatForgets,
+    TheOther,
+}
+
+const CALLS: [Call; 7] = [
+    Call::AllReduce,
+    Call::Broadcast(Root::TheOneThatForgets),
+    Call::Broadcast(Root::TheOther),
+    Call::Reduce(Root::TheOneThatForgets),
+    Call::Reduce(Root::TheOther),
+    Call::Scatter(Root::TheOneThatForgets),
+    Call::Scatter(Root::TheOther),
+];
+
+type Under<'b> = Pin<Box<dyn Future<Output = potluck::Result<()>> + Send + 'b>>;
+
+impl Call {
+    /// `parts` is what a scatter hands out.
+    fn begin<'b>(self, ctx: &mut Context, forgets: usize, buffer: &'b mut [f32], parts: &'b [f32]) -> Under<'b> {
+        let at = |root| if root == Root::TheOneThatForgets { forgets } else { 1 - forgets };
+        match self {
+            Call::AllReduce => Box::pin(ctx.all_reduce(buffer)),
+            Call::Broadcast(root) => Box::pin(ctx.broadcast(at(root), buffer)),
+            Call::Reduce(root) => Box::pin(ctx.reduce(at(root), buffer)),
+            Call::Scatter(root) => Box::pin(ctx.scatter(at(root), Some(parts), buffer)),
+        }
+    }
+
+    /// What it leaves on the one that forgets, if it comes to its end there, and on the other one. Their buffers hold 1 and 2,
+    /// their parts 10 and 20.
+    fn leaves(self) -> (f32, f32) {
+        match self {
+            Call::AllReduce => (3.0, 3.0),
+            Call::Broadcast(Root::TheOneThatForgets) => (1.0, 1.0),
+            Call::Broadcast(Root::TheOther) => (2.0, 2.0),
+            Call::Reduce(Root::TheOneThatForgets) => (3.0, 2.0),
+            Call::Reduce(Root::TheOther) => (1.0, 3.0),
+            Call::Scatter(Root::TheOneThatForgets) => (10.0, 10.0),
+            Call::Scatter(Root::TheOther) => (20.0, 20.0),
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_call_is_over_for_both_and_its_buffer_untouched() -> Result<()> {
-    let (mut a, mut b) = pair("forget-dropped").await?;
-    let mut kept = vec![1f32; LEN];
-    let mut call = Box::pin(a.ctx.all_reduce(&mut kept));
-    ensure!(poll_some(&mut call, 3).await.is_pending());
-    drop(call);
-    ensure!(kept.iter().all(|x| *x == 1.0), "the buffer of a dropped call has changed");
-    drop(kept);
+    for engine in engines() {
+        let (mut a, mut b) = pair("forget-dropped", engine).await?;
+        let mut kept = vec![1f32; LEN];
+        let mut call: Under<'_> = Box::pin(a.ctx.all_reduce(&mut kept));
+        ensure!(poll_some(&mut call, 3).await.is_pending());
+        drop(call);
+        ensure!(kept.iter().all(|x| *x == 1.0), "the buffer of a dropped call has changed");
+        drop(kept);
 
-    let mut other = vec![2f32; LEN];
-    let answer = tokio::time::timeout(BOUND, b.ctx.all_reduce(&mut other)).await.context("no answer")?;
-    ensure!(matches!(answer, Err(Error::Aborted { .. })), "{answer:?}");
-    ensure!(other.iter().all(|x| *x == 2.0), "the buffer of an aborted call has changed");
-    sums(&mut a.ctx, &mut b.ctx).await
+        let mut other = vec![2f32; LEN];
+        let answer = tokio::time::timeout(BOUND, b.ctx.all_reduce(&mut other)).await.context("no answer")?;
+        ensure!(matches!(answer, Err(Error::Aborted { .. })), "{answer:?}");
+        ensure!(other.iter().all(|x| *x == 2.0), "the buffer of an aborted call has changed");
+        sums(&mut a.ctx, &mut b.ctx).await?;
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forgotten_call_ends_without_its_buffer() -> Result<()> {
-    let (mut a, mut b) = pair("forget-forgotten").await?;
-    let buffer = Box::into_raw(vec![1f32; LEN].into_boxed_slice());
-    forget_half_way(&mut a.ctx, buffer, 1).await;
-
-    let mut other = vec![2f32; LEN];
-    tokio::time::timeout(BOUND, b.ctx.all_reduce(&mut other)).await.context("no answer")??;
-    ensure!(other.iter().all(|x| *x == 3.0), "the sum counts, though one member never looked at it");
-    sums(&mut a.ctx, &mut b.ctx).await
+    for engine in engines() {
+        let (mut a, mut b) = pair("forget-forgotten", engine).await?;
+        let forgets = a.ctx.rank();
+        for call in CALLS {
+            let what = || format!("{call:?} on {engine:?}");
+            forget_half_way(&mut a.ctx, call, 1).await;
+            let (mut other, parts) = (vec![2f32; LEN], vec![20f32; 2 * LEN]);
+            let theirs = call.begin(&mut b.ctx, forgets, &mut other, &parts);
+            tokio::time::timeout(BOUND, theirs).await.context("no answer").with_context(what)?.with_context(what)?;
+            ensure!(other.iter().all(|x| *x == call.leaves().1), "it counts, though one never looked at it: {}", what());
+            sums(&mut a.ctx, &mut b.ctx).await.with_context(what)?;
+        }
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_forgotten_while_its_data_moves_ends_without_its_buffer() -> Result<()> {
-    let (mut a, mut b) = pair("forget-moving").await?;
-    let mut other = vec![2f32; LEN];
-    let mut theirs = Box::pin(b.ctx.all_reduce(&mut other));
-    ensure!(poll_some(&mut theirs, 1).await.is_pending());
-    let buffer = Box::into_raw(vec![1f32; LEN].into_boxed_slice());
-    forget_half_way(&mut a.ctx, buffer, 3).await;
-
-    tokio::time::timeout(BOUND, theirs).await.context("no answer")??;
-    ensure!(other.iter().all(|x| *x == 3.0));
-    sums(&mut a.ctx, &mut b.ctx).await
+    for engine in engines() {
+        let (mut a, mut b) = pair("forget-moving", engine).await?;
+        let forgets = a.ctx.rank();
+        for call in CALLS {
+            let what = || format!("{call:?} on {engine:?}");
+            let (mut other, parts) = (vec![2f32; LEN], vec![20f32; 2 * LEN]);
+            let mut theirs = call.begin(&mut b.ctx, forgets, &mut other, &parts);
+            ensure!(poll_some(&mut theirs, 1).await.is_pending());
+            forget_half_way(&mut a.ctx, call, 3).await;
+            tokio::time::timeout(BOUND, theirs).await.context("no answer").with_context(what)?.with_context(what)?;
+            ensure!(other.iter().all(|x| *x == call.leaves().1), "{}", what());
+            sums(&mut a.ctx, &mut b.ctx).await.with_context(what)?;
+        }
+    }
+    Ok(())
 }
 
-/// Polls a call a few times, forgets it, checks its buffer and frees it: for good, as a program may.
-#[expect(unsafe_code, reason = "the borrow checker would keep the buffer of a forgotten call alive")]
-async fn forget_half_way(ctx: &mut Context, buffer: *mut [f32], polls: usize) {
-    // SAFETY: the box was just given up by the caller and nobody else knows the pointer.
-    let mut call = Box::pin(ctx.all_reduce(unsafe { &mut *buffer }));
-    let reached = poll_some(&mut call, polls).await;
-    std::mem::forget(call);
-    // SAFETY: as above; the call that borrowed it will never be polled again, and nothing else may hold a pointer into it.
-    let freed = unsafe { Box::from_raw(buffer) };
+/// Polls a call a few times, forgets it, checks its buffers and frees them: for good, as a program may.
+#[expect(unsafe_code, reason = "the borrow checker would keep the buffers of a forgotten call alive")]
+async fn forget_half_way(ctx: &mut Context, call: Call, polls: usize) {
+    let buffer = Box::into_raw(vec![1f32; LEN].into_boxed_slice());
+    let parts = Box::into_raw(vec![10f32; 2 * LEN].into_boxed_slice());
+    let forgets = ctx.rank();
+    // SAFETY: the boxes were just given up, and nobody else knows the pointers.
+    let mut under = call.begin(ctx, forgets, unsafe { &mut *buffer }, unsafe { &*parts });
+    let reached = poll_some(&mut under, polls).await;
+    std::mem::forget(under);
+    // SAFETY: as above; the call that borrowed them will never be polled again, and nothing else may hold a pointer into them.
+    let (freed, _parts) = unsafe { (Box::from_raw(buffer), Box::from_raw(parts)) };
     // On a busy machine the call may have come to its end between two polls.
-    let expected = if reached.is_pending() { 1.0 } else { 3.0 };
-    assert!(freed.iter().all(|x| *x == expected), "the buffer of a forgotten call has changed");
+    let expected = if reached.is_pending() { 1.0 } else { call.leaves().0 };
+    assert!(freed.iter().all(|x| *x == expected), "the buffer of a forgotten {call:?} has changed");
 }
 
 /// Polls up to so many times without waiting in between.
-async fn poll_some<F: Future<Output = potluck::Result<()>>>(call: &mut Pin<Box<F>>, polls: usize) -> Poll<()> {
+async fn poll_some(call: &mut Under<'_>, polls: usize) -> Poll<()> {
     for _ in 0..polls {
         let reached = std::future::poll_fn(|task| Poll::Ready(call.as_mut().poll(task))).await;
         if let Poll::Ready(result) = reached {
@@ -99,9 +172,16 @@ struct Node {
     _cluster: Cluster,
 }
 
-async fn pair(namespace: &str) -> Result<(Node, Node)> {
+/// Those that this build has.
+fn engines() -> Vec<Engine> {
+    let gloo = potluck::gloo_version().map(|_| Engine::Gloo);
+    std::iter::once(Engine::Native).chain(gloo).collect()
+}
+
+async fn pair(namespace: &str, engine: Engine) -> Result<(Node, Node)> {
+    let namespace = format!("{namespace}-{engine:?}").to_lowercase();
     let join = || async {
-        let cluster = Builder::new(Config::local()).open_lan(namespace).min_members(2).join().await?;
+        let cluster = Builder::new(Config::local()).open_lan(&namespace).min_members(2).engine(engine).join().await?;
         let ctx = cluster.context().await?;
         anyhow::Ok(Node { ctx, _cluster: cluster })
     };

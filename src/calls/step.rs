@@ -2,8 +2,8 @@
 //!
 //! Several calls that count together or not at all.
 
-use super::codec::Codec;
 use super::choices::reducing_by;
+use super::codec::Codec;
 use super::flight::{Flight, Stage};
 use crate::collective::{
     AbortReason, Call, CodecId, Element, Kind, Mode, ReduceOp, Rejection, Staging, all_finite, bytes_of, bytes_of_mut,

@@ -424,7 +424,8 @@ mod tests {
     fn only_a_sync_may_differ_in_version_and_count() {
         let sync = Call { kind: Kind::Sync { version: 1 }, dtype: DType::U8, count: 5, codec: CodecId::None, mode: Mode::PerOp };
         assert!(sync.agrees(&Call { kind: Kind::Sync { version: 2 }, count: 0, ..sync }));
-        let sum = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 5, codec: CodecId::None, mode: Mode::PerOp };
+        let sum =
+            Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 5, codec: CodecId::None, mode: Mode::PerOp };
         assert!(!sum.agrees(&Call { count: 6, ..sum }));
         assert!(!sum.agrees(&sync));
     }

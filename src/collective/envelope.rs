@@ -8,8 +8,8 @@
 //! Nothing here ever touches a caller's buffer.
 
 use super::{
-    AbortReason, Backend, Board, Call, CallRefusal, Closing, Digest, Engine, EngineFault, Finished, Job, Kind, Ledger, LedgerEffect,
-    Misbehaviour, OpBody, OpMessage, Outcome, Pool, Rejection, Staging, ViewBoard, all_finite,
+    AbortReason, Backend, Board, Call, CallRefusal, Closing, Digest, Engine, EngineFault, Finished, Job, Kind, Ledger,
+    LedgerEffect, Misbehaviour, OpBody, OpMessage, Outcome, Pool, Rejection, Staging, ViewBoard, all_finite,
 };
 use crate::topology::Plan;
 use crate::view::{Lane, OpId, Rank, View, ViewDigest};
@@ -186,13 +186,7 @@ impl Envelope {
     }
 
     /// Begins one call of a step, below [`PARTS_MAX`](crate::view::PARTS_MAX), as [`begin`](Envelope::begin) does.
-    pub fn begin_part(
-        self: &Arc<Envelope>,
-        step: OpId,
-        index: u8,
-        call: Call,
-        fill: impl FnOnce(&Pool, &[usize]) -> Staging,
-    ) {
+    pub fn begin_part(self: &Arc<Envelope>, step: OpId, index: u8, call: Call, fill: impl FnOnce(&Pool, &[usize]) -> Staging) {
         let part = step.part(index);
         match self.backend.layout(&call, &self.plan, None) {
             Ok(lengths) => self.start(part, call, None, fill(&self.pool, &lengths)),

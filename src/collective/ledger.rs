@@ -182,7 +182,9 @@ impl Ledger {
 
     fn tell_begun(&mut self, op: OpId, part: Option<u8>, call: Call) {
         let (me, plan_revision, frozen) = (self.me, self.plan_revision, self.frozen);
-        let Some(entry) = self.entries.get_mut(&op).filter(|e| !frozen && e.call.is_some() && e.outcome.is_none()) else { return };
+        let Some(entry) = self.entries.get_mut(&op).filter(|e| !frozen && e.call.is_some() && e.outcome.is_none()) else {
+            return;
+        };
         let name = part.map_or(op, |index| op.part(index));
         let descriptor = Descriptor { op: name, call, plan_revision };
         if entry.calls_of_mut(part).note(me, descriptor) != Some(true) {
@@ -514,7 +516,8 @@ impl Ledger {
 fn is_honest(descriptor: &Descriptor, part: Option<u8>) -> bool {
     let call = &descriptor.call;
     let ends = if let Kind::Message { from, to, .. } = call.kind { Some((from, to)) } else { None };
-    let in_step = call.mode == Mode::PerStep && !matches!(call.kind, Kind::Message { .. } | Kind::Step { .. } | Kind::Sync { .. });
+    let in_step =
+        call.mode == Mode::PerStep && !matches!(call.kind, Kind::Message { .. } | Kind::Step { .. } | Kind::Sync { .. });
     let alone = call.mode != Mode::PerStep && ends == descriptor.op.lane.ends();
     if part.is_some() { in_step && descriptor.op.lane.ends().is_none() } else { alone }
 }

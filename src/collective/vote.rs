@@ -299,7 +299,8 @@ mod tests {
 
     #[test]
     fn every_vote_survives_the_wire() {
-        let call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 5, codec: CodecId::None, mode: Mode::PerOp };
+        let call =
+            Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 5, codec: CodecId::None, mode: Mode::PerOp };
         let mismatch = Mismatch { lower: (Rank(0), call), higher: (Rank(2), Call { count: 6, ..call }) };
         let op = OpId { lane: Lane::MAIN, number: 3 };
         let reasons = [

@@ -14,7 +14,7 @@ use crate::collective::Closing;
 use crate::engine::Engines;
 use crate::identity::MemberId;
 use crate::topology::Arrangement;
-use crate::view::{Rank, Ballot, History, Member, View, ViewDigest, ViewId};
+use crate::view::{Ballot, History, Member, Rank, View, ViewDigest, ViewId};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_option};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -12,13 +12,8 @@ use crate::wire::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-const SUM: Call = Call {
-    kind: Kind::AllReduce(ReduceOp::Sum),
-    dtype: DType::F32,
-    count: 8,
-    codec: CodecId::None,
-    mode: Mode::PerOp,
-};
+const SUM: Call =
+    Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 8, codec: CodecId::None, mode: Mode::PerOp };
 const BEST_EFFORT: Lane = Lane(100);
 
 /// One-way delay of a message, and how long a write takes to be durable.

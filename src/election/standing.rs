@@ -44,7 +44,8 @@ fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>) -> Vec<OpId> {
     if let Some(adopted) = successors.max_by_key(|a| a.id.ballot) {
         return adopted.committed.clone();
     }
-    let installed = promises.values().filter(|p| p.prev == Some(tip)).map(|p| Witness { rank: p.rank, closing: Some(&p.closing) });
+    let installed =
+        promises.values().filter(|p| p.prev == Some(tip)).map(|p| Witness { rank: p.rank, closing: Some(&p.closing) });
     // A member that is in the tip and has not installed it has not begun any of its operations.
     let not_installed = |p: &&Promise| p.prev != Some(tip) && p.accepted.as_ref().is_some_and(|a| a.id == tip);
     let behind = promises.values().filter(not_installed).filter(|p| p.accepted_here.is_some());

@@ -1,6 +1,6 @@
 //! A deadline ends the wait for all members, whatever the call.
 
-use super::{On, builder, everywhere, fresh, group};
+use super::on::{On, builder, everywhere, fresh, group};
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::{Cause, Cluster, Context, Error, Owned};
 use std::sync::Arc;

@@ -1,35 +1,34 @@
 //! Reductions that take no NaN and no infinity.
 
 use super::numbers::{Number, differs};
-use super::{On, everywhere, group};
+use super::on::{On, everywhere, group};
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::{Bf16, Cause, Context, Error, F16, Owned};
 
 /// A float of a story.
 trait Float: Number {
     /// The greatest, a NaN and both infinities.
-    const AWKWARD: [Self; 4];
+    const UNFIT: [Self; 4];
     const ONE: Self;
 }
 
 impl Float for f32 {
-    const AWKWARD: [f32; 4] = [f32::MAX, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    const UNFIT: [f32; 4] = [f32::MAX, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
     const ONE: f32 = 1.0;
 }
 
 impl Float for f64 {
-    const AWKWARD: [f64; 4] = [f64::MAX, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+    const UNFIT: [f64; 4] = [f64::MAX, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
     const ONE: f64 = 1.0;
 }
 
 impl Float for F16 {
-    const AWKWARD: [F16; 4] = [F16::from_bits(0x7bff), F16::from_bits(0x7e01), F16::from_bits(0x7c00), F16::from_bits(0xfc00)];
+    const UNFIT: [F16; 4] = [F16::from_bits(0x7bff), F16::from_bits(0x7e01), F16::from_bits(0x7c00), F16::from_bits(0xfc00)];
     const ONE: F16 = F16::from_bits(0x3c00);
 }
 
 impl Float for Bf16 {
-    const AWKWARD: [Bf16; 4] =
-        [Bf16::from_bits(0x7f7f), Bf16::from_bits(0x7fc1), Bf16::from_bits(0x7f80), Bf16::from_bits(0xff80)];
+    const UNFIT: [Bf16; 4] = [Bf16::from_bits(0x7f7f), Bf16::from_bits(0x7fc1), Bf16::from_bits(0x7f80), Bf16::from_bits(0xff80)];
     const ONE: Bf16 = Bf16::from_bits(0x3f80);
 }
 
@@ -92,7 +91,7 @@ pub async fn handed_in(on: On) -> Result<()> {
 async fn one_hands_in<T: Float>(context: &mut Context) -> Result<()> {
     let has_it = context.rank() == 0;
     for call in CALLS {
-        for (len, bad) in [(1, T::AWKWARD[1]), (6, T::AWKWARD[2]), (70_000, T::AWKWARD[3])] {
+        for (len, bad) in [(1, T::UNFIT[1]), (6, T::UNFIT[2]), (70_000, T::UNFIT[3])] {
             let what = format!("{call} of {len} x {} on rank {}", T::DTYPE, context.rank());
             let mut mine = vec![T::ONE; len];
             if has_it {
@@ -137,7 +136,7 @@ async fn sum_overflows<T: Float>(context: &mut Context) -> Result<()> {
         for len in [6, 70_000] {
             let what = format!("{call} of {len} x {} on rank {}", T::DTYPE, context.rank());
             let mut mine = vec![T::ONE; len];
-            mine[len - 1] = T::AWKWARD[0];
+            mine[len - 1] = T::UNFIT[0];
             met_on(add(context, call, &mine, Asks::Yes).await?).context(what.clone())?;
             // The last rank alone asks, and is the one that is named.
             let asks = if context.rank() == last { Asks::Yes } else { Asks::No };

@@ -1,37 +1,131 @@
-//! Inputs that every rank can work out for every other: ordinary numbers, and now and then the awkward ones.
+//! Inputs that every rank can work out for every other: ordinary numbers, and among them the awkward ones.
+//!
+//! Inputs repeat after [`PERIOD`] elements, so that a result is checked with one period of plain arithmetic for each fold order.
+//! The period is a prime above the shorter buffers: an element at another place than it belongs differs all the same.
 
-use potluck::{Arithmetic, Bf16, F16};
+use potluck::{AllReduce, Arithmetic, Bf16, Codec, F16, FoldOrder, FoldSegment, FoldTree, ReduceOp, reference_sum};
+
+/// Elements after which inputs repeat.
+const PERIOD: usize = 1009;
 
 /// A number type of a buffer.
-pub trait Number: Arithmetic + PartialOrd + Unpin + std::fmt::Debug {
-    /// A number made of chance.
+pub trait Number: Arithmetic + PartialOrd + Unpin + std::fmt::Debug + bytemuck::Pod {
+    /// Infinities, zeros, subnormals and NaNs, or the ends of the range. At most 31, so that every pair of them fits a period.
+    const AWKWARD: &[Self];
+    /// A number made of chance, seldom an awkward one.
     fn of(random: u64) -> Self;
-    /// All its bits.
-    fn bits(self) -> u64;
+
+    /// The same call with its numbers rounded on the way, where that can be asked for.
+    fn rounded(call: AllReduce<'_, Self>) -> AllReduce<'_, Self> {
+        call
+    }
 }
 
-/// What rank `rank` contributes.
+/// Reproducible chance.
+pub struct Chance(u64);
+
+impl Chance {
+    pub fn new(seed: u64) -> Chance {
+        Chance(seed)
+    }
+
+    /// SplitMix64.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    /// One of these.
+    pub fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+}
+
+/// What rank `rank` contributes. From 1000 elements on, ranks next to each other contribute every pair of awkward numbers.
 pub fn input<T: Number>(seed: u64, rank: usize, len: usize) -> Vec<T> {
-    let mut state = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (rank as u64 + 1).wrapping_mul(0xD1B5_4A32_D192_ED03);
-    (0..len)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            T::of(state)
-        })
-        .collect()
+    let mut chance = Chance::new(seed ^ (rank as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03));
+    let chance = std::iter::repeat_with(|| T::of(chance.next()));
+    let pairs = T::AWKWARD.len().pow(2);
+    let awkward = (0..if len < 1000 { 0 } else { pairs }).map(|i| {
+        let place = if rank.is_multiple_of(2) { i } else { i / T::AWKWARD.len() };
+        T::AWKWARD[(place + rank / 2) % T::AWKWARD.len()]
+    });
+    let period: Vec<T> = awkward.chain(chance).take(PERIOD.min(len)).collect();
+    repeated(&period, 0, len)
+}
+
+/// `len` elements of what repeats, from the one at `start`.
+fn repeated<T: Copy>(period: &[T], start: usize, len: usize) -> Vec<T> {
+    let mut out = Vec::with_capacity(len);
+    while out.len() < len {
+        let rest = &period[(start + out.len()) % period.len()..];
+        out.extend_from_slice(&rest[..rest.len().min(len - out.len())]);
+    }
+    out
+}
+
+/// What the reduction of `inputs` must give: the sequential reference, of one period for each of the order's trees.
+pub fn reduced<T: Number>(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<T>]) -> Vec<T> {
+    let len = inputs[0].len();
+    let periods: Vec<Vec<T>> = inputs.iter().map(|input| input[..PERIOD.min(len)].to_vec()).collect();
+    let mut known: Vec<(&FoldTree, Vec<T>)> = Vec::new();
+    // Gloo cuts some buffers so that segments are not in order, or empty; none is left out.
+    let mut result = inputs[0].clone();
+    for FoldSegment { elements, tree } in order.segments.iter().filter(|segment| !segment.elements.is_empty()) {
+        if !known.iter().any(|(other, _)| *other == tree) {
+            let whole = FoldSegment { elements: 0..periods[0].len(), tree: tree.clone() };
+            known.push((tree, reference_sum(&FoldOrder { segments: vec![whole] }, op, &periods)));
+        }
+        let reference = known.iter().find(|(other, _)| *other == tree).map_or(&[][..], |(_, reference)| reference);
+        result[elements.clone()].copy_from_slice(&repeated(reference, elements.start, elements.len()));
+    }
+    result
 }
 
 /// The first element that is not the same bits in both; their common length when one is longer.
 pub fn differs<T: Number>(a: &[T], b: &[T]) -> Option<usize> {
-    let place = a.iter().zip(b).position(|(a, b)| a.bits() != b.bits());
-    place.or_else(|| (a.len() != b.len()).then_some(a.len().min(b.len())))
+    if bytemuck::cast_slice::<T, u8>(a) == bytemuck::cast_slice::<T, u8>(b) {
+        return None;
+    }
+    let place = a.iter().zip(b).position(|(a, b)| bytemuck::bytes_of(a) != bytemuck::bytes_of(b));
+    Some(place.unwrap_or(a.len().min(b.len())))
 }
 
 macro_rules! float {
-    ($float:ty, $bits:ty, $infinity:literal, $ordinary:expr) => {
+    ($float:ty, $bits:ty, $infinity:literal, $ordinary:expr $(, $more:item)?) => {
         impl Number for $float {
+            const AWKWARD: &[$float] = &{
+                const SIGN: $bits = 1 << (<$bits>::BITS - 1);
+                const FRACTION: $bits = (1 << $infinity.trailing_zeros()) - 1;
+                const ONE: $bits = ($infinity >> 1) & !FRACTION;
+                [
+                    <$float>::from_bits($infinity),
+                    <$float>::from_bits($infinity | SIGN),
+                    <$float>::from_bits(0),
+                    <$float>::from_bits(SIGN),
+                    // NaNs: quiet with a payload, signalling with another, with all bits.
+                    <$float>::from_bits($infinity | (FRACTION + 1) >> 1 | 5),
+                    <$float>::from_bits($infinity | SIGN | 9),
+                    <$float>::from_bits($infinity | FRACTION),
+                    // Subnormals: the least, the largest.
+                    <$float>::from_bits(1),
+                    <$float>::from_bits(SIGN | 1),
+                    <$float>::from_bits(FRACTION),
+                    // The least normal number, one, and the largest.
+                    <$float>::from_bits(FRACTION + 1),
+                    <$float>::from_bits(SIGN | ONE),
+                    <$float>::from_bits($infinity - 1),
+                    <$float>::from_bits(SIGN | ($infinity - 1)),
+                ]
+            };
+
             fn of(random: u64) -> $float {
                 let sign = 1 << (<$bits>::BITS - 1);
                 let fraction = (random >> 32) as $bits & ((1 << $infinity.trailing_zeros()) - 1);
@@ -48,14 +142,20 @@ macro_rules! float {
                 }
             }
 
-            fn bits(self) -> u64 {
-                self.to_bits().into()
-            }
+            $($more)?
         }
     };
 }
 
-float!(f32, u32, 0x7f80_0000u32, |random: u64| (random >> 20) as f32 / 1e9 - 5000.0);
+float!(
+    f32,
+    u32,
+    0x7f80_0000u32,
+    |random: u64| (random >> 20) as f32 / 1e9 - 5000.0,
+    fn rounded(call: AllReduce<'_, f32>) -> AllReduce<'_, f32> {
+        call.compress(&mut Codec::bf16())
+    }
+);
 float!(f64, u64, 0x7ff0_0000_0000_0000u64, |random: u64| (random >> 11) as f64 / 1e12 - 4000.0);
 float!(F16, u16, 0x7c00u16, |random: u64| F16::from_f32((random >> 20) as f32 / 1e10 - 800.0));
 float!(Bf16, u16, 0x7f80u16, |random: u64| Bf16::from_f32((random >> 20) as f32 / 1e9 - 5000.0));
@@ -64,16 +164,15 @@ macro_rules! integer {
     ($($integer:ty)*) => {
         $(
             impl Number for $integer {
+                const AWKWARD: &[$integer] =
+                    &[<$integer>::MIN, <$integer>::MAX, 0, 1, <$integer>::MIN + 1, <$integer>::MAX - 1, <$integer>::MAX / 2 + 1];
+
                 fn of(random: u64) -> $integer {
                     match random % 97 {
                         0 => <$integer>::MIN,
                         1 => <$integer>::MAX,
                         _ => (random >> 7) as $integer,
                     }
-                }
-
-                fn bits(self) -> u64 {
-                    self as u64
                 }
             }
         )*

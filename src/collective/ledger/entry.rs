@@ -3,7 +3,7 @@
 //! What a ledger knows of one operation: who has begun it, who has voted how, who has decided it.
 
 use super::calls::Calls;
-use crate::collective::{AbortCause, Call, Kind, Listed, Mismatch, Mode, Outcome, Status, Vote};
+use crate::collective::{AbortCause, AbortReason, Call, Kind, Listed, Mismatch, Mode, Outcome, Status, Vote};
 use crate::view::{OpId, Rank};
 use std::collections::BTreeMap;
 
@@ -143,7 +143,9 @@ impl Entry {
         let causes: Vec<AbortCause> =
             votes.iter().flatten().filter_map(|v| if let Vote::Abort(c) = v { Some(*c) } else { None }).collect();
         let least = causes.iter().min().copied();
-        if self.is_best_effort() {
+        // Calls that differ have no result anywhere, so all will say so; else somebody may have it already, and says nothing.
+        let differ = least.is_some_and(|cause| matches!(cause.reason, AbortReason::Mismatch(_)));
+        if self.is_best_effort() && !differ {
             let held = self.held.is_some() && self.agreed;
             return least.map(Outcome::Aborted).or(held.then_some(Outcome::Committed));
         }

@@ -6,7 +6,8 @@ use super::*;
 use crate::collective::{CodecId, DType, Mismatch, ReduceOp, Status};
 use crate::view::testing::view_of;
 
-const SUM: Call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 10, codec: CodecId::None, mode: Mode::PerOp };
+const SUM: Call =
+    Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 10, codec: CodecId::None, mode: Mode::PerOp };
 
 /// An operation on which all agree, and where a sync's state comes from.
 type Agreed = (OpId, Option<(Rank, u64)>);
@@ -265,7 +266,8 @@ fn a_view_that_is_not_in_sync_takes_only_a_sync_from_its_history() {
     let mut g = Group::of(3);
     g.ledgers = (0..3).map(|i| Ledger::new(&view, Rank(i))).collect();
     assert_eq!(g.ledgers[0].call(Lane::MAIN, SUM), Err(CallRefusal::NeedsSync));
-    let sync = |version, count| Call { kind: Kind::Sync { version }, dtype: DType::U8, count, codec: CodecId::None, mode: Mode::PerOp };
+    let sync =
+        |version, count| Call { kind: Kind::Sync { version }, dtype: DType::U8, count, codec: CodecId::None, mode: Mode::PerOp };
     let op = g.begin(0, sync(99, 1));
     g.begin(1, sync(5, 30));
     g.begin(2, sync(5, 40));

@@ -1,0 +1,201 @@
+//! Any call as a value: what every rank calls at one place of the program, and what it must get.
+
+use super::numbers::{Number, differs, input, reduced};
+use anyhow::{Result, ensure};
+use potluck::{Call, CodecId, Context, DType, Kind, Mode, Rank, ReduceOp};
+use std::pin::Pin;
+use std::task::Poll;
+
+/// Which method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    AllReduce,
+    AllReduceOwned,
+    Reduce,
+    ReduceScatter,
+    AllGather,
+    Gather,
+    Scatter,
+    Broadcast,
+    AllToAll,
+    Barrier,
+}
+
+impl What {
+    pub const ALL: [What; 10] = [
+        What::AllReduce,
+        What::AllReduceOwned,
+        What::Reduce,
+        What::ReduceScatter,
+        What::AllGather,
+        What::Gather,
+        What::Scatter,
+        What::Broadcast,
+        What::AllToAll,
+        What::Barrier,
+    ];
+}
+
+/// One call. What the method does not have is not looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    pub what: What,
+    /// Of an all_to_all, of each part.
+    pub len: usize,
+    pub op: ReduceOp,
+    pub root: usize,
+    pub rounded: bool,
+    /// Without the vote.
+    pub best_effort: bool,
+}
+
+/// What one rank brings to a call, and gets it back in.
+pub struct Buffers<T> {
+    pub mine: Vec<T>,
+    /// One for each rank.
+    parts: Vec<T>,
+}
+
+/// A call under way; its result where that is not in the buffer.
+pub type Under<'b, T> = Pin<Box<dyn Future<Output = potluck::Result<Option<Vec<T>>>> + Send + 'b>>;
+
+impl Ask {
+    /// A sum of this length.
+    pub fn sum(what: What, len: usize) -> Ask {
+        Ask { what, len, op: ReduceOp::Sum, root: 0, rounded: false, best_effort: false }
+    }
+
+    /// What a rank of `size` brings. Calls that are the same but for the method bring the same.
+    pub fn buffers<T: Number>(&self, seed: u64, rank: usize, size: usize) -> Buffers<T> {
+        Buffers { mine: input(seed, rank, self.len), parts: input(!seed, rank, self.len * size) }
+    }
+
+    /// Calls the method: from here on it has its number.
+    pub fn begin<'b, T: Number>(&self, context: &mut Context, with: &'b mut Buffers<T>) -> Under<'b, T> {
+        let Ask { op, root, best_effort, .. } = *self;
+        macro_rules! unvoted {
+            ($call:expr) => {{
+                let call = $call;
+                if best_effort { call.best_effort() } else { call }
+            }};
+        }
+        let Buffers { mine, parts } = with;
+        match self.what {
+            What::AllReduce => {
+                let call = unvoted!(context.all_reduce(mine).op(op));
+                let call = if self.rounded { T::rounded(call) } else { call };
+                Box::pin(async move { call.await.map(|()| None) })
+            }
+            What::AllReduceOwned => {
+                let call = unvoted!(context.all_reduce_owned(mine.clone()).op(op));
+                Box::pin(async move { call.await.map(Some).map_err(|failed| failed.error) })
+            }
+            What::Reduce => {
+                let call = unvoted!(context.reduce(root, mine).op(op));
+                Box::pin(async move { call.await.map(|()| None) })
+            }
+            What::ReduceScatter => {
+                let call = unvoted!(context.reduce_scatter(mine).op(op));
+                Box::pin(async move { call.await.map(Some) })
+            }
+            What::AllGather => {
+                let call = unvoted!(context.all_gather(mine));
+                Box::pin(async move { call.await.map(Some) })
+            }
+            What::Gather => Box::pin(unvoted!(context.gather(root, mine))),
+            What::Scatter => {
+                let call = unvoted!(context.scatter(root, Some(parts), mine));
+                Box::pin(async move { call.await.map(|()| None) })
+            }
+            What::Broadcast => {
+                let call = unvoted!(context.broadcast(root, mine));
+                Box::pin(async move { call.await.map(|()| None) })
+            }
+            What::AllToAll => {
+                let call = unvoted!(context.all_to_all(parts));
+                Box::pin(async move { call.await.map(Some) })
+            }
+            What::Barrier => {
+                let call = unvoted!(context.barrier());
+                Box::pin(async move { call.await.map(|()| None) })
+            }
+        }
+    }
+
+    /// How errors name it.
+    pub fn named<T: Number>(&self, size: usize) -> Call {
+        let Ask { op, .. } = *self;
+        let root = Rank(u8::try_from(self.root).unwrap_or(u8::MAX));
+        let mode = if self.best_effort { Mode::BestEffort } else { Mode::PerOp };
+        let kind = match self.what {
+            What::AllReduce | What::AllReduceOwned => Kind::AllReduce(op),
+            What::Reduce => Kind::Reduce { op, root },
+            What::ReduceScatter => Kind::ReduceScatter(op),
+            What::AllGather => Kind::AllGather,
+            What::Gather => Kind::Gather { root },
+            What::Scatter => Kind::Scatter { root },
+            What::Broadcast => Kind::Broadcast { root },
+            What::AllToAll => Kind::AllToAll,
+            What::Barrier => return Call { kind: Kind::Barrier, dtype: DType::U8, count: 0, codec: CodecId::None, mode },
+        };
+        let count = if self.what == What::AllToAll { self.len * size } else { self.len };
+        let codec = if self.rounded && T::DTYPE == DType::F32 { CodecId::Bf16 } else { CodecId::None };
+        Call { kind, dtype: T::DTYPE, count: count as u64, codec, mode }
+    }
+
+    /// That the buffer and the result are what this rank must have of it.
+    pub fn is_done<T: Number>(&self, context: &Context, seed: u64, have: &Buffers<T>, result: Option<&[T]>) -> Result<()> {
+        let (rank, size) = (context.rank(), context.size());
+        let all = |rank| self.buffers::<T>(seed, rank, size);
+        let inputs = || (0..size).map(|rank| all(rank).mine).collect::<Vec<_>>();
+        let own = rank * self.len..(rank + 1) * self.len;
+        let in_place = match self.what {
+            What::AllReduce => reduced(&context.fold_order::<T>(self.len), self.op, &inputs()),
+            What::Reduce if rank == self.root => reduced(&context.reduce_order::<T>(self.root, self.len), self.op, &inputs()),
+            What::Scatter => all(self.root).parts[own.clone()].to_vec(),
+            What::Broadcast => all(self.root).mine,
+            _ => all(rank).mine,
+        };
+        same("the buffer", &have.mine, &in_place)?;
+        let apart = match self.what {
+            What::AllReduceOwned => Some(reduced(&context.fold_order::<T>(self.len), self.op, &inputs())),
+            What::ReduceScatter => {
+                let whole = reduced(&context.reduce_scatter_order::<T>(self.len), self.op, &inputs());
+                Some(whole[context.shard(self.len)].to_vec())
+            }
+            What::AllGather => Some(inputs().concat()),
+            What::Gather => (rank == self.root).then(|| inputs().concat()),
+            What::AllToAll => Some((0..size).flat_map(|rank| all(rank).parts[own.clone()].to_vec()).collect()),
+            _ => None,
+        };
+        ensure!(result.is_some() == apart.is_some(), "{:?} has a result: {}", self.what, result.is_some());
+        same("the result", result.unwrap_or_default(), &apart.unwrap_or_default())
+    }
+
+    /// That the buffer is as it was.
+    pub fn is_untouched<T: Number>(&self, context: &Context, seed: u64, have: &Buffers<T>) -> Result<()> {
+        let was = self.buffers::<T>(seed, context.rank(), context.size());
+        same("the buffer of a call without a result", &have.mine, &was.mine)
+    }
+}
+
+/// Awaits all of them at once.
+pub async fn together<T: Number>(mut calls: Vec<Under<'_, T>>) -> Vec<potluck::Result<Option<Vec<T>>>> {
+    let mut outcomes: Vec<_> = calls.iter().map(|_| None).collect();
+    std::future::poll_fn(|task| {
+        for (call, outcome) in calls.iter_mut().zip(&mut outcomes).filter(|(_, outcome)| outcome.is_none()) {
+            if let Poll::Ready(ended) = call.as_mut().poll(task) {
+                *outcome = Some(ended);
+            }
+        }
+        if outcomes.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    outcomes.into_iter().flatten().collect()
+}
+
+fn same<T: Number>(what: &str, have: &[T], want: &[T]) -> Result<()> {
+    let place = differs(have, want);
+    ensure!(place.is_none(), "{what}: {} elements, {} expected, {place:?} differs", have.len(), want.len());
+    Ok(())
+}

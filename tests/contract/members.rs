@@ -1,0 +1,129 @@
+//! Who is in, who comes, who goes.
+
+use super::on::{On, builder, fresh, group};
+use anyhow::{Context as _, Result, ensure};
+use potluck::{Cluster, Error, State};
+use std::time::Duration;
+
+pub async fn joiner(on: On) -> Result<()> {
+    let namespace = fresh("joiner");
+    let mut veterans = Vec::new();
+    for _ in 0..2 {
+        veterans.push(builder(on, &namespace, 2).join().await?);
+    }
+    let mut tasks = Vec::new();
+    for cluster in veterans {
+        let namespace = namespace.clone();
+        tasks.push(tokio::spawn(async move {
+            let mut context = cluster.context().await?;
+            let mut buffer = vec![1.0f32; 10];
+            context.all_reduce(&mut buffer).await?;
+            let third = if context.rank() == 0 { Some(builder(on, &namespace, 2).join().await?) } else { None };
+            let newcomer = third.map(|third| tokio::spawn(newcomer(third)));
+            while context.size() < 3 {
+                let mut changes = cluster.watch();
+                while changes.next().await.is_some_and(|s| s.view.is_none_or(|v| v.members.len() < 3)) {}
+                context = context.renewed().await?;
+            }
+            let refused = context.all_reduce(&mut buffer).await;
+            ensure!(matches!(refused, Err(Error::NeedsSync)), "{refused:?}");
+            ensure!(cluster.status().state == State::NeedsSync, "{:?}", cluster.status().state);
+            let mut state = b"what the veterans know".to_vec();
+            context.sync(1, &mut state).await?;
+            ensure!(state == b"what the veterans know");
+            context.all_reduce(&mut buffer).await?;
+            ensure!(buffer == vec![5.0; 10], "{buffer:?}");
+            if let Some(newcomer) = newcomer {
+                newcomer.await??;
+            }
+            Ok(())
+        }));
+    }
+    for task in tasks {
+        task.await??;
+    }
+    Ok(())
+}
+
+async fn newcomer(cluster: Cluster) -> Result<()> {
+    let mut context = cluster.context().await?;
+    ensure!(!context.is_in_sync(), "a newcomer cannot know what the others know");
+    // The highest version does not win over the longer history.
+    let mut state = vec![0; 100_000];
+    context.sync(99, &mut state).await?;
+    ensure!(state == b"what the veterans know");
+    context.all_reduce(&mut [1.0f32; 10]).await?;
+    Ok(())
+}
+
+pub async fn leaving(on: On) -> Result<()> {
+    let nodes = group(on, "leaving", 3).await?;
+    let mut nodes = nodes.into_iter();
+    let (last, context) = nodes.next_back().context("three nodes")?;
+    drop(context);
+    let mut tasks = Vec::new();
+    for (cluster, mut context) in nodes {
+        tasks.push(tokio::spawn(async move {
+            let mut buffer = vec![1.0f32; 1000];
+            // Rank 2 never calls; it leaves instead.
+            let error = context.all_reduce(&mut buffer).await.err().context("added without rank 2")?;
+            ensure!(error.is_retryable() && buffer == vec![1.0; 1000], "{error:?}");
+            ensure!(context.all_reduce(&mut buffer).await.is_err(), "the View is over");
+            drop(cluster);
+            context
+                .renewed()
+                .await
+                .err()
+                .map_or(Ok(()), |e| Err(anyhow::anyhow!("min_members is 3, so there is no View to be had: {e}")))
+        }));
+    }
+    last.leave().await;
+    for task in tasks {
+        // Two are fewer than the three they asked for: renewed() waits.
+        let waited = tokio::time::timeout(Duration::from_secs(3), task).await;
+        ensure!(waited.is_err() || waited.is_ok_and(|w| w.is_ok_and(|r| r.is_ok())), "a View below min_members was handed out");
+    }
+    Ok(())
+}
+
+pub async fn nobody(on: On) -> Result<()> {
+    let cluster = builder(on, &fresh("nobody"), 2).join().await?;
+    let error = cluster.context_within(Duration::from_millis(300)).await.err().context("a group of one")?;
+    ensure!(matches!(error, Error::NotEnoughPeers { present: 1, wanted: 2, .. }), "{error:?}");
+    ensure!(cluster.status().state == State::Alone, "{:?}", cluster.status().state);
+    cluster.clone().leave().await;
+    ensure!(matches!(cluster.context().await, Err(Error::Closed)));
+    Ok(())
+}
+
+pub async fn sixteen(on: On) -> Result<()> {
+    let namespace = fresh("sixteen");
+    let mut clusters = Vec::new();
+    for _ in 0..16 {
+        clusters.push(builder(on, &namespace, 16).join().await?);
+    }
+    let mut tasks = Vec::new();
+    for cluster in &clusters {
+        let cluster = cluster.clone();
+        tasks.push(tokio::spawn(async move {
+            let mut context = cluster.context().await?;
+            let mut buffer = vec![1.0f32; 10_000];
+            context.all_reduce(&mut buffer).await?;
+            ensure!(buffer == vec![16.0; 10_000], "wrong");
+            Ok(context.view())
+        }));
+    }
+    let mut views = Vec::new();
+    for task in tasks {
+        views.push(task.await??);
+    }
+    ensure!(views.windows(2).all(|w| w[0] == w[1]), "{views:?}");
+    let late = builder(on, &namespace, 16).join().await?;
+    let mut changes = late.watch();
+    while changes.next().await.context("the node ended")?.peers.len() < 16 {}
+    ensure!(late.context_within(Duration::from_millis(1500)).await.is_err(), "a View of seventeen");
+    let mut again = clusters[0].context().await?;
+    ensure!(again.view() == views[0], "the seventeenth has disturbed the View");
+    drop(again.barrier());
+    Ok(())
+}

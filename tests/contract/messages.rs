@@ -1,0 +1,190 @@
+//! Messages from one rank to another.
+
+use super::numbers::{Chance, Number, differs, input};
+use super::on::{On, all_well, everywhere, group, seed};
+use anyhow::{Result, bail, ensure};
+use potluck::{Bf16, Cause, Context, Error, Kind, Rank, Rejection};
+use std::time::{Duration, Instant};
+
+const LENS: [usize; 6] = [0, 1, 7, 1001, 65_537, 400_000];
+
+/// Everybody to everybody, two at a time, while the others do something else or nothing.
+pub async fn reach_one(on: On) -> Result<()> {
+    for n in [2, 3, 5] {
+        let nodes = group(on, "message", n).await?;
+        let results = everywhere(nodes, move |_cluster, mut context| async move {
+            for from in 0..n {
+                for to in (0..n).filter(|to| *to != from) {
+                    for len in LENS {
+                        pass::<f32>(&mut context, from, to, len).await?;
+                    }
+                    pass::<Bf16>(&mut context, from, to, 999).await?;
+                    pass::<u64>(&mut context, from, to, 999).await?;
+                }
+            }
+            // The numbers of the lane itself are nobody's business but all ranks'.
+            let mut sum = [1u32; 9];
+            context.all_reduce(&mut sum).await?;
+            ensure!(sum == [n as u32; 9], "{sum:?}");
+            Ok(())
+        });
+        all_well(results.await?)?;
+    }
+    Ok(())
+}
+
+async fn pass<T: Number>(context: &mut Context, from: usize, to: usize, len: usize) -> Result<()> {
+    let sent: Vec<T> = input(len as u64, from, len);
+    if context.rank() == from {
+        context.send(to, 3, &sent).await?;
+    } else if context.rank() == to {
+        let mut buffer: Vec<T> = input(99, to, len);
+        context.recv(from, 3, &mut buffer).await?;
+        ensure!(differs(&buffer, &sent).is_none(), "{len} x {} from {from} to {to}", T::DTYPE);
+    }
+    Ok(())
+}
+
+/// Many under way at once, both ways, among collectives that the third rank is in too, in an order of chance on every rank.
+pub async fn in_order(on: On) -> Result<()> {
+    let seed = seed("messages in order")?;
+    let nodes = group(on, "messages", 3).await?;
+    let results = everywhere(nodes, move |_cluster, mut context| async move {
+        let (rank, mut chance) = (context.rank(), Chance::new(seed));
+        for round in 0..40 {
+            let (a, len) = (chance.below(3), 1 + chance.below(5000));
+            let b = (a + 1 + chance.below(2)) % 3;
+            let mut sum = vec![rank as u64; len];
+            let there: Vec<Vec<i32>> = (0..5).map(|i| input(round * 10 + i, a, len)).collect();
+            let back: Vec<Vec<i32>> = (0..5).map(|i| input(round * 10 + i, b, len)).collect();
+            let mut got = vec![vec![0i32; len]; 5];
+            let call = context.all_reduce(&mut sum);
+            if rank == a || rank == b {
+                let (other, mine, theirs) = if rank == a { (b, &there, &back) } else { (a, &back, &there) };
+                let sends: Vec<_> = mine.iter().map(|m| context.send(other, 1, m)).collect();
+                let recvs: Vec<_> = got.iter_mut().map(|m| context.recv(other, 1, m)).collect();
+                let (sends, recvs) = tokio::join!(all(sends), all(recvs));
+                (sends?, recvs?);
+                ensure!(got == *theirs, "round {round}: messages are mixed up");
+            }
+            call.await?;
+            ensure!(sum == vec![3; len], "round {round}: a wrong sum");
+        }
+        Ok(())
+    });
+    all_well(results.await?)
+}
+
+async fn all(calls: Vec<impl Future<Output = potluck::Result<()>>>) -> potluck::Result<()> {
+    // The last one first: each has had its number since it was called.
+    let mut calls: Vec<_> = calls.into_iter().map(Box::pin).collect();
+    std::future::poll_fn(|task| {
+        let mut error = None;
+        calls.retain_mut(|call| match call.as_mut().poll(task) {
+            std::task::Poll::Ready(outcome) => {
+                error = error.take().or(outcome.err());
+                false
+            }
+            std::task::Poll::Pending => true,
+        });
+        match error {
+            Some(error) => std::task::Poll::Ready(Err(error)),
+            None if calls.is_empty() => std::task::Poll::Ready(Ok(())),
+            None => std::task::Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Another length, element or tag: both hear of it, soon, and the next message is right.
+pub async fn differ(on: On) -> Result<()> {
+    let nodes = group(on, "messages-differ", 3).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        for (a, b) in [(0, 1), (1, 0), (2, 1), (0, 2)] {
+            for odd in ["length", "large", "dtype", "tag"] {
+                context.barrier().await?;
+                let started = Instant::now();
+                let (long, mut mine) = (vec![7f32; 100_000], vec![5f32; 30]);
+                let error = match (context.rank(), odd) {
+                    (rank, "length") if rank == a => context.send(b, 4, &long[..29]).await.err(),
+                    (rank, "large") if rank == a => context.send(b, 4, &long).await.err(),
+                    (rank, "dtype") if rank == a => context.send(b, 4, &[7i32; 30]).await.err(),
+                    (rank, "tag") if rank == a => context.send(b, 5, &long[..30]).await.err(),
+                    (rank, _) if rank == b => context.recv(a, 4, &mut mine).await.err(),
+                    _ => continue,
+                };
+                ensure!(started.elapsed() < Duration::from_secs(1), "{odd}: told after {:?}", started.elapsed());
+                let Some(Error::Mismatch(calls)) = &error else { bail!("{odd} of {a} to {b}: {error:?}") };
+                let [one, other] = [&calls.one, &calls.other].map(|(peer, call)| (peer.rank, *call));
+                let ends = [one.0.index(), other.0.index()];
+                ensure!(ends == [a.min(b), a.max(b)], "{odd}: {calls}");
+                let kind = |tag| Kind::Message { from: Rank(a as u8), to: Rank(b as u8), tag };
+                ensure!([kind(4), kind(5)].contains(&one.1.kind) && one.1 != other.1, "{odd}: {calls}");
+                ensure!(mine == [5.0; 30], "the buffer is touched");
+                pass::<f32>(&mut context, a, b, 70_000).await?;
+            }
+        }
+        // Who has no part in the last one must not leave before it is done.
+        context.barrier().await?;
+        Ok(())
+    });
+    all_well(results.await?)
+}
+
+pub async fn refused(on: On) -> Result<()> {
+    let nodes = group(on, "messages-refused", 2).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        let (rank, other) = (context.rank(), 1 - context.rank());
+        for nobody in [rank, 2, 15, 16, 255, 1 << 40] {
+            let errors = [context.send(nobody, 0, &[1u8]).await, context.recv(nobody, 0, &mut [1u8]).await];
+            for error in errors {
+                ensure!(matches!(error, Err(Error::Rejected(Rejection::NoPeer { size: 2 }))), "{nobody}: {error:?}");
+            }
+        }
+        // They have no place in a lane, so these are the first ones. The other end of half of them is not there yet.
+        let (mine, mut got) = ([rank as u8; 3], vec![[9u8; 3]; 16]);
+        let sends: Vec<_> = (0..16).map(|_| context.send(other, 0, &mine)).collect();
+        let recvs: Vec<_> = got.iter_mut().map(|m| context.recv(other, 0, m)).collect();
+        let mut one_more = [9u8; 3];
+        let error = context.recv(other, 0, &mut one_more).await;
+        ensure!(matches!(error, Err(Error::TooManyInFlight)), "{error:?}");
+        context.barrier().await?;
+        let (sends, recvs) = tokio::join!(all(sends), all(recvs));
+        (sends?, recvs?);
+        ensure!(got == vec![[other as u8; 3]; 16], "{got:?}");
+        pass::<f32>(&mut context, 0, 1, 10).await
+    });
+    all_well(results.await?)
+}
+
+/// Either end drops it, waits for nobody, or comes too late for a deadline: the other hears of it, the third rank does not.
+pub async fn dropped(on: On) -> Result<()> {
+    let nodes = group(on, "messages-dropped", 3).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        let rank = context.rank();
+        let data = vec![1f32; 50_000];
+        let mut buffer = vec![2f32; 50_000];
+        if rank == 0 {
+            drop(context.send(1, 0, &data));
+            let error = context.send(1, 0, &data).await;
+            ensure!(matches!(error, Err(Error::Aborted { cause: Cause::Dropped { by: Some(_) } })), "{error:?}");
+            let late = context.send(1, 0, &data).deadline(Duration::from_millis(50)).await;
+            ensure!(matches!(late, Err(Error::Aborted { cause: Cause::Deadline { of: None } })), "{late:?}");
+            context.barrier().await?;
+        } else if rank == 1 {
+            let error = context.recv(0, 0, &mut buffer).await;
+            ensure!(matches!(error, Err(Error::Aborted { cause: Cause::Dropped { by: Some(_) } })), "{error:?}");
+            drop(context.recv(0, 0, &mut buffer));
+            context.barrier().await?;
+            let late = context.recv(0, 0, &mut buffer).await;
+            ensure!(matches!(late, Err(Error::Aborted { cause: Cause::Deadline { of: Some(_) } })), "{late:?}");
+            ensure!(buffer == vec![2.0; 50_000], "the buffer is touched");
+        } else {
+            context.barrier().await?;
+        }
+        pass::<f32>(&mut context, 0, 1, 10).await?;
+        context.barrier().await?;
+        Ok(())
+    });
+    all_well(results.await?)
+}

@@ -1,0 +1,192 @@
+//! Ranks that call different things: everybody is told the same, soon, nobody gets a value, and the View goes on.
+
+use super::ask::{Ask, Buffers, What, together};
+use super::numbers::{Chance, Number};
+use super::on::{Network, On, everywhere, group, seed};
+use anyhow::{Context as _, Result, bail, ensure};
+use potluck::{Bf16, Call, Context, Error, F16, ReduceOp};
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+/// Within this every rank hears of a mismatch.
+const SOON: Duration = Duration::from_secs(1);
+
+/// What one rank calls, made ready for a table: with an element, and checked.
+#[derive(Clone, Copy)]
+struct Line {
+    ask: Ask,
+    make: for<'c> fn(Ask, &'c mut Context) -> Made<'c>,
+    named: fn(&Ask, usize) -> Call,
+}
+
+/// The error, after the buffer was found untouched.
+type Made<'c> = Pin<Box<dyn Future<Output = Result<Error>> + Send + 'c>>;
+
+impl Line {
+    fn of<T: Number>(ask: Ask) -> Line {
+        Line { ask, make: |ask, context| Box::pin(refused::<T>(ask, context)), named: Ask::named::<T> }
+    }
+}
+
+async fn refused<T: Number>(ask: Ask, context: &mut Context) -> Result<Error> {
+    let mut buffers: Buffers<T> = ask.buffers(1, context.rank(), context.size());
+    let started = Instant::now();
+    let outcome = ask.begin(context, &mut buffers).await;
+    let took = started.elapsed();
+    let error = outcome.err().context("ranks that disagree got a result")?;
+    ask.is_untouched(context, 1, &buffers)?;
+    ensure!(took < SOON, "told after {took:?}");
+    Ok(error)
+}
+
+/// What most ranks call, and what one of them calls instead. One row for each way to differ.
+fn table() -> Vec<(&'static str, Line, Line)> {
+    let f32 = Line::of::<f32>;
+    let sum = |len| Ask::sum(What::AllReduce, len);
+    let mut rows = vec![
+        ("dtype", f32(sum(10)), Line::of::<f64>(sum(10))),
+        ("dtype", f32(sum(65537)), Line::of::<i32>(sum(65537))),
+        ("dtype", Line::of::<F16>(sum(10)), Line::of::<Bf16>(sum(10))),
+        ("dtype", Line::of::<i8>(sum(0)), Line::of::<u8>(sum(0))),
+        ("mode", f32(sum(1000)), f32(Ask { best_effort: true, ..sum(1000) })),
+        ("mode", f32(Ask { best_effort: true, ..sum(65537) }), f32(sum(65537))),
+        ("codec", f32(sum(1000)), f32(Ask { rounded: true, ..sum(1000) })),
+        ("codec", f32(Ask { rounded: true, ..sum(65537) }), f32(sum(65537))),
+    ];
+    let reductions = [What::AllReduce, What::AllReduceOwned, What::Reduce, What::ReduceScatter];
+    for what in What::ALL.into_iter().filter(|what| *what != What::Barrier) {
+        for (one, other) in [(0, 1), (10, 11), (1000, 65537), (200_000, 5)] {
+            rows.push(("length", f32(Ask::sum(what, one)), f32(Ask::sum(what, other))));
+        }
+    }
+    for what in reductions {
+        for op in [ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod] {
+            rows.push(("op", f32(Ask::sum(what, 1000)), f32(Ask { op, ..Ask::sum(what, 1000) })));
+        }
+    }
+    for what in [What::Reduce, What::Gather, What::Scatter, What::Broadcast] {
+        for len in [3, 65537] {
+            rows.push(("root", f32(Ask::sum(what, len)), f32(Ask { root: 1, ..Ask::sum(what, len) })));
+        }
+    }
+    for one in What::ALL {
+        for other in What::ALL {
+            rows.push(("operation", f32(Ask::sum(one, 30)), f32(Ask::sum(other, 30))));
+        }
+    }
+    // An owned buffer is no other operation, and at two ends of the table the same call stands twice.
+    rows.retain(|(_, one, other)| (one.named)(&one.ask, 2) != (other.named)(&other.ask, 2));
+    rows
+}
+
+/// Every row, with each rank as the odd one. Over loopback among three only.
+pub async fn every_kind(on: On) -> Result<()> {
+    let sizes = if on.network == Network::Process { &[2, 3, 5][..] } else { &[3] };
+    for &size in sizes {
+        let nodes = group(on, "odd-one", size).await?;
+        let told = everywhere(nodes, move |_cluster, mut context| async move {
+            let mut told = Vec::new();
+            for (kind, usual, odd) in table() {
+                for odd_rank in 0..size {
+                    let what = format!("{kind}: rank {odd_rank} of {size} called {:?} instead of {:?}", odd.ask, usual.ask);
+                    let error = meet(&mut context, odd_rank, [usual, odd]).await.context(what)?;
+                    told.push(error.to_string());
+                }
+            }
+            Ok(told)
+        });
+        let told: Vec<Vec<String>> = told.await?.into_iter().collect::<Result<_>>()?;
+        println!("measured: {} mismatches among {size} on {}", told[0].len(), on.engine);
+        for (place, said) in told[0].iter().enumerate() {
+            let others = told.iter().all(|others| others[place] == *said);
+            ensure!(others, "told differently: {:?}", told.iter().map(|others| &others[place]).collect::<Vec<_>>());
+        }
+    }
+    Ok(())
+}
+
+/// One mismatch, and the next call of the same View.
+async fn meet(context: &mut Context, odd_rank: usize, [usual, odd]: [Line; 2]) -> Result<Error> {
+    let (rank, size) = (context.rank(), context.size());
+    // So that nobody's clock runs before the others have come.
+    context.barrier().await?;
+    let line = if rank == odd_rank { odd } else { usual };
+    let error = (line.make)(line.ask, context).await?;
+    let Error::Mismatch(calls) = &error else { bail!("{error:?}") };
+    let sides = [&calls.one, &calls.other].map(|(peer, call)| (peer.rank.index(), *call));
+    ensure!(sides[0].0 < sides[1].0 && sides.iter().filter(|(rank, _)| *rank == odd_rank).count() == 1, "{error}");
+    for (rank, call) in sides {
+        let line = if rank == odd_rank { odd } else { usual };
+        ensure!(call == (line.named)(&line.ask, size), "{error}");
+    }
+    let mut next = [rank as u64; 5];
+    context.all_reduce(&mut next).await?;
+    ensure!(next == [(size * (size - 1) / 2) as u64; 5], "the next call is wrong: {next:?}");
+    Ok(error)
+}
+
+/// Shapes in another order on every rank, eight in flight in one lane: where all call the same there is the right value,
+/// everywhere else a mismatch.
+pub async fn shapes_in_different_order(on: On) -> Result<()> {
+    let seed = seed("shapes in different order")?;
+    let nodes = group(on, "shapes", 3).await?;
+    let told = everywhere(nodes, move |_cluster, mut context| async move {
+        let mut mismatches = 0;
+        for round in 0..100 {
+            // Ranks change little, so that some places agree.
+            let orders: Vec<Vec<usize>> = (0..3).map(|rank| swapped(Chance::new(seed ^ (round * 3 + rank)))).collect();
+            let shapes = &orders[context.rank()];
+            context.barrier().await?;
+            mismatches += shaped(&mut context, &orders, shapes).await.with_context(|| format!("round {round}: {orders:?}"))?;
+        }
+        Ok(mismatches)
+    });
+    let told: Vec<usize> = told.await?.into_iter().collect::<Result<_>>()?;
+    ensure!(told[0] > 0 && told[0] < 800 && told.iter().all(|others| *others == told[0]), "mismatches: {told:?}");
+    println!("measured: {} of 800 calls in an order of chance were mismatches on {}", told[0], on.engine);
+    Ok(())
+}
+
+const SHAPES: [(What, usize); 8] = [
+    (What::AllReduce, 0),
+    (What::AllReduce, 10),
+    (What::AllReduce, 11),
+    (What::Broadcast, 10),
+    (What::AllReduce, 65537),
+    (What::AllGather, 1000),
+    (What::ReduceScatter, 1000),
+    (What::AllToAll, 700),
+];
+
+async fn shaped(context: &mut Context, orders: &[Vec<usize>], shapes: &[usize]) -> Result<usize> {
+    let asks: Vec<Ask> = shapes.iter().map(|shape| Ask::sum(SHAPES[*shape].0, SHAPES[*shape].1)).collect();
+    let mut buffers: Vec<Buffers<f32>> = asks.iter().map(|ask| ask.buffers(2, context.rank(), 3)).collect();
+    let started = Instant::now();
+    let calls: Vec<_> = asks.iter().zip(&mut buffers).map(|(ask, with)| ask.begin(context, with)).collect();
+    let outcomes = together(calls).await;
+    let took = started.elapsed();
+    ensure!(took < SOON, "told after {took:?}");
+    let mut mismatches = 0;
+    for (place, outcome) in outcomes.into_iter().enumerate() {
+        let (ask, have) = (&asks[place], &buffers[place]);
+        let alike = orders.iter().all(|order| order[place] == shapes[place]);
+        match outcome {
+            Ok(result) if alike => ask.is_done(context, 2, have, result.as_deref())?,
+            Err(Error::Mismatch(_)) if !alike => {
+                mismatches += 1;
+                ask.is_untouched(context, 2, have)?;
+            }
+            outcome => bail!("place {place}, alike: {alike}: {:?}", outcome.err()),
+        }
+    }
+    Ok(mismatches)
+}
+
+/// The shapes, two or three of them at another place.
+fn swapped(mut chance: Chance) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..SHAPES.len()).collect();
+    for _ in 0..2 {
+        order.swap(chance.below(SHAPES.len()), chance.below(SHAPES.len()));
+    }
+    order
+}

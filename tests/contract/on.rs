@@ -1,0 +1,126 @@
+//! Where a story is told, and by whom.
+
+use anyhow::{Context as _, Result, ensure};
+use potluck::{Builder, Cluster, Config, Context, Engine, EngineKind};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+#[derive(Clone, Copy, PartialEq)]
+pub enum Network {
+    Process,
+    Loopback,
+}
+
+/// Where a story is told.
+#[derive(Clone, Copy)]
+pub struct On {
+    pub network: Network,
+    pub engine: EngineKind,
+}
+
+/// A namespace that no other story uses.
+pub fn fresh(story: &str) -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{story}-{}-{}", std::process::id() % 100_000, NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+pub fn builder(on: On, namespace: &str, min: usize) -> Builder {
+    let builder = match on.network {
+        Network::Process => Builder::new(Config::local()),
+        Network::Loopback => {
+            let home = std::env::temp_dir().join("potluck-contract").join(namespace);
+            Builder::new(Config::loopback()).home(home)
+        }
+    };
+    let engine = if on.engine == EngineKind::Gloo { Engine::Gloo } else { Engine::Native };
+    builder.open_lan(namespace).min_members(min).engine(engine)
+}
+
+/// `n` nodes in one View, in rank order.
+pub async fn group(on: On, story: &str, n: usize) -> Result<Vec<(Cluster, Context)>> {
+    let namespace = fresh(story);
+    let mut clusters = Vec::new();
+    for _ in 0..n {
+        clusters.push(builder(on, &namespace, n).join().await?);
+    }
+    let mut nodes = Vec::new();
+    for cluster in clusters {
+        let context = cluster.context().await?;
+        nodes.push((cluster, context));
+    }
+    // A member may have been handed the View before the last one: all must be in the same.
+    let newest = nodes.iter().map(|(_, c)| c.view()).max().unwrap_or_default();
+    for (cluster, context) in &mut nodes {
+        while context.view() != newest {
+            *context = cluster.context().await?;
+        }
+    }
+    nodes.sort_by_key(|(_, c)| c.rank());
+    // One member has nobody to talk to, so its View is native.
+    let engine = if n == 1 { EngineKind::Native } else { on.engine };
+    ensure!(nodes.iter().all(|(_, c)| c.engine() == engine), "not on {engine}: {}", nodes[0].1.engine_reason());
+    Ok(nodes)
+}
+
+/// Three nodes in one View that is not in sync: two with a common past, and one that came later.
+pub async fn out_of_step(on: On, story: &str) -> Result<Vec<(Cluster, Context)>> {
+    let namespace = fresh(story);
+    let mut clusters = Vec::new();
+    for _ in 0..2 {
+        clusters.push(builder(on, &namespace, 2).join().await?);
+    }
+    let (mut a, mut b) = tokio::try_join!(clusters[0].context(), clusters[1].context())?;
+    tokio::try_join!(a.barrier(), b.barrier())?;
+    drop((a, b));
+    clusters.push(builder(on, &namespace, 2).join().await?);
+    let mut nodes = Vec::new();
+    for cluster in clusters {
+        let mut changes = cluster.watch();
+        let mut context = cluster.context().await?;
+        while context.size() < 3 {
+            changes.next().await.context("the node ended")?;
+            context = cluster.context().await?;
+        }
+        nodes.push((cluster, context));
+    }
+    nodes.sort_by_key(|(_, context)| context.rank());
+    ensure!(nodes.iter().all(|(_, context)| !context.is_in_sync()), "a newcomer cannot know what the others know");
+    Ok(nodes)
+}
+
+/// Runs one program on every node and gives the results in rank order.
+pub async fn everywhere<R: Send + 'static, F: Future<Output = R> + Send>(
+    nodes: Vec<(Cluster, Context)>,
+    program: impl Fn(Cluster, Context) -> F + Send + Sync + Clone + 'static,
+) -> Result<Vec<R>> {
+    let tasks: Vec<_> = nodes
+        .into_iter()
+        .map(|(cluster, context)| {
+            let program = program.clone();
+            tokio::spawn(async move { program(cluster, context).await })
+        })
+        .collect();
+    let mut results = Vec::new();
+    for task in tasks {
+        results.push(task.await?);
+    }
+    Ok(results)
+}
+
+/// What decides by chance: `POTLUCK_SEED`, else the time. Printed, so that it can be had again.
+pub fn seed(story: &str) -> Result<u64> {
+    let seed = match std::env::var("POTLUCK_SEED") {
+        Ok(seed) => seed.parse()?,
+        Err(_) => u64::from(SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos()),
+    };
+    println!("{story}: POTLUCK_SEED={seed}");
+    Ok(seed)
+}
+
+/// That every rank came through; else what each of them met, as what the first one says may only follow from the others.
+pub fn all_well(results: Vec<Result<()>>) -> Result<()> {
+    let met: Vec<String> =
+        results.into_iter().enumerate().filter_map(|(rank, r)| Some(format!("rank {rank}: {:#}", r.err()?))).collect();
+    ensure!(met.is_empty(), "{}", met.join("\n"));
+    Ok(())
+}

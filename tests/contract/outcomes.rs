@@ -1,0 +1,113 @@
+//! Calls that do not end with a result, or with nobody to take it.
+
+use super::on::{On, everywhere, group};
+use anyhow::{Context as _, Result, bail, ensure};
+use potluck::{Cause, Error};
+use std::time::Duration;
+
+pub async fn dropped(on: On) -> Result<()> {
+    let nodes = group(on, "dropped", 3).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        let mut buffer = vec![context.rank() as f32; 200_000];
+        if context.rank() == 1 {
+            // Never polled.
+            drop(context.all_reduce(&mut buffer));
+        } else {
+            let error = context.all_reduce(&mut buffer).await.err().context("added without rank 1")?;
+            let Error::Aborted { cause: Cause::Dropped { by: Some(peer) } } = &error else { bail!("{error:?}") };
+            ensure!(peer.rank.index() == 1 && error.is_retryable(), "{error}");
+        }
+        ensure!(buffer == vec![context.rank() as f32; 200_000], "the buffer was touched");
+        context.all_reduce(&mut buffer).await?;
+        ensure!(buffer == vec![3.0; 200_000], "the next call is wrong");
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}
+
+pub async fn lost(on: On) -> Result<()> {
+    let nodes = group(on, "lost", 2).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        let mut buffer = vec![1.0f32; 70_000];
+        if context.rank() == 0 {
+            let mut call = context.all_reduce(&mut buffer);
+            // Begun, and not looked at again: its data and its vote do without.
+            let begun = std::future::poll_fn(|task| std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(task)));
+            ensure!(begun.await.is_pending(), "rank 1 has not called yet");
+            context.lane(1).barrier().await?;
+            // Rank 1 has its sum, so this rank has voted for it.
+            context.lane(2).barrier().await?;
+            drop(call);
+            ensure!(buffer == vec![1.0; 70_000], "the buffer was touched");
+            let refused = context.all_reduce(&mut buffer).await;
+            ensure!(matches!(refused, Err(Error::LostResult { .. })), "{refused:?}");
+            let sum = loop {
+                // Decided as soon as the vote of rank 1 is in.
+                match context.take_result::<f32>() {
+                    Some(sum) => break sum,
+                    None => tokio::task::yield_now().await,
+                }
+            };
+            ensure!(sum == vec![2.0; 70_000] && !context.discard_result(), "not the lost sum");
+        } else {
+            context.lane(1).barrier().await?;
+            context.all_reduce(&mut buffer).await?;
+            ensure!(buffer == vec![2.0; 70_000], "wrong");
+            context.lane(2).barrier().await?;
+        }
+        let mut next = vec![3.0f64; 10];
+        context.all_reduce(&mut next).await?;
+        ensure!(next == vec![6.0; 10], "the next call is wrong");
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}
+
+pub async fn deadline(on: On) -> Result<()> {
+    let nodes = group(on, "deadline", 2).await?;
+    let results = everywhere(nodes, |cluster, mut context| async move {
+        let mut buffer = vec![1.0f32; 1000];
+        if context.rank() == 0 {
+            let waiting = tokio::spawn(async move {
+                let mut changes = cluster.watch();
+                while let Some(status) = changes.next().await {
+                    if let Some(waiting) = status.waiting {
+                        return waiting.ranks.first().map(|p| p.rank.index());
+                    }
+                }
+                None
+            });
+            let error =
+                context.all_reduce(&mut buffer).deadline(Duration::from_millis(500)).await.err().context("no deadline")?;
+            ensure!(matches!(&error, Error::Aborted { cause: Cause::Deadline { of: None } }), "{error:?}");
+            ensure!(!error.is_retryable());
+            ensure!(waiting.await? == Some(1), "the status does not say who was waited for");
+            // Tells rank 1 in its own lane that the deadline has passed.
+            context.lane(1).barrier().await?;
+        } else {
+            context.lane(1).barrier().await?;
+            let error = context.all_reduce(&mut buffer).await.err().context("the operation is over")?;
+            ensure!(
+                matches!(&error, Error::Aborted { cause: Cause::Deadline { of: Some(p) } } if p.rank.index() == 0),
+                "{error:?}"
+            );
+        }
+        context.all_reduce(&mut buffer).await?;
+        ensure!(buffer == vec![2.0; 1000], "the next call is wrong");
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}
+
+pub async fn owned(on: On) -> Result<()> {
+    let nodes = group(on, "owned", 2).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        let sum = context.all_reduce_owned(vec![2.0f64; 70_000]).await.map_err(Error::from)?;
+        ensure!(sum == vec![4.0; 70_000], "wrong");
+        let buffer = vec![1.0f32; 5 + context.rank()];
+        let failed = context.all_reduce_owned(buffer.clone()).await.err().context("different lengths")?;
+        ensure!(failed.buffer == buffer && failed.error.code() == "mismatch", "{failed:?}");
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}

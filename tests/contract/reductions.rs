@@ -1,0 +1,41 @@
+//! Reductions that are refused, and those that round on the way.
+
+use super::on::{On, everywhere, group};
+use anyhow::{Context as _, Result, ensure};
+use potluck::{Codec, DType, Error, Rejection};
+
+pub async fn rejected(on: On) -> Result<()> {
+    let nodes = group(on, "rejected", 3).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        let mut buffer = vec![7i32; 100];
+        let error = context.all_reduce(&mut buffer).mean().await.err().context("the mean of integers")?;
+        ensure!(matches!(error, Error::Rejected(Rejection::MeanOfIntegers(DType::I32))), "{error:?}");
+        ensure!(error.code() == "rejected" && !error.is_retryable() && buffer == [7; 100], "{error}");
+        // One alone calls it so: its place in the lane is used up on every rank.
+        let one = context.all_reduce(&mut buffer);
+        let error = if context.rank() == 1 { one.mean().await } else { one.await };
+        let error = error.err().context("added without rank 1")?;
+        ensure!(matches!(error, Error::Rejected(_)) == (context.rank() == 1) && buffer == [7; 100], "{error}");
+        context.all_reduce(&mut buffer).product().await?;
+        ensure!(buffer == [343; 100], "the next call is wrong");
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}
+
+pub async fn bf16(on: On) -> Result<()> {
+    for n in [2, 3] {
+        let nodes = group(on, "bf16", n).await?;
+        let results = everywhere(nodes, move |_cluster, mut context| async move {
+            let mut buffer: Vec<f32> = (0..10_001).map(|i| (i as f32 / 17.0).sin() * (context.rank() + 1) as f32).collect();
+            let exact: Vec<f32> = (0..10_001).map(|i| (i as f32 / 17.0).sin() * (n * (n + 1) / 2) as f32).collect();
+            context.all_reduce(&mut buffer).compress(&mut Codec::bf16()).await?;
+            let off = buffer.iter().zip(&exact).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            ensure!(off > 0.0 && off < 0.1, "off by {off}");
+            Ok(buffer.iter().map(|x| x.to_bits()).collect::<Vec<u32>>())
+        });
+        let bits: Vec<Vec<u32>> = results.await?.into_iter().collect::<Result<_>>()?;
+        ensure!(bits.windows(2).all(|w| w[0] == w[1]), "ranks differ");
+    }
+    Ok(())
+}
