@@ -2,82 +2,16 @@
 //!
 //! The ledger's rules, by a few members that pass their messages by hand.
 
+mod group;
+mod others;
+
 use super::*;
 use crate::collective::{CodecId, DType, Mismatch, ReduceOp, Status};
 use crate::view::testing::view_of;
+use group::Group;
 
 const SUM: Call =
     Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 10, codec: CodecId::None, mode: Mode::PerOp };
-
-/// An operation on which all agree, and where a sync's state comes from.
-type Agreed = (OpId, Option<(Rank, u64)>);
-
-/// Members whose messages arrive when the test says so.
-struct Group {
-    ledgers: Vec<Ledger>,
-    wires: Vec<Vec<Vec<OpBody>>>,
-    resolved: Vec<Vec<(OpId, Outcome)>>,
-    agreed: Vec<Vec<Agreed>>,
-}
-
-impl Group {
-    fn of(n: u8) -> Group {
-        let view = view_of(n);
-        let n = usize::from(n);
-        Group {
-            ledgers: (0..n).map(|i| Ledger::new(&view, Rank(i as u8))).collect(),
-            wires: vec![vec![Vec::new(); n]; n],
-            resolved: vec![Vec::new(); n],
-            agreed: vec![Vec::new(); n],
-        }
-    }
-
-    fn drain(&mut self, i: usize) {
-        for effect in self.ledgers[i].take_effects() {
-            match effect {
-                LedgerEffect::Tell(body) => (0..self.ledgers.len()).filter(|j| *j != i).for_each(|j| self.wires[i][j].push(body)),
-                LedgerEffect::Resolved(op, outcome) => self.resolved[i].push((op, outcome)),
-                LedgerEffect::Agreed(op, source) => self.agreed[i].push((op, source)),
-                _ => {}
-            }
-        }
-    }
-
-    fn deliver(&mut self, from: usize, to: usize) {
-        self.drain(from);
-        for body in std::mem::take(&mut self.wires[from][to]) {
-            let rank = Rank(from as u8);
-            match body {
-                OpBody::Describe(d) => self.ledgers[to].on_descriptor(rank, d).unwrap(),
-                OpBody::Vote(op, vote) => self.ledgers[to].on_vote(rank, op, vote).unwrap(),
-                OpBody::Ready(op) => self.ledgers[to].on_ready(rank, op),
-                OpBody::Settled(below) => self.ledgers[to].on_settled(rank, below),
-                OpBody::Resolved => {}
-            }
-        }
-        self.drain(to);
-    }
-
-    fn deliver_all(&mut self) {
-        let n = self.ledgers.len();
-        for _ in 0..4 {
-            for from in 0..n {
-                (0..n).filter(|to| *to != from).for_each(|to| self.deliver(from, to));
-            }
-        }
-    }
-
-    fn begin_all(&mut self, call: Call) -> OpId {
-        let ops: Vec<OpId> = (0..self.ledgers.len()).map(|i| self.begin(i, call)).collect();
-        ops[0]
-    }
-
-    fn begin(&mut self, i: usize, call: Call) -> OpId {
-        let op = self.ledgers[i].call(Lane::MAIN, call).unwrap();
-        self.ledgers[i].describe(op);
-        op
-    }
-}
 
 #[test]
 fn a_result_counts_when_all_hold_it() {

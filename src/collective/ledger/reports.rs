@@ -1,0 +1,89 @@
+//! Layer: Core.
+//!
+//! Who has decided what: what members tell each other of it, and when an operation is forgotten.
+
+use super::entry::Entry;
+use super::{Ledger, LedgerEffect};
+use crate::collective::OpBody;
+use crate::view::{OPS_LISTED_MAX, OpId, Rank};
+
+/// Most operations remembered that others gave up before this member's program called them.
+const UNCALLED_MAX: usize = 1024;
+
+impl Ledger {
+    /// Another member has decided these operations.
+    pub fn on_resolved(&mut self, from: Rank, ops: &[OpId]) {
+        for op in ops {
+            if let Some(entry) = self.entries.get_mut(op) {
+                entry.resolved_by |= 1 << from.0;
+            }
+        }
+        self.forget_finished();
+    }
+
+    /// Another member has decided every operation of the lane below this number; its reports may have been lost.
+    pub fn on_settled(&mut self, from: Rank, below: OpId) {
+        for (op, entry) in &mut self.entries {
+            if op.lane == below.lane && op.number < below.number {
+                entry.resolved_by |= 1 << from.0;
+            }
+        }
+        self.forget_finished();
+    }
+
+    /// Everything that `to` may have missed while its link was down.
+    pub fn replay(&self, to: Rank) -> Vec<OpBody> {
+        let (me, size) = (self.me, self.size);
+        let mut bodies = Vec::new();
+        for (op, entry) in self.entries.iter().filter(|(_, e)| e.concerns(to)) {
+            bodies.extend(entry.begun_by(me).map(OpBody::Describe));
+            bodies.extend(entry.ready.then_some(OpBody::Ready(*op)));
+            bodies.extend(entry.votes[me.index()].map(|vote| OpBody::Vote(*op, vote)));
+        }
+        let shared = self.numbers.iter().filter(|(lane, _)| lane.participants(size) >> to.0 & 1 == 1);
+        bodies.extend(shared.map(|(lane, next)| {
+            let open = self.entries.iter().filter(|(op, e)| op.lane == *lane && e.call.is_some() && e.outcome.is_none());
+            let number = open.map(|(op, _)| op.number).min().unwrap_or(*next);
+            OpBody::Settled(OpId { lane: *lane, number })
+        }));
+        bodies
+    }
+
+    /// Decided operations that are still listed: what every message about operations carries.
+    pub fn resolved(&self) -> Vec<OpId> {
+        self.entries.iter().filter(|(_, e)| e.outcome.is_some()).map(|(op, _)| *op).take(OPS_LISTED_MAX).collect()
+    }
+
+    /// The same for a message that goes to all others of these ranks, bits by rank. After it this member need not list for their
+    /// sake what concerns no one else.
+    pub fn report_resolved(&mut self, to: u32) -> Vec<OpId> {
+        let (resolved, others) = (self.resolved(), !(1 << self.me.0));
+        for op in &resolved {
+            if let Some(entry) = self.entries.get_mut(op).filter(|e| e.participants & others & !to == 0) {
+                entry.reported = true;
+            }
+        }
+        self.forget_finished();
+        resolved
+    }
+
+    /// Operations that every member has decided are forgotten, unless this member's program is still to call them, or
+    /// the others have not been told yet: who forgot without a word would stay on their lists for ever.
+    fn forget_finished(&mut self) {
+        let over = |e: &Entry| e.resolved_by & e.participants == e.participants && e.call.is_some() && e.reported;
+        let effects = &mut self.effects;
+        self.entries.retain(|op, entry| {
+            let over = over(entry);
+            if over && entry.is_best_effort() {
+                effects.push(LedgerEffect::Retire(*op));
+            }
+            !over
+        });
+        // Aborted before this member's program called it. When it does after this is forgotten, the others abort it again.
+        let uncalled: Vec<OpId> =
+            self.entries.iter().filter(|(_, e)| e.call.is_none() && e.outcome.is_some()).map(|(op, _)| *op).collect();
+        for op in uncalled.iter().rev().skip(UNCALLED_MAX) {
+            self.entries.remove(op);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Layer: Core.
+//!
+//! A few members that pass their messages by hand.
+
+use super::super::*;
+use crate::view::testing::view_of;
+
+/// An operation on which all agree, and where a sync's state comes from.
+type Agreed = (OpId, Option<(Rank, u64)>);
+
+/// Members whose messages arrive when the test says so.
+pub struct Group {
+    pub ledgers: Vec<Ledger>,
+    pub wires: Vec<Vec<Vec<OpBody>>>,
+    pub resolved: Vec<Vec<(OpId, Outcome)>>,
+    pub agreed: Vec<Vec<Agreed>>,
+    pub retired: Vec<Vec<OpId>>,
+    pub cancelled: Vec<Vec<OpId>>,
+    pub credits: Vec<Vec<(OpId, Rank)>>,
+}
+
+impl Group {
+    pub fn of(n: u8) -> Group {
+        let view = view_of(n);
+        let n = usize::from(n);
+        Group {
+            ledgers: (0..n).map(|i| Ledger::new(&view, Rank(i as u8))).collect(),
+            wires: vec![vec![Vec::new(); n]; n],
+            resolved: vec![Vec::new(); n],
+            agreed: vec![Vec::new(); n],
+            retired: vec![Vec::new(); n],
+            cancelled: vec![Vec::new(); n],
+            credits: vec![Vec::new(); n],
+        }
+    }
+
+    pub fn drain(&mut self, i: usize) {
+        for effect in self.ledgers[i].take_effects() {
+            match effect {
+                LedgerEffect::Tell(body) => {
+                    let audience = body.audience(self.ledgers.len());
+                    let others = (0..self.ledgers.len()).filter(|j| *j != i && audience >> j & 1 == 1);
+                    others.for_each(|j| self.wires[i][j].push(body));
+                }
+                LedgerEffect::Resolved(op, outcome) => self.resolved[i].push((op, outcome)),
+                LedgerEffect::Agreed(op, source) => self.agreed[i].push((op, source)),
+                LedgerEffect::Retire(op) => self.retired[i].push(op),
+                LedgerEffect::Cancel(op) => self.cancelled[i].push(op),
+                LedgerEffect::Credit(op, rank) => self.credits[i].push((op, rank)),
+            }
+        }
+    }
+
+    pub fn deliver(&mut self, from: usize, to: usize) {
+        self.drain(from);
+        for body in std::mem::take(&mut self.wires[from][to]) {
+            let rank = Rank(from as u8);
+            match body {
+                OpBody::Describe(d) => self.ledgers[to].on_descriptor(rank, d).unwrap(),
+                OpBody::Vote(op, vote) => self.ledgers[to].on_vote(rank, op, vote).unwrap(),
+                OpBody::Ready(op) => self.ledgers[to].on_ready(rank, op),
+                OpBody::Settled(below) => self.ledgers[to].on_settled(rank, below),
+                OpBody::Resolved => {}
+            }
+        }
+        self.drain(to);
+    }
+
+    pub fn deliver_all(&mut self) {
+        let n = self.ledgers.len();
+        for _ in 0..4 {
+            for from in 0..n {
+                (0..n).filter(|to| *to != from).for_each(|to| self.deliver(from, to));
+            }
+        }
+    }
+
+    pub fn begin_all(&mut self, call: Call) -> OpId {
+        let ops: Vec<OpId> = (0..self.ledgers.len()).map(|i| self.begin(i, call)).collect();
+        ops[0]
+    }
+
+    pub fn begin(&mut self, i: usize, call: Call) -> OpId {
+        let op = self.ledgers[i].call(Lane::MAIN, call).unwrap();
+        self.ledgers[i].describe(op);
+        op
+    }
+}

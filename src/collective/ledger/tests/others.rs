@@ -1,0 +1,252 @@
+//! Layer: Core.
+//!
+//! What is not one vote of all on one call: messages of two, steps of several calls, calls by best effort.
+
+use super::*;
+
+const ENDS: (Rank, Rank) = (Rank(0), Rank(2));
+const LANE: Lane = Lane::MAIN;
+
+fn message() -> Call {
+    Call { kind: Kind::Message { from: ENDS.0, to: ENDS.1, tag: 5 }, ..SUM }
+}
+
+fn in_step(count: u64) -> Call {
+    Call { mode: Mode::PerStep, count, ..SUM }
+}
+
+fn end(parts: u8) -> Call {
+    Call { kind: Kind::Step { parts }, ..SUM }
+}
+
+/// Both ends of a message begin it.
+fn begin_message(g: &mut Group) -> OpId {
+    let lane = LANE.messages(ENDS.0, ENDS.1);
+    let ops = [0, 2].map(|i| {
+        let op = g.ledgers[i].call(lane, message()).expect("it takes a number");
+        g.ledgers[i].describe(op);
+        op
+    });
+    ops[0]
+}
+
+/// A member makes the calls of a step without ending it.
+fn make_step(g: &mut Group, i: usize, counts: &[u64]) -> OpId {
+    let op = g.ledgers[i].call(LANE, end(0)).expect("it takes a number");
+    for (index, count) in counts.iter().enumerate() {
+        g.ledgers[i].describe_part(op.part(index as u8), in_step(*count));
+    }
+    op
+}
+
+fn end_step(g: &mut Group, i: usize, op: OpId, parts: u8) {
+    g.ledgers[i].amend(op, end(parts));
+    g.ledgers[i].describe(op);
+}
+
+fn pass_reports(g: &mut Group) {
+    for from in 0..g.ledgers.len() {
+        let resolved = g.ledgers[from].report_resolved(u32::MAX);
+        for to in (0..g.ledgers.len()).filter(|to| *to != from) {
+            g.ledgers[to].on_resolved(Rank(from as u8), &resolved);
+        }
+    }
+    (0..g.ledgers.len()).for_each(|i| g.drain(i));
+}
+
+#[test]
+fn a_message_concerns_its_two_ends() {
+    let mut g = Group::of(3);
+    let op = begin_message(&mut g);
+    g.deliver_all();
+    assert!(g.wires[0][1].is_empty() && g.wires[2][1].is_empty());
+    assert_eq!((g.agreed[0].clone(), g.credits[0].clone()), (vec![(op, None)], vec![(op, ENDS.1)]));
+    for end in [0, 2] {
+        g.ledgers[end].done(op, 0);
+    }
+    g.deliver_all();
+    for end in [0, 2] {
+        assert_eq!(g.resolved[end], [(op, Outcome::Committed)]);
+        assert_eq!(g.ledgers[end].committed(), 0, "it is no part of the group's history");
+    }
+    assert!(g.resolved[1].is_empty() && g.ledgers[1].in_flight() == 0);
+    pass_reports(&mut g);
+    assert!(g.ledgers.iter_mut().all(|l| l.resolved().is_empty()), "who has no part in it is not waited for");
+}
+
+#[test]
+fn messages_leave_the_numbers_of_the_lane_alone() {
+    let mut g = Group::of(3);
+    let message = begin_message(&mut g);
+    let sum = g.begin_all(SUM);
+    assert_eq!((message.number, sum.number), (0, 0));
+    assert_eq!(begin_message(&mut g).number, 1);
+}
+
+#[test]
+fn a_third_member_has_no_say_in_a_message() {
+    let mut g = Group::of(3);
+    let op = begin_message(&mut g);
+    let descriptor = Descriptor { op, call: message(), plan_revision: 0 };
+    assert_eq!(g.ledgers[0].on_descriptor(Rank(1), descriptor), Err(Misbehaviour));
+    assert_eq!(g.ledgers[0].on_vote(Rank(1), op, Vote::Done { digest: 0 }), Err(Misbehaviour));
+    assert_eq!(g.ledgers[1].on_descriptor(Rank(0), descriptor), Err(Misbehaviour), "it is not for this member");
+    g.ledgers[0].on_resolved(Rank(1), &[op]);
+    g.ledgers[0].on_ready(Rank(1), op);
+    g.drain(0);
+    assert!(g.credits[0].is_empty());
+}
+
+#[test]
+fn what_no_honest_member_describes_is_misbehaviour() {
+    let lane = LANE.messages(ENDS.0, ENDS.1);
+    let (plain, of_two) = (OpId { lane: LANE, number: 0 }, OpId { lane, number: 0 });
+    let other_way = Call { kind: Kind::Message { from: ENDS.1, to: ENDS.0, tag: 5 }, ..SUM };
+    let wrong = [
+        (plain, message()),
+        (of_two, SUM),
+        (of_two, other_way),
+        (plain, in_step(1)),
+        (plain.part(0), SUM),
+        (plain.part(0), Call { mode: Mode::PerStep, ..end(1) }),
+        (plain.part(0), Call { mode: Mode::PerStep, ..message() }),
+        (of_two.part(0), in_step(1)),
+        (OpId { lane: LANE.messages(Rank(2), Rank(9)), number: 0 }, SUM),
+    ];
+    for (op, call) in wrong {
+        let mut g = Group::of(3);
+        let descriptor = Descriptor { op, call, plan_revision: 0 };
+        assert_eq!(g.ledgers[0].on_descriptor(Rank(2), descriptor), Err(Misbehaviour), "{op}: {call}");
+        assert_eq!(g.ledgers[0].in_flight(), 0, "{op}");
+    }
+    let vote = Vote::Done { digest: 0 };
+    assert_eq!(Group::of(3).ledgers[0].on_vote(Rank(2), plain.part(3), vote), Err(Misbehaviour));
+}
+
+#[test]
+fn no_more_than_32_messages_are_in_flight() {
+    let mut g = Group::of(3);
+    for _ in 0..32 {
+        begin_message(&mut g);
+    }
+    let lane = LANE.messages(ENDS.1, ENDS.0);
+    assert_eq!(g.ledgers[0].call(lane, message()), Err(CallRefusal::TooManyInFlight));
+    assert!(g.ledgers[0].call(LANE, SUM).is_ok());
+}
+
+#[test]
+fn a_replay_tells_each_member_what_concerns_it() {
+    let mut g = Group::of(3);
+    let op = begin_message(&mut g);
+    let about = |body: &OpBody| matches!(body, OpBody::Describe(d) if d.op == op) || matches!(body, OpBody::Settled(o) if o.lane == op.lane);
+    assert_eq!(g.ledgers[0].replay(Rank(2)).iter().filter(|b| about(b)).count(), 2);
+    assert_eq!(g.ledgers[0].replay(Rank(1)).iter().filter(|b| about(b)).count(), 0);
+}
+
+#[test]
+fn a_step_is_voted_on_once() {
+    let mut g = Group::of(3);
+    let ops: Vec<OpId> = (0..3).map(|i| make_step(&mut g, i, &[4, 9])).collect();
+    let op = ops[0];
+    g.deliver_all();
+    assert_eq!(g.credits[0].len(), 4, "each call is credited by itself: {:?}", g.credits[0]);
+    (0..3).for_each(|i| end_step(&mut g, i, op, 2));
+    g.deliver_all();
+    assert!(g.agreed.iter().all(|agreed| *agreed == [(op, None)]));
+    (0..3).for_each(|i| g.ledgers[i].done(op, 8));
+    g.deliver_all();
+    for i in 0..3 {
+        assert_eq!(g.resolved[i], [(op, Outcome::Committed)]);
+        assert_eq!(g.ledgers[i].committed(), 1);
+        assert_eq!(g.retired[i], op.parts().collect::<Vec<_>>(), "engines know its calls");
+    }
+}
+
+#[test]
+fn nobody_votes_for_a_step_that_others_have_not_ended() {
+    let mut g = Group::of(2);
+    let op = make_step(&mut g, 0, &[4]);
+    make_step(&mut g, 1, &[4]);
+    end_step(&mut g, 0, op, 1);
+    g.ledgers[0].done(op, 1);
+    g.deliver_all();
+    assert!(!g.ledgers[0].has_voted_done(op));
+    end_step(&mut g, 1, op, 1);
+    g.deliver_all();
+    assert!(g.ledgers[0].has_voted_done(op));
+}
+
+/// Two members; what the second does differs from a step of the calls 4 and 9.
+fn mismatch_with(second: impl FnOnce(&mut Group)) -> Mismatch {
+    let mut g = Group::of(2);
+    let op = make_step(&mut g, 0, &[4, 9]);
+    end_step(&mut g, 0, op, 2);
+    second(&mut g);
+    g.deliver_all();
+    let [(_, Outcome::Aborted(cause))] = g.resolved[0][..] else { panic!("{:?}", g.resolved) };
+    assert_eq!(g.resolved[0], g.resolved[1]);
+    let AbortReason::Mismatch(mismatch) = cause.reason else { panic!("{cause:?}") };
+    mismatch
+}
+
+#[test]
+fn steps_that_differ_are_a_mismatch_before_all_have_ended_them() {
+    let another = mismatch_with(|g| _ = make_step(g, 1, &[4, 8]));
+    assert_eq!((another.lower.1, another.higher.1), (in_step(9), in_step(8)));
+    let none = mismatch_with(|g| _ = g.begin(1, SUM));
+    assert_eq!(none.higher.1, SUM);
+    let longer = mismatch_with(|g| _ = make_step(g, 1, &[4, 9, 1]));
+    assert_eq!((longer.lower.1, longer.higher.1), (end(2), in_step(1)));
+    let shorter = mismatch_with(|g| {
+        let op = make_step(g, 1, &[4]);
+        end_step(g, 1, op, 1);
+    });
+    assert_eq!((shorter.lower.1, shorter.higher.1), (in_step(9), end(1)));
+}
+
+#[test]
+fn a_step_given_up_elsewhere_has_no_call_carried_out() {
+    let mut g = Group::of(2);
+    let op = make_step(&mut g, 0, &[4]);
+    g.ledgers[0].abort(op, AbortReason::Dropped);
+    g.deliver_all();
+    make_step(&mut g, 1, &[4]);
+    g.drain(1);
+    assert!(op.parts().all(|part| g.cancelled[1].contains(&part)), "engines hear of it before the calls begin");
+    assert_eq!(g.resolved[1].len(), 1);
+}
+
+#[test]
+fn best_effort_counts_on_each_member_by_itself() {
+    let effort = Call { mode: Mode::BestEffort, ..SUM };
+    let mut g = Group::of(2);
+    let op = g.begin_all(effort);
+    g.ledgers[0].done(op, 1);
+    assert!(g.resolved[0].is_empty(), "it is not known yet what the other one calls");
+    g.deliver_all();
+    assert_eq!(g.resolved[0], [(op, Outcome::Committed)]);
+    assert!(g.resolved[1].is_empty() && g.retired[0].is_empty(), "the other one may still need data");
+    assert_eq!((g.ledgers[0].committed(), g.ledgers[0].clone().freeze().ops), (0, vec![]));
+    g.ledgers[1].done(op, 2);
+    g.drain(1);
+    assert_eq!(g.resolved[1], [(op, Outcome::Committed)]);
+    pass_reports(&mut g);
+    assert_eq!(g.retired, [[op], [op]]);
+}
+
+#[test]
+fn best_effort_given_up_is_over_at_once_but_not_where_it_is_done() {
+    let effort = Call { mode: Mode::BestEffort, ..SUM };
+    let mut g = Group::of(3);
+    let op = g.begin_all(effort);
+    g.deliver_all();
+    g.ledgers[0].done(op, 1);
+    g.ledgers[1].abort(op, AbortReason::Dropped);
+    g.drain(0);
+    g.drain(1);
+    g.deliver(1, 2);
+    let aborted = Outcome::Aborted(AbortCause { reason: AbortReason::Dropped, by: Rank(1) });
+    assert_eq!(g.resolved, [[(op, Outcome::Committed)], [(op, aborted)], [(op, aborted)]]);
+    g.deliver_all();
+    assert!(g.resolved.iter().all(|r| r.len() == 1), "an outcome is final");
+}
