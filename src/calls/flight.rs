@@ -85,7 +85,7 @@ impl Flight {
             if self.finite_only && !all_finite(self.call.dtype, bytes.unwrap_or_default()) {
                 // For all, before anything is sent; how it ends they say together.
                 self.stage = Stage::Begun;
-                self.envelope.give_up(op, AbortReason::NonFinite);
+                self.envelope.refuse(op, &self.call, AbortReason::NonFinite);
             } else {
                 self.begin(op, fill);
             }

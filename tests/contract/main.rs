@@ -3,6 +3,7 @@
 
 mod deadlines;
 mod finite;
+mod metrics;
 mod numbers;
 mod parts;
 
@@ -79,6 +80,8 @@ fn stories() -> Vec<(&'static str, Story)> {
         ("a deadline counts from the first poll", |n| Box::pin(deadlines::from_the_first_poll(n))),
         ("a deadline of a sync", |n| Box::pin(deadlines::of_a_sync(n))),
         ("a result that was dropped too late is kept", |n| Box::pin(lost(n))),
+        ("what was done is counted", |n| Box::pin(metrics::of_operations(n))),
+        ("what is counted outlives its View", |n| Box::pin(metrics::over_views(n))),
         ("a joiner must sync", |n| Box::pin(joiner(n))),
         ("who leaves is not waited for", |n| Box::pin(leaving(n))),
         ("too many calls take no number", |n| Box::pin(too_many(n))),
