@@ -70,6 +70,7 @@ run_checks() {
     check "format" cargo fmt --all --check
     check "lints" "${lints[@]}" -- -D warnings
     with_gloo "lints with Gloo" "${lints[@]}" --features gloo -- -D warnings
+    check "lints with metrics" cargo clippy -p potluck --all-targets --locked --features metrics -- -D warnings
     check "documentation" "${documentation[@]}"
     with_gloo "documentation with Gloo" "${documentation[@]}" --features gloo
     check "no C++ by default" no_cxx

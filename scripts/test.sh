@@ -34,6 +34,7 @@ if [ "$(id -u)" -eq 0 ]; then
     tests "multicast in namespaces" cargo test --workspace --locked ${gloo_features[@]+"${gloo_features[@]}"} --lib discovery::mdns -- --ignored
 fi
 tests "tests" cargo test --workspace --locked ${gloo_features[@]+"${gloo_features[@]}"} --no-fail-fast -- ${apart[@]+"${apart[@]}"}
+tests "metrics of a program" cargo test -p potluck --locked --features metrics --test metrics
 
 # The tests of the Gloo engine are not compiled without it: one line stands for all of them.
 [ -z "$gloo_missing" ] || skip "unit tests of the Gloo engine" "$gloo_missing"

@@ -6,6 +6,7 @@ use crate::config::{Builder, Config};
 use crate::context::Context;
 use crate::driver::{self, Command, Handles};
 use crate::error::{Error, Result};
+use crate::metrics::Metrics;
 use crate::start;
 use crate::status::Status;
 use std::fmt;
@@ -90,6 +91,12 @@ impl Cluster {
     /// What this node knows about itself and the group: a snapshot, at most about 50 ms old.
     pub fn status(&self) -> Status {
         self.handles.status.borrow().clone()
+    }
+
+    /// What this node's operations have cost since it joined, over all Views and lanes: a snapshot, exact for every operation whose
+    /// call has returned. [`Context::traffic`] has the bytes of one View.
+    pub fn metrics(&self) -> Metrics {
+        self.handles.meter.metrics()
     }
 
     /// The status now, and again whenever it changes.

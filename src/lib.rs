@@ -62,6 +62,16 @@
 //! none of them needs a tokio runtime of yours. The library prints nothing and installs nothing; what happens is told by
 //! `tracing`.
 //!
+//! # Numbers and traces
+//!
+//! [`Cluster::metrics`] counts operations by kind and outcome, their bytes and times, and the bytes that went to and came from each
+//! other node. With the feature `metrics` the same numbers go to the recorder that the program has installed behind the crate
+//! `metrics`, under names that begin with `potluck_`; install it before joining, or it will not hear what they mean. Numbers of
+//! edges arrive there a few times per second, all others as things happen.
+//!
+//! In the trace each operation is a span `op` at level debug, from its first poll to its decision, with its `kind`, `view`, `op`
+//! (lane and number), `bytes` and `engine`, and at the end `outcome` and `duration_us`.
+//!
 //! # Limits
 //!
 //! At most 16 members; no mean of integers; Linux, and macOS untested. The README lists what is planned, SECURITY.md what is
@@ -86,6 +96,7 @@ mod gloo_ffi;
 mod identity;
 mod keys;
 mod link;
+mod metrics;
 mod start;
 mod status;
 mod surroundings;
@@ -111,6 +122,7 @@ pub use engine::EngineKind;
 pub use error::{Cause, ConfigProblem, Error, Mismatched, Peer, Result};
 pub use identity::{ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, Name, NodeId};
 pub use keys::{Keys, MachineIdentity, StoredKey};
+pub use metrics::{EdgeMetrics, Metrics, OperationMetrics};
 pub use start::gloo_version;
 pub use status::{Counters, PeerStatus, State, Status, ViewStatus, Waiting};
 pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};

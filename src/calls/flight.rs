@@ -99,7 +99,7 @@ impl Flight {
             if self.finite_only && !all_finite(self.call.dtype, bytes.unwrap_or_default()) {
                 // For all, before anything is sent; how it ends they say together.
                 self.stage = Stage::Begun;
-                self.envelope.give_up(op, AbortReason::NonFinite);
+                self.envelope.refuse(op, &self.call, AbortReason::NonFinite);
             } else {
                 self.begin(op, fill);
             }
@@ -128,13 +128,13 @@ impl Flight {
         self.envelope.begin(op, self.call, fill);
     }
 
-    /// Ends a step of so many calls.
-    pub(super) fn end_step(&mut self, op: OpId, parts: u8) {
+    /// Ends a step of so many calls on so many bytes.
+    pub(super) fn end_step(&mut self, op: OpId, parts: u8, bytes: u64) {
         self.stage = Stage::Begun;
         if let Some(after) = self.deadline {
             self.envelope.give_up_after(op, after);
         }
-        self.call.kind = Kind::Step { parts };
+        self.call = Call { kind: Kind::Step { parts }, count: bytes, ..self.call };
         self.envelope.end_step(op, self.call, parts);
     }
 

@@ -27,6 +27,8 @@ pub struct Step<'buf> {
     flight: Flight,
     /// Where the results of the calls go; a call may have none here.
     outputs: Vec<Option<&'buf mut [u8]>>,
+    /// Of this rank's buffers in all calls so far.
+    bytes: u64,
 }
 
 /// A reduction that a step is about to make: it begins when this value goes, at the end of the statement.
@@ -46,11 +48,12 @@ pub struct StepReduction<'step, 'buf, T: Element> {
 pub struct Commit<'buf> {
     pub(crate) flight: Flight,
     outputs: Vec<Option<&'buf mut [u8]>>,
+    bytes: u64,
 }
 
 impl<'buf> Step<'buf> {
     pub(crate) fn new(flight: Flight) -> Step<'buf> {
-        Step { flight, outputs: Vec::new() }
+        Step { flight, outputs: Vec::new(), bytes: 0 }
     }
 
     /// Adds up `buffer` over all members, in place, as [`Context::all_reduce`](crate::Context::all_reduce) does. What is to be done
@@ -132,7 +135,7 @@ impl<'buf> Step<'buf> {
     /// As every collective has them, for the step as a whole. [`Error::Rejected`](crate::Error::Rejected) when one of its calls made no
     /// sense here: too many of them, or an output of another length than its call has.
     pub fn commit(self) -> Commit<'buf> {
-        Commit { flight: self.flight, outputs: self.outputs }
+        Commit { flight: self.flight, outputs: self.outputs, bytes: self.bytes }
     }
 
     fn size(&self) -> usize {
@@ -175,6 +178,7 @@ impl<'buf> Step<'buf> {
         if self.outputs.len() >= PARTS_MAX {
             self.reject(Rejection::StepTooLong);
         }
+        self.bytes = self.bytes.saturating_add(call.count.saturating_mul(call.dtype.bytes() as u64));
         if let (Ok(op), None) = (self.flight.number(), self.flight.rejected) {
             carry_out(self, op);
         }
@@ -249,7 +253,7 @@ impl Future for Commit<'_> {
             this.flight.check(op)?;
             // No more than 64, or the step is rejected.
             let parts = this.outputs.len() as u8;
-            this.flight.end_step(op, parts);
+            this.flight.end_step(op, parts, this.bytes);
         }
         let mut decided = ready!(this.flight.envelope.poll_decided(op, task));
         let results = std::mem::take(&mut decided.parts);

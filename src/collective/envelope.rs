@@ -9,7 +9,7 @@
 
 use super::{
     AbortReason, Backend, Board, Call, CallRefusal, Closing, Digest, Engine, EngineFault, Finished, Job, Kind, Ledger,
-    LedgerEffect, Misbehaviour, OpBody, OpMessage, Outcome, Pool, Rejection, Staging, ViewBoard, all_finite,
+    LedgerEffect, Measured, Meter, Misbehaviour, OpBody, OpMessage, Outcome, Pool, Rejection, Staging, ViewBoard, all_finite,
 };
 use crate::topology::Plan;
 use crate::view::{Lane, OpId, Rank, View, ViewDigest};
@@ -50,6 +50,7 @@ pub struct Envelope {
     board: ViewBoard,
     pool: Pool,
     out: UnboundedSender<Outgoing>,
+    meter: Arc<Meter>,
     state: Mutex<State>,
 }
 
@@ -75,6 +76,8 @@ struct Slot {
     /// For a sync: from whom the state comes, once all have said theirs.
     source: Option<Option<(Rank, u64)>>,
     fault: Option<EngineFault>,
+    /// From its beginning until it is decided.
+    measured: Option<Measured>,
 }
 
 /// Why a call took no number.
@@ -129,7 +132,13 @@ impl Envelope {
         let digest = ledger.view();
         let plan = Arc::new(view.plan.clone());
         let state = Mutex::new(State { ledger, slots: BTreeMap::new(), lost: BTreeSet::new() });
-        Envelope { view, digest, plan, me, backend, board, pool, out, state }
+        Envelope { view, digest, plan, me, backend, board, pool, out, meter: Arc::default(), state }
+    }
+
+    /// The same, measured by `meter`.
+    pub fn measured_by(self, meter: &Arc<Meter>) -> Envelope {
+        meter.enter(&self.view, self.me, &self.backend);
+        Envelope { meter: Arc::clone(meter), ..self }
     }
 
     /// The View.
@@ -173,6 +182,7 @@ impl Envelope {
     /// filled yet, see [`Envelope::begin_sync`].
     pub fn begin(self: &Arc<Envelope>, op: OpId, call: Call, fill: impl FnOnce(&Pool, &[usize]) -> Staging) {
         self.lock().ledger.amend(op, call);
+        let _in_its_span = self.measure(op, &call).entered();
         if !matches!(call.kind, Kind::Sync { .. }) {
             match self.backend.layout(&call, &self.plan, None) {
                 Ok(lengths) => self.start(op, call, None, fill(&self.pool, &lengths)),
@@ -199,6 +209,7 @@ impl Envelope {
 
     /// Ends a step of so many calls, which have been begun: `end` is its own call.
     pub fn end_step(&self, step: OpId, end: Call, parts: u8) {
+        let _in_its_span = self.measure(step, &end).entered();
         let mut state = self.lock();
         state.ledger.amend(step, end);
         if let Some(slot) = state.slots.get_mut(&step) {
@@ -207,6 +218,12 @@ impl Envelope {
         state.ledger.describe(step);
         state.note_step(step);
         self.settle(state);
+    }
+
+    /// Gives an operation up in place of beginning it.
+    pub fn refuse(&self, op: OpId, call: &Call, reason: AbortReason) {
+        let _in_its_span = self.measure(op, call).entered();
+        self.give_up(op, reason);
     }
 
     /// Begins to move the state of a sync that all have agreed on.
@@ -291,7 +308,7 @@ impl Envelope {
         }
     }
 
-    /// Asks for an `Abort`, unless this member has voted.
+    /// Votes `Abort`, unless this member has voted.
     pub fn give_up(&self, op: OpId, reason: AbortReason) {
         let mut state = self.lock();
         state.ledger.abort(op, reason);
@@ -394,6 +411,23 @@ impl Envelope {
         self.lock().ledger.committed()
     }
 
+    /// Measures an operation from now until it is decided; gives its span.
+    fn measure(&self, op: OpId, call: &Call) -> tracing::Span {
+        let measured = Measured::begin(&self.meter, &self.view, op, call);
+        let span = measured.span();
+        let mut state = self.lock();
+        match state.slots.get_mut(&op) {
+            Some(Slot { outcome: None, measured: place, .. }) => *place = Some(measured),
+            // It was decided before it began.
+            decided => {
+                let outcome = decided.and_then(|slot| slot.outcome);
+                drop(state);
+                measured.end(outcome.unwrap_or(Outcome::Indeterminate));
+            }
+        }
+        span
+    }
+
     fn start(self: &Arc<Envelope>, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, input: Staging) {
         let envelope = Arc::clone(self);
         let done = Box::new(move |result| envelope.finished(op, call, result));
@@ -450,19 +484,21 @@ impl Envelope {
 
     /// Carries out what the ledger wants: messages in order under the lock, everything else after it.
     fn settle(&self, mut state: MutexGuard<'_, State>) {
-        let mut wakers = Vec::new();
+        let (mut wakers, mut measured) = (Vec::new(), Vec::new());
         let mut later = Vec::new();
         for effect in state.ledger.take_effects() {
             match effect {
                 LedgerEffect::Tell(body) => self.tell(&mut state, body),
                 LedgerEffect::Agreed(op, source) => wakers.extend(state.slots.get_mut(&op).and_then(|s| s.agreed(source))),
                 LedgerEffect::Resolved(op, outcome) => {
+                    measured.extend(state.slots.get_mut(&op).and_then(|s| s.measured.take()).map(|m| (m, outcome)));
                     wakers.extend(state.slots.get_mut(&op).and_then(|s| s.decided(outcome)));
                 }
                 effect => later.push(effect),
             }
         }
         drop(state);
+        measured.into_iter().for_each(|(measured, outcome)| measured.end(outcome));
         wakers.into_iter().for_each(Waker::wake);
         for effect in later {
             match effect {

@@ -432,7 +432,6 @@ impl Ledger {
             self.resolve(op, outcome_of(&op));
         }
     }
-
 }
 
 /// Whether an honest member can have begun this, by its own name or as one call of a step.

@@ -17,6 +17,7 @@ mod finite;
 mod fold;
 mod half;
 mod ledger;
+mod meter;
 mod native;
 #[cfg(any(feature = "gloo", test, fuzzing))]
 pub(crate) mod p2p;
@@ -42,6 +43,7 @@ pub use finite::all_finite;
 pub use fold::{finish, fold};
 pub use half::{Bf16, F16};
 pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};
+pub use meter::{Measured, Meter};
 pub use native::NativeEngine;
 pub use reference::reference;
 pub use rejection::Rejection;
@@ -100,6 +102,9 @@ pub trait Backend: Send + Sync {
     /// What the View's data links have carried so far.
     fn traffic(&self) -> Traffic;
 
+    /// The same of the links with `peer` alone.
+    fn traffic_with(&self, peer: Rank) -> Traffic;
+
     /// Shuts the links down and ends every job and thread.
     fn close(&self);
 }
@@ -111,6 +116,12 @@ pub struct Traffic {
     pub sent_bytes: u64,
     /// Taken from the links.
     pub received_bytes: u64,
+}
+
+impl Traffic {
+    pub(crate) fn and(self, other: Traffic) -> Traffic {
+        Traffic { sent_bytes: self.sent_bytes + other.sent_bytes, received_bytes: self.received_bytes + other.received_bytes }
+    }
 }
 
 /// One operation for a backend.

@@ -14,7 +14,7 @@ mod peers;
 pub use disk::{Disk, Store};
 pub use node::{Doors, NodeConfig, engine_reason, peer_at};
 
-use crate::collective::Envelope;
+use crate::collective::{Envelope, Meter};
 use crate::error::{ConfigProblem, Error, Result};
 use crate::status::Status;
 use event::Event;
@@ -38,6 +38,8 @@ pub struct Handles {
     pub views: watch::Receiver<Option<Arc<Envelope>>>,
     /// The newest status.
     pub status: watch::Receiver<Status>,
+    /// What the operations have cost.
+    pub meter: Arc<Meter>,
 }
 
 /// The driver's side of [`Handles`].
@@ -45,6 +47,7 @@ pub struct Outlets {
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) views: watch::Sender<Option<Arc<Envelope>>>,
     pub(super) status: watch::Sender<Status>,
+    pub(super) meter: Arc<Meter>,
 }
 
 /// Makes the two sides.
@@ -52,8 +55,9 @@ pub fn channels(status: Status) -> (Handles, Outlets) {
     let (command_tx, command_rx) = mpsc::channel(8);
     let (view_tx, view_rx) = watch::channel(None);
     let (status_tx, status_rx) = watch::channel(status);
-    let handles = Handles { commands: command_tx, views: view_rx, status: status_rx };
-    (handles, Outlets { commands: command_rx, views: view_tx, status: status_tx })
+    let meter = Arc::new(Meter::new());
+    let handles = Handles { commands: command_tx, views: view_rx, status: status_rx, meter: Arc::clone(&meter) };
+    (handles, Outlets { commands: command_rx, views: view_tx, status: status_tx, meter })
 }
 
 /// Runs the driver on a thread of its own and returns when it has started. The thread ends after [`Command::Leave`], or
@@ -89,9 +93,9 @@ where
 /// The control plane of one node, until it leaves.
 pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     let Doors { net, mut listener, mut discovery, store, engines } = doors;
-    let Outlets { mut commands, views, status } = outlets;
+    let Outlets { mut commands, views, status, meter } = outlets;
     let (events_tx, mut events) = mpsc::channel(event::QUEUE);
-    let mut node = Node::new(config, net, store, engines, events_tx, views, status, listener.port());
+    let mut node = Node::new(config, net, store, engines, events_tx, views, status, meter, listener.port());
     if let Err(problem) = discovery.announce(&node.advert()).await {
         tracing::warn!(%problem, "this node cannot be discovered by others");
     }

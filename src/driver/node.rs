@@ -12,7 +12,7 @@ use super::Store;
 use super::datalinks::DataLinks;
 use super::event::Event;
 use super::peers::Peers;
-use crate::collective::{Closing, Engine, Envelope, Outgoing, Pool};
+use crate::collective::{Closing, Engine, Envelope, Meter, Outgoing, Pool};
 use crate::discovery::{AddressPolicy, Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
 use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations};
 use crate::identity::{MemberId, Name, Namespace};
@@ -85,6 +85,7 @@ pub(super) struct Node {
     events: mpsc::Sender<Event>,
     views: watch::Sender<Option<Arc<Envelope>>>,
     status: watch::Sender<Status>,
+    meter: Arc<Meter>,
     election: Election,
     roster: Roster,
     gate: Gate,
@@ -164,6 +165,7 @@ impl Node {
         events: mpsc::Sender<Event>,
         views: watch::Sender<Option<Arc<Envelope>>>,
         status: watch::Sender<Status>,
+        meter: Arc<Meter>,
         port: u16,
     ) -> Node {
         let hello = &config.local.hello;
@@ -183,6 +185,7 @@ impl Node {
             engines,
             views,
             status,
+            meter,
             election,
             roster,
             gate: Gate::new(),
@@ -294,6 +297,7 @@ impl Node {
                 self.report_at = now + REPORT;
                 self.interfaces = discovery.report();
                 self.report_resolved();
+                self.meter.report();
             }
             self.watch_waiting(now);
             self.publish();
@@ -313,6 +317,7 @@ impl Node {
         if let Some(envelope) = self.envelope.take() {
             envelope.cut_off();
         }
+        self.meter.leave();
         self.views.send_replace(None);
         self.status.send_modify(|status| {
             status.state = State::Closed;

@@ -163,6 +163,10 @@ impl Backend for GlooBackend {
         self.core.endpoint.traffic()
     }
 
+    fn traffic_with(&self, peer: Rank) -> Traffic {
+        self.core.endpoint.traffic_with(peer)
+    }
+
     fn close(&self) {
         self.core.close(EngineFault::Closed);
     }

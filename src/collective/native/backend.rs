@@ -35,8 +35,15 @@ struct Core {
     pool: Pool,
     threads: Arc<Threads>,
     generations: AtomicU64,
-    sent_bytes: AtomicU64,
-    received_bytes: AtomicU64,
+    /// By rank.
+    carried: Vec<Carried>,
+}
+
+/// Bytes of the links with one peer.
+#[derive(Default)]
+struct Carried {
+    sent: AtomicU64,
+    received: AtomicU64,
 }
 
 impl NativeBackend {
@@ -50,8 +57,7 @@ impl NativeBackend {
             pool,
             threads,
             generations: AtomicU64::new(0),
-            sent_bytes: AtomicU64::new(0),
-            received_bytes: AtomicU64::new(0),
+            carried: std::iter::repeat_with(Carried::default).take(size).collect(),
         };
         NativeBackend { core: Arc::new(core) }
     }
@@ -113,11 +119,11 @@ impl Backend for NativeBackend {
     }
 
     fn traffic(&self) -> Traffic {
-        let core = &self.core;
-        Traffic {
-            sent_bytes: core.sent_bytes.load(Ordering::Relaxed),
-            received_bytes: core.received_bytes.load(Ordering::Relaxed),
-        }
+        self.core.carried.iter().fold(Traffic::default(), |sum, carried| sum.and(carried.traffic()))
+    }
+
+    fn traffic_with(&self, peer: Rank) -> Traffic {
+        self.core.carried.get(peer.index()).map(Carried::traffic).unwrap_or_default()
     }
 
     fn close(&self) {
@@ -128,6 +134,12 @@ impl Backend for NativeBackend {
 impl Drop for NativeBackend {
     fn drop(&mut self) {
         self.core.close();
+    }
+}
+
+impl Carried {
+    fn traffic(&self) -> Traffic {
+        Traffic { sent_bytes: self.sent.load(Ordering::Relaxed), received_bytes: self.received.load(Ordering::Relaxed) }
     }
 }
 
@@ -301,7 +313,7 @@ impl LinkEnd {
             if sender.send(&frame.parcel.header, frame.parcel.payload.bytes()).is_err() {
                 return;
             }
-            self.core.sent_bytes.fetch_add(frame.parcel.payload.bytes().len() as u64, Ordering::Relaxed);
+            self.core.carried[self.peer.index()].sent.fetch_add(frame.parcel.payload.bytes().len() as u64, Ordering::Relaxed);
             if frame.of.run().sent(&frame.parcel) == Progress::Complete {
                 self.core.complete(&frame.of);
             }
@@ -311,7 +323,7 @@ impl LinkEnd {
     fn receive_all(&self, mut receiver: Box<dyn DataReceiver>) {
         let mut out = Vec::new();
         while let Ok((header, block)) = receiver.recv(&self.core.pool) {
-            self.core.received_bytes.fetch_add(block.len() as u64, Ordering::Relaxed);
+            self.core.carried[self.peer.index()].received.fetch_add(block.len() as u64, Ordering::Relaxed);
             self.core.receive(self.peer, self.generation, &header, block, &mut out);
         }
     }

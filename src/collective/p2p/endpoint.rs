@@ -102,6 +102,11 @@ impl Endpoint {
         self.core().lock().traffic()
     }
 
+    /// The same of the links with `peer` alone.
+    pub fn traffic_with(&self, peer: Rank) -> Traffic {
+        self.core().lock().traffic_with(peer)
+    }
+
     /// Operations known, and bytes of messages that nobody has asked for.
     #[cfg(any(test, fuzzing))]
     pub fn kept(&self) -> (usize, usize) {

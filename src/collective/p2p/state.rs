@@ -24,7 +24,8 @@ pub struct State {
     patient: BTreeSet<OpId>,
     regions_made: u64,
     links_made: Generation,
-    traffic: Traffic,
+    /// By rank.
+    traffic: Vec<Traffic>,
     me: Rank,
     closed: bool,
 }
@@ -86,7 +87,7 @@ impl State {
             patient: BTreeSet::new(),
             regions_made: 0,
             links_made: 0,
-            traffic: Traffic::default(),
+            traffic: vec![Traffic::default(); size],
             me,
             closed: false,
         }
@@ -140,7 +141,12 @@ impl State {
 
     /// What the links have carried.
     pub fn traffic(&self) -> Traffic {
-        self.traffic
+        self.traffic.iter().fold(Traffic::default(), |sum, with| sum.and(*with))
+    }
+
+    /// The same of the links with `peer` alone.
+    pub fn traffic_with(&self, peer: Rank) -> Traffic {
+        self.traffic.get(peer.index()).copied().unwrap_or_default()
     }
 
     /// Operations known, and bytes of messages that nobody has asked for.
@@ -241,7 +247,7 @@ impl State {
 
     /// Takes a frame. Gives a piece to be copied, if it is one.
     pub fn receive(&mut self, from: Rank, header: &DataHeader, block: Block) -> Result<Option<Landing>, Offence> {
-        self.traffic.received_bytes += block.len() as u64;
+        self.traffic[from.index()].received_bytes += block.len() as u64;
         let way = Way { op: header.op, peer: from, flow: header.flow };
         match header.phase {
             Phase::Message => self.arrive(way, header.chunk as usize, Payload::Here(block)),
@@ -252,7 +258,7 @@ impl State {
 
     /// Finds the place of a large piece of a message that is still to be read. Without one it is for nobody.
     pub fn expect(&mut self, from: Rank, header: &DataHeader) -> Result<Option<Landing>, Offence> {
-        self.traffic.received_bytes += u64::from(header.len);
+        self.traffic[from.index()].received_bytes += u64::from(header.len);
         let way = Way { op: header.op, peer: from, flow: header.flow };
         self.arrive(way, header.chunk as usize, Payload::Coming(header.len as usize))
     }
@@ -279,7 +285,7 @@ impl State {
     /// A frame has gone. Gives whom to notify.
     pub fn written(&mut self, peer: Rank, Written(departing): Written) -> Notices {
         let op = departing.header.op;
-        self.traffic.sent_bytes += u64::from(departing.header.len);
+        self.traffic[peer.index()].sent_bytes += u64::from(departing.header.len);
         self.matching.note_moved(op);
         let outbox = &mut self.outboxes[peer.index()];
         outbox.give_back(departing.generation, departing.half);

@@ -110,13 +110,14 @@ impl Node {
         }
         tracing::debug!(peer = %id, %name, %address, ?taken, ?dialled, "linked");
         self.counters.links += 1;
-        self.names.insert(id, name);
+        self.names.insert(id, name.clone());
         self.roster.link_up(id);
         self.roster.add(address, Origin::Remembered, self.now());
         self.bury_earlier_lives(id);
         self.step(Input::LinkUp(id));
         self.replay(id);
         if taken == Taken::New {
+            self.meter.linked(id.node, &name);
             let peers = self.peers.iter().filter(|(other, _)| **other != id);
             let told = peers.filter(|(_, link)| means_something_elsewhere(link.address));
             let known = told.map(|(other, link)| PeerAddress { id: *other, address: link.address }).collect();

@@ -138,7 +138,9 @@ fn no_more_than_32_messages_are_in_flight() {
 fn a_replay_tells_each_member_what_concerns_it() {
     let mut g = Group::of(3);
     let op = begin_message(&mut g);
-    let about = |body: &OpBody| matches!(body, OpBody::Describe(d) if d.op == op) || matches!(body, OpBody::Settled(o) if o.lane == op.lane);
+    let about = |body: &OpBody| {
+        matches!(body, OpBody::Describe(d) if d.op == op) || matches!(body, OpBody::Settled(o) if o.lane == op.lane)
+    };
     assert_eq!(g.ledgers[0].replay(Rank(2)).iter().filter(|b| about(b)).count(), 2);
     assert_eq!(g.ledgers[0].replay(Rank(1)).iter().filter(|b| about(b)).count(), 0);
 }

@@ -1,0 +1,68 @@
+//! Layer: Shells.
+//!
+//! One operation under way, as it is counted and traced.
+
+use super::{Meter, kind_name, outcome_name};
+use crate::collective::{AbortCause, AbortReason, Call, Outcome};
+use crate::engine::EngineKind;
+use crate::view::{OpId, Rank, View};
+use std::sync::Arc;
+use std::time::Instant;
+use tracing::Span;
+use tracing::field::Empty;
+
+/// One operation under way. Dropped before it has ended it was given up: that counts as aborted.
+pub struct Measured {
+    meter: Arc<Meter>,
+    kind: &'static str,
+    engine: EngineKind,
+    bytes: u64,
+    since: Instant,
+    span: Span,
+    outcome: Outcome,
+}
+
+impl Measured {
+    /// An operation begins.
+    pub fn begin(meter: &Arc<Meter>, view: &View, op: OpId, call: &Call) -> Measured {
+        let (kind, engine) = (kind_name(call), view.engine.kind);
+        let bytes = call.count.saturating_mul(call.dtype.bytes() as u64);
+        // The arguments are worked out only where somebody listens.
+        let span = tracing::debug_span!(
+            "op",
+            kind,
+            view = %view.id(),
+            op = %op,
+            bytes,
+            engine = %engine,
+            outcome = Empty,
+            duration_us = Empty
+        );
+        meter.begun(kind, engine);
+        let outcome = Outcome::Aborted(AbortCause { reason: AbortReason::Dropped, by: Rank(0) });
+        Measured { meter: Arc::clone(meter), kind, engine, bytes, since: Instant::now(), span, outcome }
+    }
+
+    /// Where what happens for it belongs in the trace.
+    pub fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// It is decided.
+    pub fn end(mut self, outcome: Outcome) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        let duration = self.since.elapsed();
+        self.meter.ended(self.kind, self.engine, self.bytes, self.outcome, duration);
+        if !self.span.is_disabled() {
+            let _in_it = self.span.enter();
+            self.span.record("outcome", outcome_name(self.outcome));
+            self.span.record("duration_us", u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
+            tracing::debug!("decided");
+        }
+    }
+}
