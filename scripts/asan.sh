@@ -18,4 +18,5 @@ filters=("$@")
 cargo test --locked -p potluck ${gloo_features[@]+"${gloo_features[@]}"} --lib --target "$host" -- "${filters[@]}"
 # A forgotten call is a leak by the word; what matters is who touches its buffer.
 export ASAN_OPTIONS=detect_leaks=0
-exec cargo test --locked -p potluck ${gloo_features[@]+"${gloo_features[@]}"} --test forget --target "$host"
+cargo test --locked -p potluck ${gloo_features[@]+"${gloo_features[@]}"} --test forget --target "$host"
+exec cargo test --locked -p potluck ${gloo_features[@]+"${gloo_features[@]}"} --test contract --target "$host" -- "s are dropped at"

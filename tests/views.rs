@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use potluck::{Builder, Cluster, Config, Context, Engine, EngineKind};
-use potluck_harness::{Need, Suite};
-use std::time::{Duration, Instant};
+use potluck_harness::{Need, Resources, Suite};
+use std::time::Duration;
 
 /// Every round makes two Views on the member that stays.
 const ROUNDS: usize = 100;
@@ -43,12 +43,12 @@ async fn come_and_go(engine: EngineKind) -> Result<()> {
         comes.leave().await;
         tokio::time::timeout(Duration::from_secs(30), alone(&stays)).await.context("the other one stays in the View")?;
         if round == WARM {
-            warm = Some(settled(usize::MAX).await?);
+            warm = Some(Resources::settled()?);
         }
     }
     ensure!(views.len() == ROUNDS, "only {} Views of two", views.len());
     let before = warm.context("there were more rounds")?;
-    let after = settled(before.threads.len()).await?;
+    let after = Resources::with_threads(before.threads.len())?;
     println!("measured: {engine}: {before:?} after {WARM} rounds, {after:?} after {ROUNDS}");
     ensure!(
         after.threads.len() <= before.threads.len() && after.descriptors <= before.descriptors,
@@ -83,41 +83,4 @@ async fn alone(cluster: &Cluster) {
     while cluster.status().view.is_some_and(|view| view.members.len() > 1) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-}
-
-#[derive(Clone, Debug)]
-struct Resources {
-    /// Their names.
-    threads: Vec<String>,
-    descriptors: usize,
-    rss_kib: u64,
-}
-
-/// What this process holds, as soon as it has no more than so many threads: the last ones may be about to end.
-async fn settled(threads: usize) -> Result<Resources> {
-    let until = Instant::now() + Duration::from_secs(5);
-    loop {
-        let now = resources()?;
-        if now.threads.len() <= threads && threads < usize::MAX || Instant::now() >= until {
-            return Ok(now);
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-fn resources() -> Result<Resources> {
-    let mut threads: Vec<String> = std::fs::read_dir("/proc/self/task")?
-        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
-        .map(|name| name.trim().to_owned())
-        // Those of the runtimes' pools for blocking work come and go by rules of their own.
-        .filter(|name| name != "tokio-rt-worker")
-        .collect();
-    threads.sort();
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no such line")?;
-    Ok(Resources {
-        threads,
-        descriptors: std::fs::read_dir("/proc/self/fd")?.count(),
-        rss_kib: rss.trim().trim_end_matches(" kB").parse()?,
-    })
 }

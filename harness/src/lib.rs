@@ -5,6 +5,7 @@
 //! - [`Lab`]: a small network of this machine's own, brought down when the guard drops.
 //! - [`Child`]: a program under test, ended when the guard drops, whose output is waited for by condition.
 //! - [`Peer`]: a potluck node in a process of its own; a [`Group`] of them on one network.
+//! - [`Resources`]: what this process holds: threads, descriptors, memory.
 //! - [`Scratch`]: a folder for one test.
 
 pub mod engine;
@@ -13,6 +14,7 @@ pub mod lab;
 pub mod need;
 pub mod peer;
 pub mod process;
+pub mod resources;
 pub mod scratch;
 pub mod suite;
 
@@ -21,5 +23,6 @@ pub use lab::{Lab, Way};
 pub use need::Need;
 pub use peer::Peer;
 pub use process::Child;
+pub use resources::Resources;
 pub use scratch::Scratch;
 pub use suite::Suite;

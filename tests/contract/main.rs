@@ -21,7 +21,7 @@ mod reductions;
 mod steps;
 
 use anyhow::{Context as _, Result, ensure};
-use on::{Network, On};
+use on::{Network, On, tell_log};
 use potluck::EngineKind;
 use potluck_harness::{Lab, Need, Suite};
 use std::time::Duration;
@@ -111,9 +111,7 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
 }
 
 fn run(story: impl Future<Output = Result<()>>) -> Result<()> {
-    let filter = tracing_subscriber::EnvFilter::from_env("POTLUCK_LOG");
-    // Only the first story of the process sets it up.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    tell_log();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async { tokio::time::timeout(PATIENCE, story).await.context("the story never ended")? })
 }

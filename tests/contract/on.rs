@@ -124,3 +124,10 @@ pub fn all_well(results: Vec<Result<()>>) -> Result<()> {
     ensure!(met.is_empty(), "{}", met.join("\n"));
     Ok(())
 }
+
+/// What `POTLUCK_LOG` asks for goes to the standard error.
+pub fn tell_log() {
+    let filter = tracing_subscriber::EnvFilter::from_env("POTLUCK_LOG");
+    // Only the first story of the process sets it up.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
