@@ -19,7 +19,7 @@ use super::call::{Call, CodecId, Kind, ReduceOp};
 use super::dtype::DType;
 use crate::compression::codec;
 use crate::engine::EngineKind;
-use crate::topology::Plan;
+use crate::topology::{Plan, Tree, ranks};
 use crate::view::{MEMBERS_MAX, Rank};
 use std::ops::Range;
 use ways::Ways;
@@ -75,13 +75,6 @@ pub enum Kept {
     ByAll,
     /// It is this rank's own.
     By(Rank),
-}
-
-/// A tree over some ranks or all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tree {
-    /// The parent of each rank, by rank; `None` at the root and where a rank is not in the tree.
-    pub parents: Vec<Option<Rank>>,
 }
 
 /// What one rank does for a flow.
@@ -240,23 +233,12 @@ impl Route {
     }
 }
 
-impl Tree {
-    /// The ranks whose parent is `rank`, ascending.
-    pub fn children(&self, rank: Rank) -> Vec<Rank> {
-        ranks(self.parents.len()).filter(|child| self.parents[child.index()] == Some(rank)).collect()
-    }
-}
-
 /// Only added `f32` may be encoded.
 fn encodable(call: &Call) -> bool {
     match (call.kind, call.dtype, call.codec) {
         (Kind::AllReduce(_), DType::F32, CodecId::Bf16) => true,
         (_, _, codec) => codec == CodecId::None,
     }
-}
-
-fn ranks(size: usize) -> impl Iterator<Item = Rank> {
-    (0..MEMBERS_MAX as u8).map(Rank).take(size)
 }
 
 #[cfg(test)]

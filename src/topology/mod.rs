@@ -15,6 +15,7 @@ mod interface_filter;
 mod link_map;
 mod plan;
 mod planner;
+mod tree;
 
 pub use arrangement::{Arrangement, arrange};
 #[cfg(feature = "gloo")]
@@ -22,4 +23,7 @@ pub use gloo_fold::gloo_ring_chunk;
 pub use interface::{Interface, InterfaceAddress, InterfaceFacts, InterfaceKind};
 pub use interface_filter::InterfaceFilter;
 pub use link_map::{LinkMap, Path};
-pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, ring_segment};
+pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, TreeShare, ring_segment, tree_segments};
+#[cfg(test)]
+pub use tree::testing::any_tree;
+pub use tree::{Tree, ranks};

@@ -3,6 +3,7 @@
 //! How the members of a View move a buffer, by size.
 
 use super::gloo_fold;
+use super::tree::{Tree, ranks};
 use crate::engine::EngineKind;
 use crate::view::{MEMBERS_MAX, Rank};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list};
@@ -41,12 +42,26 @@ pub enum Schedule {
         /// Every rank exactly once; each sends to the next one, the last to the first.
         order: Vec<Rank>,
     },
+    /// Up several trees to their roots and down again, each with its share of the buffer. A weighted mesh is one star for each member.
+    Trees {
+        /// In the order of their shares of the buffer; at most [`Plan::TREES_MAX`].
+        trees: Vec<TreeShare>,
+    },
     /// Everybody gets everybody's whole buffer by Gloo's all-gather and adds all of them in rank order. One step for two members.
     GlooExchange,
     /// Gloo's ring: reduce-scatter and all-gather in rank order, each rank sending to the one before it.
     GlooRing,
     /// Gloo's bcube: recursive halving and doubling in groups of two while the size is even, then among all that are left.
     GlooBcube,
+}
+
+/// A tree and how much of a buffer goes over it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TreeShare {
+    /// Over all ranks.
+    pub tree: Tree,
+    /// In millionths; the shares of all trees make a million.
+    pub ppm: u32,
 }
 
 /// In which order the contributions to each element are added; the arithmetic of a sequential reference.
@@ -79,6 +94,8 @@ impl Plan {
     pub const REASON_BYTES_MAX: usize = 400;
     /// Most size classes.
     pub const CLASSES_MAX: usize = 8;
+    /// Most trees of a schedule.
+    pub const TREES_MAX: usize = MEMBERS_MAX;
 
     /// A plan in which everybody talks to everybody, whatever the size.
     #[cfg(any(test, fuzzing))]
@@ -100,7 +117,8 @@ impl Plan {
     /// reference does it; `size` is the View's, which a plan without a ring does not know.
     ///
     /// Ring: one segment per member in ring order, also where it is empty, each folded from its owner's successor
-    /// round to the owner. OneShot and its like on Gloo: one segment, in rank order. Gloo's ring and bcube: see `gloo_fold`.
+    /// round to the owner. Trees: one segment for each; every node adds its own and its children's by ascending rank. OneShot and its
+    /// like on Gloo: one segment, in rank order. Gloo's ring and bcube: see `gloo_fold`.
     pub fn fold_order(&self, size: usize, count: usize, elem_bytes: usize) -> FoldOrder {
         let bytes = (count as u64).saturating_mul(elem_bytes as u64);
         let segments = match &self.class_for(bytes).schedule {
@@ -109,37 +127,44 @@ impl Plan {
                 vec![FoldSegment { elements: 0..count, tree: FoldTree::sum_of(ranks) }]
             }
             Schedule::Ring { order } => (0..order.len()).map(|place| ring_fold(order, place, count)).collect(),
+            Schedule::Trees { trees } => {
+                let segments = trees.iter().zip(tree_segments(trees, 0..count));
+                segments.map(|(share, elements)| FoldSegment { elements, tree: FoldTree::up(&share.tree, size) }).collect()
+            }
             Schedule::GlooRing => gloo_fold::ring(size, count, elem_bytes),
             Schedule::GlooBcube => gloo_fold::bcube(size, count),
         };
         FoldOrder { segments }
     }
 
-    /// The same for a `reduce` to `root`. Ring: one segment, from the root's successor round to the root. Else: in rank order.
+    /// The same for a `reduce` to `root`. Ring: one segment, from the root's successor round to the root. Trees: one segment for each,
+    /// as if `root` were its root. Else: in rank order.
     pub fn reduce_order(&self, size: usize, root: Rank, count: usize, elem_bytes: usize) -> FoldOrder {
-        FoldOrder { segments: vec![FoldSegment { elements: 0..count, tree: self.fold_towards(size, root, count, elem_bytes) }] }
+        FoldOrder { segments: self.folds_towards(size, root, 0..count, (count as u64).saturating_mul(elem_bytes as u64)) }
     }
 
-    /// The same for a `reduce_scatter`: one segment for each rank's shard, also where it is empty. Ring: from the owner's
-    /// successor round to the owner. Else: in rank order.
+    /// The same for a `reduce_scatter`: the segments of a `reduce` of each rank's shard to it, also where it is empty.
     pub fn reduce_scatter_order(&self, size: usize, count: usize, elem_bytes: usize) -> FoldOrder {
-        let ranks = (0..size).filter_map(|rank| u8::try_from(rank).ok()).map(Rank);
-        let segment = |owner: Rank| FoldSegment {
-            elements: ring_segment(owner.index(), size, count),
-            tree: self.fold_towards(size, owner, count, elem_bytes),
-        };
-        FoldOrder { segments: ranks.map(segment).collect() }
+        let bytes = (count as u64).saturating_mul(elem_bytes as u64);
+        let shard = |owner: Rank| self.folds_towards(size, owner, ring_segment(owner.index(), size, count), bytes);
+        FoldOrder { segments: ranks(size).flat_map(shard).collect() }
     }
 
-    fn fold_towards(&self, size: usize, owner: Rank, count: usize, elem_bytes: usize) -> FoldTree {
-        let bytes = (count as u64).saturating_mul(elem_bytes as u64);
-        match &self.class_for(bytes).schedule {
+    /// How these elements of a buffer of so many bytes are added for one rank.
+    fn folds_towards(&self, size: usize, owner: Rank, elements: Range<usize>, bytes: u64) -> Vec<FoldSegment> {
+        let tree = match &self.class_for(bytes).schedule {
             Schedule::Ring { order } => {
                 let place = order.iter().position(|rank| *rank == owner).unwrap_or(0);
                 FoldTree::sum_of(order.iter().cycle().skip(place + 1).take(order.len()).copied())
             }
-            _ => FoldTree::sum_of((0..size).filter_map(|rank| u8::try_from(rank).ok()).map(Rank)),
-        }
+            Schedule::Trees { trees } => {
+                let segments = trees.iter().zip(tree_segments(trees, elements));
+                let fold = |share: &TreeShare| FoldTree::up(&share.tree.rerooted(owner), size);
+                return segments.map(|(share, elements)| FoldSegment { elements, tree: fold(share) }).collect();
+            }
+            _ => FoldTree::sum_of(ranks(size)),
+        };
+        vec![FoldSegment { elements, tree }]
     }
 
     /// Whether this engine knows all of the plan's schedules.
@@ -163,6 +188,17 @@ pub fn ring_segment(place: usize, places: usize, count: usize) -> Range<usize> {
     cut(place)..cut(place + 1)
 }
 
+/// How these elements are shared out to the trees, in their order: consecutive ranges that cover all of them.
+pub fn tree_segments(trees: &[TreeShare], elements: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let all: u128 = trees.iter().map(|share| u128::from(share.ppm)).sum::<u128>().max(1);
+    let cut = move |ppm: u128| elements.start + (elements.len() as u128 * ppm / all) as usize;
+    trees.iter().scan(0u128, move |before, share| {
+        let start = cut(*before);
+        *before += u128::from(share.ppm);
+        Some(start..cut(*before))
+    })
+}
+
 fn ring_fold(order: &[Rank], place: usize, count: usize) -> FoldSegment {
     let from_successor_to_owner = order.iter().cycle().skip(place + 1).take(order.len()).copied();
     FoldSegment { elements: ring_segment(place, order.len(), count), tree: FoldTree::sum_of(from_successor_to_owner) }
@@ -172,13 +208,29 @@ impl Schedule {
     /// The engine that carries it out.
     fn engine(&self) -> EngineKind {
         match self {
-            Schedule::OneShot | Schedule::Ring { .. } => EngineKind::Native,
+            Schedule::OneShot | Schedule::Ring { .. } | Schedule::Trees { .. } => EngineKind::Native,
             Schedule::GlooExchange | Schedule::GlooRing | Schedule::GlooBcube => EngineKind::Gloo,
         }
     }
 }
 
 impl FoldTree {
+    /// What comes out at the root of a tree of all ranks.
+    fn up(tree: &Tree, size: usize) -> FoldTree {
+        tree.root(size).map_or_else(|| FoldTree::sum_of(ranks(size)), |root| FoldTree::below(tree, root))
+    }
+
+    fn below(tree: &Tree, node: Rank) -> FoldTree {
+        let mut parts = tree.children(node);
+        if parts.is_empty() {
+            return FoldTree::Leaf(node);
+        }
+        parts.push(node);
+        parts.sort_unstable();
+        let part = |rank: &Rank| if *rank == node { FoldTree::Leaf(node) } else { FoldTree::below(tree, *rank) };
+        FoldTree::Sum(parts.iter().map(part).collect())
+    }
+
     pub(super) fn sum_of(ranks: impl Iterator<Item = Rank>) -> FoldTree {
         FoldTree::Sum(ranks.map(FoldTree::Leaf).collect())
     }
@@ -193,6 +245,10 @@ impl PlanClass {
                 let mut seen: Vec<usize> = order.iter().map(|r| r.index()).collect();
                 seen.sort_unstable();
                 seen.into_iter().eq(0..size)
+            }
+            Schedule::Trees { trees } => {
+                let whole = trees.iter().map(|share| u64::from(share.ppm)).sum::<u64>() == 1_000_000;
+                whole && trees.len() <= Plan::TREES_MAX && trees.iter().all(|share| share.tree.root(size).is_some())
             }
         };
         chunk && schedule
@@ -227,6 +283,10 @@ impl Encode for PlanClass {
             Schedule::GlooRing => out.push(3),
             Schedule::GlooBcube => out.push(4),
             Schedule::GlooExchange => out.push(5),
+            Schedule::Trees { trees } => {
+                out.push(6);
+                put_list(out, trees);
+            }
         }
     }
 }
@@ -240,9 +300,23 @@ impl Decode for PlanClass {
             3 => Schedule::GlooRing,
             4 => Schedule::GlooBcube,
             5 => Schedule::GlooExchange,
+            6 => Schedule::Trees { trees: r.list(Plan::TREES_MAX)? },
             _ => return Err(Malformed::UnknownTag),
         };
         Ok(PlanClass { bytes_max, chunk_bytes, schedule })
+    }
+}
+
+impl Encode for TreeShare {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.tree.encode(out);
+        out.extend_from_slice(&self.ppm.to_le_bytes());
+    }
+}
+
+impl Decode for TreeShare {
+    fn decode(r: &mut Reader<'_>) -> Result<TreeShare, Malformed> {
+        Ok(TreeShare { tree: Tree::decode(r)?, ppm: r.u32()? })
     }
 }
 
@@ -287,6 +361,37 @@ mod tests {
     #[test]
     fn a_plan_survives_the_wire() {
         assert_codec(&ring(&[2, 0, 1]));
+    }
+
+    fn trees(shares: &[(&[u8], u32)]) -> Plan {
+        let tree = |parents: &[u8]| Tree { parents: parents.iter().map(|p| (*p != 9).then_some(Rank(*p))).collect() };
+        let trees = shares.iter().map(|(parents, ppm)| TreeShare { tree: tree(parents), ppm: *ppm }).collect();
+        let class = PlanClass { bytes_max: u64::MAX, chunk_bytes: 4096, schedule: Schedule::Trees { trees } };
+        Plan { revision: 0, reason: String::new(), classes: vec![class] }
+    }
+
+    #[test]
+    fn trees_span_all_ranks_and_share_the_whole() {
+        let plan = trees(&[(&[9, 0, 1], 250_000), (&[2, 2, 9], 750_000)]);
+        assert_codec(&plan);
+        assert!(plan.fits(3) && plan.is_for(EngineKind::Native));
+        assert!(!plan.fits(4));
+        assert!(!trees(&[(&[9, 0, 1], 250_000), (&[2, 2, 9], 750_001)]).fits(3));
+        assert!(!trees(&[(&[9, 2, 1], 1_000_000)]).fits(3));
+        assert!(!trees(&[]).fits(3));
+    }
+
+    #[test]
+    fn a_tree_adds_at_every_node_by_ascending_rank() {
+        let leaf = |rank| FoldTree::Leaf(Rank(rank));
+        // 2 above 0 and 3, 0 above 1.
+        let plan = trees(&[(&[2, 0, 9, 2], 1_000_000)]);
+        let at_0 = FoldTree::Sum(vec![leaf(0), leaf(1)]);
+        assert_eq!(plan.fold_order(4, 8, 4).segments[0].tree, FoldTree::Sum(vec![at_0, leaf(2), leaf(3)]));
+        // For rank 1 the same cables: 1 above 0 above 2 above 3.
+        let at_2 = FoldTree::Sum(vec![leaf(2), leaf(3)]);
+        let at_0 = FoldTree::Sum(vec![leaf(0), at_2]);
+        assert_eq!(plan.reduce_order(4, Rank(1), 8, 4).segments[0].tree, FoldTree::Sum(vec![at_0, leaf(1)]));
     }
 
     #[test]

@@ -147,7 +147,7 @@ async fn in_lane(mut lane: Context, mut chance: Chance, mut of_rank: Chance, ope
 fn any(chance: &mut Chance) -> Ask {
     let len = chance.of(&LENGTHS);
     let op = chance.of(&[ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod]);
-    Ask { what: chance.of(&What::ALL), len, op, root: chance.below(MEMBERS), rounded: false }
+    Ask { what: chance.of(&What::ALL), len, op, root: chance.below(MEMBERS), rounded: false, best_effort: chance.below(4) == 0 }
 }
 
 async fn call<T: Number>(lane: &mut Context, ask: Ask, seed: u64) -> Result<()> {

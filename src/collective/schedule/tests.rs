@@ -4,7 +4,8 @@
 
 use super::*;
 use crate::collective::Mode;
-use crate::topology::{PlanClass, Schedule};
+use crate::topology::{PlanClass, Schedule, TreeShare, any_tree};
+use proptest::prelude::*;
 
 fn ring(order: &[u8], chunk_bytes: u32) -> Plan {
     let schedule = Schedule::Ring { order: order.iter().copied().map(Rank).collect() };
@@ -106,6 +107,41 @@ fn what_is_for_one_rank_is_kept_by_it_alone() {
         assert_eq!(kept(Kind::Scatter { root }, 10), [10, 10, 10]);
         assert_eq!(kept(Kind::AllToAll, 9), [9, 9, 9]);
         assert_eq!(kept(SUM, 10), [10, 10, 10]);
+    }
+}
+
+/// A plan of these trees, in equal shares as far as that goes.
+fn over(trees: Vec<Tree>) -> Plan {
+    let (each, rest) = (1_000_000 / trees.len() as u32, 1_000_000 % trees.len() as u32);
+    let share = |(i, tree)| TreeShare { tree, ppm: if i == 0 { each + rest } else { each } };
+    let schedule = Schedule::Trees { trees: trees.into_iter().enumerate().map(share).collect() };
+    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes: 1024, schedule }];
+    Plan { revision: 0, reason: String::new(), classes }
+}
+
+proptest! {
+    /// Where only neighbours reach each other, nothing is sent to anybody else, and all that is kept arrives.
+    #[test]
+    fn over_trees_everybody_sends_to_its_neighbours_alone(trees in (1usize..=6).prop_flat_map(|size| {
+        proptest::collection::vec(any_tree(size), 1..4)
+    }), root: proptest::sample::Index) {
+        let (size, plan) = (trees[0].parents.len(), over(trees.clone()));
+        let joined = |a: Rank, b: Rank| trees.iter().any(|t| t.parents[a.index()] == Some(b) || t.parents[b.index()] == Some(a));
+        for kind in every_kind(Rank(root.index(size) as u8)) {
+            let itinerary = Itinerary::of(&call(kind, 60), None, &plan, size).expect("fits");
+            for flow in 0..itinerary.flows.len() {
+                assert_flow(&itinerary, flow);
+                for me in ranks(size) {
+                    let station = itinerary.station(flow, me);
+                    let parent = if let Then::Send(parent) = station.then { Some(parent) } else { None };
+                    prop_assert!(station.down_to.into_iter().chain(parent).all(|to| joined(me, to)), "{kind:?}");
+                }
+            }
+        }
+        for (from, to) in ranks(size).flat_map(|from| ranks(size).map(move |to| (from, to))).filter(|(from, to)| from != to) {
+            let message = call(Kind::Message { from, to, tag: 0 }, 60);
+            prop_assert_eq!(Itinerary::of(&message, None, &plan, size).is_ok(), joined(from, to));
+        }
     }
 }
 

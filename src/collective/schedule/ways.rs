@@ -1,10 +1,10 @@
 //! Layer: Core.
 //!
-//! The way of each flow of a call: straight from rank to rank, or along a ring.
+//! The way of each flow of a call: straight from rank to rank, along a ring, or along trees.
 
-use super::{Flow, Kept, Route, Tree, Unfit, ranks};
+use super::{Flow, Kept, Route, Unfit};
 use crate::collective::Kind;
-use crate::topology::{Plan, Schedule, ring_segment};
+use crate::topology::{Plan, Schedule, Tree, ranks, ring_segment, tree_segments};
 use crate::view::Rank;
 use std::ops::Range;
 
@@ -12,15 +12,17 @@ use std::ops::Range;
 pub(super) struct Ways<'a> {
     /// What the plan says for buffers of this size.
     schedule: &'a Schedule,
-    /// The ring that everything must follow, where not all ranks reach each other.
-    ring: Option<&'a [Rank]>,
+    /// Only ranks that are neighbours in the schedule are sure to reach each other.
+    neighbours_only: bool,
     size: usize,
 }
 
 impl<'a> Ways<'a> {
     /// The ways of `schedule`, which is one of the plan's.
     pub(super) fn new(plan: &Plan, schedule: &'a Schedule, size: usize) -> Ways<'a> {
-        Ways { schedule, ring: indirect_ring(plan, schedule), size }
+        // Without any exchange in the plan some pairs do not.
+        let straight = plan.classes.iter().any(|class| class.schedule == Schedule::OneShot);
+        Ways { schedule, neighbours_only: !straight, size }
     }
 
     /// The flows of a call whose result has `count` elements at the rank that has most of it.
@@ -34,59 +36,62 @@ impl<'a> Ways<'a> {
         }
         Ok(match kind {
             Kind::AllReduce(_) => self.reducing(count),
-            Kind::AllGather => ranks(size).map(|rank| self.copying(part(rank.index()), rank)).collect(),
-            Kind::Broadcast { .. } | Kind::Sync { .. } => vec![self.copying(0..count, root)],
-            Kind::Reduce { .. } => vec![self.reducing_to(0..count, root)],
+            Kind::AllGather => ranks(size).flat_map(|rank| self.copying(part(rank.index()), rank)).collect(),
+            Kind::Broadcast { .. } | Kind::Sync { .. } => self.copying(0..count, root),
+            Kind::Reduce { .. } => self.reducing_to(0..count, root),
             Kind::ReduceScatter(_) => {
-                ranks(size).map(|rank| self.reducing_to(ring_segment(rank.index(), size, count), rank)).collect()
+                ranks(size).flat_map(|rank| self.reducing_to(ring_segment(rank.index(), size, count), rank)).collect()
             }
             Kind::Gather { .. } => ranks(size).map(|from| self.carrying(part(from.index()), from, root)).collect(),
             Kind::Scatter { .. } => ranks(size).map(|to| self.carrying(part(to.index()), root, to)).collect(),
             Kind::AllToAll => self.crossing(each),
             // Nobody else knows of it, so nobody else can pass it on.
-            Kind::Message { .. } if self.ring.is_some() => return Err(Unfit),
+            Kind::Message { from, to, .. } if self.way(from, to).len() > 2 => return Err(Unfit),
             Kind::Message { from, to, .. } => vec![self.carrying(0..count, from, to)],
             Kind::Barrier | Kind::Step { .. } => Vec::new(),
         })
     }
 
-    /// One exchange, or round a ring one flow for each place, owned by the rank that sits there.
+    /// One exchange, or a flow for each place round a ring or each tree, owned by the rank that sits there.
     fn reducing(&self, count: usize) -> Vec<Flow> {
-        let (Schedule::Ring { order }, size) = (self.schedule, self.size) else {
-            return vec![Flow { elements: 0..count, route: Route::Exchange }];
+        let owned = |elements: Range<usize>, owner: Rank, up: Tree, down: Tree| {
+            let route = Route::Paths { owner, up: Some(up), down, kept: Kept::ByAll };
+            Flow { elements, route }
         };
-        let segment = |place: usize| {
-            let owner = order[place];
-            let (up, down) = (Some(self.towards(owner)), self.away_from(owner));
-            let route = Route::Paths { owner, up, down, kept: Kept::ByAll };
-            Flow { elements: ring_segment(place, size, count), route }
-        };
-        (0..size).map(segment).collect()
+        match self.schedule {
+            Schedule::Ring { order } => {
+                let segments = order.iter().enumerate().map(|(place, owner)| (ring_segment(place, self.size, count), *owner));
+                segments.map(|(elements, owner)| owned(elements, owner, up_ring(order, owner), down_ring(order, owner))).collect()
+            }
+            Schedule::Trees { trees } => {
+                let root = |tree: &Tree| tree.root(self.size).unwrap_or(Rank(0));
+                let segments = trees.iter().zip(tree_segments(trees, 0..count));
+                segments
+                    .map(|(share, elements)| owned(elements, root(&share.tree), share.tree.clone(), share.tree.clone()))
+                    .collect()
+            }
+            _ => vec![Flow { elements: 0..count, route: Route::Exchange }],
+        }
     }
 
     /// All contributions to one rank, which keeps their sum.
-    fn reducing_to(&self, elements: Range<usize>, owner: Rank) -> Flow {
-        let (up, down) = (Some(self.towards(owner)), Tree::empty(self.size));
-        Flow { elements, route: Route::Paths { owner, up, down, kept: Kept::By(owner) } }
+    fn reducing_to(&self, elements: Range<usize>, owner: Rank) -> Vec<Flow> {
+        let flow = |(elements, up, _)| {
+            let (up, down) = (Some(up), Tree::empty(self.size));
+            Flow { elements, route: Route::Paths { owner, up, down, kept: Kept::By(owner) } }
+        };
+        self.around(elements, owner).into_iter().map(flow).collect()
     }
 
     /// From one rank to all.
-    fn copying(&self, elements: Range<usize>, owner: Rank) -> Flow {
-        let down = self.away_from(owner);
-        Flow { elements, route: Route::Paths { owner, up: None, down, kept: Kept::ByAll } }
+    fn copying(&self, elements: Range<usize>, owner: Rank) -> Vec<Flow> {
+        let flow = |(elements, _, down)| Flow { elements, route: Route::Paths { owner, up: None, down, kept: Kept::ByAll } };
+        self.around(elements, owner).into_iter().map(flow).collect()
     }
 
     /// From one rank to one.
     fn carrying(&self, elements: Range<usize>, from: Rank, to: Rank) -> Flow {
-        let way: Vec<Rank> = match self.ring {
-            Some(order) => {
-                let steps = (place(order, to) + self.size - place(order, from)) % self.size;
-                ring_from(order, place(order, from)).take(steps + 1).collect()
-            }
-            None if from == to => vec![from],
-            None => vec![from, to],
-        };
-        let down = Tree::chain(way.into_iter(), self.size);
+        let down = Tree::chain(self.way(from, to).into_iter(), self.size);
         Flow { elements, route: Route::Paths { owner: from, up: None, down, kept: Kept::By(to) } }
     }
 
@@ -97,35 +102,46 @@ impl<'a> Ways<'a> {
         pairs.enumerate().map(flow).collect()
     }
 
-    /// Everybody on its way to `owner`: round the ring from its successor to itself, or straight.
-    fn towards(&self, owner: Rank) -> Tree {
+    /// By parts of these elements: everybody on its way to `owner`, and from there to everybody. Round the ring from its successor to
+    /// itself and along the same cables on, over each tree with its share, or straight.
+    fn around(&self, elements: Range<usize>, owner: Rank) -> Vec<(Range<usize>, Tree, Tree)> {
         match self.schedule {
-            Schedule::Ring { order } => {
-                // The chain is told from its root on, so against the direction of the ring.
-                let (size, place) = (self.size, place(order, owner));
-                Tree::chain((0..size).map(|step| order[(place + size - step) % size]), size)
+            Schedule::Ring { order } => vec![(elements, up_ring(order, owner), down_ring(order, owner))],
+            Schedule::Trees { trees } => {
+                let shares = trees.iter().map(|share| share.tree.rerooted(owner));
+                shares.zip(tree_segments(trees, elements)).map(|(tree, part)| (part, tree.clone(), tree)).collect()
             }
-            _ => Tree::star(owner, self.size),
+            _ => vec![(elements, Tree::star(owner, self.size), Tree::star(owner, self.size))],
         }
     }
 
-    /// From `owner` to everybody: round the ring along the same cables, or straight.
-    fn away_from(&self, owner: Rank) -> Tree {
+    /// The ranks that what is for one rank alone passes, both ends included.
+    fn way(&self, from: Rank, to: Rank) -> Vec<Rank> {
         match self.schedule {
-            Schedule::Ring { order } => Tree::chain(ring_from(order, place(order, owner)), self.size),
-            _ => Tree::star(owner, self.size),
+            _ if from == to => vec![from],
+            Schedule::Ring { order } if self.neighbours_only => {
+                let steps = (place(order, to) + self.size - place(order, from)) % self.size;
+                ring_from(order, place(order, from)).take(steps + 1).collect()
+            }
+            Schedule::Trees { trees } if self.neighbours_only => {
+                // The one with the fewest stations between them.
+                let ways = trees.iter().map(|share| share.tree.path(from, to));
+                ways.min_by_key(Vec::len).unwrap_or_else(|| vec![from, to])
+            }
+            _ => vec![from, to],
         }
     }
 }
 
-/// What is for one rank alone goes there straight, unless the plan has no exchange at all: then some pairs of
-/// ranks do not reach each other, and only neighbours on the ring are sure to.
-fn indirect_ring<'a>(plan: &Plan, schedule: &'a Schedule) -> Option<&'a [Rank]> {
-    let straight = plan.classes.iter().any(|class| class.schedule == Schedule::OneShot);
-    match schedule {
-        Schedule::Ring { order } if !straight => Some(order),
-        _ => None,
-    }
+/// Round a ring to `owner`, from its successor on: a chain told from its root, so against the direction of the ring.
+fn up_ring(order: &[Rank], owner: Rank) -> Tree {
+    let (size, place) = (order.len(), place(order, owner));
+    Tree::chain((0..size).map(|step| order[(place + size - step) % size]), size)
+}
+
+/// Round a ring from `owner`.
+fn down_ring(order: &[Rank], owner: Rank) -> Tree {
+    Tree::chain(ring_from(order, place(order, owner)), order.len())
 }
 
 fn place(order: &[Rank], rank: Rank) -> usize {
@@ -136,25 +152,4 @@ fn place(order: &[Rank], rank: Rank) -> usize {
 /// Once round the ring, from a place on.
 fn ring_from(order: &[Rank], place: usize) -> impl Iterator<Item = Rank> {
     order.iter().cycle().skip(place).take(order.len()).copied()
-}
-
-impl Tree {
-    /// Of nobody.
-    fn empty(size: usize) -> Tree {
-        Tree { parents: vec![None; size] }
-    }
-
-    /// Everybody under `root`.
-    fn star(root: Rank, size: usize) -> Tree {
-        Tree { parents: ranks(size).map(|rank| (rank != root).then_some(root)).collect() }
-    }
-
-    /// Each rank of the row under the one before it.
-    fn chain(row: impl Iterator<Item = Rank>, size: usize) -> Tree {
-        let (mut parents, mut before) = (vec![None; size], None);
-        for rank in row {
-            parents[rank.index()] = before.replace(rank);
-        }
-        Tree { parents }
-    }
 }

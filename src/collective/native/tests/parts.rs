@@ -4,18 +4,51 @@
 
 use super::group::{Chance, Group, bytes, op, plan};
 use crate::collective::{Call, CodecId, DType, Element, Kind, Mode, ReduceOp, bytes_of, reference};
-use crate::topology::{Plan, PlanClass, Schedule, ring_segment};
+use crate::topology::{Plan, PlanClass, Schedule, Tree, TreeShare, ring_segment};
 use crate::view::Rank;
 use std::sync::Arc;
 
-/// Straight; round a ring; reduced round a ring and handed on straight.
+/// Straight; round a ring; reduced round a ring and handed on straight; over trees of chance.
 fn plans(size: usize, chunk_bytes: u32, chance: &mut Chance) -> Vec<Arc<Plan>> {
     let order = chance.shuffled((0..size as u8).map(Rank).collect());
     let ring = Schedule::Ring { order };
     let small = PlanClass { bytes_max: 1, chunk_bytes, schedule: Schedule::OneShot };
     let large = PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule: ring.clone() };
     let both = Plan { revision: 0, reason: String::new(), classes: vec![small, large] };
-    vec![plan(chunk_bytes, Schedule::OneShot), plan(chunk_bytes, ring), Arc::new(both)]
+    let trees = Schedule::Trees { trees: trees(size, chance) };
+    vec![plan(chunk_bytes, Schedule::OneShot), plan(chunk_bytes, ring), Arc::new(both), plan(chunk_bytes, trees)]
+}
+
+/// Three trees with unequal shares, one of them next to nothing.
+fn trees(size: usize, chance: &mut Chance) -> Vec<TreeShare> {
+    let first = 300_000 + chance.below(600_000) as u32;
+    let tree = |ppm, chance: &mut Chance| {
+        let order: Vec<Rank> = chance.shuffled((0..size as u8).map(Rank).collect());
+        let mut parents = vec![None; size];
+        for (place, rank) in order.iter().enumerate().skip(1) {
+            parents[rank.index()] = Some(order[chance.below(place as u64) as usize]);
+        }
+        TreeShare { tree: Tree { parents }, ppm }
+    };
+    [first, 999_999 - first, 1].map(|ppm| tree(ppm, chance)).into()
+}
+
+#[test]
+fn sums_over_trees_are_the_reference() {
+    let mut chance = Chance(15);
+    println!("seed {}", chance.0);
+    for size in [1, 2, 3, 4, 5, 8] {
+        let (group, mut number) = (Group::new(size), 0);
+        for len in [0, 1, 7, 1000, 65_537, 300_001] {
+            let plan = plan(4096, Schedule::Trees { trees: trees(size, &mut chance) });
+            for reduce in [ReduceOp::Sum, ReduceOp::Mean] {
+                let inputs: Vec<Vec<f32>> = (0..size).map(|_| numbers(len, &mut chance)).collect();
+                let results = results(&group, &mut number, Kind::AllReduce(reduce), len, &plan, &inputs, &mut chance);
+                let expected = reference(&plan.fold_order(size, len, f32::DTYPE.bytes()), reduce, &inputs);
+                assert!(results.iter().all(|result| result == bytes_of(&expected)), "{reduce} of {len} among {size}, {plan:?}");
+            }
+        }
+    }
 }
 
 /// Numbers whose sum depends on the order.
