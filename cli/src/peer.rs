@@ -5,8 +5,10 @@
 //! node leaves. Whatever goes wrong is an event; a node that cannot join ends with exit code 1.
 
 mod call;
+mod message;
 mod numbers;
 mod report;
+mod step;
 mod train;
 
 use call::Calls;
@@ -67,6 +69,9 @@ enum Order {
     Gather(call::Copying),
     Scatter(call::Copying),
     AllToAll(call::Copying),
+    Send(message::Message),
+    Recv(message::Message),
+    Step(step::Step),
     Barrier,
     Sync {
         version: u64,

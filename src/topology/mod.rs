@@ -23,7 +23,9 @@ pub use gloo_fold::gloo_ring_chunk;
 pub use interface::{Interface, InterfaceAddress, InterfaceFacts, InterfaceKind};
 pub use interface_filter::InterfaceFilter;
 pub use link_map::{LinkMap, Path};
-pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, TreeShare, ring_segment, tree_segments};
+#[cfg(test)]
+pub use plan::TreeShare;
+pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, ring_segment, tree_segments};
 #[cfg(test)]
 pub use tree::testing::any_tree;
 pub use tree::{Tree, ranks};

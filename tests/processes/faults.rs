@@ -18,6 +18,8 @@ pub fn add(suite: &mut Suite) {
     suite.serial("kill -9 in the middle, 4 on gigabit cables: the others answer and go on", &LAN, || killed("gbe4", 4));
     suite.serial("kill -9 of one of two: the other waits, and takes it back in", &LO, killed_of_two);
     suite.serial("kill -9 at any moment: one outcome for all others", &LO, killed_any_time);
+    suite.serial("kill -9 in the middle of a step: all of it or nothing", &LO, killed_in_a_step);
+    suite.serial("kill -9 of either end of a message, and of a third: who is left goes on", &LO, killed_by_a_message);
     suite.serial("kill -9 of two at once: the other two go on", &LO, two_killed);
     suite.serial("a pulled cable: the others answer and go on, and take it back in", &LAN, pulled);
     suite.serial("a cable pulled at any moment: whoever differs has to sync", &LAN, pulled_any_time);
@@ -90,6 +92,50 @@ fn synced(group: &mut Group, newcomer: usize) -> Result<()> {
     all_exact(&events)?;
     for (index, event) in events.iter().enumerate() {
         ensure!(event["kept_own"] == (index != newcomer), "the wrong state won: {events:?}");
+    }
+    Ok(())
+}
+
+fn killed_in_a_step() -> Result<()> {
+    let mut group = Group::up("lo", 3)?;
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+    let step = json!({"do": "step", "lens": [10, LARGE / 4, 0, LARGE / 2, 1000, LARGE / 4], "seed": 5});
+    for (index, peer) in group.peers.iter_mut().enumerate() {
+        let mut order = step.clone();
+        if index == 1 {
+            order["report_at"] = 0.5.into();
+        }
+        peer.order(&order)?;
+    }
+    group.peers[1].event("progress", PATIENCE)?;
+    group.peers[1].process().kill()?;
+    let since = now_ms();
+    one_outcome(&mut group, 1, since, Duration::from_secs(3), "kill -9 in a step, 3 on lo")?;
+    group.meet_of(|index| index != 1)?;
+    all_exact(&group.some(|index| index != 1, &step, "done")?)
+}
+
+/// One of three dies while the first has got a part of what the second sends.
+fn killed_by_a_message() -> Result<()> {
+    for victim in 0..3 {
+        let mut group = Group::up("lo", 3)?;
+        all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+        let ranks: Vec<Value> = group.meet()?.into_iter().map(|context| context["rank"].clone()).collect();
+        group.peers[1].order(&json!({"do": "send", "peer": ranks[0], "len": LARGE, "seed": 5}))?;
+        group.peers[0].order(&json!({"do": "recv", "peer": ranks[1], "len": LARGE, "seed": 5, "report_at": 0.3}))?;
+        group.peers[0].event("progress", PATIENCE)?;
+        group.peers[victim].process().kill()?;
+        let since = now_ms();
+        let ends = |index: usize| index != victim && index != 2;
+        let events = group.events(ends, "done", PATIENCE)?;
+        let answered = events.iter().filter_map(|event| event["at_ms"].as_f64()).fold(0.0, f64::max) - since;
+        println!("measured: kill -9 of {victim} beside a message: answered after {answered:.0} ms, {}", events[0]["message"]);
+        ensure!(answered <= 3000.0, "answered after {answered:.0} ms: {events:?}");
+        one_outcome_of(&events)?;
+        // Its sender is gone before it had sent all.
+        ensure!(victim != 1 || events[0]["ok"] == false, "{events:?}");
+        group.meet_of(|index| index != victim)?;
+        all_exact(&group.some(|index| index != victim, &json!({"do": "all_reduce", "len": 100_001}), "done")?)?;
     }
     Ok(())
 }

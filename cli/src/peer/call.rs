@@ -124,6 +124,9 @@ impl Calls<'_> {
             Order::Gather(c) => of_type!(c.dtype, T => self.gather::<T>(&c).await),
             Order::Scatter(c) => of_type!(c.dtype, T => self.scatter::<T>(&c).await),
             Order::AllToAll(c) => of_type!(c.dtype, T => self.all_to_all::<T>(&c).await),
+            Order::Send(m) => self.send(&m).await,
+            Order::Recv(m) => self.recv(&m).await,
+            Order::Step(s) => self.step(&s).await,
             Order::Barrier => self.barrier().await,
             Order::Sync { version, bytes, seed } => self.sync(version, bytes, seed).await,
             other => emit(&json!({"event": "error", "code": "order", "message": format!("not a call: {other:?}")})),
@@ -145,7 +148,7 @@ impl Calls<'_> {
         if let Some(after) = r.deadline_ms {
             call = call.deadline(Duration::from_millis(after));
         }
-        let mark = r.report_at.map(|share| Milestone::new(&watched, share, r.len * size_of::<T>()));
+        let mark = r.report_at.map(|share| Milestone::new(&watched, share, all_reduced(&watched, r.len * size_of::<T>())));
         let outcome = reported(call, mark).await;
         let took = (SystemTime::now(), started.elapsed());
         let good = match (&outcome, r.codec) {
@@ -297,17 +300,15 @@ impl Calls<'_> {
 }
 
 /// A count of received bytes that is worth an event.
-struct Milestone<'a> {
+pub(super) struct Milestone<'a> {
     context: &'a Context,
     bytes: u64,
 }
 
 impl Milestone<'_> {
-    /// In every plan that shares the work, a member receives 2 (n - 1) / n of the buffer.
-    fn new(context: &Context, share: f64, bytes: usize) -> Milestone<'_> {
-        let size = context.size() as f64;
-        let whole = 2.0 * (size - 1.0) / size * bytes as f64;
-        Milestone { context, bytes: context.traffic().received_bytes + (share * whole) as u64 }
+    /// At this share of the bytes that this node will receive.
+    pub(super) fn new(context: &Context, share: f64, bytes: f64) -> Milestone<'_> {
+        Milestone { context, bytes: context.traffic().received_bytes + (share * bytes) as u64 }
     }
 
     async fn reached(&self) {
@@ -323,7 +324,10 @@ impl Milestone<'_> {
 }
 
 /// Awaits the call, and tells when the milestone is passed on the way. A call that succeeds has passed it.
-async fn reported<T: Number>(mut call: AllReduce<'_, T>, mark: Option<Milestone<'_>>) -> Result<(), Error> {
+pub(super) async fn reported(
+    mut call: impl Future<Output = Result<(), Error>> + Unpin,
+    mark: Option<Milestone<'_>>,
+) -> Result<(), Error> {
     if let Some(mark) = mark {
         tokio::select! {
             outcome = &mut call => {
@@ -336,6 +340,12 @@ async fn reported<T: Number>(mut call: AllReduce<'_, T>, mark: Option<Milestone<
         }
     }
     call.await
+}
+
+/// In every plan that shares the work, a member receives 2 (n - 1) / n of the buffer.
+pub(super) fn all_reduced(context: &Context, bytes: usize) -> f64 {
+    let size = context.size() as f64;
+    2.0 * (size - 1.0) / size * bytes as f64
 }
 
 impl Reduction {
@@ -368,19 +378,19 @@ fn tell_own<R>(outcome: Result<R, Error>, took: Answered, is_right: impl FnOnce(
 }
 
 /// The hash of a result that no other rank has.
-const OWN: &str = "";
+pub(super) const OWN: &str = "";
 
 /// When a call was answered, and after how long.
-type Answered = (SystemTime, Duration);
+pub(super) type Answered = (SystemTime, Duration);
 
 /// What to say of the buffer after success and after a failure.
-type Verdict = (&'static str, &'static str);
+pub(super) type Verdict = (&'static str, &'static str);
 
-fn verdict(good: bool, kept: &'static str) -> Verdict {
+pub(super) fn verdict(good: bool, kept: &'static str) -> Verdict {
     if good { (kept, "untouched") } else { ("wrong", "damaged") }
 }
 
-fn done(event: &str, outcome: Result<(), Error>, verdict: Verdict, hash: &str, (answered, took): Answered) -> Value {
+pub(super) fn done(event: &str, outcome: Result<(), Error>, verdict: Verdict, hash: &str, (answered, took): Answered) -> Value {
     // When the answer came: the check of the buffer took its time since.
     let at = ms(answered.duration_since(UNIX_EPOCH).unwrap_or_default());
     match outcome {

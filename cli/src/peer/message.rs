@@ -1,0 +1,42 @@
+//! Messages between two ranks.
+
+use super::call::{Calls, Milestone, OWN, done, reported, verdict};
+use super::numbers::{Input, input, same};
+use super::report::emit;
+use serde::Deserialize;
+use std::time::{Instant, SystemTime};
+
+/// A `send` or a `recv`. What is sent is the input of the sender's rank.
+#[derive(Debug, Deserialize)]
+pub struct Message {
+    /// The other one's rank.
+    peer: usize,
+    len: usize,
+    #[serde(default)]
+    seed: u64,
+    #[serde(default)]
+    tag: u32,
+    /// Tell when this share of it has come, 0 to 1.
+    report_at: Option<f64>,
+}
+
+impl Calls<'_> {
+    pub(super) async fn send(self, m: &Message) {
+        let buffer: Vec<f32> = input(Input::Seed(m.seed), self.context.rank(), m.len);
+        let started = Instant::now();
+        let outcome = self.context.send(m.peer, m.tag, &buffer).await;
+        emit(&done("done", outcome, verdict(true, "exact"), OWN, (SystemTime::now(), started.elapsed())));
+    }
+
+    pub(super) async fn recv(self, m: &Message) {
+        let given: Vec<f32> = input(Input::Seed(!m.seed), self.context.rank(), m.len);
+        let mut buffer = given.clone();
+        let watched = self.context.lane(u32::MAX);
+        let mark = m.report_at.map(|share| Milestone::new(&watched, share, size_of_val(&given[..]) as f64));
+        let started = Instant::now();
+        let outcome = reported(self.context.recv(m.peer, m.tag, &mut buffer), mark).await;
+        let took = (SystemTime::now(), started.elapsed());
+        let expected = if outcome.is_ok() { input(Input::Seed(m.seed), m.peer, m.len) } else { given };
+        emit(&done("done", outcome, verdict(same(&buffer, &expected), "exact"), OWN, took));
+    }
+}

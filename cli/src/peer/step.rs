@@ -1,0 +1,43 @@
+//! Several sums under one vote.
+
+use super::call::{Calls, Milestone, all_reduced, done, reported, verdict};
+use super::numbers::{Input, hash, input, is_exact, same};
+use super::report::emit;
+use potluck::ReduceOp;
+use serde::Deserialize;
+use std::time::{Instant, SystemTime};
+
+/// A step of sums of these lengths.
+#[derive(Debug, Deserialize)]
+pub struct Step {
+    lens: Vec<usize>,
+    #[serde(default)]
+    seed: u64,
+    /// Tell when this share of the bytes that this node will receive is in, 0 to 1.
+    report_at: Option<f64>,
+}
+
+impl Calls<'_> {
+    pub(super) async fn step(self, s: &Step) {
+        let rank = self.context.rank();
+        let from = |i: usize| Input::Seed(s.seed.wrapping_add(i as u64));
+        let given: Vec<Vec<f32>> = s.lens.iter().enumerate().map(|(i, len)| input(from(i), rank, *len)).collect();
+        let mut buffers = given.clone();
+        let watched = self.context.lane(u32::MAX);
+        let bytes = s.lens.iter().sum::<usize>() * size_of::<f32>();
+        let mark = s.report_at.map(|share| Milestone::new(&watched, share, all_reduced(&watched, bytes)));
+        let started = Instant::now();
+        let mut step = self.context.step();
+        for buffer in &mut buffers {
+            step.all_reduce(buffer);
+        }
+        let outcome = reported(step.commit(), mark).await;
+        let took = (SystemTime::now(), started.elapsed());
+        let is_right = |(i, buffer): (usize, &Vec<f32>)| match outcome {
+            Ok(()) => is_exact(self.context, ReduceOp::Sum, from(i), buffer),
+            Err(_) => same(buffer, &given[i]),
+        };
+        let good = buffers.iter().enumerate().all(is_right);
+        emit(&done("done", outcome, verdict(good, "exact"), &hash(&buffers.concat()), took));
+    }
+}
