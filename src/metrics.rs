@@ -22,7 +22,7 @@ pub struct Metrics {
 pub struct OperationMetrics {
     /// Which: the name of the method, for example `all_reduce`, also for `all_reduce_owned`.
     pub kind: &'static str,
-    /// Polled for the first time. Those that are neither of the following are under way.
+    /// Polled for the first time, and not refused. Those that are neither of the following are under way.
     pub begun: u64,
     /// Ended with `Ok`, also where nobody asks for the result any more.
     pub committed: u64,
