@@ -133,6 +133,13 @@ impl Config {
     }
 }
 
+/// What it has set.
+impl From<Builder> for Config {
+    fn from(builder: Builder) -> Config {
+        builder.config
+    }
+}
+
 /// Sets what differs from a preset, then joins.
 #[derive(Clone, Debug)]
 #[must_use]

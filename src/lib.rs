@@ -59,7 +59,7 @@
 //!
 //! One for the control plane, one for the disk, two for each other member of a View, and on Gloo one for each operation that
 //! is under way. Any executor may poll the futures;
-//! none of them needs a tokio runtime of yours. The library prints nothing and installs nothing; what happens is told by
+//! none of them needs a tokio runtime of yours, and [`blocking`] is for programs that have no executor at all. The library prints nothing and installs nothing; what happens is told by
 //! `tracing`.
 //!
 //! # Numbers and traces
@@ -77,6 +77,7 @@
 //! At most 16 members; no mean of integers; Linux, and macOS untested. The README lists what is planned, SECURITY.md what is
 //! not defended.
 
+pub mod blocking;
 mod calls;
 mod cluster;
 mod collective;

@@ -23,7 +23,7 @@ pub struct OperationMetrics {
     /// Which: the name of the method, for example `all_reduce`, also for `all_reduce_owned`; `message` for a send or a recv. Of a
     /// step the whole is one operation, which begins with its commit.
     pub kind: &'static str,
-    /// Polled for the first time. Those that are neither of the following are under way.
+    /// Polled for the first time, and not refused. Those that are neither of the following are under way.
     pub begun: u64,
     /// Ended with `Ok`, also where nobody asks for the result any more.
     pub committed: u64,

@@ -296,6 +296,11 @@ impl Envelope {
         let _ = self.out.send(Outgoing::Deadline(op, after));
     }
 
+    /// Whether somebody waits for an operation that is not decided.
+    pub fn is_open(&self, op: OpId) -> bool {
+        self.lock().slots.get(&op).is_some_and(|slot| slot.outcome.is_none())
+    }
+
     /// The deadline of an operation has passed.
     pub fn expire(&self, op: OpId) {
         self.give_up(op, AbortReason::Deadline);

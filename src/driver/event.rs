@@ -32,6 +32,4 @@ pub(super) enum Event {
     DataLinkLost { view: ViewDigest, peer: Rank },
     /// The state of this ticket is durable.
     Persisted(u64),
-    /// The deadline of an operation of this View has passed.
-    Deadline(ViewDigest, crate::view::OpId),
 }

@@ -10,6 +10,7 @@ pub use report::{engine_reason, peer_at};
 
 use super::Store;
 use super::datalinks::DataLinks;
+use super::deadlines::Deadlines;
 use super::event::Event;
 use super::peers::Peers;
 use crate::collective::{Closing, Engine, Envelope, Meter, Outgoing, Pool};
@@ -92,6 +93,7 @@ pub(super) struct Node {
     replays: Arc<Mutex<Replays>>,
     peers: Peers,
     data: DataLinks,
+    deadlines: Deadlines,
     pool: Pool,
     envelope: Option<Arc<Envelope>>,
     outgoing: Option<mpsc::UnboundedReceiver<Outgoing>>,
@@ -193,6 +195,7 @@ impl Node {
             peers: Peers::new(me.node, events.clone()),
             events,
             data: DataLinks::default(),
+            deadlines: Deadlines::default(),
             pool: Pool::new(),
             envelope: None,
             outgoing: None,
@@ -231,7 +234,8 @@ impl Node {
     pub(super) fn pause(&self) -> Duration {
         let now = self.now();
         let dial = self.roster.next_due(now).map_or(Duration::MAX, |due| Duration::from_millis(due.saturating_sub(now).max(1)));
-        self.tick_at.saturating_duration_since(Instant::now()).min(dial)
+        let now = Instant::now();
+        self.tick_at.saturating_duration_since(now).min(dial).min(self.deadlines.pause(now))
     }
 
     /// What the View's operations want said; waits while there is no View.
@@ -258,11 +262,6 @@ impl Node {
                 self.step(Input::DataLinkLost(view));
             }
             Event::Persisted(ticket) => self.step(Input::Persisted(ticket)),
-            Event::Deadline(view, op) => {
-                if let Some(envelope) = self.envelope.as_ref().filter(|e| e.digest() == view) {
-                    envelope.expire(op);
-                }
-            }
         }
     }
 
@@ -282,6 +281,7 @@ impl Node {
     /// What every turn ends with: time passes, due dials go out, the status is renewed.
     pub(super) fn turn(&mut self, discovery: &dyn Discovery) {
         let now = Instant::now();
+        self.expire(now);
         if now >= self.tick_at {
             self.step(Input::Tick);
             self.tick_at = now + Duration::from_millis(self.election.rest_ms());

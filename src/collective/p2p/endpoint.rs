@@ -103,6 +103,7 @@ impl Endpoint {
     }
 
     /// The same of the links with `peer` alone.
+    #[cfg(feature = "gloo")]
     pub fn traffic_with(&self, peer: Rank) -> Traffic {
         self.core().lock().traffic_with(peer)
     }

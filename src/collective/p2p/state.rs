@@ -145,6 +145,7 @@ impl State {
     }
 
     /// The same of the links with `peer` alone.
+    #[cfg(feature = "gloo")]
     pub fn traffic_with(&self, peer: Rank) -> Traffic {
         self.traffic.get(peer.index()).copied().unwrap_or_default()
     }

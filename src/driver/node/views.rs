@@ -5,7 +5,6 @@
 use super::{Node, OpenView};
 use crate::collective::{Envelope, OpMessage, Post};
 use crate::driver::datalinks::{DataDial, watched};
-use crate::driver::event::Event;
 use crate::election::{Decides, Input, Message};
 use crate::identity::MemberId;
 use crate::link::{DataLink, Session, Stream, into_data_link};
@@ -13,6 +12,7 @@ use crate::view::{OpId, Rank, View, ViewDigest};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 /// Failures of the engine in one View after which the next View does without it.
 const ENGINE_FAILURES_MAX: u32 = 2;
@@ -20,6 +20,7 @@ const ENGINE_FAILURES_MAX: u32 = 2;
 impl Node {
     pub(super) fn install(&mut self, view: &Arc<View>, decides: Decides) {
         self.data.clear();
+        self.deadlines.clear();
         if let Some(before) = self.envelope.take() {
             match decides {
                 Decides::Parent => before.decide(&view.committed),
@@ -158,12 +159,16 @@ impl Node {
     }
 
     pub(super) fn arm(&mut self, op: OpId, after: Duration) {
-        let Some(view) = self.envelope.as_ref().map(|e| e.digest()) else { return };
-        let events = self.events.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(after).await;
-            let _ = events.send(Event::Deadline(view, op)).await;
-        });
+        let Some(envelope) = &self.envelope else { return };
+        self.deadlines.arm(op, Instant::now(), after, |op| envelope.is_open(op));
+    }
+
+    /// Gives up what has had its time.
+    pub(super) fn expire(&mut self, now: Instant) {
+        let Some(envelope) = &self.envelope else { return };
+        while let Some(op) = self.deadlines.next(now) {
+            envelope.expire(op);
+        }
     }
 
     pub(super) fn report_resolved(&mut self) {

@@ -1,0 +1,147 @@
+//! Members that are plain threads: no async, no runtime.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use potluck::blocking::{Cluster, Context, Wait};
+use potluck::{Builder, Cause, Config, Error, Owned, State};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn config(namespace: &str, members: usize) -> Builder {
+    Builder::new(Config::local()).open_lan(namespace).min_members(members)
+}
+
+/// Runs one program on `members` threads, each a node of its own; gives the results in no order.
+fn members<R: Send + 'static>(
+    namespace: &'static str,
+    members: usize,
+    program: fn(Cluster, Context) -> Result<R>,
+) -> Result<Vec<R>> {
+    let one = move || {
+        ensure!(tokio::runtime::Handle::try_current().is_err(), "this must do without a runtime");
+        let cluster = Cluster::join_with(config(namespace, members))?;
+        let context = cluster.context_within(PATIENCE)?;
+        program(cluster, context)
+    };
+    let threads: Vec<_> = (0..members).map(|_| thread::spawn(one)).collect();
+    threads.into_iter().map(|thread| thread.join().expect("no member panics")).collect()
+}
+
+#[test]
+fn every_call_without_a_runtime() -> Result<()> {
+    members("every-call", 3, |cluster, mut context| {
+        let rank = context.rank();
+        let mut sum = vec![rank as f64; 70_000];
+        context.all_reduce(&mut sum).wait()?;
+        ensure!(sum == vec![3.0; 70_000], "all_reduce");
+        context.all_reduce(&mut sum).mean().deadline(PATIENCE).reject_non_finite().wait()?;
+        ensure!(sum == vec![3.0; 70_000], "all_reduce with choices");
+        let product = context.all_reduce_owned(vec![2u32; 5]).product().wait().map_err(Error::from)?;
+        ensure!(product == [8; 5], "all_reduce_owned");
+        let mut least = [rank as i32, -(rank as i32)];
+        context.reduce(1, &mut least).min().wait()?;
+        ensure!(rank != 1 || least == [0, -2], "reduce");
+        ensure!(context.reduce_scatter(&[1u8, 2, 3]).wait()? == [3 * (rank as u8 + 1)], "reduce_scatter");
+        let mut word = [rank as u64];
+        context.broadcast(2, &mut word).wait()?;
+        ensure!(word == [2], "broadcast");
+        ensure!(context.all_gather(&[rank as i8]).wait()? == [0, 1, 2], "all_gather");
+        ensure!(context.gather(0, &[rank as i8]).wait()?.is_none_or(|all| all == [0, 1, 2]), "gather");
+        context.scatter(0, Some(&[7, 8, 9]), &mut word).wait()?;
+        ensure!(word == [7 + rank as u64], "scatter");
+        ensure!(context.all_to_all(&[rank as u32; 3]).wait()? == [0, 1, 2], "all_to_all");
+        context.barrier().wait()?;
+        context.sync(1, &mut vec![1]).wait()?;
+
+        let mut lane = context.lane(5);
+        let other = thread::spawn(move || lane.barrier().wait());
+        context.barrier().wait()?;
+        other.join().expect("no lane panics")?;
+
+        let renewed = context.renewed()?;
+        ensure!(renewed.view() == context.view() && renewed.size() == 3, "{renewed:?} beside {context:?}");
+        let failed = context.all_reduce_owned(vec![1.0f32; rank]).wait();
+        ensure!(matches!(&failed, Err(Owned { error: Error::Mismatch(_), buffer }) if buffer.len() == rank), "{failed:?}");
+        ensure!(cluster.metrics().operation("barrier").is_some_and(|o| o.committed == 3), "{:?}", cluster.metrics());
+        // Nobody leaves before all have counted.
+        context.barrier().wait()?;
+        Ok(())
+    })?;
+    Ok(())
+}
+
+#[test]
+fn who_waits_sleeps() -> Result<()> {
+    let results = members("sleeps", 2, |_cluster, mut context| {
+        let second = Duration::from_secs(1);
+        let (started, before) = (Instant::now(), thread_time());
+        let result = if context.rank() == 0 { context.lane(1).barrier().deadline(second).wait() } else { Ok(()) };
+        let (took, worked) = (started.elapsed(), thread_time().saturating_sub(before));
+        context.barrier().wait()?;
+        Ok((result, took, worked))
+    })?;
+    let (error, took, worked) = results
+        .into_iter()
+        .find_map(|(result, took, worked)| Some((result.err()?, took, worked)))
+        .context("nobody had to wait")?;
+    ensure!(matches!(error, Error::Aborted { cause: Cause::Deadline { of: None } }), "{error:?}");
+    ensure!(took >= Duration::from_secs(1) && worked < Duration::from_millis(200), "{worked:?} of work in {took:?}");
+    Ok(())
+}
+
+/// What this thread has had of a processor.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[test]
+fn a_node_alone_waits_as_long_as_it_is_told() -> Result<()> {
+    let cluster = Cluster::join_with(config("alone", 2))?;
+    let error = cluster.context_within(Duration::from_millis(100)).err().context("a group of one")?;
+    ensure!(matches!(error, Error::NotEnoughPeers { present: 1, wanted: 2, .. }), "{error:?}");
+    let changes = cluster.watch();
+    let waiting = thread::spawn({
+        let cluster = cluster.clone();
+        move || cluster.context().map(drop)
+    });
+    cluster.clone().leave();
+    let waited = waiting.join().expect("it does not panic");
+    ensure!(matches!(waited, Err(Error::Closed)), "{waited:?}");
+    // It ends by itself.
+    let last = changes.last().context("there is always a present status")?;
+    ensure!(last.state == State::Closed, "{last:?}");
+    Ok(())
+}
+
+#[test]
+fn on_a_thread_of_a_runtime_it_works_and_holds_it_up() -> Result<()> {
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            thread::spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                runtime.block_on(async {
+                    let other = tokio::spawn(async { "only when the thread is free" });
+                    let cluster = Cluster::join_with(config("runtime", 2))?;
+                    let mut context = cluster.context()?;
+                    for _ in 0..300 {
+                        context = context.renewed()?;
+                        context.barrier().wait()?;
+                    }
+                    if other.is_finished() {
+                        bail!("another task ran on a thread that waits");
+                    }
+                    other.await?;
+                    // From here to there and back.
+                    let mut same: potluck::Context = context.into();
+                    same.barrier().await?;
+                    cluster.leave();
+                    Ok(())
+                })
+            })
+        })
+        .collect();
+    threads.into_iter().try_for_each(|thread| thread.join().expect("no member panics"))
+}
