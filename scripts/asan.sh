@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # make asan: the unit tests of the collective, its message layer and, where Gloo is installed, the Gloo engine with its C++,
-# and the calls given up half way, under AddressSanitizer, in a target folder of their own. Arguments replace the unit
-# tests' filters.
+# and the calls given up or forgotten at every place, under AddressSanitizer, in a target folder of their own. Arguments replace
+# the unit tests' filters.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh

@@ -114,6 +114,15 @@ need_cargo_tool() {
     cargo install --locked "$2" --version "$3" --quiet >&2
 }
 
+# has_x86_64_v3: whether programs for it run here. Only Linux is asked.
+has_x86_64_v3() {
+    local feature
+    [ "$(uname -m)" = x86_64 ] || return 1
+    for feature in avx2 bmi1 bmi2 f16c fma abm movbe; do
+        grep -qw "$feature" /proc/cpuinfo 2>/dev/null || return 1
+    done
+}
+
 target_dir() {
     local dir=${CARGO_TARGET_DIR:-target}
     case $dir in

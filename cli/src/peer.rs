@@ -227,7 +227,9 @@ impl Peer {
             Ok(cluster) => {
                 let status = cluster.status();
                 *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);
-                emit(&json!({"event": "joined", "node": report::hex(&status.node), "port": status.port}));
+                // What the program may use of the processor without asking it.
+                let avx2 = cfg!(target_feature = "avx2");
+                emit(&json!({"event": "joined", "node": report::hex(&status.node), "port": status.port, "avx2": avx2}));
                 None
             }
             Err(error) => {

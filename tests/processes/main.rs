@@ -1,10 +1,12 @@
 //! Real processes that find each other on real sockets, and what becomes of them when some are killed, stopped, late or
 //! wrong. Run with `--nocapture` or not: figures are printed as `measured …`.
 
+mod builds;
 mod calls;
 mod faults;
 mod gloo;
 mod meeting;
+mod memory;
 mod patience;
 mod training;
 
@@ -24,6 +26,8 @@ fn main() {
         suite.on(engine, missing);
         meeting::add(&mut suite);
         calls::add(&mut suite);
+        builds::add(&mut suite);
+        memory::add(&mut suite);
         faults::add(&mut suite);
         patience::add(&mut suite);
         training::add(&mut suite);

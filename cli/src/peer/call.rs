@@ -32,6 +32,12 @@ pub struct Reduction {
     /// The input is the mark over and over.
     #[serde(default)]
     marked: bool,
+    /// The input has NaNs and the like in it.
+    #[serde(default)]
+    awkward: bool,
+    /// An `all_reduce` of a buffer that is handed over.
+    #[serde(default)]
+    owned: bool,
 }
 
 /// A call that copies. `len` is that of one rank's part.
@@ -111,6 +117,7 @@ pub struct Calls<'a> {
 impl Calls<'_> {
     pub async fn make(self, order: Order) {
         match order {
+            Order::AllReduce(r) if r.owned => of_type!(r.dtype, T => self.all_reduce_owned::<T>(&r).await),
             Order::AllReduce(r) => match r.dtype {
                 Type::F32 => self.all_reduce_f32(&r).await,
                 dtype => of_type!(dtype, T => self.all_reduce::<T>(&r, |call| call).await),
@@ -158,6 +165,23 @@ impl Calls<'_> {
         };
         let kept = if r.codec == Coding::None { "exact" } else { "close" };
         emit(&done("done", outcome, verdict(good, kept), &hash(&buffer), took));
+    }
+
+    async fn all_reduce_owned<T: Number>(self, r: &Reduction) {
+        let rank = self.context.rank();
+        let given: Vec<T> = input(r.input(), rank, r.len);
+        let started = Instant::now();
+        let outcome = self.context.all_reduce_owned(given).op(r.op.reduce()).await;
+        let took = (SystemTime::now(), started.elapsed());
+        let (outcome, buffer) = match outcome {
+            Ok(result) => (Ok(()), result),
+            Err(failed) => (Err(failed.error), failed.buffer),
+        };
+        let good = match &outcome {
+            Ok(()) => is_exact(self.context, r.op.reduce(), r.input(), &buffer),
+            Err(_) => same(&buffer, &input(r.input(), rank, r.len)),
+        };
+        emit(&done("done", outcome, verdict(good, "exact"), &hash(&buffer), took));
     }
 
     /// Polls a few times, then drops or forgets the call.
@@ -350,7 +374,11 @@ pub(super) fn all_reduced(context: &Context, bytes: usize) -> f64 {
 
 impl Reduction {
     fn input(&self) -> Input {
-        if self.marked { Input::Marked } else { Input::Seed(self.seed) }
+        match (self.marked, self.awkward) {
+            (true, _) => Input::Marked,
+            (false, true) => Input::Awkward(self.seed),
+            (false, false) => Input::Seed(self.seed),
+        }
     }
 }
 

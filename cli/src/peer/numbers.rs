@@ -73,6 +73,8 @@ numbers! {
 pub enum Input {
     /// Chance, different on every rank.
     Seed(u64),
+    /// The same with NaNs, infinities, zeros and subnormals of both signs among it.
+    Awkward(u64),
     /// [`MARK`] over and over, on every rank alike.
     Marked,
 }
@@ -84,12 +86,13 @@ pub fn input<T: Number>(from: Input, rank: usize, len: usize) -> Vec<T> {
 
 fn period_of<T: Number>(from: Input, rank: usize) -> Vec<T> {
     match from {
-        Input::Seed(seed) => chance(seed, rank),
+        Input::Seed(seed) => chance(seed, rank, of_fraction),
+        Input::Awkward(seed) => chance(seed, rank, of_anything),
         Input::Marked => T::of_bytes(&MARK),
     }
 }
 
-fn chance<T: Number>(seed: u64, rank: usize) -> Vec<T> {
+fn chance<T: Number>(seed: u64, rank: usize, number: impl Fn(u64) -> T) -> Vec<T> {
     let mut state = seed ^ (rank as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let draw = || {
         // SplitMix64.
@@ -98,9 +101,35 @@ fn chance<T: Number>(seed: u64, rank: usize) -> Vec<T> {
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^= x >> 31;
-        T::of((x >> 11) as f64 / (1u64 << 52) as f64 - 1.0)
+        number(x)
     };
     std::iter::repeat_with(draw).take(PERIOD).collect()
+}
+
+fn of_fraction<T: Number>(random: u64) -> T {
+    T::of((random >> 11) as f64 / (1u64 << 52) as f64 - 1.0)
+}
+
+/// The upper 16 bits of NaNs and of numbers that are subnormal or zero, whatever the width of the type.
+const AWKWARD: [u16; 8] = [0x7fff, 0xffff, 0x7ff1, 0xfff2, 0x0001, 0x8001, 0x0000, 0x8000];
+
+fn of_anything<T: Number>(random: u64) -> T {
+    let bits = |upper: u16| {
+        let word = (random & (u64::MAX >> 16) | u64::from(upper) << 48).to_be_bytes();
+        let mut bytes = [0; 16];
+        // The first number of any width has the word's upper bits.
+        for (byte, upper) in bytes[..size_of::<T>()].iter_mut().rev().zip(word) {
+            *byte = upper;
+        }
+        T::of_bytes(&bytes)[0]
+    };
+    match random % 16 {
+        0 => T::of(f64::INFINITY),
+        1 => T::of(f64::NEG_INFINITY),
+        2..=4 => bits(AWKWARD[(random >> 8) as usize % AWKWARD.len()]),
+        5 => bits((random >> 32) as u16),
+        _ => of_fraction(random),
+    }
 }
 
 fn repeated<T: Copy>(period: &[T], len: usize) -> Vec<T> {

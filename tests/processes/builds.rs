@@ -1,0 +1,61 @@
+//! Nodes of different builds in one group: without optimisation, and for a newer processor with all of it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use potluck_harness::peer::Start;
+use potluck_harness::{Group, Need, Suite};
+use serde_json::{Value, json};
+
+use crate::{LO, all_exact};
+
+pub fn add(suite: &mut Suite) {
+    let newer = std::env::var_os("POTLUCK_BIN_X86_64_V3").map(PathBuf::from);
+    let needs: Vec<Need> = match (&newer, lacks()) {
+        (_, Some(reason)) => vec![Need::Missing(reason)],
+        (None, None) => vec![Need::Missing("POTLUCK_BIN_X86_64_V3 names no build for x86-64-v3")],
+        (Some(_), None) => LO.to_vec(),
+    };
+    let newer = newer.unwrap_or_default();
+    suite.test_needing("builds for different processors give the same bits", &needs, move || same_bits(&newer));
+}
+
+/// Why this processor cannot run x86-64-v3.
+fn lacks() -> Option<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("bmi2");
+        (!has).then_some("this processor has no AVX2, FMA and BMI2")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    Some("this processor is no x86-64")
+}
+
+/// Whatever a rank's build does, it is the reference to the bit, which every node works out without optimisation.
+fn same_bits(newer: &Path) -> Result<()> {
+    let mut group = Group::empty("lo", 3)?;
+    for index in 0..3 {
+        let usual = group.start(index);
+        let start = if index == 1 { Start { program: Some(newer.to_owned()), ..usual } } else { usual };
+        group.add(index, &start)?;
+    }
+    let joined = group.all(&json!({"do": "join", "min": 3}), "joined")?;
+    let newer: Vec<&Value> = joined.iter().map(|event| &event["avx2"]).collect();
+    ensure!(newer == [false, true, false], "not the builds that are wanted: {joined:?}");
+    group.meet()?;
+    for dtype in ["f32", "f64", "f16", "bf16"] {
+        for op in ["sum", "mean", "prod", "min", "max"] {
+            for call in ["all_reduce", "reduce", "reduce_scatter"] {
+                // Least and greatest, which round nothing, once.
+                if matches!(op, "min" | "max") && call != "all_reduce" {
+                    continue;
+                }
+                let order = json!({"do": call, "root": 1, "dtype": dtype, "op": op, "len": 65_537, "seed": 1, "awkward": true});
+                all_exact(&group.all(&order, "done")?).with_context(|| order.to_string())?;
+            }
+            let order = json!({"do": "all_reduce", "dtype": dtype, "op": op, "len": 300_007, "seed": 2});
+            all_exact(&group.all(&order, "done")?).with_context(|| order.to_string())?;
+        }
+    }
+    Ok(())
+}
