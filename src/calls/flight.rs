@@ -3,7 +3,7 @@
 //! One operation of this member, from its number to its outcome.
 
 use crate::collective::{
-    AbortCause, AbortReason, Call, CallRefusal, Decided, Element, EngineFault, Envelope, Outcome, Pool, Refused, Rejection,
+    AbortCause, AbortReason, Call, CallRefusal, Decided, Element, EngineFault, Envelope, Input, Outcome, Refused, Rejection,
     Staging, bytes_of_mut,
 };
 use crate::driver::peer_at;
@@ -57,19 +57,14 @@ impl Flight {
     }
 
     pub(super) fn poll(&mut self, task: &mut Task<'_>, bytes: Option<&[u8]>) -> Poll<Result<Staging>> {
-        self.poll_filled(task, |pool, lengths| bytes.map_or_else(Staging::default, |bytes| Staging::cut(pool, bytes, lengths)))
+        self.poll_with(task, &bytes.map_or(Input::Nothing, Input::Borrowed))
     }
 
-    /// The same for a contribution that `fill` puts into blocks of the lengths it is given.
-    pub(super) fn poll_filled(
-        &mut self,
-        task: &mut Task<'_>,
-        fill: impl FnOnce(&Pool, &[usize]) -> Staging,
-    ) -> Poll<Result<Staging>> {
+    pub(super) fn poll_with(&mut self, task: &mut Task<'_>, input: &Input<'_>) -> Poll<Result<Staging>> {
         let op = self.op()?;
         if self.stage == Stage::Numbered {
             self.check(op)?;
-            self.begin(op, fill);
+            self.begin(op, input);
         }
         let decided = ready!(self.envelope.poll_decided(op, task));
         Poll::Ready(self.over(decided))
@@ -84,12 +79,12 @@ impl Flight {
         Err(Error::Rejected(rejection))
     }
 
-    pub(super) fn begin(&mut self, op: OpId, fill: impl FnOnce(&Pool, &[usize]) -> Staging) {
+    pub(super) fn begin(&mut self, op: OpId, input: &Input<'_>) {
         self.stage = Stage::Begun;
         if let Some(after) = self.deadline {
             self.envelope.give_up_after(op, after);
         }
-        self.envelope.begin(op, self.call, fill);
+        self.envelope.begin(op, self.call, input);
     }
 
     pub(super) fn over(&mut self, decided: Decided) -> Result<Staging> {

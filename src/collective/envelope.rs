@@ -8,8 +8,8 @@
 //! Nothing here ever touches a caller's buffer.
 
 use super::{
-    AbortReason, Backend, Board, Call, CallRefusal, Closing, Engine, EngineFault, Finished, Job, Kind, Ledger, LedgerEffect,
-    Misbehaviour, OpBody, OpMessage, Outcome, Pool, Staging, ViewBoard,
+    AbortReason, Backend, Board, Call, CallRefusal, Closing, Engine, EngineFault, Finished, Input, Job, Kind, Ledger,
+    LedgerEffect, Misbehaviour, OpBody, OpMessage, Outcome, Staging, ViewBoard,
 };
 use crate::topology::Plan;
 use crate::view::{Lane, OpId, Rank, View, ViewDigest};
@@ -48,7 +48,6 @@ pub struct Envelope {
     me: Rank,
     backend: Arc<dyn Backend>,
     board: ViewBoard,
-    pool: Pool,
     out: UnboundedSender<Outgoing>,
     state: Mutex<State>,
 }
@@ -102,14 +101,14 @@ pub enum SyncStep {
 
 impl Envelope {
     /// Opens the envelope of a View in which this node is `me`, on the engine's backend for it.
-    pub fn open(view: Arc<View>, me: Rank, engine: &dyn Engine, pool: Pool, out: UnboundedSender<Outgoing>) -> Envelope {
+    pub fn open(view: Arc<View>, me: Rank, engine: &dyn Engine, out: UnboundedSender<Outgoing>) -> Envelope {
         let board = ViewBoard::new(me, out.clone());
         let backend = engine.open(&view, me, Arc::new(board.clone()));
         let ledger = Ledger::new(&view, me);
         let digest = ledger.view();
         let plan = Arc::new(view.plan.clone());
         let state = Mutex::new(State { ledger, slots: BTreeMap::new(), lost: BTreeSet::new() });
-        Envelope { view, digest, plan, me, backend, board, pool, out, state }
+        Envelope { view, digest, plan, me, backend, board, out, state }
     }
 
     /// The View.
@@ -149,37 +148,30 @@ impl Envelope {
         Ok(op)
     }
 
-    /// Begins an operation: `fill` makes this member's contribution in blocks of the given lengths. For a sync nothing is
-    /// filled yet, see [`Envelope::begin_sync`].
-    pub fn begin(self: &Arc<Envelope>, op: OpId, call: Call, fill: impl FnOnce(&Pool, &[usize]) -> Staging) {
+    /// Begins an operation with this member's contribution, which is read now and, where it is borrowed, not later. Of a
+    /// sync nothing is read yet, see [`Envelope::begin_sync`].
+    pub fn begin(self: &Arc<Envelope>, op: OpId, call: Call, input: &Input<'_>) {
         self.lock().ledger.amend(op, call);
-        if !matches!(call.kind, Kind::Sync { .. }) {
-            match self.backend.layout(&call, &self.plan, None) {
-                Ok(lengths) => self.start(op, call, None, fill(&self.pool, &lengths)),
-                Err(_) => return self.fail(op, EngineFault::Unfit),
-            }
+        let is_sync = matches!(call.kind, Kind::Sync { .. });
+        if !is_sync {
+            self.start(op, call, None, input);
         }
-        // After the engine's start: the descriptor says that there is room for data.
+        // After the engine's start: the descriptor says that there is room for data. Before the feed, which takes time.
         let mut state = self.lock();
         state.ledger.describe(op);
         self.settle(state);
+        if !is_sync {
+            self.backend.feed(op, input);
+        }
     }
 
     /// Begins to move the state of a sync that all have agreed on.
-    pub fn begin_sync(
-        self: &Arc<Envelope>,
-        op: OpId,
-        call: Call,
-        source: (Rank, u64),
-        fill: impl FnOnce(&Pool, &[usize]) -> Staging,
-    ) {
-        match self.backend.layout(&call, &self.plan, Some(source)) {
-            Ok(lengths) => self.start(op, call, Some(source), fill(&self.pool, &lengths)),
-            Err(_) => return self.fail(op, EngineFault::Unfit),
-        }
+    pub fn begin_sync(self: &Arc<Envelope>, op: OpId, call: Call, source: (Rank, u64), input: &Input<'_>) {
+        self.start(op, call, Some(source), input);
         let mut state = self.lock();
         state.ledger.ready(op);
         self.settle(state);
+        self.backend.feed(op, input);
     }
 
     /// Ends with the operation's outcome. The slot is gone then.
@@ -338,10 +330,10 @@ impl Envelope {
         self.lock().ledger.committed()
     }
 
-    fn start(self: &Arc<Envelope>, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, input: Staging) {
+    fn start(self: &Arc<Envelope>, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, input: &Input<'_>) {
         let envelope = Arc::clone(self);
         let done = Box::new(move |result| envelope.finished(op, call, result));
-        self.backend.start(Job { op, call, plan: Arc::clone(&self.plan), sync_root, input, done });
+        self.backend.start(Job { op, call, plan: Arc::clone(&self.plan), sync_root, model: input.model(), done });
     }
 
     fn finished(&self, op: OpId, call: Call, result: Result<Finished, EngineFault>) {

@@ -12,7 +12,7 @@ use super::Store;
 use super::datalinks::DataLinks;
 use super::event::Event;
 use super::peers::Peers;
-use crate::collective::{Closing, Engine, Envelope, Outgoing, Pool};
+use crate::collective::{Closing, Engine, Envelope, Outgoing};
 use crate::discovery::{AddressPolicy, Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
 use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations};
 use crate::identity::{MemberId, Name, Namespace};
@@ -91,7 +91,6 @@ pub(super) struct Node {
     replays: Arc<Mutex<Replays>>,
     peers: Peers,
     data: DataLinks,
-    pool: Pool,
     envelope: Option<Arc<Envelope>>,
     outgoing: Option<mpsc::UnboundedReceiver<Outgoing>>,
     /// The Views that a data link may belong to, for the tasks that answer handshakes.
@@ -190,7 +189,6 @@ impl Node {
             peers: Peers::new(me.node, events.clone()),
             events,
             data: DataLinks::default(),
-            pool: Pool::new(),
             envelope: None,
             outgoing: None,
             open: Arc::new(RwLock::new(Vec::new())),
