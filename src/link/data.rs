@@ -9,7 +9,7 @@ use super::frame::{FrameReader, FrameWriter};
 use super::hello::Wire;
 use super::session::Session;
 use super::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown, Stream};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -133,12 +133,22 @@ impl Read for Half {
         self.0.check()?;
         (&self.0.socket).read(out)
     }
+
+    fn read_vectored(&mut self, out: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.0.check()?;
+        (&self.0.socket).read_vectored(out)
+    }
 }
 
 impl Write for Half {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.check()?;
         (&self.0.socket).write(bytes)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.check()?;
+        (&self.0.socket).write_vectored(parts)
     }
 
     fn flush(&mut self) -> io::Result<()> {
