@@ -15,6 +15,9 @@ pub enum Input<'a> {
     Borrowed(&'a [u8]),
     /// A caller's own elements, which are read where they are.
     Lent(Block),
+    /// A borrowed one, and who is told of every piece that is asked for, before it is copied.
+    #[cfg(test)]
+    Watched(&'a [u8], &'a dyn Fn(&Range<usize>)),
 }
 
 impl Input<'_> {
@@ -29,6 +32,8 @@ impl Input<'_> {
             Input::Nothing => 0,
             Input::Borrowed(bytes) => bytes.len(),
             Input::Lent(block) => block.len(),
+            #[cfg(test)]
+            Input::Watched(bytes, _) => bytes.len(),
         }
     }
 
@@ -43,6 +48,11 @@ impl Input<'_> {
                 Some(block)
             }
             Input::Lent(block) => block.part(range),
+            #[cfg(test)]
+            Input::Watched(bytes, watch) => {
+                watch(&range);
+                Input::Borrowed(bytes).piece(pool, range)
+            }
         }
     }
 
@@ -52,6 +62,11 @@ impl Input<'_> {
             Input::Nothing => &[],
             Input::Borrowed(bytes) => *bytes,
             Input::Lent(block) => block.bytes(),
+            #[cfg(test)]
+            Input::Watched(bytes, watch) => {
+                watch(&(start..start + out.len()));
+                *bytes
+            }
         };
         let bytes = start.checked_add(out.len()).and_then(|end| all.get(start..end));
         bytes.map(|bytes| out.copy_from_slice(bytes)).is_some()
@@ -61,6 +76,8 @@ impl Input<'_> {
     pub fn model(&self) -> Option<Block> {
         match self {
             Input::Lent(block) => block.part(0..block.len()),
+            #[cfg(test)]
+            Input::Watched(..) => None,
             Input::Nothing | Input::Borrowed(_) => None,
         }
     }

@@ -4,7 +4,7 @@
 
 use crate::collective::native::NativeEngine;
 use crate::collective::native::run::lock;
-use crate::collective::{Backend, Call, Engine, EngineFault, Finished, Input, Job, Pool, ViewBoard};
+use crate::collective::{Backend, Block, Call, Engine, EngineFault, Finished, Input, Job, Pool, ViewBoard};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
 use crate::topology::{Plan, PlanClass, Schedule};
 use crate::view::testing::view_of;
@@ -29,14 +29,19 @@ pub struct Group {
 
 impl Group {
     pub fn new(size: usize) -> Group {
+        Group::with_links(size, |_, end| Box::new(end))
+    }
+
+    /// The same over ends that `wrap` makes of each rank's.
+    pub fn with_links(size: usize, wrap: impl Fn(Rank, End) -> Box<dyn DataLink>) -> Group {
         let view = Arc::new(view_of(size as u8));
         let engine = NativeEngine::new(Pool::new());
         let backends: Vec<_> = view.ranks().map(|me| engine.open(&view, me, board(me))).collect();
         for a in view.ranks() {
             for b in view.ranks().filter(|b| *b > a) {
                 let (left, right) = link_pair(4);
-                backends[a.index()].attach(b, Box::new(left));
-                backends[b.index()].attach(a, Box::new(right));
+                backends[a.index()].attach(b, wrap(a, left));
+                backends[b.index()].attach(a, wrap(b, right));
             }
         }
         let (report, outcomes) = channel();
@@ -48,8 +53,13 @@ impl Group {
     }
 
     pub fn start(&self, me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, input: &[u8]) {
-        self.backends[me.index()].start(job(me, op, call, sync_root, plan, &self.report));
+        self.begin(me, op, call, sync_root, plan, None);
         self.backends[me.index()].feed(op, &Input::Borrowed(input));
+    }
+
+    /// Starts it, and does not feed it.
+    pub fn begin(&self, me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, model: Option<Block>) {
+        self.backends[me.index()].start(Job { model, ..job(me, op, call, sync_root, plan, &self.report) });
     }
 
     pub fn credit_from(&self, op: OpId, peer: Rank) {
