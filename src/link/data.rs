@@ -156,10 +156,10 @@ impl Write for Half {
     }
 }
 
-/// Bytes that the kernel may hold unsent: enough to keep a fast wire busy between two wake-ups, few enough that
-/// what is sent next is still decided here.
+/// Bytes that the kernel may hold unsent: enough to keep a wire of a gigabit busy for the four milliseconds in which a
+/// sender on a busy machine may not get its turn, few enough that what is sent next is still decided here.
 #[cfg(target_os = "linux")]
-const NOTSENT_LOWAT_BYTES: u32 = 128 * 1024;
+const NOTSENT_LOWAT_BYTES: u32 = 512 * 1024;
 
 /// Without it the link only reacts later, so a kernel that refuses is no error.
 #[cfg(target_os = "linux")]
