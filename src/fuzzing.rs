@@ -6,8 +6,8 @@
 
 use crate::collective::p2p::{EAGER_OP_BYTES, Endpoint, Owned, PIECE, SLOTS_MAX, Threads};
 use crate::collective::{
-    Call, CodecId, DType, Descriptor, Engine, EngineFault, Itinerary, Job, Kind, Mode, NativeEngine, OpMessage, Pool, ReduceOp,
-    Staging, ViewBoard,
+    Call, CodecId, DType, Descriptor, Engine, EngineFault, Input, Itinerary, Job, Kind, Mode, NativeEngine, OpMessage, Pool,
+    ReduceOp, Staging, ViewBoard,
 };
 use crate::discovery::Advert;
 use crate::election::{Durable, Message};
@@ -60,7 +60,7 @@ pub fn op_message(bytes: &[u8]) {
     for size in [1, 2, 16] {
         let plan = Plan::mesh(size);
         if let Ok(itinerary) = Itinerary::of(&descriptor.call, Some((Rank(0), descriptor.call.count)), &plan, size) {
-            itinerary.input_layout(Rank(0));
+            itinerary.input_bytes(Rank(0));
         }
     }
 }
@@ -148,24 +148,23 @@ pub fn state(bytes: &[u8]) {
 /// A member of the View that sends frames of its own making while an operation runs: it ends, well or with an error.
 pub fn engine(bytes: &[u8]) {
     let (size, rest) = bytes.split_first().map_or((2, bytes), |(first, rest)| (2 + usize::from(first % 3), rest));
-    let pool = Pool::new();
     let members: Vec<Member> = (0..size as u8).map(member).collect();
     let ballot = Ballot { round: 1, proposer: members[0].id };
     let plan = Plan::mesh(size);
     let view = View { ballot, parent: None, committed: vec![], history: None, members, plan, engine: EngineChoice::NATIVE };
     let board = Arc::new(ViewBoard::new(Rank(0), tokio::sync::mpsc::unbounded_channel().0));
-    let backend = NativeEngine::new(pool.clone()).open(&Arc::new(view.clone()), Rank(0), board);
+    let backend = NativeEngine::new(Pool::new()).open(&Arc::new(view.clone()), Rank(0), board);
     let op = OpId { lane: Lane::MAIN, number: 0 };
     let call =
         Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 16, codec: CodecId::None, mode: Mode::PerOp };
     let (report, outcome) = channel();
-    let input = Staging::cut(&pool, &[1; 64], &backend.layout(&call, &view.plan, None).expect("the plan fits"));
     let done = Box::new(move |result| drop(report.send(result)));
-    backend.start(Job { op, call, plan: Arc::new(view.plan.clone()), sync_root: None, input, done });
+    backend.start(Job { op, call, plan: Arc::new(view.plan.clone()), sync_root: None, model: None, done });
     for peer in view.ranks().skip(1) {
         backend.attach(peer, Box::new(Scripted(stream_of(rest))));
         backend.credit(op, peer);
     }
+    backend.feed(op, &Input::Borrowed(&[1; 64]));
     let ended = outcome.recv_timeout(Duration::from_secs(20)).expect("the operation ends when its links do");
     assert!(ended.is_err() || rest.len() >= 4, "a result without a contribution");
     backend.close();

@@ -36,8 +36,12 @@
 //!   [`Error::Mismatch`], which names two of them.
 //! - *A NaN is a number like others*, and so is an infinity, unless a reduction is asked to
 //!   [`reject_non_finite`](AllReduce::reject_non_finite): then the operation never happened, for all members.
+//! - *Several calls can count as one.* What is called in a [`Context::step`] is written together, or not at all.
+//! - *Messages are calls of two.* [`Context::send`] and [`Context::recv`] promise to their two ends what the others promise to all.
 //! - *A dead member ends a wait; a living one does not.* Who lives and has not called is waited for, and
 //!   [`Status::waiting`] names it. `deadline`, which every call has, gives up for all.
+//!
+//! A call that is asked to do with [`best_effort`](AllReduce::best_effort) keeps all of this but the first: it is not voted on.
 //!
 //! Futures may be dropped at any time. That gives the operation up for all members, unless this one has voted for its
 //! result already; then the result is kept, see [`Context::take_result`].

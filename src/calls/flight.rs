@@ -3,8 +3,8 @@
 //! One operation of this member, from its number to its outcome.
 
 use crate::collective::{
-    AbortCause, AbortReason, Call, CallRefusal, Decided, Element, EngineFault, Envelope, Kind, Outcome, Pool, Refused, Rejection,
-    Staging, all_finite, bytes_of_mut,
+    AbortCause, AbortReason, Call, CallRefusal, Decided, Element, EngineFault, Envelope, Input, Kind, Outcome, Refused,
+    Rejection, Staging, bytes_of_mut,
 };
 use crate::driver::peer_at;
 use crate::error::{Cause, Error, Mismatched, Peer, Result};
@@ -81,27 +81,19 @@ impl Flight {
     }
 
     pub(super) fn poll(&mut self, task: &mut Task<'_>, bytes: Option<&[u8]>) -> Poll<Result<Staging>> {
-        self.poll_filled(task, bytes, |pool, lengths| {
-            bytes.map_or_else(Staging::default, |bytes| Staging::cut(pool, bytes, lengths))
-        })
+        self.poll_with(task, &bytes.map_or(Input::Nothing, Input::Borrowed))
     }
 
-    /// The same for a contribution that `fill` puts into blocks of the lengths it is given.
-    pub(super) fn poll_filled(
-        &mut self,
-        task: &mut Task<'_>,
-        bytes: Option<&[u8]>,
-        fill: impl FnOnce(&Pool, &[usize]) -> Staging,
-    ) -> Poll<Result<Staging>> {
+    pub(super) fn poll_with(&mut self, task: &mut Task<'_>, input: &Input<'_>) -> Poll<Result<Staging>> {
         let op = self.op()?;
         if self.stage == Stage::Numbered {
             self.check(op)?;
-            if self.finite_only && !all_finite(self.call.dtype, bytes.unwrap_or_default()) {
+            if self.finite_only && !input.is_finite(self.call.dtype) {
                 // For all, before anything is sent; how it ends they say together.
                 self.stage = Stage::Begun;
                 self.envelope.refuse(op, &self.call, AbortReason::NonFinite);
             } else {
-                self.begin(op, fill);
+                self.begin(op, input);
             }
         }
         let decided = ready!(self.envelope.poll_decided(op, task));
@@ -117,7 +109,7 @@ impl Flight {
         Err(Error::Rejected(rejection))
     }
 
-    pub(super) fn begin(&mut self, op: OpId, fill: impl FnOnce(&Pool, &[usize]) -> Staging) {
+    pub(super) fn begin(&mut self, op: OpId, input: &Input<'_>) {
         self.stage = Stage::Begun;
         if let Some(after) = self.deadline {
             self.envelope.give_up_after(op, after);
@@ -125,7 +117,7 @@ impl Flight {
         if self.finite_only && self.call.dtype.is_float() {
             self.envelope.finite_only(op);
         }
-        self.envelope.begin(op, self.call, fill);
+        self.envelope.begin(op, self.call, input);
     }
 
     /// Ends a step of so many calls on so many bytes.

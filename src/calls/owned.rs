@@ -3,7 +3,7 @@
 //! An all_reduce of a buffer that is handed over, and comes back.
 
 use super::flight::Flight;
-use crate::collective::{Block, Element, Pool, Staging, bytes_of, bytes_of_mut};
+use crate::collective::{Element, Input, Staging, bytes_of_mut};
 use crate::error::Error;
 use std::fmt;
 use std::pin::Pin;
@@ -43,9 +43,7 @@ impl<T: Element + Unpin> Future for AllReduceOwned<T> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let input = &this.buffer;
-        let result =
-            ready!(this.flight.poll_filled(task, Some(bytes_of(input)), |pool, lengths| contribution(pool, input, lengths)));
+        let result = ready!(this.flight.poll_with(task, &Input::lent(&this.buffer)));
         let buffer = std::mem::take(&mut this.buffer);
         Poll::Ready(match result {
             Ok(output) => Ok(this.taken(output, buffer)),
@@ -75,13 +73,5 @@ impl<T: Element> AllReduceOwned<T> {
         let mut buffer = spare.unwrap_or_else(|| vec![T::ZERO; length]);
         output.copy_to(bytes_of_mut(&mut buffer));
         buffer
-    }
-}
-
-/// An engine that takes the contribution in one piece may read it where it is.
-fn contribution<T: Element>(pool: &Pool, input: &Arc<Vec<T>>, lengths: &[usize]) -> Staging {
-    match lengths {
-        [all] if *all == size_of_val(input.as_slice()) => Staging { blocks: vec![Block::lent(Arc::clone(input))] },
-        _ => Staging::cut(pool, bytes_of(input), lengths),
     }
 }

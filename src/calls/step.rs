@@ -5,9 +5,7 @@
 use super::choices::reducing_by;
 use super::codec::Codec;
 use super::flight::{Flight, Stage};
-use crate::collective::{
-    AbortReason, Call, CodecId, Element, Kind, Mode, ReduceOp, Rejection, Staging, all_finite, bytes_of, bytes_of_mut,
-};
+use crate::collective::{AbortReason, Call, CodecId, Element, Input, Kind, Mode, ReduceOp, Rejection, bytes_of, bytes_of_mut};
 use crate::error::Result;
 use crate::topology::ring_segment;
 use crate::view::{OpId, PARTS_MAX, Rank};
@@ -186,14 +184,13 @@ impl<'buf> Step<'buf> {
 
     fn carry_out(&self, op: OpId, call: Call, input: Option<&[u8]>) {
         let envelope = &self.flight.envelope;
-        if self.flight.finite_only && call.kind.reduce_op().is_some() && !all_finite(call.dtype, input.unwrap_or_default()) {
+        let input = input.map_or(Input::Nothing, Input::Borrowed);
+        if self.flight.finite_only && call.kind.reduce_op().is_some() && !input.is_finite(call.dtype) {
             return envelope.give_up(op, AbortReason::NonFinite);
         }
         // Less than 64 of them are there.
         let index = self.outputs.len() as u8;
-        envelope.begin_part(op, index, call, |pool, lengths| {
-            input.map_or_else(Staging::default, |bytes| Staging::cut(pool, bytes, lengths))
-        });
+        envelope.begin_part(op, index, call, &input);
     }
 }
 

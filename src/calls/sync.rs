@@ -3,7 +3,7 @@
 //! The call that brings all members to one state.
 
 use super::flight::{Flight, Stage};
-use crate::collective::{Decided, Staging, SyncStep};
+use crate::collective::{Decided, Input, SyncStep};
 use crate::error::Result;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,18 +26,16 @@ impl Future for Sync<'_> {
         let Some(flight) = &mut this.flight else { return Poll::Ready(Ok(())) };
         let op = flight.op()?;
         if flight.stage == Stage::Numbered {
-            flight.begin(op, |_, _| Staging::default());
+            flight.begin(op, &Input::Nothing);
         }
         if !this.began {
             match ready!(flight.envelope.poll_sync(op, task)) {
                 SyncStep::Decided(decided) => return Poll::Ready(take(flight, decided, this.state)),
                 SyncStep::Agreed(root, bytes) => {
                     this.began = true;
-                    let state = (root == flight.envelope.me()).then_some(&*this.state);
+                    let state = (root == flight.envelope.me()).then_some(this.state.as_slice());
                     let envelope = Arc::clone(&flight.envelope);
-                    envelope.begin_sync(op, flight.call, (root, bytes), |pool, lengths| {
-                        state.map_or_else(Staging::default, |state| Staging::cut(pool, state, lengths))
-                    });
+                    envelope.begin_sync(op, flight.call, (root, bytes), &state.map_or(Input::Nothing, Input::Borrowed));
                 }
             }
         }

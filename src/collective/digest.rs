@@ -2,9 +2,9 @@
 //!
 //! The digest of a result: XXH3-128 over the XXH3-64 of each 256 KiB, by position in the result.
 //!
-//! It does not depend on how the result was cut into chunks. A digest block that lies in one chunk is hashed when the
-//! chunk lands, while it is in cache; the others in a pass at the end. It guards against bugs and memory faults, not
-//! against members.
+//! It does not depend on how the result was cut into chunks. A digest block is hashed when the last of it lands, while it
+//! is in cache, where the result is in one piece; else when it lies in one chunk, and the others in a pass at the end. It
+//! guards against bugs and memory faults, not against members.
 
 use super::staging::Block;
 use std::ops::Range;
@@ -18,12 +18,35 @@ pub const DIGEST_BLOCK_BYTES: usize = 256 * 1024;
 pub struct Digest {
     len: usize,
     hashes: Vec<Option<u64>>,
+    /// By digest block: bytes of it that have [landed](Digest::landed).
+    here: Vec<usize>,
 }
 
 impl Digest {
     /// Of a result of `len` bytes.
     pub fn new(len: usize) -> Digest {
-        Digest { len, hashes: vec![None; len.div_ceil(DIGEST_BLOCK_BYTES)] }
+        let blocks = len.div_ceil(DIGEST_BLOCK_BYTES);
+        Digest { len, hashes: vec![None; blocks], here: vec![0; blocks] }
+    }
+
+    /// These bytes of the result are here now, each once. Gives the digest blocks all of which is here by that: whoever
+    /// brings the last bytes of one is to hash it.
+    pub fn landed(&mut self, bytes: Range<usize>) -> Range<usize> {
+        let mut whole = 0..0;
+        for index in bytes.start / DIGEST_BLOCK_BYTES..bytes.end.div_ceil(DIGEST_BLOCK_BYTES).min(self.here.len()) {
+            let block = self.block(index);
+            self.here[index] += bytes.end.min(block.end) - bytes.start.max(block.start);
+            if self.here[index] == block.len() {
+                whole = if whole.is_empty() { index..index + 1 } else { whole.start..index + 1 };
+            }
+        }
+        whole
+    }
+
+    /// The bytes of digest block `index`.
+    pub fn block(&self, index: usize) -> Range<usize> {
+        let start = index * DIGEST_BLOCK_BYTES;
+        start..self.len.min(start + DIGEST_BLOCK_BYTES)
     }
 
     /// One digest for several results.
@@ -44,6 +67,11 @@ impl Digest {
         let from = index * DIGEST_BLOCK_BYTES - start;
         let to = bytes.len().min(from + DIGEST_BLOCK_BYTES);
         xxh3_64(&bytes[from..to])
+    }
+
+    /// The hash of the bytes of a digest block.
+    pub fn hash(block: &[u8]) -> u64 {
+        xxh3_64(block)
     }
 
     /// Notes the hash of a digest block.
@@ -105,6 +133,27 @@ mod tests {
             for chunk in [1000, DIGEST_BLOCK_BYTES / 2, DIGEST_BLOCK_BYTES, 300_000, 2 * DIGEST_BLOCK_BYTES, 1 << 20] {
                 assert_eq!(cut(&bytes, chunk), plain(&bytes), "{len} bytes in chunks of {chunk}");
             }
+        }
+    }
+
+    #[test]
+    fn what_lands_in_any_order_is_hashed_once_it_is_whole() {
+        for (len, chunk) in [(1_000_003, 1000), (3 * DIGEST_BLOCK_BYTES, 100_000), (700_000, 400_000), (5, 2), (1, 1)] {
+            let bytes: Vec<u8> = (0..len).map(|i| ((i * 31) >> 3) as u8).collect();
+            let mut digest = Digest::new(len);
+            let mut chunks: Vec<_> = (0..len).step_by(chunk).map(|start| start..len.min(start + chunk)).collect();
+            // Odd ones first, from behind.
+            chunks.sort_by_key(|chunk_range| (chunk_range.start / chunk % 2 == 0, std::cmp::Reverse(chunk_range.start)));
+            let mut hashed = 0;
+            for chunk in chunks {
+                for index in digest.landed(chunk) {
+                    hashed += 1;
+                    let block = digest.block(index);
+                    digest.note(index, xxh3_64(&bytes[block]));
+                }
+            }
+            assert_eq!(hashed, len.div_ceil(DIGEST_BLOCK_BYTES));
+            assert_eq!(digest.finish(&[]), plain(&bytes), "{len} bytes in chunks of {chunk}");
         }
     }
 

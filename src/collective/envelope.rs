@@ -8,8 +8,8 @@
 //! Nothing here ever touches a caller's buffer.
 
 use super::{
-    AbortReason, Backend, Board, Call, CallRefusal, Closing, Digest, Engine, EngineFault, Finished, Job, Kind, Ledger,
-    LedgerEffect, Measured, Meter, Misbehaviour, OpBody, OpMessage, Outcome, Pool, Rejection, Staging, ViewBoard, all_finite,
+    AbortReason, Backend, Board, Call, CallRefusal, Closing, Digest, Engine, EngineFault, Finished, Input, Job, Kind, Ledger,
+    LedgerEffect, Measured, Meter, Misbehaviour, OpBody, OpMessage, Outcome, Rejection, Staging, ViewBoard, all_finite,
 };
 use crate::topology::Plan;
 use crate::view::{Lane, OpId, Rank, View, ViewDigest};
@@ -48,7 +48,6 @@ pub struct Envelope {
     me: Rank,
     backend: Arc<dyn Backend>,
     board: ViewBoard,
-    pool: Pool,
     out: UnboundedSender<Outgoing>,
     meter: Arc<Meter>,
     state: Mutex<State>,
@@ -125,14 +124,14 @@ pub enum SyncStep {
 
 impl Envelope {
     /// Opens the envelope of a View in which this node is `me`, on the engine's backend for it.
-    pub fn open(view: Arc<View>, me: Rank, engine: &dyn Engine, pool: Pool, out: UnboundedSender<Outgoing>) -> Envelope {
+    pub fn open(view: Arc<View>, me: Rank, engine: &dyn Engine, out: UnboundedSender<Outgoing>) -> Envelope {
         let board = ViewBoard::new(me, out.clone());
         let backend = engine.open(&view, me, Arc::new(board.clone()));
         let ledger = Ledger::new(&view, me);
         let digest = ledger.view();
         let plan = Arc::new(view.plan.clone());
         let state = Mutex::new(State { ledger, slots: BTreeMap::new(), lost: BTreeSet::new() });
-        Envelope { view, digest, plan, me, backend, board, pool, out, meter: Arc::default(), state }
+        Envelope { view, digest, plan, me, backend, board, out, meter: Arc::default(), state }
     }
 
     /// The same, measured by `meter`.
@@ -178,33 +177,32 @@ impl Envelope {
         Ok(op)
     }
 
-    /// Begins an operation: `fill` makes this member's contribution in blocks of the given lengths. For a sync nothing is
-    /// filled yet, see [`Envelope::begin_sync`].
-    pub fn begin(self: &Arc<Envelope>, op: OpId, call: Call, fill: impl FnOnce(&Pool, &[usize]) -> Staging) {
+    /// Begins an operation with this member's contribution, which is read now and, where it is borrowed, not later. Of a
+    /// sync nothing is read yet, see [`Envelope::begin_sync`].
+    pub fn begin(self: &Arc<Envelope>, op: OpId, call: Call, input: &Input<'_>) {
         self.lock().ledger.amend(op, call);
         let _in_its_span = self.measure(op, &call).entered();
-        if !matches!(call.kind, Kind::Sync { .. }) {
-            match self.backend.layout(&call, &self.plan, None) {
-                Ok(lengths) => self.start(op, call, None, fill(&self.pool, &lengths)),
-                Err(_) => return self.fail(op, EngineFault::Unfit),
-            }
+        let is_sync = matches!(call.kind, Kind::Sync { .. });
+        if !is_sync {
+            self.start(op, call, None, input);
         }
-        // After the engine's start: the descriptor says that there is room for data.
+        // After the engine's start: the descriptor says that there is room for data. Before the feed, which takes time.
         let mut state = self.lock();
         state.ledger.describe(op);
         self.settle(state);
+        if !is_sync {
+            self.backend.feed(op, input);
+        }
     }
 
     /// Begins one call of a step, below [`PARTS_MAX`](crate::view::PARTS_MAX), as [`begin`](Envelope::begin) does.
-    pub fn begin_part(self: &Arc<Envelope>, step: OpId, index: u8, call: Call, fill: impl FnOnce(&Pool, &[usize]) -> Staging) {
+    pub fn begin_part(self: &Arc<Envelope>, step: OpId, index: u8, call: Call, input: &Input<'_>) {
         let part = step.part(index);
-        match self.backend.layout(&call, &self.plan, None) {
-            Ok(lengths) => self.start(part, call, None, fill(&self.pool, &lengths)),
-            Err(_) => return self.fail(part, EngineFault::Unfit),
-        }
+        self.start(part, call, None, input);
         let mut state = self.lock();
         state.ledger.describe_part(part, call);
         self.settle(state);
+        self.backend.feed(part, input);
     }
 
     /// Ends a step of so many calls, which have been begun: `end` is its own call.
@@ -227,20 +225,12 @@ impl Envelope {
     }
 
     /// Begins to move the state of a sync that all have agreed on.
-    pub fn begin_sync(
-        self: &Arc<Envelope>,
-        op: OpId,
-        call: Call,
-        source: (Rank, u64),
-        fill: impl FnOnce(&Pool, &[usize]) -> Staging,
-    ) {
-        match self.backend.layout(&call, &self.plan, Some(source)) {
-            Ok(lengths) => self.start(op, call, Some(source), fill(&self.pool, &lengths)),
-            Err(_) => return self.fail(op, EngineFault::Unfit),
-        }
+    pub fn begin_sync(self: &Arc<Envelope>, op: OpId, call: Call, source: (Rank, u64), input: &Input<'_>) {
+        self.start(op, call, Some(source), input);
         let mut state = self.lock();
         state.ledger.ready(op);
         self.settle(state);
+        self.backend.feed(op, input);
     }
 
     /// Ends with the operation's outcome. The slot is gone then.
@@ -433,10 +423,10 @@ impl Envelope {
         span
     }
 
-    fn start(self: &Arc<Envelope>, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, input: Staging) {
+    fn start(self: &Arc<Envelope>, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, input: &Input<'_>) {
         let envelope = Arc::clone(self);
         let done = Box::new(move |result| envelope.finished(op, call, result));
-        self.backend.start(Job { op, call, plan: Arc::clone(&self.plan), sync_root, input, done });
+        self.backend.start(Job { op, call, plan: Arc::clone(&self.plan), sync_root, model: input.model(), done });
     }
 
     fn finished(&self, op: OpId, call: Call, result: Result<Finished, EngineFault>) {

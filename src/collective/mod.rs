@@ -2,12 +2,13 @@
 //!
 //! Collectives: what is called, how it is scheduled, folded and carried out.
 //!
-//! An [`Engine`] opens one [`Backend`] per View; a Backend runs jobs until it is closed. It gets an owned
-//! [`Staging`] and never sees the caller's buffer. Whether a result counts is decided by votes, outside of the engine.
+//! An [`Engine`] opens one [`Backend`] per View; a Backend runs jobs until it is closed. It reads a borrowed buffer only
+//! while it is fed by the caller's own thread, see [`Input`]. Whether a result counts is decided by votes, outside of the engine.
 
 mod arithmetic;
 mod board;
 mod call;
+mod canvas;
 mod digest;
 mod dtype;
 mod element;
@@ -16,6 +17,7 @@ mod fault;
 mod finite;
 mod fold;
 mod half;
+mod input;
 mod ledger;
 mod meter;
 mod native;
@@ -42,13 +44,15 @@ pub use fault::EngineFault;
 pub use finite::all_finite;
 pub use fold::{finish, fold};
 pub use half::{Bf16, F16};
+pub use input::Input;
 pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};
 pub use meter::{Measured, Meter};
 pub use native::NativeEngine;
 pub use reference::reference;
 pub use rejection::Rejection;
-#[cfg(any(test, fuzzing))]
+#[cfg(fuzzing)]
 pub use schedule::Itinerary;
+#[cfg(feature = "gloo")]
 pub use schedule::Unfit;
 pub use staging::{Block, Pool, Staging};
 pub use vote::{AbortCause, AbortReason, Closing, Listed, Mismatch, OpBody, OpMessage, Outcome, Status, Vote};
@@ -76,16 +80,16 @@ pub trait Backend: Send + Sync {
     /// Takes over the data link to `peer`. A later link to the same peer replaces the earlier one.
     fn attach(&self, peer: Rank, link: Box<dyn DataLink>);
 
-    /// Lengths in bytes of the blocks in which this member hands in its contribution to `call`, of a sync that of the
-    /// member whose state of how many bytes goes round. Who contributes nothing hands in nothing, whatever this says.
-    ///
-    /// # Errors
-    /// [`Unfit`] when the call cannot be carried out under the plan.
-    fn layout(&self, call: &Call, plan: &Plan, sync_root: Option<(Rank, u64)>) -> Result<Vec<usize>, Unfit>;
-
-    /// Begins a job. Its `done` is called exactly once, from any thread and under no lock, also when the job is cancelled or
-    /// the backend closes; perhaps before this returns. It should be short: it may hold up a link's receiver.
+    /// Begins a job: makes room for its data. Its `done` is called exactly once, from any thread and under no lock, also when
+    /// the job is cancelled or the backend closes; perhaps before this returns, as when the call cannot be carried out under
+    /// the plan. It should be short: it may hold up a link's receiver.
     fn start(&self, job: Job);
+
+    /// Hands in this member's contribution to a job that was started, once; [`Input::Nothing`] where it has none. What was
+    /// copied of it first is on its way before the last is. `input` is not looked at any more when this returns; what it lends
+    /// may be, until the job is done and retired. Nothing happens when the job has ended; a contribution of another length
+    /// than the call's fails it.
+    fn feed(&self, op: OpId, input: &Input<'_>);
 
     /// `peer` calls the same `op` and has room for all its data: [`start`](Backend::start) was called for it there, and word of that has come here.
     ///
@@ -134,8 +138,8 @@ pub struct Job {
     pub plan: Arc<Plan>,
     /// For a sync, which member's state of how many bytes is handed on; `None` for every other call.
     pub sync_root: Option<(Rank, u64)>,
-    /// This member's contribution in blocks cut by [`layout`](Backend::layout); ignored where the member contributes nothing.
-    pub input: Staging,
+    /// What the memory of the result should be [like](Pool::like), so that it can become the caller's.
+    pub model: Option<Block>,
     /// Receives the result.
     pub done: Done,
 }

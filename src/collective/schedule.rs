@@ -182,10 +182,33 @@ impl Itinerary {
         start..end
     }
 
-    /// Lengths in bytes of the blocks in which `me` hands in its contribution.
-    pub fn input_layout(&self, me: Rank) -> Vec<usize> {
-        let chunks = self.own_flows(me).flat_map(|flow| (0..self.chunks(flow)).map(move |chunk| (flow, chunk)));
-        chunks.map(|(flow, chunk)| self.elements(flow, chunk).len() * self.dtype.bytes()).collect()
+    /// The chunks to which `me` contributes, as flow and chunk, in the order in which they are needed: first those of which it
+    /// is the first on the way, then those for which it waits for the fewest others; of what is for one rank alone each rank
+    /// begins with another one's.
+    pub fn feed_order(&self, me: Rank) -> Vec<(usize, usize)> {
+        let turn = |flow: usize| match self.flows[flow].route.kept() {
+            Kept::ByAll => 0,
+            Kept::By(rank) => (rank.index() + self.size - me.index()) % self.size,
+        };
+        let mut flows: Vec<usize> = self.own_flows(me).collect();
+        flows.sort_by_key(|flow| (self.flows[*flow].route.height(me), turn(*flow)));
+        flows.into_iter().flat_map(|flow| (0..self.chunks(flow)).map(move |chunk| (flow, chunk))).collect()
+    }
+
+    /// Which bytes of the contribution of `me` a chunk is. Empty when `me` does not contribute to it.
+    pub fn input_range(&self, me: Rank, flow: usize, chunk: usize) -> Range<usize> {
+        let own = self.own_flows(me);
+        if !own.contains(&flow) {
+            return 0..0;
+        }
+        let (base, elements) = (self.flows[own.start].elements.start, self.elements(flow, chunk));
+        let bytes = self.dtype.bytes();
+        (elements.start - base) * bytes..(elements.end - base) * bytes
+    }
+
+    /// Bytes of the contribution of `me`.
+    pub fn input_bytes(&self, me: Rank) -> usize {
+        self.own_flows(me).map(|flow| self.flows[flow].elements.len()).sum::<usize>() * self.dtype.bytes()
     }
 
     /// What `me` does for a flow.
@@ -215,6 +238,19 @@ impl Station {
     pub fn steps(&self) -> usize {
         if self.keeps { 1 } else { self.down_to.len() + usize::from(matches!(self.then, Then::Send(_))) }
     }
+
+    /// Frames of each chunk between this rank, `me`, and `peer`, both ways.
+    pub fn frames_with(&self, peer: Rank, me: Rank) -> usize {
+        let is_peer = |rank: &Rank| *rank == peer && *rank != me;
+        let contributions = self.contributors.iter().filter(|rank| is_peer(rank)).count();
+        let up = match self.then {
+            Then::Send(parent) => usize::from(is_peer(&parent)),
+            Then::Keep => contributions,
+            Then::HandOn => 0,
+        };
+        let down = self.down_from.iter().chain(&self.down_to).filter(|rank| is_peer(rank)).count();
+        contributions + up + down
+    }
 }
 
 impl Route {
@@ -222,6 +258,14 @@ impl Route {
         match self {
             Route::Exchange => Kept::ByAll,
             Route::Paths { kept, .. } => *kept,
+        }
+    }
+
+    /// How many ranks one behind the other add before `rank` does.
+    fn height(&self, rank: Rank) -> usize {
+        match self {
+            Route::Paths { up: Some(tree), .. } => tree.height(rank),
+            Route::Exchange | Route::Paths { up: None, .. } => 0,
         }
     }
 

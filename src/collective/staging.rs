@@ -5,11 +5,13 @@
 //! No thread ever holds a pointer into a caller's buffer. A block is in exactly one hand, or frozen behind an
 //! `Arc` and only read; when the last hand lets go, its memory goes back to the pool it came from.
 
+use super::canvas::Canvas;
 use super::dtype::DType;
 use super::element::{Element, bytes_of, bytes_of_mut};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
 
 /// Alignment of every block, for vector loads: one cache line.
@@ -44,6 +46,8 @@ enum Storage {
     Elements(Box<dyn Elements>),
     /// A caller's input, which is only read.
     Lent(Arc<dyn Elements>),
+    /// A result, all of which has landed; threads may still read from it.
+    Result(Arc<Canvas>),
 }
 
 /// A `Vec` of some type of element.
@@ -79,14 +83,22 @@ impl Pool {
         Block { storage: Storage::Bytes(storage), start, len, home: Arc::downgrade(&self.spares) }
     }
 
+    /// The same, unless so much memory cannot be had at all.
+    pub fn try_block(&self, len: usize) -> Option<Block> {
+        let capacity = len.checked_add(BLOCK_ALIGN)?;
+        // Asked for and given back: what is zeroed by the system alone cannot be asked for in a way that may fail.
+        let refused = capacity > Pool::IDLE_BYTES_MAX && Vec::<u8>::new().try_reserve_exact(capacity).is_err();
+        (!refused).then(|| self.block(len))
+    }
+
     /// A block of as many elements of the same type as those that `block` [lends](Block::lent), for
     /// [`Block::trade`]; in kept memory, if some fits. `None` when it lends none.
-    #[cfg(any(feature = "gloo", test))]
     pub fn like(&self, block: &Block) -> Option<Block> {
         let Storage::Lent(model) = &block.storage else { return None };
         let kept = self.spares.lock().ok().and_then(|mut spares| spares.elements_of(model.key()));
-        let storage = Storage::Elements(kept.unwrap_or_else(|| model.another()));
-        Some(Block { storage, start: 0, len: block.len, home: Arc::downgrade(&self.spares) })
+        let elements = kept.unwrap_or_else(|| model.another());
+        let len = elements.bytes().len();
+        Some(Block { storage: Storage::Elements(elements), start: 0, len, home: Arc::downgrade(&self.spares) })
     }
 
     /// Bytes kept idle now.
@@ -115,28 +127,47 @@ impl Block {
         Block { storage: Storage::Lent(elements), start: 0, len, home: Weak::new() }
     }
 
+    /// The result that `canvas` has become; `None` before all of it has landed.
+    pub fn result(canvas: Arc<Canvas>) -> Option<Block> {
+        let len = canvas.landed(0..canvas.len())?.len();
+        Some(Block { storage: Storage::Result(canvas), start: 0, len, home: Weak::new() })
+    }
+
+    /// A part of what is [lent](Block::lent), lent too. `None` when it has not as many bytes, or is not.
+    pub fn part(&self, range: Range<usize>) -> Option<Block> {
+        let Storage::Lent(elements) = &self.storage else { return None };
+        self.bytes().get(range.clone())?;
+        let (storage, start) = (Storage::Lent(Arc::clone(elements)), self.start + range.start);
+        Some(Block { storage, start, len: range.len(), home: Weak::new() })
+    }
+
+    /// Whether it is read only: to write to it would be to copy it.
+    pub fn is_lent(&self) -> bool {
+        matches!(self.storage, Storage::Lent(_) | Storage::Result(_))
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         let all = match &self.storage {
             Storage::Bytes(bytes) => bytes,
             Storage::Elements(elements) => elements.bytes(),
             Storage::Lent(elements) => elements.bytes(),
+            // All of it has landed, or there was no block of it.
+            Storage::Result(canvas) => canvas.landed(0..canvas.len()).unwrap_or_default(),
         };
         &all[self.start..self.start + self.len]
     }
 
     /// The bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        if let Storage::Lent(elements) = &self.storage {
-            let mut copy = elements.another();
-            copy.bytes_mut().copy_from_slice(elements.bytes());
-            self.storage = Storage::Elements(copy);
+        if self.is_lent() {
+            *self = self.copied();
         }
         let all = match &mut self.storage {
             Storage::Bytes(bytes) => bytes.as_mut_slice(),
             Storage::Elements(elements) => elements.bytes_mut(),
-            // Was replaced above.
-            Storage::Lent(_) => &mut [],
+            // Were replaced above.
+            Storage::Lent(_) | Storage::Result(_) => &mut [],
         };
         &mut all[self.start..self.start + self.len]
     }
@@ -146,6 +177,13 @@ impl Block {
     pub fn trade<T: Element>(mut self, spare: Option<Vec<T>>) -> Result<Vec<T>, (Block, Option<Vec<T>>)> {
         let storage = std::mem::replace(&mut self.storage, Storage::Bytes(Vec::new()));
         match storage {
+            Storage::Result(canvas) => match canvas.take() {
+                Ok(memory) => memory.trade(spare),
+                Err(canvas) => {
+                    self.storage = Storage::Result(canvas);
+                    Err((self, spare))
+                }
+            },
             Storage::Elements(elements) if elements.key().0 == T::DTYPE => {
                 if let Some((home, spare)) = self.home.upgrade().zip(spare)
                     && let Ok(mut spares) = home.lock()
@@ -166,6 +204,20 @@ impl Block {
     pub fn len(&self) -> usize {
         self.len
     }
+
+    /// A copy to be written: of all that somebody lends one of the same type, else bytes.
+    fn copied(&self) -> Block {
+        if let Storage::Lent(elements) = &self.storage
+            && elements.bytes().len() == self.len
+        {
+            let mut copy = elements.another();
+            copy.bytes_mut().copy_from_slice(elements.bytes());
+            return Block { storage: Storage::Elements(copy), start: 0, len: self.len, home: Weak::new() };
+        }
+        let mut copy = Pool::new().block(self.len);
+        copy.bytes_mut().copy_from_slice(self.bytes());
+        copy
+    }
 }
 
 impl Drop for Block {
@@ -182,8 +234,8 @@ impl Spares {
         let bytes = match &storage {
             Storage::Bytes(bytes) => bytes.len(),
             Storage::Elements(elements) => elements.bytes().len(),
-            // The caller has it.
-            Storage::Lent(_) => 0,
+            // The caller has it, or it goes back by itself.
+            Storage::Lent(_) | Storage::Result(_) => 0,
         };
         if bytes == 0 || bytes > Pool::IDLE_BYTES_MAX {
             return;
@@ -196,11 +248,10 @@ impl Spares {
         match storage {
             Storage::Bytes(storage) => self.idle.entry(bytes).or_default().push(storage),
             Storage::Elements(elements) => self.elements.entry(elements.key()).or_default().push(elements),
-            Storage::Lent(_) => {}
+            Storage::Lent(_) | Storage::Result(_) => {}
         }
     }
 
-    #[cfg(any(feature = "gloo", test))]
     fn elements_of(&mut self, key: (DType, usize)) -> Option<Box<dyn Elements>> {
         let fitting = self.elements.get_mut(&key)?;
         let spare = fitting.pop()?;
@@ -264,19 +315,6 @@ impl Staging {
             })
             .collect();
         Staging { blocks }
-    }
-
-    /// Copies `bytes` into blocks of these lengths, see [`Backend::layout`](super::Backend::layout); more bytes are left out.
-    pub fn cut(pool: &Pool, bytes: &[u8], lengths: &[usize]) -> Staging {
-        let mut rest = bytes;
-        let mut next = |len: &usize| {
-            let (head, tail) = rest.split_at(rest.len().min(*len));
-            rest = tail;
-            let mut block = pool.block(head.len());
-            block.bytes_mut().copy_from_slice(head);
-            block
-        };
-        Staging { blocks: lengths.iter().map(&mut next).collect() }
     }
 
     /// Copies the blocks out; `out` must have exactly [`len`](Staging::len) bytes.
@@ -348,6 +386,44 @@ mod tests {
     }
 
     #[test]
+    fn more_than_there_can_be_is_refused() {
+        let pool = Pool::new();
+        assert!(pool.try_block(usize::MAX).is_none() && pool.try_block(usize::MAX / 4).is_none());
+        assert_eq!(pool.try_block(1000).map(|block| block.len()), Some(1000));
+    }
+
+    #[test]
+    fn parts_of_what_is_lent_are_lent_and_written_as_copies() {
+        let elements = Arc::new(vec![1i32, 2, 3, 4]);
+        let lent = Block::lent(Arc::clone(&elements));
+        let mut part = lent.part(4..12).expect("it is there");
+        assert_eq!((part.bytes().as_ptr(), part.len(), part.is_lent()), (elements[1..].as_ptr().cast(), 8, true));
+        assert!(lent.part(12..17).is_none() && part.part(0..9).is_none() && Pool::new().block(4).part(0..1).is_none());
+        part.bytes_mut().fill(9);
+        assert_eq!((part.bytes(), part.is_lent(), elements.as_slice()), (&[9; 8][..], false, &[1, 2, 3, 4][..]));
+        assert_eq!(part.bytes().as_ptr().align_offset(BLOCK_ALIGN), 0);
+    }
+
+    #[test]
+    fn a_result_is_traded_for_its_memory_once_nobody_reads_from_it() {
+        let pool = Pool::new();
+        let memory = pool.like(&Block::lent(Arc::new(vec![0f32; 2]))).expect("elements are lent");
+        let place = memory.bytes().as_ptr();
+        let canvas = Canvas::new(memory, [8].into_iter()).expect("it fits");
+        let mut claim = canvas.claim(0).expect("the first");
+        claim.bytes_mut().copy_from_slice(bytes_of(&[1.5f32, 2.5]));
+        assert!(Block::result(Arc::clone(&canvas)).is_none(), "it has not landed");
+        let piece = claim.land();
+        let result = Block::result(canvas).expect("all of it has landed");
+        let (mut result, spare) = result.trade::<f32>(None).expect_err("a frame reads from it");
+        assert_eq!((result.bytes(), spare), (bytes_of(&[1.5f32, 2.5]), None));
+        drop(piece);
+        result = result.trade::<f64>(None).expect_err("it is of f32").0;
+        let traded = result.trade::<f32>(None).expect("a vec it is");
+        assert_eq!((traded.as_slice(), traded.as_ptr()), (&[1.5f32, 2.5][..], place.cast()));
+    }
+
+    #[test]
     fn a_small_block_does_not_pin_a_large_spare() {
         let pool = Pool::new();
         drop(pool.block(1 << 20));
@@ -361,10 +437,6 @@ mod tests {
         let staging = Staging::filled(&Pool::new(), &bytes, 100);
         assert_eq!(staging.blocks.iter().map(Block::len).collect::<Vec<_>>(), [100, 100, 56]);
         let mut back = vec![0; 256];
-        staging.copy_to(&mut back);
-        assert_eq!(back, bytes);
-        let staging = Staging::cut(&Pool::new(), &bytes, &[6, 250]);
-        assert_eq!(staging.blocks.iter().map(Block::len).collect::<Vec<_>>(), [6, 250]);
         staging.copy_to(&mut back);
         assert_eq!(back, bytes);
     }

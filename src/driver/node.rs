@@ -13,7 +13,7 @@ use super::datalinks::DataLinks;
 use super::deadlines::Deadlines;
 use super::event::Event;
 use super::peers::Peers;
-use crate::collective::{Closing, Engine, Envelope, Meter, Outgoing, Pool};
+use crate::collective::{Closing, Engine, Envelope, Meter, Outgoing};
 use crate::discovery::{AddressPolicy, Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
 use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations};
 use crate::identity::{MemberId, Name, Namespace};
@@ -94,7 +94,6 @@ pub(super) struct Node {
     peers: Peers,
     data: DataLinks,
     deadlines: Deadlines,
-    pool: Pool,
     envelope: Option<Arc<Envelope>>,
     outgoing: Option<mpsc::UnboundedReceiver<Outgoing>>,
     /// The Views that a data link may belong to, for the tasks that answer handshakes.
@@ -196,7 +195,6 @@ impl Node {
             events,
             data: DataLinks::default(),
             deadlines: Deadlines::default(),
-            pool: Pool::new(),
             envelope: None,
             outgoing: None,
             open: Arc::new(RwLock::new(Vec::new())),

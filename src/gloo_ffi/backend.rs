@@ -12,10 +12,9 @@ use super::task::Task;
 use super::turnout::Turnout;
 use crate::collective::p2p::Endpoint;
 use crate::collective::threads::Threads;
-use crate::collective::{Backend, Block, Board, Call, Done, Engine, EngineFault, Finished, Job, Pool, Staging, Traffic, Unfit};
+use crate::collective::{Backend, Board, Done, Engine, EngineFault, Finished, Input, Job, Pool, Staging, Traffic};
 use crate::engine::EngineKind;
 use crate::link::DataLink;
-use crate::topology::Plan;
 use crate::view::{OPS_IN_FLIGHT_MAX, OpId, Rank, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,12 +48,22 @@ struct Core {
 
 struct State {
     turnout: Turnout,
-    /// Started, and without a thread.
-    ready: VecDeque<(Task, Job)>,
+    /// Started, and without their contribution.
+    unfed: BTreeMap<OpId, (Task, Done)>,
+    /// Fed, and without a thread.
+    ready: VecDeque<Work>,
     /// Failed by a message of this rank, of which it is not known whether it calls the same.
     doubtful: BTreeMap<OpId, (Rank, Done)>,
     crew: Crew,
     stage: Stage,
+}
+
+/// What a thread carries out.
+struct Work {
+    op: OpId,
+    task: Task,
+    input: Staging,
+    done: Done,
 }
 
 /// The threads of a View.
@@ -117,6 +126,7 @@ impl GlooBackend {
         let endpoint = Endpoint::new(me, size, pool.clone(), Arc::clone(threads));
         let state = State {
             turnout: Turnout::new(me, size),
+            unfed: BTreeMap::new(),
             ready: VecDeque::new(),
             doubtful: BTreeMap::new(),
             crew: Crew { all: 1, idle: 0 },
@@ -132,16 +142,16 @@ impl GlooBackend {
 }
 
 impl Backend for GlooBackend {
-    fn layout(&self, call: &Call, plan: &Plan, sync_root: Option<(Rank, u64)>) -> Result<Vec<usize>, Unfit> {
-        Ok(Task::of(call, plan, sync_root, self.core.size)?.layout(self.core.size))
-    }
-
     fn attach(&self, peer: Rank, link: Box<dyn DataLink>) {
         self.core.endpoint.attach(peer, link);
     }
 
     fn start(&self, job: Job) {
         self.core.start(job);
+    }
+
+    fn feed(&self, op: OpId, input: &Input<'_>) {
+        self.core.feed(op, input);
     }
 
     fn credit(&self, op: OpId, peer: Rank) {
@@ -180,8 +190,7 @@ impl Drop for GlooBackend {
 
 impl Core {
     fn start(self: &Arc<Core>, job: Job) {
-        let task = Task::of(&job.call, &job.plan, job.sync_root, self.size);
-        let Some(task) = task.ok().filter(|task| fits(task, &job, self.me, self.size)) else {
+        let Ok(task) = Task::of(&job.call, &job.plan, job.sync_root, self.size) else {
             return (job.done)(Err(EngineFault::Unfit));
         };
         let (op, mut state) = (job.op, self.lock());
@@ -198,7 +207,27 @@ impl Core {
         if state.turnout.is_complete(op) {
             self.endpoint.hurry(op);
         }
-        state.ready.push_back((task, job));
+        state.unfed.insert(op, (task, job.done));
+    }
+
+    /// Gloo takes a contribution in one piece.
+    fn feed(self: &Arc<Core>, op: OpId, input: &Input<'_>) {
+        let Some((task, done)) = self.lock().unfed.remove(&op) else { return };
+        // Copied under no lock. Nobody can give it up meanwhile, as whoever does finds neither of the two.
+        let Some(input) = contribution(&task, input, self.me, self.size, &self.pool) else {
+            self.endpoint.cancel(op, EngineFault::Unfit);
+            return done(Err(EngineFault::Unfit));
+        };
+        let mut state = self.lock();
+        let refused = match state.stage {
+            Stage::Ended(fault) => Some(fault),
+            _ => state.turnout.is_over(op).then_some(EngineFault::Cancelled),
+        };
+        if let Some(fault) = refused {
+            drop(state);
+            return done(Err(fault));
+        }
+        state.ready.push_back(Work { op, task, input, done });
         self.staff(&mut state);
         drop(state);
         self.changed.notify_one();
@@ -235,7 +264,8 @@ impl Core {
     fn end(&self, op: OpId) {
         let mut state = self.lock();
         state.turnout.end(op);
-        let waiting = state.take_ready(op).map(|(_, job)| job.done);
+        let waiting = state.take_ready(op).map(|work| work.done);
+        let waiting = waiting.or_else(|| state.unfed.remove(&op).map(|(_, done)| done));
         let waiting = waiting.or_else(|| state.doubtful.remove(&op).map(|(_, done)| done));
         drop(state);
         if let Some(done) = waiting {
@@ -250,7 +280,8 @@ impl Core {
             Stage::Ended(_) => None,
             _ => Some(std::mem::replace(&mut state.stage, Stage::Ended(fault))),
         };
-        let ready = std::mem::take(&mut state.ready).into_iter().map(|(_, job)| job.done);
+        let ready = std::mem::take(&mut state.ready).into_iter().map(|work| work.done);
+        let unfed = std::mem::take(&mut state.unfed).into_values().map(|(_, done)| done);
         let doubtful = std::mem::take(&mut state.doubtful).into_values().map(|(_, done)| done);
         drop(state);
         if fault == EngineFault::Closed {
@@ -258,7 +289,7 @@ impl Core {
             self.board.close();
         }
         self.changed.notify_all();
-        for done in ready.chain(doubtful) {
+        for done in ready.chain(unfed).chain(doubtful) {
             done(Err(fault));
         }
         // With it Gloo's context, if nobody works on it.
@@ -291,8 +322,7 @@ impl Core {
 
     /// Takes one operation after the other until the backend is closed.
     fn work(&self, context: &Context) {
-        while let Some((task, job)) = self.next() {
-            let Job { op, input, done, .. } = job;
+        while let Some(Work { op, task, input, done }) = self.next() {
             let part = Part { context, op, me: self.me, size: self.size, pool: &self.pool };
             let result = carried_out(&part, &task, input);
             self.conclude(op, result, done);
@@ -317,7 +347,7 @@ impl Core {
     }
 
     /// Waits for an operation; `None` when the backend is closed.
-    fn next(&self) -> Option<(Task, Job)> {
+    fn next(&self) -> Option<Work> {
         let mut state = self.lock();
         loop {
             if matches!(state.stage, Stage::Ended(_)) {
@@ -338,8 +368,8 @@ impl Core {
 }
 
 impl State {
-    fn take_ready(&mut self, op: OpId) -> Option<(Task, Job)> {
-        let at = self.ready.iter().position(|(_, job)| job.op == op)?;
+    fn take_ready(&mut self, op: OpId) -> Option<Work> {
+        let at = self.ready.iter().position(|work| work.op == op)?;
         self.ready.remove(at)
     }
 }
@@ -370,7 +400,18 @@ fn carried_out(part: &Part<'_>, task: &Task, input: Staging) -> Result<Finished,
     }
 }
 
-/// Whether the job's blocks are cut as its task asks for; nobody looks at those of a member that contributes nothing.
-fn fits(task: &Task, job: &Job, me: Rank, size: usize) -> bool {
-    !task.contributes(me) || job.input.blocks.iter().map(Block::len).eq(task.layout(size))
+/// The contribution to a task in blocks cut as that asks for; none of a member that contributes nothing. `None` when it is
+/// not as long.
+fn contribution(task: &Task, input: &Input<'_>, me: Rank, size: usize, pool: &Pool) -> Option<Staging> {
+    let lengths = if task.contributes(me) { task.layout(size) } else { Vec::new() };
+    if !lengths.is_empty() && lengths.iter().sum::<usize>() != input.len() {
+        return None;
+    }
+    let mut start = 0;
+    let blocks = lengths.into_iter().map(|length| {
+        let piece = start..start + length;
+        start = piece.end;
+        input.piece(pool, piece)
+    });
+    Some(Staging { blocks: blocks.collect::<Option<_>>()? })
 }

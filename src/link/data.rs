@@ -9,7 +9,7 @@ use super::frame::{FrameReader, FrameWriter};
 use super::hello::Wire;
 use super::session::Session;
 use super::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown, Stream};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -133,6 +133,11 @@ impl Read for Half {
         self.0.check()?;
         (&self.0.socket).read(out)
     }
+
+    fn read_vectored(&mut self, out: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.0.check()?;
+        (&self.0.socket).read_vectored(out)
+    }
 }
 
 impl Write for Half {
@@ -141,15 +146,20 @@ impl Write for Half {
         (&self.0.socket).write(bytes)
     }
 
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.check()?;
+        (&self.0.socket).write_vectored(parts)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// Bytes that the kernel may hold unsent: enough to keep a fast wire busy between two wake-ups, few enough that
-/// what is sent next is still decided here.
+/// Bytes that the kernel may hold unsent: enough to keep a wire of a gigabit busy for the four milliseconds in which a
+/// sender on a busy machine may not get its turn, few enough that what is sent next is still decided here.
 #[cfg(target_os = "linux")]
-const NOTSENT_LOWAT_BYTES: u32 = 128 * 1024;
+const NOTSENT_LOWAT_BYTES: u32 = 512 * 1024;
 
 /// Without it the link only reacts later, so a kernel that refuses is no error.
 #[cfg(target_os = "linux")]

@@ -12,7 +12,7 @@
 use super::session::{Opener, RECORD_BYTES_MAX, Sealer, TAG_BYTES};
 use super::{DataHeader, DataReceiver, PAYLOAD_BYTES_MAX};
 use crate::wire::Malformed;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 
 /// Payload bytes of every record but the first.
 pub const FULL_BYTES: usize = RECORD_BYTES_MAX - DataHeader::BYTES;
@@ -45,7 +45,7 @@ impl<W: Write> FrameWriter<W> {
     pub fn new(to: W, sealer: Option<Sealer>) -> FrameWriter<W> {
         let (first, batch) = match sealer {
             Some(_) => (RECORD_BYTES_MAX, BATCH_BYTES),
-            None => (0, DataHeader::BYTES + CLEAR_HEAD_BYTES),
+            None => (0, 0),
         };
         FrameWriter { to, sealer, first: zeros(first), batch: zeros(batch), filled: 0 }
     }
@@ -85,14 +85,20 @@ impl<W: Write> FrameWriter<W> {
         Ok(())
     }
 
-    /// The header goes out with the beginning of the payload, the rest straight from the caller's bytes.
+    /// Header and payload go out together, each from where it is.
     fn send_clear(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
-        let (head, rest) = payload.split_at(payload.len().min(CLEAR_HEAD_BYTES));
-        self.batch[..DataHeader::BYTES].copy_from_slice(&header.to_bytes());
-        self.batch[DataHeader::BYTES..DataHeader::BYTES + head.len()].copy_from_slice(head);
-        self.filled = DataHeader::BYTES + head.len();
-        self.flush()?;
-        self.to.write_all(rest)
+        let header = header.to_bytes();
+        let parts = &mut [IoSlice::new(&header), IoSlice::new(payload)];
+        let mut rest = &mut parts[..];
+        while rest.iter().any(|part| !part.is_empty()) {
+            match self.to.write_vectored(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut rest, written),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -177,7 +183,24 @@ impl<R: Read> FrameReader<R> {
         let (buffered, rest) = into.split_at_mut(here);
         buffered.copy_from_slice(&self.buffer[self.start..self.start + here]);
         self.start += here;
-        self.from.read_exact(rest)
+        self.read_past(rest)
+    }
+
+    /// Fills `rest`, which comes behind all that is in the buffer, and has the buffer take what comes behind it.
+    fn read_past(&mut self, mut rest: &mut [u8]) -> io::Result<()> {
+        while !rest.is_empty() {
+            let wanted = rest.len();
+            match self.from.read_vectored(&mut [IoSliceMut::new(rest), IoSliceMut::new(&mut self.buffer)]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    (self.start, self.end) = (0, read.saturating_sub(wanted));
+                    rest = &mut rest[read.min(wanted)..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     fn next_length(&mut self) -> io::Result<usize> {
@@ -231,12 +254,10 @@ fn zeros(len: usize) -> Box<[u8]> {
 const LENGTH_BYTES: usize = 2;
 /// A chunk of 256 KiB in one write.
 const BATCH_BYTES: usize = 5 * (LENGTH_BYTES + RECORD_BYTES_MAX + TAG_BYTES);
-/// What is copied so that header and payload share a segment; small frames go out in one write.
-const CLEAR_HEAD_BYTES: usize = 16 * 1024;
 /// A few records, so that one read fetches what the kernel has.
 const READ_BYTES: usize = 256 * 1024;
 /// In the clear: small frames are read whole with their header, and of large ones little takes the way through our buffer.
-const CLEAR_READ_BYTES: usize = DataHeader::BYTES + CLEAR_HEAD_BYTES;
+const CLEAR_READ_BYTES: usize = DataHeader::BYTES + 16 * 1024;
 
 #[cfg(test)]
 mod tests {

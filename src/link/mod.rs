@@ -43,6 +43,7 @@ pub use {
     session::{Sealer, TAG_BYTES},
 };
 
+#[cfg(any(test, fuzzing))]
 use crate::collective::staging::{Block, Pool};
 use crate::view::{Lane, OpId};
 use crate::wire::{Decode, Malformed, Reader};
@@ -108,6 +109,7 @@ pub trait DataReceiver: Send {
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()>;
 
     /// The next frame, its payload in a block of `pool`.
+    #[cfg(any(test, fuzzing))]
     fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
         let header = self.header()?;
         let mut block = pool.block(header.len as usize);

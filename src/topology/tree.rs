@@ -37,6 +37,11 @@ impl Tree {
         ranks(self.parents.len()).filter(|child| self.parents[child.index()] == Some(rank)).collect()
     }
 
+    /// How many ranks one behind the other are below `rank`.
+    pub fn height(&self, rank: Rank) -> usize {
+        self.children(rank).into_iter().map(|child| 1 + self.height(child)).max().unwrap_or(0)
+    }
+
     /// The one above all others, if it is a tree of all `size` ranks.
     pub fn root(&self, size: usize) -> Option<Rank> {
         let mut roots = ranks(size).filter(|rank| self.parents.get(rank.index()) == Some(&None));

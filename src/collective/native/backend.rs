@@ -6,19 +6,22 @@
 //! peers; so a message costs one change of thread on its way through a member. It never waits for another thread but at
 //! short locks: whatever a peer may send has memory waiting for it.
 //!
-//! Locks are taken in this order, and `done` is called under none: table, gate of an operation, outbox. A chunk's lock is
-//! held together with none of them.
+//! A program's contribution is fed by the program's own thread, chunk after chunk, and what one sets free is on its way while
+//! the next is copied.
+//!
+//! Locks are taken in this order, and `done` is called under none: table, gate of an operation, outbox. A chunk's lock, and
+//! under it that of the result, is held together with none of them.
 
 use super::op::Active;
 use super::outbox::{Generation, Outbox};
-use super::run::{Parcel, Progress, Run, Violation, lock};
+use super::run::{Landing, Parcel, Progress, Run, Violation, lock};
 use super::table::{EarlyFrames, Refused, Routed, Table};
 use crate::collective::schedule::Itinerary;
 use crate::collective::threads::Threads;
-use crate::collective::{Backend, Block, Call, EngineFault, Job, Kind, Pool, Staging, Traffic, Unfit};
+use crate::collective::{Backend, Block, EngineFault, Input, Job, Pool, Traffic};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender};
-use crate::topology::Plan;
 use crate::view::{OpId, Rank};
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -84,17 +87,12 @@ impl Backend for NativeBackend {
         core.threads.spawn(format!("potluck-rx-{peer}"), move || rx.receive_all(receiver));
     }
 
-    fn layout(&self, call: &Call, plan: &Plan, sync_root: Option<(Rank, u64)>) -> Result<Vec<usize>, Unfit> {
-        let contributor = match (call.kind, sync_root) {
-            (Kind::Broadcast { root }, _) | (Kind::Sync { .. }, Some((root, _))) => root,
-            (Kind::Message { from, .. }, _) => from,
-            _ => self.core.me,
-        };
-        Ok(Itinerary::of(call, sync_root, plan, self.core.outboxes.len())?.input_layout(contributor))
-    }
-
     fn start(&self, job: Job) {
         self.core.start(job);
+    }
+
+    fn feed(&self, op: OpId, input: &Input<'_>) {
+        self.core.feed(op, input);
     }
 
     fn credit(&self, op: OpId, peer: Rank) {
@@ -145,13 +143,13 @@ impl Carried {
 
 impl Core {
     fn start(&self, job: Job) {
-        let Job { op, call, plan, sync_root, input, done } = job;
+        let Job { op, call, plan, sync_root, model, done } = job;
         let size = self.outboxes.len();
-        let Ok(itinerary) = Itinerary::of(&call, sync_root, &plan, size) else {
-            return done(Err(EngineFault::Unfit));
-        };
-        let run = Run::new(op, self.me, itinerary, &self.pool);
-        let Some(blocks) = fitting(input, &run.input_layout()) else {
+        let itinerary = Itinerary::of(&call, sync_root, &plan, size).ok();
+        let run = itinerary.and_then(|itinerary| Run::new(op, self.me, itinerary, &self.pool, model.as_ref()));
+        // The caller may want it back, as soon as it is not read any more.
+        drop(model);
+        let Some(run) = run else {
             return done(Err(EngineFault::Unfit));
         };
         let mut run_and_done = Some((run, done));
@@ -160,7 +158,7 @@ impl Core {
             Arc::new(Active::new(run, done, size, credited))
         });
         match begun {
-            Ok((active, early)) => self.begin(&active, blocks, early),
+            Ok((active, early)) => self.begin(&active, early),
             Err(refused) => {
                 let fault = if refused == Refused::Closed { EngineFault::Closed } else { EngineFault::Cancelled };
                 if let Some((_, done)) = run_and_done {
@@ -170,15 +168,11 @@ impl Core {
         }
     }
 
-    fn begin(&self, active: &Arc<Active>, blocks: Vec<Block>, early: EarlyFrames) {
+    fn begin(&self, active: &Arc<Active>, early: EarlyFrames) {
         if active.run().is_empty() {
             return self.complete(active);
         }
         let mut out = Vec::new();
-        for (index, block) in blocks.into_iter().enumerate() {
-            let progress = active.run().contribute(index, block, &mut out);
-            self.go_on(active, progress, &mut out);
-        }
         for (from, header, block) in early {
             if self.deliver(active, from, &header, block, &mut out).is_err()
                 && let Some(generation) = self.outboxes[from.index()].generation()
@@ -186,6 +180,54 @@ impl Core {
                 self.violated(active, from, generation);
             }
         }
+    }
+
+    /// Takes this member's contribution; the operation may have ended meanwhile.
+    fn feed(&self, op: OpId, input: &Input<'_>) {
+        let Some(active) = lock(&self.table).find(op) else { return };
+        if !active.run().fits(input) {
+            return self.fail(&active, EngineFault::Unfit);
+        }
+        let mut out = Vec::new();
+        for chunk in active.run().feed_order() {
+            if active.is_over() {
+                return;
+            }
+            let progress = active.run().contribute(chunk, input, &mut out);
+            self.go_on(&active, progress, &mut out);
+        }
+    }
+
+    /// Takes the next frame of a link. What belongs to a result that is in the making is received straight into its place.
+    ///
+    /// # Errors
+    /// The link is over.
+    fn take_frame(
+        &self,
+        from: Rank,
+        generation: Generation,
+        link: &mut dyn DataReceiver,
+        out: &mut Vec<Parcel>,
+    ) -> io::Result<()> {
+        let header = link.header()?;
+        let placed = self.place(from, &header);
+        if let Some((active, mut landing)) = placed {
+            link.payload(landing.bytes_mut())?;
+            let progress = active.run().land_frame(landing, out);
+            self.go_on(&active, progress, out);
+        } else {
+            let mut block = self.pool.block(header.len as usize);
+            link.payload(block.bytes_mut())?;
+            self.receive(from, generation, &header, block, out);
+        }
+        self.carried[from.index()].received.fetch_add(u64::from(header.len), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn place(&self, from: Rank, header: &DataHeader) -> Option<(Arc<Active>, Landing)> {
+        let active = lock(&self.table).find(header.op)?;
+        let landing = active.run().place(from, header)?;
+        Some((active, landing))
     }
 
     /// A frame has come from `from`.
@@ -234,7 +276,8 @@ impl Core {
     /// The result is here. The operation stays until it is retired, as others may still wait for its frames.
     fn complete(&self, active: &Arc<Active>) {
         if let Some(done) = active.take_done() {
-            done(Ok(active.run().output()));
+            // Without it somebody has given the operation up at this very moment.
+            done(active.run().output().ok_or(EngineFault::Cancelled));
         }
     }
 
@@ -322,10 +365,8 @@ impl LinkEnd {
 
     fn receive_all(&self, mut receiver: Box<dyn DataReceiver>) {
         let mut out = Vec::new();
-        while let Ok((header, block)) = receiver.recv(&self.core.pool) {
-            self.core.carried[self.peer.index()].received.fetch_add(block.len() as u64, Ordering::Relaxed);
-            self.core.receive(self.peer, self.generation, &header, block, &mut out);
-        }
+        // Whatever ends it, dropping this end says so.
+        while self.core.take_frame(self.peer, self.generation, receiver.as_mut(), &mut out).is_ok() {}
     }
 }
 
@@ -333,12 +374,4 @@ impl Drop for LinkEnd {
     fn drop(&mut self) {
         self.core.lose(self.peer, self.generation, EngineFault::LinkLost(self.peer));
     }
-}
-
-/// The blocks of an input that is cut as it should be; none when none are asked for.
-fn fitting(input: Staging, layout: &[usize]) -> Option<Vec<Block>> {
-    if layout.is_empty() {
-        return Some(Vec::new());
-    }
-    input.blocks.iter().map(Block::len).eq(layout.iter().copied()).then_some(input.blocks)
 }

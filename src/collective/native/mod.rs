@@ -27,8 +27,10 @@
 //! them, so a backend may be closed and dropped on any thread, also on one of theirs.
 
 mod backend;
+mod coding;
 mod op;
 mod outbox;
+mod part;
 mod run;
 mod table;
 #[cfg(test)]

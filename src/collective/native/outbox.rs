@@ -103,7 +103,7 @@ impl Outbox {
 
     /// Queues a frame within the eager bounds, or gives it back.
     pub fn push_eager(&self, frame: Frame) -> Result<(), Frame> {
-        let fits = lock(&self.state).eager.add(frame.parcel.header.op, frame.parcel.payload.len());
+        let fits = lock(&self.state).eager.add(frame.parcel.header.op, frame.parcel.payload.bytes().len());
         if !fits {
             return Err(frame);
         }

@@ -1,7 +1,7 @@
 //! Layer: Shells.
 //!
-//! One operation's progress on one rank: blocks in, parcels and finally the result out. No thread, socket or clock in here;
-//! any number of threads may push it along at once.
+//! One operation's progress on one rank: contributions in, parcels and finally the result out. No thread, socket or clock in
+//! here; any number of threads may push it along at once.
 //!
 //! A run is complete when all is here that this rank keeps, and all has gone that it only brings in or passes on. So who
 //! gets nothing out of an operation is done when its part is on the way. What it sends of a result that it keeps too may
@@ -12,17 +12,25 @@
 //!
 //! # Memory
 //!
-//! A chunk's contribution turns into a partial sum, and that into a parcel, in the memory that brought it in. On
-//! a ring there is so at most one block per chunk, the size of the buffer in all, beside what is being received and, with
-//! a codec, the encoded parcels. An exchange may have to keep the contributions of higher ranks until the lower ones are
-//! here: at most the number of members times the buffer. Exchanges are for small buffers, and for two members. So it is
-//! at the root of a reduction in one step. Round a ring, who passes on what is for others keeps it until it has gone: in an
-//! `all_to_all`, the worst case, at most half the number of members times the buffer.
+//! The result is one [`Canvas`], made when the run is: what is received of it goes straight to its place, and so does
+//! the contribution with which a rank that finishes a chunk begins; both are sent on from there. What a rank only adds to and
+//! passes on turns from a contribution into a sum and a parcel in the block that brought it in. A caller's own elements are
+//! read where they are, a borrowed contribution is a row of blocks until it is added. So on a ring there is the result, and
+//! what is on its way; beside it, of what is borrowed, at most as much again, and, with a codec, the encoded parcels.
+//!
+//! An exchange may have to keep the contributions of higher ranks until the lower ones are here: at most the number of
+//! members times the buffer. Exchanges are for small buffers. So it is at the root of a reduction in one step. Round a
+//! ring, who passes on what is for others keeps it until it has gone: in an `all_to_all`, the worst case, at most half the
+//! number of members times the buffer.
 
+use super::coding::{decoded, encoded, round_trip};
+use super::part::{Part, Payload};
+use crate::collective::canvas::{Canvas, Claim};
 use crate::collective::schedule::{Itinerary, Station, Then};
-use crate::collective::{Block, Digest, Finished, Pool, ReduceOp, Staging, elements_of, elements_of_mut, finish, fold};
-use crate::compression::{Codec, codec};
+use crate::collective::{Block, Digest, Finished, Input, Pool, Staging, elements_of_mut, finish};
+use crate::compression::codec;
 use crate::link::{DataHeader, Phase};
+use crate::topology::ranks;
 use crate::view::{OpId, Rank};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,6 +44,10 @@ pub struct Run {
     /// Index of each flow's first chunk in `cells`, and of the end.
     firsts: Vec<usize>,
     cells: Vec<Mutex<Cell>>,
+    /// Index of each flow's first chunk in the result.
+    places: Vec<usize>,
+    /// The result; gone when it is handed out, or the run has failed.
+    result: Mutex<Option<Arc<Canvas>>>,
     /// Chunks to be kept that are not here yet, and frames of other flows that have not gone.
     missing: AtomicUsize,
     /// By rank: frames still to be received from it or sent to it.
@@ -45,14 +57,14 @@ pub struct Run {
     pool: Pool,
 }
 
-/// A frame to be sent. The payload is shared, never copied.
+/// A frame to be sent.
 pub struct Parcel {
     /// To whom.
     pub to: Rank,
     /// What it is.
     pub header: DataHeader,
     /// The bytes.
-    pub payload: Arc<Block>,
+    pub payload: Payload,
 }
 
 /// How far a run is.
@@ -68,18 +80,26 @@ pub enum Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation;
 
+/// The place of a frame whose payload is still to be read.
+pub struct Landing {
+    at: At,
+    from: Rank,
+    phase: Phase,
+    claim: Claim,
+}
+
 /// What is here of one chunk.
 #[derive(Default)]
 struct Cell {
-    /// Bit per contributor that has been here.
+    /// Bit per contributor that has been here, or is being received.
     came: u16,
     /// How many contributors are in `sum`.
     folded: usize,
-    sum: Option<Arc<Block>>,
+    sum: Option<Part>,
     /// Contributions whose turn has not come, by their place among the contributors.
-    waiting: Vec<(usize, Arc<Block>)>,
+    waiting: Vec<(usize, Part)>,
+    /// The result is here or being received.
     landed: bool,
-    result: Option<Arc<Block>>,
 }
 
 /// Where a chunk is.
@@ -90,30 +110,45 @@ struct At {
     cell: usize,
 }
 
+impl Landing {
+    /// Where to.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.claim.bytes_mut()
+    }
+}
+
 impl Run {
-    /// The run of `me` in operation `op`. Working memory comes from `pool`.
-    pub fn new(op: OpId, me: Rank, itinerary: Itinerary, pool: &Pool) -> Run {
+    /// The run of `me` in operation `op`. Working memory comes from `pool`; that of the result is [like](Pool::like) `model`,
+    /// if that fits. `None` when there is no memory for it.
+    pub fn new(op: OpId, me: Rank, itinerary: Itinerary, pool: &Pool, model: Option<&Block>) -> Option<Run> {
         let stations: Vec<Station> = (0..itinerary.flows.len()).map(|flow| itinerary.station(flow, me)).collect();
-        let mut firsts = vec![0];
-        for flow in 0..stations.len() {
-            firsts.push(firsts[flow] + itinerary.chunks(flow));
+        let (mut firsts, mut places) = (vec![0], vec![0]);
+        for (flow, station) in stations.iter().enumerate() {
+            let chunks = itinerary.chunks(flow);
+            firsts.push(firsts[flow] + chunks);
+            places.push(places[flow] + if station.keeps { chunks } else { 0 });
         }
         let chunks = firsts[stations.len()];
         let missing = stations.iter().enumerate().map(|(flow, station)| station.steps() * itinerary.chunks(flow)).sum();
         let digest = itinerary.is_common().then(|| Digest::new(itinerary.count() * itinerary.dtype.bytes()));
-        let open = (0..itinerary.size).map(|rank| frames_with(rank, me, &itinerary, &stations)).map(AtomicUsize::new).collect();
-        Run {
+        let flows = || stations.iter().enumerate();
+        let frames = |peer| flows().map(|(flow, station)| station.frames_with(peer, me) * itinerary.chunks(flow)).sum();
+        let open = ranks(itinerary.size).map(frames).map(AtomicUsize::new).collect();
+        let result = canvas(&itinerary, &stations, pool, model)?;
+        Some(Run {
             op,
             me,
             stations,
             firsts,
             cells: std::iter::repeat_with(Mutex::default).take(chunks).collect(),
+            places,
+            result: Mutex::new(Some(result)),
             missing: AtomicUsize::new(missing),
             open,
             digest: digest.map(Mutex::new),
             pool: pool.clone(),
             itinerary,
-        }
+        })
     }
 
     /// Which operation.
@@ -137,32 +172,82 @@ impl Run {
         if self.stations[parcel.header.flow as usize].keeps { Progress::Going } else { self.step() }
     }
 
-    /// Lengths of the blocks of this rank's contribution, in the order of [`contribute`](Run::contribute).
-    pub fn input_layout(&self) -> Vec<usize> {
-        self.itinerary.input_layout(self.me)
+    /// The chunks of this rank's own contribution, as flow and chunk, in the order in which they are needed.
+    pub fn feed_order(&self) -> Vec<(usize, usize)> {
+        self.itinerary.feed_order(self.me)
     }
 
-    /// Brings block `index` of this rank's own contribution, each once and of the length that the layout says.
-    /// What it sets free to be sent is added to `out`.
-    pub fn contribute(&self, index: usize, mut block: Block, out: &mut Vec<Parcel>) -> Progress {
-        let own = self.itinerary.own_flows(self.me);
-        let cell = self.firsts[own.start] + index;
-        let flow = self.firsts.partition_point(|first| *first <= cell) - 1;
-        let at = At { flow, chunk: cell - self.firsts[flow], cell };
-        let station = &self.stations[flow];
+    /// Whether `input` is as long as this rank's contribution. Of a rank that contributes nothing none is asked for.
+    pub fn fits(&self, input: &Input<'_>) -> bool {
+        let bytes = self.itinerary.input_bytes(self.me);
+        bytes == 0 || bytes == input.len()
+    }
+
+    /// Takes a chunk of this rank's own contribution, each once, from `input`, which [fits](Run::fits). What it sets free to be
+    /// sent is added to `out`.
+    pub fn contribute(&self, (flow, chunk): (usize, usize), input: &Input<'_>, out: &mut Vec<Parcel>) -> Progress {
+        let at = At { flow, chunk, cell: self.firsts[flow] + chunk };
+        let (station, bytes) = (&self.stations[flow], self.itinerary.input_range(self.me, flow, chunk));
         let place = station.contributors.iter().position(|rank| *rank == self.me).unwrap_or(0);
+        if self.itinerary.reduce.is_none()
+            && station.keeps
+            && let Some(mut claim) = self.claim(at)
+        {
+            // It is the result, and goes out from there.
+            let whole = input.copy_to(bytes.start, claim.bytes_mut());
+            return if whole { self.add(at, place, Part::InPlace(claim), out) } else { Progress::Going };
+        }
+        let Some(mut block) = input.piece(&self.pool, bytes) else { return Progress::Going };
         if station.then != Then::Keep {
-            return self.add(at, place, Arc::new(block), out);
+            return self.add(at, place, Part::new(block), out);
         }
         let others: Vec<Rank> = station.contributors.iter().copied().filter(|rank| *rank != self.me).collect();
         // Everybody folds what the others could decode, so this rank does so too.
-        let encoded = codec(self.itinerary.codec).map(|codec| self.round_trip(codec, &mut block));
+        let encoded = codec(self.itinerary.codec).map(|codec| round_trip(codec, block.bytes_mut(), &self.pool));
         let own = Arc::new(block);
-        self.post(at, Phase::Reduce, &others, &encoded.unwrap_or_else(|| Arc::clone(&own)), out);
-        self.add(at, place, own, out)
+        self.post(at, Phase::Reduce, &others, &Payload::Block(encoded.unwrap_or_else(|| Arc::clone(&own))), out);
+        self.add(at, place, Part::Block(own), out)
     }
 
-    /// Takes a frame from a peer. What it sets free to be sent is added to `out`.
+    /// Where the payload of a frame from a peer is to be received, when that is straight in the result. Whoever gets a place
+    /// must have the frame [land](Run::land_frame), or end the link to that peer. `None` says nothing about the frame.
+    pub fn place(&self, from: Rank, header: &DataHeader) -> Option<Landing> {
+        let at = self.locate(header)?;
+        let (station, elements) = (&self.stations[at.flow], self.itinerary.elements(at.flow, at.chunk).len());
+        let len = header.len as usize;
+        if !station.keeps || codec(self.itinerary.codec).is_some() || len != self.itinerary.wire_bytes(elements) {
+            return None;
+        }
+        let claim = match header.phase {
+            Phase::Reduce if !matches!(station.then, Then::Send(_)) => {
+                let bit = 1 << self.contributor(at, from)?;
+                let mut cell = lock(&self.cells[at.cell]);
+                let claim = if cell.came & bit == 0 { self.claim(at) } else { None }?;
+                cell.came |= bit;
+                claim
+            }
+            Phase::Gather if station.down_from == Some(from) => {
+                let mut cell = lock(&self.cells[at.cell]);
+                let claim = if cell.landed { None } else { self.claim(at) }?;
+                cell.landed = true;
+                claim
+            }
+            _ => return None,
+        };
+        Some(Landing { at, from, phase: header.phase, claim })
+    }
+
+    /// A frame is in its place. What it sets free to be sent is added to `out`.
+    pub fn land_frame(&self, landing: Landing, out: &mut Vec<Parcel>) -> Progress {
+        let Landing { at, from, phase, claim } = landing;
+        self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
+        match phase {
+            Phase::Reduce => self.add(at, self.contributor(at, from).unwrap_or(0), Part::InPlace(claim), out),
+            _ => self.land(at, claim, None, out),
+        }
+    }
+
+    /// Takes a frame from a peer that has no place in the result. What it sets free to be sent is added to `out`.
     ///
     /// # Errors
     /// [`Violation`] when no such frame was to come from this peer; nothing has changed then.
@@ -180,16 +265,19 @@ impl Run {
         }
     }
 
-    /// The result, once, when a step has said [`Progress::Complete`]. Blocks that are still being sent are copied.
-    pub fn output(&self) -> Finished {
-        let take = |cell: &Mutex<Cell>| lock(cell).result.take();
-        let blocks: Vec<Block> = self.cells.iter().filter_map(take).map(|block| self.alone(block)).collect();
+    /// The result, once, when a step has said [`Progress::Complete`]. Frames that are still to be sent keep reading from it.
+    /// `None` when the run was cleared meanwhile.
+    pub fn output(&self) -> Option<Finished> {
+        let canvas = lock(&self.result).take()?;
+        let block = Block::result(canvas)?;
         let taken = self.digest.as_ref().map(|digest| std::mem::replace(&mut *lock(digest), Digest::new(0)));
-        Finished { digest: taken.map_or(0, |digest| digest.finish(&blocks)), output: Staging { blocks } }
+        let blocks = if block.len() == 0 { Vec::new() } else { vec![block] };
+        Some(Finished { digest: taken.map_or(0, |digest| digest.finish(&blocks)), output: Staging { blocks } })
     }
 
-    /// Lets go of every block; for a run that has failed.
+    /// Lets go of all memory; for a run that has failed or is decided. Who receives into it at that moment keeps it alive.
     pub fn clear(&self) {
+        lock(&self.result).take();
         for cell in &self.cells {
             *lock(cell) = Cell { came: u16::MAX, landed: true, ..Cell::default() };
         }
@@ -201,9 +289,18 @@ impl Run {
         (chunk < end - first).then_some(At { flow, chunk, cell: first + chunk })
     }
 
+    /// The place of a peer among the contributors to a chunk.
+    fn contributor(&self, at: At, from: Rank) -> Option<usize> {
+        self.stations[at.flow].contributors.iter().position(|rank| *rank == from && from != self.me)
+    }
+
+    /// The right to write a chunk of the result, which is kept here.
+    fn claim(&self, at: At) -> Option<Claim> {
+        lock(&self.result).as_ref()?.claim(self.places[at.flow] + at.chunk)
+    }
+
     fn receive_part(&self, at: At, from: Rank, block: Block, out: &mut Vec<Parcel>) -> Result<Progress, Violation> {
-        let contributors = &self.stations[at.flow].contributors;
-        let place = contributors.iter().position(|rank| *rank == from && from != self.me).ok_or(Violation)?;
+        let place = self.contributor(at, from).ok_or(Violation)?;
         let bit = 1 << place;
         {
             let mut cell = lock(&self.cells[at.cell]);
@@ -215,9 +312,9 @@ impl Run {
         self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
         let part = match codec(self.itinerary.codec) {
             None => block,
-            Some(codec) => self.decoded(codec, &block).ok_or(Violation)?,
+            Some(codec) => decoded(codec, block.bytes(), &self.pool).ok_or(Violation)?,
         };
-        Ok(self.add(at, place, Arc::new(part), out))
+        Ok(self.add(at, place, Part::new(part), out))
     }
 
     fn receive_result(&self, at: At, from: Rank, block: Block, out: &mut Vec<Parcel>) -> Result<Progress, Violation> {
@@ -232,24 +329,32 @@ impl Run {
             }
         }
         self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
-        let result = match codec(self.itinerary.codec).filter(|_| station.keeps) {
-            None => None,
-            Some(codec) => Some(Arc::new(self.decoded(codec, &block).ok_or(Violation)?)),
-        };
-        let received = Arc::new(block);
-        self.post(at, Phase::Gather, &station.down_to, &received, out);
-        Ok(self.land(at, result.unwrap_or(received)))
+        let received = Payload::Block(Arc::new(block));
+        if !station.keeps {
+            self.post(at, Phase::Gather, &station.down_to, &received, out);
+            return Ok(Progress::Going);
+        }
+        // Gone when the run is over.
+        let Some(mut claim) = self.claim(at) else { return Ok(Progress::Going) };
+        match codec(self.itinerary.codec) {
+            None => claim.bytes_mut().copy_from_slice(received.bytes()),
+            Some(codec) => {
+                let elements = elements_of_mut(claim.bytes_mut()).ok_or(Violation)?;
+                codec.decode(received.bytes(), elements).map_err(|_| Violation)?;
+            }
+        }
+        Ok(self.land(at, claim, Some(received), out))
     }
 
     /// Folds a contribution, and those that waited for it, in the order of the contributors.
-    fn add(&self, at: At, place: usize, part: Arc<Block>, out: &mut Vec<Parcel>) -> Progress {
+    fn add(&self, at: At, place: usize, part: Part, out: &mut Vec<Parcel>) -> Progress {
         let mut cell = lock(&self.cells[at.cell]);
         cell.waiting.push((place, part));
         while let Some(next) = cell.waiting.iter().position(|(place, _)| *place == cell.folded) {
             let (_, part) = cell.waiting.swap_remove(next);
             cell.folded += 1;
             cell.sum = Some(match (cell.sum.take(), self.itinerary.reduce) {
-                (Some(sum), Some(op)) => self.folded(op, sum, part),
+                (Some(sum), Some(op)) => sum.fold(part, op, self.itinerary.dtype, &self.pool),
                 _ => part,
             });
         }
@@ -265,61 +370,58 @@ impl Run {
         }
     }
 
-    /// Folds into whichever of the two nobody else reads; into a copy when both are still being sent.
-    fn folded(&self, op: ReduceOp, mut a: Arc<Block>, mut b: Arc<Block>) -> Arc<Block> {
-        let dtype = self.itinerary.dtype;
-        if let Some(sum) = Arc::get_mut(&mut a) {
-            fold(op, dtype, sum.bytes_mut(), b.bytes());
-            return a;
+    /// All contributions of this station are in.
+    fn settle(&self, at: At, sum: Part, out: &mut Vec<Parcel>) -> Progress {
+        let station = &self.stations[at.flow];
+        let (phase, to) = match station.then {
+            Then::Send(parent) => (Phase::Reduce, &[parent][..]),
+            Then::HandOn if !station.keeps => (Phase::Gather, &station.down_to[..]),
+            Then::Keep | Then::HandOn => return self.conclude(at, sum, out),
+        };
+        if let Part::Block(sum) = sum {
+            let part = codec(self.itinerary.codec).map(|codec| encoded(codec, sum.bytes(), &self.pool));
+            self.post(at, phase, to, &Payload::Block(part.unwrap_or(sum)), out);
         }
-        if let Some(sum) = Arc::get_mut(&mut b) {
-            fold(op, dtype, sum.bytes_mut(), a.bytes());
-            return b;
-        }
-        let mut sum = self.alone(a);
-        fold(op, dtype, sum.bytes_mut(), b.bytes());
-        Arc::new(sum)
+        Progress::Going
     }
 
-    /// All contributions of this station are in.
-    fn settle(&self, at: At, sum: Arc<Block>, out: &mut Vec<Parcel>) -> Progress {
-        let station = &self.stations[at.flow];
-        if let Then::Send(parent) = station.then {
-            let part = match codec(self.itinerary.codec) {
-                None => sum,
-                Some(codec) => Arc::new(self.encoded(codec, &sum)),
-            };
-            self.post(at, Phase::Reduce, &[parent], &part, out);
-            return Progress::Going;
-        }
-        let mut result = self.alone(sum);
+    /// The contributions of all are in, at a rank that keeps the result.
+    fn conclude(&self, at: At, sum: Part, out: &mut Vec<Parcel>) -> Progress {
+        let claim = match sum {
+            Part::InPlace(claim) => Some(claim),
+            Part::Block(sum) => self.claim(at).map(|mut claim| {
+                claim.bytes_mut().copy_from_slice(sum.bytes());
+                claim
+            }),
+        };
+        // Gone when the run is over.
+        let Some(mut claim) = claim else { return Progress::Going };
         if let Some(op) = self.itinerary.reduce {
-            finish(op, self.itinerary.dtype, result.bytes_mut(), self.itinerary.size);
+            finish(op, self.itinerary.dtype, claim.bytes_mut(), self.itinerary.size);
         }
         lock(&self.cells[at.cell]).landed = true;
-        let encoded = match (codec(self.itinerary.codec), station.then) {
-            (Some(codec), Then::HandOn) => Some(self.round_trip(codec, &mut result)),
+        let encoded = match (codec(self.itinerary.codec), self.stations[at.flow].then) {
+            (Some(codec), Then::HandOn) => Some(Payload::Block(round_trip(codec, claim.bytes_mut(), &self.pool))),
             _ => None,
         };
-        let result = Arc::new(result);
-        self.post(at, Phase::Gather, &station.down_to, encoded.as_ref().unwrap_or(&result), out);
-        self.land(at, result)
+        self.land(at, claim, encoded, out)
     }
 
-    /// A chunk of the result is here. Who does not keep it has seen to it that it goes on.
-    fn land(&self, at: At, result: Arc<Block>) -> Progress {
-        if !self.stations[at.flow].keeps {
-            return Progress::Going;
-        }
-        let start = self.itinerary.elements(at.flow, at.chunk).start * self.itinerary.dtype.bytes();
+    /// A chunk of the result is here. It goes on from where it is, or as it is `encoded`.
+    fn land(&self, at: At, claim: Claim, encoded: Option<Payload>, out: &mut Vec<Parcel>) -> Progress {
+        let piece = claim.land();
+        let (canvas, range) = (Arc::clone(piece.canvas()), piece.range());
+        self.post(at, Phase::Gather, &self.stations[at.flow].down_to, &encoded.unwrap_or(Payload::Piece(piece)), out);
         if let Some(digest) = &self.digest {
-            let whole = lock(digest).whole_blocks(start, result.len());
+            let whole = lock(digest).landed(range);
             for index in whole {
-                let hash = Digest::hash_in(index, start, result.bytes());
-                lock(digest).note(index, hash);
+                let block = lock(digest).block(index);
+                if let Some(bytes) = canvas.landed(block) {
+                    let hash = Digest::hash(bytes);
+                    lock(digest).note(index, hash);
+                }
             }
         }
-        lock(&self.cells[at.cell]).result = Some(result);
         self.step()
     }
 
@@ -327,56 +429,22 @@ impl Run {
         if self.missing.fetch_sub(1, Ordering::AcqRel) == 1 { Progress::Complete } else { Progress::Going }
     }
 
-    fn post(&self, at: At, phase: Phase, to: &[Rank], payload: &Arc<Block>, out: &mut Vec<Parcel>) {
-        // The casts lose nothing: schedules have few flows and a bounded number of chunks, blocks are smaller than 4 GiB.
-        let header = DataHeader { op: self.op, flow: at.flow as u32, chunk: at.chunk as u32, phase, len: payload.len() as u32 };
-        out.extend(to.iter().map(|to| Parcel { to: *to, header, payload: Arc::clone(payload) }));
-    }
-
-    fn alone(&self, block: Arc<Block>) -> Block {
-        Arc::try_unwrap(block).unwrap_or_else(|shared| {
-            let mut copy = self.pool.block(shared.len());
-            copy.bytes_mut().copy_from_slice(shared.bytes());
-            copy
-        })
-    }
-
-    fn encoded(&self, codec: &dyn Codec, block: &Block) -> Block {
-        let elements = elements_of::<f32>(block.bytes()).unwrap_or_default();
-        let mut encoded = self.pool.block(codec.encoded_len(elements.len()));
-        codec.encode(elements, encoded.bytes_mut());
-        encoded
-    }
-
-    fn decoded(&self, codec: &dyn Codec, encoded: &Block) -> Option<Block> {
-        let mut block = self.pool.block(encoded.len() / codec.encoded_len(1).max(1) * size_of::<f32>());
-        codec.decode(encoded.bytes(), elements_of_mut(block.bytes_mut())?).ok()?;
-        Some(block)
-    }
-
-    /// Encodes `block` and overwrites it with what the others will decode.
-    fn round_trip(&self, codec: &dyn Codec, block: &mut Block) -> Arc<Block> {
-        let encoded = self.encoded(codec, block);
-        let decoded = elements_of_mut(block.bytes_mut()).map(|elements| codec.decode(encoded.bytes(), elements));
-        debug_assert_eq!(decoded, Some(Ok(())));
-        Arc::new(encoded)
+    fn post(&self, at: At, phase: Phase, to: &[Rank], payload: &Payload, out: &mut Vec<Parcel>) {
+        // The casts lose nothing: schedules have few flows and a bounded number of chunks, chunks are smaller than 4 GiB.
+        let len = payload.bytes().len() as u32;
+        let header = DataHeader { op: self.op, flow: at.flow as u32, chunk: at.chunk as u32, phase, len };
+        out.extend(to.iter().map(|to| Parcel { to: *to, header, payload: payload.clone() }));
     }
 }
 
-/// Frames between this rank and `peer`, both ways.
-fn frames_with(peer: usize, me: Rank, itinerary: &Itinerary, stations: &[Station]) -> usize {
-    let frames = |(flow, station): (usize, &Station)| {
-        let is_peer = |rank: &Rank| rank.index() == peer && *rank != me;
-        let contributions = station.contributors.iter().filter(|rank| is_peer(rank)).count();
-        let up = match station.then {
-            Then::Send(parent) => usize::from(is_peer(&parent)),
-            Then::Keep => contributions,
-            Then::HandOn => 0,
-        };
-        let down = station.down_from.iter().chain(&station.down_to).filter(|rank| is_peer(rank)).count();
-        (contributions + up + down) * itinerary.chunks(flow)
-    };
-    stations.iter().enumerate().map(frames).sum()
+/// The memory of the result of a rank: the chunks of the flows that it keeps, one behind the other.
+fn canvas(itinerary: &Itinerary, stations: &[Station], pool: &Pool, model: Option<&Block>) -> Option<Arc<Canvas>> {
+    let kept = || (0..stations.len()).filter(|flow| stations[*flow].keeps);
+    let bytes = kept().map(|flow| itinerary.flows[flow].elements.len()).sum::<usize>() * itinerary.dtype.bytes();
+    let like = model.filter(|model| model.len() == bytes).and_then(|model| pool.like(model));
+    let memory = like.filter(|like| like.len() == bytes).or_else(|| pool.try_block(bytes))?;
+    let chunks = kept().flat_map(|flow| (0..itinerary.chunks(flow)).map(move |chunk| (flow, chunk)));
+    Canvas::new(memory, chunks.map(|(flow, chunk)| itinerary.elements(flow, chunk).len() * itinerary.dtype.bytes()))
 }
 
 /// A lock whose data stays usable when a thread panicked while holding it: every section here leaves it whole.

@@ -106,6 +106,14 @@ impl Table {
         None
     }
 
+    /// The operation, when it is under way.
+    pub fn find(&self, op: OpId) -> Option<Arc<Active>> {
+        match self.entries.get(&op) {
+            Some(Entry::Active(active)) => Some(Arc::clone(active)),
+            _ => None,
+        }
+    }
+
     /// `op` has failed here: what still comes for it is dropped.
     pub fn fail(&mut self, op: OpId) {
         if let Some(entry) = self.entries.get_mut(&op) {
@@ -115,10 +123,7 @@ impl Table {
 
     /// `op` is over. Gives it when it was under way.
     pub fn retire(&mut self, op: OpId) -> Option<Arc<Active>> {
-        let active = match self.entries.get(&op) {
-            Some(Entry::Active(active)) => Some(Arc::clone(active)),
-            _ => None,
-        };
+        let active = self.find(op);
         self.take_early(op);
         self.entries.remove(&op);
         self.retired.insert(op);

@@ -72,7 +72,7 @@ fn chunks_cover_the_result_once_and_in_order() {
                     let expected = if each { count * size } else { count };
                     assert_eq!((end, itinerary.count()), (expected, expected));
                     let given = if matches!(kind, Kind::Scatter { .. }) { count * size } else { count };
-                    assert_eq!(itinerary.input_layout(Rank(0)).iter().sum::<usize>(), given * 4);
+                    assert_eq!(itinerary.input_bytes(Rank(0)), given * 4);
                 }
             }
         }
@@ -204,7 +204,7 @@ fn a_sync_needs_its_root_and_takes_its_length() {
     let sync = Call { kind: Kind::Sync { version: 3 }, dtype: DType::U8, count: 5, codec: CodecId::None, mode: Mode::PerOp };
     assert_eq!(Itinerary::of(&sync, None, &Plan::mesh(3), 3), Err(Unfit));
     let itinerary = Itinerary::of(&sync, Some((Rank(2), 70)), &Plan::mesh(3), 3).expect("fits");
-    assert_eq!((itinerary.count(), itinerary.input_layout(Rank(2)), itinerary.input_layout(Rank(0))), (70, vec![70], vec![]));
+    assert_eq!((itinerary.count(), itinerary.input_bytes(Rank(2)), itinerary.input_bytes(Rank(0))), (70, 70, 0));
 }
 
 #[test]

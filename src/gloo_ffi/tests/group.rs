@@ -2,7 +2,7 @@
 //!
 //! All ranks of a View in one process, with a board for each.
 
-use crate::collective::{Backend, Board, BoardFault, Call, Engine, EngineFault, Finished, Job, Pool, Staging};
+use crate::collective::{Backend, Board, BoardFault, Call, Engine, EngineFault, Finished, Input, Job, Pool};
 use crate::gloo_ffi::GlooEngine;
 use crate::link::DataLink;
 use crate::link::testing::{memory, sealed_tcp, tcp};
@@ -33,7 +33,6 @@ pub struct Group {
     pub backends: Vec<Arc<dyn Backend>>,
     pub outcomes: Receiver<Outcome>,
     pub report: Sender<Outcome>,
-    pub pool: Pool,
 }
 
 impl Group {
@@ -56,7 +55,7 @@ impl Group {
         let open = |me: Rank| engine.open(&view, me, Arc::clone(&boards[me.index()]) as Arc<dyn Board>);
         let backends = view.ranks().map(open).collect();
         let (report, outcomes) = channel();
-        Group { engine: engine.clone(), backends, outcomes, report, pool: Pool::new() }
+        Group { engine: engine.clone(), backends, outcomes, report }
     }
 
     pub fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
@@ -64,11 +63,10 @@ impl Group {
     }
 
     pub fn start(&self, me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, input: &[u8]) {
-        let lengths = self.backends[me.index()].layout(&call, plan, sync_root).unwrap_or_default();
         let report = self.report.clone();
         let done = Box::new(move |result| drop(report.send((me, op, result))));
-        let input = Staging::cut(&self.pool, input, &lengths);
-        self.backends[me.index()].start(Job { op, call, plan: Arc::clone(plan), sync_root, input, done });
+        self.backends[me.index()].start(Job { op, call, plan: Arc::clone(plan), sync_root, model: None, done });
+        self.backends[me.index()].feed(op, &Input::Borrowed(input));
     }
 
     /// `peer` has started `op`, and all others hear of it.

@@ -4,7 +4,7 @@
 
 use super::group::{Chance, End, EndReceiver, EndSender, Group, Outcome, PATIENCE, board, bytes, job, link_pair, op, plan};
 use crate::collective::native::{EAGER_OP_BYTES, EAGER_OP_FRAMES, EAGER_PEER_BYTES, NativeEngine};
-use crate::collective::{Backend, Call, CodecId, DType, Engine, EngineFault, Kind, Mode, Pool, ReduceOp, bytes_of};
+use crate::collective::{Backend, Call, CodecId, DType, Engine, EngineFault, Input, Kind, Mode, Pool, ReduceOp, bytes_of};
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
 use crate::topology::{Plan, Schedule};
 use crate::view::testing::view_of;
@@ -22,11 +22,9 @@ fn f32_call(kind: Kind, count: usize) -> Call {
 struct Alone {
     engine: NativeEngine,
     backend: Arc<dyn Backend>,
-    size: usize,
     peers: Vec<Peer>,
     report: Sender<Outcome>,
     outcomes: Receiver<Outcome>,
-    pool: Pool,
 }
 
 /// Flow, chunk and phase.
@@ -40,11 +38,10 @@ struct Peer {
 
 impl Alone {
     fn new(size: usize) -> Alone {
-        let pool = Pool::new();
-        let engine = NativeEngine::new(pool.clone());
+        let engine = NativeEngine::default();
         let backend = engine.open(&Arc::new(view_of(size as u8)), Rank(0), board(Rank(0)));
         let (report, outcomes) = channel();
-        let mut alone = Alone { engine, backend, size, peers: Vec::new(), report, outcomes, pool };
+        let mut alone = Alone { engine, backend, peers: Vec::new(), report, outcomes };
         for rank in 1..size as u8 {
             let peer = alone.connect(Rank(rank));
             alone.peers.push(peer);
@@ -62,7 +59,13 @@ impl Alone {
 
     fn start(&self, op: OpId, call: Call, plan: &Arc<Plan>) {
         let input = vec![0; call.count as usize * call.dtype.bytes()];
-        self.backend.start(job(Rank(0), op, call, None, plan, self.size, &self.pool, &input, &self.report));
+        self.begin(op, call, plan);
+        self.backend.feed(op, &Input::Borrowed(&input));
+    }
+
+    /// Starts it, and does not feed it.
+    fn begin(&self, op: OpId, call: Call, plan: &Arc<Plan>) {
+        self.backend.start(job(Rank(0), op, call, None, plan, &self.report));
     }
 
     fn outcome(&self) -> (OpId, Result<Vec<u8>, EngineFault>) {
@@ -408,18 +411,21 @@ fn what_does_not_fit_is_refused() {
     let plan = plan(1024, Schedule::OneShot);
     alone.start(op(0, 0), Call { dtype: DType::U8, ..f32_call(Kind::AllReduce(ReduceOp::Mean), 8) }, &plan);
     assert_eq!(alone.outcome(), (op(0, 0), Err(EngineFault::Unfit)));
-    let call = f32_call(SUM, 1000);
-    let mut short = job(Rank(0), op(0, 1), call, None, &plan, 2, &alone.pool, &[0; 4000], &alone.report);
-    short.input.blocks.pop();
-    alone.backend.start(short);
-    assert_eq!(alone.outcome(), (op(0, 1), Err(EngineFault::Unfit)));
+    for (number, bytes) in [(1, 3996), (2, 4004), (3, 0)] {
+        alone.begin(op(0, number), f32_call(SUM, 1000), &plan);
+        alone.backend.feed(op(0, number), &Input::Borrowed(&vec![0; bytes]));
+        assert_eq!(alone.outcome(), (op(0, number), Err(EngineFault::Unfit)));
+    }
+    alone.begin(op(0, 4), f32_call(SUM, 1000), &plan);
+    alone.backend.feed(op(0, 4), &Input::Nothing);
+    assert_eq!(alone.outcome(), (op(0, 4), Err(EngineFault::Unfit)));
 }
 
 #[test]
 fn a_backend_may_be_dropped_on_one_of_its_own_threads() {
     let mut alone = Alone::new(2);
     let plan = plan(1024, Schedule::OneShot);
-    let mut job = job(Rank(0), op(0, 0), f32_call(SUM, 1), None, &plan, 2, &alone.pool, &[0; 4], &alone.report);
+    let mut job = job(Rank(0), op(0, 0), f32_call(SUM, 1), None, &plan, &alone.report);
     // The slot is emptied by `done`, on the receiver thread, which so lets go of the last handle.
     let last = Arc::new(Mutex::new(Some(Arc::clone(&alone.backend))));
     let (slot, report) = (Arc::clone(&last), alone.report.clone());
@@ -428,6 +434,7 @@ fn a_backend_may_be_dropped_on_one_of_its_own_threads() {
         drop(report.send((Rank(0), op(0, 0), result)));
     });
     alone.backend.start(job);
+    alone.backend.feed(op(0, 0), &Input::Borrowed(&[0; 4]));
     let Alone { engine, backend, outcomes, peers: mut held, .. } = {
         let peers = std::mem::take(&mut alone.peers);
         Alone { peers, ..alone }

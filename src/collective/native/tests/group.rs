@@ -4,7 +4,7 @@
 
 use crate::collective::native::NativeEngine;
 use crate::collective::native::run::lock;
-use crate::collective::{Backend, Call, Engine, EngineFault, Finished, Itinerary, Job, Pool, Staging, ViewBoard};
+use crate::collective::{Backend, Block, Call, Engine, EngineFault, Finished, Input, Job, Pool, ViewBoard};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
 use crate::topology::{Plan, PlanClass, Schedule};
 use crate::view::testing::view_of;
@@ -25,24 +25,27 @@ pub struct Group {
     pub backends: Vec<Arc<dyn Backend>>,
     pub outcomes: Receiver<Outcome>,
     pub report: Sender<Outcome>,
-    pub pool: Pool,
 }
 
 impl Group {
     pub fn new(size: usize) -> Group {
-        let pool = Pool::new();
+        Group::with_links(size, |_, end| Box::new(end))
+    }
+
+    /// The same over ends that `wrap` makes of each rank's.
+    pub fn with_links(size: usize, wrap: impl Fn(Rank, End) -> Box<dyn DataLink>) -> Group {
         let view = Arc::new(view_of(size as u8));
-        let engine = NativeEngine::new(pool.clone());
+        let engine = NativeEngine::new(Pool::new());
         let backends: Vec<_> = view.ranks().map(|me| engine.open(&view, me, board(me))).collect();
         for a in view.ranks() {
             for b in view.ranks().filter(|b| *b > a) {
                 let (left, right) = link_pair(4);
-                backends[a.index()].attach(b, Box::new(left));
-                backends[b.index()].attach(a, Box::new(right));
+                backends[a.index()].attach(b, wrap(a, left));
+                backends[b.index()].attach(a, wrap(b, right));
             }
         }
         let (report, outcomes) = channel();
-        Group { backends, outcomes, report, pool }
+        Group { backends, outcomes, report }
     }
 
     pub fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
@@ -50,9 +53,13 @@ impl Group {
     }
 
     pub fn start(&self, me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, input: &[u8]) {
-        let size = self.backends.len();
-        let job = job(me, op, call, sync_root, plan, size, &self.pool, input, &self.report);
-        self.backends[me.index()].start(job);
+        self.begin(me, op, call, sync_root, plan, None);
+        self.backends[me.index()].feed(op, &Input::Borrowed(input));
+    }
+
+    /// Starts it, and does not feed it.
+    pub fn begin(&self, me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, model: Option<Block>) {
+        self.backends[me.index()].start(Job { model, ..job(me, op, call, sync_root, plan, &self.report) });
     }
 
     pub fn credit_from(&self, op: OpId, peer: Rank) {
@@ -88,22 +95,11 @@ impl Group {
     }
 }
 
-#[allow(clippy::too_many_arguments)] // A job as a test writes it: all of it in one line.
-pub fn job(
-    me: Rank,
-    op: OpId,
-    call: Call,
-    sync_root: Option<(Rank, u64)>,
-    plan: &Arc<Plan>,
-    size: usize,
-    pool: &Pool,
-    input: &[u8],
-    report: &Sender<Outcome>,
-) -> Job {
-    let lengths = Itinerary::of(&call, sync_root, plan, size).map(|i| i.input_layout(me)).unwrap_or_default();
+/// A job as a test writes it: all of it in one line.
+pub fn job(me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, report: &Sender<Outcome>) -> Job {
     let report = report.clone();
     let done = Box::new(move |result| drop(report.send((me, op, result))));
-    Job { op, call, plan: Arc::clone(plan), sync_root, input: Staging::cut(pool, input, &lengths), done }
+    Job { op, call, plan: Arc::clone(plan), sync_root, model: None, done }
 }
 
 /// A board that nobody reads: this engine needs none.

@@ -4,5 +4,6 @@
 
 mod failure;
 mod group;
+mod memory;
 mod parts;
 mod result;

@@ -1,0 +1,250 @@
+//! Layer: Core.
+//!
+//! A result in the making: one stretch of memory that threads write part by part, send from, and hand out in the end.
+//!
+//! Each part is written once, by whoever claims it, and only read from then on. The memory is handed out when nobody
+//! else has any of it. All that is unsafe about results is in this file.
+
+#![allow(unsafe_code, reason = "several threads write to different parts of one caller's memory, which cannot be split by value")]
+
+use super::staging::Block;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// A result in the making.
+pub struct Canvas {
+    start: *mut u8,
+    /// Where each part ends; the next one begins there.
+    ends: Vec<usize>,
+    states: Vec<AtomicU8>,
+    /// What `start` points into. Not looked at before it is taken out again.
+    memory: Block,
+}
+
+/// The right to write one part. Who lets go of it before it has [landed](Claim::land) leaves the part to nobody.
+pub struct Claim {
+    canvas: Arc<Canvas>,
+    part: usize,
+}
+
+/// A part that is written, to be read.
+#[derive(Clone)]
+pub struct Piece {
+    canvas: Arc<Canvas>,
+    part: usize,
+}
+
+/// Nobody has claimed the part.
+const BLANK: u8 = 0;
+/// Somebody may write it, and nobody else touches it.
+const CLAIMED: u8 = 1;
+/// It is written, and nobody ever writes it again.
+const LANDED: u8 = 2;
+
+// SAFETY: `start` is only followed by a `Claim`, of which there is at most one for a part, and where the part has landed,
+// after which there is none. The memory belongs to the canvas, so both keep it alive; it may be used by any thread.
+unsafe impl Send for Canvas {}
+// SAFETY: as above; the states order the write of a part before every read.
+unsafe impl Sync for Canvas {}
+
+impl Canvas {
+    /// Over `memory`, in parts of these lengths. `None` when they are not as long as the memory together.
+    pub fn new(mut memory: Block, lengths: impl Iterator<Item = usize>) -> Option<Arc<Canvas>> {
+        let mut end = Some(0usize);
+        let ends: Vec<usize> = lengths
+            .map_while(|length| {
+                end = end?.checked_add(length);
+                end
+            })
+            .collect();
+        if end != Some(memory.len()) {
+            return None;
+        }
+        let states = ends.iter().map(|_| AtomicU8::new(BLANK)).collect();
+        let start = memory.bytes_mut().as_mut_ptr();
+        Some(Arc::new(Canvas { start, ends, states, memory }))
+    }
+
+    /// The right to write a part; given once.
+    pub fn claim(self: &Arc<Canvas>, part: usize) -> Option<Claim> {
+        let state = self.states.get(part)?;
+        state.compare_exchange(BLANK, CLAIMED, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        Some(Claim { canvas: Arc::clone(self), part })
+    }
+
+    /// These bytes, when all parts that they touch have landed.
+    pub fn landed(&self, range: Range<usize>) -> Option<&[u8]> {
+        let first = self.ends.partition_point(|end| *end <= range.start);
+        let touched = (first..self.ends.len()).take_while(|part| self.range(*part).start < range.end);
+        for part in touched {
+            if self.states[part].load(Ordering::Acquire) != LANDED {
+                return None;
+            }
+        }
+        if range.start > range.end || range.end > self.len() {
+            return None;
+        }
+        // SAFETY: inside of the memory, which is initialised and lives as long as this canvas. What has landed is not written
+        // again, and loading the states with `Acquire` makes what was written before visible here.
+        Some(unsafe { std::slice::from_raw_parts(self.start.add(range.start), range.len()) })
+    }
+
+    /// How many bytes.
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// The bytes of a part.
+    pub fn range(&self, part: usize) -> Range<usize> {
+        let start = part.checked_sub(1).map_or(0, |before| self.ends[before]);
+        start..self.ends[part]
+    }
+
+    /// The memory, when nobody else has any of it.
+    ///
+    /// # Errors
+    /// The canvas, while somebody writes to it or reads from it.
+    pub fn take(self: Arc<Canvas>) -> Result<Block, Arc<Canvas>> {
+        // Claims and pieces hold the canvas, so where it is alone `start` is followed by nobody any more.
+        Arc::try_unwrap(self).map(|canvas| canvas.memory)
+    }
+}
+
+impl Claim {
+    /// What is there: before the first write nothing in particular.
+    pub fn bytes(&self) -> &[u8] {
+        let range = self.canvas.range(self.part);
+        // SAFETY: inside of the memory, which is initialised and which the canvas keeps alive. This claim is the only one of the
+        // part, whose bytes are those of no other part, and nobody reads a part before it has landed.
+        unsafe { std::slice::from_raw_parts(self.canvas.start.add(range.start), range.len()) }
+    }
+
+    /// The bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let range = self.canvas.range(self.part);
+        // SAFETY: as for `bytes`, and the claim is borrowed for as long as they are written.
+        unsafe { std::slice::from_raw_parts_mut(self.canvas.start.add(range.start), range.len()) }
+    }
+
+    /// The part is written.
+    pub fn land(self) -> Piece {
+        self.canvas.states[self.part].store(LANDED, Ordering::Release);
+        Piece { canvas: self.canvas, part: self.part }
+    }
+}
+
+impl Piece {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // It has landed, or there was no piece.
+        self.canvas.landed(self.range()).unwrap_or_default()
+    }
+
+    /// Where it is in the result.
+    pub fn range(&self) -> Range<usize> {
+        self.canvas.range(self.part)
+    }
+
+    /// The result that it is a part of.
+    pub fn canvas(&self) -> &Arc<Canvas> {
+        &self.canvas
+    }
+}
+
+impl fmt::Debug for Canvas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Canvas({} bytes, {} parts)", self.len(), self.ends.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::Pool;
+    use proptest::prelude::*;
+
+    fn canvas(lengths: &[usize]) -> Arc<Canvas> {
+        let memory = Pool::new().block(lengths.iter().sum());
+        Canvas::new(memory, lengths.iter().copied()).expect("they fit")
+    }
+
+    #[test]
+    fn a_part_is_claimed_once_and_read_when_it_has_landed() {
+        let canvas = canvas(&[3, 0, 5]);
+        let mut claim = canvas.claim(2).expect("the first");
+        assert!(canvas.claim(2).is_none() && canvas.claim(3).is_none());
+        claim.bytes_mut().copy_from_slice(b"hello");
+        assert_eq!((claim.bytes(), canvas.landed(3..8)), (&b"hello"[..], None));
+        let piece = claim.land();
+        assert_eq!((piece.bytes(), canvas.landed(4..7), piece.range()), (&b"hello"[..], Some(&b"ell"[..]), 3..8));
+        assert!(canvas.claim(2).is_none(), "what has landed is not written again");
+        assert!(canvas.landed(2..4).is_none() && canvas.landed(0..0).is_some() && canvas.landed(3..9).is_none());
+    }
+
+    #[test]
+    fn who_gives_up_leaves_the_part_to_nobody() {
+        let canvas = canvas(&[4]);
+        drop(canvas.claim(0));
+        assert!(canvas.claim(0).is_none() && canvas.landed(0..4).is_none());
+    }
+
+    #[test]
+    fn the_memory_is_handed_out_when_nobody_has_any_of_it() {
+        let mut memory = Pool::new().block(4);
+        let place = memory.bytes_mut().as_ptr();
+        let canvas = Canvas::new(memory, [4].into_iter()).expect("it fits");
+        let canvas = { canvas.claim(0).map(|claim| (claim, canvas.take().expect_err("it is being written"))) };
+        let (mut claim, canvas) = canvas.expect("the first claim");
+        claim.bytes_mut().copy_from_slice(b"done");
+        let piece = claim.land();
+        let canvas = canvas.take().expect_err("it is being read");
+        assert_eq!(piece.bytes(), b"done");
+        drop(piece);
+        let memory = canvas.take().expect("it is alone");
+        assert_eq!((memory.bytes(), memory.bytes().as_ptr()), (&b"done"[..], place));
+    }
+
+    #[test]
+    fn lengths_that_do_not_add_up_are_refused() {
+        for lengths in [&[3][..], &[5], &[], &[usize::MAX, 5], &[2, usize::MAX]] {
+            assert!(Canvas::new(Pool::new().block(4), lengths.iter().copied()).is_none(), "{lengths:?}");
+        }
+        assert!(Canvas::new(Pool::new().block(0), [].into_iter()).is_some_and(|canvas| canvas.take().is_ok()));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        /// Threads race for all parts; each is written by one of them, and read whole by all others.
+        #[test]
+        fn threads_that_race_write_every_part_once(lengths in proptest::collection::vec(0usize..300, 1..40)) {
+            let canvas = canvas(&lengths);
+            let claimed: usize = std::thread::scope(|scope| {
+                let threads: Vec<_> = (1..=4u8).map(|mark| {
+                    let (canvas, lengths) = (Arc::clone(&canvas), &lengths);
+                    scope.spawn(move || {
+                        let mut claimed = 0;
+                        for part in 0..lengths.len() {
+                            if let Some(mut claim) = canvas.claim(part) {
+                                claimed += 1;
+                                claim.bytes_mut().fill(mark);
+                                drop(claim.land());
+                            } else if let Some(bytes) = canvas.landed(canvas.range(part)) {
+                                assert!(bytes.windows(2).all(|two| two[0] == two[1]), "written by two");
+                            }
+                        }
+                        claimed
+                    })
+                }).collect();
+                threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+            });
+            prop_assert_eq!(claimed, lengths.len());
+            let all = canvas.landed(0..canvas.len()).expect("all has landed").to_vec();
+            prop_assert!(!all.contains(&0) || lengths.iter().all(|length| *length == 0));
+            let memory = canvas.take().expect("alone");
+            prop_assert_eq!(memory.bytes(), &all[..]);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Layer: Core.
+//!
+//! A member's contribution, while its caller is being polled.
+
+use super::dtype::DType;
+use super::element::Element;
+use super::finite::all_finite;
+use super::staging::{Block, Pool};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A contribution, handed over piece by piece.
+pub enum Input<'a> {
+    /// This member contributes nothing.
+    Nothing,
+    /// A caller's slice, which is copied: it is the caller's again when the poll is over.
+    Borrowed(&'a [u8]),
+    /// A caller's own elements, which are read where they are.
+    Lent(Block),
+    /// A borrowed one, and who is told of every piece that is asked for, before it is copied.
+    #[cfg(test)]
+    Watched(&'a [u8], &'a dyn Fn(&Range<usize>)),
+}
+
+impl Input<'_> {
+    /// A caller's own elements.
+    pub fn lent<T: Element>(elements: &Arc<Vec<T>>) -> Input<'static> {
+        Input::Lent(Block::lent(Arc::clone(elements)))
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// Whether elements of this type in it are neither NaN nor infinite.
+    pub fn is_finite(&self, dtype: DType) -> bool {
+        all_finite(dtype, self.bytes())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Input::Nothing => &[],
+            Input::Borrowed(bytes) => bytes,
+            Input::Lent(block) => block.bytes(),
+            #[cfg(test)]
+            Input::Watched(bytes, _) => bytes,
+        }
+    }
+
+    /// These bytes of it; `None` when it has not as many.
+    pub fn piece(&self, pool: &Pool, range: Range<usize>) -> Option<Block> {
+        match self {
+            Input::Nothing => None,
+            Input::Borrowed(bytes) => {
+                let bytes = bytes.get(range)?;
+                let mut block = pool.block(bytes.len());
+                block.bytes_mut().copy_from_slice(bytes);
+                Some(block)
+            }
+            Input::Lent(block) => block.part(range),
+            #[cfg(test)]
+            Input::Watched(bytes, watch) => {
+                watch(&range);
+                Input::Borrowed(bytes).piece(pool, range)
+            }
+        }
+    }
+
+    /// Copies these bytes of it to `out`, as many as that has; says whether there were.
+    pub fn copy_to(&self, start: usize, out: &mut [u8]) -> bool {
+        #[cfg(test)]
+        if let Input::Watched(_, watch) = self {
+            watch(&(start..start + out.len()));
+        }
+        let bytes = start.checked_add(out.len()).and_then(|end| self.bytes().get(start..end));
+        bytes.map(|bytes| out.copy_from_slice(bytes)).is_some()
+    }
+
+    /// What the memory of the result should be like, where it is to be the caller's afterwards: see [`Pool::like`].
+    pub fn model(&self) -> Option<Block> {
+        match self {
+            Input::Lent(block) => block.part(0..block.len()),
+            #[cfg(test)]
+            Input::Watched(..) => None,
+            Input::Nothing | Input::Borrowed(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_what_is_borrowed_are_copies_and_of_what_is_lent_the_bytes_themselves() {
+        let (pool, elements) = (Pool::new(), Arc::new(vec![1u8, 2, 3, 4, 5]));
+        let (borrowed, lent) = (Input::Borrowed(&elements), Input::lent(&elements));
+        for input in [&borrowed, &lent] {
+            assert_eq!(input.piece(&pool, 1..4).expect("it is there").bytes(), [2, 3, 4]);
+            assert!(input.piece(&pool, 3..6).is_none());
+            let mut out = [0; 2];
+            assert!(input.copy_to(3, &mut out) && out == [4, 5]);
+            assert!(!input.copy_to(4, &mut out) && !input.copy_to(usize::MAX, &mut out));
+            assert_eq!(input.len(), 5);
+        }
+        let place = elements[1..].as_ptr();
+        assert_ne!(borrowed.piece(&pool, 1..4).map(|piece| piece.bytes().as_ptr()), Some(place));
+        assert_eq!(lent.piece(&pool, 1..4).map(|piece| piece.bytes().as_ptr()), Some(place));
+        assert!(Input::Nothing.piece(&pool, 0..0).is_none());
+    }
+}
