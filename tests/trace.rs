@@ -1,6 +1,6 @@
 //! The trace that a program can listen to: one span for each operation.
 
-use potluck::{Builder, Config};
+use potluck::{Builder, Config, Engine};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tracing::field::{Field, Visit};
@@ -48,7 +48,7 @@ fn every_operation_is_a_span_with_its_outcome() {
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(ended.clone())).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let views = runtime.block_on(async {
-        let join = || Builder::new(Config::local()).open_lan("trace").min_members(2).join();
+        let join = || Builder::new(Config::local()).open_lan("trace").min_members(2).engine(Engine::Native).join();
         let (one, two) = (join().await.unwrap(), join().await.unwrap());
         let (mut a, mut b) = (one.context().await.unwrap(), two.context().await.unwrap());
         let (mut x, mut y) = ([1.0f32; 100], [2.0f32; 100]);
