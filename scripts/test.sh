@@ -41,7 +41,7 @@ if [ "$(id -u)" -eq 0 ]; then
     apart=(--skip keeps_the_contract_of_discovery --skip a_report_names_every_interface)
     tests "multicast in namespaces" cargo test --workspace --locked ${gloo_features[@]+"${gloo_features[@]}"} --lib discovery::mdns -- --ignored
 fi
-tests "tests" cargo test --workspace --locked ${gloo_features[@]+"${gloo_features[@]}"} --no-fail-fast -- ${apart[@]+"${apart[@]}"}
+tests "tests" env RUSTDOC="$PWD/scripts/rustdoc-with-codes.sh" cargo test --workspace --locked ${gloo_features[@]+"${gloo_features[@]}"} --no-fail-fast -- ${apart[@]+"${apart[@]}"}
 tests "metrics of a program" cargo test -p potluck --locked --features metrics --test metrics
 
 # The tests of the Gloo engine are not compiled without it: one line stands for all of them.

@@ -138,3 +138,8 @@ pub use view::{Ballot, Lane, OpId, Rank, ViewDigest, ViewId};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// What must not compile does not.
+#[cfg(doctest)]
+#[doc = include_str!("../tests/sharing.md")]
+struct Sharing;

@@ -15,6 +15,7 @@ use on::{Network, On, everywhere, group, seed, tell_log};
 use potluck::{Bf16, Context, EngineKind, F16, ReduceOp};
 use potluck_harness::{Need, Resources, Suite};
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 const MEMBERS: usize = 3;
 
@@ -105,13 +106,15 @@ async fn stretch(context: &mut Context, seed: u64, number: u32, operations: usiz
     for place in (1..LANES).rev() {
         tags.swap(place, of_rank.below(place + 1));
     }
-    let mut tasks = Vec::new();
+    // One that fails ends the others too, which would wait for it.
+    let mut tasks = JoinSet::new();
     for tag in tags {
         let (lane, of_rank) = (context.lane(tag), Chance::new(of_rank.next()));
-        tasks.push(tokio::spawn(in_lane(lane, Chance::new(seed ^ u64::from(tag) << 32), of_rank, operations / LANES)));
+        tasks.spawn(in_lane(lane, Chance::new(seed ^ u64::from(tag) << 32), of_rank, operations / LANES));
     }
-    for task in tasks {
-        task.await??;
+    while let Some(ended) = tasks.join_next().await {
+        // What the others say then is not what was wrong.
+        ended?.inspect_err(|error| println!("{error:#}"))?;
     }
     Ok(())
 }
