@@ -40,6 +40,9 @@ pub enum Outgoing {
     EngineFailed,
 }
 
+/// Contributions up to here may go to a peer before it has begun, and are there sooner than a descriptor.
+const SMALL_BYTES_MAX: usize = 64 * 1024;
+
 /// See the module.
 pub struct Envelope {
     view: Arc<View>,
@@ -152,15 +155,18 @@ impl Envelope {
     /// sync nothing is read yet, see [`Envelope::begin_sync`].
     pub fn begin(self: &Arc<Envelope>, op: OpId, call: Call, input: &Input<'_>) {
         self.lock().ledger.amend(op, call);
-        let is_sync = matches!(call.kind, Kind::Sync { .. });
+        let (is_sync, is_small) = (matches!(call.kind, Kind::Sync { .. }), input.len() <= SMALL_BYTES_MAX);
         if !is_sync {
             self.start(op, call, None, input);
         }
-        // After the engine's start: the descriptor says that there is room for data. Before the feed, which takes time.
+        if !is_sync && is_small {
+            self.backend.feed(op, input);
+        }
+        // After the engine's start: the descriptor says that there is room for data. Before a feed that takes time.
         let mut state = self.lock();
         state.ledger.describe(op);
         self.settle(state);
-        if !is_sync {
+        if !is_sync && !is_small {
             self.backend.feed(op, input);
         }
     }
