@@ -40,6 +40,9 @@ pub enum Outgoing {
     EngineFailed,
 }
 
+/// Contributions up to here may go to a peer before it has begun, and are there sooner than a descriptor.
+const SMALL_BYTES_MAX: usize = 64 * 1024;
+
 /// See the module.
 pub struct Envelope {
     view: Arc<View>,
@@ -182,27 +185,33 @@ impl Envelope {
     pub fn begin(self: &Arc<Envelope>, op: OpId, call: Call, input: &Input<'_>) {
         self.lock().ledger.amend(op, call);
         let _in_its_span = self.measure(op, &call).entered();
-        let is_sync = matches!(call.kind, Kind::Sync { .. });
-        if !is_sync {
-            self.start(op, call, None, input);
+        if matches!(call.kind, Kind::Sync { .. }) {
+            let mut state = self.lock();
+            state.ledger.describe(op);
+            return self.settle(state);
         }
-        // After the engine's start: the descriptor says that there is room for data. Before the feed, which takes time.
-        let mut state = self.lock();
-        state.ledger.describe(op);
-        self.settle(state);
-        if !is_sync {
-            self.backend.feed(op, input);
-        }
+        self.carry_out(op, call, input, |ledger| ledger.describe(op));
     }
 
     /// Begins one call of a step, below [`PARTS_MAX`](crate::view::PARTS_MAX), as [`begin`](Envelope::begin) does.
     pub fn begin_part(self: &Arc<Envelope>, step: OpId, index: u8, call: Call, input: &Input<'_>) {
         let part = step.part(index);
-        self.start(part, call, None, input);
+        self.carry_out(part, call, input, |ledger| ledger.describe_part(part, call));
+    }
+
+    fn carry_out(self: &Arc<Envelope>, op: OpId, call: Call, input: &Input<'_>, describe: impl FnOnce(&mut Ledger)) {
+        let is_small = input.len() <= SMALL_BYTES_MAX;
+        self.start(op, call, None, input);
+        if is_small {
+            self.backend.feed(op, input);
+        }
+        // After the engine's start: the descriptor says that there is room for data. Before a feed that takes time.
         let mut state = self.lock();
-        state.ledger.describe_part(part, call);
+        describe(&mut state.ledger);
         self.settle(state);
-        self.backend.feed(part, input);
+        if !is_small {
+            self.backend.feed(op, input);
+        }
     }
 
     /// Ends a step of so many calls, which have been begun: `end` is its own call.

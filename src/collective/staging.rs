@@ -2,8 +2,8 @@
 //!
 //! The bytes of a call, owned: a row of pooled blocks that threads hand to each other by value.
 //!
-//! No thread ever holds a pointer into a caller's buffer. A block is in exactly one hand, or frozen behind an
-//! `Arc` and only read; when the last hand lets go, its memory goes back to the pool it came from.
+//! No thread ever holds a pointer into a borrowed buffer. A block is in exactly one hand, or frozen behind an
+//! `Arc` and only read, as what a caller lends is; when the last hand lets go, its memory goes back to the pool it came from.
 
 use super::canvas::Canvas;
 use super::dtype::DType;

@@ -3,9 +3,11 @@
 //! The native engine: schedules of this project on blocking threads, over data links.
 //!
 //! # Semantics
-//! A member's chunks leave as soon as the peer is known to have room for them, flow over each other along the schedule, and
-//! are folded where they meet. A backend holds a job's blocks until it is done, and what others still wait for until
-//! the job is retired.
+//! A job is started, which makes room for its data, and fed, which may happen later or never. A member's chunks leave while
+//! the next are fed, as soon as the peer is known to have room for them, flow over each other along the schedule, and are
+//! folded where they meet. The result is received and finished in its place, which may be memory of the caller's type, and
+//! is handed out with it. What was lent is read until it is added and sent; what others still wait for is held until the job
+//! is retired.
 //!
 //! # Credit
 //! A reader never waits for its program. Data of an operation goes to a peer after [`Backend::credit`];
@@ -13,7 +15,9 @@
 //!
 //! # Failure
 //! A link that breaks fails the running jobs that still need it and no other; a peer that sends what no schedule foresees
-//! loses its link. Nothing received can make a thread panic or take memory beyond the bounds.
+//! loses its link. Nothing received can make a thread panic or take memory beyond the bounds. A chunk is received into a
+//! result once, and never into one that is handed out. A job that is given up before it is fed is never fed; memory that is
+//! being received into when its job ends goes back to the pool afterwards.
 //!
 //! What a link had taken over when it broke is not sent again. A job that is complete here cannot be failed for that: a
 //! peer that starts it only later, as in a broadcast, waits until its ledger aborts it. So whoever hears of a broken
