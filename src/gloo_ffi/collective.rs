@@ -86,15 +86,7 @@ impl Part<'_> {
         all.bytes_mut()[start..start + bytes].copy_from_slice(own.bytes());
         self.context.all_gather(self.op, all.bytes_mut(), &nobody())?;
         let mut block = self.pool.like(own).unwrap_or_else(|| self.pool.block(bytes));
-        let sum = block.bytes_mut();
-        for (rank, part) in all.bytes().chunks_exact(bytes).enumerate() {
-            if rank == 0 {
-                sum.copy_from_slice(part);
-            } else {
-                fold(reduction.op, reduction.dtype, sum, part);
-            }
-        }
-        finish(reduction.op, reduction.dtype, sum, self.size);
+        self.fold_all(reduction, all.bytes(), block.bytes_mut());
         Ok(finished(&Tally::new(bytes), Some(block)))
     }
 
@@ -110,7 +102,7 @@ impl Part<'_> {
         let tally = Tally::new(reduction.bytes());
         let Some(mut block) = block else { return Ok(finished(&tally, None)) };
         let elements = elements_of_mut::<f32>(block.bytes_mut()).ok_or(UNFIT)?;
-        let shards = Shards::of(codec, self.size, reduction.count);
+        let shards = Shards::of(reduction, self.size, |elements| codec.encoded_len(elements));
         let mut encoded = self.pool.block(shards.bytes.iter().sum());
         for rank in 0..self.size {
             codec.encode(&elements[shards.elements[rank].clone()], &mut encoded.bytes_mut()[shards.span(rank)]);
@@ -179,17 +171,18 @@ impl Part<'_> {
         let (me, each) = (self.me.index(), shards.bytes[self.me.index()]);
         let mut contributions = self.pool.block(each * self.size);
         self.context.exchange_parts(self.op, contributions.bytes_mut(), &vec![each; self.size], data, &shards.bytes)?;
-        let sum = &mut data[shards.span(me)];
-        for rank in 0..self.size {
-            let part = &contributions.bytes()[rank * each..(rank + 1) * each];
-            if rank == 0 {
-                sum.copy_from_slice(part);
-            } else {
-                fold(reduction.op, reduction.dtype, sum, part);
-            }
+        self.fold_all(reduction, contributions.bytes(), &mut data[shards.span(me)]);
+        Ok(())
+    }
+
+    /// Folds what all ranks contribute to `sum`, equally long parts one behind the other, in rank order.
+    fn fold_all(&self, reduction: Reduction, contributions: &[u8], sum: &mut [u8]) {
+        let each = sum.len();
+        sum.copy_from_slice(&contributions[..each]);
+        for part in contributions[each..].chunks_exact(each.max(1)) {
+            fold(reduction.op, reduction.dtype, sum, part);
         }
         finish(reduction.op, reduction.dtype, sum, self.size);
-        Ok(())
     }
 
     fn gather_to(&self, root: Rank, bytes: usize, own: Option<Block>) -> Result<Finished, Failure> {
@@ -260,17 +253,16 @@ struct Shards {
 }
 
 impl Shards {
-    fn of(codec: &dyn Codec, size: usize, count: usize) -> Shards {
-        let elements: Vec<Range<usize>> = (0..size).map(|rank| ring_segment(rank, size, count)).collect();
-        let bytes = elements.iter().map(|shard| codec.encoded_len(shard.len())).collect();
+    /// `bytes_of` says how many bytes so many elements are on the way.
+    fn of(reduction: Reduction, size: usize, bytes_of: impl Fn(usize) -> usize) -> Shards {
+        let elements: Vec<Range<usize>> = (0..size).map(|rank| ring_segment(rank, size, reduction.count)).collect();
+        let bytes = elements.iter().map(|shard| bytes_of(shard.len())).collect();
         Shards { elements, bytes }
     }
 
     /// Not encoded.
     fn plain(reduction: Reduction, size: usize) -> Shards {
-        let elements: Vec<Range<usize>> = (0..size).map(|rank| ring_segment(rank, size, reduction.count)).collect();
-        let bytes = elements.iter().map(|shard| shard.len() * reduction.dtype.bytes()).collect();
-        Shards { elements, bytes }
+        Shards::of(reduction, size, |elements| elements * reduction.dtype.bytes())
     }
 
     /// Where a rank's shard lies in the row of all of them.
