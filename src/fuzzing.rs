@@ -7,7 +7,7 @@
 use crate::collective::p2p::{EAGER_OP_BYTES, Endpoint, Owned, PIECE, SLOTS_MAX, Threads};
 use crate::collective::{
     Call, CodecId, DType, Descriptor, Engine, EngineFault, Input, Itinerary, Job, Kind, Mode, NativeEngine, OpMessage, Pool,
-    ReduceOp, Staging, ViewBoard,
+    ReduceOp, ViewBoard,
 };
 use crate::discovery::Advert;
 use crate::election::{Durable, Message};

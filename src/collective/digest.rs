@@ -55,6 +55,7 @@ impl Digest {
     }
 
     /// The digest blocks that lie wholly in `len` bytes from `start`. Hashing them needs no access to the digest.
+    #[cfg(any(feature = "gloo", test))]
     pub fn whole_blocks(&self, start: usize, len: usize) -> Range<usize> {
         let end = start + len;
         let last = if end >= self.len { self.hashes.len() } else { end / DIGEST_BLOCK_BYTES };
@@ -63,6 +64,7 @@ impl Digest {
     }
 
     /// The hash of digest block `index`, given the result's bytes from `start` on that hold all of it.
+    #[cfg(any(feature = "gloo", test))]
     pub fn hash_in(index: usize, start: usize, bytes: &[u8]) -> u64 {
         let from = index * DIGEST_BLOCK_BYTES - start;
         let to = bytes.len().min(from + DIGEST_BLOCK_BYTES);

@@ -52,7 +52,7 @@ pub use reference::reference;
 pub use rejection::Rejection;
 #[cfg(fuzzing)]
 pub use schedule::Itinerary;
-#[cfg(feature = "gloo")]
+#[cfg(any(feature = "gloo", test))]
 pub use schedule::Unfit;
 pub use staging::{Block, Pool, Staging};
 pub use vote::{AbortCause, AbortReason, Closing, Listed, Mismatch, OpBody, OpMessage, Outcome, Status, Vote};

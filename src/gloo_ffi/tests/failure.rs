@@ -3,7 +3,7 @@
 //! Operations given up half way, links that break, boards that do not fill, and the end.
 
 use super::group::{Cables, Chance, Group, PATIENCE, TestBoard, bytes, op, plan};
-use crate::collective::{Board, Call, CodecId, DType, EngineFault, Kind, Mode, Pool, ReduceOp, bytes_of};
+use crate::collective::{Backend, Board, Call, CodecId, DType, EngineFault, Input, Kind, Mode, Pool, ReduceOp, bytes_of};
 use crate::gloo_ffi::GlooEngine;
 use crate::topology::{Plan, Schedule};
 use crate::view::{OpId, Rank};
@@ -200,6 +200,24 @@ fn what_does_not_fit_is_refused() {
     // An input of another length.
     group.start(Rank(0), op(0, 0), f32_call(SUM, 2), None, &ring, &[0; 4]);
     assert_eq!(group.outcome().2.err(), Some(EngineFault::Unfit));
+}
+
+#[test]
+fn a_job_may_end_before_it_is_fed() {
+    let end: [fn(&dyn Backend); 3] = [|b| b.cancel(op(0, 0)), |b| b.retire(op(0, 0)), |b| b.close()];
+    for end in end {
+        let (group, plan) = (Group::new(2, Cables::Memory), plan(Schedule::GlooRing));
+        let (report, outcomes) = std::sync::mpsc::channel();
+        let call = f32_call(SUM, 1000);
+        group.backends[0].start(crate::collective::Job { call, plan, ..job(op(0, 0), &report) });
+        end(group.backends[0].as_ref());
+        assert!(outcomes.recv_timeout(PATIENCE).expect("told in time").is_some());
+        let input = Arc::new(vec![1f32; 1000]);
+        group.backends[0].feed(op(0, 0), &Input::lent(&input));
+        assert_eq!(Arc::strong_count(&input), 1, "it is fed to nobody");
+        drop(report);
+        assert!(outcomes.iter().next().is_none(), "done is called once");
+    }
 }
 
 #[test]
