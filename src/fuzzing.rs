@@ -17,7 +17,7 @@ use crate::identity::{
 };
 use crate::link::{
     Binding, DataHeader, DataLink, DataReceiver, DataSender, FrameReader, Hello, Initiator, Local, MESSAGE1_BYTES, PROVEN_BYTES,
-    Phase, Preamble, Purpose, Responder, Role, Sealer, Session, Shutdown, TAG_BYTES, Terms, Wire,
+    Phase, Preamble, Purpose, Responder, Role, Sealer, Session, Shutdown, Suite, TAG_BYTES, Terms, Wire,
 };
 use crate::topology::Plan;
 use crate::view::{Ballot, Lane, Member, OPS_IN_FLIGHT_MAX, OpId, Rank, View};
@@ -73,9 +73,15 @@ pub fn frames(bytes: &[u8]) {
     read_all(FrameReader::new(Cursor::new(bytes.to_vec()), None));
 }
 
-/// Records that are authentic and hold anything: a member that breaks the protocol.
+/// Records that are authentic and hold anything: a member that breaks the protocol. With either suite.
 pub fn sealed_frames(bytes: &[u8]) {
-    let (ours, theirs) = sessions();
+    for suite in [Suite::Aes256Gcm, Suite::ChaCha20Poly1305] {
+        sealed_frames_of(suite, bytes);
+    }
+}
+
+fn sealed_frames_of(suite: Suite, bytes: &[u8]) {
+    let (ours, theirs) = sessions(suite);
     let mut stream = Vec::new();
     let mut sealer = theirs.into_halves().0;
     let mut rest = bytes;
@@ -264,10 +270,11 @@ fn append_sealed(sealer: &mut Sealer, plain: &[u8], stream: &mut Vec<u8>) {
     }
 }
 
-/// Both ends of a control link.
-fn sessions() -> (Session, Session) {
+/// Both ends of a control link that is sealed with `suite`.
+fn sessions(suite: Suite) -> (Session, Session) {
     let terms = Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted };
-    let (a, b) = (local(1), local(2));
+    let (a, mut b) = (local(1), local(2));
+    b.hello.suite = suite;
     let (initiator, first) = Initiator::start(&a, terms).expect("randomness");
     let message1 = first.last_chunk().expect("the first message is longer");
     let (answered, message2) = Responder::open(&b, terms, message1).expect("genuine").answer().expect("genuine");
@@ -278,7 +285,8 @@ fn sessions() -> (Session, Session) {
 fn local(n: u8) -> Local {
     let id = MemberId { node: NodeId([0; 32]), boot: Boot(u64::from(n)) };
     let name = Name::from_lossy("fuzz");
-    let hello = Hello { id, name, port: 1, stateless: false, engines: Engines::NATIVE, wire: Wire::Untrusted };
+    let hello =
+        Hello { id, name, port: 1, stateless: false, engines: Engines::NATIVE, wire: Wire::Untrusted, suite: Suite::Aes256Gcm };
     let identity = Arc::new(Identity::from_seed(&[n; 32]));
     Local::new(identity, hello, Zeroizing::new([n; 32]), Zeroizing::new([7; 32]))
 }

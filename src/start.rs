@@ -14,7 +14,7 @@ use crate::identity::home::Home;
 use crate::identity::keystore::{HeldIdentity, load_or_create_identity, new_boot};
 use crate::identity::peers_file::PeersFile;
 use crate::identity::{Boot, Identity, MemberId, Name, Namespace, NamespaceName};
-use crate::link::{Bind, Hello, Local, MemoryWorld, Net, TcpNet, Wire};
+use crate::link::{Bind, Hello, Local, MemoryWorld, Net, TcpNet, Wire, quick_suite};
 use crate::topology::interfaces::inventory;
 use crate::topology::{Interface, InterfaceFilter, InterfaceKind};
 use crate::wire::Decode;
@@ -167,6 +167,7 @@ fn local(
         stateless: config.stateless,
         engines,
         wire: Wire::Untrusted,
+        suite: quick_suite(),
     };
     Ok(Local::new(identity, hello, random_32()?, namespace.psk()))
 }

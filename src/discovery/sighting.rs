@@ -25,7 +25,7 @@ pub struct Advert {
     pub tag: Option<Tag>,
     /// Protocol version it speaks.
     pub version: u8,
-    /// Cipher suites its processor is quick at, as bits.
+    /// Handshake suites it speaks, as bits; so far there is one.
     pub suites: u8,
     /// Whether a pairing window is open.
     pub pairing: bool,

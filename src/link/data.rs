@@ -25,6 +25,11 @@ pub fn into_data_link(mut stream: Box<dyn Stream>, session: Session) -> io::Resu
         return Ok(twin);
     }
     let tcp = stream.into_tcp().ok_or(io::ErrorKind::Unsupported)?;
+    let protection = match session.wire {
+        Wire::Untrusted => session.suite.to_string(),
+        Wire::Trusted => "none: both ends trust the wire".to_owned(),
+    };
+    tracing::debug!(peer = %session.peer.id, name = %session.peer.name, protection, "a data link stands");
     Ok(Box::new(TcpData::new(tcp, session)?))
 }
 
@@ -177,7 +182,8 @@ fn keep_little_unsent(_: &TcpStream) {}
 mod contract {
     use super::*;
     use crate::collective::Pool;
-    use crate::link::handshake::testing::{control, session_pair_over};
+    use crate::link::handshake::testing::{control, session_pair_of, session_pair_over};
+    use crate::link::suite::Suite;
     use crate::link::twin::data_pair;
     use crate::link::{PAYLOAD_BYTES_MAX, Phase};
     use crate::view::{Lane, OpId};
@@ -186,18 +192,23 @@ mod contract {
 
     type Halves = (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>);
 
-    fn tcp(wire: Wire) -> (Halves, Halves) {
+    fn tcp((a, b): (Session, Session)) -> (Halves, Halves) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
         let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
         let (far, _) = listener.accept().expect("accepted");
-        let (a, b) = session_pair_over(super::super::handshake::Terms { wire, ..control() });
         let link = |socket, session| Box::new(TcpData::new(socket, session).expect("a link")).split();
         (link(near, a), link(far, b))
     }
 
     fn all() -> Vec<(&'static str, (Halves, Halves))> {
         let (a, b) = data_pair();
-        vec![("memory", (a.split(), b.split())), ("tcp, encrypted", tcp(Wire::Untrusted)), ("tcp, trusted", tcp(Wire::Trusted))]
+        let trusted = super::super::handshake::Terms { wire: Wire::Trusted, ..control() };
+        vec![
+            ("memory", (a.split(), b.split())),
+            ("tcp, AES-256-GCM", tcp(session_pair_of(Suite::Aes256Gcm))),
+            ("tcp, ChaCha20-Poly1305", tcp(session_pair_of(Suite::ChaCha20Poly1305))),
+            ("tcp, trusted", tcp(session_pair_over(trusted))),
+        ]
     }
 
     fn header(number: usize, len: usize) -> DataHeader {

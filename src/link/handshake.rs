@@ -175,9 +175,7 @@ impl End<'_> {
     }
 
     fn into_session(self, peer: Hello) -> Result<Session, Refusal> {
-        let both = [self.terms.wire, peer.wire] == [Wire::Trusted; 2];
-        let wire = if both { Wire::Trusted } else { Wire::Untrusted };
-        Session::new(self.noise, peer, self.terms.purpose, wire)
+        Session::new(self.noise, &self.local.hello_over(self.terms.wire), peer, self.terms.purpose)
     }
 }
 
@@ -204,6 +202,7 @@ pub(in crate::link) mod testing {
     use super::*;
     use crate::engine::Engines;
     use crate::identity::{Boot, Identity, Name, NodeId};
+    use crate::link::suite::Suite;
     use std::sync::Arc;
     use zeroize::Zeroizing;
 
@@ -216,6 +215,7 @@ pub(in crate::link) mod testing {
             stateless: false,
             engines: Engines::NATIVE,
             wire: Wire::Untrusted,
+            suite: Suite::Aes256Gcm,
         };
         let identity = Arc::new(Identity::from_seed(&[n; 32]));
         Local::new(identity, hello, Zeroizing::new([100 + n; 32]), Zeroizing::new([key; 32]))
@@ -231,9 +231,19 @@ pub(in crate::link) mod testing {
     }
 
     pub(in crate::link) fn session_pair_over(terms: Terms) -> (Session, Session) {
-        let (a, b) = (local(1, 1, 7), local(2, 2, 7));
-        let (initiator, first) = Initiator::start(&a, terms).expect("randomness");
-        let (answered, message2) = respond(&b, terms, &first).expect("the first message is genuine");
+        session_pair_between(&local(1, 1, 7), &local(2, 2, 7), terms)
+    }
+
+    /// Sessions whose records are sealed with `suite`.
+    pub(in crate::link) fn session_pair_of(suite: Suite) -> (Session, Session) {
+        let (a, mut b) = (local(1, 1, 7), local(2, 2, 7));
+        b.hello.suite = suite;
+        session_pair_between(&a, &b, control())
+    }
+
+    fn session_pair_between(a: &Local, b: &Local, terms: Terms) -> (Session, Session) {
+        let (initiator, first) = Initiator::start(a, terms).expect("randomness");
+        let (answered, message2) = respond(b, terms, &first).expect("the first message is genuine");
         let done = initiator.conclude(&message2).expect("the second message is genuine");
         (done.outcome.expect("a welcome peer"), answered.finish(&done.message3).expect("a welcome peer"))
     }

@@ -7,6 +7,7 @@
 //! around, or joined to other claims.
 
 use super::refusal::Refusal;
+use super::suite::Suite;
 use crate::engine::Engines;
 use crate::identity::{Identity, MemberId, Name};
 use crate::wire::{Decode, Encode, Malformed, Reader};
@@ -27,6 +28,8 @@ pub struct Hello {
     pub engines: Engines,
     /// What it thinks of the cable under this link.
     pub wire: Wire,
+    /// The suite that its processor is quick at.
+    pub suite: Suite,
 }
 
 /// Whether the cable under a link is trusted, see `Builder::trusted_link`.
@@ -109,7 +112,9 @@ impl Encode for Hello {
         self.id.encode(out);
         self.name.encode(out);
         out.extend_from_slice(&self.port.to_le_bytes());
-        out.push(u8::from(self.stateless) | if self.wire == Wire::Trusted { TRUSTED_BIT } else { 0 });
+        let trusted = if self.wire == Wire::Trusted { TRUSTED_BIT } else { 0 };
+        let aes = if self.suite == Suite::Aes256Gcm { AES_BIT } else { 0 };
+        out.push(u8::from(self.stateless) | trusted | aes);
         out.push(self.engines.0);
     }
 }
@@ -117,17 +122,19 @@ impl Encode for Hello {
 impl Decode for Hello {
     fn decode(r: &mut Reader<'_>) -> Result<Hello, Malformed> {
         let (id, name, port, flags) = (MemberId::decode(r)?, Name::decode(r)?, r.u16()?, r.u8()?);
-        if flags & !(STATELESS_BIT | TRUSTED_BIT) != 0 {
+        if flags & !(STATELESS_BIT | TRUSTED_BIT | AES_BIT) != 0 {
             return Err(Malformed::UnknownTag);
         }
         let wire = if flags & TRUSTED_BIT != 0 { Wire::Trusted } else { Wire::Untrusted };
-        Ok(Hello { id, name, port, stateless: flags & STATELESS_BIT != 0, engines: Engines(r.u8()?), wire })
+        let suite = if flags & AES_BIT != 0 { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 };
+        Ok(Hello { id, name, port, stateless: flags & STATELESS_BIT != 0, engines: Engines(r.u8()?), wire, suite })
     }
 }
 
 const SIGNATURE_BYTES: usize = 64;
 const STATELESS_BIT: u8 = 1;
 const TRUSTED_BIT: u8 = 2;
+const AES_BIT: u8 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -143,6 +150,7 @@ mod tests {
             stateless: true,
             engines: Engines::NATIVE,
             wire: Wire::Trusted,
+            suite: Suite::Aes256Gcm,
         }
     }
 
@@ -155,6 +163,7 @@ mod tests {
         let identity = Identity::from_seed(&[1; 32]);
         assert_codec(&hello_of(&identity, "mini-2"));
         assert_codec(&Hello { stateless: false, wire: Wire::Untrusted, engines: Engines(0xff), ..hello_of(&identity, "x") });
+        assert_codec(&Hello { suite: Suite::ChaCha20Poly1305, ..hello_of(&identity, "y") });
     }
 
     #[test]

@@ -12,11 +12,14 @@ mod frame;
 mod gate;
 mod handshake;
 mod hello;
+mod keys;
 mod local;
 mod memory;
 mod preamble;
+mod processor;
 mod refusal;
 mod session;
+mod suite;
 mod tcp;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -30,6 +33,7 @@ pub use hello::{Hello, Wire};
 pub use local::Local;
 pub use memory::MemoryWorld;
 pub use preamble::{DataAsk, Purpose};
+pub use processor::quick_suite;
 pub use refusal::Refusal;
 pub use session::Session;
 pub use tcp::{Bind, TcpNet};
@@ -41,6 +45,7 @@ pub use {
     hello::{Binding, PROVEN_BYTES, Role},
     preamble::Preamble,
     session::{Sealer, TAG_BYTES},
+    suite::Suite,
 };
 
 #[cfg(any(test, fuzzing))]

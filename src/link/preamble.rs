@@ -110,7 +110,7 @@ impl Purpose {
 }
 
 const MAGIC: [u8; 4] = *b"potl";
-/// High half: the suite, 1 for 25519, AES-256-GCM and SHA-256. Low half: the purpose.
+/// High half: the handshake's suite, 1 for 25519, AES-256-GCM and SHA-256. Low half: the purpose.
 const CONTROL: u8 = 0x10;
 const DATA: u8 = 0x11;
 

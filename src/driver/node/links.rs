@@ -102,13 +102,13 @@ impl Node {
     }
 
     pub(super) fn on_linked(&mut self, stream: Box<dyn Stream>, session: Session, address: SocketAddr, dialled: Dialled) {
-        let (id, name) = (session.peer.id, session.peer.name.clone());
+        let (id, name, suite) = (session.peer.id, session.peer.name.clone(), session.suite);
         let dialler = if dialled == Dialled::ByMe { self.me.node } else { id.node };
         let taken = self.peers.take(stream, session, address, dialler);
         if taken == Taken::Refused {
             return;
         }
-        tracing::debug!(peer = %id, %name, %address, ?taken, ?dialled, "linked");
+        tracing::debug!(peer = %id, %name, %address, %suite, ?taken, ?dialled, "linked");
         self.counters.links += 1;
         self.names.insert(id, name.clone());
         self.roster.link_up(id);

@@ -1,0 +1,174 @@
+//! Layer: Core.
+//!
+//! The keys of a link's two directions, from the handshake to each record.
+//!
+//! ```text
+//! secret = HKDF-Extract(handshake hash, Noise's split for the direction)
+//! key    = HKDF-Expand(secret, the suite's label)
+//! next   = HKDF-Expand(secret, "potluck/1/next"), which takes the secret's place
+//! ```
+//!
+//! The hash covers both introductions and so what either end wants of the link. The keys that Noise itself would use are never used,
+//! so no key ever serves two ciphers, and of an earlier generation nothing is kept.
+
+use super::session::{Broken, TAG_BYTES};
+use super::suite::Suite;
+use hkdf::Hkdf;
+use ring::aead::{Aad, LessSafeKey, Tag, UnboundKey};
+use sha2::Sha256;
+use snow::HandshakeState;
+use zeroize::Zeroizing;
+
+/// The keys of one direction.
+pub struct Keys {
+    suite: Suite,
+    secret: Secret,
+    key: LessSafeKey,
+}
+
+/// The keys of a link as one end has them.
+pub struct BothWays {
+    /// For what this end sends.
+    pub outgoing: Keys,
+    /// For what the peer sends.
+    pub incoming: Keys,
+}
+
+type Secret = Zeroizing<[u8; 32]>;
+
+impl BothWays {
+    /// What a handshake that is through gives to a link of `suite`.
+    pub fn of(noise: &mut HandshakeState, suite: Suite) -> BothWays {
+        let (first, second) = noise.dangerously_get_raw_split();
+        let (first, second) = (Zeroizing::new(first), Zeroizing::new(second));
+        let keys = |split: &Secret| Keys::of(split, noise.get_handshake_hash(), suite);
+        let (from_initiator, from_responder) = (keys(&first), keys(&second));
+        if noise.is_initiator() {
+            BothWays { outgoing: from_initiator, incoming: from_responder }
+        } else {
+            BothWays { outgoing: from_responder, incoming: from_initiator }
+        }
+    }
+}
+
+impl Keys {
+    /// From what Noise splits off for the direction, and the hash of the handshake.
+    pub fn of(split: &[u8; 32], hash: &[u8], suite: Suite) -> Keys {
+        let (secret, _) = Hkdf::<Sha256>::extract(Some(hash), split);
+        Keys::of_secret(Zeroizing::new(secret.into()), suite)
+    }
+
+    fn of_secret(secret: Secret, suite: Suite) -> Keys {
+        let key = expanded(&secret, suite.key_label());
+        // Both suites have keys of 32 bytes.
+        let key = UnboundKey::new(suite.algorithm(), key.as_slice()).expect("32 bytes are a key");
+        Keys { suite, secret, key: LessSafeKey::new(key) }
+    }
+
+    /// Goes on to the next generation and forgets this one.
+    pub fn renew(&mut self) {
+        *self = Keys::of_secret(expanded(&self.secret, b"potluck/1/next"), self.suite);
+    }
+
+    /// Seals `plain` into the front of `out`, which has room for it and the tag. No number may come twice in one generation.
+    pub fn seal(&self, number: u64, plain: &[u8], out: &mut [u8]) -> Result<usize, Broken> {
+        let (text, rest) = out.split_at_mut_checked(plain.len()).ok_or(Broken::Size)?;
+        let place = rest.get_mut(..TAG_BYTES).ok_or(Broken::Size)?;
+        text.copy_from_slice(plain);
+        let nonce = self.suite.nonce(number);
+        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::empty(), text).map_err(|_| Broken::Size)?;
+        place.copy_from_slice(tag.as_ref());
+        Ok(plain.len() + TAG_BYTES)
+    }
+
+    /// Opens `sealed` into the front of `out`, which has room for the plain bytes.
+    pub fn open(&self, number: u64, sealed: &[u8], out: &mut [u8]) -> Result<usize, Broken> {
+        let (text, tag) = sealed.split_last_chunk::<TAG_BYTES>().ok_or(Broken::Size)?;
+        let out = out.get_mut(..text.len()).ok_or(Broken::Size)?;
+        out.copy_from_slice(text);
+        let (nonce, tag) = (self.suite.nonce(number), Tag::from(*tag));
+        self.key.open_in_place_separate_tag(nonce, Aad::empty(), tag, out, 0..).map_err(|_| Broken::Forged)?;
+        Ok(text.len())
+    }
+}
+
+fn expanded(secret: &Secret, label: &[u8]) -> Secret {
+    let mut out = Zeroizing::new([0; 32]);
+    let hkdf = Hkdf::<Sha256>::from_prk(secret.as_slice()).expect("32 bytes are what HKDF-SHA256 extracts");
+    hkdf.expand(label, &mut *out).expect("32 bytes are within HKDF's limit");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hmac::{Hmac, Mac};
+    use snow::params::CipherChoice;
+    use snow::resolvers::{CryptoResolver, DefaultResolver};
+
+    const SUITES: [Suite; 2] = [Suite::Aes256Gcm, Suite::ChaCha20Poly1305];
+
+    fn keys(suite: Suite) -> Keys {
+        Keys::of(&[5; 32], &[6; 32], suite)
+    }
+
+    fn mac(key: &[u8], text: &[u8]) -> [u8; 32] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any length");
+        mac.update(text);
+        mac.finalize().into_bytes().into()
+    }
+
+    /// By other code: HKDF written out, and the ciphers of RustCrypto.
+    fn sealed_elsewhere(suite: Suite, generation: u8, number: u64, plain: &[u8]) -> Vec<u8> {
+        let mut secret = mac(&[6; 32], &[5; 32]);
+        for _ in 0..generation {
+            secret = mac(&secret, b"potluck/1/next\x01");
+        }
+        let (label, cipher): (&[u8], _) = match suite {
+            Suite::Aes256Gcm => (b"potluck/1/records/aes-256-gcm\x01", CipherChoice::AESGCM),
+            Suite::ChaCha20Poly1305 => (b"potluck/1/records/chacha20-poly1305\x01", CipherChoice::ChaChaPoly),
+        };
+        let mut cipher = DefaultResolver.resolve_cipher(&cipher).expect("RustCrypto has both");
+        cipher.set(&mac(&secret, label));
+        let mut out = vec![0; plain.len() + TAG_BYTES];
+        assert_eq!(cipher.encrypt(number, &[], plain, &mut out), out.len());
+        out
+    }
+
+    #[test]
+    fn records_are_what_other_code_makes_of_the_same_handshake() {
+        for suite in SUITES {
+            let mut keys = keys(suite);
+            for (generation, number) in [(0, 0), (1, 1), (2, 0x0123_4567_89ab_cdef)] {
+                let plain: Vec<u8> = (0..1000).map(|i| (i * 7 + generation) as u8).collect();
+                let mut sealed = vec![0; plain.len() + TAG_BYTES];
+                assert_eq!(keys.seal(number, &plain, &mut sealed), Ok(sealed.len()));
+                assert_eq!(sealed, sealed_elsewhere(suite, generation as u8, number, &plain), "{suite}, generation {generation}");
+                keys.renew();
+            }
+        }
+    }
+
+    #[test]
+    fn what_one_suite_sealed_the_other_does_not_open() {
+        for (ours, theirs) in [(SUITES[0], SUITES[1]), (SUITES[1], SUITES[0])] {
+            let mut sealed = [0; 20];
+            keys(ours).seal(0, b"data", &mut sealed).expect("room enough");
+            assert_eq!(keys(theirs).open(0, &sealed, &mut [0; 20]), Err(Broken::Forged));
+            assert_eq!(keys(ours).open(0, &sealed, &mut [0; 4]), Ok(4));
+        }
+    }
+
+    #[test]
+    fn another_handshake_generation_or_number_has_other_keys() {
+        for suite in SUITES {
+            let mut sealed = [0; 20];
+            keys(suite).seal(0, b"data", &mut sealed).expect("room enough");
+            let mut renewed = keys(suite);
+            renewed.renew();
+            let others = [Keys::of(&[5; 32], &[7; 32], suite), Keys::of(&[7; 32], &[6; 32], suite), renewed];
+            assert!(others.iter().all(|keys| keys.open(0, &sealed, &mut [0; 4]) == Err(Broken::Forged)), "{suite}");
+            assert_eq!(keys(suite).open(1, &sealed, &mut [0; 4]), Err(Broken::Forged), "{suite}");
+        }
+    }
+}

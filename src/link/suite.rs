@@ -1,0 +1,269 @@
+//! Layer: Core.
+//!
+//! Which cipher seals a link's records: one that both processors are quick at.
+//!
+//! AES-256-GCM is the faster one where the processor has instructions for it, and slow where it has not;
+//! ChaCha20-Poly1305 needs none. Each end says in its introduction which one it would have, so the choice is as
+//! authentic as the rest of the handshake: nobody on the way can turn it, and what was said is in the keys (see
+//! [`super::keys`]). Both are good ciphers; only the speed is at stake. Control links follow the same rule, which saves
+//! having two.
+
+use ring::aead::{AES_256_GCM, Algorithm, CHACHA20_POLY1305, Nonce};
+use std::fmt;
+
+/// A cipher with authentication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suite {
+    /// AES-256-GCM, for processors with instructions for it.
+    Aes256Gcm,
+    /// ChaCha20-Poly1305, for all others.
+    ChaCha20Poly1305,
+}
+
+impl Suite {
+    /// The suite of a link between a node that would have this one and a node that would have `other`.
+    pub fn shared_with(self, other: Suite) -> Suite {
+        match (self, other) {
+            (Suite::Aes256Gcm, Suite::Aes256Gcm) => Suite::Aes256Gcm,
+            _ => Suite::ChaCha20Poly1305,
+        }
+    }
+
+    pub(super) fn algorithm(self) -> &'static Algorithm {
+        match self {
+            Suite::Aes256Gcm => &AES_256_GCM,
+            Suite::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+        }
+    }
+
+    /// What a key of this suite is derived under; no two suites share one.
+    pub(super) fn key_label(self) -> &'static [u8] {
+        match self {
+            Suite::Aes256Gcm => b"potluck/1/records/aes-256-gcm",
+            Suite::ChaCha20Poly1305 => b"potluck/1/records/chacha20-poly1305",
+        }
+    }
+
+    /// The nonce of record `number`, as Noise has it for each cipher.
+    pub(super) fn nonce(self, number: u64) -> Nonce {
+        let mut nonce = [0; 12];
+        nonce[4..].copy_from_slice(&match self {
+            Suite::Aes256Gcm => number.to_be_bytes(),
+            Suite::ChaCha20Poly1305 => number.to_le_bytes(),
+        });
+        Nonce::assume_unique_for_key(nonce)
+    }
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Suite::Aes256Gcm => "AES-256-GCM",
+            Suite::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::Pool;
+    use crate::link::handshake::testing::{control, local, respond as answer};
+    use crate::link::handshake::{Initiator, MESSAGE2_BYTES, MESSAGE3_BYTES};
+    use crate::link::{
+        Bind, ControlReceiver, ControlSender, DataHeader, DataReceiver, DataSender, DataTerms, Local, Net, PAYLOAD_BYTES_MAX,
+        Phase, Purpose, Refusal, Replays, Session, Stream, TcpNet, initiate, into_control, into_data_link, respond,
+    };
+    use crate::view::{Lane, OpId, Rank, ViewDigest};
+    use crate::wire::Encode;
+    use std::io;
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+    use std::sync::Mutex;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    const SUITES: [Suite; 2] = [Suite::Aes256Gcm, Suite::ChaCha20Poly1305];
+    const DATA: Purpose = Purpose::Data { view: ViewDigest([9; 32]), src: Rank(0), dst: Rank(1) };
+    const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    type Ends = ((Box<dyn Stream>, Session), (Box<dyn Stream>, Session));
+
+    /// (dialler, listener) and what their link is sealed with.
+    fn combinations() -> [(Suite, Suite, Suite); 4] {
+        let [aes, chacha] = SUITES;
+        [(aes, aes, aes), (aes, chacha, chacha), (chacha, aes, chacha), (chacha, chacha, chacha)]
+    }
+
+    fn nodes(dialler: Suite, listener: Suite) -> (Local, Local) {
+        let (mut a, mut b) = (local(1, 1, 7), local(2, 2, 7));
+        (a.hello.suite, b.hello.suite) = (dialler, listener);
+        (a, b)
+    }
+
+    /// Over TCP, by way of `tap` where there is one.
+    async fn linked(a: &Local, b: &Local, purpose: Purpose, tap: Option<Tap>) -> Ends {
+        let net = TcpNet::new(Bind::At(LOOPBACK));
+        let mut listener = net.listen(&[]).await.expect("a port");
+        let mut to = SocketAddr::new(LOOPBACK, listener.port());
+        if let Some(tap) = tap {
+            to = tap.in_front_of(to).await;
+        }
+        let near = net.dial(to).await.expect("connected");
+        let far = listener.accept().await.expect("accepted").0;
+        let replays = Mutex::new(Replays::default());
+        let terms = DataTerms { view: ViewDigest([9; 32]), expect: a.hello.id };
+        let (near, far) = tokio::join!(initiate(near, a, purpose, None), respond(far, b, &replays, |_| Some(terms)));
+        (near.expect("a link"), far.expect("a link"))
+    }
+
+    /// What turns one bit of what the dialler says, so many bytes behind the handshake.
+    #[derive(Clone, Copy)]
+    struct Tap {
+        at: usize,
+    }
+
+    const HANDSHAKE_BYTES: usize = 64 + MESSAGE3_BYTES;
+
+    impl Tap {
+        async fn in_front_of(self, real: SocketAddr) -> SocketAddr {
+            let listener = TcpListener::bind((LOOPBACK, 0)).await.expect("a port");
+            let here = listener.local_addr().expect("bound");
+            tokio::spawn(async move {
+                let (near, _) = listener.accept().await.expect("accepted");
+                let far = TcpStream::connect(real).await.expect("connected");
+                let ((mut from, mut back), (mut answers, mut to)) = (near.into_split(), far.into_split());
+                tokio::spawn(async move { tokio::io::copy(&mut answers, &mut back).await });
+                let (mut part, mut passed, at) = (vec![0; 4096], 0, HANDSHAKE_BYTES + self.at);
+                // An end or an error means that either end has closed.
+                while let Ok(n @ 1..) = from.read(&mut part).await {
+                    if (passed..passed + n).contains(&at) {
+                        part[at - passed] ^= 1;
+                    }
+                    passed += n;
+                    if to.write_all(&part[..n]).await.is_err() {
+                        break;
+                    }
+                }
+            });
+            here
+        }
+    }
+
+    fn header(len: usize) -> DataHeader {
+        let op = OpId { lane: Lane::MAIN, number: 3 };
+        DataHeader { op, flow: 1, chunk: 2, phase: Phase::Reduce, len: len as u32 }
+    }
+
+    fn payload(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i * 13 + i / 241) as u8).collect()
+    }
+
+    /// Sends a frame from one thread and receives it on another.
+    fn carry(to: &mut dyn DataSender, from: &mut dyn DataReceiver, len: usize) -> io::Result<Vec<u8>> {
+        let sent = payload(len);
+        std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| from.recv(&Pool::new()));
+            // When the receiver has ended the link there may be an error here too.
+            let _ = to.send(&header(len), &sent);
+            let (got, block) = receiving.join().expect("no panic")?;
+            assert_eq!(got, header(len));
+            Ok(block.bytes().to_vec())
+        })
+    }
+
+    #[tokio::test]
+    async fn both_ends_of_a_data_link_choose_alike_and_understand_each_other() {
+        for (dialler, listener, expected) in combinations() {
+            let (a, b) = nodes(dialler, listener);
+            let ((near, to_b), (far, to_a)) = linked(&a, &b, DATA, None).await;
+            assert_eq!((to_b.suite, to_a.suite), (expected, expected), "{dialler} dials {listener}");
+            assert_eq!((to_b.peer.suite, to_a.peer.suite), (listener, dialler));
+            let (mut a_to, mut a_from, _) = into_data_link(near, to_b).expect("tcp").split();
+            let (mut b_to, mut b_from, _) = into_data_link(far, to_a).expect("tcp").split();
+            for len in [0, 1, 65_487, 300_000, PAYLOAD_BYTES_MAX] {
+                assert_eq!(carry(&mut *a_to, &mut *b_from, len).expect("there"), payload(len));
+                assert_eq!(carry(&mut *b_to, &mut *a_from, len).expect("back"), payload(len));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_turned_bit_ends_a_data_link_of_either_suite() {
+        for (dialler, listener, _) in combinations() {
+            // In the record of the header, in its tag, in a full record.
+            for at in [2, 2 + 32 + 100_000 % 65_487, 90_000] {
+                let (a, b) = nodes(dialler, listener);
+                // The tap needs this runtime while the link is made and used.
+                let ((near, to_b), (far, to_a)) = linked(&a, &b, DATA, Some(Tap { at })).await;
+                let (mut to, _from, _) = into_data_link(near, to_b).expect("tcp").split();
+                let (_to, mut from, _) = into_data_link(far, to_a).expect("tcp").split();
+                let carried = tokio::task::spawn_blocking(move || carry(&mut *to, &mut *from, 100_000)).await.expect("no panic");
+                let error = carried.expect_err("what was turned is not taken");
+                assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{dialler} dials {listener}, byte {at}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn control_links_follow_the_same_rule() {
+        for (dialler, listener, expected) in combinations() {
+            let (a, b) = nodes(dialler, listener);
+            let ((near, to_b), (far, to_a)) = linked(&a, &b, Purpose::Control, None).await;
+            assert_eq!((to_b.suite, to_a.suite), (expected, expected), "{dialler} dials {listener}");
+            let (mut near, mut far): ((ControlSender, ControlReceiver), _) = (into_control(near, to_b), into_control(far, to_a));
+            near.0.send(b"there").await.expect("sent");
+            assert_eq!(far.1.recv().await.expect("received"), b"there");
+            far.0.send(b"and back").await.expect("sent");
+            assert_eq!(near.1.recv().await.expect("received"), b"and back");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_trace_says_what_protects_a_data_link() {
+        for (dialler, listener, expected) in combinations() {
+            let (mut a, mut b) = nodes(dialler, listener);
+            for trusted in [false, true] {
+                if trusted {
+                    a.trusted.insert(LOOPBACK);
+                    b.trusted.insert(LOOPBACK);
+                }
+                let (dialled, accepted) = linked(&a, &b, DATA, None).await;
+                let said = if trusted { "none: both ends trust the wire".to_owned() } else { expected.to_string() };
+                for (stream, session) in [dialled, accepted] {
+                    let trace = traced(|| drop(into_data_link(stream, session).expect("tcp")));
+                    assert!(trace.contains(&format!("protection=\"{said}\"")), "{trace}");
+                }
+            }
+        }
+    }
+
+    /// What `doing` said at level debug.
+    fn traced(doing: impl FnOnce()) -> String {
+        let (mut reader, writer) = io::pipe().expect("a pipe");
+        let writing = Mutex::new(writer);
+        let listener = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_ansi(false).with_writer(writing);
+        tracing::subscriber::with_default(listener.finish(), doing);
+        let mut said = String::new();
+        io::Read::read_to_string(&mut reader, &mut said).expect("text");
+        said
+    }
+
+    /// The cipher of the handshake only adds bits, so whoever knows the layout can turn exactly the one that says which suite.
+    #[test]
+    fn whoever_turns_what_an_end_says_of_its_suite_makes_no_link() {
+        for suite in SUITES {
+            let (a, b) = nodes(suite, suite);
+            let flags = |node: &Local| 64 + node.hello.to_bytes().len() - 2;
+            let (initiator, first) = Initiator::start(&a, control()).expect("randomness");
+            let (answered, message2) = answer(&b, control(), &first).expect("genuine");
+            let mut bent = message2;
+            bent[32 + 48 + flags(&b)] ^= 4;
+            let (other, _) = Initiator::start(&a, control()).expect("randomness");
+            assert_eq!(other.conclude(&bent).err(), Some(Refusal::WrongKey));
+            let mut message3 = initiator.conclude(&message2).expect("genuine").message3;
+            assert_eq!((MESSAGE2_BYTES, MESSAGE3_BYTES), (32 + 48 + 256 + 16, 48 + 256 + 16), "the layout that is meant here");
+            message3[48 + flags(&a)] ^= 4;
+            assert_eq!(answered.finish(&message3).err(), Some(Refusal::Forged));
+        }
+    }
+}
