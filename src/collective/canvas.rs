@@ -2,7 +2,7 @@
 //!
 //! A result in the making: one stretch of memory that threads write part by part, send from, and hand out in the end.
 //!
-//! Each part is written once, by whoever claims it, and only read from then on. The memory is handed out when nobody
+//! Each part is written by whoever claims it, and only read once it has landed. The memory is handed out when nobody
 //! else has any of it. All that is unsafe about results is in this file.
 
 #![allow(unsafe_code, reason = "several threads write to different parts of one caller's memory, which cannot be split by value")]
@@ -67,10 +67,10 @@ impl Canvas {
         Some(Arc::new(Canvas { start, ends, states, memory }))
     }
 
-    /// The right to write a part; given once.
+    /// The right to write a part; given once, unless it is [given back](Claim::give_back).
     pub fn claim(self: &Arc<Canvas>, part: usize) -> Option<Claim> {
         let state = self.states.get(part)?;
-        state.compare_exchange(BLANK, CLAIMED, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        state.compare_exchange(BLANK, CLAIMED, Ordering::Acquire, Ordering::Relaxed).ok()?;
         Some(Claim { canvas: Arc::clone(self), part })
     }
 
@@ -126,6 +126,11 @@ impl Claim {
         let range = self.canvas.range(self.part);
         // SAFETY: as for `bytes`, and the claim is borrowed for as long as they are written.
         unsafe { std::slice::from_raw_parts_mut(self.canvas.start.add(range.start), range.len()) }
+    }
+
+    /// Somebody else may claim it.
+    pub fn give_back(self) {
+        self.canvas.states[self.part].store(BLANK, Ordering::Release);
     }
 
     /// The part is written.
@@ -188,6 +193,19 @@ mod tests {
         let canvas = canvas(&[4]);
         drop(canvas.claim(0));
         assert!(canvas.claim(0).is_none() && canvas.landed(0..4).is_none());
+    }
+
+    #[test]
+    fn what_is_given_back_is_claimed_anew() {
+        let canvas = canvas(&[4]);
+        let mut claim = canvas.claim(0).expect("the first");
+        claim.bytes_mut().fill(1);
+        claim.give_back();
+        assert!(canvas.landed(0..4).is_none());
+        let mut claim = canvas.claim(0).expect("the next");
+        assert!(canvas.claim(0).is_none());
+        claim.bytes_mut().fill(2);
+        assert_eq!(claim.land().bytes(), [2; 4]);
     }
 
     #[test]

@@ -48,6 +48,11 @@ impl Input<'_> {
         }
     }
 
+    /// Whether its pieces are copies.
+    pub fn is_copied(&self) -> bool {
+        !matches!(self, Input::Lent(_))
+    }
+
     /// These bytes of it; `None` when it has not as many.
     pub fn piece(&self, pool: &Pool, range: Range<usize>) -> Option<Block> {
         match self {

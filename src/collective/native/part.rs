@@ -12,6 +12,8 @@ pub enum Part {
     Block(Arc<Block>),
     /// In its place in the result.
     InPlace(Claim),
+    /// This rank's own, copied to where the result will be: it is added to something else, and then the place is free.
+    Staged(Claim),
 }
 
 /// What a frame carries; shared, never copied.
@@ -33,7 +35,7 @@ impl Part {
     pub fn bytes(&self) -> &[u8] {
         match self {
             Part::Block(block) => block.bytes(),
-            Part::InPlace(claim) => claim.bytes(),
+            Part::InPlace(claim) | Part::Staged(claim) => claim.bytes(),
         }
     }
 
@@ -42,20 +44,49 @@ impl Part {
     pub fn fold(self, other: Part, op: ReduceOp, dtype: DType, pool: &Pool) -> Part {
         let (mut sum, with) = match (self, other) {
             (sum @ Part::InPlace(_), with) | (with, sum @ Part::InPlace(_)) => (sum, with),
-            (Part::Block(mut a), Part::Block(mut b)) => match (writable(&mut a), writable(&mut b)) {
-                (true, _) => (Part::Block(a), Part::Block(b)),
-                (false, true) => (Part::Block(b), Part::Block(a)),
-                (false, false) => (Part::new(copy(&a, pool)), Part::Block(b)),
-            },
+            (with @ Part::Staged(_), sum) => (sum, with),
+            (sum, with) => {
+                if sum.is_writable() {
+                    (sum, with)
+                } else {
+                    (with, sum)
+                }
+            }
         };
+        if !sum.is_writable() {
+            sum = sum.copied(pool);
+        }
         match &mut sum {
-            Part::InPlace(claim) => fold(op, dtype, claim.bytes_mut(), with.bytes()),
+            Part::InPlace(claim) | Part::Staged(claim) => fold(op, dtype, claim.bytes_mut(), with.bytes()),
             Part::Block(block) => match Arc::get_mut(block) {
                 Some(block) => fold(op, dtype, block.bytes_mut(), with.bytes()),
                 None => debug_assert!(false, "it was seen to that nobody else has it"),
             },
         }
+        with.give_back();
         sum
+    }
+
+    fn is_writable(&self) -> bool {
+        match self {
+            // Nobody else has it, so what is counted now does not grow.
+            Part::Block(block) => Arc::strong_count(block) == 1 && !block.is_lent(),
+            Part::InPlace(_) => true,
+            Part::Staged(_) => false,
+        }
+    }
+
+    fn copied(self, pool: &Pool) -> Part {
+        let mut copy = pool.block(self.bytes().len());
+        copy.bytes_mut().copy_from_slice(self.bytes());
+        self.give_back();
+        Part::new(copy)
+    }
+
+    fn give_back(self) {
+        if let Part::Staged(claim) = self {
+            claim.give_back();
+        }
     }
 }
 
@@ -67,14 +98,4 @@ impl Payload {
             Payload::Piece(piece) => piece.bytes(),
         }
     }
-}
-
-fn writable(block: &mut Arc<Block>) -> bool {
-    Arc::get_mut(block).is_some_and(|block| !block.is_lent())
-}
-
-fn copy(block: &Block, pool: &Pool) -> Block {
-    let mut copy = pool.block(block.len());
-    copy.bytes_mut().copy_from_slice(block.bytes());
-    copy
 }

@@ -15,8 +15,9 @@
 //! The result is one [`Canvas`], made when the run is: what is received of it goes straight to its place, and so does
 //! the contribution with which a rank that finishes a chunk begins; both are sent on from there. What a rank only adds to and
 //! passes on turns from a contribution into a sum and a parcel in the block that brought it in. A caller's own elements are
-//! read where they are, a borrowed contribution is a row of blocks until it is added. So on a ring there is the result, and
-//! what is on its way; beside it, of what is borrowed, at most as much again, and, with a codec, the encoded parcels.
+//! read where they are; a borrowed contribution waits in the place of the result until it is added, and where it is sent
+//! first is a block until it has gone. So on a ring there is the result, and what is on its way, and, with a codec, blocks of
+//! the contribution and the encoded parcels.
 //!
 //! An exchange may have to keep the contributions of higher ranks until the lower ones are here: at most the number of
 //! members times the buffer. Exchanges are for small buffers. So it is at the root of a reduction in one step. Round a
@@ -189,13 +190,18 @@ impl Run {
         let at = At { flow, chunk, cell: self.firsts[flow] + chunk };
         let (station, bytes) = (&self.stations[flow], self.itinerary.input_range(self.me, flow, chunk));
         let place = station.contributors.iter().position(|rank| *rank == self.me).unwrap_or(0);
-        if self.itinerary.reduce.is_none()
-            && station.keeps
+        // What is the result, and what is copied anyway and has others' added to it or is added to theirs, is copied to where
+        // the result will be.
+        let meets_others = codec(self.itinerary.codec).is_none() && station.contributors.len() > 1 && station.then != Then::Keep;
+        if station.keeps
+            && (self.itinerary.reduce.is_none() || input.is_copied() && meets_others)
             && let Some(mut claim) = self.claim(at)
         {
-            // It is the result, and goes out from there.
-            let whole = input.copy_to(bytes.start, claim.bytes_mut());
-            return if whole { self.add(at, place, Part::InPlace(claim), out) } else { Progress::Going };
+            if !input.copy_to(bytes.start, claim.bytes_mut()) {
+                return Progress::Going;
+            }
+            let part = if matches!(station.then, Then::Send(_)) { Part::Staged(claim) } else { Part::InPlace(claim) };
+            return self.add(at, place, part, out);
         }
         let Some(mut block) = input.piece(&self.pool, bytes) else { return Progress::Going };
         if station.then != Then::Keep {
@@ -334,8 +340,8 @@ impl Run {
             self.post(at, Phase::Gather, &station.down_to, &received, out);
             return Ok(Progress::Going);
         }
-        // Gone when the run is over.
-        let Some(mut claim) = self.claim(at) else { return Ok(Progress::Going) };
+        // Not to be had when the run is over, or this rank's own contribution is still there.
+        let mut claim = self.claim(at).ok_or(Violation)?;
         match codec(self.itinerary.codec) {
             None => claim.bytes_mut().copy_from_slice(received.bytes()),
             Some(codec) => {
@@ -388,7 +394,7 @@ impl Run {
     /// The contributions of all are in, at a rank that keeps the result.
     fn conclude(&self, at: At, sum: Part, out: &mut Vec<Parcel>) -> Progress {
         let claim = match sum {
-            Part::InPlace(claim) => Some(claim),
+            Part::InPlace(claim) | Part::Staged(claim) => Some(claim),
             Part::Block(sum) => self.claim(at).map(|mut claim| {
                 claim.bytes_mut().copy_from_slice(sum.bytes());
                 claim
