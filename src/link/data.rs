@@ -187,8 +187,10 @@ mod contract {
     use crate::link::twin::data_pair;
     use crate::link::{PAYLOAD_BYTES_MAX, Phase};
     use crate::view::{Lane, OpId};
+    use rustix::time::{ClockId, clock_gettime};
     use std::net::TcpListener;
     use std::thread;
+    use std::time::Duration;
 
     type Halves = (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>);
 
@@ -304,6 +306,46 @@ mod contract {
             assert!(back.recv(&Pool::new()).is_err(), "{name}: the end");
             drop(from);
         }
+    }
+
+    /// What a core can do for a direction: `cargo test --release -p potluck --lib frame_after_frame -- --nocapture`.
+    #[test]
+    fn frame_after_frame_is_what_it_was() {
+        const FRAMES: usize = 64;
+        let payload: Vec<u8> = (0..PAYLOAD_BYTES_MAX).map(|i| (i * 31 + i / 253) as u8).collect();
+        for (name, (a, b)) in all() {
+            let ((mut to, _from, _), (_to, mut from, _)) = (a, b);
+            let [mut sending, mut receiving] = [Duration::ZERO; 2];
+            thread::scope(|scope| {
+                let (sent, sending) = (&payload, &mut sending);
+                // The half comes back, so that its drop ends nothing early.
+                scope.spawn(move || {
+                    for n in 0..FRAMES {
+                        *sending += worked(|| to.send(&header(n, sent.len()), sent).expect("sent"));
+                    }
+                    to
+                });
+                let mut into = vec![0; payload.len()];
+                for n in 0..FRAMES {
+                    receiving += worked(|| {
+                        assert_eq!(from.header().expect("received"), header(n, payload.len()));
+                        from.payload(&mut into).expect("received");
+                    });
+                    assert_eq!(into, payload, "{name}");
+                    into.fill(0);
+                }
+            });
+            let speed = |work: Duration| (FRAMES * PAYLOAD_BYTES_MAX) as f64 / work.as_nanos() as f64;
+            println!("{name}: a core sends {:.2} GB/s, receives {:.2} GB/s", speed(sending), speed(receiving));
+        }
+    }
+
+    /// The processor time of this thread, not that of others.
+    fn worked(doing: impl FnOnce()) -> Duration {
+        let now = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("since the thread began");
+        let began = now();
+        doing();
+        now() - began
     }
 
     #[test]
