@@ -7,38 +7,25 @@
 //! *Failure.* [`Envelope::freeze`] ends the View: votes stop, links close; the next View says what was decided.
 //! Nothing here ever touches a caller's buffer.
 
+mod decided;
+mod outgoing;
+mod state;
+
+pub use decided::{Decided, Refused, SyncStep};
+pub use outgoing::Outgoing;
+
 use super::{
-    AbortReason, Backend, Board, Call, CallRefusal, Closing, Digest, Engine, EngineFault, Finished, Input, Job, Kind, Ledger,
-    LedgerEffect, Measured, Meter, Misbehaviour, OpBody, OpMessage, Outcome, Rejection, Staging, ViewBoard, all_finite,
+    AbortReason, Backend, Board, Call, Closing, Engine, EngineFault, Finished, Input, Job, Kind, Ledger, LedgerEffect, Measured,
+    Meter, Misbehaviour, OpBody, OpMessage, Outcome, ViewBoard, all_finite,
 };
 use crate::topology::Plan;
 use crate::view::{Lane, OpId, Rank, View, ViewDigest};
+use state::{Slot, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
-
-/// What an envelope asks of the control plane.
-///
-/// The channel has no bound of its own: at most 64 operations are in flight at a time, and each says a few things.
-#[derive(Debug)]
-pub enum Outgoing {
-    /// Send to all others of its audience.
-    Tell(OpMessage),
-    /// Give this operation up when the time has passed.
-    Deadline(OpId, Duration),
-    #[cfg_attr(not(feature = "gloo"), allow(dead_code, reason = "the native engine needs no rendezvous"))]
-    /// Set this key on every other member's board.
-    Post {
-        /// At most [`Post::KEY_BYTES_MAX`](super::Post) bytes.
-        key: String,
-        /// At most [`Post::VALUE_BYTES_MAX`](super::Post) bytes.
-        value: Vec<u8>,
-    },
-    /// The engine itself failed an operation here, not a peer and not the caller.
-    EngineFailed,
-}
 
 /// Contributions up to here may go to a peer before it has begun, and are there sooner than a descriptor.
 const SMALL_BYTES_MAX: usize = 64 * 1024;
@@ -54,75 +41,6 @@ pub struct Envelope {
     out: UnboundedSender<Outgoing>,
     meter: Arc<Meter>,
     state: Mutex<State>,
-}
-
-struct State {
-    ledger: Ledger,
-    slots: BTreeMap<OpId, Slot>,
-    /// Calls dropped after their vote: what was decided is kept until somebody asks.
-    lost: BTreeSet<OpId>,
-}
-
-/// What one call waits for.
-#[derive(Default)]
-struct Slot {
-    waker: Option<Waker>,
-    output: Option<Staging>,
-    /// Of a step: the results of its calls, and their digests.
-    parts: BTreeMap<u8, (Staging, u128)>,
-    /// How many calls it has, once that is known.
-    parts_all: Option<u8>,
-    outcome: Option<Outcome>,
-    /// The caller takes finite numbers only.
-    finite_only: bool,
-    /// For a sync: from whom the state comes, once all have said theirs.
-    source: Option<Option<(Rank, u64)>>,
-    fault: Option<EngineFault>,
-    /// From its beginning until it is decided.
-    measured: Option<Measured>,
-}
-
-/// Why a call took no number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// The ledger says so.
-    By(CallRefusal),
-    /// A call of the lane was dropped after its vote, and nobody has asked for its result.
-    Lost(OpId),
-    /// It makes no sense, and has not even a place in the lane.
-    Senseless(Rejection),
-}
-
-/// A decided operation.
-#[derive(Debug)]
-pub struct Decided {
-    /// How it ended.
-    pub outcome: Outcome,
-    /// The result, when it is committed and the call has one.
-    pub output: Option<Staging>,
-    /// Of a step that is committed: the results of its calls in order.
-    pub parts: Vec<Staging>,
-    /// What the engine reported, if it failed here.
-    pub fault: Option<EngineFault>,
-}
-
-impl Decided {
-    /// The result; of a step, those of its calls behind each other.
-    pub fn whole(self) -> Option<Staging> {
-        if self.parts.is_empty() {
-            return self.output;
-        }
-        Some(Staging { blocks: self.parts.into_iter().flat_map(|part| part.blocks).collect() })
-    }
-}
-
-/// What a sync waits for next.
-#[derive(Debug)]
-pub enum SyncStep {
-    /// All have come: the state of this rank, of this many bytes, goes to everybody.
-    Agreed(Rank, u64),
-    /// It ended before that.
-    Decided(Decided),
 }
 
 impl Envelope {
@@ -530,42 +448,5 @@ impl Envelope {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The ledger is changed by total functions only; a panic elsewhere leaves it whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// The first call of the lane that was dropped after its vote.
-    fn lost_in(&self, lane: Lane) -> Option<OpId> {
-        self.lost.iter().find(|op| op.lane.caller() == lane.caller()).copied()
-    }
-
-    fn take(&mut self, op: OpId) -> Decided {
-        let slot = self.slots.remove(&op).unwrap_or_default();
-        let outcome = slot.outcome.unwrap_or(Outcome::Indeterminate);
-        let committed = outcome == Outcome::Committed;
-        let output = slot.output.filter(|_| committed);
-        let parts = slot.parts.into_values().filter(|_| committed).map(|(output, _)| output).collect();
-        Decided { outcome, output, parts, fault: slot.fault }
-    }
-
-    /// A step is done here when it is ended and all its calls are.
-    fn note_step(&mut self, step: OpId) {
-        let Some(slot) = self.slots.get(&step) else { return };
-        if slot.parts_all.is_some_and(|all| usize::from(all) == slot.parts.len()) {
-            let digest = Digest::of_all(slot.parts.values().map(|(_, digest)| *digest));
-            self.ledger.done(step, digest);
-        }
-    }
-}
-
-impl Slot {
-    fn agreed(&mut self, source: Option<(Rank, u64)>) -> Option<Waker> {
-        self.source = Some(source);
-        self.waker.take()
-    }
-
-    fn decided(&mut self, outcome: Outcome) -> Option<Waker> {
-        self.outcome = Some(outcome);
-        self.waker.take()
     }
 }

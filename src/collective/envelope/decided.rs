@@ -1,0 +1,49 @@
+//! Layer: Core.
+//!
+//! What becomes of a call: it takes no number, or it is decided.
+
+use crate::collective::{CallRefusal, EngineFault, Outcome, Rejection, Staging};
+use crate::view::{OpId, Rank};
+
+/// Why a call took no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The ledger says so.
+    By(CallRefusal),
+    /// A call of the lane was dropped after its vote, and nobody has asked for its result.
+    Lost(OpId),
+    /// It makes no sense, and has not even a place in the lane.
+    Senseless(Rejection),
+}
+
+/// A decided operation.
+#[derive(Debug)]
+pub struct Decided {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The result, when it is committed and the call has one.
+    pub output: Option<Staging>,
+    /// Of a step that is committed: the results of its calls in order.
+    pub parts: Vec<Staging>,
+    /// What the engine reported, if it failed here.
+    pub fault: Option<EngineFault>,
+}
+
+impl Decided {
+    /// The result; of a step, those of its calls behind each other.
+    pub fn whole(self) -> Option<Staging> {
+        if self.parts.is_empty() {
+            return self.output;
+        }
+        Some(Staging { blocks: self.parts.into_iter().flat_map(|part| part.blocks).collect() })
+    }
+}
+
+/// What a sync waits for next.
+#[derive(Debug)]
+pub enum SyncStep {
+    /// All have come: the state of this rank, of this many bytes, goes to everybody.
+    Agreed(Rank, u64),
+    /// It ended before that.
+    Decided(Decided),
+}
