@@ -42,17 +42,8 @@ impl Part {
     /// Folds two into one: into the place in the result, where one is there, else into a block that nobody else reads, else
     /// into a copy.
     pub fn fold(self, other: Part, op: ReduceOp, dtype: DType, pool: &Pool) -> Part {
-        let (mut sum, with) = match (self, other) {
-            (sum @ Part::InPlace(_), with) | (with, sum @ Part::InPlace(_)) => (sum, with),
-            (with @ Part::Staged(_), sum) => (sum, with),
-            (sum, with) => {
-                if sum.is_writable() {
-                    (sum, with)
-                } else {
-                    (with, sum)
-                }
-            }
-        };
+        let self_first = matches!(self, Part::InPlace(_)) || !matches!(other, Part::InPlace(_)) && self.is_writable();
+        let (mut sum, with) = if self_first { (self, other) } else { (other, self) };
         if !sum.is_writable() {
             sum = sum.copied(pool);
         }
