@@ -71,7 +71,7 @@ pub enum Kind {
     },
     /// The end of a step of so many calls, which count together or not at all.
     Step {
-        /// At most [`PARTS_MAX`](crate::view::PARTS_MAX).
+        /// At most 64.
         parts: u8,
     },
     /// Everybody gets the state of the member that is furthest along the View's history.

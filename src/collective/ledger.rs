@@ -21,6 +21,7 @@ mod reports;
 
 use super::{AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote};
 use crate::view::{Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, Rank, View, ViewDigest};
+use calls::Calls;
 use entry::Entry;
 use std::collections::BTreeMap;
 
@@ -189,7 +190,7 @@ impl Ledger {
             return;
         }
         self.effects.push(LedgerEffect::Tell(OpBody::Describe(descriptor)));
-        let others = entry.calls_of(part).into_iter().flat_map(|calls| calls.said()).map(|(rank, _)| rank);
+        let others = entry.calls_of(part).into_iter().flat_map(Calls::said).map(|(rank, _)| rank);
         for rank in others.filter(|rank| *rank != me && entry.credits(part, *rank, &call)) {
             self.effects.push(LedgerEffect::Credit(name, rank));
         }

@@ -21,7 +21,7 @@ pub struct OpId {
 /// A sequence of operations in program order; tasks that call at the same time use different lanes.
 ///
 /// A lane of the caller's has lanes under it: one for the messages from each rank to each other one, whose numbers only these
-/// two count, and one for the calls of its steps, [`PARTS_MAX`] numbers for each step.
+/// two count, and one for the calls of its steps, 64 numbers for each step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(pub u64);
 

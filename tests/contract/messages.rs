@@ -64,7 +64,8 @@ pub async fn in_order(on: On) -> Result<()> {
                 let sends: Vec<_> = mine.iter().map(|m| context.send(other, 1, m)).collect();
                 let recvs: Vec<_> = got.iter_mut().map(|m| context.recv(other, 1, m)).collect();
                 let (sends, recvs) = tokio::join!(all(sends), all(recvs));
-                (sends?, recvs?);
+                sends?;
+                recvs?;
                 ensure!(got == *theirs, "round {round}: messages are mixed up");
             }
             call.await?;
@@ -150,7 +151,8 @@ pub async fn refused(on: On) -> Result<()> {
         ensure!(matches!(error, Err(Error::TooManyInFlight)), "{error:?}");
         context.barrier().await?;
         let (sends, recvs) = tokio::join!(all(sends), all(recvs));
-        (sends?, recvs?);
+        sends?;
+        recvs?;
         ensure!(got == vec![[other as u8; 3]; 16], "{got:?}");
         pass::<f32>(&mut context, 0, 1, 10).await
     });

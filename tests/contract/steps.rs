@@ -175,7 +175,7 @@ pub async fn refused(on: On) -> Result<()> {
                     match case {
                         0 => step.all_reduce(&mut ints).mean(),
                         1 => many.iter_mut().for_each(|buffer| drop(step.all_reduce(buffer))),
-                        2 => step.all_gather(&[1u16 as f32; 2], &mut []),
+                        2 => step.all_gather(&[1.0f32; 2], &mut []),
                         _ => step.all_to_all(&[1u8; 4], &mut many[0]),
                     }
                 }
