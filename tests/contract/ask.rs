@@ -19,10 +19,12 @@ pub enum What {
     Broadcast,
     AllToAll,
     Barrier,
+    /// A sum of the buffer, and a broadcast of the parts.
+    Step,
 }
 
 impl What {
-    pub const ALL: [What; 10] = [
+    pub const ALL: [What; 11] = [
         What::AllReduce,
         What::AllReduceOwned,
         What::Reduce,
@@ -33,6 +35,7 @@ impl What {
         What::Broadcast,
         What::AllToAll,
         What::Barrier,
+        What::Step,
     ];
 }
 
@@ -119,6 +122,22 @@ impl Ask {
                 let call = unvoted!(context.barrier());
                 Box::pin(async move { call.await.map(|()| None) })
             }
+            What::Step => {
+                let mut step = context.step();
+                step.all_reduce(mine).op(op);
+                step.broadcast(root, parts);
+                let call = step.commit();
+                Box::pin(async move { call.await.map(|()| None) })
+            }
+        }
+    }
+
+    /// What comes back of a call whose result was lost, put where it belongs. The parts of the root it had before.
+    pub fn put_back<T: Number>(&self, rank: usize, taken: &[T], with: &mut Buffers<T>) {
+        let (mine, parts) = taken.split_at(self.len.min(taken.len()));
+        with.mine = mine.to_vec();
+        if rank != self.root {
+            with.parts = parts.to_vec();
         }
     }
 
@@ -136,6 +155,10 @@ impl Ask {
             What::Scatter => Kind::Scatter { root },
             What::Broadcast => Kind::Broadcast { root },
             What::AllToAll => Kind::AllToAll,
+            What::Step => {
+                let count = (self.len * (size + 1) * size_of::<T>()) as u64;
+                return Call { kind: Kind::Step { parts: 2 }, dtype: DType::U8, count, codec: CodecId::None, mode };
+            }
             What::Barrier => return Call { kind: Kind::Barrier, dtype: DType::U8, count: 0, codec: CodecId::None, mode },
         };
         let count = if self.what == What::AllToAll { self.len * size } else { self.len };
@@ -150,13 +173,16 @@ impl Ask {
         let inputs = || (0..size).map(|rank| all(rank).mine).collect::<Vec<_>>();
         let own = rank * self.len..(rank + 1) * self.len;
         let in_place = match self.what {
-            What::AllReduce => reduced(&context.fold_order::<T>(self.len), self.op, &inputs()),
+            What::AllReduce | What::Step => reduced(&context.fold_order::<T>(self.len), self.op, &inputs()),
             What::Reduce if rank == self.root => reduced(&context.reduce_order::<T>(self.root, self.len), self.op, &inputs()),
             What::Scatter => all(self.root).parts[own.clone()].to_vec(),
             What::Broadcast => all(self.root).mine,
             _ => all(rank).mine,
         };
         same("the buffer", &have.mine, &in_place)?;
+        if self.what == What::Step {
+            same("the parts", &have.parts, &all(self.root).parts)?;
+        }
         let apart = match self.what {
             What::AllReduceOwned => Some(reduced(&context.fold_order::<T>(self.len), self.op, &inputs())),
             What::ReduceScatter => {
@@ -175,7 +201,8 @@ impl Ask {
     /// That the buffer is as it was.
     pub fn is_untouched<T: Number>(&self, context: &Context, seed: u64, have: &Buffers<T>) -> Result<()> {
         let was = self.buffers::<T>(seed, context.rank(), context.size());
-        same("the buffer of a call without a result", &have.mine, &was.mine)
+        same("the buffer of a call without a result", &have.mine, &was.mine)?;
+        same("the parts of a call without a result", &have.parts, &was.parts)
     }
 }
 

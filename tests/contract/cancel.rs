@@ -330,12 +330,16 @@ fn is_the_lost_one(context: &Context, ask: Ask, taken: Option<Vec<f32>>) -> Resu
             buffers.mine = taken.context("its result is gone")?;
             ask.is_done(context, SEED, &buffers, None)
         }
+        What::Step => {
+            ask.put_back(rank, &taken.context("its result is gone")?, &mut buffers);
+            ask.is_done(context, SEED, &buffers, None)
+        }
         _ => ask.is_done(context, SEED, &buffers, taken.as_deref()),
     }
 }
 
 /// Polls when woken, so many times; with `woken` it waits to be woken once more before it drops the call.
-async fn polled<R>(mut call: impl Future<Output = R> + Unpin, polls: usize, woken: bool) -> Option<R> {
+pub async fn polled<R>(mut call: impl Future<Output = R> + Unpin, polls: usize, woken: bool) -> Option<R> {
     let mut left = polls;
     let mut wakes = Wakes::default();
     std::future::poll_fn(|task| {

@@ -61,6 +61,7 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("every call is the reference bit for bit, among 2", |n| Box::pin(matrix::of(n, 2))),
         ("every call is the reference bit for bit, among 1", |n| Box::pin(matrix::of(n, 1))),
         ("calls are dropped at every poll", |n| Box::pin(cancel::at_every_poll(n))),
+        ("messages are dropped at every poll", |n| Box::pin(messages::dropped_at_every_poll(n))),
         ("syncs are dropped at every poll", |n| Box::pin(cancel::syncs_at_every_poll(n))),
         ("calls are dropped at a moment of chance", |n| Box::pin(cancel::at_random(n))),
     ];

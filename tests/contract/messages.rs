@@ -1,10 +1,16 @@
 //! Messages from one rank to another.
 
+use super::cancel::{Fate, polled};
 use super::numbers::{Chance, Number, differs, input};
 use super::on::{On, all_well, everywhere, group, seed};
 use anyhow::{Result, bail, ensure};
-use potluck::{Bf16, Cause, Context, Error, Kind, Rank, Rejection};
+use potluck::{Bf16, Cause, Cluster, Context, Error, Kind, Rank, Rejection};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+
+/// What the inputs of dropped messages are made of, and their length: more than goes at once.
+const SEED: u64 = 8;
+const LONG: usize = 40_000;
 
 const LENS: [usize; 6] = [0, 1, 7, 1001, 65_537, 400_000];
 
@@ -73,7 +79,7 @@ pub async fn in_order(on: On) -> Result<()> {
         }
         Ok(())
     });
-    all_well(results.await?)
+    all_well(results.await?).map(drop)
 }
 
 async fn all(calls: Vec<impl Future<Output = potluck::Result<()>>>) -> potluck::Result<()> {
@@ -129,7 +135,7 @@ pub async fn differ(on: On) -> Result<()> {
         context.barrier().await?;
         Ok(())
     });
-    all_well(results.await?)
+    all_well(results.await?).map(drop)
 }
 
 pub async fn refused(on: On) -> Result<()> {
@@ -156,7 +162,7 @@ pub async fn refused(on: On) -> Result<()> {
         ensure!(got == vec![[other as u8; 3]; 16], "{got:?}");
         pass::<f32>(&mut context, 0, 1, 10).await
     });
-    all_well(results.await?)
+    all_well(results.await?).map(drop)
 }
 
 /// Either end drops it, waits for nobody, or comes too late for a deadline: the other hears of it, the third rank does not.
@@ -188,5 +194,69 @@ pub async fn dropped(on: On) -> Result<()> {
         context.barrier().await?;
         Ok(())
     });
-    all_well(results.await?)
+    all_well(results.await?).map(drop)
+}
+
+/// A message of two, given up by either end after every count of polls: the other one hears of it, and the third goes on.
+pub async fn dropped_at_every_poll(on: On) -> Result<()> {
+    let mut nodes = group(on, "cancel-message", 3).await?;
+    let mut fates = BTreeMap::new();
+    for victim in [0, 1] {
+        for woken in [false, true] {
+            for polls in usize::from(woken).. {
+                ensure!(polls < 20, "a message never ends");
+                let program = move |cluster: Cluster, mut context: Context| async move {
+                    let fate = message_dropped(&mut context, victim, polls, woken).await?;
+                    Ok((cluster, context, fate))
+                };
+                let seen = all_well(everywhere(nodes, program).await?)?;
+                let (theirs, other) = (seen[victim].2, seen[1 - victim].2);
+                let fits = if theirs == Some(Fate::Aborted) { Fate::Aborted } else { Fate::Done };
+                ensure!(other == Some(fits), "{theirs:?} after {polls} polls by {victim}, and {other:?}");
+                nodes = seen.into_iter().map(|(cluster, context, _)| (cluster, context)).collect();
+                *fates.entry(theirs).or_insert(0) += 1;
+                if theirs == Some(Fate::Done) {
+                    break;
+                }
+            }
+        }
+    }
+    println!("measured: messages dropped by the count of polls on {}: {fates:?}", on.engine);
+    ensure!(fates.len() == 3, "not all fates were met: {fates:?}");
+    Ok(())
+}
+
+/// Rank 0 sends to rank 1; what became of it for this rank, if it is one of them.
+async fn message_dropped(context: &mut Context, victim: usize, polls: usize, woken: bool) -> Result<Option<Fate>> {
+    let rank = context.rank();
+    let sent: Vec<f32> = input(SEED, 0, LONG);
+    let was: Vec<f32> = input(!SEED, 1, LONG);
+    let mut buffer = was.clone();
+    let outcome = match rank {
+        0 if victim == 0 => polled(context.send(1, 2, &sent), polls, woken).await,
+        0 => Some(context.send(1, 2, &sent).await),
+        1 if victim == 1 => polled(context.recv(0, 2, &mut buffer), polls, woken).await,
+        1 => Some(context.recv(0, 2, &mut buffer).await),
+        _ => None,
+    };
+    let mut fate = match outcome {
+        Some(Ok(())) => Some(Fate::Done),
+        Some(Err(Error::Aborted { cause: Cause::Dropped { by: Some(peer) } })) if peer.rank.index() == victim => {
+            Some(Fate::Aborted)
+        }
+        Some(Err(error)) => return Err(error.into()),
+        None => (rank == victim).then_some(Fate::Aborted),
+    };
+    let expected = if fate == Some(Fate::Done) { &sent } else { &was };
+    ensure!(rank != 1 || differs(&buffer, expected).is_none(), "the buffer is neither as it was nor what was sent");
+    let mut taken = None;
+    while let Err(error) = context.barrier().await {
+        ensure!(matches!(error, Error::LostResult { .. }) && rank == victim, "{error}");
+        fate = Some(Fate::Lost);
+        taken = taken.or(context.take_result::<f32>());
+        tokio::task::yield_now().await;
+    }
+    let is_sent = |taken: &Vec<f32>| differs(taken, &sent).is_none();
+    ensure!(rank != 1 || fate != Some(Fate::Lost) || taken.as_ref().is_some_and(is_sent), "not the message that was lost");
+    Ok(fate)
 }

@@ -117,12 +117,12 @@ pub fn seed(story: &str) -> Result<u64> {
     Ok(seed)
 }
 
-/// That every rank came through; else what each of them met, as what the first one says may only follow from the others.
-pub fn all_well(results: Vec<Result<()>>) -> Result<()> {
-    let met: Vec<String> =
-        results.into_iter().enumerate().filter_map(|(rank, r)| Some(format!("rank {rank}: {:#}", r.err()?))).collect();
+/// What every rank came through with; else what each of them met, as what the first one says may only follow from the others.
+pub fn all_well<R>(results: Vec<Result<R>>) -> Result<Vec<R>> {
+    let (well, met): (Vec<_>, Vec<_>) = results.into_iter().enumerate().partition(|(_, result)| result.is_ok());
+    let met: Vec<String> = met.into_iter().filter_map(|(rank, r)| Some(format!("rank {rank}: {:#}", r.err()?))).collect();
     ensure!(met.is_empty(), "{}", met.join("\n"));
-    Ok(())
+    well.into_iter().map(|(_, result)| result).collect()
 }
 
 /// What `POTLUCK_LOG` asks for goes to the standard error.

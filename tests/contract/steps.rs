@@ -130,7 +130,7 @@ pub async fn differ(on: On) -> Result<()> {
         }
         Ok(())
     });
-    all_well(results.await?)
+    all_well(results.await?).map(drop)
 }
 
 async fn differing(context: &mut Context, odd: &str, is_odd: bool) -> Result<Error> {
@@ -202,7 +202,7 @@ pub async fn refused(on: On) -> Result<()> {
         }
         Ok(())
     });
-    all_well(results.await?)
+    all_well(results.await?).map(drop)
 }
 
 /// Dropped before its end, at its end, too late for a deadline, or with what is no number in it: given up for all.
@@ -262,5 +262,5 @@ pub async fn given_up(on: On) -> Result<()> {
         }
         Ok(())
     });
-    all_well(results.await?)
+    all_well(results.await?).map(drop)
 }
