@@ -6,6 +6,7 @@
 
 mod call;
 mod message;
+mod milestone;
 mod numbers;
 mod report;
 mod step;

@@ -52,12 +52,13 @@ fn on_the_way(group: &mut Group, victim: usize, len: usize, share: f64) -> Resul
 }
 
 /// The answers of all but `victim`: one outcome for all, untouched if it is a failure, within `bound` of `since_ms`.
-fn one_outcome(group: &mut Group, victim: usize, since_ms: f64, bound: Duration, what: &str) -> Result<()> {
+fn one_outcome(group: &mut Group, victim: usize, since_ms: f64, bound: Duration, what: &str) -> Result<Vec<Value>> {
     let events = group.events(|index| index != victim, "done", PATIENCE)?;
     let answered = events.iter().filter_map(|event| event["at_ms"].as_f64()).fold(0.0, f64::max) - since_ms;
     println!("measured: {what}: all answered after {answered:.0} ms, {}", events[0]["message"]);
     ensure!(answered <= bound.as_secs_f64() * 1e3, "answered after {answered:.0} ms: {events:?}");
-    one_outcome_of(&events)
+    one_outcome_of(&events)?;
+    Ok(events)
 }
 
 fn killed(profile: &str, size: usize) -> Result<()> {
@@ -257,7 +258,7 @@ fn two_killed() -> Result<()> {
     group.peers[3].process().kill()?;
     let since = now_ms();
     let answers = group.events(|index| index % 2 == 0, "done", PATIENCE)?;
-    all_failed(&answers, "aborted")?;
+    one_outcome_of(&answers)?;
     let answered = answers.iter().filter_map(|event| event["at_ms"].as_f64()).fold(0.0, f64::max) - since;
     println!("measured: kill -9, two of 4 on lo: all answered after {answered:.0} ms");
     ensure!(answered <= 3000.0, "answered after {answered:.0} ms: {answers:?}");
@@ -293,15 +294,16 @@ fn frozen() -> Result<()> {
     in_the_middle(&mut group, 1)?;
     group.peers[1].process().stop()?;
     let since = now_ms();
-    one_outcome(&mut group, 1, since, Duration::from_secs(4), "SIGSTOP, 3 on lo")?;
+    let others = one_outcome(&mut group, 1, since, Duration::from_secs(4), "SIGSTOP, 3 on lo")?;
     group.meet_of(|index| index != 1)?;
     all_exact(&group.some(|index| index != 1, &json!({"do": "all_reduce", "len": 100_001}), "done")?)?;
 
     // The others have a View without it and a result in that: for them it is gone.
     group.peers[1].process().resume()?;
-    let event = group.peers[1].event("done", PATIENCE)?;
-    let code = event["code"].as_str().with_context(|| format!("it cannot have succeeded: {event}"))?.to_owned();
-    all_failed(&[event], &code)?;
+    let own = group.peers[1].event("done", PATIENCE)?;
+    // On a busy machine the call may have been through before the signal came: then it has what the others have.
+    one_story(&others, &own)?;
+    ensure!(own["ok"] == true || own["verdict"] == "untouched", "{own}");
     synced(&mut group, 1)?;
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)
 }

@@ -1,6 +1,7 @@
 //! The collectives, each with an answer to what became of the caller's buffer.
 
 use super::Order;
+use super::milestone::{Milestone, all_reduced};
 use super::numbers::{Input, Number, hash, hash_bytes, input, is_close, is_exact, is_part_of, same};
 use super::report::{emit, ms};
 use potluck::{AllReduce, Bf16, Codec, Context, Error, F16, ReduceOp};
@@ -149,14 +150,15 @@ impl Calls<'_> {
         let rank = self.context.rank();
         let mut buffer: Vec<T> = input(r.input(), rank, r.len);
         // Another lane of the same View, only to be looked at while the call has the Context.
-        let watched = self.context.lane(u32::MAX);
+        let watched = || self.context.lane(u32::MAX);
+        let bytes = all_reduced(self.context, r.len * size_of::<T>());
+        let mark = r.report_at.map(|share| Milestone::of(watched(), share, bytes));
         let started = Instant::now();
         let mut call = encoded(self.context.all_reduce(&mut buffer).op(r.op.reduce()));
         if let Some(after) = r.deadline_ms {
             call = call.deadline(Duration::from_millis(after));
         }
-        let mark = r.report_at.map(|share| Milestone::new(&watched, share, all_reduced(&watched, r.len * size_of::<T>())));
-        let outcome = reported(call, mark).await;
+        let outcome = Milestone::passed_by(mark, call).await;
         let took = (SystemTime::now(), started.elapsed());
         let good = match (&outcome, r.codec) {
             (Err(_), _) => same(&buffer, &input(r.input(), rank, r.len)),
@@ -321,55 +323,6 @@ impl Calls<'_> {
         event["kept_own"] = (state == given).into();
         emit(&event);
     }
-}
-
-/// A count of received bytes that is worth an event.
-pub(super) struct Milestone<'a> {
-    context: &'a Context,
-    bytes: u64,
-}
-
-impl Milestone<'_> {
-    /// At this share of the bytes that this node will receive.
-    pub(super) fn new(context: &Context, share: f64, bytes: f64) -> Milestone<'_> {
-        Milestone { context, bytes: context.traffic().received_bytes + (share * bytes) as u64 }
-    }
-
-    async fn reached(&self) {
-        while self.context.traffic().received_bytes < self.bytes {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        self.tell();
-    }
-
-    fn tell(&self) {
-        emit(&json!({"event": "progress", "bytes": self.context.traffic().received_bytes}));
-    }
-}
-
-/// Awaits the call, and tells when the milestone is passed on the way. A call that succeeds has passed it.
-pub(super) async fn reported(
-    mut call: impl Future<Output = Result<(), Error>> + Unpin,
-    mark: Option<Milestone<'_>>,
-) -> Result<(), Error> {
-    if let Some(mark) = mark {
-        tokio::select! {
-            outcome = &mut call => {
-                if outcome.is_ok() {
-                    mark.tell();
-                }
-                return outcome;
-            }
-            () = mark.reached() => {}
-        }
-    }
-    call.await
-}
-
-/// In every plan that shares the work, a member receives 2 (n - 1) / n of the buffer.
-pub(super) fn all_reduced(context: &Context, bytes: usize) -> f64 {
-    let size = context.size() as f64;
-    2.0 * (size - 1.0) / size * bytes as f64
 }
 
 impl Reduction {

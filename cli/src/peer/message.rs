@@ -1,6 +1,7 @@
 //! Messages between two ranks.
 
-use super::call::{Calls, Milestone, OWN, done, reported, verdict};
+use super::call::{Calls, OWN, done, verdict};
+use super::milestone::Milestone;
 use super::numbers::{Input, input, same};
 use super::report::emit;
 use serde::Deserialize;
@@ -31,10 +32,10 @@ impl Calls<'_> {
     pub(super) async fn recv(self, m: &Message) {
         let given: Vec<f32> = input(Input::Seed(!m.seed), self.context.rank(), m.len);
         let mut buffer = given.clone();
-        let watched = self.context.lane(u32::MAX);
-        let mark = m.report_at.map(|share| Milestone::new(&watched, share, size_of_val(&given[..]) as f64));
+        let bytes = size_of_val(&given[..]) as f64;
+        let mark = m.report_at.map(|share| Milestone::of(self.context.lane(u32::MAX), share, bytes));
         let started = Instant::now();
-        let outcome = reported(self.context.recv(m.peer, m.tag, &mut buffer), mark).await;
+        let outcome = Milestone::passed_by(mark, self.context.recv(m.peer, m.tag, &mut buffer)).await;
         let took = (SystemTime::now(), started.elapsed());
         let expected = if outcome.is_ok() { input(Input::Seed(m.seed), m.peer, m.len) } else { given };
         emit(&done("done", outcome, verdict(same(&buffer, &expected), "exact"), OWN, took));

@@ -1,6 +1,7 @@
 //! Several sums under one vote.
 
-use super::call::{Calls, Milestone, all_reduced, done, reported, verdict};
+use super::call::{Calls, done, verdict};
+use super::milestone::{Milestone, all_reduced};
 use super::numbers::{Input, hash, input, is_exact, same};
 use super::report::emit;
 use potluck::ReduceOp;
@@ -23,15 +24,14 @@ impl Calls<'_> {
         let from = |i: usize| Input::Seed(s.seed.wrapping_add(i as u64));
         let given: Vec<Vec<f32>> = s.lens.iter().enumerate().map(|(i, len)| input(from(i), rank, *len)).collect();
         let mut buffers = given.clone();
-        let watched = self.context.lane(u32::MAX);
-        let bytes = s.lens.iter().sum::<usize>() * size_of::<f32>();
-        let mark = s.report_at.map(|share| Milestone::new(&watched, share, all_reduced(&watched, bytes)));
+        let bytes = all_reduced(self.context, s.lens.iter().sum::<usize>() * size_of::<f32>());
+        let mark = s.report_at.map(|share| Milestone::of(self.context.lane(u32::MAX), share, bytes));
         let started = Instant::now();
         let mut step = self.context.step();
         for buffer in &mut buffers {
             step.all_reduce(buffer);
         }
-        let outcome = reported(step.commit(), mark).await;
+        let outcome = Milestone::passed_by(mark, step.commit()).await;
         let took = (SystemTime::now(), started.elapsed());
         let is_right = |(i, buffer): (usize, &Vec<f32>)| match outcome {
             Ok(()) => is_exact(self.context, ReduceOp::Sum, from(i), buffer),

@@ -1,0 +1,56 @@
+//! Tells when a share of what a node is to receive has come.
+
+use super::report::emit;
+use potluck::{Context, Error};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Watches the bytes that come, on a thread of its own: a call's first poll may take as long as the call.
+pub struct Milestone {
+    over: Arc<AtomicBool>,
+    /// Gives whether it has told.
+    watch: JoinHandle<bool>,
+}
+
+impl Milestone {
+    /// At this share of so many bytes from now on; `context` is of the View to be watched.
+    pub fn of(context: Context, share: f64, bytes: f64) -> Milestone {
+        let mark = context.traffic().received_bytes + (share * bytes) as u64;
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&over);
+        let watch = std::thread::spawn(move || {
+            while !ended.load(Ordering::Acquire) {
+                let bytes = context.traffic().received_bytes;
+                if bytes >= mark {
+                    emit(&json!({"event": "progress", "bytes": bytes}));
+                    return true;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            false
+        });
+        Milestone { over, watch }
+    }
+
+    /// Awaits the call. One that succeeds has passed the mark, if there is one, whether it was seen or not.
+    pub async fn passed_by(mark: Option<Milestone>, call: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+        let outcome = call.await;
+        if let Some(Milestone { over, watch }) = mark {
+            over.store(true, Ordering::Release);
+            let told = watch.join().unwrap_or(false);
+            if outcome.is_ok() && !told {
+                emit(&json!({"event": "progress", "bytes": null}));
+            }
+        }
+        outcome
+    }
+}
+
+/// What a member receives of an all_reduce in every plan that shares the work: 2 (n - 1) / n of the buffer.
+pub fn all_reduced(context: &Context, bytes: usize) -> f64 {
+    let size = context.size() as f64;
+    2.0 * (size - 1.0) / size * bytes as f64
+}
