@@ -222,7 +222,8 @@ pub async fn dropped_at_every_poll(on: On) -> Result<()> {
         }
     }
     println!("measured: messages dropped by the count of polls on {}: {fates:?}", on.engine);
-    ensure!(fates.len() == 3, "not all fates were met: {fates:?}");
+    // Whether a drop falls between the vote and the decision is a matter of chance.
+    ensure!(fates.contains_key(&Some(Fate::Done)) && fates.contains_key(&Some(Fate::Aborted)), "{fates:?}");
     Ok(())
 }
 
