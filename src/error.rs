@@ -40,7 +40,7 @@ pub enum Error {
     /// The call makes no sense as it stands; this is a bug in the calling program. Your buffer is untouched. The call has its
     /// place in the lane all the same and is given up for all members, so that the next ones still meet.
     Rejected(Rejection),
-    /// 64 operations are under way. Nothing was sent; wait for some of them first.
+    /// 64 operations are under way, or 32 messages. Nothing was sent; wait for some of them first.
     TooManyInFlight,
     /// Not enough members came in the time you gave. Nothing changed; wait longer, or look at `cluster.status()`.
     NotEnoughPeers {
@@ -188,7 +188,7 @@ impl fmt::Display for Error {
             }
             Error::Mismatch(calls) => calls.fmt(f),
             Error::Rejected(rejection) => write!(f, "the call cannot be carried out: {rejection}"),
-            Error::TooManyInFlight => f.write_str("64 operations are under way; wait for some of them first"),
+            Error::TooManyInFlight => f.write_str("64 operations are under way, or 32 messages; wait for some of them first"),
             Error::NotEnoughPeers { present, wanted, waited } => {
                 let seconds = waited.as_secs_f64();
                 write!(f, "{present} of {wanted} members came within {seconds:.1} s; see `potluck status` for who is seen")

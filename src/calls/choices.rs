@@ -27,9 +27,10 @@ macro_rules! calls {
     };
 }
 
-/// Of all but those that must agree.
+/// Of all but those that must agree, beside what every kind has.
 macro_rules! votes {
     ($($call:ident<$($lifetime:lifetime)? $(,)? $($element:ident)?>)*) => {
+        calls! { $($call<$($lifetime,)? $($element)?>)* }
         $(
             impl<$($element: Element)?> $call<$($lifetime,)? $($element)?> {
                 /// Does without the vote: on each rank it is done as soon as that one holds its result, which saves a message's way.
@@ -95,19 +96,7 @@ macro_rules! reductions {
 }
 
 calls! {
-    AllReduce<'_, T>
-    AllReduceOwned<T>
-    Reduce<'_, T>
-    ReduceScatter<'_, T>
-    Broadcast<'_, T>
-    AllGather<'_, T>
-    Gather<'_, T>
-    Scatter<'_, T>
-    AllToAll<'_, T>
-    Barrier<>
     Sync<'_>
-    Sending<'_, T>
-    Receiving<'_, T>
     Commit<'_>
 }
 

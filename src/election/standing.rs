@@ -210,6 +210,44 @@ mod tests {
         assert!(read(&all([done, acceptor])).committed.is_empty());
     }
 
+    /// Of three members, what the ends of a message from rank 0 to rank 2 say of it; rank 1 has no part in it.
+    fn of_a_message(view: &View, from: Option<Status>, to: Option<Status>) -> Standing {
+        let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
+        let said = [from, None, to].into_iter().enumerate().map(|(rank, status)| {
+            let ops = status.into_iter().map(|status| Listed { op, status, is_sync: false }).collect();
+            let closing = Closing { ops, committed: 0 };
+            Promise { prev: Some(view.id()), rank: Some(Rank(rank as u8)), closing, ..fresh() }
+        });
+        read(&all(said))
+    }
+
+    #[test]
+    fn a_message_is_decided_by_its_ends() {
+        let view = view_of(3);
+        let done = Some(Status::Done(0));
+        let standing = of_a_message(&view, done, done);
+        assert_eq!(standing.committed.len(), 1);
+        assert_eq!((standing.history, standing.in_sync.len()), (None, 3), "it is no part of a history");
+        for lacking in [None, Some(Status::NotDone), Some(Status::Aborted)] {
+            assert!(of_a_message(&view, done, lacking).committed.is_empty(), "{lacking:?}");
+        }
+        assert_eq!(of_a_message(&view, done, Some(Status::Committed)).committed.len(), 1);
+        // Both know it already, and there may be more of those than a View has room for.
+        assert!(of_a_message(&view, Some(Status::Committed), Some(Status::Committed)).committed.is_empty());
+    }
+
+    #[test]
+    fn a_message_to_a_member_that_has_not_installed_the_view_has_not_arrived() {
+        let view = view_of(3);
+        let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
+        let closing = Closing { ops: vec![Listed { op, status: Status::Done(0), is_sync: false }], committed: 0 };
+        let sender = Promise { prev: Some(view.id()), rank: Some(Rank(0)), closing, ..fresh() };
+        let accepted = Some(Accepted { id: view.id(), parent: None, committed: vec![] });
+        let behind = |rank| Promise { accepted: accepted.clone(), accepted_here: Some(Rank(rank)), ..fresh() };
+        assert!(read(&all([sender.clone(), behind(2)])).committed.is_empty());
+        assert_eq!(read(&all([sender, behind(1)])).committed, [op], "the other end is gone, and this one is not it");
+    }
+
     #[test]
     fn a_member_that_accepted_the_tip_and_never_installed_it_holds_nothing() {
         let view = view_of(3);

@@ -48,7 +48,7 @@ impl ControlSender {
     /// `InvalidInput` for a longer message, which does the link no harm; every other error is final.
     pub async fn send(&mut self, message: &[u8]) -> io::Result<()> {
         if message.len() > CONTROL_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the control message is longer than 16 KiB"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the control message is longer than 32 KiB"));
         }
         self.flush().await?;
         self.queue(message)?;
