@@ -7,6 +7,7 @@
 
 use super::frame::{FrameReader, FrameWriter};
 use super::hello::Wire;
+use super::outlet::Hands;
 use super::session::Session;
 use super::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown, Stream};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -40,11 +41,14 @@ pub struct TcpData {
     line: Arc<Line>,
 }
 
-/// The sending half. Dropped, it ends the stream behind what was sent.
+/// The sending half. Dropped, it ends the stream behind what was sent: the frames are dropped first.
 struct TcpSender {
     frames: FrameWriter<Half>,
-    line: Arc<Line>,
+    line: EndOfStream,
 }
+
+/// Ends the stream when it is dropped.
+struct EndOfStream(Arc<Line>);
 
 /// The receiving half. Dropped, it ends the link.
 struct TcpReceiver {
@@ -75,9 +79,21 @@ impl TcpData {
             Wire::Trusted => (None, None),
         };
         let line = Arc::new(Line { socket, closed: AtomicBool::new(false) });
-        let sender = TcpSender { frames: FrameWriter::new(Half(Arc::clone(&line)), sealer), line: Arc::clone(&line) };
+        let sender = TcpSender {
+            frames: FrameWriter::new(Half(Arc::clone(&line)), sealer, Hands::of_this_machine()),
+            line: EndOfStream(Arc::clone(&line)),
+        };
         let receiver = TcpReceiver { frames: FrameReader::new(Half(Arc::clone(&line)), opener), line: Arc::clone(&line) };
         Ok(TcpData { sender, receiver, line })
+    }
+}
+
+#[cfg(test)]
+impl TcpData {
+    /// With a thread that writes, as on a machine with cores to spare and a wire that outruns one.
+    pub fn pressed(mut self) -> TcpData {
+        self.sender.frames.press();
+        self
     }
 }
 
@@ -89,8 +105,8 @@ impl DataLink for TcpData {
 
 impl DataSender for TcpSender {
     fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
-        self.line.check()?;
-        self.frames.send(header, payload).inspect_err(|_| self.line.shutdown())
+        self.line.0.check()?;
+        self.frames.send(header, payload).inspect_err(|_| self.line.0.shutdown())
     }
 }
 
@@ -106,10 +122,10 @@ impl DataReceiver for TcpReceiver {
     }
 }
 
-impl Drop for TcpSender {
+impl Drop for EndOfStream {
     fn drop(&mut self) {
         // The peer reads what was sent, then the end. An error means that the connection has ended already.
-        let _ = self.line.socket.shutdown(std::net::Shutdown::Write);
+        let _ = self.0.socket.shutdown(std::net::Shutdown::Write);
     }
 }
 
@@ -195,10 +211,19 @@ mod contract {
     type Halves = (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>);
 
     fn tcp((a, b): (Session, Session)) -> (Halves, Halves) {
+        tcp_of((a, b), |link| link)
+    }
+
+    /// Both senders write by a thread of their own.
+    fn pressed((a, b): (Session, Session)) -> (Halves, Halves) {
+        tcp_of((a, b), TcpData::pressed)
+    }
+
+    fn tcp_of((a, b): (Session, Session), made: fn(TcpData) -> TcpData) -> (Halves, Halves) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
         let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
         let (far, _) = listener.accept().expect("accepted");
-        let link = |socket, session| Box::new(TcpData::new(socket, session).expect("a link")).split();
+        let link = |socket, session| Box::new(made(TcpData::new(socket, session).expect("a link"))).split();
         (link(near, a), link(far, b))
     }
 
@@ -209,6 +234,8 @@ mod contract {
             ("memory", (a.split(), b.split())),
             ("tcp, AES-256-GCM", tcp(session_pair_of(Suite::Aes256Gcm))),
             ("tcp, ChaCha20-Poly1305", tcp(session_pair_of(Suite::ChaCha20Poly1305))),
+            ("tcp, AES-256-GCM, two threads", pressed(session_pair_of(Suite::Aes256Gcm))),
+            ("tcp, ChaCha20-Poly1305, two threads", pressed(session_pair_of(Suite::ChaCha20Poly1305))),
             ("tcp, trusted", tcp(session_pair_over(trusted))),
         ]
     }

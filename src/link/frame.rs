@@ -9,22 +9,26 @@
 //!
 //! Nothing is allocated for a frame before its header is authentic and within its bounds, and then only its block.
 
+use super::outlet::{Hands, Outlet};
 use super::session::{Opener, RECORD_BYTES_MAX, Sealer, TAG_BYTES};
 use super::{DataHeader, DataReceiver, PAYLOAD_BYTES_MAX};
 use crate::wire::Malformed;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::time::{Duration, Instant};
 
 /// Payload bytes of every record but the first.
 pub const FULL_BYTES: usize = RECORD_BYTES_MAX - DataHeader::BYTES;
 
 /// Writes frames.
 pub struct FrameWriter<W> {
-    to: W,
+    outlet: Outlet<W>,
     /// None writes in the clear.
     sealer: Option<Sealer>,
     first: Box<[u8]>,
-    batch: Box<[u8]>,
+    /// How much of the outlet's room is taken.
     filled: usize,
+    /// How long the frame at hand was sealed so far.
+    sealing: Duration,
 }
 
 /// Reads frames.
@@ -40,17 +44,16 @@ pub struct FrameReader<R> {
     end: usize,
 }
 
-impl<W: Write> FrameWriter<W> {
+impl<W: Write + Send + 'static> FrameWriter<W> {
     /// Writes to `to`, sealed by `sealer` if there is one.
-    pub fn new(to: W, sealer: Option<Sealer>) -> FrameWriter<W> {
-        let (first, batch) = match sealer {
-            Some(_) => (RECORD_BYTES_MAX, BATCH_BYTES),
-            None => (0, 0),
-        };
-        FrameWriter { to, sealer, first: zeros(first), batch: zeros(batch), filled: 0 }
+    pub fn new(to: W, sealer: Option<Sealer>, hands: Hands) -> FrameWriter<W> {
+        let (first, room) = if sealer.is_some() { (RECORD_BYTES_MAX, BATCH_BYTES) } else { (0, 0) };
+        let outlet = Outlet::new(to, room, hands);
+        FrameWriter { outlet, sealer, first: zeros(first), filled: 0, sealing: Duration::ZERO }
     }
 
-    /// Writes one frame. An error other than `InvalidInput` is final.
+    /// Writes one frame, which may still be on its way then. An error other than `InvalidInput` is final, and may be that of
+    /// an earlier frame.
     pub fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
         if header.len as usize != payload.len() || payload.len() > PAYLOAD_BYTES_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the header's length is not the payload's, or too large"));
@@ -59,6 +62,7 @@ impl<W: Write> FrameWriter<W> {
     }
 
     fn send_sealed(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
+        let began = Instant::now();
         let (odd, full) = payload.split_at(payload.len() % FULL_BYTES);
         // Taken out while it is sealed from.
         let mut first = std::mem::take(&mut self.first);
@@ -70,18 +74,26 @@ impl<W: Write> FrameWriter<W> {
         for part in full.chunks_exact(FULL_BYTES) {
             self.seal(part)?;
         }
-        self.flush()
+        self.flush()?;
+        let sealing = std::mem::take(&mut self.sealing);
+        // Of small frames the time goes elsewhere.
+        if !full.is_empty() {
+            self.outlet.count(sealing, began.elapsed());
+        }
+        Ok(())
     }
 
     fn seal(&mut self, plain: &[u8]) -> io::Result<()> {
-        if self.batch.len() - self.filled < LENGTH_BYTES + plain.len() + TAG_BYTES {
+        if BATCH_BYTES - self.filled < LENGTH_BYTES + plain.len() + TAG_BYTES {
             self.flush()?;
         }
+        let began = Instant::now();
         let Some(sealer) = &mut self.sealer else { return Err(io::ErrorKind::InvalidInput.into()) };
-        let (length, rest) = self.batch[self.filled..].split_at_mut(LENGTH_BYTES);
+        let (length, rest) = self.outlet.room()[self.filled..].split_at_mut(LENGTH_BYTES);
         let sealed = sealer.seal(plain, rest)?;
         length.copy_from_slice(&(sealed as u16).to_le_bytes());
         self.filled += LENGTH_BYTES + sealed;
+        self.sealing += began.elapsed();
         Ok(())
     }
 
@@ -89,9 +101,9 @@ impl<W: Write> FrameWriter<W> {
     fn send_clear(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
         let header = header.to_bytes();
         let parts = &mut [IoSlice::new(&header), IoSlice::new(payload)];
-        let mut rest = &mut parts[..];
+        let (mut rest, mut to) = (&mut parts[..], self.outlet.by_hand());
         while rest.iter().any(|part| !part.is_empty()) {
-            match self.to.write_vectored(rest) {
+            match to.write_vectored(rest) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => IoSlice::advance_slices(&mut rest, written),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
@@ -102,9 +114,19 @@ impl<W: Write> FrameWriter<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.to.write_all(&self.batch[..self.filled])?;
-        self.filled = 0;
-        Ok(())
+        self.outlet.write(std::mem::take(&mut self.filled))
+    }
+}
+
+#[cfg(test)]
+impl<W: Write + Send + 'static> FrameWriter<W> {
+    /// Has it believe that it does nothing but seal.
+    pub fn press(&mut self) {
+        self.outlet.press();
+    }
+
+    fn into_inner(self) -> io::Result<W> {
+        self.outlet.into_inner()
     }
 }
 
@@ -112,7 +134,7 @@ impl<R: Read> FrameReader<R> {
     /// Reads from `from`, opened by `opener` if there is one.
     pub fn new(from: R, opener: Option<Opener>) -> FrameReader<R> {
         let (record, buffer) = match opener {
-            Some(_) => (RECORD_BYTES_MAX + TAG_BYTES, READ_BYTES),
+            Some(_) => (RECORD_BYTES_MAX, READ_BYTES),
             None => (0, CLEAR_READ_BYTES),
         };
         FrameReader { from, opener, record: zeros(record), odd: 0, buffer: zeros(buffer), start: 0, end: 0 }
@@ -147,12 +169,6 @@ impl<R: Read> FrameReader<R> {
     fn open_into(&mut self, rest: &mut [u8]) -> io::Result<()> {
         if self.next_length()? != FULL_BYTES + TAG_BYTES {
             return Err(invalid(Malformed::Inconsistent));
-        }
-        // Without room for the tag behind the payload the record takes the way through our own memory.
-        if rest.len() < FULL_BYTES + TAG_BYTES {
-            let plain = self.open_record(FULL_BYTES + TAG_BYTES)?;
-            rest[..plain].copy_from_slice(&self.record[..plain]);
-            return Ok(());
         }
         self.fill(FULL_BYTES + TAG_BYTES)?;
         let sealed = &self.buffer[self.start..self.start + FULL_BYTES + TAG_BYTES];
@@ -284,23 +300,20 @@ mod tests {
     #[test]
     fn nothing_of_a_marked_payload_is_seen_in_sealed_frames() {
         let (sealer, _) = halves();
-        let mut seen = Vec::new();
         let payload = marked(2 * FULL_BYTES + 5000);
-        FrameWriter::new(&mut seen, Some(sealer)).send(&header(payload.len()), &payload).expect("written");
+        let seen = written_by(Some(sealer), &payload);
         assert!(seen.len() > payload.len());
         let windows: std::collections::BTreeSet<&[u8]> = payload.windows(16).collect();
         assert!(!seen.windows(16).any(|w| windows.contains(w)));
         // The test can fail: in the clear the windows are there.
-        let mut clear = Vec::new();
-        FrameWriter::new(&mut clear, None).send(&header(payload.len()), &payload).expect("written");
+        let clear = written_by(None, &payload);
         assert!(clear.windows(16).any(|w| windows.contains(w)));
     }
 
     #[test]
     fn the_bytes_added_are_few() {
         let (sealer, _) = halves();
-        let mut seen = Vec::new();
-        FrameWriter::new(&mut seen, Some(sealer)).send(&header(1 << 18), &marked(1 << 18)).expect("written");
+        let seen = written_by(Some(sealer), &marked(1 << 18));
         assert_eq!(seen.len(), (1 << 18) + DataHeader::BYTES + 5 * 18);
     }
 
@@ -358,15 +371,39 @@ mod tests {
 
     #[test]
     fn a_wrong_length_is_the_callers_error_and_writes_nothing() {
-        let mut seen = Vec::new();
-        let error = FrameWriter::new(&mut seen, None).send(&header(3), b"four").expect_err("refused");
-        assert_eq!((error.kind(), seen.len()), (io::ErrorKind::InvalidInput, 0));
+        let mut writer = FrameWriter::new(Vec::new(), None, Hands::One);
+        let error = writer.send(&header(3), b"four").expect_err("refused");
+        assert_eq!((error.kind(), writer.into_inner().expect("nothing failed").len()), (io::ErrorKind::InvalidInput, 0));
     }
 
     fn written(sealed: bool, payload: &[u8]) -> (Vec<u8>, Option<Opener>) {
         let (sealer, opener) = halves();
-        let mut bytes = Vec::new();
-        FrameWriter::new(&mut bytes, sealed.then_some(sealer)).send(&header(payload.len()), payload).expect("written");
-        (bytes, sealed.then_some(opener))
+        (written_by(sealed.then_some(sealer), payload), sealed.then_some(opener))
+    }
+
+    fn written_by(sealer: Option<Sealer>, payload: &[u8]) -> Vec<u8> {
+        let mut writer = FrameWriter::new(Vec::new(), sealer, Hands::One);
+        writer.send(&header(payload.len()), payload).expect("written");
+        writer.into_inner().expect("written")
+    }
+
+    #[test]
+    fn under_pressure_the_frames_are_the_same() {
+        let (sealer, opener) = halves();
+        let sizes = [0, 5, FULL_BYTES, FULL_BYTES - 1, 1 << 18, 3 * FULL_BYTES + 9, PAYLOAD_BYTES_MAX, 1, 1 << 18];
+        let mut writer = FrameWriter::new(Vec::new(), Some(sealer), Hands::Two);
+        for (n, len) in sizes.into_iter().cycle().take(50).enumerate() {
+            if n == 7 {
+                writer.press();
+            }
+            writer.send(&header(len), &marked(len)).expect("written");
+        }
+        let bytes = writer.into_inner().expect("written");
+        let mut reader = FrameReader::new(bytes.as_slice(), Some(opener));
+        for len in sizes.into_iter().cycle().take(50) {
+            let (got, block) = reader.recv(&Pool::new()).expect("authentic");
+            assert!(got == header(len) && block.bytes() == marked(len), "{len} bytes");
+        }
+        assert_eq!(reader.recv(&Pool::new()).expect_err("the end").kind(), io::ErrorKind::UnexpectedEof);
     }
 }

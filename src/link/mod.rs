@@ -15,6 +15,7 @@ mod hello;
 mod keys;
 mod local;
 mod memory;
+mod outlet;
 mod preamble;
 mod processor;
 mod refusal;
