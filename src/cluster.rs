@@ -113,6 +113,12 @@ impl Cluster {
         }
     }
 
+    /// One whose driver runs elsewhere.
+    #[cfg(test)]
+    pub(crate) fn of(handles: Handles) -> Cluster {
+        Cluster { handles: Arc::new(handles), min_members: 2, trusted: Arc::new([]) }
+    }
+
     pub(crate) fn trusted(&self) -> &[String] {
         &self.trusted
     }

@@ -102,6 +102,8 @@ mod identity;
 mod keys;
 mod link;
 mod metrics;
+#[cfg(test)]
+mod simulation;
 mod start;
 mod status;
 mod surroundings;

@@ -305,8 +305,7 @@ struct Nowhere;
 
 impl Store for Nowhere {
     fn save(&mut self, _state: Vec<u8>, done: Box<dyn FnOnce() + Send>) {
-        // The driver must not wait for itself.
-        tokio::task::spawn_blocking(done);
+        done();
     }
 
     fn remember(&mut self, _peers: Vec<SocketAddr>) {}

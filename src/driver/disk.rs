@@ -10,7 +10,8 @@ use std::sync::mpsc;
 
 /// Where durable state goes.
 pub trait Store: Send {
-    /// Makes `state` durable, then calls `done`, in the order of the calls. Never blocks.
+    /// Makes `state` durable, then calls `done`, in the order of the calls; from any thread, also this one. Never blocks, and
+    /// nor does `done`.
     fn save(&mut self, state: Vec<u8>, done: Box<dyn FnOnce() + Send>);
 
     /// Remembers addresses for the next start, some time. Never blocks.

@@ -96,7 +96,9 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     let Doors { net, mut listener, mut discovery, store, engines } = doors;
     let Outlets { mut commands, views, status, meter } = outlets;
     let (events_tx, mut events) = mpsc::channel(event::QUEUE);
-    let mut node = Node::new(config, net, store, engines, events_tx, views, status, meter, listener.port());
+    // The disk never waits for the driver; what it has to say is bounded by what it was asked.
+    let (durable_tx, mut durable) = mpsc::unbounded_channel();
+    let mut node = Node::new(config, net, store, engines, events_tx, durable_tx, views, status, meter, listener.port());
     if let Err(problem) = discovery.announce(&node.advert()).await {
         tracing::warn!(%problem, "this node cannot be discovered by others");
     }
@@ -104,6 +106,7 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
         let pause = node.pause();
         tokio::select! {
             Some(event) = events.recv() => node.on_event(event),
+            Some(ticket) = durable.recv() => node.on_durable(ticket),
             Some(outgoing) = node.outgoing() => node.on_outgoing(outgoing),
             command = commands.recv() => {
                 node.leave();

@@ -84,6 +84,7 @@ pub(super) struct Node {
     store: Box<dyn Store>,
     engines: Vec<Arc<dyn Engine>>,
     events: mpsc::Sender<Event>,
+    durable: mpsc::UnboundedSender<u64>,
     views: watch::Sender<Option<Arc<Envelope>>>,
     status: watch::Sender<Status>,
     meter: Arc<Meter>,
@@ -138,7 +139,7 @@ impl Operations for Ledgers<'_> {
 }
 
 impl NodeConfig {
-    pub(super) fn first_status(&self, port: u16) -> Status {
+    pub(crate) fn first_status(&self, port: u16) -> Status {
         Status {
             node: self.local.hello.id.node,
             name: self.local.hello.name.clone(),
@@ -164,6 +165,7 @@ impl Node {
         store: Box<dyn Store>,
         engines: Vec<Arc<dyn Engine>>,
         events: mpsc::Sender<Event>,
+        durable: mpsc::UnboundedSender<u64>,
         views: watch::Sender<Option<Arc<Envelope>>>,
         status: watch::Sender<Status>,
         meter: Arc<Meter>,
@@ -193,6 +195,7 @@ impl Node {
             replays: Arc::new(Mutex::new(Replays::default())),
             peers: Peers::new(me.node, events.clone()),
             events,
+            durable,
             data: DataLinks::default(),
             deadlines: Deadlines::default(),
             envelope: None,
@@ -259,8 +262,12 @@ impl Node {
                 tracing::debug!(?view, %peer, "a data link ended");
                 self.step(Input::DataLinkLost(view));
             }
-            Event::Persisted(ticket) => self.step(Input::Persisted(ticket)),
         }
+    }
+
+    /// The state of this ticket is durable.
+    pub(super) fn on_durable(&mut self, ticket: u64) {
+        self.step(Input::Persisted(ticket));
     }
 
     pub(super) fn on_outgoing(&mut self, outgoing: Outgoing) {
@@ -347,9 +354,9 @@ impl Node {
                 self.peers.send(to, message);
             }
             Effect::Persist(ticket, durable) => {
-                let events = self.events.clone();
-                // The disk's thread may wait for the driver; never the other way round.
-                self.store.save(durable.to_bytes(), Box::new(move || drop(events.blocking_send(Event::Persisted(ticket)))));
+                let told = self.durable.clone();
+                // Without a driver nobody is left to tell.
+                self.store.save(durable.to_bytes(), Box::new(move || _ = told.send(ticket)));
             }
             Effect::Install(view, decides) => self.install(&view, decides),
             Effect::Drop(member) => self.drop_silent(member),
