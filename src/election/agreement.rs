@@ -27,15 +27,13 @@ const ROUND_JUMP_MAX: u64 = 1 << 20;
 pub struct Durable {
     /// Lower ballots are ignored.
     pub promised: Ballot,
-    /// The newest accepted View.
+    /// The newest accepted View. Nothing is installed that was not promised, so a next install is strictly later.
     pub accepted: Option<Accepted>,
-    /// The newest installed View's ballot.
-    pub installed: Ballot,
 }
 
 impl Default for Durable {
     fn default() -> Durable {
-        Durable { promised: Ballot::ZERO, accepted: None, installed: Ballot::ZERO }
+        Durable { promised: Ballot::ZERO, accepted: None }
     }
 }
 
@@ -43,13 +41,12 @@ impl Encode for Durable {
     fn encode(&self, out: &mut Vec<u8>) {
         self.promised.encode(out);
         put_option(out, self.accepted.as_ref());
-        self.installed.encode(out);
     }
 }
 
 impl Decode for Durable {
     fn decode(r: &mut Reader<'_>) -> Result<Durable, Malformed> {
-        Ok(Durable { promised: Ballot::decode(r)?, accepted: r.option()?, installed: Ballot::decode(r)? })
+        Ok(Durable { promised: Ballot::decode(r)?, accepted: r.option()? })
     }
 }
 
@@ -329,15 +326,12 @@ impl Agreement {
         let decides = if prev.is_some() && view.parent == prev { Decides::Parent } else { Decides::Nothing };
         let member = view.rank_of(self.me).and_then(|r| view.member(r));
         self.base = if view.in_sync() || member.is_some_and(|m| m.in_sync) { view.history } else { self.history(&view) };
-        self.durable.installed = view.ballot;
         self.closing = None;
         self.installed_id = Some(view.id());
         self.installed = Some(Arc::clone(&view));
         if self.proposal.as_ref().is_some_and(|p| p.ballot <= view.ballot) {
             self.proposal = None;
         }
-        self.tickets += 1;
-        effects.push(Effect::Persist(self.tickets, self.durable.clone()));
         effects.push(Effect::Install(view, decides));
     }
 
