@@ -190,6 +190,15 @@ impl Agreement {
         }
     }
 
+    /// Whether this `Prepare` would be answered by a promise.
+    pub(super) fn would_promise(&self, from: MemberId, ballot: Ballot, members: &[MemberId]) -> bool {
+        self.may_answer(from, ballot, members) && ballot > self.durable.promised
+    }
+
+    fn may_answer(&self, from: MemberId, ballot: Ballot, members: &[MemberId]) -> bool {
+        from == ballot.proposer && members.contains(&self.me) && ballot.round <= self.round_seen + ROUND_JUMP_MAX
+    }
+
     pub(super) fn on_prepare(
         &mut self,
         from: MemberId,
@@ -198,7 +207,7 @@ impl Agreement {
         around: &mut dyn Surroundings,
         effects: &mut Vec<Effect>,
     ) {
-        if from != ballot.proposer || !members.contains(&self.me) || ballot.round > self.round_seen + ROUND_JUMP_MAX {
+        if !self.may_answer(from, ballot, members) {
             return;
         }
         self.round_seen = self.round_seen.max(ballot.round);

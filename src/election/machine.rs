@@ -4,6 +4,8 @@
 //!
 //! Nothing here can make a View unsafe; it only decides when [`Agreement`] is asked to move.
 
+#[cfg(test)]
+mod drain_tests;
 mod peers;
 mod pursuit;
 
@@ -127,6 +129,8 @@ pub struct Election {
     draining: Option<Drain>,
     /// Another proposer is at work until then.
     yield_until: u64,
+    /// The same while somebody in its way waits for a disk.
+    yield_to_disks_until: u64,
     yielded_to: Option<MemberId>,
     retry_at: u64,
     failures: u32,
@@ -137,6 +141,8 @@ pub struct Election {
     ops_in_flight: usize,
     chance: u64,
     leaving: bool,
+    /// The others have been told that this node waits for its disk.
+    told_persisting: bool,
     /// The installed View has lost a data link here.
     broken: bool,
     /// The last answer of [`Election::clique`] and the candidates it was found among, until somebody reports otherwise.
@@ -147,7 +153,7 @@ pub struct Election {
 enum Attempt {
     Idle,
     Asking { members: BTreeSet<MemberId>, willing: BTreeSet<MemberId>, until: u64 },
-    Proposing { until: u64 },
+    Proposing { since: u64 },
 }
 
 #[derive(Clone, Debug)]
@@ -169,6 +175,7 @@ impl Election {
             attempt: Attempt::Idle,
             draining: None,
             yield_until: 0,
+            yield_to_disks_until: 0,
             yielded_to: None,
             retry_at: 0,
             failures: 0,
@@ -179,6 +186,7 @@ impl Election {
             ops_in_flight: 0,
             chance: config.seed | 1,
             leaving: false,
+            told_persisting: false,
             broken: false,
             clique: None,
             config,
@@ -278,13 +286,15 @@ impl Election {
             Message::Unwilling => self.on_unwilling(now, from),
             Message::Prepare(ballot, members) => self.on_prepare(now, from, ballot, members, ops, effects),
             Message::Promise(ballot, promise) => {
-                let around = Around { ops, links: &self.links };
+                let (around, said) = (Around { ops, links: &self.links }, effects.len());
                 self.agreement.on_promise(from, ballot, *promise, &around, effects);
-                self.extend_phase(now);
+                if effects.len() > said {
+                    self.next_phase(now);
+                }
             }
             Message::Nack(ballot, promised) => self.on_nack(now, ballot, promised),
             Message::Accept(view) => {
-                self.yield_to(now, from, self.config.phase_ms);
+                self.yield_to_proposer(now, from);
                 self.agreement.on_accept(from, &view, &mut Around { ops, links: &self.links }, effects);
             }
             Message::Accepted(id) => self.agreement.on_accepted(from, id, effects),
@@ -300,7 +310,8 @@ impl Election {
         let late = elapsed.saturating_sub(2 * self.rest_ms());
         self.late_ms = late.max(self.late_ms.saturating_sub(elapsed / 2));
         self.bury_the_silent(now, effects);
-        if now >= self.heartbeat_at {
+        // A quick disk is not worth a word.
+        if now >= self.heartbeat_at || self.agreement.is_persisting() && !self.told_persisting {
             self.announce(now, effects);
         }
         if self.draining.as_ref().is_some_and(|d| now >= d.until) {
@@ -317,12 +328,26 @@ impl Election {
         ops: &mut dyn Operations,
         effects: &mut Vec<Effect>,
     ) {
-        self.yield_to(now, from, self.config.phase_ms);
+        if !self.agreement.would_promise(from, ballot, &members) {
+            self.agreement.on_prepare(from, ballot, &members, &mut Around { ops, links: &self.links }, effects);
+            return;
+        }
+        if let Some(before) = self.draining.as_ref().filter(|d| d.ballot >= ballot) {
+            // The higher one will have been promised when the drain is over.
+            effects.push(Effect::Send(from, Message::Nack(ballot, before.ballot)));
+            return;
+        }
+        self.yield_to_proposer(now, from);
         // What waits for a lost member or a lost link cannot finish.
         let can_finish = |v: &View| v.members.iter().all(|m| members.contains(&m.id)) && !self.is_broken(v);
         let nobody_lost = self.agreement.installed().is_some_and(|v| can_finish(v));
+        let lower = self.draining.take();
+        if let Some(lower) = &lower {
+            effects.push(Effect::Send(lower.from, Message::Nack(lower.ballot, ballot)));
+        }
         if nobody_lost && self.ops_in_flight > 0 && !self.is_frozen() {
-            self.draining = Some(Drain { from, ballot, members, until: now + self.config.drain_ms });
+            let until = lower.map_or(now + self.config.drain_ms, |lower| lower.until);
+            self.draining = Some(Drain { from, ballot, members, until });
             return;
         }
         self.agreement.on_prepare(from, ballot, &members, &mut Around { ops, links: &self.links }, effects);
@@ -364,6 +389,7 @@ impl Election {
         self.retry_at = 0;
         self.repair_since = None;
         self.yield_until = 0;
+        self.yield_to_disks_until = 0;
         self.yielded_to = None;
         let Some(view) = self.agreement.installed().cloned() else { return };
         for (id, peer) in &mut self.peers {

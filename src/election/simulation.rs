@@ -26,6 +26,8 @@ pub(super) struct World {
     /// Ordered, as on a TCP connection; by time of arrival.
     wires: BTreeMap<(u8, u8), VecDeque<(u64, Message)>>,
     disks: Vec<(u64, u8, u64, u64, Durable)>,
+    /// How long a write takes where it takes long; one after the other.
+    slow_disks: BTreeMap<u8, u64>,
     linked: BTreeSet<(u8, u8)>,
     /// From, to: what is sent this way is lost, and nobody is told.
     muted: BTreeSet<(u8, u8)>,
@@ -80,6 +82,7 @@ impl World {
             nodes: BTreeMap::new(),
             wires: BTreeMap::new(),
             disks: Vec::new(),
+            slow_disks: BTreeMap::new(),
             linked: BTreeSet::new(),
             muted: BTreeSet::new(),
             late_per_mille: 0,
@@ -91,6 +94,11 @@ impl World {
 
     pub(super) fn lateness(&mut self, per_mille: u64) {
         self.late_per_mille = per_mille;
+    }
+
+    /// From now on a write takes so long on this node's disk.
+    pub(super) fn disk(&mut self, n: u8, ms: u64) {
+        self.slow_disks.insert(n, ms);
     }
 
     pub(super) fn start(&mut self, n: u8) {
@@ -252,7 +260,9 @@ impl World {
         match effect {
             Effect::Send(to, message) => self.send(n, to, &message),
             Effect::Persist(ticket, durable) => {
-                let (at, boot) = (self.now + DISK_MS + self.random(3), self.nodes[&n].boot);
+                let (quick, boot) = (self.now + DISK_MS + self.random(3), self.nodes[&n].boot);
+                let before = self.disks.iter().filter(|d| d.1 == n).map(|d| d.0).max().unwrap_or(0).max(self.now);
+                let at = self.slow_disks.get(&n).map_or(quick, |ms| before + ms);
                 self.disks.push((at, n, boot, ticket, durable));
             }
             Effect::Install(view, decides) => self.install(n, &view, decides),

@@ -21,7 +21,8 @@ pub(super) struct Peer {
     /// Whom it says it reaches.
     pub(super) reach: BTreeSet<MemberId>,
     pub(super) view_since: u64,
-    pub(super) persisting: bool,
+    /// Since when it says that it waits for its disk.
+    pub(super) persisting_since: Option<u64>,
     /// It says that its View has lost a data link.
     pub(super) broken: bool,
     pub(super) left: bool,
@@ -45,6 +46,13 @@ impl Peer {
                 Link::Down { since } => now < since + redial_ms,
                 Link::Gone => false,
             }
+    }
+}
+
+impl Peer {
+    /// Its disk has been waited for as long as anybody waits; it is left out until that disk has answered.
+    pub(super) fn is_stuck(&self, now: u64, persisting_ms: u64) -> bool {
+        self.persisting_since.is_some_and(|since| now >= since + persisting_ms)
     }
 }
 
@@ -83,7 +91,7 @@ impl Election {
             view,
             reach: BTreeSet::new(),
             view_since: now,
-            persisting: false,
+            persisting_since: None,
             broken: false,
             left,
             shunned_until: 0,
@@ -107,6 +115,7 @@ impl Election {
         peer.reach.clear();
         if self.yielded_to == Some(id) {
             self.yield_until = 0;
+            self.yield_to_disks_until = 0;
         }
         self.give_up_on(now, id);
         self.clique = None;
@@ -137,7 +146,7 @@ impl Election {
     pub(super) fn on_heartbeat(&mut self, now: u64, from: MemberId, heartbeat: &Heartbeat, effects: &mut Vec<Effect>) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.detector.heartbeat(now);
-        peer.persisting = heartbeat.persisting;
+        peer.persisting_since = heartbeat.persisting.then(|| peer.persisting_since.unwrap_or(now));
         peer.broken = heartbeat.broken;
         if peer.view != heartbeat.view {
             peer.view = heartbeat.view;
@@ -186,11 +195,12 @@ impl Election {
     /// Tells every peer whom this node reaches and in which View it is.
     pub(super) fn announce(&mut self, now: u64, effects: &mut Vec<Effect>) {
         self.heartbeat_at = now + self.config.heartbeat_ms;
+        self.told_persisting = self.agreement.is_persisting();
         let reach = self.reach(now);
         let heartbeat = Heartbeat {
             view: self.agreement.installed_id(),
             reach: reach.into_iter().map(|id| self.reached(id)).collect(),
-            persisting: self.agreement.is_persisting(),
+            persisting: self.told_persisting,
             broken: self.broken,
         };
         let linked = self.peers.iter().filter(|(_, p)| matches!(p.link, Link::Up { .. })).map(|(id, _)| *id);

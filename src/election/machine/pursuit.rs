@@ -35,8 +35,9 @@ impl Election {
         let members: Vec<MemberId> = wanted.members.iter().copied().collect();
         let turn = self.turn(self.me, &members) as u64;
         let jitter = if turn == 0 { 0 } else { self.jitter(self.config.turn_ms / 3) };
-        let due = (wanted.from + turn * self.config.turn_ms + jitter).max(self.retry_at).max(self.yield_until);
-        if self.attempt == Attempt::Idle && now >= due {
+        let due = (wanted.from + turn * self.config.turn_ms + jitter).max(self.retry_at).max(self.yielded_until(now));
+        // Whoever waits for its disk cannot promise anything either, not even to itself.
+        if self.attempt == Attempt::Idle && now >= due && !self.agreement.is_persisting() {
             self.ask(now, wanted.members, effects);
         }
     }
@@ -68,7 +69,8 @@ impl Election {
     /// The largest set of nodes that all reach each other, this one among them; present members first.
     pub(super) fn clique(&mut self, now: u64) -> BTreeSet<MemberId> {
         let shunned = |id: &MemberId| self.peers.get(id).is_some_and(|p| p.shunned_until.max(p.refused_until) > now);
-        let candidates: BTreeSet<MemberId> = self.reach(now).into_iter().filter(|id| !shunned(id)).collect();
+        let is_candidate = |id: &MemberId| !shunned(id) && !self.is_stuck(now, *id);
+        let candidates: BTreeSet<MemberId> = self.reach(now).into_iter().filter(is_candidate).collect();
         if let Some((known, clique)) = &self.clique
             && *known == candidates
         {
@@ -133,7 +135,8 @@ impl Election {
 
     pub(super) fn on_ask(&mut self, now: u64, from: MemberId, members: &[MemberId], effects: &mut Vec<Effect>) {
         let mine_first = self.attempt != Attempt::Idle && self.turn(from, members) > self.turn(self.me, members);
-        let willing = members.contains(&self.me) && !mine_first && self.would_leave(now, from, members);
+        let hopeless = members.iter().any(|m| self.is_stuck(now, *m));
+        let willing = members.contains(&self.me) && !mine_first && !hopeless && self.would_leave(now, from, members);
         if willing {
             self.attempt = Attempt::Idle;
             self.agreement.withdraw();
@@ -166,7 +169,7 @@ impl Election {
         }
         if willing.len() == members.len() {
             let members = std::mem::take(members);
-            self.attempt = Attempt::Proposing { until: now + self.config.phase_ms };
+            self.attempt = Attempt::Proposing { since: now };
             self.agreement.propose(members, effects);
         }
     }
@@ -205,8 +208,12 @@ impl Election {
                 self.shun(now, &silent);
                 self.fail(now, self.config.turn_ms);
             }
-            Attempt::Proposing { until } if now >= *until => {
+            Attempt::Proposing { since } if now >= *since + self.config.phase_ms => {
                 let silent = self.agreement.proposal().map_or_else(BTreeSet::new, |(_, silent)| silent);
+                let all_at_their_disks = !silent.is_empty() && silent.iter().all(|m| self.is_persisting(*m));
+                if all_at_their_disks && now < *since + self.config.persisting_ms {
+                    return;
+                }
                 self.shun(now, &silent.into_iter().collect::<Vec<_>>());
                 self.fail(now, self.config.turn_ms);
             }
@@ -246,13 +253,23 @@ impl Election {
     }
 
     /// All promises are in: the next phase gets its own time.
-    pub(super) fn extend_phase(&mut self, now: u64) {
-        let waits_for_disk = |m: &MemberId| self.peers.get(m).is_some_and(|p| p.persisting);
-        let persisting = self.agreement.proposal().is_some_and(|(_, silent)| silent.iter().any(waits_for_disk));
-        let phase = if persisting { self.config.persisting_ms } else { self.config.phase_ms };
-        if let Attempt::Proposing { until } = &mut self.attempt {
-            *until = now + phase;
+    pub(super) fn next_phase(&mut self, now: u64) {
+        if let Attempt::Proposing { since } = &mut self.attempt {
+            *since = now;
         }
+    }
+
+    /// Whether a member, this one or another, waits for its disk.
+    fn is_persisting(&self, id: MemberId) -> bool {
+        if id == self.me {
+            self.agreement.is_persisting()
+        } else {
+            self.peers.get(&id).is_some_and(|p| p.persisting_since.is_some())
+        }
+    }
+
+    fn is_stuck(&self, now: u64, id: MemberId) -> bool {
+        self.peers.get(&id).is_some_and(|p| p.is_stuck(now, self.config.persisting_ms))
     }
 
     pub(super) fn yield_to(&mut self, now: u64, to: MemberId, for_ms: u64) {
@@ -260,6 +277,20 @@ impl Election {
             self.yield_until = self.yield_until.max(now + for_ms);
             self.yielded_to = Some(to);
         }
+    }
+
+    /// It has a phase of its proposal to come to the end of, and waits for disks.
+    pub(super) fn yield_to_proposer(&mut self, now: u64, to: MemberId) {
+        self.yield_to(now, to, self.config.phase_ms);
+        if to != self.me {
+            self.yield_to_disks_until = now + self.config.persisting_ms;
+        }
+    }
+
+    fn yielded_until(&self, now: u64) -> u64 {
+        let at_their_disks = |id: &MemberId| self.is_persisting(*id) && !self.is_stuck(now, *id);
+        let waits = self.agreement.is_persisting() || self.peers.keys().any(at_their_disks);
+        if waits { self.yield_until.max(self.yield_to_disks_until) } else { self.yield_until }
     }
 
     /// A xorshift step (Marsaglia 2003): spreads retries, decides nothing.
