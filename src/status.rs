@@ -34,6 +34,9 @@ pub struct Status {
     pub interfaces: Vec<InterfaceReport>,
     /// Nodes that are seen and not joined, with the reason.
     pub others: Vec<String>,
+    /// Identities that two living processes use; this node's own among them when it has met its twin, or was told of it. The one
+    /// that came first keeps its place, the other one is refused.
+    pub duplicates: Vec<NodeId>,
     /// The call that waits longest for somebody.
     pub waiting: Option<Waiting>,
     /// Counters since the start.
@@ -61,7 +64,7 @@ pub enum State {
     NeedsSync,
     /// The View has 16 members and no place for this node.
     Full,
-    /// Another living process uses this node's identity.
+    /// Another living process uses this node's identity and came first, or neither is in a group. Give each its own.
     Duplicate,
     /// Left.
     Closed,
@@ -141,10 +144,19 @@ impl Status {
             }
         }
         reasons.extend(self.others.iter().cloned());
+        reasons.extend(self.duplicates.iter().map(|node| self.duplicate(*node)));
         if let Some(waiting) = self.waiting.as_ref().filter(|w| w.since >= Duration::from_secs(1)) {
             reasons.push(waiting.to_string());
         }
         reasons
+    }
+}
+
+impl Status {
+    fn duplicate(&self, node: NodeId) -> String {
+        let named = self.peers.iter().find(|peer| peer.node == node).map(|peer| format!("{} {node}", peer.name));
+        let whose = if node == self.node { "this node".to_owned() } else { named.unwrap_or_else(|| node.to_string()) };
+        format!("two processes use the identity of {whose}: one of them was started from a copied folder; give it its own")
     }
 }
 

@@ -26,6 +26,9 @@ pub struct StatusDocument {
     pub interfaces: Vec<InterfaceDocument>,
     /// Why nobody, or not everybody, is here: a sentence each.
     pub reasons: Vec<String>,
+    /// Identities that two living processes use.
+    #[serde(default)]
+    pub duplicates: Vec<String>,
     pub counters: CountersDocument,
     /// The Gloo of this build; null when it has none.
     pub gloo: Option<String>,
@@ -111,6 +114,7 @@ impl From<&Status> for StatusDocument {
             peers: status.peers.iter().map(peer).collect(),
             interfaces: status.interfaces.iter().map(InterfaceDocument::from).collect(),
             reasons: status.reasons(),
+            duplicates: status.duplicates.iter().copied().map(hex).collect(),
             counters: CountersDocument {
                 views: c.views,
                 links: c.links,

@@ -98,7 +98,7 @@ mod tests {
         let (said, heard) = mpsc::channel();
         let state = |n: u8| {
             let said = said.clone();
-            Job::State(vec![n], Box::new(move || drop(said.send(n))))
+            Job::State(vec![n], Box::new(move || said.send(n).expect("heard")))
         };
         let at = |port| SocketAddr::from(([10, 0, 0, 1], port));
         let batch = Batch::of(vec![state(1), Job::Peers(vec![at(1)]), state(2), Job::Peers(vec![at(2)]), state(3)]);

@@ -15,7 +15,7 @@ use super::event::Event;
 use super::peers::Peers;
 use crate::collective::{Closing, Engine, Envelope, Meter, Outgoing};
 use crate::discovery::{AddressPolicy, Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
-use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations};
+use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PROBE};
 use crate::identity::{MemberId, Name, Namespace};
 use crate::link::{Gate, Listener, Local, Net, Refusal, Replays};
 use crate::status::{Counters, State, Status};
@@ -104,8 +104,6 @@ pub(super) struct Node {
     counters: Counters,
     committed_before: u64,
     refusals: BTreeMap<SocketAddr, Refusal>,
-    /// When another living process last showed this node's identity.
-    duplicate_at: Option<Instant>,
     waiting: Option<(OpId, Instant, bool)>,
     /// How often the engine of the installed View has failed here.
     engine_failures: u32,
@@ -150,6 +148,7 @@ impl NodeConfig {
             peers: Vec::new(),
             interfaces: Vec::new(),
             others: Vec::new(),
+            duplicates: Vec::new(),
             waiting: None,
             counters: Counters::default(),
         }
@@ -203,7 +202,6 @@ impl Node {
             counters: Counters::default(),
             committed_before: 0,
             refusals: BTreeMap::new(),
-            duplicate_at: None,
             waiting: None,
             engine_failures: 0,
             interfaces: Vec::new(),
@@ -352,32 +350,32 @@ impl Node {
                 self.store.save(durable.to_bytes(), Box::new(move || drop(events.blocking_send(Event::Persisted(ticket)))));
             }
             Effect::Install(view, decides) => self.install(&view, decides),
-            Effect::Drop(member) => self.drop_silent(member),
+            Effect::Drop(member) => self.hang_up(member),
         }
     }
 
     /// Whoever was only cut off is to be found again: nobody else tells that its addresses are free to be dialled.
-    fn drop_silent(&mut self, member: MemberId) {
+    fn hang_up(&mut self, member: MemberId) {
         self.peers.drop_link(member);
-        self.roster.link_down(member, self.now());
+        let now = self.now();
+        match self.election.keeps_away_ms(now, member) {
+            Some(wait_ms) => self.roster.set_aside(member, wait_ms, now),
+            None => self.roster.link_down(member, now),
+        }
     }
 
     fn on_message(&mut self, from: MemberId, message: Message) {
         match message {
             Message::Op(message) => self.on_op(from, &message),
             Message::Post(post) => self.on_post(from, &post),
-            Message::Ping(number) => {
-                self.peers.send(from, Message::Pong(number));
-            }
-            Message::Pong(number) => self.on_pong(from, number),
+            Message::Pong(number) if number < PROBE => self.on_pong(from, number),
             Message::Peers(known) => {
                 let now = self.now();
                 known.iter().filter(|p| p.id.node != self.me.node).for_each(|p| self.roster.add(p.address, Origin::Gossip, now));
             }
             Message::Leave => {
                 self.step(Input::Message(from, Message::Leave));
-                self.peers.drop_link(from);
-                self.roster.link_down(from, self.now());
+                self.hang_up(from);
             }
             message => self.step(Input::Message(from, message)),
         }

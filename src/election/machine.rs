@@ -8,6 +8,7 @@
 mod drain_tests;
 mod peers;
 mod pursuit;
+mod twins;
 
 use super::agreement::{Agreement, Effect, Surroundings};
 use super::detector::Limits;
@@ -21,6 +22,8 @@ use crate::view::{Ballot, View, ViewDigest};
 use peers::{Link, Peer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+pub use twins::PROBE;
+use twins::Twins;
 
 /// The times of an election, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +106,8 @@ pub enum Input {
     EngineUnfit(ViewDigest),
     /// The state of this ticket is durable.
     Persisted(u64),
+    /// Another living process showed this node's own identity.
+    Twin,
     /// This node leaves.
     Leave,
 }
@@ -143,6 +148,7 @@ pub struct Election {
     leaving: bool,
     /// The others have been told that this node waits for its disk.
     told_persisting: bool,
+    twins: Twins,
     /// The installed View has lost a data link here.
     broken: bool,
     /// The last answer of [`Election::clique`] and the candidates it was found among, until somebody reports otherwise.
@@ -187,6 +193,7 @@ impl Election {
             chance: config.seed | 1,
             leaving: false,
             told_persisting: false,
+            twins: Twins::default(),
             broken: false,
             clique: None,
             config,
@@ -241,7 +248,7 @@ impl Election {
         match input {
             Input::Tick => self.on_tick(now, ops, effects),
             Input::LinkUp(peer) => self.on_link_up(now, peer, effects),
-            Input::LinkDown(peer) => self.on_link_down(now, peer),
+            Input::LinkDown(peer) => self.on_link_down(now, peer, effects),
             Input::Unreachable(peer) => self.on_gone(now, peer, effects),
             Input::Heard(peer) => self.on_heard(now, peer),
             Input::Message(from, message) => self.on_message(now, from, message, ops, effects),
@@ -249,6 +256,7 @@ impl Election {
             Input::DataLinkLost(digest) => self.on_data_link_lost(now, digest, effects),
             Input::EngineUnfit(digest) => self.on_engine_unfit(now, digest, effects),
             Input::Persisted(ticket) => self.agreement.on_persisted(ticket, effects),
+            Input::Twin => self.twins.met(now),
             Input::Leave => self.on_leave(effects),
         }
     }
@@ -275,7 +283,7 @@ impl Election {
     }
 
     fn on_message(&mut self, now: u64, from: MemberId, message: Message, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
-        if self.leaving {
+        if self.leaving || self.twins.are_at_odds(now, from) {
             return;
         }
         self.on_heard(now, from);
@@ -300,8 +308,11 @@ impl Election {
             Message::Accepted(id) => self.agreement.on_accepted(from, id, effects),
             Message::Install(id) => self.agreement.on_install(id, effects),
             Message::Leave => self.on_left(now, from, effects),
+            Message::Ping(number) => effects.push(Effect::Send(from, Message::Pong(number))),
+            Message::Pong(number) => self.on_pong(now, from, number, effects),
+            Message::Twin(twin) => self.on_twin(now, from, twin, effects),
             // Not about membership: the driver's.
-            Message::Op(_) | Message::Post(_) | Message::Peers(_) | Message::Ping(_) | Message::Pong(_) => {}
+            Message::Op(_) | Message::Post(_) | Message::Peers(_) => {}
         }
     }
 
@@ -310,6 +321,7 @@ impl Election {
         let late = elapsed.saturating_sub(2 * self.rest_ms());
         self.late_ms = late.max(self.late_ms.saturating_sub(elapsed / 2));
         self.bury_the_silent(now, effects);
+        self.end_contests(now, effects);
         // A quick disk is not worth a word.
         if now >= self.heartbeat_at || self.agreement.is_persisting() && !self.told_persisting {
             self.announce(now, effects);

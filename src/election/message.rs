@@ -4,7 +4,7 @@
 
 use crate::collective::{Closing, Listed, OpMessage, Post};
 use crate::engine::Engines;
-use crate::identity::{MemberId, Name};
+use crate::identity::{Boot, MemberId, Name};
 use crate::view::{Ballot, History, MEMBERS_MAX, OPS_DECIDED_MAX, OPS_LISTED_MAX, OpId, Rank, View, ViewId};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_option};
 use std::net::{IpAddr, SocketAddr};
@@ -52,6 +52,17 @@ pub enum Message {
     Ping(u64),
     /// The number of a ping.
     Pong(u64),
+    /// Another life of the receiver's identity has a link here and has just answered.
+    Twin(Twin),
+}
+
+/// What a node hears whose identity another living process uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Twin {
+    /// The life that has the link.
+    pub boot: Boot,
+    /// It is in the sender's View.
+    pub settled: bool,
 }
 
 /// A sign of life, with what the sender sees.
@@ -189,6 +200,19 @@ impl Decode for Accepted {
     }
 }
 
+impl Encode for Twin {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.boot.0.to_le_bytes());
+        out.push(u8::from(self.settled));
+    }
+}
+
+impl Decode for Twin {
+    fn decode(r: &mut Reader<'_>) -> Result<Twin, Malformed> {
+        Ok(Twin { boot: Boot(r.u64()?), settled: r.bool()? })
+    }
+}
+
 impl Encode for PeerAddress {
     fn encode(&self, out: &mut Vec<u8>) {
         self.id.encode(out);
@@ -247,6 +271,7 @@ impl Encode for Message {
             Message::Ping(number) => tagged_number(out, 14, *number),
             Message::Pong(number) => tagged_number(out, 15, *number),
             Message::Post(post) => tagged(out, 16, post.as_ref()),
+            Message::Twin(twin) => tagged(out, 17, twin),
         }
     }
 }
@@ -280,6 +305,7 @@ impl Decode for Message {
             14 => Message::Ping(r.u64()?),
             15 => Message::Pong(r.u64()?),
             16 => Message::Post(Box::new(Post::decode(r)?)),
+            17 => Message::Twin(Twin::decode(r)?),
             _ => return Err(Malformed::UnknownTag),
         })
     }
@@ -331,6 +357,7 @@ mod tests {
             Message::Leave,
             Message::Ping(1),
             Message::Pong(u64::MAX),
+            Message::Twin(Twin { boot: Boot(7), settled: true }),
             Message::Post(Box::new(Post { view: view.digest(), key: "0".into(), value: vec![1; 9] })),
             Message::Peers(vec![PeerAddress { id: member_id(1), address: v4 }, PeerAddress { id: member_id(2), address: v6 }]),
         ];

@@ -20,5 +20,5 @@ mod simulation;
 
 pub use agreement::{Decides, Durable, Effect};
 pub use applicant::Applicant;
-pub use machine::{Alone, Election, ElectionConfig, Input, Operations};
+pub use machine::{Alone, Election, ElectionConfig, Input, Operations, PROBE};
 pub use message::{Message, PeerAddress};

@@ -60,6 +60,7 @@ fn obey(world: &mut World, line: &str) -> Option<()> {
         ("part", [a, b]) => world.part(node(a)?, node(b)?),
         ("mute", [from, to]) => world.mute(node(from)?, node(to)?),
         ("cut", [a, b]) => world.cut(node(a)?, node(b)?),
+        ("copy", [who, of]) => world.copy(node(who)?, node(of)?),
         ("start", who) => each(who, |n| world.start(n))?,
         ("kill", who) => each(who, |n| world.kill(n))?,
         ("leave", who) => each(who, |n| world.leave(n))?,

@@ -39,6 +39,8 @@ pub(super) struct World {
 }
 
 struct Node {
+    /// Whose identity it has: its own, unless it is a copy.
+    key: u8,
     election: Election,
     book: Book,
     boot: u64,
@@ -103,11 +105,21 @@ impl World {
 
     pub(super) fn start(&mut self, n: u8) {
         let (boot, durable) = self.nodes.get(&n).map_or((1, Durable::default()), |old| (old.boot + 1, old.durable.clone()));
+        let key = self.nodes.get(&n).map_or(n, |old| old.key);
+        self.start_as(n, key, boot, durable);
+    }
+
+    /// A process with a copy of another node's identity.
+    pub(super) fn copy(&mut self, n: u8, of: u8) {
+        self.start_as(n, of, 1000, Durable::default());
+    }
+
+    fn start_as(&mut self, n: u8, key: u8, boot: u64, durable: Durable) {
         let config = ElectionConfig { seed: self.random(u64::MAX), ..ElectionConfig::default() };
-        let id = MemberId { node: NodeId([n; 32]), boot: Boot(boot) };
+        let id = MemberId { node: NodeId([key; 32]), boot: Boot(boot) };
         let applicant = Applicant { id, name: Name::from_lossy(&letter(n)), stateless: false, engines: Engines::NATIVE };
         let election = Election::new(applicant, durable.clone(), config);
-        self.nodes.insert(n, Node { election, book: Book::default(), boot, durable, alive: true, view: None });
+        self.nodes.insert(n, Node { key, election, book: Book::default(), boot, durable, alive: true, view: None });
     }
 
     /// The process is gone at once; what was not durable is lost.
@@ -266,14 +278,18 @@ impl World {
                 self.disks.push((at, n, boot, ticket, durable));
             }
             Effect::Install(view, decides) => self.install(n, &view, decides),
-            Effect::Drop(id) => self.unlink(n, id.node.0[0]),
+            Effect::Drop(id) => self.hang_up(n, id),
         }
     }
 
+    /// The living node with this life of this identity.
+    fn whose(&self, id: MemberId) -> Option<u8> {
+        self.nodes.iter().find(|(n, node)| node.alive && node.id(**n) == id).map(|(n, _)| *n)
+    }
+
     fn send(&mut self, n: u8, to: MemberId, message: &Message) {
-        let peer = to.node.0[0];
-        let same_life = self.nodes.get(&peer).is_some_and(|node| node.alive && node.id(peer) == to);
-        if !same_life || !self.linked.contains(&pair(n, peer)) {
+        let Some(peer) = self.whose(to) else { return };
+        if !self.linked.contains(&pair(n, peer)) {
             return;
         }
         if let Message::Accepted(id) = message {
@@ -304,6 +320,17 @@ impl World {
         }
     }
 
+    /// What was said before still arrives.
+    fn hang_up(&mut self, n: u8, id: MemberId) {
+        let Some(peer) = self.whose(id) else { return };
+        let said = self.wires.remove(&(n, peer)).unwrap_or_default();
+        if !self.muted.contains(&(n, peer)) {
+            let me = self.nodes[&n].id(n);
+            said.into_iter().for_each(|(_, message)| self.feed(peer, Input::Message(me, message)));
+        }
+        self.unlink(n, peer);
+    }
+
     fn pop_due(&mut self, from: u8, to: u8) -> Option<Message> {
         let wire = self.wires.get_mut(&(from, to))?;
         if wire.front()?.0 > self.now { None } else { wire.pop_front().map(|m| m.1) }
@@ -329,6 +356,9 @@ impl World {
         for a in living.iter().copied() {
             for b in living.iter().copied().filter(|b| a < *b) {
                 let apart = self.muted.contains(&(a, b)) || self.muted.contains(&(b, a));
+                if self.nodes[&a].key == self.nodes[&b].key {
+                    continue;
+                }
                 if !self.linked.contains(&(a, b)) && !apart {
                     self.linked.insert((a, b));
                     let (id_a, id_b) = (self.nodes[&a].id(a), self.nodes[&b].id(b));
@@ -506,8 +536,8 @@ impl World {
 }
 
 impl Node {
-    fn id(&self, n: u8) -> MemberId {
-        MemberId { node: NodeId([n; 32]), boot: Boot(self.boot) }
+    fn id(&self, _: u8) -> MemberId {
+        MemberId { node: NodeId([self.key; 32]), boot: Boot(self.boot) }
     }
 }
 

@@ -70,6 +70,9 @@ impl Election {
 
     /// A link that replaces another one, or comes back in time, changes nothing of what is known about its peer.
     pub(super) fn on_link_up(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+        if self.is_contested(now, id, effects) {
+            return;
+        }
         let detector = Detector::new(self.config.limits, self.config.heartbeat_ms, now);
         match self.peers.get_mut(&id).filter(|p| p.link != Link::Gone) {
             Some(peer) => {
@@ -103,13 +106,16 @@ impl Election {
         self.clique = None;
     }
 
-    pub(super) fn on_link_down(&mut self, now: u64, id: MemberId) {
+    pub(super) fn on_link_down(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+        self.give_up_contest(id);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.link = Link::Down { since: now };
         }
+        self.succeed(now, id, effects);
     }
 
     pub(super) fn on_gone(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+        self.give_up_contest(id);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.link = Link::Gone;
         peer.reach.clear();
@@ -124,6 +130,7 @@ impl Election {
             self.forget(id);
         }
         self.announce(now, effects);
+        self.succeed(now, id, effects);
     }
 
     /// Drops everything about a node, also what others have said of their way to it: they will say so again.

@@ -21,7 +21,7 @@ pub(super) struct Wanted {
 impl Election {
     /// Moves a change of the View forward, if one is wanted.
     pub(super) fn pursue(&mut self, now: u64, effects: &mut Vec<Effect>) {
-        if self.leaving {
+        if self.leaving || self.twins.is_aside(now) {
             return;
         }
         self.give_up_what_takes_too_long(now);
