@@ -5,7 +5,7 @@
 use crate::collective::{Engine, NativeEngine, Pool};
 use crate::config::{Admission, Config, Engine as Choice, Network};
 use crate::discovery::{AddressPolicy, Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin, Subnet};
-use crate::driver::{Disk, Doors, NodeConfig, Store};
+use crate::driver::{Disk, Doors, MachineSleep, NodeConfig, Store};
 use crate::election::{Alone, Durable, ElectionConfig};
 use crate::engine::Engines;
 use crate::error::{ConfigProblem, Error, Result};
@@ -66,7 +66,7 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     local.trusted = config.trusted_links.iter().flat_map(|name| addresses_of(name, &interfaces)).collect();
     let node = node_config(config, local, namespace, boot, durable, policy, known, interfaces);
     let store = Box::new(Held { disk, _identity: held });
-    Ok((node, Doors { net, listener, discovery, store, engines }))
+    Ok((node, Doors { net, listener, discovery, store, engines, sleep: Box::new(MachineSleep::start()) }))
 }
 
 /// Everything in memory: nodes of one namespace in one process share a made-up network.
@@ -92,7 +92,8 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
     let policy = AddressPolicy::Lan(Vec::new());
     let mut node = node_config(config, local, namespace, boot, Durable::default(), policy, Vec::new(), Vec::new());
     node.advertised = vec![SocketAddr::new(ip, listener.port())];
-    Ok((node, Doors { net, listener, discovery: Box::new(medium.node()), store: Box::new(Nowhere), engines }))
+    let (discovery, store, sleep) = (Box::new(medium.node()), Box::new(Nowhere), Box::new(MachineSleep::start()));
+    Ok((node, Doors { net, listener, discovery, store, engines, sleep }))
 }
 
 #[expect(clippy::too_many_arguments, reason = "gathers what was opened one by one")]

@@ -8,11 +8,11 @@ mod views;
 
 pub use report::{engine_reason, peer_at};
 
-use super::Store;
 use super::datalinks::DataLinks;
 use super::deadlines::Deadlines;
 use super::event::Event;
 use super::peers::Peers;
+use super::{Sleep, Store};
 use crate::collective::{Closing, Engine, Envelope, Meter, Outgoing};
 use crate::discovery::{AddressPolicy, Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
 use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PROBE};
@@ -39,6 +39,8 @@ pub struct Doors {
     pub discovery: Box<dyn Discovery>,
     /// Durable state.
     pub store: Box<dyn Store>,
+    /// Whether this machine has slept.
+    pub sleep: Box<dyn Sleep>,
     /// What can run the collectives; each kind once, the native one always.
     pub engines: Vec<Arc<dyn Engine>>,
 }
@@ -73,6 +75,9 @@ const PING: Duration = Duration::from_millis(500);
 /// Between two reports of what is decided, while operations are listed.
 const REPORT: Duration = Duration::from_millis(250);
 
+/// A sleep that is worth a word. Clocks of one machine differ by less.
+const SLEEP_MIN: Duration = Duration::from_secs(1);
+
 /// From when on somebody waited for is worth a warning.
 const WAITING_WARN: Duration = Duration::from_secs(10);
 
@@ -83,6 +88,9 @@ pub(super) struct Node {
     net: Arc<dyn Net>,
     store: Box<dyn Store>,
     engines: Vec<Arc<dyn Engine>>,
+    sleep: Box<dyn Sleep>,
+    /// How much of it the election has been told.
+    slept: Duration,
     events: mpsc::Sender<Event>,
     views: watch::Sender<Option<Arc<Envelope>>>,
     status: watch::Sender<Status>,
@@ -162,6 +170,7 @@ impl Node {
         net: Arc<dyn Net>,
         store: Box<dyn Store>,
         engines: Vec<Arc<dyn Engine>>,
+        sleep: Box<dyn Sleep>,
         events: mpsc::Sender<Event>,
         views: watch::Sender<Option<Arc<Envelope>>>,
         status: watch::Sender<Status>,
@@ -183,6 +192,8 @@ impl Node {
             net,
             store,
             engines,
+            slept: sleep.slept(),
+            sleep,
             views,
             status,
             meter,
@@ -262,6 +273,7 @@ impl Node {
     }
 
     pub(super) fn on_outgoing(&mut self, outgoing: Outgoing) {
+        self.notice_sleep();
         match outgoing {
             Outgoing::Tell(message) => self.tell(&message),
             Outgoing::Deadline(op, after) => self.arm(op, after),
@@ -330,7 +342,22 @@ impl Node {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// Before anything else is done: nothing of before the sleep may be said after it.
+    fn notice_sleep(&mut self) {
+        let slept = self.sleep.slept();
+        if slept.saturating_sub(self.slept) > SLEEP_MIN {
+            tracing::info!(asleep = ?slept.saturating_sub(self.slept), "this machine has slept");
+            self.slept = slept;
+            self.feed(Input::Woke);
+        }
+    }
+
     fn step(&mut self, input: Input) {
+        self.notice_sleep();
+        self.feed(input);
+    }
+
+    fn feed(&mut self, input: Input) {
         let now = self.now();
         let effects = self.election.step(now, input, &mut Ledgers(self.envelope.as_ref()));
         for effect in effects {

@@ -176,6 +176,11 @@ impl Agreement {
         self.proposal = Some(Proposal { ballot, members, promises: BTreeMap::new(), view: None, accepted: BTreeSet::new() });
     }
 
+    /// No further vote counts in the installed View.
+    pub(super) fn leave_off(&mut self, around: &mut dyn Surroundings) {
+        self.freeze(around);
+    }
+
     /// Gives the running proposal up. What was promised stays promised.
     pub(super) fn withdraw(&mut self) {
         self.proposal = None;

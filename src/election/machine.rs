@@ -9,6 +9,7 @@ mod drain_tests;
 mod peers;
 mod pursuit;
 mod twins;
+mod waking;
 
 use super::agreement::{Agreement, Effect, Surroundings};
 use super::detector::Limits;
@@ -106,6 +107,8 @@ pub enum Input {
     EngineUnfit(ViewDigest),
     /// The state of this ticket is durable.
     Persisted(u64),
+    /// This machine has slept, or this process was stopped: what was believed before is out of date.
+    Woke,
     /// Another living process showed this node's own identity.
     Twin,
     /// This node leaves.
@@ -206,6 +209,9 @@ impl Election {
         // What comes with every call alone changes nothing that the next tick would not see.
         let routine = matches!(input, Input::Heard(_));
         self.ops_in_flight = ops.in_flight();
+        if self.was_away(now) && input != Input::Woke {
+            self.on_woke(now, ops, &mut effects);
+        }
         self.take(now, input, ops, &mut effects);
         if self.ops_in_flight == 0 && self.draining.is_some() {
             self.finish_drain(ops, &mut effects);
@@ -256,6 +262,7 @@ impl Election {
             Input::DataLinkLost(digest) => self.on_data_link_lost(now, digest, effects),
             Input::EngineUnfit(digest) => self.on_engine_unfit(now, digest, effects),
             Input::Persisted(ticket) => self.agreement.on_persisted(ticket, effects),
+            Input::Woke => self.on_woke(now, ops, effects),
             Input::Twin => self.twins.met(now),
             Input::Leave => self.on_leave(effects),
         }

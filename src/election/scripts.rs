@@ -55,6 +55,8 @@ fn obey(world: &mut World, line: &str) -> Option<()> {
         ("run", [ms]) => world.run(ms.parse().ok()?),
         ("late", [per_mille]) => world.lateness(per_mille.parse().ok()?),
         ("disk", [who, ms]) => world.disk(node(who)?, ms.parse().ok()?),
+        ("sleep", [who, ms]) => world.sleep(node(who)?, ms.parse().ok()?),
+        ("stop", [who, ms]) => world.stop(node(who)?, ms.parse().ok()?),
         ("mend", []) => world.mend(),
         ("sync", [who, version]) => world.sync(node(who)?, version.parse().ok()?),
         ("part", [a, b]) => world.part(node(a)?, node(b)?),

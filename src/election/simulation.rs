@@ -46,6 +46,10 @@ struct Node {
     boot: u64,
     durable: Durable,
     alive: bool,
+    /// How long its own clock has stood still in all.
+    behind: u64,
+    /// While it sleeps, or is stopped, what comes to it waits.
+    paused: Option<VecDeque<Input>>,
     view: Option<Arc<View>>,
 }
 
@@ -119,7 +123,45 @@ impl World {
         let id = MemberId { node: NodeId([key; 32]), boot: Boot(boot) };
         let applicant = Applicant { id, name: Name::from_lossy(&letter(n)), stateless: false, engines: Engines::NATIVE };
         let election = Election::new(applicant, durable.clone(), config);
-        self.nodes.insert(n, Node { key, election, book: Book::default(), boot, durable, alive: true, view: None });
+        self.nodes.insert(
+            n,
+            Node { key, election, book: Book::default(), boot, durable, alive: true, behind: 0, paused: None, view: None },
+        );
+    }
+
+    /// The process does nothing until it is woken or continued.
+    pub(super) fn pause(&mut self, n: u8) {
+        if let Some(node) = self.nodes.get_mut(&n) {
+            node.paused = Some(VecDeque::new());
+        }
+    }
+
+    /// The process goes on; its clock has gone on too.
+    pub(super) fn go_on(&mut self, n: u8) {
+        let waiting = self.nodes.get_mut(&n).and_then(|node| node.paused.take());
+        waiting.into_iter().flatten().for_each(|input| self.feed(n, input));
+    }
+
+    /// The machine has slept for so long, and its clock has not gone on.
+    pub(super) fn wake(&mut self, n: u8, slept: u64) {
+        let Some(node) = self.nodes.get_mut(&n) else { return };
+        node.behind += slept;
+        if let Some(waiting) = &mut node.paused {
+            waiting.push_front(Input::Woke);
+        }
+        self.go_on(n);
+    }
+
+    pub(super) fn sleep(&mut self, n: u8, ms: u64) {
+        self.pause(n);
+        self.run(ms);
+        self.wake(n, ms);
+    }
+
+    pub(super) fn stop(&mut self, n: u8, ms: u64) {
+        self.pause(n);
+        self.run(ms);
+        self.go_on(n);
     }
 
     /// The process is gone at once; what was not durable is lost.
@@ -259,9 +301,14 @@ impl World {
     }
 
     fn feed(&mut self, n: u8, input: Input) {
-        let now = self.now;
         let Some(node) = self.nodes.get_mut(&n).filter(|node| node.alive) else { return };
-        let effects = node.election.step(now, input, &mut node.book);
+        if let Some(waiting) = &mut node.paused {
+            if input != Input::Tick {
+                waiting.push_back(input);
+            }
+            return;
+        }
+        let effects = node.election.step(self.now - node.behind, input, &mut node.book);
         for effect in effects {
             self.carry_out(n, effect);
         }
@@ -304,8 +351,9 @@ impl World {
     }
 
     fn deliver_due(&mut self) {
-        let due: Vec<(u8, u8)> =
-            self.wires.iter().filter(|(_, w)| w.front().is_some_and(|m| m.0 <= self.now)).map(|(k, _)| *k).collect();
+        let takes = |n: &u8| self.nodes.get(n).is_some_and(|node| node.paused.is_none());
+        let is_due = |w: &VecDeque<(u64, Message)>| w.front().is_some_and(|m| m.0 <= self.now);
+        let due: Vec<(u8, u8)> = self.wires.iter().filter(|((_, to), w)| is_due(w) && takes(to)).map(|(k, _)| *k).collect();
         for (from, to) in due {
             while let Some(message) = self.pop_due(from, to) {
                 if self.muted.contains(&(from, to)) {
@@ -352,7 +400,7 @@ impl World {
         if !self.now.is_multiple_of(20) {
             return;
         }
-        let living = self.living();
+        let living: Vec<u8> = self.living().into_iter().filter(|n| self.nodes[n].paused.is_none()).collect();
         for a in living.iter().copied() {
             for b in living.iter().copied().filter(|b| a < *b) {
                 let apart = self.muted.contains(&(a, b)) || self.muted.contains(&(b, a));
@@ -460,10 +508,9 @@ impl World {
                 self.carry_out_op(n, &effect);
             }
         }
-        let now = self.now;
-        if let Some(node) = self.nodes.get_mut(&n).filter(|node| node.alive) {
+        if let Some(node) = self.nodes.get_mut(&n).filter(|node| node.alive && node.paused.is_none()) {
             // Every step asks how many operations are left.
-            let effects = node.election.step(now, Input::Heard(node.id(n)), &mut node.book);
+            let effects = node.election.step(self.now - node.behind, Input::Heard(node.id(n)), &mut node.book);
             effects.into_iter().for_each(|effect| self.carry_out(n, effect));
         }
     }

@@ -53,6 +53,10 @@ impl Twins {
         self.is_aside(now) || self.contests.values().any(|c| c.newcomer == with)
     }
 
+    pub(super) fn forget_contests(&mut self) {
+        self.contests.clear();
+    }
+
     pub(super) fn is_aside(&self, now: u64) -> bool {
         now < self.aside_until
     }
