@@ -377,6 +377,11 @@ impl Node {
                 self.store.save(durable.to_bytes(), Box::new(move || drop(events.blocking_send(Event::Persisted(ticket)))));
             }
             Effect::Install(view, decides) => self.install(&view, decides),
+            Effect::CutOff => {
+                if let Some(envelope) = &self.envelope {
+                    envelope.cut_off();
+                }
+            }
             Effect::Drop(member) => self.hang_up(member),
         }
     }

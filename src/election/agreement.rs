@@ -13,6 +13,7 @@ use super::standing;
 use crate::collective::Closing;
 use crate::engine::Engines;
 use crate::identity::MemberId;
+use crate::partition::Partition;
 use crate::topology::Arrangement;
 use crate::view::{Ballot, History, Member, Rank, View, ViewDigest, ViewId};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_option};
@@ -59,6 +60,8 @@ pub enum Effect {
     Persist(u64, Durable),
     /// This View counts from now on. `Decides` says what becomes of the operations of the View before.
     Install(Arc<View>, Decides),
+    /// No View may be made here that would decide about the open operations: they end without an outcome.
+    CutOff,
     /// The control link to this member is of no use any more.
     Drop(MemberId),
 }
@@ -85,6 +88,7 @@ pub(super) trait Surroundings {
 pub(super) struct Agreement {
     me: MemberId,
     applicant: Applicant,
+    partition: Partition,
     durable: Durable,
     /// The accepted View itself, if it was accepted in this life.
     accepted_here: Option<Arc<View>>,
@@ -93,6 +97,8 @@ pub(super) struct Agreement {
     installed_id: Option<ViewId>,
     /// What was open when the installed View was frozen.
     closing: Option<Closing>,
+    /// Open operations of the installed View have ended here without an outcome.
+    cut_off: bool,
     /// This member's history when it installed its View.
     base: Option<History>,
     round_seen: u64,
@@ -116,17 +122,24 @@ impl Agreement {
         Agreement {
             me: applicant.id,
             applicant,
+            partition: Partition::default(),
             round_seen: durable.promised.round,
             durable,
             accepted_here: None,
             installed: None,
             installed_id: None,
             closing: None,
+            cut_off: false,
             base: None,
             proposal: None,
             held: VecDeque::new(),
             tickets: 0,
         }
+    }
+
+    /// Views that this rule forbids are neither proposed, promised nor accepted.
+    pub(super) fn with_partition(self, partition: Partition) -> Agreement {
+        Agreement { partition, ..self }
     }
 
     /// Gloo has failed here: the next View is not to run on it.
@@ -168,6 +181,9 @@ impl Agreement {
 
     /// Starts a ballot for these members, of which this node is one.
     pub(super) fn propose(&mut self, members: BTreeSet<MemberId>, effects: &mut Vec<Effect>) {
+        if !self.partition.admits(members.iter().copied()) {
+            return;
+        }
         let round = self.round_seen.max(self.durable.promised.round) + 1;
         self.round_seen = round;
         let ballot = Ballot { round, proposer: self.me };
@@ -179,6 +195,14 @@ impl Agreement {
     /// No further vote counts in the installed View.
     pub(super) fn leave_off(&mut self, around: &mut dyn Surroundings) {
         self.freeze(around);
+    }
+
+    /// What is open in the installed View ends without an outcome here. Whoever decides it later still hears what this member
+    /// holds of it; but this member shares its history with nobody any more.
+    pub(super) fn cut_off(&mut self, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
+        self.freeze(around);
+        self.cut_off = true;
+        effects.push(Effect::CutOff);
     }
 
     /// Gives the running proposal up. What was promised stays promised.
@@ -201,7 +225,8 @@ impl Agreement {
     }
 
     fn may_answer(&self, from: MemberId, ballot: Ballot, members: &[MemberId]) -> bool {
-        from == ballot.proposer && members.contains(&self.me) && ballot.round <= self.round_seen + ROUND_JUMP_MAX
+        let meant = from == ballot.proposer && members.contains(&self.me) && self.partition.admits(members.iter().copied());
+        meant && ballot.round <= self.round_seen + ROUND_JUMP_MAX
     }
 
     pub(super) fn on_prepare(
@@ -226,6 +251,7 @@ impl Agreement {
             rank: self.rank_in(self.installed.as_deref()),
             base: self.base,
             closing,
+            cut_off: self.cut_off,
             accepted: self.durable.accepted.clone(),
             accepted_here: self.rank_in(self.accepted_here.as_deref()),
             name: self.applicant.name.clone(),
@@ -275,6 +301,9 @@ impl Agreement {
     ) {
         // A member is never told to run what it has not got: it has said in its promise what it has.
         if from != view.ballot.proposer || !view.contains(self.me) || !self.applicant.engines.can_run(view.engine.kind) {
+            return;
+        }
+        if !self.partition.admits(view.members.iter().map(|m| m.id)) {
             return;
         }
         if view.ballot < self.durable.promised {
@@ -341,6 +370,7 @@ impl Agreement {
         let member = view.rank_of(self.me).and_then(|r| view.member(r));
         self.base = if view.in_sync() || member.is_some_and(|m| m.in_sync) { view.history } else { self.history(&view) };
         self.closing = None;
+        self.cut_off = false;
         self.installed_id = Some(view.id());
         self.installed = Some(Arc::clone(&view));
         if self.proposal.as_ref().is_some_and(|p| p.ballot <= view.ballot) {
@@ -356,6 +386,7 @@ impl Agreement {
             rank: self.rank_in(self.installed.as_deref()),
             base: self.base,
             closing: self.closing.clone().unwrap_or_default(),
+            cut_off: self.cut_off,
             accepted: None,
             accepted_here: None,
             name: self.applicant.name.clone(),

@@ -18,6 +18,7 @@ use super::{Applicant, Durable};
 use crate::collective::Closing;
 use crate::engine::{EngineKind, Engines};
 use crate::identity::MemberId;
+use crate::partition::Partition;
 use crate::topology::{Arrangement, LinkMap, arrange};
 use crate::view::{Ballot, View, ViewDigest};
 use peers::{Link, Peer};
@@ -49,6 +50,8 @@ pub struct ElectionConfig {
     pub phase_ms: u64,
     /// The same for a member that waits for its disk.
     pub persisting_ms: u64,
+    /// Which Views may be made.
+    pub partition: Partition,
     /// Whether a node that sees nobody makes a View of its own, when it has waited as long as it would for joiners.
     pub alone: Alone,
     /// Seed of the jitter.
@@ -77,6 +80,7 @@ impl Default for ElectionConfig {
             ask_ms: 500,
             phase_ms: 2000,
             persisting_ms: 5000,
+            partition: Partition::default(),
             alone: Alone::Waits,
             seed: 0,
         }
@@ -143,6 +147,8 @@ pub struct Election {
     retry_at: u64,
     failures: u32,
     repair_since: Option<u64>,
+    /// Since when another View is wanted and none may be made.
+    stranded_since: Option<u64>,
     heartbeat_at: u64,
     last_tick: Option<u64>,
     late_ms: u64,
@@ -178,7 +184,7 @@ impl Election {
     pub fn new(applicant: Applicant, durable: Durable, config: ElectionConfig) -> Election {
         Election {
             me: applicant.id,
-            agreement: Agreement::new(applicant, durable),
+            agreement: Agreement::new(applicant, durable).with_partition(config.partition.clone()),
             links: LinkMap::new(),
             peers: BTreeMap::new(),
             attempt: Attempt::Idle,
@@ -189,6 +195,7 @@ impl Election {
             retry_at: 0,
             failures: 0,
             repair_since: None,
+            stranded_since: None,
             heartbeat_at: 0,
             last_tick: None,
             late_ms: 0,
@@ -218,6 +225,7 @@ impl Election {
         }
         if !routine {
             self.pursue(now, &mut effects);
+            self.give_up_when_stranded(now, ops, &mut effects);
         }
         self.loop_back(now, ops, effects)
     }
@@ -407,6 +415,7 @@ impl Election {
         self.failures = 0;
         self.retry_at = 0;
         self.repair_since = None;
+        self.stranded_since = None;
         self.yield_until = 0;
         self.yield_to_disks_until = 0;
         self.yielded_to = None;

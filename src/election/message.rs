@@ -98,6 +98,8 @@ pub struct Promise {
     pub base: Option<History>,
     /// Its operations in that View.
     pub closing: Closing,
+    /// Those that were open ended there without an outcome, while this member could not reach enough others.
+    pub cut_off: bool,
     /// The newest View it has accepted, from its durable state.
     pub accepted: Option<Accepted>,
     /// Its rank in that one, if it accepted it in this life.
@@ -170,7 +172,7 @@ impl Encode for Promise {
         out.extend_from_slice(&self.closing.committed.to_le_bytes());
         put_option(out, self.accepted.as_ref());
         put_option(out, self.accepted_here.as_ref());
-        out.push(u8::from(self.stateless));
+        out.push(u8::from(self.stateless) | u8::from(self.cut_off) << 1);
         self.name.encode(out);
         self.engines.encode(out);
     }
@@ -180,9 +182,13 @@ impl Decode for Promise {
     fn decode(r: &mut Reader<'_>) -> Result<Promise, Malformed> {
         let (prev, rank, base) = (r.option()?, r.option()?, r.option()?);
         let closing = Closing { ops: r.list::<Listed>(OPS_LISTED_MAX)?, committed: r.u64()? };
-        let (accepted, accepted_here, stateless) = (r.option()?, r.option()?, r.bool()?);
+        let (accepted, accepted_here) = (r.option()?, r.option()?);
+        let (stateless, cut_off) = match r.u8()? {
+            bits @ 0..=3 => (bits & 1 != 0, bits & 2 != 0),
+            _ => return Err(Malformed::UnknownTag),
+        };
         let (name, engines) = (Name::decode(r)?, Engines::decode(r)?);
-        Ok(Promise { prev, rank, base, closing, accepted, accepted_here, name, stateless, engines })
+        Ok(Promise { prev, rank, base, closing, cut_off, accepted, accepted_here, name, stateless, engines })
     }
 }
 
@@ -328,6 +334,7 @@ mod tests {
             rank: Some(Rank(2)),
             base: Some(History { ops: 3, lineage: [1; 32] }),
             closing: Closing { ops: vec![Listed { op, status: Status::Done(3), is_sync: false }], committed: 9 },
+            cut_off: true,
             accepted: Some(Accepted { id: view.id(), parent: None, committed: vec![op] }),
             accepted_here: Some(Rank(1)),
             name: Name::from_lossy("mini"),
@@ -383,6 +390,7 @@ mod tests {
             rank: Some(Rank(2)),
             base: Some(History { ops: 0, lineage: [0; 32] }),
             closing: Closing { ops: ops.iter().take(OPS_LISTED_MAX).map(listed).collect(), committed: 0 },
+            cut_off: true,
             accepted: Some(Accepted { id: view.id(), parent: view.parent, committed: ops }),
             accepted_here: Some(Rank(1)),
             name: Name::from_lossy("x"),

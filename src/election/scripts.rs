@@ -5,6 +5,7 @@
 //! `POTLUCK_REWRITE=1 cargo test -p potluck --lib scripts` writes the second half anew; read the difference before keeping it.
 
 use super::simulation::World;
+use crate::partition::Partition;
 use std::path::{Path, PathBuf};
 
 const DIVIDER: &str = "----\n";
@@ -57,6 +58,8 @@ fn obey(world: &mut World, line: &str) -> Option<()> {
         ("disk", [who, ms]) => world.disk(node(who)?, ms.parse().ok()?),
         ("sleep", [who, ms]) => world.sleep(node(who)?, ms.parse().ok()?),
         ("stop", [who, ms]) => world.stop(node(who)?, ms.parse().ok()?),
+        ("majority", who) => world.rule(|roster| Partition::Majority { roster }, &nodes(who)?),
+        ("all", who) => world.rule(|roster| Partition::All { roster }, &nodes(who)?),
         ("mend", []) => world.mend(),
         ("sync", [who, version]) => world.sync(node(who)?, version.parse().ok()?),
         ("part", [a, b]) => world.part(node(a)?, node(b)?),
@@ -74,6 +77,10 @@ fn obey(world: &mut World, line: &str) -> Option<()> {
 
 fn each(names: &[&str], mut act: impl FnMut(u8)) -> Option<()> {
     names.iter().try_for_each(|name| node(name).map(&mut act))
+}
+
+fn nodes(names: &[&str]) -> Option<Vec<u8>> {
+    names.iter().map(|name| node(name)).collect()
 }
 
 /// A to Z.

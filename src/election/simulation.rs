@@ -7,6 +7,7 @@ use super::{Applicant, Decides, Durable, Effect, Election, ElectionConfig, Input
 use crate::collective::{Call, Closing, CodecId, DType, Kind, Ledger, LedgerEffect, Mode, OpBody, OpMessage, Outcome, ReduceOp};
 use crate::engine::Engines;
 use crate::identity::{Boot, MemberId, Name, NodeId};
+use crate::partition::Partition;
 use crate::view::{Ballot, Lane, OpId, View, ViewId};
 use crate::wire::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -34,6 +35,8 @@ pub(super) struct World {
     /// Of 1000 messages so many are late by up to 200 ms.
     late_per_mille: u64,
     chance: u64,
+    /// Of nodes that start from now on.
+    partition: Partition,
     pub(super) trace: Vec<String>,
     history: Checks,
 }
@@ -93,6 +96,7 @@ impl World {
             muted: BTreeSet::new(),
             late_per_mille: 0,
             chance: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+            partition: Partition::default(),
             trace: Vec::new(),
             history: Checks::default(),
         }
@@ -100,6 +104,11 @@ impl World {
 
     pub(super) fn lateness(&mut self, per_mille: u64) {
         self.late_per_mille = per_mille;
+    }
+
+    /// What all nodes that start from now on think of a cut network.
+    pub(super) fn rule(&mut self, rule: fn(Vec<NodeId>) -> Partition, roster: &[u8]) {
+        self.partition = rule(roster.iter().map(|n| NodeId([*n; 32])).collect());
     }
 
     /// From now on a write takes so long on this node's disk.
@@ -119,7 +128,8 @@ impl World {
     }
 
     fn start_as(&mut self, n: u8, key: u8, boot: u64, durable: Durable) {
-        let config = ElectionConfig { seed: self.random(u64::MAX), ..ElectionConfig::default() };
+        let partition = self.partition.clone();
+        let config = ElectionConfig { partition, seed: self.random(u64::MAX), ..ElectionConfig::default() };
         let id = MemberId { node: NodeId([key; 32]), boot: Boot(boot) };
         let applicant = Applicant { id, name: Name::from_lossy(&letter(n)), stateless: false, engines: Engines::NATIVE };
         let election = Election::new(applicant, durable.clone(), config);
@@ -325,6 +335,7 @@ impl World {
                 self.disks.push((at, n, boot, ticket, durable));
             }
             Effect::Install(view, decides) => self.install(n, &view, decides),
+            Effect::CutOff => self.cut_off(n),
             Effect::Drop(id) => self.hang_up(n, id),
         }
     }
@@ -466,6 +477,14 @@ impl World {
         node.view = Some(Arc::clone(view));
     }
 
+    fn cut_off(&mut self, n: u8) {
+        if let Some(mut ledger) = self.nodes.get_mut(&n).and_then(|node| node.book.ledger.take()) {
+            ledger.cut_off();
+            self.record(n, &mut ledger, None);
+            self.nodes.get_mut(&n).expect("the node exists").book.ledger = Some(ledger);
+        }
+    }
+
     fn check_install(&mut self, n: u8, id: MemberId, view: &View) {
         let known = *self.history.by_ballot.entry(view.ballot).or_insert(view.id());
         assert_eq!(known, view.id(), "two views under one ballot");
@@ -573,6 +592,10 @@ impl World {
         let unanimous = all.iter().any(|(_, o, next)| *o == Outcome::Committed && next.is_none());
         let aborted = all.iter().any(|(_, o, _)| matches!(o, Outcome::Aborted(_)));
         assert!(!(unanimous && aborted), "Ok by all and Aborted for one: {all:?}");
+        if matches!(self.partition, Partition::Majority { .. }) {
+            let committed = all.iter().any(|(_, o, _)| *o == Outcome::Committed);
+            assert!(!(committed && aborted), "Ok and Aborted, though only a majority decides: {all:?}");
+        }
         for (_, a, next_a) in all.iter() {
             for (_, b, next_b) in all.iter().filter(|(_, _, n)| n == next_a && next_a.is_some()) {
                 let differ = (*a == Outcome::Committed) != (*b == Outcome::Committed);
@@ -632,6 +655,9 @@ mod tests {
         let mut world = World::new(seed);
         let n = 2 + (seed % 5) as u8;
         world.lateness(seed % 7 * 20);
+        if seed % 3 == 1 {
+            world.rule(|roster| Partition::Majority { roster }, &(1..=n).collect::<Vec<u8>>());
+        }
         for node in 1..=n {
             world.start(node);
             let gap = world.random(300);

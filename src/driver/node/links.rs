@@ -60,7 +60,7 @@ impl Node {
             Refusal::OtherVersion { .. } => self.counters.other_versions += 1,
             Refusal::Overloaded(_) | Refusal::TooSlow | Refusal::Replayed => self.counters.overloads += 1,
             Refusal::DuplicateIdentity => self.step(Input::Twin),
-            Refusal::UnknownView | Refusal::SelfDial | Refusal::Closed | Refusal::Io(_) => {}
+            Refusal::UnknownView | Refusal::OtherPartition | Refusal::SelfDial | Refusal::Closed | Refusal::Io(_) => {}
             _ => self.counters.strangers += 1,
         }
     }

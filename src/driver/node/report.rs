@@ -70,6 +70,7 @@ impl Node {
         match &self.envelope {
             // Whoever is in a group has its place, and the other one has none.
             e if self.has_twin() && e.as_ref().is_none_or(|e| e.view().size() == 1) => State::Duplicate,
+            Some(_) if let Some(present) = self.election.stranded(self.now()) => State::NotEnoughPeers { present, wanted },
             Some(e) if e.view().size() >= wanted && e.is_synced() => State::In,
             Some(e) if e.view().size() >= wanted => State::NeedsSync,
             Some(e) => State::NotEnoughPeers { present: e.view().size(), wanted },

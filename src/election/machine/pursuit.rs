@@ -3,7 +3,7 @@
 //! Which View a node wants, whose turn it is to propose it, and when to try again.
 
 use super::peers::{Link, Peer};
-use super::{Alone, Attempt, Election};
+use super::{Alone, Around, Attempt, Election, Operations};
 use crate::election::agreement::Effect;
 use crate::election::message::Message;
 use crate::identity::MemberId;
@@ -26,7 +26,6 @@ impl Election {
         }
         self.give_up_what_takes_too_long(now);
         let Some(wanted) = self.wanted(now) else {
-            self.repair_since = None;
             if matches!(self.attempt, Attempt::Asking { .. }) {
                 self.attempt = Attempt::Idle;
             }
@@ -45,17 +44,44 @@ impl Election {
     /// The change this node wants, if the View should be another one.
     pub(super) fn wanted(&mut self, now: u64) -> Option<Wanted> {
         let members = self.clique(now);
+        let may_be = self.config.partition.admits(members.iter().copied());
         let view = self.agreement.installed().cloned();
-        let Some(view) = view else { return self.first_view(now, members) };
+        let Some(view) = view else { return self.first_view(now, members).filter(|_| may_be) };
         let lost = !self.is_intact(&view, &members);
         if lost || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
             let from = *self.repair_since.get_or_insert(now);
+            if !may_be {
+                self.stranded_since.get_or_insert(now);
+                return None;
+            }
+            self.stranded_since = None;
             // A link may close because its member is just leaving the View for a proposal that has not come here yet.
             let grace = if lost || self.is_frozen() { 0 } else { self.config.turn_ms / 5 };
             return Some(Wanted { members, from: from + grace });
         }
         self.repair_since = None;
-        (members.len() > view.size()).then(|| Wanted { from: self.damped(now, &members, Some(&view)), members })
+        self.stranded_since = None;
+        (may_be && members.len() > view.size()).then(|| Wanted { from: self.damped(now, &members, Some(&view)), members })
+    }
+
+    /// How many of the View's members are here, if it has to be replaced and these may not make another one.
+    pub fn stranded(&self, now: u64) -> Option<usize> {
+        let view = self.agreement.installed().filter(|_| self.stranded_since.is_some())?;
+        let alive = self.reach(now);
+        Some(view.members.iter().filter(|m| m.id == self.me || alive.contains(&m.id)).count())
+    }
+
+    /// Nobody may decide about the open operations here, and perhaps others do elsewhere: their callers wait no longer.
+    pub(super) fn give_up_when_stranded(&mut self, now: u64, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
+        if self.stranded_since.is_none_or(|since| now < since + self.config.phase_ms) {
+            return;
+        }
+        let mut around = Around { ops, links: &self.links };
+        if self.ops_in_flight > 0 {
+            self.agreement.cut_off(&mut around, effects);
+        } else {
+            self.agreement.leave_off(&mut around);
+        }
     }
 
     pub(super) fn first_view(&self, now: u64, members: BTreeSet<MemberId>) -> Option<Wanted> {
