@@ -131,7 +131,7 @@ pub use keys::{Keys, MachineIdentity, StoredKey};
 pub use metrics::{EdgeMetrics, Metrics, OperationMetrics};
 pub use partition::{Partition, RosterProblem};
 pub use start::gloo_version;
-pub use status::{Counters, PeerStatus, State, Status, ViewStatus, Waiting};
+pub use status::{Counters, PeerStatus, Quarantined, State, Status, ViewStatus, Waiting};
 pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};
 pub use topology::{FoldOrder, FoldSegment, FoldTree};
 pub use view::{Ballot, Lane, OpId, Rank, ViewDigest, ViewId};

@@ -37,6 +37,8 @@ pub struct Status {
     /// Identities that two living processes use; this node's own among them when it has met its twin, or was told of it. The one
     /// that came first keeps its place, the other one is refused.
     pub duplicates: Vec<NodeId>,
+    /// Nodes that were lost three times within a minute and are kept out for a while, if enough others are there.
+    pub quarantined: Vec<Quarantined>,
     /// The call that waits longest for somebody.
     pub waiting: Option<Waiting>,
     /// Counters since the start.
@@ -102,6 +104,17 @@ pub struct PeerStatus {
     pub rtt_us: Option<u32>,
 }
 
+/// A node that is kept out for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// Its key.
+    pub node: NodeId,
+    /// What it calls itself, if this node has ever known.
+    pub name: Option<Name>,
+    /// For how long still, in whole seconds.
+    pub left: Duration,
+}
+
 /// A call that others have not made yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
@@ -145,6 +158,7 @@ impl Status {
         }
         reasons.extend(self.others.iter().cloned());
         reasons.extend(self.duplicates.iter().map(|node| self.duplicate(*node)));
+        reasons.extend(self.quarantined.iter().map(ToString::to_string));
         if let Some(waiting) = self.waiting.as_ref().filter(|w| w.since >= Duration::from_secs(1)) {
             reasons.push(waiting.to_string());
         }
@@ -172,6 +186,13 @@ impl fmt::Display for State {
             State::Duplicate => f.write_str("duplicate identity"),
             State::Closed => f.write_str("closed"),
         }
+    }
+}
+
+impl fmt::Display for Quarantined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_ref().map_or_else(String::new, |name| format!("{name} "));
+        write!(f, "{name}{} was lost three times within a minute and is kept out for {} s", self.node, self.left.as_secs())
     }
 }
 

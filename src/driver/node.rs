@@ -157,6 +157,7 @@ impl NodeConfig {
             interfaces: Vec::new(),
             others: Vec::new(),
             duplicates: Vec::new(),
+            quarantined: Vec::new(),
             waiting: None,
             counters: Counters::default(),
         }

@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod drain_tests;
+mod losses;
 mod peers;
 mod pursuit;
 mod twins;
@@ -14,6 +15,7 @@ mod waking;
 use super::agreement::{Agreement, Effect, Surroundings};
 use super::detector::Limits;
 use super::message::{Message, REACH_MAX};
+use super::quarantine::Quarantine;
 use super::{Applicant, Durable};
 use crate::collective::Closing;
 use crate::engine::{EngineKind, Engines};
@@ -50,6 +52,8 @@ pub struct ElectionConfig {
     pub phase_ms: u64,
     /// The same for a member that waits for its disk.
     pub persisting_ms: u64,
+    /// How long a node is kept out that is lost again and again, at first and at most; 0 never keeps it out.
+    pub quarantine_ms: (u64, u64),
     /// Which Views may be made.
     pub partition: Partition,
     /// Whether a node that sees nobody makes a View of its own, when it has waited as long as it would for joiners.
@@ -80,6 +84,7 @@ impl Default for ElectionConfig {
             ask_ms: 500,
             phase_ms: 2000,
             persisting_ms: 5000,
+            quarantine_ms: (10_000, 300_000),
             partition: Partition::default(),
             alone: Alone::Waits,
             seed: 0,
@@ -158,6 +163,9 @@ pub struct Election {
     /// The others have been told that this node waits for its disk.
     told_persisting: bool,
     twins: Twins,
+    quarantine: Quarantine,
+    /// The members of the installed View before it is replaced.
+    members: Vec<MemberId>,
     /// The installed View has lost a data link here.
     broken: bool,
     /// The last answer of [`Election::clique`] and the candidates it was found among, until somebody reports otherwise.
@@ -204,6 +212,8 @@ impl Election {
             leaving: false,
             told_persisting: false,
             twins: Twins::default(),
+            quarantine: Quarantine::default(),
+            members: Vec::new(),
             broken: false,
             clique: None,
             config,
@@ -420,6 +430,7 @@ impl Election {
         self.yield_to_disks_until = 0;
         self.yielded_to = None;
         let Some(view) = self.agreement.installed().cloned() else { return };
+        self.count_losses(now, &view);
         for (id, peer) in &mut self.peers {
             if view.contains(*id) {
                 peer.view_since = now;

@@ -11,6 +11,7 @@ mod applicant;
 mod detector;
 mod machine;
 mod message;
+mod quarantine;
 mod standing;
 
 #[cfg(test)]

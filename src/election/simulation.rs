@@ -37,6 +37,7 @@ pub(super) struct World {
     chance: u64,
     /// Of nodes that start from now on.
     partition: Partition,
+    quarantine_ms: (u64, u64),
     pub(super) trace: Vec<String>,
     history: Checks,
 }
@@ -97,6 +98,7 @@ impl World {
             late_per_mille: 0,
             chance: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             partition: Partition::default(),
+            quarantine_ms: (0, 0),
             trace: Vec::new(),
             history: Checks::default(),
         }
@@ -109,6 +111,11 @@ impl World {
     /// What all nodes that start from now on think of a cut network.
     pub(super) fn rule(&mut self, rule: fn(Vec<NodeId>) -> Partition, roster: &[u8]) {
         self.partition = rule(roster.iter().map(|n| NodeId([*n; 32])).collect());
+    }
+
+    /// Whoever is lost again and again is kept out, by nodes that start from now on.
+    pub(super) fn quarantine(&mut self) {
+        self.quarantine_ms = ElectionConfig::default().quarantine_ms;
     }
 
     /// From now on a write takes so long on this node's disk.
@@ -129,7 +136,12 @@ impl World {
 
     fn start_as(&mut self, n: u8, key: u8, boot: u64, durable: Durable) {
         let partition = self.partition.clone();
-        let config = ElectionConfig { partition, seed: self.random(u64::MAX), ..ElectionConfig::default() };
+        let config = ElectionConfig {
+            partition,
+            quarantine_ms: self.quarantine_ms,
+            seed: self.random(u64::MAX),
+            ..ElectionConfig::default()
+        };
         let id = MemberId { node: NodeId([key; 32]), boot: Boot(boot) };
         let applicant = Applicant { id, name: Name::from_lossy(&letter(n)), stateless: false, engines: Engines::NATIVE };
         let election = Election::new(applicant, durable.clone(), config);
@@ -655,6 +667,9 @@ mod tests {
         let mut world = World::new(seed);
         let n = 2 + (seed % 5) as u8;
         world.lateness(seed % 7 * 20);
+        if seed % 8 == 7 {
+            world.quarantine();
+        }
         if seed % 3 == 1 {
             world.rule(|roster| Partition::Majority { roster }, &(1..=n).collect::<Vec<u8>>());
         }
@@ -705,7 +720,8 @@ mod tests {
                 world.start(node);
             }
         }
-        world.run(10_000);
+        // Nobody can be lost often enough here to be kept out for longer than half a minute.
+        world.run(if world.quarantine_ms.0 > 0 { 60_000 } else { 10_000 });
         assert!(world.is_whole(), "seed {seed} never came together: {:#?}", world.trace);
     }
 }

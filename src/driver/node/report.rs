@@ -5,8 +5,8 @@
 use super::{Node, WAITING_WARN};
 use crate::collective::Envelope;
 use crate::error::Peer;
-use crate::identity::NodeId;
-use crate::status::{PeerStatus, State, Status, ViewStatus, Waiting};
+use crate::identity::{Name, NodeId};
+use crate::status::{PeerStatus, Quarantined, State, Status, ViewStatus, Waiting};
 use crate::view::{MEMBERS_MAX, Rank, View};
 use crate::wire::PROTOCOL_VERSION;
 use std::time::Duration;
@@ -55,6 +55,7 @@ impl Node {
             interfaces: self.interfaces.clone(),
             others: self.others(),
             duplicates: self.duplicates(),
+            quarantined: self.quarantined(),
             waiting: self.waiting_status(),
             counters,
         };
@@ -90,6 +91,17 @@ impl Node {
         let now = self.now();
         let others = self.election.twins().filter(|(_, at)| now < at + DUPLICATE_SHOWN_MS).map(|(node, _)| node);
         self.has_twin().then_some(self.me.node).into_iter().chain(others).collect()
+    }
+
+    fn quarantined(&self) -> Vec<Quarantined> {
+        let held = self.election.quarantined(self.now());
+        held.map(|(node, ms)| Quarantined { node, name: self.name_of(node), left: Duration::from_secs(ms.div_ceil(1000)) })
+            .collect()
+    }
+
+    /// What a node calls itself, as far as it has been here.
+    pub(super) fn name_of(&self, node: NodeId) -> Option<Name> {
+        self.names.iter().find(|(id, _)| id.node == node).map(|(_, name)| name.clone())
     }
 
     pub(super) fn view_status(&self, envelope: &Envelope) -> ViewStatus {

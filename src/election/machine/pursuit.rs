@@ -92,10 +92,22 @@ impl Election {
         }
     }
 
-    /// The largest set of nodes that all reach each other, this one among them; present members first.
+    /// The largest set of nodes that all reach each other, this one among them; present members first. Without those in quarantine,
+    /// if that leaves enough.
     pub(super) fn clique(&mut self, now: u64) -> BTreeSet<MemberId> {
+        let wanted = self.config.partition.members_wanted();
+        if self.quarantine.held(now).next().is_some() {
+            let without = self.clique_where(now, |election, id| !election.is_kept_out(now, id));
+            if without.len() >= wanted {
+                return without;
+            }
+        }
+        self.clique_where(now, |_, _| true)
+    }
+
+    fn clique_where(&mut self, now: u64, may: impl Fn(&Election, MemberId) -> bool) -> BTreeSet<MemberId> {
         let shunned = |id: &MemberId| self.peers.get(id).is_some_and(|p| p.shunned_until.max(p.refused_until) > now);
-        let is_candidate = |id: &MemberId| !shunned(id) && !self.is_stuck(now, *id);
+        let is_candidate = |id: &MemberId| !shunned(id) && !self.is_stuck(now, *id) && may(self, *id);
         let candidates: BTreeSet<MemberId> = self.reach(now).into_iter().filter(is_candidate).collect();
         if let Some((known, clique)) = &self.clique
             && *known == candidates
@@ -161,7 +173,7 @@ impl Election {
 
     pub(super) fn on_ask(&mut self, now: u64, from: MemberId, members: &[MemberId], effects: &mut Vec<Effect>) {
         let mine_first = self.attempt != Attempt::Idle && self.turn(from, members) > self.turn(self.me, members);
-        let hopeless = members.iter().any(|m| self.is_stuck(now, *m));
+        let hopeless = members.iter().any(|m| self.is_stuck(now, *m)) || self.has_enough_without_some(now, members);
         let willing = members.contains(&self.me) && !mine_first && !hopeless && self.would_leave(now, from, members);
         if willing {
             self.attempt = Attempt::Idle;
