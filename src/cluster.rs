@@ -42,7 +42,7 @@ impl Cluster {
     /// Joins with a configuration.
     pub async fn join_with(config: Config) -> Result<Cluster> {
         config.check()?;
-        let (min_members, trusted) = (config.min_members, config.trusted_links.clone().into());
+        let (min_members, trusted) = (config.partition()?.members_wanted(), config.trusted_links.clone().into());
         let handles = driver::spawn(move || start::open(config)).await?;
         Ok(Cluster { handles: Arc::new(handles), min_members, trusted })
     }

@@ -34,6 +34,11 @@ pub struct Status {
     pub interfaces: Vec<InterfaceReport>,
     /// Nodes that are seen and not joined, with the reason.
     pub others: Vec<String>,
+    /// Identities that two living processes use; this node's own among them when it has met its twin, or was told of it. The one
+    /// that came first keeps its place, the other one is refused.
+    pub duplicates: Vec<NodeId>,
+    /// Nodes that were lost three times within a minute and are kept out for a while, if enough others are there.
+    pub quarantined: Vec<Quarantined>,
     /// The call that waits longest for somebody.
     pub waiting: Option<Waiting>,
     /// Counters since the start.
@@ -61,7 +66,7 @@ pub enum State {
     NeedsSync,
     /// The View has 16 members and no place for this node.
     Full,
-    /// Another living process uses this node's identity.
+    /// Another living process uses this node's identity and came first, or neither is in a group. Give each its own.
     Duplicate,
     /// Left.
     Closed,
@@ -97,6 +102,17 @@ pub struct PeerStatus {
     pub address: SocketAddr,
     /// Smoothed round-trip time of the control link in microseconds, once it is measured.
     pub rtt_us: Option<u32>,
+}
+
+/// A node that is kept out for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// Its key.
+    pub node: NodeId,
+    /// What it calls itself, if this node has ever known.
+    pub name: Option<Name>,
+    /// For how long still, in whole seconds.
+    pub left: Duration,
 }
 
 /// A call that others have not made yet.
@@ -141,10 +157,20 @@ impl Status {
             }
         }
         reasons.extend(self.others.iter().cloned());
+        reasons.extend(self.duplicates.iter().map(|node| self.duplicate(*node)));
+        reasons.extend(self.quarantined.iter().map(ToString::to_string));
         if let Some(waiting) = self.waiting.as_ref().filter(|w| w.since >= Duration::from_secs(1)) {
             reasons.push(waiting.to_string());
         }
         reasons
+    }
+}
+
+impl Status {
+    fn duplicate(&self, node: NodeId) -> String {
+        let named = self.peers.iter().find(|peer| peer.node == node).map(|peer| format!("{} {node}", peer.name));
+        let whose = if node == self.node { "this node".to_owned() } else { named.unwrap_or_else(|| node.to_string()) };
+        format!("two processes use the identity of {whose}: one of them was started from a copied folder; give it its own")
     }
 }
 
@@ -160,6 +186,13 @@ impl fmt::Display for State {
             State::Duplicate => f.write_str("duplicate identity"),
             State::Closed => f.write_str("closed"),
         }
+    }
+}
+
+impl fmt::Display for Quarantined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_ref().map_or_else(String::new, |name| format!("{name} "));
+        write!(f, "{name}{} was lost three times within a minute and is kept out for {} s", self.node, self.left.as_secs())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The JSON documents that several commands print, and their text. Fields are added, never renamed or taken away.
 
-use potluck::{Activity, InterfaceReport, Kinship, Neighbour, NodeId, Peer, State, Status, StoredKey, ViewStatus};
+use potluck::{Activity, InterfaceReport, Kinship, Neighbour, NodeId, Peer, Quarantined, State, Status, StoredKey, ViewStatus};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -26,6 +26,12 @@ pub struct StatusDocument {
     pub interfaces: Vec<InterfaceDocument>,
     /// Why nobody, or not everybody, is here: a sentence each.
     pub reasons: Vec<String>,
+    /// Identities that two living processes use.
+    #[serde(default)]
+    pub duplicates: Vec<String>,
+    /// Nodes that are kept out for a while because they were lost again and again.
+    #[serde(default)]
+    pub quarantined: Vec<QuarantinedDocument>,
     pub counters: CountersDocument,
     /// The Gloo of this build; null when it has none.
     pub gloo: Option<String>,
@@ -58,6 +64,14 @@ pub struct PeerDocument {
     pub address: String,
     /// Smoothed round-trip time in microseconds.
     pub rtt_us: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QuarantinedDocument {
+    pub name: Option<String>,
+    pub node: String,
+    /// For how long still.
+    pub left_s: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,6 +125,8 @@ impl From<&Status> for StatusDocument {
             peers: status.peers.iter().map(peer).collect(),
             interfaces: status.interfaces.iter().map(InterfaceDocument::from).collect(),
             reasons: status.reasons(),
+            duplicates: status.duplicates.iter().copied().map(hex).collect(),
+            quarantined: status.quarantined.iter().map(QuarantinedDocument::from).collect(),
             counters: CountersDocument {
                 views: c.views,
                 links: c.links,
@@ -136,6 +152,13 @@ impl From<&ViewStatus> for ViewDocument {
             committed: view.committed,
             members: view.members.iter().map(member).collect(),
         }
+    }
+}
+
+impl From<&Quarantined> for QuarantinedDocument {
+    fn from(quarantined: &Quarantined) -> QuarantinedDocument {
+        let name = quarantined.name.as_ref().map(|name| name.as_str().to_owned());
+        QuarantinedDocument { name, node: hex(quarantined.node), left_s: quarantined.left.as_secs() }
     }
 }
 

@@ -13,7 +13,7 @@ mod step;
 mod train;
 
 use call::Calls;
-use potluck::{Builder, Cluster, Config, Context, Error};
+use potluck::{Builder, Cluster, Config, Context, Error, Partition};
 use report::emit;
 use serde::Deserialize;
 use serde_json::json;
@@ -52,6 +52,8 @@ pub struct Options {
 enum Order {
     Join {
         min: Option<usize>,
+        /// As `POTLUCK_PARTITION`, in place of `min`.
+        partition: Option<String>,
     },
     Context {
         min: Option<usize>,
@@ -194,7 +196,7 @@ impl Peer {
 
     async fn obey(&mut self, order: Order) -> Option<End> {
         match order {
-            Order::Join { min } => return self.join(min.unwrap_or(2)).await,
+            Order::Join { min, partition } => return self.join(min.unwrap_or(2), partition).await,
             Order::Context { min, within_s, status_at_once } => {
                 self.take_context(min.unwrap_or(2), within_s).await;
                 if status_at_once {
@@ -216,7 +218,7 @@ impl Peer {
         None
     }
 
-    async fn join(&mut self, min: usize) -> Option<End> {
+    async fn join(&mut self, min: usize, partition: Option<String>) -> Option<End> {
         let options = &self.options;
         let mut config = if options.loopback { Config::loopback() } else { Config::home() };
         config.interfaces.clone_from(&options.interface);
@@ -224,7 +226,15 @@ impl Peer {
         config.name.clone_from(&options.name);
         config.stateless = options.stateless;
         config.trusted_links.clone_from(&options.trusted);
-        match Builder::new(config).min_members(min).join().await {
+        let partition = match partition.map(|text| text.parse()) {
+            None => Partition::Continue { min_members: min },
+            Some(Ok(partition)) => partition,
+            Some(Err(why)) => {
+                emit(&json!({"event": "error", "code": "order", "message": why}));
+                return None;
+            }
+        };
+        match Builder::new(config).partition(partition).join().await {
             Ok(cluster) => {
                 let status = cluster.status();
                 *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);

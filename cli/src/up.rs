@@ -8,7 +8,7 @@ use crate::status::LOOK;
 use crate::status_socket::StatusSocket;
 use anyhow::Result;
 use clap::Args;
-use potluck::{Cluster, Config, Keys, Kinship, State, Status, StatusStream, look_around};
+use potluck::{Cluster, Config, Keys, Kinship, Partition, State, Status, StatusStream, look_around};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -32,9 +32,9 @@ pub struct Up {
     /// Make a new cluster key even when another cluster is on this network
     #[arg(long)]
     new: bool,
-    /// Members that make a group, 1 to 16
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    min: usize,
+    /// Members that make a group, 1 to 16 [default: POTLUCK_PARTITION, else 2]
+    #[arg(long, value_name = "N")]
+    min: Option<usize>,
     /// A peer to dial besides those that are found, as host or host:port; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     peer: Vec<String>,
@@ -69,7 +69,7 @@ impl Up {
 
     fn config(&self) -> Config {
         let mut config = self.place.config(&self.which);
-        config.min_members = self.min;
+        config.partition = self.min.map(|min_members| Partition::Continue { min_members });
         config.peers.clone_from(&self.peer);
         config.name.clone_from(&self.name);
         // It has no state, so nobody should wait for it to be brought up to date.

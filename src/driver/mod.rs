@@ -5,6 +5,7 @@
 //! [`run`] is an async function over doors ([`Doors`]); [`spawn`] runs it on an operating-system thread of its own, so a
 //! program that blocks its executor still sends heartbeats. One `select!` takes one input, then every output is drained.
 
+mod asleep;
 mod datalinks;
 mod deadlines;
 mod disk;
@@ -12,6 +13,7 @@ mod event;
 mod node;
 mod peers;
 
+pub use asleep::{MachineSleep, Sleep};
 pub use disk::{Disk, Store};
 pub use node::{Doors, NodeConfig, engine_reason, peer_at};
 
@@ -93,12 +95,12 @@ where
 
 /// The control plane of one node, until it leaves.
 pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
-    let Doors { net, mut listener, mut discovery, store, engines } = doors;
+    let Doors { net, mut listener, mut discovery, store, engines, sleep } = doors;
     let Outlets { mut commands, views, status, meter } = outlets;
     let (events_tx, mut events) = mpsc::channel(event::QUEUE);
     // The disk never waits for the driver; what it has to say is bounded by what it was asked.
     let (durable_tx, mut durable) = mpsc::unbounded_channel();
-    let mut node = Node::new(config, net, store, engines, events_tx, durable_tx, views, status, meter, listener.port());
+    let mut node = Node::new(config, net, store, engines, sleep, events_tx, durable_tx, views, status, meter, listener.port());
     if let Err(problem) = discovery.announce(&node.advert()).await {
         tracing::warn!(%problem, "this node cannot be discovered by others");
     }

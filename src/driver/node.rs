@@ -8,14 +8,14 @@ mod views;
 
 pub use report::{engine_reason, peer_at};
 
-use super::Store;
 use super::datalinks::DataLinks;
 use super::deadlines::Deadlines;
 use super::event::Event;
 use super::peers::Peers;
+use super::{Sleep, Store};
 use crate::collective::{Closing, Engine, Envelope, Meter, Outgoing};
 use crate::discovery::{AddressPolicy, Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
-use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations};
+use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PROBE};
 use crate::identity::{MemberId, Name, Namespace};
 use crate::link::{Gate, Listener, Local, Net, Refusal, Replays};
 use crate::status::{Counters, State, Status};
@@ -39,6 +39,8 @@ pub struct Doors {
     pub discovery: Box<dyn Discovery>,
     /// Durable state.
     pub store: Box<dyn Store>,
+    /// Whether this machine has slept.
+    pub sleep: Box<dyn Sleep>,
     /// What can run the collectives; each kind once, the native one always.
     pub engines: Vec<Arc<dyn Engine>>,
 }
@@ -73,6 +75,9 @@ const PING: Duration = Duration::from_millis(500);
 /// Between two reports of what is decided, while operations are listed.
 const REPORT: Duration = Duration::from_millis(250);
 
+/// A sleep that is worth a word. Clocks of one machine differ by less.
+const SLEEP_MIN: Duration = Duration::from_secs(1);
+
 /// From when on somebody waited for is worth a warning.
 const WAITING_WARN: Duration = Duration::from_secs(10);
 
@@ -83,6 +88,9 @@ pub(super) struct Node {
     net: Arc<dyn Net>,
     store: Box<dyn Store>,
     engines: Vec<Arc<dyn Engine>>,
+    sleep: Box<dyn Sleep>,
+    /// How much of it the election has been told.
+    slept: Duration,
     events: mpsc::Sender<Event>,
     durable: mpsc::UnboundedSender<u64>,
     views: watch::Sender<Option<Arc<Envelope>>>,
@@ -105,8 +113,6 @@ pub(super) struct Node {
     counters: Counters,
     committed_before: u64,
     refusals: BTreeMap<SocketAddr, Refusal>,
-    /// When another living process last showed this node's identity.
-    duplicate_at: Option<Instant>,
     waiting: Option<(OpId, Instant, bool)>,
     /// How often the engine of the installed View has failed here.
     engine_failures: u32,
@@ -151,6 +157,8 @@ impl NodeConfig {
             peers: Vec::new(),
             interfaces: Vec::new(),
             others: Vec::new(),
+            duplicates: Vec::new(),
+            quarantined: Vec::new(),
             waiting: None,
             counters: Counters::default(),
         }
@@ -164,6 +172,7 @@ impl Node {
         net: Arc<dyn Net>,
         store: Box<dyn Store>,
         engines: Vec<Arc<dyn Engine>>,
+        sleep: Box<dyn Sleep>,
         events: mpsc::Sender<Event>,
         durable: mpsc::UnboundedSender<u64>,
         views: watch::Sender<Option<Arc<Envelope>>>,
@@ -186,6 +195,8 @@ impl Node {
             net,
             store,
             engines,
+            slept: sleep.slept(),
+            sleep,
             views,
             status,
             meter,
@@ -206,7 +217,6 @@ impl Node {
             counters: Counters::default(),
             committed_before: 0,
             refusals: BTreeMap::new(),
-            duplicate_at: None,
             waiting: None,
             engine_failures: 0,
             interfaces: Vec::new(),
@@ -271,6 +281,7 @@ impl Node {
     }
 
     pub(super) fn on_outgoing(&mut self, outgoing: Outgoing) {
+        self.notice_sleep();
         match outgoing {
             Outgoing::Tell(message) => self.tell(&message),
             Outgoing::Deadline(op, after) => self.arm(op, after),
@@ -339,7 +350,22 @@ impl Node {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// Before anything else is done: nothing of before the sleep may be said after it.
+    fn notice_sleep(&mut self) {
+        let slept = self.sleep.slept();
+        if slept.saturating_sub(self.slept) > SLEEP_MIN {
+            tracing::info!(asleep = ?slept.saturating_sub(self.slept), "this machine has slept");
+            self.slept = slept;
+            self.feed(Input::Woke);
+        }
+    }
+
     fn step(&mut self, input: Input) {
+        self.notice_sleep();
+        self.feed(input);
+    }
+
+    fn feed(&mut self, input: Input) {
         let now = self.now();
         let effects = self.election.step(now, input, &mut Ledgers(self.envelope.as_ref()));
         for effect in effects {
@@ -359,32 +385,37 @@ impl Node {
                 self.store.save(durable.to_bytes(), Box::new(move || _ = told.send(ticket)));
             }
             Effect::Install(view, decides) => self.install(&view, decides),
-            Effect::Drop(member) => self.drop_silent(member),
+            Effect::CutOff => {
+                if let Some(envelope) = &self.envelope {
+                    envelope.cut_off();
+                }
+            }
+            Effect::Drop(member) => self.hang_up(member),
         }
     }
 
     /// Whoever was only cut off is to be found again: nobody else tells that its addresses are free to be dialled.
-    fn drop_silent(&mut self, member: MemberId) {
+    fn hang_up(&mut self, member: MemberId) {
         self.peers.drop_link(member);
-        self.roster.link_down(member, self.now());
+        let now = self.now();
+        match self.election.keeps_away_ms(now, member) {
+            Some(wait_ms) => self.roster.set_aside(member, wait_ms, now),
+            None => self.roster.link_down(member, now),
+        }
     }
 
     fn on_message(&mut self, from: MemberId, message: Message) {
         match message {
             Message::Op(message) => self.on_op(from, &message),
             Message::Post(post) => self.on_post(from, &post),
-            Message::Ping(number) => {
-                self.peers.send(from, Message::Pong(number));
-            }
-            Message::Pong(number) => self.on_pong(from, number),
+            Message::Pong(number) if number < PROBE => self.on_pong(from, number),
             Message::Peers(known) => {
                 let now = self.now();
                 known.iter().filter(|p| p.id.node != self.me.node).for_each(|p| self.roster.add(p.address, Origin::Gossip, now));
             }
             Message::Leave => {
                 self.step(Input::Message(from, Message::Leave));
-                self.peers.drop_link(from);
-                self.roster.link_down(from, self.now());
+                self.hang_up(from);
             }
             message => self.step(Input::Message(from, message)),
         }

@@ -11,6 +11,7 @@ mod applicant;
 mod detector;
 mod machine;
 mod message;
+mod quarantine;
 mod standing;
 
 #[cfg(test)]
@@ -20,5 +21,5 @@ mod simulation;
 
 pub use agreement::{Decides, Durable, Effect};
 pub use applicant::Applicant;
-pub use machine::{Alone, Election, ElectionConfig, Input, Operations};
+pub use machine::{Alone, Election, ElectionConfig, Input, Operations, PROBE};
 pub use message::{Message, PeerAddress};

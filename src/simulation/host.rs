@@ -9,12 +9,13 @@ use super::witness::Witness;
 use crate::cluster::Cluster;
 use crate::context::Context;
 use crate::discovery::{AddressPolicy, Medium};
-use crate::driver::{self, Doors, NodeConfig, Store};
+use crate::driver::{self, Doors, NodeConfig, Sleep, Store};
 use crate::election::{Alone, Durable, ElectionConfig};
 use crate::engine::Engines;
 use crate::error::{Cause, Error, Result};
 use crate::identity::{Boot, ClusterKey, Identity, MemberId, Name, Namespace, NamespaceName};
 use crate::link::{Hello, Local, Net, Suite, Wire};
+use crate::partition::Partition;
 use crate::wire::Decode;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,7 +40,14 @@ pub struct Host {
     pub lives: Arc<AtomicU64>,
     /// It shall leave the group, and come back a little later.
     pub leave: Arc<AtomicBool>,
+    /// For how many milliseconds it has slept in all.
+    pub slept: Arc<AtomicU64>,
+    /// Which groups may go on.
+    pub partition: Partition,
 }
+
+/// What its clocks say of it.
+struct Slept(Arc<AtomicU64>);
 
 /// A disk that takes its time.
 struct SimDisk {
@@ -79,15 +87,21 @@ impl Host {
         self.weather.lives(config.local.hello.id, ip);
         let engines = vec![Arc::new(SimEngine { bus: self.bus.clone(), weather: self.weather.clone() }) as Arc<_>];
         let store = Box::new(SimDisk::start(Arc::clone(&self.disk), self.weather.clone()));
-        let doors = Doors { net, listener, discovery: Box::new(self.medium.node()), store, engines };
+        let doors = Doors {
+            net,
+            listener,
+            discovery: Box::new(self.medium.node()),
+            store,
+            engines,
+            sleep: Box::new(Slept(Arc::clone(&self.slept))),
+        };
         let (handles, outlets) = driver::channels(config.first_status(doors.listener.port()));
         tokio::task::spawn_local(driver::run(config, doors, outlets));
         Ok(Cluster::of(handles))
     }
 
     fn config(&self, ip: IpAddr, port: u16, life: u64) -> NodeConfig {
-        let seed = [self.number as u8 + 1; 32];
-        let identity = Arc::new(Identity::from_seed(&seed));
+        let identity = Arc::new(identity_of(self.number));
         let boot = Boot(1000 * (self.number as u64 + 1) + life);
         let key = ClusterKey::from_bytes(&[7; 32]);
         let namespace = Namespace::keyed(NamespaceName::parse("simulation").expect("a name"), key);
@@ -97,6 +111,7 @@ impl Host {
             port,
             stateless: false,
             engines: Engines::NATIVE,
+            partition: self.partition.digest(),
             wire: Wire::Untrusted,
             suite: Suite::Aes256Gcm,
         };
@@ -109,7 +124,12 @@ impl Host {
             namespace,
             instance: format!("{:020x}", boot.0),
             durable,
-            election: ElectionConfig { alone: Alone::Waits, seed: boot.0, ..ElectionConfig::default() },
+            election: ElectionConfig {
+                alone: Alone::Waits,
+                partition: self.partition.clone(),
+                seed: boot.0,
+                ..ElectionConfig::default()
+            },
             policy: AddressPolicy::Lan(Vec::new()),
             advertised: vec![SocketAddr::new(ip, port)],
             known: Vec::new(),
@@ -232,6 +252,17 @@ impl State {
         let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         State { steps: number(0), digest: number(8) }
     }
+}
+
+impl Sleep for Slept {
+    fn slept(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Who the host of this number is.
+pub fn identity_of(number: usize) -> Identity {
+    Identity::from_seed(&[number as u8 + 1; 32])
 }
 
 /// What the host of this number is called.

@@ -12,8 +12,9 @@ mod weather;
 mod witness;
 
 use crate::discovery::Medium;
+use crate::partition::Partition;
 use engine::Bus;
-use host::{Host, name_of};
+use host::{Host, identity_of, name_of};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,6 +29,8 @@ struct Run<'a> {
     hosts: Vec<Host>,
     weather: Weather,
     witness: Witness,
+    /// All Views together have one history.
+    one_history: bool,
     /// What ends when.
     pending: Vec<(Duration, Relief)>,
     /// What happened, for whoever reads of a failure.
@@ -40,6 +43,7 @@ enum Relief {
     Start(usize),
     Release(usize, usize),
     Repair(usize, usize),
+    Wake(usize, Duration),
 }
 
 /// What a run has shown.
@@ -66,8 +70,13 @@ impl Run<'_> {
             .max_message_latency(Duration::from_millis(8))
             .tcp_capacity(4096)
             .build();
-        let (medium, bus, witness) = (Medium::new(), Bus::default(), Witness::default());
         let size = 2 + weather.below(4) as usize;
+        let partition = match weather.below(3) {
+            0 => Partition::Majority { roster: (0..size).map(|number| identity_of(number).id()).collect() },
+            _ => Partition::Continue { min_members: 2 },
+        };
+        let one_history = matches!(partition, Partition::Majority { .. });
+        let (medium, bus, witness) = (Medium::new(), Bus::default(), Witness::new(one_history));
         let hosts: Vec<Host> = (0..size)
             .map(|number| Host {
                 number,
@@ -78,13 +87,23 @@ impl Run<'_> {
                 disk: Arc::default(),
                 lives: Arc::default(),
                 leave: Arc::default(),
+                slept: Arc::default(),
+                partition: partition.clone(),
             })
             .collect();
         for host in &hosts {
             let host = host.clone();
             sim.host(name_of(host.number), move || host.clone().run());
         }
-        Run { sim, hosts, weather, witness, pending: Vec::new(), story: Vec::new() }
+        Run {
+            sim,
+            hosts,
+            weather,
+            witness,
+            one_history,
+            pending: Vec::new(),
+            story: vec![format!("  {size} hosts, {partition:?}")],
+        }
     }
 
     fn go(mut self) -> Outcome {
@@ -131,7 +150,9 @@ impl Run<'_> {
             1 => 1000 + self.weather.below(4000),
             _ => 5000 + self.weather.below(25_000),
         });
-        match self.weather.below(8) {
+        // Whoever is started again has lost what it held, and with a majority of those a history is lost.
+        let from = if self.one_history { 3 } else { 0 };
+        match from + self.weather.below(9 - from) {
             0 | 1 => {
                 if self.sim.is_host_running(name_of(a)) {
                     self.tell(now, format_args!("{a} crashes for {lasts:?}"));
@@ -140,14 +161,18 @@ impl Run<'_> {
                 }
             }
             2 => {
+                self.tell(now, format_args!("{a} leaves"));
+                self.hosts[a].leave.store(true, Ordering::Relaxed);
+            }
+            3 => {
                 self.tell(now, format_args!("{a} and {b} are held for {lasts:?}"));
                 self.hold(a, b, now + lasts);
             }
-            3 => {
+            4 => {
                 self.tell(now, format_args!("{a} is held from all for {lasts:?}"));
                 (0..self.hosts.len()).filter(|other| *other != a).for_each(|other| self.hold(a, other, now + lasts));
             }
-            4 => {
+            5 => {
                 // A line through the group.
                 let side = self.weather.below(1 << self.hosts.len());
                 self.tell(now, format_args!("parted along {side:b} for {lasts:?}"));
@@ -157,20 +182,21 @@ impl Run<'_> {
                     }
                 }
             }
-            5 => {
+            6 => {
                 self.tell(now, format_args!("what {a} says to {b} is dropped for {lasts:?}"));
                 self.sim.partition_oneway(name_of(a), name_of(b));
                 self.weather.cut(self.ip(a), self.ip(b), true);
                 self.pending.push((now + lasts, Relief::Repair(a, b)));
             }
-            6 => {
+            7 => {
+                self.tell(now, format_args!("{a} sleeps for {lasts:?}"));
+                (0..self.hosts.len()).filter(|other| *other != a).for_each(|other| self.hold(a, other, now + lasts));
+                self.pending.push((now + lasts, Relief::Wake(a, lasts)));
+            }
+            _ => {
                 let loss = self.weather.below(300) as u32;
                 self.tell(now, format_args!("{loss} of a thousand segments are lost"));
                 self.weather.set_loss(loss);
-            }
-            _ => {
-                self.tell(now, format_args!("{a} leaves"));
-                self.hosts[a].leave.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -190,6 +216,9 @@ impl Run<'_> {
                 Relief::Release(a, b) => {
                     self.sim.release(name_of(a), name_of(b));
                     self.weather.cut(self.ip(a), self.ip(b), false);
+                }
+                Relief::Wake(host, slept) => {
+                    self.hosts[host].slept.fetch_add(slept.as_millis() as u64, Ordering::Relaxed);
                 }
                 Relief::Repair(a, b) => {
                     self.sim.repair(name_of(a), name_of(b));

@@ -12,7 +12,9 @@ pub struct Witness(Arc<Mutex<Seen>>);
 
 #[derive(Default)]
 struct Seen {
-    /// The state after each step, by View and step.
+    /// No group may go on without a majority, so all Views together have one history.
+    one_history: bool,
+    /// The state after each step, by View and step, or by step alone.
     states: BTreeMap<(String, u64), u64>,
     /// The members of each View.
     views: BTreeMap<String, Vec<String>>,
@@ -36,6 +38,11 @@ pub struct Counts {
 }
 
 impl Witness {
+    /// Of groups of which only one goes on, or of any.
+    pub fn new(one_history: bool) -> Witness {
+        Witness(Arc::new(Mutex::new(Seen { one_history, ..Seen::default() })))
+    }
+
     /// A host was given a View.
     pub fn joined(&self, host: usize, view: &str, members: Vec<String>) {
         let mut seen = self.seen();
@@ -50,7 +57,8 @@ impl Witness {
     /// A host has done a step in a View, and holds this state now.
     pub fn committed(&self, host: usize, view: &str, step: u64, state: u64, at: Duration) {
         let mut seen = self.seen();
-        let known = *seen.states.entry((view.to_owned(), step)).or_insert(state);
+        let scope = if seen.one_history { String::new() } else { view.to_owned() };
+        let known = *seen.states.entry((scope, step)).or_insert(state);
         if known != state {
             seen.wrong.push(format!("host {host}: step {step} in View {view} left it with {state:x}, others with {known:x}"));
         }

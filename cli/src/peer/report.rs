@@ -74,6 +74,7 @@ pub fn status(status: &Status) -> Value {
         })).collect::<Vec<_>>(),
         "interfaces": status.interfaces.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "others": status.others,
+        "duplicates": status.duplicates.iter().map(hex).collect::<Vec<_>>(),
         "waiting": status.waiting.as_ref().map(|waiting| json!({
             "op": waiting.op.to_string(),
             "ranks": waiting.ranks.iter().map(peer).collect::<Vec<_>>(),

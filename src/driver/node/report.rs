@@ -5,14 +5,15 @@
 use super::{Node, WAITING_WARN};
 use crate::collective::Envelope;
 use crate::error::Peer;
-use crate::status::{PeerStatus, State, Status, ViewStatus, Waiting};
+use crate::identity::{Name, NodeId};
+use crate::status::{PeerStatus, Quarantined, State, Status, ViewStatus, Waiting};
 use crate::view::{MEMBERS_MAX, Rank, View};
 use crate::wire::PROTOCOL_VERSION;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long a node is shown as a duplicate after it last met its twin; dials are repeated more often than that.
-const DUPLICATE_SHOWN: Duration = Duration::from_secs(90);
+const DUPLICATE_SHOWN_MS: u64 = 90_000;
 
 /// A group of 16 takes a moment to form.
 const FULL_AFTER: Duration = Duration::from_secs(10);
@@ -53,6 +54,8 @@ impl Node {
             view,
             interfaces: self.interfaces.clone(),
             others: self.others(),
+            duplicates: self.duplicates(),
+            quarantined: self.quarantined(),
             waiting: self.waiting_status(),
             counters,
         };
@@ -66,7 +69,9 @@ impl Node {
     pub(super) fn state(&self) -> State {
         let wanted = self.config.min_members;
         match &self.envelope {
-            _ if self.duplicate_at.is_some_and(|at| at.elapsed() < DUPLICATE_SHOWN) => State::Duplicate,
+            // Whoever is in a group has its place, and the other one has none.
+            e if self.has_twin() && e.as_ref().is_none_or(|e| e.view().size() == 1) => State::Duplicate,
+            Some(_) if let Some(present) = self.election.stranded(self.now()) => State::NotEnoughPeers { present, wanted },
             Some(e) if e.view().size() >= wanted && e.is_synced() => State::In,
             Some(e) if e.view().size() >= wanted => State::NeedsSync,
             Some(e) => State::NotEnoughPeers { present: e.view().size(), wanted },
@@ -75,6 +80,28 @@ impl Node {
             None if self.peers.iter().count() >= MEMBERS_MAX && self.epoch.elapsed() > FULL_AFTER => State::Full,
             None => State::Forming,
         }
+    }
+
+    fn has_twin(&self) -> bool {
+        self.election.own_twin_at().is_some_and(|at| self.now() < at + DUPLICATE_SHOWN_MS)
+    }
+
+    /// Identities that two living processes use.
+    fn duplicates(&self) -> Vec<NodeId> {
+        let now = self.now();
+        let others = self.election.twins().filter(|(_, at)| now < at + DUPLICATE_SHOWN_MS).map(|(node, _)| node);
+        self.has_twin().then_some(self.me.node).into_iter().chain(others).collect()
+    }
+
+    fn quarantined(&self) -> Vec<Quarantined> {
+        let held = self.election.quarantined(self.now());
+        held.map(|(node, ms)| Quarantined { node, name: self.name_of(node), left: Duration::from_secs(ms.div_ceil(1000)) })
+            .collect()
+    }
+
+    /// What a node calls itself, as far as it has been here.
+    pub(super) fn name_of(&self, node: NodeId) -> Option<Name> {
+        self.names.iter().find(|(id, _)| id.node == node).map(|(_, name)| name.clone())
     }
 
     pub(super) fn view_status(&self, envelope: &Envelope) -> ViewStatus {

@@ -21,7 +21,8 @@ pub(super) struct Peer {
     /// Whom it says it reaches.
     pub(super) reach: BTreeSet<MemberId>,
     pub(super) view_since: u64,
-    pub(super) persisting: bool,
+    /// Since when it says that it waits for its disk.
+    pub(super) persisting_since: Option<u64>,
     /// It says that its View has lost a data link.
     pub(super) broken: bool,
     pub(super) left: bool,
@@ -48,6 +49,13 @@ impl Peer {
     }
 }
 
+impl Peer {
+    /// Its disk has been waited for as long as anybody waits; it is left out until that disk has answered.
+    pub(super) fn is_stuck(&self, now: u64, persisting_ms: u64) -> bool {
+        self.persisting_since.is_some_and(|since| now >= since + persisting_ms)
+    }
+}
+
 impl Election {
     pub(super) fn bury_the_silent(&mut self, now: u64, effects: &mut Vec<Effect>) {
         let late = self.late_ms;
@@ -62,6 +70,9 @@ impl Election {
 
     /// A link that replaces another one, or comes back in time, changes nothing of what is known about its peer.
     pub(super) fn on_link_up(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+        if self.is_contested(now, id, effects) {
+            return;
+        }
         let detector = Detector::new(self.config.limits, self.config.heartbeat_ms, now);
         match self.peers.get_mut(&id).filter(|p| p.link != Link::Gone) {
             Some(peer) => {
@@ -83,7 +94,7 @@ impl Election {
             view,
             reach: BTreeSet::new(),
             view_since: now,
-            persisting: false,
+            persisting_since: None,
             broken: false,
             left,
             shunned_until: 0,
@@ -95,18 +106,22 @@ impl Election {
         self.clique = None;
     }
 
-    pub(super) fn on_link_down(&mut self, now: u64, id: MemberId) {
+    pub(super) fn on_link_down(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+        self.give_up_contest(id);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.link = Link::Down { since: now };
         }
+        self.succeed(now, id, effects);
     }
 
     pub(super) fn on_gone(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+        self.give_up_contest(id);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.link = Link::Gone;
         peer.reach.clear();
         if self.yielded_to == Some(id) {
             self.yield_until = 0;
+            self.yield_to_disks_until = 0;
         }
         self.give_up_on(now, id);
         self.clique = None;
@@ -115,6 +130,7 @@ impl Election {
             self.forget(id);
         }
         self.announce(now, effects);
+        self.succeed(now, id, effects);
     }
 
     /// Drops everything about a node, also what others have said of their way to it: they will say so again.
@@ -137,7 +153,7 @@ impl Election {
     pub(super) fn on_heartbeat(&mut self, now: u64, from: MemberId, heartbeat: &Heartbeat, effects: &mut Vec<Effect>) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.detector.heartbeat(now);
-        peer.persisting = heartbeat.persisting;
+        peer.persisting_since = heartbeat.persisting.then(|| peer.persisting_since.unwrap_or(now));
         peer.broken = heartbeat.broken;
         if peer.view != heartbeat.view {
             peer.view = heartbeat.view;
@@ -186,11 +202,12 @@ impl Election {
     /// Tells every peer whom this node reaches and in which View it is.
     pub(super) fn announce(&mut self, now: u64, effects: &mut Vec<Effect>) {
         self.heartbeat_at = now + self.config.heartbeat_ms;
+        self.told_persisting = self.agreement.is_persisting();
         let reach = self.reach(now);
         let heartbeat = Heartbeat {
             view: self.agreement.installed_id(),
             reach: reach.into_iter().map(|id| self.reached(id)).collect(),
-            persisting: self.agreement.is_persisting(),
+            persisting: self.told_persisting,
             broken: self.broken,
         };
         let linked = self.peers.iter().filter(|(_, p)| matches!(p.link, Link::Up { .. })).map(|(id, _)| *id);
