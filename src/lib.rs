@@ -93,6 +93,7 @@ mod driver;
 mod election;
 mod engine;
 mod error;
+mod events;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -117,7 +118,7 @@ pub use calls::{
     AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Commit, Gather, Owned, Receiving, Reduce,
     ReduceScatter, Scatter, Sending, Step, StepReduction, Sync,
 };
-pub use cluster::{Cluster, StatusStream};
+pub use cluster::{Cluster, EventStream, StatusStream};
 #[doc(hidden)]
 pub use collective::Arithmetic;
 pub use collective::{
@@ -128,12 +129,13 @@ pub use context::Context;
 pub use discovery::{Activity, InterfaceReport, Skip};
 pub use engine::EngineKind;
 pub use error::{Cause, ConfigProblem, Error, Mismatched, Peer, Result};
+pub use events::{Event, Loss, Who};
 pub use identity::{ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, Name, NodeId, NodeIdTextError};
 pub use keys::{Keys, MachineIdentity, StoredKey};
 pub use metrics::{EdgeMetrics, Metrics, OperationMetrics};
 pub use partition::{Partition, RosterProblem};
 pub use start::gloo_version;
-pub use status::{Counters, PeerStatus, Quarantined, State, Status, ViewStatus, Waiting};
+pub use status::{AloneBecause, AloneOn, Counters, PeerStatus, Quarantined, State, Status, ViewStatus, Waiting};
 pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};
 pub use topology::{FoldOrder, FoldSegment, FoldTree};
 pub use view::{Ballot, Lane, OpId, Rank, ViewDigest, ViewId};

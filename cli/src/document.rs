@@ -1,6 +1,9 @@
 //! The JSON documents that several commands print, and their text. Fields are added, never renamed or taken away.
 
-use potluck::{Activity, InterfaceReport, Kinship, Neighbour, NodeId, Peer, Quarantined, State, Status, StoredKey, ViewStatus};
+use potluck::{
+    Activity, AloneBecause, AloneOn, InterfaceReport, Kinship, Neighbour, NodeId, Peer, Quarantined, State, Status, StoredKey,
+    ViewStatus,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -16,7 +19,7 @@ pub struct StatusDocument {
     /// Whether the namespace admits everybody.
     pub open: bool,
     pub port: u16,
-    /// alone, forming, in, not-enough-peers, needs-sync, full, duplicate or closed.
+    /// alone, forming, in, not-enough-peers, needs-sync, full, one-way, duplicate or closed.
     pub state: String,
     /// The state as people read it.
     pub state_text: String,
@@ -26,6 +29,9 @@ pub struct StatusDocument {
     pub interfaces: Vec<InterfaceDocument>,
     /// Why nobody, or not everybody, is here: a sentence each.
     pub reasons: Vec<String>,
+    /// Why each interface has brought nobody, while the state is `alone`.
+    #[serde(default)]
+    pub alone: Vec<AloneDocument>,
     /// Identities that two living processes use.
     #[serde(default)]
     pub duplicates: Vec<String>,
@@ -64,6 +70,17 @@ pub struct PeerDocument {
     pub address: String,
     /// Smoothed round-trip time in microseconds.
     pub rtt_us: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AloneDocument {
+    pub interface: String,
+    pub sent: Option<u64>,
+    pub heard: u64,
+    /// skipped, nothing-heard, only-others or no-link.
+    pub why: String,
+    /// The same for people.
+    pub text: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -125,6 +142,7 @@ impl From<&Status> for StatusDocument {
             peers: status.peers.iter().map(peer).collect(),
             interfaces: status.interfaces.iter().map(InterfaceDocument::from).collect(),
             reasons: status.reasons(),
+            alone: alone(&status.state),
             duplicates: status.duplicates.iter().copied().map(hex).collect(),
             quarantined: status.quarantined.iter().map(QuarantinedDocument::from).collect(),
             counters: CountersDocument {
@@ -265,14 +283,34 @@ fn peer(peer: &potluck::PeerStatus) -> PeerDocument {
     PeerDocument { name, node: hex(peer.node), address: peer.address.to_string(), rtt_us: peer.rtt_us }
 }
 
+fn alone(state: &State) -> Vec<AloneDocument> {
+    let State::Alone { interfaces } = state else { return Vec::new() };
+    let code = |why| match why {
+        AloneBecause::Skipped(_) => "skipped",
+        AloneBecause::NothingHeard => "nothing-heard",
+        AloneBecause::OnlyOthers => "only-others",
+        AloneBecause::NoLink => "no-link",
+        _ => "other",
+    };
+    let document = |on: &AloneOn| AloneDocument {
+        interface: on.interface.clone(),
+        sent: on.sent,
+        heard: on.heard,
+        why: code(on.why).to_owned(),
+        text: on.why.to_string(),
+    };
+    interfaces.iter().map(document).collect()
+}
+
 fn state_code(state: &State) -> &'static str {
     match state {
-        State::Alone => "alone",
+        State::Alone { .. } => "alone",
         State::Forming => "forming",
         State::In => "in",
         State::NotEnoughPeers { .. } => "not-enough-peers",
         State::NeedsSync => "needs-sync",
         State::Full => "full",
+        State::OneWay { .. } => "one-way",
         State::Duplicate => "duplicate",
         State::Closed => "closed",
         _ => "other",

@@ -54,6 +54,9 @@ enum Order {
         min: Option<usize>,
         /// As `POTLUCK_PARTITION`, in place of `min`.
         partition: Option<String>,
+        /// Tell what happens to the group, as `happened`.
+        #[serde(default)]
+        events: bool,
     },
     Context {
         min: Option<usize>,
@@ -149,6 +152,16 @@ fn tell_status(shared: &Shared) {
     }
 }
 
+/// On a thread of its own, which ends with the node.
+fn tell_events(cluster: &Cluster) {
+    let events = potluck::blocking::Cluster::from(cluster.clone()).events();
+    let thread = std::thread::Builder::new().name("events".to_owned());
+    let spawned = thread.spawn(move || events.for_each(|event| emit(&report::happened(&event))));
+    if let Err(error) = spawned {
+        emit(&json!({"event": "error", "code": "thread", "message": error.to_string()}));
+    }
+}
+
 struct Peer {
     options: Options,
     shared: Shared,
@@ -196,7 +209,13 @@ impl Peer {
 
     async fn obey(&mut self, order: Order) -> Option<End> {
         match order {
-            Order::Join { min, partition } => return self.join(min.unwrap_or(2), partition).await,
+            Order::Join { min, partition, events } => {
+                let end = self.join(min.unwrap_or(2), partition).await;
+                if let Some(cluster) = self.cluster().filter(|_| events) {
+                    tell_events(&cluster);
+                }
+                return end;
+            }
             Order::Context { min, within_s, status_at_once } => {
                 self.take_context(min.unwrap_or(2), within_s).await;
                 if status_at_once {

@@ -264,6 +264,11 @@ impl Roster {
         self.others.values().map(|seen| &seen.advert)
     }
 
+    /// Whether nodes of our own namespace announce themselves.
+    pub fn sees_ours(&self) -> bool {
+        !self.adverts.is_empty()
+    }
+
     /// The table, in the order of addresses.
     #[cfg(test)]
     pub fn entries(&self) -> Vec<Entry> {

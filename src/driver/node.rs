@@ -4,6 +4,7 @@
 
 mod links;
 mod report;
+mod telling;
 mod views;
 
 pub use report::{engine_reason, peer_at};
@@ -16,7 +17,7 @@ use super::{Sleep, Store};
 use crate::collective::{Closing, Engine, Envelope, Meter, Outgoing};
 use crate::discovery::{AddressPolicy, Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
 use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PROBE};
-use crate::identity::{MemberId, Name, Namespace};
+use crate::identity::{MemberId, Name, Namespace, NodeId};
 use crate::link::{Gate, Listener, Local, Net, Refusal, Replays};
 use crate::status::{Counters, State, Status};
 use crate::topology::Interface;
@@ -26,7 +27,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 
 /// Everything outside that a node needs.
@@ -96,6 +97,7 @@ pub(super) struct Node {
     views: watch::Sender<Option<Arc<Envelope>>>,
     status: watch::Sender<Status>,
     meter: Arc<Meter>,
+    happened: broadcast::Sender<crate::events::Event>,
     election: Election,
     roster: Roster,
     gate: Gate,
@@ -109,7 +111,7 @@ pub(super) struct Node {
     open: Arc<RwLock<Vec<OpenView>>>,
     /// The Views that are written there.
     open_now: Vec<Arc<View>>,
-    names: BTreeMap<MemberId, Name>,
+    names: BTreeMap<NodeId, Name>,
     counters: Counters,
     committed_before: u64,
     refusals: BTreeMap<SocketAddr, Refusal>,
@@ -152,7 +154,7 @@ impl NodeConfig {
             namespace: self.namespace.name().as_str().to_owned(),
             open: self.namespace.is_open(),
             port,
-            state: State::Alone,
+            state: State::Alone { interfaces: Vec::new() },
             view: None,
             peers: Vec::new(),
             interfaces: Vec::new(),
@@ -178,6 +180,7 @@ impl Node {
         views: watch::Sender<Option<Arc<Envelope>>>,
         status: watch::Sender<Status>,
         meter: Arc<Meter>,
+        happened: broadcast::Sender<crate::events::Event>,
         port: u16,
     ) -> Node {
         let hello = &config.local.hello;
@@ -200,6 +203,7 @@ impl Node {
             views,
             status,
             meter,
+            happened,
             election,
             roster,
             gate: Gate::new(),
@@ -371,6 +375,7 @@ impl Node {
         for effect in effects {
             self.carry_out(effect);
         }
+        self.tell_notices();
         self.open_views();
     }
 

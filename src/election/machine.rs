@@ -6,6 +6,9 @@
 
 #[cfg(test)]
 mod drain_tests;
+mod fabric;
+#[cfg(test)]
+mod fabric_tests;
 mod losses;
 mod peers;
 mod pursuit;
@@ -15,10 +18,12 @@ mod waking;
 use super::agreement::{Agreement, Effect, Surroundings};
 use super::detector::Limits;
 use super::message::{Message, REACH_MAX};
+use super::notice::{NOTICES_MAX, Notice};
 use super::quarantine::Quarantine;
 use super::{Applicant, Durable};
 use crate::collective::Closing;
 use crate::engine::{EngineKind, Engines};
+use crate::events::Loss;
 use crate::identity::MemberId;
 use crate::partition::Partition;
 use crate::topology::{Arrangement, LinkMap, arrange};
@@ -164,8 +169,12 @@ pub struct Election {
     told_persisting: bool,
     twins: Twins,
     quarantine: Quarantine,
-    /// The members of the installed View before it is replaced.
-    members: Vec<MemberId>,
+    notices: Vec<Notice>,
+    one_way_told: Option<MemberId>,
+    /// Peers on the other end of a radio of this machine.
+    over_radio: BTreeSet<MemberId>,
+    /// The other members of the View that was installed last.
+    members: Option<Vec<MemberId>>,
     /// The installed View has lost a data link here.
     broken: bool,
     /// The last answer of [`Election::clique`] and the candidates it was found among, until somebody reports otherwise.
@@ -213,7 +222,10 @@ impl Election {
             told_persisting: false,
             twins: Twins::default(),
             quarantine: Quarantine::default(),
-            members: Vec::new(),
+            notices: Vec::new(),
+            one_way_told: None,
+            over_radio: BTreeSet::new(),
+            members: None,
             broken: false,
             clique: None,
             config,
@@ -250,6 +262,17 @@ impl Election {
         self.agreement.open_views()
     }
 
+    /// What happened since this was last asked.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    fn note(&mut self, notice: Notice) {
+        if self.notices.len() < NOTICES_MAX {
+            self.notices.push(notice);
+        }
+    }
+
     /// The measured links.
     pub fn links_mut(&mut self) -> &mut LinkMap {
         &mut self.links
@@ -273,7 +296,7 @@ impl Election {
             Input::Tick => self.on_tick(now, ops, effects),
             Input::LinkUp(peer) => self.on_link_up(now, peer, effects),
             Input::LinkDown(peer) => self.on_link_down(now, peer, effects),
-            Input::Unreachable(peer) => self.on_gone(now, peer, effects),
+            Input::Unreachable(peer) => self.on_lost(now, peer, Loss::Closed, effects),
             Input::Heard(peer) => self.on_heard(now, peer),
             Input::Message(from, message) => self.on_message(now, from, message, ops, effects),
             Input::DataLink(digest) => self.agreement.on_data_link(digest, effects),
@@ -281,7 +304,7 @@ impl Election {
             Input::EngineUnfit(digest) => self.on_engine_unfit(now, digest, effects),
             Input::Persisted(ticket) => self.agreement.on_persisted(ticket, effects),
             Input::Woke => self.on_woke(now, ops, effects),
-            Input::Twin => self.twins.met(now),
+            Input::Twin => self.on_own_twin(now),
             Input::Leave => self.on_leave(effects),
         }
     }
@@ -347,6 +370,7 @@ impl Election {
         self.late_ms = late.max(self.late_ms.saturating_sub(elapsed / 2));
         self.bury_the_silent(now, effects);
         self.end_contests(now, effects);
+        self.watch_for_one_way(now);
         // A quick disk is not worth a word.
         if now >= self.heartbeat_at || self.agreement.is_persisting() && !self.told_persisting {
             self.announce(now, effects);
@@ -430,7 +454,7 @@ impl Election {
         self.yield_to_disks_until = 0;
         self.yielded_to = None;
         let Some(view) = self.agreement.installed().cloned() else { return };
-        self.count_losses(now, &view);
+        self.compare_members(now, &view);
         for (id, peer) in &mut self.peers {
             if view.contains(*id) {
                 peer.view_since = now;

@@ -76,6 +76,8 @@ pub struct Heartbeat {
     pub persisting: bool,
     /// The sender has lost a data link of its View.
     pub broken: bool,
+    /// The sender's end of this link is a radio, on which silence means less.
+    pub radio: bool,
 }
 
 /// Somebody whom a member has a live control link with.
@@ -136,7 +138,7 @@ impl Encode for Heartbeat {
     fn encode(&self, out: &mut Vec<u8>) {
         put_option(out, self.view.as_ref());
         put_list(out, &self.reach);
-        out.push(u8::from(self.persisting) | u8::from(self.broken) << 1);
+        out.push(u8::from(self.persisting) | u8::from(self.broken) << 1 | u8::from(self.radio) << 2);
     }
 }
 
@@ -144,7 +146,7 @@ impl Decode for Heartbeat {
     fn decode(r: &mut Reader<'_>) -> Result<Heartbeat, Malformed> {
         let (view, reach) = (r.option()?, r.list(REACH_MAX)?);
         match r.u8()? {
-            bits @ 0..=3 => Ok(Heartbeat { view, reach, persisting: bits & 1 != 0, broken: bits & 2 != 0 }),
+            bits @ 0..=7 => Ok(Heartbeat { view, reach, persisting: bits & 1 != 0, broken: bits & 2 != 0, radio: bits & 4 != 0 }),
             _ => Err(Malformed::UnknownTag),
         }
     }
@@ -346,6 +348,7 @@ mod tests {
             reach: vec![Reached { id: member_id(1), rtt_us: 0 }, Reached { id: member_id(2), rtt_us: 180 }],
             persisting: true,
             broken: true,
+            radio: true,
         };
         let v6: SocketAddr = "[fe80::1]:47474".parse().unwrap();
         let v4: SocketAddr = "10.0.0.1:1".parse().unwrap();

@@ -11,6 +11,7 @@ mod applicant;
 mod detector;
 mod machine;
 mod message;
+mod notice;
 mod quarantine;
 mod standing;
 
@@ -23,3 +24,4 @@ pub use agreement::{Decides, Durable, Effect};
 pub use applicant::Applicant;
 pub use machine::{Alone, Election, ElectionConfig, Input, Operations, PROBE};
 pub use message::{Message, PeerAddress};
+pub use notice::Notice;

@@ -60,6 +60,7 @@ fn obey(world: &mut World, line: &str) -> Option<()> {
         ("stop", [who, ms]) => world.stop(node(who)?, ms.parse().ok()?),
         ("majority", who) => world.rule(|roster| Partition::Majority { roster }, &nodes(who)?),
         ("all", who) => world.rule(|roster| Partition::All { roster }, &nodes(who)?),
+        ("notices", []) => world.shows_notices = true,
         ("quarantine", []) => world.quarantine(),
         ("mend", []) => world.mend(),
         ("sync", [who, version]) => world.sync(node(who)?, version.parse().ok()?),

@@ -3,7 +3,7 @@
 //! A small world in virtual time: real elections and real ledgers, a network that delays, loses and parts, disks that
 //! take their time, nodes that die. Every install and every outcome is checked against the promises of the protocol.
 
-use super::{Applicant, Decides, Durable, Effect, Election, ElectionConfig, Input, Message, Operations};
+use super::{Applicant, Decides, Durable, Effect, Election, ElectionConfig, Input, Message, Notice, Operations};
 use crate::collective::{Call, Closing, CodecId, DType, Kind, Ledger, LedgerEffect, Mode, OpBody, OpMessage, Outcome, ReduceOp};
 use crate::engine::Engines;
 use crate::identity::{Boot, MemberId, Name, NodeId};
@@ -38,6 +38,7 @@ pub(super) struct World {
     /// Of nodes that start from now on.
     partition: Partition,
     quarantine_ms: (u64, u64),
+    pub(super) shows_notices: bool,
     pub(super) trace: Vec<String>,
     history: Checks,
 }
@@ -99,6 +100,7 @@ impl World {
             chance: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             partition: Partition::default(),
             quarantine_ms: (0, 0),
+            shows_notices: false,
             trace: Vec::new(),
             history: Checks::default(),
         }
@@ -334,7 +336,15 @@ impl World {
         for effect in effects {
             self.carry_out(n, effect);
         }
+        self.take_notices(n);
         self.spread(n);
+    }
+
+    fn take_notices(&mut self, n: u8) {
+        let notices = self.nodes.get_mut(&n).map(|node| node.election.take_notices()).unwrap_or_default();
+        if self.shows_notices {
+            self.trace.extend(notices.iter().map(|notice| format!("{:>6} {}: {}", self.now, letter(n), told(notice))));
+        }
     }
 
     fn carry_out(&mut self, n: u8, effect: Effect) {
@@ -625,6 +635,20 @@ impl Node {
 
 pub(super) fn letter(n: u8) -> String {
     char::from(b'A' + n - 1).to_string()
+}
+
+fn told(notice: &Notice) -> String {
+    let name = |node: NodeId| letter(node.0[0]);
+    match notice {
+        Notice::Joined(id) => format!("{} joined", name(id.node)),
+        Notice::Merged(ids) => format!("merged with {}", ids.iter().map(|id| name(id.node)).collect::<Vec<_>>().join(" ")),
+        Notice::Left(id) => format!("{} left", name(id.node)),
+        Notice::Lost(id, why) => format!("{} lost, {why}", name(id.node)),
+        Notice::Quarantined(node, ms) => format!("{} in quarantine for {ms} ms", name(*node)),
+        Notice::Woke => "was away".to_owned(),
+        Notice::Twin(node) => format!("{} is a duplicate", name(*node)),
+        Notice::OneWay(id) => format!("{} does not hear this node", name(id.node)),
+    }
 }
 
 fn pair(a: u8, b: u8) -> (u8, u8) {

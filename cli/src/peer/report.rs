@@ -1,6 +1,6 @@
 //! What the node says: one JSON object per line, written out at once.
 
-use potluck::{Context, Error, NodeId, Peer, Status};
+use potluck::{Context, Error, Event, NodeId, Peer, Status, Who};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
@@ -45,6 +45,25 @@ pub fn context(context: &Context, took: Duration) -> Value {
         "security": context.security(),
         "ms": ms(took),
     })
+}
+
+/// What happened to the group.
+pub fn happened(event: &Event) -> Value {
+    let whose = |who: &Who| json!({"node": hex(&who.node), "name": who.name.as_ref().map(|name| name.as_str())});
+    let (what, who, why) = match event {
+        Event::Installed { .. } => ("installed", None, None),
+        Event::Joined(who) => ("joined", Some(who), None),
+        Event::Merged(_) => ("merged", None, None),
+        Event::Left(who) => ("left", Some(who), None),
+        Event::Lost { peer, why } => ("lost", Some(peer), Some(why.to_string())),
+        Event::Quarantined { peer, .. } => ("quarantined", Some(peer), None),
+        Event::Woke => ("woke", None, None),
+        Event::Duplicate(who) => ("duplicate", Some(who), None),
+        Event::OneWay(who) => ("one-way", Some(who), None),
+        Event::Lagged(_) => ("lagged", None, None),
+        _ => ("other", None, None),
+    };
+    json!({"event": "happened", "what": what, "who": who.map(whose), "why": why, "text": event.to_string()})
 }
 
 /// All a node knows about itself.

@@ -109,7 +109,7 @@ impl Node {
         }
         tracing::debug!(peer = %id, %name, %address, %suite, ?taken, ?dialled, "linked");
         self.counters.links += 1;
-        self.names.insert(id, name.clone());
+        self.learn_name(id.node, name.clone());
         self.roster.link_up(id);
         self.roster.add(address, Origin::Remembered, self.now());
         self.step(Input::LinkUp(id));
@@ -184,6 +184,9 @@ impl Node {
         link.rtt_us = Some(rtt_us);
         let local = link.local.map(|a| a.ip());
         let from_kind = local.map_or(InterfaceKind::Other, |ip| self.kind_of(ip));
+        if from_kind == InterfaceKind::Wifi {
+            self.election.set_over_radio(from);
+        }
         self.election.links_mut().observe(self.me, from, Path { rtt_us, from_kind, to_kind: InterfaceKind::Other });
     }
 

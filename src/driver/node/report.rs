@@ -5,8 +5,8 @@
 use super::{Node, WAITING_WARN};
 use crate::collective::Envelope;
 use crate::error::Peer;
-use crate::identity::{Name, NodeId};
-use crate::status::{PeerStatus, Quarantined, State, Status, ViewStatus, Waiting};
+use crate::identity::NodeId;
+use crate::status::{AloneOn, PeerStatus, Quarantined, State, Status, ViewStatus, Waiting};
 use crate::view::{MEMBERS_MAX, Rank, View};
 use crate::wire::PROTOCOL_VERSION;
 use std::time::Duration;
@@ -75,11 +75,17 @@ impl Node {
             Some(e) if e.view().size() >= wanted && e.is_synced() => State::In,
             Some(e) if e.view().size() >= wanted => State::NeedsSync,
             Some(e) => State::NotEnoughPeers { present: e.view().size(), wanted },
-            None if self.peers.iter().next().is_none() => State::Alone,
+            None if self.peers.iter().next().is_none() => State::Alone { interfaces: self.alone_on() },
+            None if let Some(peer) = self.election.one_way(self.now()) => State::OneWay { peer: self.who(peer.node) },
             // As many as a View holds, and none of their Views has a place for this node.
             None if self.peers.iter().count() >= MEMBERS_MAX && self.epoch.elapsed() > FULL_AFTER => State::Full,
             None => State::Forming,
         }
+    }
+
+    fn alone_on(&self) -> Vec<AloneOn> {
+        let ours_are_seen = self.roster.sees_ours();
+        self.interfaces.iter().map(|report| AloneOn::of(report, ours_are_seen)).collect()
     }
 
     fn has_twin(&self) -> bool {
@@ -97,11 +103,6 @@ impl Node {
         let held = self.election.quarantined(self.now());
         held.map(|(node, ms)| Quarantined { node, name: self.name_of(node), left: Duration::from_secs(ms.div_ceil(1000)) })
             .collect()
-    }
-
-    /// What a node calls itself, as far as it has been here.
-    pub(super) fn name_of(&self, node: NodeId) -> Option<Name> {
-        self.names.iter().find(|(id, _)| id.node == node).map(|(_, name)| name.clone())
     }
 
     pub(super) fn view_status(&self, envelope: &Envelope) -> ViewStatus {

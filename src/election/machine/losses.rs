@@ -3,6 +3,8 @@
 //! Who is to blame for a View that had to be replaced, and what follows from it.
 
 use super::Election;
+use crate::election::notice::Notice;
+use crate::events::Loss;
 use crate::identity::{MemberId, NodeId};
 use crate::view::View;
 
@@ -12,18 +14,50 @@ impl Election {
         self.quarantine.held(now)
     }
 
+    /// What the new View means for who is in.
+    pub(super) fn compare_members(&mut self, now: u64, view: &View) {
+        let next: Vec<MemberId> = view.members.iter().map(|m| m.id).filter(|id| *id != self.me).collect();
+        let apart: Vec<MemberId> = next.iter().copied().filter(|id| self.was_apart(*id)).collect();
+        let before = self.members.replace(next.clone());
+        let is_merger = before.is_some() && apart.len() > 1;
+        let before = before.unwrap_or_default();
+        for id in next.iter().filter(|id| !before.contains(id) && !(is_merger && apart.contains(id))) {
+            self.note(Notice::Joined(*id));
+        }
+        if is_merger {
+            self.note(Notice::Merged(apart));
+        }
+        self.tell_losses(&before, view);
+        self.count_losses(now, before, view);
+    }
+
+    fn was_apart(&mut self, id: MemberId) -> bool {
+        self.peers.get_mut(&id).is_some_and(|p| std::mem::take(&mut p.apart))
+    }
+
+    fn tell_losses(&mut self, before: &[MemberId], view: &View) {
+        for id in before.iter().filter(|id| !view.contains(**id)) {
+            let peer = self.peers.get(id);
+            let notice = match peer {
+                Some(peer) if peer.left => Notice::Left(*id),
+                _ => Notice::Lost(*id, peer.and_then(|p| p.loss).unwrap_or(Loss::Unreached)),
+            };
+            self.note(notice);
+        }
+    }
+
     /// Of a View that breaks in pieces the smaller part is to blame, whatever each part thinks. Who says good-bye is not.
-    pub(super) fn count_losses(&mut self, now: u64, view: &View) {
-        let next = view.members.iter().map(|m| m.id).collect();
-        let before = std::mem::replace(&mut self.members, next);
+    fn count_losses(&mut self, now: u64, before: Vec<MemberId>, view: &View) {
         let (kept, gone): (Vec<MemberId>, Vec<MemberId>) = before.into_iter().partition(|id| view.contains(*id));
-        if 2 * kept.len() < kept.len() + gone.len() {
+        // This node is one of those that were kept.
+        if 2 * (kept.len() + 1) < kept.len() + gone.len() + 1 {
             return;
         }
         for id in gone {
             // Whoever has been forgotten since was lost by this node, when it was away itself.
-            if self.peers.get(&id).is_some_and(|p| !p.left) {
-                self.quarantine.lost(id.node, now, self.config.quarantine_ms);
+            let to_blame = self.peers.get(&id).is_some_and(|p| !p.left);
+            if to_blame && let Some(ms) = self.quarantine.lost(id.node, now, self.config.quarantine_ms) {
+                self.note(Notice::Quarantined(id.node, ms));
             }
         }
     }

@@ -6,6 +6,7 @@ use super::Election;
 use crate::election::agreement::Effect;
 use crate::election::detector::{Detector, Verdict};
 use crate::election::message::{Heartbeat, Message, Reached};
+use crate::events::Loss;
 use crate::identity::MemberId;
 use crate::topology::{InterfaceKind, Path};
 use crate::view::ViewId;
@@ -26,6 +27,14 @@ pub(super) struct Peer {
     /// It says that its View has lost a data link.
     pub(super) broken: bool,
     pub(super) left: bool,
+    /// How it was found to be gone.
+    pub(super) loss: Option<Loss>,
+    /// It has been in a View that this node has no part in, since they were last in one together.
+    pub(super) apart: bool,
+    /// Its end of the link is a radio.
+    pub(super) radio: bool,
+    /// Since when it does not name this node among those it reaches, though it is heard.
+    pub(super) deaf_since: Option<u64>,
     pub(super) shunned_until: u64,
     /// It has said that it does not want this node in its View; not asked again before.
     pub(super) refused_until: u64,
@@ -61,10 +70,11 @@ impl Election {
         let late = self.late_ms;
         let silent = |p: &Peer| matches!(p.link, Link::Up { .. }) && p.detector.verdict(now, late) == Verdict::Dead;
         let expired = |p: &Peer| matches!(p.link, Link::Down { .. }) && !p.alive(now, self.config.redial_ms);
-        let gone: Vec<MemberId> = self.peers.iter().filter(|(_, p)| silent(p) || expired(p)).map(|(id, _)| *id).collect();
-        for id in gone {
+        let loss = |p: &Peer| if silent(p) { Some(Loss::Silent) } else { expired(p).then_some(Loss::Closed) };
+        let gone: Vec<(MemberId, Loss)> = self.peers.iter().filter_map(|(id, p)| Some((*id, loss(p)?))).collect();
+        for (id, why) in gone {
             effects.push(Effect::Drop(id));
-            self.on_gone(now, id, effects);
+            self.on_lost(now, id, why, effects);
         }
     }
 
@@ -73,7 +83,7 @@ impl Election {
         if self.is_contested(now, id, effects) {
             return;
         }
-        let detector = Detector::new(self.config.limits, self.config.heartbeat_ms, now);
+        let detector = Detector::new(self.limits_of(id), self.config.heartbeat_ms, now);
         match self.peers.get_mut(&id).filter(|p| p.link != Link::Gone) {
             Some(peer) => {
                 peer.detector = detector;
@@ -97,6 +107,10 @@ impl Election {
             persisting_since: None,
             broken: false,
             left,
+            loss: None,
+            apart: false,
+            radio: false,
+            deaf_since: None,
             shunned_until: 0,
             refused_until: 0,
         };
@@ -112,6 +126,13 @@ impl Election {
             peer.link = Link::Down { since: now };
         }
         self.succeed(now, id, effects);
+    }
+
+    pub(super) fn on_lost(&mut self, now: u64, id: MemberId, why: Loss, effects: &mut Vec<Effect>) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.loss = Some(why);
+        }
+        self.on_gone(now, id, effects);
     }
 
     pub(super) fn on_gone(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
@@ -136,6 +157,7 @@ impl Election {
     /// Drops everything about a node, also what others have said of their way to it: they will say so again.
     pub(super) fn forget(&mut self, id: MemberId) {
         self.peers.remove(&id);
+        self.over_radio.remove(&id);
         self.links.forget(id);
         self.clique = None;
         for peer in self.peers.values_mut() {
@@ -155,9 +177,17 @@ impl Election {
         peer.detector.heartbeat(now);
         peer.persisting_since = heartbeat.persisting.then(|| peer.persisting_since.unwrap_or(now));
         peer.broken = heartbeat.broken;
+        let radio = std::mem::replace(&mut peer.radio, heartbeat.radio);
         if peer.view != heartbeat.view {
+            let ours = self.agreement.open_views().any(|v| Some(v.id()) == heartbeat.view);
+            peer.apart |= heartbeat.view.is_some() && !ours;
             peer.view = heartbeat.view;
             peer.view_since = now;
+        }
+        let hears = heartbeat.reach.iter().any(|r| r.id == self.me);
+        peer.deaf_since = if hears { None } else { peer.deaf_since.or(Some(now)) };
+        if radio != heartbeat.radio {
+            self.set_limits(from);
         }
         self.learn_reach(from, &heartbeat.reach);
         let mine = self.agreement.installed_id().zip(self.agreement.installed().map(|v| v.contains(from)));
@@ -209,8 +239,10 @@ impl Election {
             reach: reach.into_iter().map(|id| self.reached(id)).collect(),
             persisting: self.told_persisting,
             broken: self.broken,
+            radio: false,
         };
         let linked = self.peers.iter().filter(|(_, p)| matches!(p.link, Link::Up { .. })).map(|(id, _)| *id);
-        effects.extend(linked.map(|id| Effect::Send(id, Message::Heartbeat(heartbeat.clone()))));
+        let to = |id| Heartbeat { radio: self.over_radio.contains(&id), ..heartbeat.clone() };
+        effects.extend(linked.map(|id| Effect::Send(id, Message::Heartbeat(to(id)))));
     }
 }

@@ -8,6 +8,7 @@ use super::Election;
 use super::peers::Link;
 use crate::election::agreement::Effect;
 use crate::election::message::{Message, Twin};
+use crate::election::notice::Notice;
 use crate::identity::{MemberId, NodeId};
 use std::collections::BTreeMap;
 
@@ -16,6 +17,9 @@ const ANSWER_MS: u64 = 300;
 
 /// A node that was told of its twin leaves everybody alone for so long.
 const ASIDE_MS: u64 = 5000;
+
+/// Twins that meet again sooner than this are not told again.
+const TOLD_MS: u64 = 60_000;
 
 /// Identities with twins that are remembered: a View's worth.
 const SEEN_MAX: usize = 16;
@@ -43,11 +47,6 @@ struct Contest {
 }
 
 impl Twins {
-    /// Another living process showed this node's own identity.
-    pub(super) fn met(&mut self, now: u64) {
-        self.own_at = Some(now);
-    }
-
     /// Whether nothing that this peer says counts: it has no place yet, or this node has stepped aside.
     pub(super) fn are_at_odds(&self, now: u64, with: MemberId) -> bool {
         self.is_aside(now) || self.contests.values().any(|c| c.newcomer == with)
@@ -63,6 +62,12 @@ impl Twins {
 }
 
 impl Election {
+    pub(super) fn on_own_twin(&mut self, now: u64) {
+        if self.twins.own_at.replace(now).is_none_or(|before| now >= before + TOLD_MS) {
+            self.note(Notice::Twin(self.me.node));
+        }
+    }
+
     /// When another living process last showed this node's own identity.
     pub fn own_twin_at(&self) -> Option<u64> {
         self.twins.own_at
@@ -113,7 +118,9 @@ impl Election {
             return;
         }
         let Some(Contest { newcomer, .. }) = self.twins.contests.remove(&from) else { return };
-        self.twins.seen.insert(from.node, now);
+        if self.twins.seen.insert(from.node, now).is_none_or(|before| now >= before + TOLD_MS) {
+            self.note(Notice::Twin(from.node));
+        }
         if self.twins.seen.len() > SEEN_MAX {
             let oldest = self.twins.seen.iter().min_by_key(|(_, at)| **at).map(|(node, _)| *node);
             oldest.map(|node| self.twins.seen.remove(&node));
@@ -151,7 +158,7 @@ impl Election {
     /// Somebody has a link with this node's twin. Whoever is in a group stays there; of two that are in none the later boot
     /// gives way, so that they do not keep each other out.
     pub(super) fn on_twin(&mut self, now: u64, from: MemberId, twin: Twin, effects: &mut Vec<Effect>) {
-        self.twins.met(now);
+        self.on_own_twin(now);
         let gives_way = twin.settled || self.me.boot > twin.boot;
         let members = self.agreement.installed().map_or(&[][..], |v| &v.members);
         let alive = self.reach(now);
