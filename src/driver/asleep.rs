@@ -49,6 +49,63 @@ fn through_sleep() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collective::Envelope;
+    use crate::driver;
+    use crate::events::Event;
+    use crate::{Builder, Config};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use tokio::sync::watch;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A clock that a test sets.
+    struct Told(Arc<AtomicU64>);
+
+    impl Sleep for Told {
+        fn slept(&self) -> Duration {
+            Duration::from_millis(self.0.load(Ordering::Relaxed))
+        }
+    }
+
+    async fn view_of_two(views: &mut watch::Receiver<Option<Arc<Envelope>>>, not: Option<String>) -> String {
+        let fits = |e: &Envelope| e.view().size() == 2 && !e.is_frozen() && Some(e.view().id().to_string()) != not;
+        let found = tokio::time::timeout(PATIENCE, views.wait_for(|e| e.as_ref().is_some_and(|e| fits(e)))).await;
+        let envelope = found.expect("in time").expect("the node runs").clone();
+        envelope.map(|e| e.view().id().to_string()).expect("it was there")
+    }
+
+    #[tokio::test]
+    async fn a_node_that_has_slept_leaves_its_view_and_comes_back_to_the_others() {
+        let config = |name: &str| Config::from(Builder::new(Config::local()).open_lan("asleep").name(name));
+        let slept = Arc::new(AtomicU64::new(0));
+        let (clock, own) = (Arc::clone(&slept), config("a"));
+        let open = move || async move {
+            let (node, mut doors) = crate::start::open(own).await?;
+            doors.sleep = Box::new(Told(clock));
+            Ok((node, doors))
+        };
+        let a = driver::spawn(open).await.expect("a runs");
+        let b = crate::Cluster::join_with(config("b")).await.expect("b runs");
+        let (mut views, mut happened) = (a.views.clone(), a.happened.resubscribe());
+        let before = view_of_two(&mut views, None).await;
+
+        // Clocks of one machine may differ by so much.
+        slept.store(900, Ordering::Relaxed);
+        let call = tokio::time::timeout(Duration::from_millis(300), views.changed()).await;
+        assert!(call.is_err(), "a View was given up for nothing");
+
+        slept.store(60_000, Ordering::Relaxed);
+        let after = view_of_two(&mut views, Some(before.clone())).await;
+        let mut told = Vec::new();
+        while let Ok(event) = happened.try_recv() {
+            told.push(event);
+        }
+        assert!(told.contains(&Event::Woke), "{told:?}");
+        let of_b = tokio::time::timeout(PATIENCE, b.context()).await.expect("in time").expect("b runs").view();
+        assert_eq!(of_b, after, "they came together, not a alone");
+        assert_ne!(before, after);
+    }
 
     #[test]
     fn whoever_is_awake_has_not_slept() {
