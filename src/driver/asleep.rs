@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 /// Tells sleep.
 pub trait Sleep: Send {
-    /// How long the machine has slept since this was made, in all.
-    fn slept(&self) -> Duration;
+    /// How long the machine has slept since this was asked last.
+    fn slept(&mut self) -> Duration;
 }
 
-/// The difference of two clocks of the operating system.
+/// By how much more one clock of the operating system has gone on than another. Only since the last question: the two may
+/// drift apart over days.
 pub struct MachineSleep {
-    since: Instant,
-    through_sleep_since: Duration,
+    asked: Instant,
+    through_sleep: Duration,
 }
 
 /// The clock that goes on during sleep. The one of [`Instant`] does not: `CLOCK_MONOTONIC` on Linux, `CLOCK_UPTIME_RAW` on macOS.
@@ -28,15 +29,16 @@ const THROUGH_SLEEP: ClockId = ClockId::Monotonic;
 impl MachineSleep {
     /// Counts from now on.
     pub fn start() -> MachineSleep {
-        MachineSleep { since: Instant::now(), through_sleep_since: through_sleep() }
+        MachineSleep { asked: Instant::now(), through_sleep: through_sleep() }
     }
 }
 
 impl Sleep for MachineSleep {
-    fn slept(&self) -> Duration {
-        // In this order a pause between the two looks like no sleep.
-        let in_all = through_sleep().saturating_sub(self.through_sleep_since);
-        in_all.saturating_sub(self.since.elapsed())
+    fn slept(&mut self) -> Duration {
+        // A sleep between the two lines is seen by the next question.
+        let (through_sleep, now) = (through_sleep(), Instant::now());
+        let in_all = through_sleep.saturating_sub(std::mem::replace(&mut self.through_sleep, through_sleep));
+        in_all.saturating_sub(now.duration_since(std::mem::replace(&mut self.asked, now)))
     }
 }
 
@@ -63,8 +65,8 @@ mod tests {
     struct Told(Arc<AtomicU64>);
 
     impl Sleep for Told {
-        fn slept(&self) -> Duration {
-            Duration::from_millis(self.0.load(Ordering::Relaxed))
+        fn slept(&mut self) -> Duration {
+            Duration::from_millis(self.0.swap(0, Ordering::Relaxed))
         }
     }
 
@@ -109,8 +111,9 @@ mod tests {
 
     #[test]
     fn whoever_is_awake_has_not_slept() {
-        let sleep = MachineSleep::start();
+        let mut sleep = MachineSleep::start();
         std::thread::sleep(Duration::from_millis(20));
-        assert!(sleep.slept() < Duration::from_millis(10), "{:?}", sleep.slept());
+        let slept = sleep.slept();
+        assert!(slept < Duration::from_millis(10), "{slept:?}");
     }
 }
