@@ -24,8 +24,8 @@ pub enum Error {
     },
     /// The View was replaced before this call began. Your buffer is untouched; take `ctx.renewed()` and call again.
     ViewChanged,
-    /// This member was left out of the group while the operation ran and cannot know whether it happened. Your buffer is
-    /// untouched; take `ctx.renewed()`, `sync` your state, then go on.
+    /// This member was left out of the group while the operation ran, or could not reach enough others to go on, and cannot know
+    /// whether it happened. Your buffer is untouched; take `ctx.renewed()`, `sync` your state, then go on.
     Indeterminate,
     /// The members do not hold the same state yet. Nothing was sent; call `ctx.sync(version, &mut state)` first.
     NeedsSync,

@@ -53,6 +53,12 @@
 //! [`Builder::stateless`]. Histories are compared, not contents: nodes that have done nothing together yet count as
 //! agreed, so programs that start from files must start from equal ones.
 //!
+//! # A cut network
+//!
+//! Each part that has enough members goes on, and when parts meet one history wins. Where two histories are worse than standing still,
+//! [`Partition`] lets only a majority of named machines go on, or only all of them: set it by [`Builder::partition`], the same everywhere.
+//! [`Cluster::events`] tells who came and went, and why.
+//!
 //! # Engines
 //!
 //! A View runs on potluck's own engine or, when every member was built with the feature `gloo` and all of them reach each

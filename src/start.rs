@@ -94,7 +94,7 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
     let mut node = node_config(config.partition()?, local, namespace, boot, Durable::default(), policy, Vec::new(), Vec::new());
     node.advertised = vec![SocketAddr::new(ip, listener.port())];
     let (discovery, store, sleep) = (Box::new(medium.node()), Box::new(Nowhere), Box::new(MachineSleep::start()));
-    Ok((node, Doors { net, listener, discovery, store, engines, sleep }))
+    Ok((node, Doors { net, listener, discovery, store, sleep, engines }))
 }
 
 #[expect(clippy::too_many_arguments, reason = "gathers what was opened one by one")]

@@ -90,8 +90,6 @@ pub(super) struct Node {
     store: Box<dyn Store>,
     engines: Vec<Arc<dyn Engine>>,
     sleep: Box<dyn Sleep>,
-    /// How much of it the election has been told.
-    slept: Duration,
     events: mpsc::Sender<Event>,
     durable: mpsc::UnboundedSender<u64>,
     views: watch::Sender<Option<Arc<Envelope>>>,
@@ -198,7 +196,6 @@ impl Node {
             net,
             store,
             engines,
-            slept: sleep.slept(),
             sleep,
             views,
             status,
@@ -357,9 +354,8 @@ impl Node {
     /// Before anything else is done: nothing of before the sleep may be said after it.
     fn notice_sleep(&mut self) {
         let slept = self.sleep.slept();
-        if slept.saturating_sub(self.slept) > SLEEP_MIN {
-            tracing::info!(asleep = ?slept.saturating_sub(self.slept), "this machine has slept");
-            self.slept = slept;
+        if slept > SLEEP_MIN {
+            tracing::info!(?slept, "this machine has slept");
             self.feed(Input::Woke);
         }
     }

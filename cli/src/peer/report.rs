@@ -49,7 +49,7 @@ pub fn context(context: &Context, took: Duration) -> Value {
 
 /// What happened to the group.
 pub fn happened(event: &Event) -> Value {
-    let whose = |who: &Who| json!({"node": hex(&who.node), "name": who.name.as_ref().map(|name| name.as_str())});
+    let whose = |who: &Who| json!({"node": hex(&who.node), "name": who.name.as_ref().map(potluck::Name::as_str)});
     let (what, who, why) = match event {
         Event::Installed { .. } => ("installed", None, None),
         Event::Joined(who) => ("joined", Some(who), None),

@@ -68,17 +68,25 @@ impl Node {
 
     pub(super) fn state(&self) -> State {
         let wanted = self.config.min_members;
+        if let Some(present) = self.election.stranded(self.now()) {
+            return State::NotEnoughPeers { present, wanted };
+        }
         match &self.envelope {
             // Whoever is in a group has its place, and the other one has none.
             e if self.has_twin() && e.as_ref().is_none_or(|e| e.view().size() == 1) => State::Duplicate,
-            Some(_) if let Some(present) = self.election.stranded(self.now()) => State::NotEnoughPeers { present, wanted },
             Some(e) if e.view().size() >= wanted && e.is_synced() => State::In,
             Some(e) if e.view().size() >= wanted => State::NeedsSync,
             Some(e) => State::NotEnoughPeers { present: e.view().size(), wanted },
             None if self.peers.iter().next().is_none() => State::Alone { interfaces: self.alone_on() },
-            None if let Some(peer) = self.election.one_way(self.now()) => State::OneWay { peer: self.who(peer.node) },
             // As many as a View holds, and none of their Views has a place for this node.
             None if self.peers.iter().count() >= MEMBERS_MAX && self.epoch.elapsed() > FULL_AFTER => State::Full,
+            None => self.forming(),
+        }
+    }
+
+    fn forming(&self) -> State {
+        match self.election.one_way(self.now()) {
+            Some(peer) => State::OneWay { peer: self.who(peer.node) },
             None => State::Forming,
         }
     }

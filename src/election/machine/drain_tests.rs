@@ -2,9 +2,9 @@
 //!
 //! Which of several `Prepare` messages is answered when operations may finish first.
 
-use super::{Election, ElectionConfig, Input, Operations};
+use super::{Election, Input, Operations};
 use crate::collective::Closing;
-use crate::election::{Applicant, Durable, Effect, Message};
+use crate::election::{Applicant, Durable, Effect, ElectionConfig, Message};
 use crate::engine::Engines;
 use crate::identity::Name;
 use crate::view::testing::{member_id, view_of};

@@ -2,10 +2,10 @@
 //!
 //! Radios, and ways that work in one direction only.
 
-use super::{Election, ElectionConfig, Input, Operations};
+use super::{Election, Input, Operations};
 use crate::collective::Closing;
 use crate::election::message::{Heartbeat, Reached};
-use crate::election::{Applicant, Durable, Effect, Message, Notice};
+use crate::election::{Applicant, Durable, Effect, ElectionConfig, Message, Notice};
 use crate::engine::Engines;
 use crate::identity::Name;
 use crate::view::testing::member_id;

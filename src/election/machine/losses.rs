@@ -21,7 +21,7 @@ impl Election {
         let before = self.members.replace(next.clone());
         let is_merger = before.is_some() && apart.len() > 1;
         let before = before.unwrap_or_default();
-        for id in next.iter().filter(|id| !before.contains(id) && !(is_merger && apart.contains(id))) {
+        for id in next.iter().filter(|id| !(before.contains(id) || is_merger && apart.contains(id))) {
             self.note(Notice::Joined(*id));
         }
         if is_merger {

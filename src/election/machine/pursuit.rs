@@ -3,7 +3,8 @@
 //! Which View a node wants, whose turn it is to propose it, and when to try again.
 
 use super::peers::{Link, Peer};
-use super::{Alone, Around, Attempt, Election, Operations};
+use super::{Around, Attempt, Election, Operations};
+use crate::election::Alone;
 use crate::election::agreement::Effect;
 use crate::election::message::Message;
 use crate::identity::MemberId;
