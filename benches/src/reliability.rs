@@ -23,7 +23,7 @@ pub fn measure(extent: Extent, matrix: Option<&Path>) -> Result<ExitCode> {
     report.line("| from | to | median | p99 | worst | goal, p99 |\n| --- | --- | --- | --- | --- | --- |");
     match forming(rounds, &mut chance) {
         Ok(times) => {
-            row(&mut report, "the last of four starts, in any order within two seconds", "the common View", &times, Some(0.5))
+            row(&mut report, "the last of four starts, in any order within two seconds", "the common View", &times, Some(0.5));
         }
         Err(error) => report.failure(format!("four starts: {error:#}")),
     }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;
 use potluck_harness::outcome::{all_exact, all_failed_as, answered_after, one_outcome, one_story};
 use potluck_harness::peer::now_ms;
@@ -37,14 +37,20 @@ const FURTHER_MS: f64 = 2000.0;
 /// What the others said of the call that was hit.
 pub struct Answer {
     pub after_ms: f64,
-    pub ok: bool,
-    /// How many of them were not in the next View of the rest, and so cannot know.
+    /// The outcome, if any of them knows it.
+    pub ok: Option<bool>,
+    /// How many were not in the next View that was made of theirs, and so cannot know.
     pub left_out: usize,
 }
 
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.0} ms {}", self.after_ms, if self.ok { "ok" } else { "aborted" })?;
+        let outcome = match self.ok {
+            Some(true) => "ok",
+            Some(false) => "aborted",
+            None => "unknown",
+        };
+        write!(f, "{:.0} ms {outcome}", self.after_ms)?;
         if self.left_out > 0 { write!(f, ", {} left out", self.left_out) } else { Ok(()) }
     }
 }
@@ -173,6 +179,8 @@ impl Course<'_> {
     fn is_disturbed(&mut self, since_ms: f64) -> Result<Answer> {
         let (others, answer) = self.others_answer(since_ms)?;
         let own = self.own_answer(since_ms, &others)?;
+        // Somebody is in the next View, or there would be no next View.
+        ensure!(answer.ok.is_some() || own["code"] != "indeterminate", "nobody knows: {own} {others:?}");
         self.cell.fault.heal(self.group, self.victim)?;
         self.comes_back(&others, &own)?;
         Ok(answer)
@@ -187,14 +195,14 @@ impl Course<'_> {
         let (left_out, together): (Vec<Value>, Vec<Value>) =
             others.iter().cloned().partition(|event| event["code"] == "indeterminate" && self.may_be_left_out());
         all_failed_as(&left_out, &["indeterminate"])?;
-        let Some(first) = together.first() else { bail!("nobody knows the outcome: {others:?}") };
-        if self.cell.phase == Phase::Idle && first["ok"] == false {
+        let ok = together.first().map(|event| event["ok"] == true);
+        match ok {
             // They may have heard of it before they called.
-            all_failed_as(&together, &["aborted", "view-changed"])?;
-        } else {
-            one_outcome(&together)?;
+            Some(false) if self.cell.phase == Phase::Idle => all_failed_as(&together, &["aborted", "view-changed"])?,
+            Some(_) => one_outcome(&together)?,
+            None => {}
         }
-        let answer = Answer { after_ms, ok: first["ok"] == true, left_out: left_out.len() };
+        let answer = Answer { after_ms, ok, left_out: left_out.len() };
         Ok((others, answer))
     }
 
