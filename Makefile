@@ -1,7 +1,7 @@
 # Two commands are the whole set-up on a fresh machine: `make demo` and `make test`.
 # Recipes print nothing of their own, so that `make demo ARGS=--json` is one JSON document.
 
-.PHONY: help demo test check fix asan gloo-generations fuzz sim bench lab-clean
+.PHONY: help demo test check fix asan gloo-generations fuzz sim bench lab-clean faults reliability
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -30,8 +30,14 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (60); ARGS names targets
 sim: ## whole groups in virtual time: SEEDS=n (500) runs of five minutes each, or the run SEED=n
 	@scripts/sim.sh
 
+faults: ## every fault in every phase, with real processes: a table (ARGS="--fault kill --n 3" chooses)
+	@scripts/faults.sh $(ARGS)
+
 bench: ## times in the lab, written to docs/benchmarks.md (ARGS=--quick for a look)
 	@scripts/bench.sh $(ARGS)
+
+reliability: ## the fault matrix and times of loss, written to docs/reliability.md (ARGS=--quick for a look)
+	@scripts/reliability.sh $(ARGS)
 
 lab-clean: ## remove every lab (network namespaces) of this machine
 	@lab/lab clean

@@ -21,6 +21,8 @@ fn main() {
         let needs = [Need::Lab, Need::Command("nft")];
         suite.test_needing(&name, &needs, move || cut_between(profile));
     }
+    suite.test_needing("a machine plugged in again has another address", &[Need::Lab], readdress);
+    suite.test_needing("an armed change waits for its moment", &[Need::Lab], armed);
     let tools = [Need::Lab, Need::Command("nft"), Need::Command("ethtool")];
     suite.test_needing("losing every frame loses everything", &tools, loss);
     suite.serial("a line rate is kept", &[Need::Lab], line_rate);
@@ -56,6 +58,36 @@ fn cut_between(profile: &str) -> Result<()> {
     lab.tell(&["ping", "n1", "n3"])?;
     lab.tell(&["ping", "n3", "n2"])?;
     lab.join_between("n2", "n1")?;
+    lab.tell(&["ping"])?;
+    Ok(())
+}
+
+fn readdress() -> Result<()> {
+    let lab = Lab::up_with("loop", 3)?;
+    let old = lab.addr("n2");
+    for _ in 0..2 {
+        lab.tell(&["readdress", "n2", "20"])?;
+        lab.tell(&["ping"])?;
+        lab.tell(&["mcast"])?;
+    }
+    let state: serde_json::Value = serde_json::from_str(&lab.tell(&["json"])?)?;
+    ensure!(state["nodes"]["n2"]["addr"] != old.to_string(), "still at {old}");
+    let addresses = lab.command("n2", "ip").args(["-brief", "address", "show", "eth0"]).output()?;
+    let addresses = String::from_utf8_lossy(&addresses.stdout).into_owned();
+    ensure!(!addresses.contains(&format!("{old}/")) && addresses.contains("fe80::77:ff:fe00"), "{addresses}");
+    Ok(())
+}
+
+fn armed() -> Result<()> {
+    let lab = Lab::up_with("loop", 2)?;
+    let mut cut = lab.armed(&["cut", "n1"])?;
+    lab.tell(&["ping"])?;
+    cut.fire()?;
+    cut.made()?;
+    ensure!(lab.tell(&["ping", "n2", "n1"]).is_err(), "n2 reaches n1 without a cable");
+    // One that is let go never happens.
+    drop(lab.armed(&["cut", "n2"])?);
+    lab.join("n1")?;
     lab.tell(&["ping"])?;
     Ok(())
 }

@@ -1,33 +1,57 @@
-//! How long a group takes to form, and to go on when one of it dies.
+//! How long a group takes to form, and to go on when one of it is lost.
 
 use crate::Extent;
 use crate::machine::{Machines, PATIENCE, answer, median, number, worst};
 use crate::peer::now_s;
 use crate::report::Report;
 use anyhow::{Context, Result, ensure};
-use potluck_harness::Child;
+use potluck_harness::{Chance, Child};
 use std::time::Duration;
 
 const SIZE: usize = 4;
 const BYTES: &str = "1048576";
 /// The starts of a group lie within so many seconds.
 const SPREAD_S: f64 = 2.0;
-/// Before a member is killed, and between a kill and the restart, in seconds.
+/// Before a member is lost, and before it comes back, in seconds.
 const CALM_S: (f64, f64) = (0.3, 0.8);
+/// The same run every time.
+pub const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 
 pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
     let rounds = if extent == Extent::Quick { 2 } else { 10 };
-    let mut chance = Chance(0x9E37_79B9_7F4A_7C15);
-    let forming: Result<Vec<f64>> = (0..rounds).map(|_| form(&mut chance)).collect();
-    match forming {
+    let mut chance = Chance::new(SEED);
+    match forming(rounds, &mut chance) {
         Ok(times) => report.forming(median(&times), worst(&times), rounds),
         Err(error) => report.failure(format!("four starts: {error:#}")),
     }
-    match go_on(rounds, &mut chance) {
-        Ok(times) => report.dying(median(&times), worst(&times), rounds),
+    match losses(Loss::Killed, rounds, &mut chance) {
+        Ok(times) => report.dying(median(&times.next_s), worst(&times.next_s), rounds),
         Err(error) => report.failure(format!("kill -9: {error:#}")),
     }
     Ok(())
+}
+
+/// How a member is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// SIGKILL: the kernel closes its connections.
+    Killed,
+    /// SIGSTOP: nothing tells of it but silence.
+    Stopped,
+}
+
+/// Seconds from each loss, on the slowest survivor.
+#[derive(Default)]
+pub struct Times {
+    /// Until the call that it broke was answered.
+    pub answer_s: Vec<f64>,
+    /// Until the first call without it was completed.
+    pub next_s: Vec<f64>,
+}
+
+/// For each of so many groups, see [`form`].
+pub fn forming(rounds: usize, chance: &mut Chance) -> Result<Vec<f64>> {
+    (0..rounds).map(|round| form(chance).with_context(|| format!("round {round}"))).collect()
 }
 
 /// Seconds from the last of four starts, in any order within two seconds, until all are in one View.
@@ -53,27 +77,37 @@ fn form(chance: &mut Chance) -> Result<f64> {
     Ok(last_view - last_start)
 }
 
-/// For each kill the seconds until all survivors have completed a call together. Who was killed comes back for the next.
-fn go_on(rounds: usize, chance: &mut Chance) -> Result<Vec<f64>> {
+/// Four members call without a pause, and now and then one is lost, and comes back for the next time.
+pub fn losses(loss: Loss, rounds: usize, chance: &mut Chance) -> Result<Times> {
     let machines = Machines::up("gbe4", SIZE)?;
     let start = |n: usize| machines.start(n, SIZE, "-", &["loop", BYTES]);
     let mut peers: Vec<Child> = (1..=SIZE).map(start).collect::<Result<_>>()?;
-    let mut times = Vec::new();
+    let mut times = Times::default();
     for round in 0..rounds {
         for peer in &mut peers {
             done(peer, SIZE).with_context(|| format!("round {round}: all four"))?;
         }
         pause(CALM_S.0 + chance.unit() * 0.1);
-        let victim = (chance.unit() * SIZE as f64) as usize % SIZE;
-        let killed_s = now_s();
-        peers[victim].kill()?;
-        let mut last = 0f64;
-        for (_, peer) in peers.iter_mut().enumerate().filter(|(at, _)| *at != victim) {
-            last = last.max(done(peer, SIZE - 1).with_context(|| format!("round {round}: machine {} died", victim + 1))?);
+        let victim = chance.below(SIZE);
+        let lost_s = now_s();
+        match loss {
+            Loss::Killed => peers[victim].kill()?,
+            Loss::Stopped => peers[victim].stop()?,
         }
-        times.push(last - killed_s);
+        let (mut answer, mut next) = (0f64, 0f64);
+        for (_, peer) in peers.iter_mut().enumerate().filter(|(at, _)| *at != victim) {
+            let lost = || format!("round {round}: machine {} is lost", victim + 1);
+            answer = answer.max(number(&crate::machine::answer(peer, "answer").with_context(lost)?, 0)?);
+            next = next.max(done(peer, SIZE - 1).with_context(lost)?);
+        }
+        ensure!(answer >= lost_s, "round {round}: a call was given up before anybody was lost");
+        times.answer_s.push(answer - lost_s);
+        times.next_s.push(next - lost_s);
         pause(CALM_S.1);
-        peers[victim] = start(victim + 1)?;
+        match loss {
+            Loss::Killed => peers[victim] = start(victim + 1)?,
+            Loss::Stopped => peers[victim].resume()?,
+        }
     }
     Ok(times)
 }
@@ -91,17 +125,4 @@ fn done(peer: &mut Child, size: usize) -> Result<f64> {
 /// Part of what is measured: the order and the distance of events.
 fn pause(seconds: f64) {
     std::thread::sleep(Duration::from_secs_f64(seconds.max(0.0)));
-}
-
-/// A xorshift generator (Marsaglia 2003); the same run every time.
-struct Chance(u64);
-
-impl Chance {
-    /// From 0 up to 1.
-    fn unit(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
 }

@@ -107,6 +107,13 @@ pub fn median(values: &[f64]) -> f64 {
     if sorted.len().is_multiple_of(2) && middle > 0 { (sorted[middle - 1] + sorted[middle]) / 2.0 } else { sorted[middle] }
 }
 
+/// The value that 99 of 100 do not exceed (nearest rank).
+pub fn p99(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[(sorted.len() * 99).div_ceil(100) - 1]
+}
+
 pub fn worst(values: &[f64]) -> f64 {
     values.iter().copied().fold(0.0, f64::max)
 }

@@ -1,18 +1,21 @@
 //! Benchmarks of potluck: real processes as machines of the lab, in one run that anybody can repeat (`make bench`).
 //!
 //! `potluck-bench [--quick] [--only PART]` is the run: it brings labs up, starts itself as their machines, and prints.
-//! Without either it also writes `docs/benchmarks.md`. `potluck-bench peer ...` is one machine.
+//! Without either it also writes `docs/benchmarks.md`. `potluck-bench reliability [--quick] [FILE]` measures how a group forms and goes
+//! on, and writes `docs/reliability.md` with what the fault matrix left in FILE. `potluck-bench peer ...` is one machine.
 
 mod beside;
 mod changes;
 mod gloo;
 mod machine;
 mod peer;
+mod reliability;
 mod report;
 mod sums;
 
 use anyhow::{Result, bail, ensure};
-use report::Report;
+use report::{BENCHMARKS, Report};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// How much is measured.
@@ -39,11 +42,14 @@ fn main() -> ExitCode {
 fn run(words: &[&str]) -> Result<ExitCode> {
     match words {
         ["peer", order @ ..] => peer::run(order).map(|()| ExitCode::SUCCESS),
+        ["reliability", "--quick"] => reliability::measure(Extent::Quick, None),
+        ["reliability"] => reliability::measure(Extent::Full, None),
+        ["reliability", matrix] => reliability::measure(Extent::Full, Some(Path::new(matrix))),
         [] => measure(Extent::Full, None),
         ["--quick"] => measure(Extent::Quick, None),
         ["--only", part] => measure(Extent::Full, Some(part)),
         ["--quick", "--only", part] | ["--only", part, "--quick"] => measure(Extent::Quick, Some(part)),
-        _ => bail!("potluck-bench [--quick] [--only sums|changes|gloo]"),
+        _ => bail!("potluck-bench [--quick] [--only sums|changes|gloo], or potluck-bench reliability [--quick] [FILE]"),
     }
 }
 
@@ -57,7 +63,7 @@ fn measure(extent: Extent, only: Option<&str>) -> Result<ExitCode> {
         ensure!(PARTS.iter().any(|(name, _)| *name == part), "no part {part}: sums, changes or gloo");
     }
     // A document with one part of three would have lost the others.
-    let mut report = if only.is_none() && extent == Extent::Full { Report::documented() } else { Report::printed() };
+    let mut report = if only.is_none() && extent == Extent::Full { Report::documented(BENCHMARKS) } else { Report::printed() };
     for (name, part) in PARTS {
         if only.is_none_or(|only| only == name) {
             part(extent, &mut report)?;

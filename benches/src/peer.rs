@@ -1,7 +1,7 @@
 //! One machine of a benchmark: joins, does as it is told, writes what it saw as lines of words.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Builder, Cluster, Config, Context};
+use potluck::{Builder, Cluster, Config, Context, Error};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -142,7 +142,7 @@ async fn form(cluster: Cluster, born: f64) -> Result<()> {
     forever().await
 }
 
-/// Calls for ever, and tells when the first call of a View has ended well.
+/// Calls for ever, and tells when a call was given up, and when the first call of a View has ended well.
 async fn go_on(cluster: Cluster, bytes: usize) -> Result<()> {
     let mut buffer = vec![0f32; bytes / 4];
     let mut ctx = cluster.context().await?;
@@ -154,7 +154,10 @@ async fn go_on(cluster: Cluster, bytes: usize) -> Result<()> {
                 told = ctx.view();
                 say(&format!("done {} {}", now_s(), ctx.size()))?;
             }
-            Err(error) if error.is_retryable() => ctx = ctx.renewed().await?,
+            Err(error) if error.is_retryable() || matches!(error, Error::Indeterminate) => {
+                say(&format!("answer {} {}", now_s(), error.code()))?;
+                ctx = ctx.renewed().await?;
+            }
             Err(error) => return Err(error.into()),
         }
     }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Line rate of a machine of `gbe4`, in bytes per second.
@@ -33,10 +33,31 @@ impl Sum {
     }
 }
 
+/// A page of the documentation: above the mark people write, below it a run does.
+#[derive(Clone, Copy)]
+pub struct Document {
+    /// In `docs`.
+    file: &'static str,
+    title: &'static str,
+    mark: &'static str,
+}
+
+pub const BENCHMARKS: Document = Document {
+    file: "benchmarks.md",
+    title: "Benchmarks",
+    mark: "<!-- Below this line everything is written by `make bench`. -->",
+};
+
+pub const RELIABILITY: Document = Document {
+    file: "reliability.md",
+    title: "Reliability",
+    mark: "<!-- Below this line everything is written by `make reliability`. -->",
+};
+
 /// Collects rows, prints each when it comes, and ends with one line.
 pub struct Report {
     /// Where the text shall go in the end, besides standard output.
-    document: Option<PathBuf>,
+    document: Option<Document>,
     text: String,
     profile: String,
     kept: usize,
@@ -51,11 +72,11 @@ impl Report {
     }
 
     /// One that is also written to the documentation.
-    pub fn documented() -> Report {
-        Report::new(Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md")))
+    pub fn documented(document: Document) -> Report {
+        Report::new(Some(document))
     }
 
-    fn new(document: Option<PathBuf>) -> Report {
+    fn new(document: Option<Document>) -> Report {
         let mut report =
             Report { document, text: String::new(), profile: String::new(), kept: 0, missed: Vec::new(), failures: Vec::new() };
         report.line(&format!("Last run on {}.", machine()));
@@ -165,21 +186,27 @@ impl Report {
                 self.failures.push(missed);
             }
         }
-        if let Some(path) = self.document {
-            let old = std::fs::read_to_string(&path).unwrap_or_default();
-            let story = old.split(MARK).next().filter(|s| !s.is_empty()).unwrap_or("# Benchmarks\n\n");
-            if let Some(folder) = path.parent() {
-                std::fs::create_dir_all(folder)?;
-            }
-            std::fs::write(&path, format!("{story}{MARK}\n\n{}", self.text))?;
+        if let Some(document) = self.document {
+            document.write(&self.text)?;
         }
-        println!("\nbench: {} goals reached, {} missed or failed", self.kept, self.failures.len());
+        println!("\n{} goals reached, {} missed or failed", self.kept, self.failures.len());
         Ok(if self.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
-/// What is above it is written by people and stays.
-const MARK: &str = "<!-- Below this line everything is written by `make bench`. -->";
+impl Document {
+    fn write(self, text: &str) -> Result<()> {
+        let Document { file, title, mark } = self;
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(file);
+        let old = std::fs::read_to_string(&path).unwrap_or_default();
+        let usual = format!("# {title}\n\n");
+        let story = old.split(mark).next().filter(|s| !s.is_empty()).unwrap_or(&usual);
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        Ok(std::fs::write(&path, format!("{story}{mark}\n\n{text}"))?)
+    }
+}
 
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

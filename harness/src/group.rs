@@ -1,5 +1,6 @@
 //! Several nodes on one network of the lab, each with a folder of its own.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -27,7 +28,10 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 impl Group {
     /// A lab with room for `machines`, and nobody on it.
     pub fn empty(profile: &str, machines: usize) -> Result<Group> {
-        let lab = Lab::up_with(profile, machines)?;
+        Group::on(Lab::up_with(profile, machines)?, profile)
+    }
+
+    fn on(lab: Lab, profile: &str) -> Result<Group> {
         Ok(Group { peers: Vec::new(), lab, homes: Scratch::new()?, profile: profile.to_owned() })
     }
 
@@ -38,14 +42,22 @@ impl Group {
 
     /// The same, of which no View is handed out that is smaller than `min`.
     pub fn up_with(profile: &str, size: usize, min: usize) -> Result<Group> {
-        let mut group = Group::empty(profile, size)?;
+        Group::empty(profile, size)?.filled(size, min)
+    }
+
+    /// The same as [`up`](Group::up), with this line rate in Mbit/s on every cable.
+    pub fn up_at(profile: &str, size: usize, mbit: u32) -> Result<Group> {
+        Group::on(Lab::up_at(profile, size, mbit)?, profile)?.filled(size, 2)
+    }
+
+    fn filled(mut self, size: usize, min: usize) -> Result<Group> {
         for index in 0..size {
-            let start = group.start(index);
-            group.add(index, &start)?;
+            let start = self.start(index);
+            self.add(index, &start)?;
         }
-        group.all(&json!({"do": "join", "min": min}), "joined")?;
-        group.meet()?;
-        Ok(group)
+        self.all(&json!({"do": "join", "min": min}), "joined")?;
+        self.meet()?;
+        Ok(self)
     }
 
     /// How the node on machine `n{index + 1}` starts: the common key, its own home.
@@ -73,6 +85,15 @@ impl Group {
         let peer = Peer::start(&self.lab, &format!("n{}", index + 1), &self.start(index))?;
         self.peers[index] = peer;
         Ok(&mut self.peers[index])
+    }
+
+    /// Writes what the nodes have said of themselves to files below the folder for builds; returns where.
+    pub fn keep_logs(&self, name: &str) -> String {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target").join(name);
+        let kept = std::fs::create_dir_all(&folder).and_then(|()| {
+            self.peers.iter().try_for_each(|peer| std::fs::write(folder.join(peer.name()).with_extension("log"), peer.log()))
+        });
+        kept.map_or_else(|error| format!("could not be kept: {error}"), |()| folder.display().to_string())
     }
 
     /// Gives all nodes one order and waits for each one's event of that kind.

@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+
+use crate::process::Child;
 
 /// A lab that is up. Dropping it removes its namespaces and ends whatever runs in them.
 ///
@@ -40,6 +43,11 @@ impl Lab {
     /// Brings up a profile with machines `n1` to `n{nodes}`, 1 to 16.
     pub fn up_with(profile: &str, nodes: usize) -> Result<Lab> {
         Lab::start(&["up", profile, "--nodes", &nodes.to_string()])
+    }
+
+    /// The same, with this line rate in Mbit/s on every cable.
+    pub fn up_at(profile: &str, nodes: usize, mbit: u32) -> Result<Lab> {
+        Lab::start(&["up", profile, "--nodes", &nodes.to_string(), "--rate", &mbit.to_string()])
     }
 
     fn start(arguments: &[&str]) -> Result<Lab> {
@@ -143,9 +151,35 @@ impl Lab {
         self.tell(&["rate", node, &up_mbit.to_string(), &down_mbit.to_string()]).map(drop)
     }
 
+    /// Makes one of the script's changes ready (`["cut", "n1"]`): it takes effect some milliseconds after
+    /// [`Armed::fire`], instead of after the start of an interpreter.
+    pub fn armed(&self, change: &[&str]) -> Result<Armed> {
+        let mut child = Child::spawn_told(script(&self.name).arg("armed").args(change))?;
+        child.wait_for_line(|line| line == "armed", Duration::from_secs(30))?;
+        Ok(Armed(child))
+    }
+
     /// Runs one of the script's commands on this lab and returns what it prints; its complaint is the error.
     pub fn tell(&self, arguments: &[&str]) -> Result<String> {
         ask(&self.name, arguments)
+    }
+}
+
+/// A change of a lab that only waits for its moment. Dropped before that, it never happens.
+#[derive(Debug)]
+pub struct Armed(Child);
+
+impl Armed {
+    /// Begins the change.
+    pub fn fire(&mut self) -> Result<()> {
+        self.0.tell("now")
+    }
+
+    /// Returns when the change is made.
+    pub fn made(mut self) -> Result<()> {
+        let ended = self.0.wait(Duration::from_secs(30))?;
+        ensure!(ended.success(), "the lab's change ended with {ended}: {:?}", self.0.stderr());
+        Ok(())
     }
 }
 

@@ -5,21 +5,27 @@
 //! - [`Lab`]: a small network of this machine's own, brought down when the guard drops.
 //! - [`Child`]: a program under test, ended when the guard drops, whose output is waited for by condition.
 //! - [`Peer`]: a potluck node in a process of its own; a [`Group`] of them on one network.
+//! - [`outcome`]: what the answers of several nodes to one call may be together.
+//! - [`Chance`]: what is left to chance, and can be had again.
 //! - [`Resources`]: what this process holds: threads, descriptors, memory.
 //! - [`Scratch`]: a folder for one test.
 
+pub mod chance;
 pub mod engine;
 pub mod group;
 pub mod lab;
 pub mod need;
+pub mod outcome;
 pub mod peer;
 pub mod process;
 pub mod resources;
 pub mod scratch;
+mod story;
 pub mod suite;
 
+pub use chance::Chance;
 pub use group::Group;
-pub use lab::{Lab, Way};
+pub use lab::{Armed, Lab, Way};
 pub use need::Need;
 pub use peer::Peer;
 pub use process::Child;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -69,6 +69,11 @@ impl Peer {
     /// The process, for signals and for what it wrote.
     pub fn process(&mut self) -> &mut Child {
         &mut self.child
+    }
+
+    /// All it wrote: its events, and what `POTLUCK_LOG` asks for.
+    pub fn log(&self) -> String {
+        [self.child.stdout(), self.child.stderr()].concat().iter().map(|line| format!("{line}\n")).collect()
     }
 
     /// Gives an order, such as `json!({"do": "barrier"})`.
@@ -148,6 +153,11 @@ impl Peer {
         let last = &lines[lines.len().saturating_sub(10)..];
         last.iter().map(|line| format!("\n  stderr: {line}")).collect()
     }
+}
+
+/// Now, as the field `at_ms` of an answer has it.
+pub fn now_ms() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3
 }
 
 /// The program under test: `POTLUCK_BIN`, else what `cargo build` leaves in `target/debug`.

@@ -50,6 +50,11 @@ impl Suite {
         self.engine = Some(Engine { name: engine, missing });
     }
 
+    /// So many tests run at the same time unless the command line says otherwise: for tests that mostly wait.
+    pub fn at_once(&mut self, tests: usize) {
+        self.arguments.test_threads.get_or_insert(tests);
+    }
+
     /// A test that runs anywhere. Tests of a suite run in parallel; a panic or an error is a failure.
     pub fn test<F>(&mut self, name: &str, body: F)
     where

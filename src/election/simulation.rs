@@ -673,6 +673,20 @@ mod tests {
         eprintln!("{:#?}", world.trace);
     }
 
+    /// What was on its way over its data links is lost all the same: operations of this View would wait for ever.
+    #[test]
+    fn a_member_that_was_given_up_and_is_back_at_once_gets_a_new_view() {
+        let mut world = World::new(1);
+        (1..=3).for_each(|n| world.start(n));
+        world.run(500);
+        let (before, lost) = (world.state(2), world.nodes[&3].id(3));
+        world.feed(2, Input::Unreachable(lost));
+        world.feed(2, Input::LinkUp(lost));
+        world.run(1000);
+        assert!(world.is_whole(), "{:#?}", world.trace);
+        assert_ne!(world.state(2), before, "{:#?}", world.trace);
+    }
+
     /// Random histories: whatever happens, the checks of the world hold, and at the end all the living are in one View.
     #[test]
     fn random_schedules_keep_the_promises() {

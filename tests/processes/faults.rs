@@ -1,10 +1,12 @@
 //! Nodes that die, freeze and come back.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;
-use potluck_harness::{Group, Suite};
+use potluck_harness::outcome::{answered_after, one_outcome, one_story};
+use potluck_harness::peer::now_ms;
+use potluck_harness::{Chance, Group, Suite};
 use serde_json::{Value, json};
 
 use crate::{LAN, LO, all_exact, all_failed, seed};
@@ -28,37 +30,23 @@ pub fn add(suite: &mut Suite) {
     suite.serial("a frozen node is left out, and comes back when it thaws", &LO, frozen);
 }
 
-fn now_ms() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3
-}
-
 /// All call a large `all_reduce`; returns when the node at `victim` has a third of what it will receive.
 fn in_the_middle(group: &mut Group, victim: usize) -> Result<()> {
-    // A common history: without one a newcomer would have nothing to catch up with.
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
-    on_the_way(group, victim, LARGE, 0.33)
+    group.remember()?;
+    group.on_the_way(victim, &call_of(LARGE), 0.33)
 }
 
-/// All call an `all_reduce`; returns when the node at `victim` has this share of what it will receive.
-fn on_the_way(group: &mut Group, victim: usize, len: usize, share: f64) -> Result<()> {
-    for (index, peer) in group.peers.iter_mut().enumerate() {
-        let mut call = json!({"do": "all_reduce", "len": len, "seed": 5});
-        if index == victim {
-            call["report_at"] = share.into();
-        }
-        peer.order(&call)?;
-    }
-    group.peers[victim].event("progress", PATIENCE)?;
-    Ok(())
+fn call_of(len: usize) -> Value {
+    json!({"do": "all_reduce", "len": len, "seed": 5})
 }
 
 /// The answers of all but `victim`: one outcome for all, untouched if it is a failure, within `bound` of `since_ms`.
-fn one_outcome(group: &mut Group, victim: usize, since_ms: f64, bound: Duration, what: &str) -> Result<Vec<Value>> {
+fn answers(group: &mut Group, victim: usize, since_ms: f64, bound: Duration, what: &str) -> Result<Vec<Value>> {
     let events = group.events(|index| index != victim, "done", PATIENCE)?;
-    let answered = events.iter().filter_map(|event| event["at_ms"].as_f64()).fold(0.0, f64::max) - since_ms;
+    let answered = answered_after(&events, since_ms);
     println!("measured: {what}: all answered after {answered:.0} ms, {}", events[0]["message"]);
     ensure!(answered <= bound.as_secs_f64() * 1e3, "answered after {answered:.0} ms: {events:?}");
-    one_outcome_of(&events)?;
+    one_outcome(&events)?;
     Ok(events)
 }
 
@@ -69,50 +57,23 @@ fn killed(profile: &str, size: usize) -> Result<()> {
     in_the_middle(&mut group, victim)?;
     group.peers[victim].process().kill()?;
     let since = now_ms();
-    one_outcome(&mut group, victim, since, Duration::from_secs(3), &format!("kill -9, {size} on {profile}"))?;
-    group.meet_of(|index| index != victim)?;
-    all_exact(&group.some(|index| index != victim, &json!({"do": "all_reduce", "len": 100_001}), "done")?)?;
+    answers(&mut group, victim, since, Duration::from_secs(3), &format!("kill -9, {size} on {profile}"))?;
+    group.go_on(|index| index != victim)?;
     println!("measured: kill -9, {size} on {profile}: next result after {:.0} ms (with checks)", now_ms() - since);
 
     group.restart(victim)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
-    synced(&mut group, victim)?;
+    group.synced(victim)?;
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)
-}
-
-/// The node at `newcomer` is in one View with all others, which needs a sync and gets it: their state wins.
-fn synced(group: &mut Group, newcomer: usize) -> Result<()> {
-    let contexts = group.meet()?;
-    ensure!(contexts.iter().all(|c| c["in_sync"] == false), "a newcomer is in sync with veterans: {contexts:?}");
-    let refused = group.all(&json!({"do": "all_reduce", "len": 10}), "done")?;
-    all_failed(&refused, "needs-sync")?;
-    for (index, peer) in group.peers.iter_mut().enumerate() {
-        // Its count is higher, its history is not.
-        let version = if index == newcomer { 9 } else { 3 };
-        peer.order(&json!({"do": "sync", "version": version, "bytes": 4096 * version, "seed": version}))?;
-    }
-    let events = group.events(|_| true, "synced", PATIENCE)?;
-    all_exact(&events)?;
-    for (index, event) in events.iter().enumerate() {
-        ensure!(event["kept_own"] == (index != newcomer), "the wrong state won: {events:?}");
-    }
-    Ok(())
 }
 
 fn killed_in_a_step() -> Result<()> {
     let mut group = Group::up("lo", 3)?;
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+    group.remember()?;
     let step = json!({"do": "step", "lens": [10, LARGE / 4, 0, LARGE / 2, 1000, LARGE / 4], "seed": 5});
-    for (index, peer) in group.peers.iter_mut().enumerate() {
-        let mut order = step.clone();
-        if index == 1 {
-            order["report_at"] = 0.5.into();
-        }
-        peer.order(&order)?;
-    }
-    group.peers[1].event("progress", PATIENCE)?;
+    group.on_the_way(1, &step, 0.5)?;
     group.peers[1].process().kill()?;
     let since = now_ms();
-    one_outcome(&mut group, 1, since, Duration::from_secs(3), "kill -9 in a step, 3 on lo")?;
+    answers(&mut group, 1, since, Duration::from_secs(3), "kill -9 in a step, 3 on lo")?;
     group.meet_of(|index| index != 1)?;
     all_exact(&group.some(|index| index != 1, &step, "done")?)
 }
@@ -121,7 +82,7 @@ fn killed_in_a_step() -> Result<()> {
 fn killed_by_a_message() -> Result<()> {
     for victim in 0..3 {
         let mut group = Group::up("lo", 3)?;
-        all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+        group.remember()?;
         let ranks: Vec<Value> = group.meet()?.into_iter().map(|context| context["rank"].clone()).collect();
         group.peers[1].order(&json!({"do": "send", "peer": ranks[0], "len": LARGE, "seed": 5}))?;
         group.peers[0].order(&json!({"do": "recv", "peer": ranks[1], "len": LARGE, "seed": 5, "report_at": 0.3}))?;
@@ -130,14 +91,13 @@ fn killed_by_a_message() -> Result<()> {
         let since = now_ms();
         let ends = |index: usize| index != victim && index != 2;
         let events = group.events(ends, "done", PATIENCE)?;
-        let answered = events.iter().filter_map(|event| event["at_ms"].as_f64()).fold(0.0, f64::max) - since;
+        let answered = answered_after(&events, since);
         println!("measured: kill -9 of {victim} beside a message: answered after {answered:.0} ms, {}", events[0]["message"]);
         ensure!(answered <= 3000.0, "answered after {answered:.0} ms: {events:?}");
-        one_outcome_of(&events)?;
+        one_outcome(&events)?;
         // Its sender is gone before it had sent all.
         ensure!(victim != 1 || events[0]["ok"] == false, "{events:?}");
-        group.meet_of(|index| index != victim)?;
-        all_exact(&group.some(|index| index != victim, &json!({"do": "all_reduce", "len": 100_001}), "done")?)?;
+        group.go_on(|index| index != victim)?;
     }
     Ok(())
 }
@@ -147,14 +107,11 @@ fn killed_of_two() -> Result<()> {
     in_the_middle(&mut group, 1)?;
     group.peers[1].process().kill()?;
     let since = now_ms();
-    one_outcome(&mut group, 1, since, Duration::from_secs(3), "kill -9, one of two")?;
-    let alone = |status: &Value| status["state"].as_str().is_some_and(|state| state.contains("waiting for peers (1 of 2)"));
-    group.peers[0].status_where(alone, PATIENCE)?;
-    let event = group.peers[0].ask(&json!({"do": "context", "min": 2, "within_s": 0.5}), "error", PATIENCE)?;
-    ensure!(event["code"] == "not-enough-peers", "{event}");
+    answers(&mut group, 1, since, Duration::from_secs(3), "kill -9, one of two")?;
+    group.waits_alone(0)?;
 
     group.restart(1)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
-    synced(&mut group, 1)?;
+    group.synced(1)?;
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)
 }
 
@@ -162,19 +119,19 @@ fn killed_of_two() -> Result<()> {
 fn killed_any_time() -> Result<()> {
     let seed = seed("kill -9 at any moment")?;
     let mut group = Group::up("lo", 4)?;
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+    group.remember()?;
     for round in 0..6 {
-        let chance = (seed.wrapping_add(round)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let victim = chance as usize % 4;
+        let mut chance = Chance::new(seed.wrapping_add(round));
+        let victim = chance.below(4);
         // Every other time at the very end.
-        let share = if round % 2 == 0 { 1.0 } else { (chance >> 2) as f64 % 100.0 / 100.0 };
-        on_the_way(&mut group, victim, 1 << 20, share)?;
+        let share = if round % 2 == 0 { 1.0 } else { chance.unit() };
+        group.on_the_way(victim, &call_of(1 << 20), share)?;
         group.peers[victim].process().kill()?;
         let what = format!("kill -9 at {share:.2}, 4 on lo");
-        one_outcome(&mut group, victim, now_ms(), Duration::from_secs(3), &what).with_context(|| format!("round {round}"))?;
+        answers(&mut group, victim, now_ms(), Duration::from_secs(3), &what).with_context(|| format!("round {round}"))?;
         group.meet_of(|index| index != victim)?;
         group.restart(victim)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
-        synced(&mut group, victim).with_context(|| format!("round {round}"))?;
+        group.synced(victim).with_context(|| format!("round {round}"))?;
     }
     Ok(())
 }
@@ -184,61 +141,39 @@ fn killed_any_time() -> Result<()> {
 fn pulled_any_time() -> Result<()> {
     let seed = seed("a pulled cable at any moment")?;
     let mut group = Group::up("loop", 3)?;
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+    group.remember()?;
     for round in 0..4 {
-        let chance = (seed.wrapping_add(round)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let victim = chance as usize % 3;
+        let mut chance = Chance::new(seed.wrapping_add(round));
+        let victim = chance.below(3);
         // Pulling takes about as long as half of the call.
-        let share = 0.05 + (chance >> 2) as f64 % 50.0 / 100.0;
-        on_the_way(&mut group, victim, LARGE, share)?;
+        let share = 0.05 + chance.unit() / 2.0;
+        group.on_the_way(victim, &call_of(LARGE), share)?;
         let machine = format!("n{}", victim + 1);
         group.lab.cut(&machine)?;
         let events = group.events(|index| index != victim, "done", PATIENCE)?;
         let own = group.peers[victim].event("done", PATIENCE)?;
         println!("measured: pulled at {share:.2}: the others {}, it says {} {}", events[0]["ok"], own["ok"], own["code"]);
-        one_outcome_of(&events).with_context(|| format!("round {round}"))?;
+        one_outcome(&events).with_context(|| format!("round {round}"))?;
         // Until each side knows that the other one is gone.
         group.meet_of(|index| index != victim)?;
         let alone = |status: &Value| status["view"]["members"].as_array().is_some_and(|members| members.len() == 1);
         group.peers[victim].status_where(alone, PATIENCE)?;
         group.lab.join(&machine)?;
-        catch_up(&mut group, &events, &own).with_context(|| format!("round {round}"))?;
+        group.catch_up(&events, &own).with_context(|| format!("round {round}"))?;
     }
     Ok(())
-}
-
-fn one_outcome_of(events: &[Value]) -> Result<()> {
-    if events[0]["ok"] == true { all_exact(events) } else { all_failed(events, "aborted") }
-}
-
-/// All that stayed have one outcome, and the one that was away no other; it may not know.
-fn one_story(events: &[Value], own: &Value) -> Result<()> {
-    one_outcome_of(events)?;
-    let fits = if events[0]["ok"] == true { own["code"] != "aborted" } else { own["ok"] == false };
-    ensure!(fits, "{events:?} but {own}");
-    Ok(())
-}
-
-/// Whoever has seen the same outcomes holds the same state; otherwise a sync is called for.
-fn catch_up(group: &mut Group, events: &[Value], own: &Value) -> Result<()> {
-    let in_sync = group.meet()?.iter().all(|context| context["in_sync"] == true);
-    ensure!(!in_sync || own["ok"] == events[0]["ok"], "in sync, with {events:?} and {own}");
-    if !in_sync {
-        all_exact(&group.all(&json!({"do": "sync", "version": 1, "bytes": 4096}), "synced")?)?;
-    }
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)
 }
 
 /// One that was only away tells later what became of its call: it must not have been another outcome than the others'.
 fn frozen_any_time() -> Result<()> {
     let seed = seed("frozen at any moment")?;
     let mut group = Group::up("lo", 3)?;
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+    group.remember()?;
     for round in 0..6 {
-        let chance = (seed.wrapping_add(round)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let victim = chance as usize % 3;
-        let share = 0.9 + (chance >> 2) as f64 % 11.0 / 100.0;
-        on_the_way(&mut group, victim, 1 << 20, share)?;
+        let mut chance = Chance::new(seed.wrapping_add(round));
+        let victim = chance.below(3);
+        let share = 0.9 + chance.unit() * 0.1;
+        group.on_the_way(victim, &call_of(1 << 20), share)?;
         group.peers[victim].process().stop()?;
         let events = group.events(|index| index != victim, "done", PATIENCE)?;
         // So that it is left out, whether or not it was done in time.
@@ -247,7 +182,7 @@ fn frozen_any_time() -> Result<()> {
         let own = group.peers[victim].event("done", PATIENCE)?;
         println!("measured: frozen at {share:.2}: the others {}, it says {} {}", events[0]["ok"], own["ok"], own["code"]);
         one_story(&events, &own).with_context(|| format!("round {round}"))?;
-        catch_up(&mut group, &events, &own).with_context(|| format!("round {round}"))?;
+        group.catch_up(&events, &own).with_context(|| format!("round {round}"))?;
     }
     Ok(())
 }
@@ -310,33 +245,31 @@ fn two_killed() -> Result<()> {
     group.peers[3].process().kill()?;
     let since = now_ms();
     let answers = group.events(|index| index % 2 == 0, "done", PATIENCE)?;
-    one_outcome_of(&answers)?;
-    let answered = answers.iter().filter_map(|event| event["at_ms"].as_f64()).fold(0.0, f64::max) - since;
+    one_outcome(&answers)?;
+    let answered = answered_after(&answers, since);
     println!("measured: kill -9, two of 4 on lo: all answered after {answered:.0} ms");
     ensure!(answered <= 3000.0, "answered after {answered:.0} ms: {answers:?}");
-    group.meet_of(|index| index % 2 == 0)?;
-    all_exact(&group.some(|index| index % 2 == 0, &json!({"do": "all_reduce", "len": 100_001}), "done")?)
+    group.go_on(|index| index % 2 == 0)
 }
 
 /// No packet tells the others: silence alone.
 fn pulled() -> Result<()> {
     let mut group = Group::up("gbe4", 3)?;
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)?;
+    group.remember()?;
     // Pulling takes its time too, so this takes seconds.
     group.lab.rate("n2", 200, 200)?;
-    on_the_way(&mut group, 1, LARGE, 0.05)?;
+    group.on_the_way(1, &call_of(LARGE), 0.05)?;
     group.lab.cut("n2")?;
     let since = now_ms();
-    one_outcome(&mut group, 1, since, Duration::from_secs(4), "a pulled cable, 3 on a switch")?;
-    group.meet_of(|index| index != 1)?;
-    all_exact(&group.some(|index| index != 1, &json!({"do": "all_reduce", "len": 100_001}), "done")?)?;
+    answers(&mut group, 1, since, Duration::from_secs(4), "a pulled cable, 3 on a switch")?;
+    group.go_on(|index| index != 1)?;
     let event = group.peers[1].event("done", PATIENCE)?;
     let code = event["code"].as_str().with_context(|| format!("it cannot have succeeded: {event}"))?.to_owned();
     all_failed(&[event], &code)?;
 
     group.lab.join("n2")?;
     let since = now_ms();
-    synced(&mut group, 1)?;
+    group.synced(1)?;
     println!("measured: a cable put back: in and synced after {:.0} ms", now_ms() - since);
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)
 }
@@ -346,9 +279,8 @@ fn frozen() -> Result<()> {
     in_the_middle(&mut group, 1)?;
     group.peers[1].process().stop()?;
     let since = now_ms();
-    let others = one_outcome(&mut group, 1, since, Duration::from_secs(4), "SIGSTOP, 3 on lo")?;
-    group.meet_of(|index| index != 1)?;
-    all_exact(&group.some(|index| index != 1, &json!({"do": "all_reduce", "len": 100_001}), "done")?)?;
+    let others = answers(&mut group, 1, since, Duration::from_secs(4), "SIGSTOP, 3 on lo")?;
+    group.go_on(|index| index != 1)?;
 
     // The others have a View without it and a result in that: for them it is gone.
     group.peers[1].process().resume()?;
@@ -356,6 +288,6 @@ fn frozen() -> Result<()> {
     // On a busy machine the call may have been through before the signal came: then it has what the others have.
     one_story(&others, &own)?;
     ensure!(own["ok"] == true || own["verdict"] == "untouched", "{own}");
-    synced(&mut group, 1)?;
+    group.synced(1)?;
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)
 }

@@ -147,7 +147,10 @@ impl Election {
         self.give_up_on(now, id);
         self.clique = None;
         self.links.set_reach(id, &BTreeSet::new());
-        if !self.agreement.installed().is_some_and(|v| v.contains(id)) {
+        if self.agreement.installed().is_some_and(|v| v.contains(id)) {
+            // Its data links cannot be trusted any more, also if it is back before there is a View without it.
+            self.broken |= !self.is_frozen();
+        } else {
             self.forget(id);
         }
         self.announce(now, effects);

@@ -1,0 +1,93 @@
+//! How a group gets into trouble, and how it gets out of it again.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::group::{Group, PATIENCE};
+use crate::outcome::{all_exact, all_failed, all_failed_as};
+
+impl Group {
+    /// A common history: without one a newcomer would have nothing to catch up with.
+    pub fn remember(&mut self) -> Result<()> {
+        all_exact(&self.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)
+    }
+
+    /// All call as `order` says; returns when the node at `watched` has this share of the bytes that it will receive.
+    pub fn on_the_way(&mut self, watched: usize, order: &Value, share: f64) -> Result<()> {
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            let mut order = order.clone();
+            if index == watched {
+                order["report_at"] = share.into();
+            }
+            peer.order(&order)?;
+        }
+        self.peers[watched].event("progress", PATIENCE)?;
+        Ok(())
+    }
+
+    /// The next View of all of these, and a right result in it.
+    pub fn go_on(&mut self, takes_part: impl Fn(usize) -> bool + Copy) -> Result<()> {
+        self.meet_of(takes_part)?;
+        all_exact(&self.some(takes_part, &json!({"do": "all_reduce", "len": 100_001}), "done")?)
+    }
+
+    /// Who is left of two waits, and says so; a program that asks for a group is told that there is none.
+    pub fn waits_alone(&mut self, survivor: usize) -> Result<()> {
+        let alone = |status: &Value| status["state"].as_str().is_some_and(|state| state.contains("waiting for peers (1 of 2)"));
+        self.peers[survivor].status_where(alone, PATIENCE)?;
+        let event = self.peers[survivor].ask(&json!({"do": "context", "min": 2, "within_s": 0.5}), "error", PATIENCE)?;
+        ensure!(event["code"] == "not-enough-peers", "{event}");
+        Ok(())
+    }
+
+    /// The node at `newcomer` is in one View with all others, which needs a sync and gets it: their state wins.
+    pub fn synced(&mut self, newcomer: usize) -> Result<()> {
+        let contexts = self.meet()?;
+        ensure!(contexts.iter().all(|c| c["in_sync"] == false), "a newcomer is in sync with veterans: {contexts:?}");
+        let refused = self.all(&json!({"do": "all_reduce", "len": 10}), "done")?;
+        all_failed(&refused, "needs-sync")?;
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            // Its count is higher, its history is not.
+            let version = if index == newcomer { 9 } else { 3 };
+            peer.order(&json!({"do": "sync", "version": version, "bytes": 4096 * version, "seed": version}))?;
+        }
+        let events = self.events(|_| true, "synced", PATIENCE)?;
+        all_exact(&events)?;
+        for (index, event) in events.iter().enumerate() {
+            ensure!(event["kept_own"] == (index != newcomer), "the wrong state won: {events:?}");
+        }
+        Ok(())
+    }
+
+    /// All are in one View again and do an operation together, as a program does: whoever is told to tries again. Those who have
+    /// seen the same outcomes, `others` and `own`, hold the same state; otherwise a sync is called for.
+    pub fn catch_up(&mut self, others: &[Value], own: &Value) -> Result<()> {
+        let until = Instant::now() + PATIENCE;
+        let in_sync = self.meet_in_sync()?;
+        ensure!(!in_sync || others.iter().all(|other| other["ok"] == own["ok"]), "in sync, with {others:?} and {own}");
+        let mut needs_sync = !in_sync;
+        loop {
+            let mut done = Vec::new();
+            if needs_sync {
+                done = self.all(&json!({"do": "sync", "version": 1, "bytes": 4096}), "synced")?;
+            }
+            if done.iter().all(|event| event["ok"] == true) {
+                all_exact(&done)?;
+                done = self.all(&json!({"do": "all_reduce", "len": 1001}), "done")?;
+            }
+            if done.iter().all(|event| event["ok"] == true) {
+                return all_exact(&done);
+            }
+            let failed: Vec<Value> = done.into_iter().filter(|event| event["ok"] == false).collect();
+            all_failed_as(&failed, &["aborted", "view-changed", "needs-sync", "indeterminate"])?;
+            ensure!(Instant::now() < until, "no operation of all within {PATIENCE:?}: {failed:?}");
+            needs_sync = !self.meet_in_sync()?;
+        }
+    }
+
+    fn meet_in_sync(&mut self) -> Result<bool> {
+        Ok(self.meet()?.iter().all(|context| context["in_sync"] == true))
+    }
+}

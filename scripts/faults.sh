@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# make faults: real processes in the lab (root needed), every fault in every phase: a table, and a last line that counts. Half an hour;
+# --fault, --phase, --n, --engine choose, --seed replays, see CONTRIBUTING.md.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/machine.sh
+
+need_rust
+need_c_compiler
+want_programs python3:python3 ip:iproute2 nft:nftables ethtool:ethtool
+want_gloo
+if [ "$(id -u)" -ne 0 ]; then
+    say "The lab needs root: run this with sudo, or as lab/lab sandbox -- make faults."
+    exit 2
+fi
+cargo build --locked -p potluck-cli ${gloo_features[@]+"${gloo_features[@]}"} >&2
+POTLUCK_BIN="$(target_dir)/debug/potluck"
+export POTLUCK_BIN
+exec cargo test --quiet --locked -p potluck ${gloo_features[@]+"${gloo_features[@]}"} --test faults -- matrix "$@"

@@ -1,0 +1,59 @@
+//! Every fault in every phase, for groups of every size on both engines; and thirty of these.
+
+use crate::fault::{self, Fault};
+use crate::phase::{self, Phase};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    pub fault: Fault,
+    pub phase: Phase,
+    /// Members, the victim among them.
+    pub members: usize,
+    pub engine: &'static str,
+}
+
+pub const ENGINES: [&str; 2] = ["native", "gloo"];
+pub const SIZES: [usize; 3] = [2, 3, 5];
+
+impl Cell {
+    pub fn name(&self) -> String {
+        format!("{}, {}, {} members", self.fault.name(), self.phase.name(), self.members)
+    }
+
+    /// The command that runs this one alone, with the same chance.
+    pub fn replay(&self, seed: u64) -> String {
+        let Cell { fault, phase, members, engine } = self;
+        let (fault, phase) = (fault.name(), phase.name());
+        format!("make faults ARGS=\"--fault {fault} --phase {phase} --n {members} --engine {engine} --seed {seed}\"")
+    }
+
+    /// Whether waiting is most of what it does, so that several may run beside each other.
+    pub fn waits(&self) -> bool {
+        matches!(self.fault, Fault::Stop(5 | 30) | Fault::Loss)
+    }
+}
+
+/// All of them.
+pub fn all() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for fault in fault::ALL {
+        for phase in phase::ALL {
+            for engine in ENGINES {
+                cells.extend(SIZES.map(|members| Cell { fault, phase, members, engine }));
+            }
+        }
+    }
+    cells
+}
+
+/// Thirty: every fault with three phases, all sizes and both engines; every phase with all of these.
+pub fn few() -> Vec<Cell> {
+    let rounds = (0..3).flat_map(|round| (0..fault::ALL.len()).map(move |at| (round, at)));
+    let cell = |(round, at): (usize, usize)| Cell {
+        fault: fault::ALL[at],
+        phase: phase::ALL[(at + 2 * round) % phase::ALL.len()],
+        members: SIZES[(at + round) % SIZES.len()],
+        engine: ENGINES[(at / 5 + at + round) % ENGINES.len()],
+    };
+    rounds.map(cell).collect()
+}

@@ -1,0 +1,201 @@
+//! All cells, or a choice of them, and a table of what became of them.
+
+use std::collections::VecDeque;
+use std::fmt::{Display, Write as _};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use potluck_harness::{chance, engine, need};
+
+use crate::cells::{self, Cell};
+use crate::course::{self, Answer};
+use crate::{NEEDS, fault, phase, without};
+
+const USAGE: &str =
+    "faults matrix [--fault F,..] [--phase P,..] [--n N,..] [--engine E,..] [--seed S] [--at-once N] [--out FILE]";
+
+/// What the table's reader has to know.
+const LEGEND: &str = "Time until the last of the others had its answer, and what it was; of `loss` since the call, which has a deadline of 10 s; of `stop-1` with the \
+pause in it. `reduce-scatter`, `all-gather`: asked for at a random share of the victim's bytes in that half of a call of about a second; changes of the network come \
+some ten milliseconds later. Matters of chance: `before-done` (in the last twentieth of the bytes; the vote may be over, or not have begun) and `view-change` (within \
+30 ms of the kill of one member more, in the middle of the call). With two members the other one is alone after a loss, says so, and the next operation is the one when both are back.";
+
+/// Runs what the words choose; success when all of it is green.
+pub fn run(words: &[String]) -> ExitCode {
+    let green = Choice::read(words).and_then(|choice| choice.run());
+    match green {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What is asked for.
+struct Choice {
+    cells: Vec<Cell>,
+    seed: u64,
+    at_once: usize,
+    out: Option<String>,
+}
+
+/// What became of a cell.
+enum End {
+    Green(Answer),
+    Red,
+    Skipped(&'static str),
+}
+
+impl Choice {
+    fn read(words: &[String]) -> Result<Choice> {
+        let mut cells = cells::all();
+        let (mut seed, mut at_once, mut out) = (None, 5, None);
+        for pair in words.chunks(2) {
+            let [option, value] = pair else { bail!("{USAGE}") };
+            let among = |name: &dyn Display| value.split(',').any(|word| word == name.to_string());
+            match option.as_str() {
+                "--fault" => cells.retain(|cell| among(&cell.fault.name())),
+                "--phase" => cells.retain(|cell| among(&cell.phase.name())),
+                "--n" => cells.retain(|cell| among(&cell.members)),
+                "--engine" => cells.retain(|cell| among(&cell.engine)),
+                "--seed" => seed = Some(value.parse().context("--seed takes a number")?),
+                "--at-once" => at_once = value.parse().context("--at-once takes a number")?,
+                "--out" => out = Some(value.clone()),
+                _ => bail!("{USAGE}"),
+            }
+        }
+        let faults: Vec<&str> = fault::ALL.iter().map(|fault| fault.name()).collect();
+        let phases: Vec<&str> = phase::ALL.iter().map(|phase| phase.name()).collect();
+        ensure!(
+            !cells.is_empty(),
+            "no such cell; faults: {}; phases: {}; n: 2, 3, 5; engines: native, gloo",
+            faults.join(", "),
+            phases.join(", ")
+        );
+        let seed = seed.map_or_else(|| chance::seed("faults"), Ok)?;
+        Ok(Choice { cells, seed, at_once, out })
+    }
+
+    fn run(&self) -> Result<bool> {
+        if let Some(reason) = need::first_unmet(&NEEDS) {
+            bail!("the fault matrix cannot run here: {reason}");
+        }
+        let started = Instant::now();
+        let (waiting, serial): (Vec<Cell>, Vec<Cell>) = self.cells.iter().partition(|cell| cell.waits());
+        // First those that wait, some at a time, then those whose times matter, one by one.
+        let mut ends = self.run_all(waiting, self.at_once);
+        ends.extend(self.run_all(serial, 1));
+        let (table, green) = report(&ends, self.seed, started.elapsed().as_secs());
+        println!("\n{table}");
+        if let Some(path) = &self.out {
+            std::fs::write(path, &table).with_context(|| format!("writing {path}"))?;
+        }
+        Ok(green)
+    }
+
+    fn run_all(&self, cells: Vec<Cell>, at_once: usize) -> Vec<(Cell, End)> {
+        let (todo, ends) = (Mutex::new(VecDeque::from(cells)), Mutex::new(Vec::new()));
+        let next = || todo.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        thread::scope(|scope| {
+            for _ in 0..at_once.max(1) {
+                scope.spawn(|| {
+                    while let Some(cell) = next() {
+                        let end = self.try_cell(&cell);
+                        ends.lock().unwrap_or_else(PoisonError::into_inner).push((cell, end));
+                    }
+                });
+            }
+        });
+        ends.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_cell(&self, cell: &Cell) -> End {
+        if let Some(reason) = without(cell.engine) {
+            return End::Skipped(reason);
+        }
+        let started = Instant::now();
+        let name = format!("{}, {}", cell.engine, cell.name());
+        match engine::with(Some(cell.engine), || course::run(cell, self.seed)) {
+            Ok(answer) => {
+                println!("green  {name}: {answer} ({:.1} s)", started.elapsed().as_secs_f64());
+                End::Green(answer)
+            }
+            Err(error) => {
+                println!("RED    {name}: {error:#}");
+                End::Red
+            }
+        }
+    }
+}
+
+/// The table with its legend and the line that counts, and whether all is green.
+fn report(ends: &[(Cell, End)], seed: u64, took_s: u64) -> (String, bool) {
+    let mut text = format!("{LEGEND}\n\n| fault | phase |");
+    // Writing to a String cannot fail.
+    let columns: Vec<(&str, usize)> = cells::ENGINES.iter().flat_map(|e| cells::SIZES.map(|n| (*e, n))).collect();
+    for (engine, size) in &columns {
+        let _ = write!(text, " {engine} {size} |");
+    }
+    let _ = writeln!(text, "\n| --- | --- |{}", " --- |".repeat(columns.len()));
+    for fault in fault::ALL {
+        for phase in phase::ALL {
+            let row: Vec<Option<&End>> = columns
+                .iter()
+                .map(|(engine, members)| {
+                    let wanted = Cell { fault, phase, members: *members, engine };
+                    ends.iter().find(|(cell, _)| *cell == wanted).map(|(_, end)| end)
+                })
+                .collect();
+            if row.iter().any(Option::is_some) {
+                let _ = write!(text, "| {} | {} |", fault.name(), phase.name());
+                for end in row {
+                    let _ = write!(text, " {} |", shown(end));
+                }
+                text.push('\n');
+            }
+        }
+    }
+    let count = |is: fn(&End) -> bool| ends.iter().filter(|(_, end)| is(end)).count();
+    let (green, red, skipped) =
+        (count(|e| matches!(e, End::Green(_))), count(|e| matches!(e, End::Red)), count(|e| matches!(e, End::Skipped(_))));
+    for (cell, end) in ends {
+        match end {
+            End::Red => text.push_str(&format!("\nRed: {}\n", cell.replay(seed))),
+            End::Skipped(reason) => text.push_str(&format!("\nSkipped: {}, {}: {reason}\n", cell.engine, cell.name())),
+            End::Green(_) => {}
+        }
+    }
+    let (deaths, is_typical) = typical_death(ends);
+    let _ = write!(text, "\nfaults: {green} cells green, {red} red, {skipped} skipped; {deaths}seed {seed}, {took_s} s");
+    (text, red == 0 && is_typical)
+}
+
+fn shown(end: Option<&End>) -> String {
+    match end {
+        None => String::new(),
+        Some(End::Green(answer)) => answer.to_string(),
+        Some(End::Red) => "**RED**".to_owned(),
+        Some(End::Skipped(_)) => "skipped".to_owned(),
+    }
+}
+
+/// When a process has died, half a second is typical, and so it is the median that is held to it.
+fn typical_death(ends: &[(Cell, End)]) -> (String, bool) {
+    let of_deaths = |(cell, end): &(Cell, End)| match end {
+        End::Green(answer) if cell.fault.is_death() => Some(answer.after_ms),
+        _ => None,
+    };
+    let mut times: Vec<f64> = ends.iter().filter_map(of_deaths).collect();
+    times.sort_by(f64::total_cmp);
+    let Some(median) = times.get(times.len() / 2) else { return (String::new(), true) };
+    let is_typical = *median <= DEATH_MS;
+    let missed = if is_typical { "" } else { " (RED: at most 500)" };
+    (format!("a death is answered after {median:.0} ms in the median{missed}; "), is_typical)
+}
+
+const DEATH_MS: f64 = 500.0;
