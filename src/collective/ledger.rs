@@ -20,13 +20,14 @@ mod entry;
 mod reports;
 
 use super::{AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote};
+use crate::defect::Seeded;
 use crate::view::{Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, Rank, View, ViewDigest};
 use calls::Calls;
 use entry::Entry;
 use std::collections::BTreeMap;
 
 /// The votes and statuses of one View on one member.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ledger {
     view: ViewDigest,
     me: Rank,
@@ -42,10 +43,11 @@ pub struct Ledger {
     numbers: BTreeMap<Lane, u64>,
     entries: BTreeMap<OpId, Entry>,
     effects: Vec<LedgerEffect>,
+    seeded: Seeded,
 }
 
 /// What the ledger wants done; in order.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LedgerEffect {
     /// Send to every other member that takes part.
     Tell(OpBody),
@@ -91,7 +93,24 @@ impl Ledger {
             numbers: BTreeMap::new(),
             entries: BTreeMap::new(),
             effects: Vec::new(),
+            seeded: Seeded::NONE,
         }
+    }
+
+    /// The same with one of its rules broken.
+    #[cfg(test)]
+    pub(crate) fn with(mut self, seeded: Seeded) -> Ledger {
+        self.seeded = seeded;
+        self
+    }
+
+    /// Whether it has taken this vote into account, or will not any more.
+    #[cfg(test)]
+    pub(crate) fn knows(&self, from: Rank, op: OpId, vote: Vote) -> bool {
+        let entry = self.entries.get(&op);
+        let known = entry.and_then(|e| e.votes[from.index()]);
+        let over = entry.is_some_and(|e| e.outcome == Some(Outcome::Committed));
+        self.frozen || over || known == Some(vote) || matches!(known, Some(Vote::Abort(_)))
     }
 
     /// What is to be done since the last time this was called.
@@ -297,7 +316,10 @@ impl Ledger {
     /// No vote changes any more. Returns what this member has to report; the same at every later call.
     pub fn freeze(&mut self) -> Closing {
         self.frozen = true;
-        Closing { ops: self.entries.iter().filter_map(|(op, e)| e.listed(*op, self.me)).collect(), committed: self.committed }
+        Closing {
+            ops: self.entries.iter().filter_map(|(op, e)| e.listed(*op, self.me, self.seeded)).collect(),
+            committed: self.committed,
+        }
     }
 
     /// The next View was made of this one: these operations are committed, every other open one is aborted.
@@ -392,7 +414,7 @@ impl Ledger {
         if entry.outcome.is_some() {
             return;
         }
-        let Some(outcome) = entry.verdict() else { return };
+        let Some(outcome) = entry.verdict(self.seeded) else { return };
         self.resolve(op, outcome);
     }
 

@@ -4,6 +4,7 @@
 
 use super::message::{Accepted, Promise};
 use crate::collective::{Closing, Listed, Status};
+use crate::defect::{Defect, Seeded};
 use crate::identity::MemberId;
 use crate::view::{History, MEMBERS_MAX, OpId, Rank, ViewId};
 use sha2::{Digest, Sha256};
@@ -26,11 +27,11 @@ pub(super) struct Standing {
 ///
 /// The parent of an accepted View is evidence that it was installed; without that rule two halves can decide one
 /// operation differently after an acceptor's memory was overwritten.
-pub(super) fn read(promises: &BTreeMap<MemberId, Promise>) -> Standing {
+pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Standing {
     let installed = promises.values().filter_map(|p| p.prev);
     let implied = promises.values().filter_map(|p| p.accepted.as_ref()?.parent);
-    let tip = installed.chain(implied).max();
-    let committed = tip.map_or_else(Vec::new, |tip| decide(tip, promises));
+    let tip = installed.chain(implied.filter(|_| !seeded.has(Defect::TipOfInstalled))).max();
+    let committed = tip.map_or_else(Vec::new, |tip| decide(tip, promises, seeded));
     let effective: BTreeMap<MemberId, Option<History>> =
         promises.iter().map(|(id, p)| (*id, history_after(*id, p, tip, &committed, promises))).collect();
     let history = winner(&effective);
@@ -39,20 +40,21 @@ pub(super) fn read(promises: &BTreeMap<MemberId, Promise>) -> Standing {
 }
 
 /// The outcome of the tip's operations: what an accepted successor says, else what all its members hold.
-fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>) -> Vec<OpId> {
+fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Vec<OpId> {
     let successors = promises.values().filter_map(|p| p.accepted.as_ref()).filter(|a| succeeds(a, tip));
-    if let Some(adopted) = successors.max_by_key(|a| a.id.ballot) {
+    if let Some(adopted) = successors.max_by_key(|a| a.id.ballot).filter(|_| !seeded.has(Defect::NoAdoption)) {
         return adopted.committed.clone();
     }
     let installed =
         promises.values().filter(|p| p.prev == Some(tip)).map(|p| Witness { rank: p.rank, closing: Some(&p.closing) });
     // A member that is in the tip and has not installed it has not begun any of its operations.
     let not_installed = |p: &&Promise| p.prev != Some(tip) && p.accepted.as_ref().is_some_and(|a| a.id == tip);
-    let behind = promises.values().filter(not_installed).filter(|p| p.accepted_here.is_some());
+    let behind =
+        promises.values().filter(not_installed).filter(|p| p.accepted_here.is_some() || seeded.has(Defect::RestartedCounts));
     let behind = behind.map(|p| Witness { rank: p.accepted_here, closing: None });
     let witnesses: Vec<Witness<'_>> = installed.chain(behind).collect();
     let candidates: BTreeSet<OpId> = witnesses.iter().filter_map(|w| w.closing).flat_map(|c| &c.ops).map(|l| l.op).collect();
-    candidates.into_iter().filter(|op| to_be_committed(*op, &witnesses)).collect()
+    candidates.into_iter().filter(|op| to_be_committed(*op, &witnesses, seeded)).collect()
 }
 
 /// What a member of the tip tells of its operations there.
@@ -70,10 +72,13 @@ fn succeeds(accepted: &Accepted, tip: ViewId) -> bool {
 /// Whether all who take part hold its result. An operation that is on no list was not begun there, or is decided everywhere.
 ///
 /// A message that both ends know as committed need not be said again: of those there may be more than a View has room for.
-fn to_be_committed(op: OpId, witnesses: &[Witness<'_>]) -> bool {
+fn to_be_committed(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> bool {
     let participants = op.lane.participants(MEMBERS_MAX);
     let takes_part = |w: &&Witness<'_>| w.rank.is_none_or(|rank| participants >> rank.0 & 1 == 1);
     let status = |w: &Witness<'_>| Some(w.closing?.ops.iter().find(|l| l.op == op)?.status);
+    if seeded.has(Defect::AnyoneCommitted) {
+        return witnesses.iter().any(|w| status(w) == Some(Status::Committed));
+    }
     let statuses: Option<Vec<Status>> = witnesses.iter().filter(takes_part).map(status).collect();
     let Some(statuses) = statuses else { return false };
     if op.lane.ends().is_some() && statuses.iter().all(|status| *status == Status::Committed) {
@@ -158,6 +163,10 @@ mod tests {
     use crate::view::{Ballot, Lane, View};
 
     const OP: OpId = OpId { lane: Lane::MAIN, number: 0 };
+
+    fn read(promises: &BTreeMap<MemberId, Promise>) -> Standing {
+        super::read(promises, Seeded::NONE)
+    }
 
     fn fresh() -> Promise {
         Promise {
