@@ -256,7 +256,7 @@ impl Agreement {
         let promise = Promise {
             prev: self.installed_id,
             rank: self.rank_in(self.installed.as_deref()),
-            base: self.base,
+            base: self.base_of(&closing),
             closing,
             accepted: self.durable.accepted.clone(),
             accepted_here: self.rank_in(self.accepted_here.as_deref()),
@@ -386,7 +386,7 @@ impl Agreement {
         let own = Promise {
             prev: self.installed_id,
             rank: self.rank_in(self.installed.as_deref()),
-            base: self.base,
+            base: self.base_of(self.closing.as_ref().unwrap_or(&Closing::default())),
             closing: self.closing.clone().unwrap_or_default(),
             accepted: None,
             accepted_here: None,
@@ -396,6 +396,13 @@ impl Agreement {
         };
         let promises = BTreeMap::from([(self.me, own.clone())]);
         standing::history_after(self.me, &own, next.parent, &next.committed, &promises)
+    }
+
+    /// From what its operations in the installed View count. The first one committed in a View out of sync is a sync: from then on
+    /// a member is on that View's history.
+    fn base_of(&self, closing: &Closing) -> Option<History> {
+        let view = self.installed.as_ref().filter(|_| closing.committed > 0);
+        view.map_or(self.base, |view| view.history)
     }
 
     fn rank_in(&self, view: Option<&View>) -> Option<Rank> {

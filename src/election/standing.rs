@@ -7,6 +7,7 @@ use crate::collective::{Closing, Listed, Status};
 use crate::defect::{Defect, Seeded};
 use crate::identity::MemberId;
 use crate::view::{History, MEMBERS_MAX, OpId, Rank, ViewId};
+use crate::wire::{put_list, put_option};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,7 +111,8 @@ pub(super) fn history_after(
     let total = promise.closing.committed + newly;
     // A member whose View was out of step and saw a sync committed is on that View's history, like the others there.
     let base = if moved_on { common_base(prev, promises).unwrap_or(promise.base) } else { promise.base };
-    if total == 0 { promise.base } else { Some(advance(base, prev, total)) }
+    let settled = if moved_on { settled(prev, committed, promises) } else { Vec::new() };
+    if total == 0 { promise.base } else { Some(advance(base, prev, total, &settled)) }
 }
 
 fn newly_committed(promise: &Promise, committed: &[OpId]) -> u64 {
@@ -120,16 +122,32 @@ fn newly_committed(promise: &Promise, committed: &[OpId]) -> u64 {
     common.filter(known).count() as u64
 }
 
+/// The operations that are committed because these promises say so; of all others some member knew by the votes.
+///
+/// What the votes of all have committed is committed by every part of a View that goes on, but of what they left open two
+/// parts may each commit another half.
+fn settled(view: ViewId, committed: &[OpId], promises: &BTreeMap<MemberId, Promise>) -> Vec<OpId> {
+    // What is not listed is decided everywhere, where anything was.
+    let known = |p: &Promise, op: OpId| listed(p, op).map_or(p.closing.committed > 0, |l| l.status == Status::Committed);
+    let open = |op: &&OpId| promises.values().filter(|p| p.prev == Some(view)).any(|p| !known(p, **op));
+    committed.iter().filter(|op| op.lane.ends().is_none()).filter(open).copied().collect()
+}
+
 /// The longest history with which any of the promisers entered `view`: the one a sync in it spread.
 fn common_base(view: ViewId, promises: &BTreeMap<MemberId, Promise>) -> Option<Option<History>> {
     promises.values().filter(|p| p.prev == Some(view)).map(|p| p.base).max()
 }
 
-/// The history after `ops` operations were committed in `view`.
-pub(super) fn advance(base: Option<History>, view: ViewId, ops: u64) -> History {
+/// The history after `ops` operations were committed in `view`, of which these were settled by the View after it.
+pub(super) fn advance(base: Option<History>, view: ViewId, ops: u64, settled: &[OpId]) -> History {
     let mut hash = Sha256::new();
     hash.update(b"potluck/1/lineage");
     hash.update(view.digest.0);
+    // In one View members may have come from different histories.
+    let mut more = Vec::new();
+    put_option(&mut more, base.as_ref());
+    put_list(&mut more, settled);
+    hash.update(more);
     History { ops: base.map_or(0, |h| h.ops).saturating_add(ops), lineage: hash.finalize().into() }
 }
 
@@ -298,6 +316,42 @@ mod tests {
         let standing = read(&all([knows, in_view(&view, Some(Status::Done(3)))]));
         assert_eq!((standing.committed.len(), standing.in_sync.len()), (1, 2));
         assert_eq!(standing.history.map(|h| h.ops), Some(1));
+    }
+
+    /// Both lanes had something under way when the group was cut in two.
+    #[test]
+    fn parts_that_committed_different_operations_do_not_share_a_history() {
+        let view = view_of(4);
+        let other = OpId { lane: Lane::tagged(7), number: 0 };
+        let half = |done: OpId, open: OpId| {
+            let said = [(done, Status::Done(1)), (open, Status::NotDone)];
+            let mut ops = said.map(|(op, status)| Listed { op, status, is_sync: false }).to_vec();
+            ops.sort_by_key(|l| l.op);
+            let promise = Promise { closing: Closing { ops, committed: 0 }, ..in_view(&view, None) };
+            read(&all([promise.clone(), promise]))
+        };
+        let (one, two) = (half(OP, other), half(other, OP));
+        assert_eq!((one.committed, two.committed), (vec![OP], vec![other]));
+        assert_eq!(one.history.map(|h| h.ops), two.history.map(|h| h.ops));
+        assert_ne!(one.history, two.history);
+    }
+
+    #[test]
+    fn parts_that_committed_the_same_share_a_history() {
+        let view = view_of(4);
+        let done = in_view(&view, Some(Status::Done(1)));
+        let mut knows = in_view(&view, Some(Status::Committed));
+        knows.closing.committed = 1;
+        assert_eq!(read(&all([done.clone(), done.clone()])).history, read(&all([done, knows])).history);
+    }
+
+    /// They came into the View with histories of different lengths, and left it with operations of different numbers.
+    #[test]
+    fn members_of_different_past_do_not_meet_by_chance() {
+        let view = view_of(2).id();
+        let long = History { ops: 1, lineage: [1; 32] };
+        let short = History { ops: 0, lineage: [2; 32] };
+        assert_ne!(advance(Some(long), view, 1, &[]), advance(Some(short), view, 2, &[]));
     }
 
     #[test]
