@@ -17,6 +17,8 @@
 
 mod calls;
 mod entry;
+#[cfg(test)]
+mod inspection;
 mod reports;
 
 use super::{AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote};
@@ -95,22 +97,6 @@ impl Ledger {
             effects: Vec::new(),
             seeded: Seeded::NONE,
         }
-    }
-
-    /// The same with one of its rules broken.
-    #[cfg(test)]
-    pub(crate) fn with(mut self, seeded: Seeded) -> Ledger {
-        self.seeded = seeded;
-        self
-    }
-
-    /// Whether it has taken this vote into account, or will not any more.
-    #[cfg(test)]
-    pub(crate) fn knows(&self, from: Rank, op: OpId, vote: Vote) -> bool {
-        let entry = self.entries.get(&op);
-        let known = entry.and_then(|e| e.votes[from.index()]);
-        let over = entry.is_some_and(|e| e.outcome == Some(Outcome::Committed));
-        self.frozen || over || known == Some(vote) || matches!(known, Some(Vote::Abort(_)))
     }
 
     /// What is to be done since the last time this was called.

@@ -7,6 +7,9 @@
 //! holds. When all have promised, the proposer makes a View of it and asks all to *accept*; when all have accepted, it
 //! tells them to *install*. A promise and an acceptance leave only when they are durable.
 
+#[cfg(test)]
+mod inspection;
+
 use super::Applicant;
 use super::message::{Accepted, Message, Promise};
 use super::standing;
@@ -68,7 +71,7 @@ pub enum Effect {
 }
 
 /// What a new View means for the operations of this member's View before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decides {
     /// It was made of that View: its list of committed operations decides.
     Parent,

@@ -14,6 +14,10 @@ mod message;
 mod standing;
 
 #[cfg(test)]
+mod claims;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
 mod scripts;
 #[cfg(test)]
 mod simulation;
