@@ -17,16 +17,19 @@
 
 mod calls;
 mod entry;
+#[cfg(test)]
+mod inspection;
 mod reports;
 
 use super::{AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote};
+use crate::defect::Seeded;
 use crate::view::{Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, Rank, View, ViewDigest};
 use calls::Calls;
 use entry::Entry;
 use std::collections::BTreeMap;
 
 /// The votes and statuses of one View on one member.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ledger {
     view: ViewDigest,
     me: Rank,
@@ -42,10 +45,11 @@ pub struct Ledger {
     numbers: BTreeMap<Lane, u64>,
     entries: BTreeMap<OpId, Entry>,
     effects: Vec<LedgerEffect>,
+    seeded: Seeded,
 }
 
 /// What the ledger wants done; in order.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LedgerEffect {
     /// Send to every other member that takes part.
     Tell(OpBody),
@@ -91,6 +95,7 @@ impl Ledger {
             numbers: BTreeMap::new(),
             entries: BTreeMap::new(),
             effects: Vec::new(),
+            seeded: Seeded::NONE,
         }
     }
 
@@ -297,7 +302,10 @@ impl Ledger {
     /// No vote changes any more. Returns what this member has to report; the same at every later call.
     pub fn freeze(&mut self) -> Closing {
         self.frozen = true;
-        Closing { ops: self.entries.iter().filter_map(|(op, e)| e.listed(*op, self.me)).collect(), committed: self.committed }
+        Closing {
+            ops: self.entries.iter().filter_map(|(op, e)| e.listed(*op, self.me, self.seeded)).collect(),
+            committed: self.committed,
+        }
     }
 
     /// The next View was made of this one: these operations are committed, every other open one is aborted.
@@ -392,7 +400,7 @@ impl Ledger {
         if entry.outcome.is_some() {
             return;
         }
-        let Some(outcome) = entry.verdict() else { return };
+        let Some(outcome) = entry.verdict(self.seeded) else { return };
         self.resolve(op, outcome);
     }
 

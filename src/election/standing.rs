@@ -4,8 +4,10 @@
 
 use super::message::{Accepted, Promise};
 use crate::collective::{Closing, Listed, Status};
+use crate::defect::{Defect, Seeded};
 use crate::identity::MemberId;
 use crate::view::{History, MEMBERS_MAX, OpId, Rank, ViewId};
+use crate::wire::{put_list, put_option};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,11 +28,11 @@ pub(super) struct Standing {
 ///
 /// The parent of an accepted View is evidence that it was installed; without that rule two halves can decide one
 /// operation differently after an acceptor's memory was overwritten.
-pub(super) fn read(promises: &BTreeMap<MemberId, Promise>) -> Standing {
+pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Standing {
     let installed = promises.values().filter_map(|p| p.prev);
     let implied = promises.values().filter_map(|p| p.accepted.as_ref()?.parent);
-    let tip = installed.chain(implied).max();
-    let committed = tip.map_or_else(Vec::new, |tip| decide(tip, promises));
+    let tip = installed.chain(implied.filter(|_| !seeded.has(Defect::TipOfInstalled))).max();
+    let committed = tip.map_or_else(Vec::new, |tip| decide(tip, promises, seeded));
     let effective: BTreeMap<MemberId, Option<History>> =
         promises.iter().map(|(id, p)| (*id, history_after(*id, p, tip, &committed, promises))).collect();
     let history = winner(&effective);
@@ -39,20 +41,21 @@ pub(super) fn read(promises: &BTreeMap<MemberId, Promise>) -> Standing {
 }
 
 /// The outcome of the tip's operations: what an accepted successor says, else what all its members hold.
-fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>) -> Vec<OpId> {
+fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Vec<OpId> {
     let successors = promises.values().filter_map(|p| p.accepted.as_ref()).filter(|a| succeeds(a, tip));
-    if let Some(adopted) = successors.max_by_key(|a| a.id.ballot) {
+    if let Some(adopted) = successors.max_by_key(|a| a.id.ballot).filter(|_| !seeded.has(Defect::NoAdoption)) {
         return adopted.committed.clone();
     }
     let installed =
         promises.values().filter(|p| p.prev == Some(tip)).map(|p| Witness { rank: p.rank, closing: Some(&p.closing) });
     // A member that is in the tip and has not installed it has not begun any of its operations.
     let not_installed = |p: &&Promise| p.prev != Some(tip) && p.accepted.as_ref().is_some_and(|a| a.id == tip);
-    let behind = promises.values().filter(not_installed).filter(|p| p.accepted_here.is_some());
+    let behind =
+        promises.values().filter(not_installed).filter(|p| p.accepted_here.is_some() || seeded.has(Defect::RestartedCounts));
     let behind = behind.map(|p| Witness { rank: p.accepted_here, closing: None });
     let witnesses: Vec<Witness<'_>> = installed.chain(behind).collect();
     let candidates: BTreeSet<OpId> = witnesses.iter().filter_map(|w| w.closing).flat_map(|c| &c.ops).map(|l| l.op).collect();
-    candidates.into_iter().filter(|op| to_be_committed(*op, &witnesses)).collect()
+    candidates.into_iter().filter(|op| to_be_committed(*op, &witnesses, seeded)).collect()
 }
 
 /// What a member of the tip tells of its operations there.
@@ -70,10 +73,13 @@ fn succeeds(accepted: &Accepted, tip: ViewId) -> bool {
 /// Whether all who take part hold its result. An operation that is on no list was not begun there, or is decided everywhere.
 ///
 /// A message that both ends know as committed need not be said again: of those there may be more than a View has room for.
-fn to_be_committed(op: OpId, witnesses: &[Witness<'_>]) -> bool {
+fn to_be_committed(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> bool {
     let participants = op.lane.participants(MEMBERS_MAX);
     let takes_part = |w: &&Witness<'_>| w.rank.is_none_or(|rank| participants >> rank.0 & 1 == 1);
     let status = |w: &Witness<'_>| Some(w.closing?.ops.iter().find(|l| l.op == op)?.status);
+    if seeded.has(Defect::AnyoneCommitted) {
+        return witnesses.iter().any(|w| status(w) == Some(Status::Committed));
+    }
     let statuses: Option<Vec<Status>> = witnesses.iter().filter(takes_part).map(status).collect();
     let Some(statuses) = statuses else { return false };
     if op.lane.ends().is_some() && statuses.iter().all(|status| *status == Status::Committed) {
@@ -108,7 +114,8 @@ pub(super) fn history_after(
     let total = promise.closing.committed + newly;
     // A member whose View was out of step and saw a sync committed is on that View's history, like the others there.
     let base = if moved_on { common_base(prev, promises).unwrap_or(promise.base) } else { promise.base };
-    if total == 0 { promise.base } else { Some(advance(base, prev, total)) }
+    let settled = if moved_on { settled(prev, committed, promises) } else { Vec::new() };
+    if total == 0 { promise.base } else { Some(advance(base, prev, total, &settled)) }
 }
 
 fn newly_committed(promise: &Promise, committed: &[OpId]) -> u64 {
@@ -118,16 +125,32 @@ fn newly_committed(promise: &Promise, committed: &[OpId]) -> u64 {
     common.filter(known).count() as u64
 }
 
+/// The operations that are committed because these promises say so; of all others some member knew by the votes.
+///
+/// What the votes of all have committed is committed by every part of a View that goes on, but of what they left open two
+/// parts may each commit another half.
+fn settled(view: ViewId, committed: &[OpId], promises: &BTreeMap<MemberId, Promise>) -> Vec<OpId> {
+    // What is not listed is decided everywhere, where anything was.
+    let known = |p: &Promise, op: OpId| listed(p, op).map_or(p.closing.committed > 0, |l| l.status == Status::Committed);
+    let open = |op: &&OpId| promises.values().filter(|p| p.prev == Some(view)).any(|p| !known(p, **op));
+    committed.iter().filter(|op| op.lane.ends().is_none()).filter(open).copied().collect()
+}
+
 /// The longest history with which any of the promisers entered `view`: the one a sync in it spread.
 fn common_base(view: ViewId, promises: &BTreeMap<MemberId, Promise>) -> Option<Option<History>> {
     promises.values().filter(|p| p.prev == Some(view)).map(|p| p.base).max()
 }
 
-/// The history after `ops` operations were committed in `view`.
-pub(super) fn advance(base: Option<History>, view: ViewId, ops: u64) -> History {
+/// The history after `ops` operations were committed in `view`, of which these were settled by the View after it.
+pub(super) fn advance(base: Option<History>, view: ViewId, ops: u64, settled: &[OpId]) -> History {
     let mut hash = Sha256::new();
     hash.update(b"potluck/1/lineage");
     hash.update(view.digest.0);
+    // In one View members may have come from different histories.
+    let mut more = Vec::new();
+    put_option(&mut more, base.as_ref());
+    put_list(&mut more, settled);
+    hash.update(more);
     History { ops: base.map_or(0, |h| h.ops).saturating_add(ops), lineage: hash.finalize().into() }
 }
 
@@ -161,6 +184,10 @@ mod tests {
     use crate::view::{Ballot, Lane, View};
 
     const OP: OpId = OpId { lane: Lane::MAIN, number: 0 };
+
+    fn read(promises: &BTreeMap<MemberId, Promise>) -> Standing {
+        super::read(promises, Seeded::NONE)
+    }
 
     fn fresh() -> Promise {
         Promise {
@@ -293,6 +320,42 @@ mod tests {
         let standing = read(&all([knows, in_view(&view, Some(Status::Done(3)))]));
         assert_eq!((standing.committed.len(), standing.in_sync.len()), (1, 2));
         assert_eq!(standing.history.map(|h| h.ops), Some(1));
+    }
+
+    /// Both lanes had something under way when the group was cut in two.
+    #[test]
+    fn parts_that_committed_different_operations_do_not_share_a_history() {
+        let view = view_of(4);
+        let other = OpId { lane: Lane::tagged(7), number: 0 };
+        let half = |done: OpId, open: OpId| {
+            let said = [(done, Status::Done(1)), (open, Status::NotDone)];
+            let mut ops = said.map(|(op, status)| Listed { op, status, is_sync: false }).to_vec();
+            ops.sort_by_key(|l| l.op);
+            let promise = Promise { closing: Closing { ops, committed: 0 }, ..in_view(&view, None) };
+            read(&all([promise.clone(), promise]))
+        };
+        let (one, two) = (half(OP, other), half(other, OP));
+        assert_eq!((one.committed, two.committed), (vec![OP], vec![other]));
+        assert_eq!(one.history.map(|h| h.ops), two.history.map(|h| h.ops));
+        assert_ne!(one.history, two.history);
+    }
+
+    #[test]
+    fn parts_that_committed_the_same_share_a_history() {
+        let view = view_of(4);
+        let done = in_view(&view, Some(Status::Done(1)));
+        let mut knows = in_view(&view, Some(Status::Committed));
+        knows.closing.committed = 1;
+        assert_eq!(read(&all([done.clone(), done.clone()])).history, read(&all([done, knows])).history);
+    }
+
+    /// They came into the View with histories of different lengths, and left it with operations of different numbers.
+    #[test]
+    fn members_of_different_past_do_not_meet_by_chance() {
+        let view = view_of(2).id();
+        let long = History { ops: 1, lineage: [1; 32] };
+        let short = History { ops: 0, lineage: [2; 32] };
+        assert_ne!(advance(Some(long), view, 1, &[]), advance(Some(short), view, 2, &[]));
     }
 
     #[test]
