@@ -23,7 +23,7 @@ mod reports;
 
 use super::{AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote};
 use crate::defect::Seeded;
-use crate::view::{Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, Rank, View, ViewDigest};
+use crate::view::{Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, OpSet, Rank, View, ViewDigest};
 use calls::Calls;
 use entry::Entry;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub struct Ledger {
     frozen: bool,
     /// The members share one history, from the start or since a sync was committed.
     synced: bool,
-    committed: u64,
+    committed: OpSet,
     numbers: BTreeMap<Lane, u64>,
     entries: BTreeMap<OpId, Entry>,
     effects: Vec<LedgerEffect>,
@@ -91,7 +91,7 @@ impl Ledger {
             sources: view.members.iter().map(|m| m.in_sync).collect(),
             frozen: false,
             synced: view.in_sync(),
-            committed: 0,
+            committed: OpSet::default(),
             numbers: BTreeMap::new(),
             entries: BTreeMap::new(),
             effects: Vec::new(),
@@ -116,7 +116,7 @@ impl Ledger {
 
     /// Operations committed here so far.
     pub fn committed(&self) -> u64 {
-        self.committed
+        self.committed.len()
     }
 
     /// Operations that this member or another one has begun and that are not decided.
@@ -411,7 +411,9 @@ impl Ledger {
         entry.resolved_by |= 1 << me.0;
         let (called, is_sync, alone) = (entry.call.is_some(), entry.is_sync(), entry.is_best_effort());
         if outcome == Outcome::Committed {
-            self.committed += u64::from(op.lane.ends().is_none() && !alone);
+            if op.lane.ends().is_none() && !alone {
+                self.committed.insert(op);
+            }
             self.synced |= is_sync;
         }
         if called {

@@ -444,7 +444,7 @@ impl Agreement {
     /// From what its operations in the installed View count. The first one committed in a View out of sync is a sync: from then on
     /// a member is on that View's history.
     fn base_of(&self, closing: &Closing) -> Option<History> {
-        let view = self.installed.as_ref().filter(|_| closing.committed > 0);
+        let view = self.installed.as_ref().filter(|_| !closing.committed.is_empty());
         view.map_or(self.base, |view| view.history)
     }
 

@@ -6,8 +6,8 @@ use super::message::{Accepted, Promise};
 use crate::collective::{Closing, Listed, Status};
 use crate::defect::{Defect, Seeded};
 use crate::identity::MemberId;
-use crate::view::{History, MEMBERS_MAX, OpId, Rank, ViewId};
-use crate::wire::{put_list, put_option};
+use crate::view::{History, MEMBERS_MAX, OpId, OpSet, Rank, ViewId};
+use crate::wire::{Encode, put_option};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,30 +110,20 @@ pub(super) fn history_after(
     if !moved_on && promise.closing.ops.iter().any(|l| open(&l)) {
         return Some(cut_off(id, prev, promise));
     }
-    let newly = if moved_on { newly_committed(promise, committed) } else { 0 };
-    let total = promise.closing.committed + newly;
+    let mut total = promise.closing.committed;
+    if moved_on {
+        total.extend(newly_committed(promise, committed));
+    }
     // A member whose View was out of step and saw a sync committed is on that View's history, like the others there.
     let base = if moved_on { common_base(prev, promises).unwrap_or(promise.base) } else { promise.base };
-    let settled = if moved_on { settled(prev, committed, promises) } else { Vec::new() };
-    if total == 0 { promise.base } else { Some(advance(base, prev, total, &settled)) }
+    if total.is_empty() { promise.base } else { Some(advance(base, prev, total)) }
 }
 
-fn newly_committed(promise: &Promise, committed: &[OpId]) -> u64 {
+/// What the View commits and this member has not. What it does not list it has: nobody forgets what somebody has not committed.
+fn newly_committed(promise: &Promise, committed: &[OpId]) -> impl Iterator<Item = OpId> {
     // Messages are no part of a history: only two members see them.
-    let common = committed.iter().filter(|op| op.lane.ends().is_none());
-    let known = |op: &&OpId| !listed(promise, **op).is_some_and(|l| l.status == Status::Committed);
-    common.filter(known).count() as u64
-}
-
-/// The operations that are committed because these promises say so; of all others some member knew by the votes.
-///
-/// What the votes of all have committed is committed by every part of a View that goes on, but of what they left open two
-/// parts may each commit another half.
-fn settled(view: ViewId, committed: &[OpId], promises: &BTreeMap<MemberId, Promise>) -> Vec<OpId> {
-    // What is not listed is decided everywhere, where anything was.
-    let known = |p: &Promise, op: OpId| listed(p, op).map_or(p.closing.committed > 0, |l| l.status == Status::Committed);
-    let open = |op: &&OpId| promises.values().filter(|p| p.prev == Some(view)).any(|p| !known(p, **op));
-    committed.iter().filter(|op| op.lane.ends().is_none()).filter(open).copied().collect()
+    let common = committed.iter().copied().filter(|op| op.lane.ends().is_none());
+    common.filter(|op| listed(promise, *op).is_some_and(|l| l.status != Status::Committed))
 }
 
 /// The longest history with which any of the promisers entered `view`: the one a sync in it spread.
@@ -141,17 +131,19 @@ fn common_base(view: ViewId, promises: &BTreeMap<MemberId, Promise>) -> Option<O
     promises.values().filter(|p| p.prev == Some(view)).map(|p| p.base).max()
 }
 
-/// The history after `ops` operations were committed in `view`, of which these were settled by the View after it.
-pub(super) fn advance(base: Option<History>, view: ViewId, ops: u64, settled: &[OpId]) -> History {
+/// The history after `ops` were committed in `view`.
+///
+/// What the votes of all have committed is committed by every part of a View that goes on, but of what they left open two parts
+/// may each commit another half: so it matters which they were. And in one View members may have come from different histories.
+pub(super) fn advance(base: Option<History>, view: ViewId, ops: OpSet) -> History {
     let mut hash = Sha256::new();
     hash.update(b"potluck/1/lineage");
     hash.update(view.digest.0);
-    // In one View members may have come from different histories.
     let mut more = Vec::new();
     put_option(&mut more, base.as_ref());
-    put_list(&mut more, settled);
+    ops.encode(&mut more);
     hash.update(more);
-    History { ops: base.map_or(0, |h| h.ops).saturating_add(ops), lineage: hash.finalize().into() }
+    History { ops: base.map_or(0, |h| h.ops).saturating_add(ops.len()), lineage: hash.finalize().into() }
 }
 
 /// The history of a member that cannot know what became of its operations: its own, shared with nobody.
@@ -161,7 +153,7 @@ fn cut_off(id: MemberId, view: ViewId, promise: &Promise) -> History {
     hash.update(view.digest.0);
     hash.update(id.node.0);
     hash.update(id.boot.0.to_le_bytes());
-    let ops = promise.base.map_or(0, |h| h.ops).saturating_add(promise.closing.committed);
+    let ops = promise.base.map_or(0, |h| h.ops).saturating_add(promise.closing.committed.len());
     History { ops, lineage: hash.finalize().into() }
 }
 
@@ -206,7 +198,7 @@ mod tests {
 
     fn in_view(view: &View, status: Option<Status>) -> Promise {
         let ops = status.into_iter().map(|status| Listed { op: OP, status, is_sync: false }).collect();
-        Promise { prev: Some(view.id()), closing: Closing { ops, committed: 0 }, ..fresh() }
+        Promise { prev: Some(view.id()), closing: Closing { ops, committed: OpSet::default() }, ..fresh() }
     }
 
     fn all(promises: impl IntoIterator<Item = Promise>) -> BTreeMap<MemberId, Promise> {
@@ -246,7 +238,7 @@ mod tests {
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
         let said = [from, None, to].into_iter().enumerate().map(|(rank, status)| {
             let ops = status.into_iter().map(|status| Listed { op, status, is_sync: false }).collect();
-            let closing = Closing { ops, committed: 0 };
+            let closing = Closing { ops, committed: OpSet::default() };
             Promise { prev: Some(view.id()), rank: Some(Rank(rank as u8)), closing, ..fresh() }
         });
         read(&all(said))
@@ -271,7 +263,7 @@ mod tests {
     fn a_message_to_a_member_that_has_not_installed_the_view_has_not_arrived() {
         let view = view_of(3);
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
-        let closing = Closing { ops: vec![Listed { op, status: Status::Done(0), is_sync: false }], committed: 0 };
+        let closing = Closing { ops: vec![Listed { op, status: Status::Done(0), is_sync: false }], committed: OpSet::default() };
         let sender = Promise { prev: Some(view.id()), rank: Some(Rank(0)), closing, ..fresh() };
         let accepted = Some(Accepted { id: view.id(), parent: None, committed: vec![] });
         let behind = |rank| Promise { accepted: accepted.clone(), accepted_here: Some(Rank(rank)), ..fresh() };
@@ -304,7 +296,7 @@ mod tests {
     #[test]
     fn a_joiner_does_not_share_the_history_of_veterans() {
         let view = view_of(2);
-        let veteran = Promise { closing: Closing { ops: vec![], committed: 4 }, ..in_view(&view, None) };
+        let veteran = Promise { closing: Closing { ops: vec![], committed: ops(4) }, ..in_view(&view, None) };
         let standing = read(&all([veteran.clone(), veteran, fresh()]));
         assert_eq!(standing.history.map(|h| h.ops), Some(4));
         assert_eq!(standing.in_sync, BTreeSet::from([member_id(1), member_id(2)]));
@@ -314,12 +306,19 @@ mod tests {
     fn members_that_move_on_together_agree_though_one_knew_less() {
         let view = view_of(2);
         let knows = Promise {
-            closing: Closing { ops: vec![Listed { op: OP, status: Status::Committed, is_sync: false }], committed: 1 },
+            closing: Closing { ops: vec![Listed { op: OP, status: Status::Committed, is_sync: false }], committed: ops(1) },
             ..in_view(&view, None)
         };
         let standing = read(&all([knows, in_view(&view, Some(Status::Done(3)))]));
         assert_eq!((standing.committed.len(), standing.in_sync.len()), (1, 2));
         assert_eq!(standing.history.map(|h| h.ops), Some(1));
+    }
+
+    /// The first of the main lane.
+    fn ops(count: u64) -> OpSet {
+        let mut set = OpSet::default();
+        set.extend((0..count).map(|number| OpId { lane: Lane::MAIN, number }));
+        set
     }
 
     /// Both lanes had something under way when the group was cut in two.
@@ -331,7 +330,7 @@ mod tests {
             let said = [(done, Status::Done(1)), (open, Status::NotDone)];
             let mut ops = said.map(|(op, status)| Listed { op, status, is_sync: false }).to_vec();
             ops.sort_by_key(|l| l.op);
-            let promise = Promise { closing: Closing { ops, committed: 0 }, ..in_view(&view, None) };
+            let promise = Promise { closing: Closing { ops, committed: OpSet::default() }, ..in_view(&view, None) };
             read(&all([promise.clone(), promise]))
         };
         let (one, two) = (half(OP, other), half(other, OP));
@@ -345,8 +344,10 @@ mod tests {
         let view = view_of(4);
         let done = in_view(&view, Some(Status::Done(1)));
         let mut knows = in_view(&view, Some(Status::Committed));
-        knows.closing.committed = 1;
-        assert_eq!(read(&all([done.clone(), done.clone()])).history, read(&all([done, knows])).history);
+        knows.closing.committed = ops(1);
+        let history = |promises: &[&Promise]| read(&all(promises.iter().map(|p| (*p).clone()))).history;
+        let parts = [vec![&done, &done], vec![&done, &knows], vec![&knows]];
+        assert_eq!(parts.map(|part| history(&part)), [history(&[&knows, &knows]); 3]);
     }
 
     /// They came into the View with histories of different lengths, and left it with operations of different numbers.
@@ -355,7 +356,7 @@ mod tests {
         let view = view_of(2).id();
         let long = History { ops: 1, lineage: [1; 32] };
         let short = History { ops: 0, lineage: [2; 32] };
-        assert_ne!(advance(Some(long), view, 1, &[]), advance(Some(short), view, 2, &[]));
+        assert_ne!(advance(Some(long), view, ops(1)), advance(Some(short), view, ops(2)));
     }
 
     #[test]
@@ -364,7 +365,7 @@ mod tests {
         let mut new = view_of(2);
         new.ballot.round = 7;
         let behind = in_view(&old, Some(Status::Done(1)));
-        let moved = Promise { closing: Closing { ops: vec![], committed: 3 }, ..in_view(&new, None) };
+        let moved = Promise { closing: Closing { ops: vec![], committed: ops(3) }, ..in_view(&new, None) };
         let standing = read(&all([behind, moved.clone(), moved]));
         assert_eq!(standing.in_sync, BTreeSet::from([member_id(2), member_id(3)]));
     }

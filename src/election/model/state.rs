@@ -117,7 +117,9 @@ impl Packet {
                 let prev = promise.prev.map_or(0, |v| v.ballot.round);
                 format!(
                     "promise {}, from {prev}, lists {:?}, {} committed",
-                    ballot.round, promise.closing.ops, promise.closing.committed
+                    ballot.round,
+                    promise.closing.ops,
+                    promise.closing.committed.len()
                 )
             }
             Message::Accept(view) => format!("accept {}", view.ballot.round),
