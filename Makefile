@@ -1,7 +1,7 @@
 # Two commands are the whole set-up on a fresh machine: `make demo` and `make test`.
 # Recipes print nothing of their own, so that `make demo ARGS=--json` is one JSON document.
 
-.PHONY: help demo test check fix asan gloo-generations fuzz faults bench reliability lab-clean
+.PHONY: help demo test check fix asan gloo-generations fuzz sim bench lab-clean faults reliability
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -26,6 +26,9 @@ gloo-generations: ## the Gloo engine against other generations of Gloo (ARGS="DI
 
 fuzz: ## every fuzz target for FUZZ_SECONDS (60); ARGS names targets
 	@scripts/fuzz.sh $(ARGS)
+
+sim: ## whole groups in virtual time: SEEDS=n (500) runs of five minutes each, or the run SEED=n
+	@scripts/sim.sh
 
 faults: ## every fault in every phase, with real processes: a table (ARGS="--fault kill --n 3" chooses)
 	@scripts/faults.sh $(ARGS)

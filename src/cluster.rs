@@ -6,13 +6,14 @@ use crate::config::{Builder, Config};
 use crate::context::Context;
 use crate::driver::{self, Command, Handles};
 use crate::error::{Error, Result};
+use crate::events::Event;
 use crate::metrics::Metrics;
 use crate::start;
 use crate::status::Status;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 
 /// A running node. Clones are handles to the same one; it leaves the group when the last handle and Context are gone.
 #[derive(Clone)]
@@ -42,7 +43,7 @@ impl Cluster {
     /// Joins with a configuration.
     pub async fn join_with(config: Config) -> Result<Cluster> {
         config.check()?;
-        let (min_members, trusted) = (config.min_members, config.trusted_links.clone().into());
+        let (min_members, trusted) = (config.partition()?.members_wanted(), config.trusted_links.clone().into());
         let handles = driver::spawn(move || start::open(config)).await?;
         Ok(Cluster { handles: Arc::new(handles), min_members, trusted })
     }
@@ -104,6 +105,11 @@ impl Cluster {
         StatusStream { status: self.handles.status.clone(), first: true }
     }
 
+    /// What happens to the group from now on: Views, who came and went and why. How things stand is in [`Cluster::status`].
+    pub fn events(&self) -> EventStream {
+        EventStream { events: self.handles.happened.resubscribe() }
+    }
+
     /// Leaves the group: the others go on at once. Every open call ends with an error. Returns when the node has gone.
     pub async fn leave(self) {
         let (done, gone) = oneshot::channel();
@@ -111,6 +117,12 @@ impl Cluster {
             // An error means that it is gone already.
             let _ = gone.await;
         }
+    }
+
+    /// One whose driver runs elsewhere.
+    #[cfg(test)]
+    pub(crate) fn of(handles: Handles) -> Cluster {
+        Cluster { handles: Arc::new(handles), min_members: 2, trusted: Arc::new([]) }
     }
 
     pub(crate) fn trusted(&self) -> &[String] {
@@ -122,6 +134,23 @@ impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let status = self.handles.status.borrow();
         write!(f, "Cluster({} {}, {})", status.name, status.node, status.state)
+    }
+}
+
+/// What happens to a group, as it happens. The last 256 events wait for whoever is late; then [`Event::Lagged`] says how many were
+/// lost.
+pub struct EventStream {
+    events: broadcast::Receiver<Event>,
+}
+
+impl EventStream {
+    /// The next event. `None` when the node is gone. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Event> {
+        match self.events.recv().await {
+            Ok(event) => Some(event),
+            Err(broadcast::error::RecvError::Lagged(lost)) => Some(Event::Lagged(lost)),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
     }
 }
 

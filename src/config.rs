@@ -5,6 +5,7 @@
 use crate::cluster::Cluster;
 use crate::error::{ConfigProblem, Error, Result};
 use crate::identity::ClusterKey;
+use crate::partition::Partition;
 use std::path::PathBuf;
 
 /// What a node needs to know to join. Start from a preset: [`Config::home`] is the default.
@@ -21,9 +22,8 @@ pub struct Config {
     pub home: Option<PathBuf>,
     /// What this node calls itself, at most 32 printable characters. Default: the host name.
     pub name: Option<String>,
-    /// Members a View needs before it is handed out, 1 to 16, default 2. With 1 a lone node is a group; higher than the
-    /// machines there are, nothing ever starts.
-    pub min_members: usize,
+    /// Which groups may go on when the network is cut. Default: `POTLUCK_PARTITION`, else every group of at least two.
+    pub partition: Option<Partition>,
     /// This node keeps nothing in step: when all members say so, nobody is ever asked to `sync`. Default: no.
     pub stateless: bool,
     /// Peers to dial besides those that are found, as `host` or `host:port`. Default: `POTLUCK_PEERS`.
@@ -104,7 +104,7 @@ impl Config {
             admission: Admission::Found,
             home: None,
             name: None,
-            min_members: 2,
+            partition: None,
             stateless: false,
             peers: Vec::new(),
             interfaces: None,
@@ -126,10 +126,23 @@ impl Config {
 
     /// The rules that go across fields.
     pub(crate) fn check(&self) -> Result<()> {
-        if !(1..=crate::view::MEMBERS_MAX).contains(&self.min_members) {
-            return Err(Error::Config(ConfigProblem::BadMinMembers(self.min_members)));
+        match self.partition()? {
+            Partition::Continue { min_members } if !(1..=crate::view::MEMBERS_MAX).contains(&min_members) => {
+                Err(Error::Config(ConfigProblem::BadMinMembers(min_members)))
+            }
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// What is set, else what the environment says, else the default.
+    pub(crate) fn partition(&self) -> Result<Partition> {
+        match (&self.partition, std::env::var_os("POTLUCK_PARTITION")) {
+            (Some(partition), _) => Ok(partition.clone()),
+            (None, Some(text)) if !text.is_empty() => {
+                text.to_string_lossy().parse().map_err(|why| Error::Config(ConfigProblem::BadPartition(why)))
+            }
+            (None, _) => Ok(Partition::default()),
+        }
     }
 }
 
@@ -184,9 +197,14 @@ impl Builder {
         self
     }
 
-    /// Members a View needs before it is handed out.
-    pub fn min_members(mut self, members: usize) -> Builder {
-        self.config.min_members = members;
+    /// Members a View needs before it is handed out: [`Partition::Continue`].
+    pub fn min_members(self, members: usize) -> Builder {
+        self.partition(Partition::Continue { min_members: members })
+    }
+
+    /// Which groups may go on when the network is cut. The same on all nodes.
+    pub fn partition(mut self, partition: Partition) -> Builder {
+        self.config.partition = Some(partition);
         self
     }
 

@@ -4,6 +4,7 @@
 
 use crate::collective::{Call, EngineFault, Rejection};
 use crate::identity::{IdentityProblem, Name, NodeId};
+use crate::partition::RosterProblem;
 use crate::view::{OpId, Rank};
 use std::fmt;
 use std::time::Duration;
@@ -23,8 +24,8 @@ pub enum Error {
     },
     /// The View was replaced before this call began. Your buffer is untouched; take `ctx.renewed()` and call again.
     ViewChanged,
-    /// This member was left out of the group while the operation ran and cannot know whether it happened. Your buffer is
-    /// untouched; take `ctx.renewed()`, `sync` your state, then go on.
+    /// This member was left out of the group while the operation ran, or could not reach enough others to go on, and cannot know
+    /// whether it happened. Your buffer is untouched; take `ctx.renewed()`, `sync` your state, then go on.
     Indeterminate,
     /// The members do not hold the same state yet. Nothing was sent; call `ctx.sync(version, &mut state)` first.
     NeedsSync,
@@ -129,6 +130,10 @@ pub enum ConfigProblem {
     BadInterfaces(String),
     /// `min_members` is not between 1 and 16.
     BadMinMembers(usize),
+    /// The text of `POTLUCK_PARTITION` cannot be read.
+    BadPartition(String),
+    /// The roster of a [`Partition`](crate::Partition) cannot be used.
+    BadRoster(RosterProblem),
     /// `POTLUCK_ENGINE` is none of `auto`, `native` and `gloo`.
     BadEngine(String),
     /// Gloo is asked for, and this build has none.
@@ -247,6 +252,12 @@ impl fmt::Display for ConfigProblem {
             ConfigProblem::BadPeer(why) => write!(f, "a peer cannot be used: {why}"),
             ConfigProblem::BadInterfaces(why) => write!(f, "the interfaces cannot be used: {why}"),
             ConfigProblem::BadMinMembers(n) => write!(f, "min_members is {n}; it must be between 1 and 16"),
+            ConfigProblem::BadPartition(why) => write!(
+                f,
+                "POTLUCK_PARTITION cannot be used: {why}; it must be continue:N, majority:ID,ID,... or all:ID,ID,... with the public keys \
+                 of all nodes"
+            ),
+            ConfigProblem::BadRoster(problem) => write!(f, "the roster cannot be used: {problem}"),
             ConfigProblem::BadEngine(text) => write!(f, "POTLUCK_ENGINE is {text:?}; it must be auto, native or gloo"),
             ConfigProblem::NoGloo => f.write_str("this build of potluck has no Gloo: build it with the feature `gloo`, see docs/gloo.md"),
             ConfigProblem::NoPort(kind) => write!(f, "no TCP port could be opened ({kind}); is networking up?"),

@@ -285,8 +285,16 @@ fn sessions(suite: Suite) -> (Session, Session) {
 fn local(n: u8) -> Local {
     let id = MemberId { node: NodeId([0; 32]), boot: Boot(u64::from(n)) };
     let name = Name::from_lossy("fuzz");
-    let hello =
-        Hello { id, name, port: 1, stateless: false, engines: Engines::NATIVE, wire: Wire::Untrusted, suite: Suite::Aes256Gcm };
+    let hello = Hello {
+        id,
+        name,
+        port: 1,
+        stateless: false,
+        engines: Engines::NATIVE,
+        partition: [0; 8],
+        wire: Wire::Untrusted,
+        suite: Suite::Aes256Gcm,
+    };
     let identity = Arc::new(Identity::from_seed(&[n; 32]));
     Local::new(identity, hello, Zeroizing::new([n; 32]), Zeroizing::new([7; 32]))
 }

@@ -53,6 +53,12 @@
 //! [`Builder::stateless`]. Histories are compared, not contents: nodes that have done nothing together yet count as
 //! agreed, so programs that start from files must start from equal ones.
 //!
+//! # A cut network
+//!
+//! Each part that has enough members goes on, and when parts meet one history wins. Where two histories are worse than standing still,
+//! [`Partition`] lets only a majority of named machines go on, or only all of them: set it by [`Builder::partition`], the same everywhere.
+//! [`Cluster::events`] tells who came and went, and why.
+//!
 //! # Engines
 //!
 //! A View runs on potluck's own engine or, when every member was built with the feature `gloo` and all of them reach each
@@ -93,6 +99,7 @@ mod driver;
 mod election;
 mod engine;
 mod error;
+mod events;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -102,6 +109,9 @@ mod identity;
 mod keys;
 mod link;
 mod metrics;
+mod partition;
+#[cfg(test)]
+mod simulation;
 mod start;
 mod status;
 mod surroundings;
@@ -114,7 +124,7 @@ pub use calls::{
     AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Commit, Gather, Owned, Receiving, Reduce,
     ReduceScatter, Scatter, Sending, Step, StepReduction, Sync,
 };
-pub use cluster::{Cluster, StatusStream};
+pub use cluster::{Cluster, EventStream, StatusStream};
 #[doc(hidden)]
 pub use collective::Arithmetic;
 pub use collective::{
@@ -125,11 +135,13 @@ pub use context::Context;
 pub use discovery::{Activity, InterfaceReport, Skip};
 pub use engine::EngineKind;
 pub use error::{Cause, ConfigProblem, Error, Mismatched, Peer, Result};
-pub use identity::{ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, Name, NodeId};
+pub use events::{Event, Loss, Who};
+pub use identity::{ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, Name, NodeId, NodeIdTextError};
 pub use keys::{Keys, MachineIdentity, StoredKey};
 pub use metrics::{EdgeMetrics, Metrics, OperationMetrics};
+pub use partition::{Partition, RosterProblem};
 pub use start::gloo_version;
-pub use status::{Counters, PeerStatus, State, Status, ViewStatus, Waiting};
+pub use status::{AloneBecause, AloneOn, Counters, PeerStatus, Quarantined, State, Status, ViewStatus, Waiting};
 pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};
 pub use topology::{FoldOrder, FoldSegment, FoldTree};
 pub use view::{Ballot, Lane, OpId, Rank, ViewDigest, ViewId};

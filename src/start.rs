@@ -5,7 +5,7 @@
 use crate::collective::{Engine, NativeEngine, Pool};
 use crate::config::{Admission, Config, Engine as Choice, Network};
 use crate::discovery::{AddressPolicy, Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin, Subnet};
-use crate::driver::{Disk, Doors, NodeConfig, Store};
+use crate::driver::{Disk, Doors, MachineSleep, NodeConfig, Store};
 use crate::election::{Alone, Durable, ElectionConfig};
 use crate::engine::Engines;
 use crate::error::{ConfigProblem, Error, Result};
@@ -15,6 +15,7 @@ use crate::identity::keystore::{HeldIdentity, load_or_create_identity, new_boot}
 use crate::identity::peers_file::PeersFile;
 use crate::identity::{Boot, Identity, MemberId, Name, Namespace, NamespaceName};
 use crate::link::{Bind, Hello, Local, MemoryWorld, Net, TcpNet, Wire, quick_suite};
+use crate::partition::Partition;
 use crate::topology::interfaces::inventory;
 use crate::topology::{Interface, InterfaceFilter, InterfaceKind};
 use crate::wire::Decode;
@@ -64,9 +65,9 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     let (offered, engines) = engines(config)?;
     let mut local = local(config, identity, boot, listener.port(), &namespace, offered)?;
     local.trusted = config.trusted_links.iter().flat_map(|name| addresses_of(name, &interfaces)).collect();
-    let node = node_config(config, local, namespace, boot, durable, policy, known, interfaces);
+    let node = node_config(config.partition()?, local, namespace, boot, durable, policy, known, interfaces);
     let store = Box::new(Held { disk, _identity: held });
-    Ok((node, Doors { net, listener, discovery, store, engines }))
+    Ok((node, Doors { net, listener, discovery, store, engines, sleep: Box::new(MachineSleep::start()) }))
 }
 
 /// Everything in memory: nodes of one namespace in one process share a made-up network.
@@ -90,14 +91,15 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
     let (offered, engines) = engines(config)?;
     let local = local(config, identity, boot, listener.port(), &namespace, offered)?;
     let policy = AddressPolicy::Lan(Vec::new());
-    let mut node = node_config(config, local, namespace, boot, Durable::default(), policy, Vec::new(), Vec::new());
+    let mut node = node_config(config.partition()?, local, namespace, boot, Durable::default(), policy, Vec::new(), Vec::new());
     node.advertised = vec![SocketAddr::new(ip, listener.port())];
-    Ok((node, Doors { net, listener, discovery: Box::new(medium.node()), store: Box::new(Nowhere), engines }))
+    let (discovery, store, sleep) = (Box::new(medium.node()), Box::new(Nowhere), Box::new(MachineSleep::start()));
+    Ok((node, Doors { net, listener, discovery, store, sleep, engines }))
 }
 
 #[expect(clippy::too_many_arguments, reason = "gathers what was opened one by one")]
 fn node_config(
-    config: &Config,
+    partition: Partition,
     local: Local,
     namespace: Namespace,
     boot: Boot,
@@ -109,17 +111,17 @@ fn node_config(
     let mut random = [0; 10];
     // Without randomness new_boot has failed before; the boot alone makes the name unique then.
     let _ = getrandom::fill(&mut random);
-    let alone = if config.min_members == 1 { Alone::Forms } else { Alone::Waits };
+    let alone = if partition.members_wanted() == 1 { Alone::Forms } else { Alone::Waits };
     NodeConfig {
         local: Arc::new(local),
         namespace,
         instance: Advert::instance_of(random),
         durable,
-        election: ElectionConfig { alone, seed: boot.0, ..ElectionConfig::default() },
+        min_members: partition.members_wanted(),
+        election: ElectionConfig { alone, partition, seed: boot.0, ..ElectionConfig::default() },
         policy,
         known,
         advertised: Vec::new(),
-        min_members: config.min_members,
         interfaces,
     }
 }
@@ -160,12 +162,15 @@ fn local(
     namespace: &Namespace,
     engines: Engines,
 ) -> Result<Local> {
+    let partition = config.partition()?;
+    partition.check_roster(identity.id()).map_err(|problem| Error::Config(ConfigProblem::BadRoster(problem)))?;
     let hello = Hello {
         id: MemberId { node: identity.id(), boot },
         name: name_of(config),
         port,
         stateless: config.stateless,
         engines,
+        partition: partition.digest(),
         wire: Wire::Untrusted,
         suite: quick_suite(),
     };
@@ -305,8 +310,7 @@ struct Nowhere;
 
 impl Store for Nowhere {
     fn save(&mut self, _state: Vec<u8>, done: Box<dyn FnOnce() + Send>) {
-        // The driver must not wait for itself.
-        tokio::task::spawn_blocking(done);
+        done();
     }
 
     fn remember(&mut self, _peers: Vec<SocketAddr>) {}

@@ -2,9 +2,10 @@
 //!
 //! What a node can say about itself and its group at any moment.
 
-use crate::discovery::InterfaceReport;
+use crate::discovery::{Activity, InterfaceReport, Skip};
 use crate::engine::EngineKind;
 use crate::error::Peer;
+use crate::events::Who;
 use crate::identity::{Name, NodeId};
 use crate::view::{OpId, ViewId};
 use std::fmt;
@@ -34,6 +35,11 @@ pub struct Status {
     pub interfaces: Vec<InterfaceReport>,
     /// Nodes that are seen and not joined, with the reason.
     pub others: Vec<String>,
+    /// Identities that two living processes use; this node's own among them when it has met its twin, or was told of it. The one
+    /// that came first keeps its place, the other one is refused.
+    pub duplicates: Vec<NodeId>,
+    /// Nodes that were lost three times within a minute and are kept out for a while, if enough others are there.
+    pub quarantined: Vec<Quarantined>,
     /// The call that waits longest for somebody.
     pub waiting: Option<Waiting>,
     /// Counters since the start.
@@ -45,7 +51,10 @@ pub struct Status {
 #[non_exhaustive]
 pub enum State {
     /// Nobody is linked.
-    Alone,
+    Alone {
+        /// What came of looking for others, on each interface. Empty until discovery has reported, and where there is none.
+        interfaces: Vec<AloneOn>,
+    },
     /// Others are linked, and a View is being agreed.
     Forming,
     /// In a View of enough members.
@@ -61,10 +70,70 @@ pub enum State {
     NeedsSync,
     /// The View has 16 members and no place for this node.
     Full,
-    /// Another living process uses this node's identity.
+    /// A peer is heard and does not hear this node, so they cannot be in one View.
+    OneWay {
+        /// Who.
+        peer: Who,
+    },
+    /// Another living process uses this node's identity and came first, or neither is in a group. Give each its own.
     Duplicate,
     /// Left.
     Closed,
+}
+
+/// What came of looking for others on one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AloneOn {
+    /// Its name.
+    pub interface: String,
+    /// Questions sent there, where they are counted.
+    pub sent: Option<u64>,
+    /// Announcements of other nodes heard there.
+    pub heard: u64,
+    /// Why that has brought nobody.
+    pub why: AloneBecause,
+}
+
+/// Why an interface has brought nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AloneBecause {
+    /// It is not used.
+    Skipped(Skip),
+    /// No announcement was heard there: nobody else runs, or multicast does not get through.
+    NothingHeard,
+    /// Whoever is heard belongs to other clusters, or speaks another version.
+    OnlyOthers,
+    /// Nodes of this cluster announce themselves, and no connection to them has come about: a firewall, or they are refused.
+    NoLink,
+}
+
+impl AloneOn {
+    /// `ours_are_seen`: nodes of this cluster announce themselves, wherever.
+    pub(crate) fn of(report: &InterfaceReport, ours_are_seen: bool) -> AloneOn {
+        let (sent, heard, why) = match &report.activity {
+            Activity::Skipped(skip) => (None, 0, AloneBecause::Skipped(*skip)),
+            Activity::Active { queries, adverts: 0, .. } => (*queries, 0, AloneBecause::NothingHeard),
+            Activity::Active { queries, adverts, .. } if ours_are_seen => (*queries, *adverts, AloneBecause::NoLink),
+            Activity::Active { queries, adverts, .. } => (*queries, *adverts, AloneBecause::OnlyOthers),
+        };
+        AloneOn { interface: report.interface.clone(), sent, heard, why }
+    }
+}
+
+impl fmt::Display for AloneBecause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AloneBecause::Skipped(skip) => write!(f, "not used: {skip}"),
+            AloneBecause::NothingHeard => {
+                f.write_str("nobody is heard: nobody else runs there, or multicast does not get through")
+            }
+            AloneBecause::OnlyOthers => f.write_str("only nodes of other clusters or versions are heard"),
+            AloneBecause::NoLink => {
+                f.write_str("nodes of this cluster are heard and not reached: a firewall, or they refuse this one")
+            }
+        }
+    }
 }
 
 /// The View, for people.
@@ -97,6 +166,17 @@ pub struct PeerStatus {
     pub address: SocketAddr,
     /// Smoothed round-trip time of the control link in microseconds, once it is measured.
     pub rtt_us: Option<u32>,
+}
+
+/// A node that is kept out for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// Its key.
+    pub node: NodeId,
+    /// What it calls itself, if this node has ever known.
+    pub name: Option<Name>,
+    /// For how long still, in whole seconds.
+    pub left: Duration,
 }
 
 /// A call that others have not made yet.
@@ -134,13 +214,15 @@ impl Status {
     /// One sentence per reason why nobody, or not everybody, is here. Empty when all is well.
     pub fn reasons(&self) -> Vec<String> {
         let mut reasons: Vec<String> = Vec::new();
-        if matches!(self.state, State::Alone | State::NotEnoughPeers { .. }) {
-            reasons.extend(self.interfaces.iter().map(ToString::to_string));
+        if matches!(self.state, State::Alone { .. } | State::NotEnoughPeers { .. }) {
+            reasons.extend(self.interfaces.iter().map(|report| self.looked_on(report)));
             if self.others.is_empty() && self.peers.is_empty() {
                 reasons.push("if the other machine runs: potluck up --peer ADDRESS names it by hand".to_owned());
             }
         }
         reasons.extend(self.others.iter().cloned());
+        reasons.extend(self.duplicates.iter().map(|node| self.duplicate(*node)));
+        reasons.extend(self.quarantined.iter().map(ToString::to_string));
         if let Some(waiting) = self.waiting.as_ref().filter(|w| w.since >= Duration::from_secs(1)) {
             reasons.push(waiting.to_string());
         }
@@ -148,18 +230,44 @@ impl Status {
     }
 }
 
+impl Status {
+    fn looked_on(&self, report: &InterfaceReport) -> String {
+        let alone = if let State::Alone { interfaces } = &self.state { &interfaces[..] } else { &[] };
+        let why = alone.iter().find(|on| on.interface == report.interface).map(|on| on.why);
+        // Of one that is not used the report has said so.
+        match why.filter(|why| !matches!(why, AloneBecause::Skipped(_))) {
+            Some(why) => format!("{report}: {why}"),
+            None => report.to_string(),
+        }
+    }
+
+    fn duplicate(&self, node: NodeId) -> String {
+        let named = self.peers.iter().find(|peer| peer.node == node).map(|peer| format!("{} {node}", peer.name));
+        let whose = if node == self.node { "this node".to_owned() } else { named.unwrap_or_else(|| node.to_string()) };
+        format!("two processes use the identity of {whose}: one of them was started from a copied folder; give it its own")
+    }
+}
+
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            State::Alone => f.write_str("alone"),
+            State::Alone { .. } => f.write_str("alone"),
             State::Forming => f.write_str("forming"),
             State::In => f.write_str("in"),
             State::NotEnoughPeers { present, wanted } => write!(f, "waiting for peers ({present} of {wanted})"),
             State::NeedsSync => f.write_str("in, not in sync"),
             State::Full => f.write_str("full"),
+            State::OneWay { peer } => write!(f, "not heard by {peer}"),
             State::Duplicate => f.write_str("duplicate identity"),
             State::Closed => f.write_str("closed"),
         }
+    }
+}
+
+impl fmt::Display for Quarantined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_ref().map_or_else(String::new, |name| format!("{name} "));
+        write!(f, "{name}{} was lost three times within a minute and is kept out for {} s", self.node, self.left.as_secs())
     }
 }
 

@@ -1,6 +1,9 @@
 //! The JSON documents that several commands print, and their text. Fields are added, never renamed or taken away.
 
-use potluck::{Activity, InterfaceReport, Kinship, Neighbour, NodeId, Peer, State, Status, StoredKey, ViewStatus};
+use potluck::{
+    Activity, AloneBecause, AloneOn, InterfaceReport, Kinship, Neighbour, NodeId, Peer, Quarantined, State, Status, StoredKey,
+    ViewStatus,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -16,7 +19,7 @@ pub struct StatusDocument {
     /// Whether the namespace admits everybody.
     pub open: bool,
     pub port: u16,
-    /// alone, forming, in, not-enough-peers, needs-sync, full, duplicate or closed.
+    /// alone, forming, in, not-enough-peers, needs-sync, full, one-way, duplicate or closed.
     pub state: String,
     /// The state as people read it.
     pub state_text: String,
@@ -26,6 +29,15 @@ pub struct StatusDocument {
     pub interfaces: Vec<InterfaceDocument>,
     /// Why nobody, or not everybody, is here: a sentence each.
     pub reasons: Vec<String>,
+    /// Why each interface has brought nobody, while the state is `alone`.
+    #[serde(default)]
+    pub alone: Vec<AloneDocument>,
+    /// Identities that two living processes use.
+    #[serde(default)]
+    pub duplicates: Vec<String>,
+    /// Nodes that are kept out for a while because they were lost again and again.
+    #[serde(default)]
+    pub quarantined: Vec<QuarantinedDocument>,
     pub counters: CountersDocument,
     /// The Gloo of this build; null when it has none.
     pub gloo: Option<String>,
@@ -58,6 +70,25 @@ pub struct PeerDocument {
     pub address: String,
     /// Smoothed round-trip time in microseconds.
     pub rtt_us: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AloneDocument {
+    pub interface: String,
+    pub sent: Option<u64>,
+    pub heard: u64,
+    /// skipped, nothing-heard, only-others or no-link.
+    pub why: String,
+    /// The same for people.
+    pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QuarantinedDocument {
+    pub name: Option<String>,
+    pub node: String,
+    /// For how long still.
+    pub left_s: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,6 +142,9 @@ impl From<&Status> for StatusDocument {
             peers: status.peers.iter().map(peer).collect(),
             interfaces: status.interfaces.iter().map(InterfaceDocument::from).collect(),
             reasons: status.reasons(),
+            alone: alone(&status.state),
+            duplicates: status.duplicates.iter().copied().map(hex).collect(),
+            quarantined: status.quarantined.iter().map(QuarantinedDocument::from).collect(),
             counters: CountersDocument {
                 views: c.views,
                 links: c.links,
@@ -136,6 +170,13 @@ impl From<&ViewStatus> for ViewDocument {
             committed: view.committed,
             members: view.members.iter().map(member).collect(),
         }
+    }
+}
+
+impl From<&Quarantined> for QuarantinedDocument {
+    fn from(quarantined: &Quarantined) -> QuarantinedDocument {
+        let name = quarantined.name.as_ref().map(|name| name.as_str().to_owned());
+        QuarantinedDocument { name, node: hex(quarantined.node), left_s: quarantined.left.as_secs() }
     }
 }
 
@@ -242,14 +283,34 @@ fn peer(peer: &potluck::PeerStatus) -> PeerDocument {
     PeerDocument { name, node: hex(peer.node), address: peer.address.to_string(), rtt_us: peer.rtt_us }
 }
 
+fn alone(state: &State) -> Vec<AloneDocument> {
+    let State::Alone { interfaces } = state else { return Vec::new() };
+    let code = |why| match why {
+        AloneBecause::Skipped(_) => "skipped",
+        AloneBecause::NothingHeard => "nothing-heard",
+        AloneBecause::OnlyOthers => "only-others",
+        AloneBecause::NoLink => "no-link",
+        _ => "other",
+    };
+    let document = |on: &AloneOn| AloneDocument {
+        interface: on.interface.clone(),
+        sent: on.sent,
+        heard: on.heard,
+        why: code(on.why).to_owned(),
+        text: on.why.to_string(),
+    };
+    interfaces.iter().map(document).collect()
+}
+
 fn state_code(state: &State) -> &'static str {
     match state {
-        State::Alone => "alone",
+        State::Alone { .. } => "alone",
         State::Forming => "forming",
         State::In => "in",
         State::NotEnoughPeers { .. } => "not-enough-peers",
         State::NeedsSync => "needs-sync",
         State::Full => "full",
+        State::OneWay { .. } => "one-way",
         State::Duplicate => "duplicate",
         State::Closed => "closed",
         _ => "other",

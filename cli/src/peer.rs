@@ -13,7 +13,7 @@ mod step;
 mod train;
 
 use call::Calls;
-use potluck::{Builder, Cluster, Config, Context, Error};
+use potluck::{Builder, Cluster, Config, Context, Error, Partition};
 use report::emit;
 use serde::Deserialize;
 use serde_json::json;
@@ -52,6 +52,11 @@ pub struct Options {
 enum Order {
     Join {
         min: Option<usize>,
+        /// As `POTLUCK_PARTITION`, in place of `min`.
+        partition: Option<String>,
+        /// Tell what happens to the group, as `happened`.
+        #[serde(default)]
+        events: bool,
     },
     Context {
         min: Option<usize>,
@@ -147,6 +152,16 @@ fn tell_status(shared: &Shared) {
     }
 }
 
+/// On a thread of its own, which ends with the node.
+fn tell_events(cluster: &Cluster) {
+    let events = potluck::blocking::Cluster::from(cluster.clone()).events();
+    let thread = std::thread::Builder::new().name("events".to_owned());
+    let spawned = thread.spawn(move || events.for_each(|event| emit(&report::happened(&event))));
+    if let Err(error) = spawned {
+        emit(&json!({"event": "error", "code": "thread", "message": error.to_string()}));
+    }
+}
+
 struct Peer {
     options: Options,
     shared: Shared,
@@ -194,7 +209,13 @@ impl Peer {
 
     async fn obey(&mut self, order: Order) -> Option<End> {
         match order {
-            Order::Join { min } => return self.join(min.unwrap_or(2)).await,
+            Order::Join { min, partition, events } => {
+                let end = self.join(min.unwrap_or(2), partition).await;
+                if let Some(cluster) = self.cluster().filter(|_| events) {
+                    tell_events(&cluster);
+                }
+                return end;
+            }
             Order::Context { min, within_s, status_at_once } => {
                 self.take_context(min.unwrap_or(2), within_s).await;
                 if status_at_once {
@@ -216,7 +237,7 @@ impl Peer {
         None
     }
 
-    async fn join(&mut self, min: usize) -> Option<End> {
+    async fn join(&mut self, min: usize, partition: Option<String>) -> Option<End> {
         let options = &self.options;
         let mut config = if options.loopback { Config::loopback() } else { Config::home() };
         config.interfaces.clone_from(&options.interface);
@@ -224,7 +245,15 @@ impl Peer {
         config.name.clone_from(&options.name);
         config.stateless = options.stateless;
         config.trusted_links.clone_from(&options.trusted);
-        match Builder::new(config).min_members(min).join().await {
+        let partition = match partition.map(|text| text.parse()) {
+            None => Partition::Continue { min_members: min },
+            Some(Ok(partition)) => partition,
+            Some(Err(why)) => {
+                emit(&json!({"event": "error", "code": "order", "message": why}));
+                return None;
+            }
+        };
+        match Builder::new(config).partition(partition).join().await {
             Ok(cluster) => {
                 let status = cluster.status();
                 *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Show the group as the running `potluck up` sees it; when none runs, who is on the network
 ///
 /// JSON with a node: {ok, running: true, node, name, namespace, open, port, state, state_text, view, peers, interfaces,
-/// reasons, counters, gloo}. Without: {ok, running: false, namespace, neighbours, interfaces, gloo} and exit code 3.
+/// reasons, alone, duplicates, quarantined, counters, gloo}. Without: {ok, running: false, namespace, neighbours, interfaces, gloo} and exit code 3.
 #[derive(Args, Debug)]
 pub struct Ask {
     #[command(flatten)]

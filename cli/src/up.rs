@@ -8,7 +8,7 @@ use crate::status::LOOK;
 use crate::status_socket::StatusSocket;
 use anyhow::Result;
 use clap::Args;
-use potluck::{Cluster, Config, Keys, Kinship, State, Status, StatusStream, look_around};
+use potluck::{Cluster, Config, Keys, Kinship, Partition, State, Status, StatusStream, look_around};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -32,9 +32,9 @@ pub struct Up {
     /// Make a new cluster key even when another cluster is on this network
     #[arg(long)]
     new: bool,
-    /// Members that make a group, 1 to 16
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    min: usize,
+    /// Members that make a group, 1 to 16 [default: POTLUCK_PARTITION, else 2]
+    #[arg(long, value_name = "N")]
+    min: Option<usize>,
     /// A peer to dial besides those that are found, as host or host:port; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     peer: Vec<String>,
@@ -69,7 +69,7 @@ impl Up {
 
     fn config(&self) -> Config {
         let mut config = self.place.config(&self.which);
-        config.min_members = self.min;
+        config.partition = self.min.map(|min_members| Partition::Continue { min_members });
         config.peers.clone_from(&self.peer);
         config.name.clone_from(&self.name);
         // It has no state, so nobody should wait for it to be brought up to date.
@@ -143,7 +143,7 @@ async fn serve(socket: Option<&StatusSocket>, cluster: &Cluster) {
 /// Prints what changes until the node ends by itself.
 async fn watch(cluster: &Cluster, output: &Output) -> Result<Exit> {
     let mut changes = cluster.watch();
-    let mut shown = None;
+    let (mut shown, mut was_alone) = (None, false);
     // When being alone is worth a word; none while it is not, or once it has been said.
     let mut alone_at = None;
     while let Some(step) = step(&mut changes, alone_at).await {
@@ -152,15 +152,21 @@ async fn watch(cluster: &Cluster, output: &Output) -> Result<Exit> {
             show_alone(&cluster.status(), output)?;
             continue;
         };
-        let key = (status.state.clone(), status.view.as_ref().map(|view| view.id), status.others.clone());
+        // The text: figures of a state that lasts are no news.
+        let key = (
+            status.state.to_string(),
+            status.view.as_ref().map(|view| view.id),
+            status.others.clone(),
+            status.duplicates.clone(),
+        );
         if shown.as_ref() == Some(&key) {
             continue;
         }
-        let was_alone = shown.as_ref().is_some_and(|(state, _, _)| is_alone(state));
-        match is_alone(&status.state) {
-            true if !was_alone => alone_at = Some(Instant::now() + ALONE),
+        let alone = is_alone(&status.state);
+        match alone {
+            true if !std::mem::replace(&mut was_alone, alone) => alone_at = Some(Instant::now() + ALONE),
             true => {}
-            false => alone_at = None,
+            false => (alone_at, was_alone) = (None, false),
         }
         shown = Some(key);
         show(&status, output)?;
@@ -187,7 +193,7 @@ async fn step(changes: &mut StatusStream, alone_at: Option<Instant>) -> Option<S
 }
 
 fn is_alone(state: &State) -> bool {
-    matches!(state, State::Alone | State::NotEnoughPeers { .. })
+    matches!(state, State::Alone { .. } | State::NotEnoughPeers { .. })
 }
 
 fn show(status: &Status, output: &Output) -> Result<()> {

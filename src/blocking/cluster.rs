@@ -5,6 +5,7 @@
 use super::{Context, Wait};
 use crate::config::Config;
 use crate::error::Result;
+use crate::events::Event;
 use crate::metrics::Metrics;
 use crate::status::Status;
 use crate::surroundings::Surroundings;
@@ -66,6 +67,11 @@ impl Cluster {
         StatusStream { stream: self.cluster.watch() }
     }
 
+    /// What happens to the group from now on; see [`potluck::Cluster::events`](crate::Cluster::events).
+    pub fn events(&self) -> EventStream {
+        EventStream { stream: self.cluster.events() }
+    }
+
     /// Leaves the group: the others go on at once. Every open call ends with an error. Returns when the node has gone.
     pub fn leave(self) {
         self.cluster.leave().wait();
@@ -89,6 +95,19 @@ impl From<Cluster> for crate::Cluster {
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.cluster.fmt(f)
+    }
+}
+
+/// What happens to a group, each event when it is there. It ends when the node is gone.
+pub struct EventStream {
+    stream: crate::EventStream,
+}
+
+impl Iterator for EventStream {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        self.stream.next().wait()
     }
 }
 

@@ -38,6 +38,8 @@ pub(super) struct Candidate {
     /// Last time anything spoke for it: the measure of what is evicted first.
     pub(super) seen_ms: u64,
     dialed_ms: Option<u64>,
+    /// Whatever speaks for it, not before.
+    aside_until_ms: u64,
 }
 
 impl Candidate {
@@ -64,7 +66,12 @@ impl Candidate {
         self.seen_ms = self.seen_ms.max(now_ms);
         self.failures = 0;
         self.verdict = None;
-        self.due_ms = self.dialed_ms.map_or(now_ms, |dialed_ms| now_ms.max(dialed_ms + BACK_OFF_MS));
+        self.due_ms = self.dialed_ms.map_or(now_ms, |dialed_ms| now_ms.max(dialed_ms + BACK_OFF_MS)).max(self.aside_until_ms);
+    }
+
+    pub(super) fn set_aside(&mut self, until_ms: u64) {
+        self.aside_until_ms = until_ms;
+        self.due_ms = self.due_ms.max(until_ms);
     }
 
     pub(super) fn dial(&mut self, now_ms: u64) {
@@ -120,6 +127,16 @@ mod tests {
         candidate.dial(1000);
         candidate.refresh(1001);
         assert_eq!(candidate.due_ms, 1250);
+    }
+
+    #[test]
+    fn a_sighting_does_not_bring_back_early_what_was_set_aside() {
+        let mut candidate = Candidate::default();
+        candidate.set_aside(6000);
+        candidate.refresh(2000);
+        assert_eq!(candidate.due_ms, 6000);
+        candidate.refresh(7000);
+        assert_eq!(candidate.due_ms, 7000);
     }
 
     #[test]

@@ -207,6 +207,13 @@ impl Roster {
         }
     }
 
+    /// `member` was sent away: its addresses are not dialled for `wait_ms`, whatever speaks for them.
+    pub fn set_aside(&mut self, member: MemberId, wait_ms: u64, now_ms: u64) {
+        self.linked.remove(&member.boot);
+        let theirs = |c: &&mut Candidate| c.verified == Some(member) || c.boots.contains(&member.boot);
+        self.candidates.values_mut().filter(theirs).for_each(|candidate| candidate.set_aside(now_ms + wait_ms));
+    }
+
     /// Our interfaces changed. Hints that the new policy forbids are dropped, those that it allows are taken up.
     #[cfg_attr(not(test), expect(dead_code, reason = "a node looks at its interfaces once, when it starts"))]
     pub fn set_policy(&mut self, policy: AddressPolicy, now_ms: u64) {
@@ -255,6 +262,11 @@ impl Roster {
     /// Adverts that are not of our namespace or version, for "another cluster is here". Never dialled.
     pub fn others(&self) -> impl Iterator<Item = &Advert> {
         self.others.values().map(|seen| &seen.advert)
+    }
+
+    /// Whether nodes of our own namespace announce themselves.
+    pub fn sees_ours(&self) -> bool {
+        !self.adverts.is_empty()
     }
 
     /// The table, in the order of addresses.

@@ -30,6 +30,4 @@ pub(super) enum Event {
     DataLink { view: ViewDigest, peer: Rank, link: Box<dyn DataLink> },
     /// A data link has ended, or could not be made.
     DataLinkLost { view: ViewDigest, peer: Rank },
-    /// The state of this ticket is durable.
-    Persisted(u64),
 }

@@ -5,6 +5,7 @@
 //! [`run`] is an async function over doors ([`Doors`]); [`spawn`] runs it on an operating-system thread of its own, so a
 //! program that blocks its executor still sends heartbeats. One `select!` takes one input, then every output is drained.
 
+mod asleep;
 mod datalinks;
 mod deadlines;
 mod disk;
@@ -12,6 +13,7 @@ mod event;
 mod node;
 mod peers;
 
+pub use asleep::{MachineSleep, Sleep};
 pub use disk::{Disk, Store};
 pub use node::{Doors, NodeConfig, engine_reason, peer_at};
 
@@ -22,7 +24,7 @@ use event::Event;
 use node::Node;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 /// What a cluster handle asks of its driver.
 #[derive(Debug)]
@@ -41,6 +43,8 @@ pub struct Handles {
     pub status: watch::Receiver<Status>,
     /// What the operations have cost.
     pub meter: Arc<Meter>,
+    /// What happens from now on, for whoever subscribes to it anew.
+    pub happened: broadcast::Receiver<crate::events::Event>,
 }
 
 /// The driver's side of [`Handles`].
@@ -49,16 +53,21 @@ pub struct Outlets {
     pub(super) views: watch::Sender<Option<Arc<Envelope>>>,
     pub(super) status: watch::Sender<Status>,
     pub(super) meter: Arc<Meter>,
+    pub(super) happened: broadcast::Sender<crate::events::Event>,
 }
+
+/// Events that wait for one who listens: many Views' worth.
+const EVENTS_KEPT: usize = 256;
 
 /// Makes the two sides.
 pub fn channels(status: Status) -> (Handles, Outlets) {
     let (command_tx, command_rx) = mpsc::channel(8);
     let (view_tx, view_rx) = watch::channel(None);
     let (status_tx, status_rx) = watch::channel(status);
+    let (happened_tx, happened) = broadcast::channel(EVENTS_KEPT);
     let meter = Arc::new(Meter::new());
-    let handles = Handles { commands: command_tx, views: view_rx, status: status_rx, meter: Arc::clone(&meter) };
-    (handles, Outlets { commands: command_rx, views: view_tx, status: status_tx, meter })
+    let handles = Handles { commands: command_tx, views: view_rx, status: status_rx, meter: Arc::clone(&meter), happened };
+    (handles, Outlets { commands: command_rx, views: view_tx, status: status_tx, meter, happened: happened_tx })
 }
 
 /// Runs the driver on a thread of its own and returns when it has started. The thread ends after [`Command::Leave`], or
@@ -93,10 +102,13 @@ where
 
 /// The control plane of one node, until it leaves.
 pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
-    let Doors { net, mut listener, mut discovery, store, engines } = doors;
-    let Outlets { mut commands, views, status, meter } = outlets;
+    let Doors { net, mut listener, mut discovery, store, engines, sleep } = doors;
+    let Outlets { mut commands, views, status, meter, happened } = outlets;
     let (events_tx, mut events) = mpsc::channel(event::QUEUE);
-    let mut node = Node::new(config, net, store, engines, events_tx, views, status, meter, listener.port());
+    // The disk never waits for the driver; what it has to say is bounded by what it was asked.
+    let (durable_tx, mut durable) = mpsc::unbounded_channel();
+    let mut node =
+        Node::new(config, net, store, engines, sleep, events_tx, durable_tx, views, status, meter, happened, listener.port());
     if let Err(problem) = discovery.announce(&node.advert()).await {
         tracing::warn!(%problem, "this node cannot be discovered by others");
     }
@@ -104,6 +116,7 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
         let pause = node.pause();
         tokio::select! {
             Some(event) = events.recv() => node.on_event(event),
+            Some(ticket) = durable.recv() => node.on_durable(ticket),
             Some(outgoing) = node.outgoing() => node.on_outgoing(outgoing),
             command = commands.recv() => {
                 node.leave();

@@ -4,19 +4,20 @@
 
 mod links;
 mod report;
+mod telling;
 mod views;
 
 pub use report::{engine_reason, peer_at};
 
-use super::Store;
 use super::datalinks::DataLinks;
 use super::deadlines::Deadlines;
 use super::event::Event;
 use super::peers::Peers;
+use super::{Sleep, Store};
 use crate::collective::{Closing, Engine, Envelope, Meter, Outgoing};
 use crate::discovery::{AddressPolicy, Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
-use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations};
-use crate::identity::{MemberId, Name, Namespace};
+use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PROBE};
+use crate::identity::{MemberId, Name, Namespace, NodeId};
 use crate::link::{Gate, Listener, Local, Net, Refusal, Replays};
 use crate::status::{Counters, State, Status};
 use crate::topology::Interface;
@@ -26,7 +27,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 
 /// Everything outside that a node needs.
@@ -39,6 +40,8 @@ pub struct Doors {
     pub discovery: Box<dyn Discovery>,
     /// Durable state.
     pub store: Box<dyn Store>,
+    /// Whether this machine has slept.
+    pub sleep: Box<dyn Sleep>,
     /// What can run the collectives; each kind once, the native one always.
     pub engines: Vec<Arc<dyn Engine>>,
 }
@@ -73,6 +76,9 @@ const PING: Duration = Duration::from_millis(500);
 /// Between two reports of what is decided, while operations are listed.
 const REPORT: Duration = Duration::from_millis(250);
 
+/// A sleep that is worth a word. Clocks of one machine differ by less.
+const SLEEP_MIN: Duration = Duration::from_secs(1);
+
 /// From when on somebody waited for is worth a warning.
 const WAITING_WARN: Duration = Duration::from_secs(10);
 
@@ -83,10 +89,13 @@ pub(super) struct Node {
     net: Arc<dyn Net>,
     store: Box<dyn Store>,
     engines: Vec<Arc<dyn Engine>>,
+    sleep: Box<dyn Sleep>,
     events: mpsc::Sender<Event>,
+    durable: mpsc::UnboundedSender<u64>,
     views: watch::Sender<Option<Arc<Envelope>>>,
     status: watch::Sender<Status>,
     meter: Arc<Meter>,
+    happened: broadcast::Sender<crate::events::Event>,
     election: Election,
     roster: Roster,
     gate: Gate,
@@ -100,12 +109,10 @@ pub(super) struct Node {
     open: Arc<RwLock<Vec<OpenView>>>,
     /// The Views that are written there.
     open_now: Vec<Arc<View>>,
-    names: BTreeMap<MemberId, Name>,
+    names: BTreeMap<NodeId, Name>,
     counters: Counters,
     committed_before: u64,
     refusals: BTreeMap<SocketAddr, Refusal>,
-    /// When another living process last showed this node's identity.
-    duplicate_at: Option<Instant>,
     waiting: Option<(OpId, Instant, bool)>,
     /// How often the engine of the installed View has failed here.
     engine_failures: u32,
@@ -138,18 +145,20 @@ impl Operations for Ledgers<'_> {
 }
 
 impl NodeConfig {
-    pub(super) fn first_status(&self, port: u16) -> Status {
+    pub(crate) fn first_status(&self, port: u16) -> Status {
         Status {
             node: self.local.hello.id.node,
             name: self.local.hello.name.clone(),
             namespace: self.namespace.name().as_str().to_owned(),
             open: self.namespace.is_open(),
             port,
-            state: State::Alone,
+            state: State::Alone { interfaces: Vec::new() },
             view: None,
             peers: Vec::new(),
             interfaces: Vec::new(),
             others: Vec::new(),
+            duplicates: Vec::new(),
+            quarantined: Vec::new(),
             waiting: None,
             counters: Counters::default(),
         }
@@ -163,10 +172,13 @@ impl Node {
         net: Arc<dyn Net>,
         store: Box<dyn Store>,
         engines: Vec<Arc<dyn Engine>>,
+        sleep: Box<dyn Sleep>,
         events: mpsc::Sender<Event>,
+        durable: mpsc::UnboundedSender<u64>,
         views: watch::Sender<Option<Arc<Envelope>>>,
         status: watch::Sender<Status>,
         meter: Arc<Meter>,
+        happened: broadcast::Sender<crate::events::Event>,
         port: u16,
     ) -> Node {
         let hello = &config.local.hello;
@@ -184,15 +196,18 @@ impl Node {
             net,
             store,
             engines,
+            sleep,
             views,
             status,
             meter,
+            happened,
             election,
             roster,
             gate: Gate::new(),
             replays: Arc::new(Mutex::new(Replays::default())),
             peers: Peers::new(me.node, events.clone()),
             events,
+            durable,
             data: DataLinks::default(),
             deadlines: Deadlines::default(),
             envelope: None,
@@ -203,7 +218,6 @@ impl Node {
             counters: Counters::default(),
             committed_before: 0,
             refusals: BTreeMap::new(),
-            duplicate_at: None,
             waiting: None,
             engine_failures: 0,
             interfaces: Vec::new(),
@@ -259,11 +273,16 @@ impl Node {
                 tracing::debug!(?view, %peer, "a data link ended");
                 self.step(Input::DataLinkLost(view));
             }
-            Event::Persisted(ticket) => self.step(Input::Persisted(ticket)),
         }
     }
 
+    /// The state of this ticket is durable.
+    pub(super) fn on_durable(&mut self, ticket: u64) {
+        self.step(Input::Persisted(ticket));
+    }
+
     pub(super) fn on_outgoing(&mut self, outgoing: Outgoing) {
+        self.notice_sleep();
         match outgoing {
             Outgoing::Tell(message) => self.tell(&message),
             Outgoing::Deadline(op, after) => self.arm(op, after),
@@ -332,12 +351,27 @@ impl Node {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// Before anything else is done: nothing of before the sleep may be said after it.
+    fn notice_sleep(&mut self) {
+        let slept = self.sleep.slept();
+        if slept > SLEEP_MIN {
+            tracing::info!(?slept, "this machine has slept");
+            self.feed(Input::Woke);
+        }
+    }
+
     fn step(&mut self, input: Input) {
+        self.notice_sleep();
+        self.feed(input);
+    }
+
+    fn feed(&mut self, input: Input) {
         let now = self.now();
         let effects = self.election.step(now, input, &mut Ledgers(self.envelope.as_ref()));
         for effect in effects {
             self.carry_out(effect);
         }
+        self.tell_notices();
         self.open_views();
     }
 
@@ -347,37 +381,42 @@ impl Node {
                 self.peers.send(to, message);
             }
             Effect::Persist(ticket, durable) => {
-                let events = self.events.clone();
-                // The disk's thread may wait for the driver; never the other way round.
-                self.store.save(durable.to_bytes(), Box::new(move || drop(events.blocking_send(Event::Persisted(ticket)))));
+                let told = self.durable.clone();
+                // Without a driver nobody is left to tell.
+                self.store.save(durable.to_bytes(), Box::new(move || _ = told.send(ticket)));
             }
             Effect::Install(view, decides) => self.install(&view, decides),
-            Effect::Drop(member) => self.drop_silent(member),
+            Effect::CutOff => {
+                if let Some(envelope) = &self.envelope {
+                    envelope.cut_off();
+                }
+            }
+            Effect::Drop(member) => self.hang_up(member),
         }
     }
 
     /// Whoever was only cut off is to be found again: nobody else tells that its addresses are free to be dialled.
-    fn drop_silent(&mut self, member: MemberId) {
+    fn hang_up(&mut self, member: MemberId) {
         self.peers.drop_link(member);
-        self.roster.link_down(member, self.now());
+        let now = self.now();
+        match self.election.keeps_away_ms(now, member) {
+            Some(wait_ms) => self.roster.set_aside(member, wait_ms, now),
+            None => self.roster.link_down(member, now),
+        }
     }
 
     fn on_message(&mut self, from: MemberId, message: Message) {
         match message {
             Message::Op(message) => self.on_op(from, &message),
             Message::Post(post) => self.on_post(from, &post),
-            Message::Ping(number) => {
-                self.peers.send(from, Message::Pong(number));
-            }
-            Message::Pong(number) => self.on_pong(from, number),
+            Message::Pong(number) if number < PROBE => self.on_pong(from, number),
             Message::Peers(known) => {
                 let now = self.now();
                 known.iter().filter(|p| p.id.node != self.me.node).for_each(|p| self.roster.add(p.address, Origin::Gossip, now));
             }
             Message::Leave => {
                 self.step(Input::Message(from, Message::Leave));
-                self.peers.drop_link(from);
-                self.roster.link_down(from, self.now());
+                self.hang_up(from);
             }
             message => self.step(Input::Message(from, message)),
         }

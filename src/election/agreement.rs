@@ -13,6 +13,7 @@ use super::standing;
 use crate::collective::Closing;
 use crate::engine::Engines;
 use crate::identity::MemberId;
+use crate::partition::Partition;
 use crate::topology::Arrangement;
 use crate::view::{Ballot, History, Member, Rank, View, ViewDigest, ViewId};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_option};
@@ -27,15 +28,13 @@ const ROUND_JUMP_MAX: u64 = 1 << 20;
 pub struct Durable {
     /// Lower ballots are ignored.
     pub promised: Ballot,
-    /// The newest accepted View.
+    /// The newest accepted View. Nothing is installed that was not promised, so a next install is strictly later.
     pub accepted: Option<Accepted>,
-    /// The newest installed View's ballot.
-    pub installed: Ballot,
 }
 
 impl Default for Durable {
     fn default() -> Durable {
-        Durable { promised: Ballot::ZERO, accepted: None, installed: Ballot::ZERO }
+        Durable { promised: Ballot::ZERO, accepted: None }
     }
 }
 
@@ -43,13 +42,12 @@ impl Encode for Durable {
     fn encode(&self, out: &mut Vec<u8>) {
         self.promised.encode(out);
         put_option(out, self.accepted.as_ref());
-        self.installed.encode(out);
     }
 }
 
 impl Decode for Durable {
     fn decode(r: &mut Reader<'_>) -> Result<Durable, Malformed> {
-        Ok(Durable { promised: Ballot::decode(r)?, accepted: r.option()?, installed: Ballot::decode(r)? })
+        Ok(Durable { promised: Ballot::decode(r)?, accepted: r.option()? })
     }
 }
 
@@ -62,6 +60,8 @@ pub enum Effect {
     Persist(u64, Durable),
     /// This View counts from now on. `Decides` says what becomes of the operations of the View before.
     Install(Arc<View>, Decides),
+    /// No View may be made here that would decide about the open operations: they end without an outcome.
+    CutOff,
     /// The control link to this member is of no use any more.
     Drop(MemberId),
 }
@@ -88,6 +88,7 @@ pub(super) trait Surroundings {
 pub(super) struct Agreement {
     me: MemberId,
     applicant: Applicant,
+    partition: Partition,
     durable: Durable,
     /// The accepted View itself, if it was accepted in this life.
     accepted_here: Option<Arc<View>>,
@@ -96,6 +97,8 @@ pub(super) struct Agreement {
     installed_id: Option<ViewId>,
     /// What was open when the installed View was frozen.
     closing: Option<Closing>,
+    /// Open operations of the installed View have ended here without an outcome.
+    cut_off: bool,
     /// This member's history when it installed its View.
     base: Option<History>,
     round_seen: u64,
@@ -119,17 +122,24 @@ impl Agreement {
         Agreement {
             me: applicant.id,
             applicant,
+            partition: Partition::default(),
             round_seen: durable.promised.round,
             durable,
             accepted_here: None,
             installed: None,
             installed_id: None,
             closing: None,
+            cut_off: false,
             base: None,
             proposal: None,
             held: VecDeque::new(),
             tickets: 0,
         }
+    }
+
+    /// Views that this rule forbids are neither proposed, promised nor accepted.
+    pub(super) fn with_partition(self, partition: Partition) -> Agreement {
+        Agreement { partition, ..self }
     }
 
     /// Gloo has failed here: the next View is not to run on it.
@@ -171,12 +181,28 @@ impl Agreement {
 
     /// Starts a ballot for these members, of which this node is one.
     pub(super) fn propose(&mut self, members: BTreeSet<MemberId>, effects: &mut Vec<Effect>) {
+        if !self.partition.admits(members.iter().copied()) {
+            return;
+        }
         let round = self.round_seen.max(self.durable.promised.round) + 1;
         self.round_seen = round;
         let ballot = Ballot { round, proposer: self.me };
         let message = Message::Prepare(ballot, members.iter().copied().collect());
         effects.extend(members.iter().map(|m| Effect::Send(*m, message.clone())));
         self.proposal = Some(Proposal { ballot, members, promises: BTreeMap::new(), view: None, accepted: BTreeSet::new() });
+    }
+
+    /// No further vote counts in the installed View.
+    pub(super) fn leave_off(&mut self, around: &mut dyn Surroundings) {
+        self.freeze(around);
+    }
+
+    /// What is open in the installed View ends without an outcome here. Whoever decides it later still hears what this member
+    /// holds of it; but this member shares its history with nobody any more.
+    pub(super) fn cut_off(&mut self, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
+        self.freeze(around);
+        self.cut_off = true;
+        effects.push(Effect::CutOff);
     }
 
     /// Gives the running proposal up. What was promised stays promised.
@@ -193,6 +219,16 @@ impl Agreement {
         }
     }
 
+    /// Whether this `Prepare` would be answered by a promise.
+    pub(super) fn would_promise(&self, from: MemberId, ballot: Ballot, members: &[MemberId]) -> bool {
+        self.may_answer(from, ballot, members) && ballot > self.durable.promised
+    }
+
+    fn may_answer(&self, from: MemberId, ballot: Ballot, members: &[MemberId]) -> bool {
+        let meant = from == ballot.proposer && members.contains(&self.me) && self.partition.admits(members.iter().copied());
+        meant && ballot.round <= self.round_seen + ROUND_JUMP_MAX
+    }
+
     pub(super) fn on_prepare(
         &mut self,
         from: MemberId,
@@ -201,7 +237,7 @@ impl Agreement {
         around: &mut dyn Surroundings,
         effects: &mut Vec<Effect>,
     ) {
-        if from != ballot.proposer || !members.contains(&self.me) || ballot.round > self.round_seen + ROUND_JUMP_MAX {
+        if !self.may_answer(from, ballot, members) {
             return;
         }
         self.round_seen = self.round_seen.max(ballot.round);
@@ -215,6 +251,7 @@ impl Agreement {
             rank: self.rank_in(self.installed.as_deref()),
             base: self.base,
             closing,
+            cut_off: self.cut_off,
             accepted: self.durable.accepted.clone(),
             accepted_here: self.rank_in(self.accepted_here.as_deref()),
             name: self.applicant.name.clone(),
@@ -264,6 +301,9 @@ impl Agreement {
     ) {
         // A member is never told to run what it has not got: it has said in its promise what it has.
         if from != view.ballot.proposer || !view.contains(self.me) || !self.applicant.engines.can_run(view.engine.kind) {
+            return;
+        }
+        if !self.partition.admits(view.members.iter().map(|m| m.id)) {
             return;
         }
         if view.ballot < self.durable.promised {
@@ -329,15 +369,13 @@ impl Agreement {
         let decides = if prev.is_some() && view.parent == prev { Decides::Parent } else { Decides::Nothing };
         let member = view.rank_of(self.me).and_then(|r| view.member(r));
         self.base = if view.in_sync() || member.is_some_and(|m| m.in_sync) { view.history } else { self.history(&view) };
-        self.durable.installed = view.ballot;
         self.closing = None;
+        self.cut_off = false;
         self.installed_id = Some(view.id());
         self.installed = Some(Arc::clone(&view));
         if self.proposal.as_ref().is_some_and(|p| p.ballot <= view.ballot) {
             self.proposal = None;
         }
-        self.tickets += 1;
-        effects.push(Effect::Persist(self.tickets, self.durable.clone()));
         effects.push(Effect::Install(view, decides));
     }
 
@@ -348,6 +386,7 @@ impl Agreement {
             rank: self.rank_in(self.installed.as_deref()),
             base: self.base,
             closing: self.closing.clone().unwrap_or_default(),
+            cut_off: self.cut_off,
             accepted: None,
             accepted_here: None,
             name: self.applicant.name.clone(),

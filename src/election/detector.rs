@@ -15,6 +15,17 @@ pub struct Limits {
 impl Limits {
     /// Cables and loopback.
     pub const WIRED: Limits = Limits { suspect_floor_ms: 750, dead_cap_ms: 2000 };
+
+    /// Wi-Fi, which may say nothing for seconds while it saves power, scans or changes its access point.
+    pub const RADIO: Limits = Limits { suspect_floor_ms: 2000, dead_cap_ms: 5000 };
+
+    /// The more patient of the two.
+    pub(super) fn or(self, other: Limits) -> Limits {
+        Limits {
+            suspect_floor_ms: self.suspect_floor_ms.max(other.suspect_floor_ms),
+            dead_cap_ms: self.dead_cap_ms.max(other.dead_cap_ms),
+        }
+    }
 }
 
 /// What a peer's silence means.
@@ -38,6 +49,10 @@ pub(super) struct Detector {
 impl Detector {
     pub(super) fn new(limits: Limits, interval_ms: u64, now: u64) -> Detector {
         Detector { limits, last_ms: now, last_beat_ms: now, mean_ms: interval_ms as f64, deviation_ms: 0.0 }
+    }
+
+    pub(super) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
     }
 
     /// Any authenticated byte is a sign of life; only heartbeats tell the rhythm.
@@ -94,6 +109,17 @@ mod tests {
         ] {
             let now = 100 * gap + silence;
             assert_eq!(regular(gap, 100).verdict(now, late), verdict, "gap {gap}, silence {silence}, late {late}");
+        }
+    }
+
+    #[test]
+    fn a_radio_may_be_silent_for_longer() {
+        let mut detector = regular(250, 100);
+        detector.set_limits(Limits::WIRED.or(Limits::RADIO));
+        for (silence, verdict) in
+            [(1900, Verdict::Alive), (2100, Verdict::Suspect), (3900, Verdict::Suspect), (4100, Verdict::Dead)]
+        {
+            assert_eq!(detector.verdict(25_000 + silence, 0), verdict, "{silence}");
         }
     }
 

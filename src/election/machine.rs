@@ -4,78 +4,33 @@
 //!
 //! Nothing here can make a View unsafe; it only decides when [`Agreement`] is asked to move.
 
+#[cfg(test)]
+mod drain_tests;
+mod fabric;
+#[cfg(test)]
+mod fabric_tests;
+mod losses;
 mod peers;
 mod pursuit;
+mod twins;
+mod waking;
 
 use super::agreement::{Agreement, Effect, Surroundings};
-use super::detector::Limits;
 use super::message::{Message, REACH_MAX};
-use super::{Applicant, Durable};
+use super::notice::{NOTICES_MAX, Notice};
+use super::quarantine::Quarantine;
+use super::{Applicant, Durable, ElectionConfig};
 use crate::collective::Closing;
 use crate::engine::{EngineKind, Engines};
+use crate::events::Loss;
 use crate::identity::MemberId;
 use crate::topology::{Arrangement, LinkMap, arrange};
 use crate::view::{Ballot, View, ViewDigest};
 use peers::{Link, Peer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// The times of an election, in milliseconds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ElectionConfig {
-    /// Between two heartbeats. Shorter costs messages, longer delays the detection of silence.
-    pub heartbeat_ms: u64,
-    /// Silence limits.
-    pub limits: Limits,
-    /// A lost connection may be dialled again for so long before its peer counts as gone.
-    pub redial_ms: u64,
-    /// How long the group waits for more peers after the last new one, at rest and with operations in flight.
-    pub damping_ms: (u64, u64),
-    /// The longest it waits for more peers, at rest and with operations in flight.
-    pub damping_cap_ms: (u64, u64),
-    /// A proposer's place in the queue times this is how long it lets the others go first.
-    pub turn_ms: u64,
-    /// Operations in flight may finish for so long before a View is left for a joiner.
-    pub drain_ms: u64,
-    /// A question that is not answered by all for so long has failed. Whoever is gone is noticed sooner by other means.
-    pub ask_ms: u64,
-    /// A phase of a proposal that takes longer has failed.
-    pub phase_ms: u64,
-    /// The same for a member that waits for its disk.
-    pub persisting_ms: u64,
-    /// Whether a node that sees nobody makes a View of its own, when it has waited as long as it would for joiners.
-    pub alone: Alone,
-    /// Seed of the jitter.
-    pub seed: u64,
-}
-
-/// What a node does that sees nobody.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alone {
-    /// It waits. The rule, because a group of one is rarely what anybody wants.
-    Waits,
-    /// It is a group.
-    Forms,
-}
-
-impl Default for ElectionConfig {
-    fn default() -> ElectionConfig {
-        ElectionConfig {
-            heartbeat_ms: 250,
-            limits: Limits::WIRED,
-            redial_ms: 300,
-            damping_ms: (100, 500),
-            damping_cap_ms: (1000, 3000),
-            turn_ms: 150,
-            drain_ms: 500,
-            ask_ms: 500,
-            phase_ms: 2000,
-            persisting_ms: 5000,
-            alone: Alone::Waits,
-            seed: 0,
-        }
-    }
-}
+pub use twins::PROBE;
+use twins::Twins;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +56,10 @@ pub enum Input {
     EngineUnfit(ViewDigest),
     /// The state of this ticket is durable.
     Persisted(u64),
+    /// This machine has slept, or this process was stopped: what was believed before is out of date.
+    Woke,
+    /// Another living process showed this node's own identity.
+    Twin,
     /// This node leaves.
     Leave,
 }
@@ -127,16 +86,30 @@ pub struct Election {
     draining: Option<Drain>,
     /// Another proposer is at work until then.
     yield_until: u64,
+    /// The same while somebody in its way waits for a disk.
+    yield_to_disks_until: u64,
     yielded_to: Option<MemberId>,
     retry_at: u64,
     failures: u32,
     repair_since: Option<u64>,
+    /// Since when another View is wanted and none may be made.
+    stranded_since: Option<u64>,
     heartbeat_at: u64,
     last_tick: Option<u64>,
     late_ms: u64,
     ops_in_flight: usize,
     chance: u64,
     leaving: bool,
+    /// The others have been told that this node waits for its disk.
+    told_persisting: bool,
+    twins: Twins,
+    quarantine: Quarantine,
+    notices: Vec<Notice>,
+    one_way_told: Option<MemberId>,
+    /// Peers on the other end of a radio of this machine.
+    over_radio: BTreeSet<MemberId>,
+    /// The other members of the View that was installed last.
+    members: Option<Vec<MemberId>>,
     /// The installed View has lost a data link here.
     broken: bool,
     /// The last answer of [`Election::clique`] and the candidates it was found among, until somebody reports otherwise.
@@ -147,7 +120,7 @@ pub struct Election {
 enum Attempt {
     Idle,
     Asking { members: BTreeSet<MemberId>, willing: BTreeSet<MemberId>, until: u64 },
-    Proposing { until: u64 },
+    Proposing { since: u64 },
 }
 
 #[derive(Clone, Debug)]
@@ -163,22 +136,31 @@ impl Election {
     pub fn new(applicant: Applicant, durable: Durable, config: ElectionConfig) -> Election {
         Election {
             me: applicant.id,
-            agreement: Agreement::new(applicant, durable),
+            agreement: Agreement::new(applicant, durable).with_partition(config.partition.clone()),
             links: LinkMap::new(),
             peers: BTreeMap::new(),
             attempt: Attempt::Idle,
             draining: None,
             yield_until: 0,
+            yield_to_disks_until: 0,
             yielded_to: None,
             retry_at: 0,
             failures: 0,
             repair_since: None,
+            stranded_since: None,
             heartbeat_at: 0,
             last_tick: None,
             late_ms: 0,
             ops_in_flight: 0,
             chance: config.seed | 1,
             leaving: false,
+            told_persisting: false,
+            twins: Twins::default(),
+            quarantine: Quarantine::default(),
+            notices: Vec::new(),
+            one_way_told: None,
+            over_radio: BTreeSet::new(),
+            members: None,
             broken: false,
             clique: None,
             config,
@@ -191,12 +173,16 @@ impl Election {
         // What comes with every call alone changes nothing that the next tick would not see.
         let routine = matches!(input, Input::Heard(_));
         self.ops_in_flight = ops.in_flight();
+        if self.was_away(now) && input != Input::Woke {
+            self.on_woke(now, ops, &mut effects);
+        }
         self.take(now, input, ops, &mut effects);
         if self.ops_in_flight == 0 && self.draining.is_some() {
             self.finish_drain(ops, &mut effects);
         }
         if !routine {
             self.pursue(now, &mut effects);
+            self.give_up_when_stranded(now, ops, &mut effects);
         }
         self.loop_back(now, ops, effects)
     }
@@ -209,6 +195,17 @@ impl Election {
     /// The Views to which a data link may belong now.
     pub fn open_views(&self) -> impl Iterator<Item = &Arc<View>> {
         self.agreement.open_views()
+    }
+
+    /// What happened since this was last asked.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    fn note(&mut self, notice: Notice) {
+        if self.notices.len() < NOTICES_MAX {
+            self.notices.push(notice);
+        }
     }
 
     /// The measured links.
@@ -233,14 +230,16 @@ impl Election {
         match input {
             Input::Tick => self.on_tick(now, ops, effects),
             Input::LinkUp(peer) => self.on_link_up(now, peer, effects),
-            Input::LinkDown(peer) => self.on_link_down(now, peer),
-            Input::Unreachable(peer) => self.on_gone(now, peer, effects),
+            Input::LinkDown(peer) => self.on_link_down(now, peer, effects),
+            Input::Unreachable(peer) => self.on_lost(now, peer, Loss::Closed, effects),
             Input::Heard(peer) => self.on_heard(now, peer),
             Input::Message(from, message) => self.on_message(now, from, message, ops, effects),
             Input::DataLink(digest) => self.agreement.on_data_link(digest, effects),
             Input::DataLinkLost(digest) => self.on_data_link_lost(now, digest, effects),
             Input::EngineUnfit(digest) => self.on_engine_unfit(now, digest, effects),
             Input::Persisted(ticket) => self.agreement.on_persisted(ticket, effects),
+            Input::Woke => self.on_woke(now, ops, effects),
+            Input::Twin => self.on_own_twin(now),
             Input::Leave => self.on_leave(effects),
         }
     }
@@ -267,7 +266,7 @@ impl Election {
     }
 
     fn on_message(&mut self, now: u64, from: MemberId, message: Message, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
-        if self.leaving {
+        if self.leaving || self.twins.are_at_odds(now, from) {
             return;
         }
         self.on_heard(now, from);
@@ -278,20 +277,25 @@ impl Election {
             Message::Unwilling => self.on_unwilling(now, from),
             Message::Prepare(ballot, members) => self.on_prepare(now, from, ballot, members, ops, effects),
             Message::Promise(ballot, promise) => {
-                let around = Around { ops, links: &self.links };
+                let (around, said) = (Around { ops, links: &self.links }, effects.len());
                 self.agreement.on_promise(from, ballot, *promise, &around, effects);
-                self.extend_phase(now);
+                if effects.len() > said {
+                    self.next_phase(now);
+                }
             }
             Message::Nack(ballot, promised) => self.on_nack(now, ballot, promised),
             Message::Accept(view) => {
-                self.yield_to(now, from, self.config.phase_ms);
+                self.yield_to_proposer(now, from);
                 self.agreement.on_accept(from, &view, &mut Around { ops, links: &self.links }, effects);
             }
             Message::Accepted(id) => self.agreement.on_accepted(from, id, effects),
             Message::Install(id) => self.agreement.on_install(id, effects),
             Message::Leave => self.on_left(now, from, effects),
+            Message::Ping(number) => effects.push(Effect::Send(from, Message::Pong(number))),
+            Message::Pong(number) => self.on_pong(now, from, number, effects),
+            Message::Twin(twin) => self.on_twin(now, from, twin, effects),
             // Not about membership: the driver's.
-            Message::Op(_) | Message::Post(_) | Message::Peers(_) | Message::Ping(_) | Message::Pong(_) => {}
+            Message::Op(_) | Message::Post(_) | Message::Peers(_) => {}
         }
     }
 
@@ -300,7 +304,10 @@ impl Election {
         let late = elapsed.saturating_sub(2 * self.rest_ms());
         self.late_ms = late.max(self.late_ms.saturating_sub(elapsed / 2));
         self.bury_the_silent(now, effects);
-        if now >= self.heartbeat_at {
+        self.end_contests(now, effects);
+        self.watch_for_one_way(now);
+        // A quick disk is not worth a word.
+        if now >= self.heartbeat_at || self.agreement.is_persisting() && !self.told_persisting {
             self.announce(now, effects);
         }
         if self.draining.as_ref().is_some_and(|d| now >= d.until) {
@@ -317,12 +324,26 @@ impl Election {
         ops: &mut dyn Operations,
         effects: &mut Vec<Effect>,
     ) {
-        self.yield_to(now, from, self.config.phase_ms);
+        if !self.agreement.would_promise(from, ballot, &members) {
+            self.agreement.on_prepare(from, ballot, &members, &mut Around { ops, links: &self.links }, effects);
+            return;
+        }
+        if let Some(before) = self.draining.as_ref().filter(|d| d.ballot >= ballot) {
+            // The higher one will have been promised when the drain is over.
+            effects.push(Effect::Send(from, Message::Nack(ballot, before.ballot)));
+            return;
+        }
+        self.yield_to_proposer(now, from);
         // What waits for a lost member or a lost link cannot finish.
         let can_finish = |v: &View| v.members.iter().all(|m| members.contains(&m.id)) && !self.is_broken(v);
         let nobody_lost = self.agreement.installed().is_some_and(|v| can_finish(v));
+        let lower = self.draining.take();
+        if let Some(lower) = &lower {
+            effects.push(Effect::Send(lower.from, Message::Nack(lower.ballot, ballot)));
+        }
         if nobody_lost && self.ops_in_flight > 0 && !self.is_frozen() {
-            self.draining = Some(Drain { from, ballot, members, until: now + self.config.drain_ms });
+            let until = lower.map_or(now + self.config.drain_ms, |lower| lower.until);
+            self.draining = Some(Drain { from, ballot, members, until });
             return;
         }
         self.agreement.on_prepare(from, ballot, &members, &mut Around { ops, links: &self.links }, effects);
@@ -363,9 +384,12 @@ impl Election {
         self.failures = 0;
         self.retry_at = 0;
         self.repair_since = None;
+        self.stranded_since = None;
         self.yield_until = 0;
+        self.yield_to_disks_until = 0;
         self.yielded_to = None;
         let Some(view) = self.agreement.installed().cloned() else { return };
+        self.compare_members(now, &view);
         for (id, peer) in &mut self.peers {
             if view.contains(*id) {
                 peer.view_since = now;

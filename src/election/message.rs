@@ -4,7 +4,7 @@
 
 use crate::collective::{Closing, Listed, OpMessage, Post};
 use crate::engine::Engines;
-use crate::identity::{MemberId, Name};
+use crate::identity::{Boot, MemberId, Name};
 use crate::view::{Ballot, History, MEMBERS_MAX, OPS_DECIDED_MAX, OPS_LISTED_MAX, OpId, Rank, View, ViewId};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_option};
 use std::net::{IpAddr, SocketAddr};
@@ -52,6 +52,17 @@ pub enum Message {
     Ping(u64),
     /// The number of a ping.
     Pong(u64),
+    /// Another life of the receiver's identity has a link here and has just answered.
+    Twin(Twin),
+}
+
+/// What a node hears whose identity another living process uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Twin {
+    /// The life that has the link.
+    pub boot: Boot,
+    /// It is in the sender's View.
+    pub settled: bool,
 }
 
 /// A sign of life, with what the sender sees.
@@ -65,6 +76,8 @@ pub struct Heartbeat {
     pub persisting: bool,
     /// The sender has lost a data link of its View.
     pub broken: bool,
+    /// The sender's end of this link is a radio, on which silence means less.
+    pub radio: bool,
 }
 
 /// Somebody whom a member has a live control link with.
@@ -87,6 +100,8 @@ pub struct Promise {
     pub base: Option<History>,
     /// Its operations in that View.
     pub closing: Closing,
+    /// Those that were open ended there without an outcome, while this member could not reach enough others.
+    pub cut_off: bool,
     /// The newest View it has accepted, from its durable state.
     pub accepted: Option<Accepted>,
     /// Its rank in that one, if it accepted it in this life.
@@ -123,7 +138,7 @@ impl Encode for Heartbeat {
     fn encode(&self, out: &mut Vec<u8>) {
         put_option(out, self.view.as_ref());
         put_list(out, &self.reach);
-        out.push(u8::from(self.persisting) | u8::from(self.broken) << 1);
+        out.push(u8::from(self.persisting) | u8::from(self.broken) << 1 | u8::from(self.radio) << 2);
     }
 }
 
@@ -131,7 +146,7 @@ impl Decode for Heartbeat {
     fn decode(r: &mut Reader<'_>) -> Result<Heartbeat, Malformed> {
         let (view, reach) = (r.option()?, r.list(REACH_MAX)?);
         match r.u8()? {
-            bits @ 0..=3 => Ok(Heartbeat { view, reach, persisting: bits & 1 != 0, broken: bits & 2 != 0 }),
+            bits @ 0..=7 => Ok(Heartbeat { view, reach, persisting: bits & 1 != 0, broken: bits & 2 != 0, radio: bits & 4 != 0 }),
             _ => Err(Malformed::UnknownTag),
         }
     }
@@ -159,7 +174,7 @@ impl Encode for Promise {
         out.extend_from_slice(&self.closing.committed.to_le_bytes());
         put_option(out, self.accepted.as_ref());
         put_option(out, self.accepted_here.as_ref());
-        out.push(u8::from(self.stateless));
+        out.push(u8::from(self.stateless) | u8::from(self.cut_off) << 1);
         self.name.encode(out);
         self.engines.encode(out);
     }
@@ -169,9 +184,13 @@ impl Decode for Promise {
     fn decode(r: &mut Reader<'_>) -> Result<Promise, Malformed> {
         let (prev, rank, base) = (r.option()?, r.option()?, r.option()?);
         let closing = Closing { ops: r.list::<Listed>(OPS_LISTED_MAX)?, committed: r.u64()? };
-        let (accepted, accepted_here, stateless) = (r.option()?, r.option()?, r.bool()?);
+        let (accepted, accepted_here) = (r.option()?, r.option()?);
+        let (stateless, cut_off) = match r.u8()? {
+            bits @ 0..=3 => (bits & 1 != 0, bits & 2 != 0),
+            _ => return Err(Malformed::UnknownTag),
+        };
         let (name, engines) = (Name::decode(r)?, Engines::decode(r)?);
-        Ok(Promise { prev, rank, base, closing, accepted, accepted_here, name, stateless, engines })
+        Ok(Promise { prev, rank, base, closing, cut_off, accepted, accepted_here, name, stateless, engines })
     }
 }
 
@@ -186,6 +205,19 @@ impl Encode for Accepted {
 impl Decode for Accepted {
     fn decode(r: &mut Reader<'_>) -> Result<Accepted, Malformed> {
         Ok(Accepted { id: ViewId::decode(r)?, parent: r.option()?, committed: r.list(OPS_DECIDED_MAX)? })
+    }
+}
+
+impl Encode for Twin {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.boot.0.to_le_bytes());
+        out.push(u8::from(self.settled));
+    }
+}
+
+impl Decode for Twin {
+    fn decode(r: &mut Reader<'_>) -> Result<Twin, Malformed> {
+        Ok(Twin { boot: Boot(r.u64()?), settled: r.bool()? })
     }
 }
 
@@ -247,6 +279,7 @@ impl Encode for Message {
             Message::Ping(number) => tagged_number(out, 14, *number),
             Message::Pong(number) => tagged_number(out, 15, *number),
             Message::Post(post) => tagged(out, 16, post.as_ref()),
+            Message::Twin(twin) => tagged(out, 17, twin),
         }
     }
 }
@@ -280,6 +313,7 @@ impl Decode for Message {
             14 => Message::Ping(r.u64()?),
             15 => Message::Pong(r.u64()?),
             16 => Message::Post(Box::new(Post::decode(r)?)),
+            17 => Message::Twin(Twin::decode(r)?),
             _ => return Err(Malformed::UnknownTag),
         })
     }
@@ -302,6 +336,7 @@ mod tests {
             rank: Some(Rank(2)),
             base: Some(History { ops: 3, lineage: [1; 32] }),
             closing: Closing { ops: vec![Listed { op, status: Status::Done(3), is_sync: false }], committed: 9 },
+            cut_off: true,
             accepted: Some(Accepted { id: view.id(), parent: None, committed: vec![op] }),
             accepted_here: Some(Rank(1)),
             name: Name::from_lossy("mini"),
@@ -313,6 +348,7 @@ mod tests {
             reach: vec![Reached { id: member_id(1), rtt_us: 0 }, Reached { id: member_id(2), rtt_us: 180 }],
             persisting: true,
             broken: true,
+            radio: true,
         };
         let v6: SocketAddr = "[fe80::1]:47474".parse().unwrap();
         let v4: SocketAddr = "10.0.0.1:1".parse().unwrap();
@@ -331,6 +367,7 @@ mod tests {
             Message::Leave,
             Message::Ping(1),
             Message::Pong(u64::MAX),
+            Message::Twin(Twin { boot: Boot(7), settled: true }),
             Message::Post(Box::new(Post { view: view.digest(), key: "0".into(), value: vec![1; 9] })),
             Message::Peers(vec![PeerAddress { id: member_id(1), address: v4 }, PeerAddress { id: member_id(2), address: v6 }]),
         ];
@@ -356,6 +393,7 @@ mod tests {
             rank: Some(Rank(2)),
             base: Some(History { ops: 0, lineage: [0; 32] }),
             closing: Closing { ops: ops.iter().take(OPS_LISTED_MAX).map(listed).collect(), committed: 0 },
+            cut_off: true,
             accepted: Some(Accepted { id: view.id(), parent: view.parent, committed: ops }),
             accepted_here: Some(Rank(1)),
             name: Name::from_lossy("x"),

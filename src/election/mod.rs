@@ -8,9 +8,12 @@
 
 mod agreement;
 mod applicant;
+mod config;
 mod detector;
 mod machine;
 mod message;
+mod notice;
+mod quarantine;
 mod standing;
 
 #[cfg(test)]
@@ -20,5 +23,7 @@ mod simulation;
 
 pub use agreement::{Decides, Durable, Effect};
 pub use applicant::Applicant;
-pub use machine::{Alone, Election, ElectionConfig, Input, Operations};
+pub use config::{Alone, ElectionConfig};
+pub use machine::{Election, Input, Operations, PROBE};
 pub use message::{Message, PeerAddress};
+pub use notice::Notice;

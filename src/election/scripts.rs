@@ -5,6 +5,7 @@
 //! `POTLUCK_REWRITE=1 cargo test -p potluck --lib scripts` writes the second half anew; read the difference before keeping it.
 
 use super::simulation::World;
+use crate::partition::Partition;
 use std::path::{Path, PathBuf};
 
 const DIVIDER: &str = "----\n";
@@ -54,11 +55,19 @@ fn obey(world: &mut World, line: &str) -> Option<()> {
     match (*command, rest) {
         ("run", [ms]) => world.run(ms.parse().ok()?),
         ("late", [per_mille]) => world.lateness(per_mille.parse().ok()?),
+        ("disk", [who, ms]) => world.disk(node(who)?, ms.parse().ok()?),
+        ("sleep", [who, ms]) => world.sleep(node(who)?, ms.parse().ok()?),
+        ("stop", [who, ms]) => world.stop(node(who)?, ms.parse().ok()?),
+        ("majority", who) => world.rule(|roster| Partition::Majority { roster }, &nodes(who)?),
+        ("all", who) => world.rule(|roster| Partition::All { roster }, &nodes(who)?),
+        ("notices", []) => world.shows_notices = true,
+        ("quarantine", []) => world.quarantine(),
         ("mend", []) => world.mend(),
         ("sync", [who, version]) => world.sync(node(who)?, version.parse().ok()?),
         ("part", [a, b]) => world.part(node(a)?, node(b)?),
         ("mute", [from, to]) => world.mute(node(from)?, node(to)?),
         ("cut", [a, b]) => world.cut(node(a)?, node(b)?),
+        ("copy", [who, of]) => world.copy(node(who)?, node(of)?),
         ("start", who) => each(who, |n| world.start(n))?,
         ("kill", who) => each(who, |n| world.kill(n))?,
         ("leave", who) => each(who, |n| world.leave(n))?,
@@ -70,6 +79,10 @@ fn obey(world: &mut World, line: &str) -> Option<()> {
 
 fn each(names: &[&str], mut act: impl FnMut(u8)) -> Option<()> {
     names.iter().try_for_each(|name| node(name).map(&mut act))
+}
+
+fn nodes(names: &[&str]) -> Option<Vec<u8>> {
+    names.iter().map(|name| node(name)).collect()
 }
 
 /// A to Z.

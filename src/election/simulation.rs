@@ -3,10 +3,11 @@
 //! A small world in virtual time: real elections and real ledgers, a network that delays, loses and parts, disks that
 //! take their time, nodes that die. Every install and every outcome is checked against the promises of the protocol.
 
-use super::{Applicant, Decides, Durable, Effect, Election, ElectionConfig, Input, Message, Operations};
+use super::{Applicant, Decides, Durable, Effect, Election, ElectionConfig, Input, Message, Notice, Operations};
 use crate::collective::{Call, Closing, CodecId, DType, Kind, Ledger, LedgerEffect, Mode, OpBody, OpMessage, Outcome, ReduceOp};
 use crate::engine::Engines;
 use crate::identity::{Boot, MemberId, Name, NodeId};
+use crate::partition::Partition;
 use crate::view::{Ballot, Lane, OpId, View, ViewId};
 use crate::wire::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,22 +27,34 @@ pub(super) struct World {
     /// Ordered, as on a TCP connection; by time of arrival.
     wires: BTreeMap<(u8, u8), VecDeque<(u64, Message)>>,
     disks: Vec<(u64, u8, u64, u64, Durable)>,
+    /// How long a write takes where it takes long; one after the other.
+    slow_disks: BTreeMap<u8, u64>,
     linked: BTreeSet<(u8, u8)>,
     /// From, to: what is sent this way is lost, and nobody is told.
     muted: BTreeSet<(u8, u8)>,
     /// Of 1000 messages so many are late by up to 200 ms.
     late_per_mille: u64,
     chance: u64,
+    /// Of nodes that start from now on.
+    partition: Partition,
+    quarantine_ms: (u64, u64),
+    pub(super) shows_notices: bool,
     pub(super) trace: Vec<String>,
     history: Checks,
 }
 
 struct Node {
+    /// Whose identity it has: its own, unless it is a copy.
+    key: u8,
     election: Election,
     book: Book,
     boot: u64,
     durable: Durable,
     alive: bool,
+    /// How long its own clock has stood still in all.
+    behind: u64,
+    /// While it sleeps, or is stopped, what comes to it waits.
+    paused: Option<VecDeque<Input>>,
     view: Option<Arc<View>>,
 }
 
@@ -80,10 +93,14 @@ impl World {
             nodes: BTreeMap::new(),
             wires: BTreeMap::new(),
             disks: Vec::new(),
+            slow_disks: BTreeMap::new(),
             linked: BTreeSet::new(),
             muted: BTreeSet::new(),
             late_per_mille: 0,
             chance: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+            partition: Partition::default(),
+            quarantine_ms: (0, 0),
+            shows_notices: false,
             trace: Vec::new(),
             history: Checks::default(),
         }
@@ -93,13 +110,82 @@ impl World {
         self.late_per_mille = per_mille;
     }
 
+    /// What all nodes that start from now on think of a cut network.
+    pub(super) fn rule(&mut self, rule: fn(Vec<NodeId>) -> Partition, roster: &[u8]) {
+        self.partition = rule(roster.iter().map(|n| NodeId([*n; 32])).collect());
+    }
+
+    /// Whoever is lost again and again is kept out, by nodes that start from now on.
+    pub(super) fn quarantine(&mut self) {
+        self.quarantine_ms = ElectionConfig::default().quarantine_ms;
+    }
+
+    /// From now on a write takes so long on this node's disk.
+    pub(super) fn disk(&mut self, n: u8, ms: u64) {
+        self.slow_disks.insert(n, ms);
+    }
+
     pub(super) fn start(&mut self, n: u8) {
         let (boot, durable) = self.nodes.get(&n).map_or((1, Durable::default()), |old| (old.boot + 1, old.durable.clone()));
-        let config = ElectionConfig { seed: self.random(u64::MAX), ..ElectionConfig::default() };
-        let id = MemberId { node: NodeId([n; 32]), boot: Boot(boot) };
+        let key = self.nodes.get(&n).map_or(n, |old| old.key);
+        self.start_as(n, key, boot, durable);
+    }
+
+    /// A process with a copy of another node's identity.
+    pub(super) fn copy(&mut self, n: u8, of: u8) {
+        self.start_as(n, of, 1000, Durable::default());
+    }
+
+    fn start_as(&mut self, n: u8, key: u8, boot: u64, durable: Durable) {
+        let partition = self.partition.clone();
+        let config = ElectionConfig {
+            partition,
+            quarantine_ms: self.quarantine_ms,
+            seed: self.random(u64::MAX),
+            ..ElectionConfig::default()
+        };
+        let id = MemberId { node: NodeId([key; 32]), boot: Boot(boot) };
         let applicant = Applicant { id, name: Name::from_lossy(&letter(n)), stateless: false, engines: Engines::NATIVE };
         let election = Election::new(applicant, durable.clone(), config);
-        self.nodes.insert(n, Node { election, book: Book::default(), boot, durable, alive: true, view: None });
+        self.nodes.insert(
+            n,
+            Node { key, election, book: Book::default(), boot, durable, alive: true, behind: 0, paused: None, view: None },
+        );
+    }
+
+    /// The process does nothing until it is woken or continued.
+    pub(super) fn pause(&mut self, n: u8) {
+        if let Some(node) = self.nodes.get_mut(&n) {
+            node.paused = Some(VecDeque::new());
+        }
+    }
+
+    /// The process goes on; its clock has gone on too.
+    pub(super) fn go_on(&mut self, n: u8) {
+        let waiting = self.nodes.get_mut(&n).and_then(|node| node.paused.take());
+        waiting.into_iter().flatten().for_each(|input| self.feed(n, input));
+    }
+
+    /// The machine has slept for so long, and its clock has not gone on.
+    pub(super) fn wake(&mut self, n: u8, slept: u64) {
+        let Some(node) = self.nodes.get_mut(&n) else { return };
+        node.behind += slept;
+        if let Some(waiting) = &mut node.paused {
+            waiting.push_front(Input::Woke);
+        }
+        self.go_on(n);
+    }
+
+    pub(super) fn sleep(&mut self, n: u8, ms: u64) {
+        self.pause(n);
+        self.run(ms);
+        self.wake(n, ms);
+    }
+
+    pub(super) fn stop(&mut self, n: u8, ms: u64) {
+        self.pause(n);
+        self.run(ms);
+        self.go_on(n);
     }
 
     /// The process is gone at once; what was not durable is lost.
@@ -239,31 +325,51 @@ impl World {
     }
 
     fn feed(&mut self, n: u8, input: Input) {
-        let now = self.now;
         let Some(node) = self.nodes.get_mut(&n).filter(|node| node.alive) else { return };
-        let effects = node.election.step(now, input, &mut node.book);
+        if let Some(waiting) = &mut node.paused {
+            if input != Input::Tick {
+                waiting.push_back(input);
+            }
+            return;
+        }
+        let effects = node.election.step(self.now - node.behind, input, &mut node.book);
         for effect in effects {
             self.carry_out(n, effect);
         }
+        self.take_notices(n);
         self.spread(n);
+    }
+
+    fn take_notices(&mut self, n: u8) {
+        let notices = self.nodes.get_mut(&n).map(|node| node.election.take_notices()).unwrap_or_default();
+        if self.shows_notices {
+            self.trace.extend(notices.iter().map(|notice| format!("{:>6} {}: {}", self.now, letter(n), told(notice))));
+        }
     }
 
     fn carry_out(&mut self, n: u8, effect: Effect) {
         match effect {
             Effect::Send(to, message) => self.send(n, to, &message),
             Effect::Persist(ticket, durable) => {
-                let (at, boot) = (self.now + DISK_MS + self.random(3), self.nodes[&n].boot);
+                let (quick, boot) = (self.now + DISK_MS + self.random(3), self.nodes[&n].boot);
+                let before = self.disks.iter().filter(|d| d.1 == n).map(|d| d.0).max().unwrap_or(0).max(self.now);
+                let at = self.slow_disks.get(&n).map_or(quick, |ms| before + ms);
                 self.disks.push((at, n, boot, ticket, durable));
             }
             Effect::Install(view, decides) => self.install(n, &view, decides),
-            Effect::Drop(id) => self.unlink(n, id.node.0[0]),
+            Effect::CutOff => self.cut_off(n),
+            Effect::Drop(id) => self.hang_up(n, id),
         }
     }
 
+    /// The living node with this life of this identity.
+    fn whose(&self, id: MemberId) -> Option<u8> {
+        self.nodes.iter().find(|(n, node)| node.alive && node.id(**n) == id).map(|(n, _)| *n)
+    }
+
     fn send(&mut self, n: u8, to: MemberId, message: &Message) {
-        let peer = to.node.0[0];
-        let same_life = self.nodes.get(&peer).is_some_and(|node| node.alive && node.id(peer) == to);
-        if !same_life || !self.linked.contains(&pair(n, peer)) {
+        let Some(peer) = self.whose(to) else { return };
+        if !self.linked.contains(&pair(n, peer)) {
             return;
         }
         if let Message::Accepted(id) = message {
@@ -278,8 +384,9 @@ impl World {
     }
 
     fn deliver_due(&mut self) {
-        let due: Vec<(u8, u8)> =
-            self.wires.iter().filter(|(_, w)| w.front().is_some_and(|m| m.0 <= self.now)).map(|(k, _)| *k).collect();
+        let takes = |n: &u8| self.nodes.get(n).is_some_and(|node| node.paused.is_none());
+        let is_due = |w: &VecDeque<(u64, Message)>| w.front().is_some_and(|m| m.0 <= self.now);
+        let due: Vec<(u8, u8)> = self.wires.iter().filter(|((_, to), w)| is_due(w) && takes(to)).map(|(k, _)| *k).collect();
         for (from, to) in due {
             while let Some(message) = self.pop_due(from, to) {
                 if self.muted.contains(&(from, to)) {
@@ -292,6 +399,17 @@ impl World {
                 self.feed(to, Input::Message(id, message));
             }
         }
+    }
+
+    /// What was said before still arrives.
+    fn hang_up(&mut self, n: u8, id: MemberId) {
+        let Some(peer) = self.whose(id) else { return };
+        let said = self.wires.remove(&(n, peer)).unwrap_or_default();
+        if !self.muted.contains(&(n, peer)) {
+            let me = self.nodes[&n].id(n);
+            said.into_iter().for_each(|(_, message)| self.feed(peer, Input::Message(me, message)));
+        }
+        self.unlink(n, peer);
     }
 
     fn pop_due(&mut self, from: u8, to: u8) -> Option<Message> {
@@ -315,10 +433,13 @@ impl World {
         if !self.now.is_multiple_of(20) {
             return;
         }
-        let living = self.living();
+        let living: Vec<u8> = self.living().into_iter().filter(|n| self.nodes[n].paused.is_none()).collect();
         for a in living.iter().copied() {
             for b in living.iter().copied().filter(|b| a < *b) {
                 let apart = self.muted.contains(&(a, b)) || self.muted.contains(&(b, a));
+                if self.nodes[&a].key == self.nodes[&b].key {
+                    continue;
+                }
                 if !self.linked.contains(&(a, b)) && !apart {
                     self.linked.insert((a, b));
                     let (id_a, id_b) = (self.nodes[&a].id(a), self.nodes[&b].id(b));
@@ -378,6 +499,14 @@ impl World {
         node.view = Some(Arc::clone(view));
     }
 
+    fn cut_off(&mut self, n: u8) {
+        if let Some(mut ledger) = self.nodes.get_mut(&n).and_then(|node| node.book.ledger.take()) {
+            ledger.cut_off();
+            self.record(n, &mut ledger, None);
+            self.nodes.get_mut(&n).expect("the node exists").book.ledger = Some(ledger);
+        }
+    }
+
     fn check_install(&mut self, n: u8, id: MemberId, view: &View) {
         let known = *self.history.by_ballot.entry(view.ballot).or_insert(view.id());
         assert_eq!(known, view.id(), "two views under one ballot");
@@ -420,10 +549,9 @@ impl World {
                 self.carry_out_op(n, &effect);
             }
         }
-        let now = self.now;
-        if let Some(node) = self.nodes.get_mut(&n).filter(|node| node.alive) {
+        if let Some(node) = self.nodes.get_mut(&n).filter(|node| node.alive && node.paused.is_none()) {
             // Every step asks how many operations are left.
-            let effects = node.election.step(now, Input::Heard(node.id(n)), &mut node.book);
+            let effects = node.election.step(self.now - node.behind, Input::Heard(node.id(n)), &mut node.book);
             effects.into_iter().for_each(|effect| self.carry_out(n, effect));
         }
     }
@@ -486,6 +614,10 @@ impl World {
         let unanimous = all.iter().any(|(_, o, next)| *o == Outcome::Committed && next.is_none());
         let aborted = all.iter().any(|(_, o, _)| matches!(o, Outcome::Aborted(_)));
         assert!(!(unanimous && aborted), "Ok by all and Aborted for one: {all:?}");
+        if matches!(self.partition, Partition::Majority { .. }) {
+            let committed = all.iter().any(|(_, o, _)| *o == Outcome::Committed);
+            assert!(!(committed && aborted), "Ok and Aborted, though only a majority decides: {all:?}");
+        }
         for (_, a, next_a) in all.iter() {
             for (_, b, next_b) in all.iter().filter(|(_, _, n)| n == next_a && next_a.is_some()) {
                 let differ = (*a == Outcome::Committed) != (*b == Outcome::Committed);
@@ -496,13 +628,27 @@ impl World {
 }
 
 impl Node {
-    fn id(&self, n: u8) -> MemberId {
-        MemberId { node: NodeId([n; 32]), boot: Boot(self.boot) }
+    fn id(&self, _: u8) -> MemberId {
+        MemberId { node: NodeId([self.key; 32]), boot: Boot(self.boot) }
     }
 }
 
 pub(super) fn letter(n: u8) -> String {
     char::from(b'A' + n - 1).to_string()
+}
+
+fn told(notice: &Notice) -> String {
+    let name = |node: NodeId| letter(node.0[0]);
+    match notice {
+        Notice::Joined(id) => format!("{} joined", name(id.node)),
+        Notice::Merged(ids) => format!("merged with {}", ids.iter().map(|id| name(id.node)).collect::<Vec<_>>().join(" ")),
+        Notice::Left(id) => format!("{} left", name(id.node)),
+        Notice::Lost(id, why) => format!("{} lost, {why}", name(id.node)),
+        Notice::Quarantined(node, ms) => format!("{} in quarantine for {ms} ms", name(*node)),
+        Notice::Woke => "was away".to_owned(),
+        Notice::Twin(node) => format!("{} is a duplicate", name(*node)),
+        Notice::OneWay(id) => format!("{} does not hear this node", name(id.node)),
+    }
 }
 
 fn pair(a: u8, b: u8) -> (u8, u8) {
@@ -559,6 +705,12 @@ mod tests {
         let mut world = World::new(seed);
         let n = 2 + (seed % 5) as u8;
         world.lateness(seed % 7 * 20);
+        if seed % 8 == 7 {
+            world.quarantine();
+        }
+        if seed % 3 == 1 {
+            world.rule(|roster| Partition::Majority { roster }, &(1..=n).collect::<Vec<u8>>());
+        }
         for node in 1..=n {
             world.start(node);
             let gap = world.random(300);
@@ -606,7 +758,8 @@ mod tests {
                 world.start(node);
             }
         }
-        world.run(10_000);
+        // Nobody can be lost often enough here to be kept out for longer than half a minute.
+        world.run(if world.quarantine_ms.0 > 0 { 60_000 } else { 10_000 });
         assert!(world.is_whole(), "seed {seed} never came together: {:#?}", world.trace);
     }
 }

@@ -96,6 +96,9 @@ pub(super) fn history_after(
     promises: &BTreeMap<MemberId, Promise>,
 ) -> Option<History> {
     let Some(prev) = promise.prev else { return promise.base };
+    if promise.cut_off {
+        return Some(cut_off(id, prev, promise));
+    }
     let open = |l: &&Listed| matches!(l.status, Status::Done(_) | Status::NotDone);
     let moved_on = Some(prev) == tip;
     if !moved_on && promise.closing.ops.iter().any(|l| open(&l)) {
@@ -161,6 +164,7 @@ mod tests {
 
     fn fresh() -> Promise {
         Promise {
+            cut_off: false,
             prev: None,
             rank: None,
             base: None,

@@ -58,6 +58,28 @@ impl fmt::Display for NodeId {
     }
 }
 
+/// The text is no public key: 64 hexadecimal digits are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeIdTextError;
+
+impl fmt::Display for NodeIdTextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a node is named by the 64 hexadecimal digits of its public key, as `potluck identity` prints it")
+    }
+}
+
+impl std::error::Error for NodeIdTextError {}
+
+/// All 64 digits of the public key.
+impl std::str::FromStr for NodeId {
+    type Err = NodeIdTextError;
+
+    fn from_str(text: &str) -> Result<NodeId, NodeIdTextError> {
+        let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(text.as_bytes()).map_err(|_| NodeIdTextError)?;
+        bytes.try_into().map(NodeId).map_err(|_| NodeIdTextError)
+    }
+}
+
 impl fmt::Debug for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "NodeId({self})")

@@ -167,6 +167,8 @@ impl End<'_> {
             Err(Refusal::SelfDial)
         } else if peer.id.node == me.node {
             Err(Refusal::DuplicateIdentity)
+        } else if peer.partition != self.local.hello.partition {
+            Err(Refusal::OtherPartition)
         } else if self.terms.expect.is_some_and(|expected| expected != peer.id) {
             Err(Refusal::WrongRank)
         } else {
@@ -214,6 +216,7 @@ pub(in crate::link) mod testing {
             port: 1000 + u16::from(n),
             stateless: false,
             engines: Engines::NATIVE,
+            partition: [0; 8],
             wire: Wire::Untrusted,
             suite: Suite::Aes256Gcm,
         };
@@ -313,6 +316,16 @@ mod tests {
             let (at_a, at_b) = run((&a, over(x)), (&b, over(y)), |_, _| ());
             let agreed = if x == y { Wire::Trusted } else { Wire::Untrusted };
             assert_eq!((at_a.map(|s| s.wire), at_b.map(|s| s.wire)), (Ok(agreed), Ok(agreed)));
+        }
+    }
+
+    #[test]
+    fn whoever_follows_another_roster_is_told_so_and_gets_no_link() {
+        let (a, mut b) = (local(1, 1, 7), local(2, 2, 7));
+        b.hello.partition = [1; 8];
+        for terms in [control(), data(3, 0, 1)] {
+            let seen = refusals(run((&a, terms), (&b, terms), |_, _| ()));
+            assert_eq!(seen, (Some(Refusal::OtherPartition), Some(Refusal::OtherPartition)));
         }
     }
 

@@ -26,6 +26,8 @@ pub struct Hello {
     pub stateless: bool,
     /// The engines it can run.
     pub engines: Engines,
+    /// Which groups it lets go on when the network is cut, as `Partition::digest`.
+    pub partition: [u8; 8],
     /// What it thinks of the cable under this link.
     pub wire: Wire,
     /// The suite that its processor is quick at.
@@ -116,6 +118,7 @@ impl Encode for Hello {
         let aes = if self.suite == Suite::Aes256Gcm { AES_BIT } else { 0 };
         out.push(u8::from(self.stateless) | trusted | aes);
         out.push(self.engines.0);
+        out.extend_from_slice(&self.partition);
     }
 }
 
@@ -127,7 +130,8 @@ impl Decode for Hello {
         }
         let wire = if flags & TRUSTED_BIT != 0 { Wire::Trusted } else { Wire::Untrusted };
         let suite = if flags & AES_BIT != 0 { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 };
-        Ok(Hello { id, name, port, stateless: flags & STATELESS_BIT != 0, engines: Engines(r.u8()?), wire, suite })
+        let (engines, partition) = (Engines(r.u8()?), r.array()?);
+        Ok(Hello { id, name, port, stateless: flags & STATELESS_BIT != 0, engines, partition, wire, suite })
     }
 }
 
@@ -149,6 +153,7 @@ mod tests {
             port: 47_474,
             stateless: true,
             engines: Engines::NATIVE,
+            partition: [7; 8],
             wire: Wire::Trusted,
             suite: Suite::Aes256Gcm,
         }

@@ -37,6 +37,8 @@ pub use preamble::{DataAsk, Purpose};
 pub use processor::quick_suite;
 pub use refusal::Refusal;
 pub use session::Session;
+#[cfg(test)]
+pub use suite::Suite;
 pub use tcp::{Bind, TcpNet};
 
 #[cfg(fuzzing)]

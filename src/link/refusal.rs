@@ -34,6 +34,8 @@ pub enum Refusal {
     SelfDial,
     /// Another living process uses this node's identity.
     DuplicateIdentity,
+    /// The peer lets other groups go on when the network is cut: it has another roster, or none.
+    OtherPartition,
     /// A data link for a View, or for ranks of it, that this node has no part in.
     UnknownView,
     /// The peer is not the member that the link is for.
@@ -75,6 +77,9 @@ impl Refusal {
             Refusal::BadSignature => "the peer cannot prove the identity that it shows",
             Refusal::SelfDial => "this is the node itself",
             Refusal::DuplicateIdentity => "another process uses this node's identity; give each node its own identity file",
+            Refusal::OtherPartition => {
+                "the peer has another rule for a cut network; set the same partition with the same roster on all nodes"
+            }
             Refusal::UnknownView => "the peer asked for a data link of a view that this node has no part in",
             Refusal::WrongRank => "the peer is not the member that the link is for",
             Refusal::TooSlow => "the handshake took longer than two seconds",

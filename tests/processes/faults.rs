@@ -26,6 +26,7 @@ pub fn add(suite: &mut Suite) {
     suite.serial("a pulled cable: the others answer and go on, and take it back in", &LAN, pulled);
     suite.serial("a cable pulled at any moment: whoever differs has to sync", &LAN, pulled_any_time);
     suite.serial("frozen at any moment: no other outcome than the others'", &LO, frozen_any_time);
+    suite.serial("what happens to a group is told: killed, back, frozen, kept out", &LO, told);
     suite.serial("a frozen node is left out, and comes back when it thaws", &LO, frozen);
 }
 
@@ -183,6 +184,57 @@ fn frozen_any_time() -> Result<()> {
         one_story(&events, &own).with_context(|| format!("round {round}"))?;
         group.catch_up(&events, &own).with_context(|| format!("round {round}"))?;
     }
+    Ok(())
+}
+
+/// Three nodes, of which the last is lost three times.
+fn told() -> Result<()> {
+    let mut group = Group::empty("lo", 3)?;
+    for index in 0..3 {
+        let start = group.start(index);
+        group.add(index, &start)?;
+    }
+    let join = json!({"do": "join", "min": 2, "events": true});
+    group.all(&join, "joined")?;
+    group.meet()?;
+    let hears = |group: &mut Group, index: usize, what: &str, whose: &str| {
+        let fits = |event: &Value| event["what"] == what && (whose.is_empty() || event["who"]["name"] == whose);
+        group.peers[index].event_where("happened", fits, PATIENCE).with_context(|| format!("{what} of {whose}"))
+    };
+    for (round, ended) in ["its connection ended", "its connection ended", "nothing was heard of it"].into_iter().enumerate() {
+        if round < 2 {
+            group.peers[2].process().kill()?;
+        } else {
+            group.peers[2].process().stop()?;
+        }
+        let since = std::time::Instant::now();
+        // Whoever has noticed it first makes the View; the other one may only have heard of that.
+        let lost = [hears(&mut group, 0, "lost", "p3")?, hears(&mut group, 1, "lost", "p3")?];
+        ensure!(lost.iter().any(|event| event["why"] == ended), "round {round}: {lost:?}");
+        if round < 2 {
+            group.restart(2)?.ask(&join, "joined", PATIENCE)?;
+            for index in 0..2 {
+                hears(&mut group, index, "joined", "p3")?;
+            }
+        } else {
+            // Longer than anybody is waited for: this is what is tried, not what is waited for.
+            std::thread::sleep(Duration::from_secs(3).saturating_sub(since.elapsed()));
+        }
+    }
+    for index in 0..2 {
+        hears(&mut group, index, "quarantined", "p3")?;
+        let held = |status: &Value| status["reasons"].to_string().contains("was lost three times within a minute");
+        group.peers[index].status_where(held, PATIENCE)?;
+    }
+    group.peers[2].process().resume()?;
+    hears(&mut group, 2, "woke", "")?;
+    let since = now_ms();
+    // Two are enough, so it has to wait.
+    for index in 0..2 {
+        hears(&mut group, index, "joined", "p3")?;
+    }
+    println!("measured: kept out for {:.0} ms after it was back", now_ms() - since);
+    group.meet()?;
     Ok(())
 }
 

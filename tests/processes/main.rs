@@ -5,6 +5,7 @@ mod builds;
 mod calls;
 mod faults;
 mod gloo;
+mod halves;
 mod meeting;
 mod memory;
 mod patience;
@@ -27,6 +28,7 @@ fn main() {
         builds::add(&mut suite);
         memory::add(&mut suite);
         faults::add(&mut suite);
+        halves::add(&mut suite);
         patience::add(&mut suite);
         training::add(&mut suite);
     }

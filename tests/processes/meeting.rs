@@ -1,9 +1,13 @@
 //! Nodes find each other and add up, whatever the network and the number.
 
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
 use anyhow::{Result, ensure};
 use potluck_harness::group::PATIENCE;
 use potluck_harness::{Group, Need, Suite};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{LAN, LO, all_exact, all_failed};
 
@@ -25,6 +29,7 @@ pub fn add(suite: &mut Suite) {
     suite.test_needing("the status shows the View that a context is of", &LO, status_keeps_up);
     suite.test_needing("every collective, type and operation", &LO, every_collective);
     suite.test_needing("two processes of one home are two members", &LO, one_home);
+    suite.test_needing("a copied identity is refused, and a restarted one let in at once", &LAN, same_key_twice);
     suite.test_needing("a node that leaves is gone at once", &LO, leaves);
     suite.test_needing("one address by hand is enough without multicast", &[Need::Lab, Need::Command("nft")], by_hand);
 }
@@ -127,6 +132,63 @@ fn one_home() -> Result<()> {
     before.sort();
     after.sort();
     ensure!(before == after, "{before:?} became {after:?}");
+    Ok(())
+}
+
+/// The fourth runs on a copy of the first one's folder.
+fn same_key_twice() -> Result<()> {
+    let mut group = Group::empty("loop", 4)?;
+    for index in 0..3 {
+        let start = group.start(index);
+        group.add(index, &start)?;
+    }
+    let joined = group.all(&json!({"do": "join", "min": 2}), "joined")?;
+    let before = group.meet()?[0]["view"].clone();
+    let views = group.peers[1].status()?["counters"]["views"].clone();
+    let (original, copy) = (group.start(0).home, group.start(3));
+    copy_folder(&original, &copy.home)?;
+    let twin = group.add(3, &copy)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    ensure!(twin["node"] == joined[0]["node"], "not a copy: {twin} {joined:?}");
+
+    group.peers[3].status_where(|status| status["state"] == "duplicate identity", PATIENCE)?;
+    let shown = |status: &Value| status["duplicates"] == json!([joined[0]["node"]]);
+    let first = |index: usize| index < 3;
+    for index in 0..3 {
+        let status = group.peers[index].status_where(shown, PATIENCE)?;
+        ensure!(status["state"] == "in" && status["view"]["id"] == before, "{status}");
+        ensure!(status["reasons"].to_string().contains("two processes use the identity of"), "{status}");
+    }
+    // It tries again, and no View changes.
+    for seed in 0..20 {
+        all_exact(&group.some(first, &json!({"do": "all_reduce", "len": 500_001, "seed": seed}), "done")?)?;
+    }
+    let after = group.peers[1].status()?;
+    ensure!(after["view"]["id"] == before && after["counters"]["views"] == views, "views came and went: {before} {after}");
+
+    group.peers[0].process().kill()?;
+    group.meet_of(|index| index != 0)?;
+    let last = |index: usize| index != 0;
+    all_exact(&group.some(last, &json!({"do": "sync", "version": 1, "bytes": 4096}), "synced")?)?;
+    all_exact(&group.some(last, &json!({"do": "all_reduce", "len": 5001}), "done")?)?;
+
+    group.peers[3].process().kill()?;
+    let since = std::time::Instant::now();
+    group.restart(3)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    group.meet_of(last)?;
+    let took = since.elapsed();
+    println!("measured: a restarted node is in a View again after {} ms", took.as_millis());
+    ensure!(took < std::time::Duration::from_secs(5), "let in after {took:?}");
+    Ok(())
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::DirBuilder::new().mode(0o700).create(to)?;
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        if let Some(name) = path.file_name().filter(|_| path.is_file()) {
+            fs::copy(&path, to.join(name))?;
+        }
+    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! What the node says: one JSON object per line, written out at once.
 
-use potluck::{Context, Error, NodeId, Peer, Status};
+use potluck::{Context, Error, Event, NodeId, Peer, Status, Who};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
@@ -47,6 +47,25 @@ pub fn context(context: &Context, took: Duration) -> Value {
     })
 }
 
+/// What happened to the group.
+pub fn happened(event: &Event) -> Value {
+    let whose = |who: &Who| json!({"node": hex(&who.node), "name": who.name.as_ref().map(potluck::Name::as_str)});
+    let (what, who, why) = match event {
+        Event::Installed { .. } => ("installed", None, None),
+        Event::Joined(who) => ("joined", Some(who), None),
+        Event::Merged(_) => ("merged", None, None),
+        Event::Left(who) => ("left", Some(who), None),
+        Event::Lost { peer, why } => ("lost", Some(peer), Some(why.to_string())),
+        Event::Quarantined { peer, .. } => ("quarantined", Some(peer), None),
+        Event::Woke => ("woke", None, None),
+        Event::Duplicate(who) => ("duplicate", Some(who), None),
+        Event::OneWay(who) => ("one-way", Some(who), None),
+        Event::Lagged(_) => ("lagged", None, None),
+        _ => ("other", None, None),
+    };
+    json!({"event": "happened", "what": what, "who": who.map(whose), "why": why, "text": event.to_string()})
+}
+
 /// All a node knows about itself.
 pub fn status(status: &Status) -> Value {
     json!({
@@ -74,6 +93,7 @@ pub fn status(status: &Status) -> Value {
         })).collect::<Vec<_>>(),
         "interfaces": status.interfaces.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "others": status.others,
+        "duplicates": status.duplicates.iter().map(hex).collect::<Vec<_>>(),
         "waiting": status.waiting.as_ref().map(|waiting| json!({
             "op": waiting.op.to_string(),
             "ranks": waiting.ranks.iter().map(peer).collect::<Vec<_>>(),

@@ -15,7 +15,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
-use tokio::time::Instant;
 
 /// Who dialled a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +59,8 @@ impl Node {
         match refusal {
             Refusal::OtherVersion { .. } => self.counters.other_versions += 1,
             Refusal::Overloaded(_) | Refusal::TooSlow | Refusal::Replayed => self.counters.overloads += 1,
-            Refusal::DuplicateIdentity => self.duplicate_at = Some(Instant::now()),
-            Refusal::UnknownView | Refusal::SelfDial | Refusal::Closed | Refusal::Io(_) => {}
+            Refusal::DuplicateIdentity => self.step(Input::Twin),
+            Refusal::UnknownView | Refusal::OtherPartition | Refusal::SelfDial | Refusal::Closed | Refusal::Io(_) => {}
             _ => self.counters.strangers += 1,
         }
     }
@@ -85,7 +84,7 @@ impl Node {
             Err(refusal) => {
                 tracing::debug!(%to, %refusal, "a dial failed");
                 if refusal == Refusal::DuplicateIdentity {
-                    self.duplicate_at = Some(Instant::now());
+                    self.step(Input::Twin);
                 }
                 let outcome = match refusal {
                     Refusal::SelfDial => DialOutcome::Myself,
@@ -110,10 +109,9 @@ impl Node {
         }
         tracing::debug!(peer = %id, %name, %address, %suite, ?taken, ?dialled, "linked");
         self.counters.links += 1;
-        self.names.insert(id, name.clone());
+        self.learn_name(id.node, name.clone());
         self.roster.link_up(id);
         self.roster.add(address, Origin::Remembered, self.now());
-        self.bury_earlier_lives(id);
         self.step(Input::LinkUp(id));
         self.replay(id);
         if taken == Taken::New {
@@ -123,16 +121,6 @@ impl Node {
             let known = told.map(|(other, link)| PeerAddress { id: *other, address: link.address }).collect();
             self.peers.send(id, Message::Peers(known));
             self.remember_peers();
-        }
-    }
-
-    /// A node that has started again is not what it was: its identity is locked by one process at a time.
-    pub(super) fn bury_earlier_lives(&mut self, id: MemberId) {
-        let earlier: Vec<MemberId> =
-            self.peers.iter().map(|(other, _)| *other).filter(|o| o.node == id.node && o.boot != id.boot).collect();
-        for old in earlier {
-            self.peers.drop_link(old);
-            self.step(Input::Unreachable(old));
         }
     }
 
@@ -196,6 +184,9 @@ impl Node {
         link.rtt_us = Some(rtt_us);
         let local = link.local.map(|a| a.ip());
         let from_kind = local.map_or(InterfaceKind::Other, |ip| self.kind_of(ip));
+        if from_kind == InterfaceKind::Wifi {
+            self.election.set_over_radio(from);
+        }
         self.election.links_mut().observe(self.me, from, Path { rtt_us, from_kind, to_kind: InterfaceKind::Other });
     }
 

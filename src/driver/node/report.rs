@@ -5,14 +5,15 @@
 use super::{Node, WAITING_WARN};
 use crate::collective::Envelope;
 use crate::error::Peer;
-use crate::status::{PeerStatus, State, Status, ViewStatus, Waiting};
+use crate::identity::NodeId;
+use crate::status::{AloneOn, PeerStatus, Quarantined, State, Status, ViewStatus, Waiting};
 use crate::view::{MEMBERS_MAX, Rank, View};
 use crate::wire::PROTOCOL_VERSION;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long a node is shown as a duplicate after it last met its twin; dials are repeated more often than that.
-const DUPLICATE_SHOWN: Duration = Duration::from_secs(90);
+const DUPLICATE_SHOWN_MS: u64 = 90_000;
 
 /// A group of 16 takes a moment to form.
 const FULL_AFTER: Duration = Duration::from_secs(10);
@@ -53,6 +54,8 @@ impl Node {
             view,
             interfaces: self.interfaces.clone(),
             others: self.others(),
+            duplicates: self.duplicates(),
+            quarantined: self.quarantined(),
             waiting: self.waiting_status(),
             counters,
         };
@@ -65,16 +68,49 @@ impl Node {
 
     pub(super) fn state(&self) -> State {
         let wanted = self.config.min_members;
+        if let Some(present) = self.election.stranded(self.now()) {
+            return State::NotEnoughPeers { present, wanted };
+        }
         match &self.envelope {
-            _ if self.duplicate_at.is_some_and(|at| at.elapsed() < DUPLICATE_SHOWN) => State::Duplicate,
+            // Whoever is in a group has its place, and the other one has none.
+            e if self.has_twin() && e.as_ref().is_none_or(|e| e.view().size() == 1) => State::Duplicate,
             Some(e) if e.view().size() >= wanted && e.is_synced() => State::In,
             Some(e) if e.view().size() >= wanted => State::NeedsSync,
             Some(e) => State::NotEnoughPeers { present: e.view().size(), wanted },
-            None if self.peers.iter().next().is_none() => State::Alone,
+            None if self.peers.iter().next().is_none() => State::Alone { interfaces: self.alone_on() },
             // As many as a View holds, and none of their Views has a place for this node.
             None if self.peers.iter().count() >= MEMBERS_MAX && self.epoch.elapsed() > FULL_AFTER => State::Full,
+            None => self.forming(),
+        }
+    }
+
+    fn forming(&self) -> State {
+        match self.election.one_way(self.now()) {
+            Some(peer) => State::OneWay { peer: self.who(peer.node) },
             None => State::Forming,
         }
+    }
+
+    fn alone_on(&self) -> Vec<AloneOn> {
+        let ours_are_seen = self.roster.sees_ours();
+        self.interfaces.iter().map(|report| AloneOn::of(report, ours_are_seen)).collect()
+    }
+
+    fn has_twin(&self) -> bool {
+        self.election.own_twin_at().is_some_and(|at| self.now() < at + DUPLICATE_SHOWN_MS)
+    }
+
+    /// Identities that two living processes use.
+    fn duplicates(&self) -> Vec<NodeId> {
+        let now = self.now();
+        let others = self.election.twins().filter(|(_, at)| now < at + DUPLICATE_SHOWN_MS).map(|(node, _)| node);
+        self.has_twin().then_some(self.me.node).into_iter().chain(others).collect()
+    }
+
+    fn quarantined(&self) -> Vec<Quarantined> {
+        let held = self.election.quarantined(self.now());
+        held.map(|(node, ms)| Quarantined { node, name: self.name_of(node), left: Duration::from_secs(ms.div_ceil(1000)) })
+            .collect()
     }
 
     pub(super) fn view_status(&self, envelope: &Envelope) -> ViewStatus {

@@ -43,17 +43,19 @@ impl Node {
         self.outgoing = Some(rx);
         self.envelope = Some(Arc::clone(&envelope));
         for member in &view.members {
-            self.names.insert(member.id, member.name.clone());
+            self.learn_name(member.id.node, member.name.clone());
         }
         self.waiting = None;
         if self.election.is_frozen() {
             // Installed late, for its outcome alone: the next one is under way.
             envelope.freeze();
+            self.tell_installed(view);
             return;
         }
         self.dial_data_links(view, me);
-        // Whoever gets the Context may ask for the status at once.
+        // Whoever gets the Context, or hears of it, may ask for the status at once.
         self.publish();
+        self.tell_installed(view);
         let enough = view.size() >= self.config.min_members;
         self.views.send_replace(enough.then_some(envelope));
     }

@@ -6,6 +6,7 @@ use super::Election;
 use crate::election::agreement::Effect;
 use crate::election::detector::{Detector, Verdict};
 use crate::election::message::{Heartbeat, Message, Reached};
+use crate::events::Loss;
 use crate::identity::MemberId;
 use crate::topology::{InterfaceKind, Path};
 use crate::view::ViewId;
@@ -21,10 +22,19 @@ pub(super) struct Peer {
     /// Whom it says it reaches.
     pub(super) reach: BTreeSet<MemberId>,
     pub(super) view_since: u64,
-    pub(super) persisting: bool,
+    /// Since when it says that it waits for its disk.
+    pub(super) persisting_since: Option<u64>,
     /// It says that its View has lost a data link.
     pub(super) broken: bool,
     pub(super) left: bool,
+    /// How it was found to be gone.
+    pub(super) loss: Option<Loss>,
+    /// It has been in a View that this node has no part in, since they were last in one together.
+    pub(super) apart: bool,
+    /// Its end of the link is a radio.
+    pub(super) radio: bool,
+    /// Since when it does not name this node among those it reaches, though it is heard.
+    pub(super) deaf_since: Option<u64>,
     pub(super) shunned_until: u64,
     /// It has said that it does not want this node in its View; not asked again before.
     pub(super) refused_until: u64,
@@ -48,21 +58,32 @@ impl Peer {
     }
 }
 
+impl Peer {
+    /// Its disk has been waited for as long as anybody waits; it is left out until that disk has answered.
+    pub(super) fn is_stuck(&self, now: u64, persisting_ms: u64) -> bool {
+        self.persisting_since.is_some_and(|since| now >= since + persisting_ms)
+    }
+}
+
 impl Election {
     pub(super) fn bury_the_silent(&mut self, now: u64, effects: &mut Vec<Effect>) {
         let late = self.late_ms;
         let silent = |p: &Peer| matches!(p.link, Link::Up { .. }) && p.detector.verdict(now, late) == Verdict::Dead;
         let expired = |p: &Peer| matches!(p.link, Link::Down { .. }) && !p.alive(now, self.config.redial_ms);
-        let gone: Vec<MemberId> = self.peers.iter().filter(|(_, p)| silent(p) || expired(p)).map(|(id, _)| *id).collect();
-        for id in gone {
+        let loss = |p: &Peer| if silent(p) { Some(Loss::Silent) } else { expired(p).then_some(Loss::Closed) };
+        let gone: Vec<(MemberId, Loss)> = self.peers.iter().filter_map(|(id, p)| Some((*id, loss(p)?))).collect();
+        for (id, why) in gone {
             effects.push(Effect::Drop(id));
-            self.on_gone(now, id, effects);
+            self.on_lost(now, id, why, effects);
         }
     }
 
     /// A link that replaces another one, or comes back in time, changes nothing of what is known about its peer.
     pub(super) fn on_link_up(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
-        let detector = Detector::new(self.config.limits, self.config.heartbeat_ms, now);
+        if self.is_contested(now, id, effects) {
+            return;
+        }
+        let detector = Detector::new(self.limits_of(id), self.config.heartbeat_ms, now);
         match self.peers.get_mut(&id).filter(|p| p.link != Link::Gone) {
             Some(peer) => {
                 peer.detector = detector;
@@ -83,9 +104,13 @@ impl Election {
             view,
             reach: BTreeSet::new(),
             view_since: now,
-            persisting: false,
+            persisting_since: None,
             broken: false,
             left,
+            loss: None,
+            apart: false,
+            radio: false,
+            deaf_since: None,
             shunned_until: 0,
             refused_until: 0,
         };
@@ -95,18 +120,29 @@ impl Election {
         self.clique = None;
     }
 
-    pub(super) fn on_link_down(&mut self, now: u64, id: MemberId) {
+    pub(super) fn on_link_down(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+        self.give_up_contest(id);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.link = Link::Down { since: now };
         }
+        self.succeed(now, id, effects);
+    }
+
+    pub(super) fn on_lost(&mut self, now: u64, id: MemberId, why: Loss, effects: &mut Vec<Effect>) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.loss = Some(why);
+        }
+        self.on_gone(now, id, effects);
     }
 
     pub(super) fn on_gone(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+        self.give_up_contest(id);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.link = Link::Gone;
         peer.reach.clear();
         if self.yielded_to == Some(id) {
             self.yield_until = 0;
+            self.yield_to_disks_until = 0;
         }
         self.give_up_on(now, id);
         self.clique = None;
@@ -118,11 +154,13 @@ impl Election {
             self.forget(id);
         }
         self.announce(now, effects);
+        self.succeed(now, id, effects);
     }
 
     /// Drops everything about a node, also what others have said of their way to it: they will say so again.
     pub(super) fn forget(&mut self, id: MemberId) {
         self.peers.remove(&id);
+        self.over_radio.remove(&id);
         self.links.forget(id);
         self.clique = None;
         for peer in self.peers.values_mut() {
@@ -140,11 +178,19 @@ impl Election {
     pub(super) fn on_heartbeat(&mut self, now: u64, from: MemberId, heartbeat: &Heartbeat, effects: &mut Vec<Effect>) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.detector.heartbeat(now);
-        peer.persisting = heartbeat.persisting;
+        peer.persisting_since = heartbeat.persisting.then(|| peer.persisting_since.unwrap_or(now));
         peer.broken = heartbeat.broken;
+        let radio = std::mem::replace(&mut peer.radio, heartbeat.radio);
         if peer.view != heartbeat.view {
+            let ours = self.agreement.open_views().any(|v| Some(v.id()) == heartbeat.view);
+            peer.apart |= heartbeat.view.is_some() && !ours;
             peer.view = heartbeat.view;
             peer.view_since = now;
+        }
+        let hears = heartbeat.reach.iter().any(|r| r.id == self.me);
+        peer.deaf_since = if hears { None } else { peer.deaf_since.or(Some(now)) };
+        if radio != heartbeat.radio {
+            self.set_limits(from);
         }
         self.learn_reach(from, &heartbeat.reach);
         let mine = self.agreement.installed_id().zip(self.agreement.installed().map(|v| v.contains(from)));
@@ -189,14 +235,17 @@ impl Election {
     /// Tells every peer whom this node reaches and in which View it is.
     pub(super) fn announce(&mut self, now: u64, effects: &mut Vec<Effect>) {
         self.heartbeat_at = now + self.config.heartbeat_ms;
+        self.told_persisting = self.agreement.is_persisting();
         let reach = self.reach(now);
         let heartbeat = Heartbeat {
             view: self.agreement.installed_id(),
             reach: reach.into_iter().map(|id| self.reached(id)).collect(),
-            persisting: self.agreement.is_persisting(),
+            persisting: self.told_persisting,
             broken: self.broken,
+            radio: false,
         };
         let linked = self.peers.iter().filter(|(_, p)| matches!(p.link, Link::Up { .. })).map(|(id, _)| *id);
-        effects.extend(linked.map(|id| Effect::Send(id, Message::Heartbeat(heartbeat.clone()))));
+        let to = |id| Heartbeat { radio: self.over_radio.contains(&id), ..heartbeat.clone() };
+        effects.extend(linked.map(|id| Effect::Send(id, Message::Heartbeat(to(id)))));
     }
 }

@@ -3,7 +3,8 @@
 //! Which View a node wants, whose turn it is to propose it, and when to try again.
 
 use super::peers::{Link, Peer};
-use super::{Alone, Attempt, Election};
+use super::{Around, Attempt, Election, Operations};
+use crate::election::Alone;
 use crate::election::agreement::Effect;
 use crate::election::message::Message;
 use crate::identity::MemberId;
@@ -21,12 +22,11 @@ pub(super) struct Wanted {
 impl Election {
     /// Moves a change of the View forward, if one is wanted.
     pub(super) fn pursue(&mut self, now: u64, effects: &mut Vec<Effect>) {
-        if self.leaving {
+        if self.leaving || self.twins.is_aside(now) {
             return;
         }
         self.give_up_what_takes_too_long(now);
         let Some(wanted) = self.wanted(now) else {
-            self.repair_since = None;
             if matches!(self.attempt, Attempt::Asking { .. }) {
                 self.attempt = Attempt::Idle;
             }
@@ -35,8 +35,9 @@ impl Election {
         let members: Vec<MemberId> = wanted.members.iter().copied().collect();
         let turn = self.turn(self.me, &members) as u64;
         let jitter = if turn == 0 { 0 } else { self.jitter(self.config.turn_ms / 3) };
-        let due = (wanted.from + turn * self.config.turn_ms + jitter).max(self.retry_at).max(self.yield_until);
-        if self.attempt == Attempt::Idle && now >= due {
+        let due = (wanted.from + turn * self.config.turn_ms + jitter).max(self.retry_at).max(self.yielded_until(now));
+        // Whoever waits for its disk cannot promise anything either, not even to itself.
+        if self.attempt == Attempt::Idle && now >= due && !self.agreement.is_persisting() {
             self.ask(now, wanted.members, effects);
         }
     }
@@ -44,17 +45,44 @@ impl Election {
     /// The change this node wants, if the View should be another one.
     pub(super) fn wanted(&mut self, now: u64) -> Option<Wanted> {
         let members = self.clique(now);
+        let may_be = self.config.partition.admits(members.iter().copied());
         let view = self.agreement.installed().cloned();
-        let Some(view) = view else { return self.first_view(now, members) };
+        let Some(view) = view else { return self.first_view(now, members).filter(|_| may_be) };
         let lost = !self.is_intact(&view, &members);
         if lost || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
             let from = *self.repair_since.get_or_insert(now);
+            if !may_be {
+                self.stranded_since.get_or_insert(now);
+                return None;
+            }
+            self.stranded_since = None;
             // A link may close because its member is just leaving the View for a proposal that has not come here yet.
             let grace = if lost || self.is_frozen() { 0 } else { self.config.turn_ms / 5 };
             return Some(Wanted { members, from: from + grace });
         }
         self.repair_since = None;
-        (members.len() > view.size()).then(|| Wanted { from: self.damped(now, &members, Some(&view)), members })
+        self.stranded_since = None;
+        (may_be && members.len() > view.size()).then(|| Wanted { from: self.damped(now, &members, Some(&view)), members })
+    }
+
+    /// How many of the View's members are here, if it has to be replaced and these may not make another one.
+    pub fn stranded(&self, now: u64) -> Option<usize> {
+        let view = self.agreement.installed().filter(|_| self.stranded_since.is_some())?;
+        let alive = self.reach(now);
+        Some(view.members.iter().filter(|m| m.id == self.me || alive.contains(&m.id)).count())
+    }
+
+    /// Nobody may decide about the open operations here, and perhaps others do elsewhere: their callers wait no longer.
+    pub(super) fn give_up_when_stranded(&mut self, now: u64, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
+        if self.stranded_since.is_none_or(|since| now < since + self.config.phase_ms) {
+            return;
+        }
+        let mut around = Around { ops, links: &self.links };
+        if self.ops_in_flight > 0 {
+            self.agreement.cut_off(&mut around, effects);
+        } else {
+            self.agreement.leave_off(&mut around);
+        }
     }
 
     pub(super) fn first_view(&self, now: u64, members: BTreeSet<MemberId>) -> Option<Wanted> {
@@ -65,10 +93,23 @@ impl Election {
         }
     }
 
-    /// The largest set of nodes that all reach each other, this one among them; present members first.
+    /// The largest set of nodes that all reach each other, this one among them; present members first. Without those in quarantine,
+    /// if that leaves enough.
     pub(super) fn clique(&mut self, now: u64) -> BTreeSet<MemberId> {
+        let wanted = self.config.partition.members_wanted();
+        if self.quarantine.held(now).next().is_some() {
+            let without = self.clique_where(now, |election, id| !election.is_kept_out(now, id));
+            if without.len() >= wanted {
+                return without;
+            }
+        }
+        self.clique_where(now, |_, _| true)
+    }
+
+    fn clique_where(&mut self, now: u64, may: impl Fn(&Election, MemberId) -> bool) -> BTreeSet<MemberId> {
         let shunned = |id: &MemberId| self.peers.get(id).is_some_and(|p| p.shunned_until.max(p.refused_until) > now);
-        let candidates: BTreeSet<MemberId> = self.reach(now).into_iter().filter(|id| !shunned(id)).collect();
+        let is_candidate = |id: &MemberId| !shunned(id) && !self.is_stuck(now, *id) && may(self, *id);
+        let candidates: BTreeSet<MemberId> = self.reach(now).into_iter().filter(is_candidate).collect();
         if let Some((known, clique)) = &self.clique
             && *known == candidates
         {
@@ -133,7 +174,8 @@ impl Election {
 
     pub(super) fn on_ask(&mut self, now: u64, from: MemberId, members: &[MemberId], effects: &mut Vec<Effect>) {
         let mine_first = self.attempt != Attempt::Idle && self.turn(from, members) > self.turn(self.me, members);
-        let willing = members.contains(&self.me) && !mine_first && self.would_leave(now, from, members);
+        let hopeless = members.iter().any(|m| self.is_stuck(now, *m)) || self.has_enough_without_some(now, members);
+        let willing = members.contains(&self.me) && !mine_first && !hopeless && self.would_leave(now, from, members);
         if willing {
             self.attempt = Attempt::Idle;
             self.agreement.withdraw();
@@ -166,7 +208,7 @@ impl Election {
         }
         if willing.len() == members.len() {
             let members = std::mem::take(members);
-            self.attempt = Attempt::Proposing { until: now + self.config.phase_ms };
+            self.attempt = Attempt::Proposing { since: now };
             self.agreement.propose(members, effects);
         }
     }
@@ -205,8 +247,12 @@ impl Election {
                 self.shun(now, &silent);
                 self.fail(now, self.config.turn_ms);
             }
-            Attempt::Proposing { until } if now >= *until => {
+            Attempt::Proposing { since } if now >= *since + self.config.phase_ms => {
                 let silent = self.agreement.proposal().map_or_else(BTreeSet::new, |(_, silent)| silent);
+                let all_at_their_disks = !silent.is_empty() && silent.iter().all(|m| self.is_persisting(*m));
+                if all_at_their_disks && now < *since + self.config.persisting_ms {
+                    return;
+                }
                 self.shun(now, &silent.into_iter().collect::<Vec<_>>());
                 self.fail(now, self.config.turn_ms);
             }
@@ -246,13 +292,23 @@ impl Election {
     }
 
     /// All promises are in: the next phase gets its own time.
-    pub(super) fn extend_phase(&mut self, now: u64) {
-        let waits_for_disk = |m: &MemberId| self.peers.get(m).is_some_and(|p| p.persisting);
-        let persisting = self.agreement.proposal().is_some_and(|(_, silent)| silent.iter().any(waits_for_disk));
-        let phase = if persisting { self.config.persisting_ms } else { self.config.phase_ms };
-        if let Attempt::Proposing { until } = &mut self.attempt {
-            *until = now + phase;
+    pub(super) fn next_phase(&mut self, now: u64) {
+        if let Attempt::Proposing { since } = &mut self.attempt {
+            *since = now;
         }
+    }
+
+    /// Whether a member, this one or another, waits for its disk.
+    fn is_persisting(&self, id: MemberId) -> bool {
+        if id == self.me {
+            self.agreement.is_persisting()
+        } else {
+            self.peers.get(&id).is_some_and(|p| p.persisting_since.is_some())
+        }
+    }
+
+    fn is_stuck(&self, now: u64, id: MemberId) -> bool {
+        self.peers.get(&id).is_some_and(|p| p.is_stuck(now, self.config.persisting_ms))
     }
 
     pub(super) fn yield_to(&mut self, now: u64, to: MemberId, for_ms: u64) {
@@ -260,6 +316,20 @@ impl Election {
             self.yield_until = self.yield_until.max(now + for_ms);
             self.yielded_to = Some(to);
         }
+    }
+
+    /// It has a phase of its proposal to come to the end of, and waits for disks.
+    pub(super) fn yield_to_proposer(&mut self, now: u64, to: MemberId) {
+        self.yield_to(now, to, self.config.phase_ms);
+        if to != self.me {
+            self.yield_to_disks_until = now + self.config.persisting_ms;
+        }
+    }
+
+    fn yielded_until(&self, now: u64) -> u64 {
+        let at_their_disks = |id: &MemberId| self.is_persisting(*id) && !self.is_stuck(now, *id);
+        let waits = self.agreement.is_persisting() || self.peers.keys().any(at_their_disks);
+        if waits { self.yield_until.max(self.yield_to_disks_until) } else { self.yield_until }
     }
 
     /// A xorshift step (Marsaglia 2003): spreads retries, decides nothing.

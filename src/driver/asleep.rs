@@ -1,0 +1,119 @@
+//! Layer: Host.
+//!
+//! How long this machine has slept. The clock that everything here is timed by stands still meanwhile, so whoever wakes
+//! would not know that the others have gone on.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::{Duration, Instant};
+
+/// Tells sleep.
+pub trait Sleep: Send {
+    /// How long the machine has slept since this was asked last.
+    fn slept(&mut self) -> Duration;
+}
+
+/// By how much more one clock of the operating system has gone on than another. Only since the last question: the two may
+/// drift apart over days.
+pub struct MachineSleep {
+    asked: Instant,
+    through_sleep: Duration,
+}
+
+/// The clock that goes on during sleep. The one of [`Instant`] does not: `CLOCK_MONOTONIC` on Linux, `CLOCK_UPTIME_RAW` on macOS.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const THROUGH_SLEEP: ClockId = ClockId::Boottime;
+/// Untested. Where neither holds the difference is always zero, and only the silence of the others tells.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const THROUGH_SLEEP: ClockId = ClockId::Monotonic;
+
+impl MachineSleep {
+    /// Counts from now on.
+    pub fn start() -> MachineSleep {
+        MachineSleep { asked: Instant::now(), through_sleep: through_sleep() }
+    }
+}
+
+impl Sleep for MachineSleep {
+    fn slept(&mut self) -> Duration {
+        // A sleep between the two lines is seen by the next question.
+        let (through_sleep, now) = (through_sleep(), Instant::now());
+        let in_all = through_sleep.saturating_sub(std::mem::replace(&mut self.through_sleep, through_sleep));
+        in_all.saturating_sub(now.duration_since(std::mem::replace(&mut self.asked, now)))
+    }
+}
+
+fn through_sleep() -> Duration {
+    let time = clock_gettime(THROUGH_SLEEP);
+    let (seconds, nanoseconds) = (u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0));
+    Duration::new(seconds, nanoseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::Envelope;
+    use crate::driver;
+    use crate::events::Event;
+    use crate::{Builder, Config};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use tokio::sync::watch;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A clock that a test sets.
+    struct Told(Arc<AtomicU64>);
+
+    impl Sleep for Told {
+        fn slept(&mut self) -> Duration {
+            Duration::from_millis(self.0.swap(0, Ordering::Relaxed))
+        }
+    }
+
+    async fn view_of_two(views: &mut watch::Receiver<Option<Arc<Envelope>>>, not: Option<String>) -> String {
+        let fits = |e: &Envelope| e.view().size() == 2 && !e.is_frozen() && Some(e.view().id().to_string()) != not;
+        let found = tokio::time::timeout(PATIENCE, views.wait_for(|e| e.as_ref().is_some_and(|e| fits(e)))).await;
+        let envelope = found.expect("in time").expect("the node runs").clone();
+        envelope.map(|e| e.view().id().to_string()).expect("it was there")
+    }
+
+    #[tokio::test]
+    async fn a_node_that_has_slept_leaves_its_view_and_comes_back_to_the_others() {
+        let config = |name: &str| Config::from(Builder::new(Config::local()).open_lan("asleep").name(name));
+        let slept = Arc::new(AtomicU64::new(0));
+        let (clock, own) = (Arc::clone(&slept), config("a"));
+        let open = move || async move {
+            let (node, mut doors) = crate::start::open(own).await?;
+            doors.sleep = Box::new(Told(clock));
+            Ok((node, doors))
+        };
+        let a = driver::spawn(open).await.expect("a runs");
+        let b = crate::Cluster::join_with(config("b")).await.expect("b runs");
+        let (mut views, mut happened) = (a.views.clone(), a.happened.resubscribe());
+        let before = view_of_two(&mut views, None).await;
+
+        // Clocks of one machine may differ by so much.
+        slept.store(900, Ordering::Relaxed);
+        let call = tokio::time::timeout(Duration::from_millis(300), views.changed()).await;
+        assert!(call.is_err(), "a View was given up for nothing");
+
+        slept.store(60_000, Ordering::Relaxed);
+        let after = view_of_two(&mut views, Some(before.clone())).await;
+        let mut told = Vec::new();
+        while let Ok(event) = happened.try_recv() {
+            told.push(event);
+        }
+        assert!(told.contains(&Event::Woke), "{told:?}");
+        let of_b = tokio::time::timeout(PATIENCE, b.context()).await.expect("in time").expect("b runs").view();
+        assert_eq!(of_b, after, "they came together, not a alone");
+        assert_ne!(before, after);
+    }
+
+    #[test]
+    fn whoever_is_awake_has_not_slept() {
+        let mut sleep = MachineSleep::start();
+        std::thread::sleep(Duration::from_millis(20));
+        let slept = sleep.slept();
+        assert!(slept < Duration::from_millis(10), "{slept:?}");
+    }
+}

@@ -1,0 +1,75 @@
+//! Layer: Core.
+//!
+//! Who is to blame for a View that had to be replaced, and what follows from it.
+
+use super::Election;
+use crate::election::notice::Notice;
+use crate::events::Loss;
+use crate::identity::{MemberId, NodeId};
+use crate::view::View;
+
+impl Election {
+    /// Who is kept out because it was lost again and again, and for how many milliseconds still.
+    pub fn quarantined(&self, now: u64) -> impl Iterator<Item = (NodeId, u64)> {
+        self.quarantine.held(now)
+    }
+
+    /// What the new View means for who is in.
+    pub(super) fn compare_members(&mut self, now: u64, view: &View) {
+        let next: Vec<MemberId> = view.members.iter().map(|m| m.id).filter(|id| *id != self.me).collect();
+        let apart: Vec<MemberId> = next.iter().copied().filter(|id| self.was_apart(*id)).collect();
+        let before = self.members.replace(next.clone());
+        let is_merger = before.is_some() && apart.len() > 1;
+        let before = before.unwrap_or_default();
+        for id in next.iter().filter(|id| !(before.contains(id) || is_merger && apart.contains(id))) {
+            self.note(Notice::Joined(*id));
+        }
+        if is_merger {
+            self.note(Notice::Merged(apart));
+        }
+        self.tell_losses(&before, view);
+        self.count_losses(now, before, view);
+    }
+
+    fn was_apart(&mut self, id: MemberId) -> bool {
+        self.peers.get_mut(&id).is_some_and(|p| std::mem::take(&mut p.apart))
+    }
+
+    fn tell_losses(&mut self, before: &[MemberId], view: &View) {
+        for id in before.iter().filter(|id| !view.contains(**id)) {
+            let peer = self.peers.get(id);
+            let notice = match peer {
+                Some(peer) if peer.left => Notice::Left(*id),
+                _ => Notice::Lost(*id, peer.and_then(|p| p.loss).unwrap_or(Loss::Unreached)),
+            };
+            self.note(notice);
+        }
+    }
+
+    /// Of a View that breaks in pieces the smaller part is to blame, whatever each part thinks. Who says good-bye is not.
+    fn count_losses(&mut self, now: u64, before: Vec<MemberId>, view: &View) {
+        let (kept, gone): (Vec<MemberId>, Vec<MemberId>) = before.into_iter().partition(|id| view.contains(*id));
+        // This node is one of those that were kept.
+        if 2 * (kept.len() + 1) < kept.len() + gone.len() + 1 {
+            return;
+        }
+        for id in gone {
+            // Whoever has been forgotten since was lost by this node, when it was away itself.
+            let to_blame = self.peers.get(&id).is_some_and(|p| !p.left);
+            if to_blame && let Some(ms) = self.quarantine.lost(id.node, now, self.config.quarantine_ms) {
+                self.note(Notice::Quarantined(id.node, ms));
+            }
+        }
+    }
+
+    /// Whether this node is in quarantine. Nobody is taken out of a View for it.
+    pub(super) fn is_kept_out(&self, now: u64, id: MemberId) -> bool {
+        self.quarantine.holds(id.node, now) && !self.agreement.installed().is_some_and(|v| v.contains(id))
+    }
+
+    /// Whether some of these are in quarantine, and the others would be enough.
+    pub(super) fn has_enough_without_some(&self, now: u64, members: &[MemberId]) -> bool {
+        let kept_out = members.iter().filter(|m| self.is_kept_out(now, **m)).count();
+        kept_out > 0 && members.len() - kept_out >= self.config.partition.members_wanted()
+    }
+}

@@ -1,0 +1,121 @@
+//! Layer: Core.
+//!
+//! Whoever is lost again and again costs the others a View each time, so it is kept out for a while, each time for longer.
+
+use crate::identity::NodeId;
+use std::collections::{BTreeMap, VecDeque};
+
+/// So many losses within [`WINDOW_MS`] are too many.
+const LOSSES_MAX: usize = 3;
+
+/// Losses before that are forgotten.
+const WINDOW_MS: u64 = 60_000;
+
+/// After so long without a loss earlier quarantines are forgotten too.
+const FORGET_MS: u64 = 600_000;
+
+/// Nodes that are remembered; the one that was lost longest ago makes room.
+const NODES_MAX: usize = 64;
+
+/// The record of every node that was lost lately, whichever life of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Quarantine {
+    records: BTreeMap<NodeId, Record>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Record {
+    losses: VecDeque<u64>,
+    /// When it was lost last.
+    last: u64,
+    times: u32,
+    until: u64,
+}
+
+impl Quarantine {
+    /// A View had to be made without this node, which did not say good-bye. Returns for how long it is kept out from now on, if it
+    /// is: `first_ms`, doubled for each further time, up to `cap_ms`.
+    pub(super) fn lost(&mut self, node: NodeId, now: u64, (first_ms, cap_ms): (u64, u64)) -> Option<u64> {
+        self.make_room(node);
+        let record = self.records.entry(node).or_default();
+        if now >= record.last + FORGET_MS {
+            *record = Record::default();
+        }
+        record.last = now;
+        record.losses.push_back(now);
+        record.losses.retain(|at| now < at + WINDOW_MS);
+        if record.losses.len() < LOSSES_MAX || first_ms == 0 {
+            return None;
+        }
+        record.losses.clear();
+        let for_ms = first_ms.saturating_mul(1 << record.times.min(32)).min(cap_ms);
+        record.times += 1;
+        record.until = now + for_ms;
+        Some(for_ms)
+    }
+
+    pub(super) fn holds(&self, node: NodeId, now: u64) -> bool {
+        self.records.get(&node).is_some_and(|record| now < record.until)
+    }
+
+    /// Who is kept out, and for how long still.
+    pub(super) fn held(&self, now: u64) -> impl Iterator<Item = (NodeId, u64)> {
+        self.records.iter().filter(move |(_, r)| now < r.until).map(move |(node, r)| (*node, r.until - now))
+    }
+
+    fn make_room(&mut self, node: NodeId) {
+        if self.records.len() >= NODES_MAX && !self.records.contains_key(&node) {
+            let oldest = self.records.iter().min_by_key(|(_, r)| r.last).map(|(node, _)| *node);
+            oldest.map(|node| self.records.remove(&node));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMES: (u64, u64) = (10_000, 300_000);
+
+    fn node(n: u8) -> NodeId {
+        NodeId([n; 32])
+    }
+
+    #[test]
+    fn the_third_loss_within_a_minute_is_too_many_and_each_time_doubles() {
+        let mut quarantine = Quarantine::default();
+        let mut now = 0;
+        let mut held = Vec::new();
+        for _ in 0..21 {
+            now += 5000;
+            held.extend(quarantine.lost(node(1), now, TIMES));
+        }
+        assert_eq!(held, [10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000]);
+        assert!(quarantine.holds(node(1), now + 299_999) && !quarantine.holds(node(1), now + 300_000));
+        assert_eq!(quarantine.held(now).collect::<Vec<_>>(), [(node(1), 300_000)]);
+    }
+
+    #[test]
+    fn losses_that_are_far_apart_do_not_count_together() {
+        let mut quarantine = Quarantine::default();
+        for at in (0..20).map(|i| i * 30_001) {
+            assert_eq!(quarantine.lost(node(1), at, TIMES), None);
+        }
+    }
+
+    #[test]
+    fn ten_good_minutes_are_a_new_beginning() {
+        let mut quarantine = Quarantine::default();
+        let mut thrice = |from: u64| (0..3).filter_map(|i| quarantine.lost(node(1), from + i, TIMES)).next();
+        assert_eq!([0, 100_000, 800_000].map(&mut thrice), [Some(10_000), Some(20_000), Some(10_000)]);
+    }
+
+    #[test]
+    fn the_memory_is_bounded_and_each_node_has_its_own() {
+        let mut quarantine = Quarantine::default();
+        for n in 0..200 {
+            assert_eq!(quarantine.lost(node(n), u64::from(n), TIMES), None);
+        }
+        assert_eq!(quarantine.records.len(), NODES_MAX);
+    }
+}

@@ -1,0 +1,187 @@
+//! Layer: Face.
+//!
+//! An engine without threads: contributions meet on a bus, and are there when a packet could be.
+//!
+//! The project's engines block threads of their own, for which virtual time does not wait. What is simulated is everything
+//! around them: who calls what, and whose result counts.
+
+use super::weather::Weather;
+use crate::collective::{
+    Backend, Board, DType, Engine, EngineFault, Finished, Input, Job, Kind, Pool, ReduceOp, Staging, Traffic,
+};
+use crate::engine::EngineKind;
+use crate::identity::MemberId;
+use crate::link::DataLink;
+use crate::view::{OpId, Rank, View, ViewDigest};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What all members hand in, by View, operation and member.
+#[derive(Clone, Default)]
+pub struct Bus(Arc<Mutex<BTreeMap<(ViewDigest, OpId), BTreeMap<MemberId, Vec<u8>>>>>);
+
+/// The engine of one host.
+pub struct SimEngine {
+    /// Where contributions meet.
+    pub bus: Bus,
+    /// Who reaches whom.
+    pub weather: Weather,
+}
+
+struct SimBackend(Arc<Shared>);
+
+struct Shared {
+    view: Arc<View>,
+    me: MemberId,
+    bus: Bus,
+    weather: Weather,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    links: BTreeMap<Rank, Box<dyn DataLink>>,
+    jobs: BTreeMap<OpId, Job>,
+    closed: bool,
+}
+
+/// How often a job looks whether it can go on.
+const LOOK: Duration = Duration::from_millis(2);
+
+impl Engine for SimEngine {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Native
+    }
+
+    fn open(&self, view: &Arc<View>, me: Rank, _board: Arc<dyn Board>) -> Arc<dyn Backend> {
+        let me = view.member(me).expect("a rank of the View").id;
+        let (bus, weather) = (self.bus.clone(), self.weather.clone());
+        Arc::new(SimBackend(Arc::new(Shared { view: Arc::clone(view), me, bus, weather, state: Mutex::default() })))
+    }
+}
+
+impl Backend for SimBackend {
+    fn attach(&self, peer: Rank, link: Box<dyn DataLink>) {
+        let mut state = self.0.state();
+        if !state.closed {
+            state.links.insert(peer, link);
+        }
+    }
+
+    fn start(&self, job: Job) {
+        let mut state = self.0.state();
+        if state.closed {
+            drop(state);
+            (job.done)(Err(EngineFault::Closed));
+        } else {
+            state.jobs.insert(job.op, job);
+        }
+    }
+
+    fn feed(&self, op: OpId, input: &Input<'_>) {
+        let mut bytes = vec![0; input.len()];
+        input.copy_to(0, &mut bytes);
+        self.0.bus.put(self.0.view.digest(), op, self.0.me, bytes);
+        tokio::spawn(Arc::clone(&self.0).run(op));
+    }
+
+    fn credit(&self, _: OpId, _: Rank) {}
+
+    fn cancel(&self, op: OpId) {
+        self.0.end(op, || Err(EngineFault::Cancelled));
+    }
+
+    fn retire(&self, _: OpId) {}
+
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
+
+    fn traffic_with(&self, _: Rank) -> Traffic {
+        Traffic::default()
+    }
+
+    fn close(&self) {
+        let (jobs, links) = {
+            let mut state = self.0.state();
+            state.closed = true;
+            (std::mem::take(&mut state.jobs), std::mem::take(&mut state.links))
+        };
+        jobs.into_values().for_each(|job| (job.done)(Err(EngineFault::Closed)));
+        drop(links);
+    }
+}
+
+impl Drop for SimBackend {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    /// Waits until all is here that the result needs.
+    async fn run(self: Arc<Shared>, op: OpId) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let Some((kind, root)) = self.state().jobs.get(&op).map(|job| (job.call, job.sync_root.map(|(root, _)| root))) else {
+                return;
+            };
+            let from: Vec<MemberId> = match root {
+                Some(root) => self.view.member(root).map(|m| m.id).into_iter().collect(),
+                None => self.view.members.iter().map(|m| m.id).collect(),
+            };
+            let is_here = |from: &MemberId| *from == self.me || self.is_linked(*from) && self.weather.reach(*from, self.me);
+            if !from.iter().all(is_here) {
+                continue;
+            }
+            let Some(parts) = self.bus.all(self.view.digest(), op, &from) else { continue };
+            let output = match (root, kind.kind, kind.dtype) {
+                (Some(_), ..) => parts.into_iter().next().unwrap_or_default(),
+                (None, Kind::AllReduce(ReduceOp::Sum), DType::U64) => sum(&parts),
+                other => panic!("the simulated programs do not call {other:?}"),
+            };
+            let digest = xxhash_rust::xxh3::xxh3_128(&output);
+            let output = Staging::filled(&Pool::new(), &output, 1 << 18);
+            return self.end(op, || Ok(Finished { output, digest }));
+        }
+    }
+
+    fn is_linked(&self, member: MemberId) -> bool {
+        self.view.rank_of(member).is_some_and(|rank| self.state().links.contains_key(&rank))
+    }
+
+    fn end(&self, op: OpId, result: impl FnOnce() -> Result<Finished, EngineFault>) {
+        let job = self.state().jobs.remove(&op);
+        if let Some(job) = job {
+            (job.done)(result());
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bus {
+    fn put(&self, view: ViewDigest, op: OpId, from: MemberId, bytes: Vec<u8>) {
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.entry((view, op)).or_default().insert(from, bytes);
+    }
+
+    /// What these have handed in, when all have.
+    fn all(&self, view: ViewDigest, op: OpId, from: &[MemberId]) -> Option<Vec<Vec<u8>>> {
+        let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = parts.get(&(view, op))?;
+        from.iter().map(|member| parts.get(member).cloned()).collect()
+    }
+}
+
+fn sum(parts: &[Vec<u8>]) -> Vec<u8> {
+    let numbers = |part: &[u8]| -> Vec<u64> {
+        part.chunks_exact(8).map(|n| u64::from_le_bytes(n.try_into().expect("eight bytes"))).collect()
+    };
+    let parts: Vec<Vec<u64>> = parts.iter().map(|part| numbers(part)).collect();
+    let len = parts.iter().map(Vec::len).min().unwrap_or(0);
+    (0..len).flat_map(|i| parts.iter().fold(0_u64, |sum, part| sum.wrapping_add(part[i])).to_le_bytes()).collect()
+}

@@ -1,0 +1,271 @@
+//! Layer: Face.
+//!
+//! One host: a node with the real driver, and the program that uses it.
+
+use super::engine::{Bus, SimEngine};
+use super::net::SimNet;
+use super::weather::Weather;
+use super::witness::Witness;
+use crate::cluster::Cluster;
+use crate::context::Context;
+use crate::discovery::{AddressPolicy, Medium};
+use crate::driver::{self, Doors, NodeConfig, Sleep, Store};
+use crate::election::{Alone, Durable, ElectionConfig};
+use crate::engine::Engines;
+use crate::error::{Cause, Error, Result};
+use crate::identity::{Boot, ClusterKey, Identity, MemberId, Name, Namespace, NamespaceName};
+use crate::link::{Hello, Local, Net, Suite, Wire};
+use crate::partition::Partition;
+use crate::wire::Decode;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+use xxhash_rust::xxh3::xxh3_64;
+use zeroize::Zeroizing;
+
+/// What is left of a host when its process ends, and what all share.
+#[derive(Clone)]
+pub struct Host {
+    pub number: usize,
+    pub weather: Weather,
+    pub medium: Medium,
+    pub bus: Bus,
+    pub witness: Witness,
+    /// What is on its disk.
+    pub disk: Arc<Mutex<Option<Vec<u8>>>>,
+    /// How often it was started.
+    pub lives: Arc<AtomicU64>,
+    /// It shall leave the group, and come back a little later.
+    pub leave: Arc<AtomicBool>,
+    /// For how many milliseconds it has slept in all.
+    pub slept: Arc<AtomicU64>,
+    /// Which groups may go on.
+    pub partition: Partition,
+}
+
+/// What its clocks say of it.
+struct Slept(Arc<AtomicU64>);
+
+/// A disk that takes its time.
+struct SimDisk {
+    jobs: mpsc::UnboundedSender<(Vec<u8>, Box<dyn FnOnce() + Send>)>,
+}
+
+/// What the program holds: a count of steps, and a digest of all their results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct State {
+    steps: u64,
+    digest: u64,
+}
+
+/// A call may wait for members that are being given up, and those may be many, one after the other; nothing waits so long.
+const CALL_MAX: Duration = Duration::from_secs(90);
+
+impl Host {
+    /// Lives, until it is crashed.
+    pub async fn run(self) -> turmoil::Result {
+        loop {
+            let cluster = self.start().await.map_err(|error| format!("{error:?}"))?;
+            let left = self.program(&cluster).await;
+            match left {
+                Ok(()) => cluster.leave().await,
+                Err(error) => self.witness.wrong(format!("host {}: {error:?}", self.number)),
+            }
+            sleep(Duration::from_millis(500 + self.weather.below(2500))).await;
+        }
+    }
+
+    async fn start(&self) -> Result<Cluster> {
+        let ip = turmoil::lookup(name_of(self.number));
+        let net: Arc<dyn Net> = Arc::new(SimNet(self.weather.clone()));
+        let listener = net.listen(&[]).await.map_err(|e| Error::Config(crate::error::ConfigProblem::NoPort(e.kind())))?;
+        let life = self.lives.fetch_add(1, Ordering::Relaxed);
+        let config = self.config(ip, listener.port(), life);
+        self.weather.lives(config.local.hello.id, ip);
+        let engines = vec![Arc::new(SimEngine { bus: self.bus.clone(), weather: self.weather.clone() }) as Arc<_>];
+        let store = Box::new(SimDisk::start(Arc::clone(&self.disk), self.weather.clone()));
+        let doors = Doors {
+            net,
+            listener,
+            discovery: Box::new(self.medium.node()),
+            store,
+            engines,
+            sleep: Box::new(Slept(Arc::clone(&self.slept))),
+        };
+        let (handles, outlets) = driver::channels(config.first_status(doors.listener.port()));
+        tokio::task::spawn_local(driver::run(config, doors, outlets));
+        Ok(Cluster::of(handles))
+    }
+
+    fn config(&self, ip: IpAddr, port: u16, life: u64) -> NodeConfig {
+        let identity = Arc::new(identity_of(self.number));
+        let boot = Boot(1000 * (self.number as u64 + 1) + life);
+        let key = ClusterKey::from_bytes(&[7; 32]);
+        let namespace = Namespace::keyed(NamespaceName::parse("simulation").expect("a name"), key);
+        let hello = Hello {
+            id: MemberId { node: identity.id(), boot },
+            name: Name::from_lossy(&name_of(self.number)),
+            port,
+            stateless: false,
+            engines: Engines::NATIVE,
+            partition: self.partition.digest(),
+            wire: Wire::Untrusted,
+            suite: Suite::Aes256Gcm,
+        };
+        let mut private = [self.number as u8 + 1; 32];
+        private[..8].copy_from_slice(&boot.0.to_le_bytes());
+        let durable = self.disk.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let durable = durable.map_or_else(Durable::default, |bytes| Durable::from_bytes(&bytes).expect("what was saved"));
+        NodeConfig {
+            local: Arc::new(Local::new(identity, hello, Zeroizing::new(private), namespace.psk())),
+            namespace,
+            instance: format!("{:020x}", boot.0),
+            durable,
+            election: ElectionConfig {
+                alone: Alone::Waits,
+                partition: self.partition.clone(),
+                seed: boot.0,
+                ..ElectionConfig::default()
+            },
+            policy: AddressPolicy::Lan(Vec::new()),
+            advertised: vec![SocketAddr::new(ip, port)],
+            known: Vec::new(),
+            min_members: 2,
+            interfaces: Vec::new(),
+        }
+    }
+
+    /// Steps, one after the other, until it is told to leave.
+    async fn program(&self, cluster: &Cluster) -> Result<()> {
+        let mut state = State::default();
+        let mut ctx = self.context(cluster).await?;
+        while !self.leave.swap(false, Ordering::Relaxed) {
+            match self.step(&mut ctx, &mut state).await {
+                Ok(()) => {}
+                Err(error) if error.is_retryable() || matches!(error, Error::Indeterminate) => {
+                    self.witness.failed();
+                    ctx = self.context(cluster).await?;
+                }
+                Err(Error::Aborted { cause: Cause::Deadline { of: None } }) => self.witness.failed(),
+                Err(error) => return Err(error),
+            }
+            // By turns as fast as it can and with a step now and then.
+            let pace = if self.weather.below(2) == 0 { 3 } else { 300 };
+            sleep(Duration::from_millis(self.weather.below(pace))).await;
+        }
+        Ok(())
+    }
+
+    async fn context(&self, cluster: &Cluster) -> Result<Context> {
+        let ctx = cluster.context().await?;
+        let members = ctx.members().iter().map(|m| m.node.to_string()).collect();
+        self.witness.joined(self.number, &ctx.view(), members);
+        Ok(ctx)
+    }
+
+    async fn step(&self, ctx: &mut Context, state: &mut State) -> Result<()> {
+        let mut bytes = state.to_bytes();
+        let began = Instant::now();
+        let done = ctx.sync(state.steps, &mut bytes).await;
+        self.in_time("sync", began);
+        if done.is_err() && bytes != state.to_bytes() {
+            self.witness.wrong(format!("host {}: a sync that failed changed the state", self.number));
+        }
+        done?;
+        let synced = State::from_bytes(&bytes);
+        if synced != *state {
+            self.witness.synced();
+        }
+        *state = synced;
+        let own = [1, self.token(ctx.members()[ctx.rank()].node.to_string(), state.steps)];
+        let mut numbers = own;
+        let began = Instant::now();
+        let call = ctx.all_reduce(&mut numbers);
+        // Some are impatient, so that operations are given up at any moment of theirs.
+        let added = match self.weather.below(8) {
+            0 => call.deadline(Duration::from_millis(self.weather.below(400))).await,
+            _ => call.await,
+        };
+        self.in_time("all_reduce", began);
+        if added.is_err() && numbers != own {
+            self.witness.wrong(format!("host {}: a call that failed changed the buffer", self.number));
+        }
+        added?;
+        let tokens = ctx.members().iter().fold(0_u64, |sum, m| sum.wrapping_add(self.token(m.node.to_string(), state.steps)));
+        if numbers != [ctx.size() as u64, tokens] {
+            self.witness.wrong(format!("host {}: {numbers:?} is not the sum of step {}", self.number, state.steps));
+        }
+        let digest = xxh3_64(&[state.digest.to_le_bytes(), numbers[0].to_le_bytes(), numbers[1].to_le_bytes()].concat());
+        *state = State { steps: state.steps + 1, digest };
+        self.witness.committed(self.number, &ctx.view(), state.steps, state.digest, turmoil::sim_elapsed().unwrap_or_default());
+        Ok(())
+    }
+
+    /// What a node adds to a step.
+    fn token(&self, node: String, step: u64) -> u64 {
+        xxh3_64(format!("{node} {step}").as_bytes())
+    }
+
+    fn in_time(&self, what: &str, began: Instant) {
+        if began.elapsed() > CALL_MAX {
+            self.witness.wrong(format!("host {}: {what} took {:?}", self.number, began.elapsed()));
+        }
+    }
+}
+
+impl SimDisk {
+    fn start(kept: Arc<Mutex<Option<Vec<u8>>>>, weather: Weather) -> SimDisk {
+        let (jobs, mut queue) = mpsc::unbounded_channel::<(Vec<u8>, Box<dyn FnOnce() + Send>)>();
+        tokio::spawn(async move {
+            while let Some((bytes, done)) = queue.recv().await {
+                // Now and again somebody else uses the disk, too.
+                let busy = if weather.below(50) == 0 { weather.below(2000) } else { 0 };
+                sleep(Duration::from_millis(1 + weather.below(5) + busy)).await;
+                *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
+                // A crash between the two is what the ballots must bear.
+                sleep(Duration::from_millis(weather.below(2))).await;
+                done();
+            }
+        });
+        SimDisk { jobs }
+    }
+}
+
+impl Store for SimDisk {
+    fn save(&mut self, state: Vec<u8>, done: Box<dyn FnOnce() + Send>) {
+        // The task ends after this sender.
+        let _ = self.jobs.send((state, done));
+    }
+
+    fn remember(&mut self, _peers: Vec<SocketAddr>) {}
+}
+
+impl State {
+    fn to_bytes(self) -> Vec<u8> {
+        [self.steps.to_le_bytes(), self.digest.to_le_bytes()].concat()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> State {
+        let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        State { steps: number(0), digest: number(8) }
+    }
+}
+
+impl Sleep for Slept {
+    fn slept(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Who the host of this number is.
+pub fn identity_of(number: usize) -> Identity {
+    Identity::from_seed(&[number as u8 + 1; 32])
+}
+
+/// What the host of this number is called.
+pub fn name_of(number: usize) -> String {
+    format!("host-{number}")
+}

@@ -1,0 +1,290 @@
+//! Layer: Face.
+//!
+//! Whole groups in virtual time: the real driver of several nodes on turmoil's hosts, with sockets, disks, discovery and
+//! engine of its own kind, and every fault that chance brings.
+//!
+//! A run is one seed. It is told what went wrong with the seed, and `SEED=n make sim` repeats it.
+
+mod engine;
+mod host;
+mod net;
+mod weather;
+mod witness;
+
+use crate::discovery::Medium;
+use crate::partition::Partition;
+use engine::Bus;
+use host::{Host, identity_of, name_of};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use turmoil::Sim;
+use weather::Weather;
+use witness::{Counts, Witness};
+
+/// One run.
+struct Run<'a> {
+    sim: Sim<'a>,
+    hosts: Vec<Host>,
+    weather: Weather,
+    witness: Witness,
+    /// All Views together have one history.
+    one_history: bool,
+    /// What ends when.
+    pending: Vec<(Duration, Relief)>,
+    /// What happened, for whoever reads of a failure.
+    story: Vec<String>,
+}
+
+/// The end of a fault.
+#[derive(Clone, Copy, Debug)]
+enum Relief {
+    Start(usize),
+    Release(usize, usize),
+    Repair(usize, usize),
+    Wake(usize, Duration),
+}
+
+/// What a run has shown.
+#[derive(Debug)]
+struct Outcome {
+    counts: Counts,
+    faults: Vec<String>,
+}
+
+/// How long faults go on, and how long everything has to be well again.
+const TROUBLE: Duration = Duration::from_secs(270);
+const CALM: Duration = Duration::from_secs(30);
+/// Of the calm, so much at its end in which all must have gone on together.
+const TOGETHER: Duration = Duration::from_secs(5);
+
+impl Run<'_> {
+    fn new<'a>(seed: u64) -> Run<'a> {
+        let weather = Weather::new(seed);
+        let mut sim = turmoil::Builder::new()
+            .rng_seed(seed)
+            .simulation_duration(TROUBLE + CALM + CALM)
+            .tick_duration(Duration::from_millis(5))
+            .min_message_latency(Duration::from_micros(200))
+            .max_message_latency(Duration::from_millis(8))
+            .tcp_capacity(4096)
+            .build();
+        let size = 2 + weather.below(4) as usize;
+        let partition = match weather.below(3) {
+            0 => Partition::Majority { roster: (0..size).map(|number| identity_of(number).id()).collect() },
+            _ => Partition::Continue { min_members: 2 },
+        };
+        let one_history = matches!(partition, Partition::Majority { .. });
+        let (medium, bus, witness) = (Medium::new(), Bus::default(), Witness::new(one_history));
+        let hosts: Vec<Host> = (0..size)
+            .map(|number| Host {
+                number,
+                weather: weather.clone(),
+                medium: medium.clone(),
+                bus: bus.clone(),
+                witness: witness.clone(),
+                disk: Arc::default(),
+                lives: Arc::default(),
+                leave: Arc::default(),
+                slept: Arc::default(),
+                partition: partition.clone(),
+            })
+            .collect();
+        for host in &hosts {
+            let host = host.clone();
+            sim.host(name_of(host.number), move || host.clone().run());
+        }
+        Run {
+            sim,
+            hosts,
+            weather,
+            witness,
+            one_history,
+            pending: Vec::new(),
+            story: vec![format!("  {size} hosts, {partition:?}")],
+        }
+    }
+
+    fn go(mut self) -> Outcome {
+        let mut next = Duration::from_secs(2);
+        while self.sim.elapsed() < TROUBLE {
+            if let Err(error) = self.sim.step() {
+                self.witness.wrong(format!("the simulation ended: {error}"));
+                return self.outcome();
+            }
+            let now = self.sim.elapsed();
+            self.relieve(|due| due <= now);
+            if now >= next {
+                self.disturb(now);
+                next = now + Duration::from_millis(200 + self.weather.below(12_000));
+            }
+        }
+        self.relieve(|_| true);
+        self.weather.set_loss(0);
+        while self.sim.elapsed() < TROUBLE + CALM {
+            if let Err(error) = self.sim.step() {
+                self.witness.wrong(format!("the simulation ended: {error}"));
+                return self.outcome();
+            }
+        }
+        if let Some(why) = self.witness.divided(self.hosts.len(), TROUBLE + CALM - TOGETHER) {
+            self.witness.wrong(why);
+        }
+        self.outcome()
+    }
+
+    fn outcome(self) -> Outcome {
+        let mut faults = self.witness.faults();
+        if !faults.is_empty() {
+            faults.insert(0, self.story.join("\n"));
+        }
+        Outcome { counts: self.witness.counts(), faults }
+    }
+
+    /// Something happens.
+    fn disturb(&mut self, now: Duration) {
+        let (a, b) = self.two();
+        let lasts = Duration::from_millis(match self.weather.below(3) {
+            0 => 100 + self.weather.below(900),
+            1 => 1000 + self.weather.below(4000),
+            _ => 5000 + self.weather.below(25_000),
+        });
+        // Whoever is started again has lost what it held, and with a majority of those a history is lost.
+        let from = if self.one_history { 3 } else { 0 };
+        match from + self.weather.below(9 - from) {
+            0 | 1 => {
+                if self.sim.is_host_running(name_of(a)) {
+                    self.tell(now, format_args!("{a} crashes for {lasts:?}"));
+                    self.sim.crash(name_of(a));
+                    self.pending.push((now + lasts, Relief::Start(a)));
+                }
+            }
+            2 => {
+                self.tell(now, format_args!("{a} leaves"));
+                self.hosts[a].leave.store(true, Ordering::Relaxed);
+            }
+            3 => {
+                self.tell(now, format_args!("{a} and {b} are held for {lasts:?}"));
+                self.hold(a, b, now + lasts);
+            }
+            4 => {
+                self.tell(now, format_args!("{a} is held from all for {lasts:?}"));
+                (0..self.hosts.len()).filter(|other| *other != a).for_each(|other| self.hold(a, other, now + lasts));
+            }
+            5 => {
+                // A line through the group.
+                let side = self.weather.below(1 << self.hosts.len());
+                self.tell(now, format_args!("parted along {side:b} for {lasts:?}"));
+                for (x, y) in self.pairs() {
+                    if (side >> x ^ side >> y) & 1 == 1 {
+                        self.hold(x, y, now + lasts);
+                    }
+                }
+            }
+            6 => {
+                self.tell(now, format_args!("what {a} says to {b} is dropped for {lasts:?}"));
+                self.sim.partition_oneway(name_of(a), name_of(b));
+                self.weather.cut(self.ip(a), self.ip(b), true);
+                self.pending.push((now + lasts, Relief::Repair(a, b)));
+            }
+            7 => {
+                self.tell(now, format_args!("{a} sleeps for {lasts:?}"));
+                (0..self.hosts.len()).filter(|other| *other != a).for_each(|other| self.hold(a, other, now + lasts));
+                self.pending.push((now + lasts, Relief::Wake(a, lasts)));
+            }
+            _ => {
+                let loss = self.weather.below(300) as u32;
+                self.tell(now, format_args!("{loss} of a thousand segments are lost"));
+                self.weather.set_loss(loss);
+            }
+        }
+    }
+
+    fn hold(&mut self, a: usize, b: usize, until: Duration) {
+        self.sim.hold(name_of(a), name_of(b));
+        self.weather.cut(self.ip(a), self.ip(b), true);
+        self.pending.push((until, Relief::Release(a, b)));
+    }
+
+    fn relieve(&mut self, is_due: impl Fn(Duration) -> bool) {
+        let (due, later) = std::mem::take(&mut self.pending).into_iter().partition(|(at, _)| is_due(*at));
+        self.pending = later;
+        for (_, relief) in Vec::<(Duration, Relief)>::from(due) {
+            match relief {
+                Relief::Start(host) => self.sim.bounce(name_of(host)),
+                Relief::Release(a, b) => {
+                    self.sim.release(name_of(a), name_of(b));
+                    self.weather.cut(self.ip(a), self.ip(b), false);
+                }
+                Relief::Wake(host, slept) => {
+                    self.hosts[host].slept.fetch_add(slept.as_millis() as u64, Ordering::Relaxed);
+                }
+                Relief::Repair(a, b) => {
+                    self.sim.repair(name_of(a), name_of(b));
+                    self.weather.cut(self.ip(a), self.ip(b), false);
+                }
+            }
+        }
+    }
+
+    fn two(&self) -> (usize, usize) {
+        let size = self.hosts.len() as u64;
+        let a = self.weather.below(size);
+        let b = (a + 1 + self.weather.below(size - 1)) % size;
+        (a as usize, b as usize)
+    }
+
+    fn pairs(&self) -> Vec<(usize, usize)> {
+        (0..self.hosts.len()).flat_map(|a| (0..a).map(move |b| (a, b))).collect()
+    }
+
+    fn ip(&self, host: usize) -> std::net::IpAddr {
+        self.sim.lookup(name_of(host))
+    }
+
+    fn tell(&mut self, now: Duration, what: fmt::Arguments<'_>) {
+        self.story.push(format!("  {:>7.2} s: {what}", now.as_secs_f64()));
+    }
+}
+
+/// Runs `seeds`, some at a time, and says what was wrong with which.
+fn run_all(seeds: std::ops::Range<u64>) {
+    let (next, counts, failed) = (AtomicU64::new(seeds.start), Mutex::new(Counts::default()), Mutex::new(Vec::new()));
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let outcome = Run::new(seed).go();
+                    *counts.lock().expect("no panic") += outcome.counts;
+                    // Whoever has done nothing has shown nothing.
+                    if outcome.counts.steps == 0 || !outcome.faults.is_empty() {
+                        println!("seed {seed}:\n{}", outcome.faults.join("\n"));
+                        failed.lock().expect("no panic").push(seed);
+                    }
+                }
+            });
+        }
+    });
+    let (failed, counts) = (failed.into_inner().expect("no panic"), counts.into_inner().expect("no panic"));
+    let (minutes, runs) = ((TROUBLE + CALM).as_secs() / 60, seeds.end - seeds.start);
+    let Counts { steps, failed: errors, views, syncs } = counts;
+    println!("{steps} steps done, {errors} calls with an error, {views} Views taken, {syncs} states brought by a sync");
+    println!("sim: {runs} seeds of {minutes} simulated minutes, {} failed", failed.len());
+    assert!(failed.is_empty(), "seeds {failed:?}; SEED=n make sim repeats one");
+}
+
+/// `SEED` is one run, `SEEDS` are so many; some without either.
+#[test]
+fn groups_in_virtual_time_never_differ_and_find_together() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    match (number("SEED"), number("SEEDS")) {
+        (Some(seed), _) => run_all(seed..seed + 1),
+        (None, seeds) => run_all(0..seeds.unwrap_or(4)),
+    }
+}

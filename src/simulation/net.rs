@@ -1,0 +1,152 @@
+//! Layer: Face.
+//!
+//! Connections in virtual time: turmoil's TCP, on which segments come late instead of never.
+//!
+//! turmoil sends nothing again, so a segment that it drops ends a connection without a word. A lost segment of a real one is late,
+//! and holds up all behind it: that is what the pump of each stream does.
+
+use super::weather::Weather;
+use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Listener, Net, Shutdown, Stream};
+use async_trait::async_trait;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
+use turmoil::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use turmoil::net::{TcpListener, TcpStream};
+
+/// The network of one host.
+pub struct SimNet(pub Weather);
+
+struct SimPort {
+    listener: TcpListener,
+    port: u16,
+    weather: Weather,
+}
+
+struct SimStream {
+    reads: OwnedReadHalf,
+    writes: DuplexStream,
+    local: SocketAddr,
+}
+
+/// Stands for a data link: what would go over it takes another way (see [`super::engine`]).
+struct SimLink;
+
+const PORT: u16 = 47_474;
+const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
+/// As much as a socket would hold.
+const UNSENT_BYTES: usize = 64 * 1024;
+
+#[async_trait]
+impl Net for SimNet {
+    async fn listen(&self, _ports: &[u16]) -> io::Result<Box<dyn Listener>> {
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).await?;
+        Ok(Box::new(SimPort { listener, port: PORT, weather: self.0.clone() }))
+    }
+
+    async fn dial(&self, to: SocketAddr) -> io::Result<Box<dyn Stream>> {
+        let stream = tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(to)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        Ok(Box::new(SimStream::new(stream, self.0.clone())?))
+    }
+}
+
+#[async_trait]
+impl Listener for SimPort {
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    async fn accept(&mut self) -> io::Result<(Box<dyn Stream>, SocketAddr)> {
+        let (stream, from) = self.listener.accept().await?;
+        Ok((Box::new(SimStream::new(stream, self.weather.clone())?), from))
+    }
+}
+
+impl SimStream {
+    fn new(stream: TcpStream, weather: Weather) -> io::Result<SimStream> {
+        let local = stream.local_addr()?;
+        let (reads, to) = stream.into_split();
+        let (writes, from) = tokio::io::duplex(UNSENT_BYTES);
+        tokio::spawn(pump(from, to, weather));
+        Ok(SimStream { reads, writes, local })
+    }
+}
+
+async fn pump(mut from: DuplexStream, mut to: OwnedWriteHalf, weather: Weather) {
+    let mut segment = vec![0; 1448];
+    // An end or an error means that either end has closed.
+    while let Ok(n @ 1..) = from.read(&mut segment).await {
+        let delay = weather.delay();
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        if to.write_all(&segment[..n]).await.is_err() {
+            return;
+        }
+    }
+    let _ = to.shutdown().await;
+}
+
+impl Stream for SimStream {
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.local)
+    }
+
+    fn into_tcp(self: Box<Self>) -> Option<std::net::TcpStream> {
+        None
+    }
+
+    fn take_twin(&mut self) -> Option<Box<dyn DataLink>> {
+        Some(Box::new(SimLink))
+    }
+}
+
+impl AsyncRead for SimStream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.reads).poll_read(cx, out)
+    }
+}
+
+impl AsyncWrite for SimStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.writes).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.writes).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.writes).poll_shutdown(cx)
+    }
+}
+
+impl DataLink for SimLink {
+    fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
+        (Box::new(SimLink), Box::new(SimLink), Arc::new(SimLink))
+    }
+}
+
+impl DataSender for SimLink {
+    fn send(&mut self, _: &DataHeader, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl DataReceiver for SimLink {
+    fn header(&mut self) -> io::Result<DataHeader> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn payload(&mut self, _: &mut [u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl Shutdown for SimLink {
+    fn shutdown(&self) {}
+}

@@ -1,0 +1,116 @@
+//! Layer: Face.
+//!
+//! What all programs of a run have seen, and what of it must not be.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Hears everything, and keeps what is wrong.
+#[derive(Clone, Default)]
+pub struct Witness(Arc<Mutex<Seen>>);
+
+#[derive(Default)]
+struct Seen {
+    /// No group may go on without a majority, so all Views together have one history.
+    one_history: bool,
+    /// The state after each step, by View and step, or by step alone.
+    states: BTreeMap<(String, u64), u64>,
+    /// The members of each View.
+    views: BTreeMap<String, Vec<String>>,
+    /// What each host did last: its View, the step, and when.
+    last: BTreeMap<usize, (String, u64, Duration)>,
+    counts: Counts,
+    wrong: Vec<String>,
+}
+
+/// How much happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Steps done, by all hosts together.
+    pub steps: u64,
+    /// Calls that ended with an error.
+    pub failed: u64,
+    /// Views that a host was given.
+    pub views: u64,
+    /// Syncs that brought a host another state.
+    pub syncs: u64,
+}
+
+impl Witness {
+    /// Of groups of which only one goes on, or of any.
+    pub fn new(one_history: bool) -> Witness {
+        Witness(Arc::new(Mutex::new(Seen { one_history, ..Seen::default() })))
+    }
+
+    /// A host was given a View.
+    pub fn joined(&self, host: usize, view: &str, members: Vec<String>) {
+        let mut seen = self.seen();
+        seen.counts.views += 1;
+        let known = seen.views.entry(view.to_owned()).or_insert_with(|| members.clone());
+        if *known != members {
+            let known = known.clone();
+            seen.wrong.push(format!("host {host}: View {view} is of {members:?}, and of {known:?} elsewhere"));
+        }
+    }
+
+    /// A host has done a step in a View, and holds this state now.
+    pub fn committed(&self, host: usize, view: &str, step: u64, state: u64, at: Duration) {
+        let mut seen = self.seen();
+        let scope = if seen.one_history { String::new() } else { view.to_owned() };
+        let known = *seen.states.entry((scope, step)).or_insert(state);
+        if known != state {
+            seen.wrong.push(format!("host {host}: step {step} in View {view} left it with {state:x}, others with {known:x}"));
+        }
+        seen.counts.steps += 1;
+        seen.last.insert(host, (view.to_owned(), step, at));
+    }
+
+    /// Something that must not be.
+    pub fn wrong(&self, what: String) {
+        self.seen().wrong.push(what);
+    }
+
+    /// A call has ended with an error.
+    pub fn failed(&self) {
+        self.seen().counts.failed += 1;
+    }
+
+    /// A host has taken over the state of others.
+    pub fn synced(&self) {
+        self.seen().counts.syncs += 1;
+    }
+
+    /// How much has happened so far.
+    pub fn counts(&self) -> Counts {
+        self.seen().counts
+    }
+
+    /// All that was wrong.
+    pub fn faults(&self) -> Vec<String> {
+        self.seen().wrong.clone()
+    }
+
+    /// Why the hosts are not one group of `size` that goes on, if they are not: all must have done a step in the same View since `since`.
+    pub fn divided(&self, size: usize, since: Duration) -> Option<String> {
+        let seen = self.seen();
+        let fresh: BTreeMap<usize, &String> =
+            seen.last.iter().filter(|(_, (.., at))| *at >= since).map(|(host, (view, ..))| (*host, view)).collect();
+        let one = fresh.values().next().filter(|first| fresh.values().all(|view| view == *first));
+        let whole = one.is_some_and(|view| seen.views.get(*view).is_some_and(|members| members.len() == size));
+        (fresh.len() < size || !whole).then(|| format!("not one group of {size}: {:?}", seen.last))
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, more: Counts) {
+        self.steps += more.steps;
+        self.failed += more.failed;
+        self.views += more.views;
+        self.syncs += more.syncs;
+    }
+}

@@ -1,0 +1,151 @@
+//! A network that is cut in two, and what each half may do meanwhile.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use potluck_harness::group::PATIENCE;
+use potluck_harness::{Group, Lab, Suite};
+use serde_json::{Value, json};
+
+use crate::{LAN, all_exact, all_failed};
+
+pub fn add(suite: &mut Suite) {
+    suite.serial("two halves go on, and one of them syncs when they meet", &LAN, both_go_on);
+    suite.serial("two halves of four, and a majority is three: both wait, and go on together", &LAN, neither_goes_on);
+    suite.serial("nodes with different rosters get no link and say why", &LAN, other_roster);
+    suite.serial("a roster that cannot work is refused at once", &LAN, bad_roster);
+}
+
+fn first(index: usize) -> bool {
+    index < 2
+}
+
+fn last(index: usize) -> bool {
+    index >= 2
+}
+
+/// Nothing passes between n1, n2 and n3, n4 any more, and nobody is told.
+fn cut_in_half(lab: &Lab) -> Result<()> {
+    each_pair(|one, other| lab.cut_between(one, other))
+}
+
+fn mend(lab: &Lab) -> Result<()> {
+    each_pair(|one, other| lab.join_between(one, other))
+}
+
+fn each_pair(act: impl Fn(&str, &str) -> Result<()>) -> Result<()> {
+    [("n1", "n3"), ("n1", "n4"), ("n2", "n3"), ("n2", "n4")].into_iter().try_for_each(|(one, other)| act(one, other))
+}
+
+fn adds_up(group: &mut Group, who: fn(usize) -> bool, seed: u64) -> Result<()> {
+    all_exact(&group.some(who, &json!({"do": "all_reduce", "len": 5001, "seed": seed}), "done")?)
+}
+
+/// All are in one View that is not in sync, refuse to add up, and hold one state after the sync.
+fn synced(group: &mut Group) -> Result<Vec<Value>> {
+    let contexts = group.meet()?;
+    ensure!(contexts.iter().all(|c| c["in_sync"] == false), "two histories, and in sync: {contexts:?}");
+    all_failed(&group.all(&json!({"do": "all_reduce", "len": 10}), "done")?, "needs-sync")?;
+    for (index, peer) in group.peers.iter_mut().enumerate() {
+        let version = 3 + index;
+        peer.order(&json!({"do": "sync", "version": version, "bytes": 4096 * version, "seed": version}))?;
+    }
+    let events = group.events(|_| true, "synced", PATIENCE)?;
+    ensure!(events.iter().all(|event| event["hash"] == events[0]["hash"]), "different states: {events:?}");
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 5001, "seed": 9}), "done")?)?;
+    Ok(events)
+}
+
+fn both_go_on() -> Result<()> {
+    let mut group = Group::up("loop", 4)?;
+    adds_up(&mut group, |_| true, 1)?;
+    cut_in_half(&group.lab)?;
+    group.meet_of(first)?;
+    group.meet_of(last)?;
+    // The first half does more, and wins.
+    for seed in 2..5 {
+        adds_up(&mut group, first, seed)?;
+    }
+    adds_up(&mut group, last, 5)?;
+    mend(&group.lab)?;
+    let events = synced(&mut group)?;
+    for (index, event) in events.iter().enumerate() {
+        // Of the two that hold the winning history the higher version is sent; both of the others take it.
+        ensure!(first(index) || event["kept_own"] == false, "the wrong state won: {events:?}");
+    }
+    ensure!(events.iter().any(|event| event["kept_own"] == true), "nobody's state won: {events:?}");
+    Ok(())
+}
+
+/// Four nodes on one switch that have agreed beforehand who there is.
+fn group_by(rule: &str, size: usize) -> Result<Group> {
+    let mut group = Group::empty("loop", 4)?;
+    for index in 0..size {
+        let start = group.start(index);
+        group.add(index, &start)?;
+    }
+    let ids = group.all(&json!({"do": "join"}), "joined")?;
+    let ids: Vec<&str> = ids.iter().filter_map(|event| event["node"].as_str()).collect();
+    let partition = format!("{rule}:{}", ids.join(","));
+    group.all(&json!({"do": "leave"}), "left")?;
+    group.all(&json!({"do": "join", "partition": partition}), "joined")?;
+    group.meet()?;
+    Ok(group)
+}
+
+fn neither_goes_on() -> Result<()> {
+    let mut group = group_by("majority", 4)?;
+    adds_up(&mut group, |_| true, 1)?;
+    // Three have called when the network is cut, so the operation is open everywhere.
+    let call = json!({"do": "all_reduce", "len": 5001, "seed": 2});
+    let called = |index: usize| index < 3;
+    for peer in &mut group.peers[..3] {
+        peer.order(&call)?;
+    }
+    group.peers[3].status_where(|status| status["view"]["members"].as_array().is_some_and(|m| m.len() == 4), PATIENCE)?;
+    cut_in_half(&group.lab)?;
+    let answers = group.events(called, "done", Duration::from_secs(12))?;
+    all_failed(&answers, "indeterminate")?;
+    for peer in &mut group.peers {
+        peer.status_where(|status| status["state"] == "waiting for peers (2 of 3)", PATIENCE)?;
+        // There is no View to be had.
+        let event = peer.ask(&json!({"do": "context", "min": 1, "within_s": 1.0}), "error", PATIENCE)?;
+        ensure!(event["code"] == "not-enough-peers", "{event}");
+    }
+    mend(&group.lab)?;
+    synced(&mut group)?;
+
+    // One of four is lost: three are enough.
+    group.peers[0].process().kill()?;
+    let others = |index: usize| index != 0;
+    group.meet_of(others)?;
+    all_exact(&group.some(others, &json!({"do": "all_reduce", "len": 5001, "seed": 3}), "done")?)
+}
+
+fn other_roster() -> Result<()> {
+    let mut group = group_by("all", 2)?;
+    adds_up(&mut group, |_| true, 1)?;
+    let start = group.start(2);
+    let joined = group.add(2, &start)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    let told = |status: &Value| status["reasons"].to_string().contains("another rule for a cut network");
+    let status = group.peers[2].status_where(told, PATIENCE)?;
+    ensure!(status["peers"].as_array().is_some_and(Vec::is_empty), "{joined} {status}");
+    adds_up(&mut group, first, 2)
+}
+
+fn bad_roster() -> Result<()> {
+    let mut group = Group::empty("loop", 1)?;
+    let start = group.start(0);
+    let stranger = "ab".repeat(32);
+    for (partition, code, said) in [
+        (format!("majority:{stranger}"), "config", "does not name this node"),
+        (format!("all:{stranger},{stranger}"), "config", "twice"),
+    ] {
+        let peer = group.add(0, &start)?;
+        let error = peer.ask(&json!({"do": "join", "partition": partition}), "error", PATIENCE)?;
+        ensure!(error["code"] == code, "{error}");
+        ensure!(error["message"].as_str().context("a message")?.contains(said), "{error}");
+        peer.process().wait(PATIENCE)?;
+    }
+    Ok(())
+}
