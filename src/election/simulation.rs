@@ -727,7 +727,7 @@ mod tests {
     fn disturb(world: &mut World, n: u8) {
         let a = 1 + world.random(u64::from(n)) as u8;
         let b = 1 + world.random(u64::from(n)) as u8;
-        let kind = world.random(14);
+        let kind = world.random(17);
         match kind {
             0 => world.kill(a),
             1 if !world.living().contains(&a) => world.start(a),
@@ -738,6 +738,18 @@ mod tests {
             6 => world.cut(a, b),
             7 => world.leave(a),
             8 if a != b => world.message(a, b),
+            14 => {
+                let ms = world.random(4000);
+                world.stop(a, ms);
+            }
+            15 => {
+                let ms = 1000 + world.random(4000);
+                world.sleep(a, ms);
+            }
+            16 => {
+                let ms = [2, 300, 3000][world.random(3) as usize];
+                world.disk(a, ms);
+            }
             _ => {
                 for node in world.living() {
                     world.sync(node, 0);
@@ -754,6 +766,7 @@ mod tests {
     fn settle(world: &mut World, n: u8, seed: u64) {
         world.mend();
         for node in 1..=n {
+            world.disk(node, DISK_MS);
             if !world.living().contains(&node) {
                 world.start(node);
             }
