@@ -54,6 +54,9 @@ fn obey(world: &mut World, line: &str) -> Option<()> {
     match (*command, rest) {
         ("run", [ms]) => world.run(ms.parse().ok()?),
         ("late", [per_mille]) => world.lateness(per_mille.parse().ok()?),
+        ("repeat", [per_mille]) => world.repetition(per_mille.parse().ok()?),
+        ("engines", [ms]) => world.engines(ms.parse().ok()?),
+        ("pause", [who, ms]) => world.pause(node(who)?, ms.parse().ok()?),
         ("mend", []) => world.mend(),
         ("sync", [who, version]) => world.sync(node(who)?, version.parse().ok()?),
         ("part", [a, b]) => world.part(node(a)?, node(b)?),
@@ -62,6 +65,7 @@ fn obey(world: &mut World, line: &str) -> Option<()> {
         ("start", who) => each(who, |n| world.start(n))?,
         ("kill", who) => each(who, |n| world.kill(n))?,
         ("leave", who) => each(who, |n| world.leave(n))?,
+        ("give_up", who) => each(who, |n| world.give_up(n))?,
         ("call", who) => each(who, |n| world.call(n))?,
         _ => return None,
     }
