@@ -167,11 +167,6 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Whether anything is broken.
-    pub(super) fn is_clean(&self) -> bool {
-        self.broken == 0
-    }
-
     pub(super) fn is_broken(&self, claim: Claim) -> bool {
         self.broken >> claim as u8 & 1 == 1
     }

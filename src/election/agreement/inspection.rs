@@ -5,12 +5,13 @@
 use super::Agreement;
 use crate::collective::Closing;
 use crate::election::message::Message;
+use crate::identity::MemberId;
 use crate::view::Ballot;
 
 impl Agreement {
     /// Whether this message changes nothing here, now and whatever comes. Answers that only tell a proposer to hurry up
     /// or to give up count as nothing.
-    pub(in crate::election) fn ignores(&self, from: crate::identity::MemberId, message: &Message) -> bool {
+    pub(in crate::election) fn ignores(&self, from: MemberId, message: &Message) -> bool {
         let promised = self.durable.promised;
         let installed = self.installed.as_ref().map_or(Ballot::ZERO, |v| v.ballot);
         match message {
@@ -28,8 +29,8 @@ impl Agreement {
                 !self.proposal.as_ref().is_some_and(waits)
             }
             Message::Install(id) => {
-                let here = self.accepted_here.as_ref().is_some_and(|v| v.ballot == id.ballot);
-                !here || promised != id.ballot || self.is_past(id.ballot, installed)
+                // Who has not accepted it has no use for it yet; only a broken rule lets it come so early.
+                self.outranks(promised, id.ballot) || self.is_past(id.ballot, installed)
             }
             _ => true,
         }
