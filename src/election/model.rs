@@ -176,7 +176,7 @@ impl Group {
             Action::Crash(_) => next.left.crashes -= 1,
             _ => {}
         }
-        next.apply(action.place(), result);
+        next.apply(action.place(), result, &self.memo);
         next
     }
 

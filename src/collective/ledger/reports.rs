@@ -68,8 +68,12 @@ impl Ledger {
     }
 
     /// Operations that every member has decided are forgotten, unless this member's program is still to call them, or
-    /// the others have not been told yet: who forgot without a word would stay on their lists for ever.
+    /// the others have not been told yet: who forgot without a word would stay on their lists for ever. What was reported
+    /// when the View was left stays as it is.
     fn forget_finished(&mut self) {
+        if self.frozen {
+            return;
+        }
         let over = |e: &Entry| e.resolved_by & e.participants == e.participants && e.call.is_some() && e.reported;
         let effects = &mut self.effects;
         self.entries.retain(|op, entry| {

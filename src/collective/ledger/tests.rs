@@ -158,6 +158,20 @@ fn an_operation_stays_listed_until_everybody_has_decided_it() {
 }
 
 #[test]
+fn what_a_frozen_ledger_reports_does_not_change() {
+    let mut g = Group::of(2);
+    let op = g.begin_all(SUM);
+    g.deliver_all();
+    g.ledgers.iter_mut().for_each(|ledger| ledger.done(op, 7));
+    g.deliver_all();
+    let resolved = g.ledgers[0].report_resolved(0b11);
+    let closing = g.ledgers[0].freeze();
+    assert_eq!(closing.ops.len(), 1);
+    g.ledgers[0].on_resolved(Rank(1), &resolved);
+    assert_eq!(g.ledgers[0].freeze(), closing);
+}
+
+#[test]
 fn who_decides_last_still_tells_the_others() {
     let mut g = Group::of(2);
     let op = g.begin(0, SUM);

@@ -5,6 +5,8 @@
 use super::shared::{self, Shared};
 use super::state::{Node, Step};
 use super::turn::Result;
+use crate::election::claims::{Deed, History};
+use crate::identity::MemberId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,7 +21,14 @@ pub(super) struct Memo {
     shards: Arc<[Shard]>,
 }
 
-type Shard = Mutex<HashMap<(u64, u64), Arc<Result>>>;
+/// A hash of where from, and one of what is done.
+type Key = (u64, u64);
+
+#[derive(Debug, Default)]
+struct Shard {
+    results: Mutex<HashMap<Key, Arc<Result>>>,
+    histories: Mutex<HashMap<Key, Shared<History>>>,
+}
 
 impl Default for Memo {
     fn default() -> Memo {
@@ -31,16 +40,34 @@ impl Memo {
     pub(super) fn recall(&self, node: &Shared<Node>, step: &Step<'_>, take: impl FnOnce() -> Result) -> Arc<Result> {
         let step = if let Step::Hear(packet) = step { packet.hash_value() } else { shared::hash(step) };
         let key = (node.hash_value(), step);
-        let shard = &self.shards[(key.0 ^ key.1) as usize % SHARDS];
-        let known = shard.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        known.unwrap_or_else(|| {
-            let result = Arc::new(take());
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            if shard.len() >= SHARD_MAX {
-                shard.clear();
-            }
-            shard.insert(key, Arc::clone(&result));
-            result
+        known(&self.shard(key).results, key, || Arc::new(take()))
+    }
+
+    /// The history after these deeds; the same copy for all states that share it.
+    pub(super) fn history(&self, before: &Shared<History>, who: MemberId, deeds: &[Deed]) -> Shared<History> {
+        let key = (before.hash_value(), shared::hash(&(who, deeds)));
+        known(&self.shard(key).histories, key, || {
+            let mut history = before.clone();
+            history.change(|history| deeds.iter().for_each(|deed| history.note(who, deed)));
+            history
         })
     }
+
+    fn shard(&self, key: Key) -> &Shard {
+        &self.shards[(key.0 ^ key.1) as usize % SHARDS]
+    }
+}
+
+fn known<T: Clone>(table: &Mutex<HashMap<Key, T>>, key: Key, find: impl FnOnce() -> T) -> T {
+    let locked = || table.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = locked().get(&key).cloned();
+    known.unwrap_or_else(|| {
+        let found = find();
+        let mut table = locked();
+        if table.len() >= SHARD_MAX {
+            table.clear();
+        }
+        table.insert(key, found.clone());
+        found
+    })
 }

@@ -2,6 +2,7 @@
 //!
 //! Everything that can differ between two moments of a group: its nodes, what is on its way, what has happened.
 
+use super::memo::Memo;
 use super::shared::Shared;
 use super::turn::Result;
 use crate::collective::{Ledger, OpBody};
@@ -133,11 +134,11 @@ impl Packet {
 
 impl State {
     /// A node has taken a step.
-    pub(super) fn apply(&mut self, n: usize, result: &Result) {
+    pub(super) fn apply(&mut self, n: usize, result: &Result, memo: &Memo) {
         let who = result.node.me;
         self.nodes[n] = result.node.clone();
         if !result.deeds.is_empty() {
-            self.history.change(|history| result.deeds.iter().for_each(|deed| history.note(who, deed)));
+            self.history = memo.history(&self.history, who, &result.deeds);
         }
         result.packets.iter().for_each(|packet| self.post(packet.clone()));
         self.tidy();
