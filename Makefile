@@ -1,7 +1,7 @@
 # Two commands are the whole set-up on a fresh machine: `make demo` and `make test`.
 # Recipes print nothing of their own, so that `make demo ARGS=--json` is one JSON document.
 
-.PHONY: help demo test check fix asan gloo-generations fuzz sim bench lab-clean faults reliability
+.PHONY: help demo test check fix asan gloo-generations fuzz sim bench lab-clean faults reliability model fuzz-schedules
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -17,6 +17,12 @@ check: ## format, lints, documentation, licences; never writes
 
 fix: ## format, and lints that can mend themselves
 	@cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged && cargo fmt --all
+
+model: ## every history of a small group, walks by chance (SEEDS=, or one SEED=), and ten seeded defects that must be found
+	@SEEDS="$(SEEDS)" SEED="$(SEED)" scripts/model.sh
+
+fuzz-schedules: ## elections by chance in virtual time (SEEDS=100000, or one SEED=)
+	@SEEDS="$(SEEDS)" SEED="$(SEED)" scripts/fuzz-schedules.sh
 
 asan: ## the collective's tests under AddressSanitizer
 	@scripts/asan.sh $(ARGS)

@@ -94,6 +94,7 @@ mod collective;
 mod compression;
 mod config;
 mod context;
+mod defect;
 mod discovery;
 mod driver;
 mod election;

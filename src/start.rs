@@ -315,3 +315,32 @@ impl Store for Nowhere {
 
     fn remember(&mut self, _peers: Vec<SocketAddr>) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::NodeId;
+    use crate::partition::RosterProblem;
+
+    async fn refused(partition: Partition) -> Error {
+        let config = Config { partition: Some(partition), ..Config::local() };
+        match open(config).await {
+            Err(error) => error,
+            Ok(_) => panic!("it was taken"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_roster_that_cannot_work_is_a_typed_error() {
+        let stranger = NodeId([7; 32]);
+        let error = refused(Partition::Majority { roster: vec![stranger] }).await;
+        assert!(matches!(error, Error::Config(ConfigProblem::BadRoster(RosterProblem::WithoutThisNode(_)))), "{error:?}");
+        let error = refused(Partition::All { roster: vec![stranger; 2] }).await;
+        assert!(
+            matches!(error, Error::Config(ConfigProblem::BadRoster(RosterProblem::Twice(node))) if node == stranger),
+            "{error:?}"
+        );
+        let error = refused(Partition::All { roster: Vec::new() }).await;
+        assert!(matches!(error, Error::Config(ConfigProblem::BadRoster(RosterProblem::Empty))), "{error:?}");
+    }
+}

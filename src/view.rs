@@ -6,8 +6,10 @@
 //! dropped. Everything in a View is chosen by its proposer and shipped; nobody computes any of it again.
 
 mod op_id;
+mod op_set;
 
 pub use op_id::{Lane, OpId, PARTS_MAX};
+pub use op_set::OpSet;
 
 use crate::engine::EngineChoice;
 use crate::identity::{Boot, MemberId, Name, NodeId};

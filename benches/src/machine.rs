@@ -73,7 +73,7 @@ impl Machines {
         let mut command = self.lab.command(&format!("n{n}"), program);
         command.args(["peer", network, &size.to_string(), trusted]).args(order).env("POTLUCK_HOME", home);
         // Nothing from outside changes what is measured.
-        for name in ["POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_KEY", "POTLUCK_NAMESPACE"] {
+        for name in ["POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_KEY", "POTLUCK_NAMESPACE", "POTLUCK_PARTITION"] {
             command.env_remove(name);
         }
         command.env("POTLUCK_ENGINE", engine.word());

@@ -48,7 +48,9 @@ impl Peer {
         };
         let mut command = lab.command(machine, program);
         command.arg("peer").args(["--name", &start.name]).args(&start.options);
-        for variable in ["POTLUCK_KEY", "POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_ENGINE"] {
+        for variable in
+            ["POTLUCK_KEY", "POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_ENGINE", "POTLUCK_PARTITION"]
+        {
             command.env_remove(variable);
         }
         if let Some(engine) = &start.engine {

@@ -17,16 +17,19 @@
 
 mod calls;
 mod entry;
+#[cfg(test)]
+mod inspection;
 mod reports;
 
 use super::{AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote};
-use crate::view::{Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, Rank, View, ViewDigest};
+use crate::defect::Seeded;
+use crate::view::{Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, OpSet, Rank, View, ViewDigest};
 use calls::Calls;
 use entry::Entry;
 use std::collections::BTreeMap;
 
 /// The votes and statuses of one View on one member.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ledger {
     view: ViewDigest,
     me: Rank,
@@ -38,14 +41,15 @@ pub struct Ledger {
     frozen: bool,
     /// The members share one history, from the start or since a sync was committed.
     synced: bool,
-    committed: u64,
+    committed: OpSet,
     numbers: BTreeMap<Lane, u64>,
     entries: BTreeMap<OpId, Entry>,
     effects: Vec<LedgerEffect>,
+    seeded: Seeded,
 }
 
 /// What the ledger wants done; in order.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LedgerEffect {
     /// Send to every other member that takes part.
     Tell(OpBody),
@@ -87,10 +91,11 @@ impl Ledger {
             sources: view.members.iter().map(|m| m.in_sync).collect(),
             frozen: false,
             synced: view.in_sync(),
-            committed: 0,
+            committed: OpSet::default(),
             numbers: BTreeMap::new(),
             entries: BTreeMap::new(),
             effects: Vec::new(),
+            seeded: Seeded::NONE,
         }
     }
 
@@ -111,7 +116,7 @@ impl Ledger {
 
     /// Operations committed here so far.
     pub fn committed(&self) -> u64 {
-        self.committed
+        self.committed.len()
     }
 
     /// Operations that this member or another one has begun and that are not decided.
@@ -297,7 +302,10 @@ impl Ledger {
     /// No vote changes any more. Returns what this member has to report; the same at every later call.
     pub fn freeze(&mut self) -> Closing {
         self.frozen = true;
-        Closing { ops: self.entries.iter().filter_map(|(op, e)| e.listed(*op, self.me)).collect(), committed: self.committed }
+        Closing {
+            ops: self.entries.iter().filter_map(|(op, e)| e.listed(*op, self.me, self.seeded)).collect(),
+            committed: self.committed,
+        }
     }
 
     /// The next View was made of this one: these operations are committed, every other open one is aborted.
@@ -392,7 +400,7 @@ impl Ledger {
         if entry.outcome.is_some() {
             return;
         }
-        let Some(outcome) = entry.verdict() else { return };
+        let Some(outcome) = entry.verdict(self.seeded) else { return };
         self.resolve(op, outcome);
     }
 
@@ -403,7 +411,9 @@ impl Ledger {
         entry.resolved_by |= 1 << me.0;
         let (called, is_sync, alone) = (entry.call.is_some(), entry.is_sync(), entry.is_best_effort());
         if outcome == Outcome::Committed {
-            self.committed += u64::from(op.lane.ends().is_none() && !alone);
+            if op.lane.ends().is_none() && !alone {
+                self.committed.insert(op);
+            }
             self.synced |= is_sync;
         }
         if called {

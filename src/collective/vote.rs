@@ -3,7 +3,7 @@
 //! What members tell each other about an operation, and how an operation ends.
 
 use super::{Call, Descriptor};
-use crate::view::{Lane, OPS_LISTED_MAX, OpId, Rank, ViewDigest};
+use crate::view::{Lane, OPS_LISTED_MAX, OpId, OpSet, Rank, ViewDigest};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_list};
 
 /// A member's one vote on one operation, sent to all members.
@@ -85,8 +85,8 @@ pub struct Listed {
 pub struct Closing {
     /// The listed operations.
     pub ops: Vec<Listed>,
-    /// How many operations were committed here.
-    pub committed: u64,
+    /// What was committed here, without messages.
+    pub committed: OpSet,
 }
 
 /// How far an operation is on one member.

@@ -7,10 +7,14 @@
 //! holds. When all have promised, the proposer makes a View of it and asks all to *accept*; when all have accepted, it
 //! tells them to *install*. A promise and an acceptance leave only when they are durable.
 
+#[cfg(test)]
+mod inspection;
+
 use super::Applicant;
 use super::message::{Accepted, Message, Promise};
 use super::standing;
 use crate::collective::Closing;
+use crate::defect::{Defect, Seeded};
 use crate::engine::Engines;
 use crate::identity::MemberId;
 use crate::partition::Partition;
@@ -67,12 +71,23 @@ pub enum Effect {
 }
 
 /// What a new View means for the operations of this member's View before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decides {
     /// It was made of that View: its list of committed operations decides.
     Parent,
     /// It was made of another one: what was open stays unknown.
     Nothing,
+}
+
+/// Something from outside that the rules have to answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Event {
+    /// A message came from this member, or from this node itself. Those that are not about ballots are nothing here.
+    Message(MemberId, Message),
+    /// A data link bound to this View was opened by another member.
+    DataLink(ViewDigest),
+    /// The state of this ticket and all before it is durable.
+    Persisted(u64),
 }
 
 /// What the agreement needs from around it.
@@ -106,6 +121,7 @@ pub(super) struct Agreement {
     /// Messages that wait for their durable state, by ticket.
     held: VecDeque<(u64, MemberId, Message)>,
     tickets: u64,
+    seeded: Seeded,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -134,6 +150,37 @@ impl Agreement {
             proposal: None,
             held: VecDeque::new(),
             tickets: 0,
+            seeded: Seeded::NONE,
+        }
+    }
+
+    /// The same with one of its rules broken.
+    #[cfg(test)]
+    pub(super) fn with(mut self, seeded: Seeded) -> Agreement {
+        self.seeded = seeded;
+        self
+    }
+
+    /// One step. Effects are to be carried out in order; what is for this node itself comes back as an event.
+    pub(super) fn step(&mut self, event: Event, around: &mut dyn Surroundings) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match event {
+            Event::Message(from, message) => self.on_message(from, message, around, &mut effects),
+            Event::DataLink(digest) => self.on_data_link(digest, &mut effects),
+            Event::Persisted(ticket) => self.on_persisted(ticket, &mut effects),
+        }
+        effects
+    }
+
+    fn on_message(&mut self, from: MemberId, message: Message, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
+        match message {
+            Message::Prepare(ballot, members) => self.on_prepare(from, ballot, &members, around, effects),
+            Message::Promise(ballot, promise) => self.on_promise(from, ballot, *promise, around, effects),
+            Message::Nack(ballot, promised) => self.on_nack(ballot, promised),
+            Message::Accept(view) => self.on_accept(from, &view, around, effects),
+            Message::Accepted(id) => self.on_accepted(from, id, effects),
+            Message::Install(id) => self.on_install(id, effects),
+            _ => {}
         }
     }
 
@@ -210,8 +257,7 @@ impl Agreement {
         self.proposal = None;
     }
 
-    /// The state of this ticket and all before it is durable.
-    pub(super) fn on_persisted(&mut self, ticket: u64, effects: &mut Vec<Effect>) {
+    fn on_persisted(&mut self, ticket: u64, effects: &mut Vec<Effect>) {
         while self.held.front().is_some_and(|(t, ..)| *t <= ticket) {
             if let Some((_, to, message)) = self.held.pop_front() {
                 effects.push(Effect::Send(to, message));
@@ -229,7 +275,7 @@ impl Agreement {
         meant && ballot.round <= self.round_seen + ROUND_JUMP_MAX
     }
 
-    pub(super) fn on_prepare(
+    fn on_prepare(
         &mut self,
         from: MemberId,
         ballot: Ballot,
@@ -241,7 +287,7 @@ impl Agreement {
             return;
         }
         self.round_seen = self.round_seen.max(ballot.round);
-        if ballot <= self.durable.promised {
+        if self.is_past(ballot, self.durable.promised) {
             effects.push(Effect::Send(from, Message::Nack(ballot, self.durable.promised)));
             return;
         }
@@ -249,7 +295,7 @@ impl Agreement {
         let promise = Promise {
             prev: self.installed_id,
             rank: self.rank_in(self.installed.as_deref()),
-            base: self.base,
+            base: self.base_of(&closing),
             closing,
             cut_off: self.cut_off,
             accepted: self.durable.accepted.clone(),
@@ -259,10 +305,10 @@ impl Agreement {
             engines: self.applicant.engines,
         };
         self.durable.promised = ballot;
-        self.send_when_durable(from, Message::Promise(ballot, Box::new(promise)), effects);
+        self.persist(Some((from, Message::Promise(ballot, Box::new(promise)))), effects);
     }
 
-    pub(super) fn on_promise(
+    fn on_promise(
         &mut self,
         from: MemberId,
         ballot: Ballot,
@@ -278,7 +324,7 @@ impl Agreement {
         if proposal.promises.len() < proposal.members.len() {
             return;
         }
-        let view = Arc::new(draft(proposal, self.installed.as_deref(), around));
+        let view = Arc::new(draft(proposal, self.installed.as_deref(), around, self.seeded));
         effects.extend(proposal.members.iter().map(|m| Effect::Send(*m, Message::Accept(Arc::clone(&view)))));
         proposal.view = Some(view);
     }
@@ -292,13 +338,7 @@ impl Agreement {
         }
     }
 
-    pub(super) fn on_accept(
-        &mut self,
-        from: MemberId,
-        view: &Arc<View>,
-        around: &mut dyn Surroundings,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn on_accept(&mut self, from: MemberId, view: &Arc<View>, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
         // A member is never told to run what it has not got: it has said in its promise what it has.
         if from != view.ballot.proposer || !view.contains(self.me) || !self.applicant.engines.can_run(view.engine.kind) {
             return;
@@ -306,29 +346,33 @@ impl Agreement {
         if !self.partition.admits(view.members.iter().map(|m| m.id)) {
             return;
         }
-        if view.ballot < self.durable.promised {
+        if self.outranks(self.durable.promised, view.ballot) {
             effects.push(Effect::Send(from, Message::Nack(view.ballot, self.durable.promised)));
             return;
         }
-        if self.installed.as_ref().is_some_and(|v| v.ballot >= view.ballot) || self.accepted_here.as_ref() == Some(view) {
+        if self.installed.as_ref().is_some_and(|v| self.is_past(view.ballot, v.ballot))
+            || self.accepted_here.as_ref() == Some(view)
+        {
             return;
         }
         self.install_late(view, around, effects);
         self.freeze(around);
         let id = view.id();
+        self.round_seen = self.round_seen.max(view.ballot.round);
         self.durable.promised = view.ballot;
         self.durable.accepted = Some(Accepted { id, parent: view.parent, committed: view.committed.clone() });
         self.accepted_here = Some(Arc::clone(view));
-        self.send_when_durable(from, Message::Accepted(id), effects);
+        self.persist(Some((from, Message::Accepted(id))), effects);
     }
 
-    pub(super) fn on_accepted(&mut self, from: MemberId, id: ViewId, effects: &mut Vec<Effect>) {
+    fn on_accepted(&mut self, from: MemberId, id: ViewId, effects: &mut Vec<Effect>) {
         let Some(proposal) = &mut self.proposal else { return };
         if proposal.view.as_ref().is_none_or(|v| v.id() != id) || !proposal.members.contains(&from) {
             return;
         }
         proposal.accepted.insert(from);
-        if proposal.accepted.len() < proposal.members.len() {
+        let early = self.seeded.has(Defect::EarlyInstall) && 2 * proposal.accepted.len() > proposal.members.len();
+        if proposal.accepted.len() < proposal.members.len() && !early {
             return;
         }
         let members = std::mem::take(&mut proposal.members);
@@ -341,13 +385,13 @@ impl Agreement {
     /// Installs the accepted View. Anybody who has installed it may say so: installing needs the acceptance of all.
     pub(super) fn on_install(&mut self, id: ViewId, effects: &mut Vec<Effect>) {
         let Some(view) = self.accepted_here.clone().filter(|v| v.id() == id) else { return };
-        if self.durable.promised == id.ballot && self.installed.as_ref().is_none_or(|v| v.ballot < id.ballot) {
+        if self.durable.promised == id.ballot && !self.installed.as_ref().is_some_and(|v| self.is_past(id.ballot, v.ballot)) {
             self.install(view, effects);
         }
     }
 
-    /// A data link bound to this View was opened by another member: it has installed it.
-    pub(super) fn on_data_link(&mut self, digest: ViewDigest, effects: &mut Vec<Effect>) {
+    /// Who opens a data link has installed its View.
+    fn on_data_link(&mut self, digest: ViewDigest, effects: &mut Vec<Effect>) {
         if let Some(id) = self.accepted_here.as_ref().map(|v| v.id()).filter(|id| id.digest == digest) {
             self.on_install(id, effects);
         }
@@ -384,7 +428,7 @@ impl Agreement {
         let own = Promise {
             prev: self.installed_id,
             rank: self.rank_in(self.installed.as_deref()),
-            base: self.base,
+            base: self.base_of(self.closing.as_ref().unwrap_or(&Closing::default())),
             closing: self.closing.clone().unwrap_or_default(),
             cut_off: self.cut_off,
             accepted: None,
@@ -395,6 +439,13 @@ impl Agreement {
         };
         let promises = BTreeMap::from([(self.me, own.clone())]);
         standing::history_after(self.me, &own, next.parent, &next.committed, &promises)
+    }
+
+    /// From what its operations in the installed View count. The first one committed in a View out of sync is a sync: from then on
+    /// a member is on that View's history.
+    fn base_of(&self, closing: &Closing) -> Option<History> {
+        let view = self.installed.as_ref().filter(|_| !closing.committed.is_empty());
+        view.map_or(self.base, |view| view.history)
     }
 
     fn rank_in(&self, view: Option<&View>) -> Option<Rank> {
@@ -408,16 +459,31 @@ impl Agreement {
         self.closing.get_or_insert_with(|| around.freeze()).clone()
     }
 
-    fn send_when_durable(&mut self, to: MemberId, message: Message, effects: &mut Vec<Effect>) {
+    /// Makes the state durable; the reply leaves when it is.
+    fn persist(&mut self, reply: Option<(MemberId, Message)>, effects: &mut Vec<Effect>) {
+        if self.seeded.has(Defect::PromiseNotDurable) {
+            effects.extend(reply.map(|(to, message)| Effect::Send(to, message)));
+            return;
+        }
         self.tickets += 1;
-        self.held.push_back((self.tickets, to, message));
-        effects.push(Effect::Persist(self.tickets, self.durable.clone()));
+        self.held.extend(reply.map(|(to, message)| (self.tickets, to, message)));
+        let accepted = self.durable.accepted.clone().filter(|_| !self.seeded.has(Defect::AcceptedNotDurable));
+        effects.push(Effect::Persist(self.tickets, Durable { accepted, ..self.durable.clone() }));
+    }
+
+    fn outranks(&self, a: Ballot, b: Ballot) -> bool {
+        if self.seeded.has(Defect::NoTieBreak) { a.round > b.round } else { a > b }
+    }
+
+    /// Whether a ballot comes too late where `after` was.
+    fn is_past(&self, ballot: Ballot, after: Ballot) -> bool {
+        ballot == after || self.outranks(after, ballot)
     }
 }
 
 /// Makes the View of a ballot to which all members have promised.
-fn draft(proposal: &Proposal, current: Option<&View>, around: &dyn Surroundings) -> View {
-    let standing = standing::read(&proposal.promises);
+fn draft(proposal: &Proposal, current: Option<&View>, around: &dyn Surroundings, seeded: Seeded) -> View {
+    let standing = standing::read(&proposal.promises, seeded);
     let engines = proposal.promises.iter().map(|(id, promise)| (*id, promise.engines)).collect();
     let Arrangement { order, engine, plan } = around.arrange(&engines, current);
     let member = |id: &MemberId| {

@@ -15,7 +15,7 @@ mod pursuit;
 mod twins;
 mod waking;
 
-use super::agreement::{Agreement, Effect, Surroundings};
+use super::agreement::{Agreement, Effect, Event, Surroundings};
 use super::message::{Message, REACH_MAX};
 use super::notice::{NOTICES_MAX, Notice};
 use super::quarantine::Quarantine;
@@ -234,10 +234,10 @@ impl Election {
             Input::Unreachable(peer) => self.on_lost(now, peer, Loss::Closed, effects),
             Input::Heard(peer) => self.on_heard(now, peer),
             Input::Message(from, message) => self.on_message(now, from, message, ops, effects),
-            Input::DataLink(digest) => self.agreement.on_data_link(digest, effects),
+            Input::DataLink(digest) => self.agree(Event::DataLink(digest), ops, effects),
             Input::DataLinkLost(digest) => self.on_data_link_lost(now, digest, effects),
             Input::EngineUnfit(digest) => self.on_engine_unfit(now, digest, effects),
-            Input::Persisted(ticket) => self.agreement.on_persisted(ticket, effects),
+            Input::Persisted(ticket) => self.agree(Event::Persisted(ticket), ops, effects),
             Input::Woke => self.on_woke(now, ops, effects),
             Input::Twin => self.on_own_twin(now),
             Input::Leave => self.on_leave(effects),
@@ -276,20 +276,19 @@ impl Election {
             Message::Willing => self.on_willing(now, from, effects),
             Message::Unwilling => self.on_unwilling(now, from),
             Message::Prepare(ballot, members) => self.on_prepare(now, from, ballot, members, ops, effects),
-            Message::Promise(ballot, promise) => {
-                let (around, said) = (Around { ops, links: &self.links }, effects.len());
-                self.agreement.on_promise(from, ballot, *promise, &around, effects);
+            Message::Promise(..) => {
+                let said = effects.len();
+                self.agree(Event::Message(from, message), ops, effects);
                 if effects.len() > said {
                     self.next_phase(now);
                 }
             }
             Message::Nack(ballot, promised) => self.on_nack(now, ballot, promised),
-            Message::Accept(view) => {
+            Message::Accept(_) => {
                 self.yield_to_proposer(now, from);
-                self.agreement.on_accept(from, &view, &mut Around { ops, links: &self.links }, effects);
+                self.agree(Event::Message(from, message), ops, effects);
             }
-            Message::Accepted(id) => self.agreement.on_accepted(from, id, effects),
-            Message::Install(id) => self.agreement.on_install(id, effects),
+            Message::Accepted(_) | Message::Install(_) => self.agree(Event::Message(from, message), ops, effects),
             Message::Leave => self.on_left(now, from, effects),
             Message::Ping(number) => effects.push(Effect::Send(from, Message::Pong(number))),
             Message::Pong(number) => self.on_pong(now, from, number, effects),
@@ -297,6 +296,11 @@ impl Election {
             // Not about membership: the driver's.
             Message::Op(_) | Message::Post(_) | Message::Peers(_) => {}
         }
+    }
+
+    /// What the rules make of it.
+    fn agree(&mut self, event: Event, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
+        effects.extend(self.agreement.step(event, &mut Around { ops, links: &self.links }));
     }
 
     fn on_tick(&mut self, now: u64, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
@@ -325,7 +329,7 @@ impl Election {
         effects: &mut Vec<Effect>,
     ) {
         if !self.agreement.would_promise(from, ballot, &members) {
-            self.agreement.on_prepare(from, ballot, &members, &mut Around { ops, links: &self.links }, effects);
+            self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops, effects);
             return;
         }
         if let Some(before) = self.draining.as_ref().filter(|d| d.ballot >= ballot) {
@@ -346,12 +350,12 @@ impl Election {
             self.draining = Some(Drain { from, ballot, members, until });
             return;
         }
-        self.agreement.on_prepare(from, ballot, &members, &mut Around { ops, links: &self.links }, effects);
+        self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops, effects);
     }
 
     fn finish_drain(&mut self, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
         if let Some(Drain { from, ballot, members, .. }) = self.draining.take() {
-            self.agreement.on_prepare(from, ballot, &members, &mut Around { ops, links: &self.links }, effects);
+            self.agree(Event::Message(from, Message::Prepare(ballot, members)), ops, effects);
         }
     }
 

@@ -5,7 +5,7 @@
 use crate::collective::{Closing, Listed, OpMessage, Post};
 use crate::engine::Engines;
 use crate::identity::{Boot, MemberId, Name};
-use crate::view::{Ballot, History, MEMBERS_MAX, OPS_DECIDED_MAX, OPS_LISTED_MAX, OpId, Rank, View, ViewId};
+use crate::view::{Ballot, History, MEMBERS_MAX, OPS_DECIDED_MAX, OPS_LISTED_MAX, OpId, OpSet, Rank, View, ViewId};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_option};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -171,7 +171,7 @@ impl Encode for Promise {
         put_option(out, self.rank.as_ref());
         put_option(out, self.base.as_ref());
         put_list(out, &self.closing.ops);
-        out.extend_from_slice(&self.closing.committed.to_le_bytes());
+        self.closing.committed.encode(out);
         put_option(out, self.accepted.as_ref());
         put_option(out, self.accepted_here.as_ref());
         out.push(u8::from(self.stateless) | u8::from(self.cut_off) << 1);
@@ -183,7 +183,7 @@ impl Encode for Promise {
 impl Decode for Promise {
     fn decode(r: &mut Reader<'_>) -> Result<Promise, Malformed> {
         let (prev, rank, base) = (r.option()?, r.option()?, r.option()?);
-        let closing = Closing { ops: r.list::<Listed>(OPS_LISTED_MAX)?, committed: r.u64()? };
+        let closing = Closing { ops: r.list::<Listed>(OPS_LISTED_MAX)?, committed: OpSet::decode(r)? };
         let (accepted, accepted_here) = (r.option()?, r.option()?);
         let (stateless, cut_off) = match r.u8()? {
             bits @ 0..=3 => (bits & 1 != 0, bits & 2 != 0),
@@ -331,11 +331,13 @@ mod tests {
     fn every_message_survives_the_wire() {
         let view = Arc::new(view_of(3));
         let op = OpId { lane: Lane::MAIN, number: 4 };
+        let mut committed = OpSet::default();
+        committed.insert(OpId { lane: Lane::MAIN, number: 77 });
         let promise = Promise {
             prev: Some(view.id()),
             rank: Some(Rank(2)),
             base: Some(History { ops: 3, lineage: [1; 32] }),
-            closing: Closing { ops: vec![Listed { op, status: Status::Done(3), is_sync: false }], committed: 9 },
+            closing: Closing { ops: vec![Listed { op, status: Status::Done(3), is_sync: false }], committed },
             cut_off: true,
             accepted: Some(Accepted { id: view.id(), parent: None, committed: vec![op] }),
             accepted_here: Some(Rank(1)),
@@ -392,7 +394,7 @@ mod tests {
             prev: view.parent,
             rank: Some(Rank(2)),
             base: Some(History { ops: 0, lineage: [0; 32] }),
-            closing: Closing { ops: ops.iter().take(OPS_LISTED_MAX).map(listed).collect(), committed: 0 },
+            closing: Closing { ops: ops.iter().take(OPS_LISTED_MAX).map(listed).collect(), committed: OpSet::default() },
             cut_off: true,
             accepted: Some(Accepted { id: view.id(), parent: view.parent, committed: ops }),
             accepted_here: Some(Rank(1)),

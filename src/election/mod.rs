@@ -17,6 +17,10 @@ mod quarantine;
 mod standing;
 
 #[cfg(test)]
+mod claims;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
 mod scripts;
 #[cfg(test)]
 mod simulation;

@@ -4,8 +4,10 @@
 
 use super::message::{Accepted, Promise};
 use crate::collective::{Closing, Listed, Status};
+use crate::defect::{Defect, Seeded};
 use crate::identity::MemberId;
-use crate::view::{History, MEMBERS_MAX, OpId, Rank, ViewId};
+use crate::view::{History, MEMBERS_MAX, OpId, OpSet, Rank, ViewId};
+use crate::wire::{Encode, put_option};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,11 +28,11 @@ pub(super) struct Standing {
 ///
 /// The parent of an accepted View is evidence that it was installed; without that rule two halves can decide one
 /// operation differently after an acceptor's memory was overwritten.
-pub(super) fn read(promises: &BTreeMap<MemberId, Promise>) -> Standing {
+pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Standing {
     let installed = promises.values().filter_map(|p| p.prev);
     let implied = promises.values().filter_map(|p| p.accepted.as_ref()?.parent);
-    let tip = installed.chain(implied).max();
-    let committed = tip.map_or_else(Vec::new, |tip| decide(tip, promises));
+    let tip = installed.chain(implied.filter(|_| !seeded.has(Defect::TipOfInstalled))).max();
+    let committed = tip.map_or_else(Vec::new, |tip| decide(tip, promises, seeded));
     let effective: BTreeMap<MemberId, Option<History>> =
         promises.iter().map(|(id, p)| (*id, history_after(*id, p, tip, &committed, promises))).collect();
     let history = winner(&effective);
@@ -39,20 +41,21 @@ pub(super) fn read(promises: &BTreeMap<MemberId, Promise>) -> Standing {
 }
 
 /// The outcome of the tip's operations: what an accepted successor says, else what all its members hold.
-fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>) -> Vec<OpId> {
+fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Vec<OpId> {
     let successors = promises.values().filter_map(|p| p.accepted.as_ref()).filter(|a| succeeds(a, tip));
-    if let Some(adopted) = successors.max_by_key(|a| a.id.ballot) {
+    if let Some(adopted) = successors.max_by_key(|a| a.id.ballot).filter(|_| !seeded.has(Defect::NoAdoption)) {
         return adopted.committed.clone();
     }
     let installed =
         promises.values().filter(|p| p.prev == Some(tip)).map(|p| Witness { rank: p.rank, closing: Some(&p.closing) });
     // A member that is in the tip and has not installed it has not begun any of its operations.
     let not_installed = |p: &&Promise| p.prev != Some(tip) && p.accepted.as_ref().is_some_and(|a| a.id == tip);
-    let behind = promises.values().filter(not_installed).filter(|p| p.accepted_here.is_some());
+    let behind =
+        promises.values().filter(not_installed).filter(|p| p.accepted_here.is_some() || seeded.has(Defect::RestartedCounts));
     let behind = behind.map(|p| Witness { rank: p.accepted_here, closing: None });
     let witnesses: Vec<Witness<'_>> = installed.chain(behind).collect();
     let candidates: BTreeSet<OpId> = witnesses.iter().filter_map(|w| w.closing).flat_map(|c| &c.ops).map(|l| l.op).collect();
-    candidates.into_iter().filter(|op| to_be_committed(*op, &witnesses)).collect()
+    candidates.into_iter().filter(|op| to_be_committed(*op, &witnesses, seeded)).collect()
 }
 
 /// What a member of the tip tells of its operations there.
@@ -70,10 +73,13 @@ fn succeeds(accepted: &Accepted, tip: ViewId) -> bool {
 /// Whether all who take part hold its result. An operation that is on no list was not begun there, or is decided everywhere.
 ///
 /// A message that both ends know as committed need not be said again: of those there may be more than a View has room for.
-fn to_be_committed(op: OpId, witnesses: &[Witness<'_>]) -> bool {
+fn to_be_committed(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> bool {
     let participants = op.lane.participants(MEMBERS_MAX);
     let takes_part = |w: &&Witness<'_>| w.rank.is_none_or(|rank| participants >> rank.0 & 1 == 1);
     let status = |w: &Witness<'_>| Some(w.closing?.ops.iter().find(|l| l.op == op)?.status);
+    if seeded.has(Defect::AnyoneCommitted) {
+        return witnesses.iter().any(|w| status(w) == Some(Status::Committed));
+    }
     let statuses: Option<Vec<Status>> = witnesses.iter().filter(takes_part).map(status).collect();
     let Some(statuses) = statuses else { return false };
     if op.lane.ends().is_some() && statuses.iter().all(|status| *status == Status::Committed) {
@@ -104,18 +110,20 @@ pub(super) fn history_after(
     if !moved_on && promise.closing.ops.iter().any(|l| open(&l)) {
         return Some(cut_off(id, prev, promise));
     }
-    let newly = if moved_on { newly_committed(promise, committed) } else { 0 };
-    let total = promise.closing.committed + newly;
+    let mut total = promise.closing.committed;
+    if moved_on {
+        total.extend(newly_committed(promise, committed));
+    }
     // A member whose View was out of step and saw a sync committed is on that View's history, like the others there.
     let base = if moved_on { common_base(prev, promises).unwrap_or(promise.base) } else { promise.base };
-    if total == 0 { promise.base } else { Some(advance(base, prev, total)) }
+    if total.is_empty() { promise.base } else { Some(advance(base, prev, total)) }
 }
 
-fn newly_committed(promise: &Promise, committed: &[OpId]) -> u64 {
+/// What the View commits and this member has not. What it does not list it has: nobody forgets what somebody has not committed.
+fn newly_committed(promise: &Promise, committed: &[OpId]) -> impl Iterator<Item = OpId> {
     // Messages are no part of a history: only two members see them.
-    let common = committed.iter().filter(|op| op.lane.ends().is_none());
-    let known = |op: &&OpId| !listed(promise, **op).is_some_and(|l| l.status == Status::Committed);
-    common.filter(known).count() as u64
+    let common = committed.iter().copied().filter(|op| op.lane.ends().is_none());
+    common.filter(|op| listed(promise, *op).is_some_and(|l| l.status != Status::Committed))
 }
 
 /// The longest history with which any of the promisers entered `view`: the one a sync in it spread.
@@ -123,12 +131,19 @@ fn common_base(view: ViewId, promises: &BTreeMap<MemberId, Promise>) -> Option<O
     promises.values().filter(|p| p.prev == Some(view)).map(|p| p.base).max()
 }
 
-/// The history after `ops` operations were committed in `view`.
-pub(super) fn advance(base: Option<History>, view: ViewId, ops: u64) -> History {
+/// The history after `ops` were committed in `view`.
+///
+/// What the votes of all have committed is committed by every part of a View that goes on, but of what they left open two parts
+/// may each commit another half: so it matters which they were. And in one View members may have come from different histories.
+pub(super) fn advance(base: Option<History>, view: ViewId, ops: OpSet) -> History {
     let mut hash = Sha256::new();
     hash.update(b"potluck/1/lineage");
     hash.update(view.digest.0);
-    History { ops: base.map_or(0, |h| h.ops).saturating_add(ops), lineage: hash.finalize().into() }
+    let mut more = Vec::new();
+    put_option(&mut more, base.as_ref());
+    ops.encode(&mut more);
+    hash.update(more);
+    History { ops: base.map_or(0, |h| h.ops).saturating_add(ops.len()), lineage: hash.finalize().into() }
 }
 
 /// The history of a member that cannot know what became of its operations: its own, shared with nobody.
@@ -138,7 +153,7 @@ fn cut_off(id: MemberId, view: ViewId, promise: &Promise) -> History {
     hash.update(view.digest.0);
     hash.update(id.node.0);
     hash.update(id.boot.0.to_le_bytes());
-    let ops = promise.base.map_or(0, |h| h.ops).saturating_add(promise.closing.committed);
+    let ops = promise.base.map_or(0, |h| h.ops).saturating_add(promise.closing.committed.len());
     History { ops, lineage: hash.finalize().into() }
 }
 
@@ -162,6 +177,10 @@ mod tests {
 
     const OP: OpId = OpId { lane: Lane::MAIN, number: 0 };
 
+    fn read(promises: &BTreeMap<MemberId, Promise>) -> Standing {
+        super::read(promises, Seeded::NONE)
+    }
+
     fn fresh() -> Promise {
         Promise {
             cut_off: false,
@@ -179,7 +198,7 @@ mod tests {
 
     fn in_view(view: &View, status: Option<Status>) -> Promise {
         let ops = status.into_iter().map(|status| Listed { op: OP, status, is_sync: false }).collect();
-        Promise { prev: Some(view.id()), closing: Closing { ops, committed: 0 }, ..fresh() }
+        Promise { prev: Some(view.id()), closing: Closing { ops, committed: OpSet::default() }, ..fresh() }
     }
 
     fn all(promises: impl IntoIterator<Item = Promise>) -> BTreeMap<MemberId, Promise> {
@@ -219,7 +238,7 @@ mod tests {
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
         let said = [from, None, to].into_iter().enumerate().map(|(rank, status)| {
             let ops = status.into_iter().map(|status| Listed { op, status, is_sync: false }).collect();
-            let closing = Closing { ops, committed: 0 };
+            let closing = Closing { ops, committed: OpSet::default() };
             Promise { prev: Some(view.id()), rank: Some(Rank(rank as u8)), closing, ..fresh() }
         });
         read(&all(said))
@@ -244,7 +263,7 @@ mod tests {
     fn a_message_to_a_member_that_has_not_installed_the_view_has_not_arrived() {
         let view = view_of(3);
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
-        let closing = Closing { ops: vec![Listed { op, status: Status::Done(0), is_sync: false }], committed: 0 };
+        let closing = Closing { ops: vec![Listed { op, status: Status::Done(0), is_sync: false }], committed: OpSet::default() };
         let sender = Promise { prev: Some(view.id()), rank: Some(Rank(0)), closing, ..fresh() };
         let accepted = Some(Accepted { id: view.id(), parent: None, committed: vec![] });
         let behind = |rank| Promise { accepted: accepted.clone(), accepted_here: Some(Rank(rank)), ..fresh() };
@@ -277,7 +296,7 @@ mod tests {
     #[test]
     fn a_joiner_does_not_share_the_history_of_veterans() {
         let view = view_of(2);
-        let veteran = Promise { closing: Closing { ops: vec![], committed: 4 }, ..in_view(&view, None) };
+        let veteran = Promise { closing: Closing { ops: vec![], committed: ops(4) }, ..in_view(&view, None) };
         let standing = read(&all([veteran.clone(), veteran, fresh()]));
         assert_eq!(standing.history.map(|h| h.ops), Some(4));
         assert_eq!(standing.in_sync, BTreeSet::from([member_id(1), member_id(2)]));
@@ -287,12 +306,57 @@ mod tests {
     fn members_that_move_on_together_agree_though_one_knew_less() {
         let view = view_of(2);
         let knows = Promise {
-            closing: Closing { ops: vec![Listed { op: OP, status: Status::Committed, is_sync: false }], committed: 1 },
+            closing: Closing { ops: vec![Listed { op: OP, status: Status::Committed, is_sync: false }], committed: ops(1) },
             ..in_view(&view, None)
         };
         let standing = read(&all([knows, in_view(&view, Some(Status::Done(3)))]));
         assert_eq!((standing.committed.len(), standing.in_sync.len()), (1, 2));
         assert_eq!(standing.history.map(|h| h.ops), Some(1));
+    }
+
+    /// The first of the main lane.
+    fn ops(count: u64) -> OpSet {
+        let mut set = OpSet::default();
+        set.extend((0..count).map(|number| OpId { lane: Lane::MAIN, number }));
+        set
+    }
+
+    /// Both lanes had something under way when the group was cut in two.
+    #[test]
+    fn parts_that_committed_different_operations_do_not_share_a_history() {
+        let view = view_of(4);
+        let other = OpId { lane: Lane::tagged(7), number: 0 };
+        let half = |done: OpId, open: OpId| {
+            let said = [(done, Status::Done(1)), (open, Status::NotDone)];
+            let mut ops = said.map(|(op, status)| Listed { op, status, is_sync: false }).to_vec();
+            ops.sort_by_key(|l| l.op);
+            let promise = Promise { closing: Closing { ops, committed: OpSet::default() }, ..in_view(&view, None) };
+            read(&all([promise.clone(), promise]))
+        };
+        let (one, two) = (half(OP, other), half(other, OP));
+        assert_eq!((one.committed, two.committed), (vec![OP], vec![other]));
+        assert_eq!(one.history.map(|h| h.ops), two.history.map(|h| h.ops));
+        assert_ne!(one.history, two.history);
+    }
+
+    #[test]
+    fn parts_that_committed_the_same_share_a_history() {
+        let view = view_of(4);
+        let done = in_view(&view, Some(Status::Done(1)));
+        let mut knows = in_view(&view, Some(Status::Committed));
+        knows.closing.committed = ops(1);
+        let history = |promises: &[&Promise]| read(&all(promises.iter().map(|p| (*p).clone()))).history;
+        let parts = [vec![&done, &done], vec![&done, &knows], vec![&knows]];
+        assert_eq!(parts.map(|part| history(&part)), [history(&[&knows, &knows]); 3]);
+    }
+
+    /// They came into the View with histories of different lengths, and left it with operations of different numbers.
+    #[test]
+    fn members_of_different_past_do_not_meet_by_chance() {
+        let view = view_of(2).id();
+        let long = History { ops: 1, lineage: [1; 32] };
+        let short = History { ops: 0, lineage: [2; 32] };
+        assert_ne!(advance(Some(long), view, ops(1)), advance(Some(short), view, ops(2)));
     }
 
     #[test]
@@ -301,7 +365,7 @@ mod tests {
         let mut new = view_of(2);
         new.ballot.round = 7;
         let behind = in_view(&old, Some(Status::Done(1)));
-        let moved = Promise { closing: Closing { ops: vec![], committed: 3 }, ..in_view(&new, None) };
+        let moved = Promise { closing: Closing { ops: vec![], committed: ops(3) }, ..in_view(&new, None) };
         let standing = read(&all([behind, moved.clone(), moved]));
         assert_eq!(standing.in_sync, BTreeSet::from([member_id(2), member_id(3)]));
     }

@@ -40,7 +40,7 @@ pub struct Host {
     pub lives: Arc<AtomicU64>,
     /// It shall leave the group, and come back a little later.
     pub leave: Arc<AtomicBool>,
-    /// For how many milliseconds it has slept in all.
+    /// For how many milliseconds it has slept since it was asked.
     pub slept: Arc<AtomicU64>,
     /// Which groups may go on.
     pub partition: Partition,
@@ -255,8 +255,8 @@ impl State {
 }
 
 impl Sleep for Slept {
-    fn slept(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    fn slept(&mut self) -> Duration {
+        Duration::from_millis(self.0.swap(0, Ordering::Relaxed))
     }
 }
 

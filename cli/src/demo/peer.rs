@@ -24,7 +24,7 @@ impl Peer {
         let log = File::options().create(true).append(true).open(log)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["peer", "--loopback", "--name", name]);
-        for variable in ["POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES"] {
+        for variable in ["POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_PARTITION"] {
             command.env_remove(variable);
         }
         command.env("POTLUCK_HOME", home).env("POTLUCK_KEY", key).env("POTLUCK_ENGINE", engine.to_string());

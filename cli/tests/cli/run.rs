@@ -23,7 +23,9 @@ pub fn potluck(home: &Path) -> Command {
 
 /// The same environment for a command that starts it.
 pub fn clean(command: &mut Command, home: &Path) {
-    for variable in ["POTLUCK_KEY", "POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_LOG"] {
+    for variable in
+        ["POTLUCK_KEY", "POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_PARTITION", "POTLUCK_LOG"]
+    {
         command.env_remove(variable);
     }
     command.env("POTLUCK_HOME", home);

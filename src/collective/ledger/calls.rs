@@ -6,7 +6,7 @@ use crate::collective::{Call, Descriptor, Mismatch};
 use crate::view::Rank;
 
 /// What the ranks say that they call under one name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Calls {
     /// Whose calls count, as bits by rank.
     participants: u32,

@@ -4,11 +4,12 @@
 
 use super::calls::Calls;
 use crate::collective::{AbortCause, AbortReason, Call, Kind, Listed, Mismatch, Mode, Outcome, Status, Vote};
+use crate::defect::{Defect, Seeded};
 use crate::view::{OpId, Rank};
 use std::collections::BTreeMap;
 
 /// One operation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     /// Whose votes count, as bits by rank: all, or the two ends of a message.
     pub(super) participants: u32,
@@ -137,7 +138,7 @@ impl Entry {
     }
 
     /// The outcome, if it is known by now.
-    pub(super) fn verdict(&self) -> Option<Outcome> {
+    pub(super) fn verdict(&self, seeded: Seeded) -> Option<Outcome> {
         let votes: Vec<Option<Vote>> =
             self.votes.iter().enumerate().filter(|(i, _)| self.participants >> i & 1 == 1).map(|(_, vote)| *vote).collect();
         let causes: Vec<AbortCause> =
@@ -148,6 +149,9 @@ impl Entry {
         if self.is_best_effort() && !differ {
             let held = self.held.is_some() && self.agreed;
             return least.map(Outcome::Aborted).or(held.then_some(Outcome::Committed));
+        }
+        if let Some(least) = least.filter(|_| seeded.has(Defect::EarlyAbort)) {
+            return Some(Outcome::Aborted(least));
         }
         let votes: Vec<Vote> = votes.into_iter().collect::<Option<_>>()?;
         if let Some(least) = least {
@@ -162,9 +166,11 @@ impl Entry {
     }
 
     /// What a promise says of it; nothing of what the members do not decide together.
-    pub(super) fn listed(&self, op: OpId, me: Rank) -> Option<Listed> {
+    pub(super) fn listed(&self, op: OpId, me: Rank, seeded: Seeded) -> Option<Listed> {
         self.call.filter(|call| call.mode != Mode::BestEffort)?;
-        let status = match (self.outcome, self.votes[me.index()]) {
+        let kept = self.held.filter(|_| self.agreed && self.outcome.is_none() && seeded.has(Defect::KeepsDone));
+        let vote = kept.map(|digest| Vote::Done { digest }).or(self.votes[me.index()]);
+        let status = match (self.outcome, vote) {
             (Some(Outcome::Committed), _) => Status::Committed,
             (Some(_), _) | (None, Some(Vote::Abort(_))) => Status::Aborted,
             (None, Some(Vote::Done { digest })) => Status::Done(digest),

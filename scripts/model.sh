@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# make model: every history of a small group, walks by chance through larger ones, and ten defects on purpose that must be found.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+. scripts/machine.sh
+need_rust
+need_c_compiler
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export POTLUCK_SEEDS=${SEEDS:-10000}
+[ -z "${SEED:-}" ] || export POTLUCK_SEED=$SEED POTLUCK_SEEDS=1
+began=$SECONDS
+cargo test -p potluck --locked --profile checks --lib election::model -- --include-ignored --nocapture --test-threads 1 2>&1 | tee "$log"
+status=${PIPESTATUS[0]}
+unique=$(awk -F '|' '$NF ~ /^ *$/ && $8 ~ /^ *[0-9]+ *$/ { n += $8 } END { printf "%d", n }' "$log")
+found=$(grep -c '^| [A-Z][A-Za-z]* |.* \(in [0-9]* steps\|at seed [0-9]*\) |' "$log")
+walks=$(awk '/ walks, / { n += $2 } END { printf "%d", n }' "$log")
+echo "model: $([ "$status" -eq 0 ] && echo "all claims hold" || echo FAILED): $unique unique states, $walks walks, $found of 10 seeded defects found, $((SECONDS - began)) s"
+[ "$status" -eq 0 ] && [ "$found" -eq 10 ]

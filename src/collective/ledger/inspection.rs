@@ -1,0 +1,36 @@
+//! Layer: Core.
+//!
+//! What a checker may ask of a ledger.
+
+use super::Ledger;
+use crate::collective::{Outcome, Vote};
+use crate::defect::Seeded;
+use crate::view::{OpId, Rank};
+
+impl Ledger {
+    /// The same with one of its rules broken.
+    pub(crate) fn with(mut self, seeded: Seeded) -> Ledger {
+        self.seeded = seeded;
+        self
+    }
+
+    /// Whether it has taken this vote into account, or will not any more.
+    pub(crate) fn knows(&self, from: Rank, op: OpId, vote: Vote) -> bool {
+        let entry = self.entries.get(&op);
+        let known = entry.and_then(|e| e.votes[from.index()]);
+        let over = entry.is_some_and(|e| e.outcome == Some(Outcome::Committed));
+        self.frozen || over || known == Some(vote) || matches!(known, Some(Vote::Abort(_)))
+    }
+
+    /// The operations this member has called and not voted on, and whether all have called them alike.
+    pub(crate) fn unvoted(&self) -> impl Iterator<Item = (OpId, bool)> {
+        let me = self.me.index();
+        let open = self.entries.iter().filter(move |(_, e)| !self.frozen && e.call.is_some() && e.votes[me].is_none());
+        open.filter(|(_, e)| e.outcome.is_none()).map(|(op, e)| (*op, e.agreed))
+    }
+
+    /// Whether this operation brings the members to one history.
+    pub(crate) fn is_of_sync(&self, op: OpId) -> bool {
+        self.entries.get(&op).is_some_and(super::Entry::is_sync)
+    }
+}

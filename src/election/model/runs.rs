@@ -1,0 +1,164 @@
+//! Layer: Core.
+//!
+//! What is gone through, and what is found: the claims hold, and each seeded defect breaks one.
+//!
+//! The small runs belong to the tests. `make model` runs all of them, and prints the numbers.
+
+use super::memo::Memo;
+use super::state::Left;
+use super::walk::{Walked, walk};
+use super::{Calls, Group, Partition};
+use crate::defect::Defect;
+use stateright::{Checker, HasDiscoveries, Model};
+use std::time::Instant;
+
+/// Most states of a hunt for a defect.
+const HUNT_STATES_MAX: usize = 3_000_000;
+
+/// Walks of a hunt. A defect that is hard to see shows in one of some hundred.
+const HUNT_WALKS: u64 = 3_000;
+
+const BOTH: [Partition; 2] = [Partition::Continue, Partition::Majority];
+
+/// What has been gone through.
+struct Explored {
+    states: usize,
+    unique: usize,
+    seconds: f64,
+    /// The claims that do not hold, each with the length of a history that shows it.
+    broken: Vec<(String, usize)>,
+    /// What should happen somewhere, and does not.
+    unseen: Vec<&'static str>,
+}
+
+fn group(partition: Partition, left: (u16, u16, u16)) -> Group {
+    let left = Left { proposals: left.0, crashes: left.1, aborts: left.2 };
+    Group { nodes: 3, partition, left, calls: Calls::AtInstall, slow_disks: false, defect: None, memo: Memo::default() }
+}
+
+fn explore(group: Group, threads: usize) -> Explored {
+    let began = Instant::now();
+    let names: Vec<&'static str> = group.claims().map(super::Claim::name).collect();
+    let mut builder = group.clone().checker().threads(threads);
+    if group.defect.is_some() {
+        builder = builder.finish_when(HasDiscoveries::AnyFailures).target_state_count(HUNT_STATES_MAX);
+    }
+    let checker = builder.spawn_bfs().join();
+    let found = checker.discoveries();
+    let broken = found.iter().filter(|(name, _)| names.contains(name));
+    let broken = broken.map(|(name, path)| ((*name).to_owned(), path.clone().into_actions().len())).collect();
+    let wanted = ["committed by votes", "committed by a View", "aborted"];
+    let unseen = wanted.into_iter().filter(|name| !found.contains_key(name)).collect();
+    let (states, unique) = (checker.state_count(), checker.unique_state_count());
+    Explored { states, unique, seconds: began.elapsed().as_secs_f64(), broken, unseen }
+}
+
+/// Goes through all histories of some groups, and prints a table of them.
+fn go_through(groups: Vec<Group>, threads: usize) {
+    println!("| nodes | Views | proposals | crashes | aborts | disks | unique states | steps | seconds | broken |");
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    let mut wrong = Vec::new();
+    for group in groups {
+        let Left { proposals, crashes, aborts } = group.left;
+        let (nodes, partition, disks) = (group.nodes, group.partition, if group.slow_disks { "slow" } else { "at once" });
+        let Explored { states, unique, seconds, broken, unseen } = explore(group, threads);
+        let what = if broken.is_empty() { "nothing".to_owned() } else { format!("{broken:?}") };
+        println!(
+            "| {nodes} | {partition:?} | {proposals} | {crashes} | {aborts} | {disks} | {unique} | {states} | {seconds:.0} | {what} |"
+        );
+        wrong.extend(broken.into_iter().map(|(claim, _)| claim));
+        wrong.extend(unseen.into_iter().map(|name| format!("never {name}")));
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn small_groups_keep_the_claims() {
+    let two = BOTH.map(|partition| Group { nodes: 2, ..group(partition, (2, 1, 1)) });
+    go_through(two.into_iter().chain([group(Partition::Continue, (1, 0, 0))]).collect(), 2);
+}
+
+#[test]
+#[ignore = "minutes: make model"]
+fn all_histories_of_three_keep_the_claims() {
+    let lefts = [(2, 1, 0), (2, 0, 1), (1, 1, 1)];
+    let mut groups: Vec<Group> = lefts.into_iter().flat_map(|left| BOTH.map(|partition| group(partition, left))).collect();
+    groups.extend(BOTH.map(|partition| Group { slow_disks: true, ..group(partition, (1, 1, 0)) }));
+    go_through(groups, 2);
+}
+
+#[test]
+fn walks_keep_the_claims() {
+    let seeds = number("POTLUCK_SEEDS").unwrap_or(40);
+    let first = number("POTLUCK_SEED").unwrap_or(0);
+    let mut wrong = Vec::new();
+    for partition in BOTH {
+        let (began, mut steps) = (Instant::now(), 0);
+        for seed in first..first + seeds {
+            let mut story = Vec::new();
+            let Walked { steps: walked, broken, stuck } = walk(seed, None, partition, None, &mut story);
+            steps += walked;
+            if !broken.is_empty() || stuck {
+                wrong.push(format!("{partition:?}, POTLUCK_SEED={seed} POTLUCK_SEEDS=1: {broken:?}, stuck: {stuck}"));
+            }
+            if seeds == 1 {
+                println!("{}", story.join("\n"));
+            }
+        }
+        println!("{partition:?}: {seeds} walks, {steps} steps, {:.0} s", began.elapsed().as_secs_f64());
+    }
+    assert!(wrong.is_empty(), "{} walks of {}: {:#?}", wrong.len(), 2 * seeds, &wrong[..wrong.len().min(8)]);
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|s| s.parse().ok())
+}
+
+/// Where a defect is looked for among all histories; two of them need larger groups and longer histories.
+fn hunting_ground(defect: Defect) -> Option<Group> {
+    use Partition::{Continue, Majority};
+    let (partition, left) = match defect {
+        Defect::PromiseNotDurable => (Continue, (2, 1, 0)),
+        Defect::EarlyInstall | Defect::AnyoneCommitted => (Continue, (1, 0, 0)),
+        Defect::NoTieBreak => (Continue, (2, 0, 0)),
+        Defect::RestartedCounts => (Continue, (1, 1, 0)),
+        Defect::NoAdoption => (Majority, (2, 0, 0)),
+        Defect::EarlyAbort | Defect::KeepsDone => (Continue, (1, 0, 1)),
+        Defect::TipOfInstalled | Defect::AcceptedNotDurable => return None,
+    };
+    Some(Group { defect: Some(defect), ..group(partition, left) })
+}
+
+/// The first walk of five that shows a defect, from a seed on.
+fn first_walk(defect: Option<Defect>, partition: Partition, seeds: std::ops::Range<u64>) -> Option<(u64, Walked)> {
+    let mut walks = seeds.map(|seed| (seed, walk(seed, Some(5), partition, defect, &mut Vec::new())));
+    walks.find(|(_, walked)| !walked.broken.is_empty())
+}
+
+#[test]
+#[ignore = "minutes: make model"]
+fn every_seeded_defect_is_found() {
+    println!("| defect | all histories of three | walks of five, parts go on | walks of five, majorities |");
+    println!("| --- | --- | --- | --- |");
+    let mut missed = Vec::new();
+    for defect in Defect::ALL {
+        let by_model = hunting_ground(defect).map(|group| explore(group, 1));
+        let shown = |e: &Explored| e.broken.first().map(|(claim, steps)| format!("{claim} in {steps} steps"));
+        let by_model = by_model.map(|e| shown(&e).unwrap_or("not found".to_owned()));
+        let by_walk = BOTH.map(|partition| {
+            let found = first_walk(Some(defect), partition, 0..HUNT_WALKS);
+            found.map(|(seed, walked)| format!("{} at seed {seed}", walked.broken[0].name()))
+        });
+        if by_model.as_ref().is_none_or(|found| found == "not found") && by_walk.iter().all(Option::is_none) {
+            missed.push(defect);
+        }
+        let [parts, majorities] = by_walk.map(|found| found.unwrap_or("not found".to_owned()));
+        println!("| {defect:?} | {} | {parts} | {majorities} |", by_model.unwrap_or("too small".to_owned()));
+    }
+    for partition in BOTH {
+        let found = first_walk(None, partition, 0..HUNT_WALKS);
+        assert!(found.is_none(), "nothing was seeded: {found:?}");
+    }
+    println!("| none | see above | not found | not found |");
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}

@@ -1,0 +1,68 @@
+//! Layer: Core.
+//!
+//! A value of which many states hold the same copy, hashed once.
+
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// A value and its hash.
+#[derive(Debug)]
+pub(super) struct Shared<T> {
+    value: Arc<T>,
+    hash: u64,
+}
+
+impl<T: Hash + Clone> Shared<T> {
+    pub(super) fn new(value: T) -> Shared<T> {
+        let hash = hash(&value);
+        Shared { value: Arc::new(value), hash }
+    }
+
+    /// Changes this copy.
+    pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {
+        let result = change(Arc::make_mut(&mut self.value));
+        self.hash = hash(&*self.value);
+        result
+    }
+
+    pub(super) fn hash_value(&self) -> u64 {
+        self.hash
+    }
+}
+
+pub(super) fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = Xxh3Default::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Shared<T> {
+        Shared { value: Arc::clone(&self.value), hash: self.hash }
+    }
+}
+
+/// Two values of one hash are the same: the checker, too, tells states apart by 64 bits.
+impl<T> PartialEq for Shared<T> {
+    fn eq(&self, other: &Shared<T>) -> bool {
+        self.hash == other.hash
+    }
+}
+
+impl<T> Eq for Shared<T> {}
+
+impl<T> Hash for Shared<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.hash(state);
+    }
+}

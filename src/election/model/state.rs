@@ -1,0 +1,189 @@
+//! Layer: Core.
+//!
+//! Everything that can differ between two moments of a group: its nodes, what is on its way, what has happened.
+
+use super::shared::Shared;
+use super::turn::Result;
+use crate::collective::{Ledger, OpBody};
+use crate::defect::Seeded;
+use crate::election::agreement::Agreement;
+use crate::election::claims::History;
+use crate::election::{Applicant, Durable, Message};
+use crate::engine::Engines;
+use crate::identity::{Boot, MemberId, Name, NodeId};
+use crate::view::{Ballot, OpId, View, ViewDigest};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// A moment of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    pub(super) nodes: Vec<Shared<Node>>,
+    /// What is on its way, by its hash. It stays until its receiver would ignore it for ever, so that it can come twice, late,
+    /// in any order, or never.
+    pub(super) packets: Vec<Shared<Packet>>,
+    pub(super) history: Shared<History>,
+    /// What may still happen.
+    pub(super) left: Left,
+}
+
+/// How many events of a kind are left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Left {
+    pub(super) proposals: u16,
+    pub(super) crashes: u16,
+    pub(super) aborts: u16,
+}
+
+/// One node in one of its lives.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Node {
+    pub(super) me: MemberId,
+    pub(super) agreement: Agreement,
+    pub(super) ledger: Option<Ledger>,
+    /// The View of the ledger.
+    pub(super) view: Option<Arc<View>>,
+    /// What the disk holds.
+    pub(super) durable: Durable,
+    /// What is being written, oldest first.
+    pub(super) writes: VecDeque<(u64, Durable)>,
+}
+
+/// A message on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Packet {
+    pub(super) from: MemberId,
+    pub(super) to: MemberId,
+    pub(super) message: Message,
+    /// Of what is about an operation: the ballot of its View.
+    pub(super) about: Option<Ballot>,
+}
+
+/// What a node is made to do.
+#[derive(Clone, Debug, Hash)]
+pub(super) enum Step<'a> {
+    Propose(BTreeSet<MemberId>),
+    Hear(&'a Shared<Packet>),
+    Write,
+    Call,
+    Done(OpId),
+    Abort(OpId),
+    Remind(MemberId),
+    DataLink(ViewDigest),
+    Crash,
+}
+
+/// Node `n` in its life `boot`.
+pub(super) fn member(n: u8, boot: u64) -> MemberId {
+    MemberId { node: NodeId([n; 32]), boot: Boot(boot) }
+}
+
+/// The place of a member's node.
+pub(super) fn place(id: MemberId) -> usize {
+    usize::from(id.node.0[0])
+}
+
+impl Node {
+    pub(super) fn start(me: MemberId, durable: Durable, seeded: Seeded) -> Node {
+        let applicant = Applicant { id: me, name: Name::from_lossy("n"), stateless: false, engines: Engines::NATIVE };
+        let agreement = Agreement::new(applicant, durable.clone()).with(seeded);
+        Node { me, agreement, ledger: None, view: None, durable, writes: VecDeque::new() }
+    }
+
+    /// Whether a message to this life changes nothing any more.
+    fn ignores(&self, packet: &Packet) -> bool {
+        if packet.to != self.me {
+            return true;
+        }
+        let Message::Op(op) = &packet.message else { return self.agreement.ignores(packet.from, &packet.message) };
+        if packet.about.is_none_or(|ballot| !self.agreement.may_run(ballot)) {
+            return true;
+        }
+        let (Some(ledger), Some(view)) = (&self.ledger, &self.view) else { return false };
+        let rank = view.rank_of(packet.from).filter(|_| ledger.view() == op.view);
+        match (op.body, rank) {
+            (OpBody::Vote(id, vote), Some(rank)) => ledger.knows(rank, id, vote),
+            _ => false,
+        }
+    }
+}
+
+impl Packet {
+    /// What it says, in words.
+    pub(super) fn story(&self) -> String {
+        match &self.message {
+            Message::Prepare(ballot, _) => format!("prepare {}", ballot.round),
+            Message::Promise(ballot, promise) => {
+                let prev = promise.prev.map_or(0, |v| v.ballot.round);
+                format!(
+                    "promise {}, from {prev}, lists {:?}, {} committed",
+                    ballot.round,
+                    promise.closing.ops,
+                    promise.closing.committed.len()
+                )
+            }
+            Message::Accept(view) => format!("accept {}", view.ballot.round),
+            Message::Accepted(id) => format!("accepted {}", id.ballot.round),
+            Message::Install(id) => format!("install {}", id.ballot.round),
+            Message::Op(op) => format!("{:?}, resolved {:?}", op.body, op.resolved),
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+impl State {
+    /// A node has taken a step.
+    pub(super) fn apply(&mut self, n: usize, result: &Result) {
+        let who = result.node.me;
+        self.nodes[n] = result.node.clone();
+        if !result.deeds.is_empty() {
+            self.history.change(|history| result.deeds.iter().for_each(|deed| history.note(who, deed)));
+        }
+        result.packets.iter().for_each(|packet| self.post(packet.clone()));
+        self.tidy();
+    }
+
+    fn post(&mut self, packet: Shared<Packet>) {
+        if self.nodes[place(packet.to)].me != packet.to {
+            return;
+        }
+        if let Err(at) = self.packets.binary_search_by_key(&packet.hash_value(), Shared::hash_value) {
+            self.packets.insert(at, packet);
+        }
+    }
+
+    /// Forgets what can change nothing any more: packets, and proposals that cannot succeed.
+    fn tidy(&mut self) {
+        loop {
+            let nodes = &self.nodes;
+            self.packets.retain(|p| !nodes[place(p.to)].ignores(p));
+            let lost: Vec<usize> = (0..self.nodes.len()).filter(|n| self.has_lost(*n)).collect();
+            if lost.is_empty() {
+                return;
+            }
+            for n in lost {
+                self.nodes[n].change(|node| node.agreement.withdraw());
+            }
+        }
+    }
+
+    /// Whether the node's proposal waits for an answer that cannot come.
+    fn has_lost(&self, n: usize) -> bool {
+        let node = &self.nodes[n];
+        let (Some((_, silent)), Some((ballot, drafted))) = (node.agreement.proposal(), node.agreement.ballot()) else {
+            return false;
+        };
+        let under_way = |m: MemberId| {
+            let between = |p: &&Shared<Packet>| (p.from, p.to) == (m, node.me) || (p.from, p.to) == (node.me, m);
+            let about = |p: &Shared<Packet>| match &p.message {
+                Message::Prepare(b, _) | Message::Promise(b, _) => *b == ballot,
+                Message::Accept(view) => view.ballot == ballot,
+                Message::Accepted(id) => id.ballot == ballot,
+                _ => false,
+            };
+            let writes = self.nodes[place(m)].me == m && !self.nodes[place(m)].writes.is_empty();
+            writes || self.packets.iter().filter(between).any(about)
+        };
+        drafted && node.agreement.promised() != ballot || silent.into_iter().any(|m| !under_way(m))
+    }
+}

@@ -1,0 +1,298 @@
+//! Layer: Core.
+//!
+//! One node takes a step: the real rules and the real ledger answer, and what they want is carried out.
+
+use super::Group;
+use super::shared::Shared;
+use super::state::{Node, Packet, Step};
+use crate::collective::{
+    AbortReason, Call, Closing, CodecId, DType, Descriptor, Kind, Ledger, LedgerEffect, Mode, OpBody, OpMessage, ReduceOp,
+};
+use crate::election::agreement::{Event, Surroundings};
+use crate::election::claims::{Claim, Counts, Deed};
+use crate::election::{Decides, Durable, Effect, Message};
+use crate::engine::Engines;
+use crate::identity::{Boot, MemberId};
+use crate::topology::{Arrangement, LinkMap, arrange};
+use crate::view::{Lane, OpId, View};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const SUM: Call =
+    Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 1, codec: CodecId::None, mode: Mode::PerOp };
+
+/// The result of every operation: all members that hold one hold the same.
+const RESULT: u128 = 1;
+
+/// A step of one node.
+pub(super) struct Turn<'a> {
+    group: &'a Group,
+    node: Node,
+    packets: Vec<Shared<Packet>>,
+    deeds: Vec<Deed>,
+}
+
+/// What comes of a step, whatever the others are about.
+#[derive(Debug)]
+pub(super) struct Result {
+    pub(super) node: Shared<Node>,
+    pub(super) packets: Vec<Shared<Packet>>,
+    pub(super) deeds: Vec<Deed>,
+}
+
+struct Around<'a> {
+    ledger: Option<&'a mut Ledger>,
+}
+
+impl Surroundings for Around<'_> {
+    fn freeze(&mut self) -> Closing {
+        self.ledger.as_mut().map_or_else(Closing::default, |ledger| ledger.freeze())
+    }
+
+    fn arrange(&self, members: &BTreeMap<MemberId, Engines>, current: Option<&View>) -> Arrangement {
+        arrange(members, current, &LinkMap::new())
+    }
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn of(node: &Node, group: &'a Group) -> Turn<'a> {
+        Turn { group, node: node.clone(), packets: Vec::new(), deeds: Vec::new() }
+    }
+
+    /// Does it.
+    pub(super) fn take(mut self, step: &Step<'_>) -> Result {
+        match step {
+            Step::Propose(members) => self.propose(members.clone()),
+            Step::Hear(packet) => self.hear(packet.from, &packet.message),
+            Step::Write => self.write(),
+            Step::Call => self.begin(),
+            // The engine holds the full result.
+            Step::Done(op) => self.ledger().done(*op, RESULT),
+            // The caller has had enough.
+            Step::Abort(op) => self.ledger().abort(*op, AbortReason::Deadline),
+            Step::Remind(to) => self.remind(*to),
+            Step::DataLink(view) => self.agree(Event::DataLink(*view)),
+            Step::Crash => self.crash(),
+        }
+        self.spread();
+        self.check();
+        self.node.agreement.forget_tickets();
+        Result { node: Shared::new(self.node), packets: self.packets, deeds: self.deeds }
+    }
+
+    fn ledger(&mut self) -> &mut Ledger {
+        self.node.ledger.as_mut().expect("only a member of a View is asked to")
+    }
+
+    fn propose(&mut self, members: BTreeSet<MemberId>) {
+        let mut effects = Vec::new();
+        self.node.agreement.propose(members, &mut effects);
+        effects.into_iter().for_each(|effect| self.carry_out(effect));
+    }
+
+    fn hear(&mut self, from: MemberId, message: &Message) {
+        match message {
+            Message::Op(op) => self.hear_of_operation(from, op),
+            message => self.agree(Event::Message(from, message.clone())),
+        }
+    }
+
+    /// The oldest write is on the disk.
+    fn write(&mut self) {
+        if let Some((ticket, durable)) = self.node.writes.pop_front() {
+            self.persisted(ticket, durable);
+        }
+    }
+
+    /// Says all again that the other one may have missed, as after a link was down; and, as heartbeats do, in which View it is.
+    fn remind(&mut self, to: MemberId) {
+        let (Some(ledger), Some(view)) = (&self.node.ledger, &self.node.view) else { return };
+        let Some(rank) = view.rank_of(to) else { return };
+        let message = |body| Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.resolved() });
+        let mut all: Vec<Message> = ledger.replay(rank).into_iter().chain([OpBody::Resolved]).map(message).collect();
+        if !self.node.agreement.is_frozen() {
+            all.push(Message::Install(view.id()));
+        }
+        all.into_iter().for_each(|message| self.post(to, message));
+    }
+
+    /// The process is gone and starts again, with what the disk holds.
+    fn crash(&mut self) {
+        let durable = self.node.durable.clone();
+        let me = MemberId { boot: Boot(self.node.me.boot.0 + 1), ..self.node.me };
+        self.node = Node::start(me, durable, self.group.seeded());
+    }
+
+    fn agree(&mut self, event: Event) {
+        let mut around = Around { ledger: self.node.ledger.as_mut() };
+        let effects = self.node.agreement.step(event, &mut around);
+        effects.into_iter().for_each(|effect| self.carry_out(effect));
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send(to, message) => self.send(to, message),
+            Effect::Persist(ticket, durable) if self.group.slow_disks => self.node.writes.push_back((ticket, durable)),
+            Effect::Persist(ticket, durable) => self.persisted(ticket, durable),
+            Effect::Install(view, decides) => self.install(view, decides),
+            // Nobody is cut off here for as long as that takes.
+            Effect::Drop(_) | Effect::CutOff => {}
+        }
+    }
+
+    fn persisted(&mut self, ticket: u64, durable: Durable) {
+        self.node.durable = durable;
+        self.agree(Event::Persisted(ticket));
+    }
+
+    fn send(&mut self, to: MemberId, message: Message) {
+        let me = self.node.me;
+        if let Message::Accepted(id) = message {
+            self.deeds.push(Deed::Accepted(id));
+        }
+        match message {
+            message if to == me => self.agree(Event::Message(me, message)),
+            // It only saves its receiver time, which there is none of here.
+            Message::Nack(..) => {}
+            message => self.post(to, message),
+        }
+    }
+
+    fn post(&mut self, to: MemberId, message: Message) {
+        let about = if let Message::Op(_) = message { self.node.view.as_ref().map(|v| v.ballot) } else { None };
+        self.packets.push(Shared::new(Packet { from: self.node.me, to, message, about }));
+    }
+
+    fn install(&mut self, view: Arc<View>, decides: Decides) {
+        let (me, id) = (self.node.me, view.id());
+        let before = self.node.view.as_ref().map(|v| v.id());
+        self.deeds.push(Deed::Installs { before, view: Arc::clone(&view), decides });
+        if let Some(mut old) = self.node.ledger.take() {
+            match decides {
+                Decides::Parent => old.decide(&view.committed),
+                Decides::Nothing => old.cut_off(),
+            }
+            for effect in old.take_effects() {
+                if let LedgerEffect::Resolved(op, outcome) = effect {
+                    let counts = counts(&old, op);
+                    let old = before.expect("its ledger was of a View");
+                    self.deeds.push(Deed::Ended { op: (old, op), outcome, next: Some(id), counts });
+                }
+            }
+        }
+        self.deeds.push(Deed::Installed { before, view: Arc::clone(&view) });
+        let Some(rank) = view.rank_of(me) else { return };
+        let mut ledger = Ledger::new(&view, rank).with(self.group.seeded());
+        if self.node.agreement.is_frozen() {
+            // Installed late, for its outcome alone.
+            ledger.freeze();
+        } else {
+            self.deeds.push(Deed::Runs(id));
+        }
+        self.node.ledger = Some(ledger);
+        self.node.view = Some(view);
+        if self.group.calls == super::Calls::AtInstall {
+            self.begin_everywhere();
+        }
+    }
+
+    fn next_call(ledger: &Ledger) -> Call {
+        if ledger.is_synced() { SUM } else { Call { kind: Kind::Sync { version: 0 }, dtype: DType::U8, ..SUM } }
+    }
+
+    fn begin(&mut self) {
+        let Some(ledger) = &mut self.node.ledger else { return };
+        if let Ok(op) = ledger.call(Lane::MAIN, Turn::next_call(ledger)) {
+            ledger.describe(op);
+        }
+    }
+
+    /// The View's one operation is begun, and all members know of each other that they have.
+    fn begin_everywhere(&mut self) {
+        self.begin();
+        let (Some(ledger), Some(view)) = (&mut self.node.ledger, &self.node.view) else { return };
+        let op = OpId { lane: Lane::MAIN, number: 0 };
+        let call = if view.in_sync() { SUM } else { Call { kind: Kind::Sync { version: 0 }, dtype: DType::U8, ..SUM } };
+        let descriptor = Descriptor { op, call, plan_revision: view.plan.revision };
+        for rank in view.ranks().filter(|rank| view.member(*rank).is_some_and(|m| m.id != self.node.me)) {
+            assert!(ledger.on_descriptor(rank, descriptor).is_ok(), "an honest member is never a misbehaving one");
+        }
+        ledger.take_effects();
+    }
+
+    fn hear_of_operation(&mut self, from: MemberId, message: &OpMessage) {
+        let (Some(ledger), Some(view)) = (&mut self.node.ledger, &self.node.view) else { return };
+        let Some(rank) = view.rank_of(from).filter(|_| ledger.view() == message.view) else { return };
+        let fine = match message.body {
+            OpBody::Describe(descriptor) => ledger.on_descriptor(rank, descriptor),
+            OpBody::Vote(op, vote) => ledger.on_vote(rank, op, vote),
+            OpBody::Settled(below) => {
+                ledger.on_settled(rank, below);
+                Ok(())
+            }
+            OpBody::Resolved | OpBody::Ready(_) => Ok(()),
+        };
+        assert!(fine.is_ok(), "an honest member is never a misbehaving one");
+        ledger.on_resolved(rank, &message.resolved);
+    }
+
+    /// Carries out what the ledger wants.
+    fn spread(&mut self) {
+        loop {
+            let (Some(ledger), Some(view)) = (&mut self.node.ledger, self.node.view.clone()) else { return };
+            let effects = ledger.take_effects();
+            if effects.is_empty() {
+                return;
+            }
+            let frozen = ledger.is_frozen();
+            for effect in effects {
+                match effect {
+                    LedgerEffect::Tell(body) => {
+                        self.expect(Claim::FrozenStays, !frozen);
+                        self.tell(&view, body);
+                    }
+                    LedgerEffect::Resolved(op, outcome) => {
+                        let counts = self.node.ledger.as_ref().map_or(Counts::ForAll, |ledger| counts(ledger, op));
+                        self.deeds.push(Deed::Ended { op: (view.id(), op), outcome, next: None, counts });
+                    }
+                    LedgerEffect::Agreed(..) | LedgerEffect::Credit(..) | LedgerEffect::Cancel(_) | LedgerEffect::Retire(_) => {}
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, view: &View, body: OpBody) {
+        let Some(ledger) = &mut self.node.ledger else { return };
+        let audience = body.audience(view.size());
+        let message = OpMessage { view: ledger.view(), body, resolved: ledger.report_resolved(audience) };
+        for (rank, other) in view.members.iter().enumerate() {
+            if audience >> rank & 1 == 1 && other.id != self.node.me {
+                self.post(other.id, Message::Op(message.clone()));
+            }
+        }
+    }
+
+    /// The claims about one node at one moment.
+    fn check(&mut self) {
+        let agreement = &self.node.agreement;
+        let ours = |v: &Arc<View>| v.contains(self.node.me) && v.ballot <= agreement.promised();
+        let open: Vec<&Arc<View>> = agreement.open_views().collect();
+        let one_open = open.iter().all(|v| ours(v)) && open.len() <= 2 && !(agreement.is_frozen() && open.len() > 1);
+        let unchanged = match (agreement.closing(), &self.node.ledger) {
+            (Some(closing), Some(ledger)) => ledger.is_frozen() && *closing == ledger.clone().freeze(),
+            _ => true,
+        };
+        self.expect(Claim::OneViewIsOpen, one_open);
+        self.expect(Claim::FrozenStays, unchanged);
+    }
+
+    fn expect(&mut self, claim: Claim, holds: bool) {
+        if !holds {
+            self.deeds.push(Deed::Breaks(claim));
+        }
+    }
+}
+
+fn counts(ledger: &Ledger, op: OpId) -> Counts {
+    if ledger.is_of_sync(op) { Counts::AsSync } else { Counts::ForAll }
+}

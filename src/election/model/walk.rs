@@ -1,0 +1,146 @@
+//! Layer: Core.
+//!
+//! A long history of a larger group, picked by chance: what no model can go through as a whole.
+//!
+//! The network is split and healed as the walk goes on, loses messages, delivers some twice; nodes say again what they have
+//! said, as they do when links come back. At the end everything on its way is lost, and one node proposes a View of all.
+
+use super::state::{Left, State, place};
+use super::{Action, Calls, Group, Partition};
+use crate::defect::Defect;
+use crate::election::claims::Claim;
+
+/// Events of a walk.
+const STEPS: u32 = 400;
+
+/// How a walk ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Walked {
+    pub(super) steps: u64,
+    pub(super) broken: Vec<Claim>,
+    /// Nobody stood in the way, and a View of all did not come.
+    pub(super) stuck: bool,
+}
+
+/// The walk of this seed. The seed says how many nodes there are, unless `nodes` does.
+pub(super) fn walk(
+    seed: u64,
+    nodes: Option<u8>,
+    partition: Partition,
+    defect: Option<Defect>,
+    trace: &mut Vec<String>,
+) -> Walked {
+    let mut chance = Chance::of(seed);
+    let nodes = nodes.unwrap_or_else(|| 3 + chance.below(3) as u8);
+    let calls = if chance.below(3) == 0 { Calls::AtInstall } else { Calls::ByPrograms(1 + chance.below(3) as usize) };
+    let left = Left { proposals: 40, crashes: 6, aborts: if chance.below(2) == 0 { 0 } else { 6 } };
+    let slow_disks = chance.below(2) == 0;
+    let group = Group { nodes, partition, left, calls, slow_disks, defect, memo: super::Memo::default() };
+    let mut state = group.first();
+    let mut walked = Walked::default();
+    let mut sides = vec![0; usize::from(nodes)];
+    for _ in 0..STEPS {
+        match chance.below(50) {
+            0 | 1 => sides.iter_mut().for_each(|side| *side = chance.below(2)),
+            2 | 3 => sides.fill(0),
+            _ => {}
+        }
+        let Some(action) = pick(&group, &state, &sides, &mut chance) else { continue };
+        state = group.told(&state, &action, trace);
+        walked.steps += 1;
+        if chance.below(40) == 0 && !state.packets.is_empty() {
+            state.packets.remove(chance.below(state.packets.len() as u64) as usize);
+        }
+        if broken(&group, &state).next().is_some() {
+            break;
+        }
+    }
+    if broken(&group, &state).next().is_none() {
+        state = settle(&group, state, &mut chance, &mut walked, trace);
+    }
+    walked.broken = broken(&group, &state).collect();
+    walked
+}
+
+fn broken<'a>(group: &'a Group, state: &'a State) -> impl Iterator<Item = Claim> {
+    group.claims().filter(|claim| !group.holds(*claim, state))
+}
+
+fn pick(group: &Group, state: &State, sides: &[u64], chance: &mut Chance) -> Option<Action> {
+    let n = chance.below(u64::from(group.nodes)) as u8;
+    let other = chance.below(u64::from(group.nodes)) as u8;
+    let apart = |a: usize, b: usize| sides[a] != sides[b];
+    let mut some = Vec::new();
+    match chance.below(100) {
+        0..12 if state.left.proposals > 0 => {
+            // Mostly those it reaches, as an election would.
+            let reach: Vec<u8> = (0..group.nodes).filter(|m| !apart(usize::from(n), usize::from(*m))).collect();
+            if chance.below(2) == 0 && reach.len() >= group.least() {
+                return Some(Action::Propose(n, reach));
+            }
+            some.extend(group.proposals(n).map(|members| Action::Propose(n, members)));
+        }
+        12..14 if state.left.crashes > 0 => some.push(Action::Crash(n)),
+        14..18 if n != other && !apart(usize::from(n), usize::from(other)) => some.push(Action::Remind(n, other)),
+        18..19 if n != other && !apart(usize::from(n), usize::from(other)) => some.push(Action::DataLink(n, other)),
+        19..42 => (0..group.nodes).for_each(|n| group.calls(n, state, &mut some)),
+        42..52 => {
+            let writing = (0..group.nodes).filter(|n| !state.nodes[usize::from(*n)].writes.is_empty());
+            some.extend(writing.map(Action::Write));
+        }
+        _ => {
+            let arriving = state.packets.iter().filter(|p| !apart(place(p.from), place(p.to)));
+            some.extend(arriving.cloned().map(Action::Deliver));
+        }
+    }
+    // A caller has enough more rarely than an engine is done.
+    if chance.below(4) > 0 {
+        some.retain(|action| !matches!(action, Action::Abort(..)));
+    }
+    (!some.is_empty()).then(|| some.swap_remove(chance.below(some.len() as u64) as usize))
+}
+
+/// All that is on its way is lost. Then one node, told of the highest ballot, gets a View of all: nothing ever stands in its way.
+fn settle(group: &Group, mut state: State, chance: &mut Chance, walked: &mut Walked, trace: &mut Vec<String>) -> State {
+    write_all(group, &mut state);
+    state.packets.clear();
+    state.left.proposals = 1;
+    let n = chance.below(u64::from(group.nodes)) as u8;
+    let round = state.nodes.iter().map(|node| node.agreement.promised().round).max().unwrap_or(0);
+    state.nodes[usize::from(n)].change(|node| node.agreement.hear_of(round));
+    state = group.after(&state, &Action::Propose(n, (0..group.nodes).collect()));
+    for _ in 0..1000 {
+        write_all(group, &mut state);
+        let Some(packet) = state.packets.first().cloned() else { break };
+        state = group.told(&state, &Action::Deliver(packet), trace);
+        walked.steps += 1;
+    }
+    let view = state.nodes[usize::from(n)].view.clone();
+    let whole = view.as_ref().is_some_and(|v| v.size() == usize::from(group.nodes) && v.ballot.round == round + 1);
+    walked.stuck = !(whole && state.nodes.iter().all(|node| node.view == view && !node.agreement.is_frozen()));
+    state
+}
+
+fn write_all(group: &Group, state: &mut State) {
+    while let Some(n) = (0..group.nodes).find(|n| !state.nodes[usize::from(*n)].writes.is_empty()) {
+        *state = group.after(state, &Action::Write(n));
+    }
+}
+
+/// A xorshift generator (Marsaglia 2003).
+struct Chance(u64);
+
+impl Chance {
+    fn of(seed: u64) -> Chance {
+        let mut chance = Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03);
+        (0..8).for_each(|_| _ = chance.below(2));
+        chance
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit
+    }
+}

@@ -1,0 +1,62 @@
+//! Layer: Core.
+//!
+//! Disks that take their time.
+
+use crate::election::Durable;
+use std::collections::BTreeMap;
+
+/// How long a write takes at least.
+const WRITE_MS: u64 = 2;
+
+/// The disks of all nodes.
+#[derive(Default)]
+pub(super) struct Disks {
+    under_way: Vec<Write>,
+    /// What each holds.
+    held: BTreeMap<u8, Durable>,
+    /// Nodes whose disk is slow, and how long it takes for a write.
+    pub(super) slow: BTreeMap<u8, u64>,
+}
+
+/// A write under way.
+pub(super) struct Write {
+    at: u64,
+    pub(super) node: u8,
+    pub(super) ticket: u64,
+    durable: Durable,
+}
+
+impl Disks {
+    pub(super) fn held(&self, node: u8) -> Durable {
+        self.held.get(&node).cloned().unwrap_or_default()
+    }
+
+    /// Begins a write, which takes so long beyond the least where the disk is not slow. One after the other.
+    pub(super) fn write(&mut self, now: u64, node: u8, ticket: u64, durable: Durable, more_ms: u64) {
+        let after = self.under_way.iter().filter(|w| w.node == node).map(|w| w.at).max().unwrap_or(0);
+        let quick = (now + WRITE_MS + more_ms).max(after);
+        let at = self.slow.get(&node).map_or(quick, |ms| now.max(after) + ms);
+        self.under_way.push(Write { at, node, ticket, durable });
+    }
+
+    /// The writes that are over.
+    pub(super) fn due(&mut self, now: u64) -> Vec<Write> {
+        let (due, rest) = self.under_way.drain(..).partition(|w| w.at <= now);
+        self.under_way = rest;
+        due
+    }
+
+    /// A write is on the disk.
+    pub(super) fn keep(&mut self, write: &Write) {
+        self.held.insert(write.node, write.durable.clone());
+    }
+
+    /// What was under way is lost.
+    pub(super) fn forget(&mut self, node: u8) {
+        self.under_way.retain(|w| w.node != node);
+    }
+
+    pub(super) fn next(&self) -> Option<u64> {
+        self.under_way.iter().map(|w| w.at).min()
+    }
+}

@@ -1,0 +1,275 @@
+//! Layer: Core.
+//!
+//! Histories by chance. A seed says how many nodes there are, what their network, disks and engines are like, and what is done to
+//! them: killed, started, parted, paused, cut off, made to call and to give up. In the end all is mended, and they have to come
+//! together, answer what was called, and be able to call again.
+
+use super::World;
+use super::network::Weather;
+use crate::election::Input;
+use crate::election::claims::Claim;
+use crate::partition::Partition;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// How long all the living may take to come together once nothing is in their way.
+const TOGETHER_MS: u64 = 20_000;
+
+/// How long what was called may then wait for its answer.
+const ANSWERED_MS: u64 = 5_000;
+
+/// Events of one history.
+const EVENTS: u64 = 10;
+
+/// Threads that try seeds.
+const THREADS: u64 = 2;
+
+#[test]
+fn random_schedules_keep_the_claims() {
+    try_seeds(number("POTLUCK_SEED").unwrap_or(0), number("POTLUCK_SEEDS").unwrap_or(60));
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|s| s.parse().ok())
+}
+
+fn try_seeds(first: u64, seeds: u64) {
+    let began = Instant::now();
+    let next = AtomicU64::new(first);
+    let (steps, answers) = (AtomicU64::new(0), AtomicU64::new(0));
+    let worker = || {
+        let mut failed = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + seeds {
+                return failed;
+            }
+            match catch_unwind(AssertUnwindSafe(|| history(seed, seeds == 1))) {
+                Ok(Ok(world)) => {
+                    steps.fetch_add(world.now, Ordering::Relaxed);
+                    answers.fetch_add(world.committed, Ordering::Relaxed);
+                }
+                Ok(Err(why)) => failed.push((seed, why)),
+                Err(_) => failed.push((seed, "panicked".to_owned())),
+            }
+        }
+    };
+    let mut failed: Vec<(u64, String)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().flat_map(|w| w.join().expect("a worker ends")).collect()
+    });
+    failed.sort();
+    for (seed, why) in failed.iter().take(20) {
+        println!("seed {seed}: {why}; replay it with: make fuzz-schedules SEED={seed}");
+    }
+    println!(
+        "{seeds} schedules, {} failed, {} s of their time, {} answers Ok, {:.0} s",
+        failed.len(),
+        steps.into_inner() / 1000,
+        answers.into_inner(),
+        began.elapsed().as_secs_f64()
+    );
+    assert!(failed.is_empty(), "{} of {seeds} schedules", failed.len());
+}
+
+/// The history of a seed; told line by line if it is the only one.
+fn history(seed: u64, is_told: bool) -> Result<World, String> {
+    let mut world = World::new(seed);
+    world.is_told = is_told;
+    let result = live(&mut world, seed);
+    if is_told {
+        println!("{}", world.trace.join("\n"));
+    }
+    result.map(|()| world)
+}
+
+fn live(world: &mut World, seed: u64) -> Result<(), String> {
+    let n = 2 + (seed % 7) as u8;
+    // On some networks single messages are lost, repeated or overtake each other. No rule relies on it that they do not.
+    let wild = u64::from(seed % 3 == 0);
+    world.network.weather = Weather {
+        late: seed % 5 * 30,
+        lost: wild * world.random(60),
+        repeated: wild * world.random(100),
+        overtaking: wild * world.random(100),
+    };
+    world.deadly_writes = if seed % 4 == 0 { 60 } else { 0 };
+    world.engine_ms = seed % 3 * 30;
+    if seed % 8 == 7 {
+        world.quarantine();
+    }
+    if seed % 4 == 1 {
+        world.rule(|roster| Partition::Majority { roster }, &(1..=n).collect::<Vec<u8>>());
+    }
+    for node in 1..=n {
+        if world.random(5) == 0 {
+            let slow = world.random(1500);
+            world.disks.slow.insert(node, slow);
+        }
+        world.start(node);
+        let gap = world.random(200);
+        world.run(gap);
+    }
+    for _ in 0..EVENTS {
+        disturb(world, n);
+        let pause = if world.random(2) == 0 { world.random(60) } else { world.random(1200) };
+        world.run(pause);
+        clean(world)?;
+    }
+    settle(world, n)
+}
+
+fn clean(world: &World) -> Result<(), String> {
+    let broken: Vec<&str> = world.history.broken().map(Claim::name).collect();
+    if matches!(world.partition, Partition::Majority { .. }) && world.history.halves_differ {
+        return Err(format!("{} does not hold", Claim::OneOutcome.name()));
+    }
+    if broken.is_empty() { Ok(()) } else { Err(format!("{} does not hold", broken.join(", "))) }
+}
+
+fn disturb(world: &mut World, n: u8) {
+    let a = 1 + world.random(u64::from(n)) as u8;
+    let b = 1 + world.random(u64::from(n)) as u8;
+    match world.random(26) {
+        0 => world.kill(a),
+        1..=3 => start_the_dead(world, n, 2),
+        4 if a != b => world.part(a, b),
+        5 => split(world, n),
+        6 | 7 => world.mend(),
+        8 if a != b => world.mute(a, b),
+        9 => world.cut(a, b),
+        10 => world.leave(a),
+        11 => {
+            let ms = world.random(4000);
+            world.pause(a, ms);
+        }
+        12 if a != b => world.message(a, b),
+        13 => world.give_up(a),
+        14 => world.living().into_iter().for_each(|n| world.report_resolved(n)),
+        15 => world.call(a),
+        16 => {
+            let ms = 1000 + world.random(4000);
+            world.sleep(a, ms);
+        }
+        17 => {
+            let ms = [2, 300, 3000][world.random(3) as usize];
+            world.disk(a, ms);
+        }
+        kind => call(world, kind),
+    }
+}
+
+/// Everybody calls a few operations; now and then not everybody.
+fn call(world: &mut World, kind: u64) {
+    let calls = 1 + world.random(3);
+    for node in world.living() {
+        if world.random(12) == 0 {
+            continue;
+        }
+        world.sync(node, 0);
+        for i in 0..calls {
+            match kind {
+                18 => world.step(node),
+                19 => world.best_effort(node),
+                20 | 21 => world.call_in(node, i as u32),
+                _ => world.call(node),
+            }
+        }
+    }
+}
+
+fn start_the_dead(world: &mut World, n: u8, chance_of: u64) {
+    for node in 1..=n {
+        if !world.living().contains(&node) && world.random(chance_of) == 0 {
+            world.start(node);
+        }
+    }
+}
+
+/// Two parts that do not hear each other.
+fn split(world: &mut World, n: u8) {
+    let side = world.random(1 << n);
+    for a in 1..=n {
+        for b in a + 1..=n {
+            if (side >> a ^ side >> b) & 1 == 1 {
+                world.part(a, b);
+            }
+        }
+    }
+}
+
+fn settle(world: &mut World, n: u8) -> Result<(), String> {
+    world.mend();
+    world.network.weather = Weather::default();
+    world.deadly_writes = 0;
+    world.disks.slow.clear();
+    start_the_dead(world, n, 1);
+    (1..=n).for_each(|node| world.go_on(node));
+    // Nobody can be lost often enough here to be kept out for longer than half a minute.
+    let kept_out_ms = if world.quarantine_ms.0 > 0 { 60_000 } else { 0 };
+    if !within(world, TOGETHER_MS + kept_out_ms, World::is_whole) {
+        return Err("never came together".to_owned());
+    }
+    // What a wild network has lost is said again when links come back.
+    for (a, b) in world.network.links() {
+        world.cut(a, b);
+    }
+    world.run(100);
+    (1..=n).for_each(|node| world.give_up(node));
+    if !within(world, ANSWERED_MS, |world| world.unanswered() == 0 && world.is_whole()) {
+        return Err(format!("{} calls were never answered", world.unanswered()));
+    }
+    call_once_more(world, n)?;
+    clean(world)
+}
+
+/// After all that a call still means something.
+fn call_once_more(world: &mut World, n: u8) -> Result<(), String> {
+    for lane in [200, 201] {
+        let before = world.committed;
+        for node in 1..=n {
+            if lane == 200 { world.sync_in(node, lane) } else { world.call_in(node, lane) }
+        }
+        if !within(world, ANSWERED_MS, |world| world.committed == before + u64::from(n)) {
+            return Err("a call by all in one View was not answered Ok".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Whether it comes to be so in time.
+fn within(world: &mut World, ms: u64, is_so: impl Fn(&World) -> bool) -> bool {
+    let end = world.now + ms;
+    while !is_so(world) && world.now < end {
+        world.run(20);
+    }
+    is_so(world)
+}
+
+#[test]
+fn two_nodes_form_and_reduce() {
+    let mut world = World::new(1);
+    world.start(1);
+    world.start(2);
+    world.run(500);
+    assert!(world.is_whole(), "{:#?}", world.trace);
+    world.call(1);
+    world.call(2);
+    world.run(50);
+    assert_eq!(world.unanswered(), 0, "{:#?}", world.trace);
+}
+
+/// What was on its way over its data links is lost all the same: operations of this View would wait for ever.
+#[test]
+fn a_member_that_was_given_up_and_is_back_at_once_gets_a_new_view() {
+    let mut world = World::new(1);
+    (1..=3).for_each(|n| world.start(n));
+    world.run(500);
+    let (before, lost) = (world.state(2), world.nodes[&3].id());
+    world.feed(2, Input::Unreachable(lost));
+    world.feed(2, Input::LinkUp(lost));
+    world.run(1000);
+    assert!(world.is_whole(), "{:#?}", world.trace);
+    assert_ne!(world.state(2), before, "{:#?}", world.trace);
+}

@@ -1,0 +1,74 @@
+//! Layer: Words.
+//!
+//! Which operations a member has committed in a View, however many: their number, and a digest that does not depend on the order.
+
+use super::OpId;
+use crate::wire::{Decode, Encode, Malformed, Reader};
+
+/// A set of operations that can be added to and compared, and says nothing else of its members.
+///
+/// The digest is the XOR of the XXH3-128 of all names. It guards against chance, as members do not lie to each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OpSet {
+    len: u64,
+    digest: u128,
+}
+
+impl OpSet {
+    /// Adds `op`, which is not in it.
+    pub fn insert(&mut self, op: OpId) {
+        self.len += 1;
+        self.digest ^= xxhash_rust::xxh3::xxh3_128(&op.to_bytes());
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Extend<OpId> for OpSet {
+    fn extend<I: IntoIterator<Item = OpId>>(&mut self, ops: I) {
+        ops.into_iter().for_each(|op| self.insert(op));
+    }
+}
+
+impl Encode for OpSet {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.len.to_le_bytes());
+        out.extend_from_slice(&self.digest.to_le_bytes());
+    }
+}
+
+impl Decode for OpSet {
+    fn decode(r: &mut Reader<'_>) -> Result<OpSet, Malformed> {
+        Ok(OpSet { len: r.u64()?, digest: u128::from_le_bytes(r.array()?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::Lane;
+    use crate::wire::testing::assert_codec;
+
+    fn of(numbers: &[u64]) -> OpSet {
+        let mut set = OpSet::default();
+        set.extend(numbers.iter().map(|number| OpId { lane: Lane::MAIN, number: *number }));
+        set
+    }
+
+    #[test]
+    fn the_order_is_nothing_and_the_members_are_all() {
+        assert_eq!(of(&[1, 2, 3]), of(&[3, 1, 2]));
+        assert_ne!(of(&[1, 2, 3]), of(&[1, 2, 4]));
+        assert_ne!(of(&[1]), of(&[]));
+        assert_eq!(of(&[5, 6]).len(), 2);
+        assert_codec(&of(&[0, 1 << 40]));
+    }
+}
