@@ -7,6 +7,7 @@
 //! - [`Peer`]: a potluck node in a process of its own; a [`Group`] of them on one network.
 //! - [`outcome`]: what the answers of several nodes to one call may be together.
 //! - [`Chance`]: what is left to chance, and can be had again.
+//! - [`Lag`]: how late this machine is.
 //! - [`Resources`]: what this process holds: threads, descriptors, memory.
 //! - [`Scratch`]: a folder for one test.
 
@@ -14,6 +15,7 @@ pub mod chance;
 pub mod engine;
 pub mod group;
 pub mod lab;
+pub mod lag;
 pub mod need;
 pub mod outcome;
 pub mod peer;
@@ -26,6 +28,7 @@ pub mod suite;
 pub use chance::Chance;
 pub use group::Group;
 pub use lab::{Armed, Lab, Way};
+pub use lag::Lag;
 pub use need::Need;
 pub use peer::Peer;
 pub use process::Child;

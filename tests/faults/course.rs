@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;
 use potluck_harness::outcome::{all_exact, all_failed_as, answered_after, one_outcome, one_story};
 use potluck_harness::peer::now_ms;
-use potluck_harness::{Chance, Group};
+use potluck_harness::{Chance, Group, Lag};
 use serde_json::{Value, json};
 
 use crate::cells::Cell;
@@ -60,7 +60,7 @@ pub fn run(cell: &Cell, seed: u64) -> Result<Answer> {
     let mut chance = Chance::named(seed, &format!("{}/{}", cell.engine, cell.name()));
     let mut group = Group::up_at("loop", cell.members + cell.phase.extra(), MBIT)?;
     let victim = chance.below(cell.members);
-    let result = Course { cell, group: &mut group, victim }.take(&mut chance);
+    let result = Course { cell, group: &mut group, victim, lag: None }.take(&mut chance);
     result.map_err(|error| {
         let kept = group.keep_logs(&format!("faults/{}-{}", cell.engine, cell.name().replace(", ", "-").replace(' ', "-")));
         error.context(format!("victim n{}; what the nodes wrote: {kept}; again: {}", victim + 1, cell.replay(seed)))
@@ -71,6 +71,8 @@ struct Course<'a> {
     cell: &'a Cell,
     group: &'a mut Group,
     victim: usize,
+    /// Of this machine, since the fault.
+    lag: Option<Lag>,
 }
 
 impl Course<'_> {
@@ -83,6 +85,7 @@ impl Course<'_> {
         let called_ms = now_ms();
         self.cell.phase.struck_by(ready, self.group, self.victim, &order, chance)?;
         let (struck, struck_ms) = (Instant::now(), now_ms());
+        self.lag = Some(Lag::begin());
         let mut since_ms = struck_ms;
         if self.cell.phase == Phase::Idle {
             self.everybody_calls(&order)?;
@@ -191,7 +194,7 @@ impl Course<'_> {
         let victim = self.victim;
         let others = self.group.events(|index| index != victim, "done", PATIENCE).context("the others")?;
         let after_ms = answered_after(&others, since_ms);
-        ensure!(after_ms <= self.bound_ms(), "the others answered after {after_ms:.0} ms: {others:?}");
+        self.in_time(after_ms, self.bound_ms()).with_context(|| format!("the others: {others:?}"))?;
         let (left_out, together): (Vec<Value>, Vec<Value>) =
             others.iter().cloned().partition(|event| event["code"] == "indeterminate" && self.may_be_left_out());
         all_failed_as(&left_out, &["indeterminate"])?;
@@ -217,7 +220,7 @@ impl Course<'_> {
         let after_ms = answered_after(std::slice::from_ref(&own), since_ms);
         // The others may have found it again before it has missed them: then it learns from what they say that they went on.
         let found_ms = if self.cell.fault == Fault::NewAddress { FURTHER_MS } else { 0.0 };
-        ensure!(after_ms <= self.bound_ms() + found_ms, "the victim answered after {after_ms:.0} ms: {own}");
+        self.in_time(after_ms, self.bound_ms() + found_ms).with_context(|| format!("the victim: {own}"))?;
         let verdict = if own["ok"] == true { "exact" } else { "untouched" };
         ensure!(own["verdict"] == verdict, "{own}");
         let known = ["aborted", "indeterminate", "view-changed"];
@@ -226,6 +229,13 @@ impl Course<'_> {
             one_story(others, &own)?;
         }
         Ok(own)
+    }
+
+    /// What this machine itself was late does not count.
+    fn in_time(&self, after_ms: f64, bound_ms: f64) -> Result<()> {
+        let late_ms = self.lag.as_ref().map_or(0.0, Lag::ms);
+        ensure!(after_ms <= bound_ms + late_ms, "answered after {after_ms:.0} ms, the machine being {late_ms:.0} ms late");
+        Ok(())
     }
 
     fn bound_ms(&self) -> f64 {

@@ -1,7 +1,7 @@
 //! All cells, or a choice of them, and a table of what became of them.
 
-use std::collections::VecDeque;
-use std::fmt::{Display, Write as _};
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -21,7 +21,8 @@ const USAGE: &str =
 const LEGEND: &str = "Time until the last of the others had its answer, and what it was; of `loss` since the call, which has a deadline of 10 s; of `stop-1` with the \
 pause in it. `reduce-scatter`, `all-gather`: asked for at a random share of the victim's bytes in that half of a call of about a second; changes of the network come \
 some ten milliseconds later. Matters of chance: `before-done` (in the last twentieth of the bytes; the vote may be over, or not have begun) and `view-change` (within \
-30 ms of the kill of one member more, in the middle of the call). With two members the other one is alone after a loss, says so, and the next operation is the one when both are back.";
+30 ms of the kill of one member more, in the middle of the call). With two members the other one is alone after a loss, says so, and the next operation is the one when both are back. \
+`left out`: so many ended with `Indeterminate`, because the next View was made without them; `unknown`: all of the others did.";
 
 /// Runs what the words choose; success when all of it is green.
 pub fn run(words: &[String]) -> ExitCode {
@@ -57,26 +58,17 @@ impl Choice {
         let (mut seed, mut at_once, mut out) = (None, 5, None);
         for pair in words.chunks(2) {
             let [option, value] = pair else { bail!("{USAGE}") };
-            let among = |name: &dyn Display| value.split(',').any(|word| word == name.to_string());
             match option.as_str() {
-                "--fault" => cells.retain(|cell| among(&cell.fault.name())),
-                "--phase" => cells.retain(|cell| among(&cell.phase.name())),
-                "--n" => cells.retain(|cell| among(&cell.members)),
-                "--engine" => cells.retain(|cell| among(&cell.engine)),
+                "--fault" => keep(&mut cells, value, |cell| cell.fault.name().to_owned())?,
+                "--phase" => keep(&mut cells, value, |cell| cell.phase.name().to_owned())?,
+                "--n" => keep(&mut cells, value, |cell| cell.members.to_string())?,
+                "--engine" => keep(&mut cells, value, |cell| cell.engine.to_owned())?,
                 "--seed" => seed = Some(value.parse().context("--seed takes a number")?),
                 "--at-once" => at_once = value.parse().context("--at-once takes a number")?,
                 "--out" => out = Some(value.clone()),
                 _ => bail!("{USAGE}"),
             }
         }
-        let faults: Vec<&str> = fault::ALL.iter().map(|fault| fault.name()).collect();
-        let phases: Vec<&str> = phase::ALL.iter().map(|phase| phase.name()).collect();
-        ensure!(
-            !cells.is_empty(),
-            "no such cell; faults: {}; phases: {}; n: 2, 3, 5; engines: native, gloo",
-            faults.join(", "),
-            phases.join(", ")
-        );
         let seed = seed.map_or_else(|| chance::seed("faults"), Ok)?;
         Ok(Choice { cells, seed, at_once, out })
     }
@@ -131,6 +123,16 @@ impl Choice {
             }
         }
     }
+}
+
+/// Keeps the cells whose name is one of these, each of which must be a name.
+fn keep(cells: &mut Vec<Cell>, words: &str, name: impl Fn(&Cell) -> String) -> Result<()> {
+    for word in words.split(',') {
+        let known: BTreeSet<String> = cells::all().iter().map(&name).collect();
+        ensure!(known.contains(word), "there is no {word:?}, but: {}", known.into_iter().collect::<Vec<_>>().join(", "));
+    }
+    cells.retain(|cell| words.split(',').any(|word| word == name(cell)));
+    Ok(())
 }
 
 /// The table with its legend and the line that counts, and whether all is green.
