@@ -19,7 +19,9 @@ use std::time::Duration;
 
 /// What all members hand in, by View, operation and member.
 #[derive(Clone, Default)]
-pub struct Bus(Arc<Mutex<BTreeMap<(ViewDigest, OpId), BTreeMap<MemberId, Vec<u8>>>>>);
+pub struct Bus(Arc<Mutex<BTreeMap<(ViewDigest, OpId), Parts>>>);
+
+type Parts = BTreeMap<MemberId, Vec<u8>>;
 
 /// The engine of one host.
 pub struct SimEngine {

@@ -13,7 +13,7 @@ use crate::driver::{self, Doors, NodeConfig, Sleep, Store};
 use crate::election::{Alone, Durable, ElectionConfig};
 use crate::engine::Engines;
 use crate::error::{Cause, Error, Result};
-use crate::identity::{Boot, ClusterKey, Identity, MemberId, Name, Namespace, NamespaceName};
+use crate::identity::{Boot, ClusterKey, Identity, MemberId, Name, Namespace, NamespaceName, NodeId};
 use crate::link::{Hello, Local, Net, Suite, Wire};
 use crate::partition::Partition;
 use crate::wire::Decode;
@@ -51,8 +51,11 @@ struct Slept(Arc<AtomicU64>);
 
 /// A disk that takes its time.
 struct SimDisk {
-    jobs: mpsc::UnboundedSender<(Vec<u8>, Box<dyn FnOnce() + Send>)>,
+    jobs: mpsc::UnboundedSender<Write>,
 }
+
+/// What is to be on it, and who is told.
+type Write = (Vec<u8>, Box<dyn FnOnce() + Send>);
 
 /// What the program holds: a count of steps, and a digest of all their results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,8 +164,8 @@ impl Host {
 
     async fn context(&self, cluster: &Cluster) -> Result<Context> {
         let ctx = cluster.context().await?;
-        let members = ctx.members().iter().map(|m| m.node.to_string()).collect();
-        self.witness.joined(self.number, &ctx.view(), members);
+        let members: Vec<NodeId> = ctx.members().iter().map(|m| m.node).collect();
+        self.witness.joined(self.number, &ctx.view(), &members);
         Ok(ctx)
     }
 
@@ -180,7 +183,7 @@ impl Host {
             self.witness.synced();
         }
         *state = synced;
-        let own = [1, self.token(ctx.members()[ctx.rank()].node.to_string(), state.steps)];
+        let own = [1, token(ctx.members()[ctx.rank()].node, state.steps)];
         let mut numbers = own;
         let began = Instant::now();
         let call = ctx.all_reduce(&mut numbers);
@@ -194,7 +197,7 @@ impl Host {
             self.witness.wrong(format!("host {}: a call that failed changed the buffer", self.number));
         }
         added?;
-        let tokens = ctx.members().iter().fold(0_u64, |sum, m| sum.wrapping_add(self.token(m.node.to_string(), state.steps)));
+        let tokens = ctx.members().iter().fold(0_u64, |sum, m| sum.wrapping_add(token(m.node, state.steps)));
         if numbers != [ctx.size() as u64, tokens] {
             self.witness.wrong(format!("host {}: {numbers:?} is not the sum of step {}", self.number, state.steps));
         }
@@ -202,11 +205,6 @@ impl Host {
         *state = State { steps: state.steps + 1, digest };
         self.witness.committed(self.number, &ctx.view(), state.steps, state.digest, turmoil::sim_elapsed().unwrap_or_default());
         Ok(())
-    }
-
-    /// What a node adds to a step.
-    fn token(&self, node: String, step: u64) -> u64 {
-        xxh3_64(format!("{node} {step}").as_bytes())
     }
 
     fn in_time(&self, what: &str, began: Instant) {
@@ -218,7 +216,7 @@ impl Host {
 
 impl SimDisk {
     fn start(kept: Arc<Mutex<Option<Vec<u8>>>>, weather: Weather) -> SimDisk {
-        let (jobs, mut queue) = mpsc::unbounded_channel::<(Vec<u8>, Box<dyn FnOnce() + Send>)>();
+        let (jobs, mut queue) = mpsc::unbounded_channel::<Write>();
         tokio::spawn(async move {
             while let Some((bytes, done)) = queue.recv().await {
                 // Now and again somebody else uses the disk, too.
@@ -252,6 +250,11 @@ impl State {
         let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         State { steps: number(0), digest: number(8) }
     }
+}
+
+/// What a node adds to a step.
+fn token(node: NodeId, step: u64) -> u64 {
+    xxh3_64(&[node.0.as_slice(), &step.to_le_bytes()].concat())
 }
 
 impl Sleep for Slept {

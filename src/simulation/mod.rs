@@ -208,9 +208,9 @@ impl Run<'_> {
     }
 
     fn relieve(&mut self, is_due: impl Fn(Duration) -> bool) {
-        let (due, later) = std::mem::take(&mut self.pending).into_iter().partition(|(at, _)| is_due(*at));
+        let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pending).into_iter().partition(|(at, _)| is_due(*at));
         self.pending = later;
-        for (_, relief) in Vec::<(Duration, Relief)>::from(due) {
+        for (_, relief) in due {
             match relief {
                 Relief::Start(host) => self.sim.bounce(name_of(host)),
                 Relief::Release(a, b) => {

@@ -2,6 +2,7 @@
 //!
 //! What all programs of a run have seen, and what of it must not be.
 
+use crate::identity::NodeId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +18,7 @@ struct Seen {
     /// The state after each step, by View and step, or by step alone.
     states: BTreeMap<(String, u64), u64>,
     /// The members of each View.
-    views: BTreeMap<String, Vec<String>>,
+    views: BTreeMap<String, Vec<NodeId>>,
     /// What each host did last: its View, the step, and when.
     last: BTreeMap<usize, (String, u64, Duration)>,
     counts: Counts,
@@ -44,10 +45,10 @@ impl Witness {
     }
 
     /// A host was given a View.
-    pub fn joined(&self, host: usize, view: &str, members: Vec<String>) {
+    pub fn joined(&self, host: usize, view: &str, members: &[NodeId]) {
         let mut seen = self.seen();
         seen.counts.views += 1;
-        let known = seen.views.entry(view.to_owned()).or_insert_with(|| members.clone());
+        let known = seen.views.entry(view.to_owned()).or_insert_with(|| members.to_vec());
         if *known != members {
             let known = known.clone();
             seen.wrong.push(format!("host {host}: View {view} is of {members:?}, and of {known:?} elsewhere"));

@@ -512,7 +512,7 @@ impl World {
     fn unlink(&mut self, a: u8, b: u8) {
         if self.network.unlink(a, b) {
             for (n, other) in [(a, b), (b, a)] {
-                if let Some(id) = self.nodes.get(&other).map(|node| node.id()) {
+                if let Some(id) = self.nodes.get(&other).map(Node::id) {
                     self.feed(n, Input::LinkDown(id));
                 }
             }
