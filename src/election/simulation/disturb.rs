@@ -17,7 +17,7 @@ const TOGETHER_MS: u64 = 20_000;
 const ANSWERED_MS: u64 = 5_000;
 
 /// Events of one history.
-const EVENTS: u64 = 10;
+const EVENTS: u64 = 8;
 
 /// Threads that try seeds.
 const THREADS: u64 = 2;
@@ -187,7 +187,8 @@ fn settle(world: &mut World, n: u8) -> Result<(), String> {
     start_the_dead(world, n, 1);
     (1..=n).for_each(|node| world.pause(node, 0));
     if !within(world, TOGETHER_MS, World::is_whole) {
-        return Err("never came together".to_owned());
+        let states: Vec<String> = world.living().into_iter().map(|n| world.state(n)).collect();
+        return Err(format!("never came together: {}", states.join("; ")));
     }
     // What a wild network has lost is said again when links come back.
     for (a, b) in world.network.links() {

@@ -49,6 +49,8 @@ pub(super) struct Node {
     pub(super) alive: bool,
     /// It does nothing before.
     pub(super) paused_until: u64,
+    /// What it will hear of then.
+    missed: Vec<Input>,
 }
 
 impl World {
@@ -83,7 +85,7 @@ impl World {
         let id = MemberId { node: NodeId([n; 32]), boot: Boot(boot) };
         let applicant = Applicant { id, name: Name::from_lossy(&letter(n)), stateless: false, engines: Engines::NATIVE };
         let election = Election::new(applicant, self.disks.held(n), config);
-        self.nodes.insert(n, Node { election, book: Book::default(), boot, alive: true, paused_until: 0 });
+        self.nodes.insert(n, Node { election, book: Book::default(), boot, alive: true, paused_until: 0, missed: Vec::new() });
     }
 
     /// The process is gone at once; what was not durable is lost.
@@ -180,10 +182,10 @@ impl World {
         self.call_as(n, BEST_EFFORT, Call { mode: Mode::BestEffort, ..SUM });
     }
 
-    /// Of all that this node has called and not voted on, its callers have had enough: a deadline, or the future is dropped.
+    /// The callers of all that is open on this node have had enough: a deadline, or the future is dropped.
     pub(in crate::election) fn give_up(&mut self, n: u8) {
         let Some(ledger) = self.nodes.get_mut(&n).and_then(|node| node.book.ledger.as_mut()) else { return };
-        let open: Vec<OpId> = ledger.unvoted().map(|(op, _)| op).collect();
+        let open: Vec<OpId> = ledger.undecided().collect();
         open.into_iter().for_each(|op| ledger.abort(op, AbortReason::Deadline));
         self.spread(n);
     }
@@ -280,12 +282,23 @@ impl World {
 
     fn feed(&mut self, n: u8, input: Input) {
         let now = self.now;
-        let Some(node) = self.nodes.get_mut(&n).filter(|node| node.alive && node.paused_until <= now) else { return };
-        let effects = node.election.step(now, input, &mut node.book);
-        for effect in effects {
-            self.carry_out(n, effect);
+        let Some(node) = self.nodes.get_mut(&n).filter(|node| node.alive) else { return };
+        if node.paused_until > now {
+            if input != Input::Tick {
+                node.missed.push(input);
+            }
+            return;
         }
-        self.spread(n);
+        let mut inputs = std::mem::take(&mut node.missed);
+        inputs.push(input);
+        for input in inputs {
+            let Some(node) = self.nodes.get_mut(&n) else { return };
+            let effects = node.election.step(now, input, &mut node.book);
+            for effect in effects {
+                self.carry_out(n, effect);
+            }
+            self.spread(n);
+        }
     }
 
     fn carry_out(&mut self, n: u8, effect: Effect) {
