@@ -233,6 +233,9 @@ impl Group {
     }
 }
 
+/// A checker wants a plain function for each claim.
+type Holds = fn(&Group, &State) -> bool;
+
 fn letter(n: usize) -> String {
     char::from(b'A' + n as u8).to_string()
 }
@@ -269,7 +272,7 @@ impl Model for Group {
     }
 
     fn properties(&self) -> Vec<Property<Group>> {
-        let always: [(Claim, fn(&Group, &State) -> bool); 10] = [
+        let always: [(Claim, Holds); 10] = [
             (Claim::OneViewPerBallot, |g, s| g.holds(Claim::OneViewPerBallot, s)),
             (Claim::ViewsGrow, |g, s| g.holds(Claim::ViewsGrow, s)),
             (Claim::AllHaveAccepted, |g, s| g.holds(Claim::AllHaveAccepted, s)),

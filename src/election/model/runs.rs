@@ -42,10 +42,10 @@ fn explore(group: &Group, threads: usize) -> Explored {
     if group.defect.is_some() {
         // The shortest histories first.
         let builder = builder.finish_when(HasDiscoveries::AnyFailures).target_state_count(HUNT_STATES_MAX);
-        summed_up(&group, &builder.spawn_bfs().join(), began)
+        summed_up(group, &builder.spawn_bfs().join(), began)
     } else {
         // In depth, or what is still to be looked at would fill the memory.
-        summed_up(&group, &builder.spawn_dfs().join(), began)
+        summed_up(group, &builder.spawn_dfs().join(), began)
     }
 }
 

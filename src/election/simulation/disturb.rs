@@ -84,14 +84,14 @@ fn history(seed: u64, is_told: bool) -> Result<World, String> {
 fn live(world: &mut World, seed: u64) -> Result<(), String> {
     let n = 2 + (seed % 7) as u8;
     // On some networks single messages are lost, repeated or overtake each other. No rule relies on it that they do not.
-    let wild = u64::from(seed % 3 == 0);
+    let wild = u64::from(seed.is_multiple_of(3));
     world.network.weather = Weather {
         late: seed % 5 * 30,
         lost: wild * world.random(60),
         repeated: wild * world.random(100),
         overtaking: wild * world.random(100),
     };
-    world.deadly_writes = if seed % 4 == 0 { 60 } else { 0 };
+    world.deadly_writes = if seed.is_multiple_of(4) { 60 } else { 0 };
     world.engine_ms = seed % 3 * 30;
     for node in 1..=n {
         if world.random(5) == 0 {
