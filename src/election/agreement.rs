@@ -287,7 +287,11 @@ impl Agreement {
             return;
         }
         self.round_seen = self.round_seen.max(ballot.round);
-        if self.is_past(ballot, self.durable.promised) {
+        if ballot == self.durable.promised {
+            // It has come twice, and is answered.
+            return;
+        }
+        if self.outranks(self.durable.promised, ballot) {
             effects.push(Effect::Send(from, Message::Nack(ballot, self.durable.promised)));
             return;
         }

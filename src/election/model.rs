@@ -6,6 +6,10 @@
 //! What is real: `Agreement::step`, which is all that an election lets happen to a View, and `Ledger`. What is not here: time,
 //! and everything that only decides when to propose. A model proposes whenever and for whomever it likes.
 //!
+//! What is looked at is more than can happen: nobody has to be reached to be proposed, and nothing but a member's part in it ends
+//! a write, a call or a proposal. What is left out, so that there is an end: in the runs through all histories the operation of a
+//! View is begun by all with it, and answers that only say no are not sent. The walks ([`walk`]) have all of that but the last.
+//!
 //! A group starts in a View of all with an operation under way. A write is on the disk at once, and a crash keeps what is there;
 //! whoever crashes is a new member. In a group of `slow_disks` writes take their time.
 
@@ -229,6 +233,9 @@ impl Group {
     }
 }
 
+/// A checker wants a plain function for each claim.
+type Holds = fn(&Group, &State) -> bool;
+
 fn letter(n: usize) -> String {
     char::from(b'A' + n as u8).to_string()
 }
@@ -265,7 +272,7 @@ impl Model for Group {
     }
 
     fn properties(&self) -> Vec<Property<Group>> {
-        let always: [(Claim, fn(&Group, &State) -> bool); 10] = [
+        let always: [(Claim, Holds); 10] = [
             (Claim::OneViewPerBallot, |g, s| g.holds(Claim::OneViewPerBallot, s)),
             (Claim::ViewsGrow, |g, s| g.holds(Claim::ViewsGrow, s)),
             (Claim::AllHaveAccepted, |g, s| g.holds(Claim::AllHaveAccepted, s)),

@@ -29,6 +29,11 @@ impl Ledger {
         open.filter(|(_, e)| e.outcome.is_none()).map(|(op, e)| (*op, e.agreed))
     }
 
+    /// The operations this member has called that are not decided.
+    pub(crate) fn undecided(&self) -> impl Iterator<Item = OpId> {
+        self.entries.iter().filter(|(_, e)| e.call.is_some() && e.outcome.is_none()).map(|(op, _)| *op)
+    }
+
     /// Whether this operation brings the members to one history.
     pub(crate) fn is_of_sync(&self, op: OpId) -> bool {
         self.entries.get(&op).is_some_and(super::Entry::is_sync)

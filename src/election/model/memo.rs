@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const SHARDS: usize = 64;
 
 /// Entries of a shard; more are forgotten, or memory would go to what is cheap to find out again.
-const SHARD_MAX: usize = 8_000;
+const SHARD_MAX: usize = 1_000;
 
 /// Results by the hashes of the node and of the step.
 #[derive(Clone, Debug)]

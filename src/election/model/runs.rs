@@ -36,14 +36,21 @@ fn group(partition: Partition, left: (u16, u16, u16)) -> Group {
     Group { nodes: 3, partition, left, calls: Calls::AtInstall, slow_disks: false, defect: None, memo: Memo::default() }
 }
 
-fn explore(group: Group, threads: usize) -> Explored {
+fn explore(group: &Group, threads: usize) -> Explored {
     let began = Instant::now();
-    let names: Vec<&'static str> = group.claims().map(super::Claim::name).collect();
-    let mut builder = group.clone().checker().threads(threads);
+    let builder = group.clone().checker().threads(threads);
     if group.defect.is_some() {
-        builder = builder.finish_when(HasDiscoveries::AnyFailures).target_state_count(HUNT_STATES_MAX);
+        // The shortest histories first.
+        let builder = builder.finish_when(HasDiscoveries::AnyFailures).target_state_count(HUNT_STATES_MAX);
+        summed_up(group, &builder.spawn_bfs().join(), began)
+    } else {
+        // In depth, or what is still to be looked at would fill the memory.
+        summed_up(group, &builder.spawn_dfs().join(), began)
     }
-    let checker = builder.spawn_bfs().join();
+}
+
+fn summed_up(group: &Group, checker: &impl Checker<Group>, began: Instant) -> Explored {
+    let names: Vec<&'static str> = group.claims().map(super::Claim::name).collect();
     let found = checker.discoveries();
     let broken = found.iter().filter(|(name, _)| names.contains(name));
     let broken = broken.map(|(name, path)| ((*name).to_owned(), path.clone().into_actions().len())).collect();
@@ -61,7 +68,7 @@ fn go_through(groups: Vec<Group>, threads: usize) {
     for group in groups {
         let Left { proposals, crashes, aborts } = group.left;
         let (nodes, partition, disks) = (group.nodes, group.partition, if group.slow_disks { "slow" } else { "at once" });
-        let Explored { states, unique, seconds, broken, unseen } = explore(group, threads);
+        let Explored { states, unique, seconds, broken, unseen } = explore(&group, threads);
         let what = if broken.is_empty() { "nothing".to_owned() } else { format!("{broken:?}") };
         println!(
             "| {nodes} | {partition:?} | {proposals} | {crashes} | {aborts} | {disks} | {unique} | {states} | {seconds:.0} | {what} |"
@@ -81,7 +88,8 @@ fn small_groups_keep_the_claims() {
 #[test]
 #[ignore = "minutes: make model"]
 fn all_histories_of_three_keep_the_claims() {
-    let lefts = [(2, 1, 0), (2, 0, 1), (1, 1, 1)];
+    // Callers that give up beside a second proposal are too much for a table that is to be made in minutes: the walks have them.
+    let lefts = [(2, 1, 0), (1, 1, 1)];
     let mut groups: Vec<Group> = lefts.into_iter().flat_map(|left| BOTH.map(|partition| group(partition, left))).collect();
     groups.extend(BOTH.map(|partition| Group { slow_disks: true, ..group(partition, (1, 1, 0)) }));
     go_through(groups, 2);
@@ -123,7 +131,7 @@ fn hunting_ground(defect: Defect) -> Option<Group> {
         Defect::NoTieBreak => (Continue, (2, 0, 0)),
         Defect::RestartedCounts => (Continue, (1, 1, 0)),
         Defect::NoAdoption => (Majority, (2, 0, 0)),
-        Defect::EarlyAbort | Defect::KeepsDone => (Continue, (1, 0, 1)),
+        Defect::EarlyAbort | Defect::KeepsDone => (Majority, (1, 0, 1)),
         Defect::TipOfInstalled | Defect::AcceptedNotDurable => return None,
     };
     Some(Group { defect: Some(defect), ..group(partition, left) })
@@ -135,6 +143,31 @@ fn first_walk(defect: Option<Defect>, partition: Partition, seeds: std::ops::Ran
     walks.find(|(_, walked)| !walked.broken.is_empty())
 }
 
+/// A walk of five that shows each defect; when the rules change, one of those after it will.
+const WALKS: [(Defect, Partition, u64); 10] = [
+    (Defect::PromiseNotDurable, Partition::Continue, 8),
+    (Defect::EarlyInstall, Partition::Continue, 0),
+    (Defect::NoTieBreak, Partition::Continue, 43),
+    (Defect::AnyoneCommitted, Partition::Continue, 36),
+    (Defect::RestartedCounts, Partition::Majority, 18),
+    (Defect::NoAdoption, Partition::Majority, 161),
+    (Defect::TipOfInstalled, Partition::Majority, 377),
+    (Defect::AcceptedNotDurable, Partition::Majority, 569),
+    (Defect::EarlyAbort, Partition::Majority, 137),
+    (Defect::KeepsDone, Partition::Majority, 371),
+];
+
+#[test]
+fn a_walk_shows_each_seeded_defect() {
+    assert!(Defect::ALL.into_iter().all(|defect| WALKS.iter().any(|walk| walk.0 == defect)));
+    for (defect, partition, seed) in WALKS {
+        let found = first_walk(Some(defect), partition, seed..seed + 600);
+        assert!(found.is_some(), "{defect:?} is not found");
+        let clean = first_walk(None, partition, seed..seed + 1);
+        assert!(clean.is_none(), "nothing was seeded: {clean:?}");
+    }
+}
+
 #[test]
 #[ignore = "minutes: make model"]
 fn every_seeded_defect_is_found() {
@@ -142,7 +175,7 @@ fn every_seeded_defect_is_found() {
     println!("| --- | --- | --- | --- |");
     let mut missed = Vec::new();
     for defect in Defect::ALL {
-        let by_model = hunting_ground(defect).map(|group| explore(group, 1));
+        let by_model = hunting_ground(defect).map(|group| explore(&group, 1));
         let shown = |e: &Explored| e.broken.first().map(|(claim, steps)| format!("{claim} in {steps} steps"));
         let by_model = by_model.map(|e| shown(&e).unwrap_or("not found".to_owned()));
         let by_walk = BOTH.map(|partition| {

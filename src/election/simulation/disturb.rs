@@ -20,7 +20,7 @@ const TOGETHER_MS: u64 = 20_000;
 const ANSWERED_MS: u64 = 5_000;
 
 /// Events of one history.
-const EVENTS: u64 = 10;
+const EVENTS: u64 = 8;
 
 /// Threads that try seeds.
 const THREADS: u64 = 2;
@@ -87,14 +87,14 @@ fn history(seed: u64, is_told: bool) -> Result<World, String> {
 fn live(world: &mut World, seed: u64) -> Result<(), String> {
     let n = 2 + (seed % 7) as u8;
     // On some networks single messages are lost, repeated or overtake each other. No rule relies on it that they do not.
-    let wild = u64::from(seed % 3 == 0);
+    let wild = u64::from(seed.is_multiple_of(3));
     world.network.weather = Weather {
         late: seed % 5 * 30,
         lost: wild * world.random(60),
         repeated: wild * world.random(100),
         overtaking: wild * world.random(100),
     };
-    world.deadly_writes = if seed % 4 == 0 { 60 } else { 0 };
+    world.deadly_writes = if seed.is_multiple_of(4) { 60 } else { 0 };
     world.engine_ms = seed % 3 * 30;
     if seed % 8 == 7 {
         world.quarantine();
@@ -209,7 +209,8 @@ fn settle(world: &mut World, n: u8) -> Result<(), String> {
     // Nobody can be lost often enough here to be kept out for longer than half a minute.
     let kept_out_ms = if world.quarantine_ms.0 > 0 { 60_000 } else { 0 };
     if !within(world, TOGETHER_MS + kept_out_ms, World::is_whole) {
-        return Err("never came together".to_owned());
+        let states: Vec<String> = world.living().into_iter().map(|n| world.state(n)).collect();
+        return Err(format!("never came together: {}", states.join("; ")));
     }
     // What a wild network has lost is said again when links come back.
     for (a, b) in world.network.links() {

@@ -95,8 +95,8 @@ impl Network {
             wire.push_back((at, message.clone()));
         }
         if fate.repeated {
-            let after = wire.back().map_or(0, |(at, _)| *at);
-            wire.push_back(((at + 20).max(after), message));
+            let after = wire.back().map_or(at, |(at, _)| *at);
+            wire.push_back((after, message));
         }
     }
 

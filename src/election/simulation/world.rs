@@ -252,10 +252,10 @@ impl World {
         self.call_as(n, BEST_EFFORT, Call { mode: Mode::BestEffort, ..SUM });
     }
 
-    /// Of all that this node has called and not voted on, its callers have had enough: a deadline, or the future is dropped.
+    /// The callers of all that is open on this node have had enough: a deadline, or the future is dropped.
     pub(in crate::election) fn give_up(&mut self, n: u8) {
         let Some(ledger) = self.nodes.get_mut(&n).and_then(|node| node.book.ledger.as_mut()) else { return };
-        let open: Vec<OpId> = ledger.unvoted().map(|(op, _)| op).collect();
+        let open: Vec<OpId> = ledger.undecided().collect();
         open.into_iter().for_each(|op| ledger.abort(op, AbortReason::Deadline));
         self.spread(n);
     }
