@@ -47,6 +47,11 @@ impl Machines {
         Child::spawn(&mut self.peer(n, size, trusted, order, Engine::Native)?)
     }
 
+    /// Whoever starts on machine `n` next is nobody that has been there.
+    pub fn forget(&self, n: usize) -> Result<()> {
+        Ok(std::fs::remove_dir_all(self.files.join(n.to_string()))?)
+    }
+
     /// Starts a peer that waits for orders.
     pub fn serve(&self, n: usize, size: usize, trusted: &str, engine: Engine) -> Result<Child> {
         Child::spawn_told(&mut self.peer(n, size, trusted, &["serve"], engine)?)

@@ -20,7 +20,7 @@ const USAGE: &str =
 /// What the table's reader has to know.
 const LEGEND: &str = "Time until the last of the others had its answer, and what it was; of `loss` since the call, which has a deadline of 10 s; of `stop-1` with the \
 pause in it. `reduce-scatter`, `all-gather`: asked for at a random share of the victim's bytes in that half of a call of about a second; changes of the network come \
-some ten milliseconds later. Matters of chance: `before-done` (in the last twentieth of the bytes; the vote may be over, or not have begun) and `view-change` (within \
+some ten milliseconds later. Matters of chance: `before-done` (with the last bytes; the vote may be over, or not have begun) and `view-change` (within \
 30 ms of the kill of one member more, in the middle of the call). With two members the other one is alone after a loss, says so, and the next operation is the one when both are back. \
 `left out`: so many ended with `Indeterminate`, because the next View was made without them; `unknown`: all of the others did.";
 

@@ -21,7 +21,7 @@ pub enum Phase {
     ReduceScatter,
     /// From six to nine tenths.
     AllGather,
-    /// The last twentieth of the bytes is on its way, or the vote, or it is all over. A matter of chance.
+    /// The last bytes are on their way, or the vote, or it is all over. A matter of chance.
     BeforeDone,
     /// Another member has just been killed in the middle of the call. A matter of chance.
     ViewChange,
@@ -57,6 +57,8 @@ impl Phase {
             Phase::Idle => None,
             Phase::ReduceScatter => Some(0.1 + 0.3 * chance.unit()),
             Phase::AllGather => Some(0.6 + 0.3 * chance.unit()),
+            // A slow one is asked for somewhat earlier.
+            Phase::BeforeDone if fault.is_slow() => Some(0.92 + 0.06 * chance.unit()),
             Phase::BeforeDone => Some(0.95 + 0.05 * chance.unit()),
             Phase::ViewChange => Some(CHANGE_AT),
         };
