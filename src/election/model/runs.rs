@@ -147,14 +147,14 @@ fn first_walk(defect: Option<Defect>, partition: Partition, seeds: std::ops::Ran
 const WALKS: [(Defect, Partition, u64); 10] = [
     (Defect::PromiseNotDurable, Partition::Continue, 8),
     (Defect::EarlyInstall, Partition::Continue, 0),
-    (Defect::NoTieBreak, Partition::Continue, 43),
-    (Defect::AnyoneCommitted, Partition::Continue, 36),
-    (Defect::RestartedCounts, Partition::Majority, 18),
-    (Defect::NoAdoption, Partition::Majority, 161),
-    (Defect::TipOfInstalled, Partition::Majority, 377),
-    (Defect::AcceptedNotDurable, Partition::Majority, 569),
-    (Defect::EarlyAbort, Partition::Majority, 137),
-    (Defect::KeepsDone, Partition::Majority, 371),
+    (Defect::NoTieBreak, Partition::Continue, 51),
+    (Defect::AnyoneCommitted, Partition::Continue, 1),
+    (Defect::RestartedCounts, Partition::Majority, 57),
+    (Defect::NoAdoption, Partition::Majority, 34),
+    (Defect::TipOfInstalled, Partition::Majority, 569),
+    (Defect::AcceptedNotDurable, Partition::Majority, 200),
+    (Defect::EarlyAbort, Partition::Majority, 225),
+    (Defect::KeepsDone, Partition::Majority, 3244),
 ];
 
 #[test]
