@@ -16,7 +16,7 @@ use std::time::Instant;
 const HUNT_STATES_MAX: usize = 3_000_000;
 
 /// Walks of a hunt. A defect that is hard to see shows in one of some hundred.
-const HUNT_WALKS: u64 = 3_000;
+const HUNT_WALKS: u64 = 4_000;
 
 const BOTH: [Partition; 2] = [Partition::Continue, Partition::Majority];
 
