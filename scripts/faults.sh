@@ -5,14 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh
 
-need_rust
-need_c_compiler
-want_programs python3:python3 ip:iproute2 nft:nftables ethtool:ethtool
-want_gloo
-if [ "$(id -u)" -ne 0 ]; then
-    say "The lab needs root: run this with sudo, or as lab/lab sandbox -- make faults."
-    exit 2
-fi
+need_lab_of_faults faults
 cargo build --locked -p potluck-cli ${gloo_features[@]+"${gloo_features[@]}"} >&2
 POTLUCK_BIN="$(target_dir)/debug/potluck"
 export POTLUCK_BIN

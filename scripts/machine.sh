@@ -130,3 +130,15 @@ target_dir() {
         *) printf '%s/%s\n' "$PWD" "$dir" ;;
     esac
 }
+
+# What tests with faults need of a machine: the lab with everything that it breaks. $1 is the make target.
+need_lab_of_faults() {
+    need_rust
+    need_c_compiler
+    want_programs python3:python3 ip:iproute2 nft:nftables ethtool:ethtool
+    want_gloo
+    if [ "$(id -u)" -ne 0 ]; then
+        say "The lab needs root: run this with sudo, or as lab/lab sandbox -- make $1."
+        exit 2
+    fi
+}

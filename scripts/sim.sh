@@ -6,9 +6,11 @@ cd "$(dirname "$0")/.."
 
 need_rust
 need_c_compiler
-[ -n "${SEED:-}" ] || export SEEDS="${SEEDS:-500}"
+export POTLUCK_SIM_SEEDS="${SEEDS:-500}"
+[ -z "${SEED:-}" ] || export POTLUCK_SIM_SEED="$SEED"
 # With this tokio's own chance is seeded too, and a panic of any task ends its run; all crates have to be built with it.
-export RUSTFLAGS="--cfg tokio_unstable" CARGO_TARGET_DIR="$(target_dir)/sim"
+CARGO_TARGET_DIR="$(target_dir)/sim"
+export RUSTFLAGS="--cfg tokio_unstable" CARGO_TARGET_DIR
 cargo test --release --locked -p potluck --lib --no-run >&2
 status=0
 log=$(mktemp)

@@ -21,7 +21,7 @@ use crate::collective::{Envelope, Meter};
 use crate::error::{ConfigProblem, Error, Result};
 use crate::status::Status;
 use event::Event;
-use node::Node;
+use node::{Means, Node};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -49,11 +49,16 @@ pub struct Handles {
 
 /// The driver's side of [`Handles`].
 pub struct Outlets {
-    pub(super) commands: mpsc::Receiver<Command>,
-    pub(super) views: watch::Sender<Option<Arc<Envelope>>>,
-    pub(super) status: watch::Sender<Status>,
-    pub(super) meter: Arc<Meter>,
-    pub(super) happened: broadcast::Sender<crate::events::Event>,
+    commands: mpsc::Receiver<Command>,
+    told: Told,
+}
+
+/// What the handles are told by.
+struct Told {
+    views: watch::Sender<Option<Arc<Envelope>>>,
+    status: watch::Sender<Status>,
+    meter: Arc<Meter>,
+    happened: broadcast::Sender<crate::events::Event>,
 }
 
 /// Events that wait for one who listens: many Views' worth.
@@ -67,7 +72,8 @@ pub fn channels(status: Status) -> (Handles, Outlets) {
     let (happened_tx, happened) = broadcast::channel(EVENTS_KEPT);
     let meter = Arc::new(Meter::new());
     let handles = Handles { commands: command_tx, views: view_rx, status: status_rx, meter: Arc::clone(&meter), happened };
-    (handles, Outlets { commands: command_rx, views: view_tx, status: status_tx, meter, happened: happened_tx })
+    let told = Told { views: view_tx, status: status_tx, meter, happened: happened_tx };
+    (handles, Outlets { commands: command_rx, told })
 }
 
 /// Runs the driver on a thread of its own and returns when it has started. The thread ends after [`Command::Leave`], or
@@ -103,12 +109,12 @@ where
 /// The control plane of one node, until it leaves.
 pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     let Doors { net, mut listener, mut discovery, store, engines, sleep } = doors;
-    let Outlets { mut commands, views, status, meter, happened } = outlets;
+    let Outlets { mut commands, told } = outlets;
     let (events_tx, mut events) = mpsc::channel(event::QUEUE);
     // The disk never waits for the driver; what it has to say is bounded by what it was asked.
     let (durable_tx, mut durable) = mpsc::unbounded_channel();
-    let mut node =
-        Node::new(config, net, store, engines, sleep, events_tx, durable_tx, views, status, meter, happened, listener.port());
+    let means = Means { net, store, engines, sleep, events: events_tx, durable: durable_tx };
+    let mut node = Node::new(config, listener.port(), means, told);
     if let Err(problem) = discovery.announce(&node.advert()).await {
         tracing::warn!(%problem, "this node cannot be discovered by others");
     }

@@ -13,7 +13,7 @@ use super::datalinks::DataLinks;
 use super::deadlines::Deadlines;
 use super::event::Event;
 use super::peers::Peers;
-use super::{Sleep, Store};
+use super::{Sleep, Store, Told};
 use crate::collective::{Closing, Engine, Envelope, Meter, Outgoing};
 use crate::discovery::{AddressPolicy, Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
 use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PROBE};
@@ -124,6 +124,16 @@ pub(super) struct Node {
     port: u16,
 }
 
+/// What a node works with: doors, and the queues of what its tasks and its disk report.
+pub(super) struct Means {
+    pub(super) net: Arc<dyn Net>,
+    pub(super) store: Box<dyn Store>,
+    pub(super) engines: Vec<Arc<dyn Engine>>,
+    pub(super) sleep: Box<dyn Sleep>,
+    pub(super) events: mpsc::Sender<Event>,
+    pub(super) durable: mpsc::UnboundedSender<u64>,
+}
+
 /// What a handshake for a data link must know of a View.
 struct OpenView {
     digest: ViewDigest,
@@ -166,21 +176,9 @@ impl NodeConfig {
 }
 
 impl Node {
-    #[expect(clippy::too_many_arguments, reason = "the doors, taken apart once")]
-    pub(super) fn new(
-        config: NodeConfig,
-        net: Arc<dyn Net>,
-        store: Box<dyn Store>,
-        engines: Vec<Arc<dyn Engine>>,
-        sleep: Box<dyn Sleep>,
-        events: mpsc::Sender<Event>,
-        durable: mpsc::UnboundedSender<u64>,
-        views: watch::Sender<Option<Arc<Envelope>>>,
-        status: watch::Sender<Status>,
-        meter: Arc<Meter>,
-        happened: broadcast::Sender<crate::events::Event>,
-        port: u16,
-    ) -> Node {
+    pub(super) fn new(config: NodeConfig, port: u16, means: Means, told: Told) -> Node {
+        let Means { net, store, engines, sleep, events, durable } = means;
+        let Told { views, status, meter, happened } = told;
         let hello = &config.local.hello;
         let me = hello.id;
         let (name, stateless, engines_offered) = (hello.name.clone(), hello.stateless, hello.engines);

@@ -7,8 +7,10 @@
 //! (`tests/scripts`) or by chance ([`disturb`]); the same seed is the same world.
 
 mod book;
+mod calls;
 mod disks;
 mod disturb;
+mod lives;
 mod network;
 mod world;
 

@@ -279,11 +279,11 @@ fn run_all(seeds: std::ops::Range<u64>) {
     assert!(failed.is_empty(), "seeds {failed:?}; SEED=n make sim repeats one");
 }
 
-/// `SEED` is one run, `SEEDS` are so many; some without either.
+/// `POTLUCK_SIM_SEED` is one run, `POTLUCK_SIM_SEEDS` are so many; some without either.
 #[test]
 fn groups_in_virtual_time_never_differ_and_find_together() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    match (number("SEED"), number("SEEDS")) {
+    match (number("POTLUCK_SIM_SEED"), number("POTLUCK_SIM_SEEDS")) {
         (Some(seed), _) => run_all(seed..seed + 1),
         (None, seeds) => run_all(0..seeds.unwrap_or(4)),
     }

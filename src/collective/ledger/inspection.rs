@@ -3,7 +3,7 @@
 //! What a checker may ask of a ledger.
 
 use super::Ledger;
-use crate::collective::{Outcome, Vote};
+use crate::collective::{OpBody, OpMessage, Outcome, Vote};
 use crate::defect::Seeded;
 use crate::view::{OpId, Rank};
 
@@ -37,5 +37,20 @@ impl Ledger {
     /// Whether this operation brings the members to one history.
     pub(crate) fn is_of_sync(&self, op: OpId) -> bool {
         self.entries.get(&op).is_some_and(super::Entry::is_sync)
+    }
+
+    /// Takes in what an honest member says, as an envelope does.
+    pub(crate) fn hear(&mut self, from: Rank, message: &OpMessage) {
+        let fine = match message.body {
+            OpBody::Describe(descriptor) => self.on_descriptor(from, descriptor),
+            OpBody::Vote(op, vote) => self.on_vote(from, op, vote),
+            OpBody::Settled(below) => {
+                self.on_settled(from, below);
+                Ok(())
+            }
+            OpBody::Resolved | OpBody::Ready(_) => Ok(()),
+        };
+        assert!(fine.is_ok(), "an honest member is never a misbehaving one");
+        self.on_resolved(from, &message.resolved);
     }
 }

@@ -223,17 +223,7 @@ impl<'a> Turn<'a> {
     fn hear_of_operation(&mut self, from: MemberId, message: &OpMessage) {
         let (Some(ledger), Some(view)) = (&mut self.node.ledger, &self.node.view) else { return };
         let Some(rank) = view.rank_of(from).filter(|_| ledger.view() == message.view) else { return };
-        let fine = match message.body {
-            OpBody::Describe(descriptor) => ledger.on_descriptor(rank, descriptor),
-            OpBody::Vote(op, vote) => ledger.on_vote(rank, op, vote),
-            OpBody::Settled(below) => {
-                ledger.on_settled(rank, below);
-                Ok(())
-            }
-            OpBody::Resolved | OpBody::Ready(_) => Ok(()),
-        };
-        assert!(fine.is_ok(), "an honest member is never a misbehaving one");
-        ledger.on_resolved(rank, &message.resolved);
+        ledger.hear(rank, message);
     }
 
     /// Carries out what the ledger wants.

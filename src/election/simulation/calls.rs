@@ -1,0 +1,211 @@
+//! Layer: Core.
+//!
+//! Operations: what nodes call, what their ledgers say to each other, and how it ends.
+
+use super::world::World;
+use crate::collective::{
+    AbortReason, Call, CodecId, DType, Kind, Ledger, LedgerEffect, Mode, OpBody, OpMessage, Outcome, ReduceOp,
+};
+use crate::election::claims::{Claim, Counts, Deed};
+use crate::election::{Input, Message};
+use crate::identity::MemberId;
+use crate::view::{Lane, OpId, View, ViewId};
+use std::sync::Arc;
+
+const SUM: Call =
+    Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 8, codec: CodecId::None, mode: Mode::PerOp };
+const BEST_EFFORT: Lane = Lane(100);
+
+impl World {
+    /// An engine takes up to so long for a result.
+    pub(in crate::election) fn engines(&mut self, ms: u64) {
+        self.engine_ms = ms;
+    }
+
+    /// One call of an all_reduce on this node; its engine is done as soon as all have described theirs, or a little later.
+    pub(in crate::election) fn call(&mut self, n: u8) {
+        self.call_as(n, Lane::MAIN, SUM);
+    }
+
+    /// The same in a lane of its own.
+    pub(super) fn call_in(&mut self, n: u8, lane: u32) {
+        self.call_as(n, Lane::tagged(lane), SUM);
+    }
+
+    pub(in crate::election) fn sync(&mut self, n: u8, version: u64) {
+        self.call_as(n, Lane::MAIN, Call { kind: Kind::Sync { version }, dtype: DType::U8, ..SUM });
+    }
+
+    /// The same in a lane of its own.
+    pub(super) fn sync_in(&mut self, n: u8, lane: u32) {
+        self.call_as(n, Lane::tagged(lane), Call { kind: Kind::Sync { version: 0 }, dtype: DType::U8, ..SUM });
+    }
+
+    /// A step of two calls.
+    pub(super) fn step(&mut self, n: u8) {
+        self.call_as(n, Lane::MAIN, Call { kind: Kind::Step { parts: 2 }, ..SUM });
+    }
+
+    /// Both ends call a message, if they are in one View.
+    pub(super) fn message(&mut self, a: u8, b: u8) {
+        let rank = |n: u8| self.nodes.get(&n).and_then(|node| node.book.view.as_ref()?.rank_of(node.id()));
+        let (Some(from), Some(to)) = (rank(a), rank(b)) else { return };
+        if self.nodes[&a].book.view == self.nodes[&b].book.view {
+            let call = Call { kind: Kind::Message { from, to, tag: 7 }, ..SUM };
+            for end in [a, b] {
+                self.call_as(end, Lane::MAIN.messages(from, to), call);
+            }
+        }
+    }
+
+    /// A call that everybody decides alone, in a lane for these.
+    pub(super) fn best_effort(&mut self, n: u8) {
+        self.call_as(n, BEST_EFFORT, Call { mode: Mode::BestEffort, ..SUM });
+    }
+
+    /// The callers of all that is open on this node have had enough: a deadline, or the future is dropped.
+    pub(in crate::election) fn give_up(&mut self, n: u8) {
+        let Some(ledger) = self.nodes.get_mut(&n).and_then(|node| node.book.ledger.as_mut()) else { return };
+        let open: Vec<OpId> = ledger.undecided().collect();
+        open.into_iter().for_each(|op| ledger.abort(op, AbortReason::Deadline));
+        self.spread(n);
+    }
+
+    pub(super) fn call_as(&mut self, n: u8, lane: Lane, call: Call) {
+        let Some(node) = self.nodes.get_mut(&n).filter(|node| node.alive) else { return };
+        let Some(ledger) = node.book.ledger.as_mut() else { return };
+        match ledger.call(lane, call) {
+            Ok(op) => {
+                if let Kind::Step { parts } = call.kind {
+                    (0..parts).for_each(|i| ledger.describe_part(op.part(i), Call { mode: Mode::PerStep, ..SUM }));
+                }
+                ledger.describe(op);
+            }
+            Err(refusal) => self.tell_story(n, || format!("call refused: {refusal:?}")),
+        }
+        self.spread(n);
+    }
+
+    pub(super) fn results_due(&mut self) {
+        for n in self.living() {
+            let now = self.now;
+            let Some(node) = self.nodes.get_mut(&n).filter(|node| node.paused.is_none()) else { continue };
+            let due: Vec<OpId> = node.book.results.iter().filter(|(_, at)| **at <= now).map(|(op, _)| *op).collect();
+            for op in &due {
+                node.book.results.remove(op);
+                if let Some(ledger) = &mut node.book.ledger {
+                    ledger.done(*op, u128::from(op.number));
+                }
+            }
+            if !due.is_empty() {
+                self.spread(n);
+            }
+        }
+    }
+
+    pub(super) fn on_op(&mut self, n: u8, from: MemberId, message: &OpMessage) {
+        let Some(node) = self.nodes.get_mut(&n) else { return };
+        let Some(rank) = node.book.view.as_ref().and_then(|v| v.rank_of(from)) else { return };
+        let Some(ledger) = node.book.ledger.as_mut().filter(|l| l.view() == message.view) else { return };
+        ledger.hear(rank, message);
+        self.spread(n);
+    }
+
+    /// Carries out what the node's ledger wants.
+    pub(super) fn spread(&mut self, n: u8) {
+        loop {
+            let Some(node) = self.nodes.get_mut(&n) else { return };
+            let Some(ledger) = node.book.ledger.as_mut() else { return };
+            let effects = ledger.take_effects();
+            if effects.is_empty() {
+                break;
+            }
+            for effect in effects {
+                self.carry_out_op(n, &effect);
+            }
+        }
+        if let Some(node) = self.nodes.get_mut(&n).filter(|node| node.alive && node.paused.is_none()) {
+            // Every step asks how many operations are left.
+            let effects = node.election.step(self.now - node.behind, Input::Heard(node.id()), &mut node.book);
+            effects.into_iter().for_each(|effect| self.carry_out(n, effect));
+        }
+    }
+
+    pub(super) fn carry_out_op(&mut self, n: u8, effect: &LedgerEffect) {
+        match *effect {
+            LedgerEffect::Tell(body) => self.tell(n, body),
+            LedgerEffect::Agreed(op, _) => self.agreed(n, op),
+            LedgerEffect::Resolved(op, outcome) => {
+                let book = &self.nodes[&n].book;
+                if let (Some(view), Some(ledger)) = (book.view.clone(), &book.ledger) {
+                    let counts = counts(ledger, op);
+                    self.ended(n, &view, op, outcome, None, counts);
+                }
+            }
+            LedgerEffect::Credit(..) | LedgerEffect::Cancel(_) | LedgerEffect::Retire(_) => {}
+        }
+    }
+
+    pub(super) fn agreed(&mut self, n: u8, op: OpId) {
+        let after = if self.engine_ms == 0 { 0 } else { self.random(self.engine_ms) };
+        let at = self.now + after;
+        let Some(node) = self.nodes.get_mut(&n) else { return };
+        if after > 0 {
+            node.book.results.insert(op, at);
+        } else if let Some(ledger) = node.book.ledger.as_mut() {
+            ledger.done(op, u128::from(op.number));
+        }
+    }
+
+    pub(super) fn tell(&mut self, n: u8, body: OpBody) {
+        let Some(node) = self.nodes.get_mut(&n) else { return };
+        let me = node.id();
+        let (Some(ledger), Some(view)) = (&mut node.book.ledger, node.book.view.clone()) else { return };
+        let audience = body.audience(view.size());
+        let message = Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.report_resolved(audience) });
+        let may_speak = !ledger.is_frozen();
+        self.history.expect(Claim::FrozenStays, may_speak);
+        let others = view.members.iter().enumerate().filter(|(rank, m)| audience >> rank & 1 == 1 && m.id != me);
+        for (_, member) in others {
+            self.send(n, member.id, &message);
+        }
+    }
+
+    /// Tells all others of a node's View what is decided there, as its driver does with every heartbeat.
+    pub(super) fn report_resolved(&mut self, n: u8) {
+        if self.nodes[&n].book.ledger.as_ref().is_some_and(|ledger| !ledger.is_frozen() && !ledger.resolved().is_empty()) {
+            self.tell(n, OpBody::Resolved);
+        }
+    }
+
+    pub(super) fn replay(&mut self, n: u8, to: u8) {
+        let (node, to) = (&self.nodes[&n], self.nodes[&to].id());
+        let (Some(ledger), Some(rank)) = (&node.book.ledger, node.book.view.as_ref().and_then(|v| v.rank_of(to))) else { return };
+        let message = |body| Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.resolved() });
+        let messages: Vec<Message> = ledger.replay(rank).into_iter().map(message).collect();
+        messages.iter().for_each(|message| self.send(n, to, message));
+    }
+
+    pub(super) fn ended(&mut self, n: u8, view: &Arc<View>, op: OpId, outcome: Outcome, next: Option<ViewId>, counts: Counts) {
+        let id = self.nodes[&n].id();
+        self.committed += u64::from(outcome == Outcome::Committed);
+        self.tell_story(n, || {
+            let short = match outcome {
+                Outcome::Committed => "Ok".to_owned(),
+                Outcome::Aborted(_) => "Aborted".to_owned(),
+                other => format!("{other:?}"),
+            };
+            format!("{op} of {}: {short}", view.ballot.round)
+        });
+        let counts = if op.lane == BEST_EFFORT { Counts::Alone } else { counts };
+        self.history.note(id, &Deed::Ended { op: (view.id(), op), outcome, next, counts });
+    }
+}
+
+pub(super) fn counts(ledger: &Ledger, op: OpId) -> Counts {
+    match () {
+        () if op.lane.ends().is_some() => Counts::ForTwo,
+        () if ledger.is_of_sync(op) => Counts::AsSync,
+        () => Counts::ForAll,
+    }
+}

@@ -1,0 +1,136 @@
+//! Layer: Core.
+//!
+//! Processes: they start, stop, sleep and die.
+
+use super::book::Book;
+use super::world::{World, letter};
+use crate::election::{Applicant, Election, ElectionConfig, Input};
+use crate::engine::Engines;
+use crate::identity::{Boot, MemberId, Name, NodeId};
+use crate::partition::Partition;
+use std::collections::VecDeque;
+
+/// A process, or what is left of it.
+pub(super) struct Node {
+    /// Whose identity it has: its own, unless it is a copy.
+    pub(super) key: u8,
+    pub(super) election: Election,
+    pub(super) book: Book,
+    pub(super) boot: u64,
+    pub(super) alive: bool,
+    /// How long its own clock has stood still in all.
+    pub(super) behind: u64,
+    /// While it sleeps, or is stopped, what comes to it waits.
+    pub(super) paused: Option<Paused>,
+}
+
+#[derive(Default)]
+pub(super) struct Paused {
+    pub(super) waiting: VecDeque<Input>,
+    /// When it goes on by itself.
+    pub(super) until: Option<u64>,
+}
+
+impl World {
+    /// What all nodes that start from now on think of a cut network.
+    pub(in crate::election) fn rule(&mut self, rule: fn(Vec<NodeId>) -> Partition, roster: &[u8]) {
+        self.partition = rule(roster.iter().map(|n| NodeId([*n; 32])).collect());
+    }
+
+    /// Whoever is lost again and again is kept out, by nodes that start from now on.
+    pub(in crate::election) fn quarantine(&mut self) {
+        self.quarantine_ms = ElectionConfig::default().quarantine_ms;
+    }
+
+    /// From now on a write takes so long on this node's disk.
+    pub(in crate::election) fn disk(&mut self, n: u8, ms: u64) {
+        self.disks.slow.insert(n, ms);
+    }
+
+    pub(in crate::election) fn start(&mut self, n: u8) {
+        let (key, boot) = self.nodes.get(&n).map_or((n, 1), |old| (old.key, old.boot + 1));
+        self.start_as(n, key, boot);
+    }
+
+    /// A process with a copy of another node's identity.
+    pub(in crate::election) fn copy(&mut self, n: u8, of: u8) {
+        self.start_as(n, of, 1000);
+    }
+
+    pub(super) fn start_as(&mut self, n: u8, key: u8, boot: u64) {
+        let config = ElectionConfig {
+            partition: self.partition.clone(),
+            quarantine_ms: self.quarantine_ms,
+            seed: self.random(u64::MAX),
+            ..ElectionConfig::default()
+        };
+        let id = MemberId { node: NodeId([key; 32]), boot: Boot(boot) };
+        let applicant = Applicant { id, name: Name::from_lossy(&letter(n)), stateless: false, engines: Engines::NATIVE };
+        let election = Election::new(applicant, self.disks.held(n), config);
+        self.nodes.insert(n, Node { key, election, book: Book::default(), boot, alive: true, behind: 0, paused: None });
+    }
+
+    /// The process is gone at once; what was not durable is lost.
+    pub(in crate::election) fn kill(&mut self, n: u8) {
+        let Some(node) = self.nodes.get_mut(&n).filter(|node| node.alive) else { return };
+        let id = node.id();
+        node.alive = false;
+        self.disks.forget(n);
+        self.network.forget(n);
+        for other in self.network.neighbours(n) {
+            self.unlink(n, other);
+            self.feed(other, Input::LinkDown(id));
+            self.feed(other, Input::Unreachable(id));
+        }
+    }
+
+    pub(in crate::election) fn leave(&mut self, n: u8) {
+        self.feed(n, Input::Leave);
+        self.run(5);
+        self.kill(n);
+    }
+
+    /// Nothing happens on this node for so long; what comes meanwhile waits.
+    pub(in crate::election) fn pause(&mut self, n: u8, ms: u64) {
+        let until = Some(self.now + ms);
+        if let Some(node) = self.nodes.get_mut(&n) {
+            node.paused.get_or_insert_default().until = until;
+        }
+    }
+
+    /// The process goes on; its clock has gone on too.
+    pub(super) fn go_on(&mut self, n: u8) {
+        let waiting = self.nodes.get_mut(&n).and_then(|node| node.paused.take()).unwrap_or_default().waiting;
+        waiting.into_iter().for_each(|input| self.feed(n, input));
+    }
+
+    /// Time passes in which this node is stopped.
+    pub(in crate::election) fn stop(&mut self, n: u8, ms: u64) {
+        self.pause(n, u64::MAX / 2);
+        self.run(ms);
+        self.go_on(n);
+    }
+
+    /// The same of a machine that sleeps: its clock does not go on.
+    pub(in crate::election) fn sleep(&mut self, n: u8, ms: u64) {
+        self.pause(n, u64::MAX / 2);
+        self.run(ms);
+        if let Some(node) = self.nodes.get_mut(&n) {
+            node.behind += ms;
+            node.paused.get_or_insert_default().waiting.push_front(Input::Woke);
+        }
+        self.go_on(n);
+    }
+
+    pub(super) fn resume_due(&mut self) {
+        let is_due = |node: &Node| node.paused.as_ref().and_then(|paused| paused.until).is_some_and(|until| until <= self.now);
+        let due: Vec<u8> = self.nodes.iter().filter(|(_, node)| is_due(node)).map(|(n, _)| *n).collect();
+        due.into_iter().for_each(|n| self.go_on(n));
+    }
+}
+
+impl Node {
+    pub(super) fn id(&self) -> MemberId {
+        MemberId { node: NodeId([self.key; 32]), boot: Boot(self.boot) }
+    }
+}
