@@ -9,7 +9,7 @@
 use super::op::Active;
 use super::run::{Parcel, lock};
 use crate::link::Shutdown;
-use crate::view::{OPS_IN_FLIGHT_MAX, OpId};
+use crate::view::{OPS_IN_FLIGHT_MAX, OpId, PARTS_MAX};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -23,6 +23,11 @@ pub const EAGER_OP_FRAMES: usize = 64;
 /// that is decided at the sender may still be undecided at the receiver; so this, not what the sender has
 /// outstanding by its own count, is what an honest peer stays below.
 pub const EARLY_OPS_MAX: usize = OPS_IN_FLIGHT_MAX;
+/// Most bytes of such frames that a receiver keeps for one peer. One that has more than [`EAGER_PEER_BYTES`] under way is not honest; the rest is
+/// for what it has decided and this one has not.
+pub const EARLY_BYTES_MAX: usize = EARLY_OPS_MAX * EAGER_OP_BYTES;
+/// Most such frames: four of each call of as many steps as may be under way.
+pub const EARLY_FRAMES_MAX: usize = 4 * EARLY_OPS_MAX * PARTS_MAX;
 
 /// A frame in a queue, and the operation that it belongs to.
 pub struct Frame {

@@ -3,7 +3,7 @@
 //! Which operations a backend knows: those under way, those it has only heard of, and those that are over.
 
 use super::op::Active;
-use super::outbox::{EARLY_OPS_MAX, Spent};
+use super::outbox::{EARLY_BYTES_MAX, EARLY_FRAMES_MAX, EARLY_OPS_MAX, Spent};
 use crate::collective::Block;
 use crate::collective::retired::Retired;
 use crate::link::DataHeader;
@@ -16,8 +16,8 @@ use std::sync::Arc;
 pub struct Table {
     entries: BTreeMap<OpId, Entry>,
     retired: Retired,
-    /// By peer: operations that are not started here of which it has sent frames.
-    early_ops: [usize; MEMBERS_MAX],
+    /// By peer: what it has sent for operations that are not started here.
+    early: [Kept; MEMBERS_MAX],
     closed: bool,
 }
 
@@ -27,6 +27,15 @@ enum Entry {
     Active(Arc<Active>),
     /// It has failed here; what still comes for it is dropped.
     Failed,
+}
+
+/// What is kept of one peer.
+#[derive(Default)]
+struct Kept {
+    /// Operations, a step counting as one, each with the number of its calls of which something is here.
+    ops: BTreeMap<OpId, usize>,
+    frames: usize,
+    bytes: usize,
 }
 
 /// Frames and who sent them.
@@ -148,20 +157,24 @@ impl Table {
     }
 
     fn keep(&mut self, from: Rank, header: &DataHeader, block: Block) -> Routed {
-        let early_ops = &mut self.early_ops[from.index()];
-        let known = match self.entries.get(&header.op) {
+        let kept = &mut self.early[from.index()];
+        let whole = whole(header.op);
+        let is_known = match self.entries.get(&header.op) {
             Some(Entry::Early(early)) => early.spent.contains_key(&from),
             _ => false,
         };
-        if !known && *early_ops >= EARLY_OPS_MAX {
+        let has_room = kept.ops.contains_key(&whole) || kept.ops.len() < EARLY_OPS_MAX;
+        if !has_room || kept.frames >= EARLY_FRAMES_MAX || kept.bytes + block.len() > EARLY_BYTES_MAX {
             return Routed::Overrun;
         }
         let entry = self.entries.entry(header.op).or_insert_with(|| Entry::Early(Early::default()));
         let Entry::Early(early) = entry else { return Routed::Taken };
-        *early_ops += usize::from(!known);
+        *kept.ops.entry(whole).or_default() += usize::from(!is_known);
         if !early.spent.entry(from).or_default().add(block.len()) {
             return Routed::Overrun;
         }
+        kept.frames += 1;
+        kept.bytes += block.len();
         early.frames.push((from, *header, block));
         Routed::Taken
     }
@@ -173,10 +186,24 @@ impl Table {
         }
         let Some(Entry::Early(early)) = self.entries.remove(&op) else { return Early::default() };
         for peer in early.spent.keys() {
-            self.early_ops[peer.index()] -= 1;
+            let calls = self.early[peer.index()].ops.entry(whole(op)).or_default();
+            *calls = calls.saturating_sub(1);
+            if *calls == 0 {
+                self.early[peer.index()].ops.remove(&whole(op));
+            }
+        }
+        for (from, _, block) in &early.frames {
+            let kept = &mut self.early[from.index()];
+            kept.frames -= 1;
+            kept.bytes -= block.len();
         }
         early
     }
+}
+
+/// The operation that is voted on: of a call of a step, that step.
+fn whole(op: OpId) -> OpId {
+    op.step().map_or(op, |(step, _)| step)
 }
 
 #[cfg(test)]
@@ -185,7 +212,7 @@ mod tests {
     use crate::collective::Pool;
     use crate::collective::native::outbox::EAGER_OP_BYTES;
     use crate::link::Phase;
-    use crate::view::Lane;
+    use crate::view::{Lane, PARTS_MAX};
 
     fn op(number: u64) -> OpId {
         OpId { lane: Lane(7), number }
@@ -213,5 +240,44 @@ mod tests {
         assert!(kept(&mut table, 1, 300, 100), "room is given back");
         assert!(!kept(&mut table, 1, 301, 100));
         assert!(kept(&mut table, 1, 5, 1 << 20), "what is over is dropped, not kept");
+    }
+
+    fn kept_of_step(table: &mut Table, number: u64, index: u8) -> bool {
+        let step = OpId { lane: Lane(7), number };
+        let header = DataHeader { op: step.part(index), flow: 0, chunk: 0, phase: Phase::Reduce, len: 4 };
+        matches!(table.route(Rank(1), &header, Pool::new().block(4)), Routed::Taken)
+    }
+
+    /// A member may have as many steps under way as other operations, and each has up to 64 calls.
+    #[test]
+    fn a_step_counts_as_one_however_many_calls_it_has() {
+        let mut table = Table::default();
+        let all = |number| (0..PARTS_MAX as u8).map(move |index| (number, index));
+        let steps = EARLY_OPS_MAX as u64;
+        assert!((0..steps).flat_map(all).all(|(number, index)| kept_of_step(&mut table, number, index)));
+        assert!(!kept_of_step(&mut table, steps, 0));
+        all(3).for_each(|(number, index)| _ = table.retire(OpId { lane: Lane(7), number }.part(index)));
+        assert!(kept_of_step(&mut table, steps, 0), "room is given back");
+        assert!(!kept_of_step(&mut table, steps + 1, 0));
+    }
+
+    #[test]
+    fn all_that_is_kept_of_a_peer_is_bounded() {
+        let mut table = Table::default();
+        let frames = (0..).take_while(|n| kept_of_step_bytes(&mut table, *n)).count();
+        assert_eq!(frames * EAGER_OP_BYTES, EARLY_BYTES_MAX);
+    }
+
+    /// One full call each of as many steps as needed.
+    fn kept_of_step_bytes(table: &mut Table, n: u64) -> bool {
+        let step = OpId { lane: Lane(7), number: n / PARTS_MAX as u64 };
+        let header = DataHeader {
+            op: step.part((n % PARTS_MAX as u64) as u8),
+            flow: 0,
+            chunk: 0,
+            phase: Phase::Reduce,
+            len: EAGER_OP_BYTES as u32,
+        };
+        matches!(table.route(Rank(1), &header, Pool::new().block(EAGER_OP_BYTES)), Routed::Taken)
     }
 }
