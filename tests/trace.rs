@@ -3,10 +3,14 @@
 use potluck::{Builder, Config, Engine};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
+
+/// How long a thread may take to close its span.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The fields of a span.
 #[derive(Clone, Default, Debug)]
@@ -59,7 +63,16 @@ fn every_operation_is_a_span_with_its_outcome() {
         (a.view(), b.view())
     });
     assert_eq!(views.0, views.1);
-    let spans: Vec<Fields> = ended.0.lock().unwrap().iter().filter(|(name, _)| *name == "op").map(|(_, f)| f.clone()).collect();
+    // A call may have its answer a moment before the thread that decided it has closed its span.
+    let until = Instant::now() + PATIENCE;
+    let spans = loop {
+        let ops = |(name, fields): &(&str, Fields)| (*name == "op").then(|| fields.clone());
+        let spans: Vec<Fields> = ended.0.lock().unwrap().iter().filter_map(ops).collect();
+        if spans.len() >= 4 || Instant::now() > until {
+            break spans;
+        }
+        std::thread::yield_now();
+    };
     let with = |kind: &str| spans.iter().filter(|span| span.0["kind"] == kind).cloned().collect::<Vec<_>>();
     let (sums, gathers) = (with("all_reduce"), with("all_gather"));
     assert_eq!((sums.len(), gathers.len(), spans.len()), (2, 2, 4), "{spans:?}");
