@@ -11,9 +11,10 @@ use crate::collective::{
 };
 use crate::engine::EngineKind;
 use crate::identity::MemberId;
-use crate::link::DataLink;
+use crate::link::{DataLink, DataReceiver, Shutdown};
 use crate::view::{OpId, Rank, View, ViewDigest};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,10 +44,19 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    links: BTreeMap<Rank, Box<dyn DataLink>>,
+    links: BTreeMap<Rank, Link>,
     jobs: BTreeMap<OpId, Job>,
     closed: bool,
 }
+
+/// The half that is told of its end, and a way to make one.
+struct Link {
+    receiver: Box<dyn DataReceiver>,
+    shutdown: Arc<dyn Shutdown>,
+}
+
+/// How often a link is looked at.
+const WATCH: Duration = Duration::from_millis(20);
 
 /// How often a job looks whether it can go on.
 const LOOK: Duration = Duration::from_millis(2);
@@ -65,10 +75,14 @@ impl Engine for SimEngine {
 
 impl Backend for SimBackend {
     fn attach(&self, peer: Rank, link: Box<dyn DataLink>) {
+        let (_, receiver, shutdown) = link.split();
         let mut state = self.0.state();
-        if !state.closed {
-            state.links.insert(peer, link);
+        if state.closed {
+            shutdown.shutdown();
+            return;
         }
+        state.links.insert(peer, Link { receiver, shutdown });
+        tokio::spawn(Arc::clone(&self.0).watch(peer));
     }
 
     fn start(&self, job: Job) {
@@ -111,7 +125,7 @@ impl Backend for SimBackend {
             (std::mem::take(&mut state.jobs), std::mem::take(&mut state.links))
         };
         jobs.into_values().for_each(|job| (job.done)(Err(EngineFault::Closed)));
-        drop(links);
+        links.values().for_each(|link| link.shutdown.shutdown());
     }
 }
 
@@ -122,6 +136,19 @@ impl Drop for SimBackend {
 }
 
 impl Shared {
+    /// Gives a link up when it has ended, as a thread that reads from it would.
+    async fn watch(self: Arc<Shared>, peer: Rank) {
+        loop {
+            tokio::time::sleep(WATCH).await;
+            let mut state = self.state();
+            let Some(link) = state.links.get_mut(&peer) else { return };
+            if link.receiver.header().is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock) {
+                state.links.remove(&peer);
+                return;
+            }
+        }
+    }
+
     /// Waits until all is here that the result needs.
     async fn run(self: Arc<Shared>, op: OpId) {
         loop {

@@ -5,7 +5,7 @@
 use super::engine::{Bus, SimEngine};
 use super::net::SimNet;
 use super::weather::Weather;
-use super::witness::Witness;
+use super::witness::{End, Witness};
 use crate::cluster::Cluster;
 use crate::context::Context;
 use crate::discovery::{AddressPolicy, Medium};
@@ -57,15 +57,25 @@ struct SimDisk {
 /// What is to be on it, and who is told.
 type Write = (Vec<u8>, Box<dyn FnOnce() + Send>);
 
-/// What the program holds: a count of steps, and a digest of all their results.
+/// What the program holds: a count of steps, a digest of all their results, and a count of all calls that made it what it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
     steps: u64,
     digest: u64,
+    calls: u64,
 }
 
-/// A call may wait for members that are being given up, and those may be many, one after the other; nothing waits so long.
-const CALL_MAX: Duration = Duration::from_secs(90);
+/// How often a step has been tried in a View.
+#[derive(Default)]
+struct Attempts {
+    view: String,
+    step: u64,
+    count: u32,
+}
+
+/// A call may wait for members that are being given up, and those may be many, one after the other, where three of ten segments are
+/// lost; nothing waits so long.
+const CALL_MAX: Duration = Duration::from_secs(150);
 
 impl Host {
     /// Lives, until it is crashed.
@@ -143,10 +153,11 @@ impl Host {
 
     /// Steps, one after the other, until it is told to leave.
     async fn program(&self, cluster: &Cluster) -> Result<()> {
-        let mut state = State::default();
+        let (mut state, mut attempts) = (State::default(), Attempts::default());
         let mut ctx = self.context(cluster).await?;
         while !self.leave.swap(false, Ordering::Relaxed) {
-            match self.step(&mut ctx, &mut state).await {
+            self.witness.keeps_out(self.number, !cluster.status().quarantined.is_empty());
+            match self.step(&mut ctx, &mut state, &mut attempts).await {
                 Ok(()) => {}
                 Err(error) if error.is_retryable() || matches!(error, Error::Indeterminate) => {
                     self.witness.failed();
@@ -169,9 +180,10 @@ impl Host {
         Ok(ctx)
     }
 
-    async fn step(&self, ctx: &mut Context, state: &mut State) -> Result<()> {
+    async fn step(&self, ctx: &mut Context, state: &mut State, attempts: &mut Attempts) -> Result<()> {
         let mut bytes = state.to_bytes();
         let began = Instant::now();
+        let was_out_of_step = !ctx.is_in_sync();
         let done = ctx.sync(state.steps, &mut bytes).await;
         self.in_time("sync", began);
         if done.is_err() && bytes != state.to_bytes() {
@@ -182,10 +194,16 @@ impl Host {
         if synced != *state {
             self.witness.synced();
         }
-        *state = synced;
+        if synced.calls < state.calls {
+            let (before, after) = (state.calls, synced.calls);
+            self.witness.wrong(format!("host {}: a sync took it from {before} calls to {after}", self.number));
+        }
+        // The sync itself is one.
+        *state = State { calls: synced.calls + u64::from(was_out_of_step), ..synced };
         let own = [1, token(ctx.members()[ctx.rank()].node, state.steps)];
         let mut numbers = own;
         let began = Instant::now();
+        let attempt = attempts.next(&ctx.view(), state.steps);
         let call = ctx.all_reduce(&mut numbers);
         // Some are impatient, so that operations are given up at any moment of theirs.
         let added = match self.weather.below(8) {
@@ -196,13 +214,18 @@ impl Host {
         if added.is_err() && numbers != own {
             self.witness.wrong(format!("host {}: a call that failed changed the buffer", self.number));
         }
+        match &added {
+            Ok(()) => self.witness.ended(self.number, &ctx.view(), state.steps, attempt, End::Ok),
+            Err(Error::Aborted { .. }) => self.witness.ended(self.number, &ctx.view(), state.steps, attempt, End::Aborted),
+            Err(_) => {}
+        }
         added?;
         let tokens = ctx.members().iter().fold(0_u64, |sum, m| sum.wrapping_add(token(m.node, state.steps)));
         if numbers != [ctx.size() as u64, tokens] {
             self.witness.wrong(format!("host {}: {numbers:?} is not the sum of step {}", self.number, state.steps));
         }
         let digest = xxh3_64(&[state.digest.to_le_bytes(), numbers[0].to_le_bytes(), numbers[1].to_le_bytes()].concat());
-        *state = State { steps: state.steps + 1, digest };
+        *state = State { steps: state.steps + 1, digest, calls: state.calls + 1 };
         self.witness.committed(self.number, &ctx.view(), state.steps, state.digest, turmoil::sim_elapsed().unwrap_or_default());
         Ok(())
     }
@@ -241,14 +264,25 @@ impl Store for SimDisk {
     fn remember(&mut self, _peers: Vec<SocketAddr>) {}
 }
 
+impl Attempts {
+    /// The so manieth call for this step in this View.
+    fn next(&mut self, view: &str, step: u64) -> u32 {
+        if (self.view.as_str(), self.step) != (view, step) {
+            *self = Attempts { view: view.to_owned(), step, count: 0 };
+        }
+        self.count += 1;
+        self.count
+    }
+}
+
 impl State {
     fn to_bytes(self) -> Vec<u8> {
-        [self.steps.to_le_bytes(), self.digest.to_le_bytes()].concat()
+        [self.steps.to_le_bytes(), self.digest.to_le_bytes(), self.calls.to_le_bytes()].concat()
     }
 
     fn from_bytes(bytes: &[u8]) -> State {
         let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        State { steps: number(0), digest: number(8) }
+        State { steps: number(0), digest: number(8), calls: number(16) }
     }
 }
 

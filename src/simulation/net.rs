@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
@@ -28,13 +29,18 @@ struct SimPort {
 }
 
 struct SimStream {
-    reads: OwnedReadHalf,
-    writes: DuplexStream,
+    /// None once it is a data link.
+    halves: Option<(OwnedReadHalf, DuplexStream)>,
     local: SocketAddr,
 }
 
-/// Stands for a data link: what would go over it takes another way (see [`super::engine`]).
-struct SimLink;
+/// A data link over which nothing goes, as what would takes another way (see [`super::engine`]). That it has ended, at either end,
+/// is seen here.
+struct SimLink {
+    ended: Arc<AtomicBool>,
+    /// Both ends close with it.
+    open: Arc<Mutex<Option<DuplexStream>>>,
+}
 
 const PORT: u16 = 47_474;
 const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -72,7 +78,7 @@ impl SimStream {
         let (reads, to) = stream.into_split();
         let (writes, from) = tokio::io::duplex(UNSENT_BYTES);
         tokio::spawn(pump(from, to, weather));
-        Ok(SimStream { reads, writes, local })
+        Ok(SimStream { halves: Some((reads, writes)), local })
     }
 }
 
@@ -101,33 +107,63 @@ impl Stream for SimStream {
     }
 
     fn take_twin(&mut self) -> Option<Box<dyn DataLink>> {
-        Some(Box::new(SimLink))
+        self.halves.take().map(|(reads, writes)| Box::new(SimLink::new(reads, writes)) as Box<dyn DataLink>)
     }
 }
 
 impl AsyncRead for SimStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.reads).poll_read(cx, out)
+        match &mut self.halves {
+            Some((reads, _)) => Pin::new(reads).poll_read(cx, out),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
     }
 }
 
 impl AsyncWrite for SimStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.writes).poll_write(cx, bytes)
+        match &mut self.halves {
+            Some((_, writes)) => Pin::new(writes).poll_write(cx, bytes),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.writes).poll_flush(cx)
+        match &mut self.halves {
+            Some((_, writes)) => Pin::new(writes).poll_flush(cx),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.writes).poll_shutdown(cx)
+        match &mut self.halves {
+            Some((_, writes)) => Pin::new(writes).poll_shutdown(cx),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+}
+
+impl SimLink {
+    fn new(mut reads: OwnedReadHalf, writes: DuplexStream) -> SimLink {
+        let ended = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&ended);
+        tokio::spawn(async move {
+            let mut nothing = [0; 1];
+            // Whatever comes first is its end.
+            let _ = reads.read(&mut nothing).await;
+            seen.store(true, Ordering::Relaxed);
+        });
+        SimLink { ended, open: Arc::new(Mutex::new(Some(writes))) }
+    }
+
+    fn same(&self) -> SimLink {
+        SimLink { ended: Arc::clone(&self.ended), open: Arc::clone(&self.open) }
     }
 }
 
 impl DataLink for SimLink {
     fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
-        (Box::new(SimLink), Box::new(SimLink), Arc::new(SimLink))
+        (Box::new(self.same()), Box::new(self.same()), Arc::new(*self))
     }
 }
 
@@ -137,9 +173,11 @@ impl DataSender for SimLink {
     }
 }
 
+/// Never blocks.
 impl DataReceiver for SimLink {
     fn header(&mut self) -> io::Result<DataHeader> {
-        Err(io::ErrorKind::Unsupported.into())
+        let ended = self.ended.load(Ordering::Relaxed);
+        Err(if ended { io::ErrorKind::ConnectionReset } else { io::ErrorKind::WouldBlock }.into())
     }
 
     fn payload(&mut self, _: &mut [u8]) -> io::Result<()> {
@@ -148,5 +186,7 @@ impl DataReceiver for SimLink {
 }
 
 impl Shutdown for SimLink {
-    fn shutdown(&self) {}
+    fn shutdown(&self) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
 }

@@ -3,7 +3,7 @@
 //! What all programs of a run have seen, and what of it must not be.
 
 use crate::identity::NodeId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,16 +13,27 @@ pub struct Witness(Arc<Mutex<Seen>>);
 
 #[derive(Default)]
 struct Seen {
-    /// No group may go on without a majority, so all Views together have one history.
-    one_history: bool,
-    /// The state after each step, by View and step, or by step alone.
+    /// No group may go on without a majority, so nobody hears of a call that it was given up when another one has its result.
+    one_group: bool,
+    /// The state after each step, by View and step.
     states: BTreeMap<(String, u64), u64>,
+    /// How each call ended where that is known, by View, step and how often the step had been tried there.
+    ends: BTreeMap<(String, u64, u32), End>,
     /// The members of each View.
     views: BTreeMap<String, Vec<NodeId>>,
     /// What each host did last: its View, the step, and when.
     last: BTreeMap<usize, (String, u64, Duration)>,
+    /// Who keeps others in quarantine.
+    strict: BTreeSet<usize>,
     counts: Counts,
     wrong: Vec<String>,
+}
+
+/// How a call ended, for sure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Ok,
+    Aborted,
 }
 
 /// How much happened.
@@ -40,8 +51,8 @@ pub struct Counts {
 
 impl Witness {
     /// Of groups of which only one goes on, or of any.
-    pub fn new(one_history: bool) -> Witness {
-        Witness(Arc::new(Mutex::new(Seen { one_history, ..Seen::default() })))
+    pub fn new(one_group: bool) -> Witness {
+        Witness(Arc::new(Mutex::new(Seen { one_group, ..Seen::default() })))
     }
 
     /// A host was given a View.
@@ -58,13 +69,37 @@ impl Witness {
     /// A host has done a step in a View, and holds this state now.
     pub fn committed(&self, host: usize, view: &str, step: u64, state: u64, at: Duration) {
         let mut seen = self.seen();
-        let scope = if seen.one_history { String::new() } else { view.to_owned() };
-        let known = *seen.states.entry((scope, step)).or_insert(state);
+        let known = *seen.states.entry((view.to_owned(), step)).or_insert(state);
         if known != state {
             seen.wrong.push(format!("host {host}: step {step} in View {view} left it with {state:x}, others with {known:x}"));
         }
         seen.counts.steps += 1;
         seen.last.insert(host, (view.to_owned(), step, at));
+    }
+
+    /// The call for this step in a View, the so manieth there, has ended on a host.
+    pub fn ended(&self, host: usize, view: &str, step: u64, attempt: u32, end: End) {
+        let mut seen = self.seen();
+        let known = *seen.ends.entry((view.to_owned(), step, attempt)).or_insert(end);
+        if seen.one_group && known != end {
+            seen.wrong
+                .push(format!("host {host}: call {attempt} of step {step} in View {view} is {end:?}, and {known:?} elsewhere"));
+        }
+    }
+
+    /// Whether a host keeps others in quarantine.
+    pub fn keeps_out(&self, host: usize, others: bool) {
+        let strict = &mut self.seen().strict;
+        if others {
+            strict.insert(host);
+        } else {
+            strict.remove(&host);
+        }
+    }
+
+    /// Whether somebody is kept out.
+    pub fn is_anybody_out(&self) -> bool {
+        !self.seen().strict.is_empty()
     }
 
     /// Something that must not be.
