@@ -303,8 +303,8 @@ impl Context {
         Sync { flight, state, began: false }
     }
 
-    /// The result of a call of this lane that was dropped after its outcome was decided, if it was committed; the lane can
-    /// be used again. Of a step, the results of its calls one after the other. `None` when there is none, or when it is not decided yet.
+    /// The result of a call of this lane that was dropped after its outcome was decided, if it was committed, in this View or one before;
+    /// the lane can be used again. Of a step, the results of its calls one after the other. `None` when there is none, or when it is not decided yet.
     pub fn take_result<T: Element>(&mut self) -> Option<Vec<T>> {
         let decided = self.envelope.take_lost(self.lane)?;
         let output = decided.whole()?;

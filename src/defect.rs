@@ -28,6 +28,18 @@ pub(crate) enum Defect {
     EarlyAbort,
     /// Who has voted `Abort` after `Done` still lists the result.
     KeepsDone,
+    /// What an accepted successor has committed counts for everybody who comes from the same View, whether he holds it or not.
+    AdoptedCounts,
+    /// An operation that a View commits is answered `Ok` without a result.
+    OkWithoutResult,
+    /// Of several histories that of most members wins, however short.
+    MostMembersWin,
+    /// Who was cut off installs the View that it had accepted before.
+    CutOffGoesOn,
+    /// Whoever was brought in step by a sync is on the history with which he came.
+    OwnBase,
+    /// Who will install the newest View late counts as left behind.
+    LateIsBehind,
 }
 
 /// The defect of one node, if a test has seeded one.
@@ -67,7 +79,7 @@ impl From<Option<Defect>> for Seeded {
 #[cfg(test)]
 impl Defect {
     /// All of them.
-    pub(crate) const ALL: [Defect; 10] = [
+    pub(crate) const ALL: [Defect; 16] = [
         Defect::PromiseNotDurable,
         Defect::EarlyInstall,
         Defect::NoTieBreak,
@@ -78,5 +90,11 @@ impl Defect {
         Defect::AcceptedNotDurable,
         Defect::EarlyAbort,
         Defect::KeepsDone,
+        Defect::AdoptedCounts,
+        Defect::OkWithoutResult,
+        Defect::MostMembersWin,
+        Defect::CutOffGoesOn,
+        Defect::OwnBase,
+        Defect::LateIsBehind,
     ];
 }

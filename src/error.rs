@@ -25,7 +25,8 @@ pub enum Error {
     /// The View was replaced before this call began. Your buffer is untouched; take `ctx.renewed()` and call again.
     ViewChanged,
     /// This member was left out of the group while the operation ran, or could not reach enough others to go on, and cannot know
-    /// whether it happened. Your buffer is untouched; take `ctx.renewed()`, `sync` your state, then go on.
+    /// whether it happened; or it knows that it happened for others and has not got the result. Your buffer is untouched; take
+    /// `ctx.renewed()`, `sync` your state, then go on.
     Indeterminate,
     /// The members do not hold the same state yet. Nothing was sent; call `ctx.sync(version, &mut state)` first.
     NeedsSync,

@@ -44,7 +44,8 @@
 //! A call that is asked to do with [`best_effort`](AllReduce::best_effort) keeps all of this but the first: it is not voted on.
 //!
 //! Futures may be dropped at any time. That gives the operation up for all members, unless this one has voted for its
-//! result already; then the result is kept, see [`Context::take_result`].
+//! result already; then the result is kept, over changes of the View too, and the next call waits for somebody to look at it: see
+//! [`Context::take_result`].
 //!
 //! # State
 //!

@@ -5,9 +5,11 @@
 //! When the world changes nothing is repaired: a new View is agreed, new links are opened, the old ones are
 //! dropped. Everything in a View is chosen by its proposer and shipped; nobody computes any of it again.
 
+mod committed_op;
 mod op_id;
 mod op_set;
 
+pub use committed_op::CommittedOp;
 pub use op_id::{Lane, OpId, PARTS_MAX};
 pub use op_set::OpSet;
 
@@ -31,8 +33,9 @@ pub const MESSAGES_IN_FLIGHT_MAX: usize = 32;
 /// A member can be at most one round of 64 ahead of the slowest, so this is not reached before the other bound.
 pub const OPS_LISTED_MAX: usize = 256;
 
-/// Most operations of its parent that a View commits: those that all members list, and messages that are in flight at one end.
-pub const OPS_DECIDED_MAX: usize = OPS_LISTED_MAX + MEMBERS_MAX * MESSAGES_IN_FLIGHT_MAX;
+/// Most operations of its parent that a View commits: those that all members list, and messages that are in flight at one end, here or in
+/// a View that it takes over from.
+pub const OPS_DECIDED_MAX: usize = OPS_LISTED_MAX + 2 * MEMBERS_MAX * MESSAGES_IN_FLIGHT_MAX;
 
 /// A member's place in a View, `0..size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -154,7 +157,7 @@ pub struct View {
     /// The View whose operations this one decides.
     pub parent: Option<ViewId>,
     /// The operations of the parent that are committed; every other undecided one is aborted.
-    pub committed: Vec<OpId>,
+    pub committed: Vec<CommittedOp>,
     /// The winning history among the members.
     pub history: Option<History>,
     /// The members in rank order.
@@ -378,7 +381,7 @@ mod tests {
         let mut view = view_of(3);
         view.ballot.round = 9;
         view.parent = Some(view_of(2).id());
-        view.committed = vec![OpId { lane: Lane::tagged(3), number: 17 }];
+        view.committed = vec![CommittedOp { op: OpId { lane: Lane::tagged(3), number: 17 }, digest: u128::MAX - 5 }];
         view.history = Some(History { ops: 5, lineage: [9; 32] });
         assert_codec(&view);
     }
@@ -387,7 +390,7 @@ mod tests {
     fn a_view_that_contradicts_itself_is_refused() {
         let twice = View { members: vec![view_of(1).members[0].clone(), view_of(1).members[0].clone()], ..view_of(2) };
         let without_proposer = View { ballot: Ballot { round: 1, proposer: member_id(9) }, ..view_of(2) };
-        let orphan = View { committed: vec![OpId { lane: Lane::MAIN, number: 0 }], ..view_of(2) };
+        let orphan = View { committed: vec![CommittedOp { op: OpId { lane: Lane::MAIN, number: 0 }, digest: 0 }], ..view_of(2) };
         let parent = View { ballot: Ballot { round: 5, proposer: member_id(1) }, ..view_of(2) }.id();
         let older_than_parent = View { parent: Some(parent), ..view_of(2) };
         for bad in [twice, without_proposer, orphan, older_than_parent] {

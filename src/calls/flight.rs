@@ -133,7 +133,10 @@ impl Flight {
     pub(super) fn over(&mut self, decided: Decided) -> Result<Staging> {
         self.stage = Stage::Over;
         match decided.outcome {
-            Outcome::Committed => Ok(decided.output.unwrap_or_default()),
+            // The results of a step are those of its calls.
+            Outcome::Committed if matches!(self.call.kind, Kind::Step { .. }) => Ok(Staging::default()),
+            // Nothing is committed that this member does not hold; were it so, a buffer left as it was must not pass for a sum.
+            Outcome::Committed => decided.output.ok_or(Error::Indeterminate),
             Outcome::Aborted(cause) => Err(self.aborted(cause, &decided)),
             Outcome::Indeterminate => Err(Error::Indeterminate),
             Outcome::DigestMismatch => Err(Error::Engine(EngineFault::DigestMismatch)),

@@ -8,10 +8,12 @@
 //! Nothing here ever touches a caller's buffer.
 
 mod decided;
+mod lost;
 mod outgoing;
 mod state;
 
 pub use decided::{Decided, Refused, SyncStep};
+pub use lost::LostResults;
 pub use outgoing::Outgoing;
 
 use super::{
@@ -19,7 +21,7 @@ use super::{
     Meter, Misbehaviour, OpBody, OpMessage, Outcome, ViewBoard, all_finite,
 };
 use crate::topology::Plan;
-use crate::view::{Lane, OpId, Rank, View, ViewDigest};
+use crate::view::{CommittedOp, Lane, OpId, Rank, View, ViewDigest};
 use state::{Slot, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,6 +42,8 @@ pub struct Envelope {
     board: ViewBoard,
     out: UnboundedSender<Outgoing>,
     meter: Arc<Meter>,
+    /// Of Views that have ended.
+    before: LostResults,
     state: Mutex<State>,
 }
 
@@ -52,13 +56,18 @@ impl Envelope {
         let digest = ledger.view();
         let plan = Arc::new(view.plan.clone());
         let state = Mutex::new(State { ledger, slots: BTreeMap::new(), lost: BTreeSet::new() });
-        Envelope { view, digest, plan, me, backend, board, out, meter: Arc::default(), state }
+        Envelope { view, digest, plan, me, backend, board, out, meter: Arc::default(), before: LostResults::default(), state }
     }
 
     /// The same, measured by `meter`.
     pub fn measured_by(self, meter: &Arc<Meter>) -> Envelope {
         meter.enter(&self.view, self.me, &self.backend);
         Envelope { meter: Arc::clone(meter), ..self }
+    }
+
+    /// The same, after Views of which these results are left.
+    pub fn after(self, before: &LostResults) -> Envelope {
+        Envelope { before: before.clone(), ..self }
     }
 
     /// The View.
@@ -89,7 +98,7 @@ impl Envelope {
     /// Takes the next number of a lane.
     pub fn call(&self, lane: Lane, call: Call) -> Result<OpId, Refused> {
         let mut state = self.lock();
-        if let Some(op) = state.lost_in(lane) {
+        if let Some(op) = self.before.first_in(lane).or_else(|| state.lost_in(lane)) {
             return Err(Refused::Lost(op));
         }
         let op = state.ledger.call(lane, call).map_err(Refused::By)?;
@@ -204,7 +213,22 @@ impl Envelope {
             // Nobody will ask for it any more.
             state.slots.remove(&op);
         }
+        self.hand_on(&mut state);
         self.settle(state);
+    }
+
+    /// When the View has ended, what was dropped here and counts is for the next one to ask about.
+    fn hand_on(&self, state: &mut State) {
+        if !state.ledger.is_frozen() {
+            return;
+        }
+        let committed = |op: &OpId| state.slots.get(op).is_some_and(|slot| slot.outcome == Some(Outcome::Committed));
+        let over: Vec<OpId> = state.lost.iter().filter(|op| committed(op)).copied().collect();
+        for op in over {
+            state.lost.remove(&op);
+            let decided = state.take(op);
+            self.before.keep(op, decided);
+        }
     }
 
     /// Asks for an `Abort` when `after` has passed.
@@ -239,6 +263,9 @@ impl Envelope {
 
     /// Takes the outcome of a dropped call, if it is decided; `None` when there is none or it is still open.
     pub fn take_lost(&self, lane: Lane) -> Option<Decided> {
+        if let Some(decided) = self.before.take(lane) {
+            return Some(decided);
+        }
         let mut state = self.lock();
         let op = state.lost_in(lane)?;
         state.slots.get(&op)?.outcome?;
@@ -285,18 +312,22 @@ impl Envelope {
     }
 
     /// The next View was made of this one.
-    pub fn decide(&self, committed: &[OpId]) {
-        let mut state = self.lock();
-        state.ledger.decide(committed);
-        self.settle(state);
+    pub fn decide(&self, committed: &[CommittedOp]) {
+        self.end(|ledger| ledger.decide(committed));
     }
 
     /// This member was left out of the next View, or leaves.
     pub fn cut_off(&self) {
-        let mut state = self.lock();
-        state.ledger.cut_off();
-        self.settle(state);
+        self.end(Ledger::cut_off);
         self.close();
+    }
+
+    fn end(&self, end: impl FnOnce(&mut Ledger)) {
+        let mut state = self.lock();
+        end(&mut state.ledger);
+        self.settle(state);
+        // Now the slots know what has become of them.
+        self.hand_on(&mut self.lock());
     }
 
     /// Ends the View's links, and every thread that works for it.

@@ -23,7 +23,9 @@ mod reports;
 
 use super::{AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote};
 use crate::defect::Seeded;
-use crate::view::{Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, OpSet, Rank, View, ViewDigest};
+use crate::view::{
+    CommittedOp, Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, OpSet, Rank, View, ViewDigest,
+};
 use calls::Calls;
 use entry::Entry;
 use std::collections::BTreeMap;
@@ -308,15 +310,16 @@ impl Ledger {
         }
     }
 
-    /// The next View was made of this one: these operations are committed, every other open one is aborted.
-    pub fn decide(&mut self, committed: &[OpId]) {
-        let cause = AbortCause { reason: AbortReason::ViewChange, by: self.me };
-        self.close_with(|op| if committed.contains(op) { Outcome::Committed } else { Outcome::Aborted(cause) });
+    /// The next View was made of this one: these operations are committed, every other open one is aborted. Of a committed one whose
+    /// result this member does not hold it knows no more than that others have gone on with it: that one stays unknown.
+    pub fn decide(&mut self, committed: &[CommittedOp]) {
+        let (me, seeded) = (self.me, self.seeded);
+        self.close_with(|op, entry| entry.outcome_by(*op, committed, me, seeded));
     }
 
     /// This member was left out of the next View: what was open stays unknown.
     pub fn cut_off(&mut self) {
-        self.close_with(|_| Outcome::Indeterminate);
+        self.close_with(|_, _| Outcome::Indeterminate);
     }
 
     /// The oldest operation that this member has begun and some ranks have not.
@@ -409,10 +412,10 @@ impl Ledger {
         let Some(entry) = self.entries.get_mut(&op) else { return };
         entry.outcome = Some(outcome);
         entry.resolved_by |= 1 << me.0;
-        let (called, is_sync, alone) = (entry.call.is_some(), entry.is_sync(), entry.is_best_effort());
+        let (called, is_sync, alone, held) = (entry.call.is_some(), entry.is_sync(), entry.is_best_effort(), entry.held);
         if outcome == Outcome::Committed {
-            if op.lane.ends().is_none() && !alone {
-                self.committed.insert(op);
+            if let (None, false, Some(digest)) = (op.lane.ends(), alone, held) {
+                self.committed.insert(CommittedOp { op, digest });
             }
             self.synced |= is_sync;
         }
@@ -435,12 +438,13 @@ impl Ledger {
         }
     }
 
-    fn close_with(&mut self, outcome_of: impl Fn(&OpId) -> Outcome) {
+    fn close_with(&mut self, outcome_of: impl Fn(&OpId, &Entry) -> Outcome) {
         self.frozen = true;
-        let open: Vec<OpId> = self.entries.iter().filter(|(_, e)| e.outcome.is_none()).map(|(op, _)| *op).collect();
-        for op in open {
+        let open = self.entries.iter().filter(|(_, e)| e.outcome.is_none());
+        let ends: Vec<(OpId, Outcome)> = open.map(|(op, e)| (*op, outcome_of(op, e))).collect();
+        for (op, outcome) in ends {
             self.in_engine(op, LedgerEffect::Cancel);
-            self.resolve(op, outcome_of(&op));
+            self.resolve(op, outcome);
         }
     }
 }

@@ -39,7 +39,7 @@ pub use call::{Call, CodecId, Descriptor, Kind, Mode, ReduceOp};
 pub use digest::Digest;
 pub use dtype::DType;
 pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
-pub use envelope::{Decided, Envelope, Outgoing, Refused, SyncStep};
+pub use envelope::{Decided, Envelope, LostResults, Outgoing, Refused, SyncStep};
 pub use fault::EngineFault;
 pub use finite::all_finite;
 pub use fold::{finish, fold};

@@ -98,8 +98,8 @@ pub enum Status {
     Done(u128),
     /// Voted Abort.
     Aborted,
-    /// Committed here.
-    Committed,
+    /// Committed here, with this digest.
+    Committed(u128),
 }
 
 /// A message about operations, on the control link.
@@ -230,7 +230,10 @@ impl Encode for Listed {
                 out.extend_from_slice(&digest.to_le_bytes());
             }
             Status::Aborted => out.push(3),
-            Status::Committed => out.push(4),
+            Status::Committed(digest) => {
+                out.push(4);
+                out.extend_from_slice(&digest.to_le_bytes());
+            }
         }
     }
 }
@@ -242,7 +245,7 @@ impl Decode for Listed {
             1 => Status::NotDone,
             2 => Status::Done(u128::from_le_bytes(r.array()?)),
             3 => Status::Aborted,
-            4 => Status::Committed,
+            4 => Status::Committed(u128::from_le_bytes(r.array()?)),
             _ => return Err(Malformed::UnknownTag),
         };
         Ok(Listed { op, status, is_sync })
@@ -325,7 +328,7 @@ mod tests {
     #[test]
     fn every_status_survives_the_wire() {
         let op = OpId { lane: Lane::tagged(9), number: 3 };
-        for status in [Status::NotDone, Status::Done(7), Status::Aborted, Status::Committed] {
+        for status in [Status::NotDone, Status::Done(7), Status::Aborted, Status::Committed(8)] {
             assert_codec(&Listed { op, status, is_sync: true });
         }
     }

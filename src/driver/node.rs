@@ -14,7 +14,7 @@ use super::deadlines::Deadlines;
 use super::event::Event;
 use super::peers::Peers;
 use super::{Sleep, Store, Told};
-use crate::collective::{Closing, Engine, Envelope, Meter, Outgoing};
+use crate::collective::{Closing, Engine, Envelope, LostResults, Meter, Outgoing};
 use crate::discovery::{AddressPolicy, Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
 use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PROBE};
 use crate::identity::{MemberId, Name, Namespace, NodeId};
@@ -95,6 +95,7 @@ pub(super) struct Node {
     views: watch::Sender<Option<Arc<Envelope>>>,
     status: watch::Sender<Status>,
     meter: Arc<Meter>,
+    lost: LostResults,
     happened: broadcast::Sender<crate::events::Event>,
     election: Election,
     roster: Roster,
@@ -145,8 +146,8 @@ struct OpenView {
 struct Ledgers<'a>(Option<&'a Arc<Envelope>>);
 
 impl Operations for Ledgers<'_> {
-    fn freeze(&mut self) -> Closing {
-        self.0.map_or_else(Closing::default, |envelope| envelope.freeze())
+    fn freeze(&mut self, view: ViewDigest) -> Closing {
+        self.0.filter(|envelope| envelope.digest() == view).map_or_else(Closing::default, |envelope| envelope.freeze())
     }
 
     fn in_flight(&self) -> usize {
@@ -214,6 +215,7 @@ impl Node {
             open_now: Vec::new(),
             names: BTreeMap::new(),
             counters: Counters::default(),
+            lost: LostResults::default(),
             committed_before: 0,
             refusals: BTreeMap::new(),
             waiting: None,

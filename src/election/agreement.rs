@@ -7,8 +7,12 @@
 //! holds. When all have promised, the proposer makes a View of it and asks all to *accept*; when all have accepted, it
 //! tells them to *install*. A promise and an acceptance leave only when they are durable.
 
+mod durable;
 #[cfg(test)]
 mod inspection;
+mod proposal;
+
+pub use durable::Durable;
 
 use super::Applicant;
 use super::message::{Accepted, Message, Promise};
@@ -19,41 +23,13 @@ use crate::engine::Engines;
 use crate::identity::MemberId;
 use crate::partition::Partition;
 use crate::topology::Arrangement;
-use crate::view::{Ballot, History, Member, Rank, View, ViewDigest, ViewId};
-use crate::wire::{Decode, Encode, Malformed, Reader, put_option};
+use crate::view::{Ballot, History, Rank, View, ViewDigest, ViewId};
+use proposal::Proposal;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// How far a ballot may jump over the highest one seen: enough for any history, too little to exhaust the rounds.
 const ROUND_JUMP_MAX: u64 = 1 << 20;
-
-/// What outlives the process.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Durable {
-    /// Lower ballots are ignored.
-    pub promised: Ballot,
-    /// The newest accepted View. Nothing is installed that was not promised, so a next install is strictly later.
-    pub accepted: Option<Accepted>,
-}
-
-impl Default for Durable {
-    fn default() -> Durable {
-        Durable { promised: Ballot::ZERO, accepted: None }
-    }
-}
-
-impl Encode for Durable {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.promised.encode(out);
-        put_option(out, self.accepted.as_ref());
-    }
-}
-
-impl Decode for Durable {
-    fn decode(r: &mut Reader<'_>) -> Result<Durable, Malformed> {
-        Ok(Durable { promised: Ballot::decode(r)?, accepted: r.option()? })
-    }
-}
 
 /// What a step wants done, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,8 +68,9 @@ pub(super) enum Event {
 
 /// What the agreement needs from around it.
 pub(super) trait Surroundings {
-    /// Freezes the operations of the installed View and reports them; the same report at every later call.
-    fn freeze(&mut self) -> Closing;
+    /// Freezes the operations of this View, the installed one, and reports them; the same report at every later call. Until its
+    /// installation is carried out there are none, and nothing to report.
+    fn freeze(&mut self, view: ViewDigest) -> Closing;
     /// The members in rank order, each with the engines it offers, and how they shall talk.
     fn arrange(&self, members: &BTreeMap<MemberId, Engines>, current: Option<&View>) -> Arrangement;
 }
@@ -112,8 +89,9 @@ pub(super) struct Agreement {
     installed_id: Option<ViewId>,
     /// What was open when the installed View was frozen.
     closing: Option<Closing>,
-    /// Open operations of the installed View have ended here without an outcome.
-    cut_off: bool,
+    /// Open operations of the installed View have ended here without an outcome. Views of ballots up to this one count on it to have
+    /// what they commit, and are not for it.
+    cut_off: Option<Ballot>,
     /// This member's history when it installed its View.
     base: Option<History>,
     round_seen: u64,
@@ -122,15 +100,6 @@ pub(super) struct Agreement {
     held: VecDeque<(u64, MemberId, Message)>,
     tickets: u64,
     seeded: Seeded,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Proposal {
-    ballot: Ballot,
-    members: BTreeSet<MemberId>,
-    promises: BTreeMap<MemberId, Promise>,
-    view: Option<Arc<View>>,
-    accepted: BTreeSet<MemberId>,
 }
 
 impl Agreement {
@@ -145,7 +114,7 @@ impl Agreement {
             installed: None,
             installed_id: None,
             closing: None,
-            cut_off: false,
+            cut_off: None,
             base: None,
             proposal: None,
             held: VecDeque::new(),
@@ -248,7 +217,10 @@ impl Agreement {
     /// holds of it; but this member shares its history with nobody any more.
     pub(super) fn cut_off(&mut self, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
         self.freeze(around);
-        self.cut_off = true;
+        self.cut_off = Some(self.durable.promised);
+        // Others would install what cannot work with this member, and so would it itself.
+        self.held.retain(|(_, _, message)| !matches!(message, Message::Accepted(_)));
+        self.proposal = None;
         effects.push(Effect::CutOff);
     }
 
@@ -295,18 +267,13 @@ impl Agreement {
             effects.push(Effect::Send(from, Message::Nack(ballot, self.durable.promised)));
             return;
         }
-        let closing = self.freeze(around);
         let promise = Promise {
-            prev: self.installed_id,
-            rank: self.rank_in(self.installed.as_deref()),
-            base: self.base_of(&closing),
-            closing,
-            cut_off: self.cut_off,
+            closing: self.freeze(around),
             accepted: self.durable.accepted.clone(),
             accepted_here: self.rank_in(self.accepted_here.as_deref()),
-            name: self.applicant.name.clone(),
-            stateless: self.applicant.stateless,
-            engines: self.applicant.engines,
+            is_late: self.late_view().is_some(),
+            if_installed: self.late_view().and_then(|view| self.history_in(view)),
+            ..self.promise()
         };
         self.durable.promised = ballot;
         self.persist(Some((from, Message::Promise(ballot, Box::new(promise)))), effects);
@@ -328,7 +295,7 @@ impl Agreement {
         if proposal.promises.len() < proposal.members.len() {
             return;
         }
-        let view = Arc::new(draft(proposal, self.installed.as_deref(), around, self.seeded));
+        let view = Arc::new(proposal.draft(self.installed.as_deref(), around, self.seeded));
         effects.extend(proposal.members.iter().map(|m| Effect::Send(*m, Message::Accept(Arc::clone(&view)))));
         proposal.view = Some(view);
     }
@@ -350,7 +317,7 @@ impl Agreement {
         if !self.partition.admits(view.members.iter().map(|m| m.id)) {
             return;
         }
-        if self.outranks(self.durable.promised, view.ballot) {
+        if self.outranks(self.durable.promised, view.ballot) || self.was_cut_off_since(view.ballot) {
             effects.push(Effect::Send(from, Message::Nack(view.ballot, self.durable.promised)));
             return;
         }
@@ -389,6 +356,9 @@ impl Agreement {
     /// Installs the accepted View. Anybody who has installed it may say so: installing needs the acceptance of all.
     pub(super) fn on_install(&mut self, id: ViewId, effects: &mut Vec<Effect>) {
         let Some(view) = self.accepted_here.clone().filter(|v| v.id() == id) else { return };
+        if self.was_cut_off_since(id.ballot) {
+            return;
+        }
         if self.durable.promised == id.ballot && !self.installed.as_ref().is_some_and(|v| self.is_past(id.ballot, v.ballot)) {
             self.install(view, effects);
         }
@@ -403,22 +373,26 @@ impl Agreement {
 
     /// The View that `next` was made of was installed by somebody, so this member installs it too if it had accepted it.
     fn install_late(&mut self, next: &View, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
-        let Some(view) = self.accepted_here.clone() else { return };
-        let newer = self.installed.as_ref().is_none_or(|v| v.ballot < view.ballot);
-        if next.parent == Some(view.id()) && newer {
+        let Some(view) = self.late_view().cloned() else { return };
+        if next.parent == Some(view.id()) {
             self.freeze(around);
             self.install(view, effects);
             self.closing = Some(Closing::default());
         }
     }
 
+    /// The View that this member has accepted and not installed, if it may be.
+    fn late_view(&self) -> Option<&Arc<View>> {
+        let newer = |view: &Arc<View>| self.installed.as_ref().is_none_or(|v| v.ballot < view.ballot);
+        self.accepted_here.as_ref().filter(|view| newer(view) && !self.was_cut_off_since(view.ballot))
+    }
+
     fn install(&mut self, view: Arc<View>, effects: &mut Vec<Effect>) {
         let prev = self.installed_id;
         let decides = if prev.is_some() && view.parent == prev { Decides::Parent } else { Decides::Nothing };
-        let member = view.rank_of(self.me).and_then(|r| view.member(r));
-        self.base = if view.in_sync() || member.is_some_and(|m| m.in_sync) { view.history } else { self.history(&view) };
+        self.base = self.history_in(&view);
         self.closing = None;
-        self.cut_off = false;
+        self.cut_off = None;
         self.installed_id = Some(view.id());
         self.installed = Some(Arc::clone(&view));
         if self.proposal.as_ref().is_some_and(|p| p.ballot <= view.ballot) {
@@ -427,29 +401,32 @@ impl Agreement {
         effects.push(Effect::Install(view, decides));
     }
 
-    /// This member's own history, now that `next` has decided about its View or left it behind.
-    fn history(&self, next: &View) -> Option<History> {
-        let own = Promise {
+    /// This member's history when it installs `view`.
+    fn history_in(&self, view: &View) -> Option<History> {
+        let member = view.rank_of(self.me).and_then(|rank| view.member(rank));
+        let is_common = view.in_sync() || member.is_some_and(|m| m.in_sync);
+        // Or its own, now that this one has decided about its View or left it behind.
+        let own = || standing::history_after(self.me, &self.promise(), (view.parent, &view.committed), self.seeded);
+        if is_common { view.history } else { own() }
+    }
+
+    /// What it says of the View it is in.
+    fn promise(&self) -> Promise {
+        Promise {
             prev: self.installed_id,
             rank: self.rank_in(self.installed.as_deref()),
-            base: self.base_of(self.closing.as_ref().unwrap_or(&Closing::default())),
+            base: self.base,
+            common: self.installed.as_ref().and_then(|view| view.history),
             closing: self.closing.clone().unwrap_or_default(),
-            cut_off: self.cut_off,
+            cut_off: self.cut_off.is_some(),
             accepted: None,
             accepted_here: None,
+            is_late: false,
+            if_installed: None,
             name: self.applicant.name.clone(),
             stateless: self.applicant.stateless,
             engines: self.applicant.engines,
-        };
-        let promises = BTreeMap::from([(self.me, own.clone())]);
-        standing::history_after(self.me, &own, next.parent, &next.committed, &promises)
-    }
-
-    /// From what its operations in the installed View count. The first one committed in a View out of sync is a sync: from then on
-    /// a member is on that View's history.
-    fn base_of(&self, closing: &Closing) -> Option<History> {
-        let view = self.installed.as_ref().filter(|_| !closing.committed.is_empty());
-        view.map_or(self.base, |view| view.history)
+        }
     }
 
     fn rank_in(&self, view: Option<&View>) -> Option<Rank> {
@@ -457,10 +434,8 @@ impl Agreement {
     }
 
     fn freeze(&mut self, around: &mut dyn Surroundings) -> Closing {
-        if self.installed.is_none() {
-            return Closing::default();
-        }
-        self.closing.get_or_insert_with(|| around.freeze()).clone()
+        let Some(id) = self.installed_id else { return Closing::default() };
+        self.closing.get_or_insert_with(|| around.freeze(id.digest)).clone()
     }
 
     /// Makes the state durable; the reply leaves when it is.
@@ -475,6 +450,11 @@ impl Agreement {
         effects.push(Effect::Persist(self.tickets, Durable { accepted, ..self.durable.clone() }));
     }
 
+    /// Whether a View of this ballot takes this member for one that it is no more.
+    fn was_cut_off_since(&self, ballot: Ballot) -> bool {
+        self.cut_off.is_some_and(|last| ballot <= last) && !self.seeded.has(Defect::CutOffGoesOn)
+    }
+
     fn outranks(&self, a: Ballot, b: Ballot) -> bool {
         if self.seeded.has(Defect::NoTieBreak) { a.round > b.round } else { a > b }
     }
@@ -482,26 +462,5 @@ impl Agreement {
     /// Whether a ballot comes too late where `after` was.
     fn is_past(&self, ballot: Ballot, after: Ballot) -> bool {
         ballot == after || self.outranks(after, ballot)
-    }
-}
-
-/// Makes the View of a ballot to which all members have promised.
-fn draft(proposal: &Proposal, current: Option<&View>, around: &dyn Surroundings, seeded: Seeded) -> View {
-    let standing = standing::read(&proposal.promises, seeded);
-    let engines = proposal.promises.iter().map(|(id, promise)| (*id, promise.engines)).collect();
-    let Arrangement { order, engine, plan } = around.arrange(&engines, current);
-    let member = |id: &MemberId| {
-        let promise = proposal.promises.get(id)?;
-        let in_sync = standing.in_sync.contains(id);
-        Some(Member { id: *id, name: promise.name.clone(), stateless: promise.stateless, in_sync })
-    };
-    View {
-        ballot: proposal.ballot,
-        parent: standing.tip,
-        committed: standing.committed,
-        history: standing.history,
-        members: order.iter().filter_map(member).collect(),
-        plan,
-        engine,
     }
 }

@@ -5,7 +5,7 @@
 //! The model and the simulation tell a [`History`] what their nodes do; it says which claims are broken.
 
 use super::Decides;
-use crate::collective::Outcome;
+use crate::collective::{Ledger, Outcome};
 use crate::identity::{MemberId, NodeId};
 use crate::view::{Ballot, Member, OpId, View, ViewDigest, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,10 +37,14 @@ pub(super) enum Claim {
     InSync,
     /// An operation ends once on each member.
     EndsOnce,
+    /// Who answers `Ok` holds the result.
+    OkHolds,
+    /// A View takes the state of those who have lived through most.
+    MostWins,
 }
 
 impl Claim {
-    pub(super) const ALL: [Claim; 10] = [
+    pub(super) const ALL: [Claim; 12] = [
         Claim::OneViewPerBallot,
         Claim::ViewsGrow,
         Claim::AllHaveAccepted,
@@ -51,6 +55,8 @@ impl Claim {
         Claim::OneOutcome,
         Claim::InSync,
         Claim::EndsOnce,
+        Claim::OkHolds,
+        Claim::MostWins,
     ];
 
     /// Its name in tables.
@@ -66,6 +72,8 @@ impl Claim {
             Claim::OneOutcome => "A2",
             Claim::InSync => "in sync",
             Claim::EndsOnce => "ends once",
+            Claim::OkHolds => "Ok holds",
+            Claim::MostWins => "most wins",
         }
     }
 }
@@ -80,7 +88,7 @@ pub(super) enum Deed {
     /// It has gone on. Comes after it.
     Installed { before: Option<ViewId>, view: Arc<View> },
     /// An operation of a View has ended: `next` is the View that decided it, none when the votes did.
-    Ended { op: (ViewId, OpId), outcome: Outcome, next: Option<ViewId>, counts: Counts },
+    Ended { op: (ViewId, OpId), ending: Ending, next: Option<ViewId> },
     /// It may call operations of this View, which it has just installed.
     Runs(ViewId),
     /// It has broken a claim about each member.
@@ -105,14 +113,9 @@ impl fmt::Display for Deed {
                 )
             }
             Deed::Installed { .. } => write!(f, "has installed it"),
-            Deed::Ended { op: (view, op), outcome, next, .. } => {
+            Deed::Ended { op: (view, op), ending, next } => {
                 let by = if next.is_some() { "by the View" } else { "by votes" };
-                let outcome = match outcome {
-                    Outcome::Committed => "Ok".to_owned(),
-                    Outcome::Aborted(_) => "Aborted".to_owned(),
-                    other => format!("{other:?}"),
-                };
-                write!(f, "{op} of {} ends {by}: {outcome}", view.ballot.round)
+                write!(f, "{op} of {} ends {by}: {ending}", view.ballot.round)
             }
             Deed::Runs(id) => write!(f, "runs {}", id.ballot.round),
             Deed::Breaks(claim) => write!(f, "breaks {}", claim.name()),
@@ -141,9 +144,16 @@ enum End {
 /// What of its program's state a member has lived through, as a hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Life {
-    before: u64,
+    before: Lived,
     /// Committed in the View it is in.
     here: BTreeSet<OpId>,
+}
+
+/// What a state has lived through: how many operations, and a hash of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Lived {
+    ops: usize,
+    hash: u64,
 }
 
 /// What has happened.
@@ -157,7 +167,9 @@ pub(super) struct History {
     answers: BTreeMap<(ViewId, OpId), Vec<Answer>>,
     lives: BTreeMap<MemberId, Life>,
     /// What those lived through whom a View calls in sync, when they installed it.
-    synced: BTreeMap<ViewId, u64>,
+    synced: BTreeMap<ViewId, Lived>,
+    /// Most operations that somebody whom a View calls out of sync had lived through, when he installed it.
+    others: BTreeMap<ViewId, usize>,
     /// By claim, a bit each.
     broken: u16,
     /// Which ends were seen, a bit each.
@@ -185,7 +197,7 @@ impl History {
             Deed::Accepted(id) => self.accepted(who, *id),
             Deed::Installs { before, view, decides } => self.installs(who, *before, view, view.id(), *decides),
             Deed::Installed { before, view } => self.installed(who, *before, view, view.id()),
-            Deed::Ended { op, outcome, next, counts } => self.ended(who, *op, *outcome, *next, *counts),
+            Deed::Ended { op, ending, next } => self.ended(who, *op, *ending, *next),
             Deed::Runs(id) => self.runs(who, *id),
             Deed::Breaks(claim) => self.expect(*claim, false),
         }
@@ -221,12 +233,20 @@ impl History {
     fn installed(&mut self, who: MemberId, before: Option<ViewId>, view: &View, id: ViewId) {
         let life = self.lives.entry(who).or_default();
         if !life.here.is_empty() {
-            *life = Life { before: hash(&(before, life.before, &life.here)), ..Life::default() };
+            let lived = Lived { ops: life.before.ops + life.here.len(), hash: hash(&(before, life.before, &life.here)) };
+            *life = Life { before: lived, ..Life::default() };
         }
         let lived = life.before;
         if view.rank_of(who).and_then(|r| view.member(r)).is_some_and(|m| m.in_sync) {
             let common = *self.synced.entry(id).or_insert(lived);
             self.expect(Claim::InSync, common == lived);
+        } else {
+            let most = self.others.entry(id).or_default();
+            *most = lived.ops.max(*most);
+        }
+        if let (Some(common), Some(most)) = (self.synced.get(&id), self.others.get(&id)) {
+            let holds = common.ops >= *most;
+            self.expect(Claim::MostWins, holds);
         }
         if let Some(before) = before {
             let ops: Vec<(ViewId, OpId)> = self.answers.keys().filter(|(view, _)| *view == before).copied().collect();
@@ -234,8 +254,9 @@ impl History {
         }
     }
 
-    fn ended(&mut self, who: MemberId, op: (ViewId, OpId), outcome: Outcome, next: Option<ViewId>, counts: Counts) {
-        let end = match outcome {
+    fn ended(&mut self, who: MemberId, op: (ViewId, OpId), ending: Ending, next: Option<ViewId>) {
+        let counts = ending.counts;
+        let end = match ending.outcome {
             Outcome::Committed => End::Ok,
             Outcome::Aborted(_) => End::Aborted,
             Outcome::Indeterminate | Outcome::DigestMismatch => End::Unknown,
@@ -246,6 +267,7 @@ impl History {
         let at = all.partition_point(|a| a.who < who);
         all.insert(at, Answer { who, end, by_votes: next.is_none(), next: next.filter(|_| end != End::Unknown) });
         self.expect(Claim::EndsOnce, once);
+        self.expect(Claim::OkHolds, end != End::Ok || ending.held);
         self.seen |= match (end, next) {
             (End::Ok, None) => 1,
             (End::Ok, Some(_)) => 2,
@@ -297,6 +319,37 @@ pub(super) enum Way {
     CommittedByView,
     Aborted,
     Unknown,
+}
+
+/// How an operation ends on a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Ending {
+    pub(super) outcome: Outcome,
+    pub(super) counts: Counts,
+    /// The member holds a result.
+    held: bool,
+}
+
+impl Ending {
+    /// As the member's ledger has it.
+    pub(super) fn of(ledger: &Ledger, op: OpId, outcome: Outcome) -> Ending {
+        let counts = match () {
+            () if op.lane.ends().is_some() => Counts::ForTwo,
+            () if ledger.is_of_sync(op) => Counts::AsSync,
+            () => Counts::ForAll,
+        };
+        Ending { outcome, counts, held: ledger.holds(op) }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.outcome {
+            Outcome::Committed => f.write_str("Ok"),
+            Outcome::Aborted(_) => f.write_str("Aborted"),
+            other => write!(f, "{other:?}"),
+        }
+    }
 }
 
 /// What an operation is to the common history of a View's members.

@@ -12,6 +12,8 @@ mod fabric_tests;
 mod losses;
 mod peers;
 mod pursuit;
+#[cfg(test)]
+mod stranded_tests;
 mod twins;
 mod waking;
 
@@ -66,8 +68,9 @@ pub enum Input {
 
 /// The operations of the installed View.
 pub trait Operations {
-    /// Freezes them and reports them; the same report at every later call.
-    fn freeze(&mut self) -> Closing;
+    /// Freezes those of this View and reports them; the same report at every later call. Nothing, if that View's are not open yet:
+    /// then nobody may call any when they are.
+    fn freeze(&mut self, view: ViewDigest) -> Closing;
 
     /// How many are begun and not decided.
     fn in_flight(&self) -> usize;
@@ -180,7 +183,9 @@ impl Election {
         if self.ops_in_flight == 0 && self.draining.is_some() {
             self.finish_drain(ops, &mut effects);
         }
-        if !routine {
+        // What was so in the View before means nothing in a new one: that is looked at with the next step.
+        let installs = effects.iter().any(|effect| matches!(effect, Effect::Install(..)));
+        if !routine && !installs {
             self.pursue(now, &mut effects);
             self.give_up_when_stranded(now, ops, &mut effects);
         }
@@ -416,8 +421,8 @@ struct Around<'a> {
 }
 
 impl Surroundings for Around<'_> {
-    fn freeze(&mut self) -> Closing {
-        self.ops.freeze()
+    fn freeze(&mut self, view: ViewDigest) -> Closing {
+        self.ops.freeze(view)
     }
 
     fn arrange(&self, members: &BTreeMap<MemberId, Engines>, current: Option<&View>) -> Arrangement {

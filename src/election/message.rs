@@ -5,14 +5,14 @@
 use crate::collective::{Closing, Listed, OpMessage, Post};
 use crate::engine::Engines;
 use crate::identity::{Boot, MemberId, Name};
-use crate::view::{Ballot, History, MEMBERS_MAX, OPS_DECIDED_MAX, OPS_LISTED_MAX, OpId, OpSet, Rank, View, ViewId};
+use crate::view::{Ballot, CommittedOp, History, MEMBERS_MAX, OPS_DECIDED_MAX, OPS_LISTED_MAX, OpSet, Rank, View, ViewId};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_option};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// Largest encoded message that a control link takes.
 #[cfg(test)]
-const MESSAGE_BYTES_MAX: usize = 32 * 1024;
+const MESSAGE_BYTES_MAX: usize = 56 * 1024;
 
 /// Most peers a member reports as reachable; more than a View holds, because some are waiting outside.
 pub const REACH_MAX: usize = 32;
@@ -32,7 +32,7 @@ pub enum Message {
     Prepare(Ballot, Vec<MemberId>),
     /// Done.
     Promise(Ballot, Box<Promise>),
-    /// A higher ballot has been promised: the second one.
+    /// A higher ballot has been promised, the second one; or that one, and what was promised with it holds no more.
     Nack(Ballot, Ballot),
     /// Everybody has promised: this is the View.
     Accept(Arc<View>),
@@ -98,6 +98,8 @@ pub struct Promise {
     pub rank: Option<Rank>,
     /// Its history when it installed that View.
     pub base: Option<History>,
+    /// The history of that View: of all who have seen an operation committed there, for in a View out of step the first is a sync.
+    pub common: Option<History>,
     /// Its operations in that View.
     pub closing: Closing,
     /// Those that were open ended there without an outcome, while this member could not reach enough others.
@@ -106,6 +108,10 @@ pub struct Promise {
     pub accepted: Option<Accepted>,
     /// Its rank in that one, if it accepted it in this life.
     pub accepted_here: Option<Rank>,
+    /// It has not installed that one, and does before it goes on if anybody else has.
+    pub is_late: bool,
+    /// Its history then.
+    pub if_installed: Option<History>,
     /// What it calls itself.
     pub name: Name,
     /// It keeps nothing in step.
@@ -122,7 +128,7 @@ pub struct Accepted {
     /// The View it decides about.
     pub parent: Option<ViewId>,
     /// The operations it commits.
-    pub committed: Vec<OpId>,
+    pub committed: Vec<CommittedOp>,
 }
 
 /// Where a member was reached.
@@ -170,11 +176,13 @@ impl Encode for Promise {
         put_option(out, self.prev.as_ref());
         put_option(out, self.rank.as_ref());
         put_option(out, self.base.as_ref());
+        put_option(out, self.common.as_ref());
         put_list(out, &self.closing.ops);
         self.closing.committed.encode(out);
         put_option(out, self.accepted.as_ref());
         put_option(out, self.accepted_here.as_ref());
-        out.push(u8::from(self.stateless) | u8::from(self.cut_off) << 1);
+        put_option(out, self.if_installed.as_ref());
+        out.push(u8::from(self.stateless) | u8::from(self.cut_off) << 1 | u8::from(self.is_late) << 2);
         self.name.encode(out);
         self.engines.encode(out);
     }
@@ -182,15 +190,29 @@ impl Encode for Promise {
 
 impl Decode for Promise {
     fn decode(r: &mut Reader<'_>) -> Result<Promise, Malformed> {
-        let (prev, rank, base) = (r.option()?, r.option()?, r.option()?);
+        let (prev, rank, base, common) = (r.option()?, r.option()?, r.option()?, r.option()?);
         let closing = Closing { ops: r.list::<Listed>(OPS_LISTED_MAX)?, committed: OpSet::decode(r)? };
-        let (accepted, accepted_here) = (r.option()?, r.option()?);
-        let (stateless, cut_off) = match r.u8()? {
-            bits @ 0..=3 => (bits & 1 != 0, bits & 2 != 0),
+        let (accepted, accepted_here, if_installed) = (r.option()?, r.option()?, r.option()?);
+        let (stateless, cut_off, is_late) = match r.u8()? {
+            bits @ 0..=7 => (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0),
             _ => return Err(Malformed::UnknownTag),
         };
         let (name, engines) = (Name::decode(r)?, Engines::decode(r)?);
-        Ok(Promise { prev, rank, base, closing, cut_off, accepted, accepted_here, name, stateless, engines })
+        Ok(Promise {
+            prev,
+            rank,
+            base,
+            common,
+            closing,
+            cut_off,
+            accepted,
+            accepted_here,
+            is_late,
+            if_installed,
+            name,
+            stateless,
+            engines,
+        })
     }
 }
 
@@ -323,8 +345,8 @@ impl Decode for Message {
 mod tests {
     use super::*;
     use crate::collective::Status;
-    use crate::view::Lane;
     use crate::view::testing::{member_id, view_of};
+    use crate::view::{Lane, OpId};
     use crate::wire::testing::assert_codec;
 
     #[test]
@@ -332,15 +354,18 @@ mod tests {
         let view = Arc::new(view_of(3));
         let op = OpId { lane: Lane::MAIN, number: 4 };
         let mut committed = OpSet::default();
-        committed.insert(OpId { lane: Lane::MAIN, number: 77 });
+        committed.insert(CommittedOp { op: OpId { lane: Lane::MAIN, number: 77 }, digest: 5 });
         let promise = Promise {
             prev: Some(view.id()),
             rank: Some(Rank(2)),
             base: Some(History { ops: 3, lineage: [1; 32] }),
+            common: Some(History { ops: 4, lineage: [2; 32] }),
             closing: Closing { ops: vec![Listed { op, status: Status::Done(3), is_sync: false }], committed },
             cut_off: true,
-            accepted: Some(Accepted { id: view.id(), parent: None, committed: vec![op] }),
+            accepted: Some(Accepted { id: view.id(), parent: None, committed: vec![CommittedOp { op, digest: 9 }] }),
             accepted_here: Some(Rank(1)),
+            is_late: true,
+            if_installed: Some(History { ops: 5, lineage: [3; 32] }),
             name: Name::from_lossy("mini"),
             stateless: true,
             engines: Engines::GLOO,
@@ -380,7 +405,8 @@ mod tests {
 
     #[test]
     fn the_largest_messages_fit() {
-        let ops: Vec<OpId> = (0..OPS_DECIDED_MAX as u64).map(|number| OpId { lane: Lane::MAIN, number }).collect();
+        let op = |number| CommittedOp { op: OpId { lane: Lane::MAIN, number }, digest: u128::MAX };
+        let ops: Vec<CommittedOp> = (0..OPS_DECIDED_MAX as u64).map(op).collect();
         let mut view = view_of(MEMBERS_MAX as u8);
         view.parent = Some(ViewId { ballot: Ballot::ZERO, digest: view.digest() });
         view.committed = ops.clone();
@@ -389,15 +415,18 @@ mod tests {
             member.name = Name::from_lossy(&"é".repeat(Name::CHARS_MAX));
         }
         assert!(Message::Accept(Arc::new(view.clone())).to_bytes().len() < MESSAGE_BYTES_MAX);
-        let listed = |op: &OpId| Listed { op: *op, status: Status::Done(u128::MAX), is_sync: true };
+        let listed = |op: &CommittedOp| Listed { op: op.op, status: Status::Done(u128::MAX), is_sync: true };
         let promise = Promise {
             prev: view.parent,
             rank: Some(Rank(2)),
             base: Some(History { ops: 0, lineage: [0; 32] }),
+            common: Some(History { ops: 0, lineage: [0; 32] }),
             closing: Closing { ops: ops.iter().take(OPS_LISTED_MAX).map(listed).collect(), committed: OpSet::default() },
             cut_off: true,
             accepted: Some(Accepted { id: view.id(), parent: view.parent, committed: ops }),
             accepted_here: Some(Rank(1)),
+            is_late: true,
+            if_installed: Some(History { ops: 5, lineage: [3; 32] }),
             name: Name::from_lossy("x"),
             stateless: false,
             engines: Engines::GLOO,

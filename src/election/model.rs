@@ -71,6 +71,7 @@ enum Action {
     Abort(u8, OpId),
     Remind(u8, u8),
     DataLink(u8, u8),
+    CutOff(u8),
     Crash(u8),
 }
 
@@ -86,6 +87,7 @@ impl Action {
             | Action::Abort(n, _)
             | Action::Remind(n, _)
             | Action::DataLink(_, n)
+            | Action::CutOff(n)
             | Action::Crash(n) => usize::from(*n),
         }
     }
@@ -107,6 +109,7 @@ impl Action {
             Action::Abort(_, op) => format!("{n} has enough of {op}"),
             Action::Remind(_, to) => format!("{n} says all again to {}", letter(usize::from(*to))),
             Action::DataLink(from, _) => format!("{n} takes a data link from {}", letter(usize::from(*from))),
+            Action::CutOff(_) => format!("{n} gives up its View"),
             Action::Crash(_) => format!("{n} crashes and starts again"),
         }
     }
@@ -126,6 +129,7 @@ impl Action {
                 let view = state.nodes[usize::from(*from)].view.as_ref();
                 Step::DataLink(view.map_or(ViewDigest([0; 32]), |v| v.digest()))
             }
+            Action::CutOff(_) => Step::CutOff,
             Action::Crash(_) => Step::Crash,
         };
         (self.place(), step)
@@ -177,6 +181,7 @@ impl Group {
         match action {
             Action::Propose(..) => next.left.proposals -= 1,
             Action::Abort(..) => next.left.aborts -= 1,
+            Action::CutOff(_) => next.left.cut_offs -= 1,
             Action::Crash(_) => next.left.crashes -= 1,
             _ => {}
         }
@@ -260,6 +265,9 @@ impl Model for Group {
             if state.left.crashes > 0 {
                 actions.push(Action::Crash(n));
             }
+            if state.left.cut_offs > 0 && state.nodes[usize::from(n)].may_be_cut_off() {
+                actions.push(Action::CutOff(n));
+            }
         }
         actions.extend(state.packets.iter().cloned().map(Action::Deliver));
     }
@@ -272,7 +280,7 @@ impl Model for Group {
     }
 
     fn properties(&self) -> Vec<Property<Group>> {
-        let always: [(Claim, Holds); 10] = [
+        let always: [(Claim, Holds); 12] = [
             (Claim::OneViewPerBallot, |g, s| g.holds(Claim::OneViewPerBallot, s)),
             (Claim::ViewsGrow, |g, s| g.holds(Claim::ViewsGrow, s)),
             (Claim::AllHaveAccepted, |g, s| g.holds(Claim::AllHaveAccepted, s)),
@@ -283,6 +291,8 @@ impl Model for Group {
             (Claim::OneOutcome, |g, s| g.holds(Claim::OneOutcome, s)),
             (Claim::InSync, |g, s| g.holds(Claim::InSync, s)),
             (Claim::EndsOnce, |g, s| g.holds(Claim::EndsOnce, s)),
+            (Claim::OkHolds, |g, s| g.holds(Claim::OkHolds, s)),
+            (Claim::MostWins, |g, s| g.holds(Claim::MostWins, s)),
         ];
         let mine: Vec<Claim> = self.claims().collect();
         let always = always.into_iter().filter(|(claim, _)| mine.contains(claim));

@@ -6,9 +6,10 @@ use super::message::{Accepted, Promise};
 use crate::collective::{Closing, Listed, Status};
 use crate::defect::{Defect, Seeded};
 use crate::identity::MemberId;
-use crate::view::{History, MEMBERS_MAX, OpId, OpSet, Rank, ViewId};
+use crate::view::{CommittedOp, History, MEMBERS_MAX, OpId, OpSet, Rank, ViewId};
 use crate::wire::{Encode, put_option};
 use sha2::{Digest, Sha256};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the proposer reads out of all promises.
@@ -17,7 +18,7 @@ pub(super) struct Standing {
     /// The newest View that anybody has installed, as far as the promises show.
     pub(super) tip: Option<ViewId>,
     /// The tip's operations that are committed, in order.
-    pub(super) committed: Vec<OpId>,
+    pub(super) committed: Vec<CommittedOp>,
     /// The winning history.
     pub(super) history: Option<History>,
     /// Whose history that is.
@@ -34,17 +35,19 @@ pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> St
     let tip = installed.chain(implied.filter(|_| !seeded.has(Defect::TipOfInstalled))).max();
     let committed = tip.map_or_else(Vec::new, |tip| decide(tip, promises, seeded));
     let effective: BTreeMap<MemberId, Option<History>> =
-        promises.iter().map(|(id, p)| (*id, history_after(*id, p, tip, &committed, promises))).collect();
-    let history = winner(&effective);
+        promises.iter().map(|(id, p)| (*id, history_after(*id, p, (tip, &committed), seeded))).collect();
+    let history = winner(&effective, seeded);
     let in_sync = effective.into_iter().filter(|(_, h)| *h == history).map(|(id, _)| id).collect();
     Standing { tip, committed, history, in_sync }
 }
 
 /// The outcome of the tip's operations: what an accepted successor says, else what all its members hold.
-fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Vec<OpId> {
+fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Vec<CommittedOp> {
     let successors = promises.values().filter_map(|p| p.accepted.as_ref()).filter(|a| succeeds(a, tip));
     if let Some(adopted) = successors.max_by_key(|a| a.id.ballot).filter(|_| !seeded.has(Defect::NoAdoption)) {
-        return adopted.committed.clone();
+        let mut committed: BTreeSet<CommittedOp> = adopted.committed.iter().copied().collect();
+        committed.extend(messages_committed_before(tip, promises));
+        return committed.into_iter().collect();
     }
     let installed =
         promises.values().filter(|p| p.prev == Some(tip)).map(|p| Witness { rank: p.rank, closing: Some(&p.closing) });
@@ -55,7 +58,18 @@ fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -
     let behind = behind.map(|p| Witness { rank: p.accepted_here, closing: None });
     let witnesses: Vec<Witness<'_>> = installed.chain(behind).collect();
     let candidates: BTreeSet<OpId> = witnesses.iter().filter_map(|w| w.closing).flat_map(|c| &c.ops).map(|l| l.op).collect();
-    candidates.into_iter().filter(|op| to_be_committed(*op, &witnesses, seeded)).collect()
+    candidates.into_iter().filter_map(|op| to_be_committed(op, &witnesses, seeded)).collect()
+}
+
+/// The messages that one end knows as committed, by their votes, and the other one does not yet. A successor of which only the first was a
+/// member had no need to say so.
+fn messages_committed_before(tip: ViewId, promises: &BTreeMap<MemberId, Promise>) -> impl Iterator<Item = CommittedOp> {
+    let listed = move || promises.values().filter(move |p| p.prev == Some(tip)).flat_map(|p| &p.closing.ops);
+    let open: BTreeSet<OpId> = listed().filter(|l| matches!(l.status, Status::Done(_))).map(|l| l.op).collect();
+    listed().filter_map(move |l| match l.status {
+        Status::Committed(digest) if l.op.lane.ends().is_some() && open.contains(&l.op) => Some(CommittedOp { op: l.op, digest }),
+        _ => None,
+    })
 }
 
 /// What a member of the tip tells of its operations there.
@@ -70,37 +84,44 @@ fn succeeds(accepted: &Accepted, tip: ViewId) -> bool {
     accepted.parent == Some(tip) && accepted.id.ballot > tip.ballot
 }
 
-/// Whether all who take part hold its result. An operation that is on no list was not begun there, or is decided everywhere.
+/// The operation with its digest, if all who take part hold its result. One that is on no list was not begun there, or is decided
+/// everywhere.
 ///
 /// A message that both ends know as committed need not be said again: of those there may be more than a View has room for.
-fn to_be_committed(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> bool {
+fn to_be_committed(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<CommittedOp> {
     let participants = op.lane.participants(MEMBERS_MAX);
     let takes_part = |w: &&Witness<'_>| w.rank.is_none_or(|rank| participants >> rank.0 & 1 == 1);
     let status = |w: &Witness<'_>| Some(w.closing?.ops.iter().find(|l| l.op == op)?.status);
+    let digest = |status: Status| if let Status::Done(d) | Status::Committed(d) = status { Some(d) } else { None };
+    let committed = |status: &Status| matches!(status, Status::Committed(_));
     if seeded.has(Defect::AnyoneCommitted) {
-        return witnesses.iter().any(|w| status(w) == Some(Status::Committed));
+        let known = witnesses.iter().filter_map(status).find(committed)?;
+        return Some(CommittedOp { op, digest: digest(known)? });
     }
-    let statuses: Option<Vec<Status>> = witnesses.iter().filter(takes_part).map(status).collect();
-    let Some(statuses) = statuses else { return false };
-    if op.lane.ends().is_some() && statuses.iter().all(|status| *status == Status::Committed) {
-        return false;
+    let statuses: Vec<Status> = witnesses.iter().filter(takes_part).map(status).collect::<Option<_>>()?;
+    if op.lane.ends().is_some() && statuses.iter().all(committed) {
+        return None;
     }
-    let digests: BTreeSet<u128> = statuses.iter().filter_map(|s| if let Status::Done(d) = s { Some(*d) } else { None }).collect();
-    digests.len() <= 1 && statuses.iter().all(|s| matches!(s, Status::Done(_) | Status::Committed))
+    let digests: BTreeSet<u128> = statuses.into_iter().map(digest).collect::<Option<_>>()?;
+    let digest = digests.first().copied().filter(|_| digests.len() == 1)?;
+    Some(CommittedOp { op, digest })
 }
 
 fn listed(promise: &Promise, op: OpId) -> Option<&Listed> {
     promise.closing.ops.iter().find(|l| l.op == op)
 }
 
-/// A member's history once the tip's operations are decided.
+/// A member's history once the newest View's operations are decided: which View that is, and what of it is committed.
 pub(super) fn history_after(
     id: MemberId,
     promise: &Promise,
-    tip: Option<ViewId>,
-    committed: &[OpId],
-    promises: &BTreeMap<MemberId, Promise>,
+    (tip, committed): (Option<ViewId>, &[CommittedOp]),
+    seeded: Seeded,
 ) -> Option<History> {
+    let comes_late = promise.is_late && promise.accepted.as_ref().is_some_and(|a| Some(a.id) == tip);
+    if comes_late && !seeded.has(Defect::LateIsBehind) {
+        return promise.if_installed;
+    }
     let Some(prev) = promise.prev else { return promise.base };
     if promise.cut_off {
         return Some(cut_off(id, prev, promise));
@@ -112,23 +133,31 @@ pub(super) fn history_after(
     }
     let mut total = promise.closing.committed;
     if moved_on {
-        total.extend(newly_committed(promise, committed));
+        if committed.iter().any(|c| c.op.lane.ends().is_some() && lacks(promise, c)) {
+            return Some(cut_off(id, prev, promise));
+        }
+        total.extend(newly_committed(promise, committed, seeded));
     }
-    // A member whose View was out of step and saw a sync committed is on that View's history, like the others there.
-    let base = if moved_on { common_base(prev, promises).unwrap_or(promise.base) } else { promise.base };
+    let base = if seeded.has(Defect::OwnBase) { promise.base } else { promise.common };
     if total.is_empty() { promise.base } else { Some(advance(base, prev, total)) }
 }
 
-/// What the View commits and this member has not. What it does not list it has: nobody forgets what somebody has not committed.
-fn newly_committed(promise: &Promise, committed: &[OpId]) -> impl Iterator<Item = OpId> {
+/// What the View commits and this member has only now. What it does not list it has: nobody forgets what somebody has not committed.
+fn newly_committed(promise: &Promise, committed: &[CommittedOp], seeded: Seeded) -> impl Iterator<Item = CommittedOp> {
     // Messages are no part of a history: only two members see them.
-    let common = committed.iter().copied().filter(|op| op.lane.ends().is_none());
-    common.filter(|op| listed(promise, *op).is_some_and(|l| l.status != Status::Committed))
+    let common = committed.iter().filter(|c| c.op.lane.ends().is_none());
+    let has_now = |c: &CommittedOp| listed(promise, c.op).is_some_and(|l| l.status == Status::Done(c.digest));
+    common.filter(move |c| has_now(c) || lacks(promise, c) && seeded.has(Defect::AdoptedCounts)).copied()
 }
 
-/// The longest history with which any of the promisers entered `view`: the one a sync in it spread.
-fn common_base(view: ViewId, promises: &BTreeMap<MemberId, Promise>) -> Option<Option<History>> {
-    promises.values().filter(|p| p.prev == Some(view)).map(|p| p.base).max()
+/// Whether a member does not hold a result with which others go on: an accepted successor, of which it was no member, may have committed
+/// what it never held.
+fn lacks(promise: &Promise, committed: &CommittedOp) -> bool {
+    listed(promise, committed.op).is_some_and(|l| match l.status {
+        Status::Done(digest) => digest != committed.digest,
+        Status::NotDone | Status::Aborted => true,
+        Status::Committed(_) => false,
+    })
 }
 
 /// The history after `ops` were committed in `view`.
@@ -153,17 +182,20 @@ fn cut_off(id: MemberId, view: ViewId, promise: &Promise) -> History {
     hash.update(view.digest.0);
     hash.update(id.node.0);
     hash.update(id.boot.0.to_le_bytes());
-    let ops = promise.base.map_or(0, |h| h.ops).saturating_add(promise.closing.committed.len());
+    let committed = promise.closing.committed;
+    let base = if committed.is_empty() { promise.base } else { promise.common };
+    let ops = base.map_or(0, |h| h.ops).saturating_add(committed.len());
     History { ops, lineage: hash.finalize().into() }
 }
 
 /// More operations win, then more members, then the smaller lineage.
-fn winner(effective: &BTreeMap<MemberId, Option<History>>) -> Option<History> {
+fn winner(effective: &BTreeMap<MemberId, Option<History>>, seeded: Seeded) -> Option<History> {
     let mut followers: BTreeMap<Option<History>, usize> = BTreeMap::new();
     for history in effective.values() {
         *followers.entry(*history).or_default() += 1;
     }
-    let best = followers.into_iter().max_by_key(|(h, n)| (h.map(|h| h.ops), *n, std::cmp::Reverse(h.map(|h| h.lineage))));
+    let length = |h: &Option<History>| h.map_or(0, |h| if seeded.has(Defect::MostMembersWin) { 0 } else { h.ops });
+    let best = followers.into_iter().max_by_key(|(h, n)| (length(h), *n, Reverse(h.map(|h| h.lineage))));
     best.and_then(|(history, _)| history)
 }
 
@@ -181,15 +213,22 @@ mod tests {
         super::read(promises, Seeded::NONE)
     }
 
+    fn with(digest: u128) -> CommittedOp {
+        CommittedOp { op: OP, digest }
+    }
+
     fn fresh() -> Promise {
         Promise {
             cut_off: false,
             prev: None,
             rank: None,
             base: None,
+            common: None,
             closing: Closing::default(),
             accepted: None,
             accepted_here: None,
+            is_late: false,
+            if_installed: None,
             name: Name::from_lossy("x"),
             stateless: false,
             engines: Engines::NATIVE,
@@ -215,11 +254,11 @@ mod tests {
     fn what_all_hold_is_committed_and_what_one_lacks_is_not() {
         let view = view_of(3);
         let done = in_view(&view, Some(Status::Done(1)));
-        assert_eq!(read(&all([done.clone(), done.clone()])).committed, [OP]);
+        assert_eq!(read(&all([done.clone(), done.clone()])).committed, [with(1)]);
         for lacking in [None, Some(Status::NotDone), Some(Status::Aborted), Some(Status::Done(2))] {
             assert!(read(&all([done.clone(), in_view(&view, lacking)])).committed.is_empty(), "{lacking:?}");
         }
-        assert_eq!(read(&all([done, in_view(&view, Some(Status::Committed))])).committed, [OP]);
+        assert_eq!(read(&all([done, in_view(&view, Some(Status::Committed(1)))])).committed, [with(1)]);
     }
 
     #[test]
@@ -231,6 +270,22 @@ mod tests {
         let done = in_view(&view, Some(Status::Done(1)));
         let acceptor = Promise { accepted: Some(accepted), accepted_here: Some(Rank(1)), ..done.clone() };
         assert!(read(&all([done, acceptor])).committed.is_empty());
+    }
+
+    /// Two of three were about to go on with what both held. The third, which held nothing, comes back before they have.
+    #[test]
+    fn who_was_not_there_does_not_share_what_a_successor_has_committed() {
+        let view = view_of(3);
+        let later = Ballot { round: 5, ..view.ballot };
+        let id = ViewId { ballot: later, digest: view.digest() };
+        let accepted = Accepted { id, parent: Some(view.id()), committed: vec![with(1)] };
+        let done = in_view(&view, Some(Status::Done(1)));
+        let acceptor = Promise { accepted: Some(accepted), accepted_here: Some(Rank(0)), ..done.clone() };
+        for lacking in [Status::NotDone, Status::Aborted, Status::Done(2)] {
+            let standing = read(&all([acceptor.clone(), done.clone(), in_view(&view, Some(lacking))]));
+            assert_eq!(standing.committed, [with(1)], "{lacking:?}");
+            assert_eq!(standing.in_sync, BTreeSet::from([member_id(1), member_id(2)]), "{lacking:?}");
+        }
     }
 
     /// Of three members, what the ends of a message from rank 0 to rank 2 say of it; rank 1 has no part in it.
@@ -254,9 +309,41 @@ mod tests {
         for lacking in [None, Some(Status::NotDone), Some(Status::Aborted)] {
             assert!(of_a_message(&view, done, lacking).committed.is_empty(), "{lacking:?}");
         }
-        assert_eq!(of_a_message(&view, done, Some(Status::Committed)).committed.len(), 1);
+        assert_eq!(of_a_message(&view, done, Some(Status::Committed(0))).committed.len(), 1);
         // Both know it already, and there may be more of those than a View has room for.
-        assert!(of_a_message(&view, Some(Status::Committed), Some(Status::Committed)).committed.is_empty());
+        assert!(of_a_message(&view, Some(Status::Committed(1)), Some(Status::Committed(1))).committed.is_empty());
+    }
+
+    /// A committed it by B's vote, and was then about to go on without B.
+    #[test]
+    fn a_message_that_one_end_has_committed_is_not_aborted_at_the_other() {
+        let view = view_of(3);
+        let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
+        let end = |rank, status| {
+            let closing = Closing { ops: vec![Listed { op, status, is_sync: false }], committed: OpSet::default() };
+            Promise { prev: Some(view.id()), rank: Some(Rank(rank)), closing, ..fresh() }
+        };
+        let later = Ballot { round: 5, ..view.ballot };
+        let id = ViewId { ballot: later, digest: view.digest() };
+        let accepted = Some(Accepted { id, parent: Some(view.id()), committed: vec![] });
+        let sender = Promise { accepted, accepted_here: Some(Rank(0)), ..end(0, Status::Committed(0)) };
+        let standing = read(&all([sender.clone(), end(2, Status::Done(0))]));
+        assert_eq!((standing.committed, standing.in_sync.len()), (vec![CommittedOp { op, digest: 0 }], 2));
+    }
+
+    /// The sender has been told that it is committed. The receiver has not got it, and is to be brought in step.
+    #[test]
+    fn the_end_that_lacks_a_message_is_out_of_sync() {
+        let view = view_of(3);
+        let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
+        let closing = Closing { ops: vec![Listed { op, status: Status::NotDone, is_sync: false }], committed: OpSet::default() };
+        let receiver = Promise { prev: Some(view.id()), rank: Some(Rank(2)), closing, ..fresh() };
+        let later = Ballot { round: 5, ..view.ballot };
+        let id = ViewId { ballot: later, digest: view.digest() };
+        let accepted = Some(Accepted { id, parent: Some(view.id()), committed: vec![CommittedOp { op, digest: 0 }] });
+        let other = Promise { prev: Some(view.id()), rank: Some(Rank(1)), accepted, accepted_here: Some(Rank(1)), ..fresh() };
+        let standing = read(&all([other, receiver]));
+        assert_eq!(standing.in_sync, BTreeSet::from([member_id(1)]));
     }
 
     #[test]
@@ -268,7 +355,11 @@ mod tests {
         let accepted = Some(Accepted { id: view.id(), parent: None, committed: vec![] });
         let behind = |rank| Promise { accepted: accepted.clone(), accepted_here: Some(Rank(rank)), ..fresh() };
         assert!(read(&all([sender.clone(), behind(2)])).committed.is_empty());
-        assert_eq!(read(&all([sender, behind(1)])).committed, [op], "the other end is gone, and this one is not it");
+        assert_eq!(
+            read(&all([sender, behind(1)])).committed,
+            [CommittedOp { op, digest: 0 }],
+            "the other end is gone, and this one is not it"
+        );
     }
 
     #[test]
@@ -279,7 +370,7 @@ mod tests {
         let behind = Promise { accepted: Some(accepted), accepted_here: Some(Rank(1)), ..fresh() };
         assert!(read(&all([done.clone(), behind.clone()])).committed.is_empty());
         let restarted = Promise { accepted_here: None, ..behind };
-        assert_eq!(read(&all([done, restarted])).committed, [OP]);
+        assert_eq!(read(&all([done, restarted])).committed, [with(1)]);
     }
 
     #[test]
@@ -302,14 +393,30 @@ mod tests {
         assert_eq!(standing.in_sync, BTreeSet::from([member_id(1), member_id(2)]));
     }
 
+    /// All who go on were out of sync when they came, and hold the state that a sync has brought them from somebody who is gone.
+    #[test]
+    fn whoever_was_brought_in_step_is_on_the_history_of_the_view() {
+        let view = view_of(3);
+        let common = History { ops: 36, lineage: [1; 32] };
+        let mut brought = in_view(&view, Some(Status::Done(1)));
+        brought.common = Some(common);
+        let came_with = [None, Some(History { ops: 33, lineage: [2; 32] })];
+        let standing = read(&all(came_with.map(|base| Promise { base, ..brought.clone() })));
+        assert_eq!((standing.history.map(|h| h.ops), standing.in_sync.len()), (Some(37), 2));
+        // Without that sync each has what he came with.
+        brought.closing.ops[0].status = Status::NotDone;
+        let standing = read(&all(came_with.map(|base| Promise { base, ..brought.clone() })));
+        assert_eq!((standing.history.map(|h| h.ops), standing.in_sync.len()), (Some(33), 1));
+    }
+
     #[test]
     fn members_that_move_on_together_agree_though_one_knew_less() {
         let view = view_of(2);
         let knows = Promise {
-            closing: Closing { ops: vec![Listed { op: OP, status: Status::Committed, is_sync: false }], committed: ops(1) },
+            closing: Closing { ops: vec![Listed { op: OP, status: Status::Committed(1), is_sync: false }], committed: ops(1) },
             ..in_view(&view, None)
         };
-        let standing = read(&all([knows, in_view(&view, Some(Status::Done(3)))]));
+        let standing = read(&all([knows, in_view(&view, Some(Status::Done(1)))]));
         assert_eq!((standing.committed.len(), standing.in_sync.len()), (1, 2));
         assert_eq!(standing.history.map(|h| h.ops), Some(1));
     }
@@ -317,7 +424,7 @@ mod tests {
     /// The first of the main lane.
     fn ops(count: u64) -> OpSet {
         let mut set = OpSet::default();
-        set.extend((0..count).map(|number| OpId { lane: Lane::MAIN, number }));
+        set.extend((0..count).map(|number| CommittedOp { op: OpId { lane: Lane::MAIN, number }, digest: 1 }));
         set
     }
 
@@ -334,7 +441,7 @@ mod tests {
             read(&all([promise.clone(), promise]))
         };
         let (one, two) = (half(OP, other), half(other, OP));
-        assert_eq!((one.committed, two.committed), (vec![OP], vec![other]));
+        assert_eq!((one.committed, two.committed), (vec![with(1)], vec![CommittedOp { op: other, digest: 1 }]));
         assert_eq!(one.history.map(|h| h.ops), two.history.map(|h| h.ops));
         assert_ne!(one.history, two.history);
     }
@@ -343,7 +450,7 @@ mod tests {
     fn parts_that_committed_the_same_share_a_history() {
         let view = view_of(4);
         let done = in_view(&view, Some(Status::Done(1)));
-        let mut knows = in_view(&view, Some(Status::Committed));
+        let mut knows = in_view(&view, Some(Status::Committed(1)));
         knows.closing.committed = ops(1);
         let history = |promises: &[&Promise]| read(&all(promises.iter().map(|p| (*p).clone()))).history;
         let parts = [vec![&done, &done], vec![&done, &knows], vec![&knows]];
@@ -357,6 +464,25 @@ mod tests {
         let long = History { ops: 1, lineage: [1; 32] };
         let short = History { ops: 0, lineage: [2; 32] };
         assert_ne!(advance(Some(long), view, ops(1)), advance(Some(short), view, ops(2)));
+    }
+
+    /// It will install the newest View before the next one, and then it is where that one says.
+    #[test]
+    fn a_member_that_installs_late_has_the_history_of_what_it_installs() {
+        let old = view_of(3);
+        let mut new = view_of(2);
+        new.ballot.round = 7;
+        let theirs = Some(History { ops: 641, lineage: [1; 32] });
+        let late = Promise {
+            accepted: Some(Accepted { id: new.id(), parent: Some(old.id()), committed: vec![with(1)] }),
+            accepted_here: Some(Rank(0)),
+            is_late: true,
+            if_installed: theirs,
+            ..in_view(&old, Some(Status::Done(1)))
+        };
+        let standing = read(&all([in_view(&new, None), late]));
+        assert_eq!((standing.tip, standing.history), (Some(new.id()), theirs));
+        assert_eq!(standing.in_sync, BTreeSet::from([member_id(2)]));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub struct StateFile {
     path: PathBuf,
 }
 
-/// Most bytes of contents: promises and ballots of 16 members are a few KiB.
+/// Most bytes of contents: an accepted View that commits as many operations as it may has some 40 KiB, mostly it is a few hundred bytes.
 pub const STATE_BYTES_MAX: usize = 64 * 1024;
 
 impl StateFile {

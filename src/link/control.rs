@@ -10,8 +10,8 @@ use super::session::{Opener, Sealer, Session, TAG_BYTES};
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
-/// Largest control message: a Promise of 16 members with all their operations is about a quarter of it.
-pub const CONTROL_BYTES_MAX: usize = 32 * 1024;
+/// Largest control message: a Promise after a View that commits as many operations as it may is a little shorter.
+pub const CONTROL_BYTES_MAX: usize = 56 * 1024;
 
 /// The sending half of a control link.
 pub struct ControlSender {
@@ -48,7 +48,7 @@ impl ControlSender {
     /// `InvalidInput` for a longer message, which does the link no harm; every other error is final.
     pub async fn send(&mut self, message: &[u8]) -> io::Result<()> {
         if message.len() > CONTROL_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the control message is longer than 32 KiB"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the control message is longer than 56 KiB"));
         }
         self.flush().await?;
         self.queue(message)?;

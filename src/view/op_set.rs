@@ -1,13 +1,15 @@
 //! Layer: Words.
 //!
-//! Which operations a member has committed in a View, however many: their number, and a digest that does not depend on the order.
+//! Which operations a member has committed in a View, and with which results, however many: their number, and a digest that does not depend
+//! on the order.
 
-use super::OpId;
+use super::CommittedOp;
 use crate::wire::{Decode, Encode, Malformed, Reader};
 
 /// A set of operations that can be added to and compared, and says nothing else of its members.
 ///
-/// The digest is the XOR of the XXH3-128 of all names. It guards against chance, as members do not lie to each other.
+/// The digest is the XOR of the XXH3-128 of all names, each with the digest of its result. It guards against chance, as members do not lie to
+/// each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OpSet {
     len: u64,
@@ -16,7 +18,7 @@ pub struct OpSet {
 
 impl OpSet {
     /// Adds `op`, which is not in it.
-    pub fn insert(&mut self, op: OpId) {
+    pub fn insert(&mut self, op: CommittedOp) {
         self.len += 1;
         self.digest ^= xxhash_rust::xxh3::xxh3_128(&op.to_bytes());
     }
@@ -32,8 +34,8 @@ impl OpSet {
     }
 }
 
-impl Extend<OpId> for OpSet {
-    fn extend<I: IntoIterator<Item = OpId>>(&mut self, ops: I) {
+impl Extend<CommittedOp> for OpSet {
+    fn extend<I: IntoIterator<Item = CommittedOp>>(&mut self, ops: I) {
         ops.into_iter().for_each(|op| self.insert(op));
     }
 }
@@ -54,12 +56,13 @@ impl Decode for OpSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::Lane;
+    use crate::view::{Lane, OpId};
     use crate::wire::testing::assert_codec;
 
     fn of(numbers: &[u64]) -> OpSet {
         let mut set = OpSet::default();
-        set.extend(numbers.iter().map(|number| OpId { lane: Lane::MAIN, number: *number }));
+        let op = |number: &u64| CommittedOp { op: OpId { lane: Lane::MAIN, number: *number }, digest: 7 };
+        set.extend(numbers.iter().map(op));
         set
     }
 
@@ -69,6 +72,9 @@ mod tests {
         assert_ne!(of(&[1, 2, 3]), of(&[1, 2, 4]));
         assert_ne!(of(&[1]), of(&[]));
         assert_eq!(of(&[5, 6]).len(), 2);
+        let mut other = OpSet::default();
+        other.insert(CommittedOp { op: OpId { lane: Lane::MAIN, number: 1 }, digest: 8 });
+        assert_ne!(other, of(&[1]), "another result");
         assert_codec(&of(&[0, 1 << 40]));
     }
 }

@@ -96,6 +96,7 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("a deadline counts from the first poll", |n| Box::pin(deadlines::from_the_first_poll(n))),
         ("a deadline of a sync", |n| Box::pin(deadlines::of_a_sync(n))),
         ("a result that was dropped too late is kept", |n| Box::pin(outcomes::lost(n))),
+        ("a result that was dropped too late is kept when the View changes", |n| Box::pin(outcomes::lost_and_left(n))),
         ("what was done is counted", |n| Box::pin(metrics::of_operations(n))),
         ("what is counted outlives its View", |n| Box::pin(metrics::over_views(n))),
         ("a joiner must sync", |n| Box::pin(members::joiner(n))),

@@ -1,6 +1,6 @@
 //! What a node says of what its operations have cost.
 
-use super::on::{On, builder, everywhere, fresh, group};
+use super::on::{On, builder, everywhere, fresh, group, of_size};
 use anyhow::{Context as _, Result, ensure};
 use potluck::{Cluster, Context, EdgeMetrics, Metrics, NodeId};
 use std::sync::Arc;
@@ -121,10 +121,4 @@ pub async fn over_views(on: On) -> Result<()> {
         task.await??;
     }
     other.await?
-}
-
-async fn of_size(cluster: &Cluster, size: usize) -> Result<Context> {
-    let mut changes = cluster.watch();
-    while changes.next().await.context("the node ended")?.view.is_none_or(|view| view.members.len() != size) {}
-    Ok(cluster.context().await?)
 }

@@ -88,6 +88,12 @@ pub async fn out_of_step(on: On, story: &str) -> Result<Vec<(Cluster, Context)>>
     Ok(nodes)
 }
 
+pub async fn of_size(cluster: &Cluster, size: usize) -> Result<Context> {
+    let mut changes = cluster.watch();
+    while changes.next().await.context("the node ended")?.view.is_none_or(|view| view.members.len() != size) {}
+    Ok(cluster.context().await?)
+}
+
 /// Runs one program on every node and gives the results in rank order.
 pub async fn everywhere<R: Send + 'static, F: Future<Output = R> + Send>(
     nodes: Vec<(Cluster, Context)>,

@@ -1,6 +1,6 @@
 //! Calls that do not end with a result, or with nobody to take it.
 
-use super::on::{On, everywhere, group};
+use super::on::{On, builder, everywhere, fresh, group, of_size};
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::{Cause, Error};
 use std::time::Duration;
@@ -56,6 +56,53 @@ pub async fn lost(on: On) -> Result<()> {
             context.lane(2).barrier().await?;
         }
         let mut next = vec![3.0f64; 10];
+        context.all_reduce(&mut next).await?;
+        ensure!(next == vec![6.0; 10], "the next call is wrong");
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}
+
+pub async fn lost_and_left(on: On) -> Result<()> {
+    let namespace = fresh("lost-and-left");
+    let mut nodes = Vec::new();
+    for _ in 0..3 {
+        nodes.push(builder(on, &namespace, 2).join().await?);
+    }
+    let mut contexts = Vec::new();
+    for node in &nodes {
+        contexts.push(of_size(node, 3).await?);
+    }
+    let mut nodes: Vec<_> = nodes.into_iter().zip(contexts).collect();
+    nodes.sort_by_key(|(_, context)| context.rank());
+    let results = everywhere(nodes, |cluster, mut context| async move {
+        let mut buffer = vec![1.0f32; 70_000];
+        let rank = context.rank();
+        if rank == 0 {
+            let mut call = context.all_reduce(&mut buffer);
+            let begun = std::future::poll_fn(|task| std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(task)));
+            ensure!(begun.await.is_pending(), "the others have not called yet");
+            context.lane(1).barrier().await?;
+            // The others have their sum, so this rank has voted for it.
+            context.lane(2).barrier().await?;
+            drop(call);
+        } else {
+            context.lane(1).barrier().await?;
+            context.all_reduce(&mut buffer).await?;
+            context.lane(2).barrier().await?;
+        }
+        if rank == 2 {
+            cluster.leave().await;
+            return Ok(());
+        }
+        let mut context = of_size(&cluster, 2).await?;
+        let mut next = vec![3.0f64; 10];
+        if rank == 0 {
+            let refused = context.all_reduce(&mut next).await;
+            ensure!(matches!(refused, Err(Error::LostResult { .. })), "{refused:?}");
+            let sum = context.take_result::<f32>().context("the lost sum is gone")?;
+            ensure!(sum == vec![3.0; 70_000] && !context.discard_result(), "not the lost sum");
+        }
         context.all_reduce(&mut next).await?;
         ensure!(next == vec![6.0; 10], "the next call is wrong");
         Ok(())

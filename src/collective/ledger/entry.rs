@@ -5,7 +5,7 @@
 use super::calls::Calls;
 use crate::collective::{AbortCause, AbortReason, Call, Kind, Listed, Mismatch, Mode, Outcome, Status, Vote};
 use crate::defect::{Defect, Seeded};
-use crate::view::{OpId, Rank};
+use crate::view::{CommittedOp, OpId, Rank};
 use std::collections::BTreeMap;
 
 /// One operation.
@@ -165,17 +165,31 @@ impl Entry {
         }
     }
 
+    /// What becomes of it when the View ends that it belongs to, and these are committed.
+    pub(super) fn outcome_by(&self, op: OpId, committed: &[CommittedOp], me: Rank, seeded: Seeded) -> Outcome {
+        let Some(committed) = committed.iter().find(|c| c.op == op) else {
+            return Outcome::Aborted(AbortCause { reason: AbortReason::ViewChange, by: me });
+        };
+        let holds = self.vote_that_counts(me, seeded) == Some(Vote::Done { digest: committed.digest });
+        // Others have gone on with a result that this member was not there for.
+        if holds || seeded.has(Defect::OkWithoutResult) { Outcome::Committed } else { Outcome::Indeterminate }
+    }
+
     /// What a promise says of it; nothing of what the members do not decide together.
     pub(super) fn listed(&self, op: OpId, me: Rank, seeded: Seeded) -> Option<Listed> {
         self.call.filter(|call| call.mode != Mode::BestEffort)?;
-        let kept = self.held.filter(|_| self.agreed && self.outcome.is_none() && seeded.has(Defect::KeepsDone));
-        let vote = kept.map(|digest| Vote::Done { digest }).or(self.votes[me.index()]);
-        let status = match (self.outcome, vote) {
-            (Some(Outcome::Committed), _) => Status::Committed,
-            (Some(_), _) | (None, Some(Vote::Abort(_))) => Status::Aborted,
+        let status = match (self.outcome, self.vote_that_counts(me, seeded)) {
+            (Some(Outcome::Committed), Some(Vote::Done { digest })) => Status::Committed(digest),
             (None, Some(Vote::Done { digest })) => Status::Done(digest),
             (None, None) => Status::NotDone,
+            (Some(_), _) | (None, Some(Vote::Abort(_))) => Status::Aborted,
         };
         Some(Listed { op, status, is_sync: self.is_sync() })
+    }
+
+    /// This member's vote, as the next View is to know it.
+    fn vote_that_counts(&self, me: Rank, seeded: Seeded) -> Option<Vote> {
+        let kept = self.held.filter(|_| self.agreed && self.outcome.is_none() && seeded.has(Defect::KeepsDone));
+        kept.map(|digest| Vote::Done { digest }).or(self.votes[me.index()])
     }
 }

@@ -39,6 +39,11 @@ impl Ledger {
         self.entries.get(&op).is_some_and(super::Entry::is_sync)
     }
 
+    /// Whether this member holds a result of this operation. One that is forgotten it held, or it had ended otherwise.
+    pub(crate) fn holds(&self, op: OpId) -> bool {
+        self.entries.get(&op).is_none_or(|e| e.held.is_some())
+    }
+
     /// Takes in what an honest member says, as an envelope does.
     pub(crate) fn hear(&mut self, from: Rank, message: &OpMessage) {
         let fine = match message.body {

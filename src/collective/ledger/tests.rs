@@ -137,9 +137,26 @@ fn a_frozen_ledger_never_changes_its_mind() {
     g.deliver_all();
     assert!(g.resolved[0].is_empty());
     assert_eq!(g.ledgers[0].freeze(), closing);
-    g.ledgers[0].decide(&[op]);
+    g.ledgers[0].decide(&[CommittedOp { op, digest: 1 }]);
     g.drain(0);
     assert_eq!(g.resolved[0], [(op, Outcome::Committed)]);
+}
+
+#[test]
+fn what_others_have_committed_is_not_ok_without_that_result() {
+    let mut g = Group::of(3);
+    let op = g.begin_all(SUM);
+    g.deliver_all();
+    g.ledgers[0].done(op, 7);
+    g.ledgers[1].done(op, 8);
+    for rank in 0..3 {
+        g.ledgers[rank].freeze();
+        g.ledgers[rank].decide(&[CommittedOp { op, digest: 7 }]);
+        g.drain(rank);
+    }
+    let ends = [Outcome::Committed, Outcome::Indeterminate, Outcome::Indeterminate];
+    assert_eq!(g.resolved, ends.map(|end| vec![(op, end)]));
+    assert_eq!([0, 1, 2].map(|rank| g.ledgers[rank].committed()), [1, 0, 0]);
 }
 
 #[test]
@@ -150,7 +167,7 @@ fn an_operation_stays_listed_until_everybody_has_decided_it() {
     g.ledgers[0].done(op, 1);
     g.ledgers[1].done(op, 1);
     g.deliver_all();
-    assert_eq!(g.ledgers[0].clone().freeze().ops[0].status, Status::Committed);
+    assert_eq!(g.ledgers[0].clone().freeze().ops[0].status, Status::Committed(1));
     assert_eq!(g.ledgers[0].report_resolved(u32::MAX), [op]);
     g.ledgers[0].on_resolved(Rank(1), &[op]);
     assert!(g.ledgers[0].resolved().is_empty());

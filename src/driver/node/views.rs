@@ -34,7 +34,7 @@ impl Node {
         let (tx, rx) = mpsc::unbounded_channel();
         // The election accepts no View on an engine that this node has not offered.
         let Some(engine) = self.engines.iter().find(|engine| engine.kind() == view.engine.kind) else { return };
-        let envelope = Envelope::open(Arc::clone(view), me, engine.as_ref(), tx).measured_by(&self.meter);
+        let envelope = Envelope::open(Arc::clone(view), me, engine.as_ref(), tx).measured_by(&self.meter).after(&self.lost);
         let envelope = Arc::new(envelope);
         let why = view.engine.why.sentence(|rank| format!("rank {rank}"));
         tracing::info!(view = %view.id(), rank = %me, size = view.size(), engine = %view.engine.kind, why, in_sync = view.in_sync(), "installed a view");

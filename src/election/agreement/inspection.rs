@@ -22,7 +22,9 @@ impl Agreement {
                 .is_some_and(|p| p.ballot == *ballot && p.view.is_none() && !p.promises.contains_key(&from)),
             Message::Accept(view) => {
                 let here = self.accepted_here.as_ref().is_some_and(|v| v.ballot == view.ballot);
-                here || self.outranks(promised, view.ballot) || self.is_past(view.ballot, installed)
+                here || self.outranks(promised, view.ballot)
+                    || self.was_cut_off_since(view.ballot)
+                    || self.is_past(view.ballot, installed)
             }
             Message::Accepted(id) => {
                 let waits = |p: &super::Proposal| p.ballot == id.ballot && p.view.is_some() && !p.accepted.contains(&from);
@@ -30,7 +32,7 @@ impl Agreement {
             }
             Message::Install(id) => {
                 // Who has not accepted it has no use for it yet; only a broken rule lets it come so early.
-                self.outranks(promised, id.ballot) || self.is_past(id.ballot, installed)
+                self.outranks(promised, id.ballot) || self.was_cut_off_since(id.ballot) || self.is_past(id.ballot, installed)
             }
             _ => true,
         }
@@ -62,6 +64,11 @@ impl Agreement {
     /// What it reports of the View it has left.
     pub(in crate::election) fn closing(&self) -> Option<&Closing> {
         self.closing.as_ref()
+    }
+
+    /// Whether its operations have ended without an outcome.
+    pub(in crate::election) fn is_cut_off(&self) -> bool {
+        self.cut_off.is_some()
     }
 
     /// Forgets how often something was written, when nothing is being written.

@@ -8,14 +8,14 @@ use crate::election::{Applicant, Durable, Effect, ElectionConfig, Message};
 use crate::engine::Engines;
 use crate::identity::Name;
 use crate::view::testing::{member_id, view_of};
-use crate::view::{Ballot, View};
+use crate::view::{Ballot, View, ViewDigest};
 use std::sync::Arc;
 
 /// One operation that never ends.
 struct Busy;
 
 impl Operations for Busy {
-    fn freeze(&mut self) -> Closing {
+    fn freeze(&mut self, _: ViewDigest) -> Closing {
         Closing::default()
     }
 

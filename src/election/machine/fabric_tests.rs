@@ -8,12 +8,13 @@ use crate::election::message::{Heartbeat, Reached};
 use crate::election::{Applicant, Durable, Effect, ElectionConfig, Message, Notice};
 use crate::engine::Engines;
 use crate::identity::Name;
+use crate::view::ViewDigest;
 use crate::view::testing::member_id;
 
 struct Idle;
 
 impl Operations for Idle {
-    fn freeze(&mut self) -> Closing {
+    fn freeze(&mut self, _: ViewDigest) -> Closing {
         Closing::default()
     }
 

@@ -80,6 +80,7 @@ impl Election {
         let mut around = Around { ops, links: &self.links };
         if self.ops_in_flight > 0 {
             self.agreement.cut_off(&mut around, effects);
+            self.attempt = Attempt::Idle;
         } else {
             self.agreement.leave_off(&mut around);
         }

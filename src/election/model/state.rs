@@ -34,6 +34,7 @@ pub(super) struct Left {
     pub(super) proposals: u16,
     pub(super) crashes: u16,
     pub(super) aborts: u16,
+    pub(super) cut_offs: u16,
 }
 
 /// One node in one of its lives.
@@ -71,6 +72,7 @@ pub(super) enum Step<'a> {
     Abort(OpId),
     Remind(MemberId),
     DataLink(ViewDigest),
+    CutOff,
     Crash,
 }
 
@@ -89,6 +91,11 @@ impl Node {
         let applicant = Applicant { id: me, name: Name::from_lossy("n"), stateless: false, engines: Engines::NATIVE };
         let agreement = Agreement::new(applicant, durable.clone()).with(seeded);
         Node { me, agreement, ledger: None, view: None, durable, writes: VecDeque::new() }
+    }
+
+    /// Whether it has operations that could end without an outcome.
+    pub(super) fn may_be_cut_off(&self) -> bool {
+        !self.agreement.is_cut_off() && self.ledger.as_ref().is_some_and(|ledger| ledger.undecided().next().is_some())
     }
 
     /// Whether a message to this life changes nothing any more.

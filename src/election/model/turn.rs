@@ -9,12 +9,12 @@ use crate::collective::{
     AbortReason, Call, Closing, CodecId, DType, Descriptor, Kind, Ledger, LedgerEffect, Mode, OpBody, OpMessage, ReduceOp,
 };
 use crate::election::agreement::{Event, Surroundings};
-use crate::election::claims::{Claim, Counts, Deed};
+use crate::election::claims::{Claim, Deed, Ending};
 use crate::election::{Decides, Durable, Effect, Message};
 use crate::engine::Engines;
 use crate::identity::{Boot, MemberId};
 use crate::topology::{Arrangement, LinkMap, arrange};
-use crate::view::{Lane, OpId, View};
+use crate::view::{Lane, OpId, View, ViewDigest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ struct Around<'a> {
 }
 
 impl Surroundings for Around<'_> {
-    fn freeze(&mut self) -> Closing {
-        self.ledger.as_mut().map_or_else(Closing::default, |ledger| ledger.freeze())
+    fn freeze(&mut self, view: ViewDigest) -> Closing {
+        self.ledger.as_mut().filter(|ledger| ledger.view() == view).map_or_else(Closing::default, |ledger| ledger.freeze())
     }
 
     fn arrange(&self, members: &BTreeMap<MemberId, Engines>, current: Option<&View>) -> Arrangement {
@@ -72,6 +72,7 @@ impl<'a> Turn<'a> {
             Step::Abort(op) => self.ledger().abort(*op, AbortReason::Deadline),
             Step::Remind(to) => self.remind(*to),
             Step::DataLink(view) => self.agree(Event::DataLink(*view)),
+            Step::CutOff => self.cut_off(),
             Step::Crash => self.crash(),
         }
         self.spread();
@@ -116,6 +117,24 @@ impl<'a> Turn<'a> {
         all.into_iter().for_each(|message| self.post(to, message));
     }
 
+    /// It could not reach enough others for as long as that takes.
+    fn cut_off(&mut self) {
+        let mut effects = Vec::new();
+        let mut around = Around { ledger: self.node.ledger.as_mut() };
+        self.node.agreement.cut_off(&mut around, &mut effects);
+        effects.into_iter().for_each(|effect| self.carry_out(effect));
+    }
+
+    fn end_without_outcome(&mut self) {
+        let (Some(ledger), Some(view)) = (&mut self.node.ledger, &self.node.view) else { return };
+        ledger.cut_off();
+        for effect in ledger.take_effects() {
+            if let LedgerEffect::Resolved(op, outcome) = effect {
+                self.deeds.push(Deed::Ended { op: (view.id(), op), ending: Ending::of(ledger, op, outcome), next: None });
+            }
+        }
+    }
+
     /// The process is gone and starts again, with what the disk holds.
     fn crash(&mut self) {
         let durable = self.node.durable.clone();
@@ -135,8 +154,8 @@ impl<'a> Turn<'a> {
             Effect::Persist(ticket, durable) if self.group.slow_disks => self.node.writes.push_back((ticket, durable)),
             Effect::Persist(ticket, durable) => self.persisted(ticket, durable),
             Effect::Install(view, decides) => self.install(view, decides),
-            // Nobody is cut off here for as long as that takes.
-            Effect::Drop(_) | Effect::CutOff => {}
+            Effect::CutOff => self.end_without_outcome(),
+            Effect::Drop(_) => {}
         }
     }
 
@@ -174,9 +193,9 @@ impl<'a> Turn<'a> {
             }
             for effect in old.take_effects() {
                 if let LedgerEffect::Resolved(op, outcome) = effect {
-                    let counts = counts(&old, op);
+                    let ending = Ending::of(&old, op, outcome);
                     let old = before.expect("its ledger was of a View");
-                    self.deeds.push(Deed::Ended { op: (old, op), outcome, next: Some(id), counts });
+                    self.deeds.push(Deed::Ended { op: (old, op), ending, next: Some(id) });
                 }
             }
         }
@@ -242,8 +261,9 @@ impl<'a> Turn<'a> {
                         self.tell(&view, body);
                     }
                     LedgerEffect::Resolved(op, outcome) => {
-                        let counts = self.node.ledger.as_ref().map_or(Counts::ForAll, |ledger| counts(ledger, op));
-                        self.deeds.push(Deed::Ended { op: (view.id(), op), outcome, next: None, counts });
+                        let Some(ledger) = &self.node.ledger else { return };
+                        let ending = Ending::of(ledger, op, outcome);
+                        self.deeds.push(Deed::Ended { op: (view.id(), op), ending, next: None });
                     }
                     LedgerEffect::Agreed(..) | LedgerEffect::Credit(..) | LedgerEffect::Cancel(_) | LedgerEffect::Retire(_) => {}
                 }
@@ -269,7 +289,7 @@ impl<'a> Turn<'a> {
         let open: Vec<&Arc<View>> = agreement.open_views().collect();
         let one_open = open.iter().all(|v| ours(v)) && open.len() <= 2 && !(agreement.is_frozen() && open.len() > 1);
         let unchanged = match (agreement.closing(), &self.node.ledger) {
-            (Some(closing), Some(ledger)) => ledger.is_frozen() && *closing == ledger.clone().freeze(),
+            (Some(closing), Some(ledger)) if !agreement.is_cut_off() => ledger.is_frozen() && *closing == ledger.clone().freeze(),
             _ => true,
         };
         self.expect(Claim::OneViewIsOpen, one_open);
@@ -281,8 +301,4 @@ impl<'a> Turn<'a> {
             self.deeds.push(Deed::Breaks(claim));
         }
     }
-}
-
-fn counts(ledger: &Ledger, op: OpId) -> Counts {
-    if ledger.is_of_sync(op) { Counts::AsSync } else { Counts::ForAll }
 }

@@ -33,7 +33,8 @@ pub(super) fn walk(
     let mut chance = Chance::of(seed);
     let nodes = nodes.unwrap_or_else(|| 3 + chance.below(3) as u8);
     let calls = if chance.below(3) == 0 { Calls::AtInstall } else { Calls::ByPrograms(1 + chance.below(3) as usize) };
-    let left = Left { proposals: 40, crashes: 6, aborts: if chance.below(2) == 0 { 0 } else { 6 } };
+    let cut_offs = if partition == Partition::Majority && chance.below(2) == 0 { 4 } else { 0 };
+    let left = Left { proposals: 40, crashes: 6, aborts: if chance.below(2) == 0 { 0 } else { 6 }, cut_offs };
     let slow_disks = chance.below(2) == 0;
     let group = Group { nodes, partition, left, calls, slow_disks, defect, memo: super::Memo::default() };
     let mut state = group.first();
@@ -83,7 +84,8 @@ fn pick(group: &Group, state: &State, sides: &[u64], chance: &mut Chance) -> Opt
         12..14 if state.left.crashes > 0 => some.push(Action::Crash(n)),
         14..18 if n != other && !apart(usize::from(n), usize::from(other)) => some.push(Action::Remind(n, other)),
         18..19 if n != other && !apart(usize::from(n), usize::from(other)) => some.push(Action::DataLink(n, other)),
-        19..42 => (0..group.nodes).for_each(|n| group.calls(n, state, &mut some)),
+        19 if state.left.cut_offs > 0 && state.nodes[usize::from(n)].may_be_cut_off() => some.push(Action::CutOff(n)),
+        20..42 => (0..group.nodes).for_each(|n| group.calls(n, state, &mut some)),
         42..52 => {
             let writing = (0..group.nodes).filter(|n| !state.nodes[usize::from(*n)].writes.is_empty());
             some.extend(writing.map(Action::Write));

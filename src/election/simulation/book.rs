@@ -4,7 +4,7 @@
 
 use crate::collective::{Closing, Ledger};
 use crate::election::Operations;
-use crate::view::{OpId, View};
+use crate::view::{OpId, View, ViewDigest};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -36,9 +36,9 @@ impl Book {
 }
 
 impl Operations for Book {
-    fn freeze(&mut self) -> Closing {
-        let closing = self.ledger.as_mut().map_or_else(Closing::default, Ledger::freeze);
-        self.closing.get_or_insert(closing).clone()
+    fn freeze(&mut self, view: ViewDigest) -> Closing {
+        let Some(ledger) = self.ledger.as_mut().filter(|ledger| ledger.view() == view) else { return Closing::default() };
+        self.closing.get_or_insert_with(|| ledger.freeze()).clone()
     }
 
     fn in_flight(&self) -> usize {

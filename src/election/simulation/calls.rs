@@ -3,10 +3,8 @@
 //! Operations: what nodes call, what their ledgers say to each other, and how it ends.
 
 use super::world::World;
-use crate::collective::{
-    AbortReason, Call, CodecId, DType, Kind, Ledger, LedgerEffect, Mode, OpBody, OpMessage, Outcome, ReduceOp,
-};
-use crate::election::claims::{Claim, Counts, Deed};
+use crate::collective::{AbortReason, Call, CodecId, DType, Kind, LedgerEffect, Mode, OpBody, OpMessage, Outcome, ReduceOp};
+use crate::election::claims::{Claim, Counts, Deed, Ending};
 use crate::election::{Input, Message};
 use crate::identity::MemberId;
 use crate::view::{Lane, OpId, View, ViewId};
@@ -138,8 +136,8 @@ impl World {
             LedgerEffect::Resolved(op, outcome) => {
                 let book = &self.nodes[&n].book;
                 if let (Some(view), Some(ledger)) = (book.view.clone(), &book.ledger) {
-                    let counts = counts(ledger, op);
-                    self.ended(n, &view, op, outcome, None, counts);
+                    let ending = Ending::of(ledger, op, outcome);
+                    self.ended(n, &view, op, ending, None);
                 }
             }
             LedgerEffect::Credit(..) | LedgerEffect::Cancel(_) | LedgerEffect::Retire(_) => {}
@@ -186,26 +184,13 @@ impl World {
         messages.iter().for_each(|message| self.send(n, to, message));
     }
 
-    pub(super) fn ended(&mut self, n: u8, view: &Arc<View>, op: OpId, outcome: Outcome, next: Option<ViewId>, counts: Counts) {
+    pub(super) fn ended(&mut self, n: u8, view: &Arc<View>, op: OpId, mut ending: Ending, next: Option<ViewId>) {
         let id = self.nodes[&n].id();
-        self.committed += u64::from(outcome == Outcome::Committed);
-        self.tell_story(n, || {
-            let short = match outcome {
-                Outcome::Committed => "Ok".to_owned(),
-                Outcome::Aborted(_) => "Aborted".to_owned(),
-                other => format!("{other:?}"),
-            };
-            format!("{op} of {}: {short}", view.ballot.round)
-        });
-        let counts = if op.lane == BEST_EFFORT { Counts::Alone } else { counts };
-        self.history.note(id, &Deed::Ended { op: (view.id(), op), outcome, next, counts });
-    }
-}
-
-pub(super) fn counts(ledger: &Ledger, op: OpId) -> Counts {
-    match () {
-        () if op.lane.ends().is_some() => Counts::ForTwo,
-        () if ledger.is_of_sync(op) => Counts::AsSync,
-        () => Counts::ForAll,
+        self.committed += u64::from(ending.outcome == Outcome::Committed);
+        self.tell_story(n, || format!("{op} of {}: {ending}", view.ballot.round));
+        if op.lane == BEST_EFFORT {
+            ending.counts = Counts::Alone;
+        }
+        self.history.note(id, &Deed::Ended { op: (view.id(), op), ending, next });
     }
 }

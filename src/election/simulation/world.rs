@@ -3,12 +3,11 @@
 //! How time passes for the nodes of a world, and what their elections want.
 
 use super::book::Book;
-use super::calls::counts;
 use super::disks::{Disks, Write};
 use super::lives::Node;
 use super::network::{Fate, Network};
 use crate::collective::{Ledger, LedgerEffect};
-use crate::election::claims::{Claim, Deed, History};
+use crate::election::claims::{Claim, Deed, Ending, History};
 use crate::election::{Decides, Durable, Effect, Input, Message, Notice};
 use crate::identity::{MemberId, NodeId};
 use crate::partition::Partition;
@@ -335,8 +334,8 @@ impl World {
             }
             for effect in ledger.take_effects() {
                 if let LedgerEffect::Resolved(op, outcome) = effect {
-                    let counts = counts(&ledger, op);
-                    self.ended(n, &before, op, outcome, Some(view.id()), counts);
+                    let ending = Ending::of(&ledger, op, outcome);
+                    self.ended(n, &before, op, ending, Some(view.id()));
                 }
             }
         }
@@ -345,7 +344,7 @@ impl World {
         node.book = Book::of(view, Ledger::new(view, rank));
         if node.election.is_frozen() {
             // Installed late, for its outcome alone.
-            crate::election::Operations::freeze(&mut node.book);
+            crate::election::Operations::freeze(&mut node.book, view.digest());
         }
     }
 
@@ -356,8 +355,8 @@ impl World {
         book.is_cut_off = true;
         for effect in ledger.take_effects() {
             if let LedgerEffect::Resolved(op, outcome) = effect {
-                let counts = counts(&ledger, op);
-                self.ended(n, &view, op, outcome, None, counts);
+                let ending = Ending::of(&ledger, op, outcome);
+                self.ended(n, &view, op, ending, None);
             }
         }
         self.nodes.get_mut(&n).expect("the node exists").book.ledger = Some(ledger);

@@ -1,0 +1,35 @@
+//! Layer: Shells.
+//!
+//! What has become of calls that nobody waits for any more, when their View is over.
+
+use super::Decided;
+use crate::view::{Lane, OpId};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Committed results of calls that were dropped in Views that have ended, of one node.
+///
+/// They count for this node as for everybody, so its program may not go on in that lane before it has looked at them: it would add to a
+/// state of which it believes that they are no part.
+#[derive(Clone, Debug, Default)]
+pub struct LostResults(Arc<Mutex<Vec<(OpId, Decided)>>>);
+
+impl LostResults {
+    pub(super) fn keep(&self, op: OpId, decided: Decided) {
+        self.lock().push((op, decided));
+    }
+
+    /// The oldest one of the lane.
+    pub(super) fn first_in(&self, lane: Lane) -> Option<OpId> {
+        self.lock().iter().map(|(op, _)| *op).find(|op| op.lane.caller() == lane.caller())
+    }
+
+    pub(super) fn take(&self, lane: Lane) -> Option<Decided> {
+        let mut kept = self.lock();
+        let at = kept.iter().position(|(op, _)| op.lane.caller() == lane.caller())?;
+        Some(kept.remove(at).1)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(OpId, Decided)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

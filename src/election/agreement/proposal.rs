@@ -1,0 +1,46 @@
+//! Layer: Core.
+//!
+//! A ballot on its way: who is asked, who has promised, and the View that is made of that.
+
+use super::Surroundings;
+use crate::defect::Seeded;
+use crate::election::message::Promise;
+use crate::election::standing;
+use crate::identity::MemberId;
+use crate::topology::Arrangement;
+use crate::view::{Ballot, Member, View};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A ballot that this node has started.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Proposal {
+    pub(super) ballot: Ballot,
+    pub(super) members: BTreeSet<MemberId>,
+    pub(super) promises: BTreeMap<MemberId, Promise>,
+    pub(super) view: Option<Arc<View>>,
+    pub(super) accepted: BTreeSet<MemberId>,
+}
+
+impl Proposal {
+    /// Makes its View, when all members have promised.
+    pub(super) fn draft(&self, current: Option<&View>, around: &dyn Surroundings, seeded: Seeded) -> View {
+        let standing = standing::read(&self.promises, seeded);
+        let engines = self.promises.iter().map(|(id, promise)| (*id, promise.engines)).collect();
+        let Arrangement { order, engine, plan } = around.arrange(&engines, current);
+        let member = |id: &MemberId| {
+            let promise = self.promises.get(id)?;
+            let in_sync = standing.in_sync.contains(id);
+            Some(Member { id: *id, name: promise.name.clone(), stateless: promise.stateless, in_sync })
+        };
+        View {
+            ballot: self.ballot,
+            parent: standing.tip,
+            committed: standing.committed,
+            history: standing.history,
+            members: order.iter().filter_map(member).collect(),
+            plan,
+            engine,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Layer: Core.
+//!
+//! A View that comes when this node has long been without enough others, and is broken already.
+
+use super::{Election, Input, Operations};
+use crate::collective::Closing;
+use crate::election::message::Heartbeat;
+use crate::election::{Applicant, Durable, Effect, ElectionConfig, Message};
+use crate::engine::Engines;
+use crate::identity::Name;
+use crate::partition::Partition;
+use crate::view::testing::{member_id, view_of};
+use crate::view::{Ballot, CommittedOp, Lane, OpId, OpSet, View, ViewDigest};
+use std::sync::Arc;
+
+/// Of the View whose operations are open; those of the next one are when its installation is carried out.
+struct Open {
+    view: ViewDigest,
+    committed: OpSet,
+}
+
+impl Operations for Open {
+    fn freeze(&mut self, view: ViewDigest) -> Closing {
+        let committed = if view == self.view { self.committed } else { OpSet::default() };
+        Closing { ops: Vec::new(), committed }
+    }
+
+    fn in_flight(&self) -> usize {
+        0
+    }
+}
+
+struct Node {
+    election: Election,
+    ops: Open,
+}
+
+impl Node {
+    /// The disk is instant; effects are carried out after the step that wanted them.
+    fn step(&mut self, now: u64, input: Input) -> Vec<Effect> {
+        let mut effects = self.election.step(now, input, &mut self.ops);
+        let tickets: Vec<u64> =
+            effects.iter().filter_map(|e| if let Effect::Persist(t, _) = e { Some(*t) } else { None }).collect();
+        for ticket in tickets {
+            effects.extend(self.election.step(now, Input::Persisted(ticket), &mut self.ops));
+        }
+        for effect in &effects {
+            if let Effect::Install(view, _) = effect {
+                self.ops = Open { view: view.digest(), committed: OpSet::default() };
+            }
+        }
+        effects
+    }
+
+    fn hear(&mut self, now: u64, message: Message) -> Vec<Effect> {
+        self.step(now, Input::Message(member_id(2), message))
+    }
+}
+
+fn prepare(view: &View) -> Message {
+    Message::Prepare(view.ballot, view.members.iter().map(|m| m.id).collect())
+}
+
+/// Node 2 lives, and does not hear node 1: no View of the two may be.
+fn deaf() -> Message {
+    Message::Heartbeat(Heartbeat { view: None, reach: Vec::new(), persisting: false, broken: false, radio: false })
+}
+
+/// Node 1 of three, of which two may go on, in its second View, with node 2 alone. By what it knows that one is broken from the beginning,
+/// as the first one was for so long that it gave it up.
+fn in_a_broken_view() -> (Node, u64) {
+    let roster = (1..=3).map(|n| member_id(n).node).collect();
+    let config = ElectionConfig { partition: Partition::Majority { roster }, ..ElectionConfig::default() };
+    let applicant = Applicant { id: member_id(1), name: Name::from_lossy("a"), stateless: false, engines: Engines::NATIVE };
+    let first = Arc::new(View { ballot: Ballot { round: 1, proposer: member_id(2) }, ..view_of(3) });
+    let ballot = Ballot { round: 2, proposer: member_id(2) };
+    let second = Arc::new(View { ballot, parent: Some(first.id()), ..view_of(2) });
+    let ops = Open { view: first.digest(), committed: OpSet::default() };
+    let mut node = Node { election: Election::new(applicant, Durable::default(), config), ops };
+    for peer in [2, 3] {
+        node.step(0, Input::LinkUp(member_id(peer)));
+    }
+    for message in [prepare(&first), Message::Accept(Arc::clone(&first)), Message::Install(first.id())] {
+        node.hear(0, message);
+    }
+    node.ops.committed.insert(CommittedOp { op: OpId { lane: Lane::MAIN, number: 0 }, digest: 1 });
+    node.step(10, Input::Unreachable(member_id(3)));
+    let mut now = 10;
+    while !node.election.is_frozen() {
+        now += 20;
+        assert!(now < 10_000, "it never gave up");
+        node.hear(now, deaf());
+        node.step(now, Input::Tick);
+    }
+    node.hear(now, prepare(&second));
+    node.hear(now, Message::Accept(Arc::clone(&second)));
+    let effects = node.hear(now, Message::Install(second.id()));
+    assert!(effects.iter().any(|e| matches!(e, Effect::Install(view, _) if **view == *second)), "{effects:?}");
+    (node, now)
+}
+
+#[test]
+fn a_new_view_has_the_whole_time_to_find_its_members() {
+    let (mut node, begin) = in_a_broken_view();
+    for now in (begin..begin + 1900).step_by(20) {
+        node.hear(now, deaf());
+        node.step(now, Input::Tick);
+        assert!(!node.election.is_frozen(), "{} ms after it began", now - begin);
+    }
+}
+
+/// What was committed in the View before is no part of what this one reports.
+#[test]
+fn what_a_view_reports_is_its_own() {
+    let (mut node, begin) = in_a_broken_view();
+    let next = View { ballot: Ballot { round: 3, proposer: member_id(2) }, ..view_of(2) };
+    let effects = node.hear(begin, prepare(&next));
+    let promise = effects.iter().find_map(|e| if let Effect::Send(_, Message::Promise(_, p)) = e { Some(p) } else { None });
+    let promise = promise.unwrap_or_else(|| panic!("no promise: {effects:?}"));
+    assert_eq!((promise.prev.map(|id| id.digest), promise.closing.committed.len()), (Some(node.ops.view), 0));
+}
