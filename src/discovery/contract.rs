@@ -98,8 +98,15 @@ async fn garbage_is_skipped(mut stage: impl Stage) {
     let _strange = stage.noise("not a name of ours", 40_102, &[("v", "1"), ("b", "0000000000000001"), ("s", "01")]);
     let mut b = stage.node();
     announce(&mut *b, &advert(52, None)).await;
-    // The first and only thing seen is the readable advert.
-    assert_eq!(within("a readable advert", a.next()).await, Sighting::Appeared(advert(52, None)));
+    // What appears first is the readable advert; a good-bye of the story before may still come.
+    let first = async {
+        loop {
+            if let Sighting::Appeared(advert) = a.next().await {
+                return advert;
+            }
+        }
+    };
+    assert_eq!(within("a readable advert", first).await, advert(52, None));
 }
 
 async fn other_namespaces_are_visible_and_never_due(mut stage: impl Stage) {
