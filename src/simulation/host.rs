@@ -265,7 +265,7 @@ impl Store for SimDisk {
 }
 
 impl Attempts {
-    /// The so manieth call for this step in this View.
+    /// Counts one more call for this step in this View.
     fn next(&mut self, view: &str, step: u64) -> u32 {
         if (self.view.as_str(), self.step) != (view, step) {
             *self = Attempts { view: view.to_owned(), step, count: 0 };

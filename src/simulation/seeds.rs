@@ -67,7 +67,7 @@ fn run_all(seeds: Range<u64>) {
     let (minutes, runs) = ((TROUBLE + CALM).as_secs() / 60, seeds.end - seeds.start);
     let Counts { steps, failed: errors, views, syncs } = counts;
     println!("{steps} steps done, {errors} calls with an error, {views} Views taken, {syncs} states brought by a sync");
-    println!("sim: {runs} seeds of {minutes} simulated minutes, {} failed", failed.len());
+    println!("sim: {runs} seeds of at least {minutes} simulated minutes, {} failed", failed.len());
     assert!(failed.is_empty(), "seeds {failed:?}; SEED=n make sim repeats one");
 }
 

@@ -77,7 +77,7 @@ impl Witness {
         seen.last.insert(host, (view.to_owned(), step, at));
     }
 
-    /// The call for this step in a View, the so manieth there, has ended on a host.
+    /// A call for this step in a View, the attempt of this number there, has ended on a host.
     pub fn ended(&self, host: usize, view: &str, step: u64, attempt: u32, end: End) {
         let mut seen = self.seen();
         let known = *seen.ends.entry((view.to_owned(), step, attempt)).or_insert(end);

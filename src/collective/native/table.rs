@@ -264,12 +264,12 @@ mod tests {
     #[test]
     fn all_that_is_kept_of_a_peer_is_bounded() {
         let mut table = Table::default();
-        let frames = (0..).take_while(|n| kept_of_step_bytes(&mut table, *n)).count();
+        let frames = (0..).take_while(|n| kept_full_call(&mut table, *n)).count();
         assert_eq!(frames * EAGER_OP_BYTES, EARLY_BYTES_MAX);
     }
 
-    /// One full call each of as many steps as needed.
-    fn kept_of_step_bytes(table: &mut Table, n: u64) -> bool {
+    /// The call of this number, as large as one may be, 64 to a step.
+    fn kept_full_call(table: &mut Table, n: u64) -> bool {
         let step = OpId { lane: Lane(7), number: n / PARTS_MAX as u64 };
         let header = DataHeader {
             op: step.part((n % PARTS_MAX as u64) as u8),
