@@ -11,6 +11,7 @@ mod call;
 mod canvas;
 mod digest;
 mod dtype;
+pub(crate) mod early_ops;
 mod element;
 mod envelope;
 mod fault;

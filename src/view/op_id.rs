@@ -93,6 +93,11 @@ impl OpId {
         self.lane.is_of_steps().then_some((step, (self.number % PARTS_MAX as u64) as u8))
     }
 
+    /// The operation that is voted on: of a call of a step, that step.
+    pub(crate) fn whole(self) -> OpId {
+        self.step().map_or(self, |(step, _)| step)
+    }
+
     /// All calls that this step can have.
     pub(crate) fn parts(self) -> impl Iterator<Item = OpId> {
         (0..PARTS_MAX as u8).map(move |index| self.part(index))

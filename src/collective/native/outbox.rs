@@ -8,8 +8,9 @@
 
 use super::op::Active;
 use super::run::{Parcel, lock};
+use crate::collective::early_ops::EARLY_OPS_MAX;
 use crate::link::Shutdown;
-use crate::view::{OPS_IN_FLIGHT_MAX, OpId, PARTS_MAX};
+use crate::view::{OpId, PARTS_MAX};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -19,10 +20,6 @@ pub const EAGER_OP_BYTES: usize = 64 * 1024;
 pub const EAGER_PEER_BYTES: usize = 1024 * 1024;
 /// Most eager frames of one operation, so that tiny ones cannot cost the receiver more in bookkeeping than in bytes.
 pub const EAGER_OP_FRAMES: usize = 64;
-/// Most operations whose eager frames a receiver keeps for one peer. No member has more of them undecided, and an operation
-/// that is decided at the sender may still be undecided at the receiver; so this, not what the sender has
-/// outstanding by its own count, is what an honest peer stays below.
-pub const EARLY_OPS_MAX: usize = OPS_IN_FLIGHT_MAX;
 /// Most bytes of such frames that a receiver keeps for one peer. One that has more than [`EAGER_PEER_BYTES`] under way is not honest; the rest is
 /// for what it has decided and this one has not.
 pub const EARLY_BYTES_MAX: usize = EARLY_OPS_MAX * EAGER_OP_BYTES;

@@ -3,8 +3,9 @@
 //! Which operations a backend knows: those under way, those it has only heard of, and those that are over.
 
 use super::op::Active;
-use super::outbox::{EARLY_BYTES_MAX, EARLY_FRAMES_MAX, EARLY_OPS_MAX, Spent};
+use super::outbox::{EARLY_BYTES_MAX, EARLY_FRAMES_MAX, Spent};
 use crate::collective::Block;
+use crate::collective::early_ops::EarlyOps;
 use crate::collective::retired::Retired;
 use crate::link::DataHeader;
 use crate::view::{MEMBERS_MAX, OpId, Rank};
@@ -32,8 +33,7 @@ enum Entry {
 /// What is kept of one peer.
 #[derive(Default)]
 struct Kept {
-    /// Operations, a step counting as one, each with the number of its calls of which something is here.
-    ops: BTreeMap<OpId, usize>,
+    ops: EarlyOps,
     frames: usize,
     bytes: usize,
 }
@@ -158,18 +158,18 @@ impl Table {
 
     fn keep(&mut self, from: Rank, header: &DataHeader, block: Block) -> Routed {
         let kept = &mut self.early[from.index()];
-        let whole = whole(header.op);
         let is_known = match self.entries.get(&header.op) {
             Some(Entry::Early(early)) => early.spent.contains_key(&from),
             _ => false,
         };
-        let has_room = kept.ops.contains_key(&whole) || kept.ops.len() < EARLY_OPS_MAX;
-        if !has_room || kept.frames >= EARLY_FRAMES_MAX || kept.bytes + block.len() > EARLY_BYTES_MAX {
+        if !kept.ops.has_room(header.op) || kept.frames >= EARLY_FRAMES_MAX || kept.bytes + block.len() > EARLY_BYTES_MAX {
             return Routed::Overrun;
         }
         let entry = self.entries.entry(header.op).or_insert_with(|| Entry::Early(Early::default()));
         let Entry::Early(early) = entry else { return Routed::Taken };
-        *kept.ops.entry(whole).or_default() += usize::from(!is_known);
+        if !is_known {
+            kept.ops.add(header.op);
+        }
         if !early.spent.entry(from).or_default().add(block.len()) {
             return Routed::Overrun;
         }
@@ -185,13 +185,7 @@ impl Table {
             return Early::default();
         }
         let Some(Entry::Early(early)) = self.entries.remove(&op) else { return Early::default() };
-        for peer in early.spent.keys() {
-            let calls = self.early[peer.index()].ops.entry(whole(op)).or_default();
-            *calls = calls.saturating_sub(1);
-            if *calls == 0 {
-                self.early[peer.index()].ops.remove(&whole(op));
-            }
-        }
+        early.spent.keys().for_each(|peer| self.early[peer.index()].ops.remove(op));
         for (from, _, block) in &early.frames {
             let kept = &mut self.early[from.index()];
             kept.frames -= 1;
@@ -201,15 +195,11 @@ impl Table {
     }
 }
 
-/// The operation that is voted on: of a call of a step, that step.
-fn whole(op: OpId) -> OpId {
-    op.step().map_or(op, |(step, _)| step)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::collective::Pool;
+    use crate::collective::early_ops::EARLY_OPS_MAX;
     use crate::collective::native::outbox::EAGER_OP_BYTES;
     use crate::link::Phase;
     use crate::view::{Lane, PARTS_MAX};

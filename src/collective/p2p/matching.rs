@@ -3,18 +3,28 @@
 //! Which operations exchange messages, with whom, and what becomes of each message. Decides only: nothing is moved here.
 //!
 //! # Bounds
-//! What a peer can make this rank keep: for each operation [`SLOTS_MAX`] flows, for each flow the eager messages; and
-//! so for the operations under way here and for at most [`OPS_IN_FLIGHT_MAX`] that are not. An honest peer stays below
-//! that by itself, so whoever does not has broken the protocol.
+//! What a peer can make this rank keep: for each operation [`SLOTS_MAX`] flows, for each flow the eager messages; for at most
+//! [`EARLY_OPS_MAX`] operations that are not under way here, a step with all its calls being one; and of messages that
+//! nobody has asked for [`EARLY_BYTES_MAX`] and [`EARLY_MESSAGES_MAX`] in all. An honest peer stays below that by itself, so
+//! whoever does not has broken the protocol.
 
-use super::stream::{Arrival, Departure, Inward, Misfit, Outward, Payload, Posting, RegionId, Span};
+use super::stream::{
+    Arrival, Departure, EAGER_PART_BYTES, EAGER_PART_MESSAGES_MAX, Inward, Misfit, Outward, Payload, Posting, RegionId, Span,
+};
 use crate::collective::EngineFault;
+use crate::collective::early_ops::{EARLY_OPS_MAX, EarlyOps};
 use crate::collective::retired::Retired;
-use crate::view::{MEMBERS_MAX, OPS_IN_FLIGHT_MAX, OpId, Rank};
+use crate::view::{MEMBERS_MAX, OpId, PARTS_MAX, Rank};
 use std::collections::BTreeMap;
 
 /// Most flows of one operation from one rank to another. A collective needs one or two.
 pub const SLOTS_MAX: usize = 16;
+
+/// Most bytes of messages from one peer that nobody has asked for: as much as full steps of collectives with two flows each may send.
+pub const EARLY_BYTES_MAX: usize = EARLY_OPS_MAX * PARTS_MAX * 2 * EAGER_PART_BYTES;
+
+/// Most such messages.
+pub const EARLY_MESSAGES_MAX: usize = EARLY_OPS_MAX * PARTS_MAX * 2 * EAGER_PART_MESSAGES_MAX as usize;
 
 /// The messages of one rank.
 pub struct Matching {
@@ -22,11 +32,19 @@ pub struct Matching {
     size: usize,
     ops: BTreeMap<OpId, Op>,
     retired: Retired,
-    /// By peer: operations that have not begun here of which it has sent something.
-    early_ops: [usize; MEMBERS_MAX],
+    /// By peer.
+    early: [Early; MEMBERS_MAX],
     /// By peer: why there is no link, when there was one.
     lost: [Option<EngineFault>; MEMBERS_MAX],
     closed: bool,
+}
+
+/// What is kept for one peer because it came before it was asked for.
+#[derive(Default)]
+struct Early {
+    ops: EarlyOps,
+    messages: usize,
+    bytes: usize,
 }
 
 /// One operation.
@@ -69,7 +87,7 @@ impl Matching {
             size: size.min(MEMBERS_MAX),
             ops: BTreeMap::new(),
             retired: Retired::default(),
-            early_ops: [0; MEMBERS_MAX],
+            early: Default::default(),
             lost: [None; MEMBERS_MAX],
             closed: false,
         }
@@ -83,7 +101,7 @@ impl Matching {
         let entry = self.ops.entry(op).or_insert_with(|| Op::new(Standing::Early(0)));
         if let Standing::Early(from) = entry.standing {
             entry.standing = Standing::Begun;
-            self.give_room_back(from);
+            self.no_longer_early(op, from);
         }
     }
 
@@ -98,15 +116,19 @@ impl Matching {
             Standing::Early(from) => from,
             Standing::Begun => 0,
         };
-        *entry = Op::new(Standing::Failed(fault));
-        self.give_room_back(early);
+        let before = std::mem::replace(entry, Op::new(Standing::Failed(fault)));
+        self.give_room_back(&before);
+        self.no_longer_early(op, early);
         true
     }
 
     /// `op` is over: it is forgotten.
     pub fn retire(&mut self, op: OpId) {
-        if let Some(Op { standing: Standing::Early(from), .. }) = self.ops.remove(&op) {
-            self.give_room_back(from);
+        if let Some(before) = self.ops.remove(&op) {
+            self.give_room_back(&before);
+            if let Standing::Early(from) = before.standing {
+                self.no_longer_early(op, from);
+            }
         }
         self.retired.insert(op);
     }
@@ -158,7 +180,7 @@ impl Matching {
     /// Why it cannot be. After [`EngineFault::Unfit`] all is as before, after every other fault the operation cannot go on.
     pub fn send(&mut self, to: Way, span: Span) -> Result<Departure, EngineFault> {
         let op = self.open_with(to)?;
-        let departure = entry_of(&mut op.outward, to).ok_or(EngineFault::Unfit)?.send(span);
+        let departure = entry_of(&mut op.outward, to, Outward::of).ok_or(EngineFault::Unfit)?.send(span);
         op.open[to.peer.index()] += 1;
         Ok(departure)
     }
@@ -174,9 +196,15 @@ impl Matching {
             true => self.ops.get_mut(&from.op).ok_or(EngineFault::Unfit)?,
             false => self.open_with(from)?,
         };
-        let posting = entry_of(&mut op.inward, from).ok_or(EngineFault::Unfit)?.post(span)?;
-        op.open[from.peer.index()] += 1;
-        Ok(posting)
+        let inward = entry_of(&mut op.inward, from, Inward::of).ok_or(EngineFault::Unfit)?;
+        // It is taken out, whether or not it fits.
+        let here = inward.stashed().next();
+        let posting = inward.post(span);
+        op.open[from.peer.index()] += usize::from(posting.is_ok());
+        if let Some(len) = here {
+            self.early[from.peer.index()].give_back(len);
+        }
+        Ok(posting?)
     }
 
     /// A frame of a message is here, after which `left` of the same message follow. Nothing comes back when nobody wants it.
@@ -186,8 +214,13 @@ impl Matching {
     pub fn arrive(&mut self, from: Way, left: usize, payload: Payload) -> Result<Option<Arrival>, Misfit> {
         let Some(op) = self.wanting(from)? else { return Ok(None) };
         op.moved = op.moved.wrapping_add(1);
-        let inward = entry_of(&mut op.inward, from).ok_or(Misfit::Violation)?;
-        inward.arrive(left, payload).map(Some)
+        let inward = entry_of(&mut op.inward, from, Inward::of).ok_or(Misfit::Violation)?;
+        let len = payload.len();
+        let arrival = inward.arrive(left, payload)?;
+        if matches!(arrival, Arrival::Kept) {
+            self.early[from.peer.index()].take(len)?;
+        }
+        Ok(Some(arrival))
     }
 
     /// The peer has memory for one more message. Gives the one that this sets free.
@@ -197,7 +230,7 @@ impl Matching {
     pub fn credit(&mut self, to: Way) -> Result<Option<Span>, Misfit> {
         let Some(op) = self.wanting(to)? else { return Ok(None) };
         op.moved = op.moved.wrapping_add(1);
-        let outward = entry_of(&mut op.outward, to).ok_or(Misfit::Violation)?;
+        let outward = entry_of(&mut op.outward, to, Outward::of).ok_or(Misfit::Violation)?;
         Ok(outward.credit())
     }
 
@@ -248,7 +281,7 @@ impl Matching {
     #[cfg(any(test, fuzzing))]
     pub fn kept(&self) -> (usize, usize) {
         let flows = self.ops.values().flat_map(|op| op.inward.values());
-        (self.ops.len(), flows.map(Inward::stashed_bytes).sum())
+        (self.ops.len(), flows.flat_map(Inward::stashed).sum())
     }
 
     /// The operation, when it may exchange messages with this peer.
@@ -266,7 +299,7 @@ impl Matching {
 
     fn has_stashed(&self, from: Way) -> bool {
         let inward = self.ops.get(&from.op).and_then(|op| op.inward.get(&(from.peer, from.flow)));
-        inward.is_some_and(Inward::has_stashed)
+        inward.is_some_and(|inward| inward.stashed().next().is_some())
     }
 
     /// The operation that a frame is for, if it is to be kept; notes operations that have not begun.
@@ -284,7 +317,8 @@ impl Matching {
             Some(Standing::Early(ranks)) => ranks & bit(from.peer) == 0,
             None => true,
         };
-        if new && self.early_ops[peer] >= OPS_IN_FLIGHT_MAX {
+        let ops = &mut self.early[peer].ops;
+        if new && !ops.has_room(from.op) {
             return Err(Misfit::Violation);
         }
         let op = self.ops.entry(from.op).or_insert_with(|| Op::new(Standing::Early(0)));
@@ -292,16 +326,35 @@ impl Matching {
             && new
         {
             *ranks |= bit(from.peer);
-            self.early_ops[peer] += 1;
+            ops.add(from.op);
         }
         // A message that a lost link may have cut a hole before fits nowhere.
         Ok(op.lost[peer].is_none().then_some(op))
     }
 
-    fn give_room_back(&mut self, ranks: u16) {
-        for (peer, early_ops) in self.early_ops.iter_mut().enumerate() {
-            *early_ops -= usize::from(ranks & (1 << peer) != 0);
+    /// `op` is under way here, or over: it takes no place any more among those of these ranks that are not.
+    fn no_longer_early(&mut self, op: OpId, ranks: u16) {
+        let of_ranks = self.early.iter_mut().enumerate().filter(|(peer, _)| ranks & (1 << peer) != 0);
+        of_ranks.for_each(|(_, early)| early.ops.remove(op));
+    }
+
+    /// What was kept of an operation is dropped with it.
+    fn give_room_back(&mut self, op: &Op) {
+        for ((peer, _), inward) in &op.inward {
+            inward.stashed().for_each(|len| self.early[peer.index()].give_back(len));
         }
+    }
+}
+
+impl Early {
+    fn take(&mut self, len: usize) -> Result<(), Misfit> {
+        (self.messages, self.bytes) = (self.messages + 1, self.bytes + len);
+        let fits = self.messages <= EARLY_MESSAGES_MAX && self.bytes <= EARLY_BYTES_MAX;
+        if fits { Ok(()) } else { Err(Misfit::Violation) }
+    }
+
+    fn give_back(&mut self, len: usize) {
+        (self.messages, self.bytes) = (self.messages - 1, self.bytes - len);
     }
 }
 
@@ -340,13 +393,13 @@ impl Op {
 }
 
 /// The flow of this way, made when there is room for one more.
-fn entry_of<T: Default>(flows: &mut BTreeMap<(Rank, u32), T>, way: Way) -> Option<&mut T> {
+fn entry_of<T>(flows: &mut BTreeMap<(Rank, u32), T>, way: Way, new: fn(OpId) -> T) -> Option<&mut T> {
     let key = (way.peer, way.flow);
     let of_peer = (way.peer, 0)..=(way.peer, u32::MAX);
     if !flows.contains_key(&key) && flows.range(of_peer).count() >= SLOTS_MAX {
         return None;
     }
-    Some(flows.entry(key).or_default())
+    Some(flows.entry(key).or_insert_with(|| new(way.op)))
 }
 
 fn bit(rank: Rank) -> u16 {

@@ -8,6 +8,7 @@
 //! them. Every other message waits for a credit, which its receiver gives when it has memory for it.
 
 use crate::collective::Block;
+use crate::view::OpId;
 use std::collections::VecDeque;
 
 /// Bytes of every frame of a message but the last, which may have fewer.
@@ -16,6 +17,10 @@ pub const PIECE: usize = 256 * 1024;
 pub const EAGER_OP_BYTES: usize = 32 * 1024;
 /// Most such messages, so that empty ones have a bound too.
 pub const EAGER_MESSAGES_MAX: u64 = 64;
+/// The same of a call of a step, of which there are many to one operation.
+pub const EAGER_PART_BYTES: usize = EAGER_OP_BYTES / 8;
+/// Most such messages.
+pub const EAGER_PART_MESSAGES_MAX: u64 = EAGER_MESSAGES_MAX / 8;
 
 /// Names a region among those of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,15 +46,15 @@ pub enum Pace {
     Credited,
 }
 
-/// How many messages there were, and how long they are together.
-#[derive(Clone, Copy, Debug, Default)]
+/// How much of a flow may still go at once.
+#[derive(Clone, Copy, Debug)]
 pub struct Tally {
     messages: u64,
     bytes: u64,
 }
 
 /// The sending end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Outward {
     sent: Tally,
     credits: u64,
@@ -66,7 +71,7 @@ pub enum Departure {
 }
 
 /// The receiving end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Inward {
     posted: Tally,
     arrived: Tally,
@@ -156,12 +161,26 @@ impl Payload {
 }
 
 impl Tally {
+    /// That of a flow of this operation.
+    pub fn of(op: OpId) -> Tally {
+        match op.step() {
+            None => Tally { messages: EAGER_MESSAGES_MAX, bytes: EAGER_OP_BYTES as u64 },
+            Some(_) => Tally { messages: EAGER_PART_MESSAGES_MAX, bytes: EAGER_PART_BYTES as u64 },
+        }
+    }
+
     /// Counts one more message and says how it travels. From the first that is not eager on, none is.
     pub fn add(&mut self, len: usize) -> Pace {
-        self.messages = self.messages.saturating_add(1);
-        self.bytes = self.bytes.saturating_add(len as u64);
-        let eager = self.bytes <= EAGER_OP_BYTES as u64 && self.messages <= EAGER_MESSAGES_MAX;
-        if eager { Pace::Eager } else { Pace::Credited }
+        match (self.messages.checked_sub(1), self.bytes.checked_sub(len as u64)) {
+            (Some(messages), Some(bytes)) => {
+                *self = Tally { messages, bytes };
+                Pace::Eager
+            }
+            _ => {
+                *self = Tally { messages: 0, bytes: 0 };
+                Pace::Credited
+            }
+        }
     }
 }
 
@@ -171,6 +190,11 @@ pub fn frames(len: usize) -> usize {
 }
 
 impl Outward {
+    /// That of a flow of this operation.
+    pub fn of(op: OpId) -> Outward {
+        Outward { sent: Tally::of(op), credits: 0, held: VecDeque::new() }
+    }
+
     /// One more message is to be sent.
     pub fn send(&mut self, span: Span) -> Departure {
         if self.sent.add(span.len) == Pace::Eager {
@@ -203,6 +227,12 @@ impl Outward {
 }
 
 impl Inward {
+    /// That of a flow of this operation.
+    pub fn of(op: OpId) -> Inward {
+        let tally = Tally::of(op);
+        Inward { posted: tally, arrived: tally, posts: VecDeque::new(), stash: VecDeque::new(), current: None }
+    }
+
     /// One more receive is posted.
     ///
     /// # Errors
@@ -217,15 +247,9 @@ impl Inward {
         Ok(Posting::Awaited(pace))
     }
 
-    /// Whether the message of the next receive is here.
-    pub fn has_stashed(&self) -> bool {
-        !self.stash.is_empty()
-    }
-
-    /// Bytes of the messages that nobody has asked for.
-    #[cfg(any(test, fuzzing))]
-    pub fn stashed_bytes(&self) -> usize {
-        self.stash.iter().map(Block::len).sum()
+    /// Lengths of the messages that are here and nobody has asked for.
+    pub fn stashed(&self) -> impl Iterator<Item = usize> {
+        self.stash.iter().map(Block::len)
     }
 
     /// A frame is here, after which `left` of the same message follow.
@@ -286,6 +310,7 @@ fn misfit(posted: usize, sent: usize) -> Misfit {
 mod tests {
     use super::*;
     use crate::collective::Pool;
+    use crate::view::Lane;
 
     const OURS: RegionId = RegionId(1);
 
@@ -299,19 +324,25 @@ mod tests {
 
     #[test]
     fn the_first_few_bytes_and_messages_are_eager_and_no_later_ones() {
-        let mut tally = Tally::default();
+        let whole = OpId { lane: Lane(7), number: 1 };
+        let mut tally = Tally::of(whole);
         assert_eq!(
             [EAGER_OP_BYTES - 1, 1, 0, 1, 0].map(|len| tally.add(len)),
             [Pace::Eager, Pace::Eager, Pace::Eager, Pace::Credited, Pace::Credited]
         );
-        let mut tally = Tally::default();
+        let mut tally = Tally::of(whole);
         assert_eq!((0..1000).filter(|_| tally.add(0) == Pace::Eager).count() as u64, EAGER_MESSAGES_MAX);
-        assert_eq!(Tally::default().add(usize::MAX), Pace::Credited);
+        assert_eq!(Tally::of(whole).add(usize::MAX), Pace::Credited);
+        let mut tally = Tally::of(whole.part(0));
+        assert_eq!(
+            [EAGER_PART_BYTES, 0, 1, 0].map(|len| tally.add(len)),
+            [Pace::Eager, Pace::Eager, Pace::Credited, Pace::Credited]
+        );
     }
 
     #[test]
     fn messages_wait_for_credits_and_credits_for_messages() {
-        let mut out = Outward::default();
+        let mut out = Outward::of(OpId { lane: Lane(7), number: 1 });
         assert_eq!(out.send(span(10)), Departure::Now(Pace::Eager));
         assert_eq!(out.send(span(PIECE)), Departure::Held);
         assert_eq!(out.send(span(1)), Departure::Held);
@@ -326,7 +357,7 @@ mod tests {
     #[test]
     fn frames_say_what_remains() {
         assert_eq!([0, 1, PIECE, PIECE + 1, 2 * PIECE, 2 * PIECE + 1].map(frames), [1, 1, 1, 2, 2, 3]);
-        let mut flow = Inward::default();
+        let mut flow = Inward::of(OpId { lane: Lane(7), number: 1 });
         assert!(matches!(flow.post(Span { region: OURS, offset: 7, len: PIECE + 5 }), Ok(Posting::Awaited(Pace::Credited))));
         let Ok(Arrival::Into(first, _)) = flow.arrive(1, block(PIECE)) else { panic!("it fits") };
         assert_eq!(first, Piece { region: OURS, at: 7, whole: None });
@@ -345,19 +376,19 @@ mod tests {
             (2 * PIECE, 2, PIECE, 2 * PIECE + 1),
             (3 * PIECE, 1, PIECE, PIECE + 1),
         ] {
-            let mut flow = Inward::default();
+            let mut flow = Inward::of(OpId { lane: Lane(7), number: 1 });
             flow.post(span(posted)).expect("nothing is here");
             let misfit = flow.arrive(left, block(len)).expect_err("another length");
             assert_eq!(misfit, Misfit::Length { posted, sent });
         }
-        let mut flow = Inward::default();
+        let mut flow = Inward::of(OpId { lane: Lane(7), number: 1 });
         flow.arrive(0, block(3)).expect("eager");
         assert_eq!(flow.post(span(4)).expect_err("another length"), Misfit::Length { posted: 4, sent: 3 });
     }
 
     #[test]
     fn nothing_overflows() {
-        let mut flow = Inward::default();
+        let mut flow = Inward::of(OpId { lane: Lane(7), number: 1 });
         assert_eq!(flow.arrive(usize::MAX, block(PIECE)).expect_err("not asked for"), Misfit::Violation);
         flow.post(span(usize::MAX)).expect("nothing is here");
         assert_eq!(flow.arrive(usize::MAX, block(PIECE)).expect_err("not so long"), Misfit::Violation);

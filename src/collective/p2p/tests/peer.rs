@@ -3,12 +3,12 @@
 //! Peers played by hand: what an honest one may say at odd times, and what it never says.
 
 use super::group::{A, B, Buffer, PATIENCE, op};
-use crate::collective::p2p::stream::{EAGER_MESSAGES_MAX, EAGER_OP_BYTES, PIECE};
+use crate::collective::p2p::stream::{EAGER_MESSAGES_MAX, EAGER_OP_BYTES, EAGER_PART_BYTES, EAGER_PART_MESSAGES_MAX, PIECE};
 use crate::collective::p2p::{Endpoint, SLOTS_MAX, Threads};
 use crate::collective::{EngineFault, Pool};
 use crate::link::testing::memory;
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
-use crate::view::{OPS_IN_FLIGHT_MAX, OpId, Rank};
+use crate::view::{OPS_IN_FLIGHT_MAX, OpId, PARTS_MAX, Rank};
 use std::sync::Arc;
 
 /// The far end of a link of rank 0.
@@ -108,6 +108,43 @@ fn operations_that_have_not_begun_are_few() {
     let credits = |count: u64| move |peer: &mut Peer| (0..count).for_each(|n| peer.say(op(100 + n), 0, Phase::Posted, 0, &[]));
     assert!(!is_violation(credits(OPS_IN_FLIGHT_MAX as u64)));
     assert!(is_violation(credits(OPS_IN_FLIGHT_MAX as u64 + 1)));
+}
+
+/// A member may have as many steps under way as other operations, with up to 64 calls each.
+#[test]
+fn a_step_that_has_not_begun_is_one_operation_with_all_its_calls() {
+    let calls = |steps: u64| (0..steps).flat_map(|step| (0..PARTS_MAX as u8).map(move |call| op(100 + step).part(call)));
+    let early = |steps: u64| move |peer: &mut Peer| calls(steps).for_each(|call| peer.say(call, 0, Phase::Message, 0, &[1]));
+    assert!(!is_violation(early(OPS_IN_FLIGHT_MAX as u64)));
+    assert!(is_violation(early(OPS_IN_FLIGHT_MAX as u64 + 1)));
+}
+
+/// What a call of a step may send before it is asked for is less than what another operation may.
+#[test]
+fn all_that_nobody_has_asked_for_is_bounded() {
+    let call = op(100).part(3);
+    let message = |peer: &mut Peer, call: OpId, flow: u32, len: usize| peer.say(call, flow, Phase::Message, 0, &vec![1; len]);
+    assert!(!is_violation(|peer| message(peer, call, 0, EAGER_PART_BYTES)));
+    assert!(is_violation(|peer| message(peer, call, 0, EAGER_PART_BYTES + 1)));
+    assert!(!is_violation(|peer| (0..EAGER_PART_MESSAGES_MAX).for_each(|_| message(peer, call, 0, 0))));
+    assert!(is_violation(|peer| (0..=EAGER_PART_MESSAGES_MAX).for_each(|_| message(peer, call, 0, 0))));
+
+    let full = |peer: &mut Peer, flows: u32| {
+        for n in 0..(OPS_IN_FLIGHT_MAX * PARTS_MAX) as u64 {
+            let call = op(100 + n / PARTS_MAX as u64).part((n % PARTS_MAX as u64) as u8);
+            (0..flows).for_each(|flow| message(peer, call, flow, EAGER_PART_BYTES));
+        }
+    };
+    assert!(!is_violation(|peer| full(peer, 2)));
+    assert!(is_violation(|peer| full(peer, 3)));
+    let empty = |peer: &mut Peer, messages: u64| {
+        for n in 0..(OPS_IN_FLIGHT_MAX * PARTS_MAX) as u64 {
+            let call = op(100 + n / PARTS_MAX as u64).part((n % PARTS_MAX as u64) as u8);
+            (0..messages).for_each(|m| message(peer, call, (m / EAGER_PART_MESSAGES_MAX) as u32, 0));
+        }
+    };
+    assert!(!is_violation(|peer| empty(peer, 2 * EAGER_PART_MESSAGES_MAX)));
+    assert!(is_violation(|peer| empty(peer, 2 * EAGER_PART_MESSAGES_MAX + 1)));
 }
 
 #[test]

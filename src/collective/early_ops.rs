@@ -1,0 +1,65 @@
+//! Layer: Core.
+//!
+//! Operations of which a peer has sent something before they have begun here.
+
+use crate::view::{OPS_IN_FLIGHT_MAX, OpId};
+use std::collections::BTreeMap;
+
+/// Most of them of one peer. No member has more undecided, and an operation
+/// that is decided at the sender may still be undecided at the receiver; so this, not what the sender has
+/// outstanding by its own count, is what an honest peer stays below.
+pub const EARLY_OPS_MAX: usize = OPS_IN_FLIGHT_MAX;
+
+/// Those of one peer: a step counts as one, however many of its calls are among them.
+#[derive(Debug, Default)]
+pub struct EarlyOps {
+    /// With the number of calls of which something is here.
+    calls: BTreeMap<OpId, usize>,
+}
+
+impl EarlyOps {
+    /// Whether an honest peer may send something of this operation, or call of a step, too.
+    pub fn has_room(&self, op: OpId) -> bool {
+        self.calls.len() < EARLY_OPS_MAX || self.calls.contains_key(&op.whole())
+    }
+
+    /// Something of it is here for the first time.
+    pub fn add(&mut self, op: OpId) {
+        *self.calls.entry(op.whole()).or_default() += 1;
+    }
+
+    /// One that was added has begun here, or is over.
+    pub fn remove(&mut self, op: OpId) {
+        let Some(calls) = self.calls.get_mut(&op.whole()) else { return };
+        *calls -= 1;
+        if *calls == 0 {
+            self.calls.remove(&op.whole());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::{Lane, PARTS_MAX};
+
+    fn op(number: u64) -> OpId {
+        OpId { lane: Lane(7), number }
+    }
+
+    #[test]
+    fn a_step_is_one_until_its_last_call_is_out() {
+        let mut early = EarlyOps::default();
+        for number in 0..EARLY_OPS_MAX as u64 {
+            assert!(early.has_room(op(number)));
+            (0..PARTS_MAX as u8).for_each(|call| early.add(op(number).part(call)));
+        }
+        assert!(!early.has_room(op(1000)) && early.has_room(op(3)) && early.has_room(op(3).part(0)));
+        for call in 0..PARTS_MAX as u8 {
+            assert!(!early.has_room(op(1000)));
+            early.remove(op(3).part(call));
+        }
+        assert!(early.has_room(op(1000)));
+        early.remove(op(1000));
+    }
+}
