@@ -137,6 +137,8 @@ impl Group {
                 self.status_has(takes_part, &contexts[0]["view"])?;
                 return Ok(contexts);
             }
+            // The condition itself is asked for again; this only keeps the nodes from doing nothing else.
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 

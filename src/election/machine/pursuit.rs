@@ -45,9 +45,11 @@ impl Election {
     /// The change this node wants, if the View should be another one.
     pub(super) fn wanted(&mut self, now: u64) -> Option<Wanted> {
         let members = self.clique(now);
-        let may_be = self.config.partition.admits(members.iter().copied());
+        let admitted = self.config.partition.admits(members.iter().copied());
         let view = self.agreement.installed().cloned();
-        let Some(view) = view else { return self.first_view(now, members).filter(|_| may_be) };
+        let Some(view) = view else { return self.first_view(now, members).filter(|_| admitted) };
+        let is_left_behind = self.is_left_behind(&view);
+        let may_be = admitted && (members.len() >= self.config.partition.members_wanted() || !is_left_behind);
         let lost = !self.is_intact(&view, &members);
         if lost || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
             let from = *self.repair_since.get_or_insert(now);
@@ -55,7 +57,10 @@ impl Election {
                 self.stranded_since.get_or_insert(now);
                 return None;
             }
-            self.stranded_since = None;
+            // Those who have gone on may refuse this node again.
+            if !is_left_behind {
+                self.stranded_since = None;
+            }
             // A link may close because its member is just leaving the View for a proposal that has not come here yet.
             let grace = if lost || self.is_frozen() { 0 } else { self.config.turn_ms / 5 };
             return Some(Wanted { members, from: from + grace });
@@ -65,16 +70,33 @@ impl Election {
         (may_be && members.len() > view.size()).then(|| Wanted { from: self.damped(now, &members, Some(&view)), members })
     }
 
-    /// How many of the View's members are here, if it has to be replaced and these may not make another one.
+    /// How many of the View's members are here, if it has to be replaced and these may not make another one. Those who have gone on
+    /// without this node are somewhere else.
     pub fn stranded(&self, now: u64) -> Option<usize> {
         let view = self.agreement.installed().filter(|_| self.stranded_since.is_some())?;
         let alive = self.reach(now);
-        Some(view.members.iter().filter(|m| m.id == self.me || alive.contains(&m.id)).count())
+        let is_here = |id: MemberId| id == self.me || alive.contains(&id) && !self.has_gone_on(view, id);
+        Some(view.members.iter().filter(|m| is_here(m.id)).count())
+    }
+
+    /// Whether members of this View tell that they are in a later one without this node. What was open in this one is decided there, as a
+    /// few who are no group by themselves could only guess.
+    fn is_left_behind(&self, view: &View) -> bool {
+        view.members.iter().any(|m| self.has_gone_on(view, m.id))
+    }
+
+    fn has_gone_on(&self, view: &View, id: MemberId) -> bool {
+        let is_in_a_later_one = |p: &Peer| p.apart && p.view.is_some_and(|theirs| theirs.ballot > view.ballot);
+        self.peers.get(&id).is_some_and(|p| matches!(p.link, Link::Up { .. }) && is_in_a_later_one(p))
     }
 
     /// Nobody may decide about the open operations here, and perhaps others do elsewhere: their callers wait no longer.
     pub(super) fn give_up_when_stranded(&mut self, now: u64, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
-        if self.stranded_since.is_none_or(|since| now < since + self.config.phase_ms) {
+        let Some(since) = self.stranded_since else { return };
+        // Others take a node that they have gone on without back in as soon as any newcomer, or refuse it.
+        let is_left_behind = self.agreement.installed().is_some_and(|view| self.is_left_behind(view));
+        let patience = if is_left_behind { self.config.damping_cap_ms.0 } else { self.config.phase_ms };
+        if now < since + patience {
             return;
         }
         let mut around = Around { ops, links: &self.links };
