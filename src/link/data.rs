@@ -5,12 +5,13 @@
 //! A full window blocks the sender for as long as the peer takes; only the link's [`Shutdown`] ends that. The first
 //! error of either half ends the whole link.
 
-use super::frame::{FrameReader, FrameWriter};
+use super::frame::{FrameReader, FrameWriter, Source};
 use super::hello::Wire;
+use super::low_water::LowWater;
 use super::outlet::Hands;
 use super::session::Session;
 use super::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown, Stream};
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +44,7 @@ pub struct TcpData {
 
 /// The sending half. Dropped, it ends the stream behind what was sent: the frames are dropped first.
 struct TcpSender {
-    frames: FrameWriter<Half>,
+    frames: FrameWriter<Outward>,
     line: EndOfStream,
 }
 
@@ -52,7 +53,7 @@ struct EndOfStream(Arc<Line>);
 
 /// The receiving half. Dropped, it ends the link.
 struct TcpReceiver {
-    frames: FrameReader<Half>,
+    frames: FrameReader<Inward>,
     line: Arc<Line>,
 }
 
@@ -62,8 +63,14 @@ struct Line {
     closed: AtomicBool,
 }
 
-/// The socket as one half sees it: once shut down it fails, whatever the kernel still holds.
-struct Half(Arc<Line>);
+/// The socket as the sending half sees it: once shut down it fails, whatever the kernel still holds.
+struct Outward(Arc<Line>);
+
+/// The same for the receiving half.
+struct Inward {
+    line: Arc<Line>,
+    low_water: LowWater,
+}
 
 impl TcpData {
     /// Over a connected socket, which is made blocking.
@@ -80,10 +87,11 @@ impl TcpData {
         };
         let line = Arc::new(Line { socket, closed: AtomicBool::new(false) });
         let sender = TcpSender {
-            frames: FrameWriter::new(Half(Arc::clone(&line)), sealer, Hands::of_this_machine()),
+            frames: FrameWriter::new(Outward(Arc::clone(&line)), sealer, Hands::of_this_machine()),
             line: EndOfStream(Arc::clone(&line)),
         };
-        let receiver = TcpReceiver { frames: FrameReader::new(Half(Arc::clone(&line)), opener), line: Arc::clone(&line) };
+        let inward = Inward { line: Arc::clone(&line), low_water: LowWater::new() };
+        let receiver = TcpReceiver { frames: FrameReader::new(inward, opener), line: Arc::clone(&line) };
         Ok(TcpData { sender, receiver, line })
     }
 }
@@ -149,19 +157,14 @@ impl Line {
     }
 }
 
-impl Read for Half {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.0.check()?;
-        (&self.0.socket).read(out)
-    }
-
-    fn read_vectored(&mut self, out: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.0.check()?;
-        (&self.0.socket).read_vectored(out)
+impl Source for Inward {
+    fn read(&mut self, wanted: usize, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.line.check()?;
+        self.low_water.read(&self.line.socket, wanted, into)
     }
 }
 
-impl Write for Half {
+impl Write for Outward {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.check()?;
         (&self.0.socket).write(bytes)

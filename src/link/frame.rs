@@ -13,7 +13,7 @@ use super::outlet::{Hands, Outlet};
 use super::session::{Opener, RECORD_BYTES_MAX, Sealer, TAG_BYTES};
 use super::{DataHeader, DataReceiver, PAYLOAD_BYTES_MAX};
 use crate::wire::Malformed;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::time::{Duration, Instant};
 
 /// Payload bytes of every record but the first.
@@ -29,6 +29,16 @@ pub struct FrameWriter<W> {
     filled: usize,
     /// How long the frame at hand was sealed so far.
     sealing: Duration,
+}
+
+/// Where frames come from.
+pub trait Source {
+    /// Reads as much as is there into `into`, and waits before that until there is something. A source may wait for up to `wanted`
+    /// bytes, no more, which are known to come. Zero bytes are the end.
+    ///
+    /// # Errors
+    /// The source's own; after `Interrupted` and `WouldBlock` it can be asked again.
+    fn read(&mut self, wanted: usize, into: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 }
 
 /// Reads frames.
@@ -130,7 +140,7 @@ impl<W: Write + Send + 'static> FrameWriter<W> {
     }
 }
 
-impl<R: Read> FrameReader<R> {
+impl<R: Source> FrameReader<R> {
     /// Reads from `from`, opened by `opener` if there is one.
     pub fn new(from: R, opener: Option<Opener>) -> FrameReader<R> {
         let (record, buffer) = match opener {
@@ -206,15 +216,9 @@ impl<R: Read> FrameReader<R> {
     fn read_past(&mut self, mut rest: &mut [u8]) -> io::Result<()> {
         while !rest.is_empty() {
             let wanted = rest.len();
-            match self.from.read_vectored(&mut [IoSliceMut::new(rest), IoSliceMut::new(&mut self.buffer)]) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => {
-                    (self.start, self.end) = (0, read.saturating_sub(wanted));
-                    rest = &mut rest[read.min(wanted)..];
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
-                Err(error) => return Err(error),
-            }
+            let read = some(&mut self.from, wanted, &mut [IoSliceMut::new(rest), IoSliceMut::new(&mut self.buffer)])?;
+            (self.start, self.end) = (0, read.saturating_sub(wanted));
+            rest = &mut rest[read.min(wanted)..];
         }
         Ok(())
     }
@@ -233,24 +237,32 @@ impl<R: Read> FrameReader<R> {
             (self.start, self.end) = (0, self.end - self.start);
         }
         while self.end - self.start < n {
-            match self.from.read(&mut self.buffer[self.end..]) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => self.end += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
-                Err(error) => return Err(error),
-            }
+            let wanted = n - (self.end - self.start);
+            self.end += some(&mut self.from, wanted, &mut [IoSliceMut::new(&mut self.buffer[self.end..])])?;
         }
         Ok(())
     }
 }
 
-impl<R: Read + Send> DataReceiver for FrameReader<R> {
+impl<R: Source + Send> DataReceiver for FrameReader<R> {
     fn header(&mut self) -> io::Result<DataHeader> {
         if self.opener.is_some() { self.header_sealed() } else { self.header_clear() }
     }
 
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
         if self.opener.is_some() { self.payload_sealed(into) } else { self.payload_clear(into) }
+    }
+}
+
+/// Reads at least one byte.
+fn some(from: &mut impl Source, wanted: usize, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    loop {
+        match from.read(wanted, into) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => return Ok(read),
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => (),
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -275,6 +287,13 @@ const READ_BYTES: usize = 256 * 1024;
 /// In the clear: small frames are read whole with their header, and of large ones little takes the way through our buffer.
 const CLEAR_READ_BYTES: usize = DataHeader::BYTES + 16 * 1024;
 
+#[cfg(any(test, fuzzing))]
+impl<B: AsRef<[u8]>> Source for io::Cursor<B> {
+    fn read(&mut self, _wanted: usize, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        io::Read::read_vectored(self, into)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,6 +301,7 @@ mod tests {
     use crate::link::Phase;
     use crate::link::handshake::testing::session_pair;
     use crate::view::{Lane, OpId};
+    use std::io::Cursor;
 
     fn header(len: usize) -> DataHeader {
         let op = OpId { lane: Lane::MAIN, number: 9 };
@@ -325,7 +345,7 @@ mod tests {
             let ends = (0..200).chain(whole.len() - 200..whole.len());
             for end in ends.step_by(7) {
                 let (bytes, opener) = written(sealed, &payload);
-                let error = FrameReader::new(&bytes[..end], opener).recv(&Pool::new()).expect_err("cut");
+                let error = FrameReader::new(Cursor::new(&bytes[..end]), opener).recv(&Pool::new()).expect_err("cut");
                 assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{end} bytes");
             }
         }
@@ -337,7 +357,7 @@ mod tests {
         for at in (0..100).chain(FULL_BYTES..FULL_BYTES + 60) {
             let (mut bytes, opener) = written(true, &payload);
             bytes[at] ^= 1;
-            assert!(FrameReader::new(bytes.as_slice(), opener).recv(&Pool::new()).is_err(), "byte {at}");
+            assert!(FrameReader::new(Cursor::new(bytes.as_slice()), opener).recv(&Pool::new()).is_err(), "byte {at}");
         }
     }
 
@@ -346,13 +366,13 @@ mod tests {
         let mut huge = header(0).to_bytes();
         huge[28..].copy_from_slice(&u32::MAX.to_le_bytes());
         let pool = Pool::new();
-        let error = FrameReader::new(huge.as_slice(), None).recv(&pool).expect_err("too long");
+        let error = FrameReader::new(Cursor::new(huge.as_slice()), None).recv(&pool).expect_err("too long");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         let (mut sealer, opener) = halves();
         let mut sealed = [0; 2 + 48];
         sealer.seal(&huge, &mut sealed[2..]).expect("room enough");
         sealed[0] = 48;
-        let error = FrameReader::new(sealed.as_slice(), Some(opener)).recv(&pool).expect_err("too long");
+        let error = FrameReader::new(Cursor::new(sealed.as_slice()), Some(opener)).recv(&pool).expect_err("too long");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert_eq!(pool.idle_bytes(), 0, "a block was made");
     }
@@ -365,7 +385,7 @@ mod tests {
         let mut sealed = vec![0; 2 + plain.len() + TAG_BYTES];
         let n = sealer.seal(&plain, &mut sealed[2..]).expect("room enough");
         sealed[..2].copy_from_slice(&(n as u16).to_le_bytes());
-        let error = FrameReader::new(sealed.as_slice(), Some(opener)).recv(&Pool::new()).expect_err("short");
+        let error = FrameReader::new(Cursor::new(sealed.as_slice()), Some(opener)).recv(&Pool::new()).expect_err("short");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 
@@ -399,7 +419,7 @@ mod tests {
             writer.send(&header(len), &marked(len)).expect("written");
         }
         let bytes = writer.into_inner().expect("written");
-        let mut reader = FrameReader::new(bytes.as_slice(), Some(opener));
+        let mut reader = FrameReader::new(Cursor::new(bytes.as_slice()), Some(opener));
         for len in sizes.into_iter().cycle().take(50) {
             let (got, block) = reader.recv(&Pool::new()).expect("authentic");
             assert!(got == header(len) && block.bytes() == marked(len), "{len} bytes");

@@ -14,6 +14,7 @@ mod handshake;
 mod hello;
 mod keys;
 mod local;
+mod low_water;
 mod memory;
 mod outlet;
 mod preamble;
