@@ -197,8 +197,7 @@ impl Roster {
     /// The last link to `member` ended: its addresses are dialled again, at once.
     pub fn link_down(&mut self, member: MemberId, now_ms: u64) {
         self.linked.remove(&member.boot);
-        let lost = |c: &Candidate| c.verified == Some(member) || c.boots.contains(&member.boot);
-        let addresses: Vec<SocketAddr> = self.candidates.iter().filter(|(_, c)| lost(c)).map(|(to, _)| *to).collect();
+        let addresses: Vec<SocketAddr> = self.addresses_of(member).collect();
         for to in addresses {
             if let Some(candidate) = self.candidates.get_mut(&to) {
                 candidate.refresh(now_ms);
@@ -257,6 +256,12 @@ impl Roster {
             _ => None,
         };
         self.waiting().filter_map(|(_, candidate)| at(candidate)).min().map(|due_ms| due_ms.max(now_ms))
+    }
+
+    /// Where `member` may answer, as far as is known; some of it is hearsay.
+    pub fn addresses_of(&self, member: MemberId) -> impl Iterator<Item = SocketAddr> {
+        let theirs = move |c: &Candidate| c.verified == Some(member) || c.boots.contains(&member.boot);
+        self.candidates.iter().filter(move |(_, c)| theirs(c)).map(|(to, _)| *to)
     }
 
     /// Adverts that are not of our namespace or version, for "another cluster is here". Never dialled.

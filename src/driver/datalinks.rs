@@ -16,6 +16,12 @@ use tokio::task::{AbortHandle, JoinSet};
 /// How long a member of the View may refuse its data link; longer, and the View does not work.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// How often an address that is only hearsay is tried: for about 75 ms, while the peer may not have heard of the View.
+const FIRST_TRIES: u32 = 4;
+
+/// How long such a try may take: some round trips of a busy radio.
+const FIRST_PATIENCE: Duration = Duration::from_millis(150);
+
 /// The dials of the View that is installed.
 #[derive(Default)]
 pub(super) struct DataLinks {
@@ -28,6 +34,9 @@ pub(super) struct DataDial {
     pub(super) me: Rank,
     pub(super) peer: Rank,
     pub(super) expect: MemberId,
+    /// Where it might answer as well, and had better.
+    pub(super) first: Option<SocketAddr>,
+    /// Where its control link is.
     pub(super) to: SocketAddr,
 }
 
@@ -58,19 +67,41 @@ impl DataLinks {
 }
 
 async fn until_it_stands(dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>) -> Box<dyn DataLink> {
-    let purpose = Purpose::Data { view: dial.view, src: dial.me, dst: dial.peer };
     let mut pause = Duration::from_millis(5);
+    // Nobody has proven yet who is there.
+    let (mut first, mut tries) = (dial.first, FIRST_TRIES);
     loop {
-        if let Ok(stream) = net.dial(dial.to).await
-            && let Ok((stream, session)) = initiate(stream, &local, purpose, Some(dial.expect)).await
-            && let Ok(link) = into_data_link(stream, session)
-        {
+        if let Some(to) = first {
+            match tokio::time::timeout(FIRST_PATIENCE, stands(&dial, to, &net, &local)).await {
+                Ok(Ok(link)) => return link,
+                Ok(Err(Missed::Refused)) if tries > 1 => tries -= 1,
+                Ok(Err(_)) | Err(_) => {
+                    first = None;
+                    continue;
+                }
+            }
+        } else if let Ok(link) = stands(&dial, dial.to, &net, &local).await {
             return link;
         }
         // The peer may not have heard of the View yet.
         tokio::time::sleep(pause).await;
         pause = (2 * pause).min(Duration::from_millis(250));
     }
+}
+
+/// Why a dial made no link.
+enum Missed {
+    /// Nothing listens there, or nothing that leads there.
+    Nobody,
+    /// Whoever is there does not want it, or not yet.
+    Refused,
+}
+
+async fn stands(dial: &DataDial, to: SocketAddr, net: &Arc<dyn Net>, local: &Arc<Local>) -> Result<Box<dyn DataLink>, Missed> {
+    let purpose = Purpose::Data { view: dial.view, src: dial.me, dst: dial.peer };
+    let stream = net.dial(to).await.map_err(|_| Missed::Nobody)?;
+    let (stream, session) = initiate(stream, local, purpose, Some(dial.expect)).await.map_err(|_| Missed::Refused)?;
+    into_data_link(stream, session).map_err(|_| Missed::Refused)
 }
 
 /// A link whose end is reported.

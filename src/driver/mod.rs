@@ -10,6 +10,7 @@ mod datalinks;
 mod deadlines;
 mod disk;
 mod event;
+mod lighter;
 mod node;
 mod peers;
 

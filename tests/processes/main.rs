@@ -10,6 +10,7 @@ mod meeting;
 mod memory;
 mod patience;
 mod training;
+mod wires;
 
 use potluck_harness::chance::seed;
 use potluck_harness::outcome::{all_exact, all_failed};
@@ -31,6 +32,7 @@ fn main() {
         halves::add(&mut suite);
         patience::add(&mut suite);
         training::add(&mut suite);
+        wires::add(&mut suite);
     }
     gloo::add(&mut suite);
     suite.run()

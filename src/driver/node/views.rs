@@ -5,6 +5,7 @@
 use super::{Node, OpenView};
 use crate::collective::{Envelope, OpMessage, Post};
 use crate::driver::datalinks::{DataDial, watched};
+use crate::driver::lighter::lighter;
 use crate::election::{Decides, Input, Message};
 use crate::identity::MemberId;
 use crate::link::{DataLink, Session, Stream, into_data_link};
@@ -64,12 +65,13 @@ impl Node {
         let digest = view.digest();
         for peer in view.ranks().filter(|r| *r > me) {
             let Some(expect) = view.member(peer).map(|m| m.id) else { continue };
-            let Some(to) = self.peers.get(expect).map(|l| l.address) else {
+            let Some((to, ours)) = self.peers.get(expect).map(|l| (l.address, l.local)) else {
                 // Its control link broke this very moment, and nobody else will make the data link.
                 self.step(Input::DataLinkLost(digest));
                 continue;
             };
-            let dial = DataDial { view: digest, me, peer, expect, to };
+            let first = ours.and_then(|ours| lighter(&self.config.interfaces, ours, self.roster.addresses_of(expect)));
+            let dial = DataDial { view: digest, me, peer, expect, first, to };
             self.data.dial(dial, Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
         }
     }
