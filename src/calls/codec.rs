@@ -10,6 +10,9 @@ use crate::collective::CodecId;
 /// Every contribution is encoded once, and every sum: where the plan is a ring, each member adds its share of the buffer from the contributions
 /// of all others, instead of a part of the sum being encoded anew at every hop. Only where some members do not reach each other parts of the
 /// sum are encoded on their way.
+///
+/// What counts of a member's contribution is what its whole buffer decodes to after it was encoded, on every engine and under every plan; of
+/// its own part too, which never travels. Blocks of 256 elements are counted from the beginning of the buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Codec {
     pub(super) id: CodecId,
