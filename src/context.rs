@@ -3,7 +3,7 @@
 //! The collectives on one View.
 
 use crate::calls::{
-    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Flight, Gather, Receiving, Reduce, ReduceScatter,
+    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Bundle, Flight, Gather, Receiving, Reduce, ReduceScatter,
     Scatter, Sending, Step, Sync, elements,
 };
 use crate::cluster::Cluster;
@@ -272,8 +272,13 @@ impl Context {
     /// # }
     /// ```
     pub fn step<'buf>(&mut self) -> Step<'buf> {
+        Step::new(self.bundle())
+    }
+
+    /// Takes a place in the lane for several calls under one vote.
+    pub(crate) fn bundle(&mut self) -> Bundle {
         let call = Call { kind: Kind::Step { parts: 0 }, dtype: DType::U8, count: 0, codec: CodecId::None, mode: Mode::PerOp };
-        Step::new(Flight::numbered(&self.envelope, self.lane, call))
+        Bundle::new(Flight::numbered(&self.envelope, self.lane, call))
     }
 
     /// Waits until every member has called it.

@@ -130,7 +130,8 @@ pub use cluster::{Cluster, EventStream, StatusStream};
 #[doc(hidden)]
 pub use collective::Arithmetic;
 pub use collective::{
-    Bf16, Call, CodecId, DType, Element, EngineFault, F16, Kind, Mode, ReduceOp, Rejection, Traffic, reference as reference_sum,
+    Bf16, Call, CodecId, DType, Element, EngineFault, F16, FeedbackProblem, Kind, Mode, ReduceOp, Rejection, Traffic,
+    reference as reference_sum,
 };
 pub use config::{Admission, Builder, Config, Engine, Network};
 pub use context::Context;

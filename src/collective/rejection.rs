@@ -2,6 +2,7 @@
 //!
 //! Why a call makes no sense, whatever the other members do.
 
+use super::call::ReduceOp;
 use super::dtype::DType;
 use std::fmt;
 
@@ -41,6 +42,25 @@ pub enum Rejection {
         /// Members of the View.
         size: usize,
     },
+    /// A codec with error feedback cannot be used for this call.
+    Feedback(FeedbackProblem),
+}
+
+/// Why a codec with error feedback cannot be used for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FeedbackProblem {
+    /// Another call uses it, and is not decided.
+    InUse,
+    /// It belongs to a buffer of another length.
+    Length {
+        /// Elements of this buffer.
+        given: usize,
+        /// Elements to which something is owed.
+        owed: usize,
+    },
+    /// The call neither adds nor takes the mean.
+    NoSum(ReduceOp),
 }
 
 impl fmt::Display for Rejection {
@@ -58,6 +78,21 @@ impl fmt::Display for Rejection {
             Rejection::ScatterInput { given, part, size } => {
                 write!(f, "the root gave {given} elements where {size} members take {part} each")
             }
+            Rejection::Feedback(problem) => problem.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for FeedbackProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FeedbackProblem::InUse => {
+                f.write_str("another call uses this codec, whose feedback is for one at a time; take one for each buffer")
+            }
+            FeedbackProblem::Length { given, owed } => {
+                write!(f, "the buffer has {given} elements where this codec owes to {owed}; take one for each buffer")
+            }
+            FeedbackProblem::NoSum(op) => write!(f, "error feedback is for sums and means, and this is a {op}"),
         }
     }
 }
