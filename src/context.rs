@@ -12,7 +12,7 @@ use crate::driver::{engine_reason, peer_at};
 use crate::engine::EngineKind;
 use crate::error::{Peer, Result};
 use crate::topology::{FoldOrder, ring_segment};
-use crate::view::{Lane, Rank};
+use crate::view::{Lane, Rank, ViewDigest};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -279,6 +279,10 @@ impl Context {
     pub(crate) fn bundle(&mut self) -> Bundle {
         let call = Call { kind: Kind::Step { parts: 0 }, dtype: DType::U8, count: 0, codec: CodecId::None, mode: Mode::PerOp };
         Bundle::new(Flight::numbered(&self.envelope, self.lane, call))
+    }
+
+    pub(crate) fn view_digest(&self) -> ViewDigest {
+        self.envelope.digest()
     }
 
     /// Waits until every member has called it.

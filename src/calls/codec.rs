@@ -78,6 +78,11 @@ impl Codec {
         self.id
     }
 
+    /// Another one like it.
+    pub(crate) fn owing_nothing(&self) -> Codec {
+        Codec { id: self.id, account: self.account.as_ref().map(|_| Account::default()) }
+    }
+
     pub(crate) fn account(&self) -> Option<&Account> {
         self.account.as_ref()
     }

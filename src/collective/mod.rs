@@ -50,7 +50,7 @@ pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};
 pub use meter::{Measured, Meter};
 pub use native::NativeEngine;
 pub use reference::reference;
-pub use rejection::{FeedbackProblem, Rejection};
+pub use rejection::{FeedbackProblem, GradientProblem, Rejection};
 #[cfg(fuzzing)]
 pub use schedule::Itinerary;
 #[cfg(any(feature = "gloo", test))]
