@@ -3,7 +3,7 @@
 //! The collectives on one View.
 
 use crate::calls::{
-    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Flight, Gather, Receiving, Reduce, ReduceScatter,
+    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Bundle, Flight, Gather, Receiving, Reduce, ReduceScatter,
     Scatter, Sending, Step, Sync, elements,
 };
 use crate::cluster::Cluster;
@@ -12,7 +12,7 @@ use crate::driver::{engine_reason, peer_at};
 use crate::engine::EngineKind;
 use crate::error::{Peer, Result};
 use crate::topology::{FoldOrder, ring_segment};
-use crate::view::{Lane, Rank};
+use crate::view::{Lane, Rank, ViewDigest};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -272,8 +272,17 @@ impl Context {
     /// # }
     /// ```
     pub fn step<'buf>(&mut self) -> Step<'buf> {
+        Step::new(self.bundle())
+    }
+
+    /// Takes a place in the lane for several calls under one vote.
+    pub(crate) fn bundle(&mut self) -> Bundle {
         let call = Call { kind: Kind::Step { parts: 0 }, dtype: DType::U8, count: 0, codec: CodecId::None, mode: Mode::PerOp };
-        Step::new(Flight::numbered(&self.envelope, self.lane, call))
+        Bundle::new(Flight::numbered(&self.envelope, self.lane, call))
+    }
+
+    pub(crate) fn view_digest(&self) -> ViewDigest {
+        self.envelope.digest()
     }
 
     /// Waits until every member has called it.

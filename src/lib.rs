@@ -54,6 +54,11 @@
 //! [`Builder::stateless`]. Histories are compared, not contents: nodes that have done nothing together yet count as
 //! agreed, so programs that start from files must start from equal ones.
 //!
+//! # Training
+//!
+//! [`GradientSync`] takes the mean of a model's gradients while they are computed, and goes from View to View. A [`Codec`] makes them
+//! shorter on the wire; with [feedback](Codec::with_feedback) what it rounds away is added to the next step's.
+//!
 //! # A cut network
 //!
 //! Each part that has enough members goes on, and when parts meet one history wins. Where two histories are worse than standing still,
@@ -107,6 +112,7 @@ mod events;
 pub mod fuzzing;
 #[cfg(any(feature = "gloo", test))]
 mod gloo_ffi;
+mod gradients;
 mod identity;
 mod keys;
 mod link;
@@ -130,7 +136,8 @@ pub use cluster::{Cluster, EventStream, StatusStream};
 #[doc(hidden)]
 pub use collective::Arithmetic;
 pub use collective::{
-    Bf16, Call, CodecId, DType, Element, EngineFault, F16, Kind, Mode, ReduceOp, Rejection, Traffic, reference as reference_sum,
+    Bf16, Call, CodecId, DType, Element, EngineFault, F16, FeedbackProblem, GradientProblem, Kind, Mode, ReduceOp, Rejection,
+    Traffic, reference as reference_sum,
 };
 pub use config::{Admission, Builder, Config, Engine, Network};
 pub use context::Context;
@@ -138,6 +145,7 @@ pub use discovery::{Activity, InterfaceReport, Skip};
 pub use engine::EngineKind;
 pub use error::{Cause, ConfigProblem, Error, Mismatched, Peer, Result};
 pub use events::{Event, Loss, Who};
+pub use gradients::{GradientStep, GradientSync};
 pub use identity::{ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, Name, NodeId, NodeIdTextError};
 pub use keys::{Keys, MachineIdentity, StoredKey};
 pub use metrics::{EdgeMetrics, Metrics, OperationMetrics};

@@ -19,9 +19,9 @@ pub struct AllReduce<'buf, T: Element> {
 }
 
 impl AllReduce<'_, f32> {
-    /// Encodes what goes over the wire. Every rank must use the same codec.
+    /// Encodes what goes over the wire. Every rank must use the same codec; whether it has feedback is each rank's own business.
     pub fn compress(mut self, codec: &mut Codec) -> Self {
-        self.flight.call.codec = codec.id;
+        self.flight.encoded_by(codec);
         self
     }
 }

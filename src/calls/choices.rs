@@ -2,6 +2,7 @@
 //!
 //! What can be asked of a call before it is awaited: said here once for all kinds.
 
+use super::bundle::Bundle;
 use super::{
     AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Commit, Flight, Gather, Receiving, Reduce, ReduceScatter,
     Scatter, Sending, Sync,
@@ -140,6 +141,12 @@ trait MayGiveUp {
 impl MayGiveUp for Flight {
     fn give_up_after(&mut self, after: Duration) {
         self.deadline = Some(after);
+    }
+}
+
+impl MayGiveUp for Bundle {
+    fn give_up_after(&mut self, after: Duration) {
+        self.deadline(after);
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! Encodings of bulk data that a caller can choose.
 
+use super::account::Account;
 use crate::collective::CodecId;
+use std::fmt;
 
 /// How bulk data is encoded on the wire. Contributions are decoded before they are added, in f32; every rank gets the same bits, the result being
 /// encoded by whoever has added it.
@@ -10,31 +12,84 @@ use crate::collective::CodecId;
 /// Every contribution is encoded once, and every sum: where the plan is a ring, each member adds its share of the buffer from the contributions
 /// of all others, instead of a part of the sum being encoded anew at every hop. Only where some members do not reach each other parts of the
 /// sum are encoded on their way.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// What counts of a member's contribution is what its whole buffer decodes to after it was encoded, on every engine and under every plan; of
+/// its own part too, which never travels. Blocks of 256 elements are counted from the beginning of the buffer.
+///
+/// # Error feedback
+///
+/// What is rounded away is lost, unless the codec is [`with_feedback`](Codec::with_feedback): then it is owed, and added to this
+/// member's contribution to the next call with the same codec.
+///
+/// - A codec with feedback belongs to one buffer: calls of one length, one after the other, each a sum or a mean. Anything else is
+///   [`Error::Rejected`](crate::Error::Rejected). Of several buffers each needs its own; a clone is another codec that owes the same.
+/// - What is owed changes only when a call counts. After an error it is as it was, so the same call may be made again, in the next View too.
+/// - Where nobody knows whether a call has counted, after [`Error::Indeterminate`](crate::Error::Indeterminate) or when its future was
+///   dropped after this member's vote, what was owed is forgotten: it is never handed in twice.
+/// - It is this member's own: it is not sent by a [`sync`](crate::Context::sync), and a member that is lost takes it along.
+/// - What is rounded away when the sum is encoded is not owed by anybody.
+#[derive(Clone)]
 pub struct Codec {
-    pub(super) id: CodecId,
+    id: CodecId,
+    account: Option<Account>,
 }
 
 impl Codec {
     /// bfloat16: half the bytes, about three decimal digits, the whole range.
     pub fn bf16() -> Codec {
-        Codec { id: CodecId::Bf16 }
+        Codec { id: CodecId::Bf16, account: None }
     }
 
     /// Half precision: half the bytes, more than three decimal digits, magnitudes from 6e-8 to 65504; larger ones become infinite.
     pub fn f16() -> Codec {
-        Codec { id: CodecId::F16 }
+        Codec { id: CodecId::F16, account: None }
     }
 
     /// Eight bits an element, and a step for every 256 of them: 0.254 of the bytes. An element is off by half a step at most, which is 1/254 of the
     /// largest magnitude among its 256. An infinity or a NaN makes all 256 NaN; magnitudes below 2^-100 become zero.
     pub fn int8() -> Codec {
-        Codec { id: CodecId::Int8 }
+        Codec { id: CodecId::Int8, account: None }
     }
 
     /// Four bits an element, and a step for every 256 of them: 0.129 of the bytes. An element is off by 1/14 of the largest magnitude
     /// among its 256 at most; otherwise as [`int8`](Codec::int8).
     pub fn int4() -> Codec {
-        Codec { id: CodecId::Int4 }
+        Codec { id: CodecId::Int4, account: None }
+    }
+
+    /// The same, with error feedback and nothing owed.
+    pub fn with_feedback(self) -> Codec {
+        Codec { id: self.id, account: Some(Account::default()) }
+    }
+
+    /// What is owed to each element of the buffer; empty when nothing is, as before the first call. While a call is under way: what was
+    /// owed before it.
+    pub fn owed(&self) -> Vec<f32> {
+        self.account.as_ref().map(Account::residual).unwrap_or_default()
+    }
+
+    /// Forgets what is owed, as when the buffer is to be another one.
+    pub fn forget(&mut self) {
+        self.account.iter().for_each(Account::forget);
+    }
+
+    /// Its name on the wire.
+    pub fn id(&self) -> CodecId {
+        self.id
+    }
+
+    /// Another one like it.
+    pub(crate) fn owing_nothing(&self) -> Codec {
+        Codec { id: self.id, account: self.account.as_ref().map(|_| Account::default()) }
+    }
+
+    pub(crate) fn account(&self) -> Option<&Account> {
+        self.account.as_ref()
+    }
+}
+
+impl fmt::Debug for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Codec({}{})", self.id, if self.account.is_some() { " with feedback" } else { "" })
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! One operation of this member, from its number to its outcome.
 
+use super::account::{Account, Payment};
+use super::codec::Codec;
 use crate::collective::{
-    AbortCause, AbortReason, Call, CallRefusal, Decided, Element, EngineFault, Envelope, Input, Kind, Outcome, Refused,
-    Rejection, Staging, bytes_of_mut,
+    AbortCause, AbortReason, Call, CallRefusal, Decided, Element, EngineFault, Envelope, Fate, Input, Kind, Outcome, Refused,
+    Rejection, Staging, bytes_of, bytes_of_mut, elements_of,
 };
 use crate::driver::peer_at;
 use crate::error::{Cause, Error, Mismatched, Peer, Result};
@@ -25,6 +27,10 @@ pub(crate) struct Flight {
     /// A NaN or an infinity gives it up.
     pub(super) finite_only: bool,
     pub(super) stage: Stage,
+    /// What its codec owes, of a single call.
+    account: Option<Account>,
+    /// What the codecs of its calls owed and was handed in.
+    payments: Vec<Payment>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +59,15 @@ impl Flight {
             rejected: None,
             finite_only: false,
             stage: Stage::Numbered,
+            account: None,
+            payments: Vec::new(),
         }
+    }
+
+    /// Encodes what goes over the wire.
+    pub(super) fn encoded_by(&mut self, codec: &Codec) {
+        self.call.codec = codec.id();
+        self.account = codec.account().map(Account::share);
     }
 
     pub(crate) fn rejected(mut self, rejection: Option<Rejection>) -> Flight {
@@ -88,12 +102,13 @@ impl Flight {
         let op = self.op()?;
         if self.stage == Stage::Numbered {
             self.check(op)?;
-            if self.finite_only && !input.is_finite(self.call.dtype) {
-                // For all, before anything is sent; how it ends they say together.
-                self.stage = Stage::Begun;
-                self.envelope.refuse(op, &self.call, AbortReason::NonFinite);
-            } else {
-                self.begin(op, input);
+            match self.account.take() {
+                None => self.begin_finite(op, input),
+                Some(account) => {
+                    let with_owed =
+                        self.pay(&account, self.call, input.bytes()).map_err(|rejection| self.reject(op, rejection))?;
+                    self.begin_finite(op, &Input::Borrowed(bytes_of(&with_owed)));
+                }
             }
         }
         let decided = ready!(self.envelope.poll_decided(op, task));
@@ -103,10 +118,40 @@ impl Flight {
     /// Gives up, for all members, what makes no sense.
     pub(super) fn check(&mut self, op: OpId) -> Result<()> {
         let rejection = self.rejected.or_else(|| self.call.rejection(self.envelope.view().size()));
-        let Some(rejection) = rejection else { return Ok(()) };
+        rejection.map_or(Ok(()), |rejection| Err(self.reject(op, rejection)))
+    }
+
+    fn reject(&mut self, op: OpId, rejection: Rejection) -> Error {
         self.stage = Stage::Over;
-        self.envelope.abandon(op);
-        Err(Error::Rejected(rejection))
+        self.abandon(op);
+        Error::Rejected(rejection)
+    }
+
+    /// Gives it up for all members, or leaves it to them where this one has voted.
+    pub(super) fn abandon(&mut self, op: OpId) {
+        let fate = self.envelope.abandon(op);
+        self.settle(fate);
+    }
+
+    /// What to hand in to `call`, this one or one of this step: the elements in `bytes`, and what is owed to them.
+    pub(super) fn pay(&mut self, account: &Account, call: Call, bytes: &[u8]) -> std::result::Result<Vec<f32>, Rejection> {
+        let (with_owed, payment) = account.open(call.codec, call.kind, elements_of(bytes).unwrap_or_default())?;
+        self.payments.push(payment);
+        Ok(with_owed)
+    }
+
+    fn settle(&mut self, fate: Fate) {
+        self.payments.drain(..).for_each(|payment| payment.settle(fate));
+    }
+
+    fn begin_finite(&mut self, op: OpId, input: &Input<'_>) {
+        if self.finite_only && !input.is_finite(self.call.dtype) {
+            // For all, before anything is sent; how it ends they say together.
+            self.stage = Stage::Begun;
+            self.envelope.refuse(op, &self.call, AbortReason::NonFinite);
+        } else {
+            self.begin(op, input);
+        }
     }
 
     pub(super) fn begin(&mut self, op: OpId, input: &Input<'_>) {
@@ -132,6 +177,7 @@ impl Flight {
 
     pub(super) fn over(&mut self, decided: Decided) -> Result<Staging> {
         self.stage = Stage::Over;
+        self.settle(Fate::of(decided.outcome));
         match decided.outcome {
             // The results of a step are those of its calls.
             Outcome::Committed if matches!(self.call.kind, Kind::Step { .. }) => Ok(Staging::default()),
@@ -171,7 +217,7 @@ impl Drop for Flight {
     /// [`crate::Context::take_result`].
     fn drop(&mut self) {
         if let (Ok(op), true) = (self.op, self.stage != Stage::Over) {
-            self.envelope.abandon(op);
+            self.abandon(op);
         }
     }
 }

@@ -4,7 +4,9 @@
 //!
 //! A future reads and writes the caller's buffer only while it is polled: filled once, written once, at the commit.
 
+mod account;
 mod all_reduce;
+mod bundle;
 mod choices;
 mod codec;
 mod copies;
@@ -26,4 +28,5 @@ pub use reduce::{Reduce, ReduceScatter};
 pub use step::{Commit, Step, StepReduction};
 pub use sync::Sync;
 
+pub(crate) use bundle::Bundle;
 pub(crate) use flight::{Flight, elements};

@@ -2,6 +2,7 @@
 //!
 //! An all_reduce of a buffer that is handed over, and comes back.
 
+use super::codec::Codec;
 use super::flight::Flight;
 use crate::collective::{Element, Input, Staging, bytes_of, bytes_of_mut};
 use crate::error::Error;
@@ -35,6 +36,14 @@ impl<T> From<Owned<T>> for Error {
 impl<T> fmt::Debug for Owned<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Owned({:?}, {} elements)", self.error, self.buffer.len())
+    }
+}
+
+impl AllReduceOwned<f32> {
+    /// Encodes what goes over the wire, see [`AllReduce::compress`](crate::AllReduce::compress).
+    pub fn compress(mut self, codec: &mut Codec) -> Self {
+        self.flight.encoded_by(codec);
+        self
     }
 }
 

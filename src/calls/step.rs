@@ -2,13 +2,14 @@
 //!
 //! Several calls that count together or not at all.
 
+use super::account::Account;
+use super::bundle::Bundle;
 use super::choices::reducing_by;
 use super::codec::Codec;
-use super::flight::{Flight, Stage};
-use crate::collective::{AbortReason, Call, CodecId, Element, Input, Kind, Mode, ReduceOp, Rejection, bytes_of, bytes_of_mut};
+use crate::collective::{Call, CodecId, Element, Kind, Mode, ReduceOp, Rejection, bytes_of, bytes_of_mut};
 use crate::error::Result;
 use crate::topology::ring_segment;
-use crate::view::{OpId, PARTS_MAX, Rank};
+use crate::view::Rank;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
@@ -22,11 +23,9 @@ use std::task::{Context as Task, Poll, ready};
 /// deadline, and touches no buffer.
 #[must_use = "a step counts only when it is committed, and is aborted for all members when it is dropped"]
 pub struct Step<'buf> {
-    flight: Flight,
+    bundle: Bundle,
     /// Where the results of the calls go; a call may have none here.
     outputs: Vec<Option<&'buf mut [u8]>>,
-    /// Of this rank's buffers in all calls so far.
-    bytes: u64,
 }
 
 /// A reduction that a step is about to make: it begins when this value goes, at the end of the statement.
@@ -36,6 +35,8 @@ pub struct StepReduction<'step, 'buf, T: Element> {
     /// None when the input is what `output` holds.
     input: Option<&'buf [T]>,
     output: Option<&'buf mut [u8]>,
+    /// What its codec owes.
+    account: Option<Account>,
     of: PhantomData<T>,
 }
 
@@ -44,14 +45,13 @@ pub struct StepReduction<'step, 'buf, T: Element> {
 /// Dropped before it is done, the step is aborted for all members; forgotten, it goes on without touching the buffers.
 #[must_use = "a step is not committed until this is awaited, and is aborted for all members when it is dropped"]
 pub struct Commit<'buf> {
-    pub(crate) flight: Flight,
+    pub(super) flight: Bundle,
     outputs: Vec<Option<&'buf mut [u8]>>,
-    bytes: u64,
 }
 
 impl<'buf> Step<'buf> {
-    pub(crate) fn new(flight: Flight) -> Step<'buf> {
-        Step { flight, outputs: Vec::new(), bytes: 0 }
+    pub(crate) fn new(bundle: Bundle) -> Step<'buf> {
+        Step { bundle, outputs: Vec::new() }
     }
 
     /// Adds up `buffer` over all members, in place, as [`Context::all_reduce`](crate::Context::all_reduce) does. What is to be done
@@ -69,7 +69,7 @@ impl<'buf> Step<'buf> {
 
     /// Adds up `buffer` over all members and gives each rank its [`shard`](crate::Context::shard) of the sum in `out`, which must be as long.
     pub fn reduce_scatter<T: Element>(&mut self, buffer: &'buf [T], out: &'buf mut [T]) -> StepReduction<'_, 'buf, T> {
-        let shard = ring_segment(self.flight.envelope.me().index(), self.size(), buffer.len());
+        let shard = ring_segment(self.bundle.me().index(), self.bundle.size(), buffer.len());
         self.want(out.len(), shard.len());
         let call = call::<T>(Kind::ReduceScatter(ReduceOp::Sum), buffer.len());
         self.reduction(call, Some(buffer), Some(bytes_of_mut(out)))
@@ -78,24 +78,24 @@ impl<'buf> Step<'buf> {
     /// Copies the buffer of the rank `root` into everybody's.
     pub fn broadcast<T: Element>(&mut self, root: usize, buffer: &'buf mut [T]) {
         let root = Rank::clamped(root);
-        let (call, is_root) = (call::<T>(Kind::Broadcast { root }, buffer.len()), root == self.flight.envelope.me());
+        let (call, is_root) = (call::<T>(Kind::Broadcast { root }, buffer.len()), root == self.bundle.me());
         let output = bytes_of_mut(buffer);
-        self.begin(call, |step, op| step.carry_out(op, call, is_root.then_some(&*output)));
+        self.bundle.begin(call, is_root.then_some(&*output));
         self.outputs.push(Some(output));
     }
 
     /// Collects everybody's buffer in `out`, in rank order: `size * buffer.len()` elements.
     pub fn all_gather<T: Element>(&mut self, buffer: &[T], out: &'buf mut [T]) {
-        self.want(out.len(), buffer.len().saturating_mul(self.size()));
+        self.want(out.len(), buffer.len().saturating_mul(self.bundle.size()));
         self.copying(call::<T>(Kind::AllGather, buffer.len()), Some(bytes_of(buffer)), Some(bytes_of_mut(out)));
     }
 
     /// The same at the rank `root`, which alone has an `out`; what others give is not looked at.
     pub fn gather<T: Element>(&mut self, root: usize, buffer: &[T], out: Option<&'buf mut [T]>) {
         let root = Rank::clamped(root);
-        let out = out.filter(|_| root == self.flight.envelope.me());
-        if root == self.flight.envelope.me() {
-            self.want(out.as_ref().map_or(0, |out| out.len()), buffer.len().saturating_mul(self.size()));
+        let out = out.filter(|_| root == self.bundle.me());
+        if root == self.bundle.me() {
+            self.want(out.as_ref().map_or(0, |out| out.len()), buffer.len().saturating_mul(self.bundle.size()));
         }
         self.copying(call::<T>(Kind::Gather { root }, buffer.len()), Some(bytes_of(buffer)), out.map(bytes_of_mut));
     }
@@ -103,10 +103,10 @@ impl<'buf> Step<'buf> {
     /// Hands out the parts of the rank `root`, as [`Context::scatter`](crate::Context::scatter) does.
     pub fn scatter<T: Element>(&mut self, root: usize, parts: Option<&[T]>, out: &'buf mut [T]) {
         let root = Rank::clamped(root);
-        let parts = (root == self.flight.envelope.me()).then(|| parts.unwrap_or_default());
-        let (size, part) = (self.size(), out.len());
+        let parts = (root == self.bundle.me()).then(|| parts.unwrap_or_default());
+        let (size, part) = (self.bundle.size(), out.len());
         if let Some(given) = parts.map(<[T]>::len).filter(|given| Some(*given) != part.checked_mul(size)) {
-            self.reject(Rejection::ScatterInput { given, part, size });
+            self.bundle.reject(Rejection::ScatterInput { given, part, size });
         }
         self.copying(call::<T>(Kind::Scatter { root }, part), parts.map(bytes_of), Some(bytes_of_mut(out)));
     }
@@ -121,10 +121,7 @@ impl<'buf> Step<'buf> {
     /// Gives the step up for all members when a reduction of it that is made from now on, or its result, holds a NaN or an infinity,
     /// as [`AllReduce::reject_non_finite`](crate::AllReduce::reject_non_finite) does.
     pub fn reject_non_finite(&mut self) {
-        self.flight.finite_only = true;
-        if let Ok(op) = self.flight.number() {
-            self.flight.envelope.finite_only(op);
-        }
+        self.bundle.reject_non_finite();
     }
 
     /// Ends the step: waits until all members hold the results of all calls, and writes them.
@@ -133,24 +130,12 @@ impl<'buf> Step<'buf> {
     /// As every collective has them, for the step as a whole. [`Error::Rejected`](crate::Error::Rejected) when one of its calls made no
     /// sense here: too many of them, or an output of another length than its call has.
     pub fn commit(self) -> Commit<'buf> {
-        Commit { flight: self.flight, outputs: self.outputs, bytes: self.bytes }
-    }
-
-    fn size(&self) -> usize {
-        self.flight.envelope.view().size()
+        Commit { flight: self.bundle, outputs: self.outputs }
     }
 
     fn want(&mut self, given: usize, wanted: usize) {
         if given != wanted {
-            self.reject(Rejection::Output { given, wanted });
-        }
-    }
-
-    /// The step is given up for all members at once; its commit says why.
-    fn reject(&mut self, rejection: Rejection) {
-        self.flight.rejected.get_or_insert(rejection);
-        if let Ok(op) = self.flight.number() {
-            self.flight.envelope.abandon(op);
+            self.bundle.reject(Rejection::Output { given, wanted });
         }
     }
 
@@ -160,37 +145,12 @@ impl<'buf> Step<'buf> {
         input: Option<&'buf [T]>,
         output: Option<&'buf mut [u8]>,
     ) -> StepReduction<'_, 'buf, T> {
-        StepReduction { step: self, call, input, output, of: PhantomData }
+        StepReduction { step: self, call, input, output, account: None, of: PhantomData }
     }
 
     fn copying(&mut self, call: Call, input: Option<&[u8]>, output: Option<&'buf mut [u8]>) {
-        self.begin(call, |step, op| step.carry_out(op, call, input));
+        self.bundle.begin(call, input);
         self.outputs.push(output);
-    }
-
-    /// Begins the next call, unless the step is lost already.
-    fn begin(&mut self, call: Call, carry_out: impl FnOnce(&Step<'buf>, OpId)) {
-        if let Some(rejection) = call.rejection(self.size()) {
-            self.reject(rejection);
-        }
-        if self.outputs.len() >= PARTS_MAX {
-            self.reject(Rejection::StepTooLong);
-        }
-        self.bytes = self.bytes.saturating_add(call.count.saturating_mul(call.dtype.bytes() as u64));
-        if let (Ok(op), None) = (self.flight.number(), self.flight.rejected) {
-            carry_out(self, op);
-        }
-    }
-
-    fn carry_out(&self, op: OpId, call: Call, input: Option<&[u8]>) {
-        let envelope = &self.flight.envelope;
-        let input = input.map_or(Input::Nothing, Input::Borrowed);
-        if self.flight.finite_only && call.kind.reduce_op().is_some() && !input.is_finite(call.dtype) {
-            return envelope.give_up(op, AbortReason::NonFinite);
-        }
-        // Less than 64 of them are there.
-        let index = self.outputs.len() as u8;
-        envelope.begin_part(op, index, call, &input);
     }
 }
 
@@ -224,7 +184,8 @@ impl<T: Element> StepReduction<'_, '_, T> {
 impl StepReduction<'_, '_, f32> {
     /// Encodes what goes over the wire. Every rank must use the same codec; only an all_reduce can be encoded.
     pub fn compress(mut self, codec: &mut Codec) -> Self {
-        self.call.codec = codec.id;
+        self.call.codec = codec.id();
+        self.account = codec.account().map(Account::share);
         self
     }
 }
@@ -233,9 +194,9 @@ impl<T: Element> Drop for StepReduction<'_, '_, T> {
     fn drop(&mut self) {
         let (call, output) = (self.call, self.output.take());
         let input = self.input.map(bytes_of).or(output.as_deref());
-        self.step.begin(call, |step, op| step.carry_out(op, call, input));
+        self.step.bundle.begin_owing(call, input, self.account.as_ref());
         // Who gets no result keeps what it has.
-        let is_mine = call.kind.root().is_none_or(|root| root == self.step.flight.envelope.me());
+        let is_mine = call.kind.root().is_none_or(|root| root == self.step.bundle.me());
         self.step.outputs.push(output.filter(|_| is_mine));
     }
 }
@@ -245,16 +206,7 @@ impl Future for Commit<'_> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
         let this = &mut *self;
-        let op = this.flight.op()?;
-        if this.flight.stage == Stage::Numbered {
-            this.flight.check(op)?;
-            // No more than 64, or the step is rejected.
-            let parts = this.outputs.len() as u8;
-            this.flight.end_step(op, parts, this.bytes);
-        }
-        let mut decided = ready!(this.flight.envelope.poll_decided(op, task));
-        let results = std::mem::take(&mut decided.parts);
-        this.flight.over(decided)?;
+        let results = ready!(this.flight.poll_end(task))?;
         for (output, result) in this.outputs.iter_mut().zip(results) {
             if let Some(output) = output {
                 result.copy_to(output);

@@ -12,7 +12,7 @@ mod lost;
 mod outgoing;
 mod state;
 
-pub use decided::{Decided, Refused, SyncStep};
+pub use decided::{Decided, Fate, Refused, SyncStep};
 pub use lost::LostResults;
 pub use outgoing::Outgoing;
 
@@ -197,16 +197,18 @@ impl Envelope {
         Poll::Pending
     }
 
-    /// The call's future is gone. Before this member's vote that is an `Abort`; after it the result is kept as lost.
-    pub fn abandon(&self, op: OpId) {
+    /// The call's future is gone. Before this member's vote that is an `Abort`; after it the result is kept as lost. Gives what
+    /// becomes of it, as far as one can know now.
+    pub fn abandon(&self, op: OpId) -> Fate {
         let mut state = self.lock();
-        let Some(slot) = state.slots.get_mut(&op) else { return };
+        let Some(slot) = state.slots.get_mut(&op) else { return Fate::Unknown };
         slot.waker = None;
-        if slot.outcome.is_none() {
+        let outcome = slot.outcome;
+        if outcome.is_none() {
             state.ledger.abort(op, AbortReason::Dropped);
         }
         let voted_done = state.ledger.has_voted_done(op);
-        let committed = state.slots.get(&op).is_some_and(|s| s.outcome == Some(Outcome::Committed));
+        let committed = outcome == Some(Outcome::Committed);
         if voted_done || committed {
             state.lost.insert(op);
         } else {
@@ -215,6 +217,11 @@ impl Envelope {
         }
         self.hand_on(&mut state);
         self.settle(state);
+        match outcome {
+            Some(outcome) => Fate::of(outcome),
+            None if voted_done => Fate::Unknown,
+            None => Fate::Void,
+        }
     }
 
     /// When the View has ended, what was dropped here and counts is for the next one to ask about.

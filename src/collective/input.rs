@@ -38,7 +38,8 @@ impl Input<'_> {
         all_finite(dtype, self.bytes())
     }
 
-    fn bytes(&self) -> &[u8] {
+    /// All of it.
+    pub fn bytes(&self) -> &[u8] {
         match self {
             Input::Nothing => &[],
             Input::Borrowed(bytes) => bytes,

@@ -40,7 +40,7 @@ pub use call::{Call, CodecId, Descriptor, Kind, Mode, ReduceOp};
 pub use digest::Digest;
 pub use dtype::DType;
 pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
-pub use envelope::{Decided, Envelope, LostResults, Outgoing, Refused, SyncStep};
+pub use envelope::{Decided, Envelope, Fate, LostResults, Outgoing, Refused, SyncStep};
 pub use fault::EngineFault;
 pub use finite::all_finite;
 pub use fold::{finish, fold};
@@ -50,7 +50,7 @@ pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};
 pub use meter::{Measured, Meter};
 pub use native::NativeEngine;
 pub use reference::reference;
-pub use rejection::Rejection;
+pub use rejection::{FeedbackProblem, GradientProblem, Rejection};
 #[cfg(fuzzing)]
 pub use schedule::Itinerary;
 #[cfg(any(feature = "gloo", test))]

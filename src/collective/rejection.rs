@@ -2,7 +2,9 @@
 //!
 //! Why a call makes no sense, whatever the other members do.
 
+use super::call::ReduceOp;
 use super::dtype::DType;
+use crate::view::Rank;
 use std::fmt;
 
 /// Why a call makes no sense as it stands.
@@ -41,6 +43,56 @@ pub enum Rejection {
         /// Members of the View.
         size: usize,
     },
+    /// A codec with error feedback cannot be used for this call.
+    Feedback(FeedbackProblem),
+    /// Something is wrong with the gradient of a parameter.
+    Gradient {
+        /// Which, in the order of registration.
+        parameter: usize,
+        /// What.
+        problem: GradientProblem,
+    },
+    /// A member has registered other parameters than this one, or has cut them into other buckets.
+    Layout {
+        /// The first such member.
+        rank: Rank,
+    },
+}
+
+/// What is wrong with a gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GradientProblem {
+    /// There is no such parameter.
+    Unknown,
+    /// It was pushed before in this step.
+    Twice,
+    /// It was not pushed in this step.
+    Missing,
+    /// It is not as long as its parameter.
+    Length {
+        /// Elements of the gradient.
+        given: usize,
+        /// Elements of the parameter.
+        wanted: usize,
+    },
+}
+
+/// Why a codec with error feedback cannot be used for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FeedbackProblem {
+    /// Another call uses it, and is not decided.
+    InUse,
+    /// It belongs to a buffer of another length.
+    Length {
+        /// Elements of this buffer.
+        given: usize,
+        /// Elements to which something is owed.
+        owed: usize,
+    },
+    /// The call neither adds nor takes the mean.
+    NoSum(ReduceOp),
 }
 
 impl fmt::Display for Rejection {
@@ -58,6 +110,36 @@ impl fmt::Display for Rejection {
             Rejection::ScatterInput { given, part, size } => {
                 write!(f, "the root gave {given} elements where {size} members take {part} each")
             }
+            Rejection::Feedback(problem) => problem.fmt(f),
+            Rejection::Gradient { parameter, problem } => write!(f, "the gradient of parameter {parameter} {problem}"),
+            Rejection::Layout { rank } => {
+                write!(f, "rank {rank} has registered other parameters or buckets; register the same on every member")
+            }
+        }
+    }
+}
+
+impl fmt::Display for FeedbackProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FeedbackProblem::InUse => {
+                f.write_str("another call uses this codec, whose feedback is for one at a time; take one for each buffer")
+            }
+            FeedbackProblem::Length { given, owed } => {
+                write!(f, "the buffer has {given} elements where this codec owes to {owed}; take one for each buffer")
+            }
+            FeedbackProblem::NoSum(op) => write!(f, "error feedback is for sums and means, and this is a {op}"),
+        }
+    }
+}
+
+impl fmt::Display for GradientProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GradientProblem::Unknown => f.write_str("is of none that was registered"),
+            GradientProblem::Twice => f.write_str("was pushed twice in a step"),
+            GradientProblem::Missing => f.write_str("was not pushed; push zeros where there is none"),
+            GradientProblem::Length { given, wanted } => write!(f, "has {given} elements where {wanted} were registered"),
         }
     }
 }

@@ -17,7 +17,7 @@ mod ways;
 
 use super::call::{Call, CodecId, Kind, ReduceOp};
 use super::dtype::DType;
-use crate::compression::codec;
+use crate::compression::{BLOCK, codec};
 use crate::engine::EngineKind;
 use crate::topology::{Plan, Tree, ranks};
 use crate::view::{MEMBERS_MAX, Rank};
@@ -37,7 +37,7 @@ pub struct Itinerary {
     pub reduce: Option<ReduceOp>,
     /// The flows, which cover the result of all ranks together in order and without gaps.
     pub flows: Vec<Flow>,
-    /// Elements of a chunk; the last one of a flow may have fewer.
+    /// Elements of a chunk; the last one of a flow may have fewer. With a codec flows and chunks begin where blocks do.
     pub chunk_elements: usize,
 }
 
@@ -140,6 +140,8 @@ impl Itinerary {
         bytes.checked_mul(size).ok_or(Unfit)?;
         let class = plan.class_for(bytes as u64);
         let chunk_elements = class.chunk_bytes as usize / call.dtype.bytes();
+        // At least 1 KiB, and only f32 is encoded: so there is a block in it.
+        let chunk_elements = if call.codec == CodecId::None { chunk_elements } else { chunk_elements - chunk_elements % BLOCK };
         let ways = Ways::new(plan, &class.schedule, size, call.codec);
         let (reduce, flows) = (call.kind.reduce_op(), ways.flows(call.kind, count, sync_root)?);
         let itinerary = Itinerary { size, dtype: call.dtype, codec: call.codec, reduce, flows, chunk_elements };

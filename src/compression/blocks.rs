@@ -8,12 +8,20 @@
 //! that what went wrong is seen. A block of magnitudes below 2^-100 becomes zeros.
 
 use crate::wire::Malformed;
+use std::ops::Range;
 
 /// Elements that share a step.
 pub const BLOCK: usize = 256;
 
 /// Bytes of a step on the wire: an `f32`, little-endian.
 pub const STEP_BYTES: usize = 4;
+
+/// The same part of a buffer of `count` elements with both ends moved down to where a block begins, unless it is where the buffer ends.
+/// Parts that follow each other and cover the buffer still do.
+pub fn in_whole_blocks(elements: Range<usize>, count: usize) -> Range<usize> {
+    let cut = |at: usize| if at == count { at } else { at - at % BLOCK };
+    cut(elements.start)..cut(elements.end)
+}
 
 const NAN: u32 = 0x7fc0_0000;
 

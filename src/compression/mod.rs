@@ -4,17 +4,24 @@
 //!
 //! Encoded data is never added: whoever adds decodes first and sums in `f32`. Who sends an encoded result replaces its own
 //! copy by `decode(encode(x))`, so that all ranks hold the same bits.
+//!
+//! What a member contributes is `decode(encode(x))` of its whole buffer, on every engine and wherever it is added, by itself too: buffers
+//! are cut between blocks only, so a part of a buffer is encoded as it would be in the whole. So a member knows by itself what of
+//! its contribution was rounded away, see [`Feedback`].
 
 mod bf16;
 mod blocks;
 mod f16;
+mod feedback;
 mod int4;
 mod int8;
 #[cfg(test)]
 mod tests;
 
 pub use bf16::Bf16;
+pub use blocks::{BLOCK, in_whole_blocks};
 pub use f16::F16;
+pub use feedback::Feedback;
 pub use int4::Int4;
 pub use int8::Int8;
 

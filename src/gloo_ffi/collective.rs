@@ -8,7 +8,7 @@ use super::tally::Tally;
 use super::task::{Algorithm, Reduction, Task};
 use crate::collective::p2p::Landed;
 use crate::collective::{Block, EngineFault, Finished, Pool, Staging, bytes_of, bytes_of_mut, elements_of_mut, finish, fold};
-use crate::compression::{Codec, codec};
+use crate::compression::{Codec, codec, in_whole_blocks};
 use crate::topology::{gloo_ring_chunk, ring_segment};
 use crate::view::{OpId, Rank};
 use std::ops::Range;
@@ -102,7 +102,7 @@ impl Part<'_> {
         let tally = Tally::new(reduction.bytes());
         let Some(mut block) = block else { return Ok(finished(&tally, None)) };
         let elements = elements_of_mut::<f32>(block.bytes_mut()).ok_or(UNFIT)?;
-        let shards = Shards::of(reduction, self.size, |elements| codec.encoded_len(elements));
+        let shards = Shards::encoded(reduction, self.size, codec);
         let mut encoded = self.pool.block(shards.bytes.iter().sum());
         for rank in 0..self.size {
             codec.encode(&elements[shards.elements[rank].clone()], &mut encoded.bytes_mut()[shards.span(rank)]);
@@ -253,16 +253,23 @@ struct Shards {
 }
 
 impl Shards {
-    /// `bytes_of` says how many bytes so many elements are on the way.
-    fn of(reduction: Reduction, size: usize, bytes_of: impl Fn(usize) -> usize) -> Shards {
-        let elements: Vec<Range<usize>> = (0..size).map(|rank| ring_segment(rank, size, reduction.count)).collect();
-        let bytes = elements.iter().map(|shard| bytes_of(shard.len())).collect();
-        Shards { elements, bytes }
+    /// Cut between blocks, so that a shard is encoded as it would be in the whole.
+    fn encoded(reduction: Reduction, size: usize, codec: &dyn Codec) -> Shards {
+        let count = reduction.count;
+        let shard = |rank| in_whole_blocks(ring_segment(rank, size, count), count);
+        Shards::of((0..size).map(shard).collect(), |elements| codec.encoded_len(elements))
     }
 
     /// Not encoded.
     fn plain(reduction: Reduction, size: usize) -> Shards {
-        Shards::of(reduction, size, |elements| elements * reduction.dtype.bytes())
+        let elements = (0..size).map(|rank| ring_segment(rank, size, reduction.count)).collect();
+        Shards::of(elements, |elements| elements * reduction.dtype.bytes())
+    }
+
+    /// `bytes_of` says how many bytes so many elements are on the way.
+    fn of(elements: Vec<Range<usize>>, bytes_of: impl Fn(usize) -> usize) -> Shards {
+        let bytes = elements.iter().map(|shard| bytes_of(shard.len())).collect();
+        Shards { elements, bytes }
     }
 
     /// Where a rank's shard lies in the row of all of them.

@@ -6,7 +6,9 @@ mod best_effort;
 mod cancel;
 mod copies;
 mod deadlines;
+mod feedback;
 mod finite;
+mod gradients;
 mod matrix;
 mod members;
 mod messages;
@@ -74,6 +76,18 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("parts that do not fit are refused", |n| Box::pin(parts::parts_that_do_not_fit(n))),
         ("all kinds at once", |n| Box::pin(parts::all_kinds_at_once(n))),
         ("what travels encoded gives the same bits to all", |n| Box::pin(reductions::codecs(n))),
+        ("what is rounded away is owed", |n| Box::pin(feedback::small_numbers_arrive(n))),
+        ("what is owed changes with calls that count", |n| Box::pin(feedback::given_up(n))),
+        ("what is owed goes along into the next View", |n| Box::pin(feedback::over_views(n))),
+        ("what may have counted is owed no more", |n| Box::pin(feedback::lost(n))),
+        ("feedback is for one buffer and one call at a time", |n| Box::pin(feedback::refused(n))),
+        ("gradients are the means of their buckets", |n| Box::pin(gradients::are_the_means(n))),
+        ("gradients leave while others are computed", |n| Box::pin(gradients::leave_early(n))),
+        ("gradients of many parameters", |n| Box::pin(gradients::of_many_parameters(n))),
+        ("gradients that travel encoded are the same bits for all", |n| Box::pin(gradients::encoded_are_alike(n))),
+        ("gradients of a step that is given up", |n| Box::pin(gradients::given_up(n))),
+        ("gradients that do not fit are refused", |n| Box::pin(gradients::refused(n))),
+        ("gradients go from View to View", |n| Box::pin(gradients::over_views(n))),
         ("many calls at once", |n| Box::pin(order::many_at_once(n))),
         ("lanes in different order", |n| Box::pin(order::lanes(n))),
         ("a dropped call is aborted for all", |n| Box::pin(outcomes::dropped(n))),

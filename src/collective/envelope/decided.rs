@@ -39,6 +39,29 @@ impl Decided {
     }
 }
 
+/// Whether what a member has handed in counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is in a result that everybody has who goes on.
+    Counts,
+    /// It is in none, and never will be.
+    Void,
+    /// It may count, or not.
+    Unknown,
+}
+
+impl Fate {
+    /// That of a decided operation.
+    pub fn of(outcome: Outcome) -> Fate {
+        match outcome {
+            Outcome::Committed => Fate::Counts,
+            // Of results that differ none is given to anybody.
+            Outcome::Aborted(_) | Outcome::DigestMismatch => Fate::Void,
+            Outcome::Indeterminate => Fate::Unknown,
+        }
+    }
+}
+
 /// What a sync waits for next.
 #[derive(Debug)]
 pub enum SyncStep {

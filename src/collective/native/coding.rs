@@ -21,6 +21,11 @@ pub fn decoded(codec: &dyn Codec, encoded: &[u8], elements: usize, pool: &Pool) 
     Some(block)
 }
 
+/// These elements as others would get them; `None` when they are no whole `f32`.
+pub fn rounded(codec: &dyn Codec, bytes: &[u8], pool: &Pool) -> Option<Block> {
+    decoded(codec, encoded(codec, bytes, pool).bytes(), bytes.len() / size_of::<f32>(), pool)
+}
+
 /// Encodes `bytes` and overwrites them with what the others will decode.
 pub fn round_trip(codec: &dyn Codec, bytes: &mut [u8], pool: &Pool) -> Arc<Block> {
     let encoded = encoded(codec, bytes, pool);

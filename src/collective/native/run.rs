@@ -24,7 +24,7 @@
 //! ring, who passes on what is for others keeps it until it has gone: in an `all_to_all`, the worst case, at most half the
 //! number of members times the buffer.
 
-use super::coding::{decoded, encoded, round_trip};
+use super::coding::{decoded, encoded, round_trip, rounded};
 use super::part::{Part, Payload};
 use crate::collective::canvas::{Canvas, Claim};
 use crate::collective::schedule::{Itinerary, Station, Then};
@@ -205,7 +205,11 @@ impl Run {
         }
         let Some(mut block) = input.piece(&self.pool, bytes) else { return Progress::Going };
         if station.then != Then::Keep {
-            return self.add(at, place, Part::new(block), out);
+            // What goes on alone is encoded then. What meets others here counts as they would have got it.
+            let is_alone = station.contributors.len() == 1 && matches!(station.then, Then::Send(_));
+            let encoding = codec(self.itinerary.codec).filter(|_| !is_alone);
+            let own = encoding.and_then(|codec| rounded(codec, block.bytes(), &self.pool));
+            return self.add(at, place, Part::new(own.unwrap_or(block)), out);
         }
         let others: Vec<Rank> = station.contributors.iter().copied().filter(|rank| *rank != self.me).collect();
         // Everybody folds what the others could decode, so this rank does so too.

@@ -4,6 +4,7 @@
 
 use super::{Flow, Kept, Route, Unfit};
 use crate::collective::{CodecId, Kind};
+use crate::compression::in_whole_blocks;
 use crate::topology::{Plan, Schedule, Tree, ranks, ring_segment, tree_segments};
 use crate::view::Rank;
 use std::ops::Range;
@@ -57,6 +58,8 @@ impl<'a> Ways<'a> {
     /// One exchange, or a flow for each place round a ring or each tree, owned by the rank that sits there.
     fn reducing(&self, count: usize) -> Vec<Flow> {
         let owned = |elements: Range<usize>, owner: Rank, up: Tree, down: Tree| {
+            // A part is encoded as it would be in the whole.
+            let elements = if self.encodes { in_whole_blocks(elements, count) } else { elements };
             let route = Route::Paths { owner, up: Some(up), down, kept: Kept::ByAll };
             Flow { elements, route }
         };

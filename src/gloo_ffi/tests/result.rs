@@ -169,23 +169,20 @@ fn a_barrier_moves_nothing() {
     }
 }
 
-/// Shard by shard, as they travel.
-fn coded(id: CodecId, size: usize, elements: &[f32]) -> Vec<f32> {
+/// All in one piece: how it is cut for the way does not show.
+fn coded(id: CodecId, elements: &[f32]) -> Vec<f32> {
     let codec = codec(id).expect("a codec");
-    let mut decoded = vec![0.0; elements.len()];
-    for shard in (0..size).map(|rank| ring_segment(rank, size, elements.len())) {
-        let mut encoded = vec![0; codec.encoded_len(shard.len())];
-        codec.encode(&elements[shard.clone()], &mut encoded);
-        codec.decode(&encoded, &mut decoded[shard]).expect("what it has written");
-    }
+    let (mut encoded, mut decoded) = (vec![0; codec.encoded_len(elements.len())], vec![0.0; elements.len()]);
+    codec.encode(elements, &mut encoded);
+    codec.decode(&encoded, &mut decoded).expect("what it has written");
     decoded
 }
 
 /// Everybody encodes once, all are added by rank, and the sum is encoded.
 fn coded_reference(id: CodecId, reduce: ReduceOp, inputs: &[Vec<f32>]) -> Vec<f32> {
-    let decoded: Vec<Vec<f32>> = inputs.iter().map(|input| coded(id, inputs.len(), input)).collect();
+    let decoded: Vec<Vec<f32>> = inputs.iter().map(|input| coded(id, input)).collect();
     let in_rank_order = Plan::mesh(inputs.len()).fold_order(inputs.len(), inputs[0].len(), 4);
-    coded(id, inputs.len(), &reference(&in_rank_order, reduce, &decoded))
+    coded(id, &reference(&in_rank_order, reduce, &decoded))
 }
 
 #[test]
@@ -209,8 +206,7 @@ fn what_travels_encoded_is_summed_in_f32_equal_on_every_rank_and_shorter() {
             }
             let sent: u64 = group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum();
             // Everybody but its owner sends each shard, and it comes back to all of them.
-            let shards = (0..size).map(|rank| ring_segment(rank, size, count).len());
-            let encoded: usize = shards.map(|shard| codec(id).expect("a codec").encoded_len(shard)).sum();
+            let encoded = codec(id).expect("a codec").encoded_len(count);
             assert_eq!(sent - before, (2 * (size - 1) * encoded) as u64, "{call} of {size}");
         }
     }

@@ -26,7 +26,8 @@ fn plans(size: usize, chance: &mut Chance) -> Vec<Arc<Plan>> {
     let ring = Schedule::Ring { order: chance.shuffled(ranks().collect()) };
     let chain = TreeShare { tree: Tree::chain(ranks(), size), ppm: 400_000 };
     let star = TreeShare { tree: Tree::star(Rank(size as u8 - 1), size), ppm: 600_000 };
-    [ring, Schedule::Trees { trees: vec![chain, star] }, Schedule::OneShot].map(|schedule| plan(2048, schedule)).into()
+    // A chunk of 656 elements is not a whole number of blocks.
+    [ring, Schedule::Trees { trees: vec![chain, star] }, Schedule::OneShot].map(|schedule| plan(2624, schedule)).into()
 }
 
 fn call(codec: CodecId, op: ReduceOp, count: usize) -> Call {
@@ -41,10 +42,14 @@ fn coded(id: CodecId, elements: &[f32]) -> Vec<f32> {
     decoded
 }
 
-/// What the elements of one chunk come to at a rank: its own as they are, and those below it as they have travelled.
+/// What the contributions to one chunk come to at a rank: its own, and those below it. A sum of some is encoded for its way; a
+/// contribution alone has been encoded once and is as it is.
 fn sum_at(rank: Rank, tree: &Tree, call: &Call, parts: &[&[f32]]) -> Vec<f32> {
-    let mut below: Vec<(Rank, Vec<f32>)> =
-        tree.children(rank).into_iter().map(|child| (child, coded(call.codec, &sum_at(child, tree, call, parts)))).collect();
+    let from = |child: Rank| {
+        let sum = sum_at(child, tree, call, parts);
+        if tree.children(child).is_empty() { sum } else { coded(call.codec, &sum) }
+    };
+    let mut below: Vec<(Rank, Vec<f32>)> = tree.children(rank).into_iter().map(|child| (child, from(child))).collect();
     below.push((rank, parts[rank.index()].to_vec()));
     below.sort_by_key(|(rank, _)| *rank);
     added(call, &below.into_iter().map(|(_, part)| part).collect::<Vec<_>>())
@@ -63,18 +68,20 @@ fn finished(call: &Call, sum: Vec<f32>, size: usize) -> Vec<f32> {
     sum.into_iter().map(|x| if mean { (x / size as f32).canonical() } else { x.canonical() }).collect()
 }
 
+/// Of everybody's whole buffer as it is encoded in one piece, however the plan cuts it.
 fn expected(call: &Call, plan: &Plan, inputs: &[Vec<f32>]) -> Vec<f32> {
     let size = inputs.len();
+    let contributions: Vec<Vec<f32>> = inputs.iter().map(|input| coded(call.codec, input)).collect();
     let itinerary = Itinerary::of(call, None, plan, size).expect("it can be carried out");
     let mut result = vec![0.0; inputs[0].len()];
     for (index, flow) in itinerary.flows.iter().enumerate() {
         for chunk in 0..itinerary.chunks(index) {
             let elements = itinerary.elements(index, chunk);
-            let parts: Vec<&[f32]> = inputs.iter().map(|input| &input[elements.clone()]).collect();
+            let parts: Vec<&[f32]> = contributions.iter().map(|all| &all[elements.clone()]).collect();
             result[elements].copy_from_slice(&match &flow.route {
                 Route::Exchange => {
-                    let decoded: Vec<Vec<f32>> = parts.iter().map(|part| coded(call.codec, part)).collect();
-                    finished(call, added(call, &decoded), size)
+                    let parts: Vec<Vec<f32>> = parts.iter().map(|part| part.to_vec()).collect();
+                    finished(call, added(call, &parts), size)
                 }
                 Route::Paths { owner, up, .. } => {
                     let up = up.as_ref().expect("all contribute");

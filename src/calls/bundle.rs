@@ -1,0 +1,104 @@
+//! Layer: Face.
+//!
+//! Calls under one vote, from the first of them to the outcome of all.
+
+use super::account::Account;
+use super::flight::{Flight, Stage};
+use crate::collective::{AbortReason, Call, Input, Rejection, Staging, bytes_of};
+use crate::error::Result;
+use crate::view::{PARTS_MAX, Rank};
+use std::task::{Context as Task, Poll, ready};
+use std::time::Duration;
+
+/// Calls under one vote. Dropped before it has ended, it is aborted for all members.
+pub(crate) struct Bundle {
+    flight: Flight,
+    /// Made so far.
+    calls: usize,
+    /// Of this rank's buffers in all of them.
+    bytes: u64,
+}
+
+impl Bundle {
+    pub(crate) fn new(flight: Flight) -> Bundle {
+        Bundle { flight, calls: 0, bytes: 0 }
+    }
+
+    pub(crate) fn me(&self) -> Rank {
+        self.flight.envelope.me()
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.flight.envelope.view().size()
+    }
+
+    /// Begins the next call, unless all is lost already.
+    pub(crate) fn begin(&mut self, call: Call, input: Option<&[u8]>) {
+        self.begin_owing(call, input, None);
+    }
+
+    /// The same of a call to whose input `account` owes something.
+    pub(crate) fn begin_owing(&mut self, call: Call, input: Option<&[u8]>, account: Option<&Account>) {
+        if let Some(rejection) = call.rejection(self.size()) {
+            self.reject(rejection);
+        }
+        if self.calls >= PARTS_MAX {
+            self.reject(Rejection::StepTooLong);
+        }
+        if self.flight.number().is_ok() && self.flight.rejected.is_none() {
+            match account.zip(input).map(|(account, input)| self.flight.pay(account, call, input)) {
+                None => self.carry_out(call, input),
+                Some(Ok(with_owed)) => self.carry_out(call, Some(bytes_of(&with_owed))),
+                Some(Err(rejection)) => self.reject(rejection),
+            }
+        }
+        self.calls += 1;
+        self.bytes = self.bytes.saturating_add(call.count.saturating_mul(call.dtype.bytes() as u64));
+    }
+
+    /// All is given up for all members at once; the end says why.
+    pub(crate) fn reject(&mut self, rejection: Rejection) {
+        self.flight.rejected.get_or_insert(rejection);
+        if let Ok(op) = self.flight.number() {
+            self.flight.abandon(op);
+        }
+    }
+
+    /// Gives all up when a reduction that is made from now on, or its result, holds a NaN or an infinity.
+    pub(super) fn reject_non_finite(&mut self) {
+        self.flight.finite_only = true;
+        if let Ok(op) = self.flight.number() {
+            self.flight.envelope.finite_only(op);
+        }
+    }
+
+    /// Gives all up when so much time has passed since the end was first asked for.
+    pub(crate) fn deadline(&mut self, after: Duration) {
+        self.flight.deadline = Some(after);
+    }
+
+    /// Ends it, and gives the results of all calls in their order when everybody has them.
+    pub(crate) fn poll_end(&mut self, task: &mut Task<'_>) -> Poll<Result<Vec<Staging>>> {
+        let op = self.flight.op()?;
+        if self.flight.stage == Stage::Numbered {
+            self.flight.check(op)?;
+            // No more than 64, or it is rejected.
+            self.flight.end_step(op, self.calls as u8, self.bytes);
+        }
+        let mut decided = ready!(self.flight.envelope.poll_decided(op, task));
+        let results = std::mem::take(&mut decided.parts);
+        Poll::Ready(self.flight.over(decided).map(|_| results))
+    }
+
+    fn carry_out(&self, call: Call, input: Option<&[u8]>) {
+        // It has one, or nothing is carried out.
+        let Ok(op) = self.flight.number() else { return };
+        let envelope = &self.flight.envelope;
+        let input = input.map_or(Input::Nothing, Input::Borrowed);
+        if self.flight.finite_only && call.kind.reduce_op().is_some() && !input.is_finite(call.dtype) {
+            return envelope.give_up(op, AbortReason::NonFinite);
+        }
+        // Less than 64 of them are there.
+        envelope.begin_part(op, self.calls as u8, call, &input);
+    }
+}
