@@ -2,7 +2,7 @@
 //!
 //! Sums that travel encoded.
 
-use super::group::{Chance, Group, bytes, op};
+use super::group::{Chance, Group, bytes, finished_digest, op};
 use crate::collective::{
     Arithmetic, Call, CodecId, DType, Kind, Mode, ReduceOp, bytes_of, elements_of, reference,
     schedule::{Itinerary, Route},
@@ -111,14 +111,17 @@ fn every_codec_adds_what_was_decoded_and_gives_everybody_the_same() {
     for size in 1..=5 {
         let group = Group::new(size);
         for plan in plans(size, &mut chance) {
-            for (codec, op) in CODECS.into_iter().flat_map(|c| [(c, ReduceOp::Sum), (c, ReduceOp::Mean), (c, ReduceOp::Max)]) {
+            let ops = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max, ReduceOp::Prod];
+            for (codec, op) in CODECS.into_iter().flat_map(|codec| ops.map(|op| (codec, op))) {
                 for count in [0, 1, size, 257, 5003] {
                     let inputs: Vec<_> = (0..size).map(|_| some(count, &mut chance)).collect();
                     let call = call(codec, op, count);
                     let expected = if count == 0 { Vec::new() } else { expected(&call, &plan, &inputs) };
                     let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
                     for finished in group.run(self::op(0, number), call, None, &plan, &raw, &mut chance) {
-                        assert!(bytes(&finished) == bytes_of(&expected), "{call} of {size}, {:?}", plan.classes[1].schedule);
+                        let got = bytes(&finished);
+                        assert!(got == bytes_of(&expected), "{call} of {size}, {:?}", plan.classes[1].schedule);
+                        assert_eq!(finished.digest, finished_digest(&got));
                     }
                     number += 1;
                 }

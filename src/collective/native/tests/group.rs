@@ -107,6 +107,13 @@ pub fn board(me: Rank) -> Arc<ViewBoard> {
     Arc::new(ViewBoard::new(me, tokio::sync::mpsc::unbounded_channel().0))
 }
 
+/// What the digest of a result with these bytes is.
+pub fn finished_digest(bytes: &[u8]) -> u128 {
+    use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+    let hashes: Vec<u8> = bytes.chunks(256 * 1024).flat_map(|block| xxh3_64(block).to_le_bytes()).collect();
+    xxh3_128(&hashes)
+}
+
 pub fn bytes(finished: &Finished) -> Vec<u8> {
     let mut out = vec![0; finished.output.len()];
     finished.output.copy_to(&mut out);

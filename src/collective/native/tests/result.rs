@@ -2,9 +2,8 @@
 //!
 //! Results are those of the sequential reference, bit for bit, on every rank.
 
-use super::group::{Chance, Group, bytes, op, plan};
-use crate::collective::{Arithmetic, Call, CodecId, DType, Kind, Mode, ReduceOp, bytes_of, elements_of, reference};
-use crate::compression::{Bf16, Codec};
+use super::group::{Chance, Group, bytes, finished_digest, op, plan};
+use crate::collective::{Arithmetic, Call, CodecId, DType, Kind, Mode, ReduceOp, bytes_of, reference};
 use crate::topology::{FoldOrder, FoldSegment, FoldTree, Plan, Schedule};
 use crate::view::Rank;
 use std::sync::Arc;
@@ -70,12 +69,6 @@ fn assert_reduces<T: Arithmetic + PartialOrd>(
         assert_eq!(finished.digest, finished_digest(bytes_of(&expected)));
     }
     finished[0].digest
-}
-
-fn finished_digest(bytes: &[u8]) -> u128 {
-    use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
-    let hashes: Vec<u8> = bytes.chunks(256 * 1024).flat_map(|block| xxh3_64(block).to_le_bytes()).collect();
-    xxh3_128(&hashes)
 }
 
 #[test]
@@ -184,62 +177,6 @@ fn a_barrier_moves_nothing() {
     let inputs = vec![Vec::new(); 3];
     for finished in group.run(op(0, 0), barrier, None, &plan(1024, Schedule::OneShot), &inputs, &mut chance) {
         assert_eq!(finished.output.len(), 0);
-    }
-}
-
-fn coded(x: f32) -> f32 {
-    let (mut half, mut back) = ([0; 2], [0.0]);
-    Bf16.encode(&[x], &mut half);
-    Bf16.decode(&half, &mut back).expect("two bytes");
-    back[0]
-}
-
-/// Every hop of the ring encodes the partial sum, and the owner the result; in an exchange everybody encodes once.
-fn coded_reference(order: Option<&[Rank]>, reduce: ReduceOp, inputs: &[Vec<f32>]) -> Vec<f32> {
-    let (size, count) = (inputs.len(), inputs[0].len());
-    let two = |a: f32, b: f32| {
-        let order = fold_order(None, 1, 2);
-        let op = if reduce == ReduceOp::Mean { ReduceOp::Sum } else { reduce };
-        reference(&order, op, &[vec![a], vec![b]])[0]
-    };
-    let finished = |x: f32| match reduce {
-        ReduceOp::Mean => (x / size as f32).canonical(),
-        _ => x.canonical(),
-    };
-    let one = |i: usize| match order {
-        None => finished(inputs.iter().map(|input| coded(input[i])).reduce(two).expect("a member")),
-        Some(order) => {
-            let owner = (0..size).find(|s| i < (s + 1) * count / size).expect("in a segment");
-            let own = |step: usize| inputs[order[(owner + step) % size].index()][i];
-            coded(finished((2..=size).fold(own(1), |sum, step| two(coded(sum), own(step)))))
-        }
-    };
-    (0..count).map(one).collect()
-}
-
-#[test]
-fn bf16_is_summed_in_f32_and_equal_on_every_rank() {
-    let mut chance = Chance(7);
-    println!("seed {}", chance.0);
-    for size in 1..=4 {
-        let (group, mut number) = (Group::new(size), 0);
-        for (order, plan) in schedules(size, 1024, &mut chance) {
-            for (reduce, count) in
-                OPS.into_iter().zip([0, 1, 1000, 5003, 997]).chain([(ReduceOp::Sum, 2001), (ReduceOp::Mean, 999)])
-            {
-                let inputs: Vec<_> = (0..size).map(|_| f32s(count, &mut chance)).collect();
-                let expected = if count == 0 { Vec::new() } else { coded_reference(order.as_deref(), reduce, &inputs) };
-                let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
-                let call = Call { codec: CodecId::Bf16, ..call(Kind::AllReduce(reduce), DType::F32, count) };
-                for finished in group.run(op(0, number), call, None, &plan, &raw, &mut chance) {
-                    let got = bytes(&finished);
-                    assert!(got == bytes_of(&expected), "{call} of {size}, ring {order:?}");
-                    assert_eq!(finished.digest, finished_digest(&got));
-                    assert!(elements_of::<f32>(&got).is_none_or(|x| x.len() == count));
-                }
-                number += 1;
-            }
-        }
     }
 }
 
