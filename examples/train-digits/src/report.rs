@@ -1,0 +1,81 @@
+//! What a run says, and whether it is as it must be.
+
+use std::process::ExitCode;
+
+/// What a run says, as it goes and in the end.
+pub struct Report {
+    text: String,
+    musts: Vec<(String, bool)>,
+    /// Accuracies are judged only where the digits are.
+    judges: bool,
+}
+
+impl Report {
+    pub fn new(judges: bool) -> Report {
+        let report = Report { text: String::new(), musts: Vec::new(), judges };
+        if !judges {
+            println!("without the digits: made-up pictures, whose accuracies are not judged\n");
+        }
+        report
+    }
+
+    /// A part of the document, printed too.
+    pub fn say(&mut self, what: &str) {
+        println!("{what}");
+        self.text.push_str(what);
+        self.text.push('\n');
+    }
+
+    /// What must hold of a training.
+    pub fn must(&mut self, what: &str, holds: bool) {
+        if self.judges {
+            self.must_measured(what, holds);
+        }
+    }
+
+    /// What must hold whatever is trained.
+    pub fn must_measured(&mut self, what: &str, holds: bool) {
+        self.musts.push((what.to_owned(), holds));
+    }
+
+    /// As it is kept.
+    pub fn document(&self) -> String {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let mut out = format!(
+            "# Training with codecs\n\nWritten by `make train`: handwritten digits (scikit-learn's, 1797 pictures, 70 % of each class to learn from), SGD with\n\
+             learning rate 0.1 and momentum 0.9, 32 samples a member and step, candle on one thread for each member. Members are processes, all on one\n\
+             machine with {cores} cores; their parameters are the same bits after every step. From run to run the\n\
+             plan may add in another order, so accuracies may differ a little, as times do.\n\n"
+        );
+        out.push_str(&self.text);
+        out.push_str("\n## What must hold\n\n");
+        for (what, holds) in &self.musts {
+            out.push_str(&format!("- {}: {what}\n", if *holds { "yes" } else { "**NO**" }));
+        }
+        out
+    }
+
+    /// The summary, in one line at last.
+    pub fn finish(&self) -> ExitCode {
+        let missed: Vec<&str> = self.musts.iter().filter(|(_, holds)| !holds).map(|(what, _)| what.as_str()).collect();
+        missed.iter().for_each(|what| println!("missed: {what}"));
+        println!("train: {} of {} held", self.musts.len() - missed.len(), self.musts.len());
+        if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// The standard deviation of the sample.
+pub fn spread(values: &[f64]) -> f64 {
+    let middle = mean(values);
+    (values.iter().map(|x| (x - middle).powi(2)).sum::<f64>() / values.len().saturating_sub(1).max(1) as f64).sqrt()
+}
+
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
