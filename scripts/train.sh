@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 need_rust
 need_c_compiler
-want_programs python3:python3 ip:iproute2
+want_programs python3:python3 ip:iproute2 pip3:python3-pip
 if [ "$(id -u)" -ne 0 ]; then
     say "The lab needs root: run this with sudo, or as lab/lab sandbox -- make train."
     exit 2
