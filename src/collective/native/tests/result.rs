@@ -4,8 +4,8 @@
 
 use super::group::{Chance, Group, bytes, op, plan};
 use crate::collective::{Arithmetic, Call, CodecId, DType, Kind, Mode, ReduceOp, bytes_of, elements_of, reference};
-use crate::compression::{Bf16, Codec};
-use crate::topology::{FoldOrder, FoldSegment, FoldTree, Plan, Schedule};
+use crate::compression::{Bf16, Codec, in_whole_blocks};
+use crate::topology::{FoldOrder, FoldSegment, FoldTree, Plan, Schedule, ring_segment};
 use crate::view::Rank;
 use std::sync::Arc;
 
@@ -194,7 +194,7 @@ fn coded(x: f32) -> f32 {
     back[0]
 }
 
-/// Every hop of the ring encodes the partial sum, and the owner the result; in an exchange everybody encodes once.
+/// Everybody's own part is as the others would get it. Every hop of the ring encodes the partial sum, and the owner the result.
 fn coded_reference(order: Option<&[Rank]>, reduce: ReduceOp, inputs: &[Vec<f32>]) -> Vec<f32> {
     let (size, count) = (inputs.len(), inputs[0].len());
     let two = |a: f32, b: f32| {
@@ -209,8 +209,10 @@ fn coded_reference(order: Option<&[Rank]>, reduce: ReduceOp, inputs: &[Vec<f32>]
     let one = |i: usize| match order {
         None => finished(inputs.iter().map(|input| coded(input[i])).reduce(two).expect("a member")),
         Some(order) => {
-            let owner = (0..size).find(|s| i < (s + 1) * count / size).expect("in a segment");
-            let own = |step: usize| inputs[order[(owner + step) % size].index()][i];
+            let segment = |place| in_whole_blocks(ring_segment(place, size, count), count);
+            let owner = (0..size).find(|place| segment(*place).contains(&i)).expect("in a segment");
+            let own = |step: usize| coded(inputs[order[(owner + step) % size].index()][i]);
+            // A contribution that was encoded once more would be the same.
             coded(finished((2..=size).fold(own(1), |sum, step| two(coded(sum), own(step)))))
         }
     };
