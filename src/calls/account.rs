@@ -3,7 +3,7 @@
 //! What a codec owes to one buffer, from call to call.
 
 use crate::collective::{CodecId, Fate, FeedbackProblem, Kind, ReduceOp, Rejection};
-use crate::compression::{Feedback, codec};
+use crate::compression::{Due, Feedback, codec};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Shared by a codec and the call that it is used in.
@@ -13,6 +13,8 @@ pub(crate) struct Account(Arc<Mutex<Books>>);
 #[derive(Debug, Default)]
 struct Books {
     feedback: Feedback,
+    /// Memory for the next call.
+    spare: Due,
     /// A call has added it to its contribution, and is not decided.
     in_use: bool,
 }
@@ -43,15 +45,18 @@ impl Account {
             return Err(Rejection::Feedback(FeedbackProblem::Length { given: elements.len(), owed }));
         }
         books.in_use = true;
-        let (contribution, next) = match codec(id) {
-            Some(codec) => {
-                let due = books.feedback.due(codec, elements);
-                (due.contribution, due.next)
-            }
+        let spare = std::mem::take(&mut books.spare);
+        let due = match codec(id) {
+            Some(codec) => books.feedback.due(codec, elements, spare),
             // Nothing is rounded.
-            None => (elements.to_vec(), Feedback::default()),
+            None => Due { contribution: elements.to_vec(), next: Feedback::default() },
         };
-        Ok((contribution, Payment { account: self.share(), next, fate: Fate::Unknown }))
+        Ok((due.contribution, Payment { account: self.share(), next: due.next, fate: Fate::Unknown }))
+    }
+
+    /// Takes back the memory of a contribution that has been handed in.
+    pub(crate) fn keep(&self, contribution: Vec<f32>) {
+        self.books().spare.contribution = contribution;
     }
 
     /// The same account in another hand.
@@ -79,7 +84,7 @@ impl Account {
 impl Clone for Account {
     fn clone(&self) -> Account {
         let feedback = self.books().feedback.clone();
-        Account(Arc::new(Mutex::new(Books { feedback, in_use: false })))
+        Account(Arc::new(Mutex::new(Books { feedback, ..Books::default() })))
     }
 }
 
@@ -94,12 +99,16 @@ impl Drop for Payment {
     fn drop(&mut self) {
         let mut books = self.account.books();
         books.in_use = false;
-        match self.fate {
-            Fate::Counts => books.feedback = std::mem::take(&mut self.next),
-            Fate::Void => {}
-            // What was owed may have counted: to hand it in again would be to count it twice.
-            Fate::Unknown => books.feedback = Feedback::default(),
-        }
+        let next = std::mem::take(&mut self.next);
+        books.spare.next = match self.fate {
+            Fate::Counts => std::mem::replace(&mut books.feedback, next),
+            Fate::Void => next,
+            Fate::Unknown => {
+                // What was owed may have counted: to hand it in again would be to count it twice.
+                books.feedback = Feedback::default();
+                next
+            }
+        };
     }
 }
 

@@ -46,10 +46,15 @@ impl Bundle {
             self.reject(Rejection::StepTooLong);
         }
         if self.flight.number().is_ok() && self.flight.rejected.is_none() {
-            match account.zip(input).map(|(account, input)| self.flight.pay(account, call, input)) {
+            match account.zip(input) {
                 None => self.carry_out(call, input),
-                Some(Ok(with_owed)) => self.carry_out(call, Some(bytes_of(&with_owed))),
-                Some(Err(rejection)) => self.reject(rejection),
+                Some((account, input)) => match self.flight.pay(account, call, input) {
+                    Ok(with_owed) => {
+                        self.carry_out(call, Some(bytes_of(&with_owed)));
+                        account.keep(with_owed);
+                    }
+                    Err(rejection) => self.reject(rejection),
+                },
             }
         }
         self.calls += 1;

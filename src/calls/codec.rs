@@ -28,6 +28,8 @@ use std::fmt;
 ///   dropped after this member's vote, what was owed is forgotten: it is never handed in twice.
 /// - It is this member's own: it is not sent by a [`sync`](crate::Context::sync), and a member that is lost takes it along.
 /// - What is rounded away when the sum is encoded is not owed by anybody.
+///
+/// It takes memory for three times the buffer's elements, which is kept from call to call.
 #[derive(Clone)]
 pub struct Codec {
     id: CodecId,

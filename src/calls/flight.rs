@@ -108,6 +108,7 @@ impl Flight {
                     let with_owed =
                         self.pay(&account, self.call, input.bytes()).map_err(|rejection| self.reject(op, rejection))?;
                     self.begin_finite(op, &Input::Borrowed(bytes_of(&with_owed)));
+                    account.keep(with_owed);
                 }
             }
         }

@@ -17,7 +17,7 @@ pub struct Feedback {
 }
 
 /// A contribution, and what is owed when it counts.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Due {
     /// The elements and what was owed to them.
     pub contribution: Vec<f32>,
@@ -34,26 +34,41 @@ impl Feedback {
         &self.residual
     }
 
-    /// What to hand in for `elements`, as many as there were before. Nothing is owed for an element whose debt would be infinite or no
-    /// number: it shows in the result, and must not show in the next ones.
-    pub fn due(&self, codec: &dyn Codec, elements: &[f32]) -> Due {
-        let mut contribution = elements.to_vec();
-        for (x, owed) in contribution.iter_mut().zip(&self.residual) {
-            *x += owed;
-        }
-        let mut residual = vec![0.0; contribution.len()];
+    /// What to hand in for `elements`, as many as there were before, in the memory of `spare`, whose contents do not matter. Nothing is owed
+    /// for an element whose debt would be infinite or no number: it shows in the result, and must not show in the next ones.
+    pub fn due(&self, codec: &dyn Codec, elements: &[f32], spare: Due) -> Due {
+        let Due { mut contribution, next: Feedback { mut residual } } = spare;
+        contribution.resize(elements.len(), 0.0);
+        residual.resize(elements.len(), 0.0);
         let mut bytes = vec![0; codec.encoded_len(ROW)];
-        for (row, owed) in contribution.chunks(ROW).zip(residual.chunks_mut(ROW)) {
-            let bytes = &mut bytes[..codec.encoded_len(row.len())];
-            codec.encode(row, bytes);
-            let read = codec.decode(bytes, owed);
-            debug_assert_eq!(read, Ok(()), "a codec reads what it has written");
-            for (owed, x) in owed.iter_mut().zip(row) {
-                let rest = x - *owed;
-                *owed = if rest.is_finite() { rest } else { 0.0 };
+        // Everything about a row while it is in the first-level cache.
+        for (row, sum) in contribution.chunks_mut(ROW).enumerate() {
+            let range = row * ROW..row * ROW + sum.len();
+            match self.residual.get(range.clone()) {
+                None => sum.copy_from_slice(&elements[range.clone()]),
+                Some(owed) => add(sum, &elements[range.clone()], owed),
             }
+            let (bytes, rest) = (&mut bytes[..codec.encoded_len(sum.len())], &mut residual[range]);
+            codec.encode(sum, bytes);
+            let read = codec.decode(bytes, rest);
+            debug_assert_eq!(read, Ok(()), "a codec reads what it has written");
+            subtract_from(sum, rest);
         }
         Due { contribution, next: Feedback { residual } }
+    }
+}
+
+fn add(sum: &mut [f32], a: &[f32], b: &[f32]) {
+    for ((sum, a), b) in sum.iter_mut().zip(a).zip(b) {
+        *sum = a + b;
+    }
+}
+
+/// `y = x - y`, or 0 where that is no number or infinite.
+fn subtract_from(x: &[f32], y: &mut [f32]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        let rest = x - *y;
+        *y = if rest.is_finite() { rest } else { 0.0 };
     }
 }
 
@@ -72,6 +87,11 @@ mod tests {
         out
     }
 
+    /// Memory that something else was in.
+    fn garbage() -> Due {
+        Due { contribution: vec![f32::NAN; 999], next: Feedback { residual: vec![f32::NAN; 1999] } }
+    }
+
     proptest! {
         /// Whole numbers, whose sums and differences are exact; bf16 and half precision keep the small ones of them.
         #[test]
@@ -82,7 +102,7 @@ mod tests {
                 let (mut feedback, mut fed, mut sent) = (Feedback::default(), vec![0f64; 1500], vec![0f64; 1500]);
                 for round in &rounds {
                     let elements: Vec<f32> = round.iter().map(|x| *x as f32).collect();
-                    let due = feedback.due(codec, &elements);
+                    let due = feedback.due(codec, &elements, Due::default());
                     let arrives = coded(codec, &due.contribution);
                     for i in 0..1500 {
                         fed[i] += f64::from(elements[i]);
@@ -99,7 +119,7 @@ mod tests {
         #[test]
         fn rows_are_no_other_than_the_whole(elements in prop::collection::vec(-1e3f32..1e3, 0..3000)) {
             for codec in CODECS {
-                let due = Feedback::default().due(codec, &elements);
+                let due = Feedback::default().due(codec, &elements, garbage());
                 let whole: Vec<f32> = elements.iter().zip(coded(codec, &elements)).map(|(x, y)| x - y).collect();
                 prop_assert_eq!(due.next.residual(), &whole);
                 prop_assert_eq!(&due.contribution, &elements);
@@ -111,7 +131,7 @@ mod tests {
     fn a_debt_that_is_no_number_is_let_go() {
         for bad in [f32::NAN, f32::INFINITY, f32::MAX] {
             for codec in CODECS {
-                let due = Feedback::default().due(codec, &[bad, 1.0, 0.3]);
+                let due = Feedback::default().due(codec, &[bad, 1.0, 0.3], Due::default());
                 assert!(due.next.residual().iter().all(|owed| owed.is_finite()), "{bad}: {:?}", due.next);
             }
         }
@@ -122,7 +142,7 @@ mod tests {
         // A fifth of int4's step: alone it would be rounded away for ever.
         let (elements, mut feedback, mut sent) = ([7.0f32, 0.2], Feedback::default(), 0.0);
         for _ in 0..50 {
-            let due = feedback.due(&Int4, &elements);
+            let due = feedback.due(&Int4, &elements, garbage());
             sent += coded(&Int4, &due.contribution)[1];
             feedback = due.next;
         }

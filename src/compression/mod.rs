@@ -21,7 +21,7 @@ mod tests;
 pub use bf16::Bf16;
 pub use blocks::{BLOCK, in_whole_blocks};
 pub use f16::F16;
-pub use feedback::Feedback;
+pub use feedback::{Due, Feedback};
 pub use int4::Int4;
 pub use int8::Int8;
 

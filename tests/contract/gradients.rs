@@ -169,6 +169,46 @@ pub async fn given_up(on: On) -> Result<()> {
     all_well(results.await?).map(drop)
 }
 
+/// Dropped after its vote a step may count: the next one waits for somebody to look, and nothing is owed twice.
+pub async fn lost(on: On) -> Result<()> {
+    let nodes = group(on, "gradients-lost", 2).await?;
+    let results = everywhere(nodes, |cluster, context| async move {
+        let mut sync = GradientSync::new(&cluster, &LENS).compress(Codec::int8().with_feedback());
+        let mut mine = gradients(context.rank(), 0);
+        step(&mut sync, &mut mine, true).await?;
+        let before = sync.owed();
+        let mut mine = gradients(context.rank(), 1);
+        if context.rank() == 0 {
+            let untouched = bits(&mine);
+            let mut begun = sync.step().await?;
+            mine.iter_mut().enumerate().rev().for_each(|(parameter, gradient)| begun.push(parameter, gradient));
+            let mut finish = Box::pin(begun.finish());
+            let polled = std::future::poll_fn(|task| std::task::Poll::Ready(finish.as_mut().poll(task)));
+            ensure!(polled.await.is_pending(), "rank 1 has not called yet");
+            context.lane(1).barrier().await?;
+            // Rank 1 has its means, so this rank has voted for them.
+            context.lane(2).barrier().await?;
+            drop(finish);
+            ensure!(bits(&mine) == untouched && sync.owed() != before, "what was owed may have counted");
+            let refused = step(&mut sync, &mut mine, true).await;
+            ensure!(matches!(refused, Err(Error::LostResult { .. })), "{refused:?}");
+            while !sync.context().await?.discard_result() {
+                tokio::task::yield_now().await;
+            }
+        } else {
+            context.lane(1).barrier().await?;
+            step(&mut sync, &mut mine, true).await?;
+            context.lane(2).barrier().await?;
+        }
+        let mut next = gradients(context.rank(), 2);
+        step(&mut sync, &mut next, true).await?;
+        Ok(bits(&next))
+    });
+    let all = all_well(results.await?)?;
+    ensure!(all[0] == all[1], "ranks differ");
+    Ok(())
+}
+
 pub async fn refused(on: On) -> Result<()> {
     let nodes = group(on, "gradients-refused", 2).await?;
     let results = everywhere(nodes, |cluster, context| async move {

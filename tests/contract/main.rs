@@ -86,6 +86,7 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("gradients of many parameters", |n| Box::pin(gradients::of_many_parameters(n))),
         ("gradients that travel encoded are the same bits for all", |n| Box::pin(gradients::encoded_are_alike(n))),
         ("gradients of a step that is given up", |n| Box::pin(gradients::given_up(n))),
+        ("gradients of a step that was dropped too late", |n| Box::pin(gradients::lost(n))),
         ("gradients that do not fit are refused", |n| Box::pin(gradients::refused(n))),
         ("gradients go from View to View", |n| Box::pin(gradients::over_views(n))),
         ("many calls at once", |n| Box::pin(order::many_at_once(n))),

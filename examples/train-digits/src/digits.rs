@@ -35,12 +35,12 @@ impl Samples {
         Ok(samples)
     }
 
-    /// Pictures of nothing, ten kinds of them, for a machine that cannot get the digits.
+    /// Pictures of nothing, about as many, for a machine that cannot get the digits.
     pub fn made_up() -> Samples {
         let mut chance = Chance::of(1, 99);
         let kinds: Vec<f32> = (0..CLASSES * PIXELS).map(|_| chance.signed()).collect();
         let mut samples = Samples::default();
-        for i in 0..500 {
+        for i in 0..1800 {
             let kind = &kinds[i % CLASSES * PIXELS..][..PIXELS];
             samples.pixels.extend(kind.iter().map(|x| (x + 0.7 * chance.signed() + 2.0) / 4.0));
             samples.labels.push((i % CLASSES) as u32);
@@ -101,9 +101,9 @@ mod tests {
     fn a_split_shares_out_every_class() {
         let samples = Samples::made_up();
         let digits = samples.split(3);
-        assert_eq!((digits.train.len(), digits.test.len()), (350, 150));
+        assert_eq!((digits.train.len(), digits.test.len()), (1260, 540));
         for class in 0..10 {
-            assert_eq!(digits.test.labels.iter().filter(|label| **label == class).count(), 15);
+            assert_eq!(digits.test.labels.iter().filter(|label| **label == class).count(), 54);
         }
         assert_ne!(samples.split(4).test.pixels, digits.test.pixels);
     }
