@@ -15,6 +15,7 @@ mod interface_filter;
 mod link_map;
 mod plan;
 mod planner;
+mod rings;
 mod tree;
 
 pub use arrangement::{Arrangement, arrange};
