@@ -56,14 +56,13 @@ fn engine(order: &[MemberId], members: &BTreeMap<MemberId, Engines>, links: &Lin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::{InterfaceKind, Path, Schedule};
+    use crate::topology::{Path, Schedule};
     use crate::view::testing::member_id;
 
     fn linked(n: u8) -> LinkMap {
         let mut links = LinkMap::new();
         for (a, b) in (1..=n).flat_map(|a| (1..=n).map(move |b| (a, b))).filter(|(a, b)| a != b) {
-            let path = Path { rtt_us: 100, from_kind: InterfaceKind::Ethernet, to_kind: InterfaceKind::Ethernet };
-            links.observe(member_id(a), member_id(b), path);
+            links.observe(member_id(a), member_id(b), Path::unmeasured(100));
         }
         links
     }

@@ -2,7 +2,7 @@
 //!
 //! Who reaches whom, and how fast: what the members have proven and reported.
 
-use super::InterfaceKind;
+use super::{InterfaceKind, Port};
 use crate::identity::MemberId;
 use crate::view::MEMBERS_MAX;
 use petgraph::Directed;
@@ -10,6 +10,7 @@ use petgraph::Direction::Outgoing;
 use petgraph::graphmap::GraphMap;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::num::NonZeroU32;
 
 /// The directed graph of working ways between members.
 ///
@@ -21,15 +22,22 @@ pub struct LinkMap {
     graph: GraphMap<MemberId, Way, Directed, BuildHasherDefault<DefaultHasher>>,
 }
 
-/// What is known about a proven path.
+/// What is known about a proven path. Both ways of a pair use the same link, so each of its members tells its own end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     /// Round-trip time in microseconds.
     pub rtt_us: u32,
-    /// What the sender's interface is.
-    pub from_kind: InterfaceKind,
-    /// What the receiver's interface is.
-    pub to_kind: InterfaceKind,
+    /// Where it leaves its sender.
+    pub port: Port,
+    /// What it carries on its own, in kbit/s of payload; `None` where nobody has measured it.
+    pub rate_kbps: Option<NonZeroU32>,
+}
+
+impl Path {
+    /// A path of which nothing is known yet but that it works.
+    pub fn unmeasured(rtt_us: u32) -> Path {
+        Path { rtt_us, port: Port::unmeasured(InterfaceKind::Other, 0), rate_kbps: None }
+    }
 }
 
 /// A way that works; without a path it is only reported.
@@ -185,7 +193,7 @@ pub(super) mod testing {
     use super::*;
 
     pub(crate) fn path(rtt_us: u32) -> Path {
-        Path { rtt_us, from_kind: InterfaceKind::Ethernet, to_kind: InterfaceKind::Ethernet }
+        Path { port: Port::unmeasured(InterfaceKind::Ethernet, 0), ..Path::unmeasured(rtt_us) }
     }
 
     /// A map of the members `1..=n` where each pair has the RTT that `rtt_us` gives it, if any.

@@ -15,6 +15,7 @@ mod interface_filter;
 mod link_map;
 mod plan;
 mod planner;
+mod port;
 mod rings;
 mod tree;
 
@@ -29,4 +30,5 @@ pub use plan::TreeShare;
 pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, ring_segment, tree_segments};
 #[cfg(test)]
 pub use tree::testing::any_tree;
+pub use port::Port;
 pub use tree::{Tree, ranks};
