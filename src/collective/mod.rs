@@ -51,8 +51,10 @@ pub use meter::{Measured, Meter};
 pub use native::NativeEngine;
 pub use reference::reference;
 pub use rejection::Rejection;
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub use schedule::Itinerary;
+#[cfg(test)]
+pub use schedule::Then;
 #[cfg(any(feature = "gloo", test))]
 pub use schedule::Unfit;
 pub use staging::{Block, Pool, Staging};

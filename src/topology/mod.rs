@@ -9,15 +9,24 @@
 pub mod interfaces;
 
 mod arrangement;
+mod costs;
+#[cfg(test)]
+mod fluid;
+mod forecast;
 mod gloo_fold;
+#[cfg(test)]
+mod homes;
 mod interface;
 mod interface_filter;
 mod link_map;
+mod network;
+mod packing;
 mod plan;
 mod planner;
 mod port;
 mod rings;
 mod tree;
+mod uneven;
 
 pub use arrangement::{Arrangement, arrange};
 #[cfg(feature = "gloo")]
@@ -28,7 +37,7 @@ pub use link_map::{LinkMap, Path};
 #[cfg(test)]
 pub use plan::TreeShare;
 pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, ring_segment, tree_segments};
+pub use port::Port;
 #[cfg(test)]
 pub use tree::testing::any_tree;
-pub use port::Port;
 pub use tree::{Tree, ranks};
