@@ -77,7 +77,8 @@ impl Context {
     }
 
     /// In which order an `all_reduce` adds the contributions to a buffer of `len` elements of `T`: the arithmetic of a sequential
-    /// reference. See [`reference_sum`](crate::reference_sum).
+    /// reference. See [`reference_sum`](crate::reference_sum). With a [`Codec`](crate::Codec) what is added has been encoded and decoded,
+    /// and the order may be another one.
     pub fn fold_order<T: Element>(&self, len: usize) -> FoldOrder {
         self.envelope.view().plan.fold_order(self.size(), len, T::DTYPE.bytes())
     }

@@ -41,6 +41,10 @@ impl Beside {
         self.taken.iter().find(|(which, _)| *which == series).map(|(_, taken)| *taken)
     }
 
+    fn cpu_over_bare(&self, series: Series) -> Option<f64> {
+        Some(self.taken(series)?.cpu / self.taken(Series::BareRing)?.cpu)
+    }
+
     fn over_bare(&self, series: Series) -> Option<f64> {
         Some(self.taken(series)?.seconds / self.taken(Series::BareRing)?.seconds)
     }
@@ -77,6 +81,20 @@ pub fn row(report: &mut Report, row: &Beside) {
     ];
     report.line(&format!("| {} |", cells.join(" | ")));
     judge(report, row);
+    judge_native(report, row);
+}
+
+/// The native engine must not lose to the bare library over loopback, in the clear as that is, must win small sums by far, and
+/// large ones at little more of the processor.
+fn judge_native(report: &mut Report, row: &Beside) {
+    let (Some(times), Some(cpu)) = (row.over_bare(Series::Native), row.cpu_over_bare(Series::Native)) else { return };
+    let what = format!("{}, {} x {}, native to bare Gloo", row.profile, row.size, bytes(row.bytes));
+    match (row.profile, row.size, row.bytes >> 10) {
+        ("lo", 2 | 4, 65536) => report.must(&what, times, 1.0),
+        ("gbe4", 4, 4) => report.must(&what, times, 0.2),
+        ("gbe4", _, 65536) => report.must(&format!("{what}, processor time"), cpu, 1.3),
+        _ => {}
+    }
 }
 
 /// The engine must not lose more than 30 % of a large sum's time to the bare library, and win every small one.

@@ -117,6 +117,12 @@ pub enum CodecId {
     None,
     /// bfloat16: the upper half of an f32, rounded to nearest even.
     Bf16,
+    /// IEEE 754 half precision, rounded to nearest even.
+    F16,
+    /// Multiples, -127 to 127, of a step for every 256 elements.
+    Int8,
+    /// Multiples, -7 to 7, of a step for every 256 elements.
+    Int4,
 }
 
 /// What a member tells all others when it begins an operation. It is also their permission to send it bulk data.
@@ -230,6 +236,9 @@ impl fmt::Display for CodecId {
         f.write_str(match self {
             CodecId::None => "no codec",
             CodecId::Bf16 => "bf16",
+            CodecId::F16 => "f16",
+            CodecId::Int8 => "int8",
+            CodecId::Int4 => "int4",
         })
     }
 }
@@ -289,6 +298,9 @@ impl Encode for Call {
         out.push(match self.codec {
             CodecId::None => 0,
             CodecId::Bf16 => 1,
+            CodecId::F16 => 2,
+            CodecId::Int8 => 3,
+            CodecId::Int4 => 4,
         });
         out.push(match self.mode {
             Mode::PerOp => 0,
@@ -325,6 +337,9 @@ impl Decode for Call {
         let codec = match r.u8()? {
             0 => CodecId::None,
             1 => CodecId::Bf16,
+            2 => CodecId::F16,
+            3 => CodecId::Int8,
+            4 => CodecId::Int4,
             _ => return Err(Malformed::UnknownTag),
         };
         let mode = match r.u8()? {

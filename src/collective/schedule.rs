@@ -140,7 +140,7 @@ impl Itinerary {
         bytes.checked_mul(size).ok_or(Unfit)?;
         let class = plan.class_for(bytes as u64);
         let chunk_elements = class.chunk_bytes as usize / call.dtype.bytes();
-        let ways = Ways::new(plan, &class.schedule, size);
+        let ways = Ways::new(plan, &class.schedule, size, call.codec);
         let (reduce, flows) = (call.kind.reduce_op(), ways.flows(call.kind, count, sync_root)?);
         let itinerary = Itinerary { size, dtype: call.dtype, codec: call.codec, reduce, flows, chunk_elements };
         let chunks: usize = (0..itinerary.flows.len()).map(|flow| itinerary.chunks(flow)).sum();
@@ -279,10 +279,7 @@ impl Route {
 
 /// Only added `f32` may be encoded.
 fn encodable(call: &Call) -> bool {
-    match (call.kind, call.dtype, call.codec) {
-        (Kind::AllReduce(_), DType::F32, CodecId::Bf16) => true,
-        (_, _, codec) => codec == CodecId::None,
-    }
+    call.codec == CodecId::None || matches!((call.kind, call.dtype), (Kind::AllReduce(_), DType::F32))
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("shapes in different order are a mismatch", |n| Box::pin(mismatches::shapes_in_different_order(n))),
         ("parts that do not fit are refused", |n| Box::pin(parts::parts_that_do_not_fit(n))),
         ("all kinds at once", |n| Box::pin(parts::all_kinds_at_once(n))),
-        ("bf16 gives the same bits to all", |n| Box::pin(reductions::bf16(n))),
+        ("what travels encoded gives the same bits to all", |n| Box::pin(reductions::codecs(n))),
         ("many calls at once", |n| Box::pin(order::many_at_once(n))),
         ("lanes in different order", |n| Box::pin(order::lanes(n))),
         ("a dropped call is aborted for all", |n| Box::pin(outcomes::dropped(n))),

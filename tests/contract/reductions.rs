@@ -23,16 +23,24 @@ pub async fn rejected(on: On) -> Result<()> {
     results.await?.into_iter().collect()
 }
 
-pub async fn bf16(on: On) -> Result<()> {
+pub async fn codecs(on: On) -> Result<()> {
     for n in [2, 3] {
-        let nodes = group(on, "bf16", n).await?;
+        let nodes = group(on, "codecs", n).await?;
         let results = everywhere(nodes, move |_cluster, mut context| async move {
-            let mut buffer: Vec<f32> = (0..10_001).map(|i| (i as f32 / 17.0).sin() * (context.rank() + 1) as f32).collect();
-            let exact: Vec<f32> = (0..10_001).map(|i| (i as f32 / 17.0).sin() * (n * (n + 1) / 2) as f32).collect();
-            context.all_reduce(&mut buffer).compress(&mut Codec::bf16()).await?;
-            let off = buffer.iter().zip(&exact).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-            ensure!(off > 0.0 && off < 0.1, "off by {off}");
-            Ok(buffer.iter().map(|x| x.to_bits()).collect::<Vec<u32>>())
+            let mut all = Vec::new();
+            // How far a contribution of magnitude 1 may be off; the sum is encoded too.
+            for (mut codec, off_by) in
+                [(Codec::bf16(), 0.004), (Codec::f16(), 0.0005), (Codec::int8(), 0.004), (Codec::int4(), 0.072)]
+            {
+                let mut buffer: Vec<f32> = (0..10_001).map(|i| (i as f32 / 17.0).sin() * (context.rank() + 1) as f32).collect();
+                let most = (n * (n + 1) / 2) as f32;
+                let exact: Vec<f32> = (0..10_001).map(|i| (i as f32 / 17.0).sin() * most).collect();
+                context.all_reduce(&mut buffer).compress(&mut codec).await?;
+                let off = buffer.iter().zip(&exact).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                ensure!(off > 0.0 && off < 2.0 * most * off_by, "{codec:?}: off by {off}");
+                all.extend(buffer.iter().map(|x| x.to_bits()));
+            }
+            Ok(all)
         });
         let bits: Vec<Vec<u32>> = results.await?.into_iter().collect::<Result<_>>()?;
         ensure!(bits.windows(2).all(|w| w[0] == w[1]), "ranks differ");

@@ -14,9 +14,9 @@ pub fn encoded(codec: &dyn Codec, bytes: &[u8], pool: &Pool) -> Arc<Block> {
     Arc::new(encoded)
 }
 
-/// What was encoded; `None` when it is no such thing.
-pub fn decoded(codec: &dyn Codec, encoded: &[u8], pool: &Pool) -> Option<Block> {
-    let mut block = pool.block(encoded.len() / codec.encoded_len(1).max(1) * size_of::<f32>());
+/// So many elements that were encoded; `None` when it is no such thing.
+pub fn decoded(codec: &dyn Codec, encoded: &[u8], elements: usize, pool: &Pool) -> Option<Block> {
+    let mut block = pool.block(elements * size_of::<f32>());
     codec.decode(encoded, elements_of_mut(block.bytes_mut())?).ok()?;
     Some(block)
 }

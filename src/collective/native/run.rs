@@ -318,7 +318,10 @@ impl Run {
         self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
         let part = match codec(self.itinerary.codec) {
             None => block,
-            Some(codec) => decoded(codec, block.bytes(), &self.pool).ok_or(Violation)?,
+            Some(codec) => {
+                let elements = self.itinerary.elements(at.flow, at.chunk).len();
+                decoded(codec, block.bytes(), elements, &self.pool).ok_or(Violation)?
+            }
         };
         Ok(self.add(at, place, Part::new(part), out))
     }

@@ -3,7 +3,7 @@
 //! The way of each flow of a call: straight from rank to rank, along a ring, or along trees.
 
 use super::{Flow, Kept, Route, Unfit};
-use crate::collective::Kind;
+use crate::collective::{CodecId, Kind};
 use crate::topology::{Plan, Schedule, Tree, ranks, ring_segment, tree_segments};
 use crate::view::Rank;
 use std::ops::Range;
@@ -14,15 +14,17 @@ pub(super) struct Ways<'a> {
     schedule: &'a Schedule,
     /// Only ranks that are neighbours in the schedule are sure to reach each other.
     neighbours_only: bool,
+    /// What is added is encoded at every step, and rounded each time.
+    encodes: bool,
     size: usize,
 }
 
 impl<'a> Ways<'a> {
     /// The ways of `schedule`, which is one of the plan's.
-    pub(super) fn new(plan: &Plan, schedule: &'a Schedule, size: usize) -> Ways<'a> {
+    pub(super) fn new(plan: &Plan, schedule: &'a Schedule, size: usize, codec: CodecId) -> Ways<'a> {
         // Without any exchange in the plan some pairs do not.
         let straight = plan.classes.iter().any(|class| class.schedule == Schedule::OneShot);
-        Ways { schedule, neighbours_only: !straight, size }
+        Ways { schedule, neighbours_only: !straight, encodes: codec != CodecId::None, size }
     }
 
     /// The flows of a call whose result has `count` elements at the rank that has most of it.
@@ -61,7 +63,20 @@ impl<'a> Ways<'a> {
         match self.schedule {
             Schedule::Ring { order } => {
                 let segments = order.iter().enumerate().map(|(place, owner)| (ring_segment(place, self.size, count), *owner));
-                segments.map(|(elements, owner)| owned(elements, owner, up_ring(order, owner), down_ring(order, owner))).collect()
+                // As many bytes, straight to the owner: so each contribution is encoded once, and each sum.
+                let star = |owner| (Tree::star(owner, self.size), Tree::star(owner, self.size));
+                let around = |owner| {
+                    if self.encodes && !self.neighbours_only {
+                        star(owner)
+                    } else {
+                        (up_ring(order, owner), down_ring(order, owner))
+                    }
+                };
+                let flow = |(elements, owner)| {
+                    let (up, down) = around(owner);
+                    owned(elements, owner, up, down)
+                };
+                segments.map(flow).collect()
             }
             Schedule::Trees { trees } => {
                 let root = |tree: &Tree| tree.root(self.size).unwrap_or(Rank(0));

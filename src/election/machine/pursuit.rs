@@ -48,8 +48,7 @@ impl Election {
         let admitted = self.config.partition.admits(members.iter().copied());
         let view = self.agreement.installed().cloned();
         let Some(view) = view else { return self.first_view(now, members).filter(|_| admitted) };
-        let is_left_behind = self.is_left_behind(&view);
-        let may_be = admitted && (members.len() >= self.config.partition.members_wanted() || !is_left_behind);
+        let may_be = admitted && !(members.len() < self.config.partition.members_wanted() && self.is_left_behind(&view));
         let lost = !self.is_intact(&view, &members);
         if lost || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
             let from = *self.repair_since.get_or_insert(now);
@@ -57,10 +56,7 @@ impl Election {
                 self.stranded_since.get_or_insert(now);
                 return None;
             }
-            // Those who have gone on may refuse this node again.
-            if !is_left_behind {
-                self.stranded_since = None;
-            }
+            self.stranded_since = None;
             // A link may close because its member is just leaving the View for a proposal that has not come here yet.
             let grace = if lost || self.is_frozen() { 0 } else { self.config.turn_ms / 5 };
             return Some(Wanted { members, from: from + grace });
@@ -93,7 +89,7 @@ impl Election {
     /// Nobody may decide about the open operations here, and perhaps others do elsewhere: their callers wait no longer.
     pub(super) fn give_up_when_stranded(&mut self, now: u64, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
         let Some(since) = self.stranded_since else { return };
-        // Others take a node that they have gone on without back in as soon as any newcomer, or refuse it.
+        // Those who have gone on take it back in as soon as any newcomer, or refuse it for longer than this.
         let is_left_behind = self.agreement.installed().is_some_and(|view| self.is_left_behind(view));
         let patience = if is_left_behind { self.config.damping_cap_ms.0 } else { self.config.phase_ms };
         if now < since + patience {
@@ -244,8 +240,8 @@ impl Election {
         }
     }
 
-    /// This View is to be repaired, and somebody in a later one does not want this node there: it goes on without them.
-    /// Otherwise those who were left behind would wait in a View that is over.
+    /// This View is to be repaired, and somebody in a later one does not want this node there: it goes on without them, if it has enough
+    /// others. Otherwise those who were left behind would wait in a View that is over.
     pub(super) fn note_refusal(&mut self, now: u64, from: MemberId) {
         let mine = self.agreement.installed_id();
         if self.repair_since.is_some()

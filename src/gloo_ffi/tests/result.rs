@@ -4,7 +4,7 @@
 
 use super::group::{Cables, Chance, Group, bytes, op, plan};
 use crate::collective::{Arithmetic, Call, CodecId, DType, Kind, Mode, ReduceOp, bytes_of, reference};
-use crate::compression::{Bf16, Codec};
+use crate::compression::codec;
 use crate::topology::{Plan, Schedule, ring_segment};
 use crate::view::Rank;
 use std::sync::Arc;
@@ -169,41 +169,49 @@ fn a_barrier_moves_nothing() {
     }
 }
 
-fn coded(x: f32) -> f32 {
-    let (mut half, mut back) = ([0; 2], [0.0]);
-    Bf16.encode(&[x], &mut half);
-    Bf16.decode(&half, &mut back).expect("two bytes");
-    back[0]
+/// Shard by shard, as they travel.
+fn coded(id: CodecId, size: usize, elements: &[f32]) -> Vec<f32> {
+    let codec = codec(id).expect("a codec");
+    let mut decoded = vec![0.0; elements.len()];
+    for shard in (0..size).map(|rank| ring_segment(rank, size, elements.len())) {
+        let mut encoded = vec![0; codec.encoded_len(shard.len())];
+        codec.encode(&elements[shard.clone()], &mut encoded);
+        codec.decode(&encoded, &mut decoded[shard]).expect("what it has written");
+    }
+    decoded
 }
 
 /// Everybody encodes once, all are added by rank, and the sum is encoded.
-fn coded_reference(reduce: ReduceOp, inputs: &[Vec<f32>]) -> Vec<f32> {
-    let decoded: Vec<Vec<f32>> = inputs.iter().map(|input| input.iter().copied().map(coded).collect()).collect();
+fn coded_reference(id: CodecId, reduce: ReduceOp, inputs: &[Vec<f32>]) -> Vec<f32> {
+    let decoded: Vec<Vec<f32>> = inputs.iter().map(|input| coded(id, inputs.len(), input)).collect();
     let in_rank_order = Plan::mesh(inputs.len()).fold_order(inputs.len(), inputs[0].len(), 4);
-    reference(&in_rank_order, reduce, &decoded).into_iter().map(coded).collect()
+    coded(id, inputs.len(), &reference(&in_rank_order, reduce, &decoded))
 }
 
 #[test]
-fn bf16_is_summed_in_f32_equal_on_every_rank_and_half_as_long() {
+fn what_travels_encoded_is_summed_in_f32_equal_on_every_rank_and_shorter() {
     let mut chance = Chance(7);
     println!("seed {}", chance.0);
     for size in 1..=5 {
         let group = Group::new(size, Cables::Memory);
         let counts = [0, 1, 2, size, 1000, 5003, 65_537];
-        for (number, count) in counts.into_iter().enumerate() {
-            let (plan, reduce) = (plan(SCHEDULES[number % 2].clone()), OPS[number % 4]);
+        let codecs = [CodecId::Bf16, CodecId::F16, CodecId::Int8, CodecId::Int4];
+        for (number, (count, id)) in counts.into_iter().flat_map(|count| codecs.map(|id| (count, id))).enumerate() {
+            let (plan, reduce) = (plan(SCHEDULES[number % 2].clone()), OPS[number / 4 % 4]);
             let inputs: Vec<_> = (0..size).map(|_| f32s(count, &mut chance)).collect();
-            let expected = coded_reference(reduce, &inputs);
+            let expected = coded_reference(id, reduce, &inputs);
             let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
-            let call = Call { codec: CodecId::Bf16, ..call(Kind::AllReduce(reduce), DType::F32, count) };
+            let call = Call { codec: id, ..call(Kind::AllReduce(reduce), DType::F32, count) };
             let before: u64 = group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum();
             for finished in group.run(op(0, number as u64), call, None, &plan, &raw, &mut chance) {
                 assert!(bytes(&finished) == bytes_of(&expected), "{call} of {size}");
                 assert_eq!(finished.digest, digest_of(bytes_of(&expected)));
             }
             let sent: u64 = group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum();
-            // Of each shard everybody but its owner sends two bytes an element, and it comes back to all of them.
-            assert_eq!(sent - before, 2 * (size as u64 - 1) * count as u64 * 2);
+            // Everybody but its owner sends each shard, and it comes back to all of them.
+            let shards = (0..size).map(|rank| ring_segment(rank, size, count).len());
+            let encoded: usize = shards.map(|shard| codec(id).expect("a codec").encoded_len(shard)).sum();
+            assert_eq!(sent - before, (2 * (size - 1) * encoded) as u64, "{call} of {size}");
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! What the engine promises, tried with all ranks in one process.
 
+mod coded;
 mod failure;
 mod group;
 mod memory;

@@ -1,0 +1,162 @@
+//! Layer: Shells.
+//!
+//! Sums that travel encoded.
+
+use super::group::{Chance, Group, bytes, op};
+use crate::collective::{
+    Arithmetic, Call, CodecId, DType, Kind, Mode, ReduceOp, bytes_of, elements_of, reference,
+    schedule::{Itinerary, Route},
+};
+use crate::compression::codec;
+use crate::topology::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, Tree, TreeShare};
+use crate::view::Rank;
+use std::sync::Arc;
+
+const CODECS: [CodecId; 4] = [CodecId::Bf16, CodecId::F16, CodecId::Int8, CodecId::Int4];
+
+/// One that is chosen for every buffer but the empty one, beside an exchange, so that everybody reaches everybody.
+fn plan(chunk_bytes: u32, schedule: Schedule) -> Arc<Plan> {
+    let class = |bytes_max, schedule| PlanClass { bytes_max, chunk_bytes, schedule };
+    let classes = vec![class(0, Schedule::OneShot), class(u64::MAX, schedule)];
+    Arc::new(Plan { revision: 0, reason: "a test".to_owned(), classes })
+}
+
+fn plans(size: usize, chance: &mut Chance) -> Vec<Arc<Plan>> {
+    let ranks = || (0..size as u8).map(Rank);
+    let ring = Schedule::Ring { order: chance.shuffled(ranks().collect()) };
+    let chain = TreeShare { tree: Tree::chain(ranks(), size), ppm: 400_000 };
+    let star = TreeShare { tree: Tree::star(Rank(size as u8 - 1), size), ppm: 600_000 };
+    [ring, Schedule::Trees { trees: vec![chain, star] }, Schedule::OneShot].map(|schedule| plan(2048, schedule)).into()
+}
+
+fn call(codec: CodecId, op: ReduceOp, count: usize) -> Call {
+    Call { kind: Kind::AllReduce(op), dtype: DType::F32, count: count as u64, codec, mode: Mode::PerOp }
+}
+
+fn coded(id: CodecId, elements: &[f32]) -> Vec<f32> {
+    let codec = codec(id).expect("a codec");
+    let (mut encoded, mut decoded) = (vec![0; codec.encoded_len(elements.len())], vec![0.0; elements.len()]);
+    codec.encode(elements, &mut encoded);
+    codec.decode(&encoded, &mut decoded).expect("what it has written");
+    decoded
+}
+
+/// What the elements of one chunk come to at a rank: its own as they are, and those below it as they have travelled.
+fn sum_at(rank: Rank, tree: &Tree, call: &Call, parts: &[&[f32]]) -> Vec<f32> {
+    let mut below: Vec<(Rank, Vec<f32>)> =
+        tree.children(rank).into_iter().map(|child| (child, coded(call.codec, &sum_at(child, tree, call, parts)))).collect();
+    below.push((rank, parts[rank.index()].to_vec()));
+    below.sort_by_key(|(rank, _)| *rank);
+    added(call, &below.into_iter().map(|(_, part)| part).collect::<Vec<_>>())
+}
+
+fn added(call: &Call, parts: &[Vec<f32>]) -> Vec<f32> {
+    let Kind::AllReduce(op) = call.kind else { unreachable!() };
+    let op = if op == ReduceOp::Mean { ReduceOp::Sum } else { op };
+    let tree = FoldTree::Sum((0..parts.len() as u8).map(|rank| FoldTree::Leaf(Rank(rank))).collect());
+    let order = FoldOrder { segments: vec![FoldSegment { elements: 0..parts[0].len(), tree }] };
+    reference(&order, op, parts)
+}
+
+fn finished(call: &Call, sum: Vec<f32>, size: usize) -> Vec<f32> {
+    let mean = call.kind == Kind::AllReduce(ReduceOp::Mean);
+    sum.into_iter().map(|x| if mean { (x / size as f32).canonical() } else { x.canonical() }).collect()
+}
+
+fn expected(call: &Call, plan: &Plan, inputs: &[Vec<f32>]) -> Vec<f32> {
+    let size = inputs.len();
+    let itinerary = Itinerary::of(call, None, plan, size).expect("it can be carried out");
+    let mut result = vec![0.0; inputs[0].len()];
+    for (index, flow) in itinerary.flows.iter().enumerate() {
+        for chunk in 0..itinerary.chunks(index) {
+            let elements = itinerary.elements(index, chunk);
+            let parts: Vec<&[f32]> = inputs.iter().map(|input| &input[elements.clone()]).collect();
+            result[elements].copy_from_slice(&match &flow.route {
+                Route::Exchange => {
+                    let decoded: Vec<Vec<f32>> = parts.iter().map(|part| coded(call.codec, part)).collect();
+                    finished(call, added(call, &decoded), size)
+                }
+                Route::Paths { owner, up, .. } => {
+                    let up = up.as_ref().expect("all contribute");
+                    coded(call.codec, &finished(call, sum_at(*owner, up, call, &parts), size))
+                }
+            });
+        }
+    }
+    result
+}
+
+fn some(count: usize, chance: &mut Chance) -> Vec<f32> {
+    let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, -f32::MAX, f32::MIN_POSITIVE, 1e-42, -0.0];
+    (0..count)
+        .map(|_| match chance.below(4000) {
+            n @ 0..8 => special[n as usize],
+            n => (chance.next() as i32 as f32) * 2f32.powi((n % 5) as i32 - 30),
+        })
+        .collect()
+}
+
+#[test]
+fn every_codec_adds_what_was_decoded_and_gives_everybody_the_same() {
+    let mut chance = Chance(11);
+    println!("seed {}", chance.0);
+    let mut number = 0;
+    for size in 1..=5 {
+        let group = Group::new(size);
+        for plan in plans(size, &mut chance) {
+            for (codec, op) in CODECS.into_iter().flat_map(|c| [(c, ReduceOp::Sum), (c, ReduceOp::Mean), (c, ReduceOp::Max)]) {
+                for count in [0, 1, size, 257, 5003] {
+                    let inputs: Vec<_> = (0..size).map(|_| some(count, &mut chance)).collect();
+                    let call = call(codec, op, count);
+                    let expected = if count == 0 { Vec::new() } else { expected(&call, &plan, &inputs) };
+                    let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
+                    for finished in group.run(self::op(0, number), call, None, &plan, &raw, &mut chance) {
+                        assert!(bytes(&finished) == bytes_of(&expected), "{call} of {size}, {:?}", plan.classes[1].schedule);
+                    }
+                    number += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Of Student's t with four degrees of freedom, whose tails are about as heavy as those of gradients.
+fn student(chance: &mut Chance) -> f32 {
+    let mut normal = || {
+        let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        (-2.0 * unit(chance.next()).ln()).sqrt() * (std::f64::consts::TAU * unit(chance.next())).cos()
+    };
+    let (z, squares) = (normal(), (0..4).map(|_| normal().powi(2)).sum::<f64>());
+    (z / (squares / 4.0).sqrt()) as f32
+}
+
+/// Eight members, whose plan is a ring.
+#[test]
+fn the_sum_of_eight_is_as_near_as_the_codec_says_and_as_short() {
+    let (size, count) = (8, 80_000);
+    let mut chance = Chance(12);
+    println!("seed {}", chance.0);
+    let inputs: Vec<Vec<f32>> = (0..size).map(|_| (0..count).map(|_| student(&mut chance)).collect()).collect();
+    let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
+    let exact: Vec<f64> = (0..count).map(|i| inputs.iter().map(|input| f64::from(input[i])).sum::<f64>() / size as f64).collect();
+    let plan = plan(256 * 1024, Schedule::Ring { order: (0..size as u8).map(Rank).collect() });
+    // Of the bytes of f32 on the wire, and of the length of the exact mean.
+    for (number, (codec, of_bytes, off_by)) in
+        [(CodecId::Bf16, 0.505, 0.003), (CodecId::F16, 0.505, 0.001), (CodecId::Int8, 0.260, 0.02), (CodecId::Int4, 0.135, 0.35)]
+            .into_iter()
+            .enumerate()
+    {
+        let group = Group::new(size);
+        let sent = || group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum::<u64>();
+        let results = group.run(op(0, number as u64), call(codec, ReduceOp::Mean, count), None, &plan, &raw, &mut chance);
+        let ratio = sent() as f64 / (2 * (size - 1) * count * 4) as f64;
+        let result = bytes(&results[0]);
+        assert!(results.iter().all(|other| bytes(other) == result), "ranks differ with {codec}");
+        let result = elements_of::<f32>(&result).expect("f32");
+        let length = |of: &mut dyn Iterator<Item = f64>| of.map(|x| x * x).sum::<f64>().sqrt();
+        let off = length(&mut result.iter().zip(&exact).map(|(a, b)| f64::from(*a) - b)) / length(&mut exact.iter().copied());
+        println!("{codec}: {ratio:.4} of the bytes, off by {:.2} %", off * 100.0);
+        assert!(ratio <= of_bytes, "{codec}: {ratio} of the bytes");
+        assert!(off > 0.0 && off < off_by, "{codec}: off by {off}");
+    }
+}
