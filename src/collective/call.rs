@@ -132,7 +132,7 @@ pub struct Descriptor {
     pub op: OpId,
     /// What this member calls.
     pub call: Call,
-    /// Under which revision of the plan it runs; rank 0's counts.
+    /// Under which revision of the plan it runs; the same for all, or nothing flows.
     pub plan_revision: u32,
 }
 

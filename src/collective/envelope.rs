@@ -10,6 +10,9 @@
 mod decided;
 mod lost;
 mod outgoing;
+mod plans;
+#[cfg(test)]
+mod plans_tests;
 mod state;
 
 pub use decided::{Decided, Refused, SyncStep};
@@ -22,6 +25,7 @@ use super::{
 };
 use crate::topology::Plan;
 use crate::view::{CommittedOp, Lane, OpId, Rank, View, ViewDigest};
+use plans::{Begun, Plans};
 use state::{Slot, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,7 +40,6 @@ const SMALL_BYTES_MAX: usize = 64 * 1024;
 pub struct Envelope {
     view: Arc<View>,
     digest: ViewDigest,
-    plan: Arc<Plan>,
     me: Rank,
     backend: Arc<dyn Backend>,
     board: ViewBoard,
@@ -54,9 +57,9 @@ impl Envelope {
         let backend = engine.open(&view, me, Arc::new(board.clone()));
         let ledger = Ledger::new(&view, me);
         let digest = ledger.view();
-        let plan = Arc::new(view.plan.clone());
-        let state = Mutex::new(State { ledger, slots: BTreeMap::new(), lost: BTreeSet::new() });
-        Envelope { view, digest, plan, me, backend, board, out, meter: Arc::default(), before: LostResults::default(), state }
+        let plans = Plans::new(&view.plan);
+        let state = Mutex::new(State { ledger, plans, slots: BTreeMap::new(), lost: BTreeSet::new() });
+        Envelope { view, digest, me, backend, board, out, meter: Arc::default(), before: LostResults::default(), state }
     }
 
     /// The same, measured by `meter`.
@@ -117,24 +120,35 @@ impl Envelope {
             state.ledger.describe(op);
             return self.settle(state);
         }
-        self.carry_out(op, call, input, |ledger| ledger.describe(op));
+        self.carry_out(Begun::Whole(op, call), input);
     }
 
     /// Begins one call of a step, below [`PARTS_MAX`](crate::view::PARTS_MAX), as [`begin`](Envelope::begin) does.
     pub fn begin_part(self: &Arc<Envelope>, step: OpId, index: u8, call: Call, input: &Input<'_>) {
-        let part = step.part(index);
-        self.carry_out(part, call, input, |ledger| ledger.describe_part(part, call));
+        self.carry_out(Begun::Part(step.part(index), call), input);
     }
 
-    fn carry_out(self: &Arc<Envelope>, op: OpId, call: Call, input: &Input<'_>, describe: impl FnOnce(&mut Ledger)) {
-        let is_small = input.len() <= SMALL_BYTES_MAX;
-        self.start(op, call, None, input);
+    /// Hands a call to the engine, under the plan that is agreed for it; later, where that is not known yet.
+    fn carry_out(self: &Arc<Envelope>, begun: Begun, input: &Input<'_>) {
+        if let Some(plan) = self.plan_for(begun, input) {
+            self.carry_out_under(plan, begun, input);
+        }
+    }
+
+    fn carry_out_under(self: &Arc<Envelope>, plan: Arc<Plan>, begun: Begun, input: &Input<'_>) {
+        let (op, call) = begun.call();
+        let is_small = input.len() <= SMALL_BYTES_MAX && !matches!(begun, Begun::Sync(..));
+        self.start(op, call, plan, begun.source(), input);
         if is_small {
             self.backend.feed(op, input);
         }
         // After the engine's start: the descriptor says that there is room for data. Before a feed that takes time.
         let mut state = self.lock();
-        describe(&mut state.ledger);
+        match begun {
+            Begun::Whole(op, _) => state.ledger.describe(op),
+            Begun::Part(part, call) => state.ledger.describe_part(part, call),
+            Begun::Sync(op, ..) => state.ledger.ready(op),
+        }
         self.settle(state);
         if !is_small {
             self.backend.feed(op, input);
@@ -162,11 +176,7 @@ impl Envelope {
 
     /// Begins to move the state of a sync that all have agreed on.
     pub fn begin_sync(self: &Arc<Envelope>, op: OpId, call: Call, source: (Rank, u64), input: &Input<'_>) {
-        self.start(op, call, Some(source), input);
-        let mut state = self.lock();
-        state.ledger.ready(op);
-        self.settle(state);
-        self.backend.feed(op, input);
+        self.carry_out(Begun::Sync(op, call, source), input);
     }
 
     /// Ends with the operation's outcome. The slot is gone then.
@@ -325,6 +335,7 @@ impl Envelope {
     fn end(&self, end: impl FnOnce(&mut Ledger)) {
         let mut state = self.lock();
         end(&mut state.ledger);
+        state.plans.forget_held();
         self.settle(state);
         // Now the slots know what has become of them.
         self.hand_on(&mut self.lock());
@@ -381,10 +392,10 @@ impl Envelope {
         span
     }
 
-    fn start(self: &Arc<Envelope>, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, input: &Input<'_>) {
+    fn start(self: &Arc<Envelope>, op: OpId, call: Call, plan: Arc<Plan>, sync_root: Option<(Rank, u64)>, input: &Input<'_>) {
         let envelope = Arc::clone(self);
         let done = Box::new(move |result| envelope.finished(op, call, result));
-        self.backend.start(Job { op, call, plan: Arc::clone(&self.plan), sync_root, model: input.model(), done });
+        self.backend.start(Job { op, call, plan, sync_root, model: input.model(), done });
     }
 
     fn finished(&self, op: OpId, call: Call, result: Result<Finished, EngineFault>) {

@@ -27,6 +27,8 @@ pub(crate) mod p2p;
 mod reference;
 mod rejection;
 pub(crate) mod retired;
+mod revising;
+mod revision;
 mod schedule;
 pub(crate) mod staging;
 pub(crate) mod threads;
@@ -51,6 +53,10 @@ pub use meter::{Measured, Meter};
 pub use native::NativeEngine;
 pub use reference::reference;
 pub use rejection::Rejection;
+pub use revising::Revising;
+#[cfg(test)]
+pub use revision::LANES_TOLD_MAX;
+pub use revision::{PlanMessage, PlanStep};
 #[cfg(any(test, fuzzing))]
 pub use schedule::Itinerary;
 #[cfg(test)]

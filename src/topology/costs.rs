@@ -2,7 +2,7 @@
 //!
 //! What trees cost: which resources their edges use for how long, and the cheapest tree at given prices.
 
-use super::network::Network;
+use super::network::{Edge, Network};
 use petgraph::algo::min_spanning_tree;
 use petgraph::data::Element;
 use petgraph::graph::UnGraph;
@@ -22,7 +22,7 @@ pub(super) struct Costs {
 impl Costs {
     /// Of this network; `None` when it has no edges.
     pub(super) fn new(network: &Network) -> Option<Costs> {
-        let unit_kbps = f64::from(network.edges.iter().flat_map(|edge| edge.uses()).map(|busy| busy.kbps).min()?);
+        let unit_kbps = f64::from(network.edges.iter().flat_map(Edge::uses).map(|busy| busy.kbps).min()?);
         let mut uses: Vec<Vec<(usize, f64)>> = Vec::new();
         for edge in &network.edges {
             let mut times = vec![0.0; network.resources.len()];

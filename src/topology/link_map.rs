@@ -59,6 +59,14 @@ impl LinkMap {
         }
     }
 
+    /// What a path carries that leaves its sender by this port, in kbit/s of payload. Nothing, when there is no such way.
+    pub fn rate(&mut self, from: MemberId, to: MemberId, port: Port, kbps: NonZeroU32) {
+        if let Some(way) = self.graph.edge_weight_mut(from, to) {
+            let rtt_us = way.path.map_or(RTT_UNKNOWN_US, |path| path.rtt_us);
+            way.path = Some(Path { port, rate_kbps: Some(kbps), ..Path::unmeasured(rtt_us) });
+        }
+    }
+
     /// Replaces what `from` reports about whom it reaches. Paths observed before stay known as long as they are reported.
     pub fn set_reach(&mut self, from: MemberId, to: &BTreeSet<MemberId>) {
         let gone: Vec<MemberId> = self.graph.neighbors_directed(from, Outgoing).filter(|other| !to.contains(other)).collect();
@@ -184,6 +192,8 @@ fn bits(mask: u32) -> impl Iterator<Item = usize> {
     (0..u32::BITS as usize).filter(move |i| mask >> i & 1 == 1)
 }
 
+/// A link nobody measured counts between a wire (0.2 ms) and Wi-Fi (2 ms and up).
+const RTT_UNKNOWN_US: u32 = 1000;
 /// Twice a View's members: enough to find the best View, few enough to search all of them.
 const CANDIDATES_MAX: usize = 31;
 const OTHERS_MAX: u32 = MEMBERS_MAX as u32 - 1;

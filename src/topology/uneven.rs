@@ -9,6 +9,7 @@ use super::forecast::forecast_us;
 use super::network::Network;
 use super::packing::Packing;
 use super::plan::TreeShare;
+use super::planner::plan;
 use super::rings::Rings;
 use super::{LinkMap, Plan, PlanClass, Schedule, Tree, ranks};
 use crate::identity::MemberId;
@@ -46,8 +47,32 @@ impl Uneven {
 
     /// Whether a large buffer gets through in less time than round a ring in rank order, by more than a tenth.
     pub(super) fn is_worth_it(&self) -> bool {
-        self.ring_us.is_none_or(|ring_us| ring_us > self.us * 1.1)
+        self.ring_us.is_none_or(|ring_us| ring_us > self.us * WORTH_IT)
     }
+}
+
+/// A plan for these members that is faster than their present one by more than a tenth, by what is known of their links now; `None` when there
+/// is none, or a rate is not known. What is gained by less is not worth holding anybody's calls.
+pub fn better_plan(members: &[MemberId], links: &LinkMap, present: &Plan) -> Option<Plan> {
+    let network = Network::of(members, links)?;
+    let us = |plan: &Plan| {
+        let class = plan.class_for(LARGE_BYTES);
+        forecast_us(&network, &class.schedule, LARGE_BYTES, class.chunk_bytes)
+    };
+    let better = Uneven::of(members, links).map_or_else(|| plan(members, links), |uneven| uneven.plan);
+    let us_better = us(&better)?;
+    us(present).is_none_or(|us_present| us_present > us_better * WORTH_IT).then_some(better)
+}
+
+/// How long an all-reduce of so many bytes takes under this plan, by what is known of the links, in microseconds. Nothing when that is too
+/// little, or the plan is none of the native engine.
+pub fn forecasts_us<const N: usize>(members: &[MemberId], links: &LinkMap, plan: &Plan, bytes: [u64; N]) -> Vec<(u64, f64)> {
+    let Some(network) = Network::of(members, links) else { return Vec::new() };
+    let us = |bytes: u64| {
+        let class = plan.class_for(bytes);
+        forecast_us(&network, &class.schedule, bytes, class.chunk_bytes)
+    };
+    bytes.into_iter().filter_map(|bytes| Some((bytes, us(bytes)?))).collect()
 }
 
 /// The schedules to choose from; of equally fast ones the first is taken.
@@ -133,6 +158,8 @@ fn time(us: f64) -> String {
     if us >= 1e6 { format!("{:.2} s", us / 1e6) } else { format!("{:.2} ms", us / 1e3) }
 }
 
+/// What another plan, or another engine, must promise.
+const WORTH_IT: f64 = 1.1;
 const KIB: u64 = 1024;
 const TINY_BYTES_MAX: u64 = KIB;
 /// The buffer by which plans are compared with each other.
@@ -148,7 +175,6 @@ mod tests {
     use super::super::homes::Home;
     use super::super::homes::Lan::{self, No, Radio, Wired};
     use super::super::link_map::testing::links_of;
-    use super::super::planner::plan;
     use super::*;
     use crate::engine::Engines;
     use crate::wire::Encode;
@@ -291,6 +317,23 @@ mod tests {
         let plan = plan_for(&Home::new(&[No; 16], &cables));
         assert!(plan.fits(16) && matches!(&plan.class_for(u64::MAX).schedule, Schedule::Trees { trees } if trees.len() > 10));
         assert!(plan.reason.len() <= Plan::REASON_BYTES_MAX, "{}", plan.reason);
+    }
+
+    #[test]
+    fn another_plan_must_be_worth_it() {
+        let links = |wired: [u32; 4]| Home::new(&wired.map(Wired), &[]).link_map(|_| 0);
+        let members = Home::new(&[No; 4], &[]).members();
+        let ring = plan(&members, &links_of(4, |_, _| Some(200)));
+        let for_slow = better_plan(&members, &links([940, 940, 940, 200]), &ring).expect("a ring waits for the slow one");
+        assert!(matches!(for_slow.class_for(64 << 20).schedule, Schedule::Trees { .. }));
+        assert_eq!(better_plan(&members, &links([940, 940, 940, 200]), &for_slow), None);
+        assert_eq!(better_plan(&members, &links([940, 940, 940, 180]), &for_slow), None, "about as it was");
+        assert_eq!(better_plan(&members, &links([940; 4]), &ring), None);
+        assert_eq!(better_plan(&members, &links_of(4, |_, _| Some(200)), &for_slow), None, "nothing is known");
+        let again = better_plan(&members, &links([940; 4]), &for_slow).expect("a hub has three times as much to do");
+        assert_eq!(again.classes, ring.classes);
+        let other = better_plan(&members, &links([940, 940, 940, 20]), &for_slow);
+        assert_eq!(other, None, "the same tree is the best one still");
     }
 
     #[test]

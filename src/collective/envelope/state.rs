@@ -3,6 +3,7 @@
 //! What one lock guards: the ledger, and what each call waits for.
 
 use super::Decided;
+use super::plans::Plans;
 use crate::collective::{Digest, EngineFault, Ledger, Measured, Outcome, Staging};
 use crate::view::{Lane, OpId, Rank};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,7 @@ use std::task::Waker;
 /// What one lock guards.
 pub(super) struct State {
     pub(super) ledger: Ledger,
+    pub(super) plans: Plans,
     pub(super) slots: BTreeMap<OpId, Slot>,
     /// Calls dropped after their vote: what was decided is kept until somebody asks.
     pub(super) lost: BTreeSet<OpId>,

@@ -133,6 +133,7 @@ impl Node {
         for message in envelope.replay(rank) {
             self.peers.send(to, Message::Op(message));
         }
+        self.replay_plan(rank);
     }
 
     pub(super) fn remember_peers(&mut self) {
@@ -193,7 +194,7 @@ impl Node {
         links.observe(self.me, from, Path { rtt_us, ..path });
     }
 
-    fn port_of(&self, ip: IpAddr) -> Port {
+    pub(super) fn port_of(&self, ip: IpAddr) -> Port {
         let ip = ip.to_canonical();
         let found = self.config.interfaces.iter().find(|i| i.addresses.iter().any(|a| a.ip == ip));
         found.map_or(Port::unmeasured(InterfaceKind::Other, 0), |i| Port::unmeasured(i.kind, i.index))
