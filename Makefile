@@ -1,7 +1,7 @@
 # Two commands are the whole set-up on a fresh machine: `make demo` and `make test`.
 # Recipes print nothing of their own, so that `make demo ARGS=--json` is one JSON document.
 
-.PHONY: help demo test check fix asan gloo-generations fuzz sim bench lab-clean faults reliability model fuzz-schedules
+.PHONY: help demo test check fix asan gloo-generations fuzz sim bench bench-topology lab-clean faults reliability model fuzz-schedules
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -41,6 +41,9 @@ faults: ## every fault in every phase, with real processes: a table (ARGS="--fau
 
 bench: ## times in the lab, written to docs/benchmarks.md (ARGS=--quick for a look)
 	@scripts/bench.sh $(ARGS)
+
+bench-topology: ## unequal machines in the lab, beside Gloo's ring (ARGS=--quick for a look)
+	@scripts/bench-topology.sh $(ARGS)
 
 reliability: ## the fault matrix and times of loss, written to docs/reliability.md (ARGS=--quick for a look)
 	@scripts/reliability.sh $(ARGS)
