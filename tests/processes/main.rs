@@ -10,6 +10,7 @@ mod meeting;
 mod memory;
 mod patience;
 mod training;
+mod unequal;
 
 use potluck_harness::chance::seed;
 use potluck_harness::outcome::{all_exact, all_failed};
@@ -32,6 +33,8 @@ fn main() {
         patience::add(&mut suite);
         training::add(&mut suite);
     }
+    suite.on("native", None);
+    unequal::add(&mut suite);
     gloo::add(&mut suite);
     suite.run()
 }
