@@ -20,21 +20,17 @@ pub use lost::LostResults;
 pub use outgoing::Outgoing;
 
 use super::{
-    AbortReason, Backend, Board, Call, Closing, Engine, EngineFault, Finished, Input, Job, Kind, Ledger, LedgerEffect, Measured,
+    AbortReason, Backend, Board, Call, Closing, Engine, EngineFault, Finished, Input, Kind, Ledger, LedgerEffect, Measured,
     Meter, Misbehaviour, OpBody, OpMessage, Outcome, ViewBoard, all_finite,
 };
-use crate::topology::Plan;
 use crate::view::{CommittedOp, Lane, OpId, Rank, View, ViewDigest};
 use plans::{Begun, Plans};
-use state::{Slot, State};
+use state::{Served, Slot, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
-
-/// Contributions up to here may go to a peer before it has begun, and are there sooner than a descriptor.
-const SMALL_BYTES_MAX: usize = 64 * 1024;
 
 /// See the module.
 pub struct Envelope {
@@ -58,7 +54,7 @@ impl Envelope {
         let ledger = Ledger::new(&view, me);
         let digest = ledger.view();
         let plans = Plans::new(&view.plan);
-        let state = Mutex::new(State { ledger, plans, slots: BTreeMap::new(), lost: BTreeSet::new() });
+        let state = Mutex::new(State { ledger, plans, slots: BTreeMap::new(), lost: BTreeSet::new(), served: Served::default() });
         Envelope { view, digest, me, backend, board, out, meter: Arc::default(), before: LostResults::default(), state }
     }
 
@@ -126,33 +122,6 @@ impl Envelope {
     /// Begins one call of a step, below [`PARTS_MAX`](crate::view::PARTS_MAX), as [`begin`](Envelope::begin) does.
     pub fn begin_part(self: &Arc<Envelope>, step: OpId, index: u8, call: Call, input: &Input<'_>) {
         self.carry_out(Begun::Part(step.part(index), call), input);
-    }
-
-    /// Hands a call to the engine, under the plan that is agreed for it; later, where that is not known yet.
-    fn carry_out(self: &Arc<Envelope>, begun: Begun, input: &Input<'_>) {
-        if let Some(plan) = self.plan_for(begun, input) {
-            self.carry_out_under(plan, begun, input);
-        }
-    }
-
-    fn carry_out_under(self: &Arc<Envelope>, plan: Arc<Plan>, begun: Begun, input: &Input<'_>) {
-        let (op, call) = begun.call();
-        let is_small = input.len() <= SMALL_BYTES_MAX && !matches!(begun, Begun::Sync(..));
-        self.start(op, call, plan, begun.source(), input);
-        if is_small {
-            self.backend.feed(op, input);
-        }
-        // After the engine's start: the descriptor says that there is room for data. Before a feed that takes time.
-        let mut state = self.lock();
-        match begun {
-            Begun::Whole(op, _) => state.ledger.describe(op),
-            Begun::Part(part, call) => state.ledger.describe_part(part, call),
-            Begun::Sync(op, ..) => state.ledger.ready(op),
-        }
-        self.settle(state);
-        if !is_small {
-            self.backend.feed(op, input);
-        }
     }
 
     /// Ends a step of so many calls, which have been begun: `end` is its own call.
@@ -294,7 +263,7 @@ impl Envelope {
     }
 
     /// A message about this View's operations.
-    pub fn on_message(&self, from: Rank, body: OpBody, resolved: &[OpId]) -> Result<(), Misbehaviour> {
+    pub fn on_message(self: &Arc<Envelope>, from: Rank, body: OpBody, resolved: &[OpId]) -> Result<(), Misbehaviour> {
         let mut state = self.lock();
         let heard = match body {
             OpBody::Describe(descriptor) => state.ledger.on_descriptor(from, descriptor),
@@ -310,7 +279,9 @@ impl Envelope {
             OpBody::Resolved => Ok(()),
         };
         state.ledger.on_resolved(from, resolved);
+        let known = state.no_longer_held();
         self.settle(state);
+        self.carry_out_held(known);
         heard
     }
 
@@ -381,7 +352,10 @@ impl Envelope {
         let span = measured.span();
         let mut state = self.lock();
         match state.slots.get_mut(&op) {
-            Some(Slot { outcome: None, measured: place, .. }) => *place = Some(measured),
+            Some(Slot { outcome: None, measured: place, reduced_bytes, .. }) => {
+                *place = Some(measured);
+                *reduced_bytes = call.reduced_by_all();
+            }
             // It was decided before it began.
             decided => {
                 let outcome = decided.and_then(|slot| slot.outcome);
@@ -390,12 +364,6 @@ impl Envelope {
             }
         }
         span
-    }
-
-    fn start(self: &Arc<Envelope>, op: OpId, call: Call, plan: Arc<Plan>, sync_root: Option<(Rank, u64)>, input: &Input<'_>) {
-        let envelope = Arc::clone(self);
-        let done = Box::new(move |result| envelope.finished(op, call, result));
-        self.backend.start(Job { op, call, plan, sync_root, model: input.model(), done });
     }
 
     fn finished(&self, op: OpId, call: Call, result: Result<Finished, EngineFault>) {
@@ -455,6 +423,7 @@ impl Envelope {
                 LedgerEffect::Tell(body) => self.tell(&mut state, body),
                 LedgerEffect::Agreed(op, source) => wakers.extend(state.slots.get_mut(&op).and_then(|s| s.agreed(source))),
                 LedgerEffect::Resolved(op, outcome) => {
+                    state.note_served(op, outcome);
                     measured.extend(state.slots.get_mut(&op).and_then(|s| s.measured.take()).map(|m| (m, outcome)));
                     wakers.extend(state.slots.get_mut(&op).and_then(|s| s.decided(outcome)));
                 }

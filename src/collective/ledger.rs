@@ -22,6 +22,7 @@ mod inspection;
 mod reports;
 mod revisions;
 
+use super::revision::REVISION_UNKNOWN;
 use super::{AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote};
 use crate::defect::Seeded;
 use crate::view::{
@@ -154,7 +155,7 @@ impl Ledger {
         let me = self.me.index();
         let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, size));
         entry.call = Some(call);
-        entry.revision = self.revisions.of_a_new_call(op);
+        entry.revision = entry.told_revision().or_else(|| self.revisions.of_a_new_call(op));
         let (outcome, given_up) = (entry.outcome, entry.votes[me].is_some());
         if given_up {
             self.in_engine(op, LedgerEffect::Cancel);
@@ -189,13 +190,13 @@ impl Ledger {
     }
 
     fn tell_begun(&mut self, op: OpId, part: Option<u8>, call: Call) {
-        let (me, current, frozen) = (self.me, self.revisions.current(), self.frozen);
+        let (me, frozen) = (self.me, self.frozen);
         let Some(entry) = self.entries.get_mut(&op).filter(|e| !frozen && e.call.is_some() && e.outcome.is_none()) else {
             return;
         };
         let name = part.map_or(op, |index| op.part(index));
         // One that is held is a sync, or the end of a step: their data moves later.
-        let descriptor = Descriptor { op: name, call, plan_revision: entry.revision.unwrap_or(current) };
+        let descriptor = Descriptor { op: name, call, plan_revision: entry.revision.unwrap_or(REVISION_UNKNOWN) };
         if entry.calls_of_mut(part).note(me, descriptor) != Some(true) {
             return;
         }
@@ -271,6 +272,9 @@ impl Ledger {
             return Ok(());
         };
         let is_first = entry.calls_of_mut(part).note(from, descriptor).ok_or(Misbehaviour)?;
+        if entry.call.is_some() && entry.revision.is_none() && descriptor.plan_revision != REVISION_UNKNOWN {
+            entry.revision = Some(descriptor.plan_revision);
+        }
         let mine = entry.calls_of(part).and_then(|calls| calls.of(me));
         if is_first && mine.is_some_and(|call| entry.credits(part, from, &call)) {
             self.effects.push(LedgerEffect::Credit(descriptor.op, from));

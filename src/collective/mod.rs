@@ -56,7 +56,7 @@ pub use rejection::Rejection;
 pub use revising::Revising;
 #[cfg(test)]
 pub use revision::LANES_TOLD_MAX;
-pub use revision::{PlanMessage, PlanStep};
+pub use revision::{PlanMessage, PlanStep, Switch};
 #[cfg(any(test, fuzzing))]
 pub use schedule::Itinerary;
 #[cfg(test)]

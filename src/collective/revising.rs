@@ -2,12 +2,13 @@
 //!
 //! How rank 0 brings another plan into its View.
 //!
-//! It proposes the plan, and every member holds the calls that it makes from then on and tells which numbers its lanes have come to. When
-//! all have, the highest of them is where the plan begins: below it everything runs under the plan before, as it may have begun
-//! somewhere, and nothing above has begun anywhere. So no operation runs under two plans, none that has begun is disturbed, and
-//! what is held waits for two messages and never for a program. If a member is lost meanwhile the View ends, and everything held with it.
+//! Every member holds the calls that it makes from then on and tells how far its lanes have come. When all have, rank 0 says which plan
+//! comes, and that it begins at the highest of these numbers: below it everything runs under the plan before, as it may have begun
+//! somewhere, and nothing above has begun anywhere. What another member has begun tells by itself under which plan, and is held no
+//! longer. So no operation runs under two plans, none that has begun is disturbed, and what is held waits for messages and
+//! never for a program. If a member is lost meanwhile the View ends, and everything held with it.
 
-use super::revision::{LANES_TOLD_MAX, PlanStep};
+use super::revision::{LANES_TOLD_MAX, PlanStep, Switch};
 use crate::topology::Plan;
 use crate::view::{Lane, OpId, Rank};
 use std::collections::BTreeMap;
@@ -15,40 +16,52 @@ use std::collections::BTreeMap;
 /// A change of the plan, as rank 0 leads it. One at a time: the next one begins when this one [is over](Revising::is_over).
 #[derive(Clone, Debug)]
 pub struct Revising {
-    plan: Plan,
+    revision: u32,
     /// What each rank has said of its lanes.
     held: Vec<Option<Option<Vec<OpId>>>>,
-    /// What was said last, when all have.
+    /// What was said last.
     switch: Option<PlanStep>,
     /// Who has heard it.
     switched: Vec<bool>,
 }
 
 impl Revising {
-    /// Proposes a plan to so many ranks.
-    pub fn new(plan: Plan, size: usize) -> Revising {
-        Revising { plan, held: vec![None; size], switch: None, switched: vec![false; size] }
+    /// For a plan of this revision, among so many ranks. Begins with [`hold`](Revising::hold).
+    pub fn new(revision: u32, size: usize) -> Revising {
+        Revising { revision, held: vec![None; size], switch: None, switched: vec![false; size] }
     }
 
-    /// A rank holds its calls. Gives what everybody is to be told when it was the last.
-    pub fn on_held(&mut self, from: Rank, revision: u32, next: Option<Vec<OpId>>) -> Option<PlanStep> {
-        if revision != self.plan.revision || self.switch.is_some() {
-            return None;
+    /// What everybody is to be told first.
+    pub fn hold(&self) -> PlanStep {
+        PlanStep::Hold { revision: self.revision }
+    }
+
+    /// A rank holds its calls.
+    pub fn on_held(&mut self, from: Rank, revision: u32, next: Option<Vec<OpId>>) {
+        if let Some(held) = self.held.get_mut(from.index()).filter(|_| revision == self.revision) {
+            *held = Some(next);
         }
-        *self.held.get_mut(from.index())? = Some(next);
-        let held: Vec<&Option<Vec<OpId>>> = self.held.iter().flatten().collect();
-        if held.len() < self.held.len() {
-            return None;
-        }
-        let all: Option<Vec<&Vec<OpId>>> = held.into_iter().map(Option::as_ref).collect();
+    }
+
+    /// Whether everybody holds, and nothing has been decided.
+    pub fn is_held(&self) -> bool {
+        self.held.iter().all(Option::is_some) && self.switch.is_none()
+    }
+
+    /// Once all hold: this plan comes, or none. Gives what everybody is to be told. With more lanes than can be told none comes.
+    pub fn decide(&mut self, plan: Option<Plan>) -> PlanStep {
+        let all: Option<Vec<&Vec<OpId>>> = self.held.iter().flatten().map(Option::as_ref).collect();
         let first = all.map(|all| furthest(all.into_iter().flatten())).filter(|first| first.len() <= LANES_TOLD_MAX);
-        self.switch = Some(PlanStep::Switch { revision, first });
-        self.switch.clone()
+        let revision = self.revision;
+        let to = plan.zip(first).map(|(plan, first)| Box::new(Switch { plan: Plan { revision, ..plan }, first }));
+        let switch = PlanStep::Switch { revision, to };
+        self.switch = Some(switch.clone());
+        switch
     }
 
-    /// A rank has heard where the plan begins.
+    /// A rank has heard what was decided.
     pub fn on_switched(&mut self, from: Rank, revision: u32) {
-        if let Some(switched) = self.switched.get_mut(from.index()).filter(|_| revision == self.plan.revision) {
+        if let Some(switched) = self.switched.get_mut(from.index()).filter(|_| revision == self.revision) {
             *switched = true;
         }
     }
@@ -60,7 +73,7 @@ impl Revising {
 
     /// What a rank whose link was down has to hear again. It answers as before.
     pub fn replay(&self) -> Vec<PlanStep> {
-        [PlanStep::Propose(Box::new(self.plan.clone()))].into_iter().chain(self.switch.clone()).collect()
+        [self.hold()].into_iter().chain(self.switch.clone()).collect()
     }
 }
 
@@ -77,7 +90,8 @@ fn furthest<'a>(next: impl Iterator<Item = &'a OpId>) -> Vec<OpId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::{Call, CodecId, DType, Kind, Ledger, Mode, ReduceOp};
+    use crate::collective::revision::REVISION_UNKNOWN;
+    use crate::collective::{Call, CodecId, DType, Descriptor, Kind, Ledger, LedgerEffect, Mode, OpBody, ReduceOp};
     use crate::view::testing::view_of;
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
@@ -86,10 +100,6 @@ mod tests {
     const SUM: Call =
         Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 10, codec: CodecId::None, mode: Mode::PerOp };
     const LANES: u64 = 3;
-
-    fn plan(size: usize, revision: u32) -> Plan {
-        Plan { revision, ..Plan::mesh(size) }
-    }
 
     /// Members whose messages about plans travel in order, and are lost when a link breaks, which rank 0 then makes up for.
     struct Group {
@@ -101,6 +111,8 @@ mod tests {
         revisions: u32,
         /// By member and lane, how far its program is.
         called: Vec<[u64; LANES as usize]>,
+        /// Described by whom, and not heard of yet by whom.
+        described: Vec<(usize, usize, Descriptor)>,
     }
 
     impl Group {
@@ -113,6 +125,7 @@ mod tests {
                 up: vec![VecDeque::new(); size],
                 revisions: 0,
                 called: vec![[0; LANES as usize]; size],
+                described: Vec::new(),
             }
         }
 
@@ -121,9 +134,18 @@ mod tests {
                 return;
             }
             self.revisions += 1;
-            let plan = plan(self.ledgers.len(), self.revisions);
-            self.revising = Some(Revising::new(plan.clone(), self.ledgers.len()));
-            self.tell_all(&PlanStep::Propose(Box::new(plan)));
+            let revising = Revising::new(self.revisions, self.ledgers.len());
+            self.tell_all(&revising.hold());
+            self.revising = Some(revising);
+        }
+
+        /// Rank 0 makes up its mind, when it may.
+        fn decide(&mut self) {
+            let size = self.ledgers.len();
+            if let Some(revising) = self.revising.as_mut().filter(|revising| revising.is_held()) {
+                let switch = revising.decide(Some(Plan::mesh(size)));
+                self.tell_all(&switch);
+            }
         }
 
         fn tell_all(&mut self, step: &PlanStep) {
@@ -135,13 +157,13 @@ mod tests {
             let Some(step) = self.down[rank].pop_front() else { return };
             let ledger = &mut self.ledgers[rank];
             let answer = match step {
-                PlanStep::Propose(plan) if ledger.is_past(plan.revision) => PlanStep::Switched { revision: plan.revision },
-                PlanStep::Propose(plan) => {
-                    PlanStep::Held { revision: plan.revision, next: ledger.hold(plan.revision).expect("it is the next one") }
+                PlanStep::Hold { revision } if ledger.is_past(revision) => PlanStep::Switched { revision },
+                PlanStep::Hold { revision } => {
+                    PlanStep::Held { revision, next: ledger.hold(revision).expect("it is the next one") }
                 }
-                PlanStep::Switch { revision, first } => {
+                PlanStep::Switch { revision, to } => {
                     if !ledger.is_past(revision) {
-                        ledger.switch(revision, first.as_deref()).expect("it was held");
+                        ledger.switch(revision, to.map(|to| to.first).as_deref()).expect("it was held");
                     }
                     PlanStep::Switched { revision }
                 }
@@ -155,11 +177,7 @@ mod tests {
             let (Some(step), Some(revising)) = (self.up[rank].pop_front(), &mut self.revising) else { return };
             let from = Rank(rank as u8);
             match step {
-                PlanStep::Held { revision, next } => {
-                    if let Some(switch) = revising.on_held(from, revision, next) {
-                        self.tell_all(&switch);
-                    }
-                }
+                PlanStep::Held { revision, next } => revising.on_held(from, revision, next),
                 PlanStep::Switched { revision } => revising.on_switched(from, revision),
                 step => panic!("not from a member: {step:?}"),
             }
@@ -186,6 +204,27 @@ mod tests {
             }
         }
 
+        /// A member begins the first of its calls that may begin, and says so.
+        fn begin(&mut self, rank: usize, lane: usize) {
+            let numbers = 0..self.called[rank][lane];
+            let begun = |op: OpId| self.described.iter().any(|(from, _, descriptor)| (*from, descriptor.op) == (rank, op));
+            let mut ops = numbers.map(|number| OpId { lane: Lane(lane as u64), number });
+            let Some(op) = ops.find(|op| self.ledgers[rank].revision_of(*op).is_some() && !begun(*op)) else { return };
+            self.ledgers[rank].describe(op);
+            for effect in self.ledgers[rank].take_effects() {
+                if let LedgerEffect::Tell(OpBody::Describe(descriptor)) = effect {
+                    self.described.extend((0..self.ledgers.len()).filter(|to| *to != rank).map(|to| (rank, to, descriptor)));
+                }
+            }
+        }
+
+        /// A member hears what another one has begun.
+        fn hear_begun(&mut self, place: usize) {
+            if let Some((from, to, descriptor)) = self.described.get(place).copied() {
+                self.ledgers[to].on_descriptor(Rank(from as u8), descriptor).expect("an honest member");
+            }
+        }
+
         fn assert_agreed(&self, seed: u64) {
             for (lane, called) in (0..LANES as usize).map(|lane| (lane, self.called.iter().map(move |called| called[lane]))) {
                 for number in 0..called.max().expect("members") {
@@ -208,23 +247,26 @@ mod tests {
             let mut group = Group::new(size);
             for _ in 0..300 {
                 let rank = rng.random_range(0..size);
-                match rng.random_range(0..20) {
+                match rng.random_range(0..28) {
                     0 => group.propose(),
                     1 => group.break_link(rank),
                     2..8 => group.hear(rank),
                     8..14 => group.hear_answer(rank),
+                    14..16 => group.decide(),
+                    16..20 => group.begin(rank, rng.random_range(0..LANES as usize)),
+                    20..22 => group.hear_begun(rng.random_range(0..1 + group.described.len())),
                     _ => group.call(rank, rng.random_range(0..LANES as usize)),
                 }
                 group.assert_agreed(seed);
             }
             // Nothing but messages is needed to get on.
-            while group.down.iter().chain(&group.up).any(|queue| !queue.is_empty()) {
+            while group.down.iter().chain(&group.up).any(|queue| !queue.is_empty()) || group.revising.is_some() {
+                group.decide();
                 (0..size).for_each(|rank| {
                     group.hear(rank);
                     group.hear_answer(rank);
                 });
             }
-            assert!(group.revising.is_none(), "seed {seed}: a change never ends");
             group.assert_agreed(seed);
             for ((rank, ledger), called) in group.ledgers.iter().enumerate().zip(&group.called) {
                 let ops = (0..LANES).flat_map(|lane| (0..called[lane as usize]).map(move |number| (lane, number)));
@@ -239,15 +281,35 @@ mod tests {
 
     #[test]
     fn with_too_many_lanes_to_be_told_the_plan_stays() {
-        let mut revising = Revising::new(plan(2, 1), 2);
-        assert_eq!(revising.on_held(Rank(0), 1, Some(Vec::new())), None);
-        assert_eq!(revising.on_held(Rank(1), 1, None), Some(PlanStep::Switch { revision: 1, first: None }));
+        let mut revising = Revising::new(1, 2);
+        revising.on_held(Rank(0), 1, Some(Vec::new()));
+        assert!(!revising.is_held());
+        revising.on_held(Rank(1), 1, None);
+        assert!(revising.is_held());
+        assert_eq!(revising.decide(Some(Plan::mesh(2))), PlanStep::Switch { revision: 1, to: None });
         let mut ledger = Ledger::new(&view_of(2), Rank(0));
         assert_eq!(ledger.hold(1), Ok(Some(Vec::new())));
         let op = ledger.call(Lane::MAIN, SUM).expect("it may be called");
         assert_eq!(ledger.revision_of(op), None);
         ledger.switch(1, None).expect("it was held");
         assert_eq!((ledger.revision_of(op), ledger.revision()), (Some(0), 0));
+    }
+
+    #[test]
+    fn what_another_member_has_begun_is_not_held() {
+        let mut ledger = Ledger::new(&view_of(2), Rank(0));
+        ledger.hold(1).expect("the next one");
+        let [before, known, unknown] = [0, 1, 2].map(|number| OpId { lane: Lane::MAIN, number });
+        let descriptor = |op, plan_revision| Descriptor { op, call: SUM, plan_revision };
+        ledger.on_descriptor(Rank(1), descriptor(before, 0)).expect("an honest member");
+        for _ in 0..3 {
+            ledger.call(Lane::MAIN, SUM).expect("it may be called");
+        }
+        assert_eq!([before, known, unknown].map(|op| ledger.revision_of(op)), [Some(0), None, None]);
+        ledger.on_descriptor(Rank(1), descriptor(known, 0)).expect("an honest member");
+        ledger.on_descriptor(Rank(1), descriptor(unknown, REVISION_UNKNOWN)).expect("an honest member");
+        assert_eq!([known, unknown].map(|op| ledger.revision_of(op)), [Some(0), None]);
+        assert_eq!(ledger.moving(), 2);
     }
 
     #[test]

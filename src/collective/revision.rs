@@ -18,24 +18,27 @@ pub struct PlanMessage {
     pub body: PlanStep,
 }
 
-/// What is said of a plan. First rank 0 proposes it, and all hold; then it says from where on it is used.
+/// What is said of a plan. First rank 0 has all hold; then it says which plan comes, and from where on it is used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PlanStep {
-    /// Rank 0: whoever hears of this plan holds the calls that it makes from now on.
-    Propose(Box<Plan>),
+    /// Rank 0: hold the calls that you make from now on, for a plan of this revision.
+    Hold {
+        /// Of the plan to come.
+        revision: u32,
+    },
     /// The sender holds them.
     Held {
-        /// Of the plan it has heard of.
+        /// Of the plan to come.
         revision: u32,
         /// The number that its next call in each of its lanes has, ascending by lane; `None` when these are too many to be told.
         next: Option<Vec<OpId>>,
     },
     /// Rank 0: everybody holds, so this is where the plan begins.
     Switch {
-        /// Of the plan.
+        /// What was held for.
         revision: u32,
-        /// In each lane the first call that runs under it; in lanes that are not named all do. `None` when the plan stays as it was.
-        first: Option<Vec<OpId>>,
+        /// `None` when the plan stays as it was.
+        to: Option<Box<Switch>>,
     },
     /// The sender has heard that.
     Switched {
@@ -44,21 +47,40 @@ pub enum PlanStep {
     },
 }
 
+/// Another plan, and where it begins.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Switch {
+    /// Of the revision that was held for.
+    pub plan: Plan,
+    /// In each lane the first call that runs under it, ascending by lane; in lanes that are not named all do.
+    pub first: Vec<OpId>,
+}
+
+/// In place of a plan's revision, of what is described before it is known.
+pub const REVISION_UNKNOWN: u32 = u32::MAX;
+
 impl Encode for PlanMessage {
     fn encode(&self, out: &mut Vec<u8>) {
         self.view.encode(out);
         match &self.body {
-            PlanStep::Propose(plan) => {
+            PlanStep::Hold { revision } => {
                 out.push(1);
-                plan.encode(out);
+                out.extend_from_slice(&revision.to_le_bytes());
             }
             PlanStep::Held { revision, next } => {
                 out.push(2);
-                put_lanes(out, *revision, next.as_deref());
+                out.extend_from_slice(&revision.to_le_bytes());
+                out.push(u8::from(next.is_some()));
+                next.iter().for_each(|next| put_list(out, next));
             }
-            PlanStep::Switch { revision, first } => {
+            PlanStep::Switch { revision, to } => {
                 out.push(3);
-                put_lanes(out, *revision, first.as_deref());
+                out.extend_from_slice(&revision.to_le_bytes());
+                out.push(u8::from(to.is_some()));
+                if let Some(to) = to {
+                    to.plan.encode(out);
+                    put_list(out, &to.first);
+                }
             }
             PlanStep::Switched { revision } => {
                 out.push(4);
@@ -68,17 +90,9 @@ impl Encode for PlanMessage {
     }
 }
 
-fn put_lanes(out: &mut Vec<u8>, revision: u32, lanes: Option<&[OpId]>) {
-    out.extend_from_slice(&revision.to_le_bytes());
-    out.push(u8::from(lanes.is_some()));
-    if let Some(lanes) = lanes {
-        put_list(out, lanes);
-    }
-}
-
-fn lanes(r: &mut Reader<'_>) -> Result<Option<Vec<OpId>>, Malformed> {
-    let lanes: Option<Vec<OpId>> = if r.bool()? { Some(r.list(LANES_TOLD_MAX)?) } else { None };
-    let ascending = lanes.iter().flat_map(|lanes| lanes.windows(2)).all(|pair| pair[0].lane < pair[1].lane);
+fn lanes(r: &mut Reader<'_>) -> Result<Vec<OpId>, Malformed> {
+    let lanes: Vec<OpId> = r.list(LANES_TOLD_MAX)?;
+    let ascending = lanes.windows(2).all(|pair| pair[0].lane < pair[1].lane);
     if ascending { Ok(lanes) } else { Err(Malformed::Inconsistent) }
 }
 
@@ -86,9 +100,17 @@ impl Decode for PlanMessage {
     fn decode(r: &mut Reader<'_>) -> Result<PlanMessage, Malformed> {
         let view = ViewDigest::decode(r)?;
         let body = match r.u8()? {
-            1 => PlanStep::Propose(Box::new(Plan::decode(r)?)),
-            2 => PlanStep::Held { revision: r.u32()?, next: lanes(r)? },
-            3 => PlanStep::Switch { revision: r.u32()?, first: lanes(r)? },
+            1 => PlanStep::Hold { revision: r.u32()? },
+            2 => PlanStep::Held { revision: r.u32()?, next: if r.bool()? { Some(lanes(r)?) } else { None } },
+            3 => {
+                let (revision, has_plan) = (r.u32()?, r.bool()?);
+                let mut to = || Ok(Box::new(Switch { plan: Plan::decode(r)?, first: lanes(r)? }));
+                let to = if has_plan { Some(to()?) } else { None };
+                if to.as_ref().is_some_and(|to| to.plan.revision != revision) {
+                    return Err(Malformed::Inconsistent);
+                }
+                PlanStep::Switch { revision, to }
+            }
             4 => PlanStep::Switched { revision: r.u32()? },
             _ => return Err(Malformed::UnknownTag),
         };
@@ -106,11 +128,11 @@ mod tests {
     fn every_step_survives_the_wire() {
         let lanes = vec![OpId { lane: Lane::MAIN, number: 3 }, OpId { lane: Lane::tagged(7), number: u64::MAX }];
         let bodies = [
-            PlanStep::Propose(Box::new(Plan::mesh(3))),
+            PlanStep::Hold { revision: 1 },
             PlanStep::Held { revision: 1, next: Some(lanes.clone()) },
             PlanStep::Held { revision: 1, next: None },
-            PlanStep::Switch { revision: 2, first: Some(Vec::new()) },
-            PlanStep::Switch { revision: u32::MAX, first: None },
+            PlanStep::Switch { revision: 0, to: Some(Box::new(Switch { plan: Plan::mesh(3), first: lanes.clone() })) },
+            PlanStep::Switch { revision: 7, to: None },
             PlanStep::Switched { revision: 2 },
         ];
         for body in bodies {

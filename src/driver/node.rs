@@ -4,6 +4,7 @@
 
 mod links;
 mod plans;
+mod rates;
 mod report;
 mod telling;
 mod views;
@@ -222,7 +223,7 @@ impl Node {
             committed_before: 0,
             refusals: BTreeMap::new(),
             waiting: None,
-            planning: Planning::default(),
+            planning: Planning::of(None, 0),
             engine_failures: 0,
             interfaces: Vec::new(),
             tick_at: now,

@@ -406,7 +406,7 @@ mod tests {
             Message::Pong(u64::MAX),
             Message::Twin(Twin { boot: Boot(7), settled: true }),
             Message::Plan(Box::new(PlanMessage { view: view.digest(), body: PlanStep::Switched { revision: 1 } })),
-            Message::Rate(RateMessage { view: view.digest(), body: RateStep::Measure(Rank(1)) }),
+            Message::Rate(RateMessage { view: view.digest(), body: RateStep::Enough }),
             Message::Post(Box::new(Post { view: view.digest(), key: "0".into(), value: vec![1; 9] })),
             Message::Peers(vec![PeerAddress { id: member_id(1), address: v4 }, PeerAddress { id: member_id(2), address: v6 }]),
         ];

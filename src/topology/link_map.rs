@@ -67,6 +67,15 @@ impl LinkMap {
         }
     }
 
+    /// Forgets what the paths between these carry.
+    pub fn forget_rates(&mut self, members: &[MemberId]) {
+        for (from, to) in members.iter().flat_map(|from| members.iter().map(move |to| (*from, *to))) {
+            if let Some(path) = self.graph.edge_weight_mut(from, to).and_then(|way| way.path.as_mut()) {
+                path.rate_kbps = None;
+            }
+        }
+    }
+
     /// Replaces what `from` reports about whom it reaches. Paths observed before stay known as long as they are reported.
     pub fn set_reach(&mut self, from: MemberId, to: &BTreeSet<MemberId>) {
         let gone: Vec<MemberId> = self.graph.neighbors_directed(from, Outgoing).filter(|other| !to.contains(other)).collect();

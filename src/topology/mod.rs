@@ -30,6 +30,7 @@ mod rings;
 mod survey;
 mod tree;
 mod uneven;
+mod watch;
 
 pub use arrangement::{Arrangement, arrange};
 pub use burst::Burst;
@@ -48,3 +49,4 @@ pub use survey::{Pair, Survey};
 pub use tree::testing::any_tree;
 pub use tree::{Tree, ranks};
 pub use uneven::{better_plan, forecasts_us};
+pub use watch::Watch;

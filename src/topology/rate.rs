@@ -19,7 +19,12 @@ pub struct RateMessage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RateStep {
     /// Rank 0: send a burst to this rank.
-    Measure(Rank),
+    Measure {
+        /// To which.
+        to: Rank,
+        /// How often all paths were measured anew in this View.
+        survey: u32,
+    },
     /// The receiver of the burst has seen enough.
     Enough,
     /// All of it has come: what the path carries, in kbit/s of payload; 0 when too little came to tell.
@@ -34,6 +39,8 @@ pub enum RateStep {
         number: u32,
         /// In kbit/s of payload; 0 when it could not be measured.
         kbps: u32,
+        /// As in the request.
+        survey: u32,
     },
 }
 
@@ -53,21 +60,23 @@ impl Encode for RateMessage {
     fn encode(&self, out: &mut Vec<u8>) {
         self.view.encode(out);
         match self.body {
-            RateStep::Measure(to) => {
+            RateStep::Measure { to, survey } => {
                 out.push(1);
                 to.encode(out);
+                out.extend_from_slice(&survey.to_le_bytes());
             }
             RateStep::Enough => out.push(2),
             RateStep::Timed(kbps) => {
                 out.push(3);
                 out.extend_from_slice(&kbps.to_le_bytes());
             }
-            RateStep::Rated { to, kind, number, kbps } => {
+            RateStep::Rated { to, kind, number, kbps, survey } => {
                 out.push(4);
                 to.encode(out);
                 out.push(KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len() - 1) as u8);
                 out.extend_from_slice(&number.to_le_bytes());
                 out.extend_from_slice(&kbps.to_le_bytes());
+                out.extend_from_slice(&survey.to_le_bytes());
             }
         }
     }
@@ -77,12 +86,12 @@ impl Decode for RateMessage {
     fn decode(r: &mut Reader<'_>) -> Result<RateMessage, Malformed> {
         let view = ViewDigest::decode(r)?;
         let body = match r.u8()? {
-            1 => RateStep::Measure(Rank::decode(r)?),
+            1 => RateStep::Measure { to: Rank::decode(r)?, survey: r.u32()? },
             2 => RateStep::Enough,
             3 => RateStep::Timed(r.u32()?),
             4 => {
                 let (to, kind) = (Rank::decode(r)?, KINDS.get(usize::from(r.u8()?)).copied().ok_or(Malformed::UnknownTag)?);
-                RateStep::Rated { to, kind, number: r.u32()?, kbps: r.u32()? }
+                RateStep::Rated { to, kind, number: r.u32()?, kbps: r.u32()?, survey: r.u32()? }
             }
             _ => return Err(Malformed::UnknownTag),
         };
@@ -97,8 +106,11 @@ mod tests {
 
     #[test]
     fn every_step_survives_the_wire() {
-        let rated = |kind| RateStep::Rated { to: Rank(3), kind, number: 7, kbps: u32::MAX };
-        for body in [RateStep::Measure(Rank(2)), RateStep::Enough, RateStep::Timed(0)].into_iter().chain(KINDS.map(rated)) {
+        let rated = |kind| RateStep::Rated { to: Rank(3), kind, number: 7, kbps: u32::MAX, survey: 3 };
+        for body in [RateStep::Measure { to: Rank(2), survey: 1 }, RateStep::Enough, RateStep::Timed(0)]
+            .into_iter()
+            .chain(KINDS.map(rated))
+        {
             assert_codec(&RateMessage { view: ViewDigest([3; 32]), body });
         }
     }

@@ -7,12 +7,13 @@
 //! control plane must not copy what may be large.
 
 use super::{Envelope, State};
-use crate::collective::{AbortReason, Block, Call, Input, Misbehaviour, PlanStep};
+use crate::collective::{AbortReason, Block, Call, Input, Job, Misbehaviour, PlanStep, Switch};
 use crate::engine::EngineKind;
 use crate::topology::Plan;
 use crate::view::{OpId, Rank};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The plans that calls may run under, and the calls that wait to know theirs.
 pub(super) struct Plans {
@@ -60,6 +61,14 @@ impl Plans {
     }
 }
 
+impl State {
+    /// Takes the calls of which it is known by now under which plan they run.
+    pub(super) fn no_longer_held(&mut self) -> Vec<(Begun, Option<Block>)> {
+        let State { ledger, plans, .. } = self;
+        plans.held.extract_if(.., |(begun, _)| ledger.revision_of(begun.call().0).is_some()).collect()
+    }
+}
+
 impl Envelope {
     /// The plan that calls run under by now. Those of a member that is behind the others may still run under the one before.
     pub fn plan(&self) -> Arc<Plan> {
@@ -72,42 +81,52 @@ impl Envelope {
         self.view.engine.kind == EngineKind::Native
     }
 
-    /// Another plan has come from rank 0: collectives that are called from now on are held. Gives what rank 0 is to hear.
+    /// Rank 0 thinks of another plan: collectives that are called from now on are held. Gives what rank 0 is to hear.
     ///
     /// # Errors
-    /// The plan does not fit this View, or is not the next one.
-    pub fn hold(&self, plan: &Plan) -> Result<PlanStep, Misbehaviour> {
-        let (revision, mut state) = (plan.revision, self.lock());
+    /// Another one is being thought of, or this one was before.
+    pub fn hold(&self, revision: u32) -> Result<PlanStep, Misbehaviour> {
+        let mut state = self.lock();
         if state.ledger.is_past(revision) {
             return Ok(PlanStep::Switched { revision });
         }
-        if !plan.fits(self.view.size()) || !plan.is_for(self.view.engine.kind) {
-            return Err(Misbehaviour);
-        }
-        let next = state.ledger.hold(revision)?;
-        state.plans.known.entry(revision).or_insert_with(|| Arc::new(plan.clone()));
-        Ok(PlanStep::Held { revision, next })
+        Ok(PlanStep::Held { revision, next: state.ledger.hold(revision)? })
     }
 
-    /// Rank 0 says from which call in each lane on the plan is used, `None` when it is not. What was held begins. Gives what rank 0 is to hear.
+    /// Rank 0 says which plan comes and where it begins, or that none does. What was held begins. Gives what rank 0 is to hear.
     ///
     /// # Errors
-    /// Nothing is held for this plan, or a call that has begun would change its plan.
-    pub fn switch(self: &Arc<Envelope>, revision: u32, first: Option<&[OpId]>) -> Result<PlanStep, Misbehaviour> {
+    /// The plan does not fit this View, nothing is held for it, or a call that has begun would change its plan.
+    pub fn switch(self: &Arc<Envelope>, revision: u32, to: Option<&Switch>) -> Result<PlanStep, Misbehaviour> {
         let mut state = self.lock();
         if !state.ledger.is_past(revision) {
-            state.ledger.switch(revision, first)?;
+            if to.is_some_and(|to| !to.plan.fits(self.view.size()) || !to.plan.is_for(self.view.engine.kind)) {
+                return Err(Misbehaviour);
+            }
+            state.ledger.switch(revision, to.map(|to| &to.first[..]))?;
             let State { ledger, plans, .. } = &mut *state;
+            plans.known.extend(to.map(|to| (revision, Arc::new(to.plan.clone()))));
             plans.known.retain(|revision, _| ledger.uses(*revision));
-            let held = std::mem::take(&mut plans.held);
+            let known = state.no_longer_held();
             drop(state);
-            self.carry_out_held(held);
+            self.carry_out_held(known);
         }
         Ok(PlanStep::Switched { revision })
     }
 
+    /// How many bytes reductions had since this was last asked, and how long they took: each from when everybody had called it and the
+    /// one before was done.
+    pub fn take_served(&self) -> Vec<(u64, Duration)> {
+        self.lock().served.take()
+    }
+
+    /// Operations that are begun and not decided, without those that are held here for another plan.
+    pub fn moving(&self) -> usize {
+        self.lock().ledger.moving()
+    }
+
     /// The plan of a call, or nothing: then the call is kept with its input until that is known.
-    pub(super) fn plan_for(&self, begun: Begun, input: &Input<'_>) -> Option<Arc<Plan>> {
+    fn plan_for(&self, begun: Begun, input: &Input<'_>) -> Option<Arc<Plan>> {
         let (op, _) = begun.call();
         let known = |state: &State| state.ledger.revision_of(op).map(|revision| state.plans.of(revision));
         if let Some(plan) = known(&self.lock()) {
@@ -123,7 +142,8 @@ impl Envelope {
         plan
     }
 
-    fn carry_out_held(self: &Arc<Envelope>, held: Vec<(Begun, Option<Block>)>) {
+    /// On a thread of its own.
+    pub(super) fn carry_out_held(self: &Arc<Envelope>, held: Vec<(Begun, Option<Block>)>) {
         if held.is_empty() {
             return;
         }
@@ -137,4 +157,40 @@ impl Envelope {
             ops.into_iter().for_each(|op| self.give_up(op, AbortReason::Engine));
         }
     }
+
+    /// Hands a call to the engine, under the plan that is agreed for it; later, where that is not known yet.
+    pub(super) fn carry_out(self: &Arc<Envelope>, begun: Begun, input: &Input<'_>) {
+        if let Some(plan) = self.plan_for(begun, input) {
+            self.carry_out_under(plan, begun, input);
+        }
+    }
+
+    fn carry_out_under(self: &Arc<Envelope>, plan: Arc<Plan>, begun: Begun, input: &Input<'_>) {
+        let (op, call) = begun.call();
+        let is_small = input.len() <= SMALL_BYTES_MAX && !matches!(begun, Begun::Sync(..));
+        self.start(op, call, plan, begun.source(), input);
+        if is_small {
+            self.backend.feed(op, input);
+        }
+        // After the engine's start: the descriptor says that there is room for data. Before a feed that takes time.
+        let mut state = self.lock();
+        match begun {
+            Begun::Whole(op, _) => state.ledger.describe(op),
+            Begun::Part(part, call) => state.ledger.describe_part(part, call),
+            Begun::Sync(op, ..) => state.ledger.ready(op),
+        }
+        self.settle(state);
+        if !is_small {
+            self.backend.feed(op, input);
+        }
+    }
+
+    fn start(self: &Arc<Envelope>, op: OpId, call: Call, plan: Arc<Plan>, sync_root: Option<(Rank, u64)>, input: &Input<'_>) {
+        let envelope = Arc::clone(self);
+        let done = Box::new(move |result| envelope.finished(op, call, result));
+        self.backend.start(Job { op, call, plan, sync_root, model: input.model(), done });
+    }
 }
+
+/// Contributions up to here may go to a peer before it has begun, and are there sooner than a descriptor.
+const SMALL_BYTES_MAX: usize = 64 * 1024;

@@ -4,7 +4,7 @@
 
 use super::{Decided, Envelope, Outgoing};
 use crate::collective::{
-    Call, CodecId, DType, Input, Kind, Mode, NativeEngine, Outcome, PlanStep, ReduceOp, bytes_of, elements_of, reference,
+    Call, CodecId, DType, Input, Kind, Mode, NativeEngine, Outcome, PlanStep, ReduceOp, Switch, bytes_of, elements_of, reference,
 };
 use crate::topology::{Plan, PlanClass, Schedule, Tree, TreeShare};
 use crate::view::testing::view_of;
@@ -75,8 +75,8 @@ impl Group {
         }
     }
 
-    fn hold_all(&self, plan: &Plan) -> Vec<PlanStep> {
-        self.members.iter().map(|member| member.hold(plan).expect("the next plan")).collect()
+    fn hold_all(&self) -> Vec<PlanStep> {
+        self.members.iter().map(|member| member.hold(1).expect("the next plan")).collect()
     }
 }
 
@@ -115,9 +115,9 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
     assert!(expected(&first) != expected(&next), "the plans must be told apart");
     let before = group.call_all(sum(Mode::PerOp));
 
-    let held = group.hold_all(&next);
-    let told = Some(vec![OpId { lane: Lane::MAIN, number: 1 }]);
-    assert!(held.iter().all(|step| *step == PlanStep::Held { revision: 1, next: told.clone() }), "{held:?}");
+    let held = group.hold_all();
+    let first_new = vec![OpId { lane: Lane::MAIN, number: 1 }];
+    assert!(held.iter().all(|step| *step == PlanStep::Held { revision: 1, next: Some(first_new.clone()) }), "{held:?}");
     let whole = group.call_all(sum(Mode::PerOp));
     let step_call = Call { kind: Kind::Step { parts: 1 }, ..sum(Mode::PerOp) };
     let steps = group.call_all(step_call);
@@ -138,9 +138,10 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
         assert!(numbers(&decided.output.expect("a result")) == expected(&first), "rank {rank}");
     }
 
+    let switch = Switch { plan: next.clone(), first: first_new };
     for member in &group.members {
-        assert_eq!(member.switch(1, told.as_deref()), Ok(PlanStep::Switched { revision: 1 }));
-        assert_eq!(member.switch(1, told.as_deref()), Ok(PlanStep::Switched { revision: 1 }), "said again");
+        assert_eq!(member.switch(1, Some(&switch)), Ok(PlanStep::Switched { revision: 1 }));
+        assert_eq!(member.switch(1, Some(&switch)), Ok(PlanStep::Switched { revision: 1 }), "said again");
     }
     for rank in 0..SIZE {
         let decided = group.decided(rank, whole[rank]);
@@ -156,7 +157,7 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
 #[test]
 fn what_is_held_ends_with_its_view_and_can_be_given_up() {
     let mut group = Group::new();
-    group.hold_all(&chain());
+    group.hold_all();
     let dropped = group.call_all(sum(Mode::PerOp));
     let open = group.call_all(sum(Mode::PerOp));
     for ops in [&dropped, &open] {
@@ -174,16 +175,35 @@ fn what_is_held_ends_with_its_view_and_can_be_given_up() {
 }
 
 #[test]
+fn what_somebody_has_begun_before_is_not_waited_for() {
+    let mut group = Group::new();
+    let early: Vec<OpId> =
+        group.members[1..].iter().map(|member| member.call(Lane::MAIN, sum(Mode::PerOp)).expect("a number")).collect();
+    group.members[1].begin(early[0], sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[1])));
+    group.hold_all();
+    let late = group.members[0].call(Lane::MAIN, sum(Mode::PerOp)).expect("a number");
+    group.members[0].begin(late, sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[0])));
+    group.members[2].begin(early[1], sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[2])));
+    // Nobody has said where the next plan begins.
+    for rank in 0..SIZE {
+        let decided = group.decided(rank, late);
+        assert_eq!(decided.outcome, Outcome::Committed);
+        assert!(numbers(&decided.output.expect("a result")) == expected(&Plan::mesh(SIZE)), "rank {rank}");
+    }
+}
+
+#[test]
 fn a_plan_for_another_group_or_engine_is_refused() {
     let group = Group::new();
-    let other = Plan { revision: 1, ..Plan::mesh(SIZE) };
-    let mut gloo = other.clone();
+    let mut gloo = Plan { revision: 1, ..Plan::mesh(SIZE) };
     gloo.classes[0].schedule = Schedule::GlooRing;
     let mut larger = chain();
     larger.classes[0].schedule = Schedule::Ring { order: (0..4).map(Rank).collect() };
-    for plan in [gloo, larger, Plan::mesh(SIZE)] {
-        let answer = group.members[0].hold(&plan);
-        assert!(answer.is_err() || answer == Ok(PlanStep::Switched { revision: 0 }), "{plan:?}");
+    let switch = |plan| Switch { plan, first: Vec::new() };
+    assert!(group.members[0].switch(1, Some(&switch(chain()))).is_err(), "nothing is held");
+    group.hold_all();
+    for plan in [gloo, larger] {
+        assert!(group.members[0].switch(1, Some(&switch(plan.clone()))).is_err(), "{plan:?}");
     }
-    assert!(group.members[0].hold(&other).is_ok());
+    assert!(group.members[0].switch(1, Some(&switch(chain()))).is_ok());
 }

@@ -3,6 +3,7 @@
 //! What a ledger knows of one operation: who has begun it, who has voted how, who has decided it.
 
 use super::calls::Calls;
+use crate::collective::revision::REVISION_UNKNOWN;
 use crate::collective::{AbortCause, AbortReason, Call, Kind, Listed, Mismatch, Mode, Outcome, Status, Vote};
 use crate::defect::{Defect, Seeded};
 use crate::view::{CommittedOp, OpId, Rank};
@@ -76,6 +77,12 @@ impl Entry {
     /// All that `rank` has begun, in order: the calls of a step before its end.
     pub(super) fn begun_by(&self, rank: Rank) -> impl Iterator<Item = crate::collective::Descriptor> {
         self.parts.values().chain([&self.calls]).filter_map(move |calls| calls.descriptor(rank))
+    }
+
+    /// Under which revision another member has begun it, or a call of it.
+    pub(super) fn told_revision(&self) -> Option<u32> {
+        let told = (0..self.votes.len()).flat_map(|rank| self.begun_by(Rank(rank as u8)));
+        told.map(|descriptor| descriptor.plan_revision).find(|revision| *revision != REVISION_UNKNOWN)
     }
 
     pub(super) fn is_begun(&self) -> bool {

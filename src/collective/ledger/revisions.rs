@@ -59,6 +59,12 @@ impl Ledger {
         called.map_or(Some(self.revisions.agreed_for(op.whole())), |entry| entry.revision)
     }
 
+    /// How many operations are begun here or elsewhere and not decided; without those that are held here.
+    pub fn moving(&self) -> usize {
+        let is_held = |op: &&OpId| self.entries.get(op).is_some_and(|entry| entry.call.is_some() && entry.revision.is_none());
+        self.open().filter(|op| !is_held(op)).count()
+    }
+
     /// Whether an operation may run under this revision that is not decided, or not called yet.
     pub fn uses(&self, revision: u32) -> bool {
         let Revisions { first, oldest, since, .. } = &self.revisions;

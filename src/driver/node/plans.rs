@@ -1,37 +1,45 @@
 //! Layer: Host.
 //!
-//! How a View gets a plan that fits its links: what its paths carry is measured while nothing else goes on, and rank 0 brings the plan.
+//! How a View gets a plan that fits its links: rank 0 has them measured, in moments in which nothing goes on, and brings the plan.
+//!
+//! Where there are no such moments, or the plan does not keep what it promised, it makes one: calls are held anyway while a plan is agreed
+//! on, so they are held for as long as it takes to see every port once, three seconds at most.
 
 use super::Node;
-use crate::collective::{PlanMessage, PlanStep, Revising};
-use crate::driver::bursts::{Bursts, Traffic, with_bursts};
-use crate::driver::event::Event;
+use super::rates::Rates;
+use crate::collective::{Envelope, PlanMessage, PlanStep, Revising};
 use crate::election::Message;
 use crate::identity::MemberId;
-use crate::link::DataLink;
 use crate::status::Forecast;
-use crate::topology::{InterfaceKind, Pair, Plan, Port, RateMessage, RateStep, Survey, better_plan, forecasts_us};
-use crate::view::{Rank, View, ViewDigest};
-use std::collections::BTreeMap;
-use std::num::NonZeroU32;
+use crate::topology::{Plan, RateStep, Watch, better_plan, forecasts_us};
+use crate::view::{Rank, View};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is under way in the View that is installed.
-#[derive(Default)]
 pub(super) struct Planning {
-    bursts: BTreeMap<Rank, Bursts>,
-    traffic: Traffic,
-    /// Of rank 0.
-    survey: Option<Survey>,
+    pub(super) rates: Rates,
     /// Of rank 0: a plan that is being agreed on.
-    revising: Option<Revising>,
+    change: Option<Change>,
     /// The highest revision there was.
     revision: u32,
     /// Nothing went on when it was last looked.
     was_idle: bool,
-    forecasts: Vec<Forecast>,
     /// How much was known when a plan was last looked for.
     looked: Looked,
+    forecasts: Vec<Forecast>,
+    watch: Watch,
+    /// Not before this time calls are held for measuring, in milliseconds.
+    pause_from: u64,
+}
+
+/// A change of the plan.
+struct Change {
+    revising: Revising,
+    /// The plan, if it is known; else calls are held until the links are measured.
+    plan: Option<Plan>,
+    /// Until then, in milliseconds.
+    until: u64,
 }
 
 /// When a plan was last looked for.
@@ -46,8 +54,18 @@ enum Looked {
 }
 
 impl Planning {
-    pub(super) fn of(view: &View) -> Planning {
-        Planning { revision: view.plan.revision, ..Planning::default() }
+    /// Of a View that is installed now.
+    pub(super) fn of(view: Option<&View>, now: u64) -> Planning {
+        Planning {
+            rates: Rates::default(),
+            change: None,
+            revision: view.map_or(0, |view| view.plan.revision),
+            was_idle: false,
+            looked: Looked::Never,
+            forecasts: Vec::new(),
+            watch: Watch::new(now),
+            pause_from: now + BUSY_MS,
+        }
     }
 
     pub(super) fn forecasts(&self) -> &[Forecast] {
@@ -56,72 +74,101 @@ impl Planning {
 }
 
 impl Node {
-    /// A data link of the View, as its engine gets it.
-    pub(super) fn with_bursts(&mut self, view: ViewDigest, peer: Rank, link: Box<dyn DataLink>) -> Box<dyn DataLink> {
-        let events = self.events.clone();
-        // A full queue means the driver is far behind: what came of the burst is asked for again.
-        let tell = move |said| _ = events.try_send(Event::Burst { view, peer, said });
-        let (link, bursts) = with_bursts(link, &self.planning.traffic, Box::new(tell));
-        self.planning.bursts.insert(peer, bursts);
-        link
-    }
-
     /// Measures on, and looks for a better plan when enough is known. Rank 0 alone does.
     pub(super) fn go_on_planning(&mut self) {
-        let Some(envelope) = self.envelope.clone().filter(|e| e.me() == Rank(0) && e.view().size() > 2 && !e.is_frozen()) else {
+        let leads = |e: &Arc<Envelope>| e.me() == Rank(0) && e.view().size() > 2 && !e.is_frozen();
+        let Some(envelope) = self.envelope.clone().filter(leads) else { return };
+        if !self.can_measure(&envelope) {
             return;
+        }
+        self.watch_the_plan(&envelope);
+        let was_idle = std::mem::replace(&mut self.planning.was_idle, envelope.in_flight() == 0) && self.planning.was_idle;
+        let is_quiet = match &self.planning.change {
+            Some(change) if change.revising.is_held() => envelope.moving() == 0,
+            Some(_) => false,
+            None => was_idle,
         };
-        let was_idle = std::mem::replace(&mut self.planning.was_idle, envelope.in_flight() == 0);
-        let all_linked = self.planning.bursts.len() + 1 == envelope.view().size();
-        if self.planning.revising.is_some() || !all_linked || !self.measures_to(envelope.view()) {
+        self.measure_on(is_quiet);
+        if self.planning.change.is_some() {
+            self.decide_plan();
+        } else if !self.look_for_a_plan(&envelope) && self.is_busy(&envelope) {
+            self.hold_all(None);
+        }
+    }
+
+    /// Whether there are no moments in which nothing goes on, and much is moved without knowing how best to.
+    fn is_busy(&self, envelope: &Envelope) -> bool {
+        let is_unknown = self.planning.rates.survey().is_some_and(|survey| !survey.is_good_for_a_plan());
+        let is_worth_it = || envelope.backend().traffic().sent_bytes >= BUSY_BYTES;
+        envelope.can_be_revised() && is_unknown && self.now() >= self.planning.pause_from && is_worth_it()
+    }
+
+    /// Measures anew when operations take longer than was foretold.
+    fn watch_the_plan(&mut self, envelope: &Envelope) {
+        let served = envelope.take_served();
+        if self.planning.change.is_some() || served.is_empty() || !envelope.can_be_revised() {
             return;
         }
-        let now = self.now();
-        if self.planning.survey.is_none() {
-            self.planning.survey = Some(self.survey(envelope.view()));
+        let (order, now, plan) = (members(envelope), self.now(), envelope.plan());
+        for (bytes, took) in served.into_iter().filter(|(bytes, _)| *bytes >= Watch::BYTES_MIN) {
+            let Some((_, us)) = forecasts_us(&order, self.election.links(), &plan, [bytes]).first().copied() else { return };
+            if self.planning.watch.note(now, us, took.as_secs_f64() * 1e6) {
+                tracing::info!(bytes, ?took, forecast_us = us, "operations take longer than foretold; measures the links again");
+                self.survey_anew();
+                self.planning.looked = Looked::Never;
+                return self.hold_all(None);
+            }
         }
-        let is_idle = self.planning.was_idle && was_idle;
-        let Some(survey) = &mut self.planning.survey else { return };
-        survey.tick(now);
-        if let Some((from, to)) = if is_idle { survey.begin(now) } else { None } {
-            tracing::debug!(%from, %to, "measures a path");
-            self.tell_rate(from, RateStep::Measure(to));
-        }
-        self.look_for_a_plan();
     }
 
-    fn survey(&self, view: &View) -> Survey {
-        let links = self.election.links();
-        let id = |rank| view.member(rank).map(|member| member.id);
-        let known = |(from, to): Pair| links.path(id(from)?, id(to)?)?.rate_kbps.map(NonZeroU32::get);
-        Survey::new(view.size(), known)
-    }
-
-    /// Once when all ports are measured, and once when all paths are.
-    fn look_for_a_plan(&mut self) {
-        let Some(envelope) = self.envelope.clone() else { return };
-        let Some(survey) = &self.planning.survey else { return };
+    /// Once when all ports are measured, and once when all paths are. Says whether there is another plan.
+    fn look_for_a_plan(&mut self, envelope: &Envelope) -> bool {
+        let Some(survey) = self.planning.rates.survey() else { return false };
         let known = match (survey.is_good_for_a_plan(), survey.is_over()) {
             (_, true) => Looked::AtThePaths,
             (true, false) => Looked::AtThePorts,
-            (false, false) => return,
+            (false, false) => return false,
         };
         if known <= self.planning.looked || !envelope.can_be_revised() {
-            return;
+            return false;
         }
         self.planning.looked = known;
-        let order: Vec<MemberId> = envelope.view().members.iter().map(|member| member.id).collect();
-        if let Some(plan) = better_plan(&order, self.election.links(), &envelope.plan()) {
-            self.planning.revision += 1;
-            self.propose_plan(Plan { revision: self.planning.revision, ..plan });
+        let plan = better_plan(&members(envelope), self.election.links(), &envelope.plan());
+        let is_better = plan.is_some();
+        if is_better {
+            self.hold_all(plan);
         }
+        is_better
     }
 
-    fn propose_plan(&mut self, plan: Plan) {
-        let Some(envelope) = &self.envelope else { return };
-        tracing::info!(revision = plan.revision, reason = plan.reason, "proposes another plan");
-        self.planning.revising = Some(Revising::new(plan.clone(), envelope.view().size()));
-        self.tell_plan_to_all(&PlanStep::Propose(Box::new(plan)));
+    /// All hold their calls for this plan, or for one that is to be found while they do.
+    fn hold_all(&mut self, plan: Option<Plan>) {
+        let Some(envelope) = self.envelope.clone() else { return };
+        self.planning.revision += 1;
+        let (now, revising) = (self.now(), Revising::new(self.planning.revision, envelope.view().size()));
+        let hold = revising.hold();
+        tracing::debug!(revision = self.planning.revision, known = plan.is_some(), "calls are held for another plan");
+        self.planning.pause_from = now + PAUSES_APART_MS;
+        self.planning.change = Some(Change { revising, plan, until: now + PAUSE_MS });
+        self.tell_plan_to_all(&hold);
+    }
+
+    /// When all hold: brings the plan, when it is known, or there has been time enough to find it.
+    fn decide_plan(&mut self) {
+        let Some(envelope) = self.envelope.clone() else { return };
+        let now = self.now();
+        let Some(change) = self.planning.change.as_mut().filter(|change| change.revising.is_held()) else { return };
+        let survey = self.planning.rates.survey();
+        if change.plan.is_none() && now < change.until && survey.is_some_and(|survey| !survey.is_good_for_a_plan()) {
+            return;
+        }
+        let found = || better_plan(&members(&envelope), self.election.links(), &envelope.plan());
+        let plan = change.plan.take().or_else(found);
+        if plan.is_some() {
+            self.planning.watch.was_right();
+        }
+        let switch = change.revising.decide(plan);
+        self.tell_plan_to_all(&switch);
     }
 
     /// Rank 0 and a member speak about a plan.
@@ -134,26 +181,29 @@ impl Node {
     fn hear_plan_step(&mut self, from: Rank, step: &PlanStep) {
         let Some(envelope) = self.envelope.clone() else { return };
         let answer = match step {
-            PlanStep::Propose(plan) if from == Rank(0) => envelope.hold(plan),
-            PlanStep::Switch { revision, first } if from == Rank(0) => {
-                let answer = envelope.switch(*revision, first.as_deref());
-                let plan = envelope.plan();
-                tracing::info!(revision = plan.revision, reason = plan.reason, "goes by this plan");
+            PlanStep::Hold { revision } if from == Rank(0) => envelope.hold(*revision),
+            PlanStep::Switch { revision, to } if from == Rank(0) => {
+                let answer = envelope.switch(*revision, to.as_deref());
+                if let Some(to) = to {
+                    tracing::info!(revision, reason = to.plan.reason, "goes by another plan");
+                }
                 self.renew_forecasts();
                 answer
             }
             PlanStep::Held { revision, next } => {
-                let switch = self.planning.revising.as_mut().and_then(|r| r.on_held(from, *revision, next.clone()));
-                return switch.into_iter().for_each(|switch| self.tell_plan_to_all(&switch));
+                if let Some(change) = &mut self.planning.change {
+                    change.revising.on_held(from, *revision, next.clone());
+                }
+                return self.decide_plan();
             }
             PlanStep::Switched { revision } => {
-                if let Some(revising) = &mut self.planning.revising {
-                    revising.on_switched(from, *revision);
+                if let Some(change) = &mut self.planning.change {
+                    change.revising.on_switched(from, *revision);
                 }
-                self.planning.revising.take_if(|revising| revising.is_over());
+                self.planning.change.take_if(|change| change.revising.is_over());
                 return;
             }
-            PlanStep::Propose(_) | PlanStep::Switch { .. } => return self.expel(from),
+            PlanStep::Hold { .. } | PlanStep::Switch { .. } => return self.expel(from),
         };
         match answer {
             Ok(answer) => self.tell_plan(Rank(0), &answer),
@@ -163,10 +213,11 @@ impl Node {
 
     fn tell_plan_to_all(&mut self, step: &PlanStep) {
         let Some(envelope) = self.envelope.clone() else { return };
-        envelope.view().ranks().for_each(|rank| self.tell_plan(rank, step));
+        // This node last: what it says to itself it hears at once.
+        envelope.view().ranks().filter(|rank| *rank != envelope.me()).for_each(|rank| self.tell_plan(rank, step));
+        self.tell_plan(envelope.me(), step);
     }
 
-    /// What this node has to say to itself it hears at once.
     fn tell_plan(&mut self, to: Rank, step: &PlanStep) {
         let Some(envelope) = self.envelope.clone() else { return };
         if to == envelope.me() {
@@ -180,102 +231,37 @@ impl Node {
 
     /// What a member must hear again whose link was down.
     pub(super) fn replay_plan(&mut self, to: Rank) {
-        let steps = self.planning.revising.as_ref().map_or_else(Vec::new, Revising::replay);
+        let steps = self.planning.change.as_ref().map_or_else(Vec::new, |change| change.revising.replay());
         steps.iter().for_each(|step| self.tell_plan(to, step));
-    }
-
-    /// A member speaks about what a path carries.
-    pub(super) fn on_rate(&mut self, from: MemberId, message: RateMessage) {
-        let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == message.view) else { return };
-        if let Some(rank) = envelope.view().rank_of(from) {
-            self.hear_rate(rank, message.body);
-        }
-    }
-
-    /// A burst has come here over a data link.
-    pub(super) fn on_burst(&mut self, view: ViewDigest, peer: Rank, said: RateStep) {
-        if self.envelope.as_ref().is_some_and(|e| e.digest() == view) {
-            self.tell_rate(peer, said);
-        }
-    }
-
-    fn hear_rate(&mut self, from: Rank, step: RateStep) {
-        let Some(envelope) = self.envelope.clone() else { return };
-        let id = |rank| envelope.view().member(rank).map(|member| member.id);
-        match step {
-            RateStep::Measure(to) => match self.planning.bursts.get(&to).filter(|_| envelope.in_flight() == 0) {
-                Some(bursts) if from == Rank(0) && self.port_to(envelope.view(), to).is_some_and(is_measured) => bursts.begin(),
-                _ => self.rated(to, 0),
-            },
-            RateStep::Enough => {
-                if let Some(bursts) = self.planning.bursts.get(&from) {
-                    bursts.end();
-                }
-            }
-            RateStep::Timed(kbps) => self.rated(from, kbps),
-            RateStep::Rated { to, kind, number, kbps } => {
-                let port = Port::unmeasured(kind, number);
-                if let (Some(sender), Some(receiver), Some(kbps)) = (id(from), id(to), NonZeroU32::new(kbps)) {
-                    self.election.links_mut().rate(sender, receiver, port, kbps);
-                    self.renew_forecasts();
-                }
-                let now = self.now();
-                let Some(survey) = &mut self.planning.survey else { return };
-                if !is_measured(port) {
-                    survey.leave((from, to));
-                }
-                if survey.on_rate(now, (from, to), kbps) && kbps > 0 {
-                    self.go_on_planning();
-                }
-            }
-        }
     }
 
     /// What the plan promises, by what is known now.
     pub(super) fn renew_forecasts(&mut self) {
         let Some(envelope) = &self.envelope else { return };
-        let order: Vec<MemberId> = envelope.view().members.iter().map(|member| member.id).collect();
         let takes = |us: f64| Duration::from_secs_f64(us / 1e6);
-        let forecasts = forecasts_us(&order, self.election.links(), &envelope.plan(), FORECAST_BYTES);
+        let forecasts = forecasts_us(&members(envelope), self.election.links(), &envelope.plan(), FORECAST_BYTES);
         self.planning.forecasts = forecasts.into_iter().map(|(bytes, us)| Forecast { bytes, takes: takes(us) }).collect();
     }
 
-    /// Tells everybody what a path of this node carries.
-    fn rated(&mut self, to: Rank, kbps: u32) {
-        let Some(envelope) = self.envelope.clone() else { return };
-        let port = self.port_to(envelope.view(), to).unwrap_or(Port::unmeasured(InterfaceKind::Other, 0));
-        tracing::debug!(%to, kbps, "a path was measured");
-        let rated = RateStep::Rated { to, kind: port.kind, number: port.number, kbps: kbps.min(KBPS_MAX) };
-        envelope.view().ranks().for_each(|rank| self.tell_rate(rank, rated));
-    }
-
-    fn tell_rate(&mut self, to: Rank, body: RateStep) {
-        let Some(envelope) = self.envelope.clone() else { return };
-        if to == envelope.me() {
-            return self.hear_rate(to, body);
+    /// Has the next path measured, if nothing else goes on.
+    fn measure_on(&mut self, is_quiet: bool) {
+        let now = self.now();
+        if let Some((from, to, survey)) = self.planning.rates.next(now, is_quiet) {
+            self.tell_rate(from, RateStep::Measure { to, survey });
         }
-        if let Some(member) = envelope.view().member(to) {
-            self.peers.send(member.id, Message::Rate(RateMessage { view: envelope.digest(), body }));
-        }
-    }
-
-    /// Where the link to a member leaves this machine.
-    fn port_to(&self, view: &View, to: Rank) -> Option<Port> {
-        let link = self.peers.get(view.member(to)?.id)?;
-        Some(self.port_of(link.local?.ip()))
-    }
-
-    fn measures_to(&self, view: &View) -> bool {
-        view.ranks().filter(|rank| *rank != Rank(0)).any(|rank| self.port_to(view, rank).is_some_and(is_measured))
     }
 }
 
-/// Inside one machine nothing is shaped by a wire, and of a tunnel nobody knows what it shares.
-fn is_measured(port: Port) -> bool {
-    matches!(port.kind, InterfaceKind::Ethernet | InterfaceKind::Wifi | InterfaceKind::Thunderbolt | InterfaceKind::Bridge)
+/// The members of the View, in rank order.
+pub(super) fn members(envelope: &Envelope) -> Vec<MemberId> {
+    envelope.view().members.iter().map(|member| member.id).collect()
 }
 
 /// For which the plan's promise is told.
 const FORECAST_BYTES: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
-/// What is faster depends on processors more than on wires, and differs by chance.
-const KBPS_MAX: u32 = 8_000_000;
+/// A View in which nothing was measured for so long, though so much was moved, has no quiet moments.
+const BUSY_MS: u64 = 5_000;
+const BUSY_BYTES: u64 = 32 << 20;
+/// Calls are held for measuring no longer than this, and not again for a while.
+const PAUSE_MS: u64 = 3_000;
+const PAUSES_APART_MS: u64 = 60_000;

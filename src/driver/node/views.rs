@@ -47,7 +47,7 @@ impl Node {
             self.learn_name(member.id.node, member.name.clone());
         }
         self.waiting = None;
-        self.planning = Planning::of(view);
+        self.planning = Planning::of(Some(view), self.now());
         if self.election.is_frozen() {
             // Installed late, for its outcome alone: the next one is under way.
             envelope.freeze();
