@@ -98,7 +98,7 @@ async fn owned(ctx: &mut Context, buffer: &mut Vec<f32>, ops: usize) -> Result<(
 
 /// What is known of the links, and the plan made of it, as JSON. By the machines' numbers, which their addresses end with.
 fn known(cluster: &Cluster, ctx: &Context) -> String {
-    let (status, plan) = (cluster.status(), ctx.plan());
+    let status = cluster.status();
     let view = status.view.as_ref();
     let place = |rank: usize| ctx.members()[rank].name.as_str().trim_start_matches('n').parse::<usize>().unwrap_or(rank + 1) - 1;
     let paths = view.iter().flat_map(|view| &view.paths);
@@ -106,7 +106,7 @@ fn known(cluster: &Cluster, ctx: &Context) -> String {
         paths.filter_map(|path| Some(format!("[{},{},{}]", place(path.from), place(path.to), path.rate_kbps?))).collect();
     let forecasts = view.iter().flat_map(|view| &view.forecasts);
     let forecasts: Vec<String> = forecasts.map(|f| format!("[{},{}]", f.bytes, f.takes.as_secs_f64())).collect();
-    let (revision, why) = (plan.revision(), plan.explain());
+    let (revision, why) = view.map_or((0, ""), |view| (view.plan_revision, view.plan.as_str()));
     format!(
         "{{\"plan\":{why:?},\"revision\":{revision},\"paths\":[{}],\"forecasts\":[{}]}}",
         paths.join(","),

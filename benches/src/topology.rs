@@ -46,7 +46,7 @@ pub fn measure(extent: Extent) -> Result<ExitCode> {
     for case in &CASES {
         let rounds = if extent == Extent::Quick { 2 } else { case.rounds };
         match compare(case, rounds, gloo.as_deref().ok(), &mut report) {
-            Ok(plan) => plans.push(format!("{}: {plan}", case.profile)),
+            Ok(known) => plans.push(format!("{}: {}. {}", case.profile, known.plan, known.rates(&case.rates))),
             Err(error) => report.failure(format!("{}: {error:#}", case.profile)),
         }
     }
@@ -60,8 +60,8 @@ fn bare_program() -> Result<std::path::PathBuf> {
     Ok(program)
 }
 
-/// One row. Gives the plan that was used.
-fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report) -> Result<String> {
+/// One row. Gives what the group knew of its links.
+fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report) -> Result<Known> {
     let mut ours = Group::up(case.profile, None)?;
     let mut theirs = gloo.map(|program| Group::up(case.profile, Some(program))).transpose()?;
     let known = ours.until_measured(case)?;
@@ -108,7 +108,7 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
     }
     ours.end()?;
     theirs.map_or(Ok(()), Group::end)?;
-    Ok(known.plan)
+    Ok(known)
 }
 
 /// The least time at line rate: the slowest machine lets its numbers out and the sum in, and all together pass `2 (n - 1)` buffers,
@@ -154,10 +154,21 @@ impl Known {
         found.map(|(_, s)| *s).with_context(|| format!("no forecast for {bytes} bytes"))
     }
 
+    /// Each rate in parts of what the cables carry.
+    fn of_the_cables(&self, mbit: &[f64]) -> impl Iterator<Item = f64> {
+        let carried = |from: usize, to: usize| mbit[from].min(mbit[to]) * 1e3 * PAYLOAD;
+        self.paths.iter().map(move |(from, to, kbps)| kbps / carried(*from, *to))
+    }
+
     /// The largest part by which a rate differs from what the cables carry.
     fn farthest_off(&self, mbit: &[f64]) -> f64 {
-        let carried = |from: usize, to: usize| mbit[from].min(mbit[to]) * 1e3 * PAYLOAD;
-        self.paths.iter().map(|(from, to, kbps)| (kbps / carried(*from, *to) - 1.0).abs()).fold(0.0, f64::max)
+        self.of_the_cables(mbit).map(|part| (part - 1.0).abs()).fold(0.0, f64::max)
+    }
+
+    fn rates(&self, mbit: &[f64]) -> String {
+        let least = self.of_the_cables(mbit).fold(f64::INFINITY, f64::min);
+        let most = self.of_the_cables(mbit).fold(0.0, f64::max);
+        format!("Rates were measured as {least:.2} to {most:.2} of what the cables carry")
     }
 }
 

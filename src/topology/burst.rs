@@ -27,8 +27,8 @@ impl Burst {
             return false;
         };
         let was_enough = self.is_enough();
-        let before = self.marks.last().map_or(0, |(_, bytes)| *bytes);
-        let mark = (now_us.max(first_us), before + bytes as u64);
+        let before = self.marks.last().copied().unwrap_or_default();
+        let mark = (now_us.max(before.0), before.1 + bytes as u64);
         self.marks.push(mark);
         if self.going.is_none() && mark.0 - first_us >= GOING_US && mark.1 >= GOING_BYTES {
             self.going = Some(mark);
@@ -43,17 +43,40 @@ impl Burst {
 
     /// What came, in kbit/s of payload, from when the path had got going; `None` when too little came since.
     ///
-    /// A fast path is through with all frames sooner: there the second half counts.
+    /// A fast path is through with all frames sooner: there the second half counts. A receiver that is held up finds more than the path carries
+    /// when it goes on, so only those moments count in which it had taken all there was: the corners of the upper hull of what it had
+    /// at which time, of which the edge in the middle is taken.
     pub fn kbps(&self) -> Option<u32> {
         let last = self.marks.last().copied()?;
         let half = self.marks.iter().copied().find(|(_, bytes)| *bytes * 2 >= last.1)?;
         let from = self.going.filter(|going| (last.1 - going.1) * 2 >= last.1).unwrap_or(half);
-        let (us, bytes) = (last.0 - from.0, last.1 - from.1);
-        if us == 0 || bytes < BYTES_MIN {
+        if last.1 - from.1 < BYTES_MIN {
             return None;
         }
-        u32::try_from(bytes * 8000 / us).ok()
+        let hull = upper_hull(self.marks.iter().copied().filter(|mark| *mark >= from));
+        let middle_us = from.0 + (last.0 - from.0) / 2;
+        let edge = hull.windows(2).find(|edge| edge[1].0 >= middle_us)?;
+        let (us, bytes) = (edge[1].0 - edge[0].0, edge[1].1 - edge[0].1);
+        u32::try_from((bytes * 8000).checked_div(us)?).ok()
     }
+}
+
+/// Of points by growing time, those that no line between two others passes above.
+fn upper_hull(points: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut hull: Vec<(u64, u64)> = Vec::new();
+    for point in points {
+        // Exact: a burst has 2^24 bytes and, within the patience of anybody, 2^40 microseconds.
+        let is_below = |a: (u64, u64), b: (u64, u64)| {
+            let rise = |from: (u64, u64), to: (u64, u64)| (u128::from(to.0 - from.0), u128::from(to.1 - from.1));
+            let ((ab_us, ab), (ac_us, ac)) = (rise(a, b), rise(a, point));
+            ab * ac_us <= ac * ab_us
+        };
+        while hull.len() > 1 && is_below(hull[hull.len() - 2], hull[hull.len() - 1]) {
+            hull.pop();
+        }
+        hull.push(point);
+    }
+    hull
 }
 
 /// A path has got going after this long and so many bytes: its sender has found how much it may have under way, and a
@@ -102,6 +125,26 @@ mod tests {
         assert!(!burst.frame(5, 1000) && burst.kbps().is_none());
         assert!(!burst.frame(5, 100_000) && burst.kbps().is_none(), "in no time");
         assert!(!burst.frame(1000, 10_000) && burst.kbps().is_none(), "too few bytes since");
+    }
+
+    #[test]
+    fn a_receiver_that_is_held_up_sees_no_more_than_the_path_carries() {
+        for (held_from_ms, held_ms) in [(0, 30), (15, 20), (18, 30), (60, 30), (90, 5)] {
+            let (mut burst, mut before_us) = (Burst::default(), 0);
+            for frame in 1..=Burst::FRAMES_MAX as u64 {
+                let arrives_us = frame * Burst::FRAME_BYTES as u64 * 8000 / 941_500;
+                let held = held_from_ms * 1000..(held_from_ms + held_ms) * 1000;
+                // What has piled up is taken at ten times the rate.
+                let may_us = if held.contains(&arrives_us) { held.end } else { arrives_us };
+                let takes_us = Burst::FRAME_BYTES as u64 * 800 / 941_500;
+                before_us = may_us.max(before_us + takes_us);
+                if burst.frame(before_us, Burst::FRAME_BYTES) {
+                    break;
+                }
+            }
+            let found = f64::from(burst.kbps().expect("a rate")) / 941_500.0;
+            assert!((0.95..=1.05).contains(&found), "held up for {held_ms} ms after {held_from_ms} ms: {found}");
+        }
     }
 
     #[test]
