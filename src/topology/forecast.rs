@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 /// have no edge.
 ///
 /// That is how long the busiest resource is busy, and before that the latency of the steps one after the other and the
-/// time in which the pipeline fills: one chunk for each level of a tree or place of a ring.
+/// time in which the pipeline fills: one chunk for each level of a tree. In a ring all are busy from the beginning, but each step takes as long as a
+/// chunk and its latency.
 pub(super) fn forecast_us(network: &Network, schedule: &Schedule, bytes: u64, chunk_bytes: u32) -> Option<f64> {
     let size = network.size as f64;
     let part = |share: f64| (bytes as f64 * share).min(f64::from(chunk_bytes));
@@ -26,8 +27,10 @@ pub(super) fn forecast_us(network: &Network, schedule: &Schedule, bytes: u64, ch
             let next = order.iter().cycle().skip(1);
             let hops: Vec<Hop> = order.iter().zip(next).map(|(a, b)| (*a, *b, 2.0 * (size - 1.0) / size)).collect();
             let round_us = hops.iter().map(|hop| one_way_us(network, hop)).sum::<Option<f64>>()?;
-            let fill_us = (size - 1.0) * slowest_us(network, &hops, part(1.0 / size))?;
-            Some(round_us * 2.0 * (size - 1.0) / size + busiest_us(network, &hops, bytes)? + fill_us)
+            // A chunk can go on a step after it has come, as all ports are busy from the beginning; where a segment is less than
+            // that, each step is waited for.
+            let step_us = round_us / size + slowest_us(network, &hops, part(1.0 / size))?;
+            Some(f64::max(busiest_us(network, &hops, bytes)?, 2.0 * (size - 1.0) * step_us) + step_us)
         }
         Schedule::Trees { trees } => {
             let hops: Vec<Hop> = trees.iter().flat_map(tree_hops).collect();

@@ -107,11 +107,11 @@ impl Survey {
         ranks(self.size).filter(move |rank| *rank != hub).flat_map(move |rank| [(rank, hub), (hub, rank)])
     }
 
-    /// A path that has been tried little and carried clearly less than its ends have sent and received elsewhere.
+    /// A path that has been tried little and carried less than its ends have sent and received elsewhere.
     fn doubtful(&self) -> Option<Pair> {
         let most = |of: &dyn Fn(&Pair) -> bool| self.rates.iter().filter(|(pair, _)| of(pair)).map(|(_, kbps)| *kbps).max();
         let expected = |pair: Pair| Some(most(&|known| known.0 == pair.0)?.min(most(&|known| known.1 == pair.1)?));
-        let is_low = |pair: &Pair, kbps: u32| expected(*pair).is_some_and(|most| u64::from(kbps) * 20 < u64::from(most) * 17);
+        let is_low = |pair: &Pair, kbps: u32| expected(*pair).is_some_and(|most| u64::from(kbps) * 100 < u64::from(most) * 93);
         let low = self.rates.iter().filter(|(pair, kbps)| self.tries(**pair) < DOUBTS_MAX && is_low(pair, **kbps));
         low.map(|(pair, _)| *pair).next()
     }
