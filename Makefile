@@ -1,7 +1,7 @@
 # Two commands are the whole set-up on a fresh machine: `make demo` and `make test`.
 # Recipes print nothing of their own, so that `make demo ARGS=--json` is one JSON document.
 
-.PHONY: help demo test check fix asan gloo-generations fuzz sim bench train lab-clean faults reliability model fuzz-schedules
+.PHONY: help demo test check fix asan gloo-generations fuzz sim bench bench-topology train lab-clean faults reliability model fuzz-schedules
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -44,6 +44,9 @@ bench: ## times in the lab, written to docs/benchmarks.md (ARGS=--quick for a lo
 
 train: ## four processes train on handwritten digits with every codec, written to docs/training.md (ARGS=--quick for a look)
 	@scripts/train.sh $(ARGS)
+
+bench-topology: ## unequal machines in the lab, beside Gloo's ring (ARGS=--quick for a look)
+	@scripts/bench-topology.sh $(ARGS)
 
 reliability: ## the fault matrix and times of loss, written to docs/reliability.md (ARGS=--quick for a look)
 	@scripts/reliability.sh $(ARGS)

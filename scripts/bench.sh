@@ -15,20 +15,5 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 cargo build --release --locked -p potluck-bench ${gloo_features[@]+"${gloo_features[@]}"} >&2
 
-# Gloo by itself, for the comparison; the program finds it beside itself.
-bare_gloo() {
-    local folder where=()
-    if [ -n "${GLOO_ROOT:-}" ]; then
-        where=(-isystem "$GLOO_ROOT/include")
-        for folder in "$GLOO_ROOT/lib" "$GLOO_ROOT/lib64"; do
-            where+=("-L$folder" "-Wl,-rpath,$folder")
-        done
-    fi
-    c++ -std=c++17 -O3 -Wall -Wextra ${where[@]+"${where[@]}"} -o "$1" benches/gloo/bare.cc -lgloo -pthread >&2
-}
-bare="$(target_dir)/release/bare-gloo"
-rm -f "$bare"
-if [ -z "$gloo_missing" ] && ! bare_gloo "$bare"; then
-    say "benches/gloo/bare.cc does not build with this Gloo (it needs Gloo's own TCP transport): no comparison."
-fi
+build_bare_gloo "$(target_dir)/release/bare-gloo"
 exec "$(target_dir)/release/potluck-bench" "$@"

@@ -131,6 +131,22 @@ target_dir() {
     esac
 }
 
+# Gloo by itself, for comparisons; a program of ours finds it beside itself. After want_gloo. $1 is where it goes.
+build_bare_gloo() {
+    local folder where=()
+    if [ -n "${GLOO_ROOT:-}" ]; then
+        where=(-isystem "$GLOO_ROOT/include")
+        for folder in "$GLOO_ROOT/lib" "$GLOO_ROOT/lib64"; do
+            where+=("-L$folder" "-Wl,-rpath,$folder")
+        done
+    fi
+    rm -f "$1"
+    if [ -z "$gloo_missing" ] &&
+        ! c++ -std=c++17 -O3 -Wall -Wextra ${where[@]+"${where[@]}"} -o "$1" benches/gloo/bare.cc -lgloo -pthread >&2; then
+        say "benches/gloo/bare.cc does not build with this Gloo (it needs Gloo's own TCP transport): no comparison."
+    fi
+}
+
 # What tests with faults need of a machine: the lab with everything that it breaks. $1 is the make target.
 need_lab_of_faults() {
     need_rust

@@ -11,6 +11,7 @@ use crate::collective::{Call, CodecId, DType, Element, Envelope, Kind, Mode, Red
 use crate::driver::{engine_reason, peer_at};
 use crate::engine::EngineKind;
 use crate::error::{Peer, Result};
+use crate::plan::Plan;
 use crate::topology::{FoldOrder, ring_segment};
 use crate::view::{Lane, Rank, ViewDigest};
 use std::cell::Cell;
@@ -71,26 +72,27 @@ impl Context {
         engine_reason(self.envelope.view())
     }
 
-    /// Why the members talk as they do, in one sentence.
-    pub fn plan(&self) -> &str {
-        &self.envelope.view().plan.reason
+    /// How the members talk, and why. On the native engine the plan may change while the Context stays, when it is known what the links
+    /// carry: no call that was made fails for it, and every call runs under one plan on all members.
+    pub fn plan(&self) -> Plan {
+        Plan::new(self.envelope.plan())
     }
 
     /// In which order an `all_reduce` adds the contributions to a buffer of `len` elements of `T`: the arithmetic of a sequential
     /// reference. See [`reference_sum`](crate::reference_sum). With a [`Codec`](crate::Codec) what is added has been encoded and decoded,
     /// and the order may be another one.
     pub fn fold_order<T: Element>(&self, len: usize) -> FoldOrder {
-        self.envelope.view().plan.fold_order(self.size(), len, T::DTYPE.bytes())
+        self.envelope.plan().fold_order(self.size(), len, T::DTYPE.bytes())
     }
 
     /// The same for a [`reduce`](Context::reduce) to `root`.
     pub fn reduce_order<T: Element>(&self, root: usize, len: usize) -> FoldOrder {
-        self.envelope.view().plan.reduce_order(self.size(), Rank::clamped(root), len, T::DTYPE.bytes())
+        self.envelope.plan().reduce_order(self.size(), Rank::clamped(root), len, T::DTYPE.bytes())
     }
 
     /// The same for a [`reduce_scatter`](Context::reduce_scatter) of buffers of `len` elements; one segment for each shard.
     pub fn reduce_scatter_order<T: Element>(&self, len: usize) -> FoldOrder {
-        self.envelope.view().plan.reduce_scatter_order(self.size(), len, T::DTYPE.bytes())
+        self.envelope.plan().reduce_scatter_order(self.size(), len, T::DTYPE.bytes())
     }
 
     /// This rank's shard of a buffer of `len` elements, as [`reduce_scatter`](Context::reduce_scatter) cuts it. The shards of all

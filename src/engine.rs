@@ -45,6 +45,8 @@ pub enum EngineReason {
     Failed(Rank),
     /// These two have no direct link.
     Indirect(Rank, Rank),
+    /// The links are so uneven that the native engine's plan is faster by more than a tenth.
+    Uneven,
 }
 
 #[cfg_attr(not(feature = "gloo"), allow(dead_code, reason = "a build without Gloo offers none"))]
@@ -102,7 +104,7 @@ impl EngineChoice {
         let known = |rank: Rank| rank.index() < size;
         match self.why {
             EngineReason::AllHaveGloo => self.kind == EngineKind::Gloo,
-            EngineReason::Alone => self.kind == EngineKind::Native,
+            EngineReason::Alone | EngineReason::Uneven => self.kind == EngineKind::Native,
             EngineReason::WithoutGloo(rank) | EngineReason::Declined(rank) | EngineReason::Failed(rank) => {
                 self.kind == EngineKind::Native && known(rank)
             }
@@ -121,6 +123,7 @@ impl EngineReason {
             EngineReason::Declined(rank) => format!("{} was told not to use Gloo", name(rank)),
             EngineReason::Failed(rank) => format!("Gloo has failed on {}", name(rank)),
             EngineReason::Indirect(a, b) => format!("{} and {} have no direct link", name(a), name(b)),
+            EngineReason::Uneven => "the links differ, and trees, which Gloo has none of, suit them better".to_owned(),
         }
     }
 
@@ -132,6 +135,7 @@ impl EngineReason {
             EngineReason::Declined(rank) => [4, rank.0, 0],
             EngineReason::Failed(rank) => [5, rank.0, 0],
             EngineReason::Indirect(a, b) => [6, a.0, b.0],
+            EngineReason::Uneven => [7, 0, 0],
         }
     }
 }
@@ -181,6 +185,7 @@ impl Decode for EngineChoice {
             [4, rank, 0] => EngineReason::Declined(Rank(rank)),
             [5, rank, 0] => EngineReason::Failed(Rank(rank)),
             [6, a, b] => EngineReason::Indirect(Rank(a), Rank(b)),
+            [7, 0, 0] => EngineReason::Uneven,
             _ => return Err(Malformed::UnknownTag),
         };
         let choice = EngineChoice { kind, why };
@@ -202,6 +207,7 @@ mod tests {
             EngineReason::Declined(Rank(0)),
             EngineReason::Failed(Rank(15)),
             EngineReason::Indirect(Rank(1), Rank(2)),
+            EngineReason::Uneven,
         ] {
             assert_codec(&EngineChoice { kind: EngineKind::Native, why });
         }

@@ -118,6 +118,7 @@ mod keys;
 mod link;
 mod metrics;
 mod partition;
+mod plan;
 #[cfg(test)]
 mod simulation;
 mod start;
@@ -150,10 +151,13 @@ pub use identity::{ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, 
 pub use keys::{Keys, MachineIdentity, StoredKey};
 pub use metrics::{EdgeMetrics, Metrics, OperationMetrics};
 pub use partition::{Partition, RosterProblem};
+pub use plan::{Plan, SizeClass, Way, WeightedTree};
 pub use start::gloo_version;
-pub use status::{AloneBecause, AloneOn, Counters, PeerStatus, Quarantined, State, Status, ViewStatus, Waiting};
+pub use status::{
+    AloneBecause, AloneOn, Counters, Forecast, PathStatus, PeerStatus, Quarantined, State, Status, ViewStatus, Waiting,
+};
 pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};
-pub use topology::{FoldOrder, FoldSegment, FoldTree};
+pub use topology::{FoldOrder, FoldSegment, FoldTree, InterfaceKind};
 pub use view::{Ballot, Lane, OpId, Rank, ViewDigest, ViewId};
 
 /// The README's programs compile.

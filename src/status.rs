@@ -7,6 +7,7 @@ use crate::engine::EngineKind;
 use crate::error::Peer;
 use crate::events::Who;
 use crate::identity::{Name, NodeId};
+use crate::topology::InterfaceKind;
 use crate::view::{OpId, ViewId};
 use std::fmt;
 use std::net::SocketAddr;
@@ -149,10 +150,42 @@ pub struct ViewStatus {
     pub engine_reason: String,
     /// Why the plan is as it is.
     pub plan: String,
+    /// 0 for the plan that the View came with, more for those that took its place.
+    pub plan_revision: u32,
+    /// What is known of the paths between the members, by sender, then receiver.
+    pub paths: Vec<PathStatus>,
+    /// How long an `all_reduce` should take under the plan, by what is known of the paths; empty as long as that is too little.
+    pub forecasts: Vec<Forecast>,
     /// Whether the members share one history.
     pub in_sync: bool,
     /// Operations committed in it by this member.
     pub committed: u64,
+}
+
+/// One direction between two members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PathStatus {
+    /// The rank of the sender.
+    pub from: usize,
+    /// The rank of the receiver.
+    pub to: usize,
+    /// What the sender's end is made of, as far as it has told.
+    pub kind: InterfaceKind,
+    /// Round-trip time in microseconds.
+    pub rtt_us: u32,
+    /// What it carries, in kbit/s of payload; `None` where nobody has measured it. At most 8 Gbit/s are told apart.
+    pub rate_kbps: Option<u32>,
+}
+
+/// How long an operation should take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Forecast {
+    /// Of a buffer of so many bytes.
+    pub bytes: u64,
+    /// Without the time in which members wait for each other.
+    pub takes: Duration,
 }
 
 /// A linked node.

@@ -2,7 +2,8 @@
 //!
 //! `potluck-bench [--quick] [--only PART]` is the run: it brings labs up, starts itself as their machines, and prints.
 //! Without either it also writes `docs/benchmarks.md`. `potluck-bench reliability [--quick] [FILE]` measures how a group forms and goes
-//! on, and writes `docs/reliability.md` with what the fault matrix left in FILE. `potluck-bench peer ...` is one machine.
+//! on, and writes `docs/reliability.md` with what the fault matrix left in FILE. `potluck-bench topology [--quick]` is about machines that are
+//! not alike. `potluck-bench peer ...` is one machine.
 
 mod beside;
 mod changes;
@@ -12,6 +13,7 @@ mod peer;
 mod reliability;
 mod report;
 mod sums;
+mod topology;
 
 use anyhow::{Result, bail, ensure};
 use report::{BENCHMARKS, Report};
@@ -42,6 +44,8 @@ fn main() -> ExitCode {
 fn run(words: &[&str]) -> Result<ExitCode> {
     match words {
         ["peer", order @ ..] => peer::run(order).map(|()| ExitCode::SUCCESS),
+        ["topology", "--quick"] => topology::measure(Extent::Quick),
+        ["topology"] => topology::measure(Extent::Full),
         ["reliability", "--quick"] => reliability::measure(Extent::Quick, None),
         ["reliability"] => reliability::measure(Extent::Full, None),
         ["reliability", matrix] => reliability::measure(Extent::Full, Some(Path::new(matrix))),
@@ -49,7 +53,9 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         ["--quick"] => measure(Extent::Quick, None),
         ["--only", part] => measure(Extent::Full, Some(part)),
         ["--quick", "--only", part] | ["--only", part, "--quick"] => measure(Extent::Quick, Some(part)),
-        _ => bail!("potluck-bench [--quick] [--only sums|changes|gloo], or potluck-bench reliability [--quick] [FILE]"),
+        _ => bail!(
+            "potluck-bench [--quick] [--only sums|changes|gloo], potluck-bench topology [--quick], or potluck-bench reliability [--quick] [FILE]"
+        ),
     }
 }
 

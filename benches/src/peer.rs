@@ -107,7 +107,25 @@ async fn owned(ctx: &mut Context, buffer: &mut Vec<f32>, ops: usize) -> Result<(
     Ok((start.elapsed().as_secs_f64() / ops as f64, processor_s() - spent))
 }
 
-/// Orders `BYTES CALLS` on standard input until it ends, each answered as bare Gloo does it, see `benches/gloo/bare.cc`.
+/// What is known of the links, and the plan made of it, as JSON. By the machines' numbers, which their addresses end with.
+fn known(cluster: &Cluster, ctx: &Context) -> String {
+    let status = cluster.status();
+    let view = status.view.as_ref();
+    let place = |rank: usize| ctx.members()[rank].name.as_str().trim_start_matches('n').parse::<usize>().unwrap_or(rank + 1) - 1;
+    let paths = view.iter().flat_map(|view| &view.paths);
+    let paths: Vec<String> =
+        paths.filter_map(|path| Some(format!("[{},{},{}]", place(path.from), place(path.to), path.rate_kbps?))).collect();
+    let forecasts = view.iter().flat_map(|view| &view.forecasts);
+    let forecasts: Vec<String> = forecasts.map(|f| format!("[{},{}]", f.bytes, f.takes.as_secs_f64())).collect();
+    let (revision, why) = view.map_or((0, ""), |view| (view.plan_revision, view.plan.as_str()));
+    format!(
+        "{{\"plan\":{why:?},\"revision\":{revision},\"paths\":[{}],\"forecasts\":[{}]}}",
+        paths.join(","),
+        forecasts.join(",")
+    )
+}
+
+/// Orders `BYTES CALLS` or `plan` on standard input until it ends, each answered as bare Gloo does it, see `benches/gloo/bare.cc`.
 async fn serve(cluster: Cluster, size: usize) -> Result<()> {
     let mut ctx = cluster.context().await?;
     ensure!(ctx.size() == size, "{} members in place of {size}", ctx.size());
@@ -116,6 +134,10 @@ async fn serve(cluster: Cluster, size: usize) -> Result<()> {
     // Waiting here holds nobody up: potluck's own work happens on threads of its own.
     for order in std::io::stdin().lines() {
         let order = order?;
+        if order == "plan" {
+            say(&known(&cluster, &ctx))?;
+            continue;
+        }
         let numbers: Vec<usize> = order.split(' ').map(str::parse).collect::<Result<_, _>>()?;
         let [bytes, calls] = numbers[..] else { bail!("peer: not BYTES CALLS: {order}") };
         // Kept from one order to the next, and touched: fresh memory would cost page faults in the first call.

@@ -130,8 +130,9 @@ impl Group {
         let until = Instant::now() + PATIENCE;
         loop {
             let contexts = self.some(takes_part, &order, "context")?;
-            // A View may be replaced while it is handed out, by one with a node that was late or is not yet missed.
-            let common = contexts.iter().all(|c| c["size"] == size && c["view"] == contexts[0]["view"]);
+            // A View may be replaced while it is handed out, by one with a node that was late or is not yet missed; and its plan.
+            let same = |c: &Value| c["view"] == contexts[0]["view"] && c["plan"] == contexts[0]["plan"];
+            let common = contexts.iter().all(|c| c["size"] == size && same(c));
             if common || Instant::now() >= until {
                 agree(&contexts, size)?;
                 self.status_has(takes_part, &contexts[0]["view"])?;

@@ -132,7 +132,7 @@ pub struct Descriptor {
     pub op: OpId,
     /// What this member calls.
     pub call: Call,
-    /// Under which revision of the plan it runs; rank 0's counts.
+    /// Under which revision of the plan it runs; the same for all, or nothing flows.
     pub plan_revision: u32,
 }
 
@@ -186,6 +186,14 @@ impl Kind {
 }
 
 impl Call {
+    /// How many bytes it reduces for all, uncompressed: what plans foretell the time of.
+    pub(crate) fn reduced_by_all(&self) -> Option<u64> {
+        match self.kind {
+            Kind::AllReduce(_) if self.codec == CodecId::None => Some(self.count.saturating_mul(self.dtype.bytes() as u64)),
+            _ => None,
+        }
+    }
+
     /// Elements of the largest buffer that a member of a View of `size` has of it.
     pub fn output_count(&self, size: usize) -> u64 {
         match self.kind {

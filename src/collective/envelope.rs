@@ -10,6 +10,9 @@
 mod decided;
 mod lost;
 mod outgoing;
+mod plans;
+#[cfg(test)]
+mod plans_tests;
 mod state;
 
 pub use decided::{Decided, Fate, Refused, SyncStep};
@@ -17,26 +20,22 @@ pub use lost::LostResults;
 pub use outgoing::Outgoing;
 
 use super::{
-    AbortReason, Backend, Board, Call, Closing, Engine, EngineFault, Finished, Input, Job, Kind, Ledger, LedgerEffect, Measured,
+    AbortReason, Backend, Board, Call, Closing, Engine, EngineFault, Finished, Input, Kind, Ledger, LedgerEffect, Measured,
     Meter, Misbehaviour, OpBody, OpMessage, Outcome, ViewBoard, all_finite,
 };
-use crate::topology::Plan;
 use crate::view::{CommittedOp, Lane, OpId, Rank, View, ViewDigest};
-use state::{Slot, State};
+use plans::{Begun, Plans};
+use state::{Served, Slot, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Contributions up to here may go to a peer before it has begun, and are there sooner than a descriptor.
-const SMALL_BYTES_MAX: usize = 64 * 1024;
-
 /// See the module.
 pub struct Envelope {
     view: Arc<View>,
     digest: ViewDigest,
-    plan: Arc<Plan>,
     me: Rank,
     backend: Arc<dyn Backend>,
     board: ViewBoard,
@@ -54,9 +53,9 @@ impl Envelope {
         let backend = engine.open(&view, me, Arc::new(board.clone()));
         let ledger = Ledger::new(&view, me);
         let digest = ledger.view();
-        let plan = Arc::new(view.plan.clone());
-        let state = Mutex::new(State { ledger, slots: BTreeMap::new(), lost: BTreeSet::new() });
-        Envelope { view, digest, plan, me, backend, board, out, meter: Arc::default(), before: LostResults::default(), state }
+        let plans = Plans::new(&view.plan);
+        let state = Mutex::new(State { ledger, plans, slots: BTreeMap::new(), lost: BTreeSet::new(), served: Served::default() });
+        Envelope { view, digest, me, backend, board, out, meter: Arc::default(), before: LostResults::default(), state }
     }
 
     /// The same, measured by `meter`.
@@ -117,28 +116,12 @@ impl Envelope {
             state.ledger.describe(op);
             return self.settle(state);
         }
-        self.carry_out(op, call, input, |ledger| ledger.describe(op));
+        self.carry_out(Begun::Whole(op, call), input);
     }
 
     /// Begins one call of a step, below [`PARTS_MAX`](crate::view::PARTS_MAX), as [`begin`](Envelope::begin) does.
     pub fn begin_part(self: &Arc<Envelope>, step: OpId, index: u8, call: Call, input: &Input<'_>) {
-        let part = step.part(index);
-        self.carry_out(part, call, input, |ledger| ledger.describe_part(part, call));
-    }
-
-    fn carry_out(self: &Arc<Envelope>, op: OpId, call: Call, input: &Input<'_>, describe: impl FnOnce(&mut Ledger)) {
-        let is_small = input.len() <= SMALL_BYTES_MAX;
-        self.start(op, call, None, input);
-        if is_small {
-            self.backend.feed(op, input);
-        }
-        // After the engine's start: the descriptor says that there is room for data. Before a feed that takes time.
-        let mut state = self.lock();
-        describe(&mut state.ledger);
-        self.settle(state);
-        if !is_small {
-            self.backend.feed(op, input);
-        }
+        self.carry_out(Begun::Part(step.part(index), call), input);
     }
 
     /// Ends a step of so many calls, which have been begun: `end` is its own call.
@@ -162,11 +145,7 @@ impl Envelope {
 
     /// Begins to move the state of a sync that all have agreed on.
     pub fn begin_sync(self: &Arc<Envelope>, op: OpId, call: Call, source: (Rank, u64), input: &Input<'_>) {
-        self.start(op, call, Some(source), input);
-        let mut state = self.lock();
-        state.ledger.ready(op);
-        self.settle(state);
-        self.backend.feed(op, input);
+        self.carry_out(Begun::Sync(op, call, source), input);
     }
 
     /// Ends with the operation's outcome. The slot is gone then.
@@ -291,7 +270,7 @@ impl Envelope {
     }
 
     /// A message about this View's operations.
-    pub fn on_message(&self, from: Rank, body: OpBody, resolved: &[OpId]) -> Result<(), Misbehaviour> {
+    pub fn on_message(self: &Arc<Envelope>, from: Rank, body: OpBody, resolved: &[OpId]) -> Result<(), Misbehaviour> {
         let mut state = self.lock();
         let heard = match body {
             OpBody::Describe(descriptor) => state.ledger.on_descriptor(from, descriptor),
@@ -307,7 +286,9 @@ impl Envelope {
             OpBody::Resolved => Ok(()),
         };
         state.ledger.on_resolved(from, resolved);
+        let known = state.no_longer_held();
         self.settle(state);
+        self.carry_out_held(known);
         heard
     }
 
@@ -332,6 +313,7 @@ impl Envelope {
     fn end(&self, end: impl FnOnce(&mut Ledger)) {
         let mut state = self.lock();
         end(&mut state.ledger);
+        state.plans.forget_held();
         self.settle(state);
         // Now the slots know what has become of them.
         self.hand_on(&mut self.lock());
@@ -377,7 +359,10 @@ impl Envelope {
         let span = measured.span();
         let mut state = self.lock();
         match state.slots.get_mut(&op) {
-            Some(Slot { outcome: None, measured: place, .. }) => *place = Some(measured),
+            Some(Slot { outcome: None, measured: place, reduced_bytes, .. }) => {
+                *place = Some(measured);
+                *reduced_bytes = call.reduced_by_all();
+            }
             // It was decided before it began.
             decided => {
                 let outcome = decided.and_then(|slot| slot.outcome);
@@ -386,12 +371,6 @@ impl Envelope {
             }
         }
         span
-    }
-
-    fn start(self: &Arc<Envelope>, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, input: &Input<'_>) {
-        let envelope = Arc::clone(self);
-        let done = Box::new(move |result| envelope.finished(op, call, result));
-        self.backend.start(Job { op, call, plan: Arc::clone(&self.plan), sync_root, model: input.model(), done });
     }
 
     fn finished(&self, op: OpId, call: Call, result: Result<Finished, EngineFault>) {
@@ -451,6 +430,7 @@ impl Envelope {
                 LedgerEffect::Tell(body) => self.tell(&mut state, body),
                 LedgerEffect::Agreed(op, source) => wakers.extend(state.slots.get_mut(&op).and_then(|s| s.agreed(source))),
                 LedgerEffect::Resolved(op, outcome) => {
+                    state.note_served(op, outcome);
                     measured.extend(state.slots.get_mut(&op).and_then(|s| s.measured.take()).map(|m| (m, outcome)));
                     wakers.extend(state.slots.get_mut(&op).and_then(|s| s.decided(outcome)));
                 }

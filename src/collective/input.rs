@@ -3,7 +3,7 @@
 //! A member's contribution, while its caller is being polled.
 
 use super::dtype::DType;
-use super::element::Element;
+use super::element::{Element, bytes_of_mut};
 use super::finite::all_finite;
 use super::staging::{Block, Pool};
 use std::ops::Range;
@@ -83,6 +83,21 @@ impl Input<'_> {
         bytes.map(|bytes| out.copy_from_slice(bytes)).is_some()
     }
 
+    /// All of it, to be handed in later as [`Input::Lent`]: a copy of what is borrowed. `None` when nothing is contributed.
+    pub fn kept(&self) -> Option<Block> {
+        match self {
+            Input::Nothing => None,
+            Input::Lent(block) => block.part(0..block.len()),
+            _ => {
+                // In words of 8 bytes, so that elements of every type are where they may be.
+                let bytes = self.bytes();
+                let mut words = vec![0u64; bytes.len().div_ceil(8)];
+                bytes_of_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
+                Block::lent(Arc::new(words)).part(0..bytes.len())
+            }
+        }
+    }
+
     /// What the memory of the result should be like, where it is to be the caller's afterwards: see [`Pool::like`].
     pub fn model(&self) -> Option<Block> {
         match self {
@@ -114,5 +129,12 @@ mod tests {
         assert_ne!(borrowed.piece(&pool, 1..4).map(|piece| piece.bytes().as_ptr()), Some(place));
         assert_eq!(lent.piece(&pool, 1..4).map(|piece| piece.bytes().as_ptr()), Some(place));
         assert!(Input::Nothing.piece(&pool, 0..0).is_none());
+        assert!(Input::Nothing.kept().is_none());
+        for (kept, at) in [(borrowed.kept(), None), (lent.kept(), Some(place))] {
+            let kept = Input::Lent(kept.expect("it is something"));
+            let piece = kept.piece(&pool, 1..4).expect("it is there");
+            assert_eq!((kept.len(), piece.bytes()), (5, &[2, 3, 4][..]));
+            assert!(at.is_none_or(|at| at == piece.bytes().as_ptr()), "what is lent stays where it is");
+        }
     }
 }

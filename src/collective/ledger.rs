@@ -20,7 +20,9 @@ mod entry;
 #[cfg(test)]
 mod inspection;
 mod reports;
+mod revisions;
 
+use super::revision::REVISION_UNKNOWN;
 use super::{AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote};
 use crate::defect::Seeded;
 use crate::view::{
@@ -28,6 +30,7 @@ use crate::view::{
 };
 use calls::Calls;
 use entry::Entry;
+use revisions::Revisions;
 use std::collections::BTreeMap;
 
 /// The votes and statuses of one View on one member.
@@ -36,8 +39,7 @@ pub struct Ledger {
     view: ViewDigest,
     me: Rank,
     size: usize,
-    /// The plan revision that this member's descriptors name.
-    plan_revision: u32,
+    revisions: Revisions,
     /// By rank: whose state a sync may take, because its history is the View's.
     sources: Vec<bool>,
     frozen: bool,
@@ -89,7 +91,7 @@ impl Ledger {
             view: view.digest(),
             me,
             size: view.size(),
-            plan_revision: view.plan.revision,
+            revisions: Revisions::new(view.plan.revision),
             sources: view.members.iter().map(|m| m.in_sync).collect(),
             frozen: false,
             synced: view.in_sync(),
@@ -153,6 +155,7 @@ impl Ledger {
         let me = self.me.index();
         let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, size));
         entry.call = Some(call);
+        entry.revision = entry.told_revision().or_else(|| self.revisions.of_a_new_call(op));
         let (outcome, given_up) = (entry.outcome, entry.votes[me].is_some());
         if given_up {
             self.in_engine(op, LedgerEffect::Cancel);
@@ -187,12 +190,13 @@ impl Ledger {
     }
 
     fn tell_begun(&mut self, op: OpId, part: Option<u8>, call: Call) {
-        let (me, plan_revision, frozen) = (self.me, self.plan_revision, self.frozen);
+        let (me, frozen) = (self.me, self.frozen);
         let Some(entry) = self.entries.get_mut(&op).filter(|e| !frozen && e.call.is_some() && e.outcome.is_none()) else {
             return;
         };
         let name = part.map_or(op, |index| op.part(index));
-        let descriptor = Descriptor { op: name, call, plan_revision };
+        // One that is held is a sync, or the end of a step: their data moves later.
+        let descriptor = Descriptor { op: name, call, plan_revision: entry.revision.unwrap_or(REVISION_UNKNOWN) };
         if entry.calls_of_mut(part).note(me, descriptor) != Some(true) {
             return;
         }
@@ -268,6 +272,9 @@ impl Ledger {
             return Ok(());
         };
         let is_first = entry.calls_of_mut(part).note(from, descriptor).ok_or(Misbehaviour)?;
+        if entry.call.is_some() && entry.revision.is_none() && descriptor.plan_revision != REVISION_UNKNOWN {
+            entry.revision = Some(descriptor.plan_revision);
+        }
         let mine = entry.calls_of(part).and_then(|calls| calls.of(me));
         if is_first && mine.is_some_and(|call| entry.credits(part, from, &call)) {
             self.effects.push(LedgerEffect::Credit(descriptor.op, from));

@@ -27,6 +27,8 @@ pub(crate) mod p2p;
 mod reference;
 mod rejection;
 pub(crate) mod retired;
+mod revising;
+mod revision;
 mod schedule;
 pub(crate) mod staging;
 pub(crate) mod threads;
@@ -51,8 +53,14 @@ pub use meter::{Measured, Meter};
 pub use native::NativeEngine;
 pub use reference::reference;
 pub use rejection::{FeedbackProblem, GradientProblem, Rejection};
-#[cfg(fuzzing)]
+pub use revising::Revising;
+#[cfg(test)]
+pub use revision::LANES_TOLD_MAX;
+pub use revision::{PlanMessage, PlanStep, Switch};
+#[cfg(any(test, fuzzing))]
 pub use schedule::Itinerary;
+#[cfg(test)]
+pub use schedule::Then;
 #[cfg(any(feature = "gloo", test))]
 pub use schedule::Unfit;
 pub use staging::{Block, Pool, Staging};

@@ -5,6 +5,7 @@
 use crate::election::Message;
 use crate::identity::MemberId;
 use crate::link::{DataLink, Refusal, Session, Stream, Ticket};
+use crate::topology::RateStep;
 use crate::view::{Rank, ViewDigest};
 use std::net::SocketAddr;
 
@@ -28,6 +29,8 @@ pub(super) enum Event {
     Closed { member: MemberId, generation: u64, misbehaved: Option<String> },
     /// A data link that this node dialled stands.
     DataLink { view: ViewDigest, peer: Rank, link: Box<dyn DataLink> },
+    /// A burst from this member has come over its data link, or enough of it.
+    Burst { view: ViewDigest, peer: Rank, said: RateStep },
     /// A data link has ended, or could not be made.
     DataLinkLost { view: ViewDigest, peer: Rank },
 }

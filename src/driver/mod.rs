@@ -6,6 +6,7 @@
 //! program that blocks its executor still sends heartbeats. One `select!` takes one input, then every output is drained.
 
 mod asleep;
+mod bursts;
 mod datalinks;
 mod deadlines;
 mod disk;

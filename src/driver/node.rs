@@ -3,6 +3,8 @@
 //! One node: its election, its links, its View, and what passes between them.
 
 mod links;
+mod plans;
+mod rates;
 mod report;
 mod telling;
 mod views;
@@ -23,6 +25,7 @@ use crate::status::{Counters, State, Status};
 use crate::topology::Interface;
 use crate::view::{OpId, Rank, View, ViewDigest};
 use crate::wire::{Encode, PROTOCOL_VERSION};
+use plans::Planning;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, RwLock};
@@ -115,6 +118,7 @@ pub(super) struct Node {
     committed_before: u64,
     refusals: BTreeMap<SocketAddr, Refusal>,
     waiting: Option<(OpId, Instant, bool)>,
+    planning: Planning,
     /// How often the engine of the installed View has failed here.
     engine_failures: u32,
     /// What discovery last said of each interface.
@@ -219,6 +223,7 @@ impl Node {
             committed_before: 0,
             refusals: BTreeMap::new(),
             waiting: None,
+            planning: Planning::of(None, 0),
             engine_failures: 0,
             interfaces: Vec::new(),
             tick_at: now,
@@ -269,6 +274,7 @@ impl Node {
             Event::Message { from, message } => self.on_message(from, message),
             Event::Closed { member, generation, misbehaved } => self.on_closed(member, generation, misbehaved),
             Event::DataLink { view, peer, link } => self.on_data_link(view, peer, link),
+            Event::Burst { view, peer, said } => self.on_burst(view, peer, said),
             Event::DataLinkLost { view, peer } => {
                 tracing::debug!(?view, %peer, "a data link ended");
                 self.step(Input::DataLinkLost(view));
@@ -317,6 +323,7 @@ impl Node {
                 self.meter.report();
             }
             self.watch_waiting(now);
+            self.go_on_planning();
             self.publish();
         }
         for dial in self.roster.due(self.now()) {
@@ -409,6 +416,14 @@ impl Node {
         match message {
             Message::Op(message) => self.on_op(from, &message),
             Message::Post(post) => self.on_post(from, &post),
+            Message::Plan(message) => {
+                self.step(Input::Heard(from));
+                self.on_plan(from, &message);
+            }
+            Message::Rate(message) => {
+                self.step(Input::Heard(from));
+                self.on_rate(from, message);
+            }
             Message::Pong(number) if number < PROBE => self.on_pong(from, number),
             Message::Peers(known) => {
                 let now = self.now();

@@ -213,7 +213,12 @@ impl Election {
         }
     }
 
-    /// The measured links.
+    /// What is known of the links.
+    pub fn links(&self) -> &LinkMap {
+        &self.links
+    }
+
+    /// The same, to note what was measured.
     pub fn links_mut(&mut self) -> &mut LinkMap {
         &mut self.links
     }
@@ -299,7 +304,7 @@ impl Election {
             Message::Pong(number) => self.on_pong(now, from, number, effects),
             Message::Twin(twin) => self.on_twin(now, from, twin, effects),
             // Not about membership: the driver's.
-            Message::Op(_) | Message::Post(_) | Message::Peers(_) => {}
+            Message::Op(_) | Message::Post(_) | Message::Peers(_) | Message::Plan(_) | Message::Rate(_) => {}
         }
     }
 

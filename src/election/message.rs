@@ -2,9 +2,10 @@
 //!
 //! What travels on a control link.
 
-use crate::collective::{Closing, Listed, OpMessage, Post};
+use crate::collective::{Closing, Listed, OpMessage, PlanMessage, Post};
 use crate::engine::Engines;
 use crate::identity::{Boot, MemberId, Name};
+use crate::topology::RateMessage;
 use crate::view::{Ballot, CommittedOp, History, MEMBERS_MAX, OPS_DECIDED_MAX, OPS_LISTED_MAX, OpSet, Rank, View, ViewId};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_option};
 use std::net::{IpAddr, SocketAddr};
@@ -54,6 +55,10 @@ pub enum Message {
     Pong(u64),
     /// Another life of the receiver's identity has a link here and has just answered.
     Twin(Twin),
+    /// About another plan for a View.
+    Plan(Box<PlanMessage>),
+    /// About what the paths of a View carry.
+    Rate(RateMessage),
 }
 
 /// What a node hears whose identity another living process uses.
@@ -302,6 +307,8 @@ impl Encode for Message {
             Message::Pong(number) => tagged_number(out, 15, *number),
             Message::Post(post) => tagged(out, 16, post.as_ref()),
             Message::Twin(twin) => tagged(out, 17, twin),
+            Message::Plan(message) => tagged(out, 18, message.as_ref()),
+            Message::Rate(message) => tagged(out, 19, message),
         }
     }
 }
@@ -336,6 +343,8 @@ impl Decode for Message {
             15 => Message::Pong(r.u64()?),
             16 => Message::Post(Box::new(Post::decode(r)?)),
             17 => Message::Twin(Twin::decode(r)?),
+            18 => Message::Plan(Box::new(PlanMessage::decode(r)?)),
+            19 => Message::Rate(RateMessage::decode(r)?),
             _ => return Err(Malformed::UnknownTag),
         })
     }
@@ -344,7 +353,8 @@ impl Decode for Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::Status;
+    use crate::collective::{LANES_TOLD_MAX, PlanStep, Status};
+    use crate::topology::RateStep;
     use crate::view::testing::{member_id, view_of};
     use crate::view::{Lane, OpId};
     use crate::wire::testing::assert_codec;
@@ -395,6 +405,8 @@ mod tests {
             Message::Ping(1),
             Message::Pong(u64::MAX),
             Message::Twin(Twin { boot: Boot(7), settled: true }),
+            Message::Plan(Box::new(PlanMessage { view: view.digest(), body: PlanStep::Switched { revision: 1 } })),
+            Message::Rate(RateMessage { view: view.digest(), body: RateStep::Enough }),
             Message::Post(Box::new(Post { view: view.digest(), key: "0".into(), value: vec![1; 9] })),
             Message::Peers(vec![PeerAddress { id: member_id(1), address: v4 }, PeerAddress { id: member_id(2), address: v6 }]),
         ];
@@ -432,5 +444,8 @@ mod tests {
             engines: Engines::GLOO,
         };
         assert!(Message::Promise(view.ballot, Box::new(promise)).to_bytes().len() < MESSAGE_BYTES_MAX);
+        let lanes = (0..LANES_TOLD_MAX as u64).map(|lane| OpId { lane: Lane(lane), number: u64::MAX }).collect();
+        let body = PlanStep::Held { revision: u32::MAX, next: Some(lanes) };
+        assert!(Message::Plan(Box::new(PlanMessage { view: view.digest(), body })).to_bytes().len() < MESSAGE_BYTES_MAX);
     }
 }

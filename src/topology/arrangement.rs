@@ -3,6 +3,7 @@
 //! What the proposer of a View decides besides who is in: the ranks, the engine and the plan.
 
 use super::planner::{gloo_plan, plan, rank_order};
+use super::uneven::Uneven;
 use super::{LinkMap, Plan};
 use crate::engine::{EngineChoice, EngineKind, EngineReason, Engines};
 use crate::identity::MemberId;
@@ -22,21 +23,24 @@ pub struct Arrangement {
 
 /// Arranges these members, each with the engines it offers. `current` is the proposer's View, whose ranks stay in order.
 ///
-/// Gloo is taken when every member offers it and all of them reach each other directly; else the first thing in
-/// rank order that speaks against it is the reason. The same facts give the same arrangement.
+/// Gloo is taken when every member offers it and all of them reach each other directly, else the first thing in
+/// rank order that speaks against it is the reason; but not where links are so uneven that trees, which only the native engine has, are
+/// faster by more than a tenth. The same facts give the same arrangement.
 pub fn arrange(members: &BTreeMap<MemberId, Engines>, current: Option<&View>, links: &LinkMap) -> Arrangement {
     let current: Vec<MemberId> = current.map_or_else(Vec::new, |v| v.members.iter().map(|m| m.id).collect());
     let all: BTreeSet<MemberId> = members.keys().copied().collect();
     let order = rank_order(&current, &all);
-    let engine = engine(&order, members, links);
-    let plan = match engine.kind {
-        EngineKind::Gloo => gloo_plan(order.len()),
-        EngineKind::Native => plan(&order, links),
+    let uneven = Uneven::of(&order, links);
+    let engine = engine(&order, members, links, uneven.as_ref());
+    let plan = match (engine.kind, uneven) {
+        (EngineKind::Gloo, _) => gloo_plan(order.len()),
+        (EngineKind::Native, Some(uneven)) => uneven.plan,
+        (EngineKind::Native, None) => plan(&order, links),
     };
     Arrangement { order, engine, plan }
 }
 
-fn engine(order: &[MemberId], members: &BTreeMap<MemberId, Engines>, links: &LinkMap) -> EngineChoice {
+fn engine(order: &[MemberId], members: &BTreeMap<MemberId, Engines>, links: &LinkMap, uneven: Option<&Uneven>) -> EngineChoice {
     let native = |why| EngineChoice { kind: EngineKind::Native, why };
     if order.len() < 2 {
         return native(EngineReason::Alone);
@@ -49,21 +53,22 @@ fn engine(order: &[MemberId], members: &BTreeMap<MemberId, Engines>, links: &Lin
     let mut indirect = pairs.filter(|((_, a), (_, b))| !links.reachable_both_ways(**a, **b));
     match indirect.next() {
         Some(((a, _), (b, _))) => native(EngineReason::Indirect(a, b)),
+        None if uneven.is_some_and(Uneven::is_worth_it) => native(EngineReason::Uneven),
         None => EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo },
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::homes::{Home, Lan};
     use super::*;
-    use crate::topology::{InterfaceKind, Path, Schedule};
+    use crate::topology::{Path, Schedule};
     use crate::view::testing::member_id;
 
     fn linked(n: u8) -> LinkMap {
         let mut links = LinkMap::new();
         for (a, b) in (1..=n).flat_map(|a| (1..=n).map(move |b| (a, b))).filter(|(a, b)| a != b) {
-            let path = Path { rtt_us: 100, from_kind: InterfaceKind::Ethernet, to_kind: InterfaceKind::Ethernet };
-            links.observe(member_id(a), member_id(b), path);
+            links.observe(member_id(a), member_id(b), Path::unmeasured(100));
         }
         links
     }
@@ -103,5 +108,19 @@ mod tests {
         let plan = of(&[Engines::GLOO; 4], &linked(4)).plan;
         assert_eq!(plan.class_for(1 << 20).schedule, Schedule::GlooBcube);
         assert_eq!(plan.class_for((1 << 20) + 1).schedule, Schedule::GlooRing);
+    }
+
+    #[test]
+    fn unequal_rates_make_trees_and_equal_ones_change_nothing() {
+        let with = |wired: [u32; 4]| Home::new(&wired.map(Lan::Wired), &[]).link_map(|_| 0);
+        for engines in [Engines::NATIVE, Engines::GLOO] {
+            let unequal = of(&[engines; 4], &with([940, 940, 940, 200]));
+            assert!(matches!(unequal.plan.class_for(64 << 20).schedule, Schedule::Trees { .. }), "{}", unequal.plan.reason);
+            assert!(unequal.plan.fits(4) && unequal.plan.is_for(unequal.engine.kind));
+            assert_eq!(of(&[engines; 4], &with([940; 4])).engine, of(&[engines; 4], &linked(4)).engine);
+        }
+        assert_eq!(of(&[Engines::GLOO; 4], &with([940, 940, 940, 200])).engine.why, EngineReason::Uneven);
+        let native = of(&[Engines::NATIVE; 4], &with([940; 4])).plan;
+        assert_eq!(native.classes, of(&[Engines::NATIVE; 4], &linked(4)).plan.classes);
     }
 }

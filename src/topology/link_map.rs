@@ -2,7 +2,7 @@
 //!
 //! Who reaches whom, and how fast: what the members have proven and reported.
 
-use super::InterfaceKind;
+use super::{InterfaceKind, Port};
 use crate::identity::MemberId;
 use crate::view::MEMBERS_MAX;
 use petgraph::Directed;
@@ -10,6 +10,7 @@ use petgraph::Direction::Outgoing;
 use petgraph::graphmap::GraphMap;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::num::NonZeroU32;
 
 /// The directed graph of working ways between members.
 ///
@@ -21,15 +22,22 @@ pub struct LinkMap {
     graph: GraphMap<MemberId, Way, Directed, BuildHasherDefault<DefaultHasher>>,
 }
 
-/// What is known about a proven path.
+/// What is known about a proven path. Both ways of a pair use the same link, so each of its members tells its own end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     /// Round-trip time in microseconds.
     pub rtt_us: u32,
-    /// What the sender's interface is.
-    pub from_kind: InterfaceKind,
-    /// What the receiver's interface is.
-    pub to_kind: InterfaceKind,
+    /// Where it leaves its sender.
+    pub port: Port,
+    /// What it carries on its own, in kbit/s of payload; `None` where nobody has measured it.
+    pub rate_kbps: Option<NonZeroU32>,
+}
+
+impl Path {
+    /// A path of which nothing is known yet but that it works.
+    pub fn unmeasured(rtt_us: u32) -> Path {
+        Path { rtt_us, port: Port::unmeasured(InterfaceKind::Other, 0), rate_kbps: None }
+    }
 }
 
 /// A way that works; without a path it is only reported.
@@ -48,6 +56,23 @@ impl LinkMap {
     pub fn observe(&mut self, from: MemberId, to: MemberId, path: Path) {
         if from != to {
             self.graph.add_edge(from, to, Way { path: Some(path) });
+        }
+    }
+
+    /// What a path carries that leaves its sender by this port, in kbit/s of payload. Nothing, when there is no such way.
+    pub fn rate(&mut self, from: MemberId, to: MemberId, port: Port, kbps: NonZeroU32) {
+        if let Some(way) = self.graph.edge_weight_mut(from, to) {
+            let rtt_us = way.path.map_or(RTT_UNKNOWN_US, |path| path.rtt_us);
+            way.path = Some(Path { port, rate_kbps: Some(kbps), ..Path::unmeasured(rtt_us) });
+        }
+    }
+
+    /// Forgets what the paths between these carry.
+    pub fn forget_rates(&mut self, members: &[MemberId]) {
+        for (from, to) in members.iter().flat_map(|from| members.iter().map(move |to| (*from, *to))) {
+            if let Some(path) = self.graph.edge_weight_mut(from, to).and_then(|way| way.path.as_mut()) {
+                path.rate_kbps = None;
+            }
         }
     }
 
@@ -176,6 +201,8 @@ fn bits(mask: u32) -> impl Iterator<Item = usize> {
     (0..u32::BITS as usize).filter(move |i| mask >> i & 1 == 1)
 }
 
+/// A link nobody measured counts between a wire (0.2 ms) and Wi-Fi (2 ms and up).
+const RTT_UNKNOWN_US: u32 = 1000;
 /// Twice a View's members: enough to find the best View, few enough to search all of them.
 const CANDIDATES_MAX: usize = 31;
 const OTHERS_MAX: u32 = MEMBERS_MAX as u32 - 1;
@@ -185,7 +212,7 @@ pub(super) mod testing {
     use super::*;
 
     pub(crate) fn path(rtt_us: u32) -> Path {
-        Path { rtt_us, from_kind: InterfaceKind::Ethernet, to_kind: InterfaceKind::Ethernet }
+        Path { port: Port::unmeasured(InterfaceKind::Ethernet, 0), ..Path::unmeasured(rtt_us) }
     }
 
     /// A map of the members `1..=n` where each pair has the RTT that `rtt_us` gives it, if any.

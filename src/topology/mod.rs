@@ -9,15 +9,31 @@
 pub mod interfaces;
 
 mod arrangement;
+mod burst;
+mod costs;
+#[cfg(test)]
+mod fluid;
+mod forecast;
 mod gloo_fold;
+#[cfg(test)]
+mod homes;
 mod interface;
 mod interface_filter;
 mod link_map;
+mod network;
+mod packing;
 mod plan;
 mod planner;
+mod port;
+mod rate;
+mod rings;
+mod survey;
 mod tree;
+mod uneven;
+mod watch;
 
 pub use arrangement::{Arrangement, arrange};
+pub use burst::Burst;
 #[cfg(feature = "gloo")]
 pub use gloo_fold::gloo_ring_chunk;
 pub use interface::{Interface, InterfaceAddress, InterfaceFacts, InterfaceKind};
@@ -26,6 +42,11 @@ pub use link_map::{LinkMap, Path};
 #[cfg(test)]
 pub use plan::TreeShare;
 pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, ring_segment, tree_segments};
+pub use port::Port;
+pub use rate::{RateMessage, RateStep};
+pub use survey::{Pair, Survey};
 #[cfg(test)]
 pub use tree::testing::any_tree;
 pub use tree::{Tree, ranks};
+pub use uneven::{better_plan, forecasts_us};
+pub use watch::Watch;

@@ -32,6 +32,9 @@ impl Lane {
     /// The lane of the Context itself.
     pub const MAIN: Lane = Lane(0);
 
+    /// Of frames that belong to no operation: bursts that measure a path. No caller's lane is like it.
+    pub(crate) const BURSTS: Lane = Lane(u64::MAX);
+
     const BASE: u64 = (1 << 40) - 1;
     const RANK_BITS: u32 = 4;
     const FROM_AT: u32 = 40;

@@ -10,6 +10,7 @@ mod meeting;
 mod memory;
 mod patience;
 mod training;
+mod unequal;
 mod wires;
 
 use potluck_harness::chance::seed;
@@ -34,6 +35,8 @@ fn main() {
         training::add(&mut suite);
         wires::add(&mut suite);
     }
+    suite.on("native", None);
+    unequal::add(&mut suite);
     gloo::add(&mut suite);
     suite.run()
 }

@@ -149,6 +149,7 @@ impl Calls<'_> {
     async fn all_reduce<T: Number>(self, r: &Reduction, encoded: impl FnOnce(AllReduce<'_, T>) -> AllReduce<'_, T>) {
         let rank = self.context.rank();
         let mut buffer: Vec<T> = input(r.input(), rank, r.len);
+        let before = self.context.fold_order::<T>(r.len);
         // Another lane of the same View, only to be looked at while the call has the Context.
         let watched = || self.context.lane(u32::MAX);
         let bytes = all_reduced(self.context, r.len * size_of::<T>());
@@ -162,7 +163,7 @@ impl Calls<'_> {
         let took = (SystemTime::now(), started.elapsed());
         let good = match (&outcome, r.codec) {
             (Err(_), _) => same(&buffer, &input(r.input(), rank, r.len)),
-            (Ok(()), Coding::None) => is_exact(self.context, r.op.reduce(), r.input(), &buffer),
+            (Ok(()), Coding::None) => is_exact(self.context, &before, r.op.reduce(), r.input(), &buffer),
             (Ok(()), Coding::Bf16) => is_close(self.context, r.op.reduce(), r.input(), &buffer),
         };
         let kept = if r.codec == Coding::None { "exact" } else { "close" };
@@ -172,6 +173,7 @@ impl Calls<'_> {
     async fn all_reduce_owned<T: Number>(self, r: &Reduction) {
         let rank = self.context.rank();
         let given: Vec<T> = input(r.input(), rank, r.len);
+        let before = self.context.fold_order::<T>(r.len);
         let started = Instant::now();
         let outcome = self.context.all_reduce_owned(given).op(r.op.reduce()).await;
         let took = (SystemTime::now(), started.elapsed());
@@ -180,7 +182,7 @@ impl Calls<'_> {
             Err(failed) => (Err(failed.error), failed.buffer),
         };
         let good = match &outcome {
-            Ok(()) => is_exact(self.context, r.op.reduce(), r.input(), &buffer),
+            Ok(()) => is_exact(self.context, &before, r.op.reduce(), r.input(), &buffer),
             Err(_) => same(&buffer, &input(r.input(), rank, r.len)),
         };
         emit(&done("done", outcome, verdict(good, "exact"), &hash(&buffer), took));

@@ -167,9 +167,11 @@ fn hex_of(hash: u64) -> String {
     format!("{hash:016x}")
 }
 
-/// Whether `result` is what all ranks' inputs give in the order that the plan fixes, to the bit.
-pub fn is_exact<T: Number>(context: &Context, op: ReduceOp, from: Input, result: &[T]) -> bool {
-    is_part_of(context.size(), &context.fold_order::<T>(result.len()), op, from, 0..result.len(), result)
+/// Whether `result` is what all ranks' inputs give in the order that the plan fixes, to the bit: the plan there is, or the one there was
+/// before the call, whose order is given.
+pub fn is_exact<T: Number>(context: &Context, before: &FoldOrder, op: ReduceOp, from: Input, result: &[T]) -> bool {
+    let is_in = |order: &FoldOrder| is_part_of(context.size(), order, op, from, 0..result.len(), result);
+    is_in(before) || is_in(&context.fold_order::<T>(result.len()))
 }
 
 /// Whether `result` is near that: for codecs that round on the way. Each hop of the plan rounds by 2^-9 at most.

@@ -24,6 +24,7 @@ impl Calls<'_> {
         let from = |i: usize| Input::Seed(s.seed.wrapping_add(i as u64));
         let given: Vec<Vec<f32>> = s.lens.iter().enumerate().map(|(i, len)| input(from(i), rank, *len)).collect();
         let mut buffers = given.clone();
+        let before: Vec<_> = s.lens.iter().map(|len| self.context.fold_order::<f32>(*len)).collect();
         let bytes = all_reduced(self.context, s.lens.iter().sum::<usize>() * size_of::<f32>());
         let mark = s.report_at.map(|share| Milestone::of(self.context.lane(u32::MAX), share, bytes));
         let started = Instant::now();
@@ -34,7 +35,7 @@ impl Calls<'_> {
         let outcome = Milestone::passed_by(mark, step.commit()).await;
         let took = (SystemTime::now(), started.elapsed());
         let is_right = |(i, buffer): (usize, &Vec<f32>)| match outcome {
-            Ok(()) => is_exact(self.context, ReduceOp::Sum, from(i), buffer),
+            Ok(()) => is_exact(self.context, &before[i], ReduceOp::Sum, from(i), buffer),
             Err(_) => same(buffer, &given[i]),
         };
         let good = buffers.iter().enumerate().all(is_right);

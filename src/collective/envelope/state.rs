@@ -3,17 +3,21 @@
 //! What one lock guards: the ledger, and what each call waits for.
 
 use super::Decided;
+use super::plans::Plans;
 use crate::collective::{Digest, EngineFault, Ledger, Measured, Outcome, Staging};
 use crate::view::{Lane, OpId, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
 /// What one lock guards.
 pub(super) struct State {
     pub(super) ledger: Ledger,
+    pub(super) plans: Plans,
     pub(super) slots: BTreeMap<OpId, Slot>,
     /// Calls dropped after their vote: what was decided is kept until somebody asks.
     pub(super) lost: BTreeSet<OpId>,
+    pub(super) served: Served,
 }
 
 /// What one call waits for.
@@ -33,7 +37,36 @@ pub(super) struct Slot {
     pub(super) fault: Option<EngineFault>,
     /// From its beginning until it is decided.
     pub(super) measured: Option<Measured>,
+    /// How much it reduces for all, where it does.
+    pub(super) reduced_bytes: Option<u64>,
+    /// When all had called it.
+    pub(super) agreed_at: Option<Instant>,
 }
+
+/// How long reductions took, from when everybody had called and the one before was done.
+#[derive(Default)]
+pub(super) struct Served {
+    last: Option<Instant>,
+    times: Vec<(u64, Duration)>,
+}
+
+impl Served {
+    fn note(&mut self, bytes: u64, agreed_at: Instant) {
+        let (from, now) = (self.last.map_or(agreed_at, |last| last.max(agreed_at)), Instant::now());
+        self.last = Some(now);
+        // Whoever does not ask for them wants none.
+        if self.times.len() < SERVED_MAX {
+            self.times.push((bytes, now.duration_since(from)));
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Vec<(u64, Duration)> {
+        std::mem::take(&mut self.times)
+    }
+}
+
+/// More than are done between two looks at them.
+const SERVED_MAX: usize = 64;
 
 impl State {
     /// The first call of the lane that was dropped after its vote.
@@ -60,8 +93,19 @@ impl State {
     }
 }
 
+impl State {
+    /// An operation is decided.
+    pub(super) fn note_served(&mut self, op: OpId, outcome: Outcome) {
+        let served = self.slots.get(&op).and_then(|slot| slot.reduced_bytes.zip(slot.agreed_at));
+        if let (Some((bytes, agreed_at)), Outcome::Committed) = (served, outcome) {
+            self.served.note(bytes, agreed_at);
+        }
+    }
+}
+
 impl Slot {
     pub(super) fn agreed(&mut self, source: Option<(Rank, u64)>) -> Option<Waker> {
+        self.agreed_at = Some(Instant::now());
         self.source = Some(source);
         self.waker.take()
     }

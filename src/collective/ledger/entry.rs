@@ -3,6 +3,7 @@
 //! What a ledger knows of one operation: who has begun it, who has voted how, who has decided it.
 
 use super::calls::Calls;
+use crate::collective::revision::REVISION_UNKNOWN;
 use crate::collective::{AbortCause, AbortReason, Call, Kind, Listed, Mismatch, Mode, Outcome, Status, Vote};
 use crate::defect::{Defect, Seeded};
 use crate::view::{CommittedOp, OpId, Rank};
@@ -15,6 +16,8 @@ pub(super) struct Entry {
     pub(super) participants: u32,
     /// This member's own call, from the moment it took the number.
     pub(super) call: Option<Call>,
+    /// The revision of the plan that it runs under; `None` before this member's call, and as long as that is held.
+    pub(super) revision: Option<u32>,
     /// Who has begun it, and with what. This member's own stands here once it is told.
     pub(super) calls: Calls,
     /// The same for each call of a step, before its end is called.
@@ -40,6 +43,7 @@ impl Entry {
         Entry {
             participants,
             call: None,
+            revision: None,
             calls: Calls::new(participants, size),
             parts: BTreeMap::new(),
             votes: vec![None; size],
@@ -75,6 +79,12 @@ impl Entry {
         self.parts.values().chain([&self.calls]).filter_map(move |calls| calls.descriptor(rank))
     }
 
+    /// Under which revision another member has begun it, or a call of it.
+    pub(super) fn told_revision(&self) -> Option<u32> {
+        let told = (0..self.votes.len()).flat_map(|rank| self.begun_by(Rank(rank as u8)));
+        told.map(|descriptor| descriptor.plan_revision).find(|revision| *revision != REVISION_UNKNOWN)
+    }
+
     pub(super) fn is_begun(&self) -> bool {
         self.call.is_some() || self.parts.values().chain([&self.calls]).any(|calls| calls.said().next().is_some())
     }
@@ -83,10 +93,11 @@ impl Entry {
         self.votes[rank.index()].is_some() || self.begun_by(rank).next().is_some()
     }
 
-    /// Whether `rank` asks for the same as `mine`, so that its data fits. A sync's data moves only after `Ready`.
+    /// Whether `rank` asks for the same as `mine`, under the same plan, so that its data fits. A sync's data moves only after `Ready`.
     pub(super) fn credits(&self, part: Option<u8>, rank: Rank, mine: &Call) -> bool {
-        let theirs = self.calls_of(part).and_then(|calls| calls.of(rank));
-        theirs.is_some_and(|call| call.agrees(mine)) && !matches!(mine.kind, Kind::Sync { .. } | Kind::Step { .. })
+        let theirs = self.calls_of(part).and_then(|calls| calls.descriptor(rank));
+        theirs.is_some_and(|theirs| theirs.call.agrees(mine) && Some(theirs.plan_revision) == self.revision)
+            && !matches!(mine.kind, Kind::Sync { .. } | Kind::Step { .. })
     }
 
     pub(super) fn is_sync(&self) -> bool {

@@ -10,7 +10,7 @@ use crate::driver::peers::Taken;
 use crate::election::{Input, Message, PeerAddress};
 use crate::identity::MemberId;
 use crate::link::{DataAsk, DataTerms, Local, Net, Purpose, Refusal, Session, Stream, initiate, respond};
-use crate::topology::{InterfaceKind, Path};
+use crate::topology::{InterfaceKind, Path, Port};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -133,6 +133,7 @@ impl Node {
         for message in envelope.replay(rank) {
             self.peers.send(to, Message::Op(message));
         }
+        self.replay_plan(rank);
     }
 
     pub(super) fn remember_peers(&mut self) {
@@ -182,18 +183,21 @@ impl Node {
         // Smoothed as TCP does (RFC 6298).
         let rtt_us = link.rtt_us.map_or(sample, |rtt| rtt - rtt / 8 + sample / 8).max(1);
         link.rtt_us = Some(rtt_us);
-        let local = link.local.map(|a| a.ip());
-        let from_kind = local.map_or(InterfaceKind::Other, |ip| self.kind_of(ip));
-        if from_kind == InterfaceKind::Wifi {
+        let port = link.local.map_or(Port::unmeasured(InterfaceKind::Other, 0), |a| self.port_of(a.ip()));
+        if port.kind == InterfaceKind::Wifi {
             self.election.set_over_radio(from);
         }
-        self.election.links_mut().observe(self.me, from, Path { rtt_us, from_kind, to_kind: InterfaceKind::Other });
+        let links = self.election.links_mut();
+        // What was measured through another port says nothing of this one.
+        let known = links.path(self.me, from).filter(|known| known.port.number == port.number);
+        let path = known.unwrap_or(Path { port, ..Path::unmeasured(rtt_us) });
+        links.observe(self.me, from, Path { rtt_us, ..path });
     }
 
-    pub(super) fn kind_of(&self, ip: IpAddr) -> InterfaceKind {
+    pub(super) fn port_of(&self, ip: IpAddr) -> Port {
         let ip = ip.to_canonical();
         let found = self.config.interfaces.iter().find(|i| i.addresses.iter().any(|a| a.ip == ip));
-        found.map_or(InterfaceKind::Other, |i| i.kind)
+        found.map_or(Port::unmeasured(InterfaceKind::Other, 0), |i| Port::unmeasured(i.kind, i.index))
     }
 }
 

@@ -6,9 +6,10 @@ use super::{Node, WAITING_WARN};
 use crate::collective::Envelope;
 use crate::error::Peer;
 use crate::identity::NodeId;
-use crate::status::{AloneOn, PeerStatus, Quarantined, State, Status, ViewStatus, Waiting};
+use crate::status::{AloneOn, PathStatus, PeerStatus, Quarantined, State, Status, ViewStatus, Waiting};
 use crate::view::{MEMBERS_MAX, Rank, View};
 use crate::wire::PROTOCOL_VERSION;
+use std::num::NonZeroU32;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -114,16 +115,30 @@ impl Node {
     }
 
     pub(super) fn view_status(&self, envelope: &Envelope) -> ViewStatus {
-        let view = envelope.view();
+        let (view, plan) = (envelope.view(), envelope.plan());
         ViewStatus {
             id: view.id(),
             members: view.ranks().filter_map(|rank| peer_at(view, rank)).collect(),
             engine: view.engine.kind,
             engine_reason: engine_reason(view),
-            plan: view.plan.reason.clone(),
+            plan: plan.reason.clone(),
+            plan_revision: plan.revision,
+            paths: self.paths(view),
+            forecasts: self.planning.forecasts().to_vec(),
             in_sync: envelope.is_synced(),
             committed: envelope.committed(),
         }
+    }
+
+    fn paths(&self, view: &View) -> Vec<PathStatus> {
+        let ranks = || view.ranks().zip(&view.members);
+        let pairs = ranks().flat_map(|from| ranks().map(move |to| (from, to)));
+        let known = pairs.filter_map(|((from, sender), (to, receiver))| {
+            let path = self.election.links().path(sender.id, receiver.id)?;
+            let rate_kbps = path.rate_kbps.map(NonZeroU32::get);
+            Some(PathStatus { from: from.index(), to: to.index(), kind: path.port.kind, rtt_us: path.rtt_us, rate_kbps })
+        });
+        known.collect()
     }
 
     pub(super) fn waiting_status(&self) -> Option<Waiting> {

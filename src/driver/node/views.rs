@@ -2,6 +2,7 @@
 //!
 //! The View a node is in: its operations and its data links.
 
+use super::plans::Planning;
 use super::{Node, OpenView};
 use crate::collective::{Envelope, OpMessage, Post};
 use crate::driver::datalinks::{DataDial, watched};
@@ -47,6 +48,7 @@ impl Node {
             self.learn_name(member.id.node, member.name.clone());
         }
         self.waiting = None;
+        self.planning = Planning::of(Some(view), self.now());
         if self.election.is_frozen() {
             // Installed late, for its outcome alone: the next one is under way.
             envelope.freeze();
@@ -54,6 +56,7 @@ impl Node {
             return;
         }
         self.dial_data_links(view, me);
+        self.renew_forecasts();
         // Whoever gets the Context, or hears of it, may ask for the status at once.
         self.publish();
         self.tell_installed(view);
@@ -103,7 +106,8 @@ impl Node {
 
     pub(super) fn on_data_link(&mut self, view: ViewDigest, peer: Rank, link: Box<dyn DataLink>) {
         if let Some(envelope) = self.envelope.as_ref().filter(|e| e.digest() == view) {
-            envelope.backend().attach(peer, link);
+            let backend = Arc::clone(envelope.backend());
+            backend.attach(peer, self.with_bursts(view, peer, link));
         }
     }
 

@@ -8,7 +8,7 @@ use crate::election::detector::{Detector, Verdict};
 use crate::election::message::{Heartbeat, Message, Reached};
 use crate::events::Loss;
 use crate::identity::MemberId;
-use crate::topology::{InterfaceKind, Path};
+use crate::topology::Path;
 use crate::view::ViewId;
 use std::collections::BTreeSet;
 
@@ -217,11 +217,9 @@ impl Election {
             self.clique = None;
         }
         for reached in reach.iter().filter(|r| r.rtt_us > 0) {
-            self.links.observe(
-                from,
-                reached.id,
-                Path { rtt_us: reached.rtt_us, from_kind: InterfaceKind::Other, to_kind: InterfaceKind::Other },
-            );
+            // A report says nothing of rates, so those that are known stay.
+            let known = self.links.path(from, reached.id).unwrap_or_else(|| Path::unmeasured(reached.rtt_us));
+            self.links.observe(from, reached.id, Path { rtt_us: reached.rtt_us, ..known });
         }
     }
 

@@ -1,0 +1,209 @@
+//! Layer: Shells.
+//!
+//! Calls while another plan is being agreed on, on the native engine over links in memory.
+
+use super::{Decided, Envelope, Outgoing};
+use crate::collective::{
+    Call, CodecId, DType, Input, Kind, Mode, NativeEngine, Outcome, PlanStep, ReduceOp, Switch, bytes_of, elements_of, reference,
+};
+use crate::topology::{Plan, PlanClass, Schedule, Tree, TreeShare};
+use crate::view::testing::view_of;
+use crate::view::{Lane, OpId, Rank};
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+const SIZE: usize = 3;
+const LEN: usize = 50_000;
+
+/// All members of a View in one process.
+struct Group {
+    members: Vec<Arc<Envelope>>,
+    said: Vec<UnboundedReceiver<Outgoing>>,
+}
+
+impl Group {
+    fn new() -> Group {
+        let view = Arc::new(view_of(SIZE as u8));
+        let engine = NativeEngine::default();
+        let (members, said): (Vec<_>, Vec<_>) = view
+            .ranks()
+            .map(|me| {
+                let (tx, rx) = unbounded_channel();
+                (Arc::new(Envelope::open(Arc::clone(&view), me, &engine, tx)), rx)
+            })
+            .unzip();
+        for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+            let (near, far) = crate::link::testing::memory();
+            members[a].backend().attach(Rank(b as u8), near);
+            members[b].backend().attach(Rank(a as u8), far);
+        }
+        Group { members, said }
+    }
+
+    /// Carries what the members have said to each other.
+    fn carry(&mut self) {
+        for from in 0..SIZE {
+            while let Ok(Outgoing::Tell(message)) = self.said[from].try_recv() {
+                for to in (0..SIZE).filter(|to| *to != from) {
+                    self.members[to].on_message(Rank(from as u8), message.body, &message.resolved).expect("an honest member");
+                }
+            }
+        }
+    }
+
+    fn decided(&mut self, member: usize, op: OpId) -> Decided {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            self.carry();
+            match self.members[member].poll_decided(op, &mut Task::from_waker(Waker::noop())) {
+                Poll::Ready(decided) => return decided,
+                Poll::Pending => assert!(Instant::now() < until, "{op:?} is never decided"),
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn call_all(&self, call: Call) -> Vec<OpId> {
+        self.members.iter().map(|member| member.call(Lane::MAIN, call).expect("a number")).collect()
+    }
+
+    fn begin_all(&self, ops: &[OpId], call: Call, inputs: &[Vec<f32>]) {
+        for (member, (op, input)) in self.members.iter().zip(ops.iter().zip(inputs)) {
+            member.begin(*op, call, &Input::Borrowed(bytes_of(input)));
+        }
+    }
+
+    fn hold_all(&self) -> Vec<PlanStep> {
+        self.members.iter().map(|member| member.hold(1).expect("the next plan")).collect()
+    }
+}
+
+fn sum(mode: Mode) -> Call {
+    Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: LEN as u64, codec: CodecId::None, mode }
+}
+
+/// Numbers whose sum depends on the order.
+fn inputs() -> Vec<Vec<f32>> {
+    let number = |rank: usize, i: usize| [1e8, 1.25, -1e8][(rank + i) % 3] + i as f32;
+    (0..SIZE).map(|rank| (0..LEN).map(|i| number(rank, i)).collect()).collect()
+}
+
+/// 2 under 1 under 0: another order than that of the ranks.
+fn chain() -> Plan {
+    let tree = Tree { parents: vec![None, Some(Rank(0)), Some(Rank(1))] };
+    let schedule = Schedule::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
+    let class = PlanClass { bytes_max: u64::MAX, chunk_bytes: 16 * 1024, schedule };
+    Plan { revision: 1, reason: "a chain".to_owned(), classes: vec![class] }
+}
+
+fn expected(plan: &Plan) -> Vec<f32> {
+    reference(&plan.fold_order(SIZE, LEN, 4), ReduceOp::Sum, &inputs())
+}
+
+fn numbers(output: &crate::collective::Staging) -> Vec<f32> {
+    let mut bytes = vec![0u64; LEN / 2];
+    output.copy_to(crate::collective::bytes_of_mut(&mut bytes));
+    elements_of::<f32>(crate::collective::bytes_of(&bytes)).expect("whole numbers").to_vec()
+}
+
+#[test]
+fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_everywhere() {
+    let mut group = Group::new();
+    let (first, next) = (Plan::mesh(SIZE), chain());
+    assert!(expected(&first) != expected(&next), "the plans must be told apart");
+    let before = group.call_all(sum(Mode::PerOp));
+
+    let held = group.hold_all();
+    let first_new = vec![OpId { lane: Lane::MAIN, number: 1 }];
+    assert!(held.iter().all(|step| *step == PlanStep::Held { revision: 1, next: Some(first_new.clone()) }), "{held:?}");
+    let whole = group.call_all(sum(Mode::PerOp));
+    let step_call = Call { kind: Kind::Step { parts: 1 }, ..sum(Mode::PerOp) };
+    let steps = group.call_all(step_call);
+    group.begin_all(&whole, sum(Mode::PerOp), &inputs());
+    for (member, (step, input)) in group.members.iter().zip(steps.iter().zip(inputs())) {
+        member.begin_part(*step, 0, sum(Mode::PerStep), &Input::Borrowed(bytes_of(&input)));
+        member.end_step(*step, step_call, 1);
+    }
+    group.carry();
+    let sent = |group: &Group| group.members.iter().map(|member| member.backend().traffic().sent_bytes).sum::<u64>();
+    assert_eq!(sent(&group), 0, "nothing of what is held has begun");
+
+    // What was called before does not wait, though it begins only now.
+    group.begin_all(&before, sum(Mode::PerOp), &inputs());
+    for (rank, op) in before.iter().enumerate() {
+        let decided = group.decided(rank, *op);
+        assert_eq!(decided.outcome, Outcome::Committed);
+        assert!(numbers(&decided.output.expect("a result")) == expected(&first), "rank {rank}");
+    }
+
+    let switch = Switch { plan: next.clone(), first: first_new };
+    for member in &group.members {
+        assert_eq!(member.switch(1, Some(&switch)), Ok(PlanStep::Switched { revision: 1 }));
+        assert_eq!(member.switch(1, Some(&switch)), Ok(PlanStep::Switched { revision: 1 }), "said again");
+    }
+    for rank in 0..SIZE {
+        let decided = group.decided(rank, whole[rank]);
+        assert_eq!(decided.outcome, Outcome::Committed);
+        assert!(numbers(&decided.output.expect("a result")) == expected(&next), "rank {rank}");
+        let decided = group.decided(rank, steps[rank]);
+        assert_eq!(decided.outcome, Outcome::Committed);
+        assert!(numbers(&decided.parts[0]) == expected(&next), "rank {rank}, in a step");
+    }
+    assert!(group.members.iter().all(|member| *member.plan() == next));
+}
+
+#[test]
+fn what_is_held_ends_with_its_view_and_can_be_given_up() {
+    let mut group = Group::new();
+    group.hold_all();
+    let dropped = group.call_all(sum(Mode::PerOp));
+    let open = group.call_all(sum(Mode::PerOp));
+    for ops in [&dropped, &open] {
+        group.begin_all(ops, sum(Mode::PerOp), &inputs());
+    }
+    group.members[1].abandon(dropped[1]);
+    assert!(matches!(group.decided(0, dropped[0]).outcome, Outcome::Aborted(_)));
+    for member in &group.members {
+        member.freeze();
+        member.decide(&[]);
+    }
+    for (rank, op) in open.iter().enumerate() {
+        assert!(matches!(group.decided(rank, *op).outcome, Outcome::Aborted(_)), "rank {rank}");
+    }
+}
+
+#[test]
+fn what_somebody_has_begun_before_is_not_waited_for() {
+    let mut group = Group::new();
+    let early: Vec<OpId> =
+        group.members[1..].iter().map(|member| member.call(Lane::MAIN, sum(Mode::PerOp)).expect("a number")).collect();
+    group.members[1].begin(early[0], sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[1])));
+    group.hold_all();
+    let late = group.members[0].call(Lane::MAIN, sum(Mode::PerOp)).expect("a number");
+    group.members[0].begin(late, sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[0])));
+    group.members[2].begin(early[1], sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[2])));
+    // Nobody has said where the next plan begins.
+    for rank in 0..SIZE {
+        let decided = group.decided(rank, late);
+        assert_eq!(decided.outcome, Outcome::Committed);
+        assert!(numbers(&decided.output.expect("a result")) == expected(&Plan::mesh(SIZE)), "rank {rank}");
+    }
+}
+
+#[test]
+fn a_plan_for_another_group_or_engine_is_refused() {
+    let group = Group::new();
+    let mut gloo = Plan { revision: 1, ..Plan::mesh(SIZE) };
+    gloo.classes[0].schedule = Schedule::GlooRing;
+    let mut larger = chain();
+    larger.classes[0].schedule = Schedule::Ring { order: (0..4).map(Rank).collect() };
+    let switch = |plan| Switch { plan, first: Vec::new() };
+    assert!(group.members[0].switch(1, Some(&switch(chain()))).is_err(), "nothing is held");
+    group.hold_all();
+    for plan in [gloo, larger] {
+        assert!(group.members[0].switch(1, Some(&switch(plan.clone()))).is_err(), "{plan:?}");
+    }
+    assert!(group.members[0].switch(1, Some(&switch(chain()))).is_ok());
+}

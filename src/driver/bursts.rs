@@ -1,0 +1,212 @@
+//! Layer: Host.
+//!
+//! Bursts over data links, beside the engine that uses them: how a member finds out what a path carries.
+//!
+//! A burst is sent by a thread of its own while nothing else goes on, and ends as soon as its receiver has seen enough or a frame of an
+//! operation goes over any link of this node. Its frames have a lane of their own and are taken out here, so no engine sees one.
+
+use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
+use crate::topology::{Burst, RateStep};
+use crate::view::{Lane, OpId};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A burst over a slow path ends after this long.
+const BURST_MAX: Duration = Duration::from_millis(400);
+
+/// How many frames of operations have gone over the data links of this node.
+#[derive(Clone, Default)]
+pub(super) struct Traffic(Arc<AtomicU64>);
+
+impl Traffic {
+    fn count(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn counted(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Sends bursts over one data link. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Bursts {
+    line: Arc<Line>,
+}
+
+struct Line {
+    /// Gone when the engine has let go of it.
+    sender: Mutex<Option<Box<dyn DataSender>>>,
+    traffic: Traffic,
+    enough: AtomicBool,
+    running: AtomicBool,
+}
+
+/// The link as the engine gets it.
+struct Shared {
+    line: Arc<Line>,
+    receiver: SharedReceiver,
+    shutdown: Arc<dyn Shutdown>,
+}
+
+struct SharedSender(Arc<Line>);
+
+struct SharedReceiver {
+    receiver: Box<dyn DataReceiver>,
+    traffic: Traffic,
+    burst: Burst,
+    told_enough: bool,
+    began: Instant,
+    scratch: Vec<u8>,
+    tell: Box<dyn Fn(RateStep) + Send>,
+}
+
+/// What a frame of a burst is; its header's flow.
+const FRAME: u32 = 0;
+const END: u32 = 1;
+/// The chunk of an end: whether something came between.
+const DISTURBED: u32 = 1;
+
+/// A link for an engine, and its bursts. `tell` is told on the receiving thread what came of a burst from the other end; it must not block.
+pub(super) fn with_bursts(
+    link: Box<dyn DataLink>,
+    traffic: &Traffic,
+    tell: Box<dyn Fn(RateStep) + Send>,
+) -> (Box<dyn DataLink>, Bursts) {
+    let (sender, receiver, shutdown) = link.split();
+    let line = Arc::new(Line {
+        sender: Mutex::new(Some(sender)),
+        traffic: traffic.clone(),
+        enough: AtomicBool::new(false),
+        running: AtomicBool::new(false),
+    });
+    let receiver = SharedReceiver {
+        receiver,
+        traffic: traffic.clone(),
+        burst: Burst::default(),
+        told_enough: false,
+        began: Instant::now(),
+        scratch: Vec::new(),
+        tell,
+    };
+    let bursts = Bursts { line: Arc::clone(&line) };
+    (Box::new(Shared { line, receiver, shutdown }), bursts)
+}
+
+impl Bursts {
+    /// Sends a burst, unless one is being sent.
+    pub(super) fn begin(&self) {
+        if self.line.running.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.line.enough.store(false, Ordering::Release);
+        let line = Arc::clone(&self.line);
+        let burst = move || {
+            line.burst();
+            line.running.store(false, Ordering::Release);
+        };
+        if std::thread::Builder::new().name("potluck-burst".to_owned()).spawn(burst).is_err() {
+            self.line.running.store(false, Ordering::Release);
+        }
+    }
+
+    /// Its receiver has seen enough.
+    pub(super) fn end(&self) {
+        self.line.enough.store(true, Ordering::Release);
+    }
+}
+
+impl Line {
+    fn burst(&self) {
+        let (began, before) = (Instant::now(), self.traffic.counted());
+        let payload = vec![0; Burst::FRAME_BYTES];
+        for number in 0..Burst::FRAMES_MAX as u32 {
+            if self.enough.load(Ordering::Acquire) || self.traffic.counted() != before || began.elapsed() > BURST_MAX {
+                break;
+            }
+            if self.send(&header(FRAME, number, Burst::FRAME_BYTES as u32), &payload).is_err() {
+                return;
+            }
+        }
+        let disturbed = if self.traffic.counted() == before { 0 } else { DISTURBED };
+        // An error ends the link, which its receiver reports.
+        let _ = self.send(&header(END, disturbed, 0), &[]);
+    }
+
+    fn send(&self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
+        self.lock().as_mut().ok_or(io::ErrorKind::NotConnected)?.send(header, payload)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Box<dyn DataSender>>> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn header(flow: u32, chunk: u32, len: u32) -> DataHeader {
+    DataHeader { op: OpId { lane: Lane::BURSTS, number: 0 }, flow, chunk, phase: Phase::Message, len }
+}
+
+impl DataLink for Shared {
+    fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
+        (Box::new(SharedSender(self.line)), Box::new(self.receiver), self.shutdown)
+    }
+}
+
+impl DataSender for SharedSender {
+    fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
+        // First of all: a burst that holds the link ends with its present frame.
+        self.0.traffic.count();
+        self.0.send(header, payload)
+    }
+}
+
+impl Drop for SharedSender {
+    fn drop(&mut self) {
+        self.0.lock().take();
+    }
+}
+
+impl DataReceiver for SharedReceiver {
+    fn header(&mut self) -> io::Result<DataHeader> {
+        loop {
+            let header = self.receiver.header()?;
+            if header.op.lane != Lane::BURSTS {
+                self.traffic.count();
+                return Ok(header);
+            }
+            self.take(&header)?;
+        }
+    }
+
+    fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
+        self.receiver.payload(into)
+    }
+}
+
+impl SharedReceiver {
+    fn take(&mut self, header: &DataHeader) -> io::Result<()> {
+        let len = header.len as usize;
+        if len > Burst::FRAME_BYTES {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        self.scratch.resize(len, 0);
+        self.receiver.payload(&mut self.scratch)?;
+        if header.flow == END {
+            let counts = header.chunk != DISTURBED || self.told_enough;
+            (self.tell)(RateStep::Timed(self.burst.kbps().filter(|_| counts).unwrap_or(0)));
+            return Ok(());
+        }
+        if header.chunk == 0 {
+            self.burst = Burst::default();
+            self.told_enough = false;
+        }
+        let now_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        if self.burst.frame(now_us, len) {
+            self.told_enough = true;
+            (self.tell)(RateStep::Enough);
+        }
+        Ok(())
+    }
+}

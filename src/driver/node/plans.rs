@@ -1,0 +1,267 @@
+//! Layer: Host.
+//!
+//! How a View gets a plan that fits its links: rank 0 has them measured, in moments in which nothing goes on, and brings the plan.
+//!
+//! Where there are no such moments, or the plan does not keep what it promised, it makes one: calls are held anyway while a plan is agreed
+//! on, so they are held for as long as it takes to see every port once, three seconds at most.
+
+use super::Node;
+use super::rates::Rates;
+use crate::collective::{Envelope, PlanMessage, PlanStep, Revising};
+use crate::election::Message;
+use crate::identity::MemberId;
+use crate::status::Forecast;
+use crate::topology::{Plan, RateStep, Watch, better_plan, forecasts_us};
+use crate::view::{Rank, View};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is under way in the View that is installed.
+pub(super) struct Planning {
+    pub(super) rates: Rates,
+    /// Of rank 0: a plan that is being agreed on.
+    change: Option<Change>,
+    /// The highest revision there was.
+    revision: u32,
+    /// Nothing went on when it was last looked.
+    was_idle: bool,
+    /// How much was known when a plan was last looked for.
+    looked: Looked,
+    forecasts: Vec<Forecast>,
+    watch: Watch,
+    /// Not before this time calls are held for measuring, in milliseconds.
+    pause_from: u64,
+}
+
+/// A change of the plan.
+struct Change {
+    revising: Revising,
+    /// The plan, if it is known; else calls are held until the links are measured.
+    plan: Option<Plan>,
+    /// Until then, in milliseconds.
+    until: u64,
+}
+
+/// When a plan was last looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Looked {
+    #[default]
+    Never,
+    /// All ports had been measured.
+    AtThePorts,
+    /// All paths had.
+    AtThePaths,
+}
+
+impl Planning {
+    /// Of a View that is installed now.
+    pub(super) fn of(view: Option<&View>, now: u64) -> Planning {
+        Planning {
+            rates: Rates::default(),
+            change: None,
+            revision: view.map_or(0, |view| view.plan.revision),
+            was_idle: false,
+            looked: Looked::Never,
+            forecasts: Vec::new(),
+            watch: Watch::new(now),
+            pause_from: now + BUSY_MS,
+        }
+    }
+
+    pub(super) fn forecasts(&self) -> &[Forecast] {
+        &self.forecasts
+    }
+}
+
+impl Node {
+    /// Measures on, and looks for a better plan when enough is known. Rank 0 alone does.
+    pub(super) fn go_on_planning(&mut self) {
+        let leads = |e: &Arc<Envelope>| e.me() == Rank(0) && e.view().size() > 2 && !e.is_frozen();
+        let Some(envelope) = self.envelope.clone().filter(leads) else { return };
+        if !self.can_measure(&envelope) {
+            return;
+        }
+        self.watch_the_plan(&envelope);
+        let was_idle = std::mem::replace(&mut self.planning.was_idle, envelope.in_flight() == 0) && self.planning.was_idle;
+        let is_quiet = match &self.planning.change {
+            Some(change) if change.revising.is_held() => envelope.moving() == 0,
+            Some(_) => false,
+            None => was_idle,
+        };
+        self.measure_on(is_quiet);
+        if self.planning.change.is_some() {
+            self.decide_plan();
+        } else if !self.look_for_a_plan(&envelope) && self.is_busy(&envelope) {
+            self.hold_all(None);
+        }
+    }
+
+    /// Whether there are no moments in which nothing goes on, and much is moved without knowing how best to.
+    fn is_busy(&self, envelope: &Envelope) -> bool {
+        let is_unknown = self.planning.rates.survey().is_some_and(|survey| !survey.is_good_for_a_plan());
+        let is_worth_it = || envelope.backend().traffic().sent_bytes >= BUSY_BYTES;
+        envelope.can_be_revised() && is_unknown && self.now() >= self.planning.pause_from && is_worth_it()
+    }
+
+    /// Measures anew when operations take longer than was foretold.
+    fn watch_the_plan(&mut self, envelope: &Envelope) {
+        let served = envelope.take_served();
+        if self.planning.change.is_some() || served.is_empty() || !envelope.can_be_revised() {
+            return;
+        }
+        let (order, now, plan) = (members(envelope), self.now(), envelope.plan());
+        for (bytes, took) in served.into_iter().filter(|(bytes, _)| *bytes >= Watch::BYTES_MIN) {
+            let Some((_, us)) = forecasts_us(&order, self.election.links(), &plan, [bytes]).first().copied() else { return };
+            if self.planning.watch.note(now, us, took.as_secs_f64() * 1e6) {
+                tracing::info!(bytes, ?took, forecast_us = us, "operations take longer than foretold; measures the links again");
+                self.survey_anew();
+                self.planning.looked = Looked::Never;
+                return self.hold_all(None);
+            }
+        }
+    }
+
+    /// Once when all ports are measured, and once when all paths are. Says whether there is another plan.
+    fn look_for_a_plan(&mut self, envelope: &Envelope) -> bool {
+        let Some(survey) = self.planning.rates.survey() else { return false };
+        let known = match (survey.is_good_for_a_plan(), survey.is_over()) {
+            (_, true) => Looked::AtThePaths,
+            (true, false) => Looked::AtThePorts,
+            (false, false) => return false,
+        };
+        if known <= self.planning.looked || !envelope.can_be_revised() {
+            return false;
+        }
+        self.planning.looked = known;
+        let plan = better_plan(&members(envelope), self.election.links(), &envelope.plan());
+        let is_better = plan.is_some();
+        if is_better {
+            self.hold_all(plan);
+        }
+        is_better
+    }
+
+    /// All hold their calls for this plan, or for one that is to be found while they do.
+    fn hold_all(&mut self, plan: Option<Plan>) {
+        let Some(envelope) = self.envelope.clone() else { return };
+        self.planning.revision += 1;
+        let (now, revising) = (self.now(), Revising::new(self.planning.revision, envelope.view().size()));
+        let hold = revising.hold();
+        tracing::debug!(revision = self.planning.revision, known = plan.is_some(), "calls are held for another plan");
+        self.planning.pause_from = now + PAUSES_APART_MS;
+        self.planning.change = Some(Change { revising, plan, until: now + PAUSE_MS });
+        self.tell_plan_to_all(&hold);
+    }
+
+    /// When all hold: brings the plan, when it is known, or there has been time enough to find it.
+    fn decide_plan(&mut self) {
+        let Some(envelope) = self.envelope.clone() else { return };
+        let now = self.now();
+        let Some(change) = self.planning.change.as_mut().filter(|change| change.revising.is_held()) else { return };
+        let survey = self.planning.rates.survey();
+        if change.plan.is_none() && now < change.until && survey.is_some_and(|survey| !survey.is_good_for_a_plan()) {
+            return;
+        }
+        let found = || better_plan(&members(&envelope), self.election.links(), &envelope.plan());
+        let plan = change.plan.take().or_else(found);
+        if plan.is_some() {
+            self.planning.watch.was_right();
+        }
+        let switch = change.revising.decide(plan);
+        self.tell_plan_to_all(&switch);
+    }
+
+    /// Rank 0 and a member speak about a plan.
+    pub(super) fn on_plan(&mut self, from: MemberId, message: &PlanMessage) {
+        let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == message.view) else { return };
+        let Some(rank) = envelope.view().rank_of(from) else { return };
+        self.hear_plan_step(rank, &message.body);
+    }
+
+    fn hear_plan_step(&mut self, from: Rank, step: &PlanStep) {
+        let Some(envelope) = self.envelope.clone() else { return };
+        let answer = match step {
+            PlanStep::Hold { revision } if from == Rank(0) => envelope.hold(*revision),
+            PlanStep::Switch { revision, to } if from == Rank(0) => {
+                let answer = envelope.switch(*revision, to.as_deref());
+                if let Some(to) = to {
+                    tracing::info!(revision, reason = to.plan.reason, "goes by another plan");
+                }
+                self.renew_forecasts();
+                answer
+            }
+            PlanStep::Held { revision, next } => {
+                if let Some(change) = &mut self.planning.change {
+                    change.revising.on_held(from, *revision, next.clone());
+                }
+                return self.decide_plan();
+            }
+            PlanStep::Switched { revision } => {
+                if let Some(change) = &mut self.planning.change {
+                    change.revising.on_switched(from, *revision);
+                }
+                self.planning.change.take_if(|change| change.revising.is_over());
+                return;
+            }
+            PlanStep::Hold { .. } | PlanStep::Switch { .. } => return self.expel(from),
+        };
+        match answer {
+            Ok(answer) => self.tell_plan(Rank(0), &answer),
+            Err(_) => self.expel(from),
+        }
+    }
+
+    fn tell_plan_to_all(&mut self, step: &PlanStep) {
+        let Some(envelope) = self.envelope.clone() else { return };
+        // This node last: what it says to itself it hears at once.
+        envelope.view().ranks().filter(|rank| *rank != envelope.me()).for_each(|rank| self.tell_plan(rank, step));
+        self.tell_plan(envelope.me(), step);
+    }
+
+    fn tell_plan(&mut self, to: Rank, step: &PlanStep) {
+        let Some(envelope) = self.envelope.clone() else { return };
+        if to == envelope.me() {
+            return self.hear_plan_step(to, step);
+        }
+        if let Some(member) = envelope.view().member(to) {
+            let message = PlanMessage { view: envelope.digest(), body: step.clone() };
+            self.peers.send(member.id, Message::Plan(Box::new(message)));
+        }
+    }
+
+    /// What a member must hear again whose link was down.
+    pub(super) fn replay_plan(&mut self, to: Rank) {
+        let steps = self.planning.change.as_ref().map_or_else(Vec::new, |change| change.revising.replay());
+        steps.iter().for_each(|step| self.tell_plan(to, step));
+    }
+
+    /// What the plan promises, by what is known now.
+    pub(super) fn renew_forecasts(&mut self) {
+        let Some(envelope) = &self.envelope else { return };
+        let takes = |us: f64| Duration::from_secs_f64(us / 1e6);
+        let forecasts = forecasts_us(&members(envelope), self.election.links(), &envelope.plan(), FORECAST_BYTES);
+        self.planning.forecasts = forecasts.into_iter().map(|(bytes, us)| Forecast { bytes, takes: takes(us) }).collect();
+    }
+
+    /// Has the next path measured, if nothing else goes on.
+    fn measure_on(&mut self, is_quiet: bool) {
+        let now = self.now();
+        if let Some((from, to, survey)) = self.planning.rates.next(now, is_quiet) {
+            self.tell_rate(from, RateStep::Measure { to, survey });
+        }
+    }
+}
+
+/// The members of the View, in rank order.
+pub(super) fn members(envelope: &Envelope) -> Vec<MemberId> {
+    envelope.view().members.iter().map(|member| member.id).collect()
+}
+
+/// For which the plan's promise is told.
+const FORECAST_BYTES: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
+/// A View in which nothing was measured for so long, though so much was moved, has no quiet moments.
+const BUSY_MS: u64 = 5_000;
+const BUSY_BYTES: u64 = 32 << 20;
+/// Calls are held for measuring no longer than this, and not again for a while.
+const PAUSE_MS: u64 = 3_000;
+const PAUSES_APART_MS: u64 = 60_000;

@@ -1,0 +1,100 @@
+//! Layer: Core.
+//!
+//! What trees cost: which resources their edges use for how long, and the cheapest tree at given prices.
+
+use super::network::{Edge, Network};
+use petgraph::algo::min_spanning_tree;
+use petgraph::data::Element;
+use petgraph::graph::UnGraph;
+
+/// The edges of a network with what they use, and what that costs at some prices.
+pub(super) struct Costs {
+    /// The rate of the slowest use, in kbit/s: what one unit is.
+    pub(super) unit_kbps: f64,
+    /// How many resources there are.
+    pub(super) resources: usize,
+    /// For each edge, how long which resource is busy with one unit over it, there and back.
+    pub(super) uses: Vec<Vec<(usize, f64)>>,
+    /// The same edges with their price, and their place so that of equal ones the first is taken.
+    graph: UnGraph<(), (f64, usize)>,
+}
+
+impl Costs {
+    /// Of this network; `None` when it has no edges.
+    pub(super) fn new(network: &Network) -> Option<Costs> {
+        let unit_kbps = f64::from(network.edges.iter().flat_map(Edge::uses).map(|busy| busy.kbps).min()?);
+        let mut uses: Vec<Vec<(usize, f64)>> = Vec::new();
+        for edge in &network.edges {
+            let mut times = vec![0.0; network.resources.len()];
+            edge.uses().for_each(|busy| times[busy.resource] += unit_kbps / f64::from(busy.kbps));
+            uses.push(times.into_iter().enumerate().filter(|(_, time)| *time > 0.0).collect());
+        }
+        let resources = without_slack(&mut uses, network.resources.len());
+        let edges =
+            network.edges.iter().enumerate().map(|(place, edge)| (u32::from(edge.a.0), u32::from(edge.b.0), (0.0, place)));
+        let mut graph = UnGraph::from_edges(edges);
+        while graph.node_count() < network.size {
+            graph.add_node(());
+        }
+        Some(Costs { unit_kbps, resources, uses, graph })
+    }
+
+    /// Everybody under one rank, for each rank that has an edge to all others.
+    pub(super) fn stars(&self) -> impl Iterator<Item = Vec<usize>> + '_ {
+        let star = |hub| {
+            let mut star: Vec<usize> = self.graph.edges(hub).map(|edge| edge.weight().1).collect();
+            star.sort_unstable();
+            star
+        };
+        self.graph.node_indices().map(star).filter(|star| star.len() + 1 == self.graph.node_count())
+    }
+
+    /// The spanning tree that costs least at these prices (Kruskal 1956), and what it costs; `None` when there is none.
+    pub(super) fn cheapest(&mut self, prices: &[f64]) -> Option<(Vec<usize>, f64)> {
+        for ((price, _), uses) in self.graph.edge_weights_mut().zip(&self.uses) {
+            *price = uses.iter().map(|(resource, time)| time * prices[*resource]).sum();
+        }
+        let (mut tree, mut cost) = (Vec::new(), 0.0);
+        for element in min_spanning_tree(&self.graph) {
+            if let Element::Edge { weight: (price, place), .. } = element {
+                tree.push(place);
+                cost += price;
+            }
+        }
+        tree.sort_unstable();
+        (tree.len() + 1 == self.graph.node_count()).then_some((tree, cost))
+    }
+
+    /// How long a tree of one unit per second keeps each resource busy.
+    pub(super) fn load(&self, tree: &[usize]) -> Vec<f64> {
+        let mut load = vec![0.0; self.resources];
+        for (resource, time) in tree.iter().flat_map(|edge| &self.uses[*edge]) {
+            load[*resource] += time;
+        }
+        load
+    }
+}
+
+/// Takes out the resources that are never busier than another one, and says how many are left.
+fn without_slack(uses: &mut [Vec<(usize, f64)>], resources: usize) -> usize {
+    let mut by_resource: Vec<Vec<f64>> = vec![vec![0.0; uses.len()]; resources];
+    for (edge, busy) in uses.iter().enumerate() {
+        busy.iter().for_each(|(resource, time)| by_resource[*resource][edge] = *time);
+    }
+    let never_busier = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| a <= b);
+    let mut new_places = vec![None; resources];
+    let mut left = 0;
+    for (place, mine) in by_resource.iter().enumerate() {
+        let covers = |(other, theirs): (usize, &Vec<f64>)| {
+            other != place && never_busier(mine, theirs) && (other < place || !never_busier(theirs, mine))
+        };
+        if !by_resource.iter().enumerate().any(covers) {
+            new_places[place] = Some(left);
+            left += 1;
+        }
+    }
+    for busy in uses {
+        *busy = busy.iter().filter_map(|(resource, time)| Some((new_places[*resource]?, *time))).collect();
+    }
+    left
+}

@@ -1,0 +1,168 @@
+//! Layer: Core.
+//!
+//! A fluid model of a home: messages flow at rates that are fair by progressive filling (Bertsekas and Gallager 1992, 6.5.2), one
+//! behind the other on each connection, as the native engine sends them.
+
+use super::homes::{Home, HomeWay};
+use super::{Plan, ranks};
+use crate::collective::{Call, CodecId, DType, Itinerary, Kind, Mode, ReduceOp, Then};
+use crate::view::Rank;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The seconds that an all-reduce of so many f32 takes under this plan, chunk by chunk.
+pub(super) fn simulated_s(home: &Home, plan: &Plan, count: u64) -> f64 {
+    let call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count, codec: CodecId::None, mode: Mode::PerOp };
+    let itinerary = Itinerary::of(&call, None, plan, home.size()).expect("a plan that fits");
+    let mut model = Fluid::new(home, &itinerary);
+    for rank in ranks(home.size()) {
+        for (flow, chunk) in itinerary.feed_order(rank) {
+            model.contribute(rank, flow, chunk);
+        }
+    }
+    while model.step() {}
+    assert_eq!(model.held, home.size() * (0..itinerary.flows.len()).map(|flow| itinerary.chunks(flow)).sum::<usize>());
+    model.now_s
+}
+
+/// A chunk on its way: a part of the sum, or the result.
+#[derive(Clone, Copy)]
+struct Message {
+    flow: usize,
+    chunk: usize,
+    is_result: bool,
+}
+
+/// From one rank to another.
+struct Connection {
+    way: HomeWay,
+    queue: VecDeque<Message>,
+    /// What of the first message in the queue is not sent.
+    bits_left: f64,
+    bits_per_s: f64,
+}
+
+struct Fluid<'a> {
+    itinerary: &'a Itinerary,
+    resources: usize,
+    connections: BTreeMap<(Rank, Rank), Connection>,
+    /// What has been sent and not arrived, by time.
+    in_flight: BTreeMap<(u64, usize), (Rank, Message)>,
+    contributions: BTreeMap<(usize, usize, Rank), usize>,
+    sent: usize,
+    /// How many results have arrived.
+    held: usize,
+    now_s: f64,
+}
+
+impl<'a> Fluid<'a> {
+    fn new(home: &Home, itinerary: &'a Itinerary) -> Fluid<'a> {
+        let pairs = ranks(home.size()).flat_map(|a| ranks(home.size()).map(move |b| (a, b))).filter(|(a, b)| a != b);
+        let connection = |way| Connection { way, queue: VecDeque::new(), bits_left: 0.0, bits_per_s: 0.0 };
+        Fluid {
+            itinerary,
+            resources: home.resources(),
+            connections: pairs.filter_map(|pair| Some((pair, connection(home.way(pair.0.0, pair.1.0)?)))).collect(),
+            in_flight: BTreeMap::new(),
+            contributions: BTreeMap::new(),
+            sent: 0,
+            held: 0,
+            now_s: 0.0,
+        }
+    }
+
+    /// A part of the sum has come to this rank.
+    fn contribute(&mut self, rank: Rank, flow: usize, chunk: usize) {
+        let station = self.itinerary.station(flow, rank);
+        let have = self.contributions.entry((flow, chunk, rank)).or_default();
+        *have += 1;
+        if *have == station.contributors.len() {
+            match station.then {
+                Then::Send(parent) => self.send(rank, parent, Message { flow, chunk, is_result: false }),
+                Then::HandOn => self.hold(rank, flow, chunk),
+                Then::Keep => panic!("whole buffers to everybody are not modelled"),
+            }
+        }
+    }
+
+    fn hold(&mut self, rank: Rank, flow: usize, chunk: usize) {
+        self.held += 1;
+        for to in self.itinerary.station(flow, rank).down_to {
+            self.send(rank, to, Message { flow, chunk, is_result: true });
+        }
+    }
+
+    fn send(&mut self, from: Rank, to: Rank, message: Message) {
+        let bits = self.bits(message);
+        let connection = self.connections.get_mut(&(from, to)).expect("a direct link");
+        connection.queue.push_back(message);
+        if connection.queue.len() == 1 {
+            connection.bits_left = bits;
+            self.share();
+        }
+    }
+
+    fn bits(&self, message: Message) -> f64 {
+        let elements = self.itinerary.elements(message.flow, message.chunk).len();
+        self.itinerary.wire_bytes(elements) as f64 * 8.0
+    }
+
+    /// Goes on to the next event; `false` when there is none.
+    fn step(&mut self) -> bool {
+        let busy = self.connections.values().filter(|connection| !connection.queue.is_empty());
+        let sent_s = busy.map(|c| self.now_s + c.bits_left / c.bits_per_s).min_by(f64::total_cmp);
+        let arrival = self.in_flight.first_key_value().map(|(key, _)| (*key, f64::from_bits(key.0)));
+        let Some(next_s) = arrival.map(|(_, at_s)| at_s).into_iter().chain(sent_s).min_by(f64::total_cmp) else { return false };
+        let passed_s = next_s - self.now_s;
+        self.now_s = next_s;
+        for connection in self.connections.values_mut().filter(|connection| !connection.queue.is_empty()) {
+            connection.bits_left -= passed_s * connection.bits_per_s;
+        }
+        if let Some((key, _)) = arrival.filter(|(_, at_s)| *at_s <= next_s) {
+            let (rank, Message { flow, chunk, is_result }) = self.in_flight.remove(&key).expect("it was there");
+            if is_result { self.hold(rank, flow, chunk) } else { self.contribute(rank, flow, chunk) }
+        } else {
+            self.finish_what_is_sent();
+        }
+        true
+    }
+
+    fn finish_what_is_sent(&mut self) {
+        let done = |c: &Connection| !c.queue.is_empty() && c.bits_left < 1e-3;
+        let done: Vec<(Rank, Rank)> = self.connections.iter().filter(|(_, c)| done(c)).map(|(pair, _)| *pair).collect();
+        let mut idle = false;
+        for (from, to) in done {
+            let Some(connection) = self.connections.get_mut(&(from, to)) else { continue };
+            let Some(message) = connection.queue.pop_front() else { continue };
+            let next = connection.queue.front().copied();
+            let arrives_s = self.now_s + connection.way.latency_s;
+            self.sent += 1;
+            self.in_flight.insert((arrives_s.to_bits(), self.sent), (to, message));
+            let bits_left = next.map_or(0.0, |next| self.bits(next));
+            self.connections.entry((from, to)).and_modify(|connection| connection.bits_left = bits_left);
+            idle |= next.is_none();
+        }
+        if idle {
+            self.share();
+        }
+    }
+
+    /// Gives all connections that send the same rate, as far as nothing they use is busy; then more to those that are left.
+    fn share(&mut self) {
+        let mut open: Vec<&mut Connection> = self.connections.values_mut().filter(|c| !c.queue.is_empty()).collect();
+        let mut free = vec![1.0f64; self.resources];
+        let mut rate = 0.0;
+        while !open.is_empty() {
+            let mut need = vec![0.0; self.resources];
+            open.iter().flat_map(|c| &c.way.busy).for_each(|(resource, time)| need[*resource] += time);
+            let room = |resource: &usize| free[*resource] / need[*resource];
+            let more = (0..self.resources).filter(|r| need[*r] > 0.0).map(|r| room(&r)).fold(f64::INFINITY, f64::min);
+            rate += more;
+            let full: Vec<bool> = (0..self.resources).map(|r| need[r] > 0.0 && room(&r) <= more * (1.0 + 1e-9)).collect();
+            free.iter_mut().zip(&need).for_each(|(free, need)| *free -= need * more);
+            open.retain_mut(|connection| {
+                connection.bits_per_s = rate;
+                !connection.way.busy.iter().any(|(resource, _)| full[*resource])
+            });
+        }
+    }
+}

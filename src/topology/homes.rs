@@ -1,0 +1,118 @@
+//! Layer: Core.
+//!
+//! Homes to plan for: what stands there, what a link map says of it, and how long its plans take in a fluid model.
+
+use super::{InterfaceKind, LinkMap, Path, Port};
+use crate::identity::MemberId;
+use crate::view::testing::member_id;
+use std::num::NonZeroU32;
+
+/// How a machine is connected to the network of the house, in Mbit/s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lan {
+    Wired(u32),
+    Radio(u32),
+    No,
+}
+
+/// Machines, in rank order, and the cables from one of them straight to another.
+#[derive(Clone, Debug)]
+pub(super) struct Home {
+    pub(super) machines: Vec<Lan>,
+    pub(super) cables: Vec<(u8, u8, u32)>,
+}
+
+/// Two ends with what is busy, and the seconds that one bit takes it.
+pub(super) struct HomeWay {
+    pub(super) busy: Vec<(usize, f64)>,
+    pub(super) latency_s: f64,
+}
+
+impl Home {
+    pub(super) fn new(machines: &[Lan], cables: &[(u8, u8, u32)]) -> Home {
+        Home { machines: machines.to_vec(), cables: cables.to_vec() }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.machines.len()
+    }
+
+    pub(super) fn members(&self) -> Vec<MemberId> {
+        (1..).take(self.size()).map(member_id).collect()
+    }
+
+    /// What is told of this home once everything is measured, in the order of `turns`, which are drawn from.
+    pub(super) fn link_map(&self, mut turns: impl FnMut(usize) -> usize) -> LinkMap {
+        let mut paths = Vec::new();
+        for (from, to) in self.pairs() {
+            if let Some((port, rtt_us)) = self.port(from, to) {
+                paths.push((from, to, Path { port, ..Path::unmeasured(rtt_us) }));
+            }
+        }
+        let mut links = LinkMap::new();
+        while !paths.is_empty() {
+            let (from, to, path) = paths.swap_remove(turns(paths.len()));
+            links.observe(member_id(from + 1), member_id(to + 1), path);
+        }
+        links
+    }
+
+    /// All that can be busy: of each machine two for its port, of each cable two, then the air and two ways of the access point's cable.
+    pub(super) fn resources(&self) -> usize {
+        2 * self.size() + 2 * self.cables.len() + 3
+    }
+
+    pub(super) fn way(&self, from: u8, to: u8) -> Option<HomeWay> {
+        let second = |mbps: u32| 1e-6 / f64::from(mbps);
+        let cables = 2 * self.size();
+        if let Some(place) = self.cable(from, to) {
+            let (a, _, mbps) = self.cables[place];
+            let busy = vec![(cables + 2 * place + usize::from(a == from), second(mbps))];
+            return Some(HomeWay { busy, latency_s: 50e-6 });
+        }
+        let (air, ap_up, ap_down) = (self.resources() - 3, self.resources() - 2, self.resources() - 1);
+        let (sender, receiver) = (self.machines[usize::from(from)], self.machines[usize::from(to)]);
+        let mut busy = match (sender, receiver) {
+            (Lan::Wired(_), Lan::Radio(_)) => vec![(ap_down, second(AP_MBPS))],
+            (Lan::Radio(_), Lan::Wired(_)) => vec![(ap_up, second(AP_MBPS))],
+            _ => Vec::new(),
+        };
+        for (lan, port) in [(sender, 2 * usize::from(from)), (receiver, 2 * usize::from(to) + 1)] {
+            busy.push(match lan {
+                Lan::Wired(mbps) => (port, second(mbps)),
+                Lan::Radio(mbps) => (air, second(mbps)),
+                Lan::No => return None,
+            });
+        }
+        let radio = |lan: Lan| matches!(lan, Lan::Radio(_));
+        Some(HomeWay { busy, latency_s: if radio(sender) || radio(receiver) { 2e-3 } else { 100e-6 } })
+    }
+
+    /// Where a path between two leaves its sender, and its round-trip time.
+    fn port(&self, from: u8, to: u8) -> Option<(Port, u32)> {
+        let way = self.way(from, to)?;
+        let (kind, number, mbps) = match (self.cable(from, to), self.machines[usize::from(from)]) {
+            (Some(place), _) => (InterfaceKind::Thunderbolt, 10 + place as u32, self.cables[place].2),
+            (None, Lan::Wired(mbps)) => (InterfaceKind::Ethernet, 2, mbps),
+            (None, Lan::Radio(mbps)) => (InterfaceKind::Wifi, 3, mbps),
+            (None, Lan::No) => return None,
+        };
+        let kbps = NonZeroU32::new(mbps * 1000);
+        let port = Port { send_kbps: kbps, receive_kbps: kbps, ..Port::unmeasured(kind, number) };
+        Some((port, (way.latency_s * 2e6).round() as u32))
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (u8, u8)> {
+        let size = self.size() as u8;
+        (0..size).flat_map(move |a| (0..size).filter(move |b| a != *b).map(move |b| (a, b)))
+    }
+
+    /// The fastest cable between two.
+    fn cable(&self, from: u8, to: u8) -> Option<usize> {
+        let between = |(a, b, _): &(u8, u8, u32)| (*a, *b) == (from, to) || (*b, *a) == (from, to);
+        (0..self.cables.len()).filter(|place| between(&self.cables[*place])).max_by_key(|place| self.cables[*place].2)
+    }
+}
+
+/// An access point's own cable, each way.
+const AP_MBPS: u32 = 940;

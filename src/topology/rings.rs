@@ -1,0 +1,143 @@
+//! Layer: Core.
+//!
+//! The rings that the direct links between some members allow, and the shortest of them.
+
+use super::LinkMap;
+use crate::identity::MemberId;
+use crate::view::Rank;
+
+/// The rings that the direct links allow.
+pub(super) struct Rings {
+    /// Round-trip time from rank to rank; `None` where there is no way.
+    hops_us: Vec<Vec<Option<u32>>>,
+}
+
+/// A ring in the making, and the best one that was closed.
+struct RingSearch<'a> {
+    hops_us: &'a [Vec<Option<u32>>],
+    order: Vec<usize>,
+    best: Option<(u64, Vec<usize>)>,
+    /// What is left to be tried before the search ends with what it has.
+    steps_left: u32,
+}
+
+impl Rings {
+    /// Of these members, given in rank order.
+    pub(super) fn new(members: &[MemberId], links: &LinkMap) -> Rings {
+        let hop_us = |a: MemberId, b: MemberId| {
+            let way = a != b && links.reachable_both_ways(a, b);
+            way.then(|| links.rtt_us(a, b).unwrap_or(RTT_UNKNOWN_US))
+        };
+        Rings { hops_us: members.iter().map(|a| members.iter().map(|b| hop_us(*a, *b)).collect()).collect() }
+    }
+
+    /// The order of the ring to use, from rank 0; `None` when there is none or it would take too long to find.
+    pub(super) fn best(&self) -> Option<Vec<Rank>> {
+        let mut search = RingSearch { hops_us: &self.hops_us, order: vec![0], best: None, steps_left: STEPS_MAX };
+        if self.hops_us.len() <= EXACT_MAX {
+            search.shortest(0);
+        } else {
+            search.nearest_first();
+        }
+        let (_, order) = search.best?;
+        order.into_iter().map(|rank| u8::try_from(rank).ok().map(Rank)).collect()
+    }
+
+    /// The sum of the round-trip times along a ring, if it is one.
+    pub(super) fn round_us(&self, order: &[Rank]) -> Option<u64> {
+        let next = order.iter().cycle().skip(1);
+        order.iter().zip(next).map(|(a, b)| self.hops_us[a.index()][b.index()].map(u64::from)).sum()
+    }
+}
+
+impl RingSearch<'_> {
+    /// Tries all rings in lexicographic order, so that of equally long ones the first stays.
+    fn shortest(&mut self, length_us: u64) {
+        let last = self.order[self.order.len() - 1];
+        if self.best.as_ref().is_some_and(|(best_us, _)| length_us >= *best_us) {
+            return;
+        }
+        if self.order.len() == self.hops_us.len() {
+            return self.close(length_us);
+        }
+        for next in 0..self.hops_us.len() {
+            if let Some(hop_us) = self.hops_us[last][next].filter(|_| !self.order.contains(&next)) {
+                self.order.push(next);
+                self.shortest(length_us + u64::from(hop_us));
+                self.order.pop();
+            }
+        }
+    }
+
+    /// Always goes to the nearest member left, and back where that ends without a ring. The first ring is taken.
+    fn nearest_first(&mut self) {
+        let last = self.order[self.order.len() - 1];
+        if self.order.len() == self.hops_us.len() {
+            // The length does not matter: there is no second ring to compare with.
+            return self.close(0);
+        }
+        let ways = self.hops_us[last].iter().enumerate().filter_map(|(next, hop_us)| hop_us.map(|hop_us| (hop_us, next)));
+        let mut ways: Vec<(u32, usize)> = ways.filter(|(_, next)| !self.order.contains(next)).collect();
+        ways.sort_unstable();
+        for (_, next) in ways {
+            if self.best.is_some() || self.steps_left == 0 {
+                return;
+            }
+            self.steps_left -= 1;
+            self.order.push(next);
+            self.nearest_first();
+            self.order.pop();
+        }
+    }
+
+    fn close(&mut self, length_us: u64) {
+        let Some(hop_us) = self.hops_us[self.order[self.order.len() - 1]][0] else { return };
+        let length_us = length_us + u64::from(hop_us);
+        if self.best.as_ref().is_none_or(|(best_us, _)| length_us < *best_us) {
+            self.best = Some((length_us, self.order.clone()));
+        }
+    }
+}
+
+/// Seven factorial, 5040 rings, take well under a millisecond.
+const EXACT_MAX: usize = 8;
+/// A link nobody measured counts between a wire (0.2 ms) and Wi-Fi (2 ms and up): neither sought nor shunned.
+const RTT_UNKNOWN_US: u32 = 1000;
+/// Finding a ring in a sparse graph can take forever; this many tries are some milliseconds.
+const STEPS_MAX: u32 = 50_000;
+
+#[cfg(test)]
+mod tests {
+    use super::super::link_map::testing::links_of;
+    use super::*;
+    use crate::view::testing::member_id;
+    use proptest::prelude::*;
+
+    /// The least sum of round-trip times of all rings from rank 0, tried one by one.
+    fn least_round_us(rings: &Rings, order: &mut Vec<Rank>, left: &[Rank]) -> Option<u64> {
+        if left.is_empty() {
+            return rings.round_us(order);
+        }
+        let tries = left.iter().filter_map(|rank| {
+            order.push(*rank);
+            let rest: Vec<Rank> = left.iter().copied().filter(|other| other != rank).collect();
+            let least = least_round_us(rings, order, &rest);
+            order.pop();
+            least
+        });
+        tries.min()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_small_ring_is_the_best_there_is(n in 3u8..=6, rtts in proptest::collection::vec(0u32..5000, 15)) {
+            let links = links_of(n, |a, b| Some(rtts[usize::from((b - 1) * (b - 2) / 2 + a - 1)]).filter(|rtt| *rtt > 1000));
+            let rings = Rings::new(&(1..=n).map(member_id).collect::<Vec<_>>(), &links);
+            let others: Vec<Rank> = (1..n).map(Rank).collect();
+            let found = rings.best().and_then(|order| rings.round_us(&order));
+            prop_assert_eq!(found, least_round_us(&rings, &mut vec![Rank(0)], &others));
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Layer: Core.
+//!
+//! The plan for members whose links are measured and not alike.
+//!
+//! There are few schedules to choose from: whole buffers to everybody, a ring, all to one hub and back, and the best packing of
+//! trees. For each size class the one is taken that is predicted to take the least time.
+
+use super::forecast::forecast_us;
+use super::network::Network;
+use super::packing::Packing;
+use super::plan::TreeShare;
+use super::planner::plan;
+use super::rings::Rings;
+use super::{LinkMap, Plan, PlanClass, Schedule, Tree, ranks};
+use crate::identity::MemberId;
+use crate::view::Rank;
+
+/// A plan for links that are not alike, and what it promises.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Uneven {
+    /// The plan.
+    pub(super) plan: Plan,
+    /// How long it takes with a large buffer, in microseconds.
+    us: f64,
+    /// How long a ring in rank order takes with it; `None` where some neighbours have no link.
+    ring_us: Option<f64>,
+}
+
+impl Uneven {
+    /// For these members, given in rank order. `None` when there are fewer than three, a rate is not known, all links are alike, or
+    /// the links do not connect everybody: then there is nothing to choose, or nothing to go by.
+    pub(super) fn of(members: &[MemberId], links: &LinkMap) -> Option<Uneven> {
+        if members.len() < 3 {
+            return None;
+        }
+        let network = Network::of(members, links).filter(|network| !network.is_even())?;
+        let packing = Packing::of(&network)?;
+        let candidates = Candidates::of(&network, Rings::new(members, links).best(), &packing);
+        let classes = candidates.classes()?;
+        let large = classes.last()?;
+        let us = candidates.us(&large.schedule, LARGE_BYTES, large)?;
+        let ring = Schedule::Ring { order: ranks(members.len()).collect() };
+        let ring_us = candidates.us(&ring, LARGE_BYTES, large);
+        let reason = candidates.reason(large, us, packing.bound_kbps);
+        Some(Uneven { plan: Plan { revision: 0, reason, classes }, us, ring_us })
+    }
+
+    /// Whether a large buffer gets through in less time than round a ring in rank order, by more than a tenth.
+    pub(super) fn is_worth_it(&self) -> bool {
+        self.ring_us.is_none_or(|ring_us| ring_us > self.us * WORTH_IT)
+    }
+}
+
+/// A plan for these members that is faster than their present one by more than a tenth, by what is known of their links now; `None` when there
+/// is none, or a rate is not known. What is gained by less is not worth holding anybody's calls.
+pub fn better_plan(members: &[MemberId], links: &LinkMap, present: &Plan) -> Option<Plan> {
+    let network = Network::of(members, links)?;
+    let us = |plan: &Plan| {
+        let class = plan.class_for(LARGE_BYTES);
+        forecast_us(&network, &class.schedule, LARGE_BYTES, class.chunk_bytes)
+    };
+    let better = Uneven::of(members, links).map_or_else(|| plan(members, links), |uneven| uneven.plan);
+    let us_better = us(&better)?;
+    us(present).is_none_or(|us_present| us_present > us_better * WORTH_IT).then_some(better)
+}
+
+/// How long an all-reduce of so many bytes takes under this plan, by what is known of the links, in microseconds. Nothing when that is too
+/// little, or the plan is none of the native engine.
+pub fn forecasts_us<const N: usize>(members: &[MemberId], links: &LinkMap, plan: &Plan, bytes: [u64; N]) -> Vec<(u64, f64)> {
+    let Some(network) = Network::of(members, links) else { return Vec::new() };
+    let us = |bytes: u64| {
+        let class = plan.class_for(bytes);
+        forecast_us(&network, &class.schedule, bytes, class.chunk_bytes)
+    };
+    bytes.into_iter().filter_map(|bytes| Some((bytes, us(bytes)?))).collect()
+}
+
+/// The schedules to choose from; of equally fast ones the first is taken.
+struct Candidates<'a> {
+    network: &'a Network,
+    ring: Option<Schedule>,
+    trees: Schedule,
+    hubs: Vec<Schedule>,
+    exchange: Option<Schedule>,
+}
+
+impl<'a> Candidates<'a> {
+    fn of(network: &'a Network, ring: Option<Vec<Rank>>, packing: &Packing) -> Candidates<'a> {
+        let hub = |rank| Schedule::Trees { trees: vec![TreeShare { tree: Tree::star(rank, network.size), ppm: 1_000_000 }] };
+        Candidates {
+            network,
+            ring: ring.map(|order| Schedule::Ring { order }),
+            trees: Schedule::Trees { trees: packing.trees.clone() },
+            hubs: ranks(network.size).map(hub).collect(),
+            exchange: network.is_mesh().then_some(Schedule::OneShot),
+        }
+    }
+
+    fn us(&self, schedule: &Schedule, bytes: u64, class: &PlanClass) -> Option<f64> {
+        forecast_us(self.network, schedule, bytes, class.chunk_bytes)
+    }
+
+    /// The best one for each size class; neighbours that agree are one class.
+    fn classes(&self) -> Option<Vec<PlanClass>> {
+        // What is tiny goes straight where it can: one step, and it tells that everybody reaches everybody, which messages rely on.
+        let tiny = self.exchange.iter().map(|schedule| class(TINY_BYTES_MAX, SIZES[0].2, schedule));
+        let mut classes: Vec<PlanClass> = tiny.collect();
+        for (bytes_max, typical_bytes, chunk_kib) in SIZES {
+            let all = self.ring.iter().chain([&self.trees]).chain(&self.hubs).chain(&self.exchange);
+            let timed = all.filter_map(|schedule| {
+                let us = forecast_us(self.network, schedule, typical_bytes, chunk_kib * 1024)?;
+                Some((us, schedule))
+            });
+            let best = class(bytes_max, chunk_kib, timed.min_by(|a, b| a.0.total_cmp(&b.0))?.1);
+            classes.pop_if(|last| (last.chunk_bytes, &last.schedule) == (best.chunk_bytes, &best.schedule));
+            classes.push(best);
+        }
+        Some(classes)
+    }
+
+    fn reason(&self, large: &PlanClass, us: f64, bound_kbps: f64) -> String {
+        let way = match &large.schedule {
+            Schedule::Trees { trees } => over(trees, self.network.size),
+            Schedule::Ring { .. } => "round a ring".to_owned(),
+            _ => "whole to everybody".to_owned(),
+        };
+        let others = [("round a ring", self.ring.as_ref()), ("whole to everybody", self.exchange.as_ref())];
+        let against = others.iter().filter(|(name, _)| *name != way).filter_map(|(name, schedule)| {
+            let us = self.us((*schedule)?, LARGE_BYTES, large)?;
+            Some(format!("{} {name}", time(us)))
+        });
+        let against: Vec<String> = against.collect();
+        let against = if against.is_empty() { String::new() } else { format!(" against {}", against.join(" and ")) };
+        let bound = time(LARGE_BYTES as f64 * 8000.0 / bound_kbps);
+        let size = self.network.size;
+        format!(
+            "{size} members whose links differ: 64 MiB {way} take about {}{against}; trees could not take less than {bound}",
+            time(us)
+        )
+    }
+}
+
+fn class(bytes_max: u64, chunk_kib: u32, schedule: &Schedule) -> PlanClass {
+    PlanClass { bytes_max, chunk_bytes: chunk_kib * 1024, schedule: schedule.clone() }
+}
+
+fn over(trees: &[TreeShare], size: usize) -> String {
+    let named = |share: &TreeShare| {
+        let root = share.tree.root(size).map_or_else(String::new, |root| root.to_string());
+        if trees.len() == 1 { root } else { format!("{root} ({} %)", (share.ppm + 5_000) / 10_000) }
+    };
+    let roots: Vec<String> = trees.iter().map(named).collect();
+    format!("over {} to {}", if trees.len() == 1 { "a tree" } else { "trees" }, roots.join(", "))
+}
+
+/// A time for people, in seconds where it is one or more.
+fn time(us: f64) -> String {
+    if us >= 1e6 { format!("{:.2} s", us / 1e6) } else { format!("{:.2} ms", us / 1e3) }
+}
+
+/// What another plan, or another engine, must promise.
+const WORTH_IT: f64 = 1.1;
+const KIB: u64 = 1024;
+const TINY_BYTES_MAX: u64 = KIB;
+/// The buffer by which plans are compared with each other.
+const LARGE_BYTES: u64 = 64 * 1024 * KIB;
+/// Size classes: the largest buffer, the one for which times are predicted, and the chunk in KiB as it suits a ring.
+const SIZES: [(u64, u64, u32); 4] =
+    [(16 * KIB, 8 * KIB, 16), (256 * KIB, 64 * KIB, 32), (1024 * KIB, 512 * KIB, 64), (u64::MAX, LARGE_BYTES, 256)];
+
+#[cfg(test)]
+mod tests {
+    use super::super::arrange;
+    use super::super::fluid::simulated_s;
+    use super::super::homes::Home;
+    use super::super::homes::Lan::{self, No, Radio, Wired};
+    use super::super::link_map::testing::links_of;
+    use super::*;
+    use crate::engine::Engines;
+    use crate::wire::Encode;
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    /// The plan that a proposer makes for a home.
+    fn plan_for(home: &Home) -> Plan {
+        let (members, links) = (home.members(), home.link_map(|_| 0));
+        Uneven::of(&members, &links).map_or_else(|| plan(&members, &links), |uneven| uneven.plan)
+    }
+
+    /// 100 MB of f32.
+    const COUNT: u64 = 25_000_000;
+    /// The same in Mbit.
+    const MBIT: f64 = 800.0;
+
+    /// What stands there, and the least time in which [`COUNT`] elements can be reduced there, in seconds.
+    struct Case {
+        name: &'static str,
+        home: Home,
+        bound_s: f64,
+    }
+
+    fn case(name: &'static str, machines: &[Lan], cables: &[(u8, u8, u32)], bound_s: f64) -> Case {
+        Case { name, home: Home::new(machines, cables), bound_s }
+    }
+
+    /// Gigabit and 10 Gigabit Ethernet carry 940 and 9400 Mbit/s, Thunderbolt 16 Gbit/s.
+    ///
+    /// The bounds are counted by hand: every machine must let its numbers out and the result in, which takes its port once; all of them together
+    /// must pass `2 (n - 1)` buffers; what a station sends or receives takes the air; and an island has its exits only.
+    fn cases() -> Vec<Case> {
+        const TB: u32 = 16_000;
+        let (wired, radio) = (Wired(940), Radio(600));
+        let air = |rates: &[f64]| 2.0 * MBIT * rates.iter().map(|rate| 1.0 / rate).sum::<f64>();
+        let wired_4 = [wired; 4];
+        let many = [Wired(2350), Wired(2350), wired, wired, wired, radio, Radio(300), Radio(150)];
+        let fast_and_slow = [Wired(9400), Wired(2350), Wired(2350), Wired(2350), wired, wired, wired, wired];
+        vec![
+            case("4 wired", &wired_4, &[], 1.5 * MBIT / 940.0),
+            case("2 wired, 2 stations", &[wired, wired, Radio(300), Radio(100)], &[], air(&[300.0, 100.0])),
+            case("1 of 4 wired is slow", &[wired, wired, wired, Wired(200)], &[], MBIT / 200.0),
+            case("4 stations", &[radio, Radio(400), Radio(300), Radio(150)], &[], air(&[200.0, 400.0, 300.0, 150.0])),
+            case("a cable to a laptop", &[wired, radio, Radio(400), Radio(300)], &[(0, 1, TB)], air(&[400.0, 300.0])),
+            case("a chain of 3 cables", &[No; 3], &[(0, 1, TB), (1, 2, TB)], MBIT / 16e3),
+            case("a triangle of cables", &[No; 3], &[(0, 1, TB), (1, 2, TB), (2, 0, TB)], MBIT / 24e3),
+            case("8 mixed", &many, &[(2, 5, TB)], air(&[300.0, 150.0])),
+            case("A: a chain of 4", &[No; 4], &[(0, 1, TB), (1, 2, TB), (2, 3, TB)], MBIT / 16e3),
+            case("B: a ring of 4", &[No; 4], &[(0, 1, TB), (1, 2, TB), (2, 3, TB), (3, 0, TB)], MBIT / 16e3 * 0.75),
+            case("C: 2 pairs, a port each", &[wired, No, wired, No], &[(0, 1, TB), (2, 3, TB)], MBIT / 940.0),
+            case("D: 2 pairs, all wired", &wired_4, &[(0, 1, TB), (2, 3, TB)], MBIT / 940.0 / 2.0),
+            case("E: 2 pairs, all stations", &[radio; 4], &[(0, 1, TB), (2, 3, TB)], air(&[600.0, 600.0])),
+            case("F: a chain and a machine", &wired_4, &[(0, 1, TB), (1, 2, TB)], MBIT / 940.0),
+            case("G: 10, 2.5 and 1 Gbit/s", &fast_and_slow, &[], MBIT / 940.0),
+        ]
+    }
+
+    #[test]
+    fn no_home_is_more_than_a_twentieth_above_its_bound() {
+        for Case { name, home, bound_s } in cases() {
+            let plan = plan_for(&home);
+            assert!(plan.fits(home.size()), "{name}");
+            let seconds = simulated_s(&home, &plan, COUNT);
+            println!("{name:25} bound {bound_s:7.3} s  plan {seconds:7.3} s  {:.3}  {}", seconds / bound_s, plan.reason);
+            assert!((0.999..=1.05).contains(&(seconds / bound_s)), "{name}: {seconds} s of {bound_s} s, {}", plan.reason);
+
+            let network = Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates");
+            let class = plan.class_for(COUNT * 4);
+            let forecast_us = forecast_us(&network, &class.schedule, COUNT * 4, class.chunk_bytes).expect("direct links");
+            assert!((0.99..=1.07).contains(&(forecast_us / 1e6 / seconds)), "{name}: {seconds} s forecast as {forecast_us} us");
+        }
+    }
+
+    /// Three to nine machines with up to three cables between them, with rates that are far enough apart to be told.
+    fn any_home(rng: &mut SmallRng) -> Home {
+        let size: u8 = rng.random_range(3..=9);
+        let lan = |rng: &mut SmallRng| match rng.random_range(0..2) {
+            0 => Wired([940, 940, 2350, 9400][rng.random_range(0..4)]),
+            _ => Radio([80, 150, 300, 450, 600][rng.random_range(0..5)]),
+        };
+        let mut home = Home::new(&(0..size).map(|_| lan(rng)).collect::<Vec<_>>(), &[]);
+        for _ in 0..rng.random_range(0..4) {
+            let (a, b) = (rng.random_range(0..size), rng.random_range(0..size));
+            if a != b && home.way(a, b).is_some_and(|way| way.busy.len() > 1) {
+                home.cables.push((a, b, [9400, 16_000, 22_000][rng.random_range(0..3)]));
+            }
+        }
+        home
+    }
+
+    #[test]
+    fn homes_drawn_at_random_are_near_their_bounds_too() {
+        let ratio = |seed| {
+            let home = any_home(&mut SmallRng::seed_from_u64(seed));
+            let network = Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates");
+            let bound_s = MBIT * 1000.0 / Packing::of(&network).expect("trees").bound_kbps;
+            let seconds = simulated_s(&home, &plan_for(&home), COUNT);
+            assert!((0.999..=1.15).contains(&(seconds / bound_s)), "seed {seed}: {seconds} s of {bound_s} s for {home:?}");
+            seconds / bound_s
+        };
+        let mut ratios: Vec<f64> = (0..60).map(ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        println!("{} homes: median {:.3}, worst {:.3}", ratios.len(), ratios[ratios.len() / 2], ratios[ratios.len() - 1]);
+    }
+
+    #[test]
+    fn the_same_facts_in_any_order_give_the_same_bytes() {
+        let mut rng = SmallRng::seed_from_u64(7);
+        let drawn = (0..20).map(|seed| any_home(&mut SmallRng::seed_from_u64(seed)));
+        for home in cases().into_iter().map(|case| case.home).chain(drawn.collect::<Vec<_>>()) {
+            let members = home.members().into_iter().map(|id| (id, Engines::NATIVE)).collect();
+            let bytes = |links: &LinkMap| arrange(&members, None, links).plan.to_bytes();
+            let first = bytes(&home.link_map(|_| 0));
+            for _ in 0..3 {
+                assert_eq!(bytes(&home.link_map(|left| rng.random_range(0..left))), first, "{home:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_full_mesh_only_neighbours_talk() {
+        for case in cases() {
+            let (plan, pairs) = (plan_for(&case.home), case.home.size() * (case.home.size() - 1));
+            let direct = |from: Rank, to: Rank| case.home.way(from.0, to.0).is_some();
+            let ways = ranks(case.home.size()).flat_map(|a| ranks(case.home.size()).map(move |b| (a, b))).filter(|(a, b)| a != b);
+            let is_mesh = ways.filter(|(a, b)| direct(*a, *b)).count() == pairs;
+            assert_eq!(plan.classes.iter().any(|class| class.schedule == Schedule::OneShot), is_mesh, "{}", case.name);
+            for class in &plan.classes {
+                let Schedule::Trees { trees } = &class.schedule else { continue };
+                let edges = trees.iter().flat_map(|share| ranks(case.home.size()).zip(&share.tree.parents));
+                assert!(edges.filter_map(|(a, b)| Some((a, (*b)?))).all(|(a, b)| direct(a, b)), "{}", case.name);
+            }
+        }
+    }
+
+    #[test]
+    fn sixteen_roots_fit_in_a_sentence() {
+        let cables: Vec<(u8, u8, u32)> = (0..16).map(|rank| (rank, (rank + 1) % 16, 16_000)).collect();
+        let plan = plan_for(&Home::new(&[No; 16], &cables));
+        assert!(plan.fits(16) && matches!(&plan.class_for(u64::MAX).schedule, Schedule::Trees { trees } if trees.len() > 10));
+        assert!(plan.reason.len() <= Plan::REASON_BYTES_MAX, "{}", plan.reason);
+    }
+
+    #[test]
+    fn another_plan_must_be_worth_it() {
+        let links = |wired: [u32; 4]| Home::new(&wired.map(Wired), &[]).link_map(|_| 0);
+        let members = Home::new(&[No; 4], &[]).members();
+        let ring = plan(&members, &links_of(4, |_, _| Some(200)));
+        let for_slow = better_plan(&members, &links([940, 940, 940, 200]), &ring).expect("a ring waits for the slow one");
+        assert!(matches!(for_slow.class_for(64 << 20).schedule, Schedule::Trees { .. }));
+        assert_eq!(better_plan(&members, &links([940, 940, 940, 200]), &for_slow), None);
+        assert_eq!(better_plan(&members, &links([940, 940, 940, 180]), &for_slow), None, "about as it was");
+        assert_eq!(better_plan(&members, &links([940; 4]), &ring), None);
+        assert_eq!(better_plan(&members, &links_of(4, |_, _| Some(200)), &for_slow), None, "nothing is known");
+        let again = better_plan(&members, &links([940; 4]), &for_slow).expect("a hub has three times as much to do");
+        assert_eq!(again.classes, ring.classes);
+        let other = better_plan(&members, &links([940, 940, 940, 20]), &for_slow);
+        assert_eq!(other, None, "the same tree is the best one still");
+    }
+
+    #[test]
+    fn where_there_is_nothing_to_choose_or_to_go_by_there_is_no_such_plan() {
+        let uneven = |home: &Home| Uneven::of(&home.members(), &home.link_map(|_| 0));
+        assert_eq!(uneven(&Home::new(&[Wired(940), Wired(200)], &[])), None);
+        assert_eq!(uneven(&Home::new(&[Wired(940); 4], &[])), None);
+        assert_eq!(uneven(&Home::new(&[Wired(940), Wired(200), No], &[])), None, "one is not connected");
+        let home = Home::new(&[Wired(940), Wired(940), Wired(200)], &[]);
+        assert_eq!(Uneven::of(&home.members(), &links_of(3, |_, _| Some(200))), None, "nothing is measured");
+    }
+
+    #[test]
+    fn trees_reach_the_bound_that_is_counted_by_hand() {
+        for Case { name, home, bound_s } in cases() {
+            let network = Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates");
+            let packing = Packing::of(&network).expect("trees");
+            let found_s = MBIT * 1000.0 / packing.bound_kbps;
+            assert!((found_s / bound_s - 1.0).abs() < 1e-6, "{name}: {found_s} s, by hand {bound_s} s");
+        }
+    }
+}
