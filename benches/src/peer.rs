@@ -1,7 +1,7 @@
 //! One machine of a benchmark: joins, does as it is told, writes what it saw as lines of words.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Builder, Cluster, Config, Context, Error};
+use potluck::{Builder, Cluster, Codec, Config, Context, Error};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ async fn sum(cluster: Cluster, size: usize, works: &[&str]) -> Result<()> {
         let mut buffer = vec![0f32; bytes / 4];
         for batch in 0..=batches {
             let (borrowed, spent_borrowed) = borrowed(&mut ctx, &mut buffer, ops).await?;
-            let (owned, spent_owned) = owned(&mut ctx, &mut buffer, ops).await?;
+            let (owned, spent_owned) = owned(&mut ctx, &mut buffer, ops, None).await?;
             // The first one warms up.
             if batch > 0 {
                 say(&format!("batch {borrowed} {owned} {spent_borrowed} {spent_owned}"))?;
@@ -72,19 +72,31 @@ async fn sum(cluster: Cluster, size: usize, works: &[&str]) -> Result<()> {
 async fn check(ctx: &mut Context, bytes: usize) -> Result<()> {
     let mut buffer = vec![(ctx.rank() + 1) as f32; bytes / 4];
     ctx.all_reduce(&mut buffer).await?;
-    ensure_sum(ctx, &buffer)
+    ensure_sum(ctx, &buffer, 0.0)
 }
 
 /// The same with a buffer that is handed over, as the timed calls do it: the library then has memory for the next one.
-async fn check_owned(ctx: &mut Context, bytes: usize) -> Result<()> {
+async fn check_owned(ctx: &mut Context, bytes: usize, codec: Option<&mut Codec>) -> Result<()> {
     let buffer = vec![(ctx.rank() + 1) as f32; bytes / 4];
-    let sum = ctx.all_reduce_owned(buffer).await.map_err(|failed| failed.error)?;
-    ensure_sum(ctx, &sum)
+    // Of eight bits, rounded twice.
+    let near = if codec.is_some() { 0.01 } else { 0.0 };
+    let sum = reduced(ctx, buffer, codec).await?;
+    ensure_sum(ctx, &sum, near)
 }
 
-fn ensure_sum(ctx: &Context, buffer: &[f32]) -> Result<()> {
+async fn reduced(ctx: &mut Context, buffer: Vec<f32>, codec: Option<&mut Codec>) -> Result<Vec<f32>> {
+    let call = ctx.all_reduce_owned(buffer);
+    let call = match codec {
+        Some(codec) => call.compress(codec),
+        None => call,
+    };
+    Ok(call.await.map_err(|failed| failed.error)?)
+}
+
+/// Each element is at most this part away from the sum.
+fn ensure_sum(ctx: &Context, buffer: &[f32], near: f32) -> Result<()> {
     let expected = (ctx.size() * (ctx.size() + 1) / 2) as f32;
-    ensure!(buffer.iter().all(|x| *x == expected), "a wrong sum of {} elements", buffer.len());
+    ensure!(buffer.iter().all(|x| (x / expected - 1.0).abs() <= near), "a wrong sum of {} elements", buffer.len());
     Ok(())
 }
 
@@ -98,11 +110,11 @@ async fn borrowed(ctx: &mut Context, buffer: &mut [f32], ops: usize) -> Result<(
     Ok((start.elapsed().as_secs_f64() / ops as f64, processor_s() - spent))
 }
 
-async fn owned(ctx: &mut Context, buffer: &mut Vec<f32>, ops: usize) -> Result<(f64, f64)> {
+async fn owned(ctx: &mut Context, buffer: &mut Vec<f32>, ops: usize, mut codec: Option<&mut Codec>) -> Result<(f64, f64)> {
     ctx.barrier().await?;
     let (start, spent) = (Instant::now(), processor_s());
     for _ in 0..ops {
-        *buffer = ctx.all_reduce_owned(std::mem::take(buffer)).await.map_err(|failed| failed.error)?;
+        *buffer = reduced(ctx, std::mem::take(buffer), codec.as_deref_mut()).await?;
     }
     Ok((start.elapsed().as_secs_f64() / ops as f64, processor_s() - spent))
 }
@@ -125,7 +137,7 @@ fn known(cluster: &Cluster, ctx: &Context) -> String {
     )
 }
 
-/// Orders `BYTES CALLS` or `plan` on standard input until it ends, each answered as bare Gloo does it, see `benches/gloo/bare.cc`.
+/// Orders `BYTES CALLS`, `BYTES CALLS int8` or `plan` on standard input until it ends, each answered as bare Gloo does it, see `benches/gloo/bare.cc`.
 async fn serve(cluster: Cluster, size: usize) -> Result<()> {
     let mut ctx = cluster.context().await?;
     ensure!(ctx.size() == size, "{} members in place of {size}", ctx.size());
@@ -138,8 +150,13 @@ async fn serve(cluster: Cluster, size: usize) -> Result<()> {
             say(&known(&cluster, &ctx))?;
             continue;
         }
-        let numbers: Vec<usize> = order.split(' ').map(str::parse).collect::<Result<_, _>>()?;
-        let [bytes, calls] = numbers[..] else { bail!("peer: not BYTES CALLS: {order}") };
+        let words: Vec<&str> = order.split(' ').collect();
+        let mut codec = match words[..] {
+            [_, _] => None,
+            [_, _, "int8"] => Some(Codec::int8()),
+            _ => bail!("peer: not BYTES CALLS: {order}"),
+        };
+        let (bytes, calls): (usize, usize) = (words[0].parse()?, words[1].parse()?);
         // Kept from one order to the next, and touched: fresh memory would cost page faults in the first call.
         if buffer.len() != bytes / 4 {
             buffer = vec![1f32; bytes / 4];
@@ -147,12 +164,12 @@ async fn serve(cluster: Cluster, size: usize) -> Result<()> {
         }
         let mut right = "null";
         if calls == 0 {
-            check_owned(&mut ctx, bytes).await?;
+            check_owned(&mut ctx, bytes, codec.as_mut()).await?;
             right = "true";
         }
         let (mut us, mut cpu_s) = (Vec::new(), 0.0);
         for _ in 0..calls {
-            let (took, spent) = owned(&mut ctx, &mut buffer, 1).await?;
+            let (took, spent) = owned(&mut ctx, &mut buffer, 1, codec.as_mut()).await?;
             us.push(took * 1e6);
             cpu_s += spent;
         }

@@ -41,9 +41,9 @@ pub fn measure(extent: Extent) -> Result<ExitCode> {
         report.failure(format!("no comparison with Gloo: {reason}"));
     }
     report.line(
-        "\n| machines | bound | Gloo's ring | x bound | potluck | x bound | Gloo / potluck | forecast | 1 MiB | forecast |",
+        "\n| machines | bound | Gloo's ring | x bound | potluck | x bound | Gloo / potluck | forecast | 1 MiB | forecast | int8 | Gloo / int8 |",
     );
-    report.line(&format!("|{}", " --- |".repeat(10)));
+    report.line(&format!("|{}", " --- |".repeat(12)));
     let mut plans = Vec::new();
     for case in &CASES {
         let rounds = if extent == Extent::Quick { 2 } else { case.rounds };
@@ -68,26 +68,29 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
     let mut theirs = gloo.map(|program| Group::up(case.profile, Some(program))).transpose()?;
     let known = ours.until_measured(case)?;
     for group in theirs.iter_mut().chain([&mut ours]) {
-        group.check(LARGE)?;
+        group.check(LARGE, Wire::F32)?;
     }
-    let (mut our_s, mut their_s, mut small_s) = (Vec::new(), Vec::new(), Vec::new());
+    ours.check(LARGE, Wire::Int8)?;
+    let (mut our_s, mut their_s, mut small_s, mut int8_s) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
         // Who comes first changes.
         for turn in 0..2 {
             match (turn + round) % 2 {
-                0 => our_s.push(ours.call(LARGE)?),
-                _ => their_s.extend(theirs.as_mut().map(|theirs| theirs.call(LARGE)).transpose()?),
+                0 => our_s.push(ours.call(LARGE, Wire::F32)?),
+                _ => their_s.extend(theirs.as_mut().map(|theirs| theirs.call(LARGE, Wire::F32)).transpose()?),
             }
         }
         for _ in 0..5 {
-            small_s.push(ours.call(MIB)?);
+            small_s.push(ours.call(MIB, Wire::F32)?);
         }
+        int8_s.push(ours.call(LARGE, Wire::Int8)?);
     }
     let (bound, our_s, small_s) = (bound_s(&case.rates), median(&our_s), median(&small_s));
+    let int8_s = median(&int8_s);
     let their_s = if their_s.is_empty() { f64::NAN } else { median(&their_s) };
     let forecasts = [known.forecast_s(LARGE)?, known.forecast_s(MIB)?];
     report.line(&format!(
-        "| {} | {} | {} | {:.2} | {} | {:.2} | {:.2} | {} | {} | {} |",
+        "| {} | {} | {} | {:.2} | {} | {:.2} | {:.2} | {} | {} | {} | {} | {:.2} |",
         case.profile,
         time(bound),
         time(their_s),
@@ -97,12 +100,17 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
         their_s / our_s,
         time(forecasts[0]),
         time(small_s),
-        time(forecasts[1])
+        time(forecasts[1]),
+        time(int8_s),
+        their_s / int8_s
     ));
     let uneven = case.rates.iter().any(|rate| *rate != case.rates[0]);
     report.must(&format!("{}, 64 MiB, x bound", case.profile), our_s / bound, if uneven { 1.15 } else { EVEN });
     if uneven && their_s.is_finite() {
         report.must(&format!("{}, 64 MiB, to Gloo's ring", case.profile), our_s / their_s, 1.0 / 1.38);
+    }
+    if case.profile == "mixed4" && their_s.is_finite() {
+        report.must("mixed4, 64 MiB in eight bits, to Gloo's ring", int8_s / their_s, 1.0 / 4.0);
     }
     report.must(&format!("{}, rates measured, farthest off", case.profile), known.farthest_off(&case.rates), 0.1);
     for (what, forecast_s, took_s) in [("64 MiB", forecasts[0], our_s), ("1 MiB", forecasts[1], small_s)] {
@@ -174,6 +182,14 @@ impl Known {
     }
 }
 
+/// How f32 travels.
+#[derive(Clone, Copy)]
+enum Wire {
+    F32,
+    /// In eight bits, which bare Gloo does not know.
+    Int8,
+}
+
 /// Peers on machines of their own that wait for orders: bare Gloo, or ours.
 struct Group {
     peers: Vec<Child>,
@@ -216,21 +232,25 @@ impl Group {
     }
 
     /// A fast wrong sum is worth nothing. Also warms up.
-    fn check(&mut self, bytes: usize) -> Result<()> {
-        let answers = self.ask(&self.order(bytes, 0))?;
+    fn check(&mut self, bytes: usize, wire: Wire) -> Result<()> {
+        let answers = self.ask(&self.order(bytes, 0, wire))?;
         ensure!(answers.iter().all(|answer| answer["right"] == true), "a wrong sum at {bytes} bytes");
         Ok(())
     }
 
     /// Seconds of the member for which the call takes longest.
-    fn call(&mut self, bytes: usize) -> Result<f64> {
-        let answers = self.ask(&self.order(bytes, 1))?;
+    fn call(&mut self, bytes: usize, wire: Wire) -> Result<f64> {
+        let answers = self.ask(&self.order(bytes, 1, wire))?;
         let times = answers.iter().map(|answer| answer["us"][0].as_f64().with_context(|| format!("no time: {answer}")));
         Ok(times.collect::<Result<Vec<f64>>>()?.into_iter().fold(0.0, f64::max) / 1e6)
     }
 
-    fn order(&self, bytes: usize, calls: usize) -> String {
-        if self.bare { format!("{bytes} ring {calls}") } else { format!("{bytes} {calls}") }
+    fn order(&self, bytes: usize, calls: usize, wire: Wire) -> String {
+        match wire {
+            Wire::F32 if self.bare => format!("{bytes} ring {calls}"),
+            Wire::F32 => format!("{bytes} {calls}"),
+            Wire::Int8 => format!("{bytes} {calls} int8"),
+        }
     }
 
     fn ask(&mut self, order: &str) -> Result<Vec<Value>> {
