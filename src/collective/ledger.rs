@@ -155,7 +155,8 @@ impl Ledger {
         let me = self.me.index();
         let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, size));
         entry.call = Some(call);
-        entry.revision = entry.told_revision().or_else(|| self.revisions.of_a_new_call(op));
+        let told = entry.told_revision().filter(|told| self.revisions.has(*told));
+        entry.revision = told.or_else(|| self.revisions.of_a_new_call(op));
         let (outcome, given_up) = (entry.outcome, entry.votes[me].is_some());
         if given_up {
             self.in_engine(op, LedgerEffect::Cancel);
@@ -272,7 +273,8 @@ impl Ledger {
             return Ok(());
         };
         let is_first = entry.calls_of_mut(part).note(from, descriptor).ok_or(Misbehaviour)?;
-        if entry.call.is_some() && entry.revision.is_none() && descriptor.plan_revision != REVISION_UNKNOWN {
+        // A plan that this member has not got yet will come, and with it what is held.
+        if entry.call.is_some() && entry.revision.is_none() && self.revisions.has(descriptor.plan_revision) {
             entry.revision = Some(descriptor.plan_revision);
         }
         let mine = entry.calls_of(part).and_then(|calls| calls.of(me));

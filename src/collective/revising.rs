@@ -109,6 +109,8 @@ mod tests {
         down: Vec<VecDeque<PlanStep>>,
         up: Vec<VecDeque<PlanStep>>,
         revisions: u32,
+        /// By member, the highest revision whose plan it has.
+        heard: Vec<u32>,
         /// By member and lane, how far its program is.
         called: Vec<[u64; LANES as usize]>,
         /// Described by whom, and not heard of yet by whom.
@@ -124,6 +126,7 @@ mod tests {
                 down: vec![VecDeque::new(); size],
                 up: vec![VecDeque::new(); size],
                 revisions: 0,
+                heard: vec![0; size],
                 called: vec![[0; LANES as usize]; size],
                 described: Vec::new(),
             }
@@ -163,6 +166,7 @@ mod tests {
                 }
                 PlanStep::Switch { revision, to } => {
                     if !ledger.is_past(revision) {
+                        self.heard[rank] = revision;
                         ledger.switch(revision, to.map(|to| to.first).as_deref()).expect("it was held");
                     }
                     PlanStep::Switched { revision }
@@ -233,6 +237,14 @@ mod tests {
                     let mut known: Vec<u32> = callers.filter_map(|(ledger, _)| ledger.revision_of(op)).collect();
                     known.dedup();
                     assert!(known.len() <= 1, "seed {seed}: {op:?} runs under {known:?}");
+                    // Another member may have heard of the plan earlier, and begun.
+                    for (rank, ledger) in self.ledgers.iter().enumerate().filter(|(rank, _)| self.called[*rank][lane] > number) {
+                        let runs_under = ledger.revision_of(op).unwrap_or(0);
+                        assert!(
+                            runs_under <= self.heard[rank],
+                            "seed {seed}: {rank} runs {op:?} by a plan that it has not heard of"
+                        );
+                    }
                 }
             }
         }

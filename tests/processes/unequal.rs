@@ -61,7 +61,8 @@ fn slowed_down() -> Result<()> {
     group.lab.rate("n3", 20, 20)?;
     for calls in 1..=CALLS_MAX {
         // None fails, and the View stays.
-        all_exact(&group.all(&order, "done")?)?;
+        let done = group.all(&order, "done")?;
+        all_exact(&done).inspect_err(|_| println!("logs in {}", group.keep_logs(&format!("slowed-{}", std::process::id()))))?;
         let told = group.all(&json!({"do": "status"}), "status")?;
         ensure!(told.iter().all(|status| status["view"]["id"] == view), "the View has changed: {told:?}");
         if told.iter().all(by_its_own_plan) {

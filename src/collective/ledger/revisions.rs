@@ -37,6 +37,12 @@ impl Revisions {
         self.since.last().map_or(self.oldest, |(revision, _)| *revision)
     }
 
+    /// Whether this member has the plan of a revision, and may still need it.
+    pub(super) fn has(&self, revision: u32) -> bool {
+        let since = self.since.iter().map(|(since, _)| *since);
+        [self.first, self.oldest].into_iter().chain(since).any(|had| had == revision)
+    }
+
     pub(super) fn of_a_new_call(&self, op: OpId) -> Option<u32> {
         if op.lane.ends().is_some() { Some(self.first) } else { Some(self.agreed_for(op)).filter(|_| self.held.is_none()) }
     }
@@ -67,9 +73,8 @@ impl Ledger {
 
     /// Whether an operation may run under this revision that is not decided, or not called yet.
     pub fn uses(&self, revision: u32) -> bool {
-        let Revisions { first, oldest, since, .. } = &self.revisions;
-        let open = self.entries.values().filter(|entry| entry.outcome.is_none()).filter_map(|entry| entry.revision);
-        [*first, *oldest].into_iter().chain(since.iter().map(|(revision, _)| *revision)).chain(open).any(|used| used == revision)
+        let mut open = self.entries.values().filter(|entry| entry.outcome.is_none()).filter_map(|entry| entry.revision);
+        self.revisions.has(revision) || open.any(|used| used == revision)
     }
 
     /// Holds every collective that is called from now on, until [`switch`](Ledger::switch). Gives the number of the next call in each lane,
