@@ -5,7 +5,7 @@
 //! Every member holds the calls that it makes from then on and tells how far its lanes have come. When all have, rank 0 says which plan
 //! comes, and that it begins at the highest of these numbers: below it everything runs under the plan before, as it may have begun
 //! somewhere, and nothing above has begun anywhere. What another member has begun tells by itself under which plan, and is held no
-//! longer. So no operation runs under two plans, none that has begun is disturbed, and what is held waits for messages and
+//! longer than until that plan is here. So no operation runs under two plans, none that has begun is disturbed, and what is held waits for messages and
 //! never for a program. If a member is lost meanwhile the View ends, and everything held with it.
 
 use super::revision::{LANES_TOLD_MAX, PlanStep, Switch};
