@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make bench: real processes in the lab (root needed), about fifteen minutes; --quick is a look, in two. --only gloo (sums,
+# make bench: real processes in the lab (root needed), about seven minutes after the build; --quick is a look, in two. --only gloo (sums,
 # changes) runs one part.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -144,10 +144,12 @@ impl Node {
     /// All hold their calls for this plan, or for one that is to be found while they do.
     fn hold_all(&mut self, plan: Option<Plan>) {
         let Some(envelope) = self.envelope.clone() else { return };
-        self.planning.revision += 1;
-        let (now, revising) = (self.now(), Revising::new(self.planning.revision, envelope.view().size()));
+        // A proposer may have numbered its plan as high as numbers go.
+        let Some(revision) = self.planning.revision.checked_add(1) else { return };
+        self.planning.revision = revision;
+        let (now, revising) = (self.now(), Revising::new(revision, envelope.view().size()));
         let hold = revising.hold();
-        tracing::debug!(revision = self.planning.revision, known = plan.is_some(), "calls are held for another plan");
+        tracing::debug!(revision, known = plan.is_some(), "calls are held for another plan");
         self.planning.pause_from = now + PAUSES_APART_MS;
         self.planning.change = Some(Change { revising, plan, until: now + PAUSE_MS });
         self.tell_plan_to_all(&hold);

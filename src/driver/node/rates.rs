@@ -72,7 +72,7 @@ impl Node {
     /// What is known is no longer believed.
     pub(super) fn survey_anew(&mut self) {
         let Some(envelope) = self.envelope.clone() else { return };
-        self.planning.rates.surveys += 1;
+        self.planning.rates.surveys = self.planning.rates.surveys.saturating_add(1);
         self.election.links_mut().forget_rates(&members(&envelope));
         self.planning.rates.survey = Some(Survey::new(envelope.view().size(), |_| None));
     }
@@ -96,8 +96,11 @@ impl Node {
         let Some(envelope) = self.envelope.clone() else { return };
         match step {
             RateStep::Measure { to, survey } => {
+                if from != Rank(0) {
+                    return self.expel(from);
+                }
                 self.planning.rates.asked_in = survey;
-                let measures = from == Rank(0) && self.port_to(envelope.view(), to).is_some_and(is_measured);
+                let measures = self.port_to(envelope.view(), to).is_some_and(is_measured);
                 match self.planning.rates.bursts.get(&to).filter(|_| measures && envelope.moving() == 0) {
                     Some(bursts) => bursts.begin(),
                     None => self.rated(to, 0),
@@ -118,6 +121,8 @@ impl Node {
     fn note_rate(&mut self, envelope: &Envelope, pair: Pair, port: Port, kbps: u32, survey: u32) {
         let (order, now, rates) = (members(envelope), self.now(), &mut self.planning.rates);
         let (Some(from), Some(to)) = (order.get(pair.0.index()).copied(), order.get(pair.1.index()).copied()) else { return };
+        // Rank 0 counts them, and takes nobody's word for it.
+        let survey = if envelope.me() == Rank(0) { survey.min(rates.surveys) } else { survey };
         let links = self.election.links_mut();
         if survey > rates.surveys {
             rates.surveys = survey;
