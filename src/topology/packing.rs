@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "prints times, which mean something in a release build"]
+    #[ignore = "prints times, which mean something in a release build: cargo test --release --lib -- how_long --ignored --nocapture"]
     fn how_long_it_takes() {
         for size in [4, 8, 12, 16] {
             let time_ms = |seed| {
