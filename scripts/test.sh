@@ -9,7 +9,7 @@ exec </dev/null
 
 need_rust
 need_c_compiler
-want_programs python3:python3 ip:iproute2 nft:nftables ethtool:ethtool
+want_programs python3:python3 ip:iproute2 nft:nftables ethtool:ethtool iptables:iptables
 want_gloo
 
 run_checks

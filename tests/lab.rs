@@ -1,18 +1,19 @@
 //! The lab itself: does each profile give the network it promises, and is it gone afterwards?
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use potluck_harness::{Child, Lab, Need, Suite, Way};
 
-const PROFILES: [&str; 6] = ["gbe4", "mixed4", "slow1", "direct3", "loop", "lo"];
+const PROFILES: [&str; 9] = ["gbe4", "mixed4", "slow1", "direct3", "chain4", "ring4", "wifi4", "loop", "lo"];
 
 fn main() {
     let mut suite = Suite::new();
     for profile in PROFILES {
         let name = format!("{profile}: everybody reaches and hears everybody");
-        suite.test_needing(&name, &[Need::Lab], move || reaches_and_hears(profile));
+        suite.test_needing(&name, &[Need::Lab, tap_devices()], move || reaches_and_hears(profile));
     }
     for profile in ["gbe4", "direct3"] {
         let name = format!("{profile}: a pulled cable stops one machine, and only until it is back");
@@ -21,11 +22,13 @@ fn main() {
         let needs = [Need::Lab, Need::Command("nft")];
         suite.test_needing(&name, &needs, move || cut_between(profile));
     }
+    suite.test_needing("chain4: machines without a cable between them do not reach each other", &[Need::Lab], chain);
     suite.test_needing("a machine plugged in again has another address", &[Need::Lab], readdress);
     suite.test_needing("an armed change waits for its moment", &[Need::Lab], armed);
     let tools = [Need::Lab, Need::Command("nft"), Need::Command("ethtool")];
     suite.test_needing("losing every frame loses everything", &tools, loss);
     suite.serial("a line rate is kept", &[Need::Lab], line_rate);
+    suite.serial("stations share one medium", &[Need::Lab, tap_devices()], radio);
     suite.test_needing("a machine has its own name and hosts", &[Need::Lab], names);
     suite.test_needing("nodes are as many as asked for", &[Need::Lab], node_counts);
     suite.test_needing("labs side by side do not meet", &[Need::Lab], side_by_side);
@@ -59,6 +62,14 @@ fn cut_between(profile: &str) -> Result<()> {
     lab.tell(&["ping", "n3", "n2"])?;
     lab.join_between("n2", "n1")?;
     lab.tell(&["ping"])?;
+    Ok(())
+}
+
+fn chain() -> Result<()> {
+    let lab = Lab::up("chain4")?;
+    for (from, to) in [("n1", "n3"), ("n1", "n4"), ("n4", "n2")] {
+        ensure!(lab.tell(&["ping", from, to]).is_err(), "{from} reaches {to}");
+    }
     Ok(())
 }
 
@@ -114,6 +125,24 @@ fn line_rate() -> Result<()> {
     Ok(())
 }
 
+/// What a radio is made of.
+fn tap_devices() -> Need {
+    if Path::new("/dev/net/tun").exists() { Need::Lab } else { Need::Missing("the radio profile needs /dev/net/tun") }
+}
+
+fn radio() -> Result<()> {
+    let lab = Lab::up_with("wifi4", 3)?;
+    println!("{}", lab.tell(&["verify", "1"])?);
+    ensure!(lab.rate("n2", 10, 10).is_err() && lab.cut("n2").is_err(), "there is no cable to be changed");
+    let state: serde_json::Value = serde_json::from_str(&lab.tell(&["json"])?)?;
+    // One that has ended runs no program, even while nobody has asked what became of it.
+    let air = format!("/proc/{}/exe", state["air"].as_u64().context("a process")?);
+    ensure!(std::fs::read_link(&air).is_ok());
+    drop(lab);
+    ensure!(std::fs::read_link(&air).is_err(), "the access point is left");
+    Ok(())
+}
+
 fn names() -> Result<()> {
     let lab = Lab::up("direct3")?;
     let mut shell = lab.command("n2", "sh");
@@ -163,7 +192,7 @@ fn down_leaves_nothing() -> Result<()> {
     ensure!(!left.contains(&name), "namespaces are left: {left}");
     for ending in ["json", "hosts"] {
         let state = format!("/run/potluck-lab/{name}.{ending}");
-        ensure!(!std::path::Path::new(&state).exists(), "{state} is left");
+        ensure!(!Path::new(&state).exists(), "{state} is left");
     }
     Ok(())
 }

@@ -62,7 +62,12 @@ impl Group {
 
     /// How the node on machine `n{index + 1}` starts: the common key, its own home.
     pub fn start(&self, index: usize) -> Start {
-        let where_to: &[&str] = if self.profile == "lo" { &["--loopback"] } else { &["--interface", "eth0"] };
+        let where_to: &[&str] = match self.profile.as_str() {
+            "lo" => &["--loopback"],
+            // A machine has some cables here, and finds out by itself where each leads.
+            "twin2" | "direct3" | "chain4" | "ring4" => &[],
+            _ => &["--interface", "eth0"],
+        };
         Start {
             key: Some(KEY.to_owned()),
             home: self.homes.path().join(format!("n{}", index + 1)),

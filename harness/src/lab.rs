@@ -33,7 +33,7 @@ pub enum Way {
 }
 
 impl Lab {
-    /// Brings up a profile (`gbe4`, `mixed4`, `slow1`, `direct3`, `loop`, `lo`) with its usual number of machines.
+    /// Brings up a profile (`lab/lab profiles` names them) with its usual number of machines.
     ///
     /// Fails with the lab's own sentence when the machine does not allow it.
     pub fn up(profile: &str) -> Result<Lab> {
@@ -144,6 +144,17 @@ impl Lab {
             Way::Both => "both",
         };
         self.tell(&["loss", node, &percent.to_string(), way]).map(drop)
+    }
+
+    /// Bytes that a machine has sent over an interface so far.
+    pub fn bytes_out(&self, node: &str, interface: &str) -> Result<u64> {
+        let told = self.command(node, "cat").arg(format!("/sys/class/net/{interface}/statistics/tx_bytes")).output()?;
+        Ok(String::from_utf8(told.stdout)?.trim().parse()?)
+    }
+
+    /// Holds what a machine says on its control links for so many milliseconds; 0 ends it. Needs `nft` and `iptables`.
+    pub fn lag(&self, node: &str, ms: u32) -> Result<()> {
+        self.tell(&["lag", node, &ms.to_string()]).map(drop)
     }
 
     /// Line rates of a machine's cables in Mbit/s, 0 for no limit.
