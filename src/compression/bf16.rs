@@ -4,6 +4,7 @@
 //! precision. Overflow rounds to infinity, subnormals are kept, every NaN becomes the canonical one.
 
 use super::Codec;
+use super::wide::{Work, widely};
 use crate::wire::Malformed;
 
 /// The bfloat16 codec; wire ratio 0.5.
@@ -16,17 +17,40 @@ impl Codec for Bf16 {
     }
 
     fn encode(&self, elements: &[f32], out: &mut [u8]) {
-        for (x, half) in elements.iter().zip(out.as_chunks_mut::<2>().0) {
-            *half = encoded(x.to_bits()).to_le_bytes();
-        }
+        widely(Encoding(elements, out));
     }
 
     fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
-        let (halves, rest) = bytes.as_chunks::<2>();
-        if halves.len() != out.len() || !rest.is_empty() {
+        if bytes.len() != self.encoded_len(out.len()) {
             return Err(Malformed::Inconsistent);
         }
-        for (x, half) in out.iter_mut().zip(halves) {
+        widely(Decoding(bytes, out))
+    }
+}
+
+/// Elements, and where they are encoded to.
+pub(super) struct Encoding<'a>(pub &'a [f32], pub &'a mut [u8]);
+
+impl Work for Encoding<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (x, half) in self.0.iter().zip(self.1.as_chunks_mut::<2>().0) {
+            *half = encoded(x.to_bits()).to_le_bytes();
+        }
+    }
+}
+
+/// What was encoded, of the right length, and where it goes.
+pub(super) struct Decoding<'a>(pub &'a [u8], pub &'a mut [f32]);
+
+impl Work for Decoding<'_> {
+    type Output = Result<(), Malformed>;
+
+    #[inline(always)]
+    fn run(self) -> Result<(), Malformed> {
+        for (half, x) in self.0.as_chunks::<2>().0.iter().zip(self.1) {
             *x = f32::from_bits(u32::from(u16::from_le_bytes(*half)) << 16);
         }
         Ok(())
@@ -35,7 +59,7 @@ impl Codec for Bf16 {
 
 /// Integer arithmetic alone, so that the loop vectorises: adding just under half a unit of the last kept place, plus
 /// that place's own bit, carries exactly when rounding to nearest even goes up.
-#[inline]
+#[inline(always)]
 fn encoded(bits: u32) -> u16 {
     const NAN: u16 = 0x7fc0;
     let rounded = (bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16) as u16;

@@ -42,6 +42,7 @@ pub struct Step {
 
 impl Step {
     /// That of these elements, written as whole numbers of magnitude `most` and less.
+    #[inline(always)]
     pub fn of(block: &[f32], most: i8) -> Step {
         let largest = block.iter().fold(0, |largest: u32, x| largest.max(x.to_bits() & 0x7fff_ffff));
         let (largest, most) = (f32::from_bits(largest), f32::from(most));
@@ -65,7 +66,7 @@ impl Step {
     }
 
     /// The whole number for an element of the block, which is not flat.
-    #[inline]
+    #[inline(always)]
     pub fn steps(self, x: f32) -> i8 {
         (x * self.inverse + ROUNDING).to_bits().wrapping_sub(ROUNDING.to_bits()) as i8
     }

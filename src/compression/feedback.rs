@@ -16,15 +16,6 @@ pub struct Feedback {
     residual: Vec<f32>,
 }
 
-/// A contribution, and what is owed when it counts.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Due {
-    /// The elements and what was owed to them.
-    pub contribution: Vec<f32>,
-    /// What is owed next.
-    pub next: Feedback,
-}
-
 /// So many elements are encoded at a time, to stay in the first-level cache; whole blocks.
 const ROW: usize = 4 * BLOCK;
 
@@ -34,27 +25,34 @@ impl Feedback {
         &self.residual
     }
 
-    /// What to hand in for `elements`, as many as there were before, in the memory of `spare`, whose contents do not matter. Nothing is owed
+    /// What to hand in for `elements`, as many as there were before, in the memory of `spare`, whose contents do not matter.
+    pub fn contribution(&self, elements: &[f32], spare: Vec<f32>) -> Vec<f32> {
+        let mut sum = spare;
+        if self.residual.is_empty() {
+            sum.clear();
+            sum.extend_from_slice(elements);
+        } else {
+            sum.resize(elements.len(), 0.0);
+            add(&mut sum, elements, &self.residual);
+        }
+        sum
+    }
+
+    /// What is owed once this contribution counts that `codec` has encoded, in the memory of `spare`. Nothing is owed
     /// for an element whose debt would be infinite or no number: it shows in the result, and must not show in the next ones.
-    pub fn due(&self, codec: &dyn Codec, elements: &[f32], spare: Due) -> Due {
-        let Due { mut contribution, next: Feedback { mut residual } } = spare;
-        contribution.resize(elements.len(), 0.0);
-        residual.resize(elements.len(), 0.0);
+    pub fn after(codec: &dyn Codec, contribution: &[f32], spare: Feedback) -> Feedback {
+        let mut residual = spare.residual;
+        residual.resize(contribution.len(), 0.0);
         let mut bytes = vec![0; codec.encoded_len(ROW)];
         // Everything about a row while it is in the first-level cache.
-        for (row, sum) in contribution.chunks_mut(ROW).enumerate() {
-            let range = row * ROW..row * ROW + sum.len();
-            match self.residual.get(range.clone()) {
-                None => sum.copy_from_slice(&elements[range.clone()]),
-                Some(owed) => add(sum, &elements[range.clone()], owed),
-            }
-            let (bytes, rest) = (&mut bytes[..codec.encoded_len(sum.len())], &mut residual[range]);
-            codec.encode(sum, bytes);
+        for (row, rest) in contribution.chunks(ROW).zip(residual.chunks_mut(ROW)) {
+            let bytes = &mut bytes[..codec.encoded_len(row.len())];
+            codec.encode(row, bytes);
             let read = codec.decode(bytes, rest);
             debug_assert_eq!(read, Ok(()), "a codec reads what it has written");
-            subtract_from(sum, rest);
+            subtract_from(row, rest);
         }
-        Due { contribution, next: Feedback { residual } }
+        Feedback { residual }
     }
 }
 
@@ -87,9 +85,16 @@ mod tests {
         out
     }
 
-    /// Memory that something else was in.
-    fn garbage() -> Due {
-        Due { contribution: vec![f32::NAN; 999], next: Feedback { residual: vec![f32::NAN; 1999] } }
+    /// What is handed in, and what is owed next; in memory that something else was in.
+    struct Due {
+        contribution: Vec<f32>,
+        next: Feedback,
+    }
+
+    fn due(feedback: &Feedback, codec: &dyn Codec, elements: &[f32]) -> Due {
+        let contribution = feedback.contribution(elements, vec![f32::NAN; 999]);
+        let next = Feedback::after(codec, &contribution, Feedback { residual: vec![f32::NAN; 1999] });
+        Due { contribution, next }
     }
 
     proptest! {
@@ -102,7 +107,7 @@ mod tests {
                 let (mut feedback, mut fed, mut sent) = (Feedback::default(), vec![0f64; 1500], vec![0f64; 1500]);
                 for round in &rounds {
                     let elements: Vec<f32> = round.iter().map(|x| *x as f32).collect();
-                    let due = feedback.due(codec, &elements, Due::default());
+                    let due = due(&feedback, codec, &elements);
                     let arrives = coded(codec, &due.contribution);
                     for i in 0..1500 {
                         fed[i] += f64::from(elements[i]);
@@ -119,7 +124,7 @@ mod tests {
         #[test]
         fn rows_are_no_other_than_the_whole(elements in prop::collection::vec(-1e3f32..1e3, 0..3000)) {
             for codec in CODECS {
-                let due = Feedback::default().due(codec, &elements, garbage());
+                let due = due(&Feedback::default(), codec, &elements);
                 let whole: Vec<f32> = elements.iter().zip(coded(codec, &elements)).map(|(x, y)| x - y).collect();
                 prop_assert_eq!(due.next.residual(), &whole);
                 prop_assert_eq!(&due.contribution, &elements);
@@ -131,7 +136,7 @@ mod tests {
     fn a_debt_that_is_no_number_is_let_go() {
         for bad in [f32::NAN, f32::INFINITY, f32::MAX] {
             for codec in CODECS {
-                let due = Feedback::default().due(codec, &[bad, 1.0, 0.3], Due::default());
+                let due = due(&Feedback::default(), codec, &[bad, 1.0, 0.3]);
                 assert!(due.next.residual().iter().all(|owed| owed.is_finite()), "{bad}: {:?}", due.next);
             }
         }
@@ -142,7 +147,7 @@ mod tests {
         // A fifth of int4's step: alone it would be rounded away for ever.
         let (elements, mut feedback, mut sent) = ([7.0f32, 0.2], Feedback::default(), 0.0);
         for _ in 0..50 {
-            let due = feedback.due(&Int4, &elements, garbage());
+            let due = due(&feedback, &Int4, &elements);
             sent += coded(&Int4, &due.contribution)[1];
             feedback = due.next;
         }

@@ -5,6 +5,7 @@
 
 use super::Codec;
 use super::blocks::{BLOCK, STEP_BYTES, Step, read_step};
+use super::wide::{Work, widely};
 use crate::wire::Malformed;
 
 /// The codec of 8 bits; wire ratio 0.254.
@@ -19,6 +20,26 @@ impl Codec for Int8 {
     }
 
     fn encode(&self, elements: &[f32], out: &mut [u8]) {
+        widely(Encoding(elements, out));
+    }
+
+    fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
+        if bytes.len() != self.encoded_len(out.len()) {
+            return Err(Malformed::Inconsistent);
+        }
+        widely(Decoding(bytes, out))
+    }
+}
+
+/// Elements, and where they are encoded to.
+pub(super) struct Encoding<'a>(pub &'a [f32], pub &'a mut [u8]);
+
+impl Work for Encoding<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Encoding(elements, out) = self;
         for (block, out) in elements.chunks(BLOCK).zip(out.chunks_mut(STEP_BYTES + BLOCK)) {
             let step = Step::of(block, MOST);
             let Some((head, numbers)) = out.split_first_chunk_mut::<STEP_BYTES>() else { return };
@@ -32,11 +53,17 @@ impl Codec for Int8 {
             }
         }
     }
+}
 
-    fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
-        if bytes.len() != self.encoded_len(out.len()) {
-            return Err(Malformed::Inconsistent);
-        }
+/// What was encoded, of the right length, and where it goes.
+pub(super) struct Decoding<'a>(pub &'a [u8], pub &'a mut [f32]);
+
+impl Work for Decoding<'_> {
+    type Output = Result<(), Malformed>;
+
+    #[inline(always)]
+    fn run(self) -> Result<(), Malformed> {
+        let Decoding(bytes, out) = self;
         for (block, bytes) in out.chunks_mut(BLOCK).zip(bytes.chunks(STEP_BYTES + BLOCK)) {
             let (head, numbers) = bytes.split_first_chunk::<STEP_BYTES>().ok_or(Malformed::Inconsistent)?;
             let (step, is_flat) = read_step(*head, MOST)?;

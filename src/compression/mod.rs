@@ -5,6 +5,8 @@
 //! Encoded data is never added: whoever adds decodes first and sums in `f32`. Who sends an encoded result replaces its own
 //! copy by `decode(encode(x))`, so that all ranks hold the same bits.
 //!
+//! What is added is encoded by the codec [of sums](codec_of_sums), which is the same one but where a codec leaves elements out.
+//!
 //! What a member contributes is `decode(encode(x))` of its whole buffer, on every engine and wherever it is added, by itself too: buffers
 //! are cut between blocks only, so a part of a buffer is encoded as it would be in the whole. So a member knows by itself what of
 //! its contribution was rounded away, see [`Feedback`].
@@ -17,13 +19,16 @@ mod int4;
 mod int8;
 #[cfg(test)]
 mod tests;
+mod top_k;
+mod wide;
 
 pub use bf16::Bf16;
 pub use blocks::{BLOCK, in_whole_blocks};
 pub use f16::F16;
-pub use feedback::{Due, Feedback};
+pub use feedback::Feedback;
 pub use int4::Int4;
 pub use int8::Int8;
+pub use top_k::TopK;
 
 use crate::collective::CodecId;
 use crate::wire::Malformed;
@@ -43,13 +48,23 @@ pub trait Codec: Send + Sync {
     fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed>;
 }
 
-/// The codec of a name, `None` for elements as they are.
+/// The codec of a name for what one member contributes, `None` for elements as they are. Which one is taken where that was left to the
+/// plan nobody can tell here: those go as they are.
 pub fn codec(id: CodecId) -> Option<&'static dyn Codec> {
     match id {
-        CodecId::None => None,
+        CodecId::None | CodecId::Auto(_) => None,
         CodecId::Bf16 => Some(&Bf16),
         CodecId::F16 => Some(&F16),
         CodecId::Int8 => Some(&Int8),
         CodecId::Int4 => Some(&Int4),
+        CodecId::TopK { kept } => Some(TopK::keeping(usize::from(kept))),
+    }
+}
+
+/// The codec of a name for sums of what several of so many members have contributed, as it was decoded.
+pub fn codec_of_sums(id: CodecId, members: usize) -> Option<&'static dyn Codec> {
+    match id {
+        CodecId::TopK { kept } => Some(TopK::keeping(usize::from(kept).saturating_mul(members))),
+        id => codec(id),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! What all codecs have in common.
 
+use super::wide::{Work, widely};
 use super::{Codec, codec};
 use crate::collective::CodecId;
 use crate::wire::Malformed;
@@ -64,6 +65,38 @@ proptest! {
         for (id, codec) in all() {
             let back = decoded(codec, &bytes, elements);
             prop_assert!(back.is_err() || bytes.len() == codec.encoded_len(elements), "{id}");
+        }
+    }
+}
+
+/// Whatever instructions carry a loop out, what comes of it are the same bits.
+macro_rules! alike {
+    ($codec:ident, $id:expr, $elements:expr) => {{
+        use super::$codec::{Decoding, Encoding};
+        let (elements, codec) = ($elements, codec($id).expect("a codec"));
+        let mut bytes = [vec![0xa5; codec.encoded_len(elements.len())], vec![0x5a; codec.encoded_len(elements.len())]];
+        Encoding(elements, &mut bytes[0]).run();
+        widely(Encoding(elements, &mut bytes[1]));
+        prop_assert_eq!(&bytes[0], &bytes[1], "{} encodes", $id);
+        let mut back = [vec![7.0; elements.len()], vec![9.0; elements.len()]];
+        let read = [Decoding(&bytes[0], &mut back[0]).run(), widely(Decoding(&bytes[0], &mut back[1]))];
+        prop_assert_eq!(read, [Ok(()); 2]);
+        let bits = |back: &[f32]| back.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        prop_assert_eq!(bits(&back[0]), bits(&back[1]), "{} decodes", $id);
+    }};
+}
+
+proptest! {
+    #[test]
+    fn wide_instructions_give_the_same_bits(
+        bits in prop::collection::vec(any::<u32>(), 0..1100), magnitudes in prop::collection::vec(-1e6f32..1e6, 0..1100),
+    ) {
+        let anything: Vec<f32> = bits.into_iter().map(f32::from_bits).collect();
+        // Of any bits most blocks hold something infinite or no number.
+        for elements in [&anything, &magnitudes] {
+            alike!(bf16, CodecId::Bf16, elements);
+            alike!(int8, CodecId::Int8, elements);
+            alike!(int4, CodecId::Int4, elements);
         }
     }
 }
