@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <gloo/allgather.h>
-#include <gloo/allgatherv.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
 #include <gloo/alltoallv.h>
@@ -83,15 +82,10 @@ void Group::all_gather(std::uint8_t *data, std::size_t bytes) const {
   ::gloo::allgather(options);
 }
 
-void Group::all_gather_parts(std::uint8_t *data, rust::Slice<const std::size_t> bytes) const {
-  ::gloo::AllgathervOptions options(context_);
-  options.setOutput(data, copied<std::size_t>(bytes));
-  ::gloo::allgatherv(options);
-}
-
 void Group::exchange_parts(std::uint8_t *out, rust::Slice<const std::size_t> out_bytes, std::uint8_t *in,
-                           rust::Slice<const std::size_t> in_bytes) const {
+                           rust::Slice<const std::size_t> in_bytes, std::uint32_t tag) const {
   ::gloo::AlltoallvOptions options(context_);
+  options.setTag(tag);
   options.setInput(in, copied<std::int64_t>(in_bytes));
   options.setOutput(out, copied<std::int64_t>(out_bytes));
   ::gloo::alltoallv(options);

@@ -69,9 +69,9 @@ class Group {
   void broadcast(std::uint8_t *data, std::size_t bytes, std::int32_t root) const;
   // The own part lies in its place already.
   void all_gather(std::uint8_t *data, std::size_t bytes) const;
-  void all_gather_parts(std::uint8_t *data, rust::Slice<const std::size_t> bytes) const;
+  // Calls of one operation that run at the same time have different tags.
   void exchange_parts(std::uint8_t *out, rust::Slice<const std::size_t> out_bytes, std::uint8_t *in,
-                      rust::Slice<const std::size_t> in_bytes) const;
+                      rust::Slice<const std::size_t> in_bytes, std::uint32_t tag) const;
   // The root's `out` takes everybody's `in`; elsewhere it is null.
   void gather(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out, std::int32_t root) const;
   // The root's `in` has a part of `bytes` for everybody; elsewhere it is null.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make bench-topology: unequal machines in the lab (root needed), beside Gloo's ring where Gloo is; about four minutes, --quick two.
+# make bench-topology: unequal machines in the lab (root needed), beside Gloo's ring where Gloo is; about five minutes, --quick two; --only PROFILE.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh

@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::driver::{self, Command, Handles};
 use crate::error::{Error, Result};
 use crate::events::Event;
+use crate::graph::Topology;
 use crate::metrics::Metrics;
 use crate::start;
 use crate::status::Status;
@@ -92,6 +93,12 @@ impl Cluster {
     /// What this node knows about itself and the group: a snapshot, at most about 50 ms old.
     pub fn status(&self) -> Status {
         self.handles.status.borrow().clone()
+    }
+
+    /// The group as a graph, with what is known of the links and how much the plan sends over each: a snapshot, as old as
+    /// [`Cluster::status`]. `None` while this node is in no View.
+    pub fn topology(&self) -> Option<Topology> {
+        self.handles.status.borrow().topology()
     }
 
     /// What this node's operations have cost since it joined, over all Views and lanes: a snapshot, exact for every operation whose

@@ -247,8 +247,9 @@ impl Context {
     /// # Errors
     /// Different lengths, element types or tags are [`Error::Mismatch`](crate::Error::Mismatch) on both; this rank itself or
     /// one that is none is [`Error::Rejected`](crate::Error::Rejected), and 32 messages under way are
-    /// [`Error::TooManyInFlight`](crate::Error::TooManyInFlight). Between members that have no direct link it is
-    /// [`Error::Aborted`](crate::Error::Aborted).
+    /// [`Error::TooManyInFlight`](crate::Error::TooManyInFlight). Between members that have no
+    /// direct link, as where cables join machines without a switch, it is [`Error::Rejected`](crate::Error::Rejected) at both ends, which names
+    /// the two: nobody passes messages on, but collectives go everywhere.
     pub fn send<'buf, T: Element>(&mut self, to: usize, tag: u32, buffer: &'buf [T]) -> Sending<'buf, T> {
         Sending { flight: self.message::<T>(self.envelope.me(), Rank::clamped(to), tag, buffer.len()), buffer }
     }
@@ -330,7 +331,8 @@ impl Context {
 
     fn message<T: Element>(&self, from: Rank, to: Rank, tag: u32, count: usize) -> Flight {
         let call = self.call::<T>(Kind::Message { from, to, tag }, count);
-        match call.rejection(self.size()) {
+        let apart = self.envelope.view().are_apart(from, to).then_some(Rejection::NoDirectLink { from, to });
+        match call.rejection(self.size()).or(apart) {
             None => Flight::numbered(&self.envelope, self.lane.messages(from, to), call),
             Some(rejection) => Flight::refused(&self.envelope, call, rejection),
         }

@@ -47,6 +47,13 @@ pub enum Event {
     Duplicate(Who),
     /// This node hears it, and is not heard by it.
     OneWay(Who),
+    /// The links with it leave by another interface now, or lead to another one of its own.
+    PathChanged {
+        /// Who.
+        peer: Who,
+        /// This machine's interface, as its operating system calls it; empty where that is not known.
+        interface: String,
+    },
     /// So many events were lost, because they were not taken in time: look at the status.
     Lagged(u64),
 }
@@ -112,6 +119,7 @@ impl fmt::Display for Event {
             Event::Woke => f.write_str("this machine has slept, or this process was stopped; it joins anew"),
             Event::Duplicate(who) => write!(f, "two processes use the identity of {who}; give each its own"),
             Event::OneWay(who) => write!(f, "{who} is heard and does not hear this node"),
+            Event::PathChanged { peer, interface } => write!(f, "the links with {peer} take another path, by {interface}"),
             Event::Lagged(n) => write!(f, "{n} events were not taken in time"),
         }
     }

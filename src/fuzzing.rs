@@ -19,6 +19,7 @@ use crate::link::{
     Binding, DataHeader, DataLink, DataReceiver, DataSender, FrameReader, Hello, Initiator, Local, MESSAGE1_BYTES, PROVEN_BYTES,
     Phase, Preamble, Purpose, Responder, Role, Sealer, Session, Shutdown, Suite, TAG_BYTES, Terms, Wire,
 };
+use crate::relay::{Act, RelayBody, RelayFrame, Switch};
 use crate::topology::Plan;
 use crate::view::{Ballot, Lane, Member, OPS_IN_FLIGHT_MAX, OpId, Rank, View};
 use crate::wire::{Decode, Encode};
@@ -51,6 +52,39 @@ pub fn view(bytes: &[u8]) {
 /// A message of the control link.
 pub fn message(bytes: &[u8]) {
     round_trip::<Message>(bytes);
+}
+
+/// Frames of circuits from the neighbours of a node, one after the other: what it sends on is never more than what came, and what it keeps
+/// has a bound.
+pub fn relay_frames(bytes: &[u8]) {
+    let neighbours: Vec<MemberId> = (1..=3).map(|n| MemberId { node: NodeId([n; 32]), boot: Boot(u64::from(n)) }).collect();
+    let me = neighbours[1];
+    let mut switch = Switch::new(me);
+    let mut rest = bytes;
+    let mut now = 0;
+    while let [from, length, more @ ..] = rest {
+        let (frame, after) = more.split_at(more.len().min(usize::from(*length)));
+        rest = after;
+        now += 1;
+        let Some(frame) = round_trip::<RelayFrame>(frame) else { continue };
+        let from = neighbours[usize::from(from % 3)];
+        match switch.on_frame(now, from, frame, |to| to != me) {
+            Ok(acts) => {
+                let on = acts.iter().filter(|act| matches!(act, Act::Send(_, frame) if frame.body != RelayBody::Close));
+                assert!(on.count() <= 1 && acts.len() <= 2);
+                for act in acts {
+                    if let Act::Bytes(end, bytes) = act {
+                        switch.took(end, bytes.len() as u32);
+                    }
+                }
+            }
+            Err(_) => drop(switch.unlinked(from)),
+        }
+    }
+    for neighbour in neighbours {
+        switch.unlinked(neighbour);
+    }
+    assert!(switch.is_empty());
 }
 
 /// A message about operations, and what its call would come to.
@@ -157,7 +191,16 @@ pub fn engine(bytes: &[u8]) {
     let members: Vec<Member> = (0..size as u8).map(member).collect();
     let ballot = Ballot { round: 1, proposer: members[0].id };
     let plan = Plan::mesh(size);
-    let view = View { ballot, parent: None, committed: vec![], history: None, members, plan, engine: EngineChoice::NATIVE };
+    let view = View {
+        ballot,
+        parent: None,
+        committed: vec![],
+        history: None,
+        members,
+        plan,
+        engine: EngineChoice::NATIVE,
+        apart: vec![],
+    };
     let board = Arc::new(ViewBoard::new(Rank(0), tokio::sync::mpsc::unbounded_channel().0));
     let backend = NativeEngine::new(Pool::new()).open(&Arc::new(view.clone()), Rank(0), board);
     let op = OpId { lane: Lane::MAIN, number: 0 };

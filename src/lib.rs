@@ -113,12 +113,14 @@ pub mod fuzzing;
 #[cfg(any(feature = "gloo", test))]
 mod gloo_ffi;
 mod gradients;
+mod graph;
 mod identity;
 mod keys;
 mod link;
 mod metrics;
 mod partition;
 mod plan;
+mod relay;
 #[cfg(test)]
 mod simulation;
 mod start;
@@ -127,18 +129,19 @@ mod surroundings;
 mod topology;
 mod view;
 mod wire;
+mod wires;
 
 // The public interface is:
 pub use calls::{
     AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Codec, Commit, Gather, Owned, Receiving, Reduce,
-    ReduceScatter, Scatter, Sending, Step, StepReduction, Sync,
+    ReduceScatter, Scatter, Sending, Step, StepReduction, Sync, Undecodable,
 };
 pub use cluster::{Cluster, EventStream, StatusStream};
 #[doc(hidden)]
 pub use collective::Arithmetic;
 pub use collective::{
-    Bf16, Call, CodecId, DType, Element, EngineFault, F16, FeedbackProblem, GradientProblem, Kind, Mode, ReduceOp, Rejection,
-    Traffic, reference as reference_sum,
+    Bf16, Call, Coarsest, CodecId, DType, Element, EngineFault, F16, FeedbackProblem, GradientProblem, Kind, Mode, ReduceOp,
+    Rejection, Traffic, reference as reference_sum,
 };
 pub use config::{Admission, Builder, Config, Engine, Network};
 pub use context::Context;
@@ -147,6 +150,7 @@ pub use engine::EngineKind;
 pub use error::{Cause, ConfigProblem, Error, Mismatched, Peer, Result};
 pub use events::{Event, Loss, Who};
 pub use gradients::{GradientStep, GradientSync};
+pub use graph::{LinkDirection, LinkPath, Topology, TopologyLink};
 pub use identity::{ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, Name, NodeId, NodeIdTextError};
 pub use keys::{Keys, MachineIdentity, StoredKey};
 pub use metrics::{EdgeMetrics, Metrics, OperationMetrics};
@@ -154,7 +158,7 @@ pub use partition::{Partition, RosterProblem};
 pub use plan::{Plan, SizeClass, Way, WeightedTree};
 pub use start::gloo_version;
 pub use status::{
-    AloneBecause, AloneOn, Counters, Forecast, PathStatus, PeerStatus, Quarantined, State, Status, ViewStatus, Waiting,
+    AloneBecause, AloneOn, Counters, Forecast, PathStatus, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus, Waiting,
 };
 pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};
 pub use topology::{FoldOrder, FoldSegment, FoldTree, InterfaceKind};

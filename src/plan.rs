@@ -2,6 +2,7 @@
 //!
 //! How the members of a View talk, for whoever wants to know.
 
+use crate::collective::{Coarsest, CodecId};
 use crate::topology::{self, Schedule};
 use crate::view::Rank;
 use std::fmt;
@@ -63,6 +64,11 @@ impl Plan {
     /// Why it is as it is, in one sentence; with the times it promises against others, where the links were measured.
     pub fn explain(&self) -> &str {
         &self.plan.reason
+    }
+
+    /// Which codec [`Codec::auto_up_to`](crate::Codec::auto_up_to) this one is for a buffer of so many bytes; [`CodecId::None`] where it is none.
+    pub fn codec(&self, coarsest: Coarsest, bytes: u64) -> CodecId {
+        self.plan.class_for(bytes).auto.up_to(coarsest)
     }
 
     /// What it does, by growing size.

@@ -4,8 +4,8 @@
 
 use crate::collective::{Engine, NativeEngine, Pool};
 use crate::config::{Admission, Config, Engine as Choice, Network};
-use crate::discovery::{AddressPolicy, Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin, Subnet};
-use crate::driver::{Disk, Doors, MachineSleep, NodeConfig, Store};
+use crate::discovery::{Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin};
+use crate::driver::{Disk, Doors, MachineSleep, NodeConfig, Store, Unchanging, Wiring};
 use crate::election::{Alone, Durable, ElectionConfig};
 use crate::engine::Engines;
 use crate::error::{ConfigProblem, Error, Result};
@@ -17,8 +17,9 @@ use crate::identity::{Boot, Identity, MemberId, Name, Namespace, NamespaceName};
 use crate::link::{Bind, Hello, Local, MemoryWorld, Net, TcpNet, Wire, quick_suite};
 use crate::partition::Partition;
 use crate::topology::interfaces::inventory;
-use crate::topology::{Interface, InterfaceFilter, InterfaceKind};
+use crate::topology::{Interface, InterfaceFilter};
 use crate::wire::Decode;
+use crate::wires::MachineWires;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -38,7 +39,10 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     let home = home_of(config)?;
     let namespace = namespace(config, &home)?;
     let interfaces = inventory().unwrap_or_default();
+    // One that uses nothing is told so; when the last cable is pulled later it waits.
     let chosen = choose(config, &interfaces)?;
+    let wires = MachineWires::of(config)?;
+    let wiring = wires.wiring(interfaces);
     let held = load_or_create_identity(&home)?;
     let boot = new_boot()?;
 
@@ -57,17 +61,13 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     known.extend(fixed_peers(config).await?.into_iter().map(|a| (a, Origin::Fixed)));
     let disk = Disk::start(state, peers_file).map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
 
-    let policy = match config.network {
-        Network::Loopback => AddressPolicy::Loopback,
-        _ => AddressPolicy::Lan(chosen.iter().flat_map(subnets).collect()),
-    };
     let identity = Arc::new(Identity::from_seed(&held.identity().seed()));
     let (offered, engines) = engines(config)?;
-    let mut local = local(config, identity, boot, listener.port(), &namespace, offered)?;
-    local.trusted = config.trusted_links.iter().flat_map(|name| addresses_of(name, &interfaces)).collect();
-    let node = node_config(config.partition()?, local, namespace, boot, durable, policy, known, interfaces);
+    let local = local(config, identity, boot, listener.port(), &namespace, offered)?;
+    let node = node_config(config.partition()?, local, namespace, boot, durable, wiring, known);
     let store = Box::new(Held { disk, _identity: held });
-    Ok((node, Doors { net, listener, discovery, store, engines, sleep: Box::new(MachineSleep::start()) }))
+    let (wires, sleep) = (Box::new(wires), Box::new(MachineSleep::start()));
+    Ok((node, Doors { net, listener, discovery, wires, store, sleep, engines }))
 }
 
 /// Everything in memory: nodes of one namespace in one process share a made-up network.
@@ -90,23 +90,20 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
     let identity = Arc::new(Identity::from_seed(&*random_32()?));
     let (offered, engines) = engines(config)?;
     let local = local(config, identity, boot, listener.port(), &namespace, offered)?;
-    let policy = AddressPolicy::Lan(Vec::new());
-    let mut node = node_config(config.partition()?, local, namespace, boot, Durable::default(), policy, Vec::new(), Vec::new());
+    let mut node = node_config(config.partition()?, local, namespace, boot, Durable::default(), Wiring::none(), Vec::new());
     node.advertised = vec![SocketAddr::new(ip, listener.port())];
     let (discovery, store, sleep) = (Box::new(medium.node()), Box::new(Nowhere), Box::new(MachineSleep::start()));
-    Ok((node, Doors { net, listener, discovery, store, sleep, engines }))
+    Ok((node, Doors { net, listener, discovery, wires: Box::new(Unchanging), store, sleep, engines }))
 }
 
-#[expect(clippy::too_many_arguments, reason = "gathers what was opened one by one")]
 fn node_config(
     partition: Partition,
     local: Local,
     namespace: Namespace,
     boot: Boot,
     durable: Durable,
-    policy: AddressPolicy,
+    wiring: Wiring,
     known: Vec<(SocketAddr, Origin)>,
-    interfaces: Vec<Interface>,
 ) -> NodeConfig {
     let mut random = [0; 10];
     // Without randomness new_boot has failed before; the boot alone makes the name unique then.
@@ -119,10 +116,9 @@ fn node_config(
         durable,
         min_members: partition.members_wanted(),
         election: ElectionConfig { alone, partition, seed: boot.0, ..ElectionConfig::default() },
-        policy,
+        wiring,
         known,
         advertised: Vec::new(),
-        interfaces,
     }
 }
 
@@ -211,13 +207,12 @@ pub(crate) fn namespace(config: &Config, home: &Home) -> Result<Namespace> {
 
 /// The interfaces to announce on.
 pub(crate) fn choose(config: &Config, all: &[Interface]) -> Result<Vec<Interface>> {
-    let text = config.interfaces.clone().or_else(|| lookup("POTLUCK_INTERFACES").and_then(|v| v.into_string().ok()));
-    match text.filter(|t| !t.trim().is_empty()) {
-        Some(text) => {
-            let filter = InterfaceFilter::parse(&text).map_err(|e| Error::Config(ConfigProblem::BadInterfaces(e.to_string())))?;
+    match interface_filter(config)? {
+        Some(filter) => {
             let chosen: Vec<Interface> = all.iter().filter(|i| filter.picks(i)).cloned().collect();
             if chosen.is_empty() && config.network == Network::Lan {
                 let have: Vec<&str> = all.iter().map(|i| i.name.as_str()).collect();
+                let text = interface_text(config).unwrap_or_default();
                 let why = format!("\"{text}\" leaves none of {}", have.join(", "));
                 return Err(Error::Config(ConfigProblem::BadInterfaces(why)));
             }
@@ -225,6 +220,17 @@ pub(crate) fn choose(config: &Config, all: &[Interface]) -> Result<Vec<Interface
         }
         None => Ok(all.iter().filter(|i| i.usable()).cloned().collect()),
     }
+}
+
+/// Which interfaces the user wants, if that was said.
+pub(crate) fn interface_filter(config: &Config) -> Result<Option<InterfaceFilter>> {
+    let parsed = interface_text(config).map(|text| InterfaceFilter::parse(&text)).transpose();
+    parsed.map_err(|e| Error::Config(ConfigProblem::BadInterfaces(e.to_string())))
+}
+
+fn interface_text(config: &Config) -> Option<String> {
+    let text = config.interfaces.clone().or_else(|| lookup("POTLUCK_INTERFACES").and_then(|v| v.into_string().ok()));
+    text.filter(|t| !t.trim().is_empty())
 }
 
 /// Multicast where it may go; without it fixed peers must do.
@@ -261,15 +267,6 @@ async fn fixed_peers(config: &Config) -> Result<Vec<SocketAddr>> {
         }
     }
     Ok(addresses)
-}
-
-fn subnets(interface: &Interface) -> Vec<Subnet> {
-    interface.addresses.iter().map(|a| Subnet { address: a.ip, prefix: a.prefix_bits }).collect()
-}
-
-fn addresses_of(name: &str, interfaces: &[Interface]) -> Vec<IpAddr> {
-    let named = interfaces.iter().filter(|i| i.name == name || name == "lo" && i.kind == InterfaceKind::Loopback);
-    named.flat_map(|i| i.addresses.iter().map(|a| a.ip)).collect()
 }
 
 fn unreadable(state: &crate::identity::state_file::StateFile) -> Error {

@@ -152,8 +152,10 @@ pub struct ViewStatus {
     pub plan: String,
     /// 0 for the plan that the View came with, more for those that took its place.
     pub plan_revision: u32,
-    /// What is known of the paths between the members, by sender, then receiver.
+    /// The paths between the members that are known to work, by sender, then receiver, and what is known of them.
     pub paths: Vec<PathStatus>,
+    /// How much the plan sends from whom to whom, by sender, then receiver; empty where it is Gloo's bcube.
+    pub shares: Vec<PlanShare>,
     /// How long an `all_reduce` should take under the plan, by what is known of the paths; empty as long as that is too little.
     pub forecasts: Vec<Forecast>,
     /// Whether the members share one history.
@@ -171,11 +173,26 @@ pub struct PathStatus {
     /// The rank of the receiver.
     pub to: usize,
     /// What the sender's end is made of, as far as it has told.
-    pub kind: InterfaceKind,
-    /// Round-trip time in microseconds.
-    pub rtt_us: u32,
+    pub kind: Option<InterfaceKind>,
+    /// Which medium that shares with the other ends of the same number, of which one sends at a time, as radio does; `None` for a wire, or where
+    /// nobody has found out.
+    pub medium: Option<u32>,
+    /// Round-trip time in microseconds, as far as the sender has told.
+    pub rtt_us: Option<u32>,
     /// What it carries, in kbit/s of payload; `None` where nobody has measured it. At most 8 Gbit/s are told apart.
     pub rate_kbps: Option<u32>,
+}
+
+/// How much of a large buffer a plan sends from one member to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlanShare {
+    /// The rank of the sender.
+    pub from: usize,
+    /// The rank of the receiver.
+    pub to: usize,
+    /// While a buffer of 64 MiB is reduced, in millionths of the buffer.
+    pub ppm: u32,
 }
 
 /// How long an operation should take.
@@ -195,8 +212,14 @@ pub struct PeerStatus {
     pub node: NodeId,
     /// What it calls itself.
     pub name: Name,
-    /// Where it is reached.
+    /// Where it is reached; where others pass the link on, the address of the first of these.
     pub address: SocketAddr,
+    /// This end of the control link.
+    pub local: Option<SocketAddr>,
+    /// This machine's interface that the control link uses, where one has its address. Data links keep to it.
+    pub interface: Option<String>,
+    /// Who passes the control link on, in order from here; nobody where it is direct.
+    pub through: Vec<Who>,
     /// Smoothed round-trip time of the control link in microseconds, once it is measured.
     pub rtt_us: Option<u32>,
 }

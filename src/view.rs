@@ -166,6 +166,9 @@ pub struct View {
     pub plan: Plan,
     /// Which engine all of them run, and why.
     pub engine: EngineChoice,
+    /// Pairs without a direct link, lower rank first, ascending: they have no data link either, and the plan sends nothing
+    /// straight between them.
+    pub apart: Vec<(Rank, Rank)>,
 }
 
 impl View {
@@ -202,6 +205,16 @@ impl View {
     /// All ranks in order.
     pub fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
         (0..self.members.len()).filter_map(|i| u8::try_from(i).ok()).map(Rank)
+    }
+
+    /// Whether these two have no direct link.
+    pub fn are_apart(&self, a: Rank, b: Rank) -> bool {
+        self.apart.binary_search(&(a.min(b), a.max(b))).is_ok()
+    }
+
+    /// The others that this rank has a data link to.
+    pub fn linked_with(&self, me: Rank) -> impl Iterator<Item = Rank> {
+        self.ranks().filter(move |peer| *peer != me && !self.are_apart(me, *peer))
     }
 
     /// Whether the members share one history, so that sums mean something without a `sync` first.
@@ -302,6 +315,12 @@ impl Encode for View {
         put_list(out, &self.members);
         self.plan.encode(out);
         self.engine.encode(out);
+        // Fewer than 128.
+        out.push(self.apart.len() as u8);
+        for (a, b) in &self.apart {
+            a.encode(out);
+            b.encode(out);
+        }
     }
 }
 
@@ -316,15 +335,24 @@ impl Decode for View {
             members: r.list(MEMBERS_MAX)?,
             plan: Plan::decode(r)?,
             engine: EngineChoice::decode(r)?,
+            apart: apart_from(r)?,
         };
         view.check()?;
         Ok(view)
     }
 }
 
+fn apart_from(r: &mut Reader<'_>) -> Result<Vec<(Rank, Rank)>, Malformed> {
+    let pairs = usize::from(r.u8()?);
+    if pairs > MEMBERS_MAX * (MEMBERS_MAX - 1) / 2 {
+        return Err(Malformed::TooLong);
+    }
+    (0..pairs).map(|_| Ok((Rank::decode(r)?, Rank::decode(r)?))).collect()
+}
+
 impl View {
     /// What the fields alone cannot say: members are distinct nodes, the proposer is one of them,
-    /// the parent is older, and the plan speaks of these ranks and to this engine.
+    /// the parent is older, and the plan speaks of these ranks and to this engine, and asks for no link that there is not.
     fn check(&self) -> Result<(), Malformed> {
         let distinct = self.members.iter().enumerate().all(|(i, m)| self.members[..i].iter().all(|o| o.id.node != m.id.node));
         let parent_is_older = self.parent.is_none_or(|p| p.ballot < self.ballot);
@@ -336,11 +364,20 @@ impl View {
             && self.plan.fits(self.size())
             && self.plan.is_for(self.engine.kind)
             && self.engine.fits(self.size())
+            && self.is_apart_in_order()
+            && self.plan.keeps_apart(&self.apart)
         {
             Ok(())
         } else {
             Err(Malformed::Inconsistent)
         }
+    }
+}
+
+impl View {
+    fn is_apart_in_order(&self) -> bool {
+        let ascending = self.apart.windows(2).all(|two| two[0] < two[1]);
+        ascending && self.apart.iter().all(|(a, b)| a < b && b.index() < self.size())
     }
 }
 
@@ -366,6 +403,7 @@ pub(crate) mod testing {
             members,
             plan: Plan::mesh(usize::from(n)),
             engine: EngineChoice::NATIVE,
+            apart: Vec::new(),
         }
     }
 }
@@ -374,7 +412,36 @@ pub(crate) mod testing {
 mod tests {
     use super::testing::{member_id, view_of};
     use super::*;
+    use crate::topology::{LinkMap, Path, arrange};
     use crate::wire::testing::assert_codec;
+
+    /// A View of three in a row.
+    fn row() -> View {
+        let mut links = LinkMap::new();
+        for (a, b) in [(1, 2), (2, 1), (2, 3), (3, 2)] {
+            links.observe(member_id(a), member_id(b), Path::unmeasured(100));
+        }
+        let arranged = arrange(&(1..=3).map(|n| (member_id(n), crate::engine::Engines::NATIVE)).collect(), None, &links);
+        View { plan: arranged.plan, engine: arranged.engine, apart: arranged.apart, ..view_of(3) }
+    }
+
+    #[test]
+    fn who_has_no_direct_link_is_told_in_one_form_and_the_plan_keeps_to_it() {
+        let view = row();
+        assert_codec(&view);
+        assert!(view.are_apart(Rank(0), Rank(2)) && view.are_apart(Rank(2), Rank(0)) && !view.are_apart(Rank(0), Rank(1)));
+        assert_eq!(view.linked_with(Rank(0)).collect::<Vec<_>>(), [Rank(1)]);
+        assert_eq!(view.linked_with(Rank(1)).collect::<Vec<_>>(), [Rank(0), Rank(2)]);
+        let [last, first] = [(Rank(0), Rank(2)), (Rank(0), Rank(1))];
+        for apart in [vec![(Rank(2), Rank(0))], vec![last, last], vec![last, first], vec![(Rank(0), Rank(3))], vec![first]] {
+            let bent = View { apart, ..row() };
+            assert_eq!(View::from_bytes(&bent.to_bytes()), Err(Malformed::Inconsistent), "{:?}", bent.apart);
+        }
+        assert_eq!(View::from_bytes(&View { apart: vec![last], ..view_of(3) }.to_bytes()), Err(Malformed::Inconsistent));
+        let mut long = view_of(3).to_bytes();
+        *long.last_mut().expect("it ends with their number") = 121;
+        assert_eq!(View::from_bytes(&long), Err(Malformed::TooLong));
+    }
 
     #[test]
     fn a_view_survives_the_wire() {

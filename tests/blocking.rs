@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::blocking::{Cluster, Context, Wait};
-use potluck::{Builder, Cause, Config, Error, Owned, State};
+use potluck::{Builder, Cause, Config, Error, Owned, State, Topology};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,36 @@ fn every_call_without_a_runtime() -> Result<()> {
         context.barrier().wait()?;
         Ok(())
     })?;
+    Ok(())
+}
+
+#[test]
+fn the_group_as_a_graph() -> Result<()> {
+    members("graph", 3, |cluster, mut context| {
+        // Who reaches whom is told with the heartbeats.
+        let knows_all = |topology: &Topology| topology.links.len() == 3;
+        let until = Instant::now() + PATIENCE;
+        let topology = cluster.watch().find_map(|_| match cluster.topology().filter(knows_all) {
+            None if Instant::now() < until => None,
+            found => Some(found),
+        });
+        let topology = topology.flatten().with_context(|| format!("not all links are told: {:?}", cluster.topology()))?;
+        let me = context.rank();
+        ensure!((topology.view.to_string(), topology.me) == (context.view(), me), "{topology:?}");
+        ensure!(topology.members == context.members() && topology.plan == context.plan().explain(), "{topology:?}");
+        let ends: Vec<(usize, usize)> = topology.links.iter().map(|link| (link.a, link.b)).collect();
+        ensure!(ends == [(0, 1), (0, 2), (1, 2)], "{ends:?}");
+        ensure!(topology.links.iter().all(|link| link.path.is_some() == (link.a == me || link.b == me)), "{topology:?}");
+        // Round a ring each sends two thirds twice, to one other.
+        let shares = topology.links.iter().flat_map(|link| [link.there.share_ppm, link.back.share_ppm]);
+        ensure!(shares.clone().flatten().eq([1_333_333; 3]) && shares.count() == 6, "{topology:?}");
+        ensure!(topology.slowest().is_none() && topology.port_bps(0).is_none(), "inside a process nothing is measured");
+        context.barrier().wait()?;
+        Ok(())
+    })?;
+    let alone = Cluster::join_with(config("graph-alone", 2))?;
+    ensure!(alone.topology().is_none(), "{:?}", alone.topology());
+    alone.leave();
     Ok(())
 }
 

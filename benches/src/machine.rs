@@ -36,8 +36,16 @@ pub struct Machines {
 
 impl Machines {
     pub fn up(profile: &'static str, count: usize) -> Result<Machines> {
+        Machines::on(Lab::up_with(profile, count)?, profile)
+    }
+
+    /// The same, with this line rate in Mbit/s on every cable.
+    pub fn up_at(profile: &'static str, count: usize, mbit: u32) -> Result<Machines> {
+        Machines::on(Lab::up_at(profile, count, mbit)?, profile)
+    }
+
+    fn on(lab: Lab, profile: &'static str) -> Result<Machines> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let lab = Lab::up_with(profile, count)?;
         let name = format!("potluck-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         Ok(Machines { lab, profile, files: std::env::temp_dir().join(name) })
     }

@@ -2,14 +2,16 @@
 //!
 //! `potluck-bench [--quick] [--only PART]` is the run: it brings labs up, starts itself as their machines, and prints.
 //! Without either it also writes `docs/benchmarks.md`. `potluck-bench reliability [--quick] [FILE]` measures how a group forms and goes
-//! on, and writes `docs/reliability.md` with what the fault matrix left in FILE. `potluck-bench topology [--quick]` is about machines that are
-//! not alike. `potluck-bench peer ...` is one machine.
+//! on, and writes `docs/reliability.md` with what the fault matrix left in FILE. `potluck-bench topology [--cables] [--quick] [--only PROFILE]` is about
+//! machines that are not alike, or only about those with cables to each other. `potluck-bench peer ...` is one machine.
 
 mod beside;
 mod changes;
+mod codecs;
 mod gloo;
 mod machine;
 mod peer;
+mod radio;
 mod reliability;
 mod report;
 mod sums;
@@ -44,8 +46,14 @@ fn main() -> ExitCode {
 fn run(words: &[&str]) -> Result<ExitCode> {
     match words {
         ["peer", order @ ..] => peer::run(order).map(|()| ExitCode::SUCCESS),
-        ["topology", "--quick"] => topology::measure(Extent::Quick),
-        ["topology"] => topology::measure(Extent::Full),
+        ["topology", "--quick"] => topology::measure(Extent::Quick, None),
+        ["topology", "--cables", "--quick"] => topology::measure_cables(Extent::Quick),
+        ["topology", "--cables"] => topology::measure_cables(Extent::Full),
+        ["topology"] => topology::measure(Extent::Full, None),
+        ["topology", "--only", profile] => topology::measure(Extent::Full, Some(profile)),
+        ["topology", "--quick", "--only", profile] | ["topology", "--only", profile, "--quick"] => {
+            topology::measure(Extent::Quick, Some(profile))
+        }
         ["reliability", "--quick"] => reliability::measure(Extent::Quick, None),
         ["reliability"] => reliability::measure(Extent::Full, None),
         ["reliability", matrix] => reliability::measure(Extent::Full, Some(Path::new(matrix))),
@@ -54,7 +62,7 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         ["--only", part] => measure(Extent::Full, Some(part)),
         ["--quick", "--only", part] | ["--only", part, "--quick"] => measure(Extent::Quick, Some(part)),
         _ => bail!(
-            "potluck-bench [--quick] [--only sums|changes|gloo], potluck-bench topology [--quick], or potluck-bench reliability [--quick] [FILE]"
+            "potluck-bench [--quick] [--only sums|codecs|changes|gloo], potluck-bench topology [--cables] [--quick] [--only PROFILE], or potluck-bench reliability [--quick] [FILE]"
         ),
     }
 }
@@ -62,11 +70,12 @@ fn run(words: &[&str]) -> Result<ExitCode> {
 type Part = fn(Extent, &mut Report) -> Result<()>;
 
 /// In the order of the document.
-const PARTS: [(&str, Part); 3] = [("sums", sums::measure), ("changes", changes::measure), ("gloo", gloo::measure)];
+const PARTS: [(&str, Part); 4] =
+    [("sums", sums::measure), ("codecs", codecs::measure), ("changes", changes::measure), ("gloo", gloo::measure)];
 
 fn measure(extent: Extent, only: Option<&str>) -> Result<ExitCode> {
     if let Some(part) = only {
-        ensure!(PARTS.iter().any(|(name, _)| *name == part), "no part {part}: sums, changes or gloo");
+        ensure!(PARTS.iter().any(|(name, _)| *name == part), "no part {part}: sums, codecs, changes or gloo");
     }
     // A document with one part of three would have lost the others.
     let mut report = if only.is_none() && extent == Extent::Full { Report::documented(BENCHMARKS) } else { Report::printed() };

@@ -1,9 +1,11 @@
 //! Machines that are not alike: what the measured plan gains over Gloo's ring, and how far it is from the best that the cables allow.
 //!
-//! As in `gloo.rs` all groups of a profile are up at the same time, each in a lab of its own, and called by turns.
+//! As in `gloo.rs` all groups of a profile are up at the same time, each in a lab of its own, and called by turns. Where machines have
+//! cables to each other and no switch there is nobody to compare with.
 
 use crate::Extent;
 use crate::machine::{Engine, Machines, PATIENCE, median};
+use crate::radio::{self, RADIO};
 use crate::report::{Report, time};
 use anyhow::{Context, Result, bail, ensure};
 use potluck_harness::Child;
@@ -34,26 +36,86 @@ const CASES: [Case; 3] = [
     Case { profile: "gbe4", rates: [1000.0; 4], rounds: 9 },
 ];
 
-pub fn measure(extent: Extent) -> Result<ExitCode> {
+/// A profile of machines with equal cables to each other.
+struct Cables {
+    profile: &'static str,
+    machines: usize,
+    cables: usize,
+    /// The line rate of each cable.
+    mbit: u32,
+    /// What is more than two cores can seal is shown and not judged.
+    judged: bool,
+    /// What stands in the plan that suits them.
+    plan: &'static str,
+    rounds: usize,
+}
+
+/// All cables of a ring together carry twice what a switch with four gigabit machines does; that two cores cannot seal. At a third of the rate
+/// it is the cables that are measured.
+const CABLES: [Cables; 6] = [
+    Cables { profile: "direct3", machines: 3, cables: 3, mbit: 1000, judged: true, plan: "over trees to", rounds: 9 },
+    Cables { profile: "chain4", machines: 4, cables: 3, mbit: 1000, judged: true, plan: "a tree", rounds: 9 },
+    Cables { profile: "ring4", machines: 4, cables: 4, mbit: 1000, judged: false, plan: "over trees to", rounds: 9 },
+    Cables { profile: "direct3", machines: 3, cables: 3, mbit: 300, judged: true, plan: "over trees to", rounds: 5 },
+    Cables { profile: "chain4", machines: 4, cables: 3, mbit: 300, judged: true, plan: "a tree", rounds: 5 },
+    Cables { profile: "ring4", machines: 4, cables: 4, mbit: 300, judged: true, plan: "over trees to", rounds: 5 },
+];
+
+pub fn measure(extent: Extent, only: Option<&str>) -> Result<ExitCode> {
+    let is_wanted = |profile: &str| only.is_none_or(|only| only == profile);
+    ensure!(is_wanted(RADIO) || CASES.iter().any(|case| is_wanted(case.profile)), "no such profile: {only:?}");
     let mut report = Report::printed();
     let gloo = bare_program();
     if let Err(reason) = &gloo {
         report.failure(format!("no comparison with Gloo: {reason}"));
     }
-    report.line(
+    if CASES.iter().any(|case| is_wanted(case.profile)) {
+        report.line(
         "\n| machines | bound | Gloo's ring | x bound | potluck | x bound | Gloo / potluck | forecast | 1 MiB | forecast | int8 | Gloo / int8 |",
     );
-    report.line(&format!("|{}", " --- |".repeat(12)));
+        report.line(&format!("|{}", " --- |".repeat(12)));
+    }
     let mut plans = Vec::new();
-    for case in &CASES {
+    for case in CASES.iter().filter(|case| is_wanted(case.profile)) {
         let rounds = if extent == Extent::Quick { 2 } else { case.rounds };
         match compare(case, rounds, gloo.as_deref().ok(), &mut report) {
             Ok(known) => plans.push(format!("{}: {}. {}", case.profile, known.plan, known.rates(&case.rates))),
             Err(error) => report.failure(format!("{}: {error:#}", case.profile)),
         }
     }
+    if only.is_none() {
+        plans.extend(all_cables(extent, &mut report));
+    }
+    plans.iter().for_each(|plan| report.line(&format!("\n{plan}")));
+    if is_wanted(RADIO)
+        && let Err(error) = radio::compare(extent, gloo.as_deref().ok(), &mut report)
+    {
+        report.failure(format!("{RADIO}: {error:#}"));
+    }
+    report.finish()
+}
+
+/// The part about machines without a switch alone.
+pub fn measure_cables(extent: Extent) -> Result<ExitCode> {
+    let mut report = Report::printed();
+    let plans = all_cables(extent, &mut report);
     plans.iter().for_each(|plan| report.line(&format!("\n{plan}")));
     report.finish()
+}
+
+/// A row for each shape. Gives the plans.
+fn all_cables(extent: Extent, report: &mut Report) -> Vec<String> {
+    let mut plans = Vec::new();
+    report.line("\n| cables, no switch | bound | potluck | x bound | forecast | 1 MiB | forecast |");
+    report.line(&format!("|{}", " --- |".repeat(7)));
+    for cables in &CABLES {
+        let rounds = if extent == Extent::Quick { 3 } else { cables.rounds };
+        match over_cables(cables, rounds, report) {
+            Ok(known) => plans.push(format!("{} at {} Mbit/s: {}", cables.profile, cables.mbit, known.plan)),
+            Err(error) => report.failure(format!("{}: {error:#}", cables.profile)),
+        }
+    }
+    plans
 }
 
 fn bare_program() -> Result<std::path::PathBuf> {
@@ -124,6 +186,52 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
     Ok(known_then)
 }
 
+/// Machines with equal cables to each other. Whole elements that are added up by messages pass from machine to machine at least `2 (n - 1)`
+/// times, and all cables together carry so many at a time: where they are alike no other cut of the network is tighter.
+fn over_cables(case: &Cables, rounds: usize, report: &mut Report) -> Result<Known> {
+    let machines = Machines::up_at(case.profile, case.machines, case.mbit)?;
+    let mut group = Group::on(machines, case.machines, None)?;
+    let began = Instant::now();
+    let known = loop {
+        let known = group.ask("plan")?.iter().map(Known::of).collect::<Result<Vec<Known>>>()?;
+        // Who was there first has them measured, and knows all of it.
+        let complete = known.iter().any(|k| k.paths.len() == 2 * case.cables);
+        let suits = known.iter().all(|k| k.plan == known[0].plan && k.plan.contains(case.plan));
+        if let Some(best) = known.into_iter().max_by_key(|k| k.paths.len()).filter(|_| complete && suits) {
+            break best;
+        }
+        ensure!(began.elapsed() <= MEASURED_WITHIN, "the links are not measured after {MEASURED_WITHIN:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    group.check(LARGE, Wire::F32)?;
+    let (mut large_s, mut small_s) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        large_s.push(group.call(LARGE, Wire::F32)?);
+        for _ in 0..5 {
+            small_s.push(group.call(MIB, Wire::F32)?);
+        }
+    }
+    let bound = LARGE as f64 * 8e-6 / f64::from(case.mbit) * (case.machines - 1) as f64 / case.cables as f64;
+    let (large_s, small_s) = (median(&large_s), median(&small_s));
+    let forecasts = [known.forecast_s(LARGE)?, known.forecast_s(MIB)?];
+    report.line(&format!(
+        "| {}, {} Mbit/s | {} | {} | {:.2} | {} | {} | {} |",
+        case.profile,
+        case.mbit,
+        time(bound),
+        time(large_s),
+        large_s / bound,
+        time(forecasts[0]),
+        time(small_s),
+        time(forecasts[1]),
+    ));
+    if case.judged {
+        report.must(&format!("{} at {} Mbit/s, 64 MiB, x bound", case.profile, case.mbit), large_s / bound, 1.15);
+    }
+    group.end()?;
+    Ok(known)
+}
+
 /// The least time at line rate: the slowest machine lets its numbers out and the sum in, and all together pass `2 (n - 1)` buffers,
 /// none more than `n - 1`.
 fn bound_s(mbit: &[f64]) -> f64 {
@@ -140,11 +248,13 @@ fn bound_s(mbit: &[f64]) -> f64 {
 }
 
 /// What a group knows of its links.
-struct Known {
-    plan: String,
-    revision: u64,
+pub struct Known {
+    pub plan: String,
+    pub revision: u64,
+    /// How many paths leave by a port that shares a medium.
+    pub shared: u64,
     /// From, to, kbit/s.
-    paths: Vec<(usize, usize, f64)>,
+    pub paths: Vec<(usize, usize, f64)>,
     forecasts: Vec<(u64, f64)>,
 }
 
@@ -157,12 +267,13 @@ impl Known {
         Ok(Known {
             plan: answer["plan"].as_str().context("a plan")?.to_owned(),
             revision: answer["revision"].as_u64().context("a revision")?,
+            shared: answer["shared"].as_u64().context("how many share")?,
             paths: rows("paths")?.iter().map(path).collect::<Result<_>>()?,
             forecasts: rows("forecasts")?.iter().map(forecast).collect::<Result<_>>()?,
         })
     }
 
-    fn forecast_s(&self, bytes: usize) -> Result<f64> {
+    pub fn forecast_s(&self, bytes: usize) -> Result<f64> {
         let found = self.forecasts.iter().find(|(of, _)| *of == bytes as u64);
         found.map(|(_, s)| *s).with_context(|| format!("no forecast for {bytes} bytes"))
     }
@@ -187,27 +298,30 @@ impl Known {
 
 /// How f32 travels.
 #[derive(Clone, Copy)]
-enum Wire {
+pub enum Wire {
     F32,
     /// In eight bits, which bare Gloo does not know.
     Int8,
 }
 
 /// Peers on machines of their own that wait for orders: bare Gloo, or ours.
-struct Group {
+pub struct Group {
     peers: Vec<Child>,
     bare: bool,
     _machines: Machines,
 }
 
 impl Group {
-    fn up(profile: &'static str, bare: Option<&Path>) -> Result<Group> {
-        let machines = Machines::up(profile, 4)?;
+    pub fn up(profile: &'static str, bare: Option<&Path>) -> Result<Group> {
+        Group::on(Machines::up(profile, 4)?, 4, bare)
+    }
+
+    fn on(machines: Machines, size: usize, bare: Option<&Path>) -> Result<Group> {
         let start = |n: usize| match bare {
-            Some(program) => machines.bare(n, 4, program),
-            None => machines.serve(n, 4, "-", Engine::Native),
+            Some(program) => machines.bare(n, size, program),
+            None => machines.serve(n, size, "-", Engine::Native),
         };
-        let mut peers: Vec<Child> = (1..=4).map(start).collect::<Result<_>>()?;
+        let mut peers: Vec<Child> = (1..=size).map(start).collect::<Result<_>>()?;
         for peer in &mut peers {
             let ready = said(peer)?;
             ensure!(ready["ready"] == true, "not ready: {ready}");
@@ -217,13 +331,18 @@ impl Group {
 
     /// Waits until everybody knows of all paths what they carry, and, where the machines are not alike, goes by a plan made of that.
     fn until_measured(&mut self, case: &Case) -> Result<Known> {
-        let (began, pairs) = (Instant::now(), self.peers.len() * (self.peers.len() - 1));
-        // By hosts, which are numbered as the profile has them; ranks are not.
         let uneven = u64::from(case.rates.iter().any(|rate| *rate != case.rates[0]));
+        self.until_all_know(|known| known.revision >= uneven)
+    }
+
+    /// Waits until everybody knows of all paths what they carry, and more.
+    pub fn until_all_know(&mut self, more: impl Fn(&Known) -> bool) -> Result<Known> {
+        let (began, pairs) = (Instant::now(), self.peers.len() * (self.peers.len() - 1));
         loop {
             let answers = self.ask("plan")?;
+            // By hosts, which are numbered as the profile has them; ranks are not.
             let known = answers.iter().map(Known::of).collect::<Result<Vec<Known>>>()?;
-            let complete = known.iter().all(|k| k.paths.len() == pairs && k.revision >= uneven && k.plan == known[0].plan);
+            let complete = known.iter().all(|k| k.paths.len() == pairs && more(k) && k.plan == known[0].plan);
             if let Some(first) = known.into_iter().next().filter(|_| complete) {
                 return Ok(first);
             }
@@ -235,14 +354,14 @@ impl Group {
     }
 
     /// A fast wrong sum is worth nothing. Also warms up.
-    fn check(&mut self, bytes: usize, wire: Wire) -> Result<()> {
+    pub fn check(&mut self, bytes: usize, wire: Wire) -> Result<()> {
         let answers = self.ask(&self.order(bytes, 0, wire))?;
         ensure!(answers.iter().all(|answer| answer["right"] == true), "a wrong sum at {bytes} bytes");
         Ok(())
     }
 
     /// Seconds of the member for which the call takes longest.
-    fn call(&mut self, bytes: usize, wire: Wire) -> Result<f64> {
+    pub fn call(&mut self, bytes: usize, wire: Wire) -> Result<f64> {
         let answers = self.ask(&self.order(bytes, 1, wire))?;
         let times = answers.iter().map(|answer| answer["us"][0].as_f64().with_context(|| format!("no time: {answer}")));
         Ok(times.collect::<Result<Vec<f64>>>()?.into_iter().fold(0.0, f64::max) / 1e6)
@@ -261,7 +380,7 @@ impl Group {
         self.peers.iter_mut().map(said).collect()
     }
 
-    fn end(mut self) -> Result<()> {
+    pub fn end(mut self) -> Result<()> {
         self.peers.iter_mut().for_each(Child::end_input);
         for peer in &mut self.peers {
             let status = peer.wait(PATIENCE)?;

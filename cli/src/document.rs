@@ -1,5 +1,6 @@
 //! The JSON documents that several commands print, and their text. Fields are added, never renamed or taken away.
 
+use crate::graph_document::GraphDocument;
 use potluck::{
     Activity, AloneBecause, AloneOn, InterfaceReport, Kinship, Neighbour, NodeId, Peer, Quarantined, State, Status, StoredKey,
     ViewStatus,
@@ -38,6 +39,9 @@ pub struct StatusDocument {
     /// Nodes that are kept out for a while because they were lost again and again.
     #[serde(default)]
     pub quarantined: Vec<QuarantinedDocument>,
+    /// The View's members and what lies between them; null while there is no View.
+    #[serde(default)]
+    pub topology: Option<GraphDocument>,
     pub counters: CountersDocument,
     /// The Gloo of this build; null when it has none.
     pub gloo: Option<String>,
@@ -68,6 +72,9 @@ pub struct PeerDocument {
     pub name: String,
     pub node: String,
     pub address: String,
+    /// Who passes the control link on, by key, in order from here; nobody where it is direct.
+    #[serde(default)]
+    pub through: Vec<String>,
     /// Smoothed round-trip time in microseconds.
     pub rtt_us: Option<u32>,
 }
@@ -145,6 +152,7 @@ impl From<&Status> for StatusDocument {
             alone: alone(&status.state),
             duplicates: status.duplicates.iter().copied().map(hex).collect(),
             quarantined: status.quarantined.iter().map(QuarantinedDocument::from).collect(),
+            topology: status.topology().as_ref().map(GraphDocument::from),
             counters: CountersDocument {
                 views: c.views,
                 links: c.links,
@@ -248,7 +256,12 @@ impl StatusDocument {
         }
         let Some(peer) = self.peers.iter().find(|peer| peer.node == member.node) else { return String::new() };
         let rtt = peer.rtt_us.map(|us| format!("  {:.1} ms", f64::from(us) / 1e3)).unwrap_or_default();
-        format!("  {}{rtt}", peer.address)
+        let through = match peer.through.len() {
+            0 => String::new(),
+            1 => "  through another node".to_owned(),
+            more => format!("  through {more} others"),
+        };
+        format!("  {}{rtt}{through}", peer.address)
     }
 }
 
@@ -280,7 +293,8 @@ fn member(peer: &Peer) -> MemberDocument {
 
 fn peer(peer: &potluck::PeerStatus) -> PeerDocument {
     let name = peer.name.as_str().to_owned();
-    PeerDocument { name, node: hex(peer.node), address: peer.address.to_string(), rtt_us: peer.rtt_us }
+    let through = peer.through.iter().map(|who| hex(who.node)).collect();
+    PeerDocument { name, node: hex(peer.node), address: peer.address.to_string(), through, rtt_us: peer.rtt_us }
 }
 
 fn alone(state: &State) -> Vec<AloneDocument> {

@@ -1,6 +1,7 @@
 //! Where words go: results to stdout, chatter to stderr.
 
 use crate::exit::{self, Exit};
+use crate::picture::Paper;
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use serde::Serialize;
@@ -44,6 +45,16 @@ impl Output {
         }
     }
 
+    /// What stdout can show of a picture.
+    pub fn paper(&self) -> Paper {
+        let is_terminal = io::stdout().is_terminal();
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|_| is_terminal);
+        // A terminal that says 0 has not been told its size.
+        let columns = size.map_or(0, |size| usize::from(size.ws_col));
+        let columns = if columns == 0 { COLUMNS } else { columns };
+        Paper { columns, colours: is_terminal && colours_wanted(), unicode: unicode_wanted() }
+    }
+
     /// A word to the person, never to a program.
     pub fn say(&self, text: &str) {
         // There is nobody to complain to about a closed stderr.
@@ -68,6 +79,19 @@ impl Output {
 pub fn colours_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
+
+/// Whether the locale's letters are UTF-8. Where none is set, as on macOS and in most containers, they are.
+fn unicode_wanted() -> bool {
+    let locale =
+        ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    locale.is_none_or(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
+}
+
+/// Where no terminal says how wide it is.
+const COLUMNS: usize = 100;
 
 /// `text` in green or red, where stdout is a terminal that wants it.
 pub fn verdict(good: bool, text: &str) -> String {

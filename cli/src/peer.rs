@@ -5,6 +5,7 @@
 //! node leaves. Whatever goes wrong is an event; a node that cannot join ends with exit code 1.
 
 mod call;
+mod flights;
 mod message;
 mod milestone;
 mod numbers;
@@ -66,6 +67,8 @@ enum Order {
         status_at_once: bool,
     },
     AllReduce(call::Reduction),
+    /// Many `all_reduce` calls, several at a time.
+    Flights(flights::Flights),
     DropAllReduce(call::Reduction),
     ForgetAllReduce(call::Reduction),
     Broadcast(call::Copying),

@@ -6,6 +6,7 @@ use super::{Context, Wait};
 use crate::config::Config;
 use crate::error::Result;
 use crate::events::Event;
+use crate::graph::Topology;
 use crate::metrics::Metrics;
 use crate::status::Status;
 use crate::surroundings::Surroundings;
@@ -55,6 +56,11 @@ impl Cluster {
     /// What this node knows about itself and the group: a snapshot, at most about 50 ms old.
     pub fn status(&self) -> Status {
         self.cluster.status()
+    }
+
+    /// The group as a graph; see [`potluck::Cluster::topology`](crate::Cluster::topology).
+    pub fn topology(&self) -> Option<Topology> {
+        self.cluster.topology()
     }
 
     /// See [`potluck::Cluster::metrics`](crate::Cluster::metrics).

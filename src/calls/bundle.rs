@@ -4,7 +4,7 @@
 
 use super::account::Account;
 use super::flight::{Flight, Stage};
-use crate::collective::{AbortReason, Call, Input, Rejection, Staging, bytes_of};
+use crate::collective::{AbortReason, Call, Input, Rejection, Staging, bytes_of, elements_of};
 use crate::error::Result;
 use crate::view::{PARTS_MAX, Rank};
 use std::task::{Context as Task, Poll, ready};
@@ -48,10 +48,13 @@ impl Bundle {
         if self.flight.number().is_ok() && self.flight.rejected.is_none() {
             match account.zip(input) {
                 None => self.carry_out(call, input),
-                Some((account, input)) => match self.flight.pay(account, call, input) {
-                    Ok(with_owed) => {
-                        self.carry_out(call, Some(bytes_of(&with_owed)));
-                        account.keep(with_owed);
+                Some((account, input)) => match account.open(call.kind, elements_of(input).unwrap_or_default()) {
+                    Ok(payment) => {
+                        self.carry_out(call, Some(bytes_of(payment.contribution())));
+                        // Less than 64 of them are there.
+                        if let Ok(step) = self.flight.number() {
+                            self.flight.paid(step.part(self.calls as u8), call, payment);
+                        }
                     }
                     Err(rejection) => self.reject(rejection),
                 },

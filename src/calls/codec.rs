@@ -3,7 +3,8 @@
 //! Encodings of bulk data that a caller can choose.
 
 use super::account::Account;
-use crate::collective::CodecId;
+use crate::collective::{Coarsest, CodecId, bytes_of, bytes_of_mut};
+use crate::compression::codec;
 use std::fmt;
 
 /// How bulk data is encoded on the wire. Contributions are decoded before they are added, in f32; every rank gets the same bits, the result being
@@ -59,6 +60,39 @@ impl Codec {
         Codec { id: CodecId::Int4, account: None }
     }
 
+    /// Whatever pays: nothing, bf16 or int8, see [`auto_up_to`](Codec::auto_up_to).
+    pub fn auto() -> Codec {
+        Codec::auto_up_to(Coarsest::Int8)
+    }
+
+    /// What the View's plan finds worth it for a buffer of this size, of all codecs up to the coarsest one that is allowed; `coarsest` must be the same on
+    /// every rank. Nothing is encoded where it is not known what the links carry, as in the first moments of a View and always on one machine.
+    ///
+    /// Whoever makes the plan chooses, for all members, by what the links were measured to carry and by how fast each member was measured to
+    /// encode. A coarser codec is taken where it is foretold to save a third of the time of the finer one, so at a gigabit and
+    /// below int8 or int4, and above 10 to 25 Gbit/s nothing. [`Plan::explain`](crate::Plan::explain) says what was chosen and by which times,
+    /// [`Plan::codec`](crate::Plan::codec) gives it. It may change with the plan, while the View stays.
+    pub fn auto_up_to(coarsest: Coarsest) -> Codec {
+        Codec { id: CodecId::Auto(coarsest), account: None }
+    }
+
+    /// Of every 256 elements those of the largest magnitude, `share` of them, at least one and at most half; the others count as 0. They travel as they
+    /// are, in 5 bytes each, so one of a hundred takes 0.015 of the bytes; sums travel with room for what all members have
+    /// sent, which is that times their number, and lose nothing. For sums and means only.
+    ///
+    /// [With error feedback](Codec::with_feedback), without which most of a gradient would never be sent; so it is for one buffer.
+    /// A share that is no number counts as 0.
+    pub fn top_k(share: f64) -> Codec {
+        // A cast takes the nearest where it does not fit.
+        let kept = ((share * 256.0).ceil() as u8).clamp(1, CodecId::KEPT_MAX);
+        Codec { id: CodecId::TopK { kept }, account: Some(Account::default()) }
+    }
+
+    /// The same without error feedback; what is owed is forgotten.
+    pub fn without_feedback(self) -> Codec {
+        Codec { account: None, ..self }
+    }
+
     /// The same, with error feedback and nothing owed.
     pub fn with_feedback(self) -> Codec {
         Codec { id: self.id, account: Some(Account::default()) }
@@ -75,6 +109,36 @@ impl Codec {
         self.account.iter().for_each(Account::forget);
     }
 
+    /// Writes to `out` what elements are on the wire that one member contributes, in place of what was there. What is owed, or what a plan would choose, is
+    /// not looked at. To see what a codec makes of numbers; calls do it by themselves.
+    pub fn encode(&self, elements: &[f32], out: &mut Vec<u8>) {
+        match codec(self.id) {
+            Some(codec) => {
+                out.resize(codec.encoded_len(elements.len()), 0);
+                codec.encode(elements, out);
+            }
+            None => {
+                out.clear();
+                out.extend_from_slice(bytes_of(elements));
+            }
+        }
+    }
+
+    /// Reads as many elements as `out` has of what [`encode`](Codec::encode) has written.
+    ///
+    /// # Errors
+    /// [`Undecodable`] when `bytes` are of another length than that, or what no encoder writes; `out` is anything then.
+    pub fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Undecodable> {
+        match codec(self.id) {
+            Some(codec) => codec.decode(bytes, out).map_err(|_| Undecodable),
+            None if bytes.len() == size_of_val(out) => {
+                bytes_of_mut(out).copy_from_slice(bytes);
+                Ok(())
+            }
+            None => Err(Undecodable),
+        }
+    }
+
     /// Its name on the wire.
     pub fn id(&self) -> CodecId {
         self.id
@@ -89,6 +153,18 @@ impl Codec {
         self.account.as_ref()
     }
 }
+
+/// Bytes that are no elements of a codec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undecodable;
+
+impl fmt::Display for Undecodable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("these bytes are not as many elements of this codec")
+    }
+}
+
+impl std::error::Error for Undecodable {}
 
 impl fmt::Debug for Codec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,13 +5,14 @@
 use super::account::{Account, Payment};
 use super::codec::Codec;
 use crate::collective::{
-    AbortCause, AbortReason, Call, CallRefusal, Decided, Element, EngineFault, Envelope, Fate, Input, Kind, Outcome, Refused,
-    Rejection, Staging, bytes_of, bytes_of_mut, elements_of,
+    AbortCause, AbortReason, Call, CallRefusal, CodecId, Decided, Element, EngineFault, Envelope, Fate, Input, Kind, Outcome,
+    Refused, Rejection, Staging, bytes_of, bytes_of_mut, elements_of,
 };
 use crate::driver::peer_at;
 use crate::error::{Cause, Error, Mismatched, Peer, Result};
 use crate::identity::{Name, NodeId};
 use crate::view::{Lane, OpId, Rank};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub(crate) struct Flight {
     /// What its codec owes, of a single call.
     account: Option<Account>,
     /// What the codecs of its calls owed and was handed in.
-    payments: Vec<Payment>,
+    payments: Vec<(OpId, Payment)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,10 +106,9 @@ impl Flight {
             match self.account.take() {
                 None => self.begin_finite(op, input),
                 Some(account) => {
-                    let with_owed =
-                        self.pay(&account, self.call, input.bytes()).map_err(|rejection| self.reject(op, rejection))?;
-                    self.begin_finite(op, &Input::Borrowed(bytes_of(&with_owed)));
-                    account.keep(with_owed);
+                    let payment = self.open(&account, input.bytes()).map_err(|rejection| self.reject(op, rejection))?;
+                    self.begin_finite(op, &Input::Borrowed(bytes_of(payment.contribution())));
+                    self.paid(op, self.call, payment);
                 }
             }
         }
@@ -131,18 +131,26 @@ impl Flight {
     /// Gives it up for all members, or leaves it to them where this one has voted.
     pub(super) fn abandon(&mut self, op: OpId) {
         let fate = self.envelope.abandon(op);
-        self.settle(fate);
+        self.settle(fate, &BTreeMap::new());
     }
 
-    /// What to hand in to `call`, this one or one of this step: the elements in `bytes`, and what is owed to them.
-    pub(super) fn pay(&mut self, account: &Account, call: Call, bytes: &[u8]) -> std::result::Result<Vec<f32>, Rejection> {
-        let (with_owed, payment) = account.open(call.codec, call.kind, elements_of(bytes).unwrap_or_default())?;
-        self.payments.push(payment);
-        Ok(with_owed)
+    fn open(&self, account: &Account, bytes: &[u8]) -> std::result::Result<Payment, Rejection> {
+        account.open(self.call.kind, elements_of(bytes).unwrap_or_default())
     }
 
-    fn settle(&mut self, fate: Fate) {
-        self.payments.drain(..).for_each(|payment| payment.settle(fate));
+    /// What a payment's contribution was handed in to: this call, or one of this step. What is owed next is worked out while that is on its
+    /// way, or when it is known how it was encoded.
+    pub(super) fn paid(&mut self, op: OpId, call: Call, mut payment: Payment) {
+        let codec = if let CodecId::Auto(_) = call.codec { self.envelope.auto_codec(op) } else { Some(call.codec) };
+        codec.iter().for_each(|codec| payment.encoded_by(*codec));
+        self.payments.push((op, payment));
+    }
+
+    fn settle(&mut self, fate: Fate, codecs: &BTreeMap<OpId, CodecId>) {
+        for (op, mut payment) in self.payments.drain(..) {
+            codecs.get(&op).iter().for_each(|codec| payment.encoded_by(**codec));
+            payment.settle(fate);
+        }
     }
 
     fn begin_finite(&mut self, op: OpId, input: &Input<'_>) {
@@ -178,7 +186,7 @@ impl Flight {
 
     pub(super) fn over(&mut self, decided: Decided) -> Result<Staging> {
         self.stage = Stage::Over;
-        self.settle(Fate::of(decided.outcome));
+        self.settle(Fate::of(decided.outcome), &decided.codecs);
         match decided.outcome {
             // The results of a step are those of its calls.
             Outcome::Committed if matches!(self.call.kind, Kind::Step { .. }) => Ok(Staging::default()),

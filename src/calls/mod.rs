@@ -19,7 +19,7 @@ mod step;
 mod sync;
 
 pub use all_reduce::AllReduce;
-pub use codec::Codec;
+pub use codec::{Codec, Undecodable};
 pub use copies::{AllGather, Barrier, Broadcast};
 pub use message::{Receiving, Sending};
 pub use owned::{AllReduceOwned, Owned};

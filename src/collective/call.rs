@@ -2,6 +2,7 @@
 //!
 //! What a collective call asks for, as every member must say it alike.
 
+use super::codec_id::CodecId;
 use super::dtype::DType;
 use super::rejection::Rejection;
 use crate::view::{OpId, PARTS_MAX, Rank};
@@ -109,22 +110,6 @@ pub enum Mode {
     BestEffort,
 }
 
-/// Which encoding the elements have on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum CodecId {
-    /// As they are.
-    None,
-    /// bfloat16: the upper half of an f32, rounded to nearest even.
-    Bf16,
-    /// IEEE 754 half precision, rounded to nearest even.
-    F16,
-    /// Multiples, -127 to 127, of a step for every 256 elements.
-    Int8,
-    /// Multiples, -7 to 7, of a step for every 256 elements.
-    Int4,
-}
-
 /// What a member tells all others when it begins an operation. It is also their permission to send it bulk data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Descriptor {
@@ -212,6 +197,11 @@ impl Call {
         {
             return Some(Rejection::NoPeer { size });
         }
+        if let Some(op) = self.kind.reduce_op().filter(|op| !matches!(op, ReduceOp::Sum | ReduceOp::Mean))
+            && matches!(self.codec, CodecId::TopK { .. })
+        {
+            return Some(Rejection::TopK(op));
+        }
         let uneven = self.kind == Kind::AllToAll && !self.count.is_multiple_of(size as u64);
         uneven.then_some(Rejection::Uneven { count: self.count, size })
     }
@@ -235,18 +225,6 @@ impl fmt::Display for ReduceOp {
             ReduceOp::Min => "min",
             ReduceOp::Max => "max",
             ReduceOp::Prod => "prod",
-        })
-    }
-}
-
-impl fmt::Display for CodecId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CodecId::None => "no codec",
-            CodecId::Bf16 => "bf16",
-            CodecId::F16 => "f16",
-            CodecId::Int8 => "int8",
-            CodecId::Int4 => "int4",
         })
     }
 }
@@ -303,13 +281,7 @@ impl Encode for Call {
         out.extend_from_slice(&argument.to_le_bytes());
         out.push(self.dtype.tag());
         out.extend_from_slice(&self.count.to_le_bytes());
-        out.push(match self.codec {
-            CodecId::None => 0,
-            CodecId::Bf16 => 1,
-            CodecId::F16 => 2,
-            CodecId::Int8 => 3,
-            CodecId::Int4 => 4,
-        });
+        self.codec.encode(out);
         out.push(match self.mode {
             Mode::PerOp => 0,
             Mode::PerStep => 1,
@@ -342,14 +314,7 @@ impl Decode for Call {
         };
         let dtype = DType::of_tag(r.u8()?)?;
         let count = r.u64()?;
-        let codec = match r.u8()? {
-            0 => CodecId::None,
-            1 => CodecId::Bf16,
-            2 => CodecId::F16,
-            3 => CodecId::Int8,
-            4 => CodecId::Int4,
-            _ => return Err(Malformed::UnknownTag),
-        };
+        let codec = CodecId::decode(r)?;
         let mode = match r.u8()? {
             0 => Mode::PerOp,
             1 => Mode::PerStep,

@@ -54,7 +54,14 @@ impl Envelope {
         let ledger = Ledger::new(&view, me);
         let digest = ledger.view();
         let plans = Plans::new(&view.plan);
-        let state = Mutex::new(State { ledger, plans, slots: BTreeMap::new(), lost: BTreeSet::new(), served: Served::default() });
+        let state = Mutex::new(State {
+            ledger,
+            plans,
+            slots: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            served: Served::default(),
+            asks_for_codecs: false,
+        });
         Envelope { view, digest, me, backend, board, out, meter: Arc::default(), before: LostResults::default(), state }
     }
 
@@ -152,7 +159,13 @@ impl Envelope {
     pub fn poll_decided(&self, op: OpId, task: &mut Task<'_>) -> Poll<Decided> {
         let mut state = self.lock();
         let Some(slot) = state.slots.get_mut(&op) else {
-            return Poll::Ready(Decided { outcome: Outcome::Indeterminate, output: None, parts: Vec::new(), fault: None });
+            return Poll::Ready(Decided {
+                outcome: Outcome::Indeterminate,
+                output: None,
+                parts: Vec::new(),
+                codecs: BTreeMap::new(),
+                fault: None,
+            });
         };
         if slot.outcome.is_none() {
             slot.waker = Some(task.waker().clone());

@@ -9,6 +9,7 @@ mod arithmetic;
 mod board;
 mod call;
 mod canvas;
+mod codec_id;
 mod digest;
 mod dtype;
 pub(crate) mod early_ops;
@@ -38,7 +39,8 @@ pub use arithmetic::Arithmetic;
 #[cfg(feature = "gloo")]
 pub use board::BoardFault;
 pub use board::{Board, Post, ViewBoard};
-pub use call::{Call, CodecId, Descriptor, Kind, Mode, ReduceOp};
+pub use call::{Call, Descriptor, Kind, Mode, ReduceOp};
+pub use codec_id::{Coarsest, CodecId};
 pub use digest::Digest;
 pub use dtype::DType;
 pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};

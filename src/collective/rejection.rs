@@ -18,6 +18,13 @@ pub enum Rejection {
         /// Members of the View.
         size: usize,
     },
+    /// A message between members that have no direct link: nobody passes messages on.
+    NoDirectLink {
+        /// The sender.
+        from: Rank,
+        /// The receiver.
+        to: Rank,
+    },
     /// A step of more than 64 calls.
     StepTooLong,
     /// The output of a step's call is not as long as what comes of it.
@@ -43,6 +50,8 @@ pub enum Rejection {
         /// Members of the View.
         size: usize,
     },
+    /// A codec that leaves elements out is for sums and means only.
+    TopK(ReduceOp),
     /// A codec with error feedback cannot be used for this call.
     Feedback(FeedbackProblem),
     /// Something is wrong with the gradient of a parameter.
@@ -101,6 +110,11 @@ impl fmt::Display for Rejection {
             Rejection::MeanOfIntegers(dtype) => {
                 write!(f, "there is no mean of {dtype}; take the sum and divide it as you need it")
             }
+            Rejection::NoDirectLink { from, to } => write!(
+                f,
+                "no message goes from rank {from} to rank {to}: they have no direct link, and messages are not passed on; send it by way of \
+                 a rank that both have one to, or use a broadcast"
+            ),
             Rejection::NoPeer { size } => write!(f, "a message goes to another of the {size} members, by its rank"),
             Rejection::StepTooLong => f.write_str("a step has at most 64 calls; commit it, and begin another"),
             Rejection::Output { given, wanted } => write!(f, "the output has {given} elements where {wanted} come"),
@@ -109,6 +123,9 @@ impl fmt::Display for Rejection {
             }
             Rejection::ScatterInput { given, part, size } => {
                 write!(f, "the root gave {given} elements where {size} members take {part} each")
+            }
+            Rejection::TopK(op) => {
+                write!(f, "what is left out counts as 0, which is for sums and means; take another codec for a {op}")
             }
             Rejection::Feedback(problem) => problem.fmt(f),
             Rejection::Gradient { parameter, problem } => write!(f, "the gradient of parameter {parameter} {problem}"),

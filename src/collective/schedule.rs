@@ -15,9 +15,10 @@
 
 mod ways;
 
-use super::call::{Call, CodecId, Kind, ReduceOp};
+use super::call::{Call, Kind, ReduceOp};
+use super::codec_id::CodecId;
 use super::dtype::DType;
-use crate::compression::{BLOCK, codec};
+use crate::compression::{BLOCK, Codec, codec, codec_of_sums};
 use crate::engine::EngineKind;
 use crate::topology::{Plan, Tree, ranks};
 use crate::view::{MEMBERS_MAX, Rank};
@@ -171,9 +172,20 @@ impl Itinerary {
         start..all.end.min(start + self.chunk_elements)
     }
 
-    /// Bytes of so many elements on the wire.
-    pub fn wire_bytes(&self, elements: usize) -> usize {
-        codec(self.codec).map_or(elements * self.dtype.bytes(), |codec| codec.encoded_len(elements))
+    /// How what `from` sends of a flow is encoded on the way up: its own contribution, or a sum.
+    pub fn codec_up(&self, flow: usize, from: Rank) -> Option<&'static dyn Codec> {
+        let own = codec(self.codec)?;
+        if self.flows[flow].route.height(from) == 0 { Some(own) } else { self.codec_down() }
+    }
+
+    /// How what is added is encoded, on the way down too.
+    pub fn codec_down(&self) -> Option<&'static dyn Codec> {
+        codec_of_sums(self.codec, self.size)
+    }
+
+    /// Bytes of so many elements on the wire, with a codec or without.
+    pub fn wire_bytes(&self, codec: Option<&dyn Codec>, elements: usize) -> usize {
+        codec.map_or(elements * self.dtype.bytes(), |codec| codec.encoded_len(elements))
     }
 
     /// The flows that `me` contributes to; they are neighbours.

@@ -70,6 +70,8 @@ pub struct MdnsDiscovery {
     announced: Option<Advert>,
     check_at: Instant,
     restart_at: Option<Instant>,
+    /// New interfaces are asked about as if nobody were known.
+    forget_at: Option<Instant>,
     /// The name last taken back, and until when it must not be announced.
     withdrawn: Option<(String, Instant)>,
     counts: Counts,
@@ -112,6 +114,7 @@ impl MdnsDiscovery {
             announced: None,
             check_at: Instant::now() + ASK_AGAIN[0],
             restart_at: None,
+            forget_at: None,
             withdrawn: None,
             counts: Counts::default(),
         })
@@ -181,8 +184,11 @@ impl MdnsDiscovery {
             let _ = self.register();
         }
         let Some(responder) = &mut self.responder else { return };
+        if self.forget_at.take_if(|at| *at <= now).is_some() {
+            responder.forget(now);
+        }
         responder.ask_again(now);
-        self.check_at = self.check_at.min(responder.ask_at);
+        self.check_at = self.check_at.min(responder.ask_at).min(self.forget_at.unwrap_or(self.check_at));
         let metrics = responder.metrics.take().and_then(|metrics| metrics.try_recv().ok());
         responder.metrics = responder.daemon.get_metrics().ok();
         self.counts.errors += responder.monitor.try_iter().filter(|event| matches!(event, DaemonEvent::Error(_))).count() as u64;
@@ -327,6 +333,25 @@ impl Discovery for MdnsDiscovery {
                     None => self.give_up(),
                 },
             }
+        }
+    }
+
+    fn follow(&mut self, interfaces: &[String]) {
+        let MdnsScope::Interfaces(before) = &self.scope else { return };
+        let gone: Vec<IfKind> = before.iter().filter(|name| !interfaces.contains(name)).flat_map(|name| kinds_of(name)).collect();
+        let come: Vec<IfKind> = interfaces.iter().filter(|name| !before.contains(name)).flat_map(|name| kinds_of(name)).collect();
+        self.scope = MdnsScope::Interfaces(interfaces.to_vec());
+        let Some(responder) = &mut self.responder else { return };
+        // A thread that has ended is noticed, and replaced, by whoever waits for its events.
+        if !gone.is_empty() {
+            let _ = responder.daemon.disable_interface(gone);
+        }
+        if !come.is_empty() {
+            let _ = responder.daemon.enable_interface(come);
+            // Who is known by another interface already does not answer on this one, and what was just said is not said again.
+            let at = Instant::now() + SILENCE;
+            self.forget_at = Some(at);
+            self.check_at = self.check_at.min(at);
         }
     }
 

@@ -12,6 +12,7 @@ mod candidate;
 mod fixed;
 mod mdns;
 mod memory;
+mod paths;
 mod rate;
 mod report;
 mod roster;
@@ -24,6 +25,7 @@ pub use address::{AddressPolicy, Subnet};
 pub use fixed::FixedPeer;
 pub use mdns::{MdnsDiscovery, MdnsScope};
 pub use memory::Medium;
+pub use paths::{Paths, Trial, is_same_place, ways};
 pub use report::{Activity, DiscoveryProblem, InterfaceReport, Skip};
 pub use roster::{DialOutcome, Limits, Origin, Roster};
 pub use sighting::{Advert, Sighting};
@@ -40,6 +42,9 @@ pub trait Discovery: Send {
     /// What was noticed next; waits without bound. Cancel-safe. Own announcements are not reported;
     /// the same advert may be, any number of times.
     async fn next(&mut self) -> Sighting;
+
+    /// The interfaces that a node uses are these now. Where discovery is not bound to interfaces nothing changes.
+    fn follow(&mut self, _interfaces: &[String]) {}
 
     /// What happened on each interface so far.
     fn report(&self) -> Vec<InterfaceReport>;

@@ -214,7 +214,6 @@ impl Roster {
     }
 
     /// Our interfaces changed. Hints that the new policy forbids are dropped, those that it allows are taken up.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a node looks at its interfaces once, when it starts"))]
     pub fn set_policy(&mut self, policy: AddressPolicy, now_ms: u64) {
         self.candidates.retain(|to, c| c.origins.contains(&Origin::Fixed) || c.dialing || policy.allows(*to));
         self.policy = policy;

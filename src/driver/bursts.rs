@@ -5,6 +5,7 @@
 //! A burst is sent by a thread of its own while nothing else goes on, and ends as soon as its receiver has seen enough or a frame of an
 //! operation goes over any link of this node. Its frames have a lane of their own and are taken out here, so no engine sees one.
 
+use super::coding_speed;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
 use crate::topology::{Burst, RateStep};
 use crate::view::{Lane, OpId};
@@ -120,6 +121,8 @@ impl Bursts {
 
 impl Line {
     fn burst(&self) {
+        // It goes along with what the burst tells, and this is a moment in which nothing else goes on.
+        coding_speed::measure();
         let (began, before) = (Instant::now(), self.traffic.counted());
         let payload = vec![0; Burst::FRAME_BYTES];
         for number in 0..Burst::FRAMES_MAX as u32 {
@@ -194,13 +197,11 @@ impl SharedReceiver {
         self.scratch.resize(len, 0);
         self.receiver.payload(&mut self.scratch)?;
         if header.flow == END {
-            let counts = header.chunk != DISTURBED || self.told_enough;
-            (self.tell)(RateStep::Timed(self.burst.kbps().filter(|_| counts).unwrap_or(0)));
+            // One that was given up before its first frame says nothing of the one before.
+            let (burst, told_enough) = (std::mem::take(&mut self.burst), std::mem::take(&mut self.told_enough));
+            let counts = header.chunk != DISTURBED || told_enough;
+            (self.tell)(RateStep::Timed(burst.kbps().filter(|_| counts).unwrap_or(0)));
             return Ok(());
-        }
-        if header.chunk == 0 {
-            self.burst = Burst::default();
-            self.told_enough = false;
         }
         let now_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         if self.burst.frame(now_us, len) {

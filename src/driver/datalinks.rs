@@ -16,11 +16,23 @@ use tokio::task::{AbortHandle, JoinSet};
 /// How long a member of the View may refuse its data link; longer, and the View does not work.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// How long the dial of another path may take: as long as a busy radio needs.
+const PATH_PATIENCE: Duration = Duration::from_millis(500);
+
 /// How often an address that is only hearsay is tried: for about 75 ms, while the peer may not have heard of the View.
 const FIRST_TRIES: u32 = 4;
 
 /// How long such a try may take: some round trips of a busy radio.
 const FIRST_PATIENCE: Duration = Duration::from_millis(150);
+
+/// A data link that stands, and where it lies.
+pub(super) struct Laid {
+    pub(super) link: Box<dyn DataLink>,
+    /// This node's end of it, where the system told.
+    pub(super) ours: Option<SocketAddr>,
+    /// The other one, with whatever port.
+    pub(super) theirs: SocketAddr,
+}
 
 /// The dials of the View that is installed.
 #[derive(Default)]
@@ -52,11 +64,22 @@ impl DataLinks {
         self.dials.spawn(async move {
             let (view, peer) = (dial.view, dial.peer);
             let event = match tokio::time::timeout(PATIENCE, until_it_stands(dial, net, local)).await {
-                Ok(link) => Event::DataLink { view, peer, link: watched(link, view, peer, events.clone()) },
+                Ok(link) => Event::DataLink { view, peer, link },
                 Err(_) => Event::DataLinkLost { view, peer },
             };
             let _ = events.send(event).await;
         })
+    }
+
+    /// Dials another path to a member, once.
+    pub(super) fn try_path(&mut self, dial: &DataDial, net: Arc<dyn Net>, local: Arc<Local>, events: mpsc::Sender<Event>) {
+        while self.dials.try_join_next().is_some() {}
+        let (view, src, dst, expect, to) = (dial.view, dial.me, dial.peer, dial.expect, dial.to);
+        self.dials.spawn(async move {
+            let stands = stands(Purpose::Path { view, src, dst }, expect, to, &net, &local);
+            let link = tokio::time::timeout(PATH_PATIENCE, stands).await.ok().and_then(Result::ok);
+            let _ = events.send(Event::Path { view, peer: dst, to, link }).await;
+        });
     }
 
     /// Gives all dials up: their View has ended.
@@ -66,13 +89,14 @@ impl DataLinks {
     }
 }
 
-async fn until_it_stands(dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>) -> Box<dyn DataLink> {
+async fn until_it_stands(dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>) -> Laid {
+    let purpose = Purpose::Data { view: dial.view, src: dial.me, dst: dial.peer };
     let mut pause = Duration::from_millis(5);
     // Nobody has proven yet who is there.
     let (mut first, mut tries) = (dial.first, FIRST_TRIES);
     loop {
         if let Some(to) = first {
-            match tokio::time::timeout(FIRST_PATIENCE, stands(&dial, to, &net, &local)).await {
+            match tokio::time::timeout(FIRST_PATIENCE, stands(purpose, dial.expect, to, &net, &local)).await {
                 Ok(Ok(link)) => return link,
                 Ok(Err(Missed::Refused)) if tries > 1 => tries -= 1,
                 Ok(Err(_)) | Err(_) => {
@@ -80,7 +104,7 @@ async fn until_it_stands(dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>) -
                     continue;
                 }
             }
-        } else if let Ok(link) = stands(&dial, dial.to, &net, &local).await {
+        } else if let Ok(link) = stands(purpose, dial.expect, dial.to, &net, &local).await {
             return link;
         }
         // The peer may not have heard of the View yet.
@@ -97,11 +121,18 @@ enum Missed {
     Refused,
 }
 
-async fn stands(dial: &DataDial, to: SocketAddr, net: &Arc<dyn Net>, local: &Arc<Local>) -> Result<Box<dyn DataLink>, Missed> {
-    let purpose = Purpose::Data { view: dial.view, src: dial.me, dst: dial.peer };
+async fn stands(
+    purpose: Purpose,
+    expect: MemberId,
+    to: SocketAddr,
+    net: &Arc<dyn Net>,
+    local: &Arc<Local>,
+) -> Result<Laid, Missed> {
     let stream = net.dial(to).await.map_err(|_| Missed::Nobody)?;
-    let (stream, session) = initiate(stream, local, purpose, Some(dial.expect)).await.map_err(|_| Missed::Refused)?;
-    into_data_link(stream, session).map_err(|_| Missed::Refused)
+    let (stream, session) = initiate(stream, local, purpose, Some(expect)).await.map_err(|_| Missed::Refused)?;
+    let ours = stream.local_addr().ok();
+    let link = into_data_link(stream, session).map_err(|_| Missed::Refused)?;
+    Ok(Laid { link, ours, theirs: to })
 }
 
 /// A link whose end is reported.

@@ -2,9 +2,10 @@
 //!
 //! What the tasks around the driver report to it.
 
+use super::datalinks::Laid;
 use crate::election::Message;
 use crate::identity::MemberId;
-use crate::link::{DataLink, Refusal, Session, Stream, Ticket};
+use crate::link::{Refusal, Session, Stream, Ticket};
 use crate::topology::RateStep;
 use crate::view::{Rank, ViewDigest};
 use std::net::SocketAddr;
@@ -23,12 +24,20 @@ pub(super) enum Event {
     Dialled { to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal> },
     /// Dialling a lost member again has ended.
     Redialled { member: MemberId, to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal> },
+    /// Somebody has opened a circuit to this node over these stations, and its handshake has ended.
+    RelayAnswered { stations: Vec<MemberId>, result: Result<(Box<dyn Stream>, Session), Refusal> },
+    /// The handshake over a circuit that this node has opened has ended.
+    RelayDialled { stations: Vec<MemberId>, result: Result<(Box<dyn Stream>, Session), Refusal> },
     /// A message came over a control link.
     Message { from: MemberId, message: Message },
     /// A control link has ended.
     Closed { member: MemberId, generation: u64, misbehaved: Option<String> },
     /// A data link that this node dialled stands.
-    DataLink { view: ViewDigest, peer: Rank, link: Box<dyn DataLink> },
+    DataLink { view: ViewDigest, peer: Rank, link: Laid },
+    /// The dial of another path to this member, to this address, has ended; `None` where nobody answered.
+    Path { view: ViewDigest, peer: Rank, to: SocketAddr, link: Option<Laid> },
+    /// What this member sends comes over the path now that was offered last.
+    Moved { view: ViewDigest, peer: Rank },
     /// A burst from this member has come over its data link, or enough of it.
     Burst { view: ViewDigest, peer: Rank, said: RateStep },
     /// A data link has ended, or could not be made.

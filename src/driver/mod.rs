@@ -7,20 +7,25 @@
 
 mod asleep;
 mod bursts;
+mod coding_speed;
 mod datalinks;
 mod deadlines;
 mod disk;
 mod event;
 mod lighter;
+mod moving;
 mod node;
 mod peers;
+mod wires;
 
 pub use asleep::{MachineSleep, Sleep};
 pub use disk::{Disk, Store};
 pub use node::{Doors, NodeConfig, engine_reason, peer_at};
+pub use wires::{Unchanging, Wires, Wiring};
 
 use crate::collective::{Envelope, Meter};
 use crate::error::{ConfigProblem, Error, Result};
+use crate::relay::Tunnels;
 use crate::status::Status;
 use event::Event;
 use node::{Means, Node};
@@ -110,12 +115,13 @@ where
 
 /// The control plane of one node, until it leaves.
 pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
-    let Doors { net, mut listener, mut discovery, store, engines, sleep } = doors;
+    let Doors { net, mut listener, mut discovery, wires, store, engines, sleep } = doors;
     let Outlets { mut commands, told } = outlets;
     let (events_tx, mut events) = mpsc::channel(event::QUEUE);
     // The disk never waits for the driver; what it has to say is bounded by what it was asked.
     let (durable_tx, mut durable) = mpsc::unbounded_channel();
-    let means = Means { net, store, engines, sleep, events: events_tx, durable: durable_tx };
+    let (tunnels, mut said) = Tunnels::new();
+    let means = Means { net, wires, store, engines, sleep, tunnels, events: events_tx, durable: durable_tx };
     let mut node = Node::new(config, listener.port(), means, told);
     if let Err(problem) = discovery.announce(&node.advert()).await {
         tracing::warn!(%problem, "this node cannot be discovered by others");
@@ -126,8 +132,10 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
             Some(event) = events.recv() => node.on_event(event),
             Some(ticket) = durable.recv() => node.on_durable(ticket),
             Some(outgoing) = node.outgoing() => node.on_outgoing(outgoing),
+            Some(said) = said.recv() => node.on_said(said),
             command = commands.recv() => {
                 node.leave();
+                node.leave_relayed(&mut said).await;
                 leave(node, discovery.as_mut(), events).await;
                 if let Some(Command::Leave(done)) = command {
                     // The handle may have stopped waiting.
@@ -144,7 +152,11 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
             let Ok(event) = events.try_recv() else { break };
             node.on_event(event);
         }
-        node.turn(discovery.as_ref());
+        for _ in 0..event::BATCH {
+            let Ok(said) = said.try_recv() else { break };
+            node.on_said(said);
+        }
+        node.turn(discovery.as_mut());
     }
 }
 

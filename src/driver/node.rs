@@ -3,11 +3,14 @@
 //! One node: its election, its links, its View, and what passes between them.
 
 mod links;
+mod paths;
 mod plans;
 mod rates;
+mod relays;
 mod report;
 mod telling;
 mod views;
+mod wiring;
 
 pub use report::{engine_reason, peer_at};
 
@@ -15,17 +18,19 @@ use super::datalinks::DataLinks;
 use super::deadlines::Deadlines;
 use super::event::Event;
 use super::peers::Peers;
-use super::{Sleep, Store, Told};
+use super::{Sleep, Store, Told, Wires, Wiring};
 use crate::collective::{Closing, Engine, Envelope, LostResults, Meter, Outgoing};
-use crate::discovery::{AddressPolicy, Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
+use crate::discovery::{Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
 use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PROBE};
 use crate::identity::{MemberId, Name, Namespace, NodeId};
 use crate::link::{Gate, Listener, Local, Net, Refusal, Replays};
+use crate::relay::Tunnels;
 use crate::status::{Counters, State, Status};
-use crate::topology::Interface;
 use crate::view::{OpId, Rank, View, ViewDigest};
 use crate::wire::{Encode, PROTOCOL_VERSION};
+use paths::Ways;
 use plans::Planning;
+use relays::Relays;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, RwLock};
@@ -41,6 +46,8 @@ pub struct Doors {
     pub listener: Box<dyn Listener>,
     /// Who else is there.
     pub discovery: Box<dyn Discovery>,
+    /// How this machine is connected.
+    pub wires: Box<dyn Wires>,
     /// Durable state.
     pub store: Box<dyn Store>,
     /// Whether this machine has slept.
@@ -61,16 +68,14 @@ pub struct NodeConfig {
     pub durable: Durable,
     /// The times of the election.
     pub election: ElectionConfig,
-    /// Which hints may be dialled.
-    pub policy: AddressPolicy,
+    /// How this machine was connected when the node started.
+    pub wiring: Wiring,
     /// Own addresses to announce; empty where discovery knows them.
     pub advertised: Vec<SocketAddr>,
     /// Addresses known beforehand.
     pub known: Vec<(SocketAddr, Origin)>,
     /// Members a View needs before it is of use.
     pub min_members: usize,
-    /// This machine's interfaces.
-    pub interfaces: Vec<Interface>,
 }
 
 /// Between two round-trip measurements.
@@ -90,6 +95,7 @@ pub(super) struct Node {
     me: MemberId,
     epoch: Instant,
     net: Arc<dyn Net>,
+    wires: Box<dyn Wires>,
     store: Box<dyn Store>,
     engines: Vec<Arc<dyn Engine>>,
     sleep: Box<dyn Sleep>,
@@ -119,8 +125,13 @@ pub(super) struct Node {
     refusals: BTreeMap<SocketAddr, Refusal>,
     waiting: Option<(OpId, Instant, bool)>,
     planning: Planning,
+    ways: Ways,
+    relays: Relays,
     /// How often the engine of the installed View has failed here.
     engine_failures: u32,
+    /// How this machine is connected, as it was last seen.
+    wiring: Wiring,
+    wires_at: Instant,
     /// What discovery last said of each interface.
     interfaces: Vec<InterfaceReport>,
     tick_at: Instant,
@@ -132,9 +143,11 @@ pub(super) struct Node {
 /// What a node works with: doors, and the queues of what its tasks and its disk report.
 pub(super) struct Means {
     pub(super) net: Arc<dyn Net>,
+    pub(super) wires: Box<dyn Wires>,
     pub(super) store: Box<dyn Store>,
     pub(super) engines: Vec<Arc<dyn Engine>>,
     pub(super) sleep: Box<dyn Sleep>,
+    pub(super) tunnels: Tunnels,
     pub(super) events: mpsc::Sender<Event>,
     pub(super) durable: mpsc::UnboundedSender<u64>,
 }
@@ -182,7 +195,7 @@ impl NodeConfig {
 
 impl Node {
     pub(super) fn new(config: NodeConfig, port: u16, means: Means, told: Told) -> Node {
-        let Means { net, store, engines, sleep, events, durable } = means;
+        let Means { net, wires, store, engines, sleep, tunnels, events, durable } = means;
         let Told { views, status, meter, happened } = told;
         let hello = &config.local.hello;
         let me = hello.id;
@@ -190,13 +203,16 @@ impl Node {
         let applicant = Applicant { id: me, name, stateless, engines: engines_offered };
         let election = Election::new(applicant, config.durable.clone(), config.election.clone());
         let namespace = config.namespace.clone();
-        let mut roster = Roster::new(Limits::default(), config.policy.clone(), me.boot, move |boot| namespace.tag(boot));
+        let wiring = config.wiring.clone();
+        config.local.set_trusted(wiring.trusted.clone());
+        let mut roster = Roster::new(Limits::default(), wiring.policy.clone(), me.boot, move |boot| namespace.tag(boot));
         config.known.iter().for_each(|(to, origin)| roster.add(*to, *origin, 0));
         let now = Instant::now();
         Node {
             me,
             epoch: now,
             net,
+            wires,
             store,
             engines,
             sleep,
@@ -224,6 +240,10 @@ impl Node {
             refusals: BTreeMap::new(),
             waiting: None,
             planning: Planning::of(None, 0),
+            ways: Ways::default(),
+            wiring,
+            wires_at: now,
+            relays: Relays::new(me, tunnels),
             engine_failures: 0,
             interfaces: Vec::new(),
             tick_at: now,
@@ -271,9 +291,13 @@ impl Node {
             }
             Event::Dialled { to, result } => self.on_dialled(to, result),
             Event::Redialled { member, to, result } => self.on_redialled(member, to, result),
+            Event::RelayAnswered { stations, result } => self.on_relay_answered(&stations, result),
+            Event::RelayDialled { stations, result } => self.on_relay_dialled(&stations, result),
             Event::Message { from, message } => self.on_message(from, message),
             Event::Closed { member, generation, misbehaved } => self.on_closed(member, generation, misbehaved),
             Event::DataLink { view, peer, link } => self.on_data_link(view, peer, link),
+            Event::Path { view, peer, to, link } => self.on_path(view, peer, to, link),
+            Event::Moved { view, peer } => self.on_moved(view, peer),
             Event::Burst { view, peer, said } => self.on_burst(view, peer, said),
             Event::DataLinkLost { view, peer } => {
                 tracing::debug!(?view, %peer, "a data link ended");
@@ -302,7 +326,7 @@ impl Node {
     }
 
     /// What every turn ends with: time passes, due dials go out, the status is renewed.
-    pub(super) fn turn(&mut self, discovery: &dyn Discovery) {
+    pub(super) fn turn(&mut self, discovery: &mut dyn Discovery) {
         let now = Instant::now();
         self.expire(now);
         if now >= self.tick_at {
@@ -320,8 +344,12 @@ impl Node {
                 self.report_at = now + REPORT;
                 self.interfaces = discovery.report();
                 self.report_resolved();
+                self.wish_for_trials();
                 self.meter.report();
             }
+            self.seek();
+            self.look_at_wires(now, discovery);
+            self.watch_paths();
             self.watch_waiting(now);
             self.go_on_planning();
             self.publish();
@@ -404,7 +432,7 @@ impl Node {
 
     /// Whoever was only cut off is to be found again: nobody else tells that its addresses are free to be dialled.
     fn hang_up(&mut self, member: MemberId) {
-        self.peers.drop_link(member);
+        self.drop_link(member);
         let now = self.now();
         match self.election.keeps_away_ms(now, member) {
             Some(wait_ms) => self.roster.set_aside(member, wait_ms, now),
@@ -424,6 +452,7 @@ impl Node {
                 self.step(Input::Heard(from));
                 self.on_rate(from, message);
             }
+            Message::Relay(frame) => self.on_relay(from, *frame),
             Message::Pong(number) if number < PROBE => self.on_pong(from, number),
             Message::Peers(known) => {
                 let now = self.now();

@@ -5,19 +5,23 @@
 use super::event::Event;
 use crate::election::Message;
 use crate::identity::{MemberId, NodeId};
-use crate::link::{ControlReceiver, ControlSender, Hello, Session, Stream, into_control};
+use crate::link::{ControlReceiver, ControlSender, Hello, Purpose, Session, Stream, into_control};
 use crate::wire::{Decode, Encode};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 /// Most members this node keeps links with: a View's worth, and as many that wait outside.
 pub(super) const LINKS_MAX: usize = 32;
 
 /// Messages that may wait for a slow peer; one that lets more pile up is treated as gone.
 const WAITING_MAX: usize = 4096;
+
+/// Of two links that are dialled at once, to take the place of the same one, the second one comes sooner than this.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// How long a link that another one replaced may deliver what is still on it.
 const LINGER: Duration = Duration::from_secs(2);
@@ -30,15 +34,38 @@ pub(super) struct Peers {
     events: mpsc::Sender<Event>,
     /// Writers whose queue is to be flushed when the node leaves.
     writers: tokio::task::JoinSet<()>,
+    /// Those of links that others pass on: to be flushed before.
+    relayed_writers: tokio::task::JoinSet<()>,
+}
+
+/// A new connection.
+pub(super) struct Arrival {
+    pub(super) stream: Box<dyn Stream>,
+    pub(super) session: Session,
+    pub(super) address: SocketAddr,
+    pub(super) over: Vec<MemberId>,
+    pub(super) dialler: NodeId,
+}
+
+/// What is thought of the direct link that there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direct {
+    Good,
+    /// Little is heard over it.
+    Quiet,
 }
 
 /// One control link.
 pub(super) struct Link {
     pub(super) hello: Hello,
-    /// Where its node listens.
+    /// Where its node listens; of a link that others pass on, where the first of these does.
     pub(super) address: SocketAddr,
+    /// Who passes it on, in order from here; nobody does a direct one.
+    pub(super) over: Vec<MemberId>,
+    /// This end of a direct one.
     pub(super) local: Option<SocketAddr>,
     pub(super) rtt_us: Option<u32>,
+    since: Instant,
     generation: u64,
     dialler: NodeId,
     outbox: mpsc::Sender<Message>,
@@ -58,31 +85,47 @@ pub(super) enum Taken {
 
 impl Peers {
     pub(super) fn new(me: NodeId, events: mpsc::Sender<Event>) -> Peers {
-        Peers { me, links: BTreeMap::new(), generations: 0, events, writers: tokio::task::JoinSet::new() }
+        let (writers, relayed_writers) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
+        Peers { me, links: BTreeMap::new(), generations: 0, events, writers, relayed_writers }
     }
 
     /// Of two links between the same two boots the one dialled by the smaller node id stays; of two with the same
-    /// dialler the newer one, because the older is dead at the other end.
-    pub(super) fn take(&mut self, stream: Box<dyn Stream>, session: Session, address: SocketAddr, dialler: NodeId) -> Taken {
+    /// dialler the newer one, because the older is dead at the other end. One that has stood for a while gives way to one that is meant to
+    /// take its place, whoever dialled that. A direct one comes before one that others pass on, unless little is heard over it.
+    pub(super) fn take(&mut self, arrival: Arrival, direct: Direct) -> Taken {
+        let Arrival { stream, session, address, over, dialler } = arrival;
         let hello = session.peer.clone();
         let id = hello.id;
         let smaller = self.me.min(id.node);
-        let known = self.links.get(&id).map(|l| l.dialler);
-        if known.is_some_and(|before| before == smaller && dialler != smaller) || known.is_none() && self.links.len() >= LINKS_MAX
-        {
+        let gives_way = |before: &Link| session.purpose == Purpose::Relink && before.since.elapsed() > FRESH;
+        let is_refused = match self.links.get(&id).map(|before| (before, before.is_direct(), over.is_empty())) {
+            None => self.links.len() >= LINKS_MAX,
+            Some((_, true, false)) => direct == Direct::Good,
+            Some((_, false, true)) => false,
+            Some((before, ..)) => before.dialler == smaller && dialler != smaller && !gives_way(before),
+        };
+        if is_refused {
             return Taken::Refused;
         }
         self.generations += 1;
         let generation = self.generations;
-        let local = stream.local_addr().ok();
+        let local = stream.local_addr().ok().filter(|_| over.is_empty());
         let (sender, receiver) = into_control(stream, session);
         let (outbox, queue) = mpsc::channel(WAITING_MAX);
-        self.writers.spawn(write(sender, queue));
+        let writers = if over.is_empty() { &mut self.writers } else { &mut self.relayed_writers };
+        writers.spawn(write(sender, queue));
         let reader = tokio::spawn(read(receiver, id, generation, self.events.clone())).abort_handle();
         let rtt_us = self.links.get(&id).and_then(|l| l.rtt_us);
-        let link = Link { hello, address, local, rtt_us, generation, dialler, outbox, reader };
+        let since = Instant::now();
+        let link = Link { hello, address, over, local, rtt_us, since, generation, dialler, outbox, reader };
+        let is_relayed = !link.is_direct();
         match self.links.insert(id, link) {
             None => Taken::New,
+            // The peer is to know at once that nothing comes this way any more.
+            Some(before) if is_relayed && before.is_direct() => {
+                before.reader.abort();
+                Taken::Replaced
+            }
             Some(before) => {
                 before.linger();
                 Taken::Replaced
@@ -108,6 +151,16 @@ impl Peers {
         self.links.get(&to).is_some_and(|l| l.outbox.try_send(message).is_ok())
     }
 
+    /// Whether a member has a direct link that takes what is passed on for others: what this node says itself goes first.
+    pub(super) fn passes_on(&self, to: MemberId) -> bool {
+        self.links.get(&to).is_some_and(|l| l.is_direct() && l.outbox.capacity() > WAITING_MAX / 4)
+    }
+
+    /// Members with a direct link.
+    pub(super) fn direct(&self) -> impl Iterator<Item = MemberId> {
+        self.links.iter().filter(|(_, l)| l.is_direct()).map(|(id, _)| *id)
+    }
+
     pub(super) fn get(&self, id: MemberId) -> Option<&Link> {
         self.links.get(&id)
     }
@@ -125,6 +178,17 @@ impl Peers {
         self.links.iter().filter(|(_, l)| l.outbox.capacity() == 0).map(|(id, l)| (*id, l.generation)).collect()
     }
 
+    /// Ends the links that others pass on; their writers end when what is queued has been sealed.
+    pub(super) fn end_relayed(&mut self) -> tokio::task::JoinSet<()> {
+        self.links.retain(|_, link| {
+            if !link.is_direct() {
+                link.reader.abort();
+            }
+            link.is_direct()
+        });
+        std::mem::take(&mut self.relayed_writers)
+    }
+
     /// Ends all links once what is queued has left.
     pub(super) async fn flush(mut self) {
         let readers: Vec<AbortHandle> = self.links.values().map(|l| l.reader.clone()).collect();
@@ -136,10 +200,15 @@ impl Peers {
     /// Lets go of writers that have ended.
     pub(super) fn reap(&mut self) {
         while self.writers.try_join_next().is_some() {}
+        while self.relayed_writers.try_join_next().is_some() {}
     }
 }
 
 impl Link {
+    pub(super) fn is_direct(&self) -> bool {
+        self.over.is_empty()
+    }
+
     /// What the peer has sent before it heard of the newer link still counts.
     fn linger(self) {
         let reader = self.reader;

@@ -19,6 +19,14 @@ impl Limits {
     /// Wi-Fi, which may say nothing for seconds while it saves power, scans or changes its access point.
     pub const RADIO: Limits = Limits { suspect_floor_ms: 2000, dead_cap_ms: 5000 };
 
+    /// Of a way that is first the one and then the other: each may be silent in its turn.
+    pub(super) fn then(self, other: Limits) -> Limits {
+        Limits {
+            suspect_floor_ms: self.suspect_floor_ms.saturating_add(other.suspect_floor_ms),
+            dead_cap_ms: self.dead_cap_ms.saturating_add(other.dead_cap_ms),
+        }
+    }
+
     /// The more patient of the two.
     pub(super) fn or(self, other: Limits) -> Limits {
         Limits {
@@ -79,6 +87,11 @@ impl Detector {
             s if s > suspect + late_ms => Verdict::Suspect,
             _ => Verdict::Alive,
         }
+    }
+
+    /// Whether it has been silent for longer than two heartbeats take, and half as long as makes it suspect.
+    pub(super) fn is_quiet(&self, now: u64) -> bool {
+        now.saturating_sub(self.last_ms) > self.suspect_ms() / 2
     }
 
     fn suspect_ms(&self) -> u64 {

@@ -39,8 +39,10 @@ use twins::Twins;
 pub enum Input {
     /// Time has passed.
     Tick,
-    /// A control link to this member is up.
+    /// A direct control link to this member is up.
     LinkUp(MemberId),
+    /// One is up that these pass on, in this order from here.
+    RelayUp(MemberId, Vec<MemberId>),
     /// The control link is gone; it may come back.
     LinkDown(MemberId),
     /// The member cannot be reached any more: dialling it again failed.
@@ -97,6 +99,8 @@ pub struct Election {
     repair_since: Option<u64>,
     /// Since when another View is wanted and none may be made.
     stranded_since: Option<u64>,
+    /// Since when two have a direct link that the View has not.
+    outgrown_since: Option<u64>,
     heartbeat_at: u64,
     last_tick: Option<u64>,
     late_ms: u64,
@@ -151,6 +155,7 @@ impl Election {
             failures: 0,
             repair_since: None,
             stranded_since: None,
+            outgrown_since: None,
             heartbeat_at: 0,
             last_tick: None,
             late_ms: 0,
@@ -239,7 +244,8 @@ impl Election {
     fn take(&mut self, now: u64, input: Input, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
         match input {
             Input::Tick => self.on_tick(now, ops, effects),
-            Input::LinkUp(peer) => self.on_link_up(now, peer, effects),
+            Input::LinkUp(peer) => self.on_link_up(now, peer, Vec::new(), effects),
+            Input::RelayUp(peer, over) => self.on_link_up(now, peer, over, effects),
             Input::LinkDown(peer) => self.on_link_down(now, peer, effects),
             Input::Unreachable(peer) => self.on_lost(now, peer, Loss::Closed, effects),
             Input::Heard(peer) => self.on_heard(now, peer),
@@ -304,7 +310,7 @@ impl Election {
             Message::Pong(number) => self.on_pong(now, from, number, effects),
             Message::Twin(twin) => self.on_twin(now, from, twin, effects),
             // Not about membership: the driver's.
-            Message::Op(_) | Message::Post(_) | Message::Peers(_) | Message::Plan(_) | Message::Rate(_) => {}
+            Message::Op(_) | Message::Post(_) | Message::Peers(_) | Message::Plan(_) | Message::Rate(_) | Message::Relay(_) => {}
         }
     }
 
@@ -399,6 +405,7 @@ impl Election {
         self.retry_at = 0;
         self.repair_since = None;
         self.stranded_since = None;
+        self.outgrown_since = None;
         self.yield_until = 0;
         self.yield_to_disks_until = 0;
         self.yielded_to = None;

@@ -5,6 +5,7 @@
 use crate::collective::{Closing, Listed, OpMessage, PlanMessage, Post};
 use crate::engine::Engines;
 use crate::identity::{Boot, MemberId, Name};
+use crate::relay::RelayFrame;
 use crate::topology::RateMessage;
 use crate::view::{Ballot, CommittedOp, History, MEMBERS_MAX, OPS_DECIDED_MAX, OPS_LISTED_MAX, OpSet, Rank, View, ViewId};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_option};
@@ -59,6 +60,8 @@ pub enum Message {
     Plan(Box<PlanMessage>),
     /// About what the paths of a View carry.
     Rate(RateMessage),
+    /// Of a circuit that goes over this link. On a direct link only.
+    Relay(Box<RelayFrame>),
 }
 
 /// What a node hears whose identity another living process uses.
@@ -81,7 +84,7 @@ pub struct Heartbeat {
     pub persisting: bool,
     /// The sender has lost a data link of its View.
     pub broken: bool,
-    /// The sender's end of this link is a radio, on which silence means less.
+    /// The sender's end of this link is a radio, on which silence means less. Of a link that others pass on none.
     pub radio: bool,
 }
 
@@ -92,6 +95,10 @@ pub struct Reached {
     pub id: MemberId,
     /// The measured round trip in microseconds; 0 while it is not known.
     pub rtt_us: u32,
+    /// Others pass the link on.
+    pub relayed: bool,
+    /// The sender's end of the link is a radio.
+    pub radio: bool,
 }
 
 /// What a member says when it leaves its View for a ballot.
@@ -167,12 +174,17 @@ impl Encode for Reached {
     fn encode(&self, out: &mut Vec<u8>) {
         self.id.encode(out);
         out.extend_from_slice(&self.rtt_us.to_le_bytes());
+        out.push(u8::from(self.relayed) | u8::from(self.radio) << 1);
     }
 }
 
 impl Decode for Reached {
     fn decode(r: &mut Reader<'_>) -> Result<Reached, Malformed> {
-        Ok(Reached { id: MemberId::decode(r)?, rtt_us: r.u32()? })
+        let (id, rtt_us) = (MemberId::decode(r)?, r.u32()?);
+        match r.u8()? {
+            bits @ 0..=2 => Ok(Reached { id, rtt_us, relayed: bits & 1 != 0, radio: bits & 2 != 0 }),
+            _ => Err(Malformed::UnknownTag),
+        }
     }
 }
 
@@ -309,6 +321,7 @@ impl Encode for Message {
             Message::Twin(twin) => tagged(out, 17, twin),
             Message::Plan(message) => tagged(out, 18, message.as_ref()),
             Message::Rate(message) => tagged(out, 19, message),
+            Message::Relay(frame) => tagged(out, 24, frame.as_ref()),
         }
     }
 }
@@ -345,6 +358,7 @@ impl Decode for Message {
             17 => Message::Twin(Twin::decode(r)?),
             18 => Message::Plan(Box::new(PlanMessage::decode(r)?)),
             19 => Message::Rate(RateMessage::decode(r)?),
+            24 => Message::Relay(Box::new(RelayFrame::decode(r)?)),
             _ => return Err(Malformed::UnknownTag),
         })
     }
@@ -354,6 +368,7 @@ impl Decode for Message {
 mod tests {
     use super::*;
     use crate::collective::{LANES_TOLD_MAX, PlanStep, Status};
+    use crate::relay::{Circuit, RelayBody};
     use crate::topology::RateStep;
     use crate::view::testing::{member_id, view_of};
     use crate::view::{Lane, OpId};
@@ -382,7 +397,10 @@ mod tests {
         };
         let heartbeat = Heartbeat {
             view: Some(view.id()),
-            reach: vec![Reached { id: member_id(1), rtt_us: 0 }, Reached { id: member_id(2), rtt_us: 180 }],
+            reach: vec![
+                Reached { id: member_id(1), rtt_us: 0, relayed: true, radio: false },
+                Reached { id: member_id(2), rtt_us: 180, relayed: false, radio: true },
+            ],
             persisting: true,
             broken: true,
             radio: true,
@@ -407,6 +425,10 @@ mod tests {
             Message::Twin(Twin { boot: Boot(7), settled: true }),
             Message::Plan(Box::new(PlanMessage { view: view.digest(), body: PlanStep::Switched { revision: 1 } })),
             Message::Rate(RateMessage { view: view.digest(), body: RateStep::Enough }),
+            Message::Relay(Box::new(RelayFrame {
+                circuit: Circuit { by_sender: true, number: 3 },
+                body: RelayBody::Bytes(vec![1, 2, 3]),
+            })),
             Message::Post(Box::new(Post { view: view.digest(), key: "0".into(), value: vec![1; 9] })),
             Message::Peers(vec![PeerAddress { id: member_id(1), address: v4 }, PeerAddress { id: member_id(2), address: v6 }]),
         ];

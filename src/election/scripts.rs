@@ -53,6 +53,7 @@ fn obey(world: &mut World, line: &str) -> Option<()> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (command, rest) = words.split_first()?;
     match (*command, rest) {
+        ("wall", [a, b]) => world.wall(node(a)?, node(b)?),
         ("run", [ms]) => world.run(ms.parse().ok()?),
         ("late", [per_mille]) => world.lateness(per_mille.parse().ok()?),
         ("disk", [who, ms]) => world.disk(node(who)?, ms.parse().ok()?),

@@ -75,9 +75,6 @@ pub mod ffi {
         /// `data` points to so many bytes, which nobody else uses.
         unsafe fn all_gather(self: &Group, data: *mut u8, bytes: usize) -> Result<()>;
         /// # Safety
-        /// `data` points to the sum of `bytes` bytes, which nobody else uses.
-        unsafe fn all_gather_parts(self: &Group, data: *mut u8, bytes: &[usize]) -> Result<()>;
-        /// # Safety
         /// `out` and `input` point to the sums of their lengths in bytes, which nobody else uses.
         unsafe fn exchange_parts(
             self: &Group,
@@ -85,6 +82,7 @@ pub mod ffi {
             out_bytes: &[usize],
             input: *mut u8,
             input_bytes: &[usize],
+            tag: u32,
         ) -> Result<()>;
         /// # Safety
         /// `input` points to so many bytes, on the root `out` to as many for each rank; nobody else writes the one or uses the other.

@@ -7,15 +7,14 @@ use super::overlay::Overlay;
 use super::tally::Tally;
 use super::task::{Algorithm, Reduction, Task};
 use crate::collective::p2p::Landed;
-use crate::collective::{Block, EngineFault, Finished, Pool, Staging, bytes_of, bytes_of_mut, elements_of_mut, finish, fold};
-use crate::compression::{Codec, codec, in_whole_blocks};
+use crate::collective::{Block, EngineFault, Finished, Pool, Staging, finish, fold};
 use crate::topology::{gloo_ring_chunk, ring_segment};
 use crate::view::{OpId, Rank};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Lengths that do not fit each other, after they have been checked: a bug.
-const UNFIT: Failure = Failure::Links(EngineFault::Unfit);
+pub(super) const UNFIT: Failure = Failure::Links(EngineFault::Unfit);
 
 /// A member's place in a collective.
 pub struct Part<'a> {
@@ -36,10 +35,7 @@ impl Part<'_> {
     pub fn carry_out(&self, task: &Task, input: Staging) -> Result<Finished, Failure> {
         match *task {
             Task::Reduce(reduction) => self.reduce(reduction, only(input)),
-            Task::ReduceEncoded(reduction, id) => match codec(id) {
-                Some(codec) => self.reduce_encoded(reduction, codec, only(input)),
-                None => Err(UNFIT),
-            },
+            Task::ReduceEncoded(reduction, id) => self.reduce_encoded(reduction, id, only(input)),
             Task::Broadcast { root, bytes } => self.broadcast(root, bytes, input),
             Task::Gather { bytes } => self.gather(bytes, only(input)),
             Task::ReduceTo(reduction, root) => self.reduce_to(reduction, root, only(input)),
@@ -97,49 +93,6 @@ impl Part<'_> {
         elements.start * width..elements.end * width
     }
 
-    /// Each member adds one segment: what is added is decoded, and what is handed on is what everybody else decodes too.
-    fn reduce_encoded(&self, reduction: Reduction, codec: &dyn Codec, block: Option<Block>) -> Result<Finished, Failure> {
-        let tally = Tally::new(reduction.bytes());
-        let Some(mut block) = block else { return Ok(finished(&tally, None)) };
-        let elements = elements_of_mut::<f32>(block.bytes_mut()).ok_or(UNFIT)?;
-        let shards = Shards::encoded(reduction, self.size, codec);
-        let mut encoded = self.pool.block(shards.bytes.iter().sum());
-        for rank in 0..self.size {
-            codec.encode(&elements[shards.elements[rank].clone()], &mut encoded.bytes_mut()[shards.span(rank)]);
-        }
-
-        let (me, each) = (self.me.index(), shards.bytes[self.me.index()]);
-        let mut contributions = self.pool.block(each * self.size);
-        let all_alike = vec![each; self.size];
-        self.context.exchange_parts(self.op, contributions.bytes_mut(), &all_alike, encoded.bytes_mut(), &shards.bytes)?;
-        let own = &mut elements[shards.elements[me].clone()];
-        self.add(reduction, codec, &contributions, own)?;
-        codec.encode(own, &mut encoded.bytes_mut()[shards.span(me)]);
-
-        self.context.all_gather_parts(self.op, encoded.bytes_mut(), &shards.bytes)?;
-        for rank in 0..self.size {
-            let shard = &mut elements[shards.elements[rank].clone()];
-            codec.decode(&encoded.bytes()[shards.span(rank)], shard).map_err(|_| UNFIT)?;
-        }
-        Ok(finished(&tally, Some(block)))
-    }
-
-    /// Everybody's encoded contributions to one shard, one behind the other, added up in rank order.
-    fn add(&self, reduction: Reduction, codec: &dyn Codec, contributions: &Block, sum: &mut [f32]) -> Result<(), Failure> {
-        let each = codec.encoded_len(sum.len());
-        let mut next = vec![0.0; sum.len()];
-        for rank in 0..self.size {
-            let part = &contributions.bytes()[rank * each..(rank + 1) * each];
-            let into = if rank == 0 { &mut *sum } else { &mut next };
-            codec.decode(part, into).map_err(|_| UNFIT)?;
-            if rank > 0 {
-                fold(reduction.op, reduction.dtype, bytes_of_mut(sum), bytes_of(&next));
-            }
-        }
-        finish(reduction.op, reduction.dtype, bytes_of_mut(sum), self.size);
-        Ok(())
-    }
-
     /// Every rank adds one shard, in rank order, and keeps it. Gloo has no reduce-scatter of its newer kind.
     fn reduce_scatter(&self, reduction: Reduction, block: Option<Block>) -> Result<Finished, Failure> {
         let Some(mut block) = block else { return Ok(apart(None)) };
@@ -162,7 +115,7 @@ impl Part<'_> {
         let mut out = (root == self.me).then(|| self.pool.block(reduction.bytes()));
         let from = if out.is_some() { &shards.bytes } else { &nothing };
         let room = out.as_mut().map_or(&mut [][..], Block::bytes_mut);
-        self.context.exchange_parts(self.op, room, from, &mut block.bytes_mut()[own], &to)?;
+        self.context.exchange_parts(self.op, 0, room, from, &mut block.bytes_mut()[own], &to)?;
         Ok(apart(out))
     }
 
@@ -170,7 +123,7 @@ impl Part<'_> {
     fn add_shard(&self, reduction: Reduction, shards: &Shards, data: &mut [u8]) -> Result<(), Failure> {
         let (me, each) = (self.me.index(), shards.bytes[self.me.index()]);
         let mut contributions = self.pool.block(each * self.size);
-        self.context.exchange_parts(self.op, contributions.bytes_mut(), &vec![each; self.size], data, &shards.bytes)?;
+        self.context.exchange_parts(self.op, 0, contributions.bytes_mut(), &vec![each; self.size], data, &shards.bytes)?;
         self.fold_all(reduction, contributions.bytes(), &mut data[shards.span(me)]);
         Ok(())
     }
@@ -247,29 +200,13 @@ impl Part<'_> {
 
 /// The shard of a reduction that each rank adds.
 struct Shards {
-    elements: Vec<Range<usize>>,
-    /// Lengths as they travel.
     bytes: Vec<usize>,
 }
 
 impl Shards {
-    /// Cut between blocks, so that a shard is encoded as it would be in the whole.
-    fn encoded(reduction: Reduction, size: usize, codec: &dyn Codec) -> Shards {
-        let count = reduction.count;
-        let shard = |rank| in_whole_blocks(ring_segment(rank, size, count), count);
-        Shards::of((0..size).map(shard).collect(), |elements| codec.encoded_len(elements))
-    }
-
-    /// Not encoded.
     fn plain(reduction: Reduction, size: usize) -> Shards {
-        let elements = (0..size).map(|rank| ring_segment(rank, size, reduction.count)).collect();
-        Shards::of(elements, |elements| elements * reduction.dtype.bytes())
-    }
-
-    /// `bytes_of` says how many bytes so many elements are on the way.
-    fn of(elements: Vec<Range<usize>>, bytes_of: impl Fn(usize) -> usize) -> Shards {
-        let bytes = elements.iter().map(|shard| bytes_of(shard.len())).collect();
-        Shards { elements, bytes }
+        let bytes = |rank| ring_segment(rank, size, reduction.count).len() * reduction.dtype.bytes();
+        Shards { bytes: (0..size).map(bytes).collect() }
     }
 
     /// Where a rank's shard lies in the row of all of them.
@@ -311,7 +248,7 @@ fn apart(block: Option<Block>) -> Finished {
     Finished { output: Staging { blocks: block.into_iter().collect() }, digest: 0 }
 }
 
-fn finished(tally: &Tally, block: Option<Block>) -> Finished {
+pub(super) fn finished(tally: &Tally, block: Option<Block>) -> Finished {
     let output = Staging { blocks: block.into_iter().collect() };
     let digest = tally.finish(&output.blocks);
     Finished { output, digest }

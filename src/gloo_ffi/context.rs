@@ -109,18 +109,11 @@ impl Context {
         self.run(op, Some(output), || unsafe { self.group.all_gather(start, len) })
     }
 
-    /// The same with a length for each rank's part; they must come to `data`'s.
-    pub fn all_gather_parts(&self, op: OpId, data: &mut [u8], bytes: &[usize]) -> Result<(), Failure> {
-        assert_eq!(bytes.iter().sum::<usize>(), data.len(), "the parts are the whole");
-        let start = data.as_mut_ptr();
-        // SAFETY: as above.
-        self.run(op, None, || unsafe { self.group.all_gather_parts(start, bytes) })
-    }
-
-    /// Sends each rank its part of `input` and gets one from each in `out`, in rank order.
+    /// Sends each rank its part of `input` and gets one from each in `out`, in rank order. Calls of one operation at the same time have different tags.
     pub fn exchange_parts(
         &self,
         op: OpId,
+        tag: u32,
         out: &mut [u8],
         out_bytes: &[usize],
         input: &mut [u8],
@@ -130,7 +123,7 @@ impl Context {
         assert_eq!(input_bytes.iter().sum::<usize>(), input.len(), "the parts are the whole");
         let (out, input) = (out.as_mut_ptr(), input.as_mut_ptr());
         // SAFETY: as above, and the two are not one buffer.
-        self.run(op, None, || unsafe { self.group.exchange_parts(out, out_bytes, input, input_bytes) })
+        self.run(op, None, || unsafe { self.group.exchange_parts(out, out_bytes, input, input_bytes, tag) })
     }
 
     /// Brings everybody's `input` to the root, whose `out` has room for all of them in rank order.

@@ -17,7 +17,8 @@
 //! state in it. What peers still send for the operation is dropped. Only a context that could not be connected fails all.
 //!
 //! # Threads
-//! One for each operation that is under way, `potluck-gloo`, kept for the next one until the View ends; the first of them makes
+//! One for each operation that is under way, `potluck-gloo`, kept for the next one until the View ends, and up to three more while a large buffer
+//! travels encoded; the first of them makes
 //! the context. Beside them are the two threads of each data link, which C++ does not see.
 
 #[cfg(feature = "gloo")]
@@ -28,6 +29,8 @@ mod bridge;
 mod collective;
 #[cfg(feature = "gloo")]
 mod context;
+#[cfg(feature = "gloo")]
+mod encoded;
 #[cfg(feature = "gloo")]
 mod exception;
 #[cfg(feature = "gloo")]

@@ -187,10 +187,10 @@ fn bytes_of(count: u64, dtype: DType) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::collective::Mode;
-    use crate::topology::PlanClass;
+    use crate::topology::{AutoCodecs, PlanClass};
 
     fn plan(schedule: Schedule) -> Plan {
-        let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes: 1024, schedule }];
+        let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes: 1024, schedule, auto: AutoCodecs::NONE }];
         Plan { revision: 0, reason: String::new(), classes }
     }
 

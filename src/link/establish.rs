@@ -95,11 +95,17 @@ async fn respond_unbounded(
 }
 
 fn terms_of(preamble: Preamble, views: impl Fn(&DataAsk) -> Option<DataTerms>) -> Result<(Purpose, Option<MemberId>), Refusal> {
+    let known = |ask: &DataAsk| views(ask).ok_or(Refusal::UnknownView);
     match preamble {
         Preamble::Control => Ok((Purpose::Control, None)),
+        Preamble::Relink => Ok((Purpose::Relink, None)),
         Preamble::Data(ask) => {
-            let known = views(&ask).ok_or(Refusal::UnknownView)?;
+            let known = known(&ask)?;
             Ok((Purpose::Data { view: known.view, src: ask.src, dst: ask.dst }, Some(known.expect)))
+        }
+        Preamble::Path(ask) => {
+            let known = known(&ask)?;
+            Ok((Purpose::Path { view: known.view, src: ask.src, dst: ask.dst }, Some(known.expect)))
         }
     }
 }
@@ -184,10 +190,10 @@ mod tests {
     #[tokio::test]
     async fn a_data_link_over_tcp_on_a_trusted_wire_and_on_another() {
         for trusted in [true, false] {
-            let (mut a, mut b) = (local(1, 1, 7), local(2, 2, 7));
+            let (a, b) = (local(1, 1, 7), local(2, 2, 7));
             if trusted {
-                a.trusted.insert(IpAddr::V4(Ipv4Addr::LOCALHOST));
-                b.trusted.insert(IpAddr::V4(Ipv4Addr::LOCALHOST));
+                a.set_trusted([IpAddr::V4(Ipv4Addr::LOCALHOST)].into());
+                b.set_trusted([IpAddr::V4(Ipv4Addr::LOCALHOST)].into());
             }
             let (at_a, at_b) = meet(&a, &b, DATA, tcp_streams().await).await;
             let ((near, to_b), (far, to_a)) = (at_a.expect("a link"), at_b.expect("a link"));

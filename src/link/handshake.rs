@@ -200,7 +200,7 @@ fn noise_of(local: &Local, purpose: &Purpose, role: Role) -> Result<HandshakeSta
 const TAG: usize = super::session::TAG_BYTES;
 
 #[cfg(test)]
-pub(in crate::link) mod testing {
+pub(crate) mod testing {
     use super::*;
     use crate::engine::Engines;
     use crate::identity::{Boot, Identity, Name, NodeId};
@@ -209,7 +209,7 @@ pub(in crate::link) mod testing {
     use zeroize::Zeroizing;
 
     /// The node that tests call `n`, in the cluster that they call `key`.
-    pub(in crate::link) fn local(n: u8, boot: u64, key: u8) -> Local {
+    pub(crate) fn local(n: u8, boot: u64, key: u8) -> Local {
         let hello = Hello {
             id: MemberId { node: NodeId([0; 32]), boot: Boot(boot) },
             name: Name::from_lossy(&format!("n{n}")),

@@ -9,7 +9,7 @@ use snow::resolvers::{CryptoResolver, DefaultResolver};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use zeroize::Zeroizing;
 
 /// This node's identity, introduction and keys. One per process start.
@@ -18,8 +18,7 @@ pub struct Local {
     pub identity: Arc<Identity>,
     /// The introduction; what it says of the wire is replaced for each link.
     pub hello: Hello,
-    /// Own addresses on cables that the user declared as trusted. Empty by default.
-    pub trusted: BTreeSet<IpAddr>,
+    trusted: RwLock<BTreeSet<IpAddr>>,
     pub(super) static_private: Zeroizing<[u8; 32]>,
     pub(super) static_public: [u8; 32],
     pub(super) psk: Zeroizing<[u8; 32]>,
@@ -36,12 +35,18 @@ impl Local {
     ) -> Local {
         hello.id.node = identity.id();
         let static_public = public_of(&static_private);
-        Local { identity, hello, trusted: BTreeSet::new(), static_private, static_public, psk }
+        Local { identity, hello, trusted: RwLock::default(), static_private, static_public, psk }
     }
 
     /// What this node thinks of the cable under its address `ip`.
     pub fn wire_at(&self, ip: IpAddr) -> Wire {
-        if self.trusted.contains(&ip.to_canonical()) { Wire::Trusted } else { Wire::Untrusted }
+        let trusted = self.trusted.read().unwrap_or_else(PoisonError::into_inner);
+        if trusted.contains(&ip.to_canonical()) { Wire::Trusted } else { Wire::Untrusted }
+    }
+
+    /// Replaces the own addresses on cables that the user declared as trusted: none at first. Links that stand stay as they are.
+    pub fn set_trusted(&self, trusted: BTreeSet<IpAddr>) {
+        *self.trusted.write().unwrap_or_else(PoisonError::into_inner) = trusted;
     }
 
     /// The introduction for a link over `wire`.

@@ -41,6 +41,8 @@ pub use session::Session;
 #[cfg(test)]
 pub use suite::Suite;
 pub use tcp::{Bind, TcpNet};
+#[cfg(test)]
+pub use twin::data_pair;
 
 #[cfg(fuzzing)]
 pub use {

@@ -18,8 +18,19 @@ use crate::wire::{Decode, Malformed, PROTOCOL_VERSION, Reader};
 pub enum Purpose {
     /// Messages of the membership and of the calls.
     Control,
+    /// The same, from a member whose control link to the other end does not work any more, or had better take another path.
+    Relink,
     /// Bulk data from the member at `src`, who dials, to the member at `dst` and back.
     Data {
+        /// The View that both are members of.
+        view: ViewDigest,
+        /// The rank of the initiator.
+        src: Rank,
+        /// The rank of the responder.
+        dst: Rank,
+    },
+    /// Another path for the bulk data of these two, beside the data link that they have.
+    Path {
         /// The View that both are members of.
         view: ViewDigest,
         /// The rank of the initiator.
@@ -34,8 +45,12 @@ pub enum Purpose {
 pub enum Preamble {
     /// A control link.
     Control,
+    /// A control link in place of another one.
+    Relink,
     /// A data link.
     Data(DataAsk),
+    /// Another path for one.
+    Path(DataAsk),
 }
 
 /// Which data link a peer asks for. Unproven until the handshake is through.
@@ -72,9 +87,11 @@ impl Preamble {
     fn parse_ask(r: &mut Reader<'_>) -> Result<Preamble, Malformed> {
         match r.u8()? {
             CONTROL if r.array::<10>()? == [0; 10] => Ok(Preamble::Control),
-            DATA => {
+            RELINK if r.array::<10>()? == [0; 10] => Ok(Preamble::Relink),
+            purpose @ (DATA | PATH) => {
                 let (src, dst) = (Rank::decode(r)?, Rank::decode(r)?);
-                Ok(Preamble::Data(DataAsk { hint: r.array()?, src, dst }))
+                let ask = DataAsk { hint: r.array()?, src, dst };
+                Ok(if purpose == DATA { Preamble::Data(ask) } else { Preamble::Path(ask) })
             }
             _ => Err(Malformed::UnknownTag),
         }
@@ -89,8 +106,10 @@ impl Purpose {
         out[4] = PROTOCOL_VERSION;
         match self {
             Purpose::Control => out[5] = CONTROL,
-            Purpose::Data { view, src, dst } => {
-                (out[5], out[6], out[7]) = (DATA, src.0, dst.0);
+            Purpose::Relink => out[5] = RELINK,
+            Purpose::Data { view, src, dst } | Purpose::Path { view, src, dst } => {
+                let purpose = if matches!(self, Purpose::Data { .. }) { DATA } else { PATH };
+                (out[5], out[6], out[7]) = (purpose, src.0, dst.0);
                 out[8..].copy_from_slice(&view.hint());
             }
         }
@@ -101,7 +120,7 @@ impl Purpose {
     pub fn prologue(&self) -> Vec<u8> {
         let mut out = self.preamble().to_vec();
         out.extend_from_slice(b"potluck/1");
-        if let Purpose::Data { view, src, dst } = self {
+        if let Purpose::Data { view, src, dst } | Purpose::Path { view, src, dst } = self {
             out.extend_from_slice(&view.0);
             out.extend_from_slice(&[src.0, dst.0]);
         }
@@ -113,6 +132,8 @@ const MAGIC: [u8; 4] = *b"potl";
 /// High half: the handshake's suite, 1 for 25519, AES-256-GCM and SHA-256. Low half: the purpose.
 const CONTROL: u8 = 0x10;
 const DATA: u8 = 0x11;
+const PATH: u8 = 0x12;
+const RELINK: u8 = 0x13;
 
 #[cfg(test)]
 mod tests {
@@ -123,10 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn both_purposes_are_read_back() {
+    fn every_purpose_is_read_back() {
         assert_eq!(Preamble::parse(&Purpose::Control.preamble()), Ok(Preamble::Control));
+        assert_eq!(Preamble::parse(&Purpose::Relink.preamble()), Ok(Preamble::Relink));
         let ask = DataAsk { hint: [0xd1; 8], src: Rank(2), dst: Rank(5) };
         assert_eq!(Preamble::parse(&data().preamble()), Ok(Preamble::Data(ask)));
+        let path = Purpose::Path { view: ViewDigest([0xd1; 32]), src: Rank(2), dst: Rank(5) };
+        assert_eq!(Preamble::parse(&path.preamble()), Ok(Preamble::Path(ask)));
+        assert_ne!(path.prologue(), data().prologue());
     }
 
     #[test]
@@ -135,7 +160,7 @@ mod tests {
         newer[4] = 9;
         assert_eq!(Preamble::parse(&newer), Err(Refusal::OtherVersion { theirs: 9 }));
         assert_eq!(Preamble::parse(b"GET / HTTP/1.1\r\n"), Err(Refusal::NotPotluck));
-        for (at, byte) in [(0, b'P'), (5, 0x20), (5, 0x12), (6, 1), (15, 1)] {
+        for (at, byte) in [(0, b'P'), (5, 0x20), (5, 0x14), (6, 1), (15, 1)] {
             let mut bytes = Purpose::Control.preamble();
             bytes[at] = byte;
             assert_eq!(Preamble::parse(&bytes), Err(Refusal::NotPotluck), "byte {at}");

@@ -221,11 +221,11 @@ mod tests {
     #[tokio::test]
     async fn the_trace_says_what_protects_a_data_link() {
         for (dialler, listener, expected) in combinations() {
-            let (mut a, mut b) = nodes(dialler, listener);
+            let (a, b) = nodes(dialler, listener);
             for trusted in [false, true] {
                 if trusted {
-                    a.trusted.insert(LOOPBACK);
-                    b.trusted.insert(LOOPBACK);
+                    a.set_trusted([LOOPBACK].into());
+                    b.set_trusted([LOOPBACK].into());
                 }
                 let (dialled, accepted) = linked(&a, &b, DATA, None).await;
                 let said = if trusted { "none: both ends trust the wire".to_owned() } else { expected.to_string() };

@@ -4,6 +4,7 @@
 
 use super::data::TcpData;
 use super::handshake::Terms;
+pub(crate) use super::handshake::testing::local;
 use super::handshake::testing::{control, session_pair_over};
 use super::twin::{Cable, Passage, data_pair};
 use super::{DataLink, Wire};

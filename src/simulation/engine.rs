@@ -13,7 +13,7 @@ use crate::engine::EngineKind;
 use crate::identity::MemberId;
 use crate::link::{DataLink, DataReceiver, Shutdown};
 use crate::view::{OpId, Rank, View, ViewDigest};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -160,8 +160,7 @@ impl Shared {
                 Some(root) => self.view.member(root).map(|m| m.id).into_iter().collect(),
                 None => self.view.members.iter().map(|m| m.id).collect(),
             };
-            let is_here = |from: &MemberId| *from == self.me || self.is_linked(*from) && self.weather.reach(*from, self.me);
-            if !from.iter().all(is_here) {
+            if !from.iter().all(|from| self.reached_by(*from)) {
                 continue;
             }
             let Some(parts) = self.bus.all(self.view.digest(), op, &from) else { continue };
@@ -176,8 +175,26 @@ impl Shared {
         }
     }
 
-    fn is_linked(&self, member: MemberId) -> bool {
-        self.view.rank_of(member).is_some_and(|rank| self.state().links.contains_key(&rank))
+    /// Whether something gets here from a member: over a data link that stands, where two have none by way of others.
+    fn reached_by(&self, member: MemberId) -> bool {
+        let (Some(from), Some(me)) = (self.view.rank_of(member), self.view.rank_of(self.me)) else { return false };
+        let passes = |a: Rank, b: Rank| {
+            let ends = [a, b].map(|rank| self.view.member(rank).map(|m| m.id));
+            let [Some(a_id), Some(b_id)] = ends else { return false };
+            let stands = [(a, b), (b, a)].iter().all(|(near, far)| *near != me || self.state().links.contains_key(far));
+            !self.view.are_apart(a, b) && stands && self.weather.reach(a_id, b_id)
+        };
+        let (mut reached, mut open) = (BTreeSet::from([from]), vec![from]);
+        while let Some(at) = open.pop() {
+            // Straight where that is possible, as an exchange goes.
+            let straight = at == from && !self.view.are_apart(at, me) && at != me;
+            for next in self.view.ranks().filter(|next| if straight { *next == me } else { *next != at }) {
+                if passes(at, next) && reached.insert(next) {
+                    open.push(next);
+                }
+            }
+        }
+        reached.contains(&me)
     }
 
     fn end(&self, op: OpId, result: impl FnOnce() -> Result<Finished, EngineFault>) {

@@ -8,8 +8,8 @@ use super::weather::Weather;
 use super::witness::{End, Witness};
 use crate::cluster::Cluster;
 use crate::context::Context;
-use crate::discovery::{AddressPolicy, Medium};
-use crate::driver::{self, Doors, NodeConfig, Sleep, Store};
+use crate::discovery::Medium;
+use crate::driver::{self, Doors, NodeConfig, Sleep, Store, Unchanging, Wiring};
 use crate::election::{Alone, Durable, ElectionConfig};
 use crate::engine::Engines;
 use crate::error::{Cause, Error, Result};
@@ -104,6 +104,7 @@ impl Host {
             net,
             listener,
             discovery: Box::new(self.medium.node()),
+            wires: Box::new(Unchanging),
             store,
             engines,
             sleep: Box::new(Slept(Arc::clone(&self.slept))),
@@ -143,11 +144,10 @@ impl Host {
                 seed: boot.0,
                 ..ElectionConfig::default()
             },
-            policy: AddressPolicy::Lan(Vec::new()),
+            wiring: Wiring::none(),
             advertised: vec![SocketAddr::new(ip, port)],
             known: Vec::new(),
             min_members: 2,
-            interfaces: Vec::new(),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::discovery::Medium;
 use crate::partition::Partition;
 use engine::Bus;
 use host::{Host, identity_of, name_of};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,6 +31,8 @@ struct Run<'a> {
     hosts: Vec<Host>,
     weather: Weather,
     witness: Witness,
+    /// Pairs between which there is no way but over others.
+    walls: BTreeSet<(usize, usize)>,
     /// What ends when.
     pending: Vec<(Duration, Relief)>,
     /// What happened, for whoever reads of a failure.
@@ -59,6 +62,16 @@ const CALM: Duration = Duration::from_secs(30);
 const KEPT_OUT: Duration = Duration::from_secs(400);
 /// Of the calm, so much at its end in which all must have gone on together.
 const TOGETHER: Duration = Duration::from_secs(5);
+
+/// Everybody keeps a way to somebody before it, and perhaps to some others.
+fn walls(size: usize, weather: &Weather) -> BTreeSet<(usize, usize)> {
+    let mut walls = BTreeSet::new();
+    for b in 1..size {
+        let kept = weather.below(b as u64) as usize;
+        walls.extend((0..b).filter(|a| *a != kept && weather.below(4) > 0).map(|a| (a, b)));
+    }
+    walls
+}
 
 impl Run<'_> {
     fn new<'a>(seed: u64) -> Run<'a> {
@@ -96,7 +109,14 @@ impl Run<'_> {
             let host = host.clone();
             sim.host(name_of(host.number), move || host.clone().run());
         }
-        Run { sim, hosts, weather, witness, pending: Vec::new(), story: vec![format!("  {size} hosts, {partition:?}")] }
+        // Cables in place of a switch, in every third run.
+        let walls = if seed % 3 == 2 { walls(size, &weather) } else { BTreeSet::new() };
+        for (a, b) in &walls {
+            sim.partition(name_of(*a), name_of(*b));
+            weather.cut(sim.lookup(name_of(*a)), sim.lookup(name_of(*b)), true);
+        }
+        let story = vec![format!("  {size} hosts, {partition:?}, no way between {walls:?}")];
+        Run { sim, hosts, weather, witness, walls, pending: Vec::new(), story }
     }
 
     fn go(mut self) -> Outcome {
@@ -178,6 +198,7 @@ impl Run<'_> {
                     }
                 }
             }
+            6 if self.walls.contains(&(a.min(b), a.max(b))) => {}
             6 => {
                 self.tell(now, format_args!("what {a} says to {b} is dropped for {lasts:?}"));
                 self.sim.partition_oneway(name_of(a), name_of(b));
@@ -198,6 +219,9 @@ impl Run<'_> {
     }
 
     fn hold(&mut self, a: usize, b: usize, until: Duration) {
+        if self.walls.contains(&(a.min(b), a.max(b))) {
+            return;
+        }
         self.sim.hold(name_of(a), name_of(b));
         self.weather.cut(self.ip(a), self.ip(b), true);
         self.pending.push((until, Relief::Release(a, b)));

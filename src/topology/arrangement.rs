@@ -2,9 +2,10 @@
 //!
 //! What the proposer of a View decides besides who is in: the ranks, the engine and the plan.
 
+use super::paying::with_codecs;
 use super::planner::{gloo_plan, plan, rank_order};
 use super::uneven::Uneven;
-use super::{LinkMap, Plan};
+use super::{LinkMap, Plan, ranks};
 use crate::engine::{EngineChoice, EngineKind, EngineReason, Engines};
 use crate::identity::MemberId;
 use crate::view::{Rank, View};
@@ -19,6 +20,8 @@ pub struct Arrangement {
     pub engine: EngineChoice,
     /// How they talk.
     pub plan: Plan,
+    /// Those who have no direct link, lower rank first, ascending.
+    pub apart: Vec<(Rank, Rank)>,
 }
 
 /// Arranges these members, each with the engines it offers. `current` is the proposer's View, whose ranks stay in order.
@@ -31,28 +34,41 @@ pub fn arrange(members: &BTreeMap<MemberId, Engines>, current: Option<&View>, li
     let all: BTreeSet<MemberId> = members.keys().copied().collect();
     let order = rank_order(&current, &all);
     let uneven = Uneven::of(&order, links);
-    let engine = engine(&order, members, links, uneven.as_ref());
+    let apart = pairs_apart(&order, links);
+    let engine = engine(&order, members, &apart, uneven.as_ref());
     let plan = match (engine.kind, uneven) {
         (EngineKind::Gloo, _) => gloo_plan(order.len()),
         (EngineKind::Native, Some(uneven)) => uneven.plan,
         (EngineKind::Native, None) => plan(&order, links),
     };
-    Arrangement { order, engine, plan }
+    let plan = with_codecs(&order, links, plan);
+    Arrangement { order, engine, plan, apart }
 }
 
-fn engine(order: &[MemberId], members: &BTreeMap<MemberId, Engines>, links: &LinkMap, uneven: Option<&Uneven>) -> EngineChoice {
+fn pairs_apart(order: &[MemberId], links: &LinkMap) -> Vec<(Rank, Rank)> {
+    let ranked = || ranks(order.len()).zip(order);
+    let pairs = ranked().flat_map(|a| ranked().filter(move |b| a.0 < b.0).map(move |b| (a, b)));
+    let apart = pairs.filter(|((_, a), (_, b))| !links.direct_both_ways(**a, **b));
+    apart.map(|((a, _), (b, _))| (a, b)).collect()
+}
+
+fn engine(
+    order: &[MemberId],
+    members: &BTreeMap<MemberId, Engines>,
+    apart: &[(Rank, Rank)],
+    uneven: Option<&Uneven>,
+) -> EngineChoice {
     let native = |why| EngineChoice { kind: EngineKind::Native, why };
     if order.len() < 2 {
         return native(EngineReason::Alone);
     }
-    let ranks = || (0..).map(Rank).zip(order);
-    if let Some(why) = ranks().find_map(|(rank, id)| members.get(id).and_then(|engines| engines.objection(rank))) {
+    if let Some(why) =
+        ranks(order.len()).zip(order).find_map(|(rank, id)| members.get(id).and_then(|engines| engines.objection(rank)))
+    {
         return native(why);
     }
-    let pairs = ranks().flat_map(|a| ranks().filter(move |b| a.0 < b.0).map(move |b| (a, b)));
-    let mut indirect = pairs.filter(|((_, a), (_, b))| !links.reachable_both_ways(**a, **b));
-    match indirect.next() {
-        Some(((a, _), (b, _))) => native(EngineReason::Indirect(a, b)),
+    match apart.first() {
+        Some((a, b)) => native(EngineReason::Indirect(*a, *b)),
         None if uneven.is_some_and(Uneven::is_worth_it) => native(EngineReason::Uneven),
         None => EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo },
     }
@@ -101,6 +117,19 @@ mod tests {
         // The second one stops reporting the third.
         links.set_reach(member_id(2), &BTreeSet::from([member_id(1)]));
         assert_eq!(of(&[Engines::GLOO; 3], &links).engine.why, EngineReason::Indirect(Rank(1), Rank(2)));
+    }
+
+    #[test]
+    fn a_chain_of_cables_runs_on_the_native_engine_over_a_tree_of_neighbours() {
+        let mut links = linked(4);
+        for (end, others) in [(1, vec![3, 4]), (2, vec![4]), (3, vec![1]), (4, vec![1, 2])] {
+            links.set_relayed(member_id(end), &others.into_iter().map(member_id).collect());
+        }
+        let chain = of(&[Engines::GLOO; 4], &links);
+        assert_eq!(chain.apart, [(0, 2), (0, 3), (1, 3)].map(|(a, b)| (Rank(a), Rank(b))));
+        assert_eq!(chain.engine, EngineChoice { kind: EngineKind::Native, why: EngineReason::Indirect(Rank(0), Rank(2)) });
+        assert!(chain.plan.fits(4) && chain.plan.keeps_apart(&chain.apart), "{:?}", chain.plan);
+        assert_eq!(of(&[Engines::GLOO; 4], &linked(4)).apart, []);
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl<'a> Fluid<'a> {
 
     fn bits(&self, message: Message) -> f64 {
         let elements = self.itinerary.elements(message.flow, message.chunk).len();
-        self.itinerary.wire_bytes(elements) as f64 * 8.0
+        self.itinerary.wire_bytes(None, elements) as f64 * 8.0
     }
 
     /// Goes on to the next event; `false` when there is none.

@@ -1,14 +1,16 @@
 //! Layer: Core.
 //!
-//! Who reaches whom, and how fast: what the members have proven and reported.
+//! Who reaches whom, how, and how fast: what the members have proven and reported.
+//!
+//! To reach somebody is to have a control link, and others may pass that on. Bulk data needs a direct one.
 
-use super::{InterfaceKind, Port};
+use super::{CodingSpeed, InterfaceKind, Port};
 use crate::identity::MemberId;
 use crate::view::MEMBERS_MAX;
 use petgraph::Directed;
-use petgraph::Direction::Outgoing;
+use petgraph::Direction::{Incoming, Outgoing};
 use petgraph::graphmap::GraphMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::num::NonZeroU32;
 
@@ -20,6 +22,7 @@ use std::num::NonZeroU32;
 pub struct LinkMap {
     // The hasher without a seed keeps two runs alike; answers are sorted wherever an order shows.
     graph: GraphMap<MemberId, Way, Directed, BuildHasherDefault<DefaultHasher>>,
+    coding: BTreeMap<MemberId, CodingSpeed>,
 }
 
 /// What is known about a proven path. Both ways of a pair use the same link, so each of its members tells its own end.
@@ -44,6 +47,8 @@ impl Path {
 #[derive(Clone, Copy, Debug, Default)]
 struct Way {
     path: Option<Path>,
+    /// Others pass it on.
+    relayed: bool,
 }
 
 impl LinkMap {
@@ -55,7 +60,8 @@ impl LinkMap {
     /// `from` has proven a path to `to`; it takes the place of what was known about it.
     pub fn observe(&mut self, from: MemberId, to: MemberId, path: Path) {
         if from != to {
-            self.graph.add_edge(from, to, Way { path: Some(path) });
+            let relayed = self.graph.edge_weight(from, to).is_some_and(|way| way.relayed);
+            self.graph.add_edge(from, to, Way { path: Some(path), relayed });
         }
     }
 
@@ -63,15 +69,41 @@ impl LinkMap {
     pub fn rate(&mut self, from: MemberId, to: MemberId, port: Port, kbps: NonZeroU32) {
         if let Some(way) = self.graph.edge_weight_mut(from, to) {
             let rtt_us = way.path.map_or(RTT_UNKNOWN_US, |path| path.rtt_us);
+            let same = way.path.filter(|path| path.port.number == port.number);
+            let port = Port { cell: port.cell.or(same.and_then(|path| path.port.cell)), ..port };
             way.path = Some(Path { port, rate_kbps: Some(kbps), ..Path::unmeasured(rtt_us) });
         }
     }
 
-    /// Forgets what the paths between these carry.
+    /// How fast a member encodes and decodes, as it says itself.
+    pub fn set_coding(&mut self, member: MemberId, speed: CodingSpeed) {
+        if self.graph.contains_node(member) {
+            self.coding.insert(member, speed);
+        }
+    }
+
+    /// The same; nothing is known where it has not said it.
+    pub fn coding(&self, member: MemberId) -> CodingSpeed {
+        self.coding.get(&member).copied().unwrap_or_default()
+    }
+
+    /// The paths that leave `from` by this port share a medium. Paths that are not known yet are not told.
+    pub fn share(&mut self, from: MemberId, number: u32, cell: u32) {
+        let others: Vec<MemberId> = self.graph.neighbors_directed(from, Outgoing).collect();
+        for to in others {
+            let path = self.graph.edge_weight_mut(from, to).and_then(|way| way.path.as_mut());
+            if let Some(path) = path.filter(|path| path.port.number == number) {
+                path.port.cell = Some(cell);
+            }
+        }
+    }
+
+    /// Forgets what the paths between these carry, and which media were seen to be shared.
     pub fn forget_rates(&mut self, members: &[MemberId]) {
         for (from, to) in members.iter().flat_map(|from| members.iter().map(move |to| (*from, *to))) {
             if let Some(path) = self.graph.edge_weight_mut(from, to).and_then(|way| way.path.as_mut()) {
                 path.rate_kbps = None;
+                path.port.cell = Port::unmeasured(path.port.kind, 0).cell;
             }
         }
     }
@@ -79,9 +111,10 @@ impl LinkMap {
     /// Replaces what `from` reports about whom it reaches. Paths observed before stay known as long as they are reported.
     pub fn set_reach(&mut self, from: MemberId, to: &BTreeSet<MemberId>) {
         let gone: Vec<MemberId> = self.graph.neighbors_directed(from, Outgoing).filter(|other| !to.contains(other)).collect();
-        for other in gone {
-            self.graph.remove_edge(from, other);
+        for other in &gone {
+            self.graph.remove_edge(from, *other);
         }
+        gone.into_iter().for_each(|other| self.forget_unless_named(other));
         for other in to.iter().copied().filter(|other| *other != from) {
             if !self.graph.contains_edge(from, other) {
                 self.graph.add_edge(from, other, Way::default());
@@ -89,9 +122,69 @@ impl LinkMap {
         }
     }
 
+    /// `from` has a link to `to`, through others or direct. What was measured of it stays known.
+    pub fn set_way(&mut self, from: MemberId, to: MemberId, relayed: bool) {
+        if from != to {
+            let path = self.path(from, to);
+            self.graph.add_edge(from, to, Way { path, relayed });
+        }
+    }
+
+    /// Of those whom `from` reaches these, and no others, are reached through others.
+    pub fn set_relayed(&mut self, from: MemberId, to: &BTreeSet<MemberId>) {
+        let others: Vec<MemberId> = self.graph.neighbors_directed(from, Outgoing).collect();
+        for other in others {
+            if let Some(way) = self.graph.edge_weight_mut(from, other) {
+                way.relayed = to.contains(&other);
+            }
+        }
+    }
+
+    /// The same map, in which these pairs have no direct link.
+    #[must_use]
+    pub fn without(&self, apart: impl IntoIterator<Item = (MemberId, MemberId)>) -> LinkMap {
+        let mut links = self.clone();
+        for (a, b) in apart.into_iter().flat_map(|(a, b)| [(a, b), (b, a)]) {
+            if let Some(way) = links.graph.edge_weight_mut(a, b) {
+                way.relayed = true;
+            }
+        }
+        links
+    }
+
+    /// Whoever nobody names any more, and who names nobody, is not kept: names cost nothing.
+    fn forget_unless_named(&mut self, member: MemberId) {
+        let is_named = self
+            .graph
+            .neighbors_directed(member, Outgoing)
+            .chain(self.graph.neighbors_directed(member, Incoming))
+            .next()
+            .is_some();
+        if !is_named {
+            self.graph.remove_node(member);
+            self.coding.remove(&member);
+        }
+    }
+
+    /// To whom a member says that it has direct links, by id.
+    pub fn direct_from(&self, from: MemberId) -> BTreeSet<MemberId> {
+        self.graph.edges_directed(from, Outgoing).filter(|(_, _, way)| !way.relayed).map(|(_, to, _)| to).collect()
+    }
+
+    /// Everybody of whom something is known, by id.
+    pub fn known(&self) -> BTreeSet<MemberId> {
+        self.graph.nodes().collect()
+    }
+
+    /// Whether `from` says that it has a direct link to `to`.
+    pub fn is_direct(&self, from: MemberId, to: MemberId) -> bool {
+        self.graph.edge_weight(from, to).is_some_and(|way| !way.relayed)
+    }
+
     /// Drops everything from and to a member.
     pub fn forget(&mut self, member: MemberId) {
         self.graph.remove_node(member);
+        self.coding.remove(&member);
     }
 
     /// What is known about the path from one member to another.
@@ -108,6 +201,29 @@ impl LinkMap {
     /// Whether each of the two reaches the other. A member reaches itself.
     pub fn reachable_both_ways(&self, a: MemberId, b: MemberId) -> bool {
         a == b || self.graph.contains_edge(a, b) && self.graph.contains_edge(b, a)
+    }
+
+    /// Whether each of the two has a direct link to the other, as both say.
+    pub fn direct_both_ways(&self, a: MemberId, b: MemberId) -> bool {
+        self.is_direct(a, b) && self.is_direct(b, a)
+    }
+
+    /// Whether everybody has a direct link to everybody.
+    pub fn is_mesh(&self, members: &BTreeSet<MemberId>) -> bool {
+        members.iter().all(|a| members.range(..*a).all(|b| self.direct_both_ways(*a, *b)))
+    }
+
+    /// Those of `members` to whom direct links lead from `me`, over others of them. Without these nothing could be summed.
+    pub fn joined_with(&self, me: MemberId, members: &BTreeSet<MemberId>) -> BTreeSet<MemberId> {
+        let (mut joined, mut open) = (BTreeSet::from([me]), vec![me]);
+        while let Some(at) = open.pop() {
+            for next in members.iter().filter(|next| self.direct_both_ways(at, **next)) {
+                if joined.insert(*next) {
+                    open.push(*next);
+                }
+            }
+        }
+        joined
     }
 
     /// Whether everybody reaches everybody.
@@ -269,6 +385,45 @@ mod tests {
         assert_eq!(links.path(a, member_id(4)), None);
         links.set_reach(a, &BTreeSet::new());
         assert!(!links.reachable_both_ways(a, b) && links.reachable_both_ways(b, c));
+    }
+
+    #[test]
+    fn who_is_reached_through_others_is_in_the_group_and_has_no_direct_link() {
+        let (a, b, c) = (member_id(1), member_id(2), member_id(3));
+        let mut links = links_without(3, &[]);
+        links.set_relayed(a, &ids(&[3]));
+        assert!(links.is_clique(&ids(&[1, 2, 3])) && !links.is_mesh(&ids(&[1, 2, 3])) && links.is_mesh(&ids(&[2, 3])));
+        // One of the two has not said so yet.
+        assert!(!links.direct_both_ways(a, c) && links.is_direct(c, a));
+        links.observe(a, c, path(900));
+        assert!(!links.is_direct(a, c), "a round trip does not make it direct");
+        assert_eq!(links.joined_with(a, &ids(&[1, 2, 3])), ids(&[1, 2, 3]));
+        assert_eq!(links.joined_with(a, &ids(&[1, 3])), ids(&[1]), "nobody passes bulk data on between them");
+        links.set_relayed(a, &BTreeSet::new());
+        assert!(links.direct_both_ways(a, c) && links.is_mesh(&ids(&[1, 2, 3])));
+        assert!(!links.without([(b, a)]).direct_both_ways(a, b) && links.direct_both_ways(a, b));
+    }
+
+    #[test]
+    fn a_shared_medium_belongs_to_a_port_and_stays_with_what_is_measured_of_it() {
+        let (a, b, c) = (member_id(1), member_id(2), member_id(3));
+        let mut links = links_of(3, |_, _| Some(200));
+        let cell = |links: &LinkMap, to| links.path(a, to).expect("a path").port.cell;
+        let kbps = NonZeroU32::new(940_000).expect("not zero");
+        links.rate(a, c, Port::unmeasured(InterfaceKind::Ethernet, 7), kbps);
+        links.share(a, 0, 3);
+        assert_eq!((cell(&links, b), cell(&links, c)), (Some(3), None), "c is reached by another port");
+        links.rate(a, b, Port::unmeasured(InterfaceKind::Ethernet, 0), kbps);
+        assert_eq!(cell(&links, b), Some(3));
+        links.rate(a, b, Port::unmeasured(InterfaceKind::Ethernet, 8), kbps);
+        assert_eq!(cell(&links, b), None, "another port is another medium");
+        links.share(a, 8, 0);
+        links.forget_rates(&[a, b, c]);
+        assert_eq!(cell(&links, b), None);
+        links.rate(a, b, Port::unmeasured(InterfaceKind::Wifi, 9), kbps);
+        links.forget_rates(&[a, b]);
+        assert_eq!(cell(&links, b), Some(0), "a radio is one without being measured");
+        links.share(member_id(9), 0, 0);
     }
 
     #[test]

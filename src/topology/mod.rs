@@ -9,7 +9,9 @@
 pub mod interfaces;
 
 mod arrangement;
+mod auto_codecs;
 mod burst;
+mod coding_speed;
 mod costs;
 #[cfg(test)]
 mod fluid;
@@ -20,8 +22,11 @@ mod homes;
 mod interface;
 mod interface_filter;
 mod link_map;
+mod loads;
+mod media;
 mod network;
 mod packing;
+mod paying;
 mod plan;
 mod planner;
 mod port;
@@ -33,20 +38,24 @@ mod uneven;
 mod watch;
 
 pub use arrangement::{Arrangement, arrange};
+pub use auto_codecs::AutoCodecs;
 pub use burst::Burst;
+pub use coding_speed::CodingSpeed;
 #[cfg(feature = "gloo")]
 pub use gloo_fold::gloo_ring_chunk;
 pub use interface::{Interface, InterfaceAddress, InterfaceFacts, InterfaceKind};
 pub use interface_filter::InterfaceFilter;
 pub use link_map::{LinkMap, Path};
+pub use loads::loads_ppm;
+pub use paying::with_better_codecs;
 #[cfg(test)]
 pub use plan::TreeShare;
 pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, ring_segment, tree_segments};
 pub use port::Port;
-pub use rate::{RateMessage, RateStep};
-pub use survey::{Pair, Survey};
+pub use rate::{Manner, RateMessage, RateStep, Turn};
+pub use survey::{Pair, Probe, Survey};
 #[cfg(test)]
 pub use tree::testing::any_tree;
 pub use tree::{Tree, ranks};
-pub use uneven::{better_plan, forecasts_us};
+pub use uneven::{best_plan, better_plan, forecasts_us};
 pub use watch::Watch;

@@ -5,7 +5,7 @@
 //!
 //! A wired port has two resources, for sending and for receiving. All radios of a cell have one together, their air, on which
 //! what goes from station to station counts twice, as it goes through the access point. The access point's own cable needs none: a station's
-//! rate is measured through it, so the air runs out first. A path that carries less than the ports at its ends has a resource of its own.
+//! rate is measured through it, so the air runs out first. A path from station to station that was measured has both hops in its rate. A path that carries less than the ports at its ends has a resource of its own.
 //!
 //! Rates are whole kbit/s of payload, and those that are alike are equal: two measurements of one thing differ, and a plan
 //! that follows the difference is slower than one that does not.
@@ -70,7 +70,8 @@ impl Network {
     /// A port's rate is the highest that was seen of it, its own or that of a path through it: a measurement can show too little,
     /// but never too much.
     pub(super) fn of(members: &[MemberId], links: &LinkMap) -> Option<Network> {
-        let pairs = pairs(members, links)?;
+        let mut pairs = pairs(members, links)?;
+        put_at_known_ports(&mut pairs);
         let ports = ports(&pairs);
         let of_ports = ports.values().flat_map(|port| [port.send_kbps, port.receive_kbps]);
         let of_paths = pairs.iter().flat_map(|pair| [pair.there.rate_kbps, pair.back.rate_kbps]);
@@ -159,12 +160,30 @@ struct Outlet {
     receive: Use,
 }
 
-/// The pairs that reach each other; `None` when nothing is known of a path between two that do.
+/// The pairs with a direct link; `None` when nothing is known of a path between two that do.
 fn pairs(members: &[MemberId], links: &LinkMap) -> Option<Vec<Pair>> {
     let ranked = || ranks(members.len()).zip(members.iter().copied());
     let pairs = ranked().flat_map(|low| ranked().filter(move |high| low.0 < high.0).map(move |high| (low, high)));
-    let direct = pairs.filter(|((_, a), (_, b))| links.reachable_both_ways(*a, *b));
+    let direct = pairs.filter(|((_, a), (_, b))| links.direct_both_ways(*a, *b));
     direct.map(|((a, low), (b, high))| Some(Pair { a, b, there: links.path(low, high)?, back: links.path(high, low)? })).collect()
+}
+
+/// A path between two others that nobody has measured is only reported, without a word of its ports. It is taken to leave its sender by the slowest port
+/// that is known of it, until it is measured too: a cable to one member alone is faster than what leads to all.
+fn put_at_known_ports(pairs: &mut [Pair]) {
+    let mut slowest: BTreeMap<Rank, (NonZeroU32, Port)> = BTreeMap::new();
+    for (rank, path) in pairs.iter().flat_map(|pair| [(pair.a, pair.there), (pair.b, pair.back)]) {
+        if let Some(kbps) = path.rate_kbps {
+            let least = slowest.entry(rank).or_insert((kbps, path.port));
+            *least = if kbps < least.0 { (kbps, path.port) } else { *least };
+        }
+    }
+    let is_unknown = |path: &Path| path.rate_kbps.is_none() && path.port == Port::unmeasured(InterfaceKind::Other, 0);
+    for (rank, path) in pairs.iter_mut().flat_map(|pair| [(pair.a, &mut pair.there), (pair.b, &mut pair.back)]) {
+        if let Some((_, port)) = slowest.get(&rank).filter(|_| is_unknown(path)) {
+            path.port = *port;
+        }
+    }
 }
 
 /// All ports, by rank and number, with the highest rates that were seen of each.
@@ -174,6 +193,8 @@ fn ports(pairs: &[Pair]) -> BTreeMap<(Rank, u32), Port> {
         for (rank, out, into) in [(*a, there, back), (*b, back, there)] {
             let port = ports.entry((rank, out.port.number)).or_insert(out.port);
             port.send_kbps = port.send_kbps.max(out.port.send_kbps).max(out.rate_kbps);
+            // Who has not heard of it on one path has on another.
+            port.cell = port.cell.max(out.port.cell);
             port.receive_kbps = port.receive_kbps.max(out.port.receive_kbps).max(into.rate_kbps);
         }
     }
@@ -190,8 +211,8 @@ fn outlets(
     let mut outlets = BTreeMap::new();
     for (name, port) in ports {
         let [send_kbps, receive_kbps] = [rates.get(&port.send_kbps?.get())?, rates.get(&port.receive_kbps?.get())?];
-        let (send, receive) = if port.kind == InterfaceKind::Wifi {
-            let air = *cells.entry(port.cell).or_insert_with(|| added(resources, Resource::Air));
+        let (send, receive) = if let Some(cell) = port.cell {
+            let air = *cells.entry(cell).or_insert_with(|| added(resources, Resource::Air));
             (air, air)
         } else {
             (added(resources, Resource::Send), added(resources, Resource::Receive))
@@ -211,8 +232,13 @@ fn uses(
     rates: &BTreeMap<u32, u32>,
     resources: &mut Vec<Resource>,
 ) -> Vec<Use> {
+    let measured = path_kbps.and_then(|kbps| rates.get(&kbps.get()));
+    if let Some(kbps) = measured.filter(|_| from.resource == to.resource) {
+        // From station to station: what was measured has both hops in it.
+        return vec![Use { resource: from.resource, kbps: *kbps }];
+    }
     let mut uses = vec![from, to];
-    let slower = path_kbps.and_then(|kbps| rates.get(&kbps.get())).filter(|kbps| **kbps < from.kbps.min(to.kbps));
+    let slower = measured.filter(|kbps| **kbps < from.kbps.min(to.kbps));
     uses.extend(slower.map(|kbps| Use { resource: added(resources, Resource::Path), kbps: *kbps }));
     uses
 }
@@ -243,9 +269,11 @@ const SPREAD_MAX: u32 = 10_000;
 
 #[cfg(test)]
 mod tests {
+    use super::super::forecast::forecast_us;
     use super::super::homes::Home;
     use super::super::homes::Lan::{No, Radio, Wired};
     use super::super::link_map::testing::links_of;
+    use super::super::plan::{Schedule, TreeShare};
     use super::*;
     use crate::view::testing::member_id;
 
@@ -304,6 +332,35 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_was_measured_from_station_to_station_has_both_hops_in_it() {
+        let members: Vec<MemberId> = (1..=3).map(member_id).collect();
+        let mut links = links_of(3, |_, _| Some(200));
+        for (from, to, kbps) in
+            [(1, 2, 600_000), (2, 1, 600_000), (1, 3, 300_000), (3, 1, 300_000), (2, 3, 190_000), (3, 2, 210_000)]
+        {
+            measure(&mut links, from, to, kbps);
+        }
+        let before = Network::of(&members, &links).expect("all rates");
+        assert!(before.resources.contains(&Resource::Path) && !before.resources.contains(&Resource::Air));
+        links.share(member_id(2), 0, 0);
+        links.share(member_id(3), 0, 0);
+        let network = Network::of(&members, &links).expect("all rates");
+        assert_eq!(network.resources, [Resource::Send, Resource::Receive, Resource::Air]);
+        // Measurements that are alike count as their middle one.
+        assert_eq!((kbps(&network, 1, 2), kbps(&network, 2, 1)), (vec![190_000], vec![190_000]));
+        assert_eq!(kbps(&network, 0, 1), [600_000, 600_000]);
+        let forecast_s = |network: &Network, root| {
+            let tree = Tree::star(Rank(root), 3);
+            let schedule = Schedule::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
+            forecast_us(network, &schedule, 75_000_000, 1 << 18).expect("links") / 1e6
+        };
+        // 600 Mbit each way by the first, twice at 600 and twice at 300 Mbit/s.
+        assert!((6.0..6.1).contains(&forecast_s(&network, 0)), "{}", forecast_s(&network, 0));
+        assert!((2.0..2.1).contains(&forecast_s(&before, 0)), "before anybody knew of the air");
+        assert!((8.3..8.5).contains(&forecast_s(&network, 1)), "{}", forecast_s(&network, 1));
+    }
+
+    #[test]
     fn even_is_one_port_for_all_of_one_make_and_rate() {
         let cable = 16_000;
         assert!(network(&Home::new(&[Wired(940); 4], &[])).is_even());
@@ -327,5 +384,37 @@ mod tests {
         assert!(network(&Home::new(&noisy, &[])).is_even());
         let counts_as = alike(vec![100, 81, 79, 66, 1, 40_000]);
         assert_eq!(counts_as.values().copied().collect::<Vec<_>>(), [4, 66, 66, 81, 81, 40_000]);
+    }
+
+    #[test]
+    fn a_path_that_is_only_reported_is_at_a_port_that_is_known() {
+        let mut links = LinkMap::new();
+        let ranks = [1, 2, 3, 4];
+        for (a, b) in ranks.iter().flat_map(|a| ranks.iter().map(move |b| (*a, *b))).filter(|(a, b)| a != b) {
+            links.observe(member_id(a), member_id(b), Path::unmeasured(200));
+        }
+        let members = ranks.map(member_id);
+        let port = Port::unmeasured(InterfaceKind::Ethernet, 2);
+        for (from, to) in [(1, 2), (2, 3), (3, 4)] {
+            links.rate(member_id(from), member_id(to), port, NonZeroU32::new(94_000).expect("not 0"));
+        }
+        assert_eq!(Network::of(&members, &links), None, "nothing is known of what the first receives and the last sends");
+        links.rate(member_id(4), member_id(1), port, NonZeroU32::new(93_000).expect("not 0"));
+        let network = Network::of(&members, &links).expect("each port was seen both ways");
+        assert!(network.is_even() && network.is_mesh(), "{network:?}");
+        // A cable of its own shows when it is measured.
+        links.rate(
+            member_id(1),
+            member_id(3),
+            Port::unmeasured(InterfaceKind::Thunderbolt, 9),
+            NonZeroU32::new(16_000_000).expect("not 0"),
+        );
+        links.rate(
+            member_id(3),
+            member_id(1),
+            Port::unmeasured(InterfaceKind::Thunderbolt, 9),
+            NonZeroU32::new(16_000_000).expect("not 0"),
+        );
+        assert!(!Network::of(&members, &links).expect("all ports").is_even());
     }
 }

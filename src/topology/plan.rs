@@ -2,6 +2,7 @@
 //!
 //! How the members of a View move a buffer, by size.
 
+use super::auto_codecs::AutoCodecs;
 use super::gloo_fold;
 use super::tree::{Tree, ranks};
 use crate::engine::EngineKind;
@@ -29,6 +30,8 @@ pub struct PlanClass {
     pub chunk_bytes: u32,
     /// Who sends what to whom.
     pub schedule: Schedule,
+    /// How it is encoded where a call leaves that to the plan.
+    pub auto: AutoCodecs,
 }
 
 /// Who sends what to whom.
@@ -91,7 +94,7 @@ pub enum FoldTree {
 
 impl Plan {
     /// Longest reason, in bytes.
-    pub const REASON_BYTES_MAX: usize = 400;
+    pub const REASON_BYTES_MAX: usize = 600;
     /// Most size classes.
     pub const CLASSES_MAX: usize = 8;
     /// Most trees of a schedule.
@@ -103,7 +106,12 @@ impl Plan {
         Plan {
             revision: 0,
             reason: format!("{size} members exchange whole buffers"),
-            classes: vec![PlanClass { bytes_max: u64::MAX, chunk_bytes: 256 * 1024, schedule: Schedule::OneShot }],
+            classes: vec![PlanClass {
+                bytes_max: u64::MAX,
+                chunk_bytes: 256 * 1024,
+                schedule: Schedule::OneShot,
+                auto: AutoCodecs::NONE,
+            }],
         }
     }
 
@@ -172,6 +180,13 @@ impl Plan {
         self.classes.iter().all(|class| class.schedule.engine() == engine)
     }
 
+    /// Whether nothing in it goes straight between two of these, who have no direct link.
+    pub fn keeps_apart(&self, apart: &[(Rank, Rank)]) -> bool {
+        let is_apart = |a: Rank, b: Rank| apart.contains(&(a.min(b), a.max(b)));
+        apart.is_empty()
+            || self.classes.iter().all(|class| class.schedule.edges().is_some_and(|mut e| !e.any(|(a, b)| is_apart(a, b))))
+    }
+
     /// Whether the plan speaks of exactly `size` ranks and its classes are in order.
     pub fn fits(&self, size: usize) -> bool {
         let ordered = self.classes.windows(2).all(|w| w[0].bytes_max < w[1].bytes_max);
@@ -211,6 +226,21 @@ impl Schedule {
             Schedule::OneShot | Schedule::Ring { .. } | Schedule::Trees { .. } => EngineKind::Native,
             Schedule::GlooExchange | Schedule::GlooRing | Schedule::GlooBcube => EngineKind::Gloo,
         }
+    }
+}
+
+impl Schedule {
+    /// The pairs that send to each other; `None` where all do.
+    fn edges(&self) -> Option<impl Iterator<Item = (Rank, Rank)> + '_> {
+        let (around, trees) = match self {
+            Schedule::Ring { order } => (&order[..], &[][..]),
+            Schedule::Trees { trees } => (&[][..], &trees[..]),
+            _ => return None,
+        };
+        let around = around.iter().zip(around.iter().cycle().skip(1)).map(|(a, b)| (*a, *b));
+        let up = |tree: &'_ TreeShare| ranks(tree.tree.parents.len()).zip(tree.tree.parents.clone());
+        let up = trees.iter().flat_map(up).filter_map(|(child, parent)| Some((child, parent?)));
+        Some(around.chain(up))
     }
 }
 
@@ -274,6 +304,7 @@ impl Encode for PlanClass {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.bytes_max.to_le_bytes());
         out.extend_from_slice(&self.chunk_bytes.to_le_bytes());
+        self.auto.encode(out);
         match &self.schedule {
             Schedule::OneShot => out.push(1),
             Schedule::Ring { order } => {
@@ -293,7 +324,7 @@ impl Encode for PlanClass {
 
 impl Decode for PlanClass {
     fn decode(r: &mut Reader<'_>) -> Result<PlanClass, Malformed> {
-        let (bytes_max, chunk_bytes) = (r.u64()?, r.u32()?);
+        let (bytes_max, chunk_bytes, auto) = (r.u64()?, r.u32()?, AutoCodecs::decode(r)?);
         let schedule = match r.u8()? {
             1 => Schedule::OneShot,
             2 => Schedule::Ring { order: r.list(MEMBERS_MAX)? },
@@ -303,7 +334,7 @@ impl Decode for PlanClass {
             6 => Schedule::Trees { trees: r.list(Plan::TREES_MAX)? },
             _ => return Err(Malformed::UnknownTag),
         };
-        Ok(PlanClass { bytes_max, chunk_bytes, schedule })
+        Ok(PlanClass { bytes_max, chunk_bytes, schedule, auto })
     }
 }
 
@@ -333,8 +364,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn who_has_no_direct_link_is_not_sent_to() {
+        let apart = [(Rank(0), Rank(2)), (Rank(0), Rank(3))];
+        assert!(!Plan::mesh(4).keeps_apart(&apart) && Plan::mesh(4).keeps_apart(&[]));
+        assert!(ring_of([0, 1, 2, 3].map(Rank).into()).keeps_apart(&apart[..1]));
+        assert!(!ring_of([0, 1, 2, 3].map(Rank).into()).keeps_apart(&apart), "the last one sends to the first");
+        for (parents, kept) in [([Some(1), None, Some(1), Some(2)], true), ([Some(1), None, Some(0), Some(2)], false)] {
+            let tree = Tree { parents: parents.map(|parent| parent.map(Rank)).into() };
+            let schedule = Schedule::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
+            let class = PlanClass { bytes_max: u64::MAX, chunk_bytes: 4096, schedule, auto: AutoCodecs::NONE };
+            let plan = Plan { revision: 0, reason: String::new(), classes: vec![class] };
+            assert_eq!(plan.keeps_apart(&apart), kept, "{plan:?}");
+        }
+    }
+
     fn ring_of(order: Vec<Rank>) -> Plan {
-        let class = PlanClass { bytes_max: u64::MAX, chunk_bytes: 4096, schedule: Schedule::Ring { order } };
+        let class =
+            PlanClass { bytes_max: u64::MAX, chunk_bytes: 4096, schedule: Schedule::Ring { order }, auto: AutoCodecs::NONE };
         Plan { revision: 0, reason: String::new(), classes: vec![class] }
     }
 
@@ -354,7 +401,10 @@ mod tests {
     fn ring(order: &[u8]) -> Plan {
         let order = order.iter().copied().map(Rank).collect();
         let mut plan = Plan::mesh(3);
-        plan.classes.insert(0, PlanClass { bytes_max: 99, chunk_bytes: 4096, schedule: Schedule::Ring { order } });
+        plan.classes.insert(
+            0,
+            PlanClass { bytes_max: 99, chunk_bytes: 4096, schedule: Schedule::Ring { order }, auto: AutoCodecs::NONE },
+        );
         plan
     }
 
@@ -366,7 +416,8 @@ mod tests {
     fn trees(shares: &[(&[u8], u32)]) -> Plan {
         let tree = |parents: &[u8]| Tree { parents: parents.iter().map(|p| (*p != 9).then_some(Rank(*p))).collect() };
         let trees = shares.iter().map(|(parents, ppm)| TreeShare { tree: tree(parents), ppm: *ppm }).collect();
-        let class = PlanClass { bytes_max: u64::MAX, chunk_bytes: 4096, schedule: Schedule::Trees { trees } };
+        let class =
+            PlanClass { bytes_max: u64::MAX, chunk_bytes: 4096, schedule: Schedule::Trees { trees }, auto: AutoCodecs::NONE };
         Plan { revision: 0, reason: String::new(), classes: vec![class] }
     }
 

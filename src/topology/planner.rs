@@ -1,12 +1,14 @@
 //! Layer: Core.
 //!
-//! Which plan suits which links: whole buffers to everybody while they are small, a ring above.
+//! Which plan suits which links: whole buffers to everybody while they are small, a ring above. Where the direct links form no
+//! ring, all sizes go over a tree.
 //!
 //! The proposer of a View plans and ships the result; followers only check that it speaks of their ranks.
 //! The same members and links give the same plan.
 
+use super::plan::TreeShare;
 use super::rings::Rings;
-use super::{LinkMap, Plan, PlanClass, Schedule};
+use super::{AutoCodecs, LinkMap, Plan, PlanClass, Schedule, Tree, ranks};
 use crate::identity::MemberId;
 use crate::view::Rank;
 use std::collections::BTreeSet;
@@ -15,19 +17,23 @@ use std::collections::BTreeSet;
 ///
 /// Small buffers are exchanged whole in one step. Larger ones go round a ring in the order with the least sum of
 /// round-trip times: the best one for up to eight members, above that the one that always goes to the nearest member left.
-/// Pairs without a direct link are not neighbours. Two members are a ring too: each adds up one half.
+/// Pairs without a direct link are not neighbours; where the links form no ring, all goes up the lowest tree there is and down again.
+/// Two members are a ring too: each adds up one half.
 pub fn plan(members: &[MemberId], links: &LinkMap) -> Plan {
     if members.len() == 2 {
         return plan_of_two();
     }
     let rings = Rings::new(members, links);
-    let direct = links.is_clique(&members.iter().copied().collect());
-    let (reason, classes) = match rings.best() {
-        Some(order) if members.len() > 2 => {
+    let direct = links.is_mesh(&members.iter().copied().collect());
+    let ring = rings.best().filter(|_| members.len() > 2);
+    let tree = if direct || ring.is_some() { None } else { lowest_tree(members, links) };
+    let (reason, classes) = match (ring, tree) {
+        (Some(order), _) => {
             let small = direct.then(|| class(SMALL_BYTES_MAX, 16, Schedule::OneShot));
             (ring_reason(members, links, &order, &rings), small.into_iter().chain(ring_classes(&order)).collect())
         }
-        _ => (exchange_reason(members.len(), direct), exchange_classes()),
+        (None, Some(tree)) => (tree_reason(members.len(), &tree), chunked(&tree_schedule(tree)).into()),
+        (None, None) => (exchange_reason(members.len(), direct), exchange_classes()),
     };
     Plan { revision: 0, reason, classes }
 }
@@ -64,11 +70,39 @@ pub fn rank_order(current: &[MemberId], members: &BTreeSet<MemberId>) -> Vec<Mem
     staying.iter().copied().chain(joiners).collect()
 }
 
+/// Of the trees of shortest ways over direct links, one from each rank, the lowest; of equally low ones that of the lower rank.
+fn lowest_tree(members: &[MemberId], links: &LinkMap) -> Option<Tree> {
+    let size = members.len();
+    let from = |root: Rank| {
+        let (mut tree, mut reached, mut next) = (Tree::empty(size), vec![root], 0);
+        while let Some(at) = reached.get(next).copied() {
+            next += 1;
+            for other in ranks(size).filter(|other| links.direct_both_ways(members[at.index()], members[other.index()])) {
+                if !reached.contains(&other) {
+                    tree.parents[other.index()] = Some(at);
+                    reached.push(other);
+                }
+            }
+        }
+        tree
+    };
+    let whole = ranks(size).map(from).filter(|tree| tree.root(size).is_some());
+    whole.min_by_key(|tree| tree.root(size).map(|root| tree.height(root)))
+}
+
+fn tree_schedule(tree: Tree) -> Schedule {
+    Schedule::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] }
+}
+
 fn ring_classes(order: &[Rank]) -> [PlanClass; 3] {
-    let ring = || Schedule::Ring { order: order.to_vec() };
+    chunked(&Schedule::Ring { order: order.to_vec() })
+}
+
+fn chunked(schedule: &Schedule) -> [PlanClass; 3] {
+    let same = || schedule.clone();
     // A segment should be several chunks, so that receiving, adding and sending overlap, but below 32 KiB a chunk costs
     // more than that gains; above 1 MiB 256 KiB are what the processor's cache and the cost of a system call agree on.
-    [class(256 * KIB, 32, ring()), class(1024 * KIB, 64, ring()), class(u64::MAX, 256, ring())]
+    [class(256 * KIB, 32, same()), class(1024 * KIB, 64, same()), class(u64::MAX, 256, same())]
 }
 
 fn exchange_classes() -> Vec<PlanClass> {
@@ -76,15 +110,20 @@ fn exchange_classes() -> Vec<PlanClass> {
 }
 
 fn class(bytes_max: u64, chunk_kib: u32, schedule: Schedule) -> PlanClass {
-    PlanClass { bytes_max, chunk_bytes: chunk_kib * 1024, schedule }
+    PlanClass { bytes_max, chunk_bytes: chunk_kib * 1024, schedule, auto: AutoCodecs::NONE }
 }
 
 fn exchange_reason(size: usize, direct: bool) -> String {
     match (size, direct) {
         (0 | 1, _) => "one member has nobody to talk to".to_owned(),
         (size, true) => format!("{size} members exchange whole buffers"),
-        (size, false) => format!("{size} members exchange whole buffers, because their direct links form no ring"),
+        (size, false) => format!("{size} members exchange whole buffers, because direct links do not join all of them"),
     }
+}
+
+fn tree_reason(size: usize, tree: &Tree) -> String {
+    let root = tree.root(size).map_or_else(String::new, |root| root.to_string());
+    format!("{size} members over a tree of direct links to {root}, because these form no ring")
 }
 
 fn ring_reason(members: &[MemberId], links: &LinkMap, order: &[Rank], rings: &Rings) -> String {
@@ -181,10 +220,27 @@ mod tests {
         let found = plan(&members(4), &sparse);
         assert_eq!(ring(&found), [0, 2, 1, 3]);
         assert!(!found.classes.iter().any(|class| class.schedule == Schedule::OneShot), "one pair has no link for it");
-        let star = links_of(4, |a, _| (a == 1).then_some(200));
-        let fallback = plan(&members(4), &star);
+        let parted = links_of(4, |a, b| (a + 2 == b).then_some(200));
+        let fallback = plan(&members(4), &parted);
         assert!(all_one_shot(&fallback) && fallback.fits(4));
-        assert!(fallback.reason.contains("no ring"));
+    }
+
+    #[test]
+    fn links_that_form_no_ring_are_a_tree_as_low_as_they_allow() {
+        for (links, parents) in [
+            (links_of(4, |a, _| (a == 2).then_some(200)), vec![None, None, Some(1), Some(1)]),
+            (links_of(4, |a, b| (a + 1 == b).then_some(200)), vec![Some(1), None, Some(1), Some(2)]),
+            (links_of(5, |a, b| (a + 1 == b).then_some(200)), vec![Some(1), Some(2), None, Some(2), Some(3)]),
+        ] {
+            let size = parents.len();
+            let found = plan(&members(size as u8), &links);
+            let expected = Tree { parents: parents.into_iter().map(|parent| parent.map(Rank)).collect() };
+            let connected = expected.root(size).is_some();
+            for class in &found.classes {
+                assert_eq!(class.schedule == tree_schedule(expected.clone()), connected, "{found:?}");
+            }
+            assert!(found.fits(size) && (!connected || found.reason.contains("no ring")), "{}", found.reason);
+        }
     }
 
     #[test]
@@ -209,7 +265,8 @@ mod tests {
         assert!(found.fits(16) && found.reason.len() <= Plan::REASON_BYTES_MAX);
         // Two halves that share one member: no ring, and far too many ways to see that by trying.
         let halves = links_of(16, |a, b| (a == 1 || (a <= 8) == (b <= 8)).then_some(200));
-        assert!(all_one_shot(&plan(&members(16), &halves)));
+        let Schedule::Trees { trees } = &plan(&members(16), &halves).classes[0].schedule else { panic!("no tree") };
+        assert_eq!(trees[0].tree, Tree::star(Rank(0), 16));
         // Nearest first runs into a dead end here and has to go back.
         let detour = links_of(9, |a, b| match (a, b) {
             (1, 9) | (8, 9) => Some(100),

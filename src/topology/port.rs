@@ -12,9 +12,9 @@ pub struct Port {
     pub kind: InterfaceKind,
     /// What its member's operating system calls it. 0 where nobody has told: then it is the one port of its member.
     pub number: u32,
-    /// Of a radio: which air it is in, which carries one frame at a time, to or from whomever. All radios are thought to be in
-    /// cell 0, as at home with one access point, until they are seen not to disturb each other.
-    pub cell: u32,
+    /// Which medium it shares, which carries one frame at a time, to or from whomever; `None` for a wire. All radios are thought to be in
+    /// cell 0, as at home with one access point; other ports were seen to share one.
+    pub cell: Option<u32>,
     /// What it sends on its own, in kbit/s of payload; `None` where nobody has measured it.
     pub send_kbps: Option<NonZeroU32>,
     /// What it receives on its own, in kbit/s of payload; `None` where nobody has measured it.
@@ -24,6 +24,6 @@ pub struct Port {
 impl Port {
     /// A port that nobody has measured.
     pub fn unmeasured(kind: InterfaceKind, number: u32) -> Port {
-        Port { kind, number, cell: 0, send_kbps: None, receive_kbps: None }
+        Port { kind, number, cell: (kind == InterfaceKind::Wifi).then_some(0), send_kbps: None, receive_kbps: None }
     }
 }

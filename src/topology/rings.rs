@@ -25,7 +25,7 @@ impl Rings {
     /// Of these members, given in rank order.
     pub(super) fn new(members: &[MemberId], links: &LinkMap) -> Rings {
         let hop_us = |a: MemberId, b: MemberId| {
-            let way = a != b && links.reachable_both_ways(a, b);
+            let way = a != b && links.direct_both_ways(a, b);
             way.then(|| links.rtt_us(a, b).unwrap_or(RTT_UNKNOWN_US))
         };
         Rings { hops_us: members.iter().map(|a| members.iter().map(|b| hop_us(*a, *b)).collect()).collect() }

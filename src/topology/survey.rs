@@ -4,15 +4,26 @@
 //!
 //! A path carries what the slower of its two ports does. So first everybody sends to the next rank, then everybody exchanges a burst with
 //! the member that was seen to be the fastest: then each port has been measured against one that is no slower, and the rates are good for a
-//! plan. The other paths follow, because a cable may hide among them; and those that carried less than both their ports can
-//! are tried again, as chance may have been to blame.
+//! plan. The other paths follow, because a cable may hide among them. Those that carried less than both their ports
+//! can, or than the other way, are tried again, as chance may have been to blame. At last members that are not alike exchange bursts, which tells
+//! who shares a medium.
 
+use super::media::{Alone, Media};
 use super::ranks;
 use crate::view::Rank;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// From whom to whom.
 pub type Pair = (Rank, Rank);
+
+/// What is measured next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// A burst one way.
+    Alone(Pair),
+    /// Bursts both ways at once.
+    Together(Pair),
+}
 
 /// The measuring of one View, as rank 0 leads it. Time is in milliseconds and never goes back.
 #[derive(Clone, Debug)]
@@ -21,7 +32,14 @@ pub struct Survey {
     rates: BTreeMap<Pair, u32>,
     /// How often a path was tried.
     tries: BTreeMap<Pair, u32>,
-    under_way: Option<(Pair, u64)>,
+    /// All have a direct link to all.
+    is_mesh: bool,
+    /// Since when what is measured, and of bursts both ways what has come.
+    under_way: Option<(Probe, u64)>,
+    came: [Option<u32>; 2],
+    media: Media,
+    /// Whose ports are known to share a medium.
+    radios: BTreeSet<Rank>,
     /// Not before this time.
     rest_until: u64,
 }
@@ -30,23 +48,54 @@ impl Survey {
     /// Of a View of so many members, of whose paths some rates are known, in kbit/s.
     pub fn new(size: usize, known: impl Fn(Pair) -> Option<u32>) -> Survey {
         let rates = pairs(size).filter_map(|pair| Some((pair, known(pair)?))).collect();
-        Survey { size, rates, tries: BTreeMap::new(), under_way: None, rest_until: 0 }
+        let (tries, radios) = (BTreeMap::new(), BTreeSet::new());
+        Survey {
+            size,
+            rates,
+            tries,
+            is_mesh: true,
+            under_way: None,
+            came: [None; 2],
+            media: Media::default(),
+            radios,
+            rest_until: 0,
+        }
+    }
+
+    /// The same, where these have no direct link: then each path may have ports of its own, and all are measured before a plan is made.
+    #[must_use]
+    pub fn without(mut self, apart: &[Pair]) -> Survey {
+        self.is_mesh = apart.is_empty();
+        apart.iter().flat_map(|(a, b)| [(*a, *b), (*b, *a)]).for_each(|pair| self.leave(pair));
+        self
     }
 
     /// The next path to be measured now that nothing goes on; it is under way then. `None` while another one is, or none is left.
-    pub fn begin(&mut self, now: u64) -> Option<Pair> {
+    pub fn begin(&mut self, now: u64) -> Option<Probe> {
         if self.under_way.is_some() || now < self.rest_until {
             return None;
         }
-        let pair = self.wanted()?;
-        *self.tries.entry(pair).or_default() += 1;
-        self.under_way = Some((pair, now));
-        Some(pair)
+        let probe = self.wanted()?;
+        match probe {
+            Probe::Alone(pair) => *self.tries.entry(pair).or_default() += 1,
+            Probe::Together(_) => {
+                let alone = Alone { size: self.size, rates: &self.rates, radios: &self.radios };
+                self.media.begin(alone);
+                self.came = [None; 2];
+            }
+        }
+        self.under_way = Some((probe, now));
+        Some(probe)
+    }
+
+    /// The port of this rank is known to share a medium.
+    pub fn is_radio(&mut self, rank: Rank) {
+        self.radios.insert(rank);
     }
 
     /// What came of a path: a rate in kbit/s, or 0. Says whether it was the one under way.
     pub fn on_rate(&mut self, now: u64, pair: Pair, kbps: u32) -> bool {
-        let awaited = self.under_way.take_if(|(under_way, _)| *under_way == pair).is_some();
+        let awaited = self.under_way.take_if(|(under_way, _)| *under_way == Probe::Alone(pair)).is_some();
         if kbps > 0 {
             let best = self.rates.entry(pair).or_default();
             *best = kbps.max(*best);
@@ -56,22 +105,71 @@ impl Survey {
         awaited
     }
 
+    /// What came of a path while its opposite had a burst as well: a rate in kbit/s, or 0. Says whether that was the last that was awaited.
+    pub fn on_rate_together(&mut self, now: u64, pair: Pair, kbps: u32) -> bool {
+        let Some((Probe::Together((a, b)), _)) = self.under_way else { return false };
+        match pair {
+            _ if pair == (a, b) => self.came[0] = Some(kbps),
+            _ if pair == (b, a) => self.came[1] = Some(kbps),
+            _ => return false,
+        }
+        let [Some(there), Some(back)] = self.came else { return false };
+        self.end_together(now, (a, b), there, back);
+        true
+    }
+
+    fn end_together(&mut self, now: u64, pair: Pair, there: u32, back: u32) {
+        self.under_way = None;
+        if there == 0 || back == 0 {
+            self.rest_until = now + REST_MS;
+        }
+        self.media.on_exchange(pair, there, back);
+        // A burst can show too little, but never too much.
+        for (way, kbps) in [(pair, there), ((pair.1, pair.0), back)] {
+            self.rates.entry(way).and_modify(|best| *best = kbps.max(*best));
+        }
+    }
+
+    /// The ports that were seen to share a medium, each as that by which the first of two ranks sends to the second, and which medium; empty
+    /// until all is told of that.
+    pub fn stations(&self) -> Vec<(Pair, u32)> {
+        if pairs(self.size).all(|pair| self.is_done(pair)) && self.shared().is_none() {
+            self.media.stations(self.alone())
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn alone(&self) -> Alone<'_> {
+        Alone { size: self.size, rates: &self.rates, radios: &self.radios }
+    }
+
+    /// What is known of a path is no longer believed, nor what came of exchanges over it.
+    pub fn again(&mut self, pair: Pair) {
+        self.rates.remove(&pair);
+        self.tries.remove(&pair);
+        self.media.forget(pair);
+    }
+
     /// This path cannot be measured.
     pub fn leave(&mut self, pair: Pair) {
-        self.under_way.take_if(|(under_way, _)| *under_way == pair);
+        self.under_way.take_if(|(under_way, _)| *under_way == Probe::Alone(pair));
         self.tries.insert(pair, TRIES_MAX);
     }
 
     /// Gives up what has not been answered.
     pub fn tick(&mut self, now: u64) {
-        if self.under_way.take_if(|(_, since)| now >= *since + PATIENCE_MS).is_some() {
-            self.rest_until = now + REST_MS;
+        match self.under_way.take_if(|(_, since)| now >= *since + PATIENCE_MS) {
+            Some((Probe::Together(pair), _)) => self.end_together(now, pair, 0, 0),
+            Some((Probe::Alone(_), _)) => self.rest_until = now + REST_MS,
+            None => {}
         }
     }
 
     /// Whether every port has been measured against one that is no slower, as far as it could be.
     pub fn is_good_for_a_plan(&self) -> bool {
-        self.round().all(|pair| self.is_done(pair)) && self.spokes().all(|pair| self.is_done(pair))
+        let all = || self.is_mesh || pairs(self.size).all(|pair| self.is_done(pair));
+        self.round().all(|pair| self.is_done(pair)) && self.spokes().all(|pair| self.is_done(pair)) && all()
     }
 
     /// Whether nothing is left to be measured.
@@ -79,12 +177,24 @@ impl Survey {
         self.under_way.is_none() && self.wanted().is_none()
     }
 
-    fn wanted(&self) -> Option<Pair> {
+    fn wanted(&self) -> Option<Probe> {
         let open = |pair: &Pair| !self.is_done(*pair);
-        let round = self.round().find(open);
         // Who is the fastest shows when all have been seen once.
-        let spokes = || self.spokes().find(open);
-        round.or_else(spokes).or_else(|| pairs(self.size).find(open)).or_else(|| self.doubtful())
+        let single = self.round().find(open).or_else(|| self.spokes().find(open)).or_else(|| pairs(self.size).find(open));
+        // An exchange is compared with what was seen alone, so that comes first, and what is odd of it is seen to.
+        single.or_else(|| self.doubtful()).map(Probe::Alone).or_else(|| self.shared_or_unsure())
+    }
+
+    /// The next exchange, or before it what is not known well enough alone: against too low a rate an exchange seems to go well.
+    fn shared_or_unsure(&self) -> Option<Probe> {
+        let (a, b) = self.shared()?;
+        let unsure = [(a, b), (b, a)].into_iter().find(|pair| self.tries(*pair) < DOUBTS_MAX);
+        Some(unsure.map_or(Probe::Together((a, b)), Probe::Alone))
+    }
+
+    /// Whose exchange tells more of who shares a medium. Of two members that would change nothing.
+    fn shared(&self) -> Option<Pair> {
+        if self.size > 2 { self.media.wanted(self.alone()) } else { None }
     }
 
     fn is_done(&self, pair: Pair) -> bool {
@@ -107,10 +217,11 @@ impl Survey {
         ranks(self.size).filter(move |rank| *rank != hub).flat_map(move |rank| [(rank, hub), (hub, rank)])
     }
 
-    /// A path that has been tried little and carried less than its ends have sent and received elsewhere.
+    /// A path that has been tried little and carried less than its ends have sent and received elsewhere, or than the other way.
     fn doubtful(&self) -> Option<Pair> {
         let most = |of: &dyn Fn(&Pair) -> bool| self.rates.iter().filter(|(pair, _)| of(pair)).map(|(_, kbps)| *kbps).max();
-        let expected = |pair: Pair| Some(most(&|known| known.0 == pair.0)?.min(most(&|known| known.1 == pair.1)?));
+        let of_ports = |pair: Pair| Some(most(&|known| known.0 == pair.0)?.min(most(&|known| known.1 == pair.1)?));
+        let expected = |pair: Pair| of_ports(pair).max(self.rates.get(&(pair.1, pair.0)).copied());
         let is_low = |pair: &Pair, kbps: u32| expected(*pair).is_some_and(|most| u64::from(kbps) * 100 < u64::from(most) * 93);
         let low = self.rates.iter().filter(|(pair, kbps)| self.tries(**pair) < DOUBTS_MAX && is_low(pair, **kbps));
         low.map(|(pair, _)| *pair).next()
@@ -127,22 +238,56 @@ const PATIENCE_MS: u64 = 3000;
 const REST_MS: u64 = 200;
 /// A path that cannot be measured so often is left.
 const TRIES_MAX: u32 = 40;
-/// How often a path is tried that carries less than expected.
+/// How often a path is tried that carries less than expected, or on which something rests.
 const DOUBTS_MAX: u32 = 3;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Goes through with it, where each path carries what `kbps` says, and gives the order and whether it was good for a plan after each.
+    #[test]
+    fn an_exchange_that_is_not_answered_is_given_up_in_the_end() {
+        let known = |(a, b): Pair| Some(if a.min(b) == Rank(0) && a.max(b) == Rank(1) { 900 } else { 300 });
+        let mut survey = Survey::new(3, known);
+        let (mut now, mut exchanges) = (0, 0);
+        while let Some(probe) = survey.begin(now) {
+            match probe {
+                Probe::Together(pair) => {
+                    assert!(survey.stations().is_empty() && !survey.on_rate_together(now, pair, 100));
+                    exchanges += 1;
+                }
+                Probe::Alone(pair) => assert!(survey.on_rate(now, pair, 300)),
+            }
+            now += PATIENCE_MS;
+            survey.tick(now);
+            now += REST_MS;
+        }
+        assert!(survey.is_over() && survey.stations().is_empty());
+        assert_eq!(exchanges, 20, "ten for each of two");
+    }
+
+    /// Goes through with it, where each path carries what `kbps` says at any time, and gives the order of the single bursts and whether it was
+    /// good for a plan after each.
     fn walk(survey: &mut Survey, kbps: impl Fn(Pair) -> u32) -> Vec<(Pair, bool)> {
         let (mut order, mut now) = (Vec::new(), 100_000);
         while !survey.is_over() {
             now += 1000;
-            let pair = survey.begin(now).expect("it is not over");
+            let probe = survey.begin(now).expect("it is not over");
             assert_eq!(survey.begin(now), None, "one at a time");
-            assert!(survey.on_rate(now, pair, kbps(pair)));
-            order.push((pair, survey.is_good_for_a_plan()));
+            match probe {
+                Probe::Alone(pair) => {
+                    assert!(survey.on_rate(now, pair, kbps(pair)));
+                    order.push((pair, survey.is_good_for_a_plan()));
+                }
+                Probe::Together((a, b)) => {
+                    assert!(!survey.on_rate(now, (a, b), kbps((a, b))), "another one is awaited");
+                    assert!(!survey.on_rate_together(now, (b, a), kbps((b, a))));
+                    assert!(survey.on_rate_together(now, (a, b), kbps((a, b))));
+                    if let Some((_, is_good)) = order.last_mut() {
+                        *is_good = survey.is_good_for_a_plan();
+                    }
+                }
+            }
         }
         order
     }
@@ -173,8 +318,19 @@ mod tests {
                     "{ports:?} {rank}"
                 );
             }
-            assert_eq!(order.len(), size * (size - 1), "in the end each path once");
+            let paths: BTreeSet<Pair> = order.iter().map(|(pair, _)| *pair).collect();
+            assert_eq!(paths.len(), size * (size - 1), "in the end each path");
+            assert!(order.len() <= paths.len() + 4 * (size - 1), "some twice more, for what rests on them");
         }
+    }
+
+    #[test]
+    fn without_a_switch_every_cable_is_measured_and_nothing_else() {
+        let apart = [(Rank(0), Rank(2)), (Rank(0), Rank(3)), (Rank(1), Rank(3))];
+        let mut survey = Survey::new(4, |_| None).without(&apart);
+        let order = walk(&mut survey, |_| 940);
+        assert_eq!(order.iter().map(|(_, good)| *good).collect::<Vec<_>>(), [false, false, false, false, false, true]);
+        assert!(order.iter().all(|((a, b), _)| a.0.abs_diff(b.0) == 1), "{order:?}");
     }
 
     #[test]
@@ -185,19 +341,33 @@ mod tests {
         assert_eq!(walk(&mut survey, |_| 940).len(), 1);
         let mut survey = Survey::new(4, known);
         let order = walk(&mut survey, |_| 300);
-        assert_eq!(order.len(), DOUBTS_MAX as usize, "{order:?}");
+        let odd = order.iter().filter(|(pair, _)| *pair == (Rank(1), Rank(2))).count();
+        assert_eq!(odd, DOUBTS_MAX as usize, "{order:?}");
+        let times = |pair: Pair| order.iter().filter(|(other, _)| *other == pair).count();
+        assert!(pairs(4).all(|pair| times(pair) <= DOUBTS_MAX as usize), "{order:?}");
+    }
+
+    #[test]
+    fn a_path_that_has_become_another_one_is_measured_again() {
+        let mut survey = Survey::new(4, |_| Some(940));
+        assert!(survey.is_over());
+        let pair = (Rank(1), Rank(2));
+        survey.again(pair);
+        assert!(!survey.is_over() && !survey.is_good_for_a_plan());
+        assert_eq!(walk(&mut survey, |_| 940), [(pair, true)]);
     }
 
     #[test]
     fn what_is_given_up_or_not_answered_is_tried_again_but_not_for_ever() {
         let mut survey = Survey::new(3, |_| None);
-        let pair = survey.begin(0).expect("the first");
+        let first = survey.begin(0);
+        let Some(Probe::Alone(pair)) = first else { panic!("{first:?} before any path is known") };
         assert!(survey.on_rate(10, pair, 0) && !survey.on_rate(10, pair, 0));
-        assert_eq!((survey.begin(10), survey.begin(10 + REST_MS)), (None, Some(pair)));
+        assert_eq!((survey.begin(10), survey.begin(10 + REST_MS)), (None, first));
         survey.tick(10 + REST_MS + PATIENCE_MS - 1);
         assert_eq!(survey.begin(20_000), None, "still under way");
         survey.tick(20_000);
-        assert_eq!((survey.begin(20_000), survey.begin(20_000 + REST_MS)), (None, Some(pair)));
+        assert_eq!((survey.begin(20_000), survey.begin(20_000 + REST_MS)), (None, first));
         survey.on_rate(20_000, pair, 940);
         survey.leave((Rank(2), Rank(1)));
         let order = walk(&mut survey, |_| 0);

@@ -8,10 +8,11 @@
 use super::forecast::forecast_us;
 use super::network::Network;
 use super::packing::Packing;
+use super::paying::with_codecs;
 use super::plan::TreeShare;
 use super::planner::plan;
 use super::rings::Rings;
-use super::{LinkMap, Plan, PlanClass, Schedule, Tree, ranks};
+use super::{AutoCodecs, LinkMap, Plan, PlanClass, Schedule, Tree, ranks};
 use crate::identity::MemberId;
 use crate::view::Rank;
 
@@ -59,9 +60,16 @@ pub fn better_plan(members: &[MemberId], links: &LinkMap, present: &Plan) -> Opt
         let class = plan.class_for(LARGE_BYTES);
         forecast_us(&network, &class.schedule, LARGE_BYTES, class.chunk_bytes)
     };
-    let better = Uneven::of(members, links).map_or_else(|| plan(members, links), |uneven| uneven.plan);
+    let better = best_plan(members, links);
     let us_better = us(&better)?;
-    us(present).is_none_or(|us_present| us_present > us_better * WORTH_IT).then_some(better)
+    let is_better = us(present).is_none_or(|us_present| us_present > us_better * WORTH_IT);
+    is_better.then_some(better)
+}
+
+/// The plan for these members by what is known of their links now.
+pub fn best_plan(members: &[MemberId], links: &LinkMap) -> Plan {
+    let best = Uneven::of(members, links).map_or_else(|| plan(members, links), |uneven| uneven.plan);
+    with_codecs(members, links, best)
 }
 
 /// How long an all-reduce of so many bytes takes under this plan, by what is known of the links, in microseconds. Nothing when that is too
@@ -141,7 +149,7 @@ impl<'a> Candidates<'a> {
 }
 
 fn class(bytes_max: u64, chunk_kib: u32, schedule: &Schedule) -> PlanClass {
-    PlanClass { bytes_max, chunk_bytes: chunk_kib * 1024, schedule: schedule.clone() }
+    PlanClass { bytes_max, chunk_bytes: chunk_kib * 1024, schedule: schedule.clone(), auto: AutoCodecs::NONE }
 }
 
 fn over(trees: &[TreeShare], size: usize) -> String {
@@ -353,6 +361,58 @@ mod tests {
             let packing = Packing::of(&network).expect("trees");
             let found_s = MBIT * 1000.0 / packing.bound_kbps;
             assert!((found_s / bound_s - 1.0).abs() < 1e-6, "{name}: {found_s} s, by hand {bound_s} s");
+        }
+    }
+
+    /// How often a rank encodes or decodes the whole buffer on its way over these trees, where `is_coded` edges carry what is encoded.
+    fn codings(trees: &[TreeShare], rank: Rank, is_coded: &dyn Fn(Rank, Rank) -> bool, everywhere: bool) -> f64 {
+        let of = |share: &TreeShare| {
+            let tree = &share.tree;
+            let children = tree.children(rank);
+            let coded = |other: Rank| everywhere || is_coded(rank, other);
+            let below = children.iter().filter(|child| coded(**child)).count();
+            // Up and down, the own part of who adds is rounded, and the root rounds the result.
+            let above = tree.parents[rank.index()].map_or(2, |parent| 2 * usize::from(coded(parent)));
+            let own = if everywhere && !children.is_empty() { 2 } else { 0 };
+            f64::from(share.ppm) / 1e6 * (below + above + own) as f64
+        };
+        trees.iter().map(of).sum()
+    }
+
+    /// Why codecs are chosen for a call and not for each cable: see docs/decisions.md.
+    #[test]
+    fn what_a_codec_saves_it_saves_on_slow_links() {
+        const RATIO: f64 = 0.254;
+        for Case { name, home, .. } in cases() {
+            let (network, plan) = (Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates"), plan_for(&home));
+            let Schedule::Trees { trees } = &plan.class_for(COUNT * 4).schedule else { continue };
+            let slowest = |a: Rank, b: Rank| network.way(a, b).and_then(|(_, uses)| uses.iter().map(|busy| busy.kbps).min());
+            let is_slow = |a: Rank, b: Rank| slowest(a, b).is_some_and(|kbps| kbps < 5_000_000);
+            let travel_s = |ratio: &dyn Fn(Rank, Rank) -> f64| {
+                let mut busy_s = vec![0.0; network.resources.len()];
+                for share in trees {
+                    for (child, parent) in ranks(network.size).zip(&share.tree.parents).filter_map(|(c, p)| Some((c, (*p)?))) {
+                        for (a, b) in [(child, parent), (parent, child)] {
+                            let kbit = f64::from(share.ppm) / 1e6 * MBIT * 1000.0 * ratio(a, b);
+                            let uses = network.way(a, b).expect("an edge").1;
+                            uses.iter().for_each(|busy| busy_s[busy.resource] += kbit / f64::from(busy.kbps));
+                        }
+                    }
+                }
+                busy_s.into_iter().fold(0.0, f64::max)
+            };
+            // As the plan counts it: 5 GB/s there and back, four times as long beside everything else.
+            let coding_s = |everywhere| {
+                let most = ranks(network.size).map(|rank| codings(trees, rank, &is_slow, everywhere)).fold(0.0, f64::max);
+                most / 2.0 * COUNT as f64 * 4.0 / 5e9 * 4.0
+            };
+            let [plain, all] = [travel_s(&|_, _| 1.0), travel_s(&|_, _| RATIO)];
+            let some = travel_s(&|a, b| if is_slow(a, b) { RATIO } else { 1.0 });
+            let [cpu_all, cpu_some] = [coding_s(true), coding_s(false)];
+            println!(
+                "{name:25} f32 {plain:6.3} s; int8 everywhere {all:6.3} s, coding {cpu_all:5.3}; int8 on slow edges {some:6.3} s, coding {cpu_some:5.3}"
+            );
+            assert!(some > 0.999 * all, "{name}: what is not encoded is no shorter");
         }
     }
 }

@@ -2,14 +2,19 @@
 //!
 //! Whether a plan keeps what it promises. Time is in milliseconds and never goes back.
 
-/// Compares what operations take with their forecasts. Where processors are the limit all take longer than foretold, so what counts is by how
+use std::collections::VecDeque;
+
+/// Compares what operations take with what they should. Where processors are the limit all take longer than foretold, so what counts is by how
 /// much more than usual.
+///
+/// Of operations that are under way together several end at once, after a while in which none does. So it is not one that is looked at but some in
+/// a row, and of these not the one that took longest: that may be chance.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    /// The least that an operation has taken, in forecasts, and not less than one.
+    /// The last ones: what was foretold, and what it took, in microseconds.
+    last: VecDeque<(f64, f64)>,
+    /// The least that some in a row have taken, in forecasts: not less than one, nor more than a processor explains.
     usual: Option<f64>,
-    /// How many in a row have taken too long.
-    late: u32,
     /// Not before this time the links are measured again.
     not_before: u64,
     rest_ms: u64,
@@ -21,20 +26,29 @@ impl Watch {
 
     /// From now on.
     pub fn new(now: u64) -> Watch {
-        Watch { usual: None, late: 0, not_before: now, rest_ms: REST_MS }
+        Watch { last: VecDeque::new(), usual: None, not_before: now, rest_ms: REST_MS }
     }
 
     /// An operation took so long in place of its forecast, in microseconds. Says whether the links should be measured again.
     pub fn note(&mut self, now: u64, forecast_us: f64, took_us: f64) -> bool {
-        let usual = self.usual.unwrap_or(f64::INFINITY).min(took_us / forecast_us).max(1.0);
+        self.last.push_back((forecast_us, took_us));
+        if self.last.len() > IN_A_ROW_MAX {
+            self.last.pop_front();
+        }
+        if self.last.len() < IN_A_ROW_MIN {
+            return false;
+        }
+        let excess = |(forecast, took): &(f64, f64)| took - forecast;
+        let longest = self.last.iter().max_by(|a, b| excess(a).total_cmp(&excess(b))).copied().unwrap_or_default();
+        let sum = |of: fn(&(f64, f64)) -> f64| self.last.iter().map(of).sum::<f64>() - of(&longest);
+        let (forecast, took) = (sum(|one| one.0), sum(|one| one.1));
+        let usual = self.usual.unwrap_or(USUAL_MAX).min(took / forecast).max(1.0);
         self.usual = Some(usual);
-        let is_late = took_us > forecast_us * usual * LATE + SLACK_US;
-        self.late = if is_late { self.late + 1 } else { 0 };
-        let is_due = self.late >= IN_A_ROW && now >= self.not_before;
+        let slack_us = SLACK_US * (self.last.len() - 1) as f64;
+        let is_due = took > forecast * usual * LATE + slack_us && now >= self.not_before;
         if is_due {
             // It may be something else that takes time, which measuring does not mend: then that is usual from now on.
-            self.usual = None;
-            self.late = 0;
+            self.forget();
             self.not_before = now + self.rest_ms;
             self.rest_ms = (2 * self.rest_ms).min(REST_MAX_MS);
         }
@@ -43,18 +57,26 @@ impl Watch {
 
     /// There is another plan, with forecasts of its own; measuring was worth it.
     pub fn was_right(&mut self) {
-        self.usual = None;
-        self.late = 0;
+        self.forget();
         self.rest_ms = REST_MS;
+    }
+
+    fn forget(&mut self) {
+        self.usual = None;
+        self.last.clear();
     }
 }
 
+/// Where the first operations take longer than this, a link has become slow since it was measured.
+const USUAL_MAX: f64 = 3.0;
 /// Of what is usual, what is still like it.
 const LATE: f64 = 1.5;
 /// What a busy processor or a late thread may add.
 const SLACK_US: f64 = 5_000.0;
 /// Fewer may be chance.
-const IN_A_ROW: u32 = 4;
+const IN_A_ROW_MIN: usize = 4;
+/// As many as are mostly under way together.
+const IN_A_ROW_MAX: usize = 8;
 const REST_MS: u64 = 20_000;
 const REST_MAX_MS: u64 = 3_600_000;
 
@@ -71,40 +93,68 @@ mod tests {
         watch.note(now, 100_000.0, 200_000.0)
     }
 
+    /// After how many late ones it says so.
+    fn late_until_due(watch: &mut Watch, now: u64) -> Option<usize> {
+        (1..=20).find(|_| late(watch, now))
+    }
+
     #[test]
-    fn several_late_operations_in_a_row_are_worth_a_look_but_not_all_the_time() {
+    fn several_late_operations_are_worth_a_look_but_not_all_the_time() {
         let mut watch = Watch::new(0);
-        assert!(!usual(&mut watch, 0));
-        assert!((0..10).all(|_| !watch.note(0, 100_000.0, 140_000.0)), "nearly as foretold");
-        assert_eq!([0, 1, 2].map(|now| late(&mut watch, now)), [false; 3]);
-        assert!(!usual(&mut watch, 3));
-        assert_eq!([4, 5, 6, 7].map(|now| late(&mut watch, now)), [false, false, false, true]);
+        assert!((0..8).all(|_| !usual(&mut watch, 0)));
+        assert!((0..20).all(|_| !watch.note(0, 100_000.0, 145_000.0)), "nearly as foretold");
+        assert!((0..20).all(|n| !watch.note(1, 100_000.0, if n % 8 == 0 { 5_000_000.0 } else { 100_000.0 })), "chance");
+        let after = late_until_due(&mut watch, 7).expect("late");
+        assert!((4..=7).contains(&after), "{after}");
         assert!((8..100).all(|now| !late(&mut watch, now)), "it is usual now");
-        assert!(!usual(&mut watch, 100));
+        assert!((0..8).all(|_| !usual(&mut watch, 100)));
         assert!((101..200).all(|now| !late(&mut watch, now)), "not again at once");
         assert!(late(&mut watch, 7 + REST_MS));
-        usual(&mut watch, 8 + REST_MS);
+        assert!((0..8).all(|_| !usual(&mut watch, 8 + REST_MS)));
         assert!((0..9).all(|more| !late(&mut watch, 8 + 2 * REST_MS + more)), "it rests twice as long");
         assert!(late(&mut watch, 8 + 3 * REST_MS));
     }
 
     #[test]
+    fn a_link_ten_times_as_slow_shows_after_two_operations() {
+        let mut watch = Watch::new(0);
+        assert!((0..8).all(|_| !usual(&mut watch, 0)));
+        assert_eq!((1..=20).find(|_| watch.note(0, 100_000.0, 1_000_000.0)), Some(2));
+    }
+
+    #[test]
+    fn of_eight_together_it_shows_as_well_and_only_then() {
+        let mut watch = Watch::new(0);
+        // One after a while, the others right behind it.
+        let together = |watch: &mut Watch, all_us: f64| {
+            (0..8).any(|n| watch.note(0, 100_000.0, all_us * if n == 0 { 0.8 } else { 0.2 / 7.0 }))
+        };
+        assert!((0..5).all(|_| !together(&mut watch, 800_000.0)));
+        assert!(together(&mut watch, 8_000_000.0) || together(&mut watch, 8_000_000.0));
+    }
+
+    #[test]
+    fn what_is_slow_from_the_beginning_shows_too() {
+        let mut watch = Watch::new(0);
+        assert_eq!((1..=20).find(|_| watch.note(0, 100_000.0, 1_000_000.0)), Some(4));
+    }
+
+    #[test]
     fn where_processors_are_the_limit_nothing_is_late() {
         let mut watch = Watch::new(0);
-        assert!((0..100).all(|now| !watch.note(now, 10_000.0, 40_000.0)));
-        let slower: Vec<bool> = (100..104).map(|now| watch.note(now, 10_000.0, 80_000.0)).collect();
-        assert_eq!(slower, [false, false, false, true]);
+        assert!((0..100).all(|now| !watch.note(now, 10_000.0, 30_000.0)));
+        assert!((100..108).any(|now| watch.note(now, 10_000.0, 80_000.0)));
     }
 
     #[test]
     fn after_another_plan_it_looks_as_soon_as_at_first() {
         let mut watch = Watch::new(0);
-        usual(&mut watch, 0);
-        assert!((0..4).any(|now| late(&mut watch, now)));
+        assert!((0..8).all(|_| !usual(&mut watch, 0)));
+        assert!(late_until_due(&mut watch, 0).is_some());
         watch.was_right();
-        usual(&mut watch, REST_MS + 4);
-        assert!((0..4).any(|more| late(&mut watch, REST_MS + 5 + more)));
-        usual(&mut watch, 2 * REST_MS + 20);
-        assert!((0..4).any(|more| late(&mut watch, 2 * REST_MS + 20 + more)), "and has rested no longer than at first");
+        for now in [REST_MS + 4, 2 * REST_MS + 20] {
+            assert!((0..8).all(|_| !usual(&mut watch, now)));
+            assert!(late_until_due(&mut watch, now).is_some(), "and has rested no longer than at first");
+        }
     }
 }

@@ -35,6 +35,9 @@ impl Lane {
     /// Of frames that belong to no operation: bursts that measure a path. No caller's lane is like it.
     pub(crate) const BURSTS: Lane = Lane(u64::MAX);
 
+    /// Of a frame that belongs to no operation either: the last one before a data link goes on over another path.
+    pub(crate) const MOVES: Lane = Lane(u64::MAX - 1);
+
     const BASE: u64 = (1 << 40) - 1;
     const RANK_BITS: u32 = 4;
     const FROM_AT: u32 = 40;

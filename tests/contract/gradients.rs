@@ -75,20 +75,23 @@ pub async fn are_the_means(on: On) -> Result<()> {
 pub async fn leave_early(on: On) -> Result<()> {
     let nodes = group(on, "gradients-early", 3).await?;
     let results = everywhere(nodes, |cluster, context| async move {
-        let mut sync = GradientSync::new(&cluster, &[50_000; 3]).bucket_bytes(200_000);
-        let mut mine = vec![vec![context.rank() as f32; 50_000]; 3];
-        let [first, second, last] = mine.as_mut_slice() else { bail!("three parameters") };
-        let mut step = sync.step().await?;
-        let before = context.traffic().sent_bytes;
-        step.push(2, last);
-        // As much as a member sends of one bucket and of no more.
-        while context.traffic().sent_bytes - before < 200_000 {
-            tokio::task::yield_now().await;
+        // As much as a member sends of one bucket and of no more: two thirds of it there and as much back.
+        for (codec, bytes) in [(None, 200_000), (Some(Codec::bf16()), 100_000), (Some(Codec::int8().with_feedback()), 50_000)] {
+            let sync = GradientSync::new(&cluster, &[50_000; 3]).bucket_bytes(200_000);
+            let mut sync = if let Some(codec) = codec { sync.compress(codec) } else { sync };
+            let mut mine = vec![vec![context.rank() as f32; 50_000]; 3];
+            let [first, second, last] = mine.as_mut_slice() else { bail!("three parameters") };
+            let mut step = sync.step().await?;
+            let before = context.traffic().sent_bytes;
+            step.push(2, last);
+            while context.traffic().sent_bytes - before < bytes {
+                tokio::task::yield_now().await;
+            }
+            step.push(1, second);
+            step.push(0, first);
+            step.finish().await?;
+            ensure!(mine.iter().flatten().all(|mean| (mean - 1.0).abs() < 0.02), "wrong means with {sync:?}");
         }
-        step.push(1, second);
-        step.push(0, first);
-        step.finish().await?;
-        ensure!(mine == vec![vec![1.0; 50_000]; 3], "wrong means");
         Ok(())
     });
     all_well(results.await?).map(drop)
@@ -112,14 +115,15 @@ pub async fn encoded_are_alike(on: On) -> Result<()> {
     let nodes = group(on, "gradients-encoded", 3).await?;
     let results = everywhere(nodes, |cluster, context| async move {
         let mut all = Vec::new();
-        for codec in [Codec::bf16(), Codec::f16(), Codec::int8(), Codec::int4(), Codec::int4().with_feedback()] {
+        let top = || Codec::top_k(0.1);
+        for codec in [Codec::bf16(), Codec::int8(), Codec::int4().with_feedback(), top(), top().without_feedback()] {
             let mut sync = GradientSync::new(&cluster, &LENS).bucket_bytes(40_000).compress(codec);
             for number in 0..3 {
                 let mut mine = gradients(context.rank(), number);
                 step(&mut sync, &mut mine, true).await?;
                 let exact = means(&sync, &context, number);
                 let off = mine.iter().flatten().zip(exact.iter().flatten()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-                ensure!(off > 0.0 && off < 1.0, "{sync:?}: off by {off}");
+                ensure!(off > 0.0 && off < 6.0, "{sync:?}: off by {off}");
                 all.push(bits(&mine));
             }
         }

@@ -31,6 +31,8 @@ pub async fn codecs(on: On) -> Result<()> {
             // How far a contribution of magnitude 1 may be off; the sum is encoded too.
             for (mut codec, off_by) in
                 [(Codec::bf16(), 0.004), (Codec::f16(), 0.0005), (Codec::int8(), 0.004), (Codec::int4(), 0.072)]
+                    .into_iter()
+                    .chain([(Codec::top_k(0.2), 1.0)])
             {
                 let mut buffer: Vec<f32> = (0..10_001).map(|i| (i as f32 / 17.0).sin() * (context.rank() + 1) as f32).collect();
                 let most = (n * (n + 1) / 2) as f32;

@@ -2,12 +2,15 @@
 //! wrong. Run with `--nocapture` or not: figures are printed as `measured …`.
 
 mod builds;
+mod cables;
 mod calls;
+mod codecs;
 mod faults;
 mod gloo;
 mod halves;
 mod meeting;
 mod memory;
+mod paths;
 mod patience;
 mod training;
 mod unequal;
@@ -27,16 +30,22 @@ fn main() {
         suite.on(engine, missing);
         meeting::add(&mut suite);
         calls::add(&mut suite);
+        codecs::add(&mut suite);
         builds::add(&mut suite);
         memory::add(&mut suite);
+        paths::add(&mut suite);
         faults::add(&mut suite);
         halves::add(&mut suite);
         patience::add(&mut suite);
         training::add(&mut suite);
         wires::add(&mut suite);
     }
+    suite.on("gloo", missing);
+    cables::add_gloo(&mut suite);
     suite.on("native", None);
+    paths::add_once(&mut suite);
     unequal::add(&mut suite);
+    cables::add(&mut suite);
     gloo::add(&mut suite);
     suite.run()
 }

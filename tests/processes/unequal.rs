@@ -1,17 +1,24 @@
 //! Machines that are not alike: what their links carry is measured, and the plan follows, while the View stays.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use potluck_harness::group::PATIENCE;
 use potluck_harness::outcome::all_exact;
-use potluck_harness::{Group, Suite};
+use potluck_harness::peer::now_ms;
+use potluck_harness::{Group, Need, Suite};
 use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Instant;
 
 use crate::LAN;
 
 pub fn add(suite: &mut Suite) {
     suite.serial("links that are not alike are measured and get a plan of their own", &LAN, measured);
     suite.serial("a link that becomes slow gets another plan within ten calls", &LAN, slowed_down);
+    let needs = [Need::Lab, Need::Command("nft"), Need::Command("iptables")];
+    suite.serial("the same with eight calls under way and a member whose control links lag", &needs, slowed_down_in_flight);
     suite.serial("while links are measured calls go on as ever", &LAN, called_meanwhile);
+    let radios = if Path::new("/dev/net/tun").exists() { Need::Lab } else { Need::Missing("the radio needs /dev/net/tun") };
+    suite.serial("stations of a radio that nobody has told of are found", &[radios], radio);
 }
 
 /// Calls after which the plan fits a link that has become ten times slower.
@@ -42,12 +49,31 @@ fn measured() -> Result<()> {
         for path in status["view"]["paths"].as_array().into_iter().flatten() {
             let line = by_rank(path["from"].as_u64().unwrap_or(99)).min(by_rank(path["to"].as_u64().unwrap_or(99)));
             let times = path["rate_kbps"].as_f64().unwrap_or(0.0) / (line * 1000.0 * PAYLOAD);
+            ensure!(path["medium"].is_null(), "a wire is taken for a radio: {status}");
             // The processor may be too busy for a fast one; a slow one is as slow as it is.
             ensure!(times < 1.1 && (times > 0.9 || line > 200.0), "{path} of {line} Mbit/s: {times}");
         }
     }
     let sums = group.all(&json!({"do": "all_reduce", "len": 1 << 20, "seed": 1}), "done")?;
     all_exact(&sums)
+}
+
+fn radio() -> Result<()> {
+    let mut group = Group::up("wifi4", 4)?;
+    let contexts = group.meet()?;
+    let (view, wired) = (contexts[0]["view"].clone(), rank_of(&contexts, 0));
+    let paths = |status: &Value| status["view"]["paths"].as_array().cloned().unwrap_or_default();
+    // Three stations have a path to each of the three others.
+    let is_found = |status: &Value| paths(status).iter().filter(|path| !path["medium"].is_null()).count() == 9;
+    for peer in &mut group.peers {
+        let status = peer.status_where(|status| is_found(status) && by_its_own_plan(status), PATIENCE)?;
+        ensure!(status["view"]["id"] == view, "the View has changed: {status}");
+        let is_right = |path: &Value| path["medium"] == if path["from"] == wired { Value::Null } else { json!(0) };
+        ensure!(paths(&status).iter().all(is_right), "{wired} is the wired one: {status}");
+        let hub = format!("over a tree to {wired} take");
+        ensure!(status["view"]["plan"].as_str().is_some_and(|plan| plan.contains(&hub)), "not {hub}: {status}");
+    }
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1 << 18, "seed": 5}), "done")?)
 }
 
 fn slowed_down() -> Result<()> {
@@ -74,6 +100,41 @@ fn slowed_down() -> Result<()> {
     }
     let told = group.all(&json!({"do": "status"}), "status")?;
     bail!("no other plan after {CALLS_MAX} calls: {told:?}")
+}
+
+/// What one member says arrives 300 ms late; that takes as long, and changes nothing else. The calls that are under way when the link becomes slow end
+/// by the plan that they have.
+fn slowed_down_in_flight() -> Result<()> {
+    const CALLS: usize = 60;
+    const IN_FLIGHT: usize = 8;
+    let mut group = Group::up_at("gbe4", 4, 200)?;
+    let view = group.meet()?[0]["view"].clone();
+    for peer in &mut group.peers {
+        peer.status_where(knows_all_paths, PATIENCE)?;
+    }
+    group.lab.lag("n2", 300)?;
+    let order = json!({"do": "flights", "calls": CALLS, "in_flight": IN_FLIGHT, "len": 1 << 19, "seed": 3});
+    group.peers.iter_mut().try_for_each(|peer| peer.order(&order))?;
+    // In the middle of them.
+    let before = group.lab.bytes_out("n3", "eth0")?;
+    let began = Instant::now();
+    while group.lab.bytes_out("n3", "eth0")? < before + 10 * (3 << 20) {
+        ensure!(began.elapsed() < PATIENCE, "the calls do not go on");
+    }
+    group.lab.rate("n3", 20, 20)?;
+    let since = now_ms();
+    let flown = group.events(|_| true, "flown", 3 * PATIENCE)?;
+    for told in &flown {
+        let answers = told["answers"].as_array().context("answers")?;
+        ensure!(answers.len() == CALLS && answers.iter().all(|a| a["verdict"] == "exact"), "a call failed: {told}");
+        let after: Vec<&Value> = answers.iter().filter(|a| a["at_ms"].as_f64() > Some(since)).collect();
+        let calls = after.iter().position(|a| a["revision"].as_u64() >= Some(1)).context("no other plan")?;
+        println!("measured: {calls} of {} calls until another plan", after.len());
+        ensure!(calls <= CALLS_MAX + IN_FLIGHT, "{calls} calls until another plan");
+    }
+    let told = group.all(&json!({"do": "status"}), "status")?;
+    ensure!(told.iter().all(|status| status["view"]["id"] == view), "the View has changed: {told:?}");
+    Ok(())
 }
 
 /// The rank of the node on machine `n{index + 1}`.

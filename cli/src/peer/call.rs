@@ -4,7 +4,7 @@ use super::Order;
 use super::milestone::{Milestone, all_reduced};
 use super::numbers::{Input, Number, hash, hash_bytes, input, is_close, is_exact, is_part_of, same};
 use super::report::{emit, ms};
-use potluck::{AllReduce, Bf16, Codec, Context, Error, F16, ReduceOp};
+use potluck::{AllReduce, Bf16, Coarsest, Codec, Context, Error, F16, ReduceOp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::task::Poll;
@@ -101,6 +101,9 @@ enum Coding {
     #[default]
     None,
     Bf16,
+    Int8,
+    /// Up to int8.
+    Auto,
 }
 
 /// What to do with a call that has begun.
@@ -123,6 +126,7 @@ impl Calls<'_> {
                 Type::F32 => self.all_reduce_f32(&r).await,
                 dtype => of_type!(dtype, T => self.all_reduce::<T>(&r, |call| call).await),
             },
+            Order::Flights(f) => self.flights(&f).await,
             Order::DropAllReduce(r) => self.lose(&r, Fate::Dropped).await,
             Order::ForgetAllReduce(r) => self.lose(&r, Fate::Forgotten).await,
             Order::Broadcast(c) => of_type!(c.dtype, T => self.broadcast::<T>(&c).await),
@@ -142,8 +146,13 @@ impl Calls<'_> {
     }
 
     async fn all_reduce_f32(self, r: &Reduction) {
-        let mut codec = Codec::bf16();
-        self.all_reduce::<f32>(r, |call| if r.codec == Coding::Bf16 { call.compress(&mut codec) } else { call }).await;
+        let mut codec = match r.codec {
+            Coding::None => None,
+            Coding::Bf16 => Some(Codec::bf16()),
+            Coding::Int8 => Some(Codec::int8()),
+            Coding::Auto => Some(Codec::auto()),
+        };
+        self.all_reduce::<f32>(r, |call| if let Some(codec) = &mut codec { call.compress(codec) } else { call }).await;
     }
 
     async fn all_reduce<T: Number>(self, r: &Reduction, encoded: impl FnOnce(AllReduce<'_, T>) -> AllReduce<'_, T>) {
@@ -164,10 +173,16 @@ impl Calls<'_> {
         let good = match (&outcome, r.codec) {
             (Err(_), _) => same(&buffer, &input(r.input(), rank, r.len)),
             (Ok(()), Coding::None) => is_exact(self.context, &before, r.op.reduce(), r.input(), &buffer),
-            (Ok(()), Coding::Bf16) => is_close(self.context, r.op.reduce(), r.input(), &buffer),
+            (Ok(()), _) => is_close(self.context, r.op.reduce(), r.input(), &buffer),
         };
         let kept = if r.codec == Coding::None { "exact" } else { "close" };
-        emit(&done("done", outcome, verdict(good, kept), &hash(&buffer), took));
+        let mut event = done("done", outcome, verdict(good, kept), &hash(&buffer), took);
+        if r.codec == Coding::Auto {
+            // By the plan that is there now; the call may have run under the one before.
+            event["auto"] = self.context.plan().codec(Coarsest::Int8, (r.len * size_of::<T>()) as u64).to_string().into();
+            event["plan"] = self.context.plan().explain().into();
+        }
+        emit(&event);
     }
 
     async fn all_reduce_owned<T: Number>(self, r: &Reduction) {

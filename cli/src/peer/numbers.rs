@@ -177,7 +177,7 @@ pub fn is_exact<T: Number>(context: &Context, before: &FoldOrder, op: ReduceOp, 
 /// Whether `result` is near that: for codecs that round on the way. Each hop of the plan rounds by 2^-9 at most.
 pub fn is_close<T: Number>(context: &Context, op: ReduceOp, from: Input, result: &[T]) -> bool {
     let size = context.size() as f64;
-    let most = size * (size + 1.0) / 256.0;
+    let most = size * (size + 1.0) / 250.0;
     let near = |want: T, have: T| (want.value() - have.value()).abs() <= most;
     compares(context.size(), &context.fold_order::<T>(result.len()), op, from, 0..result.len(), result, near)
 }

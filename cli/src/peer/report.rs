@@ -60,6 +60,7 @@ pub fn happened(event: &Event) -> Value {
         Event::Woke => ("woke", None, None),
         Event::Duplicate(who) => ("duplicate", Some(who), None),
         Event::OneWay(who) => ("one-way", Some(who), None),
+        Event::PathChanged { peer, interface } => ("path-changed", Some(peer), Some(interface.clone())),
         Event::Lagged(_) => ("lagged", None, None),
         _ => ("other", None, None),
     };
@@ -84,7 +85,7 @@ pub fn status(status: &Status) -> Value {
             "plan": view.plan,
             "plan_revision": view.plan_revision,
             "paths": view.paths.iter().map(|path| json!({
-                "from": path.from, "to": path.to, "rtt_us": path.rtt_us, "rate_kbps": path.rate_kbps,
+                "from": path.from, "to": path.to, "rtt_us": path.rtt_us, "rate_kbps": path.rate_kbps, "medium": path.medium,
             })).collect::<Vec<_>>(),
             "in_sync": view.in_sync,
             "committed": view.committed,
@@ -93,6 +94,7 @@ pub fn status(status: &Status) -> Value {
             "node": hex(&peer.node),
             "name": peer.name.as_str(),
             "address": peer.address.to_string(),
+            "through": peer.through.iter().map(|who| who.node.to_string()).collect::<Vec<_>>(),
             "rtt_us": peer.rtt_us,
         })).collect::<Vec<_>>(),
         "interfaces": status.interfaces.iter().map(ToString::to_string).collect::<Vec<_>>(),

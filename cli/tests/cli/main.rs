@@ -3,6 +3,7 @@
 mod demo;
 mod keys;
 mod nodes;
+mod pictures;
 mod run;
 
 use potluck_harness::{Need, Suite};
@@ -23,6 +24,9 @@ fn main() {
     suite.test_needing("up: beside another cluster no key is made", &[Need::Lab], nodes::beside_another_cluster);
     suite.test_needing("up: two machines meet, and one that leaves is missed", &[Need::Lab], nodes::two_meet);
     suite.test_needing("status: asks the running node, else looks around", &[Need::Lab], nodes::status);
+    suite.serial("status: three machines as a drawing, as SVG, for Graphviz and as JSON", &[Need::Lab], pictures::three_machines);
+    suite.serial("status: no field of its JSON goes away", &[Need::Lab], pictures::schema);
+    suite.test_needing("status: where there is nothing to draw it says why", &[Need::Lab], pictures::nothing_to_draw);
     suite.serial("demo: everything is verified", &[Need::Lab], demo::verified);
     suite.serial("demo: interrupted, it leaves no process and no file", &[Need::Lab], demo::interrupted);
     suite.run();

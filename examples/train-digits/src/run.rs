@@ -21,7 +21,14 @@ pub enum Extent {
 const EPOCHS: u64 = 30;
 
 /// What goes over the wire, and how many points of accuracy it may cost in the mean.
-const CODECS: [(&str, f64); 4] = [("bf16", 0.15), ("int8", 0.25), ("int4+ef", 0.30), ("int4", f64::INFINITY)];
+const CODECS: [(&str, f64); 6] = [
+    ("bf16", 0.15),
+    ("int8", 0.25),
+    ("int4+ef", 0.30),
+    ("int4", f64::INFINITY),
+    ("top10+ef", f64::INFINITY),
+    ("top1+ef", f64::INFINITY),
+];
 
 /// On the plot, with its colour.
 const DRAWN: [(&str, &str); 4] = [("f32", "#333"), ("bf16", "#1f77b4"), ("int8", "#2ca02c"), ("int4+ef", "#d62728")];
@@ -172,7 +179,7 @@ fn sums(rounds: usize, report: &mut Report) -> Result<()> {
     ));
     let plain = median(&group.sum(4 << 20, "f32", rounds)?);
     report.say(&format!("| f32 | {plain:.3} | |"));
-    for (codec, least) in [("bf16", 1.9), ("f16", 0.0), ("int8", 3.5), ("int4", 0.0)] {
+    for (codec, least) in [("bf16", 1.9), ("f16", 0.0), ("int8", 3.5), ("int4", 0.0), ("top1", 0.0)] {
         let seconds = median(&group.sum(4 << 20, codec, rounds)?);
         let faster = plain / seconds;
         report.say(&format!("| {codec} | {seconds:.3} | {faster:.2} |"));

@@ -178,6 +178,9 @@ pub fn codec(name: &str) -> Result<Option<Codec>> {
         "f16" => Codec::f16(),
         "int8" => Codec::int8(),
         "int4" => Codec::int4(),
+        // So many of a hundred elements.
+        "top10" => Codec::top_k(0.1).without_feedback(),
+        "top1" => Codec::top_k(0.01).without_feedback(),
         _ => bail!("no codec {name}"),
     };
     Ok(Some(if feedback { codec.with_feedback() } else { codec }))

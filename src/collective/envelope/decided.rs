@@ -2,8 +2,9 @@
 //!
 //! What becomes of a call: it takes no number, or it is decided.
 
-use crate::collective::{CallRefusal, EngineFault, Outcome, Rejection, Staging};
+use crate::collective::{CallRefusal, CodecId, EngineFault, Outcome, Rejection, Staging};
 use crate::view::{OpId, Rank};
+use std::collections::BTreeMap;
 
 /// Why a call took no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Decided {
     pub output: Option<Staging>,
     /// Of a step that is committed: the results of its calls in order.
     pub parts: Vec<Staging>,
+    /// Of the calls whose codec was left to the plan: which one they ran with.
+    pub codecs: BTreeMap<OpId, CodecId>,
     /// What the engine reported, if it failed here.
     pub fault: Option<EngineFault>,
 }

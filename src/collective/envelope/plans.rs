@@ -7,7 +7,7 @@
 //! control plane must not copy what may be large.
 
 use super::{Envelope, State};
-use crate::collective::{AbortReason, Block, Call, Input, Job, Misbehaviour, PlanStep, Switch};
+use crate::collective::{AbortReason, Block, Call, CodecId, Input, Job, Misbehaviour, PlanStep, Switch};
 use crate::engine::EngineKind;
 use crate::topology::Plan;
 use crate::view::{OpId, Rank};
@@ -96,11 +96,12 @@ impl Envelope {
     /// Rank 0 says which plan comes and where it begins, or that none does. What was held begins. Gives what rank 0 is to hear.
     ///
     /// # Errors
-    /// The plan does not fit this View, nothing is held for it, or a call that has begun would change its plan.
+    /// The plan does not fit this View or its links, nothing is held for it, or a call that has begun would change its plan.
     pub fn switch(self: &Arc<Envelope>, revision: u32, to: Option<&Switch>) -> Result<PlanStep, Misbehaviour> {
         let mut state = self.lock();
         if !state.ledger.is_past(revision) {
-            if to.is_some_and(|to| !to.plan.fits(self.view.size()) || !to.plan.is_for(self.view.engine.kind)) {
+            let suits = |plan: &Plan| plan.fits(self.view.size()) && plan.is_for(self.view.engine.kind);
+            if to.is_some_and(|to| !suits(&to.plan) || !to.plan.keeps_apart(&self.view.apart)) {
                 return Err(Misbehaviour);
             }
             state.ledger.switch(revision, to.map(|to| &to.first[..]))?;
@@ -165,8 +166,34 @@ impl Envelope {
         }
     }
 
+    /// With which codec a call is carried out that leaves it to the plan; `None` while that is not known, and afterwards.
+    pub fn auto_codec(&self, op: OpId) -> Option<CodecId> {
+        self.lock().slots.get(&op.whole())?.codecs.get(&op).copied()
+    }
+
+    /// Whether a call of this View has left its codec to the plan.
+    pub fn asks_for_codecs(&self) -> bool {
+        self.lock().asks_for_codecs
+    }
+
+    fn note_codec(&self, op: OpId, coded: &Call) {
+        let mut state = self.lock();
+        state.asks_for_codecs = true;
+        if let Some(slot) = state.slots.get_mut(&op.whole()) {
+            slot.codecs.insert(op, coded.codec);
+            // What goes as it is can be compared with its forecast.
+            if op == op.whole() {
+                slot.reduced_bytes = coded.reduced_by_all();
+            }
+        }
+    }
+
     fn carry_out_under(self: &Arc<Envelope>, plan: Arc<Plan>, begun: Begun, input: &Input<'_>) {
-        let (op, call) = begun.call();
+        let (op, asked) = begun.call();
+        let call = plan.coded(&asked);
+        if call.codec != asked.codec {
+            self.note_codec(op, &call);
+        }
         let is_small = input.len() <= SMALL_BYTES_MAX && !matches!(begun, Begun::Sync(..));
         self.start(op, call, plan, begun.source(), input);
         if is_small {

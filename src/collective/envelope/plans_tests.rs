@@ -6,7 +6,7 @@ use super::{Decided, Envelope, Outgoing};
 use crate::collective::{
     Call, CodecId, DType, Input, Kind, Mode, NativeEngine, Outcome, PlanStep, ReduceOp, Switch, bytes_of, elements_of, reference,
 };
-use crate::topology::{Plan, PlanClass, Schedule, Tree, TreeShare};
+use crate::topology::{AutoCodecs, Plan, PlanClass, Schedule, Tree, TreeShare};
 use crate::view::testing::view_of;
 use crate::view::{Lane, OpId, Rank};
 use std::sync::Arc;
@@ -94,7 +94,7 @@ fn inputs() -> Vec<Vec<f32>> {
 fn chain() -> Plan {
     let tree = Tree { parents: vec![None, Some(Rank(0)), Some(Rank(1))] };
     let schedule = Schedule::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
-    let class = PlanClass { bytes_max: u64::MAX, chunk_bytes: 16 * 1024, schedule };
+    let class = PlanClass { bytes_max: u64::MAX, chunk_bytes: 16 * 1024, schedule, auto: AutoCodecs::NONE };
     Plan { revision: 1, reason: "a chain".to_owned(), classes: vec![class] }
 }
 

@@ -4,7 +4,7 @@
 
 use super::Decided;
 use super::plans::Plans;
-use crate::collective::{Digest, EngineFault, Ledger, Measured, Outcome, Staging};
+use crate::collective::{CodecId, Digest, EngineFault, Ledger, Measured, Outcome, Staging};
 use crate::view::{Lane, OpId, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
@@ -18,6 +18,8 @@ pub(super) struct State {
     /// Calls dropped after their vote: what was decided is kept until somebody asks.
     pub(super) lost: BTreeSet<OpId>,
     pub(super) served: Served,
+    /// Somebody has left a codec to the plan.
+    pub(super) asks_for_codecs: bool,
 }
 
 /// What one call waits for.
@@ -30,6 +32,8 @@ pub(super) struct Slot {
     /// How many calls it has, once that is known.
     pub(super) parts_all: Option<u8>,
     pub(super) outcome: Option<Outcome>,
+    /// Of its calls whose codec was left to the plan: which one they run with.
+    pub(super) codecs: BTreeMap<OpId, CodecId>,
     /// The caller takes finite numbers only.
     pub(super) finite_only: bool,
     /// For a sync: from whom the state comes, once all have said theirs.
@@ -80,7 +84,7 @@ impl State {
         let committed = outcome == Outcome::Committed;
         let output = slot.output.filter(|_| committed);
         let parts = slot.parts.into_values().filter(|_| committed).map(|(output, _)| output).collect();
-        Decided { outcome, output, parts, fault: slot.fault }
+        Decided { outcome, output, parts, codecs: slot.codecs, fault: slot.fault }
     }
 
     /// A step is done here when it is ended and all its calls are.

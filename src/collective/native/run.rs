@@ -29,7 +29,7 @@ use super::part::{Part, Payload};
 use crate::collective::canvas::{Canvas, Claim};
 use crate::collective::schedule::{Itinerary, Station, Then};
 use crate::collective::{Block, Digest, Finished, Input, Pool, Staging, elements_of_mut, finish};
-use crate::compression::codec;
+use crate::compression::{Codec, codec};
 use crate::link::{DataHeader, Phase};
 use crate::topology::ranks;
 use crate::view::{OpId, Rank};
@@ -225,7 +225,7 @@ impl Run {
         let at = self.locate(header)?;
         let (station, elements) = (&self.stations[at.flow], self.itinerary.elements(at.flow, at.chunk).len());
         let len = header.len as usize;
-        if !station.keeps || codec(self.itinerary.codec).is_some() || len != self.itinerary.wire_bytes(elements) {
+        if !station.keeps || codec(self.itinerary.codec).is_some() || len != self.itinerary.wire_bytes(None, elements) {
             return None;
         }
         let claim = match header.phase {
@@ -264,14 +264,18 @@ impl Run {
     pub fn receive(&self, from: Rank, header: &DataHeader, block: Block, out: &mut Vec<Parcel>) -> Result<Progress, Violation> {
         let at = self.locate(header).ok_or(Violation)?;
         let elements = self.itinerary.elements(at.flow, at.chunk).len();
-        if block.len() != self.itinerary.wire_bytes(elements) {
+        let codec = match header.phase {
+            Phase::Reduce => self.itinerary.codec_up(at.flow, from),
+            Phase::Gather => self.itinerary.codec_down(),
+            // Those belong to another engine.
+            Phase::Message | Phase::Posted => return Err(Violation),
+        };
+        if block.len() != self.itinerary.wire_bytes(codec, elements) {
             return Err(Violation);
         }
         match header.phase {
-            Phase::Reduce => self.receive_part(at, from, block, out),
-            Phase::Gather => self.receive_result(at, from, block, out),
-            // Those belong to another engine.
-            Phase::Message | Phase::Posted => Err(Violation),
+            Phase::Reduce => self.receive_part(at, from, codec, block, out),
+            _ => self.receive_result(at, from, codec, block, out),
         }
     }
 
@@ -309,7 +313,14 @@ impl Run {
         lock(&self.result).as_ref()?.claim(self.places[at.flow] + at.chunk)
     }
 
-    fn receive_part(&self, at: At, from: Rank, block: Block, out: &mut Vec<Parcel>) -> Result<Progress, Violation> {
+    fn receive_part(
+        &self,
+        at: At,
+        from: Rank,
+        codec: Option<&dyn Codec>,
+        block: Block,
+        out: &mut Vec<Parcel>,
+    ) -> Result<Progress, Violation> {
         let place = self.contributor(at, from).ok_or(Violation)?;
         let bit = 1 << place;
         {
@@ -320,7 +331,7 @@ impl Run {
             cell.came |= bit;
         }
         self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
-        let part = match codec(self.itinerary.codec) {
+        let part = match codec {
             None => block,
             Some(codec) => {
                 let elements = self.itinerary.elements(at.flow, at.chunk).len();
@@ -330,7 +341,14 @@ impl Run {
         Ok(self.add(at, place, Part::new(part), out))
     }
 
-    fn receive_result(&self, at: At, from: Rank, block: Block, out: &mut Vec<Parcel>) -> Result<Progress, Violation> {
+    fn receive_result(
+        &self,
+        at: At,
+        from: Rank,
+        codec: Option<&dyn Codec>,
+        block: Block,
+        out: &mut Vec<Parcel>,
+    ) -> Result<Progress, Violation> {
         let station = &self.stations[at.flow];
         if station.down_from != Some(from) {
             return Err(Violation);
@@ -349,7 +367,7 @@ impl Run {
         }
         // Not to be had when the run is over, or this rank's own contribution is still there.
         let mut claim = self.claim(at).ok_or(Violation)?;
-        match codec(self.itinerary.codec) {
+        match codec {
             None => claim.bytes_mut().copy_from_slice(received.bytes()),
             Some(codec) => {
                 let elements = elements_of_mut(claim.bytes_mut()).ok_or(Violation)?;
@@ -392,7 +410,8 @@ impl Run {
             Then::Keep | Then::HandOn => return self.conclude(at, sum, out),
         };
         if let Part::Block(sum) = sum {
-            let part = codec(self.itinerary.codec).map(|codec| encoded(codec, sum.bytes(), &self.pool));
+            let codec = self.itinerary.codec_up(at.flow, self.me);
+            let part = codec.map(|codec| encoded(codec, sum.bytes(), &self.pool));
             self.post(at, phase, to, &Payload::Block(part.unwrap_or(sum)), out);
         }
         Progress::Going
@@ -413,7 +432,7 @@ impl Run {
             finish(op, self.itinerary.dtype, claim.bytes_mut(), self.itinerary.size);
         }
         lock(&self.cells[at.cell]).landed = true;
-        let encoded = match (codec(self.itinerary.codec), self.stations[at.flow].then) {
+        let encoded = match (self.itinerary.codec_down(), self.stations[at.flow].then) {
             (Some(codec), Then::HandOn) => Some(Payload::Block(round_trip(codec, claim.bytes_mut(), &self.pool))),
             _ => None,
         };

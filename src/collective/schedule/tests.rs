@@ -4,12 +4,12 @@
 
 use super::*;
 use crate::collective::Mode;
-use crate::topology::{PlanClass, Schedule, TreeShare, any_tree};
+use crate::topology::{AutoCodecs, PlanClass, Schedule, TreeShare, any_tree};
 use proptest::prelude::*;
 
 fn ring(order: &[u8], chunk_bytes: u32) -> Plan {
     let schedule = Schedule::Ring { order: order.iter().copied().map(Rank).collect() };
-    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule }];
+    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE }];
     Plan { revision: 0, reason: String::new(), classes }
 }
 
@@ -115,7 +115,7 @@ fn over(trees: Vec<Tree>) -> Plan {
     let (each, rest) = (1_000_000 / trees.len() as u32, 1_000_000 % trees.len() as u32);
     let share = |(i, tree)| TreeShare { tree, ppm: if i == 0 { each + rest } else { each } };
     let schedule = Schedule::Trees { trees: trees.into_iter().enumerate().map(share).collect() };
-    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes: 1024, schedule }];
+    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes: 1024, schedule, auto: AutoCodecs::NONE }];
     Plan { revision: 0, reason: String::new(), classes }
 }
 
@@ -139,8 +139,10 @@ proptest! {
             }
         }
         for (from, to) in ranks(size).flat_map(|from| ranks(size).map(move |to| (from, to))).filter(|(from, to)| from != to) {
-            let message = call(Kind::Message { from, to, tag: 0 }, 60);
-            prop_assert_eq!(Itinerary::of(&message, None, &plan, size).is_ok(), joined(from, to));
+            // Whether there is a link for it is a fact of the View, and asked before.
+            let message = Itinerary::of(&call(Kind::Message { from, to, tag: 0 }, 60), None, &plan, size).expect("fits");
+            let station = message.station(0, from);
+            prop_assert_eq!((message.flows.len(), station.down_to), (1, vec![to]));
         }
     }
 }
@@ -195,7 +197,7 @@ fn what_is_for_one_rank_goes_straight_where_all_reach_each_other() {
         (0..16).map(of).sum::<usize>()
     };
     assert_eq!(frames(&plan), 4 * (1 + 2 + 3));
-    plan.classes.insert(0, PlanClass { bytes_max: 9, chunk_bytes: 1024, schedule: Schedule::OneShot });
+    plan.classes.insert(0, PlanClass { bytes_max: 9, chunk_bytes: 1024, schedule: Schedule::OneShot, auto: AutoCodecs::NONE });
     assert_eq!(frames(&plan), 12);
 }
 

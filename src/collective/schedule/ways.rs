@@ -48,9 +48,8 @@ impl<'a> Ways<'a> {
             Kind::Gather { .. } => ranks(size).map(|from| self.carrying(part(from.index()), from, root)).collect(),
             Kind::Scatter { .. } => ranks(size).map(|to| self.carrying(part(to.index()), root, to)).collect(),
             Kind::AllToAll => self.crossing(each),
-            // Nobody else knows of it, so nobody else can pass it on.
-            Kind::Message { from, to, .. } if self.way(from, to).len() > 2 => return Err(Unfit),
-            Kind::Message { from, to, .. } => vec![self.carrying(0..count, from, to)],
+            // Nobody else knows of it, so nobody else can pass it on: between two without a link none is called.
+            Kind::Message { from, to, .. } => vec![self.straight(0..count, from, to)],
             Kind::Barrier | Kind::Step { .. } => Vec::new(),
         })
     }
@@ -110,6 +109,11 @@ impl<'a> Ways<'a> {
     /// From one rank to one.
     fn carrying(&self, elements: Range<usize>, from: Rank, to: Rank) -> Flow {
         let down = Tree::chain(self.way(from, to).into_iter(), self.size);
+        Flow { elements, route: Route::Paths { owner: from, up: None, down, kept: Kept::By(to) } }
+    }
+
+    fn straight(&self, elements: Range<usize>, from: Rank, to: Rank) -> Flow {
+        let down = Tree::chain([from, to].into_iter(), self.size);
         Flow { elements, route: Route::Paths { owner: from, up: None, down, kept: Kept::By(to) } }
     }
 

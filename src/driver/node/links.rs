@@ -2,19 +2,39 @@
 //!
 //! How a node gets its control links, keeps them and loses them.
 
+use super::relays::DirectDial;
 use super::{Node, OpenView};
 use crate::collective::Post;
-use crate::discovery::{DialOutcome, Origin};
+use crate::discovery::{DialOutcome, Origin, is_same_place};
 use crate::driver::event::Event;
-use crate::driver::peers::Taken;
+use crate::driver::peers::{Arrival, Direct, Taken};
 use crate::election::{Input, Message, PeerAddress};
 use crate::identity::MemberId;
 use crate::link::{DataAsk, DataTerms, Local, Net, Purpose, Refusal, Session, Stream, initiate, respond};
-use crate::topology::{InterfaceKind, Path, Port};
+use crate::topology::{Interface, InterfaceKind, Path, Port};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
+use tokio::task::JoinSet;
+
+/// How a link goes.
+pub(super) struct Way {
+    /// Where its peer listens, or the first of those who pass it on.
+    address: SocketAddr,
+    /// Who passes it on, in order from here.
+    over: Vec<MemberId>,
+}
+
+impl Way {
+    pub(super) fn direct(address: SocketAddr) -> Way {
+        Way { address, over: Vec::new() }
+    }
+
+    pub(super) fn over(address: SocketAddr, over: Vec<MemberId>) -> Way {
+        Way { address, over }
+    }
+}
 
 /// Who dialled a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +66,11 @@ impl Node {
                 self.gate.authenticated(self.now(), from.ip().to_canonical());
                 let address = listening_at(from, session.peer.port);
                 match session.purpose {
-                    Purpose::Control => self.on_linked(stream, session, address, Dialled::ByPeer),
-                    Purpose::Data { view, src, .. } => self.on_data_accepted(stream, session, view, src),
+                    Purpose::Control | Purpose::Relink => {
+                        _ = self.on_linked(stream, session, Way::direct(address), Dialled::ByPeer);
+                    }
+                    Purpose::Data { view, src, .. } => self.on_data_accepted(stream, session, view, src, from),
+                    Purpose::Path { view, src, .. } => self.on_path_offered(stream, session, view, src, from),
                 }
             }
             Err(refusal) => self.count(refusal),
@@ -68,7 +91,7 @@ impl Node {
     pub(super) fn dial(&self, to: SocketAddr) {
         let (net, local, events) = (Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
         tokio::spawn(async move {
-            let result = connect(net, &local, to, None).await;
+            let result = connect(net, &local, to, Purpose::Control, None).await;
             let _ = events.send(Event::Dialled { to, result }).await;
         });
     }
@@ -79,7 +102,7 @@ impl Node {
             Ok((stream, session)) => {
                 self.refusals.remove(&to);
                 self.roster.dialled(to, DialOutcome::Authenticated(session.peer.id), now);
-                self.on_linked(stream, session, to, Dialled::ByMe);
+                self.on_linked(stream, session, Way::direct(to), Dialled::ByMe);
             }
             Err(refusal) => {
                 tracing::debug!(%to, %refusal, "a dial failed");
@@ -100,28 +123,51 @@ impl Node {
         }
     }
 
-    pub(super) fn on_linked(&mut self, stream: Box<dyn Stream>, session: Session, address: SocketAddr, dialled: Dialled) {
+    pub(super) fn on_linked(&mut self, stream: Box<dyn Stream>, session: Session, way: Way, dialled: Dialled) -> Taken {
+        let Way { address, over } = way;
         let (id, name, suite) = (session.peer.id, session.peer.name.clone(), session.suite);
         let dialler = if dialled == Dialled::ByMe { self.me.node } else { id.node };
-        let taken = self.peers.take(stream, session, address, dialler);
+        let before = self.peers.get(id).filter(|link| link.is_direct()).map(|link| link.address);
+        let (was_direct, purpose) = (before.is_some(), session.purpose);
+        let direct = if self.election.is_quiet(self.now(), id) { Direct::Quiet } else { Direct::Good };
+        let arrival = Arrival { stream, session, address, over: over.clone(), dialler };
+        let taken = self.peers.take(arrival, direct);
         if taken == Taken::Refused {
-            return;
+            return taken;
         }
-        tracing::debug!(peer = %id, %name, %address, %suite, ?taken, ?dialled, "linked");
+        tracing::debug!(peer = %id, %name, %address, over = over.len(), %suite, ?taken, ?dialled, "linked");
         self.counters.links += 1;
         self.learn_name(id.node, name.clone());
-        self.roster.link_up(id);
-        self.roster.add(address, Origin::Remembered, self.now());
-        self.step(Input::LinkUp(id));
+        self.found(id);
+        if was_direct {
+            self.end_circuits_over(id);
+        }
+        if over.is_empty() {
+            self.roster.link_up(id);
+            self.roster.add(address, Origin::Remembered, self.now());
+            self.step(Input::LinkUp(id));
+            if let Some(before) = before.filter(|before| purpose == Purpose::Relink && !is_same_place(*before, address)) {
+                self.ways.is_broken(self.now(), id, before);
+            }
+            if taken == Taken::New {
+                self.path_broke(id);
+            }
+        } else {
+            if was_direct || taken == Taken::New {
+                self.lose_direct(id);
+            }
+            self.step(Input::RelayUp(id, over));
+        }
         self.replay(id);
         if taken == Taken::New {
             self.meter.linked(id.node, &name);
-            let peers = self.peers.iter().filter(|(other, _)| **other != id);
+            let peers = self.peers.iter().filter(|(other, link)| **other != id && link.is_direct());
             let told = peers.filter(|(_, link)| means_something_elsewhere(link.address));
             let known = told.map(|(other, link)| PeerAddress { id: *other, address: link.address }).collect();
             self.peers.send(id, Message::Peers(known));
             self.remember_peers();
         }
+        taken
     }
 
     pub(super) fn replay(&mut self, to: MemberId) {
@@ -137,7 +183,7 @@ impl Node {
     }
 
     pub(super) fn remember_peers(&mut self) {
-        let addresses: BTreeSet<SocketAddr> = self.peers.iter().map(|(_, l)| l.address).collect();
+        let addresses: BTreeSet<SocketAddr> = self.peers.iter().filter(|(_, l)| l.is_direct()).map(|(_, l)| l.address).collect();
         self.store.remember(addresses.into_iter().collect());
     }
 
@@ -148,22 +194,22 @@ impl Node {
             self.counters.misbehaviours += 1;
         }
         self.step(Input::LinkDown(member));
-        let (net, local, events, to) = (Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone(), link.address);
-        tokio::spawn(async move {
-            let result = connect(net, &local, to, Some(member)).await;
-            let _ = events.send(Event::Redialled { member, to, result }).await;
-        });
+        if !link.is_direct() {
+            return self.seek_lost(member, DirectDial::Over);
+        }
+        self.end_circuits_over(member);
+        self.seek_lost(member, DirectDial::UnderWay);
+        let mut to = self.ways_around(member);
+        to.retain(|to| !is_same_place(*to, link.address));
+        to.insert(0, link.address);
+        // One that is under way because the link was silent will do as well.
+        self.redial(member, to);
     }
 
-    pub(super) fn on_redialled(&mut self, member: MemberId, to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
-        match result {
-            Ok((stream, session)) => self.on_linked(stream, session, to, Dialled::ByMe),
-            Err(_) if self.peers.get(member).is_some() => {}
-            Err(refusal) => {
-                tracing::debug!(peer = %member, %refusal, "a member cannot be reached any more");
-                self.roster.link_down(member, self.now());
-                self.step(Input::Unreachable(member));
-            }
+    /// Nothing leads to it any more, and its links end.
+    pub(super) fn drop_link(&mut self, member: MemberId) {
+        if self.peers.drop_link(member).is_some_and(|link| link.is_direct()) {
+            self.end_circuits_over(member);
         }
     }
 
@@ -183,7 +229,7 @@ impl Node {
         // Smoothed as TCP does (RFC 6298).
         let rtt_us = link.rtt_us.map_or(sample, |rtt| rtt - rtt / 8 + sample / 8).max(1);
         link.rtt_us = Some(rtt_us);
-        let port = link.local.map_or(Port::unmeasured(InterfaceKind::Other, 0), |a| self.port_of(a.ip()));
+        let port = self.port_toward(from).unwrap_or(Port::unmeasured(InterfaceKind::Other, 0));
         if port.kind == InterfaceKind::Wifi {
             self.election.set_over_radio(from);
         }
@@ -194,10 +240,14 @@ impl Node {
         links.observe(self.me, from, Path { rtt_us, ..path });
     }
 
-    pub(super) fn port_of(&self, ip: IpAddr) -> Port {
-        let ip = ip.to_canonical();
-        let found = self.config.interfaces.iter().find(|i| i.addresses.iter().any(|a| a.ip == ip));
+    /// Where a link leaves this machine that has this address here.
+    pub(super) fn port_of(&self, at: SocketAddr) -> Port {
+        let found = self.wiring.of(at);
         found.map_or(Port::unmeasured(InterfaceKind::Other, 0), |i| Port::unmeasured(i.kind, i.index))
+    }
+
+    pub(super) fn interface_of(&self, at: SocketAddr) -> Option<&Interface> {
+        self.wiring.of(at)
     }
 }
 
@@ -218,14 +268,54 @@ fn means_something_elsewhere(address: SocketAddr) -> bool {
     }
 }
 
+/// A link in place of another one, to the first of these addresses that connects and is that member's; of those that fail, what the first in the list said. The handshakes go one after the other, as the
+/// other end keeps the last one that was through.
+pub(super) async fn connect_first(
+    net: Arc<dyn Net>,
+    local: &Local,
+    to: Vec<SocketAddr>,
+    member: MemberId,
+) -> (SocketAddr, Result<(Box<dyn Stream>, Session), Refusal>) {
+    let mut dials = JoinSet::new();
+    // Where it was linked counts: at another address somebody else may be by now.
+    let (was_at, mut refused) = (to[0], Refusal::TooSlow);
+    for to in to {
+        let net = Arc::clone(&net);
+        dials.spawn(async move { (to, net.dial(to).await) });
+    }
+    while let Some(dialled) = dials.join_next().await {
+        let Ok((to, stream)) = dialled else { continue };
+        let linked = match stream {
+            Ok(stream) => initiate(stream, local, Purpose::Relink, Some(member)).await,
+            Err(error) => Err(error.into()),
+        };
+        match linked {
+            Ok(linked) => return (to, Ok(linked)),
+            Err(refusal) if to == was_at => refused = refusal,
+            Err(_) => {}
+        }
+    }
+    (was_at, Err(refused))
+}
+
+/// Whether a machine has said that nobody is there, or somebody else is: then no other way leads to the member.
+pub(super) fn is_proof_of_absence(refusal: Refusal) -> bool {
+    match refusal {
+        Refusal::Io(kind) => kind == io::ErrorKind::ConnectionRefused,
+        // A full house closes its door, too.
+        refusal => !matches!(refusal, Refusal::TooSlow | Refusal::Closed | Refusal::Overloaded(_)),
+    }
+}
+
 async fn connect(
     net: Arc<dyn Net>,
     local: &Local,
     to: SocketAddr,
+    purpose: Purpose,
     expect: Option<MemberId>,
 ) -> Result<(Box<dyn Stream>, Session), Refusal> {
     let stream = net.dial(to).await?;
-    initiate(stream, local, Purpose::Control, expect).await
+    initiate(stream, local, purpose, expect).await
 }
 
 fn terms(open: &RwLock<Vec<OpenView>>, ask: &DataAsk) -> Option<DataTerms> {

@@ -3,7 +3,7 @@
 //! How a View gets a plan that fits its links: rank 0 has them measured, in moments in which nothing goes on, and brings the plan.
 //!
 //! Where there are no such moments, or the plan does not keep what it promised, it makes one: calls are held anyway while a plan is agreed
-//! on, so they are held for as long as it takes to see every port once, three seconds at most.
+//! on, so they are held for as long as it takes to see every port once, three seconds at most after what was under way has ended.
 
 use super::Node;
 use super::rates::Rates;
@@ -11,7 +11,9 @@ use crate::collective::{Envelope, PlanMessage, PlanStep, Revising};
 use crate::election::Message;
 use crate::identity::MemberId;
 use crate::status::Forecast;
-use crate::topology::{Plan, RateStep, Watch, better_plan, forecasts_us};
+use crate::topology::{
+    LinkMap, Manner, Plan, Probe, RateStep, Survey, Watch, best_plan, better_plan, forecasts_us, with_better_codecs,
+};
 use crate::view::{Rank, View};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +31,8 @@ pub(super) struct Planning {
     looked: Looked,
     forecasts: Vec<Forecast>,
     watch: Watch,
+    /// Calls leave their codecs to the plan.
+    asked_for_codecs: bool,
     /// Not before this time calls are held for measuring, in milliseconds.
     pause_from: u64,
 }
@@ -38,8 +42,12 @@ struct Change {
     revising: Revising,
     /// The plan, if it is known; else calls are held until the links are measured.
     plan: Option<Plan>,
-    /// Until then, in milliseconds.
+    /// Until then, in milliseconds. Later, as long as what is under way still moves.
     until: u64,
+    /// But not after this.
+    until_at_most: u64,
+    /// What had come here when that was last looked at.
+    received_bytes: u64,
 }
 
 /// When a plan was last looked for.
@@ -64,8 +72,14 @@ impl Planning {
             looked: Looked::Never,
             forecasts: Vec::new(),
             watch: Watch::new(now),
+            asked_for_codecs: false,
             pause_from: now + BUSY_MS,
         }
+    }
+
+    /// What is known has changed: there may be a better plan.
+    pub(super) fn look_again(&mut self) {
+        self.looked = Looked::Never;
     }
 
     pub(super) fn forecasts(&self) -> &[Forecast] {
@@ -76,8 +90,11 @@ impl Planning {
 impl Node {
     /// Measures on, and looks for a better plan when enough is known. Rank 0 alone does.
     pub(super) fn go_on_planning(&mut self) {
-        let leads = |e: &Arc<Envelope>| e.me() == Rank(0) && e.view().size() > 2 && !e.is_frozen();
+        let leads = |e: &Arc<Envelope>| e.me() == Rank(0) && e.view().size() > 1 && !e.is_frozen();
         let Some(envelope) = self.envelope.clone().filter(leads) else { return };
+        if envelope.asks_for_codecs() && !std::mem::replace(&mut self.planning.asked_for_codecs, true) {
+            self.planning.looked = Looked::Never;
+        }
         if !self.can_measure(&envelope) {
             return;
         }
@@ -98,20 +115,29 @@ impl Node {
 
     /// Whether there are no moments in which nothing goes on, and much is moved without knowing how best to.
     fn is_busy(&self, envelope: &Envelope) -> bool {
-        let is_unknown = self.planning.rates.survey().is_some_and(|survey| !survey.is_good_for_a_plan());
+        // Two exchange whatever they have: only another path would help them, and what is encoded.
+        let depends = envelope.view().size() > 2 || self.planning.asked_for_codecs;
+        let has_no_plan = |survey: &Survey| depends && !survey.is_good_for_a_plan();
+        let is_unknown = self.has_choice(envelope) && self.planning.rates.survey().is_some_and(has_no_plan);
         let is_worth_it = || envelope.backend().traffic().sent_bytes >= BUSY_BYTES;
-        envelope.can_be_revised() && is_unknown && self.now() >= self.planning.pause_from && is_worth_it()
+        (is_unknown || self.planning.rates.is_wished()) && self.now() >= self.planning.pause_from && is_worth_it()
     }
 
     /// Measures anew when operations take longer than was foretold.
     fn watch_the_plan(&mut self, envelope: &Envelope) {
         let served = envelope.take_served();
-        if self.planning.change.is_some() || served.is_empty() || !envelope.can_be_revised() {
+        if self.planning.change.is_some() || served.is_empty() || envelope.view().size() < 3 || !envelope.can_be_revised() {
             return;
         }
         let (order, now, plan) = (members(envelope), self.now(), envelope.plan());
+        // Of what goes through while others are on their way. What they wait for each other is not the links' fault.
+        let [(small, small_us), (large, large_us)] = forecasts_us(&order, self.election.links(), &plan, [GIB, 2 * GIB])[..]
+        else {
+            return;
+        };
+        let us_of_a_byte = (large_us - small_us) / (large - small) as f64;
         for (bytes, took) in served.into_iter().filter(|(bytes, _)| *bytes >= Watch::BYTES_MIN) {
-            let Some((_, us)) = forecasts_us(&order, self.election.links(), &plan, [bytes]).first().copied() else { return };
+            let us = bytes as f64 * us_of_a_byte;
             if self.planning.watch.note(now, us, took.as_secs_f64() * 1e6) {
                 tracing::info!(bytes, ?took, forecast_us = us, "operations take longer than foretold; measures the links again");
                 self.survey_anew();
@@ -129,16 +155,34 @@ impl Node {
             (true, false) => Looked::AtThePorts,
             (false, false) => return false,
         };
-        if known <= self.planning.looked || !envelope.can_be_revised() {
+        if known <= self.planning.looked || !self.has_choice(envelope) {
             return false;
         }
         self.planning.looked = known;
-        let plan = better_plan(&members(envelope), self.election.links(), &envelope.plan());
+        let has_stations = !survey.stations().is_empty();
+        let plan = self.better_plan(envelope).or_else(|| {
+            // Where a medium has been found to be shared, what the present plan promises is known to be wrong, if it is the best one all the same.
+            let is_wrong = known == Looked::AtThePaths && has_stations && envelope.can_be_revised();
+            let best = is_wrong.then(|| best_plan(&members(envelope), &self.data_links(envelope)));
+            best.filter(|best| best.reason != envelope.plan().reason)
+        });
         let is_better = plan.is_some();
         if is_better {
             self.hold_all(plan);
         }
         is_better
+    }
+
+    /// Whether another plan could be better: the engine goes by any, or at least what is encoded is left to it.
+    fn has_choice(&self, envelope: &Envelope) -> bool {
+        envelope.can_be_revised() && envelope.view().size() > 2 || self.planning.asked_for_codecs
+    }
+
+    /// Another plan, or the present one with other codecs where those matter.
+    fn better_plan(&self, envelope: &Envelope) -> Option<Plan> {
+        let (order, links, present) = (members(envelope), self.data_links(envelope), envelope.plan());
+        let other = if envelope.can_be_revised() { better_plan(&order, &links, &present) } else { None };
+        other.or_else(|| self.planning.asked_for_codecs.then(|| with_better_codecs(&order, &links, &present))?)
     }
 
     /// All hold their calls for this plan, or for one that is to be found while they do.
@@ -151,7 +195,9 @@ impl Node {
         let hold = revising.hold();
         tracing::debug!(revision, known = plan.is_some(), "calls are held for another plan");
         self.planning.pause_from = now + PAUSES_APART_MS;
-        self.planning.change = Some(Change { revising, plan, until: now + PAUSE_MS });
+        let (until, until_at_most) = (now + PAUSE_MS, now + DRAIN_MS);
+        let received_bytes = envelope.backend().traffic().received_bytes;
+        self.planning.change = Some(Change { revising, plan, until, until_at_most, received_bytes });
         self.tell_plan_to_all(&hold);
     }
 
@@ -160,15 +206,21 @@ impl Node {
         let Some(envelope) = self.envelope.clone() else { return };
         let now = self.now();
         let Some(change) = self.planning.change.as_mut().filter(|change| change.revising.is_held()) else { return };
+        let received_bytes = envelope.backend().traffic().received_bytes;
+        if std::mem::replace(&mut change.received_bytes, received_bytes) != received_bytes {
+            change.until = (now + PAUSE_MS).min(change.until_at_most);
+        }
         let survey = self.planning.rates.survey();
-        if change.plan.is_none() && now < change.until && survey.is_some_and(|survey| !survey.is_good_for_a_plan()) {
+        let is_unknown = survey.is_some_and(|survey| !survey.is_good_for_a_plan()) || self.planning.rates.is_wished();
+        if change.plan.is_none() && now < change.until && is_unknown {
             return;
         }
-        let found = || better_plan(&members(&envelope), self.election.links(), &envelope.plan());
-        let plan = change.plan.take().or_else(found);
+        let known = change.plan.take();
+        let plan = known.or_else(|| self.better_plan(&envelope));
         if plan.is_some() {
             self.planning.watch.was_right();
         }
+        let Some(change) = &mut self.planning.change else { return };
         let switch = change.revising.decide(plan);
         self.tell_plan_to_all(&switch);
     }
@@ -245,11 +297,25 @@ impl Node {
         self.planning.forecasts = forecasts.into_iter().map(|(bytes, us)| Forecast { bytes, takes: takes(us) }).collect();
     }
 
+    /// What is known of the links, of which a pair without a data link in this View has none.
+    fn data_links(&self, envelope: &Envelope) -> LinkMap {
+        let (order, view) = (members(envelope), envelope.view());
+        self.election.links().without(view.apart.iter().map(|(a, b)| (order[a.index()], order[b.index()])))
+    }
+
     /// Has the next path measured, if nothing else goes on.
     fn measure_on(&mut self, is_quiet: bool) {
         let now = self.now();
-        if let Some((from, to, survey)) = self.planning.rates.next(now, is_quiet) {
-            self.tell_rate(from, RateStep::Measure { to, survey });
+        match self.planning.rates.next(now, is_quiet) {
+            Some((Probe::Alone((from, to)), turn)) => {
+                self.tell_rate(from, RateStep::Measure { to, turn, manner: Manner::Alone });
+            }
+            Some((Probe::Together((a, b)), turn)) => {
+                for (from, to) in [(a, b), (b, a)] {
+                    self.tell_rate(from, RateStep::Measure { to, turn, manner: Manner::Together });
+                }
+            }
+            None => self.tell_stations(),
         }
     }
 }
@@ -259,11 +325,14 @@ pub(super) fn members(envelope: &Envelope) -> Vec<MemberId> {
     envelope.view().members.iter().map(|member| member.id).collect()
 }
 
+const GIB: u64 = 1 << 30;
 /// For which the plan's promise is told.
 const FORECAST_BYTES: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
 /// A View in which nothing was measured for so long, though so much was moved, has no quiet moments.
 const BUSY_MS: u64 = 5_000;
 const BUSY_BYTES: u64 = 32 << 20;
-/// Calls are held for measuring no longer than this, and not again for a while.
+/// Calls are held for measuring no longer than this after what was under way has ended, and not again for a while.
 const PAUSE_MS: u64 = 3_000;
+/// Nothing is measured before what was under way has ended; no longer is waited for that.
+const DRAIN_MS: u64 = 30_000;
 const PAUSES_APART_MS: u64 = 60_000;

@@ -6,11 +6,12 @@ use super::Node;
 use super::plans::members;
 use crate::collective::Envelope;
 use crate::driver::bursts::{Bursts, Traffic, with_bursts};
+use crate::driver::coding_speed;
 use crate::driver::event::Event;
 use crate::election::Message;
 use crate::identity::MemberId;
 use crate::link::DataLink;
-use crate::topology::{InterfaceKind, Pair, Port, RateMessage, RateStep, Survey};
+use crate::topology::{CodingSpeed, InterfaceKind, Manner, Pair, Port, Probe, RateMessage, RateStep, Survey, Turn};
 use crate::view::{Rank, View, ViewDigest};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -24,10 +25,18 @@ pub(super) struct Rates {
     survey: Option<Survey>,
     /// How often all paths were measured anew in this View.
     surveys: u32,
-    /// In which of these a path was seen last.
-    seen_in: BTreeMap<Pair, u32>,
-    /// In which of these this node measures.
-    asked_in: u32,
+    /// How often a path was, since.
+    again: BTreeMap<Pair, u32>,
+    /// When a member last wished for it, in milliseconds.
+    wished: BTreeMap<Pair, u64>,
+    /// Somebody has wished for it, and it is not measured yet.
+    is_wished: bool,
+    /// In which turn a path was seen last.
+    seen_in: BTreeMap<Pair, Turn>,
+    /// To whom this node measures in which turn, and how.
+    asked: BTreeMap<Rank, (Turn, Manner)>,
+    /// All have been told which ports share a medium.
+    stations_told: bool,
 }
 
 impl Rates {
@@ -35,36 +44,72 @@ impl Rates {
         self.survey.as_ref()
     }
 
-    /// The next path to be measured, and in which survey.
-    pub(super) fn next(&mut self, now: u64, is_quiet: bool) -> Option<(Rank, Rank, u32)> {
+    /// The data link with this member, as far as it can be measured.
+    pub(super) fn measure_over(&mut self, peer: Rank, bursts: Bursts) {
+        self.bursts.insert(peer, bursts);
+    }
+
+    /// Whether a path has changed, by what its member says, and has not been measured since.
+    pub(super) fn is_wished(&self) -> bool {
+        self.is_wished && self.survey.as_ref().is_some_and(|survey| !survey.is_over())
+    }
+
+    /// Which measuring of this path counts.
+    fn turn_of(&self, pair: Pair) -> Turn {
+        Turn { survey: self.surveys, path: self.again.get(&pair).copied().unwrap_or(0) }
+    }
+
+    /// A path is not what it was.
+    fn measure_again(&mut self, (from, to): Pair) {
+        for pair in [(from, to), (to, from)] {
+            let again = self.again.entry(pair).or_default();
+            *again = again.saturating_add(1);
+            if let Some(survey) = &mut self.survey {
+                survey.again(pair);
+            }
+        }
+        self.is_wished = true;
+        self.stations_told = false;
+    }
+
+    /// The next path to be measured, and in which turn.
+    pub(super) fn next(&mut self, now: u64, is_quiet: bool) -> Option<(Probe, Turn)> {
         let survey = self.survey.as_mut()?;
         survey.tick(now);
-        let (from, to) = if is_quiet { survey.begin(now) } else { None }?;
-        Some((from, to, self.surveys))
+        let probe = if is_quiet { survey.begin(now) } else { None }?;
+        // Both ways of a pair are counted as one.
+        let (Probe::Alone(pair) | Probe::Together(pair)) = probe;
+        let path = self.again.get(&pair).copied().unwrap_or(0);
+        Some((probe, Turn { survey: self.surveys, path }))
     }
 }
 
 impl Node {
-    /// A data link of the View, as its engine gets it.
-    pub(super) fn with_bursts(&mut self, view: ViewDigest, peer: Rank, link: Box<dyn DataLink>) -> Box<dyn DataLink> {
+    /// A data link over which bursts can be sent.
+    pub(super) fn with_bursts(&mut self, view: ViewDigest, peer: Rank, link: Box<dyn DataLink>) -> (Box<dyn DataLink>, Bursts) {
         let events = self.events.clone();
         // A full queue means the driver is far behind: what came of the burst is asked for again.
         let tell = move |said| _ = events.try_send(Event::Burst { view, peer, said });
-        let (link, bursts) = with_bursts(link, &self.planning.rates.traffic, Box::new(tell));
-        self.planning.rates.bursts.insert(peer, bursts);
-        link
+        with_bursts(link, &self.planning.rates.traffic, Box::new(tell))
     }
 
     /// Whether all data links stand, and there is something to measure. Begins with what is known of earlier Views.
     pub(super) fn can_measure(&mut self, envelope: &Envelope) -> bool {
         let view = envelope.view();
-        if self.planning.rates.bursts.len() + 1 < view.size() || !self.measures_any(view) {
+        if self.planning.rates.bursts.len() < view.linked_with(envelope.me()).count() || !self.measures_any(view) {
             return false;
         }
         if self.planning.rates.survey.is_none() {
             let (links, order) = (self.election.links(), members(envelope));
             let known = |(from, to): Pair| links.path(order[from.index()], order[to.index()])?.rate_kbps.map(NonZeroU32::get);
-            self.planning.rates.survey = Some(Survey::new(view.size(), known));
+            let mut survey = Survey::new(view.size(), known).without(&view.apart);
+            for (rank, from) in view.ranks().zip(&order) {
+                let shares = |to: &MemberId| links.path(*from, *to).is_some_and(|path| path.port.cell.is_some());
+                if order.iter().any(shares) {
+                    survey.is_radio(rank);
+                }
+            }
+            self.planning.rates.survey = Some(survey);
         }
         true
     }
@@ -74,7 +119,9 @@ impl Node {
         let Some(envelope) = self.envelope.clone() else { return };
         self.planning.rates.surveys = self.planning.rates.surveys.saturating_add(1);
         self.election.links_mut().forget_rates(&members(&envelope));
-        self.planning.rates.survey = Some(Survey::new(envelope.view().size(), |_| None));
+        self.planning.rates.again.clear();
+        self.planning.rates.survey = Some(Survey::new(envelope.view().size(), |_| None).without(&envelope.view().apart));
+        self.planning.rates.stations_told = false;
     }
 
     /// A member speaks about what a path carries.
@@ -95,48 +142,85 @@ impl Node {
     fn hear_rate(&mut self, from: Rank, step: RateStep) {
         let Some(envelope) = self.envelope.clone() else { return };
         match step {
-            RateStep::Measure { to, survey } => {
+            RateStep::Measure { to, turn, manner } => {
                 if from != Rank(0) {
                     return self.expel(from);
                 }
-                self.planning.rates.asked_in = survey;
-                let measures = self.port_to(envelope.view(), to).is_some_and(is_measured);
-                match self.planning.rates.bursts.get(&to).filter(|_| measures && envelope.moving() == 0) {
+                // While the control link is made anew nobody knows the port. Rank 0 asks again.
+                let Some(port) = self.port_to(envelope.view(), to) else { return };
+                self.planning.rates.asked.insert(to, (turn, manner));
+                if self.is_trying(to) {
+                    return;
+                }
+                if !is_measured(port) {
+                    return self.try_ways(to, 0);
+                }
+                match self.planning.rates.bursts.get(&to).filter(|_| envelope.moving() == 0) {
                     Some(bursts) => bursts.begin(),
                     None => self.rated(to, 0),
                 }
             }
             RateStep::Enough => {
-                if let Some(bursts) = self.planning.rates.bursts.get(&from) {
+                if let Some(bursts) = self.bursts_on_trial(from).or(self.planning.rates.bursts.get(&from)) {
                     bursts.end();
                 }
             }
-            RateStep::Timed(kbps) => self.rated(from, kbps),
-            RateStep::Rated { to, kind, number, kbps, survey } => {
-                self.note_rate(&envelope, (from, to), Port::unmeasured(kind, number), kbps, survey);
+            RateStep::Timed(kbps) => self.timed(from, kbps),
+            RateStep::Ready => self.on_path_ready(from),
+            RateStep::Wish { to } => self.on_wish(&envelope, (from, to)),
+            RateStep::Rated { to, kbps, manner: Manner::Together, .. } => {
+                let now = self.now();
+                if self.planning.rates.survey.as_mut().is_some_and(|survey| survey.on_rate_together(now, (from, to), kbps)) {
+                    self.go_on_planning();
+                }
+            }
+            RateStep::Rated { to, kind, number, kbps, turn, coding, manner: Manner::Alone } => {
+                self.note_coding(&envelope, from, coding);
+                self.note_rate(&envelope, (from, to), Port::unmeasured(kind, number), kbps, turn);
+            }
+            RateStep::Shared { .. } if from != Rank(0) => self.expel(from),
+            RateStep::Shared { rank, number, cell } => {
+                let Some(member) = envelope.view().member(rank) else { return };
+                tracing::debug!(%rank, number, cell, "a port shares a medium");
+                self.election.links_mut().share(member.id, number, cell);
+                self.renew_forecasts();
             }
         }
     }
 
-    fn note_rate(&mut self, envelope: &Envelope, pair: Pair, port: Port, kbps: u32, survey: u32) {
+    fn note_coding(&mut self, envelope: &Envelope, rank: Rank, coding: CodingSpeed) {
+        if let Some(member) = envelope.view().member(rank) {
+            self.election.links_mut().set_coding(member.id, coding);
+        }
+    }
+
+    fn note_rate(&mut self, envelope: &Envelope, pair: Pair, port: Port, kbps: u32, turn: Turn) {
         let (order, now, rates) = (members(envelope), self.now(), &mut self.planning.rates);
         let (Some(from), Some(to)) = (order.get(pair.0.index()).copied(), order.get(pair.1.index()).copied()) else { return };
         // Rank 0 counts them, and takes nobody's word for it.
-        let survey = if envelope.me() == Rank(0) { survey.min(rates.surveys) } else { survey };
+        let survey = if envelope.me() == Rank(0) { turn.survey.min(rates.surveys) } else { turn.survey };
         let links = self.election.links_mut();
         if survey > rates.surveys {
             rates.surveys = survey;
             links.forget_rates(&order);
         }
+        if envelope.me() == Rank(0) && turn < rates.turn_of(pair) {
+            // It was asked for before the path became another one.
+            return;
+        }
+        let known = links.path(from, to);
         if let Some(kbps) = NonZeroU32::new(kbps) {
             // A burst can show too little, but never too much.
-            let again = rates.seen_in.insert(pair, survey) == Some(survey);
-            let before = links.path(from, to).and_then(|path| path.rate_kbps).filter(|_| again);
+            let again = rates.seen_in.insert(pair, turn) == Some(turn);
+            let before = known.filter(|path| again && path.port.number == port.number).and_then(|path| path.rate_kbps);
             links.rate(from, to, port, before.map_or(kbps, |before| before.max(kbps)));
         }
         if let Some(ours) = &mut rates.survey {
             if !is_measured(port) {
                 ours.leave(pair);
+            }
+            if port.cell.is_some() {
+                ours.is_radio(pair.0);
             }
             if ours.on_rate(now, pair, kbps) && kbps > 0 {
                 self.go_on_planning();
@@ -145,16 +229,55 @@ impl Node {
         self.renew_forecasts();
     }
 
+    /// A member says that the path to another one is not what it was, or that there are others to be tried.
+    fn on_wish(&mut self, envelope: &Envelope, pair: Pair) {
+        let (now, rates) = (self.now(), &mut self.planning.rates);
+        let is_pair = pair.0 != pair.1 && pair.1.index() < envelope.view().size();
+        let lately = rates.wished.get(&pair).is_some_and(|at| now < at + WISHES_APART_MS);
+        if envelope.me() == Rank(0) && is_pair && !lately {
+            rates.wished.insert(pair, now);
+            rates.measure_again(pair);
+            self.planning.look_again();
+        }
+    }
+
     /// Tells everybody what a path of this node carries.
-    fn rated(&mut self, to: Rank, kbps: u32) {
+    pub(super) fn rated(&mut self, to: Rank, kbps: u32) {
         let Some(envelope) = self.envelope.clone() else { return };
-        let port = self.port_to(envelope.view(), to).unwrap_or(Port::unmeasured(InterfaceKind::Other, 0));
-        tracing::debug!(%to, kbps, "a path was measured");
-        let (kbps, survey) = (kbps.min(KBPS_MAX), self.planning.rates.asked_in);
-        let rated = RateStep::Rated { to, kind: port.kind, number: port.number, kbps, survey };
+        let Some(port) = self.port_to(envelope.view(), to) else { return };
+        let (turn, manner) = self.planning.rates.asked.get(&to).copied().unwrap_or_default();
+        tracing::debug!(%to, kbps, ?manner, "a path was measured");
+        let (kbps, coding) = (kbps.min(KBPS_MAX), coding_speed::known());
+        let rated = RateStep::Rated { to, kind: port.kind, number: port.number, kbps, turn, coding, manner };
+        if manner == Manner::Together {
+            return self.tell_rate(Rank(0), rated);
+        }
         // This node last: what it says to itself it hears at once.
         envelope.view().ranks().filter(|rank| *rank != envelope.me()).for_each(|rank| self.tell_rate(rank, rated));
         self.tell_rate(envelope.me(), rated);
+    }
+
+    /// Whether the burst that this node sends to a member now has another one coming back.
+    pub(super) fn is_exchange(&self, peer: Rank) -> bool {
+        self.planning.rates.asked.get(&peer).is_some_and(|(_, manner)| *manner == Manner::Together)
+    }
+
+    /// Tells everybody whose ports share a medium, once all is measured.
+    pub(super) fn tell_stations(&mut self) {
+        let rates = &mut self.planning.rates;
+        let Some((envelope, survey)) = self.envelope.clone().zip(rates.survey.as_ref()) else { return };
+        if !survey.is_over() || std::mem::replace(&mut rates.stations_told, true) {
+            return;
+        }
+        let (stations, order) = (survey.stations(), members(&envelope));
+        for ((rank, partner), cell) in stations {
+            let path = self.election.links().path(order[rank.index()], order[partner.index()]);
+            let Some(number) = path.map(|path| path.port.number) else { continue };
+            let shared = RateStep::Shared { rank, number, cell };
+            // This node last: what it says to itself it hears at once.
+            envelope.view().ranks().filter(|to| *to != Rank(0)).for_each(|to| self.tell_rate(to, shared));
+            self.tell_rate(Rank(0), shared);
+        }
     }
 
     pub(super) fn tell_rate(&mut self, to: Rank, body: RateStep) {
@@ -169,8 +292,7 @@ impl Node {
 
     /// Where the link to a member leaves this machine.
     fn port_to(&self, view: &View, to: Rank) -> Option<Port> {
-        let link = self.peers.get(view.member(to)?.id)?;
-        Some(self.port_of(link.local?.ip()))
+        self.port_toward(view.member(to)?.id)
     }
 
     fn measures_any(&self, view: &View) -> bool {
@@ -183,5 +305,7 @@ fn is_measured(port: Port) -> bool {
     matches!(port.kind, InterfaceKind::Ethernet | InterfaceKind::Wifi | InterfaceKind::Thunderbolt | InterfaceKind::Bridge)
 }
 
+/// Of one pair; a member that wishes more often is not heard.
+const WISHES_APART_MS: u64 = 1_000;
 /// What is faster depends on processors more than on wires, and differs by chance.
 const KBPS_MAX: u32 = 8_000_000;

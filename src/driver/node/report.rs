@@ -6,7 +6,8 @@ use super::{Node, WAITING_WARN};
 use crate::collective::Envelope;
 use crate::error::Peer;
 use crate::identity::NodeId;
-use crate::status::{AloneOn, PathStatus, PeerStatus, Quarantined, State, Status, ViewStatus, Waiting};
+use crate::status::{AloneOn, PathStatus, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus, Waiting};
+use crate::topology::{Plan, loads_ppm};
 use crate::view::{MEMBERS_MAX, Rank, View};
 use crate::wire::PROTOCOL_VERSION;
 use std::num::NonZeroU32;
@@ -18,6 +19,9 @@ const DUPLICATE_SHOWN_MS: u64 = 90_000;
 
 /// A group of 16 takes a moment to form.
 const FULL_AFTER: Duration = Duration::from_secs(10);
+
+/// For which the plan's shares are told.
+const LARGE_BYTES: u64 = 64 << 20;
 
 impl Node {
     /// Notices a call that others have not made; warns once when it has waited long.
@@ -50,7 +54,15 @@ impl Node {
             peers: self
                 .peers
                 .iter()
-                .map(|(id, l)| PeerStatus { node: id.node, name: l.hello.name.clone(), address: l.address, rtt_us: l.rtt_us })
+                .map(|(id, l)| PeerStatus {
+                    node: id.node,
+                    name: l.hello.name.clone(),
+                    address: l.address,
+                    local: l.local,
+                    interface: l.local.and_then(|local| self.interface_of(local)).map(|i| i.name.clone()),
+                    through: l.over.iter().map(|over| self.who(over.node)).collect(),
+                    rtt_us: l.rtt_us,
+                })
                 .collect(),
             view,
             interfaces: self.interfaces.clone(),
@@ -124,6 +136,7 @@ impl Node {
             plan: plan.reason.clone(),
             plan_revision: plan.revision,
             paths: self.paths(view),
+            shares: shares(&plan, view.size()),
             forecasts: self.planning.forecasts().to_vec(),
             in_sync: envelope.is_synced(),
             committed: envelope.committed(),
@@ -134,9 +147,17 @@ impl Node {
         let ranks = || view.ranks().zip(&view.members);
         let pairs = ranks().flat_map(|from| ranks().map(move |to| (from, to)));
         let known = pairs.filter_map(|((from, sender), (to, receiver))| {
-            let path = self.election.links().path(sender.id, receiver.id)?;
-            let rate_kbps = path.rate_kbps.map(NonZeroU32::get);
-            Some(PathStatus { from: from.index(), to: to.index(), kind: path.port.kind, rtt_us: path.rtt_us, rate_kbps })
+            let links = self.election.links();
+            let path = links.path(sender.id, receiver.id);
+            let works = path.is_some() || sender.id != receiver.id && links.reachable_both_ways(sender.id, receiver.id);
+            works.then(|| PathStatus {
+                from: from.index(),
+                to: to.index(),
+                kind: path.map(|path| path.port.kind),
+                medium: path.and_then(|path| path.port.cell),
+                rtt_us: path.map(|path| path.rtt_us),
+                rate_kbps: path.and_then(|path| path.rate_kbps).map(NonZeroU32::get),
+            })
         });
         known.collect()
     }
@@ -163,6 +184,12 @@ impl Node {
         let refused = self.refusals.iter().take(16).map(|(to, refusal)| format!("{to}: {refusal}"));
         adverts.chain(refused).collect()
     }
+}
+
+/// What the plan does with a large buffer.
+fn shares(plan: &Plan, size: usize) -> Vec<PlanShare> {
+    let loads = loads_ppm(&plan.class_for(LARGE_BYTES).schedule, size);
+    loads.into_iter().map(|((from, to), ppm)| PlanShare { from: from.index(), to: to.index(), ppm }).collect()
 }
 
 /// Why the View runs on its engine, with the members' names.

@@ -5,12 +5,13 @@
 use super::plans::Planning;
 use super::{Node, OpenView};
 use crate::collective::{Envelope, OpMessage, Post};
-use crate::driver::datalinks::{DataDial, watched};
+use crate::driver::datalinks::{DataDial, Laid, watched};
 use crate::driver::lighter::lighter;
 use crate::election::{Decides, Input, Message};
 use crate::identity::MemberId;
-use crate::link::{DataLink, Session, Stream, into_data_link};
+use crate::link::{Session, Stream, into_data_link};
 use crate::view::{OpId, Rank, View, ViewDigest};
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -18,6 +19,13 @@ use tokio::time::Instant;
 
 /// Failures of the engine in one View after which the next View does without it.
 const ENGINE_FAILURES_MAX: u32 = 2;
+
+/// A data link that was accepted from this address.
+pub(super) fn laid(stream: Box<dyn Stream>, session: Session, theirs: SocketAddr) -> Option<Laid> {
+    let ours = stream.local_addr().ok();
+    let link = into_data_link(stream, session).inspect_err(|error| tracing::warn!(%error, "a data link could not be set up"));
+    Some(Laid { link: link.ok()?, ours, theirs })
+}
 
 impl Node {
     pub(super) fn install(&mut self, view: &Arc<View>, decides: Decides) {
@@ -49,6 +57,7 @@ impl Node {
         }
         self.waiting = None;
         self.planning = Planning::of(Some(view), self.now());
+        self.ways.view_changed(view);
         if self.election.is_frozen() {
             // Installed late, for its outcome alone: the next one is under way.
             envelope.freeze();
@@ -66,14 +75,15 @@ impl Node {
 
     pub(super) fn dial_data_links(&mut self, view: &View, me: Rank) {
         let digest = view.digest();
-        for peer in view.ranks().filter(|r| *r > me) {
+        for peer in view.linked_with(me).filter(|r| *r > me) {
             let Some(expect) = view.member(peer).map(|m| m.id) else { continue };
-            let Some((to, ours)) = self.peers.get(expect).map(|l| (l.address, l.local)) else {
-                // Its control link broke this very moment, and nobody else will make the data link.
+            let direct = self.peers.get(expect).filter(|link| link.is_direct());
+            let Some((to, ours)) = direct.map(|l| (l.address, l.local)) else {
+                // Its direct link broke this very moment, and nobody else will make the data link.
                 self.step(Input::DataLinkLost(digest));
                 continue;
             };
-            let first = ours.and_then(|ours| lighter(&self.config.interfaces, ours, self.roster.addresses_of(expect)));
+            let first = ours.and_then(|ours| lighter(&self.wiring.all, ours, self.roster.addresses_of(expect)));
             let dial = DataDial { view: digest, me, peer, expect, first, to };
             self.data.dial(dial, Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
         }
@@ -93,21 +103,25 @@ impl Node {
         }
     }
 
-    pub(super) fn on_data_accepted(&mut self, stream: Box<dyn Stream>, session: Session, view: ViewDigest, src: Rank) {
+    pub(super) fn on_data_accepted(
+        &mut self,
+        stream: Box<dyn Stream>,
+        session: Session,
+        view: ViewDigest,
+        src: Rank,
+        from: SocketAddr,
+    ) {
         self.step(Input::DataLink(view));
-        match into_data_link(stream, session) {
-            Ok(link) => {
-                let link = watched(link, view, src, self.events.clone());
-                self.on_data_link(view, src, link);
-            }
-            Err(error) => tracing::warn!(%error, "a data link could not be set up"),
+        if let Some(link) = laid(stream, session, from) {
+            self.on_data_link(view, src, link);
         }
     }
 
-    pub(super) fn on_data_link(&mut self, view: ViewDigest, peer: Rank, link: Box<dyn DataLink>) {
+    pub(super) fn on_data_link(&mut self, view: ViewDigest, peer: Rank, link: Laid) {
         if let Some(envelope) = self.envelope.as_ref().filter(|e| e.digest() == view) {
             let backend = Arc::clone(envelope.backend());
-            backend.attach(peer, self.with_bursts(view, peer, link));
+            let link = self.track(view, peer, link);
+            backend.attach(peer, watched(link, view, peer, self.events.clone()));
         }
     }
 
@@ -160,8 +174,12 @@ impl Node {
     pub(super) fn expel(&mut self, rank: Rank) {
         let Some(member) = self.envelope.as_ref().and_then(|e| e.view().member(rank).map(|m| m.id)) else { return };
         tracing::warn!(peer = %member, "a member sent what no honest member sends; its link is closed");
+        self.close_link_of(member);
+    }
+
+    pub(super) fn close_link_of(&mut self, member: MemberId) {
         self.counters.misbehaviours += 1;
-        self.peers.drop_link(member);
+        self.drop_link(member);
         self.roster.link_down(member, self.now());
         self.step(Input::LinkDown(member));
     }

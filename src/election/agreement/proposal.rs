@@ -27,7 +27,7 @@ impl Proposal {
     pub(super) fn draft(&self, current: Option<&View>, around: &dyn Surroundings, seeded: Seeded) -> View {
         let standing = standing::read(&self.promises, seeded);
         let engines = self.promises.iter().map(|(id, promise)| (*id, promise.engines)).collect();
-        let Arrangement { order, engine, plan } = around.arrange(&engines, current);
+        let Arrangement { order, engine, plan, apart } = around.arrange(&engines, current);
         let member = |id: &MemberId| {
             let promise = self.promises.get(id)?;
             let in_sync = standing.in_sync.contains(id);
@@ -41,6 +41,7 @@ impl Proposal {
             members: order.iter().filter_map(member).collect(),
             plan,
             engine,
+            apart,
         }
     }
 }

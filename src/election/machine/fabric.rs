@@ -4,7 +4,7 @@
 
 use super::Election;
 use super::peers::Link;
-use crate::election::detector::Limits;
+use crate::election::detector::{Limits, Verdict};
 use crate::election::notice::Notice;
 use crate::identity::MemberId;
 
@@ -16,9 +16,36 @@ impl Election {
         }
     }
 
+    /// Of a link that others pass on, those of all links that it goes over together.
     pub(super) fn limits_of(&self, id: MemberId) -> Limits {
-        let theirs = self.peers.get(&id).is_some_and(|p| p.radio);
-        if theirs || self.over_radio.contains(&id) { self.config.limits.or(Limits::RADIO) } else { self.config.limits }
+        let over = self.peers.get(&id).map_or(&[][..], |p| &p.over);
+        let Some(first) = over.first() else { return self.limits_of_direct(id) };
+        let legs = over.iter().zip(over.iter().skip(1).chain([&id]));
+        let says = |from: &MemberId, to: &MemberId| self.peers.get(from).is_some_and(|p| p.radios.contains(to));
+        let of_leg = |(a, b): (&MemberId, &MemberId)| self.limits_if(says(a, b) || says(b, a));
+        legs.map(of_leg).fold(self.limits_of_direct(*first), Limits::then)
+    }
+
+    fn limits_of_direct(&self, id: MemberId) -> Limits {
+        self.limits_if(self.over_radio.contains(&id) || self.peers.get(&id).is_some_and(|p| p.radio))
+    }
+
+    fn limits_if(&self, radio: bool) -> Limits {
+        if radio { self.config.limits.or(Limits::RADIO) } else { self.config.limits }
+    }
+
+    /// Whether so little is heard of this peer that a link through others may take the place of its direct one.
+    pub fn is_quiet(&self, now: u64, id: MemberId) -> bool {
+        self.peers.get(&id).is_some_and(|p| p.detector.is_quiet(now))
+    }
+
+    /// Peers with a direct link that has been silent for so long that another way to them had better be looked for.
+    pub fn suspects(&self, now: u64) -> impl Iterator<Item = MemberId> {
+        let is_suspect = move |p: &super::Peer| {
+            let is_up = matches!(p.link, Link::Up { .. }) && p.over.is_empty();
+            is_up && p.detector.verdict(now, self.late_ms) == Verdict::Suspect
+        };
+        self.peers.iter().filter(move |(_, p)| is_suspect(p)).map(|(id, _)| *id)
     }
 
     pub(super) fn set_limits(&mut self, id: MemberId) {
@@ -26,6 +53,12 @@ impl Election {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.detector.set_limits(limits);
         }
+    }
+
+    /// A link under them has turned out to be a radio, or not to be.
+    pub(super) fn set_limits_of_relayed(&mut self) {
+        let relayed: Vec<MemberId> = self.peers.iter().filter(|(_, p)| !p.over.is_empty()).map(|(id, _)| *id).collect();
+        relayed.into_iter().for_each(|id| self.set_limits(id));
     }
 
     /// A peer that is heard and has not heard this node for as long as it takes to be dead.

@@ -32,7 +32,7 @@ fn linked() -> Election {
 }
 
 fn heartbeat(reaches: &[u8], radio: bool) -> Message {
-    let reach = reaches.iter().map(|n| Reached { id: member_id(*n), rtt_us: 0 }).collect();
+    let reach = reaches.iter().map(|n| Reached { id: member_id(*n), rtt_us: 0, relayed: false, radio: false }).collect();
     Message::Heartbeat(Heartbeat { view: None, reach, persisting: false, broken: false, radio })
 }
 
@@ -91,4 +91,80 @@ fn a_peer_that_is_heard_and_hears_nothing_is_told_once_and_as_long_as_it_lasts()
     }
     assert_eq!(told, [(2000, Notice::OneWay(member_id(2)))]);
     assert_eq!((shown.first(), shown.last()), (Some(&2000), Some(&3950)));
+}
+
+/// Node 1 with direct links to 3 and 4, and one to 2 that these pass on, in this order.
+fn relayed(over: &[u8]) -> Election {
+    let applicant = Applicant { id: member_id(1), name: Name::from_lossy("a"), stateless: false, engines: Engines::NATIVE };
+    let mut election = Election::new(applicant, Durable::default(), ElectionConfig::default());
+    for n in [3, 4] {
+        election.step(0, Input::LinkUp(member_id(n)), &mut Idle);
+    }
+    election.step(0, Input::RelayUp(member_id(2), over.iter().copied().map(member_id).collect()), &mut Idle);
+    election
+}
+
+/// What a station says of its own links.
+fn station(reaches: &[(u8, bool)]) -> Message {
+    let reached = |(n, radio): &(u8, bool)| Reached { id: member_id(*n), rtt_us: 0, relayed: false, radio: *radio };
+    let reach = reaches.iter().map(reached).collect();
+    Message::Heartbeat(Heartbeat { view: None, reach, persisting: false, broken: false, radio: false })
+}
+
+/// When node 2 is given up, where its stations go on telling of their links.
+fn given_up_through(election: &mut Election, radio: bool) -> u64 {
+    let last = 2500;
+    let mut at = None;
+    for now in (0..last + 20_000).step_by(50) {
+        let effects = election.step(now, Input::Tick, &mut Idle);
+        at = at.or(effects.contains(&Effect::Drop(member_id(2))).then_some(now));
+        for from in [3, 4] {
+            election.step(now, Input::Message(member_id(from), station(&[(1, false), (2, radio), (7 - from, false)])), &mut Idle);
+        }
+        if now % 250 == 0 && now <= last {
+            election.step(now, Input::Message(member_id(2), heartbeat(&[1], false)), &mut Idle);
+        }
+    }
+    at.expect("it is given up at some time") - last
+}
+
+#[test]
+fn a_link_through_others_may_be_silent_for_as_long_as_all_links_on_the_way() {
+    // Twice 750 ms are suspect, and twice that is dead, on one wire; up to 2 s for each.
+    assert_eq!(given_up_through(&mut relayed(&[3]), false), 3050);
+    assert_eq!(given_up_through(&mut relayed(&[3, 4]), false), 4550);
+    // The last link is a radio, as its station says.
+    assert_eq!(given_up_through(&mut relayed(&[3]), true), 5550);
+}
+
+#[test]
+fn others_hear_which_links_are_passed_on_and_a_direct_one_takes_over() {
+    let mut election = relayed(&[3]);
+    let told = |effects: &[Effect]| {
+        let to_it = |e: &Effect| {
+            if let Effect::Send(to, Message::Heartbeat(h)) = e { (*to == member_id(3)).then(|| h.reach.clone()) } else { None }
+        };
+        let reach = effects.iter().find_map(to_it).expect("a heartbeat");
+        reach.iter().map(|r| (r.id.node.0[0], r.relayed)).collect::<Vec<_>>()
+    };
+    let effects = election.step(260, Input::Tick, &mut Idle);
+    assert_eq!(told(&effects), [(2, true), (3, false), (4, false)]);
+    let (me, two) = (member_id(1), member_id(2));
+    assert!(!election.links().is_direct(me, two) && election.suspects(900).count() == 2, "only direct links are suspect");
+    let effects = election.step(300, Input::LinkUp(two), &mut Idle);
+    assert_eq!(told(&effects), [(2, false), (3, false), (4, false)]);
+    assert!(election.links().is_direct(me, two));
+}
+
+#[test]
+fn a_silent_direct_link_is_suspect_before_it_is_given_up() {
+    let mut election = linked();
+    let mut suspect = Vec::new();
+    let mut quiet = None;
+    for now in (0..3000).step_by(50) {
+        election.step(now, Input::Tick, &mut Idle);
+        suspect.extend(election.suspects(now).map(|_| now));
+        quiet = quiet.or(election.is_quiet(now, member_id(2)).then_some(now));
+    }
+    assert_eq!((quiet, suspect.first(), suspect.last()), (Some(400), Some(&800), Some(&1500)));
 }

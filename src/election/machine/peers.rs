@@ -19,8 +19,14 @@ pub(super) struct Peer {
     /// Since when the link is up, or since when it is down.
     pub(super) link: Link,
     pub(super) view: Option<ViewId>,
+    /// Who passes the link on, in order from here; nobody does a direct one.
+    pub(super) over: Vec<MemberId>,
     /// Whom it says it reaches.
     pub(super) reach: BTreeSet<MemberId>,
+    /// Of these, whom it reaches through others.
+    pub(super) relayed: BTreeSet<MemberId>,
+    /// And over a radio of its own.
+    pub(super) radios: BTreeSet<MemberId>,
     pub(super) view_since: u64,
     /// Since when it says that it waits for its disk.
     pub(super) persisting_since: Option<u64>,
@@ -79,11 +85,11 @@ impl Election {
     }
 
     /// A link that replaces another one, or comes back in time, changes nothing of what is known about its peer.
-    pub(super) fn on_link_up(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
-        if self.is_contested(now, id, effects) {
+    pub(super) fn on_link_up(&mut self, now: u64, id: MemberId, over: Vec<MemberId>, effects: &mut Vec<Effect>) {
+        if self.is_contested(now, id, &over, effects) {
             return;
         }
-        let detector = Detector::new(self.limits_of(id), self.config.heartbeat_ms, now);
+        let detector = Detector::new(self.config.limits, self.config.heartbeat_ms, now);
         match self.peers.get_mut(&id).filter(|p| p.link != Link::Gone) {
             Some(peer) => {
                 peer.detector = detector;
@@ -93,6 +99,12 @@ impl Election {
             }
             None => self.meet(now, id, detector),
         }
+        self.links.set_way(self.me, id, !over.is_empty());
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.over = over;
+        }
+        self.set_limits(id);
+        self.clique = None;
         self.announce(now, effects);
     }
 
@@ -102,7 +114,10 @@ impl Election {
             detector,
             link: Link::Up { since: now },
             view,
+            over: Vec::new(),
             reach: BTreeSet::new(),
+            relayed: BTreeSet::new(),
+            radios: BTreeSet::new(),
             view_since: now,
             persisting_since: None,
             broken: false,
@@ -139,7 +154,9 @@ impl Election {
         self.give_up_contest(id);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.link = Link::Gone;
+        peer.over.clear();
         peer.reach.clear();
+        peer.relayed.clear();
         if self.yielded_to == Some(id) {
             self.yield_until = 0;
             self.yield_to_disks_until = 0;
@@ -165,6 +182,7 @@ impl Election {
         self.clique = None;
         for peer in self.peers.values_mut() {
             peer.reach.remove(&id);
+            peer.relayed.remove(&id);
         }
     }
 
@@ -206,15 +224,23 @@ impl Election {
     }
 
     pub(super) fn reached(&self, id: MemberId) -> Reached {
-        Reached { id, rtt_us: self.links.path(self.me, id).map_or(0, |path| path.rtt_us) }
+        let relayed = self.peers.get(&id).is_some_and(|p| !p.over.is_empty());
+        let rtt_us = self.links.path(self.me, id).map_or(0, |path| path.rtt_us);
+        Reached { id, rtt_us, relayed, radio: !relayed && self.over_radio.contains(&id) }
     }
 
     pub(super) fn learn_reach(&mut self, from: MemberId, reach: &[Reached]) {
-        let to: BTreeSet<MemberId> = reach.iter().map(|r| r.id).collect();
-        if let Some(peer) = self.peers.get_mut(&from).filter(|p| p.reach != to) {
+        let some = |which: fn(&Reached) -> bool| reach.iter().filter(|r| which(r)).map(|r| r.id).collect::<BTreeSet<MemberId>>();
+        let (to, relayed, radios) = (some(|_| true), some(|r| r.relayed), some(|r| r.radio));
+        if let Some(peer) = self.peers.get_mut(&from).filter(|p| p.reach != to || p.relayed != relayed) {
             self.links.set_reach(from, &to);
-            peer.reach = to;
+            self.links.set_relayed(from, &relayed);
+            (peer.reach, peer.relayed) = (to, relayed);
             self.clique = None;
+        }
+        if let Some(peer) = self.peers.get_mut(&from).filter(|p| p.radios != radios) {
+            peer.radios = radios;
+            self.set_limits_of_relayed();
         }
         for reached in reach.iter().filter(|r| r.rtt_us > 0) {
             // A report says nothing of rates, so those that are known stay.
@@ -243,7 +269,8 @@ impl Election {
             radio: false,
         };
         let linked = self.peers.iter().filter(|(_, p)| matches!(p.link, Link::Up { .. })).map(|(id, _)| *id);
-        let to = |id| Heartbeat { radio: self.over_radio.contains(&id), ..heartbeat.clone() };
+        let is_direct = |id| self.peers.get(&id).is_some_and(|p| p.over.is_empty());
+        let to = |id| Heartbeat { radio: self.over_radio.contains(&id) && is_direct(id), ..heartbeat.clone() };
         effects.extend(linked.map(|id| Effect::Send(id, Message::Heartbeat(to(id)))));
     }
 }

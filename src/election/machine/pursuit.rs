@@ -8,7 +8,7 @@ use crate::election::Alone;
 use crate::election::agreement::Effect;
 use crate::election::message::Message;
 use crate::identity::MemberId;
-use crate::view::{Ballot, View};
+use crate::view::{Ballot, Rank, View};
 use std::collections::BTreeSet;
 
 /// A View that should be replaced.
@@ -18,6 +18,9 @@ pub(super) struct Wanted {
     /// From when on the first in the queue may propose it.
     from: u64,
 }
+
+/// A direct link that has just come may go again: so long it has to last before a View is replaced for it.
+const SETTLED_MS: u64 = 5000;
 
 impl Election {
     /// Moves a change of the View forward, if one is wanted.
@@ -36,8 +39,11 @@ impl Election {
         let turn = self.turn(self.me, &members) as u64;
         let jitter = if turn == 0 { 0 } else { self.jitter(self.config.turn_ms / 3) };
         let due = (wanted.from + turn * self.config.turn_ms + jitter).max(self.retry_at).max(self.yielded_until(now));
+        // What is asked of somebody whose link is down is lost; it is back or given up in a moment.
+        let is_down = |id: &MemberId| self.peers.get(id).is_some_and(|p| matches!(p.link, Link::Down { .. }));
+        let all_hear = !members.iter().any(is_down);
         // Whoever waits for its disk cannot promise anything either, not even to itself.
-        if self.attempt == Attempt::Idle && now >= due && !self.agreement.is_persisting() {
+        if self.attempt == Attempt::Idle && now >= due && all_hear && !self.agreement.is_persisting() {
             self.ask(now, wanted.members, effects);
         }
     }
@@ -63,7 +69,22 @@ impl Election {
         }
         self.repair_since = None;
         self.stranded_since = None;
-        (may_be && members.len() > view.size()).then(|| Wanted { from: self.damped(now, &members, Some(&view)), members })
+        if may_be && members.len() > view.size() {
+            return Some(Wanted { from: self.damped(now, &members, Some(&view)), members });
+        }
+        let since = self.is_outgrown(&view).then(|| self.outgrown_since.unwrap_or(now));
+        self.outgrown_since = since;
+        since
+            .filter(|_| may_be && view.members.iter().all(|m| members.contains(&m.id)))
+            .map(|since| Wanted { members, from: since + SETTLED_MS })
+    }
+
+    /// Whether two members that had no direct link when this View was made have one now. The next View gives them a data link, and
+    /// perhaps another engine to all.
+    fn is_outgrown(&self, view: &View) -> bool {
+        let id = |rank| view.member(rank).map(|m| m.id);
+        let have_one = |(a, b): &(Rank, Rank)| id(*a).zip(id(*b)).is_some_and(|(a, b)| self.links.direct_both_ways(a, b));
+        view.apart.iter().any(have_one)
     }
 
     /// How many of the View's members are here, if it has to be replaced and these may not make another one. Those who have gone on
@@ -112,7 +133,7 @@ impl Election {
         }
     }
 
-    /// The largest set of nodes that all reach each other, this one among them; present members first. Without those in quarantine,
+    /// The largest set of nodes that all reach each other, this one among them, as far as direct links join them; present members first. Without those in quarantine,
     /// if that leaves enough.
     pub(super) fn clique(&mut self, now: u64) -> BTreeSet<MemberId> {
         let wanted = self.config.partition.members_wanted();
@@ -135,8 +156,12 @@ impl Election {
             return clique.clone();
         }
         self.links.set_reach(self.me, &candidates);
+        let relayed = candidates.iter().filter(|id| self.peers.get(id).is_some_and(|p| !p.over.is_empty())).copied().collect();
+        self.links.set_relayed(self.me, &relayed);
         let prefer = self.agreement.installed().map_or_else(BTreeSet::new, |v| v.members.iter().map(|m| m.id).collect());
         let clique = self.links.largest_clique_with(self.me, &prefer);
+        // Who passes their words on may be outside, and bulk data is passed on by members alone.
+        let clique = self.links.joined_with(self.me, &clique);
         self.clique = Some((candidates, clique.clone()));
         clique
     }
@@ -145,7 +170,8 @@ impl Election {
     /// who have just met know too little of each other yet.
     pub(super) fn is_intact(&self, view: &View, members: &BTreeSet<MemberId>) -> bool {
         let present: BTreeSet<MemberId> = view.members.iter().map(|m| m.id).collect();
-        present.is_subset(members) || self.links.is_clique(&present)
+        present.is_subset(members)
+            || self.links.is_clique(&present) && self.links.joined_with(self.me, &present).len() == present.len()
     }
 
     /// Some member of this View is in another one, and not just for the moment of an Install.
@@ -218,6 +244,7 @@ impl Election {
             || members.len() > view.size() && members.iter().any(new)
             || self.is_out_of_step(now, view)
             || self.is_broken(view)
+            || view.members.iter().all(|m| members.contains(&m.id)) && self.is_outgrown(view)
     }
 
     pub(super) fn on_willing(&mut self, now: u64, from: MemberId, effects: &mut Vec<Effect>) {

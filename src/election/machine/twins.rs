@@ -42,6 +42,8 @@ pub(super) struct Twins {
 #[derive(Clone, Debug)]
 struct Contest {
     newcomer: MemberId,
+    /// Who passes its link on.
+    over: Vec<MemberId>,
     number: u64,
     until: u64,
 }
@@ -86,7 +88,7 @@ impl Election {
     }
 
     /// Whether this link is refused, or has to wait until another life of the same node has had time to answer.
-    pub(super) fn is_contested(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn is_contested(&mut self, now: u64, id: MemberId, over: &[MemberId], effects: &mut Vec<Effect>) -> bool {
         if self.twins.is_aside(now) {
             effects.extend([Effect::Send(id, Message::Leave), Effect::Drop(id)]);
             return true;
@@ -99,13 +101,13 @@ impl Election {
             self.bury_life(now, holder, effects);
             return false;
         }
-        match self.twins.contests.get(&holder) {
-            Some(contest) if contest.newcomer == id => {}
+        match self.twins.contests.get_mut(&holder) {
+            Some(contest) if contest.newcomer == id => contest.over = over.to_vec(),
             Some(_) => effects.push(Effect::Drop(id)),
             None => {
                 self.twins.probes += 1;
                 let number = PROBE | self.twins.probes;
-                self.twins.contests.insert(holder, Contest { newcomer: id, number, until: now + ANSWER_MS });
+                self.twins.contests.insert(holder, Contest { newcomer: id, over: over.to_vec(), number, until: now + ANSWER_MS });
                 effects.push(Effect::Send(holder, Message::Ping(number)));
             }
         }
@@ -141,7 +143,7 @@ impl Election {
     /// The life that had the link has ended: whoever wanted its place gets it.
     pub(super) fn succeed(&mut self, now: u64, holder: MemberId, effects: &mut Vec<Effect>) {
         if let Some(contest) = self.twins.contests.remove(&holder) {
-            self.on_link_up(now, contest.newcomer, effects);
+            self.on_link_up(now, contest.newcomer, contest.over, effects);
         }
     }
 

@@ -50,7 +50,8 @@ impl Surroundings for Around<'_> {
     }
 
     fn arrange(&self, members: &BTreeMap<MemberId, Engines>, current: Option<&View>) -> Arrangement {
-        arrange(members, current, &LinkMap::new())
+        // No rule asks for links; all have one to all.
+        Arrangement { apart: Vec::new(), ..arrange(members, current, &LinkMap::new()) }
     }
 }
 

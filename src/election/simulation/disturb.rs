@@ -105,6 +105,9 @@ fn live(world: &mut World, seed: u64) -> Result<(), String> {
     if seed % 4 == 1 {
         world.rule(|roster| Partition::Majority { roster }, &(1..=n).collect::<Vec<u8>>());
     }
+    if seed % 5 == 2 {
+        build_walls(world, n);
+    }
     for node in 1..=n {
         if world.random(5) == 0 {
             let slow = world.random(1500);
@@ -121,6 +124,19 @@ fn live(world: &mut World, seed: u64) -> Result<(), String> {
         clean(world)?;
     }
     settle(world, n)
+}
+
+/// Cables in place of a switch: everybody has a direct way to somebody before it, and perhaps to some others.
+fn build_walls(world: &mut World, n: u8) {
+    world.network.relays = true;
+    for b in 2..=n {
+        let kept = 1 + world.random(u64::from(b - 1)) as u8;
+        for a in (1..b).filter(|a| *a != kept) {
+            if world.random(4) > 0 {
+                world.wall(a, b);
+            }
+        }
+    }
 }
 
 fn clean(world: &World) -> Result<(), String> {

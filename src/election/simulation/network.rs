@@ -15,6 +15,12 @@ pub(super) struct Network {
     /// By sender and receiver: what comes when.
     wires: BTreeMap<(u8, u8), VecDeque<(u64, Message)>>,
     linked: BTreeSet<(u8, u8)>,
+    /// Pairs between which there is no way, but by others.
+    walls: BTreeSet<(u8, u8)>,
+    /// Those who are linked by others, and by whom, from the smaller one.
+    relayed: BTreeMap<(u8, u8), Vec<u8>>,
+    /// Whether others pass anything on.
+    pub(super) relays: bool,
     /// From, to: what is sent this way is lost, and nobody is told.
     muted: BTreeSet<(u8, u8)>,
     pub(super) weather: Weather,
@@ -40,11 +46,81 @@ pub(super) struct Fate {
 }
 
 impl Network {
+    /// Direct, or by others.
     pub(super) fn is_linked(&self, a: u8, b: u8) -> bool {
+        self.is_direct(a, b) || self.relayed.contains_key(&pair(a, b))
+    }
+
+    pub(super) fn is_direct(&self, a: u8, b: u8) -> bool {
         self.linked.contains(&pair(a, b))
     }
 
+    /// No link leads straight from one to the other, ever.
+    pub(super) fn wall(&mut self, a: u8, b: u8) {
+        self.relays = true;
+        self.walls.insert(pair(a, b));
+    }
+
+    pub(super) fn has_wall(&self, a: u8, b: u8) -> bool {
+        self.walls.contains(&pair(a, b))
+    }
+
+    /// By whom something could get from one to the other that have no link: the fewest, over direct links that work.
+    pub(super) fn way(&self, a: u8, b: u8, is_awake: impl Fn(u8) -> bool) -> Option<Vec<u8>> {
+        let works = |x: u8, y: u8| self.is_direct(x, y) && !self.is_muted(x, y) && !self.is_muted(y, x);
+        let mut before = BTreeMap::from([(a, a)]);
+        let mut open = VecDeque::from([a]);
+        while let Some(at) = open.pop_front().filter(|_| self.relays) {
+            let neighbours = self.linked.iter().flat_map(|(x, y)| [(*x, *y), (*y, *x)]).filter(|(x, _)| *x == at);
+            for next in neighbours.map(|(_, next)| next).filter(|next| works(at, *next)).collect::<Vec<_>>() {
+                if next == b && at != a {
+                    let mut over: Vec<u8> =
+                        std::iter::successors(Some(at), |x| before.get(x).copied()).take_while(|x| *x != a).collect();
+                    over.reverse();
+                    return Some(over);
+                }
+                if next != b && is_awake(next) && !before.contains_key(&next) {
+                    before.insert(next, at);
+                    open.push_back(next);
+                }
+            }
+        }
+        None
+    }
+
+    /// The first and the second are linked over these, in order from the first.
+    pub(super) fn relay(&mut self, a: u8, b: u8, mut over: Vec<u8>) {
+        if a > b {
+            over.reverse();
+        }
+        self.relayed.insert(pair(a, b), over);
+    }
+
+    /// The links by others that go over this direct one.
+    pub(super) fn relayed_over(&self, a: u8, b: u8) -> Vec<(u8, u8)> {
+        let uses = |ends: &(u8, u8)| self.legs(ends.0, ends.1).iter().any(|leg| pair(leg.0, leg.1) == pair(a, b));
+        self.relayed.keys().filter(|ends| uses(ends)).copied().collect()
+    }
+
+    /// The direct links from one to the other, in order; one of a direct link.
+    fn legs(&self, from: u8, to: u8) -> Vec<(u8, u8)> {
+        let Some(over) = self.relayed.get(&pair(from, to)) else { return vec![(from, to)] };
+        let mut stations = vec![from.min(to)];
+        stations.extend(over);
+        stations.push(from.max(to));
+        if from > to {
+            stations.reverse();
+        }
+        stations.windows(2).map(|two| (two[0], two[1])).collect()
+    }
+
+    /// Whether what is sent this way is lost.
+    pub(super) fn swallows(&self, from: u8, to: u8) -> bool {
+        self.legs(from, to).into_iter().any(|(a, b)| self.is_muted(a, b))
+    }
+
     pub(super) fn link(&mut self, a: u8, b: u8) {
+        self.relayed.remove(&pair(a, b));
         self.linked.insert(pair(a, b));
     }
 
@@ -52,7 +128,8 @@ impl Network {
     pub(super) fn unlink(&mut self, a: u8, b: u8) -> bool {
         self.wires.remove(&(a, b));
         self.wires.remove(&(b, a));
-        self.linked.remove(&pair(a, b))
+        let was_relayed = self.relayed.remove(&pair(a, b)).is_some();
+        self.linked.remove(&pair(a, b)) || was_relayed
     }
 
     pub(super) fn links(&self) -> Vec<(u8, u8)> {
@@ -61,7 +138,7 @@ impl Network {
 
     pub(super) fn neighbours(&self, n: u8) -> Vec<u8> {
         let other = |(a, b): &(u8, u8)| [(*a == n).then_some(*b), (*b == n).then_some(*a)].into_iter().flatten().next();
-        self.linked.iter().filter_map(other).collect()
+        self.linked.iter().chain(self.relayed.keys()).filter_map(other).collect()
     }
 
     /// All that goes to or comes from this node is lost.
@@ -87,9 +164,11 @@ impl Network {
         }
         let wire = self.wires.entry((from, to)).or_default();
         let after = wire.back().map_or(0, |(at, _)| *at);
-        let at = (now + DELAY_MS + fate.late_ms).max(after);
+        let delay_ms = DELAY_MS * self.legs(from, to).len() as u64;
+        let wire = self.wires.entry((from, to)).or_default();
+        let at = (now + delay_ms + fate.late_ms).max(after);
         if fate.overtaking {
-            let at = wire.front().map_or(at, |(first, _)| (*first).max(now + DELAY_MS));
+            let at = wire.front().map_or(at, |(first, _)| (*first).max(now + delay_ms));
             wire.push_front((at, message.clone()));
         } else {
             wire.push_back((at, message.clone()));

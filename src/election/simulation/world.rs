@@ -81,6 +81,11 @@ impl World {
         self.network.mute(from, to);
     }
 
+    /// No link leads straight from one of these to the other, ever; others pass on what they say.
+    pub(in crate::election) fn wall(&mut self, a: u8, b: u8) {
+        self.network.wall(a, b);
+    }
+
     /// The connection of these two breaks, and both see it; they may make a new one at once.
     pub(in crate::election) fn cut(&mut self, a: u8, b: u8) {
         self.unlink(a, b);
@@ -235,7 +240,7 @@ impl World {
     pub(super) fn hang_up(&mut self, n: u8, id: MemberId) {
         let Some(peer) = self.whose(id) else { return };
         let (said, me) = (self.network.take(n, peer), self.nodes[&n].id());
-        if !self.network.is_muted(n, peer) {
+        if !self.network.swallows(n, peer) {
             said.into_iter().for_each(|message| self.feed(peer, Input::Message(me, message)));
         }
         self.unlink(n, peer);
@@ -245,7 +250,7 @@ impl World {
         for (from, to) in self.network.due(self.now) {
             while self.nodes.get(&to).is_some_and(|node| node.paused.is_none()) {
                 let Some(message) = self.network.pop_due(self.now, from, to) else { break };
-                if self.network.is_muted(from, to) {
+                if self.network.swallows(from, to) {
                     continue;
                 }
                 let id = self.nodes[&from].id();
@@ -289,7 +294,12 @@ impl World {
                 let apart = self.network.is_muted(a, b) || self.network.is_muted(b, a);
                 let asleep = [a, b].iter().any(|n| self.nodes[n].paused.is_some());
                 let is_copy = self.nodes[&a].key == self.nodes[&b].key;
-                if !self.network.is_linked(a, b) && !apart && !asleep && !is_copy {
+                if asleep || is_copy {
+                    continue;
+                }
+                if apart || self.network.has_wall(a, b) {
+                    self.relay(a, b);
+                } else if !self.network.is_direct(a, b) {
                     self.network.link(a, b);
                     let (id_a, id_b) = (self.nodes[&a].id(), self.nodes[&b].id());
                     self.feed(a, Input::LinkUp(id_b));
@@ -301,7 +311,28 @@ impl World {
         }
     }
 
+    /// Links two by others, if there is a way and they have no link yet.
+    fn relay(&mut self, a: u8, b: u8) {
+        if self.network.is_linked(a, b) {
+            return;
+        }
+        let is_awake = |n: u8| self.nodes.get(&n).is_some_and(|node| node.alive && node.paused.is_none());
+        let Some(over) = self.network.way(a, b, is_awake) else { return };
+        let ids: Vec<MemberId> = over.iter().map(|n| self.nodes[n].id()).collect();
+        self.network.relay(a, b, over);
+        let (id_a, id_b) = (self.nodes[&a].id(), self.nodes[&b].id());
+        self.feed(a, Input::RelayUp(id_b, ids.clone()));
+        self.feed(b, Input::RelayUp(id_a, ids.into_iter().rev().collect()));
+        self.replay(a, b);
+        self.replay(b, a);
+    }
+
     pub(super) fn unlink(&mut self, a: u8, b: u8) {
+        if self.network.is_direct(a, b) {
+            for (x, y) in self.network.relayed_over(a, b) {
+                self.unlink(x, y);
+            }
+        }
         if self.network.unlink(a, b) {
             for (n, other) in [(a, b), (b, a)] {
                 if let Some(id) = self.nodes.get(&other).map(Node::id) {

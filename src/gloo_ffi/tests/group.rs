@@ -6,7 +6,7 @@ use crate::collective::{Backend, Board, BoardFault, Call, Engine, EngineFault, F
 use crate::gloo_ffi::GlooEngine;
 use crate::link::DataLink;
 use crate::link::testing::{memory, sealed_tcp, tcp};
-use crate::topology::{Plan, PlanClass, Schedule};
+use crate::topology::{AutoCodecs, Plan, PlanClass, Schedule};
 use crate::view::testing::view_of;
 use crate::view::{Lane, OpId, Rank};
 use std::collections::BTreeMap;
@@ -186,7 +186,7 @@ pub fn op(lane: u64, number: u64) -> OpId {
 }
 
 pub fn plan(schedule: Schedule) -> Arc<Plan> {
-    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes: 256 * 1024, schedule }];
+    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes: 256 * 1024, schedule, auto: AutoCodecs::NONE }];
     Arc::new(Plan { revision: 0, reason: String::new(), classes })
 }
 

@@ -4,11 +4,12 @@
 
 use super::group::{Cables, Chance, Group, bytes, op, plan};
 use crate::collective::{Arithmetic, Call, CodecId, DType, Kind, Mode, ReduceOp, bytes_of, reference};
-use crate::compression::codec;
+use crate::compression::{Codec, codec, codec_of_sums};
 use crate::topology::{Plan, Schedule, ring_segment};
 use crate::view::Rank;
 use std::sync::Arc;
 
+const SUMS: [ReduceOp; 2] = [ReduceOp::Sum, ReduceOp::Mean];
 const OPS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max];
 const SCHEDULES: [Schedule; 3] = [Schedule::GlooRing, Schedule::GlooBcube, Schedule::GlooExchange];
 
@@ -170,8 +171,7 @@ fn a_barrier_moves_nothing() {
 }
 
 /// All in one piece: how it is cut for the way does not show.
-fn coded(id: CodecId, elements: &[f32]) -> Vec<f32> {
-    let codec = codec(id).expect("a codec");
+fn coded(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
     let (mut encoded, mut decoded) = (vec![0; codec.encoded_len(elements.len())], vec![0.0; elements.len()]);
     codec.encode(elements, &mut encoded);
     codec.decode(&encoded, &mut decoded).expect("what it has written");
@@ -180,9 +180,10 @@ fn coded(id: CodecId, elements: &[f32]) -> Vec<f32> {
 
 /// Everybody encodes once, all are added by rank, and the sum is encoded.
 fn coded_reference(id: CodecId, reduce: ReduceOp, inputs: &[Vec<f32>]) -> Vec<f32> {
-    let decoded: Vec<Vec<f32>> = inputs.iter().map(|input| coded(id, input)).collect();
+    let (own, of_sums) = (codec(id).expect("a codec"), codec_of_sums(id, inputs.len()).expect("a codec"));
+    let decoded: Vec<Vec<f32>> = inputs.iter().map(|input| coded(own, input)).collect();
     let in_rank_order = Plan::mesh(inputs.len()).fold_order(inputs.len(), inputs[0].len(), 4);
-    coded(id, &reference(&in_rank_order, reduce, &decoded))
+    coded(of_sums, &reference(&in_rank_order, reduce, &decoded))
 }
 
 #[test]
@@ -191,10 +192,13 @@ fn what_travels_encoded_is_summed_in_f32_equal_on_every_rank_and_shorter() {
     println!("seed {}", chance.0);
     for size in 1..=5 {
         let group = Group::new(size, Cables::Memory);
-        let counts = [0, 1, 2, size, 1000, 5003, 65_537];
-        let codecs = [CodecId::Bf16, CodecId::F16, CodecId::Int8, CodecId::Int4];
+        // The last one goes in pieces.
+        let counts = [0, 1, 2, size, 1000, 5003, 65_537, if size > 3 { 700_001 } else { 270_000 }];
+        let codecs = [CodecId::Bf16, CodecId::F16, CodecId::Int8, CodecId::Int4, CodecId::TopK { kept: 3 }];
         for (number, (count, id)) in counts.into_iter().flat_map(|count| codecs.map(|id| (count, id))).enumerate() {
-            let (plan, reduce) = (plan(SCHEDULES[number % 2].clone()), OPS[number / 4 % 4]);
+            let only_sums = matches!(id, CodecId::TopK { .. });
+            let reduce = if only_sums { SUMS[number / 10 % 2] } else { OPS[number / 5 % 4] };
+            let plan = plan(SCHEDULES[number % 2].clone());
             let inputs: Vec<_> = (0..size).map(|_| f32s(count, &mut chance)).collect();
             let expected = coded_reference(id, reduce, &inputs);
             let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
@@ -206,8 +210,9 @@ fn what_travels_encoded_is_summed_in_f32_equal_on_every_rank_and_shorter() {
             }
             let sent: u64 = group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum();
             // Everybody but its owner sends each shard, and it comes back to all of them.
-            let encoded = codec(id).expect("a codec").encoded_len(count);
-            assert_eq!(sent - before, (2 * (size - 1) * encoded) as u64, "{call} of {size}");
+            let there = codec(id).expect("a codec").encoded_len(count);
+            let back = codec_of_sums(id, size).expect("a codec").encoded_len(count);
+            assert_eq!(sent - before, ((size - 1) * (there + back)) as u64, "{call} of {size}");
         }
     }
 }

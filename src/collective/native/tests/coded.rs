@@ -7,16 +7,24 @@ use crate::collective::{
     Arithmetic, Call, CodecId, DType, Kind, Mode, ReduceOp, bytes_of, elements_of, reference,
     schedule::{Itinerary, Route},
 };
-use crate::compression::codec;
-use crate::topology::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, Tree, TreeShare};
+use crate::compression::{Codec, codec, codec_of_sums};
+use crate::topology::{AutoCodecs, FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, Tree, TreeShare};
 use crate::view::Rank;
 use std::sync::Arc;
 
-const CODECS: [CodecId; 4] = [CodecId::Bf16, CodecId::F16, CodecId::Int8, CodecId::Int4];
+const CODECS: [CodecId; 6] = [
+    CodecId::Bf16,
+    CodecId::F16,
+    CodecId::Int8,
+    CodecId::Int4,
+    CodecId::TopK { kept: 3 },
+    // With two members and more their sum travels whole.
+    CodecId::TopK { kept: 110 },
+];
 
 /// One that is chosen for every buffer but the empty one, beside an exchange, so that everybody reaches everybody.
 fn plan(chunk_bytes: u32, schedule: Schedule) -> Arc<Plan> {
-    let class = |bytes_max, schedule| PlanClass { bytes_max, chunk_bytes, schedule };
+    let class = |bytes_max, schedule| PlanClass { bytes_max, chunk_bytes, schedule, auto: AutoCodecs::NONE };
     let classes = vec![class(0, Schedule::OneShot), class(u64::MAX, schedule)];
     Arc::new(Plan { revision: 0, reason: "a test".to_owned(), classes })
 }
@@ -35,7 +43,10 @@ fn call(codec: CodecId, op: ReduceOp, count: usize) -> Call {
 }
 
 fn coded(id: CodecId, elements: &[f32]) -> Vec<f32> {
-    let codec = codec(id).expect("a codec");
+    coded_by(codec(id).expect("a codec"), elements)
+}
+
+fn coded_by(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
     let (mut encoded, mut decoded) = (vec![0; codec.encoded_len(elements.len())], vec![0.0; elements.len()]);
     codec.encode(elements, &mut encoded);
     codec.decode(&encoded, &mut decoded).expect("what it has written");
@@ -47,12 +58,16 @@ fn coded(id: CodecId, elements: &[f32]) -> Vec<f32> {
 fn sum_at(rank: Rank, tree: &Tree, call: &Call, parts: &[&[f32]]) -> Vec<f32> {
     let from = |child: Rank| {
         let sum = sum_at(child, tree, call, parts);
-        if tree.children(child).is_empty() { sum } else { coded(call.codec, &sum) }
+        if tree.children(child).is_empty() { sum } else { coded_by(of_sums(call.codec, parts.len()), &sum) }
     };
     let mut below: Vec<(Rank, Vec<f32>)> = tree.children(rank).into_iter().map(|child| (child, from(child))).collect();
     below.push((rank, parts[rank.index()].to_vec()));
     below.sort_by_key(|(rank, _)| *rank);
     added(call, &below.into_iter().map(|(_, part)| part).collect::<Vec<_>>())
+}
+
+fn of_sums(id: CodecId, size: usize) -> &'static dyn Codec {
+    codec_of_sums(id, size).expect("a codec")
 }
 
 fn added(call: &Call, parts: &[Vec<f32>]) -> Vec<f32> {
@@ -85,7 +100,7 @@ fn expected(call: &Call, plan: &Plan, inputs: &[Vec<f32>]) -> Vec<f32> {
                 }
                 Route::Paths { owner, up, .. } => {
                     let up = up.as_ref().expect("all contribute");
-                    coded(call.codec, &finished(call, sum_at(*owner, up, call, &parts), size))
+                    coded_by(of_sums(call.codec, size), &finished(call, sum_at(*owner, up, call, &parts), size))
                 }
             });
         }
@@ -112,7 +127,9 @@ fn every_codec_adds_what_was_decoded_and_gives_everybody_the_same() {
         let group = Group::new(size);
         for plan in plans(size, &mut chance) {
             let ops = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max, ReduceOp::Prod];
-            for (codec, op) in CODECS.into_iter().flat_map(|codec| ops.map(|op| (codec, op))) {
+            let adds = |op: ReduceOp| matches!(op, ReduceOp::Sum | ReduceOp::Mean);
+            let all = CODECS.into_iter().flat_map(|codec| ops.map(|op| (codec, op)));
+            for (codec, op) in all.filter(|(codec, op)| adds(*op) || !matches!(codec, CodecId::TopK { .. })) {
                 for count in [0, 1, size, 257, 5003] {
                     let inputs: Vec<_> = (0..size).map(|_| some(count, &mut chance)).collect();
                     let call = call(codec, op, count);
@@ -169,4 +186,35 @@ fn the_sum_of_eight_is_as_near_as_the_codec_says_and_as_short() {
         assert!(ratio <= of_bytes, "{codec}: {ratio} of the bytes");
         assert!(off > 0.0 && off < off_by, "{codec}: off by {off}");
     }
+}
+
+/// What is left out is left out once: the sum has all that was sent, and is no longer than that takes.
+#[test]
+fn sums_of_the_largest_are_exact_and_short() {
+    let (size, count) = (4, 80_000);
+    let mut chance = Chance(13);
+    println!("seed {}", chance.0);
+    let id = CodecId::TopK { kept: 3 };
+    let inputs: Vec<Vec<f32>> = (0..size).map(|_| (0..count).map(|_| student(&mut chance).round()).collect()).collect();
+    let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
+    let sent: Vec<Vec<f32>> = inputs.iter().map(|input| coded(id, input)).collect();
+    // Whole numbers, whose sums are exact in any order.
+    let exact: Vec<f32> = (0..count).map(|i| sent.iter().map(|part| part[i]).sum::<f32>() + 0.0).collect();
+    let ring = plan(256 * 1024, Schedule::Ring { order: (0..size as u8).map(Rank).collect() });
+    let group = Group::new(size);
+    let results = group.run(op(0, 0), call(id, ReduceOp::Sum, count), None, &ring, &raw, &mut chance);
+    assert!(results.iter().all(|result| bytes(result) == bytes_of(&exact)));
+    let wire: u64 = group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum();
+    let ratio = wire as f64 / (2 * (size - 1) * count * 4) as f64;
+    println!("{ratio:.4} of the bytes");
+    assert!(ratio < 0.0368, "3 of 256 there and 12 of them back, in 5 bytes each: {ratio}");
+}
+
+#[test]
+fn what_is_left_out_counts_as_nothing_only_in_sums() {
+    let ring = plan(2624, Schedule::Ring { order: vec![Rank(0), Rank(1)] });
+    for op in [ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod] {
+        assert!(Itinerary::of(&call(CodecId::TopK { kept: 3 }, op, 100), None, &ring, 2).is_err());
+    }
+    assert!(Itinerary::of(&call(CodecId::TopK { kept: 3 }, ReduceOp::Sum, 100), None, &ring, 2).is_ok());
 }

@@ -6,7 +6,7 @@ use crate::collective::native::NativeEngine;
 use crate::collective::native::run::lock;
 use crate::collective::{Backend, Block, Call, Engine, EngineFault, Finished, Input, Job, Pool, ViewBoard};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
-use crate::topology::{Plan, PlanClass, Schedule};
+use crate::topology::{AutoCodecs, Plan, PlanClass, Schedule};
 use crate::view::testing::view_of;
 use crate::view::{Lane, OpId, Rank};
 use std::collections::VecDeque;
@@ -125,7 +125,7 @@ pub fn op(lane: u64, number: u64) -> OpId {
 }
 
 pub fn plan(chunk_bytes: u32, schedule: Schedule) -> Arc<Plan> {
-    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule }];
+    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE }];
     Arc::new(Plan { revision: 0, reason: String::new(), classes })
 }
 

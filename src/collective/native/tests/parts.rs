@@ -4,7 +4,7 @@
 
 use super::group::{Chance, Group, bytes, op, plan};
 use crate::collective::{Call, CodecId, DType, Element, Kind, Mode, ReduceOp, bytes_of, reference};
-use crate::topology::{Plan, PlanClass, Schedule, Tree, TreeShare, ring_segment};
+use crate::topology::{AutoCodecs, Plan, PlanClass, Schedule, Tree, TreeShare, ring_segment};
 use crate::view::Rank;
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use std::sync::Arc;
 fn plans(size: usize, chunk_bytes: u32, chance: &mut Chance) -> Vec<Arc<Plan>> {
     let order = chance.shuffled((0..size as u8).map(Rank).collect());
     let ring = Schedule::Ring { order };
-    let small = PlanClass { bytes_max: 1, chunk_bytes, schedule: Schedule::OneShot };
-    let large = PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule: ring.clone() };
+    let small = PlanClass { bytes_max: 1, chunk_bytes, schedule: Schedule::OneShot, auto: AutoCodecs::NONE };
+    let large = PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule: ring.clone(), auto: AutoCodecs::NONE };
     let both = Plan { revision: 0, reason: String::new(), classes: vec![small, large] };
     let trees = Schedule::Trees { trees: trees(size, chance) };
     vec![plan(chunk_bytes, Schedule::OneShot), plan(chunk_bytes, ring), Arc::new(both), plan(chunk_bytes, trees)]

@@ -1,0 +1,179 @@
+//! How fast codecs encode and decode, and what they save where links are slow and cost where they are not.
+
+use crate::Extent;
+use crate::machine::{Engine, Machines, PATIENCE, median};
+use crate::report::{Report, time};
+use anyhow::{Context, Result, bail, ensure};
+use potluck::Codec;
+use potluck_harness::Child;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// Elements of a chunk, and of a buffer that no cache holds.
+const SIZES: [(&str, usize); 2] = [("256 KiB", 64 << 10), ("64 MiB", 16 << 20)];
+/// As they are named in orders and tables; "auto" is up to int8.
+const CODECS: [&str; 5] = ["bf16", "f16", "int8", "int4", "top-k 1 %"];
+const SLOW_MBIT: u32 = 100;
+const BYTES: usize = 16 << 20;
+/// On one machine, where nothing is encoded, what it may cost to ask.
+const ASKING: f64 = 1.05;
+
+/// The codec of a name; none of "f32".
+pub fn by_name(name: &str) -> Result<Option<Codec>> {
+    Ok(Some(match name {
+        "f32" => return Ok(None),
+        "bf16" => Codec::bf16(),
+        "f16" => Codec::f16(),
+        "int8" => Codec::int8(),
+        "int4" => Codec::int4(),
+        "auto" => Codec::auto(),
+        "top-k 1 %" | "top-k" => Codec::top_k(0.01).without_feedback(),
+        _ => bail!("no codec {name}"),
+    }))
+}
+
+pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
+    alone(extent, report)?;
+    on_slow_links(extent, report)?;
+    on_one_machine(extent, report)
+}
+
+/// One thread by itself.
+fn alone(extent: Extent, report: &mut Report) -> Result<()> {
+    report.line("\n### Codecs, one thread, GB of f32 a second\n");
+    let heads = SIZES.map(|(size, _)| format!("encode {size} | decode {size}"));
+    report.line(&format!("| codec | {} | of the bytes |", heads.join(" | ")));
+    report.line("| --- | --- | --- | --- | --- | --- |");
+    let within = Duration::from_millis(if extent == Extent::Quick { 50 } else { 400 });
+    for name in CODECS {
+        let codec = by_name(name)?.context("a codec")?;
+        let mut cells = Vec::new();
+        let mut ratio = 0.0;
+        for (_, count) in SIZES {
+            // Of many magnitudes and both signs.
+            let mut elements: Vec<f32> = (0..count).map(|i| ((i * 7919 % 10_007) as f32 - 5003.5) * 1e-3).collect();
+            let mut bytes = Vec::new();
+            codec.encode(&elements, &mut bytes);
+            ratio = bytes.len() as f64 / (4 * count) as f64;
+            let encode = seconds(within, || codec.encode(&elements, &mut bytes));
+            let mut read = Ok(());
+            let decode = seconds(within, || read = codec.decode(&bytes, &mut elements));
+            read?;
+            cells.extend([encode, decode].map(|s| format!("{:.1}", (4 * count) as f64 / s / 1e9)));
+        }
+        report.line(&format!("| {name} | {} | {ratio:.3} |", cells.join(" | ")));
+    }
+    Ok(())
+}
+
+/// Of one call, in the median of as many as there is time for.
+fn seconds(within: Duration, mut call: impl FnMut()) -> f64 {
+    let (began, mut times) = (Instant::now(), Vec::new());
+    while began.elapsed() < within || times.len() < 5 {
+        let one = Instant::now();
+        call();
+        times.push(one.elapsed().as_secs_f64());
+    }
+    median(&times)
+}
+
+fn on_slow_links(extent: Extent, report: &mut Report) -> Result<()> {
+    report.line(&format!("\n### Codecs, 16 MiB among four machines with {SLOW_MBIT} Mbit/s each\n"));
+    report.line("| engine | on the wire | median | times faster |");
+    report.line("| --- | --- | --- | --- |");
+    let rounds = if extent == Extent::Quick { 3 } else { 7 };
+    let gloo = potluck::gloo_version().is_some().then_some(Engine::Gloo);
+    for engine in [Some(Engine::Native), gloo].into_iter().flatten() {
+        let mut group = Group::up(Machines::up_at("gbe4", 4, SLOW_MBIT)?, 4, "-", engine)?;
+        group.until_chosen("int8")?;
+        let mut plain = f64::NAN;
+        for name in ["f32"].into_iter().chain(CODECS).chain(["auto"]) {
+            let took = group.median(BYTES, rounds, name)?;
+            plain = if name == "f32" { took } else { plain };
+            report.line(&format!("| {} | {name} | {} | {:.2} |", engine.word(), time(took), plain / took));
+            let least = match name {
+                "bf16" => 1.9,
+                "int8" | "auto" => 3.5,
+                _ => continue,
+            };
+            report.must(&format!("{}, {name} to f32 at {SLOW_MBIT} Mbit/s", engine.word()), took / plain, 1.0 / least);
+        }
+    }
+    Ok(())
+}
+
+/// By turns, as the difference is small.
+fn on_one_machine(extent: Extent, report: &mut Report) -> Result<()> {
+    let rounds = if extent == Extent::Quick { 20 } else { 100 };
+    let mut group = Group::up(Machines::up("lo", 2)?, 2, "lo", Engine::Native)?;
+    let (mut plain, mut auto) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        plain.push(group.call(BYTES, 1, "f32")?);
+        auto.push(group.call(BYTES, 1, "auto")?);
+    }
+    let (plain, auto) = (median(&plain), median(&auto));
+    report.line(&format!(
+        "\n16 MiB between two on one machine, in the clear: {}, and {} where the codec is left to the plan, which takes none.",
+        time(plain),
+        time(auto)
+    ));
+    report.must("lo, auto to none", auto / plain, ASKING);
+    Ok(())
+}
+
+/// Peers that wait for orders.
+struct Group {
+    peers: Vec<Child>,
+    /// Gone after the peers.
+    _machines: Machines,
+}
+
+impl Group {
+    fn up(machines: Machines, size: usize, trusted: &str, engine: Engine) -> Result<Group> {
+        let peers = (1..=size).map(|n| machines.serve(n, size, trusted, engine)).collect::<Result<_>>()?;
+        let mut group = Group { peers, _machines: machines };
+        for ready in group.answers()? {
+            ensure!(ready["engine"] == engine.word(), "not {}: {ready}", engine.word());
+        }
+        Ok(group)
+    }
+
+    fn answers(&mut self) -> Result<Vec<Value>> {
+        let answer = |child: &mut Child| Ok(serde_json::from_str(&child.wait_for_line(|line| line.starts_with('{'), PATIENCE)?)?);
+        self.peers.iter_mut().map(answer).collect()
+    }
+
+    fn tell(&mut self, order: &str) -> Result<Vec<Value>> {
+        self.peers.iter_mut().try_for_each(|peer| peer.tell(order))?;
+        self.answers()
+    }
+
+    /// Seconds of one call, the slowest member's.
+    fn call(&mut self, bytes: usize, calls: usize, codec: &str) -> Result<f64> {
+        let codec = codec.split(' ').next().unwrap_or(codec);
+        let told = self.tell(&format!("{bytes} {calls} {codec}"))?;
+        let slowest = |call: usize| told.iter().filter_map(|t| t["us"][call].as_f64()).fold(0.0, f64::max) / 1e6;
+        Ok(median(&(0..calls).map(slowest).collect::<Vec<_>>()))
+    }
+
+    fn median(&mut self, bytes: usize, calls: usize, codec: &str) -> Result<f64> {
+        // The first one warms up.
+        self.call(bytes, 1, codec)?;
+        self.call(bytes, calls, codec)
+    }
+
+    /// Until what the links carry is known, and the plan takes this codec.
+    fn until_chosen(&mut self, codec: &str) -> Result<()> {
+        let (began, said) = (Instant::now(), format!("Codec::auto takes {codec}"));
+        // Links are measured while nothing goes on, once somebody has asked for a codec.
+        self.call(1 << 20, 1, "auto")?;
+        loop {
+            std::thread::sleep(Duration::from_millis(100));
+            let told = self.tell("plan")?;
+            if told.iter().all(|t| t["plan"].as_str().is_some_and(|plan| plan.contains(&said))) {
+                return Ok(());
+            }
+            ensure!(began.elapsed() < PATIENCE, "{codec} is not chosen: {}", told[0]["plan"]);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What pictures say, and how text from the network is made harmless in each of them.
+//!
+//! A name is what a member claims to be called. The library lets only letters, digits and ASCII punctuation through, but a picture may be
+//! drawn of what any process says on the socket.
+
+use crate::graph_document::{GraphDirection, GraphDocument, GraphLink, GraphMember};
+
+/// For a terminal: what is not plain text stands there as U+FFFD.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if is_plain(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
+}
+
+/// For text and quoted attributes of XML 1.0.
+pub fn xml(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in plain(text).chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// For a label in Graphviz' language: with its quotes. There a backslash escapes, and what looks like an entity of HTML is one.
+pub fn dot(text: &str) -> String {
+    let mut escaped = String::from("\"");
+    for c in plain(text).chars() {
+        match c {
+            '"' => escaped.push_str("\\\""),
+            '\\' => escaped.push_str("\\\\"),
+            '&' => escaped.push_str("&amp;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped + "\""
+}
+
+/// No controls, nothing that reorders or hides the text around it, nothing that is no character.
+fn is_plain(c: char) -> bool {
+    let is_format = matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e0fff}');
+    !c.is_control() && !is_format
+}
+
+/// `941 Mbit/s`, `2.35 Gbit/s`.
+pub fn rate(bps: u64) -> String {
+    let mbps = bps as f64 / 1e6;
+    match mbps {
+        _ if mbps >= 999.5 => format!("{:.2} Gbit/s", mbps / 1e3),
+        _ if mbps >= 9.95 => format!("{mbps:.0} Mbit/s"),
+        _ => format!("{mbps:.1} Mbit/s"),
+    }
+}
+
+/// Both directions: one rate where they differ by less than a tenth.
+pub fn rates(link: &GraphLink) -> Option<String> {
+    match (link.there.rate_bps, link.back.rate_bps) {
+        (Some(there), Some(back)) if there.abs_diff(back) * 10 < there.max(back) => Some(rate(there.min(back))),
+        (Some(there), Some(back)) => Some(format!("{} there, {} back", rate(there), rate(back))),
+        (Some(one), None) | (None, Some(one)) => Some(format!("{} one way", rate(one))),
+        (None, None) => None,
+    }
+}
+
+/// `0.21 ms`.
+pub fn time(us: u64) -> String {
+    match us {
+        1_000_000.. => format!("{:.2} s", us as f64 / 1e6),
+        10_000.. => format!("{:.0} ms", us as f64 / 1e3),
+        _ => format!("{:.2} ms", us as f64 / 1e3),
+    }
+}
+
+/// What the two ends are made of; `?` where one has not told.
+pub fn kinds(link: &GraphLink) -> Option<String> {
+    let kind = |way: &GraphDirection| {
+        let kind = plain(way.kind.as_deref()?);
+        // Of a radio everybody knows.
+        let is_news = way.medium.is_some() && kind != "wifi";
+        Some(if is_news { format!("shared {kind}") } else { kind })
+    };
+    match link.ways().map(kind) {
+        [None, None] => None,
+        [a, b] if a == b => a,
+        [a, b] => Some(format!("{} to {}", a.as_deref().unwrap_or("?"), b.as_deref().unwrap_or("?"))),
+    }
+}
+
+/// How often a buffer goes over it, both ways together, as `1.33 buffers`.
+pub fn share(link: &GraphLink) -> Option<String> {
+    let ppm: u64 = link.ways().iter().filter_map(|way| way.share_ppm).map(u64::from).sum();
+    (ppm > 0).then(|| format!("{:.2} buffers", ppm as f64 / 1e6))
+}
+
+/// In one sentence who holds the others back.
+pub fn slowest(graph: &GraphDocument) -> Option<String> {
+    let slow = graph.members.get(graph.slowest?)?;
+    let fastest = graph.members.iter().filter_map(|member| member.rate_bps).max()?;
+    Some(format!("{} is the slow one: {} where others have up to {}", named(slow), rate(slow.rate_bps?), rate(fastest)))
+}
+
+/// What a large buffer takes, in one sentence.
+pub fn forecast(graph: &GraphDocument) -> Option<String> {
+    let of = graph.forecasts.last()?;
+    Some(format!("An all-reduce of {} MiB should take {}", of.bytes >> 20, time(of.us)))
+}
+
+/// `"ada"`.
+pub fn named(member: &GraphMember) -> String {
+    format!("\"{}\"", plain(&member.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a name would like to do to the picture around it.
+    pub const NASTY: &str = "a\"]; x -> y [label=\"\\N</text><script>&lt;'\u{1b}[31m\u{202e}\u{0}\u{9b}\n\\";
+
+    #[test]
+    fn nothing_gets_out_of_a_terminal_line() {
+        let escaped = plain(NASTY);
+        assert!(!escaped.chars().any(|c| c.is_control() || c == '\u{202e}'), "{escaped:?}");
+        assert_eq!(plain("Jürgens Büro 小"), "Jürgens Büro 小");
+        assert_eq!(plain(NASTY).chars().count(), NASTY.chars().count());
+    }
+
+    #[test]
+    fn nothing_gets_out_of_xml() {
+        let escaped = xml(NASTY);
+        assert!(!escaped.contains(['<', '>', '"', '\'']) && !escaped.chars().any(char::is_control), "{escaped:?}");
+        assert!(escaped.contains("&amp;lt;&#39;") && escaped.starts_with("a&quot;];"), "{escaped:?}");
+    }
+
+    #[test]
+    fn nothing_gets_out_of_a_label() {
+        let escaped = dot(NASTY);
+        // Read as Graphviz reads it: until the first quote that no backslash escapes.
+        let (mut chars, mut read) = (escaped.chars().skip(1), String::new());
+        while let Some(c) = chars.next() {
+            match c {
+                '"' => break,
+                '\\' => read.extend(chars.next()),
+                c => read.push(c),
+            }
+        }
+        assert_eq!((chars.next(), read), (None, plain(NASTY).replace('&', "&amp;")));
+    }
+
+    #[test]
+    fn figures_are_short() {
+        let rates = [94_150_000, 941_499_000, 2_354_000_000, 1_234_567].map(rate);
+        assert_eq!(rates, ["94 Mbit/s", "941 Mbit/s", "2.35 Gbit/s", "1.2 Mbit/s"]);
+        assert_eq!([212, 12_300, 3_450_000].map(time), ["0.21 ms", "12 ms", "3.45 s"]);
+    }
+}

@@ -1,0 +1,179 @@
+//! status --graph, --svg, --dot and --json, asked of a node whose group is three processes on three machines.
+
+use crate::keys::KEY;
+use crate::run::{Ran, clean, run, told};
+use anyhow::{Context, Result, ensure};
+use potluck_harness::{Child, Lab, Scratch};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// What the second one calls itself: each language of a picture has a word that could be broken here.
+const NASTY: &str = "b</text>'&amp;\\N];";
+
+/// Three machines of which the last has a slow cable, a node on each.
+struct Group {
+    lab: Lab,
+    scratch: Scratch,
+    nodes: Vec<Child>,
+}
+
+impl Group {
+    fn up() -> Result<Group> {
+        let (lab, scratch) = (Lab::up_with("slow1", 3)?, Scratch::new()?);
+        let mut group = Group { lab, scratch, nodes: Vec::new() };
+        for (machine, name) in [(1, "ada"), (2, NASTY), (3, "cyd")] {
+            told(&group.home(machine), &["join"], KEY)?;
+            let node = Child::spawn(&mut group.command(machine, &["up", "--json", "--min", "3", "--name", name]))?;
+            group.nodes.push(node);
+        }
+        for node in &mut group.nodes {
+            node.wait_for_line(|line| line.contains("\"state\":\"in\""), SOON)?;
+        }
+        Ok(group)
+    }
+
+    fn home(&self, machine: usize) -> PathBuf {
+        self.scratch.path().join(format!("m{machine}"))
+    }
+
+    fn command(&self, machine: usize, arguments: &[&str]) -> Command {
+        let mut command = self.lab.command(&format!("n{machine}"), env!("CARGO_BIN_EXE_potluck"));
+        command.args(arguments);
+        clean(&mut command, &self.home(machine));
+        command
+    }
+
+    fn status(&self, machine: usize, flags: &[&str]) -> Result<Ran> {
+        run(&mut self.command(machine, &[&["status"], flags].concat()), "")
+    }
+
+    /// The status once all links are measured and the plan goes by that.
+    fn measured(&self, machine: usize) -> Result<Value> {
+        let began = Instant::now();
+        loop {
+            let status = self.status(machine, &["--json"])?.json(0)?;
+            let rates = |link: &Value| link["there"]["rate_bps"].is_u64() && link["back"]["rate_bps"].is_u64();
+            let links = status["topology"]["links"].as_array().map_or(0, |links| links.iter().filter(|link| rates(link)).count());
+            if links == 3 && status["topology"]["plan_revision"].as_u64() >= Some(1) {
+                return Ok(status);
+            }
+            ensure!(began.elapsed() < SOON, "not measured: {status}");
+            // The node is asked again; nothing tells when it has measured.
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn end(self) -> Result<()> {
+        for mut node in self.nodes {
+            kill_process(Pid::from_raw(node.id() as i32).context("a process")?, Signal::TERM)?;
+            ensure!(node.wait(SOON)?.success());
+        }
+        Ok(())
+    }
+}
+
+pub fn three_machines() -> Result<()> {
+    let group = Group::up()?;
+    let status = group.measured(1)?;
+    let topology = &status["topology"];
+    let of_machine = |name: &str| {
+        let members = topology["members"].as_array().context("a list")?;
+        members.iter().find(|member| member["name"] == name).with_context(|| format!("no {name} in {topology}"))
+    };
+    let (slow, nasty) = (of_machine("cyd")?, of_machine(NASTY)?);
+    ensure!(topology["slowest"] == slow["rank"] && topology["me"] == of_machine("ada")?["rank"], "{topology}");
+    let slow_mbps = slow["rate_bps"].as_u64().context("a rate")? / 1_000_000;
+    ensure!((150..200).contains(&slow_mbps), "a cable of 200 Mbit/s carries {slow_mbps}");
+
+    let graph = group.status(1, &["--graph"])?;
+    ensure!(graph.code == 0 && !graph.out.contains('\u{1b}'), "colours in a pipe: {graph:?}");
+    println!("{}", graph.out);
+    for part in
+        ["3 members", "\"ada\"", "\"cyd\" is the slow one", "this node", "ethernet (eth0)", "plan: 3 members whose links differ"]
+    {
+        ensure!(graph.out.contains(part), "no {part} in {}", graph.out);
+    }
+    ensure!(graph.out.contains(&format!("{} \"{NASTY}\"", nasty["rank"])), "{}", graph.out);
+    ensure!(group.status(1, &["--graph", "--json"])?.json(0)?["topology"]["members"] == topology["members"]);
+
+    let dot = group.status(1, &["--dot"])?;
+    ensure!(dot.code == 0 && dot.out.starts_with("graph potluck {") && dot.out.trim_end().ends_with('}'), "{dot:?}");
+    ensure!(dot.out.lines().filter(|line| line.contains(" -- ")).count() == 3, "{}", dot.out);
+    ensure!(dot.out.contains("b</text>'&amp;amp;\\\\N];"), "{}", dot.out);
+    ensure!(group.status(1, &["--dot", "--json"])?.code == 2 && group.status(1, &["--dot", "--graph"])?.code == 2);
+
+    let file = group.scratch.path().join("group.svg");
+    let svg = group.status(1, &["--svg", file.to_str().context("a path")?])?;
+    ensure!(svg.code == 0 && svg.out.is_empty() && svg.err.contains("group.svg"), "{svg:?}");
+    let picture = std::fs::read_to_string(&file)?;
+    ensure!(picture.starts_with("<svg ") && picture.matches("<line ").count() == 3, "{picture}");
+    ensure!(picture.contains("b&lt;/text&gt;&#39;&amp;amp;\\N];") && !picture.contains(NASTY), "{picture}");
+    let nowhere = group.status(1, &["--svg", "/nowhere/group.svg"])?;
+    ensure!(nowhere.complaint(1)?.contains("cannot write /nowhere/group.svg"), "{nowhere:?}");
+    group.end()
+}
+
+/// Fields are added to this list, never taken from it.
+const FIELDS: &str = "\
+    alone counters.committed counters.links counters.misbehaviours counters.other_versions counters.overloads counters.strangers counters.views \
+    duplicates gloo interfaces.addresses interfaces.dropped interfaces.heard interfaces.interface interfaces.queries interfaces.skipped \
+    interfaces.text name namespace node ok open peers.address peers.name peers.node peers.rtt_us port quarantined reasons running state state_text \
+    topology.engine topology.forecasts.bytes topology.forecasts.us topology.links.a topology.links.b topology.links.back.kind \
+    topology.links.back.medium topology.links.there.medium topology.links.back.rate_bps topology.links.back.rtt_us topology.links.back.share_ppm topology.links.path topology.links.path.interface \
+    topology.links.path.local topology.links.path.remote topology.links.there.kind topology.links.there.rate_bps topology.links.there.rtt_us \
+    topology.links.there.share_ppm topology.me topology.members.name topology.members.node topology.members.rank topology.members.rate_bps \
+    topology.plan topology.plan_revision topology.slowest topology.view \
+    view.committed view.engine view.engine_reason view.id view.in_sync view.members.name view.members.node view.members.rank view.plan";
+
+pub fn schema() -> Result<()> {
+    let group = Group::up()?;
+    let mut fields = std::collections::BTreeSet::new();
+    collect(&group.measured(2)?, "", &mut fields);
+    let wanted: std::collections::BTreeSet<String> = FIELDS.split_whitespace().map(str::to_owned).collect();
+    ensure!(fields == wanted, "gone: {:?}, new: {:?}", wanted.difference(&fields), fields.difference(&wanted));
+    group.end()
+}
+
+/// The names of all that is no object or filled list, with what they are in.
+fn collect(value: &Value, at: &str, fields: &mut std::collections::BTreeSet<String>) {
+    match value {
+        Value::Object(map) => {
+            let join = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
+            map.iter().for_each(|(name, value)| collect(value, &join(name), fields));
+        }
+        Value::Array(list) if !list.is_empty() => list.iter().for_each(|value| collect(value, at, fields)),
+        _ => drop(fields.insert(at.to_owned())),
+    }
+}
+
+pub fn nothing_to_draw() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let lab = Lab::up_with("lo", 1)?;
+    let command = |arguments: &[&str]| {
+        let mut command = lab.command("n1", env!("CARGO_BIN_EXE_potluck"));
+        command.args(arguments);
+        clean(&mut command, scratch.path());
+        command
+    };
+    let file = scratch.path().join("group.svg");
+    let svg = ["--svg", file.to_str().context("a path")?];
+    for flags in [&["--graph"][..], &["--dot"], &svg] {
+        let ran = run(&mut command(&[&["status", "--loopback"], flags].concat()), "")?;
+        ensure!(ran.complaint(3)?.contains("potluck up") && ran.out.is_empty(), "{ran:?}");
+    }
+    told(scratch.path(), &["join"], KEY)?;
+    let mut alone = Child::spawn(&mut command(&["up", "--loopback", "--json", "--name", "ada"]))?;
+    alone.wait_for_line(|line| line.contains("\"state\":\"alone\""), SOON)?;
+    let ran = run(&mut command(&["status", "--loopback", "--dot"]), "")?;
+    ensure!(ran.complaint(3)?.contains("no group to draw yet: alone") && !file.exists(), "{ran:?}");
+    let ran = run(&mut command(&["status", "--loopback", "--graph"]), "")?;
+    ensure!(ran.code == 0 && ran.out.contains("alone"), "{ran:?}");
+    kill_process(Pid::from_raw(alone.id() as i32).context("a process")?, Signal::TERM)?;
+    ensure!(alone.wait(SOON)?.success());
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! Layer: Core.
+//!
+//! The other ways to a member than the one in use, and when each is worth a trial.
+//!
+//! Which address answers first says nothing of what its path carries. So each of them is tried once, again when the network of this machine or
+//! what is known of the member's has changed, and now and then when it did not work.
+
+use super::address::Subnet;
+use crate::identity::NodeId;
+use crate::topology::{Interface, InterfaceKind};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+/// Trials, and what came of them. Time is in milliseconds and never goes back.
+#[derive(Clone, Debug, Default)]
+pub struct Paths {
+    tried: BTreeMap<(NodeId, SocketAddr), Tried>,
+}
+
+/// What came of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trial {
+    /// The path carries less than the one in use, or not much more.
+    Slower,
+    /// It is the one in use now.
+    Taken,
+    /// Nobody answered there, or it is the path that broke.
+    Failed,
+    /// An operation came between.
+    Disturbed,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tried {
+    failures: u32,
+    /// Not before; `None`: not until something changes.
+    due_ms: Option<u64>,
+}
+
+impl Paths {
+    /// Those of `ways` that are worth a trial now. What was tried of others is forgotten: a way that comes back is a new one.
+    pub fn due(&mut self, now_ms: u64, node: NodeId, ways: &[SocketAddr]) -> Vec<SocketAddr> {
+        self.tried.retain(|(of, to), _| *of != node || ways.contains(to));
+        let is_due = |to: &SocketAddr| match self.tried.get(&(node, *to)) {
+            Some(tried) => tried.due_ms.is_some_and(|due_ms| due_ms <= now_ms),
+            None => true,
+        };
+        ways.iter().copied().filter(is_due).collect()
+    }
+
+    /// What came of a trial.
+    pub fn tried(&mut self, now_ms: u64, node: NodeId, to: SocketAddr, trial: Trial) {
+        let failures = self.tried.get(&(node, to)).map_or(0, |tried| tried.failures);
+        let tried = match trial {
+            Trial::Slower | Trial::Taken => Tried::default(),
+            Trial::Failed => {
+                let wait_ms = WAIT_MS.checked_shl(failures.min(8)).unwrap_or(WAIT_MS_MAX).min(WAIT_MS_MAX);
+                Tried { failures: failures + 1, due_ms: Some(now_ms + wait_ms) }
+            }
+            Trial::Disturbed => Tried { failures, due_ms: Some(now_ms + DISTURBED_MS) },
+        };
+        self.tried.insert((node, to), tried);
+    }
+
+    /// This machine's network has changed: whatever was found may be otherwise now.
+    pub fn forget_all(&mut self) {
+        self.tried.clear();
+    }
+
+    /// Keeps what is known of the ways to these nodes alone.
+    pub fn keep(&mut self, nodes: impl Fn(NodeId) -> bool) {
+        self.tried.retain(|(of, _), _| nodes(*of));
+    }
+}
+
+/// Of `theirs` the addresses by which each of our interfaces leads to them, the most promising first. For an interface that has IPv4 in common with
+/// them the IPv6 addresses are left out, as they lead the same way.
+pub fn ways(interfaces: &[Interface], theirs: &[SocketAddr]) -> Vec<SocketAddr> {
+    let mut ways: Vec<(Promise, SocketAddr)> = Vec::new();
+    for interface in interfaces {
+        let leads = |to: &&SocketAddr| leads_to(interface, **to);
+        let (v4, v6): (Vec<SocketAddr>, Vec<SocketAddr>) = theirs.iter().filter(leads).partition(|to| to.is_ipv4());
+        let found = if v4.is_empty() { v6 } else { v4 };
+        ways.extend(found.into_iter().take(WAYS_OF_A_PORT_MAX).map(|to| (promise_of(interface), to)));
+    }
+    ways.sort_unstable();
+    ways.dedup_by_key(|(_, to)| *to);
+    ways.into_iter().map(|(_, to)| to).collect()
+}
+
+/// What sorts ways: kind, then nominal speed.
+type Promise = (u8, Reverse<u32>);
+
+fn promise_of(interface: &Interface) -> Promise {
+    let kind = match interface.kind {
+        InterfaceKind::Thunderbolt => 0,
+        InterfaceKind::Ethernet | InterfaceKind::Bridge => 1,
+        _ => 2,
+    };
+    (kind, Reverse(interface.speed_mbps.unwrap_or(0)))
+}
+
+fn leads_to(interface: &Interface, to: SocketAddr) -> bool {
+    let is_ours = interface.addresses.iter().any(|a| a.ip == to.ip());
+    let shares = interface.addresses.iter().any(|a| Subnet { address: a.ip, prefix: a.prefix_bits }.contains(to.ip()));
+    let in_scope = match to {
+        SocketAddr::V6(v6) => v6.scope_id() == 0 || v6.scope_id() == interface.index,
+        SocketAddr::V4(_) => true,
+    };
+    shares && in_scope && !is_ours
+}
+
+/// Whether two addresses lead to the same place of the same host, whatever port it listens at.
+pub fn is_same_place(a: SocketAddr, b: SocketAddr) -> bool {
+    let scope = |at: SocketAddr| match at {
+        SocketAddr::V6(v6) => v6.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
+    let plain = |at: SocketAddr| -> IpAddr { at.ip().to_canonical() };
+    plain(a) == plain(b) && scope(a) == scope(b)
+}
+
+/// A machine with a wire and a radio in one network has two addresses there.
+const WAYS_OF_A_PORT_MAX: usize = 4;
+/// Until a way that failed is tried again; doubled for each further failure.
+const WAIT_MS: u64 = 5_000;
+const WAIT_MS_MAX: u64 = 60_000;
+const DISTURBED_MS: u64 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::InterfaceAddress;
+
+    const NODE: NodeId = NodeId([1; 32]);
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().expect("an address of this test")
+    }
+
+    fn interface(index: u32, kind: InterfaceKind, speed_mbps: Option<u32>, addresses: &[(&str, u8)]) -> Interface {
+        let address =
+            |(ip, prefix_bits): &(&str, u8)| InterfaceAddress { ip: ip.parse().expect("one"), prefix_bits: *prefix_bits };
+        let addresses = addresses.iter().map(address).collect();
+        Interface { name: format!("if{index}"), index, kind, addresses, speed_mbps, mtu: None }
+    }
+
+    #[test]
+    fn each_interface_leads_to_what_is_in_its_networks_and_the_most_promising_comes_first() {
+        use InterfaceKind as K;
+        let interfaces = [
+            interface(2, K::Wifi, None, &[("fe80::1", 64), ("192.168.1.7", 24)]),
+            interface(3, K::Ethernet, Some(1000), &[("fe80::2", 64), ("10.0.0.7", 24), ("172.17.0.1", 16)]),
+            interface(4, K::Ethernet, Some(10_000), &[("fe80::3", 64)]),
+            interface(5, K::Thunderbolt, None, &[("169.254.3.7", 16)]),
+        ];
+        let theirs = [
+            "192.168.1.9:47474",
+            "[fe80::9%2]:47474",
+            "10.0.0.9:47474",
+            "10.0.0.10:47474",
+            "172.17.0.1:47474",
+            "[fe80::9%4]:47474",
+            "169.254.8.8:47474",
+            "10.9.9.9:47474",
+        ]
+        .map(at);
+        let expected =
+            ["169.254.8.8:47474", "[fe80::9%4]:47474", "10.0.0.9:47474", "10.0.0.10:47474", "192.168.1.9:47474"].map(at);
+        assert_eq!(ways(&interfaces, &theirs), expected);
+        assert_eq!(ways(&interfaces, &[]), []);
+    }
+
+    #[test]
+    fn a_way_is_tried_once_and_again_when_it_failed_or_comes_back() {
+        let (mut paths, a, b) = (Paths::default(), at("10.0.0.9:1"), at("10.1.0.9:1"));
+        assert_eq!(paths.due(0, NODE, &[a, b]), [a, b]);
+        paths.tried(0, NODE, a, Trial::Slower);
+        paths.tried(0, NODE, b, Trial::Failed);
+        assert_eq!(paths.due(WAIT_MS - 1, NODE, &[a, b]), []);
+        assert_eq!(paths.due(WAIT_MS, NODE, &[a, b]), [b]);
+        paths.tried(WAIT_MS, NODE, b, Trial::Failed);
+        assert_eq!(paths.due(3 * WAIT_MS - 1, NODE, &[a, b]), []);
+        assert_eq!(paths.due(3 * WAIT_MS, NODE, &[a, b]), [b]);
+        (0..20).for_each(|_| paths.tried(0, NODE, b, Trial::Failed));
+        assert_eq!(paths.due(WAIT_MS_MAX, NODE, &[a, b]), [b]);
+        assert_eq!(paths.due(WAIT_MS_MAX, NODE, &[b]), [b]);
+        assert_eq!(paths.due(WAIT_MS_MAX, NODE, &[a, b]), [a, b], "it was away");
+        paths.tried(0, NODE, a, Trial::Taken);
+        paths.keep(|node| node == NODE);
+        assert_eq!(paths.due(0, NODE, &[a, b]), []);
+        paths.forget_all();
+        assert_eq!(paths.due(0, NODE, &[a, b]), [a, b]);
+        paths.tried(0, NODE, a, Trial::Taken);
+        paths.keep(|_| false);
+        assert_eq!(paths.due(0, NODE, &[a, b]), [a, b]);
+    }
+
+    #[test]
+    fn ports_make_no_other_place_and_scopes_do() {
+        assert!(is_same_place(at("10.0.0.9:1"), at("10.0.0.9:2")) && is_same_place(at("[::ffff:10.0.0.9]:1"), at("10.0.0.9:2")));
+        assert!(!is_same_place(at("[fe80::1%2]:1"), at("[fe80::1%3]:1")) && !is_same_place(at("10.0.0.9:1"), at("10.0.0.8:1")));
+    }
+}

@@ -1,0 +1,116 @@
+//! Layer: Core.
+//!
+//! Over whom a circuit goes: the fewest stations over direct links, as their ends report them.
+
+use super::frame::STATIONS_MAX;
+use crate::identity::MemberId;
+use crate::topology::LinkMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The stations from `me` to `to` over at least one other node: the fewest, and of those ways the one over the smaller ids. It begins with one
+/// of `first`, to whom `me` has direct links. `None` when there is no way, or none short enough.
+pub fn route(links: &LinkMap, me: MemberId, to: MemberId, first: &BTreeSet<MemberId>) -> Option<Vec<MemberId>> {
+    let mut before: BTreeMap<MemberId, MemberId> = first.iter().filter(|id| **id != to).map(|id| (*id, me)).collect();
+    let mut open: VecDeque<MemberId> = before.keys().copied().collect();
+    while let Some(at) = open.pop_front() {
+        if links.is_direct(at, to) {
+            let mut stations: Vec<MemberId> = std::iter::successors(Some(at), |id| before.get(id).copied()).collect();
+            stations.reverse();
+            stations.push(to);
+            return (stations.len() <= STATIONS_MAX).then_some(stations);
+        }
+        for next in links.direct_from(at).into_iter().filter(|next| *next != me) {
+            before.entry(next).or_insert_with(|| {
+                open.push_back(next);
+                at
+            });
+        }
+    }
+    None
+}
+
+/// To whom there is a way over others that begins with one of `first`, short enough: of these themselves nothing is said.
+pub fn within_reach(links: &LinkMap, me: MemberId, first: &BTreeSet<MemberId>) -> BTreeSet<MemberId> {
+    let (mut reached, mut edge) = (BTreeSet::new(), first.clone());
+    // This node and the first one are stations already.
+    for _ in 2..STATIONS_MAX {
+        let next: BTreeSet<MemberId> = edge.iter().flat_map(|at| links.direct_from(*at)).collect();
+        edge = next.into_iter().filter(|id| *id != me && !first.contains(id) && !reached.contains(id)).collect();
+        reached.extend(edge.iter().copied());
+    }
+    reached
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Path;
+    use crate::view::testing::member_id;
+
+    /// Direct links, each told by both ends.
+    fn links(pairs: &[(u8, u8)]) -> LinkMap {
+        let mut links = LinkMap::new();
+        for (a, b) in pairs.iter().flat_map(|(a, b)| [(*a, *b), (*b, *a)]) {
+            links.observe(member_id(a), member_id(b), Path::unmeasured(100));
+        }
+        links
+    }
+
+    fn found(links: &LinkMap, to: u8, first: &[u8]) -> Option<Vec<u8>> {
+        let stations = route(links, member_id(1), member_id(to), &first.iter().copied().map(member_id).collect());
+        stations.map(|stations| stations.iter().map(|id| id.node.0[0]).collect())
+    }
+
+    #[test]
+    fn who_is_within_reach_is_who_has_a_route() {
+        let all = [
+            links(&[(1, 2), (2, 3), (3, 4), (4, 5), (5, 1), (6, 7)]),
+            links(&(1..=12).map(|n| (n, n + 1)).collect::<Vec<_>>()),
+            links(&[(1, 2), (1, 3), (2, 3), (3, 4)]),
+        ];
+        for links in all {
+            for first in [&[2][..], &[2, 5], &[2, 3], &[]] {
+                let ids: BTreeSet<MemberId> = first.iter().copied().map(member_id).collect();
+                let reached = within_reach(&links, member_id(1), &ids);
+                for to in (2..=13).filter(|to| !first.contains(to)) {
+                    assert_eq!(reached.contains(&member_id(to)), found(&links, to, first).is_some(), "{to} by {first:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_fewest_stations_and_then_the_smaller_ids() {
+        let ring = links(&[(1, 2), (2, 3), (3, 4), (4, 5), (5, 1)]);
+        assert_eq!(found(&ring, 3, &[2, 5]), Some(vec![1, 2, 3]));
+        assert_eq!(found(&ring, 4, &[2, 5]), Some(vec![1, 5, 4]));
+        assert_eq!(found(&ring, 3, &[5]), Some(vec![1, 5, 4, 3]), "the other way round, where the first is no more");
+        let square = links(&[(1, 2), (2, 3), (3, 4), (4, 1)]);
+        assert_eq!(found(&square, 3, &[2, 4]), Some(vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn what_others_pass_on_already_is_no_way() {
+        let mut chain = links(&[(1, 2), (2, 3), (3, 4), (2, 4)]);
+        chain.set_relayed(member_id(2), &[member_id(4)].into());
+        assert_eq!(found(&chain, 4, &[2]), Some(vec![1, 2, 3, 4]));
+        chain.set_relayed(member_id(3), &[member_id(4)].into());
+        assert_eq!(found(&chain, 4, &[2]), None);
+        assert_eq!(found(&chain, 9, &[2]), None, "nobody knows it");
+        assert_eq!(found(&chain, 3, &[]), None);
+    }
+
+    #[test]
+    fn never_straight_and_never_through_the_end_itself() {
+        let lost = links(&[(1, 2), (2, 3), (1, 3)]);
+        assert_eq!(found(&lost, 3, &[2, 3]), Some(vec![1, 2, 3]));
+        assert_eq!(found(&links(&[(1, 3)]), 3, &[3]), None);
+    }
+
+    #[test]
+    fn a_way_too_long_for_any_view_is_none() {
+        let row: Vec<(u8, u8)> = (1..20).map(|n| (n, n + 1)).collect();
+        assert_eq!(found(&links(&row), 16, &[2]).map(|way| way.len()), Some(16));
+        assert_eq!(found(&links(&row), 17, &[2]), None);
+    }
+}

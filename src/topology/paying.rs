@@ -1,0 +1,270 @@
+//! Layer: Core.
+//!
+//! Which codec is worth it on which links, for calls that leave that to the plan.
+//!
+//! Whoever makes a plan works it out for each size class, and ships what comes of it, so that it is the same for all members. What counts is what
+//! the links carry, as it was measured, and how fast each member encodes and decodes, as it has measured itself. Where anything of that
+//! is not known nothing is encoded.
+
+use super::forecast::forecast_us;
+use super::network::Network;
+use super::plan::TreeShare;
+use super::{AutoCodecs, LinkMap, Plan, PlanClass, Schedule, Tree, ranks};
+use crate::collective::{Coarsest, CodecId};
+use crate::compression::codec;
+use crate::identity::MemberId;
+use crate::view::Rank;
+
+/// The same plan with the codecs that pay by what is known now.
+pub(super) fn with_codecs(members: &[MemberId], links: &LinkMap, mut plan: Plan) -> Plan {
+    let Some(paying) = Paying::new(members, links, &plan) else { return plan };
+    let autos: Vec<AutoCodecs> = plan.classes.iter().map(|class| paying.choice(class)).collect();
+    plan.classes.iter_mut().zip(autos).for_each(|(class, auto)| class.auto = auto);
+    plan.reason = format!("{}{}", without_codecs(&plan.reason), paying.reason(&plan));
+    plan
+}
+
+/// The same with other codecs, where by what is known now those save more than a tenth of the time of a large buffer; `None` where they do not. What is
+/// gained by less is not worth holding anybody's calls.
+pub fn with_better_codecs(members: &[MemberId], links: &LinkMap, present: &Plan) -> Option<Plan> {
+    let paying = Paying::new(members, links, present)?;
+    let better = with_codecs(members, links, present.clone());
+    let (class, other) = (better.class_for(LARGE_BYTES), present.class_for(LARGE_BYTES));
+    let gains = |coarsest: &Coarsest| {
+        let us = |class: &PlanClass| paying.us(class, LARGE_BYTES, class.auto.up_to(*coarsest));
+        Some(us(other)? > us(class)? * WORTH_A_CHANGE)
+    };
+    Coarsest::ALL.iter().any(|coarsest| gains(coarsest) == Some(true)).then_some(better)
+}
+
+/// What it takes to tell how long a coded call takes.
+struct Paying<'a> {
+    network: Network,
+    members: &'a [MemberId],
+    links: &'a LinkMap,
+    /// Everybody reaches everybody, so what is encoded goes straight to who adds it.
+    straight: bool,
+}
+
+impl<'a> Paying<'a> {
+    fn new(members: &'a [MemberId], links: &'a LinkMap, plan: &Plan) -> Option<Paying<'a>> {
+        let network = Network::of(members, links).filter(|network| network.size > 1)?;
+        let goes_whole = |class: &PlanClass| !matches!(class.schedule, Schedule::Ring { .. } | Schedule::Trees { .. });
+        Some(Paying { straight: network.is_mesh() && plan.classes.iter().any(goes_whole), network, members, links })
+    }
+
+    /// A rung is taken when it saves a third of the time of the one before.
+    fn choice(&self, class: &PlanClass) -> AutoCodecs {
+        let bytes = typical_bytes(class);
+        AutoCodecs::new(|coarsest| {
+            let Some(us) = self.us(class, bytes, CodecId::None) else { return CodecId::None };
+            let rungs = Coarsest::ALL.into_iter().filter(|rung| *rung <= coarsest);
+            let timed = rungs.filter_map(|rung| Some((rung.id(), self.us(class, bytes, rung.id())?)));
+            timed.fold((CodecId::None, us), |best, next| if next.1 * PAYS <= best.1 { next } else { best }).0
+        })
+    }
+
+    /// How long a buffer of so many bytes takes; `None` where something of that is not known.
+    fn us(&self, class: &PlanClass, bytes: u64, id: CodecId) -> Option<f64> {
+        let Some(codec) = codec(id) else {
+            return forecast_us(&self.network, &self.way(&class.schedule, false), bytes, class.chunk_bytes);
+        };
+        let way = self.way(&class.schedule, true);
+        // A plan is made for buffers that there can be.
+        let elements = usize::try_from(bytes / 4).ok()?;
+        let chunk = codec.encoded_len(class.chunk_bytes as usize / 4) as u32;
+        let travel_us = forecast_us(&self.network, &way, codec.encoded_len(elements) as u64, chunk)?;
+        let coding = |rank: Rank| {
+            let mbps = f64::from(self.links.coding(self.members[rank.index()]).mbps(id)?);
+            Some(turns(&way, rank, self.network.size) * bytes as f64 / mbps)
+        };
+        let coding_us = ranks(self.network.size).map(coding).try_fold(0.0, |most, us| Some(f64::max(most, us?)))?;
+        // One chunk is encoded while another travels.
+        Some(f64::max(travel_us, coding_us * BUSY))
+    }
+
+    /// The way in terms of the native engine: as many bytes over the same ports as Gloo's.
+    fn way(&self, schedule: &Schedule, is_coded: bool) -> Schedule {
+        let size = self.network.size;
+        let mesh = || {
+            let ppm = |rank: Rank| 1_000_000 / size as u32 + u32::from(rank.0 == 0) * (1_000_000 % size as u32);
+            let star = |rank| TreeShare { tree: Tree::star(rank, size), ppm: ppm(rank) };
+            Schedule::Trees { trees: ranks(size).map(star).collect() }
+        };
+        match schedule {
+            Schedule::Ring { .. } if is_coded && self.straight => mesh(),
+            Schedule::GlooRing | Schedule::GlooBcube | Schedule::GlooExchange if is_coded => mesh(),
+            Schedule::GlooExchange => Schedule::OneShot,
+            Schedule::GlooRing | Schedule::GlooBcube => Schedule::Ring { order: ranks(size).collect() },
+            other => other.clone(),
+        }
+    }
+
+    fn reason(&self, plan: &Plan) -> String {
+        let class = plan.class_for(LARGE_BYTES);
+        let us = |id| self.us(class, LARGE_BYTES, id).map(|us| format!("{:.0} ms", us / 1e3));
+        let id = class.auto.up_to(Coarsest::Int8);
+        let Some(plain) = us(CodecId::None) else { return String::new() };
+        let codings = |id| Some(format!("{id} {}", us(id)?));
+        let coded: Vec<String> = [CodecId::Bf16, CodecId::Int8].into_iter().filter_map(codings).collect();
+        if coded.is_empty() {
+            return format!("{MARK}nothing, as it is not known how fast all members encode");
+        }
+        let taken = if id == CodecId::None { "nothing".to_owned() } else { id.to_string() };
+        format!("{MARK}{taken}: 64 MiB take about {plain} as they are, {}", coded.join(", "))
+    }
+}
+
+fn without_codecs(reason: &str) -> &str {
+    reason.split(MARK).next().unwrap_or(reason)
+}
+
+/// The buffer of a class by which is chosen: its largest, where that is no more than a large one.
+fn typical_bytes(class: &PlanClass) -> u64 {
+    class.bytes_max.min(LARGE_BYTES) / if class.bytes_max < LARGE_BYTES { 2 } else { 1 }
+}
+
+/// How often a rank encodes the buffer and decodes it again; half a turn is one of the two.
+fn turns(way: &Schedule, rank: Rank, size: usize) -> f64 {
+    let half_turns = match way {
+        // Its own, which it rounds, and everybody's.
+        Schedule::OneShot => 1.0 + size as f64,
+        Schedule::Trees { trees } => trees.iter().map(|share| f64::from(share.ppm) / 1e6 * in_tree(&share.tree, rank)).sum(),
+        Schedule::Ring { .. } => 5.0,
+        Schedule::GlooExchange | Schedule::GlooRing | Schedule::GlooBcube => 0.0,
+    };
+    half_turns / 2.0
+}
+
+fn in_tree(tree: &Tree, rank: Rank) -> f64 {
+    match tree.children(rank).len() {
+        // Its own there, and the result back.
+        0 => 2.0,
+        // Its own is rounded, what its children send is decoded, their sum encoded, and the result decoded.
+        children => 4.0 + children as f64,
+    }
+}
+
+/// What begins the sentence about codecs in a plan's reason.
+const MARK: &str = "; Codec::auto takes ";
+/// A lossy codec must make this much of a difference.
+const PAYS: f64 = 1.5;
+const WORTH_A_CHANGE: f64 = 1.1;
+/// How much longer it takes to encode than alone and with nothing else to do: the same threads add, seal and wait for each other, on
+/// processors that a program computes on.
+const BUSY: f64 = 4.0;
+const LARGE_BYTES: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::super::arrange;
+    use super::super::homes::{Home, Lan};
+    use super::super::planner::gloo_plan;
+    use super::*;
+    use crate::engine::Engines;
+    use crate::topology::CodingSpeed;
+    use crate::wire::testing::assert_codec;
+    use std::collections::BTreeMap;
+
+    /// Equal wired members of so many Mbit/s that encode and decode as many MB/s.
+    fn links_of(wired: &[u32], mbps: u32) -> (Vec<MemberId>, LinkMap) {
+        let home = Home::new(&wired.iter().map(|rate| Lan::Wired(*rate)).collect::<Vec<_>>(), &[]);
+        let mut links = home.link_map(|_| 0);
+        home.members().into_iter().for_each(|member| links.set_coding(member, CodingSpeed::new(|_| mbps)));
+        (home.members(), links)
+    }
+
+    fn taken(wired: &[u32], mbps: u32, engines: Engines) -> ([CodecId; 3], Plan) {
+        let (members, links) = links_of(wired, mbps);
+        let members: BTreeMap<MemberId, Engines> = members.into_iter().map(|member| (member, engines)).collect();
+        let plan = arrange(&members, None, &links).plan;
+        (Coarsest::ALL.map(|coarsest| plan.class_for(LARGE_BYTES).auto.up_to(coarsest)), plan)
+    }
+
+    #[test]
+    fn slow_links_take_the_coarsest_and_fast_ones_none() {
+        let all = Coarsest::ALL.map(Coarsest::id);
+        for engines in [Engines::NATIVE, Engines::GLOO] {
+            for size in [2, 3, 4, 8] {
+                for (rate, expected) in [(20, all), (94, all), (940, all), (25_000, [CodecId::None; 3])] {
+                    let (taken, plan) = taken(&vec![rate; size], 5000, engines);
+                    assert_eq!(taken, expected, "{size} of {rate} Mbit/s: {}", plan.reason);
+                    assert!(plan.reason.contains("Codec::auto takes") && plan.reason.len() <= Plan::REASON_BYTES_MAX);
+                    assert_codec(&plan);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_slow_processor_makes_a_codec_not_worth_it() {
+        let none = [CodecId::None; 3];
+        assert_eq!(taken(&[940; 4], 100, Engines::NATIVE).0, none);
+        assert_ne!(taken(&[94; 4], 100, Engines::NATIVE).0, none);
+        let (members, mut links) = links_of(&[940; 4], 5000);
+        links.set_coding(members[2], CodingSpeed::new(|_| 50));
+        let slow = with_codecs(&members, &links, gloo_plan(4));
+        assert_eq!(slow.class_for(LARGE_BYTES).auto, AutoCodecs::NONE, "one is enough: {}", slow.reason);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_guessed() {
+        let (members, mut links) = links_of(&[94; 4], 5000);
+        links.set_coding(members[3], CodingSpeed::default());
+        let plan = with_codecs(&members, &links, gloo_plan(4));
+        assert!(plan.classes.iter().all(|class| class.auto == AutoCodecs::NONE));
+        assert!(plan.reason.contains("not known how fast"), "{}", plan.reason);
+        let (members, mut links) = links_of(&[94; 4], 5000);
+        for member in &members {
+            for other in members.iter().filter(|other| *other != member) {
+                links.observe(*member, *other, super::super::Path::unmeasured(100));
+            }
+        }
+        assert_eq!(with_codecs(&members, &links, gloo_plan(4)), gloo_plan(4));
+    }
+
+    #[test]
+    fn another_choice_must_be_worth_it() {
+        let (members, links) = links_of(&[94; 4], 5000);
+        let better = with_better_codecs(&members, &links, &gloo_plan(4)).expect("int8 is four times as fast");
+        assert_eq!(better.class_for(LARGE_BYTES).auto.up_to(Coarsest::Int8), CodecId::Int8);
+        assert_eq!(with_better_codecs(&members, &links, &better), None);
+        let (members, fast) = links_of(&[25_000; 4], 5000);
+        let back = with_better_codecs(&members, &fast, &better).expect("the links have become faster than the codec");
+        assert_eq!(back.class_for(LARGE_BYTES).auto, AutoCodecs::NONE);
+        assert_eq!(back.reason.matches(MARK).count(), 1, "{}", back.reason);
+    }
+
+    #[test]
+    fn unequal_links_are_told_by_their_slowest() {
+        let (taken, plan) = taken(&[9400, 9400, 9400, 94], 5000, Engines::NATIVE);
+        assert_eq!(taken, Coarsest::ALL.map(Coarsest::id), "{}", plan.reason);
+    }
+
+    /// What rank 0 knows when calls are held for measuring: each port has been seen, not each path.
+    #[test]
+    fn ports_are_enough() {
+        let members: Vec<MemberId> = Home::new(&[Lan::No; 4], &[]).members();
+        let mut links = LinkMap::new();
+        for (from, to) in members.iter().flat_map(|a| members.iter().map(move |b| (*a, *b))) {
+            links.observe(from, to, super::super::Path::unmeasured(200));
+        }
+        let port = super::super::Port::unmeasured(crate::topology::InterfaceKind::Ethernet, 0);
+        for (a, b, kbps) in [
+            (0, 1, 94_065),
+            (1, 2, 93_978),
+            (2, 3, 93_924),
+            (3, 0, 94_148),
+            (1, 3, 94_011),
+            (0, 3, 93_851),
+            (3, 1, 93_798),
+            (3, 2, 94_111),
+        ] {
+            links.rate(members[a], members[b], port, std::num::NonZeroU32::new(kbps).expect("not 0"));
+        }
+        members.iter().for_each(|member| links.set_coding(*member, CodingSpeed::new(|_| 5000)));
+        let plan = super::super::planner::plan(&members, &links);
+        let better = with_better_codecs(&members, &links, &plan).expect("int8 is four times as fast");
+        assert_eq!(better.class_for(LARGE_BYTES).auto.up_to(Coarsest::Int8), CodecId::Int8);
+    }
+}
