@@ -55,12 +55,12 @@ pub enum Network {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Engine {
-    /// Gloo, if this build has it.
+    /// Gloo, where every member has it, all of them reach each other directly, and trees over measured links would not be faster by more than a tenth.
     #[default]
     Auto,
     /// potluck's own only: no View that this node is in runs on Gloo.
     Native,
-    /// Gloo; a build without it refuses with [`ConfigProblem::NoGloo`].
+    /// Gloo, whatever the links are, unless another member lacks or declines it; a build without it refuses with [`ConfigProblem::NoGloo`].
     Gloo,
 }
 

@@ -47,6 +47,8 @@ pub enum EngineReason {
     Indirect(Rank, Rank),
     /// The links are so uneven that the native engine's plan is faster by more than a tenth.
     Uneven,
+    /// Every member has Gloo, and this one was told to use it whatever the links are.
+    Wanted(Rank),
 }
 
 #[cfg_attr(not(feature = "gloo"), allow(dead_code, reason = "a build without Gloo offers none"))]
@@ -60,6 +62,17 @@ impl Engines {
     #[must_use]
     pub fn declining_gloo(self) -> Engines {
         Engines(self.0 | DECLINES_GLOO)
+    }
+
+    /// Gloo is here and shall be used also where the links suit the native engine better.
+    #[must_use]
+    pub fn wanting_gloo(self) -> Engines {
+        Engines(self.0 | WANTS_GLOO)
+    }
+
+    /// Whether the node wants Gloo whatever the links are.
+    pub fn wants_gloo(self) -> bool {
+        self.0 & WANTS_GLOO != 0
     }
 
     /// Gloo is here and has failed.
@@ -93,6 +106,7 @@ impl Engines {
 const HAS_GLOO: u8 = 2;
 const DECLINES_GLOO: u8 = 4;
 const GLOO_FAILED: u8 = 8;
+const WANTS_GLOO: u8 = 16;
 
 impl EngineChoice {
     /// The native engine, for a member alone.
@@ -104,6 +118,7 @@ impl EngineChoice {
         let known = |rank: Rank| rank.index() < size;
         match self.why {
             EngineReason::AllHaveGloo => self.kind == EngineKind::Gloo,
+            EngineReason::Wanted(rank) => self.kind == EngineKind::Gloo && known(rank),
             EngineReason::Alone | EngineReason::Uneven => self.kind == EngineKind::Native,
             EngineReason::WithoutGloo(rank) | EngineReason::Declined(rank) | EngineReason::Failed(rank) => {
                 self.kind == EngineKind::Native && known(rank)
@@ -124,6 +139,7 @@ impl EngineReason {
             EngineReason::Failed(rank) => format!("Gloo has failed on {}", name(rank)),
             EngineReason::Indirect(a, b) => format!("{} and {} have no direct link", name(a), name(b)),
             EngineReason::Uneven => "the links differ, and trees, which Gloo has none of, suit them better".to_owned(),
+            EngineReason::Wanted(rank) => format!("every member has Gloo, and {} was told to use it", name(rank)),
         }
     }
 
@@ -136,6 +152,7 @@ impl EngineReason {
             EngineReason::Failed(rank) => [5, rank.0, 0],
             EngineReason::Indirect(a, b) => [6, a.0, b.0],
             EngineReason::Uneven => [7, 0, 0],
+            EngineReason::Wanted(rank) => [8, rank.0, 0],
         }
     }
 }
@@ -186,6 +203,7 @@ impl Decode for EngineChoice {
             [5, rank, 0] => EngineReason::Failed(Rank(rank)),
             [6, a, b] => EngineReason::Indirect(Rank(a), Rank(b)),
             [7, 0, 0] => EngineReason::Uneven,
+            [8, rank, 0] => EngineReason::Wanted(Rank(rank)),
             _ => return Err(Malformed::UnknownTag),
         };
         let choice = EngineChoice { kind, why };
@@ -200,7 +218,9 @@ mod tests {
 
     #[test]
     fn every_choice_survives_the_wire() {
-        assert_codec(&EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo });
+        for why in [EngineReason::AllHaveGloo, EngineReason::Wanted(Rank(2))] {
+            assert_codec(&EngineChoice { kind: EngineKind::Gloo, why });
+        }
         for why in [
             EngineReason::Alone,
             EngineReason::WithoutGloo(Rank(3)),

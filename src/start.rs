@@ -140,7 +140,11 @@ fn engines(config: &Config) -> Result<(Engines, Vec<Arc<dyn Engine>>)> {
     let native: Arc<dyn Engine> = Arc::new(NativeEngine::new(Pool::new()));
     #[cfg(feature = "gloo")]
     {
-        let offered = if wanted == Choice::Native { Engines::GLOO.declining_gloo() } else { Engines::GLOO };
+        let offered = match wanted {
+            Choice::Auto => Engines::GLOO,
+            Choice::Native => Engines::GLOO.declining_gloo(),
+            Choice::Gloo => Engines::GLOO.wanting_gloo(),
+        };
         Ok((offered, vec![native, Arc::new(crate::gloo_ffi::GlooEngine::new(Pool::new()))]))
     }
     #[cfg(not(feature = "gloo"))]

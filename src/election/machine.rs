@@ -10,6 +10,8 @@ mod fabric;
 #[cfg(test)]
 mod fabric_tests;
 mod losses;
+#[cfg(test)]
+mod outgrown_tests;
 mod peers;
 mod pursuit;
 #[cfg(test)]
@@ -23,7 +25,7 @@ use super::notice::{NOTICES_MAX, Notice};
 use super::quarantine::Quarantine;
 use super::{Applicant, Durable, ElectionConfig};
 use crate::collective::Closing;
-use crate::engine::{EngineKind, Engines};
+use crate::engine::Engines;
 use crate::events::Loss;
 use crate::identity::MemberId;
 use crate::topology::{Arrangement, LinkMap, arrange};
@@ -58,6 +60,8 @@ pub enum Input {
     DataLinkLost(ViewDigest),
     /// The engine of this View does not work on this node, though its peers and links do.
     EngineUnfit(ViewDigest),
+    /// By what rank 0, which is this node, has measured of the links, another engine would suit this View better.
+    Outgrown(ViewDigest),
     /// The state of this ticket is durable.
     Persisted(u64),
     /// This machine has slept, or this process was stopped: what was believed before is out of date.
@@ -99,7 +103,7 @@ pub struct Election {
     repair_since: Option<u64>,
     /// Since when another View is wanted and none may be made.
     stranded_since: Option<u64>,
-    /// Since when two have a direct link that the View has not.
+    /// Since when the View is outgrown, see [`Election::is_outgrown`].
     outgrown_since: Option<u64>,
     heartbeat_at: u64,
     last_tick: Option<u64>,
@@ -119,6 +123,8 @@ pub struct Election {
     members: Option<Vec<MemberId>>,
     /// The installed View has lost a data link here.
     broken: bool,
+    /// The links of the installed View suit another engine.
+    outgrown: bool,
     /// The last answer of [`Election::clique`] and the candidates it was found among, until somebody reports otherwise.
     clique: Option<(BTreeSet<MemberId>, BTreeSet<MemberId>)>,
 }
@@ -170,6 +176,7 @@ impl Election {
             over_radio: BTreeSet::new(),
             members: None,
             broken: false,
+            outgrown: false,
             clique: None,
             config,
         }
@@ -253,6 +260,7 @@ impl Election {
             Input::DataLink(digest) => self.agree(Event::DataLink(digest), ops, effects),
             Input::DataLinkLost(digest) => self.on_data_link_lost(now, digest, effects),
             Input::EngineUnfit(digest) => self.on_engine_unfit(now, digest, effects),
+            Input::Outgrown(digest) => self.on_outgrown(now, digest, effects),
             Input::Persisted(ticket) => self.agree(Event::Persisted(ticket), ops, effects),
             Input::Woke => self.on_woke(now, ops, effects),
             Input::Twin => self.on_own_twin(now),
@@ -375,19 +383,10 @@ impl Election {
         }
     }
 
-    fn on_data_link_lost(&mut self, now: u64, digest: ViewDigest, effects: &mut Vec<Effect>) {
+    pub(super) fn on_data_link_lost(&mut self, now: u64, digest: ViewDigest, effects: &mut Vec<Effect>) {
         if !self.broken && !self.is_frozen() && self.agreement.installed_id().is_some_and(|id| id.digest == digest) {
             self.broken = true;
             self.announce(now, effects);
-        }
-    }
-
-    /// As with a lost data link the View has to be replaced; by one that does not run on that engine.
-    fn on_engine_unfit(&mut self, now: u64, digest: ViewDigest, effects: &mut Vec<Effect>) {
-        let runs_on_gloo = self.agreement.installed().is_some_and(|v| v.engine.kind == EngineKind::Gloo);
-        if runs_on_gloo && self.agreement.installed_id().is_some_and(|id| id.digest == digest) {
-            self.agreement.renounce_gloo();
-            self.on_data_link_lost(now, digest, effects);
         }
     }
 
@@ -401,6 +400,7 @@ impl Election {
         self.draining = None;
         self.clique = None;
         self.broken = false;
+        self.outgrown = false;
         self.failures = 0;
         self.retry_at = 0;
         self.repair_since = None;

@@ -84,6 +84,8 @@ pub struct Heartbeat {
     pub persisting: bool,
     /// The sender has lost a data link of its View.
     pub broken: bool,
+    /// Another engine suits the links of the sender's View better. Believed of rank 0, which has them measured.
+    pub outgrown: bool,
     /// The sender's end of this link is a radio, on which silence means less. Of a link that others pass on none.
     pub radio: bool,
 }
@@ -156,17 +158,19 @@ impl Encode for Heartbeat {
     fn encode(&self, out: &mut Vec<u8>) {
         put_option(out, self.view.as_ref());
         put_list(out, &self.reach);
-        out.push(u8::from(self.persisting) | u8::from(self.broken) << 1 | u8::from(self.radio) << 2);
+        let bits = [self.persisting, self.broken, self.radio, self.outgrown];
+        out.push(bits.into_iter().zip(0..).map(|(bit, place)| u8::from(bit) << place).sum());
     }
 }
 
 impl Decode for Heartbeat {
     fn decode(r: &mut Reader<'_>) -> Result<Heartbeat, Malformed> {
-        let (view, reach) = (r.option()?, r.list(REACH_MAX)?);
-        match r.u8()? {
-            bits @ 0..=7 => Ok(Heartbeat { view, reach, persisting: bits & 1 != 0, broken: bits & 2 != 0, radio: bits & 4 != 0 }),
-            _ => Err(Malformed::UnknownTag),
+        let (view, reach, bits) = (r.option()?, r.list(REACH_MAX)?, r.u8()?);
+        if bits > 15 {
+            return Err(Malformed::UnknownTag);
         }
+        let [persisting, broken, radio, outgrown] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+        Ok(Heartbeat { view, reach, persisting, broken, outgrown, radio })
     }
 }
 
@@ -403,6 +407,7 @@ mod tests {
             ],
             persisting: true,
             broken: true,
+            outgrown: true,
             radio: true,
         };
         let v6: SocketAddr = "[fe80::1]:47474".parse().unwrap();

@@ -2,6 +2,7 @@
 //!
 //! What the proposer of a View decides besides who is in: the ranks, the engine and the plan.
 
+use super::network::Network;
 use super::paying::with_codecs;
 use super::planner::{gloo_plan, plan, rank_order};
 use super::uneven::Uneven;
@@ -28,14 +29,20 @@ pub struct Arrangement {
 ///
 /// Gloo is taken when every member offers it and all of them reach each other directly, else the first thing in
 /// rank order that speaks against it is the reason; but not where links are so uneven that trees, which only the native engine has, are
-/// faster by more than a tenth. The same facts give the same arrangement.
+/// faster by more than a tenth, unless a member wants Gloo all the same. Where they were so in the View before, and are not all measured yet in this one, that holds until they are. The same
+/// facts give the same arrangement.
 pub fn arrange(members: &BTreeMap<MemberId, Engines>, current: Option<&View>, links: &LinkMap) -> Arrangement {
+    let was_uneven = current.is_some_and(|view| view.engine.why == EngineReason::Uneven);
     let current: Vec<MemberId> = current.map_or_else(Vec::new, |v| v.members.iter().map(|m| m.id).collect());
     let all: BTreeSet<MemberId> = members.keys().copied().collect();
     let order = rank_order(&current, &all);
     let uneven = Uneven::of(&order, links);
     let apart = pairs_apart(&order, links);
-    let engine = engine(&order, members, &apart, uneven.as_ref());
+    let is_uneven = match &uneven {
+        Some(uneven) => uneven.is_worth_it(),
+        None => was_uneven && order.len() > 2 && !Network::is_known(&order, links),
+    };
+    let engine = engine(&order, members, &apart, is_uneven);
     let plan = match (engine.kind, uneven) {
         (EngineKind::Gloo, _) => gloo_plan(order.len()),
         (EngineKind::Native, Some(uneven)) => uneven.plan,
@@ -52,12 +59,7 @@ fn pairs_apart(order: &[MemberId], links: &LinkMap) -> Vec<(Rank, Rank)> {
     apart.map(|((a, _), (b, _))| (a, b)).collect()
 }
 
-fn engine(
-    order: &[MemberId],
-    members: &BTreeMap<MemberId, Engines>,
-    apart: &[(Rank, Rank)],
-    uneven: Option<&Uneven>,
-) -> EngineChoice {
+fn engine(order: &[MemberId], members: &BTreeMap<MemberId, Engines>, apart: &[(Rank, Rank)], is_uneven: bool) -> EngineChoice {
     let native = |why| EngineChoice { kind: EngineKind::Native, why };
     if order.len() < 2 {
         return native(EngineReason::Alone);
@@ -69,8 +71,14 @@ fn engine(
     }
     match apart.first() {
         Some((a, b)) => native(EngineReason::Indirect(*a, *b)),
-        None if uneven.is_some_and(Uneven::is_worth_it) => native(EngineReason::Uneven),
-        None => EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo },
+        None => {
+            let wants = |(_, id): &(Rank, &MemberId)| members.get(id).is_some_and(|engines| engines.wants_gloo());
+            match ranks(order.len()).zip(order).find(wants) {
+                Some((rank, _)) => EngineChoice { kind: EngineKind::Gloo, why: EngineReason::Wanted(rank) },
+                None if is_uneven => native(EngineReason::Uneven),
+                None => EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo },
+            }
+        }
     }
 }
 
@@ -79,7 +87,7 @@ mod tests {
     use super::super::homes::{Home, Lan};
     use super::*;
     use crate::topology::{Path, Schedule};
-    use crate::view::testing::member_id;
+    use crate::view::testing::{member_id, view_of};
 
     fn linked(n: u8) -> LinkMap {
         let mut links = LinkMap::new();
@@ -148,8 +156,24 @@ mod tests {
             assert!(unequal.plan.fits(4) && unequal.plan.is_for(unequal.engine.kind));
             assert_eq!(of(&[engines; 4], &with([940; 4])).engine, of(&[engines; 4], &linked(4)).engine);
         }
-        assert_eq!(of(&[Engines::GLOO; 4], &with([940, 940, 940, 200])).engine.why, EngineReason::Uneven);
+        let slow_one = with([940, 940, 940, 200]);
+        assert_eq!(of(&[Engines::GLOO; 4], &slow_one).engine.why, EngineReason::Uneven);
+        let wanted = of(&[Engines::GLOO, Engines::GLOO, Engines::GLOO.wanting_gloo(), Engines::GLOO], &slow_one);
+        assert_eq!(wanted.engine, EngineChoice { kind: EngineKind::Gloo, why: EngineReason::Wanted(Rank(2)) });
+        assert!(wanted.plan.is_for(EngineKind::Gloo));
         let native = of(&[Engines::NATIVE; 4], &with([940; 4])).plan;
         assert_eq!(native.classes, of(&[Engines::NATIVE; 4], &linked(4)).plan.classes);
+    }
+
+    #[test]
+    fn who_has_left_gloo_for_its_links_stays_so_until_those_of_a_newcomer_are_measured() {
+        let members = (1..).map(member_id).zip([Engines::GLOO; 4]).collect();
+        let before = |why| View { engine: EngineChoice { kind: EngineKind::Native, why }, ..view_of(3) };
+        let engine = |view: &View, links: &LinkMap| arrange(&members, Some(view), links).engine.why;
+        let (uneven, declined) = (before(EngineReason::Uneven), before(EngineReason::Declined(Rank(1))));
+        assert_eq!(engine(&uneven, &linked(4)), EngineReason::Uneven);
+        assert_eq!(engine(&declined, &linked(4)), EngineReason::AllHaveGloo);
+        let even = Home::new(&[Lan::Wired(940); 4], &[]).link_map(|_| 0);
+        assert_eq!(engine(&uneven, &even), EngineReason::AllHaveGloo);
     }
 }

@@ -23,22 +23,27 @@ pub(super) fn forecast_us(network: &Network, schedule: &Schedule, bytes: u64, ch
             let pairs: Vec<Hop> = pairs.collect();
             Some(longest(pairs.iter().map(|hop| one_way_us(network, hop)))? + busiest_us(network, &pairs, bytes)?)
         }
-        Schedule::Ring { order } => {
-            let next = order.iter().cycle().skip(1);
-            let hops: Vec<Hop> = order.iter().zip(next).map(|(a, b)| (*a, *b, 2.0 * (size - 1.0) / size)).collect();
-            let round_us = hops.iter().map(|hop| one_way_us(network, hop)).sum::<Option<f64>>()?;
-            // A chunk can go on a step after it has come, as all ports are busy from the beginning; where a segment is less than
-            // that, each step is waited for.
-            let step_us = round_us / size + slowest_us(network, &hops, part(1.0 / size))?;
-            Some(f64::max(busiest_us(network, &hops, bytes)?, 2.0 * (size - 1.0) * step_us) + step_us)
-        }
+        Schedule::Ring { order } => ring_us(network, order, bytes, part(1.0 / size)),
+        Schedule::GlooRing => ring_us(network, &ranks(network.size).collect::<Vec<_>>(), bytes, part(1.0 / size)),
         Schedule::Trees { trees } => {
             let hops: Vec<Hop> = trees.iter().flat_map(tree_hops).collect();
             let begin_us = longest(trees.iter().map(|share| fill_of_tree_us(network, share, part(f64::from(share.ppm) / 1e6))))?;
             Some(begin_us + busiest_us(network, &hops, bytes)?)
         }
-        Schedule::GlooExchange | Schedule::GlooRing | Schedule::GlooBcube => None,
+        Schedule::GlooExchange | Schedule::GlooBcube => None,
     }
+}
+
+/// `chunk` is as much as goes on at once.
+fn ring_us(network: &Network, order: &[Rank], bytes: u64, chunk: f64) -> Option<f64> {
+    let size = network.size as f64;
+    let next = order.iter().cycle().skip(1);
+    let hops: Vec<Hop> = order.iter().zip(next).map(|(a, b)| (*a, *b, 2.0 * (size - 1.0) / size)).collect();
+    let round_us = hops.iter().map(|hop| one_way_us(network, hop)).sum::<Option<f64>>()?;
+    // A chunk can go on a step after it has come, as all ports are busy from the beginning; where a segment is less than
+    // that, each step is waited for.
+    let step_us = round_us / size + slowest_us(network, &hops, chunk)?;
+    Some(f64::max(busiest_us(network, &hops, bytes)?, 2.0 * (size - 1.0) * step_us) + step_us)
 }
 
 /// From whom to whom, and how many times the buffer.

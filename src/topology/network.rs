@@ -89,6 +89,11 @@ impl Network {
         Some(Network { size: members.len(), edges, resources })
     }
 
+    /// Whether enough is known of these members' links to tell whether they are alike.
+    pub(super) fn is_known(members: &[MemberId], links: &LinkMap) -> bool {
+        Network::of(members, links).is_some()
+    }
+
     /// Whether everybody reaches everybody through one port each, and these are of one make and carry the same: then there is
     /// nothing to gain from treating anybody differently.
     pub(super) fn is_even(&self) -> bool {

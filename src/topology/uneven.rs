@@ -72,8 +72,14 @@ pub fn best_plan(members: &[MemberId], links: &LinkMap) -> Plan {
     with_codecs(members, links, best)
 }
 
+/// Whether members whose View runs on Gloo would be faster by more than a tenth with trees, which only the native engine has, by what is known of
+/// their links now.
+pub fn outgrow_gloo(members: &[MemberId], links: &LinkMap) -> bool {
+    Uneven::of(members, links).is_some_and(|uneven| uneven.is_worth_it())
+}
+
 /// How long an all-reduce of so many bytes takes under this plan, by what is known of the links, in microseconds. Nothing when that is too
-/// little, or the plan is none of the native engine.
+/// little, or it goes by Gloo's bcube, whose steps are Gloo's own.
 pub fn forecasts_us<const N: usize>(members: &[MemberId], links: &LinkMap, plan: &Plan, bytes: [u64; N]) -> Vec<(u64, f64)> {
     let Some(network) = Network::of(members, links) else { return Vec::new() };
     let us = |bytes: u64| {

@@ -4,15 +4,19 @@
 //!
 //! Where there are no such moments, or the plan does not keep what it promised, it makes one: calls are held anyway while a plan is agreed
 //! on, so they are held for as long as it takes to see every port once, three seconds at most after what was under way has ended.
+//!
+//! Gloo's schedules go by rank, whatever the links are. Where these turn out to suit trees much better the View is replaced by one of the same members
+//! that runs on the native engine, at a moment when all calls are held.
 
 use super::Node;
 use super::rates::Rates;
 use crate::collective::{Envelope, PlanMessage, PlanStep, Revising};
-use crate::election::Message;
+use crate::election::{Input, Message};
+use crate::engine::EngineReason;
 use crate::identity::MemberId;
 use crate::status::Forecast;
 use crate::topology::{
-    LinkMap, Manner, Plan, Probe, RateStep, Survey, Watch, best_plan, better_plan, forecasts_us, with_better_codecs,
+    LinkMap, Manner, Plan, Probe, RateStep, Survey, Watch, best_plan, better_plan, forecasts_us, outgrow_gloo, with_better_codecs,
 };
 use crate::view::{Rank, View};
 use std::sync::Arc;
@@ -35,6 +39,8 @@ pub(super) struct Planning {
     asked_for_codecs: bool,
     /// Not before this time calls are held for measuring, in milliseconds.
     pause_from: u64,
+    /// When a View was last found to be on the wrong engine, in milliseconds; it may have been an earlier one.
+    engine_left_at: Option<u64>,
 }
 
 /// A change of the plan.
@@ -48,6 +54,8 @@ struct Change {
     until_at_most: u64,
     /// What had come here when that was last looked at.
     received_bytes: u64,
+    /// Calls are held for a View that runs on another engine.
+    is_for_a_view: bool,
 }
 
 /// When a plan was last looked for.
@@ -74,7 +82,13 @@ impl Planning {
             watch: Watch::new(now),
             asked_for_codecs: false,
             pause_from: now + BUSY_MS,
+            engine_left_at: None,
         }
+    }
+
+    /// Of the View after this one.
+    pub(super) fn next(&self, view: &View, now: u64) -> Planning {
+        Planning { engine_left_at: self.engine_left_at, ..Planning::of(Some(view), now) }
     }
 
     /// What is known has changed: there may be a better plan.
@@ -126,7 +140,7 @@ impl Node {
     /// Measures anew when operations take longer than was foretold.
     fn watch_the_plan(&mut self, envelope: &Envelope) {
         let served = envelope.take_served();
-        if self.planning.change.is_some() || served.is_empty() || envelope.view().size() < 3 || !envelope.can_be_revised() {
+        if self.planning.change.is_some() || served.is_empty() || !self.has_choice(envelope) || envelope.view().size() < 3 {
             return;
         }
         let (order, now, plan) = (members(envelope), self.now(), envelope.plan());
@@ -159,6 +173,10 @@ impl Node {
             return false;
         }
         self.planning.looked = known;
+        if self.outgrows_its_engine(envelope) {
+            self.hold_all(None);
+            return true;
+        }
         let has_stations = !survey.stations().is_empty();
         let plan = self.better_plan(envelope).or_else(|| {
             // Where a medium has been found to be shared, what the present plan promises is known to be wrong, if it is the best one all the same.
@@ -173,9 +191,27 @@ impl Node {
         is_better
     }
 
-    /// Whether another plan could be better: the engine goes by any, or at least what is encoded is left to it.
+    /// Whether another plan or another engine could be better, or at least what is encoded is left to the plan.
     fn has_choice(&self, envelope: &Envelope) -> bool {
-        envelope.can_be_revised() && envelope.view().size() > 2 || self.planning.asked_for_codecs
+        envelope.view().size() > 2 && (envelope.can_be_revised() || is_on_gloo_by_default(envelope))
+            || self.planning.asked_for_codecs
+    }
+
+    /// Whether the links suit trees, and the View runs on Gloo, which has none. Not again soon: whoever made the last View may have known less.
+    fn outgrows_its_engine(&self, envelope: &Envelope) -> bool {
+        let is_new = self.planning.engine_left_at.is_none_or(|at| self.now() >= at + PAUSES_APART_MS);
+        is_new && is_on_gloo_by_default(envelope) && outgrow_gloo(&members(envelope), self.election.links())
+    }
+
+    /// Calls stay held until there is another View; if it does not come they go on.
+    fn leave_the_engine(&mut self, envelope: &Envelope) {
+        tracing::info!("the links differ, and trees, which Gloo has none of, suit them better: another View");
+        let now = self.now();
+        self.planning.engine_left_at = Some(now);
+        if let Some(change) = &mut self.planning.change {
+            (change.is_for_a_view, change.until) = (true, now + PAUSE_MS);
+        }
+        self.step(Input::Outgrown(envelope.digest()));
     }
 
     /// Another plan, or the present one with other codecs where those matter.
@@ -195,9 +231,9 @@ impl Node {
         let hold = revising.hold();
         tracing::debug!(revision, known = plan.is_some(), "calls are held for another plan");
         self.planning.pause_from = now + PAUSES_APART_MS;
-        let (until, until_at_most) = (now + PAUSE_MS, now + DRAIN_MS);
+        let (until, until_at_most, is_for_a_view) = (now + PAUSE_MS, now + DRAIN_MS, false);
         let received_bytes = envelope.backend().traffic().received_bytes;
-        self.planning.change = Some(Change { revising, plan, until, until_at_most, received_bytes });
+        self.planning.change = Some(Change { revising, plan, until, until_at_most, received_bytes, is_for_a_view });
         self.tell_plan_to_all(&hold);
     }
 
@@ -206,6 +242,9 @@ impl Node {
         let Some(envelope) = self.envelope.clone() else { return };
         let now = self.now();
         let Some(change) = self.planning.change.as_mut().filter(|change| change.revising.is_held()) else { return };
+        if change.is_for_a_view && now < change.until {
+            return;
+        }
         let received_bytes = envelope.backend().traffic().received_bytes;
         if std::mem::replace(&mut change.received_bytes, received_bytes) != received_bytes {
             change.until = (now + PAUSE_MS).min(change.until_at_most);
@@ -215,6 +254,11 @@ impl Node {
         if change.plan.is_none() && now < change.until && is_unknown {
             return;
         }
+        let is_for_a_view = change.is_for_a_view;
+        if !is_for_a_view && self.outgrows_its_engine(&envelope) {
+            return self.leave_the_engine(&envelope);
+        }
+        let Some(change) = &mut self.planning.change else { return };
         let known = change.plan.take();
         let plan = known.or_else(|| self.better_plan(&envelope));
         if plan.is_some() {
@@ -318,6 +362,11 @@ impl Node {
             None => self.tell_stations(),
         }
     }
+}
+
+/// Whether the View runs on Gloo because everybody has it, not because somebody wants it.
+fn is_on_gloo_by_default(envelope: &Envelope) -> bool {
+    envelope.view().engine.why == EngineReason::AllHaveGloo
 }
 
 /// The members of the View, in rank order.
