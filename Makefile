@@ -46,7 +46,7 @@ train: ## four processes train on handwritten digits with every codec, written t
 	@scripts/train.sh $(ARGS)
 
 bench-topology: ## unequal machines in the lab, beside Gloo's ring (ARGS=--quick for a look)
-	@scripts/bench-topology.sh $(ARGS)
+	@scripts/bench.sh topology $(ARGS)
 
 reliability: ## the fault matrix and times of loss, written to docs/reliability.md (ARGS=--quick for a look)
 	@scripts/reliability.sh $(ARGS)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # make bench: real processes in the lab (root needed), about seven minutes after the build; --quick is a look, in two. --only gloo (sums,
-# changes) runs one part.
+# codecs, changes) runs one part. make bench-topology: machines that are not alike, beside Gloo's ring where Gloo is; about eight minutes, --quick three;
+# --only PROFILE.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh
@@ -10,7 +11,7 @@ need_c_compiler
 want_programs python3:python3 ip:iproute2
 want_gloo
 if [ "$(id -u)" -ne 0 ]; then
-    say "The lab needs root: run this with sudo, or as lab/lab sandbox -- make bench."
+    say "The lab needs root: run this with sudo (or as lab/lab sandbox -- make ...)."
     exit 2
 fi
 cargo build --release --locked -p potluck-bench ${gloo_features[@]+"${gloo_features[@]}"} >&2
