@@ -7,6 +7,7 @@
 
 mod asleep;
 mod bursts;
+mod claim;
 mod coding_speed;
 mod datalinks;
 mod deadlines;
