@@ -138,10 +138,13 @@ impl Node {
         self.give_up_the_hopeless(&wanted);
     }
 
-    /// Those whose link has ended, and to whom by now no way leads that could be tried.
+    /// Those whose link has ended, and to whom by now no way leads that could be tried, nor one that begins with a neighbour whose own link may be
+    /// back in a moment.
     fn give_up_the_hopeless(&mut self, wanted: &BTreeMap<MemberId, Want>) {
         let Relays { seeker, lost, .. } = &self.relays;
-        let is_hopeless = |id: &MemberId| !wanted.contains_key(id) && !seeker.is_trying(*id);
+        let may_be_back = lost.iter().filter(|(_, (_, dial))| *dial == DirectDial::UnderWay).map(|(id, _)| *id).collect();
+        let reached_then = within_reach(self.election.links(), self.me, &may_be_back);
+        let is_hopeless = |id: &MemberId| !wanted.contains_key(id) && !seeker.is_trying(*id) && !reached_then.contains(id);
         let over = lost.iter().filter(|(id, (_, dial))| *dial == DirectDial::Over && is_hopeless(id));
         let hopeless: Vec<MemberId> = over.map(|(id, _)| *id).collect();
         hopeless.into_iter().for_each(|id| self.give_up(id));
@@ -196,12 +199,9 @@ impl Node {
                 }
                 let (now, me, direct) = (self.now(), self.me, self.direct_neighbours());
                 let links = self.election.links();
-                let is_left = self.relays.seeker.failed(now, *to, |failed| route(links, me, *to, &(&direct - failed)).is_some());
-                if is_left {
-                    self.seek();
-                } else if self.relays.lost.get(to).is_some_and(|(_, dial)| *dial == DirectDial::Over) {
-                    self.give_up(*to);
-                }
+                self.relays.seeker.failed(now, *to, |failed| route(links, me, *to, &(&direct - failed)).is_some());
+                // A station whose next link has just ended may have it back in a moment, or says that it has not.
+                self.seek();
             }
         }
     }
