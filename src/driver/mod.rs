@@ -17,6 +17,8 @@ mod lighter;
 mod moving;
 mod node;
 mod peers;
+#[cfg(test)]
+mod row_tests;
 mod wires;
 
 pub use asleep::{MachineSleep, Sleep};

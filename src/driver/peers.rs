@@ -255,3 +255,72 @@ async fn read(mut from: ControlReceiver, member: MemberId, generation: u64, even
     // Without a driver nobody is left to tell.
     let _ = events.send(Event::Closed { member, generation, misbehaved }).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::testing::local;
+    use crate::link::{Local, MemoryWorld, Net, Replays, initiate, respond};
+    use std::net::IpAddr;
+    use std::sync::Mutex;
+
+    type End = (Box<dyn Stream>, Session);
+
+    /// The two ends of a new connection, the dialler's first.
+    async fn dialled(from: &Local, to: &Local) -> (End, End) {
+        let (world, ip) = (MemoryWorld::new(), |n: u8| IpAddr::from([10, 0, 0, n]));
+        let mut listener = world.host(ip(2)).listen(&[]).await.expect("a port");
+        let near = world.host(ip(1)).dial((ip(2), listener.port()).into()).await.expect("connected");
+        let (far, _) = listener.accept().await.expect("accepted");
+        let replays = Mutex::new(Replays::default());
+        let (near, far) = tokio::join!(initiate(near, from, Purpose::Control, None), respond(far, to, &replays, |_| None));
+        (near.expect("a link"), far.expect("a link"))
+    }
+
+    fn take(peers: &mut Peers, (stream, session): End, dialler: NodeId) -> Taken {
+        let address = SocketAddr::from(([10, 0, 0, 1], 1));
+        peers.take(Arrival { stream, session, address, over: Vec::new(), dialler }, Direct::Good)
+    }
+
+    /// What has come, and whether the link that there is has ended.
+    async fn heard(peers: &mut Peers, events: &mut mpsc::Receiver<Event>) -> (Vec<u64>, bool) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let (mut pings, mut ended) = (Vec::new(), false);
+        while let Ok(event) = events.try_recv() {
+            match event {
+                Event::Message { message: Message::Ping(number), .. } => pings.push(number),
+                Event::Closed { member, generation, .. } => ended |= peers.closed(member, generation).is_some(),
+                _ => {}
+            }
+        }
+        (pings, ended)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_dials_at_once_both_ends_keep_the_same_in_whatever_order_they_hear_of_them() {
+        let (a, b) = (local(1, 1, 7), local(2, 2, 7));
+        let (at_a, at_b) = (a.hello.id, b.hello.id);
+        for (from, to, same_order) in [(&a, &b, false), (&b, &a, false), (&a, &b, true)] {
+            let ((first_near, first_far), (second_near, second_far)) = (dialled(from, to).await, dialled(from, to).await);
+            let (near_events, mut near_heard) = mpsc::channel(64);
+            let (far_events, mut far_heard) = mpsc::channel(64);
+            let mut near = Peers::new(from.hello.id.node, near_events);
+            let mut far = Peers::new(to.hello.id.node, far_events);
+            let dialler = from.hello.id.node;
+            let [one, other] = if same_order { [first_far, second_far] } else { [second_far, first_far] };
+            let (near_id, far_id) = if from.hello.id == at_a { (at_a, at_b) } else { (at_b, at_a) };
+            take(&mut near, first_near, dialler);
+            take(&mut far, one, dialler);
+            // What is said over the one that goes is heard all the same.
+            assert!(near.send(far_id, Message::Ping(1)) && far.send(near_id, Message::Ping(2)));
+            take(&mut near, second_near, dialler);
+            take(&mut far, other, dialler);
+            assert_eq!(heard(&mut far, &mut far_heard).await, (vec![1], false));
+            assert_eq!(heard(&mut near, &mut near_heard).await, (vec![2], false));
+            tokio::time::sleep(2 * LINGER).await;
+            assert!(near.send(far_id, Message::Ping(3)) && far.send(near_id, Message::Ping(4)));
+            assert_eq!(heard(&mut far, &mut far_heard).await, (vec![3], false));
+            assert_eq!(heard(&mut near, &mut near_heard).await, (vec![4], false));
+        }
+    }
+}
