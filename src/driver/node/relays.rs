@@ -9,7 +9,7 @@ use crate::driver::peers::{Link, Taken};
 use crate::election::{Input, Message};
 use crate::identity::MemberId;
 use crate::link::{Purpose, Refusal, Session, Stream, initiate, respond};
-use crate::relay::{Act, End, RelayFrame, Said, Seeker, Switch, Tunnels, Want, route, within_reach};
+use crate::relay::{Act, Answering, End, RelayFrame, Said, Seeker, Switch, Tunnels, Want, route, within_reach};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,7 @@ pub(super) struct Relays {
     seeker: Seeker,
     /// Whose link has ended, and until when it is worth a hurry; and what became of dialling it directly.
     lost: BTreeMap<MemberId, (u64, DirectDial)>,
-    /// Handshakes that others have begun over circuits.
-    answering: usize,
+    answering: Answering,
 }
 
 /// The direct dial of a member whose link has ended.
@@ -40,15 +39,12 @@ const LOST_MS: u64 = 1000;
 /// How long a handshake over a circuit may take: over three radios in a row a tenth of it is usual.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Handshakes of others over circuits at a time; what is more is closed unread.
-const ANSWERING_MAX: usize = 16;
-
 /// How long a good-bye may take to get into the links that pass it on.
 const GOODBYE: Duration = Duration::from_millis(200);
 
 impl Relays {
     pub(super) fn new(me: MemberId, tunnels: Tunnels) -> Relays {
-        Relays { switch: Switch::new(me), tunnels, seeker: Seeker::new(me), lost: BTreeMap::new(), answering: 0 }
+        Relays { switch: Switch::new(me), tunnels, seeker: Seeker::new(me), lost: BTreeMap::new(), answering: Answering::default() }
     }
 }
 
@@ -95,14 +91,13 @@ impl Node {
         }
     }
 
-    /// Whoever opens a circuit proves itself as over any connection; data links go direct.
+    /// Whoever opens a circuit proves itself as over any connection; data links go direct. What is too much is closed unread.
     fn answer(&mut self, end: End, stations: Vec<MemberId>) {
-        if self.relays.answering >= ANSWERING_MAX {
+        if !last_before_this_one(&stations).is_some_and(|neighbour| self.relays.answering.begin(neighbour)) {
             self.counters.overloads += 1;
             let close = self.relays.switch.close(end);
             return self.act(close);
         }
-        self.relays.answering += 1;
         let stream = self.relays.tunnels.begin(end);
         let (local, replays, events) = (Arc::clone(&self.config.local), Arc::clone(&self.replays), self.events.clone());
         tokio::spawn(async move {
@@ -112,7 +107,7 @@ impl Node {
     }
 
     pub(super) fn on_relay_answered(&mut self, stations: &[MemberId], result: Result<(Box<dyn Stream>, Session), Refusal>) {
-        self.relays.answering -= 1;
+        last_before_this_one(stations).into_iter().for_each(|neighbour| self.relays.answering.end(neighbour));
         match result {
             // A neighbour may have named somebody else as its beginning; who is there is what the handshake says.
             Ok((stream, session)) if stations.first() == Some(&session.peer.id) => {
@@ -269,4 +264,9 @@ impl Node {
             self.on_said(said);
         }
     }
+}
+
+/// The neighbour that a circuit comes over to its end.
+fn last_before_this_one(stations: &[MemberId]) -> Option<MemberId> {
+    stations.iter().rev().nth(1).copied()
 }
