@@ -88,8 +88,8 @@ impl Peers {
     }
 
     /// Of two direct links between the same two boots one [stays](Claim::stays). A direct one comes before one that others pass on, unless
-    /// little is heard over it. Of two that are passed on the one dialled by the smaller node id stays; of two with the same dialler the newer one, because the older is dead
-    /// at the other end.
+    /// little is heard over it. Of two that are passed on the one dialled by the smaller node id stays; of two with the same dialler the newer
+    /// one, as at most one is tried at a time.
     pub(super) fn take(&mut self, arrival: Arrival, direct: Direct) -> Taken {
         let Arrival { stream, session, address, over, dialler } = arrival;
         let hello = session.peer.clone();

@@ -5,8 +5,8 @@
 //! Whoever has only been heard of gets some time for a direct link, as on a switch that is what comes. Who is lost, or about to be, gets
 //! none: it is sought over one neighbour after the other. Of two ends that seek each other the one with the smaller id goes first.
 //!
-//! Who is only heard of may be invented. So no more are sought at a time than might be, each has its turn in the order in which they were heard of, and who has had one
-//! makes room for those that wait.
+//! Who is only heard of may be invented. So there is a bound on those that are sought at a time, all have their turn in the order in which they
+//! were heard of, and who has had one makes room for those that wait.
 
 use crate::identity::MemberId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,9 +78,8 @@ impl Seeker {
         if self.sought.len() < SOUGHT_MAX {
             return true;
         }
-        let gives_way = |sought: &Sought| {
-            sought.want == Want::HeardOf && sought.over.is_none() && (want == Want::Lost || sought.rounds > 0)
-        };
+        let gives_way =
+            |sought: &Sought| sought.want == Want::HeardOf && sought.over.is_none() && (want == Want::Lost || sought.rounds > 0);
         let most_tried = self.sought.iter().filter(|(_, sought)| gives_way(sought)).max_by_key(|(_, sought)| sought.rounds);
         let Some(id) = most_tried.map(|(id, _)| *id) else { return false };
         self.sought.remove(&id);

@@ -44,7 +44,13 @@ const GOODBYE: Duration = Duration::from_millis(200);
 
 impl Relays {
     pub(super) fn new(me: MemberId, tunnels: Tunnels) -> Relays {
-        Relays { switch: Switch::new(me), tunnels, seeker: Seeker::new(me), lost: BTreeMap::new(), answering: Answering::default() }
+        Relays {
+            switch: Switch::new(me),
+            tunnels,
+            seeker: Seeker::new(me),
+            lost: BTreeMap::new(),
+            answering: Answering::default(),
+        }
     }
 }
 
