@@ -7,6 +7,7 @@
 
 mod asleep;
 mod bursts;
+mod claim;
 mod coding_speed;
 mod datalinks;
 mod deadlines;
@@ -16,6 +17,8 @@ mod lighter;
 mod moving;
 mod node;
 mod peers;
+#[cfg(test)]
+mod row_tests;
 mod wires;
 
 pub use asleep::{MachineSleep, Sleep};

@@ -2,6 +2,7 @@
 //!
 //! The control links of this node: one per member, a reader and a writer task each.
 
+use super::claim::{Claim, FRESH};
 use super::event::Event;
 use crate::election::Message;
 use crate::identity::{MemberId, NodeId};
@@ -20,10 +21,7 @@ pub(super) const LINKS_MAX: usize = 32;
 /// Messages that may wait for a slow peer; one that lets more pile up is treated as gone.
 const WAITING_MAX: usize = 4096;
 
-/// Of two links that are dialled at once, to take the place of the same one, the second one comes sooner than this.
-const FRESH: Duration = Duration::from_secs(1);
-
-/// How long a link that another one replaced may deliver what is still on it.
+/// How long a link that another one replaced, or that came beside a better one, may deliver what is still on it.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// The control links.
@@ -67,7 +65,7 @@ pub(super) struct Link {
     pub(super) rtt_us: Option<u32>,
     since: Instant,
     generation: u64,
-    dialler: NodeId,
+    claim: Claim,
     outbox: mpsc::Sender<Message>,
     reader: AbortHandle,
 }
@@ -89,20 +87,29 @@ impl Peers {
         Peers { me, links: BTreeMap::new(), generations: 0, events, writers, relayed_writers }
     }
 
-    /// Of two links between the same two boots the one dialled by the smaller node id stays; of two with the same
-    /// dialler the newer one, because the older is dead at the other end. One that has stood for a while gives way to one that is meant to
-    /// take its place, whoever dialled that. A direct one comes before one that others pass on, unless little is heard over it.
+    /// Of two direct links between the same two boots one [stays](Claim::stays). A direct one comes before one that others pass on, unless
+    /// little is heard over it. Of two that are passed on the one dialled by the smaller node id stays; of two with the same dialler the newer
+    /// one, as at most one is tried at a time.
     pub(super) fn take(&mut self, arrival: Arrival, direct: Direct) -> Taken {
         let Arrival { stream, session, address, over, dialler } = arrival;
         let hello = session.peer.clone();
         let id = hello.id;
         let smaller = self.me.min(id.node);
-        let gives_way = |before: &Link| session.purpose == Purpose::Relink && before.since.elapsed() > FRESH;
+        let claim = Claim { dialler, relinks: session.purpose == Purpose::Relink, number: session.number };
         let is_refused = match self.links.get(&id).map(|before| (before, before.is_direct(), over.is_empty())) {
             None => self.links.len() >= LINKS_MAX,
             Some((_, true, false)) => direct == Direct::Good,
             Some((_, false, true)) => false,
-            Some((before, ..)) => before.dialler == smaller && dialler != smaller && !gives_way(before),
+            Some((before, false, false)) => before.claim.dialler == smaller && dialler != smaller,
+            Some((before, true, true)) => {
+                let stood = before.since.elapsed();
+                let stays = before.claim.stays(stood, &claim, smaller);
+                if stays && stood <= FRESH {
+                    self.hear_out(id, into_control(stream, session).1);
+                    return Taken::Refused;
+                }
+                stays
+            }
         };
         if is_refused {
             return Taken::Refused;
@@ -117,7 +124,7 @@ impl Peers {
         let reader = tokio::spawn(read(receiver, id, generation, self.events.clone())).abort_handle();
         let rtt_us = self.links.get(&id).and_then(|l| l.rtt_us);
         let since = Instant::now();
-        let link = Link { hello, address, over, local, rtt_us, since, generation, dialler, outbox, reader };
+        let link = Link { hello, address, over, local, rtt_us, since, generation, claim, outbox, reader };
         let is_relayed = !link.is_direct();
         match self.links.insert(id, link) {
             None => Taken::New,
@@ -127,10 +134,16 @@ impl Peers {
                 Taken::Replaced
             }
             Some(before) => {
-                before.linger();
+                linger(before.reader);
                 Taken::Replaced
             }
         }
+    }
+
+    /// The other end may have said something over a link that it, too, will find to be one too many.
+    fn hear_out(&mut self, id: MemberId, receiver: ControlReceiver) {
+        self.generations += 1;
+        linger(tokio::spawn(read(receiver, id, self.generations, self.events.clone())).abort_handle());
     }
 
     /// Whether this was the member's present link; it is gone then.
@@ -208,15 +221,14 @@ impl Link {
     pub(super) fn is_direct(&self) -> bool {
         self.over.is_empty()
     }
+}
 
-    /// What the peer has sent before it heard of the newer link still counts.
-    fn linger(self) {
-        let reader = self.reader;
-        tokio::spawn(async move {
-            tokio::time::sleep(LINGER).await;
-            reader.abort();
-        });
-    }
+/// What the peer has sent before it heard of the other link still counts.
+fn linger(reader: AbortHandle) {
+    tokio::spawn(async move {
+        tokio::time::sleep(LINGER).await;
+        reader.abort();
+    });
 }
 
 async fn write(mut to: ControlSender, mut queue: mpsc::Receiver<Message>) {
@@ -242,4 +254,73 @@ async fn read(mut from: ControlReceiver, member: MemberId, generation: u64, even
     };
     // Without a driver nobody is left to tell.
     let _ = events.send(Event::Closed { member, generation, misbehaved }).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::testing::local;
+    use crate::link::{Local, MemoryWorld, Net, Replays, initiate, respond};
+    use std::net::IpAddr;
+    use std::sync::Mutex;
+
+    type End = (Box<dyn Stream>, Session);
+
+    /// The two ends of a new connection, the dialler's first.
+    async fn dialled(from: &Local, to: &Local) -> (End, End) {
+        let (world, ip) = (MemoryWorld::new(), |n: u8| IpAddr::from([10, 0, 0, n]));
+        let mut listener = world.host(ip(2)).listen(&[]).await.expect("a port");
+        let near = world.host(ip(1)).dial((ip(2), listener.port()).into()).await.expect("connected");
+        let (far, _) = listener.accept().await.expect("accepted");
+        let replays = Mutex::new(Replays::default());
+        let (near, far) = tokio::join!(initiate(near, from, Purpose::Control, None), respond(far, to, &replays, |_| None));
+        (near.expect("a link"), far.expect("a link"))
+    }
+
+    fn take(peers: &mut Peers, (stream, session): End, dialler: NodeId) -> Taken {
+        let address = SocketAddr::from(([10, 0, 0, 1], 1));
+        peers.take(Arrival { stream, session, address, over: Vec::new(), dialler }, Direct::Good)
+    }
+
+    /// What has come, and whether the link that there is has ended.
+    async fn heard(peers: &mut Peers, events: &mut mpsc::Receiver<Event>) -> (Vec<u64>, bool) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let (mut pings, mut ended) = (Vec::new(), false);
+        while let Ok(event) = events.try_recv() {
+            match event {
+                Event::Message { message: Message::Ping(number), .. } => pings.push(number),
+                Event::Closed { member, generation, .. } => ended |= peers.closed(member, generation).is_some(),
+                _ => {}
+            }
+        }
+        (pings, ended)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_dials_at_once_both_ends_keep_the_same_in_whatever_order_they_hear_of_them() {
+        let (a, b) = (local(1, 1, 7), local(2, 2, 7));
+        let (at_a, at_b) = (a.hello.id, b.hello.id);
+        for (from, to, same_order) in [(&a, &b, false), (&b, &a, false), (&a, &b, true)] {
+            let ((first_near, first_far), (second_near, second_far)) = (dialled(from, to).await, dialled(from, to).await);
+            let (near_events, mut near_heard) = mpsc::channel(64);
+            let (far_events, mut far_heard) = mpsc::channel(64);
+            let mut near = Peers::new(from.hello.id.node, near_events);
+            let mut far = Peers::new(to.hello.id.node, far_events);
+            let dialler = from.hello.id.node;
+            let [one, other] = if same_order { [first_far, second_far] } else { [second_far, first_far] };
+            let (near_id, far_id) = if from.hello.id == at_a { (at_a, at_b) } else { (at_b, at_a) };
+            take(&mut near, first_near, dialler);
+            take(&mut far, one, dialler);
+            // What is said over the one that goes is heard all the same.
+            assert!(near.send(far_id, Message::Ping(1)) && far.send(near_id, Message::Ping(2)));
+            take(&mut near, second_near, dialler);
+            take(&mut far, other, dialler);
+            assert_eq!(heard(&mut far, &mut far_heard).await, (vec![1], false));
+            assert_eq!(heard(&mut near, &mut near_heard).await, (vec![2], false));
+            tokio::time::sleep(2 * LINGER).await;
+            assert!(near.send(far_id, Message::Ping(3)) && far.send(near_id, Message::Ping(4)));
+            assert_eq!(heard(&mut far, &mut far_heard).await, (vec![3], false));
+            assert_eq!(heard(&mut near, &mut near_heard).await, (vec![4], false));
+        }
+    }
 }

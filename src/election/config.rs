@@ -12,7 +12,7 @@ pub struct ElectionConfig {
     pub heartbeat_ms: u64,
     /// Silence limits.
     pub limits: Limits,
-    /// A lost connection may be dialled again for so long before its peer counts as gone.
+    /// A lost connection may be dialled again for so long before its peer counts as gone; for each of its links where others pass it on.
     pub redial_ms: u64,
     /// How long the group waits for more peers after the last new one, at rest and with operations in flight.
     pub damping_ms: (u64, u64),

@@ -237,7 +237,7 @@ impl Election {
 
     /// The members this node has a live control link with.
     pub fn reach(&self, now: u64) -> BTreeSet<MemberId> {
-        self.peers.iter().filter(|(_, p)| p.alive(now, self.config.redial_ms)).map(|(id, _)| *id).take(REACH_MAX).collect()
+        self.peers.iter().filter(|(_, p)| p.alive(now, self.redial_ms())).map(|(id, _)| *id).take(REACH_MAX).collect()
     }
 
     /// How long nothing will happen by itself, in milliseconds.

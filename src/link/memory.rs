@@ -57,6 +57,13 @@ impl MemoryWorld {
         world.set(pair(a, b), Passage::Open);
     }
 
+    /// The control links between these hosts end, as connections do that are reset; new ones can be made at once.
+    pub fn sever(&self, a: IpAddr, b: IpAddr) {
+        let world = self.lock();
+        let between = world.wires.iter().filter(|(ends, ..)| *ends == pair(a, b));
+        between.filter_map(|(_, wire, _)| wire.upgrade()).for_each(|wire| wire.end());
+    }
+
     fn lock(&self) -> MutexGuard<'_, World> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -167,13 +174,15 @@ struct Wire(Mutex<WireState>);
 
 struct WireState {
     passage: Passage,
+    /// Nothing comes any more, and nothing can be sent.
+    over: bool,
     waiting: [Option<Waker>; 2],
 }
 
 impl MemoryStream {
     fn pair(from: SocketAddr, to: SocketAddr) -> (MemoryStream, MemoryStream) {
         let (near, far) = tokio::io::duplex(STREAM_BYTES);
-        let wire = Arc::new(Wire(Mutex::new(WireState { passage: Passage::Open, waiting: [None, None] })));
+        let wire = Arc::new(Wire(Mutex::new(WireState { passage: Passage::Open, over: false, waiting: [None, None] })));
         let cable = Arc::new(Cable::new());
         let (near_twin, far_twin) = Cable::pair(&cable);
         let end = |bytes, local, side, twin| {
@@ -186,19 +195,28 @@ impl MemoryStream {
 
 impl Wire {
     fn set(&self, passage: Passage) {
+        self.change(|state| state.passage = passage);
+    }
+
+    fn end(&self) {
+        self.change(|state| state.over = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut WireState)) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.passage = passage;
+        change(&mut state);
         state.waiting.iter_mut().filter_map(Option::take).for_each(Waker::wake);
     }
 
-    /// Ready when bytes get through.
+    fn is_over(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).over
+    }
+
+    /// Ready when bytes get through. Whoever waits for some is woken by every change.
     fn poll_open(&self, side: usize, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.passage == Passage::Open {
-            return Poll::Ready(());
-        }
         state.waiting[side] = Some(cx.waker().clone());
-        Poll::Pending
+        if state.passage == Passage::Open { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
@@ -219,6 +237,7 @@ impl Stream for MemoryStream {
 impl AsyncRead for MemoryStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.wire.poll_open(self.side, cx) {
+            Poll::Ready(()) if self.wire.is_over() => Poll::Ready(Ok(())),
             Poll::Ready(()) => Pin::new(&mut self.bytes).poll_read(cx, out),
             Poll::Pending => Poll::Pending,
         }
@@ -227,6 +246,9 @@ impl AsyncRead for MemoryStream {
 
 impl AsyncWrite for MemoryStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.wire.is_over() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         Pin::new(&mut self.bytes).poll_write(cx, bytes)
     }
 

@@ -27,6 +27,8 @@ pub struct Session {
     pub wire: Wire,
     /// What records are sealed with.
     pub suite: Suite,
+    /// Chance, the same at both ends: the first bytes of the handshake's hash.
+    pub number: u64,
     sealer: Sealer,
     opener: Opener,
 }
@@ -72,9 +74,10 @@ impl Session {
         let both = [own.wire, peer.wire] == [Wire::Trusted; 2];
         let wire = if both { Wire::Trusted } else { Wire::Untrusted };
         let suite = own.suite.shared_with(peer.suite);
+        let number = noise.get_handshake_hash().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
         let keys = BothWays::of(&mut noise, suite);
         let (sealer, opener) = (Sealer { keys: keys.outgoing, next: 0 }, Opener { keys: keys.incoming, next: 0 });
-        Ok(Session { peer, purpose, wire, suite, sealer, opener })
+        Ok(Session { peer, purpose, wire, suite, number, sealer, opener })
     }
 
     /// The two directions.

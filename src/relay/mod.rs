@@ -8,6 +8,7 @@
 //! no circuit can run in a circle or grow on its way. The [`Seeker`] says when a circuit is worth a try, [`route`] over whom it
 //! goes, the [`Switch`] has a node's part in all circuits that touch it, and [`Tunnels`] are the ends of its own.
 
+mod answering;
 mod frame;
 mod route;
 mod seeker;
@@ -16,6 +17,7 @@ mod switch;
 mod tests;
 mod tunnel;
 
+pub use answering::Answering;
 #[cfg(test)]
 pub use frame::Circuit;
 #[cfg(any(test, fuzzing))]

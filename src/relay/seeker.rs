@@ -4,6 +4,9 @@
 //!
 //! Whoever has only been heard of gets some time for a direct link, as on a switch that is what comes. Who is lost, or about to be, gets
 //! none: it is sought over one neighbour after the other. Of two ends that seek each other the one with the smaller id goes first.
+//!
+//! Who is only heard of may be invented. So there is a bound on those that are sought at a time, all have their turn in the order in which they
+//! were heard of, and who has had one makes room for those that wait.
 
 use crate::identity::MemberId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +25,9 @@ pub enum Want {
 pub struct Seeker {
     me: MemberId,
     sought: BTreeMap<MemberId, Sought>,
+    /// Who is wanted and not sought yet, and who of them came first.
+    waiting: BTreeMap<MemberId, u64>,
+    came: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -38,21 +44,48 @@ struct Sought {
 impl Seeker {
     /// Of this node.
     pub fn new(me: MemberId) -> Seeker {
-        Seeker { me, sought: BTreeMap::new() }
+        Seeker { me, sought: BTreeMap::new(), waiting: BTreeMap::new(), came: 0 }
     }
 
     /// Takes the place of what was wanted before. Tries under way go on.
     pub fn want(&mut self, now: u64, wanted: &BTreeMap<MemberId, Want>) {
         self.sought.retain(|id, sought| wanted.contains_key(id) || sought.over.is_some());
-        for (id, want) in wanted.iter().take(SOUGHT_MAX) {
-            let turn = if *id < self.me { TURN_MS } else { 0 };
-            let due = now + turn + if *want == Want::HeardOf { GRACE_MS } else { 0 };
-            let new = Sought { want: *want, due, rounds: 0, over: None, failed: BTreeSet::new() };
-            let sought = self.sought.entry(*id).or_insert(new);
-            if *want == Want::Lost && sought.want == Want::HeardOf {
-                (sought.want, sought.due, sought.rounds) = (Want::Lost, sought.due.min(due), 0);
-            }
+        self.waiting.retain(|id, _| wanted.contains_key(id));
+        for id in wanted.keys().filter(|id| !self.sought.contains_key(id)) {
+            self.came += 1;
+            self.waiting.entry(*id).or_insert(self.came);
         }
+        for (id, sought) in self.sought.iter_mut().filter(|(id, _)| wanted.get(id) == Some(&Want::Lost)) {
+            sought.hurry(turn_ms(self.me, *id) + now);
+        }
+        // Who is lost had a link, so nobody has invented it.
+        let mut next: Vec<(bool, u64, MemberId)> =
+            self.waiting.iter().map(|(id, came)| (wanted.get(id) == Some(&Want::HeardOf), *came, *id)).collect();
+        next.sort_unstable();
+        for (is_only_heard_of, _, id) in next {
+            let want = if is_only_heard_of { Want::HeardOf } else { Want::Lost };
+            if !self.has_room(want) {
+                break;
+            }
+            self.waiting.remove(&id);
+            let due = now + turn_ms(self.me, id) + if is_only_heard_of { GRACE_MS } else { 0 };
+            self.sought.insert(id, Sought { want, due, rounds: 0, over: None, failed: BTreeSet::new() });
+        }
+    }
+
+    /// Makes room if it can: of those that are only heard of one that has had its turn, or for somebody lost any.
+    fn has_room(&mut self, want: Want) -> bool {
+        if self.sought.len() < SOUGHT_MAX {
+            return true;
+        }
+        let gives_way =
+            |sought: &Sought| sought.want == Want::HeardOf && sought.over.is_none() && (want == Want::Lost || sought.rounds > 0);
+        let most_tried = self.sought.iter().filter(|(_, sought)| gives_way(sought)).max_by_key(|(_, sought)| sought.rounds);
+        let Some(id) = most_tried.map(|(id, _)| *id) else { return false };
+        self.sought.remove(&id);
+        self.came += 1;
+        self.waiting.insert(id, self.came);
+        true
     }
 
     /// What is to be tried now: whom, and by what stations. `way` gives them for a member and the neighbours that are not to be the first.
@@ -63,15 +96,20 @@ impl Seeker {
     ) -> Vec<(MemberId, Vec<MemberId>)> {
         let mut under_way = self.sought.values().filter(|sought| sought.over.is_some()).count();
         let mut tries = Vec::new();
-        for (id, sought) in self.sought.iter_mut().filter(|(_, sought)| sought.over.is_none() && now >= sought.due) {
+        let is_due = |sought: &Sought| sought.over.is_none() && now >= sought.due;
+        let mut due: Vec<(MemberId, &mut Sought)> =
+            self.sought.iter_mut().filter(|(_, sought)| is_due(sought)).map(|(id, sought)| (*id, sought)).collect();
+        // Whoever has waited for longest goes first.
+        due.sort_by_key(|(id, sought)| (sought.want == Want::HeardOf, sought.due, *id));
+        for (id, sought) in due {
             if under_way >= UNDER_WAY_MAX {
                 break;
             }
-            match way(*id, &sought.failed).filter(|stations| stations.len() > 2) {
+            match way(id, &sought.failed).filter(|stations| stations.len() > 2) {
                 Some(stations) => {
                     sought.over = Some(stations[1]);
                     under_way += 1;
-                    tries.push((*id, stations));
+                    tries.push((id, stations));
                 }
                 None => sought.begin_anew(now),
             }
@@ -95,6 +133,7 @@ impl Seeker {
     /// It has a link.
     pub fn found(&mut self, id: MemberId) {
         self.sought.remove(&id);
+        self.waiting.remove(&id);
     }
 
     /// Whether a try is under way.
@@ -103,7 +142,19 @@ impl Seeker {
     }
 }
 
+/// Of two ends that seek each other one goes first.
+fn turn_ms(me: MemberId, id: MemberId) -> u64 {
+    if id < me { TURN_MS } else { 0 }
+}
+
 impl Sought {
+    /// Its link has ended, or says nothing any more.
+    fn hurry(&mut self, due: u64) {
+        if self.want == Want::HeardOf {
+            (self.want, self.due, self.rounds) = (Want::Lost, self.due.min(due), 0);
+        }
+    }
+
     /// All neighbours again, after a while.
     fn begin_anew(&mut self, now: u64) {
         self.failed.clear();
@@ -200,5 +251,48 @@ mod tests {
         seeker.want(0, &wants(&many));
         assert_eq!(seeker.sought.len(), SOUGHT_MAX);
         assert_eq!(seeker.due(1000, |to, _| Some([member_id(0), member_id(250), to].into())).len(), UNDER_WAY_MAX);
+    }
+
+    /// Those that do not exist are tried and come to nothing, by a neighbour that lets every try wait for as long as it may.
+    #[test]
+    fn whoever_exists_has_its_turn_though_many_are_invented_all_the_time() {
+        let mut seeker = Seeker::new(member_id(250));
+        let genuine = member_id(249);
+        let (mut under_way, mut invented) = (Vec::new(), 0_u8);
+        for now in (0..60_000).step_by(50) {
+            // Two hundred with smaller ids, and others with every heartbeat.
+            invented = (invented + 50) % 200;
+            let small = (0..100).map(|n| ((invented + n) % 200, Want::HeardOf));
+            let wanted: Vec<(u8, Want)> = small.chain([(249, Want::HeardOf)]).collect();
+            seeker.want(now, &wants(&wanted));
+            assert!(seeker.sought.len() <= SOUGHT_MAX, "{}", seeker.sought.len());
+            let (over, waits): (Vec<_>, Vec<_>) = under_way.into_iter().partition(|(_, until)| now >= *until);
+            under_way = waits;
+            for (id, _) in over {
+                seeker.failed(now, id, |_| false);
+            }
+            let tries = seeker.due(now, |to, _| Some([member_id(250), member_id(248), to].into()));
+            if tries.iter().any(|(id, _)| *id == genuine) {
+                assert!(now < 20_000, "{now}");
+                return;
+            }
+            under_way.extend(tries.into_iter().map(|(id, _)| (id, now + 1000)));
+        }
+        panic!("never");
+    }
+
+    #[test]
+    fn who_is_lost_waits_for_nobody_that_is_only_heard_of() {
+        let mut seeker = Seeker::new(member_id(0));
+        let many: Vec<(u8, Want)> = (1..=200).map(|n| (n, Want::HeardOf)).collect();
+        seeker.want(0, &wants(&many));
+        seeker.want(10, &wants(&[&many[..], &[(250, Want::Lost)]].concat()));
+        assert_eq!(seeker.sought.len(), SOUGHT_MAX);
+        let tries = seeker.due(10, |to, _| Some([member_id(0), member_id(251), to].into()));
+        assert_eq!(tries.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [member_id(250)]);
+        // Nor when their tries are due as well.
+        seeker.failed(20, member_id(250), |_| true);
+        let tries = seeker.due(GRACE_MS, |to, _| Some([member_id(0), member_id(251), to].into()));
+        assert_eq!((tries.len(), tries[0].0), (UNDER_WAY_MAX, member_id(250)));
     }
 }

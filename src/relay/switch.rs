@@ -89,7 +89,7 @@ impl Switch {
     /// Begins a circuit over these stations, of which this node is the first. `None` when there are too many.
     pub fn open(&mut self, stations: Vec<MemberId>) -> Option<(End, Act)> {
         let neighbour = *stations.get(1)?;
-        let key = self.new_key(neighbour)?;
+        let key = self.new_key(neighbour, SLOTS_MAX)?;
         let end = self.new_end();
         self.slots.insert(key, Slot::Here { end, unread: 0, under_way: 0 });
         Some((end, key.send(RelayBody::Open(stations))))
@@ -160,7 +160,8 @@ impl Switch {
             return Err(Dishonest);
         }
         let theirs = self.slots.keys().filter(|known| known.neighbour == key.neighbour && !known.by_me).count();
-        if theirs >= CIRCUITS_MAX || !self.used_by(key.neighbour, now).opens.take(now, 1, OPENS) {
+        let is_full = self.slots.len() + 2 > SLOTS_MAX - OWN_MIN;
+        if is_full || theirs >= CIRCUITS_MAX || !self.used_by(key.neighbour, now).opens.take(now, 1, OPENS) {
             return Ok(vec![key.send(RelayBody::Close)]);
         }
         let Some(next) = stations.get(place + 1).copied() else {
@@ -168,7 +169,7 @@ impl Switch {
             self.slots.insert(key, Slot::Here { end, unread: 0, under_way: 0 });
             return Ok(vec![Act::Begun(end, stations)]);
         };
-        match self.new_key(next).filter(|_| takes(next)) {
+        match self.new_key(next, SLOTS_MAX - OWN_MIN).filter(|_| takes(next)) {
             None => Ok(vec![key.send(RelayBody::Close)]),
             Some(on) => {
                 self.slots.insert(key, Slot::On { to: on, under_way: 0 });
@@ -237,8 +238,8 @@ impl Switch {
         self.slots.iter_mut().find(|(_, slot)| is_it(slot)).map(|(key, slot)| (*key, slot))
     }
 
-    fn new_key(&mut self, neighbour: MemberId) -> Option<Key> {
-        if self.slots.len() >= SLOTS_MAX {
+    fn new_key(&mut self, neighbour: MemberId, most: usize) -> Option<Key> {
+        if self.slots.len() >= most {
             return None;
         }
         self.numbers = self.numbers.checked_add(1)?;
@@ -284,8 +285,10 @@ impl Bucket {
 
 /// Circuits that come over one link: in a row of 16 the link in the middle carries 64 between the two halves.
 const CIRCUITS_MAX: usize = 128;
-/// Circuits at their stations in all, about 200 bytes each.
+/// Ends of circuits on links in all, about 200 bytes each.
 const SLOTS_MAX: usize = 1024;
+/// Of these so many are left for those that this node begins itself: as many as it has links, and as many that are tried.
+const OWN_MIN: usize = 64;
 /// As many as a View's worth of ends that all seek others at once, and then a try now and then.
 const OPENS: Rate = Rate { per_second: 50, burst: 256 };
 /// What is passed on for one neighbour. Ten thousand calls a second are 3 MB of control messages.

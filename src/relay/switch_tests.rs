@@ -210,6 +210,25 @@ fn opens_have_a_rate_and_circuits_a_number() {
     assert!(matches!(&acts[..], [Act::Send(to, _)] if *to == member_id(3)), "{acts:?}");
 }
 
+/// Ten neighbours that open what they may, to this node and over it.
+#[test]
+fn all_circuits_together_have_a_bound_and_own_ones_have_room_left() {
+    let mut switch = Switch::new(member_id(100));
+    for (to_here, neighbour) in (1..=10).flat_map(|n| [(true, n), (false, n)]) {
+        for number in 1..=CIRCUITS_MAX {
+            let number = u32::try_from(number).expect("small") + if to_here { 0 } else { 1000 };
+            let stations = if to_here { vec![50, neighbour, 100] } else { vec![neighbour, 100, 60] };
+            let open = RelayBody::Open(stations.into_iter().map(member_id).collect());
+            let frame = RelayFrame { circuit: Circuit { by_sender: true, number }, body: open };
+            switch.on_frame(0, member_id(neighbour), frame, |_| true).expect("honest");
+            assert!(switch.slots.len() <= SLOTS_MAX - OWN_MIN, "{}", switch.slots.len());
+        }
+    }
+    assert!(switch.slots.len() > SLOTS_MAX - OWN_MIN - 2, "{}", switch.slots.len());
+    let own = (0..2 * OWN_MIN).filter(|_| switch.open([100, 1, 70].map(member_id).into()).is_some()).count();
+    assert!((OWN_MIN..OWN_MIN + 2).contains(&own) && switch.slots.len() == SLOTS_MAX, "{own}");
+}
+
 #[test]
 fn a_link_that_takes_no_more_ends_the_circuit_on_both_sides() {
     let (mut row, near, _) = row_of_four();

@@ -9,7 +9,7 @@ use crate::driver::peers::{Link, Taken};
 use crate::election::{Input, Message};
 use crate::identity::MemberId;
 use crate::link::{Purpose, Refusal, Session, Stream, initiate, respond};
-use crate::relay::{Act, End, RelayFrame, Said, Seeker, Switch, Tunnels, Want, route, within_reach};
+use crate::relay::{Act, Answering, End, RelayFrame, Said, Seeker, Switch, Tunnels, Want, route, within_reach};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,7 @@ pub(super) struct Relays {
     seeker: Seeker,
     /// Whose link has ended, and until when it is worth a hurry; and what became of dialling it directly.
     lost: BTreeMap<MemberId, (u64, DirectDial)>,
-    /// Handshakes that others have begun over circuits.
-    answering: usize,
+    answering: Answering,
 }
 
 /// The direct dial of a member whose link has ended.
@@ -40,15 +39,18 @@ const LOST_MS: u64 = 1000;
 /// How long a handshake over a circuit may take: over three radios in a row a tenth of it is usual.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Handshakes of others over circuits at a time; what is more is closed unread.
-const ANSWERING_MAX: usize = 16;
-
 /// How long a good-bye may take to get into the links that pass it on.
 const GOODBYE: Duration = Duration::from_millis(200);
 
 impl Relays {
     pub(super) fn new(me: MemberId, tunnels: Tunnels) -> Relays {
-        Relays { switch: Switch::new(me), tunnels, seeker: Seeker::new(me), lost: BTreeMap::new(), answering: 0 }
+        Relays {
+            switch: Switch::new(me),
+            tunnels,
+            seeker: Seeker::new(me),
+            lost: BTreeMap::new(),
+            answering: Answering::default(),
+        }
     }
 }
 
@@ -95,14 +97,13 @@ impl Node {
         }
     }
 
-    /// Whoever opens a circuit proves itself as over any connection; data links go direct.
+    /// Whoever opens a circuit proves itself as over any connection; data links go direct. What is too much is closed unread.
     fn answer(&mut self, end: End, stations: Vec<MemberId>) {
-        if self.relays.answering >= ANSWERING_MAX {
+        if !last_before_this_one(&stations).is_some_and(|neighbour| self.relays.answering.begin(neighbour)) {
             self.counters.overloads += 1;
             let close = self.relays.switch.close(end);
             return self.act(close);
         }
-        self.relays.answering += 1;
         let stream = self.relays.tunnels.begin(end);
         let (local, replays, events) = (Arc::clone(&self.config.local), Arc::clone(&self.replays), self.events.clone());
         tokio::spawn(async move {
@@ -112,7 +113,7 @@ impl Node {
     }
 
     pub(super) fn on_relay_answered(&mut self, stations: &[MemberId], result: Result<(Box<dyn Stream>, Session), Refusal>) {
-        self.relays.answering -= 1;
+        last_before_this_one(stations).into_iter().for_each(|neighbour| self.relays.answering.end(neighbour));
         match result {
             // A neighbour may have named somebody else as its beginning; who is there is what the handshake says.
             Ok((stream, session)) if stations.first() == Some(&session.peer.id) => {
@@ -138,10 +139,13 @@ impl Node {
         self.give_up_the_hopeless(&wanted);
     }
 
-    /// Those whose link has ended, and to whom by now no way leads that could be tried.
+    /// Those whose link has ended, and to whom by now no way leads that could be tried, nor one that begins with a neighbour whose own link may be
+    /// back in a moment.
     fn give_up_the_hopeless(&mut self, wanted: &BTreeMap<MemberId, Want>) {
         let Relays { seeker, lost, .. } = &self.relays;
-        let is_hopeless = |id: &MemberId| !wanted.contains_key(id) && !seeker.is_trying(*id);
+        let may_be_back = lost.iter().filter(|(_, (_, dial))| *dial == DirectDial::UnderWay).map(|(id, _)| *id).collect();
+        let reached_then = within_reach(self.election.links(), self.me, &may_be_back);
+        let is_hopeless = |id: &MemberId| !wanted.contains_key(id) && !seeker.is_trying(*id) && !reached_then.contains(id);
         let over = lost.iter().filter(|(id, (_, dial))| *dial == DirectDial::Over && is_hopeless(id));
         let hopeless: Vec<MemberId> = over.map(|(id, _)| *id).collect();
         hopeless.into_iter().for_each(|id| self.give_up(id));
@@ -196,12 +200,9 @@ impl Node {
                 }
                 let (now, me, direct) = (self.now(), self.me, self.direct_neighbours());
                 let links = self.election.links();
-                let is_left = self.relays.seeker.failed(now, *to, |failed| route(links, me, *to, &(&direct - failed)).is_some());
-                if is_left {
-                    self.seek();
-                } else if self.relays.lost.get(to).is_some_and(|(_, dial)| *dial == DirectDial::Over) {
-                    self.give_up(*to);
-                }
+                self.relays.seeker.failed(now, *to, |failed| route(links, me, *to, &(&direct - failed)).is_some());
+                // A station whose next link has just ended may have it back in a moment, or says that it has not.
+                self.seek();
             }
         }
     }
@@ -269,4 +270,9 @@ impl Node {
             self.on_said(said);
         }
     }
+}
+
+/// The neighbour that a circuit comes over to its end.
+fn last_before_this_one(stations: &[MemberId]) -> Option<MemberId> {
+    stations.iter().rev().nth(1).copied()
 }

@@ -168,3 +168,29 @@ fn a_silent_direct_link_is_suspect_before_it_is_given_up() {
     }
     assert_eq!((quiet, suspect.first(), suspect.last()), (Some(400), Some(&800), Some(&1500)));
 }
+
+/// For how long node 2 is waited for when its link has ended.
+fn waited_for(election: &mut Election, late_ms: u64) -> u64 {
+    election.step(980, Input::Tick, &mut Idle);
+    election.step(1000, Input::LinkDown(member_id(2)), &mut Idle);
+    let reaches = |election: &Election, now| election.reach(now).contains(&member_id(2));
+    for now in (1020 + late_ms..).step_by(20) {
+        for n in [3, 4] {
+            election.step(now, Input::Heard(member_id(n)), &mut Idle);
+        }
+        election.step(now, Input::Tick, &mut Idle);
+        if !reaches(election, now) {
+            return now - 1000;
+        }
+    }
+    unreachable!("nobody waits for ever")
+}
+
+#[test]
+fn a_link_through_others_has_as_long_to_come_back_as_the_links_on_the_way() {
+    assert_eq!(waited_for(&mut linked(), 0), 300);
+    assert_eq!(waited_for(&mut relayed(&[3]), 0), 600);
+    assert_eq!(waited_for(&mut relayed(&[3, 4]), 0), 900);
+    // Whoever has not run itself has not dialled either.
+    assert!(waited_for(&mut linked(), 400) > 500);
+}

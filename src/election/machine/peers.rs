@@ -56,17 +56,19 @@ pub(super) enum Link {
 }
 
 impl Peer {
+    /// A link that others pass on may have to wait for each link on the way: of so many it does.
+    const REDIALS_MAX: u64 = 3;
+
     pub(super) fn alive(&self, now: u64, redial_ms: u64) -> bool {
+        let links = (1 + self.over.len() as u64).min(Peer::REDIALS_MAX);
         !self.left
             && match self.link {
                 Link::Up { .. } => true,
-                Link::Down { since } => now < since + redial_ms,
+                Link::Down { since } => now < since + links * redial_ms,
                 Link::Gone => false,
             }
     }
-}
 
-impl Peer {
     /// Its disk has been waited for as long as anybody waits; it is left out until that disk has answered.
     pub(super) fn is_stuck(&self, now: u64, persisting_ms: u64) -> bool {
         self.persisting_since.is_some_and(|since| now >= since + persisting_ms)
@@ -77,13 +79,18 @@ impl Election {
     pub(super) fn bury_the_silent(&mut self, now: u64, effects: &mut Vec<Effect>) {
         let late = self.late_ms;
         let silent = |p: &Peer| matches!(p.link, Link::Up { .. }) && p.detector.verdict(now, late) == Verdict::Dead;
-        let expired = |p: &Peer| matches!(p.link, Link::Down { .. }) && !p.alive(now, self.config.redial_ms);
+        let expired = |p: &Peer| matches!(p.link, Link::Down { .. }) && !p.alive(now, self.redial_ms());
         let loss = |p: &Peer| if silent(p) { Some(Loss::Silent) } else { expired(p).then_some(Loss::Closed) };
         let gone: Vec<(MemberId, Loss)> = self.peers.iter().filter_map(|(id, p)| Some((*id, loss(p)?))).collect();
         for (id, why) in gone {
             effects.push(Effect::Drop(id));
             self.on_lost(now, id, why, effects);
         }
+    }
+
+    /// How long a link may be down. Whoever is late itself has dialled late, too.
+    pub(super) fn redial_ms(&self) -> u64 {
+        self.config.redial_ms + self.late_ms
     }
 
     /// A link that replaces another one, or comes back in time, changes nothing of what is known about its peer.
