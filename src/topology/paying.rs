@@ -308,6 +308,80 @@ mod tests {
         assert_eq!(taken, Coarsest::ALL.map(Coarsest::id), "{}", plan.reason);
     }
 
+    /// Of a home whose members encode so fast: the plan, and who goes without int8 with a large buffer.
+    fn plain(home: &Home, mbps: u32) -> (Plan, Coding) {
+        let (members, mut links) = (home.members(), home.link_map(|_| 0));
+        members.iter().for_each(|member| links.set_coding(*member, CodingSpeed::new(|_| mbps)));
+        let members = members.into_iter().map(|member| (member, Engines::NATIVE)).collect();
+        let plan = arrange(&members, None, &links).plan;
+        let coding = plan.class_for(LARGE_BYTES).auto.up_to(Coarsest::Int8);
+        assert!(plan.fits(home.size()));
+        assert_codec(&plan);
+        (plan, coding)
+    }
+
+    fn set(ranks: &[u8]) -> RankSet {
+        ranks.iter().copied().map(Rank).collect()
+    }
+
+    #[test]
+    fn a_cable_beside_a_radio_goes_without() {
+        let home = Home::new(&[Lan::Wired(940), Lan::Wired(940), Lan::Radio(300), Lan::Radio(100)], &[]);
+        let (plan, coding) = plain(&home, 5000);
+        assert_eq!(coding, Coding::but_for(CodecId::Int8, set(&[0, 1])), "{}", plan.reason);
+        assert!(plan.reason.contains("takes int8, but as it is from 0 to 1:"), "{}", plan.reason);
+        // A processor that is slow makes that worth it, too, or no codec at all.
+        assert_eq!(plain(&home, 500).1, coding);
+        assert_eq!(plain(&home, 20).1, Coding::NONE);
+    }
+
+    #[test]
+    fn a_cable_that_is_as_slow_as_the_rest_does_not() {
+        // What is sent as it is would take longer at the port of whoever adds.
+        let (plan, coding) = plain(&Home::new(&[Lan::Wired(940), Lan::Wired(940), Lan::Wired(940), Lan::Wired(200)], &[]), 5000);
+        let Schedule::Trees { trees } = &plan.class_for(LARGE_BYTES).schedule else { panic!("{plan:?}") };
+        let root = trees[0].tree.root(4).expect("a root");
+        assert_eq!((trees.len(), coding), (1, Coding::but_for(CodecId::Int8, set(&[root.0]))), "{}", plan.reason);
+        assert!(plan.reason.contains("takes int8: 64 MiB"), "nobody sends as it is: {}", plan.reason);
+        // Trees of equal links: only who has no way up goes without, which costs nothing.
+        let (members, links) = links_of(&[94; 4], 5000);
+        let star = Schedule::Trees { trees: vec![TreeShare { tree: Tree::star(Rank(2), 4), ppm: 1_000_000 }] };
+        let mut plan = Plan::mesh(4);
+        plan.classes[0].schedule = star;
+        let coded = with_codecs(&members, &links, plan);
+        assert_eq!(coded.classes[0].auto.up_to(Coarsest::Int8), Coding::but_for(CodecId::Int8, set(&[2])));
+        // Two stars: nobody is at the root of both.
+        let mut plan = coded;
+        let star = |root| TreeShare { tree: Tree::star(Rank(root), 4), ppm: 500_000 };
+        plan.classes[0].schedule = Schedule::Trees { trees: vec![star(0), star(1)] };
+        let coded = with_codecs(&members, &links, plan);
+        assert_eq!(coded.classes[0].auto.up_to(Coarsest::Int8), CodecId::Int8.into());
+    }
+
+    #[test]
+    fn where_all_ways_are_fast_there_is_no_codec() {
+        let (plan, coding) = plain(&Home::new(&[Lan::No; 3], &[(0, 1, 25_000), (1, 2, 16_000)]), 5000);
+        assert_eq!(coding, Coding::NONE, "{}", plan.reason);
+        assert!(plan.reason.contains("takes nothing:"), "{}", plan.reason);
+    }
+
+    #[test]
+    fn rings_and_gloo_know_no_fast_and_slow_ways() {
+        for engines in [Engines::NATIVE, Engines::GLOO] {
+            let (_, plan) = taken(&[94; 4], 5000, engines);
+            assert!(plan.classes.iter().all(|class| Coarsest::ALL.iter().all(|c| class.auto.up_to(*c).plain().is_empty())));
+        }
+    }
+
+    #[test]
+    fn many_ways_fit_in_a_sentence() {
+        let mut machines = vec![Lan::Wired(9400); 14];
+        machines.extend([Lan::Radio(300), Lan::Radio(100)]);
+        let (plan, coding) = plain(&Home::new(&machines, &[]), 5000);
+        assert_eq!(coding.plain().len(), 14, "{}", plan.reason);
+        assert!(plan.reason.len() <= Plan::REASON_BYTES_MAX && plan.reason.contains(" more: 64 MiB"), "{}", plan.reason);
+    }
+
     /// What rank 0 knows when calls are held for measuring: each port has been seen, not each path.
     #[test]
     fn ports_are_enough() {
