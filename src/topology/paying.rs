@@ -343,6 +343,9 @@ mod tests {
         let root = trees[0].tree.root(4).expect("a root");
         assert_eq!((trees.len(), coding), (1, Coding::but_for(CodecId::Int8, set(&[root.0]))), "{}", plan.reason);
         assert!(plan.reason.contains("takes int8: 64 MiB"), "nobody sends as it is: {}", plan.reason);
+        // Beside a slower one it does not.
+        let (plan, coding) = plain(&Home::new(&[Lan::Wired(940), Lan::Wired(940), Lan::Wired(940), Lan::Wired(100)], &[]), 5000);
+        assert_eq!(coding, Coding::but_for(CodecId::Int8, set(&[0, 1, 2])), "{}", plan.reason);
         // Trees of equal links: only who has no way up goes without, which costs nothing.
         let (members, links) = links_of(&[94; 4], 5000);
         let star = Schedule::Trees { trees: vec![TreeShare { tree: Tree::star(Rank(2), 4), ppm: 1_000_000 }] };

@@ -39,7 +39,7 @@ impl Group {
         for (from, said) in self.members[0].view().ranks().zip(&mut self.said) {
             while let Ok(Outgoing::Tell(message)) = said.try_recv() {
                 for to in self.members.iter().filter(|to| to.me() != from) {
-                    to.on_message(from, message.body.clone(), &message.resolved).expect("an honest member");
+                    to.on_message(from, message.body, &message.resolved).expect("an honest member");
                 }
             }
         }

@@ -27,23 +27,27 @@ fn plan_of(trees: Vec<TreeShare>, plain: &[u8]) -> Arc<Plan> {
     Arc::new(plan)
 }
 
-/// Trees of these sizes, each with who goes without.
+/// Trees of a group of this size, each with who goes without.
 fn plans(size: usize) -> Vec<Arc<Plan>> {
-    let of = |trees: &[(&[u8], u32)]| trees.iter().map(|(parents, ppm)| tree(parents, *ppm)).collect::<Vec<_>>();
-    let all: &[(&[(&[u8], u32)], &[&[u8]])] = match size {
-        2 => &[(&[(&[9, 0], 1_000_000)], &[&[], &[0], &[1]])],
-        // A chain whose middle is plain or not, and both stars of a pair.
-        3 => &[
-            (&[(&[9, 0, 1], 1_000_000)], &[&[], &[0], &[0, 1], &[0, 2], &[1, 2]]),
-            (&[(&[9, 0, 0], 400_000), (&[1, 9, 1], 600_000)], &[&[2], &[0, 1], &[1]]),
-        ],
+    let of =
+        |trees: &[TreeShare], plains: &[&[u8]]| plains.iter().map(|plain| plan_of(trees.to_vec(), plain)).collect::<Vec<_>>();
+    let one = |parents: &[u8]| vec![tree(parents, 1_000_000)];
+    let two = |a: &[u8], b: &[u8]| vec![tree(a, 400_000), tree(b, 600_000)];
+    match size {
+        2 => of(&one(&[9, 0]), &[&[], &[0], &[1]]),
+        // A chain whose middle goes without or not, and two stars.
+        3 => [
+            of(&one(&[9, 0, 1]), &[&[], &[0], &[0, 1], &[0, 2], &[1, 2]]),
+            of(&two(&[9, 0, 0], &[1, 9, 1]), &[&[2], &[0, 1], &[1]]),
+        ]
+        .concat(),
         // Two under one under the root, beside a leaf; and a root that is not rank 0.
-        _ => &[
-            (&[(&[9, 0, 1, 1, 0], 1_000_000)], &[&[0, 1], &[1], &[0, 2, 4], &[0, 1, 2, 3], &[3]]),
-            (&[(&[3, 3, 1, 9, 2], 700_000), (&[2, 0, 9, 0, 3], 300_000)], &[&[], &[1, 3], &[0, 1, 2, 4]]),
-        ],
-    };
-    all.iter().flat_map(|(trees, plains)| plains.iter().map(move |plain| plan_of(of(trees), plain))).collect()
+        _ => [
+            of(&one(&[9, 0, 1, 1, 0]), &[&[0, 1], &[1], &[0, 2, 4], &[0, 1, 2, 3], &[3]]),
+            of(&two(&[3, 3, 1, 9, 2], &[2, 0, 9, 0, 3]), &[&[], &[1, 3], &[0, 1, 2, 4]]),
+        ]
+        .concat(),
+    }
 }
 
 #[test]
