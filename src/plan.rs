@@ -68,7 +68,13 @@ impl Plan {
 
     /// Which codec [`Codec::auto_up_to`](crate::Codec::auto_up_to) this one is for a buffer of so many bytes; [`CodecId::None`] where it is none.
     pub fn codec(&self, coarsest: Coarsest, bytes: u64) -> CodecId {
-        self.plan.class_for(bytes).auto.up_to(coarsest)
+        self.plan.class_for(bytes).auto.up_to(coarsest).codec()
+    }
+
+    /// How the contribution of a rank to such a call is encoded: by that codec, or not at all where all its ways to those who add are fast. Then it counts as it
+    /// is, and with error feedback nothing is owed.
+    pub fn codec_of(&self, rank: usize, coarsest: Coarsest, bytes: u64) -> CodecId {
+        self.plan.class_for(bytes).auto.up_to(coarsest).of(Rank::clamped(rank))
     }
 
     /// What it does, by growing size.

@@ -8,10 +8,12 @@
 mod committed_op;
 mod op_id;
 mod op_set;
+mod rank_set;
 
 pub use committed_op::CommittedOp;
 pub use op_id::{Lane, OpId, PARTS_MAX};
 pub use op_set::OpSet;
+pub use rank_set::RankSet;
 
 use crate::engine::EngineChoice;
 use crate::identity::{Boot, MemberId, Name, NodeId};

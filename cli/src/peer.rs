@@ -5,6 +5,7 @@
 //! node leaves. Whatever goes wrong is an event; a node that cannot join ends with exit code 1.
 
 mod call;
+mod coded;
 mod flights;
 mod message;
 mod milestone;

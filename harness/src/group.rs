@@ -50,6 +50,15 @@ impl Group {
         Group::on(Lab::up_at(profile, size, mbit)?, profile)?.filled(size, 2)
     }
 
+    /// The same, with these line rates in Mbit/s, one for each machine.
+    pub fn up_rated(profile: &str, mbit: &[u32]) -> Result<Group> {
+        let lab = Lab::up_with(profile, mbit.len())?;
+        for (node, mbit) in lab.nodes().iter().zip(mbit) {
+            lab.rate(node, *mbit, *mbit)?;
+        }
+        Group::on(lab, profile)?.filled(mbit.len(), 2)
+    }
+
     fn filled(mut self, size: usize, min: usize) -> Result<Group> {
         for index in 0..size {
             let start = self.start(index);

@@ -15,7 +15,8 @@ use std::fmt;
 /// sum are encoded on their way.
 ///
 /// What counts of a member's contribution is what its whole buffer decodes to after it was encoded, on every engine and under every plan; of
-/// its own part too, which never travels. Blocks of 256 elements are counted from the beginning of the buffer.
+/// its own part too, which never travels. Blocks of 256 elements are counted from the beginning of the buffer. Only where the codec is
+/// [left to the plan](Codec::auto_up_to) there may be members that go without it.
 ///
 /// # Error feedback
 ///
@@ -72,6 +73,10 @@ impl Codec {
     /// encode. A coarser codec is taken where it is foretold to save a third of the time of the finer one, so at a gigabit and
     /// below int8 or int4, and above 10 to 25 Gbit/s nothing. [`Plan::explain`](crate::Plan::explain) says what was chosen and by which times,
     /// [`Plan::codec`](crate::Plan::codec) gives it. It may change with the plan, while the View stays.
+    ///
+    /// Where the plan has trees with fast and slow ways, as with cables beside a radio, members whose ways to those who add are all fast go without the codec,
+    /// as far as that takes no more time: what they contribute counts as it is, and with error feedback they owe nothing.
+    /// [`Plan::codec_of`](crate::Plan::codec_of) tells who. The result is encoded for all.
     pub fn auto_up_to(coarsest: Coarsest) -> Codec {
         Codec { id: CodecId::Auto(coarsest), account: None }
     }

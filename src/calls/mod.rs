@@ -10,6 +10,8 @@ mod bundle;
 mod choices;
 mod codec;
 mod copies;
+#[cfg(test)]
+mod feedback_tests;
 mod flight;
 mod message;
 mod owned;

@@ -14,6 +14,8 @@ mod plans;
 #[cfg(test)]
 mod plans_tests;
 mod state;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use decided::{Decided, Fate, Refused, SyncStep};
 pub use lost::LostResults;

@@ -44,6 +44,8 @@ pub use codec_id::{Coarsest, CodecId};
 pub use digest::Digest;
 pub use dtype::DType;
 pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
+#[cfg(test)]
+pub(crate) use envelope::testing;
 pub use envelope::{Decided, Envelope, Fate, LostResults, Outgoing, Refused, SyncStep};
 pub use fault::EngineFault;
 pub use finite::all_finite;

@@ -16,11 +16,10 @@
 mod ways;
 
 use super::call::{Call, Kind, ReduceOp};
-use super::codec_id::CodecId;
 use super::dtype::DType;
 use crate::compression::{BLOCK, Codec, codec, codec_of_sums};
 use crate::engine::EngineKind;
-use crate::topology::{Plan, Tree, ranks};
+use crate::topology::{Coding, Plan, Tree, ranks};
 use crate::view::{MEMBERS_MAX, Rank};
 use std::ops::Range;
 use ways::Ways;
@@ -32,8 +31,8 @@ pub struct Itinerary {
     pub size: usize,
     /// What is moved.
     pub dtype: DType,
-    /// How it is written on the wire.
-    pub codec: CodecId,
+    /// How it is written on the wire, and whose way up is without that.
+    pub coding: Coding,
     /// How it is added; `None` when it is only copied.
     pub reduce: Option<ReduceOp>,
     /// The flows, which cover the result of all ranks together in order and without gaps.
@@ -114,20 +113,19 @@ pub const CHUNKS_MAX: usize = 1 << 20;
 impl Itinerary {
     /// The itinerary of `call` among `size` ranks. `sync_root` says whose state of how many bytes a sync hands on.
     ///
-    /// The plan's class is chosen by the bytes of the largest buffer that a member has of the call, before compression.
+    /// The plan's class is chosen by the bytes of the largest buffer that a member has of the call, before compression. The codec is the call's, or
+    /// that of the class where the call leaves it to the plan.
     ///
     /// # Errors
     /// [`Unfit`] when the plan is for another size or engine, a root is no rank, the call makes no sense, a codec is asked for
     /// anything but adding `f32`, a sync has no root yet, or there are more than [`CHUNKS_MAX`] chunks.
     pub fn of(call: &Call, sync_root: Option<(Rank, u64)>, plan: &Plan, size: usize) -> Result<Itinerary, Unfit> {
-        if size == 0
-            || size > MEMBERS_MAX
-            || plan.classes.is_empty()
-            || !plan.fits(size)
-            || !plan.is_for(EngineKind::Native)
-            || !encodable(call)
-            || call.rejection(size).is_some()
-        {
+        let is_planned = (1..=MEMBERS_MAX).contains(&size) && plan.fits(size) && plan.is_for(EngineKind::Native);
+        if !is_planned || call.rejection(size).is_some() {
+            return Err(Unfit);
+        }
+        let coding = plan.coding(call);
+        if !encodable(call, coding) {
             return Err(Unfit);
         }
         let count = match (call.kind, sync_root) {
@@ -142,10 +140,10 @@ impl Itinerary {
         let class = plan.class_for(bytes as u64);
         let chunk_elements = class.chunk_bytes as usize / call.dtype.bytes();
         // At least 1 KiB, and only f32 is encoded: so there is a block in it.
-        let chunk_elements = if call.codec == CodecId::None { chunk_elements } else { chunk_elements - chunk_elements % BLOCK };
-        let ways = Ways::new(plan, &class.schedule, size, call.codec);
+        let chunk_elements = if coding == Coding::NONE { chunk_elements } else { chunk_elements - chunk_elements % BLOCK };
+        let ways = Ways::new(plan, &class.schedule, size, coding.codec());
         let (reduce, flows) = (call.kind.reduce_op(), ways.flows(call.kind, count, sync_root)?);
-        let itinerary = Itinerary { size, dtype: call.dtype, codec: call.codec, reduce, flows, chunk_elements };
+        let itinerary = Itinerary { size, dtype: call.dtype, coding, reduce, flows, chunk_elements };
         let chunks: usize = (0..itinerary.flows.len()).map(|flow| itinerary.chunks(flow)).sum();
         if chunks <= CHUNKS_MAX { Ok(itinerary) } else { Err(Unfit) }
     }
@@ -172,15 +170,20 @@ impl Itinerary {
         start..all.end.min(start + self.chunk_elements)
     }
 
+    /// How what `of` contributes is encoded, on its way or only to be rounded as all others.
+    pub fn codec_own(&self, of: Rank) -> Option<&'static dyn Codec> {
+        codec(self.coding.of(of))
+    }
+
     /// How what `from` sends of a flow is encoded on the way up: its own contribution, or a sum.
     pub fn codec_up(&self, flow: usize, from: Rank) -> Option<&'static dyn Codec> {
-        let own = codec(self.codec)?;
+        let own = self.codec_own(from)?;
         if self.flows[flow].route.height(from) == 0 { Some(own) } else { self.codec_down() }
     }
 
     /// How what is added is encoded, on the way down too.
     pub fn codec_down(&self) -> Option<&'static dyn Codec> {
-        codec_of_sums(self.codec, self.size)
+        codec_of_sums(self.coding.codec(), self.size)
     }
 
     /// Bytes of so many elements on the wire, with a codec or without.
@@ -292,8 +295,8 @@ impl Route {
 }
 
 /// Only added `f32` may be encoded.
-fn encodable(call: &Call) -> bool {
-    call.codec == CodecId::None || matches!((call.kind, call.dtype), (Kind::AllReduce(_), DType::F32))
+fn encodable(call: &Call, coding: Coding) -> bool {
+    coding == Coding::NONE || matches!((call.kind, call.dtype), (Kind::AllReduce(_), DType::F32))
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 //! Error feedback: what a codec has rounded away of a member's contribution is owed, and added to the next one.
 //!
 //! So whatever is fed in is sent some time, but for what is owed at last (Seide and others 2014; Karimireddy and others 2019). It is
-//! known without the engine, because what a member contributes is `decode(encode(x))` of its whole buffer. What the owner of a
-//! sum rounds away when it encodes that is nobody's debt: it is not kept, as the owner of a range changes with every plan.
+//! known without the engine, because what a member contributes is `decode(encode(x))` of its whole buffer. Of a member that goes without the
+//! codec, as a plan may say, it is `x`, and nothing is owed. What the owner of a sum rounds away when it encodes that is nobody's debt: it is not kept, as
+//! the owner of a range changes with every plan.
 
 use super::Codec;
 use super::blocks::BLOCK;

@@ -9,7 +9,7 @@
 //!
 //! What a member contributes is `decode(encode(x))` of its whole buffer, on every engine and wherever it is added, by itself too: buffers
 //! are cut between blocks only, so a part of a buffer is encoded as it would be in the whole. So a member knows by itself what of
-//! its contribution was rounded away, see [`Feedback`].
+//! its contribution was rounded away, see [`Feedback`]; nothing is of one that goes without the codec, as a plan may say.
 
 mod bf16;
 mod blocks;

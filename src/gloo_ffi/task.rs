@@ -93,7 +93,12 @@ impl Task {
     /// codec is asked for anything but adding `f32`, a sync has no root yet, or the result cannot lie in memory.
     pub fn of(call: &Call, plan: &Plan, sync_root: Option<(Rank, u64)>, size: usize) -> Result<Task, Unfit> {
         let length = |count: u64| bytes_of(count, call.dtype).ok_or(Unfit);
-        if call.codec != CodecId::None && !(matches!(call.kind, Kind::AllReduce(_)) && call.dtype == DType::F32) {
+        if plan.classes.is_empty() {
+            return Err(Unfit);
+        }
+        // Nobody goes without it, as all links of these schedules are alike.
+        let codec = plan.coding(call).codec();
+        if codec != CodecId::None && !(matches!(call.kind, Kind::AllReduce(_)) && call.dtype == DType::F32) {
             return Err(Unfit);
         }
         if call.rejection(size).is_some() {
@@ -101,7 +106,7 @@ impl Task {
         }
         let reduction = |op| reduction(op, call, length(call.count)?, plan, size);
         match (call.kind, sync_root) {
-            (Kind::AllReduce(op), _) => match call.codec {
+            (Kind::AllReduce(op), _) => match codec {
                 CodecId::None => Ok(Task::Reduce(reduction(op)?)),
                 codec => Ok(Task::ReduceEncoded(reduction(op)?, codec)),
             },
@@ -166,7 +171,7 @@ impl Reduction {
 }
 
 fn reduction(op: ReduceOp, call: &Call, bytes: usize, plan: &Plan, size: usize) -> Result<Reduction, Unfit> {
-    if plan.classes.is_empty() || !plan.fits(size) {
+    if !plan.fits(size) {
         return Err(Unfit);
     }
     let algorithm = match plan.class_for(bytes as u64).schedule {

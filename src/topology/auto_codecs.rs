@@ -2,7 +2,7 @@
 //!
 //! Which codec a plan takes for calls that leave the choice to it.
 
-use super::Plan;
+use super::{Coding, Plan, Schedule};
 use crate::collective::{Call, Coarsest, CodecId};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 
@@ -11,50 +11,55 @@ use crate::wire::{Decode, Encode, Malformed, Reader};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AutoCodecs {
     /// In the order of [`Coarsest::ALL`]; each is nothing or one of the codecs up to that.
-    taken: [CodecId; Coarsest::ALL.len()],
+    taken: [Coding; Coarsest::ALL.len()],
 }
 
 impl AutoCodecs {
     /// None at all: nothing is known of the links, or it gains too little.
-    pub const NONE: AutoCodecs = AutoCodecs { taken: [CodecId::None; Coarsest::ALL.len()] };
+    pub const NONE: AutoCodecs = AutoCodecs { taken: [Coding::NONE; Coarsest::ALL.len()] };
 
     /// What `taken` says for each coarsest one. What that one does not allow is left out.
-    pub fn new(taken: impl Fn(Coarsest) -> CodecId) -> AutoCodecs {
-        let allowed = |coarsest| Some(taken(coarsest)).filter(|id| is_allowed(*id, coarsest));
-        AutoCodecs { taken: Coarsest::ALL.map(|coarsest| allowed(coarsest).unwrap_or(CodecId::None)) }
+    pub fn new<C: Into<Coding>>(taken: impl Fn(Coarsest) -> C) -> AutoCodecs {
+        let allowed = |coarsest| Some(taken(coarsest).into()).filter(|coding| is_allowed(*coding, coarsest));
+        AutoCodecs { taken: Coarsest::ALL.map(|coarsest| allowed(coarsest).unwrap_or(Coding::NONE)) }
     }
 
-    /// The codec where those up to `coarsest` are allowed.
-    pub fn up_to(&self, coarsest: Coarsest) -> CodecId {
+    /// What is taken where codecs up to `coarsest` are allowed.
+    pub fn up_to(&self, coarsest: Coarsest) -> Coding {
         let place = Coarsest::ALL.iter().position(|other| *other == coarsest);
-        place.map_or(CodecId::None, |place| self.taken[place])
+        place.map_or(Coding::NONE, |place| self.taken[place])
+    }
+
+    /// Whether all of it is for this schedule among `size` ranks.
+    pub(super) fn fits(&self, schedule: &Schedule, size: usize) -> bool {
+        self.taken.iter().all(|coding| coding.fits(schedule, size))
     }
 }
 
 impl Plan {
-    /// The same call with the codec that it is carried out with: what the plan says where the call leaves it to that.
-    pub fn coded(&self, call: &Call) -> Call {
-        let CodecId::Auto(coarsest) = call.codec else { return *call };
+    /// How a call is encoded: as it says, or as the plan says where the call leaves it to that.
+    pub fn coding(&self, call: &Call) -> Coding {
+        let CodecId::Auto(coarsest) = call.codec else { return call.codec.into() };
         let bytes = call.count.saturating_mul(call.dtype.bytes() as u64);
-        Call { codec: self.class_for(bytes).auto.up_to(coarsest), ..*call }
+        self.class_for(bytes).auto.up_to(coarsest)
     }
 }
 
-fn is_allowed(id: CodecId, coarsest: Coarsest) -> bool {
-    id == CodecId::None || Coarsest::ALL.iter().any(|finer| *finer <= coarsest && finer.id() == id)
+fn is_allowed(coding: Coding, coarsest: Coarsest) -> bool {
+    coding == Coding::NONE || Coarsest::ALL.iter().any(|finer| *finer <= coarsest && finer.id() == coding.codec())
 }
 
 impl Encode for AutoCodecs {
     fn encode(&self, out: &mut Vec<u8>) {
-        self.taken.iter().for_each(|id| id.encode(out));
+        self.taken.iter().for_each(|coding| coding.encode(out));
     }
 }
 
 impl Decode for AutoCodecs {
     fn decode(r: &mut Reader<'_>) -> Result<AutoCodecs, Malformed> {
-        let mut taken = [CodecId::None; Coarsest::ALL.len()];
-        for (id, coarsest) in taken.iter_mut().zip(Coarsest::ALL) {
-            *id = Some(CodecId::decode(r)?).filter(|id| is_allowed(*id, coarsest)).ok_or(Malformed::Inconsistent)?;
+        let mut taken = [Coding::NONE; Coarsest::ALL.len()];
+        for (coding, coarsest) in taken.iter_mut().zip(Coarsest::ALL) {
+            *coding = Some(Coding::decode(r)?).filter(|coding| is_allowed(*coding, coarsest)).ok_or(Malformed::Inconsistent)?;
         }
         Ok(AutoCodecs { taken })
     }
@@ -64,14 +69,16 @@ impl Decode for AutoCodecs {
 mod tests {
     use super::*;
     use crate::collective::{DType, Kind, Mode, ReduceOp};
+    use crate::view::Rank;
     use crate::wire::testing::assert_codec;
+    use proptest::prelude::*;
 
     #[test]
     fn only_what_is_allowed_is_taken() {
         for all in [CodecId::None, CodecId::Bf16, CodecId::Int8, CodecId::Int4, CodecId::F16, CodecId::TopK { kept: 3 }] {
             let auto = AutoCodecs::new(|_| all);
             assert_codec(&auto);
-            let taken = Coarsest::ALL.map(|coarsest| auto.up_to(coarsest));
+            let taken = Coarsest::ALL.map(|coarsest| auto.up_to(coarsest).codec());
             let expected = match all {
                 CodecId::Bf16 => [CodecId::Bf16; 3],
                 CodecId::Int8 => [CodecId::None, CodecId::Int8, CodecId::Int8],
@@ -81,7 +88,7 @@ mod tests {
             assert_eq!(taken, expected);
         }
         // Half precision, and int8 where bf16 is the coarsest.
-        for bytes in [[2, 0, 0], [3, 0, 0], [0, 4, 0], [7, 0, 0]] {
+        for bytes in [[2, 0, 0, 0, 0], [3, 0, 0, 0, 0], [0, 4, 0, 0, 0], [7, 0, 0, 0, 0]] {
             assert_eq!(AutoCodecs::from_bytes(&bytes), Err(Malformed::Inconsistent));
         }
     }
@@ -94,11 +101,71 @@ mod tests {
         plan.classes[1].auto = AutoCodecs::new(Coarsest::id);
         let call =
             |codec, count| Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count, codec, mode: Mode::PerOp };
-        let coded = |codec, count| plan.coded(&call(codec, count)).codec;
+        let coded = |codec, count| plan.coding(&call(codec, count)).codec();
         for coarsest in Coarsest::ALL {
             assert_eq!(coded(CodecId::Auto(coarsest), 1000), CodecId::None);
             assert_eq!(coded(CodecId::Auto(coarsest), 1001), coarsest.id());
         }
         assert_eq!(coded(CodecId::F16, 1001), CodecId::F16);
+    }
+
+    /// Trees of three, and a call of each member.
+    fn trees(plain: &[u8]) -> Plan {
+        let mut plan = Plan::mesh(3);
+        let tree = crate::topology::TreeShare { tree: crate::topology::Tree::star(Rank(1), 3), ppm: 1_000_000 };
+        plan.classes[0].schedule = Schedule::Trees { trees: vec![tree] };
+        plan.classes[0].auto =
+            AutoCodecs::new(|coarsest| Coding::but_for(coarsest.id(), plain.iter().copied().map(Rank).collect()));
+        plan
+    }
+
+    #[test]
+    fn who_goes_without_a_codec_is_told() {
+        let plan = trees(&[0, 1]);
+        assert_codec(&plan);
+        assert!(plan.fits(3));
+        let call = |codec| Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 9, codec, mode: Mode::PerOp };
+        let of = |codec| [0, 1, 2].map(|rank| plan.coding(&call(codec)).of(Rank(rank)));
+        assert_eq!(of(CodecId::Auto(Coarsest::Int8)), [CodecId::None, CodecId::None, CodecId::Int8]);
+        assert_eq!(of(CodecId::Int8), [CodecId::Int8; 3], "who names a codec gets it everywhere");
+        // Without a codec nobody can go without it.
+        assert_eq!(Coding::but_for(CodecId::None, plan.coding(&call(CodecId::Auto(Coarsest::Int8))).plain()), Coding::NONE);
+    }
+
+    #[test]
+    fn who_goes_without_a_codec_is_a_part_of_a_tree() {
+        assert!(trees(&[]).fits(3) && trees(&[2]).fits(3));
+        assert!(!trees(&[3]).fits(3), "no rank of this View");
+        assert!(!trees(&[0, 1, 2]).fits(3), "a codec for nobody");
+        for schedule in [Schedule::OneShot, Schedule::Ring { order: [0, 1, 2].map(Rank).into() }, Schedule::GlooRing] {
+            let mut plan = trees(&[0]);
+            plan.classes[0].schedule = schedule;
+            assert!(!plan.fits(3), "a member has no way of its own there");
+            plan.classes[0].auto = AutoCodecs::new(Coarsest::id);
+            assert!(plan.fits(3));
+        }
+    }
+
+    proptest! {
+        /// Whatever comes in is refused, or for these trees; then there is no other way to write it.
+        #[test]
+        fn a_wrong_part_is_refused(plain: [u16; 3], taken in 0usize..8, place: prop::sample::Index, byte: u8) {
+            let part = |place: usize| (0..16).filter(|bit| plain[place] & 1 << bit != 0).map(Rank).collect();
+            let coding = |coarsest: Coarsest| {
+                let place = Coarsest::ALL.iter().position(|other| *other == coarsest).unwrap_or(0);
+                if taken & 1 << place != 0 { Coding::but_for(coarsest.id(), part(place)) } else { Coding::NONE }
+            };
+            let mut bytes = AutoCodecs::new(coding).to_bytes();
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+            if let Ok(auto) = AutoCodecs::from_bytes(&bytes) {
+                prop_assert_eq!(auto.to_bytes(), bytes);
+                let mut plan = trees(&[]);
+                plan.classes[0].auto = auto;
+                let is_part = |ranks: Vec<usize>| ranks.len() < 3 && ranks.iter().all(|rank| *rank < 3);
+                let parts = Coarsest::ALL.map(|coarsest| auto.up_to(coarsest).plain().iter().map(Rank::index).collect());
+                prop_assert_eq!(plan.fits(3), parts.into_iter().all(is_part));
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@ pub mod interfaces;
 mod arrangement;
 mod auto_codecs;
 mod burst;
+mod coding;
 mod coding_speed;
 mod costs;
 #[cfg(test)]
@@ -40,6 +41,7 @@ mod watch;
 pub use arrangement::{Arrangement, arrange};
 pub use auto_codecs::AutoCodecs;
 pub use burst::Burst;
+pub use coding::Coding;
 pub use coding_speed::CodingSpeed;
 #[cfg(feature = "gloo")]
 pub use gloo_fold::gloo_ring_chunk;

@@ -117,6 +117,11 @@ impl Network {
         Some((edge, if from < to { &edge.there } else { &edge.back }))
     }
 
+    /// How much the way from one rank to another carries, by what is slowest on it.
+    pub(super) fn kbps(&self, from: Rank, to: Rank) -> Option<u32> {
+        self.way(from, to)?.1.iter().map(|busy| busy.kbps).min()
+    }
+
     /// The tree of these edges from the root where it is lowest; `None` when they are none of all ranks.
     pub(super) fn tree(&self, edges: &[usize]) -> Option<Tree> {
         let trees = ranks(self.size).map(|root| self.hung_up(edges, root)).filter(|tree| tree.root(self.size).is_some());

@@ -5,15 +5,19 @@
 //! Whoever makes a plan works it out for each size class, and ships what comes of it, so that it is the same for all members. What counts is what
 //! the links carry, as it was measured, and how fast each member encodes and decodes, as it has measured itself. Where anything of that
 //! is not known nothing is encoded.
+//!
+//! Over trees who has fast ways up goes without the codec, as far as that takes no more time: encoding for a cable beside a radio gains nothing, and what
+//! is not encoded is exact.
 
-use super::forecast::forecast_us;
+use super::forecast::{forecast_longer_us, forecast_us};
 use super::network::Network;
 use super::plan::TreeShare;
-use super::{AutoCodecs, LinkMap, Plan, PlanClass, Schedule, Tree, ranks};
+use super::{AutoCodecs, Coding, LinkMap, Plan, PlanClass, Schedule, Tree, ranks};
 use crate::collective::{Coarsest, CodecId};
 use crate::compression::codec;
 use crate::identity::MemberId;
-use crate::view::Rank;
+use crate::view::{Rank, RankSet};
+use std::collections::BTreeSet;
 
 /// The same plan with the codecs that pay by what is known now.
 pub(super) fn with_codecs(members: &[MemberId], links: &LinkMap, mut plan: Plan) -> Plan {
@@ -38,7 +42,7 @@ pub fn with_better_codecs(members: &[MemberId], links: &LinkMap, present: &Plan)
 }
 
 /// What it takes to tell how long a coded call takes.
-struct Paying<'a> {
+pub(super) struct Paying<'a> {
     network: Network,
     members: &'a [MemberId],
     links: &'a LinkMap,
@@ -47,7 +51,7 @@ struct Paying<'a> {
 }
 
 impl<'a> Paying<'a> {
-    fn new(members: &'a [MemberId], links: &'a LinkMap, plan: &Plan) -> Option<Paying<'a>> {
+    pub(super) fn new(members: &'a [MemberId], links: &'a LinkMap, plan: &Plan) -> Option<Paying<'a>> {
         let network = Network::of(members, links).filter(|network| network.size > 1)?;
         let goes_whole = |class: &PlanClass| !matches!(class.schedule, Schedule::Ring { .. } | Schedule::Trees { .. });
         Some(Paying { straight: network.is_mesh() && plan.classes.iter().any(goes_whole), network, members, links })
@@ -57,30 +61,62 @@ impl<'a> Paying<'a> {
     fn choice(&self, class: &PlanClass) -> AutoCodecs {
         let bytes = typical_bytes(class);
         AutoCodecs::new(|coarsest| {
-            let Some(us) = self.us(class, bytes, CodecId::None) else { return CodecId::None };
+            let Some(us) = self.us(class, bytes, Coding::NONE) else { return Coding::NONE };
             let rungs = Coarsest::ALL.into_iter().filter(|rung| *rung <= coarsest);
-            let timed = rungs.filter_map(|rung| Some((rung.id(), self.us(class, bytes, rung.id())?)));
-            timed.fold((CodecId::None, us), |best, next| if next.1 * PAYS <= best.1 { next } else { best }).0
+            let timed = rungs.filter_map(|rung| self.best(class, bytes, rung.id()));
+            timed.fold((Coding::NONE, us), |best, next| if next.1 * PAYS <= best.1 { next } else { best }).0
         })
     }
 
+    /// Of the codings by one codec that take the least time, or hardly more, the one that leaves most as it is; and its time.
+    fn best(&self, class: &PlanClass, bytes: u64, id: CodecId) -> Option<(Coding, f64)> {
+        let codings = self.plain_sets(&class.schedule)?.into_iter().map(|plain| Coding::but_for(id, plain));
+        let timed: Vec<(Coding, f64)> =
+            codings.map(|coding| Some((coding, self.us(class, bytes, coding)?))).collect::<Option<_>>()?;
+        let least = timed.iter().map(|(_, us)| *us).fold(f64::INFINITY, f64::min);
+        timed.into_iter().filter(|(_, us)| *us <= least * HARDLY_MORE).max_by_key(|(coding, _)| coding.plain().len())
+    }
+
+    /// Who may go without a codec: nobody, or whoever has no way up in these trees that is slower than so much, for each rate there is. Never all.
+    fn plain_sets(&self, schedule: &Schedule) -> Option<Vec<RankSet>> {
+        let Schedule::Trees { trees } = schedule else { return Some(vec![RankSet::EMPTY]) };
+        let parent = |share: &TreeShare, rank: Rank| share.tree.parents.get(rank.index()).copied().flatten();
+        let kbps = |rank: Rank| {
+            let ways = trees.iter().filter_map(|share| parent(share, rank));
+            ways.map(|parent| self.network.kbps(rank, parent)).try_fold(u32::MAX, |least, kbps| Some(least.min(kbps?)))
+        };
+        let slowest: Vec<(Rank, u32)> = ranks(self.network.size).map(|rank| Some((rank, kbps(rank)?))).collect::<Option<_>>()?;
+        let rates: BTreeSet<u32> = slowest.iter().map(|(_, kbps)| *kbps).collect();
+        let from = |least: &u32| slowest.iter().filter(|(_, kbps)| kbps >= least).map(|(rank, _)| *rank).collect();
+        // From the lowest rate on they would be all.
+        Some(rates.iter().skip(1).map(from).chain([RankSet::EMPTY]).collect())
+    }
+
     /// How long a buffer of so many bytes takes; `None` where something of that is not known.
-    fn us(&self, class: &PlanClass, bytes: u64, id: CodecId) -> Option<f64> {
-        let Some(codec) = codec(id) else {
-            return forecast_us(&self.network, &self.way(&class.schedule, false), bytes, class.chunk_bytes);
+    fn us(&self, class: &PlanClass, bytes: u64, coding: Coding) -> Option<f64> {
+        let [travel_us, coding_us] = self.travel_and_coding_us(class, bytes, coding)?;
+        // One chunk is encoded while another travels.
+        Some(f64::max(travel_us, coding_us))
+    }
+
+    /// How long it is on its way, and how long whoever has most to encode does that beside everything else.
+    pub(super) fn travel_and_coding_us(&self, class: &PlanClass, bytes: u64, coding: Coding) -> Option<[f64; 2]> {
+        let Some(codec) = codec(coding.codec()) else {
+            return Some([forecast_us(&self.network, &self.way(&class.schedule, false), bytes, class.chunk_bytes)?, 0.0]);
         };
         let way = self.way(&class.schedule, true);
         // A plan is made for buffers that there can be.
         let elements = usize::try_from(bytes / 4).ok()?;
         let chunk = codec.encoded_len(class.chunk_bytes as usize / 4) as u32;
-        let travel_us = forecast_us(&self.network, &way, codec.encoded_len(elements) as u64, chunk)?;
-        let coding = |rank: Rank| {
-            let mbps = f64::from(self.links.coding(self.members[rank.index()]).mbps(id)?);
-            Some(turns(&way, rank, self.network.size) * bytes as f64 / mbps)
+        let encoded = codec.encoded_len(elements) as u64;
+        let longer_up = |rank| if coding.plain().contains(rank) { bytes as f64 / encoded.max(1) as f64 } else { 1.0 };
+        let travel_us = forecast_longer_us(&self.network, &way, encoded, chunk, longer_up)?;
+        let coding_us = |rank: Rank| {
+            let mbps = f64::from(self.links.coding(self.members[rank.index()]).mbps(coding.codec())?);
+            Some(turns(&way, rank, self.network.size, coding) * bytes as f64 / mbps)
         };
-        let coding_us = ranks(self.network.size).map(coding).try_fold(0.0, |most, us| Some(f64::max(most, us?)))?;
-        // One chunk is encoded while another travels.
-        Some(f64::max(travel_us, coding_us * BUSY))
+        let coding_us = ranks(self.network.size).map(coding_us).try_fold(0.0, |most, us| Some(f64::max(most, us?)))?;
+        Some([travel_us, coding_us * BUSY])
     }
 
     /// The way in terms of the native engine: as many bytes over the same ports as Gloo's.
@@ -102,16 +138,30 @@ impl<'a> Paying<'a> {
 
     fn reason(&self, plan: &Plan) -> String {
         let class = plan.class_for(LARGE_BYTES);
-        let us = |id| self.us(class, LARGE_BYTES, id).map(|us| format!("{:.0} ms", us / 1e3));
-        let id = class.auto.up_to(Coarsest::Int8);
-        let Some(plain) = us(CodecId::None) else { return String::new() };
-        let codings = |id| Some(format!("{id} {}", us(id)?));
+        let time = |us: f64| format!("{:.0} ms", us / 1e3);
+        let taken = class.auto.up_to(Coarsest::Int8);
+        let Some(plain) = self.us(class, LARGE_BYTES, Coding::NONE).map(time) else { return String::new() };
+        let codings = |id| Some(format!("{id} {}", time(self.best(class, LARGE_BYTES, id)?.1)));
         let coded: Vec<String> = [CodecId::Bf16, CodecId::Int8].into_iter().filter_map(codings).collect();
         if coded.is_empty() {
             return format!("{MARK}nothing, as it is not known how fast all members encode");
         }
-        let taken = if id == CodecId::None { "nothing".to_owned() } else { id.to_string() };
-        format!("{MARK}{taken}: 64 MiB take about {plain} as they are, {}", coded.join(", "))
+        let name = if taken == Coding::NONE { "nothing".to_owned() } else { taken.codec().to_string() };
+        let but = but_as_it_is(&class.schedule, taken.plain());
+        format!("{MARK}{name}{but}: 64 MiB take about {plain} as they are, {}", coded.join(", "))
+    }
+}
+
+/// Over which ways up the numbers travel as they are; nothing where it is none.
+fn but_as_it_is(schedule: &Schedule, plain: RankSet) -> String {
+    let Schedule::Trees { trees } = schedule else { return String::new() };
+    let up = |share: &TreeShare, rank: Rank| share.tree.parents.get(rank.index()).copied().flatten().map(|parent| (rank, parent));
+    let ways: BTreeSet<(Rank, Rank)> = trees.iter().flat_map(|share| plain.iter().filter_map(|rank| up(share, rank))).collect();
+    let named: Vec<String> = ways.iter().take(NAMED_MAX).map(|(from, to)| format!("{from} to {to}")).collect();
+    match ways.len() {
+        0 => String::new(),
+        all if all > NAMED_MAX => format!(", but as it is from {} and over {} more", named.join(", "), all - NAMED_MAX),
+        _ => format!(", but as it is from {}", named.join(", ")),
     }
 }
 
@@ -125,24 +175,37 @@ fn typical_bytes(class: &PlanClass) -> u64 {
 }
 
 /// How often a rank encodes the buffer and decodes it again; half a turn is one of the two.
-fn turns(way: &Schedule, rank: Rank, size: usize) -> f64 {
+fn turns(way: &Schedule, rank: Rank, size: usize, coding: Coding) -> f64 {
     let half_turns = match way {
         // Its own, which it rounds, and everybody's.
         Schedule::OneShot => 1.0 + size as f64,
-        Schedule::Trees { trees } => trees.iter().map(|share| f64::from(share.ppm) / 1e6 * in_tree(&share.tree, rank)).sum(),
+        Schedule::Trees { trees } => {
+            trees.iter().map(|share| f64::from(share.ppm) / 1e6 * in_tree(&share.tree, rank, coding) as f64).sum()
+        }
         Schedule::Ring { .. } => 5.0,
         Schedule::GlooExchange | Schedule::GlooRing | Schedule::GlooBcube => 0.0,
     };
     half_turns / 2.0
 }
 
-fn in_tree(tree: &Tree, rank: Rank) -> f64 {
-    match tree.children(rank).len() {
-        // Its own there, and the result back.
-        0 => 2.0,
-        // Its own is rounded, what its children send is decoded, their sum encoded, and the result decoded.
-        children => 4.0 + children as f64,
-    }
+fn in_tree(tree: &Tree, rank: Rank, coding: Coding) -> usize {
+    let is_coded = |rank: &Rank| !coding.plain().contains(*rank);
+    let (children, is_root) = (tree.children(rank), tree.parents.get(rank.index()) == Some(&None));
+    let below = children.iter().filter(|child| is_coded(child)).count();
+    // What goes up: its own alone, or its own rounded and a sum.
+    let above = match (is_coded(&rank), is_root) {
+        (false, _) => 0,
+        (true, true) => 2,
+        (true, false) => {
+            if children.is_empty() {
+                1
+            } else {
+                3
+            }
+        }
+    };
+    // The result is decoded, and by the root encoded before that.
+    below + above + if is_root { 2 } else { 1 }
 }
 
 /// What begins the sentence about codecs in a plan's reason.
@@ -150,6 +213,10 @@ const MARK: &str = "; Codec::auto takes ";
 /// A lossy codec must make this much of a difference.
 const PAYS: f64 = 1.5;
 const WORTH_A_CHANGE: f64 = 1.1;
+/// What is left as it is may take so much longer, as it is exact.
+const HARDLY_MORE: f64 = 1.03;
+/// Ways that a reason names; it must not get too long.
+const NAMED_MAX: usize = 6;
 /// How much longer it takes to encode than alone and with nothing else to do: the same threads add, seal and wait for each other, on
 /// processors that a program computes on.
 const BUSY: f64 = 4.0;
@@ -178,7 +245,7 @@ mod tests {
         let (members, links) = links_of(wired, mbps);
         let members: BTreeMap<MemberId, Engines> = members.into_iter().map(|member| (member, engines)).collect();
         let plan = arrange(&members, None, &links).plan;
-        (Coarsest::ALL.map(|coarsest| plan.class_for(LARGE_BYTES).auto.up_to(coarsest)), plan)
+        (Coarsest::ALL.map(|coarsest| plan.class_for(LARGE_BYTES).auto.up_to(coarsest).codec()), plan)
     }
 
     #[test]
@@ -227,7 +294,7 @@ mod tests {
     fn another_choice_must_be_worth_it() {
         let (members, links) = links_of(&[94; 4], 5000);
         let better = with_better_codecs(&members, &links, &gloo_plan(4)).expect("int8 is four times as fast");
-        assert_eq!(better.class_for(LARGE_BYTES).auto.up_to(Coarsest::Int8), CodecId::Int8);
+        assert_eq!(better.class_for(LARGE_BYTES).auto.up_to(Coarsest::Int8).codec(), CodecId::Int8);
         assert_eq!(with_better_codecs(&members, &links, &better), None);
         let (members, fast) = links_of(&[25_000; 4], 5000);
         let back = with_better_codecs(&members, &fast, &better).expect("the links have become faster than the codec");
@@ -239,6 +306,83 @@ mod tests {
     fn unequal_links_are_told_by_their_slowest() {
         let (taken, plan) = taken(&[9400, 9400, 9400, 94], 5000, Engines::NATIVE);
         assert_eq!(taken, Coarsest::ALL.map(Coarsest::id), "{}", plan.reason);
+    }
+
+    /// Of a home whose members encode so fast: the plan, and who goes without int8 with a large buffer.
+    fn plain(home: &Home, mbps: u32) -> (Plan, Coding) {
+        let (members, mut links) = (home.members(), home.link_map(|_| 0));
+        members.iter().for_each(|member| links.set_coding(*member, CodingSpeed::new(|_| mbps)));
+        let members = members.into_iter().map(|member| (member, Engines::NATIVE)).collect();
+        let plan = arrange(&members, None, &links).plan;
+        let coding = plan.class_for(LARGE_BYTES).auto.up_to(Coarsest::Int8);
+        assert!(plan.fits(home.size()));
+        assert_codec(&plan);
+        (plan, coding)
+    }
+
+    fn set(ranks: &[u8]) -> RankSet {
+        ranks.iter().copied().map(Rank).collect()
+    }
+
+    #[test]
+    fn a_cable_beside_a_radio_goes_without() {
+        let home = Home::new(&[Lan::Wired(940), Lan::Wired(940), Lan::Radio(300), Lan::Radio(100)], &[]);
+        let (plan, coding) = plain(&home, 5000);
+        assert_eq!(coding, Coding::but_for(CodecId::Int8, set(&[0, 1])), "{}", plan.reason);
+        assert!(plan.reason.contains("takes int8, but as it is from 0 to 1:"), "{}", plan.reason);
+        // A processor that is slow makes that worth it, too, or no codec at all.
+        assert_eq!(plain(&home, 500).1, coding);
+        assert_eq!(plain(&home, 20).1, Coding::NONE);
+    }
+
+    #[test]
+    fn a_cable_that_is_as_slow_as_the_rest_does_not() {
+        // What is sent as it is would take longer at the port of whoever adds.
+        let (plan, coding) = plain(&Home::new(&[Lan::Wired(940), Lan::Wired(940), Lan::Wired(940), Lan::Wired(200)], &[]), 5000);
+        let Schedule::Trees { trees } = &plan.class_for(LARGE_BYTES).schedule else { panic!("{plan:?}") };
+        let root = trees[0].tree.root(4).expect("a root");
+        assert_eq!((trees.len(), coding), (1, Coding::but_for(CodecId::Int8, set(&[root.0]))), "{}", plan.reason);
+        assert!(plan.reason.contains("takes int8: 64 MiB"), "nobody sends as it is: {}", plan.reason);
+        // Beside a slower one it does not.
+        let (plan, coding) = plain(&Home::new(&[Lan::Wired(940), Lan::Wired(940), Lan::Wired(940), Lan::Wired(100)], &[]), 5000);
+        assert_eq!(coding, Coding::but_for(CodecId::Int8, set(&[0, 1, 2])), "{}", plan.reason);
+        // Trees of equal links: only who has no way up goes without, which costs nothing.
+        let (members, links) = links_of(&[94; 4], 5000);
+        let star = Schedule::Trees { trees: vec![TreeShare { tree: Tree::star(Rank(2), 4), ppm: 1_000_000 }] };
+        let mut plan = Plan::mesh(4);
+        plan.classes[0].schedule = star;
+        let coded = with_codecs(&members, &links, plan);
+        assert_eq!(coded.classes[0].auto.up_to(Coarsest::Int8), Coding::but_for(CodecId::Int8, set(&[2])));
+        // Two stars: nobody is at the root of both.
+        let mut plan = coded;
+        let star = |root| TreeShare { tree: Tree::star(Rank(root), 4), ppm: 500_000 };
+        plan.classes[0].schedule = Schedule::Trees { trees: vec![star(0), star(1)] };
+        let coded = with_codecs(&members, &links, plan);
+        assert_eq!(coded.classes[0].auto.up_to(Coarsest::Int8), CodecId::Int8.into());
+    }
+
+    #[test]
+    fn where_all_ways_are_fast_there_is_no_codec() {
+        let (plan, coding) = plain(&Home::new(&[Lan::No; 3], &[(0, 1, 25_000), (1, 2, 16_000)]), 5000);
+        assert_eq!(coding, Coding::NONE, "{}", plan.reason);
+        assert!(plan.reason.contains("takes nothing:"), "{}", plan.reason);
+    }
+
+    #[test]
+    fn rings_and_gloo_know_no_fast_and_slow_ways() {
+        for engines in [Engines::NATIVE, Engines::GLOO] {
+            let (_, plan) = taken(&[94; 4], 5000, engines);
+            assert!(plan.classes.iter().all(|class| Coarsest::ALL.iter().all(|c| class.auto.up_to(*c).plain().is_empty())));
+        }
+    }
+
+    #[test]
+    fn many_ways_fit_in_a_sentence() {
+        let mut machines = vec![Lan::Wired(9400); 14];
+        machines.extend([Lan::Radio(300), Lan::Radio(100)]);
+        let (plan, coding) = plain(&Home::new(&machines, &[]), 5000);
+        assert_eq!(coding.plain().len(), 14, "{}", plan.reason);
+        assert!(plan.reason.len() <= Plan::REASON_BYTES_MAX && plan.reason.contains(" more: 64 MiB"), "{}", plan.reason);
     }
 
     /// What rank 0 knows when calls are held for measuring: each port has been seen, not each path.
@@ -265,6 +409,6 @@ mod tests {
         members.iter().for_each(|member| links.set_coding(*member, CodingSpeed::new(|_| 5000)));
         let plan = super::super::planner::plan(&members, &links);
         let better = with_better_codecs(&members, &links, &plan).expect("int8 is four times as fast");
-        assert_eq!(better.class_for(LARGE_BYTES).auto.up_to(Coarsest::Int8), CodecId::Int8);
+        assert_eq!(better.class_for(LARGE_BYTES).auto.up_to(Coarsest::Int8).codec(), CodecId::Int8);
     }
 }

@@ -281,7 +281,7 @@ impl PlanClass {
                 whole && trees.len() <= Plan::TREES_MAX && trees.iter().all(|share| share.tree.root(size).is_some())
             }
         };
-        chunk && schedule
+        chunk && schedule && self.auto.fits(&self.schedule, size)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Codecs that are left to the plan: chosen by what the links carry, the same by all.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use potluck_harness::group::PATIENCE;
@@ -13,6 +13,11 @@ pub fn add(suite: &mut Suite) {
     suite.serial("slow links are measured, and all take the same codec", &LAN, on_slow_links);
     suite.serial("two members with a slow link take a codec too", &LAN, between_two);
     suite.test_needing("on one machine nothing is encoded where a codec is left to the plan", &LO, on_one_machine);
+}
+
+/// For the native engine alone: Gloo has no trees.
+pub fn add_native(suite: &mut Suite) {
+    suite.serial("a fast cable goes without the codec that a slow one has", &LAN, fast_and_slow);
 }
 
 /// 4 MiB.
@@ -75,6 +80,65 @@ fn on_slow_links() -> Result<()> {
 
 fn between_two() -> Result<()> {
     slow(2)
+}
+
+/// What each machine has sent.
+fn sent_by(group: &Group) -> Result<Vec<u64>> {
+    group.lab.nodes().iter().map(|node| group.lab.bytes_out(node, "eth0")).collect()
+}
+
+/// Until no links are measured any more.
+fn until_quiet(group: &Group) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let before = sent_by(group)?;
+        std::thread::sleep(Duration::from_secs(1));
+        if sent_by(group)?.iter().zip(before).all(|(after, before)| after - before < 50_000) {
+            return Ok(());
+        }
+        ensure!(began.elapsed() < 2 * PATIENCE, "links are measured for ever");
+    }
+}
+
+/// Of four machines one has a slow cable. What the fast ones send up is exact.
+fn fast_and_slow() -> Result<()> {
+    const MBIT: [u32; 4] = [200, 200, 200, 10];
+    const SLOW: usize = 3;
+    const LEN: usize = 600_000;
+    let mut group = Group::up_rated("gbe4", &MBIT)?;
+    let view = group.meet()?[0]["view"].clone();
+    for peer in &mut group.peers {
+        let has_codecs = |plan: &str| plan.contains("Codec::auto takes int8");
+        peer.status_where(|status| status["view"]["plan"].as_str().is_some_and(has_codecs), PATIENCE)?;
+    }
+    until_quiet(&group)?;
+    // Two of the fast ones send all that they have once and no more, the slow one a quarter of it. Who adds hands the result to all, in eight bits.
+    let whole = 4 * LEN as u64;
+    let fits = |sent: &[u64]| {
+        let fast = sent[..SLOW].iter().filter(|sent| (whole..whole + whole / 5).contains(sent)).count();
+        fast == 2 && (whole / 4..whole / 3).contains(&sent[SLOW])
+    };
+    let began = Instant::now();
+    let done = loop {
+        let before = sent_by(&group)?;
+        let order = json!({"do": "all_reduce", "len": LEN, "seed": 7, "codec": "auto", "reference": true});
+        let done = group.all(&order, "done")?;
+        let sent: Vec<u64> = sent_by(&group)?.iter().zip(before).map(|(after, before)| after - before).collect();
+        ensure!(all_alike(&done)? == "int8" && done.iter().all(|event| event["as_reference"] == true), "{done:?}");
+        if fits(&sent) {
+            println!("measured: of {whole} bytes those with {MBIT:?} Mbit/s have sent {sent:?}: {}", done[0]["plan"]);
+            break done;
+        }
+        // A burst came between.
+        ensure!(began.elapsed() < PATIENCE, "{sent:?} bytes: {}", done[0]["plan"]);
+    };
+    let own: Vec<&Value> = done.iter().map(|event| &event["own"]).collect();
+    ensure!(own == ["no codec", "no codec", "no codec", "int8"], "{own:?}");
+    let explained = done[0]["plan"].as_str().unwrap_or_default();
+    ensure!(explained.contains("Codec::auto takes int8, but as it is from "), "{explained}");
+    let told = group.all(&json!({"do": "status"}), "status")?;
+    ensure!(told.iter().all(|status| status["view"]["id"] == view), "the View has changed: {told:?}");
+    Ok(())
 }
 
 fn on_one_machine() -> Result<()> {

@@ -45,6 +45,7 @@ fn main() {
     suite.on("native", None);
     paths::add_once(&mut suite);
     unequal::add(&mut suite);
+    codecs::add_native(&mut suite);
     cables::add(&mut suite);
     gloo::add(&mut suite);
     suite.run()

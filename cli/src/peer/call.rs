@@ -1,6 +1,7 @@
 //! The collectives, each with an answer to what became of the caller's buffer.
 
 use super::Order;
+use super::coded::coded_sum;
 use super::milestone::{Milestone, all_reduced};
 use super::numbers::{Input, Number, hash, hash_bytes, input, is_close, is_exact, is_part_of, same};
 use super::report::{emit, ms};
@@ -25,6 +26,9 @@ pub struct Reduction {
     dtype: Type,
     #[serde(default)]
     codec: Coding,
+    /// Where the codec is left to the plan: compare the bits with what that comes to.
+    #[serde(default)]
+    reference: bool,
     deadline_ms: Option<u64>,
     /// Tell when this share of the bytes that this node will receive is in, 0 to 1.
     report_at: Option<f64>,
@@ -179,8 +183,15 @@ impl Calls<'_> {
         let mut event = done("done", outcome, verdict(good, kept), &hash(&buffer), took);
         if r.codec == Coding::Auto {
             // By the plan that is there now; the call may have run under the one before.
-            event["auto"] = self.context.plan().codec(Coarsest::Int8, (r.len * size_of::<T>()) as u64).to_string().into();
-            event["plan"] = self.context.plan().explain().into();
+            let (plan, bytes) = (self.context.plan(), (r.len * size_of::<T>()) as u64);
+            event["auto"] = plan.codec(Coarsest::Int8, bytes).to_string().into();
+            event["own"] = plan.codec_of(rank, Coarsest::Int8, bytes).to_string().into();
+            event["plan"] = plan.explain().into();
+            if r.reference {
+                // Only f32 is encoded.
+                let inputs: Vec<Vec<f32>> = (0..self.context.size()).map(|rank| input(r.input(), rank, r.len)).collect();
+                event["as_reference"] = coded_sum(&plan, Coarsest::Int8, &inputs).map(|sum| hash(&sum) == hash(&buffer)).into();
+            }
         }
         emit(&event);
     }

@@ -26,7 +26,7 @@ pub struct Decided {
     pub output: Option<Staging>,
     /// Of a step that is committed: the results of its calls in order.
     pub parts: Vec<Staging>,
-    /// Of the calls whose codec was left to the plan: which one they ran with.
+    /// Of the calls whose codec was left to the plan: by which one this member's contribution was encoded.
     pub codecs: BTreeMap<OpId, CodecId>,
     /// What the engine reported, if it failed here.
     pub fault: Option<EngineFault>,

@@ -9,7 +9,7 @@
 use super::{Envelope, State};
 use crate::collective::{AbortReason, Block, Call, CodecId, Input, Job, Misbehaviour, PlanStep, Switch};
 use crate::engine::EngineKind;
-use crate::topology::Plan;
+use crate::topology::{Coding, Plan};
 use crate::view::{OpId, Rank};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -166,7 +166,7 @@ impl Envelope {
         }
     }
 
-    /// With which codec a call is carried out that leaves it to the plan; `None` while that is not known, and afterwards.
+    /// By which codec this member's contribution to a call is encoded that leaves it to the plan; `None` while that is not known, and afterwards.
     pub fn auto_codec(&self, op: OpId) -> Option<CodecId> {
         self.lock().slots.get(&op.whole())?.codecs.get(&op).copied()
     }
@@ -176,23 +176,23 @@ impl Envelope {
         self.lock().asks_for_codecs
     }
 
-    fn note_codec(&self, op: OpId, coded: &Call) {
+    /// Notes by which codec this member's own contribution to `op` is encoded, where that was left to the plan.
+    fn note_codec(&self, op: OpId, asked: &Call, coding: Coding) {
         let mut state = self.lock();
         state.asks_for_codecs = true;
         if let Some(slot) = state.slots.get_mut(&op.whole()) {
-            slot.codecs.insert(op, coded.codec);
+            slot.codecs.insert(op, coding.of(self.me));
             // What goes as it is can be compared with its forecast.
             if op == op.whole() {
-                slot.reduced_bytes = coded.reduced_by_all();
+                slot.reduced_bytes = Call { codec: coding.codec(), ..*asked }.reduced_by_all();
             }
         }
     }
 
     fn carry_out_under(self: &Arc<Envelope>, plan: Arc<Plan>, begun: Begun, input: &Input<'_>) {
-        let (op, asked) = begun.call();
-        let call = plan.coded(&asked);
-        if call.codec != asked.codec {
-            self.note_codec(op, &call);
+        let (op, call) = begun.call();
+        if let CodecId::Auto(_) = call.codec {
+            self.note_codec(op, &call, plan.coding(&call));
         }
         let is_small = input.len() <= SMALL_BYTES_MAX && !matches!(begun, Begun::Sync(..));
         self.start(op, call, plan, begun.source(), input);

@@ -2,83 +2,16 @@
 //!
 //! Calls while another plan is being agreed on, on the native engine over links in memory.
 
-use super::{Decided, Envelope, Outgoing};
+use super::testing::Group;
 use crate::collective::{
-    Call, CodecId, DType, Input, Kind, Mode, NativeEngine, Outcome, PlanStep, ReduceOp, Switch, bytes_of, elements_of, reference,
+    Call, CodecId, DType, Input, Kind, Mode, Outcome, PlanStep, ReduceOp, Switch, bytes_of, elements_of, reference,
 };
 use crate::topology::{AutoCodecs, Plan, PlanClass, Schedule, Tree, TreeShare};
 use crate::view::testing::view_of;
 use crate::view::{Lane, OpId, Rank};
-use std::sync::Arc;
-use std::task::{Context as Task, Poll, Waker};
-use std::time::{Duration, Instant};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 const SIZE: usize = 3;
 const LEN: usize = 50_000;
-
-/// All members of a View in one process.
-struct Group {
-    members: Vec<Arc<Envelope>>,
-    said: Vec<UnboundedReceiver<Outgoing>>,
-}
-
-impl Group {
-    fn new() -> Group {
-        let view = Arc::new(view_of(SIZE as u8));
-        let engine = NativeEngine::default();
-        let (members, said): (Vec<_>, Vec<_>) = view
-            .ranks()
-            .map(|me| {
-                let (tx, rx) = unbounded_channel();
-                (Arc::new(Envelope::open(Arc::clone(&view), me, &engine, tx)), rx)
-            })
-            .unzip();
-        for (a, b) in [(0, 1), (0, 2), (1, 2)] {
-            let (near, far) = crate::link::testing::memory();
-            members[a].backend().attach(Rank(b as u8), near);
-            members[b].backend().attach(Rank(a as u8), far);
-        }
-        Group { members, said }
-    }
-
-    /// Carries what the members have said to each other.
-    fn carry(&mut self) {
-        for from in 0..SIZE {
-            while let Ok(Outgoing::Tell(message)) = self.said[from].try_recv() {
-                for to in (0..SIZE).filter(|to| *to != from) {
-                    self.members[to].on_message(Rank(from as u8), message.body, &message.resolved).expect("an honest member");
-                }
-            }
-        }
-    }
-
-    fn decided(&mut self, member: usize, op: OpId) -> Decided {
-        let until = Instant::now() + Duration::from_secs(60);
-        loop {
-            self.carry();
-            match self.members[member].poll_decided(op, &mut Task::from_waker(Waker::noop())) {
-                Poll::Ready(decided) => return decided,
-                Poll::Pending => assert!(Instant::now() < until, "{op:?} is never decided"),
-            }
-            std::thread::yield_now();
-        }
-    }
-
-    fn call_all(&self, call: Call) -> Vec<OpId> {
-        self.members.iter().map(|member| member.call(Lane::MAIN, call).expect("a number")).collect()
-    }
-
-    fn begin_all(&self, ops: &[OpId], call: Call, inputs: &[Vec<f32>]) {
-        for (member, (op, input)) in self.members.iter().zip(ops.iter().zip(inputs)) {
-            member.begin(*op, call, &Input::Borrowed(bytes_of(input)));
-        }
-    }
-
-    fn hold_all(&self) -> Vec<PlanStep> {
-        self.members.iter().map(|member| member.hold(1).expect("the next plan")).collect()
-    }
-}
 
 fn sum(mode: Mode) -> Call {
     Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: LEN as u64, codec: CodecId::None, mode }
@@ -110,7 +43,7 @@ fn numbers(output: &crate::collective::Staging) -> Vec<f32> {
 
 #[test]
 fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_everywhere() {
-    let mut group = Group::new();
+    let mut group = Group::of(view_of(SIZE as u8));
     let (first, next) = (Plan::mesh(SIZE), chain());
     assert!(expected(&first) != expected(&next), "the plans must be told apart");
     let before = group.call_all(sum(Mode::PerOp));
@@ -156,7 +89,7 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
 
 #[test]
 fn what_is_held_ends_with_its_view_and_can_be_given_up() {
-    let mut group = Group::new();
+    let mut group = Group::of(view_of(SIZE as u8));
     group.hold_all();
     let dropped = group.call_all(sum(Mode::PerOp));
     let open = group.call_all(sum(Mode::PerOp));
@@ -176,7 +109,7 @@ fn what_is_held_ends_with_its_view_and_can_be_given_up() {
 
 #[test]
 fn what_somebody_has_begun_before_is_not_waited_for() {
-    let mut group = Group::new();
+    let mut group = Group::of(view_of(SIZE as u8));
     let early: Vec<OpId> =
         group.members[1..].iter().map(|member| member.call(Lane::MAIN, sum(Mode::PerOp)).expect("a number")).collect();
     group.members[1].begin(early[0], sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[1])));
@@ -194,7 +127,7 @@ fn what_somebody_has_begun_before_is_not_waited_for() {
 
 #[test]
 fn a_plan_for_another_group_or_engine_is_refused() {
-    let group = Group::new();
+    let group = Group::of(view_of(SIZE as u8));
     let mut gloo = Plan { revision: 1, ..Plan::mesh(SIZE) };
     gloo.classes[0].schedule = Schedule::GlooRing;
     let mut larger = chain();

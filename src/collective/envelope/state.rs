@@ -32,7 +32,7 @@ pub(super) struct Slot {
     /// How many calls it has, once that is known.
     pub(super) parts_all: Option<u8>,
     pub(super) outcome: Option<Outcome>,
-    /// Of its calls whose codec was left to the plan: which one they run with.
+    /// Of its calls whose codec was left to the plan: by which one this member's contribution is encoded.
     pub(super) codecs: BTreeMap<OpId, CodecId>,
     /// The caller takes finite numbers only.
     pub(super) finite_only: bool,

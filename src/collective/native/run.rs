@@ -29,7 +29,7 @@ use super::part::{Part, Payload};
 use crate::collective::canvas::{Canvas, Claim};
 use crate::collective::schedule::{Itinerary, Station, Then};
 use crate::collective::{Block, Digest, Finished, Input, Pool, Staging, elements_of_mut, finish};
-use crate::compression::{Codec, codec};
+use crate::compression::Codec;
 use crate::link::{DataHeader, Phase};
 use crate::topology::ranks;
 use crate::view::{OpId, Rank};
@@ -192,7 +192,8 @@ impl Run {
         let place = station.contributors.iter().position(|rank| *rank == self.me).unwrap_or(0);
         // What is the result, and what is copied anyway and has others' added to it or is added to theirs, is copied to where
         // the result will be.
-        let meets_others = codec(self.itinerary.codec).is_none() && station.contributors.len() > 1 && station.then != Then::Keep;
+        let own_codec = self.itinerary.codec_own(self.me);
+        let meets_others = own_codec.is_none() && station.contributors.len() > 1 && station.then != Then::Keep;
         if station.keeps
             && (self.itinerary.reduce.is_none() || input.is_copied() && meets_others)
             && let Some(mut claim) = self.claim(at)
@@ -207,13 +208,13 @@ impl Run {
         if station.then != Then::Keep {
             // What goes on alone is encoded then. What meets others here counts as they would have got it.
             let is_alone = station.contributors.len() == 1 && matches!(station.then, Then::Send(_));
-            let encoding = codec(self.itinerary.codec).filter(|_| !is_alone);
+            let encoding = own_codec.filter(|_| !is_alone);
             let own = encoding.and_then(|codec| rounded(codec, block.bytes(), &self.pool));
             return self.add(at, place, Part::new(own.unwrap_or(block)), out);
         }
         let others: Vec<Rank> = station.contributors.iter().copied().filter(|rank| *rank != self.me).collect();
         // Everybody folds what the others could decode, so this rank does so too.
-        let encoded = codec(self.itinerary.codec).map(|codec| round_trip(codec, block.bytes_mut(), &self.pool));
+        let encoded = own_codec.map(|codec| round_trip(codec, block.bytes_mut(), &self.pool));
         let own = Arc::new(block);
         self.post(at, Phase::Reduce, &others, &Payload::Block(encoded.unwrap_or_else(|| Arc::clone(&own))), out);
         self.add(at, place, Part::Block(own), out)
@@ -225,7 +226,8 @@ impl Run {
         let at = self.locate(header)?;
         let (station, elements) = (&self.stations[at.flow], self.itinerary.elements(at.flow, at.chunk).len());
         let len = header.len as usize;
-        if !station.keeps || codec(self.itinerary.codec).is_some() || len != self.itinerary.wire_bytes(None, elements) {
+        let is_plain = self.codec_of(&at, from, header.phase)?.is_none();
+        if !station.keeps || !is_plain || len != self.itinerary.wire_bytes(None, elements) {
             return None;
         }
         let claim = match header.phase {
@@ -264,12 +266,7 @@ impl Run {
     pub fn receive(&self, from: Rank, header: &DataHeader, block: Block, out: &mut Vec<Parcel>) -> Result<Progress, Violation> {
         let at = self.locate(header).ok_or(Violation)?;
         let elements = self.itinerary.elements(at.flow, at.chunk).len();
-        let codec = match header.phase {
-            Phase::Reduce => self.itinerary.codec_up(at.flow, from),
-            Phase::Gather => self.itinerary.codec_down(),
-            // Those belong to another engine.
-            Phase::Message | Phase::Posted => return Err(Violation),
-        };
+        let codec = self.codec_of(&at, from, header.phase).ok_or(Violation)?;
         if block.len() != self.itinerary.wire_bytes(codec, elements) {
             return Err(Violation);
         }
@@ -294,6 +291,15 @@ impl Run {
         lock(&self.result).take();
         for cell in &self.cells {
             *lock(cell) = Cell { came: u16::MAX, landed: true, ..Cell::default() };
+        }
+    }
+
+    /// How what a peer sends in this phase is encoded; `None` of one that belongs to another engine.
+    fn codec_of(&self, at: &At, from: Rank, phase: Phase) -> Option<Option<&'static dyn Codec>> {
+        match phase {
+            Phase::Reduce => Some(self.itinerary.codec_up(at.flow, from)),
+            Phase::Gather => Some(self.itinerary.codec_down()),
+            Phase::Message | Phase::Posted => None,
         }
     }
 

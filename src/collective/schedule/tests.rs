@@ -3,7 +3,7 @@
 //! Who sends what to whom, for every kind of call.
 
 use super::*;
-use crate::collective::Mode;
+use crate::collective::{CodecId, Mode};
 use crate::topology::{AutoCodecs, PlanClass, Schedule, TreeShare, any_tree};
 use proptest::prelude::*;
 

@@ -153,21 +153,21 @@ fn first_walk(defect: Option<Defect>, partition: Partition, seeds: std::ops::Ran
 
 /// A walk of five that shows each defect; when the rules change, one of those after it will.
 const WALKS: [(Defect, Partition, u64); 15] = [
-    (Defect::PromiseNotDurable, Partition::Continue, 4),
+    (Defect::PromiseNotDurable, Partition::Continue, 9),
     (Defect::EarlyInstall, Partition::Continue, 0),
     (Defect::NoTieBreak, Partition::Continue, 71),
     (Defect::AnyoneCommitted, Partition::Continue, 51),
     (Defect::RestartedCounts, Partition::Majority, 243),
-    (Defect::NoAdoption, Partition::Majority, 1550),
+    (Defect::NoAdoption, Partition::Majority, 421),
     (Defect::TipOfInstalled, Partition::Majority, 1212),
-    (Defect::AcceptedNotDurable, Partition::Majority, 4458),
+    (Defect::AcceptedNotDurable, Partition::Majority, 3698),
     (Defect::EarlyAbort, Partition::Majority, 353),
     (Defect::AdoptedCounts, Partition::Continue, 48),
-    (Defect::OkWithoutResult, Partition::Continue, 26),
+    (Defect::OkWithoutResult, Partition::Continue, 48),
     (Defect::MostMembersWin, Partition::Continue, 0),
     (Defect::CutOffGoesOn, Partition::Majority, 49),
-    (Defect::OwnBase, Partition::Continue, 36),
-    (Defect::LateIsBehind, Partition::Majority, 134),
+    (Defect::OwnBase, Partition::Continue, 45),
+    (Defect::LateIsBehind, Partition::Majority, 299),
 ];
 
 /// What walks rarely come to, and all histories of three do.

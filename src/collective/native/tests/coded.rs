@@ -8,7 +8,7 @@ use crate::collective::{
     schedule::{Itinerary, Route},
 };
 use crate::compression::{Codec, codec, codec_of_sums};
-use crate::topology::{AutoCodecs, FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, Tree, TreeShare};
+use crate::topology::{AutoCodecs, Coding, FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, Tree, TreeShare};
 use crate::view::Rank;
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const CODECS: [CodecId; 6] = [
 ];
 
 /// One that is chosen for every buffer but the empty one, beside an exchange, so that everybody reaches everybody.
-fn plan(chunk_bytes: u32, schedule: Schedule) -> Arc<Plan> {
+pub fn plan(chunk_bytes: u32, schedule: Schedule) -> Arc<Plan> {
     let class = |bytes_max, schedule| PlanClass { bytes_max, chunk_bytes, schedule, auto: AutoCodecs::NONE };
     let classes = vec![class(0, Schedule::OneShot), class(u64::MAX, schedule)];
     Arc::new(Plan { revision: 0, reason: "a test".to_owned(), classes })
@@ -38,7 +38,7 @@ fn plans(size: usize, chance: &mut Chance) -> Vec<Arc<Plan>> {
     [ring, Schedule::Trees { trees: vec![chain, star] }, Schedule::OneShot].map(|schedule| plan(2624, schedule)).into()
 }
 
-fn call(codec: CodecId, op: ReduceOp, count: usize) -> Call {
+pub fn call(codec: CodecId, op: ReduceOp, count: usize) -> Call {
     Call { kind: Kind::AllReduce(op), dtype: DType::F32, count: count as u64, codec, mode: Mode::PerOp }
 }
 
@@ -54,11 +54,12 @@ fn coded_by(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
 }
 
 /// What the contributions to one chunk come to at a rank: its own, and those below it. A sum of some is encoded for its way; a
-/// contribution alone has been encoded once and is as it is.
-fn sum_at(rank: Rank, tree: &Tree, call: &Call, parts: &[&[f32]]) -> Vec<f32> {
+/// contribution alone has been encoded once and is as it is, and so is what goes without the codec.
+fn sum_at(rank: Rank, tree: &Tree, call: &Call, coding: Coding, parts: &[&[f32]]) -> Vec<f32> {
     let from = |child: Rank| {
-        let sum = sum_at(child, tree, call, parts);
-        if tree.children(child).is_empty() { sum } else { coded_by(of_sums(call.codec, parts.len()), &sum) }
+        let sum = sum_at(child, tree, call, coding, parts);
+        let goes_on = tree.children(child).is_empty() || coding.of(child) == CodecId::None;
+        if goes_on { sum } else { coded_by(of_sums(coding.codec(), parts.len()), &sum) }
     };
     let mut below: Vec<(Rank, Vec<f32>)> = tree.children(rank).into_iter().map(|child| (child, from(child))).collect();
     below.push((rank, parts[rank.index()].to_vec()));
@@ -83,10 +84,12 @@ fn finished(call: &Call, sum: Vec<f32>, size: usize) -> Vec<f32> {
     sum.into_iter().map(|x| if mean { (x / size as f32).canonical() } else { x.canonical() }).collect()
 }
 
-/// Of everybody's whole buffer as it is encoded in one piece, however the plan cuts it.
-fn expected(call: &Call, plan: &Plan, inputs: &[Vec<f32>]) -> Vec<f32> {
-    let size = inputs.len();
-    let contributions: Vec<Vec<f32>> = inputs.iter().map(|input| coded(call.codec, input)).collect();
+/// Of everybody's whole buffer as it is encoded in one piece, however the plan cuts it; or as it is, of whoever goes without the codec.
+pub fn expected(call: &Call, plan: &Plan, inputs: &[Vec<f32>]) -> Vec<f32> {
+    let (size, coding) = (inputs.len(), plan.coding(call));
+    let of = |rank: u8| Some(coding.of(Rank(rank))).filter(|codec| *codec != CodecId::None);
+    let contribution = |(rank, input): (u8, &Vec<f32>)| of(rank).map_or_else(|| input.clone(), |codec| coded(codec, input));
+    let contributions: Vec<Vec<f32>> = (0..).zip(inputs).map(contribution).collect();
     let itinerary = Itinerary::of(call, None, plan, size).expect("it can be carried out");
     let mut result = vec![0.0; inputs[0].len()];
     for (index, flow) in itinerary.flows.iter().enumerate() {
@@ -100,7 +103,7 @@ fn expected(call: &Call, plan: &Plan, inputs: &[Vec<f32>]) -> Vec<f32> {
                 }
                 Route::Paths { owner, up, .. } => {
                     let up = up.as_ref().expect("all contribute");
-                    coded_by(of_sums(call.codec, size), &finished(call, sum_at(*owner, up, call, &parts), size))
+                    coded_by(of_sums(coding.codec(), size), &finished(call, sum_at(*owner, up, call, coding, &parts), size))
                 }
             });
         }
@@ -108,7 +111,7 @@ fn expected(call: &Call, plan: &Plan, inputs: &[Vec<f32>]) -> Vec<f32> {
     result
 }
 
-fn some(count: usize, chance: &mut Chance) -> Vec<f32> {
+pub fn some(count: usize, chance: &mut Chance) -> Vec<f32> {
     let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, -f32::MAX, f32::MIN_POSITIVE, 1e-42, -0.0];
     (0..count)
         .map(|_| match chance.below(4000) {

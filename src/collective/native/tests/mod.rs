@@ -7,4 +7,5 @@ mod failure;
 mod group;
 mod memory;
 mod parts;
+mod plain;
 mod result;

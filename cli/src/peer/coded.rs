@@ -1,0 +1,57 @@
+//! What a sum comes to that goes up one tree encoded, worked out in the plainest way there is.
+
+use potluck::{Coarsest, Codec, CodecId, FoldOrder, FoldSegment, FoldTree, Plan, Rank, ReduceOp, Way, reference_sum};
+
+/// The sum of these inputs where the codec is left to `plan`, to the bit; `None` where that has no single tree for such a buffer, or no codec.
+pub fn coded_sum(plan: &Plan, coarsest: Coarsest, inputs: &[Vec<f32>]) -> Option<Vec<f32>> {
+    let bytes = size_of_val(inputs.first()?.as_slice()) as u64;
+    let class = plan.classes().into_iter().find(|class| bytes <= class.bytes_max)?;
+    let Way::Trees(trees) = class.way else { return None };
+    let [tree] = &trees[..] else { return None };
+    let of_sums = named(plan.codec(coarsest, bytes))?;
+    let of_rank = |rank| named(plan.codec_of(rank, coarsest, bytes));
+    let contribution =
+        |(rank, input): (usize, &Vec<f32>)| of_rank(rank).map_or_else(|| input.clone(), |codec| rounded(&codec, input));
+    let contributions: Vec<Vec<f32>> = inputs.iter().enumerate().map(contribution).collect();
+    let root = tree.parents.iter().position(Option::is_none)?;
+    Some(rounded(&of_sums, &sum_at(root, &tree.parents, &contributions, &of_rank)))
+}
+
+/// The contributions of a rank and of those below it, by ascending rank.
+fn sum_at(
+    rank: usize,
+    parents: &[Option<usize>],
+    contributions: &[Vec<f32>],
+    of_rank: &impl Fn(usize) -> Option<Codec>,
+) -> Vec<f32> {
+    let is_below = |above: usize| move |other: &usize| parents[*other] == Some(above);
+    let part = |other: usize| {
+        let has_others = (0..parents.len()).any(|third| is_below(other)(&third));
+        match of_rank(other) {
+            _ if other == rank => contributions[rank].clone(),
+            // A sum is encoded for its way; a contribution alone was encoded already.
+            Some(codec) if has_others => rounded(&codec, &sum_at(other, parents, contributions, of_rank)),
+            _ => sum_at(other, parents, contributions, of_rank),
+        }
+    };
+    let parts: Vec<Vec<f32>> = (0..parents.len()).filter(|other| *other == rank || is_below(rank)(other)).map(part).collect();
+    let tree = FoldTree::Sum((0..).take(parts.len()).map(|place| FoldTree::Leaf(Rank(place))).collect());
+    let order = FoldOrder { segments: vec![FoldSegment { elements: 0..contributions[rank].len(), tree }] };
+    reference_sum(&order, ReduceOp::Sum, &parts)
+}
+
+fn named(id: CodecId) -> Option<Codec> {
+    match id {
+        CodecId::Bf16 => Some(Codec::bf16()),
+        CodecId::Int8 => Some(Codec::int8()),
+        CodecId::Int4 => Some(Codec::int4()),
+        _ => None,
+    }
+}
+
+/// As others get it.
+fn rounded(codec: &Codec, elements: &[f32]) -> Vec<f32> {
+    let (mut bytes, mut decoded) = (Vec::new(), vec![0.0; elements.len()]);
+    codec.encode(elements, &mut bytes);
+    codec.decode(&bytes, &mut decoded).map_or_else(|_| Vec::new(), |()| decoded)
+}

@@ -1,0 +1,79 @@
+//! Layer: Shells.
+//!
+//! All members of a View in one process, on the native engine over links in memory.
+
+use super::{Decided, Envelope, Outgoing};
+use crate::collective::{Call, Input, NativeEngine, PlanStep, bytes_of};
+use crate::view::{Lane, OpId, View};
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// All members of a View in one process.
+pub(crate) struct Group {
+    /// By rank.
+    pub(crate) members: Vec<Arc<Envelope>>,
+    said: Vec<UnboundedReceiver<Outgoing>>,
+}
+
+impl Group {
+    pub(crate) fn of(view: View) -> Group {
+        let view = Arc::new(view);
+        let engine = NativeEngine::default();
+        let open = |me| {
+            let (tx, rx) = unbounded_channel();
+            (Arc::new(Envelope::open(Arc::clone(&view), me, &engine, tx)), rx)
+        };
+        let (members, said): (Vec<Arc<Envelope>>, Vec<_>) = view.ranks().map(open).unzip();
+        for (a, b) in view.ranks().flat_map(|a| view.ranks().filter(move |b| a < *b).map(move |b| (a, b))) {
+            let (near, far) = crate::link::testing::memory();
+            members[a.index()].backend().attach(b, near);
+            members[b.index()].backend().attach(a, far);
+        }
+        Group { members, said }
+    }
+
+    /// Carries what the members have said to each other.
+    pub(crate) fn carry(&mut self) {
+        for (from, said) in self.members[0].view().ranks().zip(&mut self.said) {
+            while let Ok(Outgoing::Tell(message)) = said.try_recv() {
+                for to in self.members.iter().filter(|to| to.me() != from) {
+                    to.on_message(from, message.body, &message.resolved).expect("an honest member");
+                }
+            }
+        }
+    }
+
+    pub(crate) fn decided(&mut self, member: usize, op: OpId) -> Decided {
+        let envelope = Arc::clone(&self.members[member]);
+        self.ready(|task| envelope.poll_decided(op, task))
+    }
+
+    /// Carries messages until this is ready.
+    pub(crate) fn ready<T>(&mut self, mut poll: impl FnMut(&mut Task<'_>) -> Poll<T>) -> T {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            self.carry();
+            match poll(&mut Task::from_waker(Waker::noop())) {
+                Poll::Ready(ready) => return ready,
+                Poll::Pending => assert!(Instant::now() < until, "it never ends"),
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn call_all(&self, call: Call) -> Vec<OpId> {
+        self.members.iter().map(|member| member.call(Lane::MAIN, call).expect("a number")).collect()
+    }
+
+    pub(crate) fn begin_all(&self, ops: &[OpId], call: Call, inputs: &[Vec<f32>]) {
+        for (member, (op, input)) in self.members.iter().zip(ops.iter().zip(inputs)) {
+            member.begin(*op, call, &Input::Borrowed(bytes_of(input)));
+        }
+    }
+
+    pub(crate) fn hold_all(&self) -> Vec<PlanStep> {
+        self.members.iter().map(|member| member.hold(1).expect("the next plan")).collect()
+    }
+}

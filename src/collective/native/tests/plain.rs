@@ -1,0 +1,170 @@
+//! Layer: Shells.
+//!
+//! Members whose way up the trees is fast: what they send goes as it is, beside others whose sums travel encoded.
+
+use super::coded::{call, expected, plan, some};
+use super::group::{Chance, End, Group, PATIENCE, bytes, finished_digest, op};
+use crate::collective::native::run::lock;
+use crate::collective::{Coarsest, CodecId, Input, ReduceOp, bytes_of, elements_of};
+use crate::compression::codec;
+use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
+use crate::topology::{AutoCodecs, Coding, Plan, Schedule, Tree, TreeShare};
+use crate::view::{Rank, RankSet};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+/// A tree by the parents of all ranks, 9 for the root, and its share.
+fn tree(parents: &[u8], ppm: u32) -> TreeShare {
+    TreeShare { tree: Tree { parents: parents.iter().map(|parent| (*parent != 9).then_some(Rank(*parent))).collect() }, ppm }
+}
+
+/// These trees, where these members go without the codec.
+fn plan_of(trees: Vec<TreeShare>, plain: &[u8]) -> Arc<Plan> {
+    let plain: RankSet = plain.iter().copied().map(Rank).collect();
+    let mut plan = Arc::unwrap_or_clone(plan(2624, Schedule::Trees { trees }));
+    plan.classes[1].auto = AutoCodecs::new(|coarsest| Coding::but_for(coarsest.id(), plain));
+    Arc::new(plan)
+}
+
+/// Trees of a group of this size, each with who goes without.
+fn plans(size: usize) -> Vec<Arc<Plan>> {
+    let of =
+        |trees: &[TreeShare], plains: &[&[u8]]| plains.iter().map(|plain| plan_of(trees.to_vec(), plain)).collect::<Vec<_>>();
+    let one = |parents: &[u8]| vec![tree(parents, 1_000_000)];
+    let two = |a: &[u8], b: &[u8]| vec![tree(a, 400_000), tree(b, 600_000)];
+    match size {
+        2 => of(&one(&[9, 0]), &[&[], &[0], &[1]]),
+        // A chain whose middle goes without or not, and two stars.
+        3 => [
+            of(&one(&[9, 0, 1]), &[&[], &[0], &[0, 1], &[0, 2], &[1, 2]]),
+            of(&two(&[9, 0, 0], &[1, 9, 1]), &[&[2], &[0, 1], &[1]]),
+        ]
+        .concat(),
+        // Two under one under the root, beside a leaf; and a root that is not rank 0.
+        _ => [
+            of(&one(&[9, 0, 1, 1, 0]), &[&[0, 1], &[1], &[0, 2, 4], &[0, 1, 2, 3], &[3]]),
+            of(&two(&[3, 3, 1, 9, 2], &[2, 0, 9, 0, 3]), &[&[], &[1, 3], &[0, 1, 2, 4]]),
+        ]
+        .concat(),
+    }
+}
+
+#[test]
+fn sums_are_those_of_a_reference_and_the_same_everywhere() {
+    let mut chance = Chance(21);
+    println!("seed {}", chance.0);
+    let mut number = 0;
+    for size in [2, 3, 5] {
+        let group = Group::new(size);
+        for plan in plans(size) {
+            assert!(plan.fits(size), "{plan:?}");
+            for (coarsest, op) in
+                Coarsest::ALL.into_iter().flat_map(|c| [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max].map(|op| (c, op)))
+            {
+                for count in [1, 257, 5003] {
+                    let inputs: Vec<_> = (0..size).map(|_| some(count, &mut chance)).collect();
+                    let call = call(CodecId::Auto(coarsest), op, count);
+                    let expected = expected(&call, &plan, &inputs);
+                    let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
+                    for finished in group.run(self::op(0, number), call, None, &plan, &raw, &mut chance) {
+                        let got = bytes(&finished);
+                        assert!(got == bytes_of(&expected), "{call} of {size}, {:?}", plan.classes[1]);
+                        assert_eq!(finished.digest, finished_digest(&got));
+                    }
+                    number += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Handed over, so that what goes as it is is sent from where it lies.
+#[test]
+fn what_is_handed_over_comes_to_the_same() {
+    let mut chance = Chance(22);
+    println!("seed {}", chance.0);
+    let (group, size, count) = (Group::new(5), 5, 5003);
+    for (number, plan) in (0..).zip(plans(size)) {
+        let inputs: Vec<_> = (0..size).map(|_| some(count, &mut chance)).collect();
+        let call = call(CodecId::Auto(Coarsest::Int8), ReduceOp::Sum, count);
+        let op = op(0, number);
+        for me in chance.shuffled(group.ranks().collect()) {
+            group.begin(me, op, call, None, &plan, None);
+            group.backends[me.index()].feed(op, &Input::lent(&Arc::new(inputs[me.index()].clone())));
+            group.credit_from(op, me);
+        }
+        for _ in 0..size {
+            let (rank, _, result) = group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+            assert!(bytes(&result.expect("a sum")) == bytes_of(&expected(&call, &plan, &inputs)), "rank {rank}, {plan:?}");
+        }
+        group.backends.iter().for_each(|backend| backend.retire(op));
+    }
+}
+
+/// What is far below any codec's step beside it is there when everything else has cancelled out.
+#[test]
+fn what_is_not_encoded_is_exact() {
+    let (group, mut chance) = (Group::new(3), Chance(23));
+    let fine = 2f32.powi(-14);
+    let inputs = [vec![-2.0; 1000], vec![1.0 + fine; 1000], vec![1.0f32; 1000]];
+    let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
+    // Rank 1 on the way or at the end, rank 2 under it or beside it.
+    for (number, (parents, plain, arrives)) in (0..).zip([
+        ([9, 0, 1], &[0u8, 1][..], true),
+        ([9, 0, 0], &[0, 1], true),
+        ([9, 0, 0], &[1], true),
+        ([9, 0, 0], &[0], false),
+        ([9, 0, 0], &[0, 2], false),
+    ]) {
+        let plan = plan_of(vec![tree(&parents, 1_000_000)], plain);
+        let call = call(CodecId::Auto(Coarsest::Bf16), ReduceOp::Sum, 1000);
+        for finished in group.run(op(0, number), call, None, &plan, &raw, &mut chance) {
+            let got = bytes(&finished);
+            let sum = elements_of::<f32>(&got).expect("f32");
+            assert!(sum.iter().all(|x| *x == if arrives { fine } else { 0.0 }), "{parents:?} without {plain:?}: {}", sum[0]);
+        }
+    }
+}
+
+/// Bytes that each rank has sent up.
+type Sent = Arc<Mutex<BTreeMap<Rank, usize>>>;
+
+struct Counted(Box<dyn DataLink>, Rank, Sent);
+struct CountedSender(Box<dyn DataSender>, Rank, Sent);
+
+impl DataLink for Counted {
+    fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
+        let (sender, receiver, shutdown) = self.0.split();
+        (Box::new(CountedSender(sender, self.1, self.2)), receiver, shutdown)
+    }
+}
+
+impl DataSender for CountedSender {
+    fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
+        if header.phase == Phase::Reduce {
+            *lock(&self.2).entry(self.1).or_default() += payload.len();
+        }
+        self.0.send(header, payload)
+    }
+}
+
+#[test]
+fn four_bytes_an_element_go_up_a_fast_way_and_those_of_the_codec_up_a_slow_one() {
+    let (sent, mut chance, count) = (Sent::default(), Chance(24), 20_000);
+    let group = Group::with_links(4, |me, end: End| Box::new(Counted(Box::new(end), me, Arc::clone(&sent))));
+    // 3 and 2 under 1 under 0.
+    let plan = plan_of(vec![tree(&[9, 0, 1, 1], 1_000_000)], &[0, 1, 3]);
+    let raw: Vec<_> = (0..4).map(|_| bytes_of(&some(count, &mut chance)).to_vec()).collect();
+    for (number, coarsest) in (0..).zip(Coarsest::ALL) {
+        lock(&sent).clear();
+        group.run(op(0, number), call(CodecId::Auto(coarsest), ReduceOp::Sum, count), None, &plan, &raw, &mut chance);
+        // Cut between blocks only, so in pieces it is as long as in one.
+        let coded = codec(coarsest.id()).expect("a codec").encoded_len(count);
+        assert_eq!(*lock(&sent), BTreeMap::from([(Rank(1), 4 * count), (Rank(2), coded), (Rank(3), 4 * count)]));
+        // Who names the codec gets it everywhere.
+        lock(&sent).clear();
+        group.run(op(0, 10 + number), call(coarsest.id(), ReduceOp::Sum, count), None, &plan, &raw, &mut chance);
+        assert_eq!(*lock(&sent), BTreeMap::from([1, 2, 3].map(|rank| (Rank(rank), coded))));
+    }
+}
