@@ -46,13 +46,19 @@ fn measured() -> Result<()> {
     for peer in &mut group.peers {
         let status = peer.status_where(|status| knows_all_paths(status) && by_its_own_plan(status), PATIENCE)?;
         ensure!(status["view"]["id"] == view, "the View has changed: {status}");
+        let mut of_the_slow = Vec::new();
         for path in status["view"]["paths"].as_array().into_iter().flatten() {
             let line = by_rank(path["from"].as_u64().unwrap_or(99)).min(by_rank(path["to"].as_u64().unwrap_or(99)));
             let times = path["rate_kbps"].as_f64().unwrap_or(0.0) / (line * 1000.0 * PAYLOAD);
             ensure!(path["medium"].is_null(), "a wire is taken for a radio: {status}");
-            // The processor may be too busy for a fast one; a slow one is as slow as it is.
-            ensure!(times < 1.1 && (times > 0.9 || line > 200.0), "{path} of {line} Mbit/s: {times}");
+            ensure!(times < 1.1, "{path} of {line} Mbit/s: {times}");
+            if line <= 200.0 {
+                of_the_slow.push(times);
+            }
         }
+        // The processor may be too busy for a fast one, and for a slow one now and then; mostly that is as slow as it is.
+        of_the_slow.sort_by(f64::total_cmp);
+        ensure!(of_the_slow.len() == 6 && of_the_slow[0] > 0.5 && of_the_slow[3] > 0.9, "{of_the_slow:?}: {status}");
     }
     let sums = group.all(&json!({"do": "all_reduce", "len": 1 << 20, "seed": 1}), "done")?;
     all_exact(&sums)
