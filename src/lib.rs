@@ -100,6 +100,7 @@ mod collective;
 mod compression;
 mod config;
 mod context;
+mod copying;
 mod defect;
 mod discovery;
 mod driver;

@@ -6,6 +6,7 @@ use super::dtype::DType;
 use super::element::{Element, bytes_of_mut};
 use super::finite::all_finite;
 use super::staging::{Block, Pool};
+use crate::copying::copy;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -61,7 +62,7 @@ impl Input<'_> {
             Input::Borrowed(bytes) => {
                 let bytes = bytes.get(range)?;
                 let mut block = pool.block(bytes.len());
-                block.bytes_mut().copy_from_slice(bytes);
+                copy(block.bytes_mut(), bytes);
                 Some(block)
             }
             Input::Lent(block) => block.part(range),
@@ -80,7 +81,7 @@ impl Input<'_> {
             watch(&(start..start + out.len()));
         }
         let bytes = start.checked_add(out.len()).and_then(|end| self.bytes().get(start..end));
-        bytes.map(|bytes| out.copy_from_slice(bytes)).is_some()
+        bytes.map(|bytes| copy(out, bytes)).is_some()
     }
 
     /// All of it, to be handed in later as [`Input::Lent`]: a copy of what is borrowed. `None` when nothing is contributed.

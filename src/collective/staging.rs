@@ -8,6 +8,7 @@
 use super::canvas::Canvas;
 use super::dtype::DType;
 use super::element::{Element, bytes_of, bytes_of_mut};
+use crate::copying::copy;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -210,13 +211,13 @@ impl Block {
         if let Storage::Lent(elements) = &self.storage
             && elements.bytes().len() == self.len
         {
-            let mut copy = elements.another();
-            copy.bytes_mut().copy_from_slice(elements.bytes());
-            return Block { storage: Storage::Elements(copy), start: 0, len: self.len, home: Weak::new() };
+            let mut another = elements.another();
+            copy(another.bytes_mut(), elements.bytes());
+            return Block { storage: Storage::Elements(another), start: 0, len: self.len, home: Weak::new() };
         }
-        let mut copy = Pool::new().block(self.len);
-        copy.bytes_mut().copy_from_slice(self.bytes());
-        copy
+        let mut another = Pool::new().block(self.len);
+        copy(another.bytes_mut(), self.bytes());
+        another
     }
 }
 
@@ -322,7 +323,7 @@ impl Staging {
         let mut rest = out;
         for block in &self.blocks {
             let (head, tail) = rest.split_at_mut(block.len());
-            head.copy_from_slice(block.bytes());
+            copy(head, block.bytes());
             rest = tail;
         }
     }

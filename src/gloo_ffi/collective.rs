@@ -8,6 +8,7 @@ use super::tally::Tally;
 use super::task::{Algorithm, Reduction, Task};
 use crate::collective::p2p::Landed;
 use crate::collective::{Block, EngineFault, Finished, Pool, Staging, finish, fold};
+use crate::copying::copy;
 use crate::topology::{gloo_ring_chunk, ring_segment};
 use crate::view::{OpId, Rank};
 use std::ops::Range;
@@ -79,7 +80,7 @@ impl Part<'_> {
         let bytes = own.len();
         let mut all = self.pool.block(bytes * self.size);
         let start = self.me.index() * bytes;
-        all.bytes_mut()[start..start + bytes].copy_from_slice(own.bytes());
+        copy(&mut all.bytes_mut()[start..start + bytes], own.bytes());
         self.context.all_gather(self.op, all.bytes_mut(), &nobody())?;
         let mut block = self.pool.like(own).unwrap_or_else(|| self.pool.block(bytes));
         self.fold_all(reduction, all.bytes(), block.bytes_mut());
@@ -100,7 +101,7 @@ impl Part<'_> {
         self.add_shard(reduction, &shards, block.bytes_mut())?;
         let own = &block.bytes()[shards.span(self.me.index())];
         let mut shard = self.pool.block(own.len());
-        shard.bytes_mut().copy_from_slice(own);
+        copy(shard.bytes_mut(), own);
         Ok(apart(Some(shard)))
     }
 
@@ -131,7 +132,7 @@ impl Part<'_> {
     /// Folds what all ranks contribute to `sum`, equally long parts one behind the other, in rank order.
     fn fold_all(&self, reduction: Reduction, contributions: &[u8], sum: &mut [u8]) {
         let each = sum.len();
-        sum.copy_from_slice(&contributions[..each]);
+        copy(sum, &contributions[..each]);
         for part in contributions[each..].chunks_exact(each.max(1)) {
             fold(reduction.op, reduction.dtype, sum, part);
         }
@@ -191,7 +192,7 @@ impl Part<'_> {
         let Some(own) = own else { return Ok(finished(&tally, None)) };
         let mut block = self.pool.block(bytes * self.size);
         let start = self.me.index() * bytes;
-        block.bytes_mut()[start..start + bytes].copy_from_slice(own.bytes());
+        copy(&mut block.bytes_mut()[start..start + bytes], own.bytes());
         drop(own);
         self.context.all_gather(self.op, block.bytes_mut(), &hook(&tally))?;
         Ok(finished(&tally, Some(block)))

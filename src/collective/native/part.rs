@@ -4,6 +4,7 @@
 
 use crate::collective::canvas::{Claim, Piece};
 use crate::collective::{Block, DType, Pool, ReduceOp, fold};
+use crate::copying::copy;
 use std::sync::Arc;
 
 /// A contribution, or the sum of some.
@@ -68,10 +69,10 @@ impl Part {
     }
 
     fn copied(self, pool: &Pool) -> Part {
-        let mut copy = pool.block(self.bytes().len());
-        copy.bytes_mut().copy_from_slice(self.bytes());
+        let mut another = pool.block(self.bytes().len());
+        copy(another.bytes_mut(), self.bytes());
         self.give_back();
-        Part::new(copy)
+        Part::new(another)
     }
 
     fn give_back(self) {

@@ -30,6 +30,7 @@ use crate::collective::canvas::{Canvas, Claim};
 use crate::collective::schedule::{Itinerary, Station, Then};
 use crate::collective::{Block, Digest, Finished, Input, Pool, Staging, elements_of_mut, finish};
 use crate::compression::Codec;
+use crate::copying::copy;
 use crate::link::{DataHeader, Phase};
 use crate::topology::ranks;
 use crate::view::{OpId, Rank};
@@ -374,7 +375,7 @@ impl Run {
         // Not to be had when the run is over, or this rank's own contribution is still there.
         let mut claim = self.claim(at).ok_or(Violation)?;
         match codec {
-            None => claim.bytes_mut().copy_from_slice(received.bytes()),
+            None => copy(claim.bytes_mut(), received.bytes()),
             Some(codec) => {
                 let elements = elements_of_mut(claim.bytes_mut()).ok_or(Violation)?;
                 codec.decode(received.bytes(), elements).map_err(|_| Violation)?;
@@ -428,7 +429,7 @@ impl Run {
         let claim = match sum {
             Part::InPlace(claim) | Part::Staged(claim) => Some(claim),
             Part::Block(sum) => self.claim(at).map(|mut claim| {
-                claim.bytes_mut().copy_from_slice(sum.bytes());
+                copy(claim.bytes_mut(), sum.bytes());
                 claim
             }),
         };
