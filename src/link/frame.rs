@@ -4,14 +4,15 @@
 //!
 //! Sealed, a frame is a row of records, each behind its length (`u16`, little-endian): the first holds the header
 //! and the odd beginning of the payload, all others exactly [`FULL_BYTES`] of it. So the header tells the size of
-//! every record that follows, and a record of another size ends the link. Most payload bytes are opened straight
-//! into the block that the caller gets. In the clear, a frame is the header and the payload.
+//! every record that follows, and a record of another size ends the link. Most payload bytes are read straight
+//! into the block that the caller gets, and opened there. In the clear, a frame is the header and the payload.
 //!
 //! Nothing is allocated for a frame before its header is authentic and within its bounds, and then only its block.
 
 use super::outlet::{Hands, Outlet};
 use super::session::{Opener, RECORD_BYTES_MAX, Sealer, TAG_BYTES};
 use super::{DataHeader, DataReceiver, PAYLOAD_BYTES_MAX};
+use crate::copying::copy;
 use crate::wire::Malformed;
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::time::{Duration, Instant};
@@ -144,8 +145,8 @@ impl<R: Source> FrameReader<R> {
     /// Reads from `from`, opened by `opener` if there is one.
     pub fn new(from: R, opener: Option<Opener>) -> FrameReader<R> {
         let (record, buffer) = match opener {
-            Some(_) => (RECORD_BYTES_MAX, READ_BYTES),
-            None => (0, CLEAR_READ_BYTES),
+            Some(_) => (RECORD_BYTES_MAX, RECORD_BYTES_MAX + TAG_BYTES + AHEAD_BYTES),
+            None => (0, AHEAD_BYTES),
         };
         FrameReader { from, opener, record: zeros(record), odd: 0, buffer: zeros(buffer), start: 0, end: 0 }
     }
@@ -168,24 +169,22 @@ impl<R: Source> FrameReader<R> {
     fn payload_sealed(&mut self, into: &mut [u8]) -> io::Result<()> {
         let odd = std::mem::take(&mut self.odd);
         let (head, rest) = into.split_at_mut_checked(odd).ok_or(io::ErrorKind::InvalidInput)?;
-        head.copy_from_slice(&self.record[DataHeader::BYTES..DataHeader::BYTES + odd]);
-        for at in (0..rest.len()).step_by(FULL_BYTES) {
-            self.open_into(&mut rest[at..])?;
+        if !rest.len().is_multiple_of(FULL_BYTES) {
+            return Err(io::ErrorKind::InvalidInput.into());
         }
-        Ok(())
+        head.copy_from_slice(&self.record[DataHeader::BYTES..DataHeader::BYTES + odd]);
+        rest.chunks_exact_mut(FULL_BYTES).try_for_each(|text| self.open_into(text))
     }
 
-    /// Opens a full record into the front of `rest`.
-    fn open_into(&mut self, rest: &mut [u8]) -> io::Result<()> {
-        if self.next_length()? != FULL_BYTES + TAG_BYTES {
+    /// Opens a full record into `text`. What is not in the buffer yet comes straight there.
+    fn open_into(&mut self, text: &mut [u8]) -> io::Result<()> {
+        if self.next_length()? != text.len() + TAG_BYTES {
             return Err(invalid(Malformed::Inconsistent));
         }
-        self.fill(FULL_BYTES + TAG_BYTES)?;
-        let sealed = &self.buffer[self.start..self.start + FULL_BYTES + TAG_BYTES];
+        let mut tag = [0; TAG_BYTES];
+        self.read_both(text, &mut tag)?;
         let Some(opener) = &mut self.opener else { return Err(io::ErrorKind::InvalidInput.into()) };
-        opener.open(sealed, rest)?;
-        self.start += FULL_BYTES + TAG_BYTES;
-        Ok(())
+        Ok(opener.open_in_place(text, tag)?)
     }
 
     /// Opens the next `sealed` bytes into `record`; gives how many plain bytes they hold.
@@ -204,23 +203,31 @@ impl<R: Source> FrameReader<R> {
         Ok(header)
     }
 
-    fn payload_clear(&mut self, into: &mut [u8]) -> io::Result<()> {
-        let here = into.len().min(self.end - self.start);
-        let (buffered, rest) = into.split_at_mut(here);
-        buffered.copy_from_slice(&self.buffer[self.start..self.start + here]);
-        self.start += here;
-        self.read_past(rest)
-    }
-
-    /// Fills `rest`, which comes behind all that is in the buffer, and has the buffer take what comes behind it.
-    fn read_past(&mut self, mut rest: &mut [u8]) -> io::Result<()> {
-        while !rest.is_empty() {
-            let wanted = rest.len();
-            let read = some(&mut self.from, wanted, &mut [IoSliceMut::new(rest), IoSliceMut::new(&mut self.buffer)])?;
+    /// Fills `first` and then `second`, and has the buffer take a little of what comes behind them.
+    fn read_both(&mut self, first: &mut [u8], second: &mut [u8]) -> io::Result<()> {
+        let (mut first, mut second) = (self.take(first), second);
+        if first.is_empty() {
+            second = self.take(second);
+        }
+        // Now the buffer is empty, or nothing is missing.
+        while !(first.is_empty() && second.is_empty()) {
+            let (wanted, of_first) = (first.len() + second.len(), first.len());
+            let parts = &mut [IoSliceMut::new(first), IoSliceMut::new(second), IoSliceMut::new(&mut self.buffer[..AHEAD_BYTES])];
+            let read = some(&mut self.from, wanted, parts)?;
             (self.start, self.end) = (0, read.saturating_sub(wanted));
-            rest = &mut rest[read.min(wanted)..];
+            first = &mut first[read.min(of_first)..];
+            second = &mut second[read.min(wanted).saturating_sub(of_first)..];
         }
         Ok(())
+    }
+
+    /// Moves what the buffer has to the front of `into`; gives what is still missing.
+    fn take<'a>(&mut self, into: &'a mut [u8]) -> &'a mut [u8] {
+        let here = into.len().min(self.end - self.start);
+        let (taken, missing) = into.split_at_mut(here);
+        copy(taken, &self.buffer[self.start..self.start + here]);
+        self.start += here;
+        missing
     }
 
     fn next_length(&mut self) -> io::Result<usize> {
@@ -238,7 +245,8 @@ impl<R: Source> FrameReader<R> {
         }
         while self.end - self.start < n {
             let wanted = n - (self.end - self.start);
-            self.end += some(&mut self.from, wanted, &mut [IoSliceMut::new(&mut self.buffer[self.end..])])?;
+            let room = self.buffer.len().min(self.end + wanted.max(AHEAD_BYTES));
+            self.end += some(&mut self.from, wanted, &mut [IoSliceMut::new(&mut self.buffer[self.end..room])])?;
         }
         Ok(())
     }
@@ -250,7 +258,7 @@ impl<R: Source + Send> DataReceiver for FrameReader<R> {
     }
 
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
-        if self.opener.is_some() { self.payload_sealed(into) } else { self.payload_clear(into) }
+        if self.opener.is_some() { self.payload_sealed(into) } else { self.read_both(into, &mut []) }
     }
 }
 
@@ -282,10 +290,8 @@ fn zeros(len: usize) -> Box<[u8]> {
 const LENGTH_BYTES: usize = 2;
 /// A chunk of 256 KiB in one write.
 const BATCH_BYTES: usize = 5 * (LENGTH_BYTES + RECORD_BYTES_MAX + TAG_BYTES);
-/// A few records, so that one read fetches what the kernel has.
-const READ_BYTES: usize = 256 * 1024;
-/// In the clear: small frames are read whole with their header, and of large ones little takes the way through our buffer.
-const CLEAR_READ_BYTES: usize = DataHeader::BYTES + 16 * 1024;
+/// What is read before it is known where it goes: a frame of 16 KiB is whole then, and of large ones little is copied once more.
+const AHEAD_BYTES: usize = LENGTH_BYTES + DataHeader::BYTES + 16 * 1024 + TAG_BYTES;
 
 #[cfg(any(test, fuzzing))]
 impl<B: AsRef<[u8]>> Source for io::Cursor<B> {
@@ -394,6 +400,43 @@ mod tests {
         let mut writer = FrameWriter::new(Vec::new(), None, Hands::One);
         let error = writer.send(&header(3), b"four").expect_err("refused");
         assert_eq!((error.kind(), writer.into_inner().expect("nothing failed").len()), (io::ErrorKind::InvalidInput, 0));
+    }
+
+    /// Gives as much at a time as the next of `pieces` says, over and over.
+    struct InPieces<'a> {
+        bytes: &'a [u8],
+        pieces: std::iter::Cycle<std::slice::Iter<'a, usize>>,
+    }
+
+    impl Source for InPieces<'_> {
+        fn read(&mut self, wanted: usize, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+            assert!(wanted > 0 && into.iter().map(|part| part.len()).sum::<usize>() >= wanted, "room for what is wanted");
+            let piece = self.pieces.next().copied().unwrap_or_default().min(self.bytes.len());
+            let read = io::Read::read_vectored(&mut &self.bytes[..piece], into)?;
+            self.bytes = &self.bytes[read..];
+            Ok(read)
+        }
+    }
+
+    #[test]
+    fn in_whatever_pieces_the_bytes_come_the_frames_are_the_same() {
+        let sizes =
+            [0, 5, FULL_BYTES, AHEAD_BYTES - 60, FULL_BYTES - 1, 1 << 18, 3 * FULL_BYTES + 9, AHEAD_BYTES, 40_000, 1 << 18];
+        for sealed in [true, false] {
+            for pieces in [&[1, 1000][..], &[7], &[AHEAD_BYTES, 3], &[FULL_BYTES + TAG_BYTES], &[65_000, 600], &[1 << 20]] {
+                let (sealer, opener) = halves();
+                let mut writer = FrameWriter::new(Vec::new(), sealed.then_some(sealer), Hands::One);
+                sizes.iter().for_each(|len| writer.send(&header(*len), &marked(*len)).expect("written"));
+                let bytes = writer.into_inner().expect("written");
+                let from = InPieces { bytes: &bytes, pieces: pieces.iter().cycle() };
+                let mut reader = FrameReader::new(from, sealed.then_some(opener));
+                for len in sizes {
+                    let (got, block) = reader.recv(&Pool::new()).expect("whole");
+                    assert!(got == header(len) && block.bytes() == marked(len), "{len} bytes by {pieces:?}");
+                }
+                assert_eq!(reader.recv(&Pool::new()).expect_err("the end").kind(), io::ErrorKind::UnexpectedEof);
+            }
+        }
     }
 
     fn written(sealed: bool, payload: &[u8]) -> (Vec<u8>, Option<Opener>) {

@@ -14,6 +14,7 @@ use super::keys::{BothWays, Keys};
 use super::preamble::Purpose;
 use super::refusal::Refusal;
 use super::suite::Suite;
+use crate::copying::copy;
 use snow::HandshakeState;
 use std::fmt;
 
@@ -104,14 +105,23 @@ impl Opener {
     /// Opens `sealed` into the front of `out`, which needs room for the plain bytes. What `out` holds after an error is
     /// unspecified.
     pub fn open(&mut self, sealed: &[u8], out: &mut [u8]) -> Result<usize, Broken> {
-        if sealed.len() < TAG_BYTES || sealed.len() > RECORD_BYTES_MAX + TAG_BYTES || out.len() < sealed.len() - TAG_BYTES {
+        let (text, tag) = sealed.split_last_chunk::<TAG_BYTES>().ok_or(Broken::Size)?;
+        let out = out.get_mut(..text.len()).ok_or(Broken::Size)?;
+        copy(out, text);
+        self.open_in_place(out, *tag)?;
+        Ok(text.len())
+    }
+
+    /// Opens a record where it is; its tag came behind it. What `text` holds after an error is unspecified.
+    pub fn open_in_place(&mut self, text: &mut [u8], tag: [u8; TAG_BYTES]) -> Result<(), Broken> {
+        if text.len() > RECORD_BYTES_MAX {
             return Err(Broken::Size);
         }
         let number = take_number(&mut self.next)?;
         if rekey_is_due(number) {
             self.keys.renew();
         }
-        self.keys.open(number, sealed, out)
+        self.keys.open(number, text, tag)
     }
 }
 
