@@ -177,7 +177,7 @@ pub struct PathStatus {
     /// Which medium that shares with the other ends of the same number, of which one sends at a time, as radio does; `None` for a wire, or where
     /// nobody has found out.
     pub medium: Option<u32>,
-    /// Round-trip time in microseconds, as far as the sender has told.
+    /// Round-trip time in microseconds while nothing is in the way, as far as the sender has told.
     pub rtt_us: Option<u32>,
     /// What it carries, in kbit/s of payload; `None` where nobody has measured it. At most 8 Gbit/s are told apart.
     pub rate_kbps: Option<u32>,
@@ -220,7 +220,7 @@ pub struct PeerStatus {
     pub interface: Option<String>,
     /// Who passes the control link on, in order from here; nobody where it is direct.
     pub through: Vec<Who>,
-    /// Smoothed round-trip time of the control link in microseconds, once it is measured.
+    /// Round-trip time of the control link in microseconds, once it is measured: the least of the last seconds, so what waits in front of it does not count.
     pub rtt_us: Option<u32>,
 }
 

@@ -7,6 +7,7 @@ use super::event::Event;
 use crate::election::Message;
 use crate::identity::{MemberId, NodeId};
 use crate::link::{ControlReceiver, ControlSender, Hello, Purpose, Session, Stream, into_control};
+use crate::topology::RoundTrip;
 use crate::wire::{Decode, Encode};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -62,7 +63,7 @@ pub(super) struct Link {
     pub(super) over: Vec<MemberId>,
     /// This end of a direct one.
     pub(super) local: Option<SocketAddr>,
-    pub(super) rtt_us: Option<u32>,
+    pub(super) round_trip: RoundTrip,
     since: Instant,
     generation: u64,
     claim: Claim,
@@ -122,9 +123,12 @@ impl Peers {
         let writers = if over.is_empty() { &mut self.writers } else { &mut self.relayed_writers };
         writers.spawn(write(sender, queue));
         let reader = tokio::spawn(read(receiver, id, generation, self.events.clone())).abort_handle();
-        let rtt_us = self.links.get(&id).and_then(|l| l.rtt_us);
+        // What goes the same way takes as long.
+        let same =
+            self.links.get(&id).filter(|before| before.local.map(|at| at.ip()) == local.map(|at| at.ip()) && before.over == over);
+        let round_trip = same.map(|before| before.round_trip).unwrap_or_default();
         let since = Instant::now();
-        let link = Link { hello, address, over, local, rtt_us, since, generation, claim, outbox, reader };
+        let link = Link { hello, address, over, local, round_trip, since, generation, claim, outbox, reader };
         let is_relayed = !link.is_direct();
         match self.links.insert(id, link) {
             None => Taken::New,

@@ -28,7 +28,7 @@ pub struct LinkMap {
 /// What is known about a proven path. Both ways of a pair use the same link, so each of its members tells its own end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// Round-trip time in microseconds.
+    /// Round-trip time in microseconds, while nothing is in the way.
     pub rtt_us: u32,
     /// Where it leaves its sender.
     pub port: Port,

@@ -33,6 +33,7 @@ mod planner;
 mod port;
 mod rate;
 mod rings;
+mod round_trip;
 mod survey;
 mod tree;
 mod uneven;
@@ -55,6 +56,7 @@ pub use plan::TreeShare;
 pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, ring_segment, tree_segments};
 pub use port::Port;
 pub use rate::{Manner, RateMessage, RateStep, Turn};
+pub use round_trip::RoundTrip;
 pub use survey::{Pair, Probe, Survey};
 #[cfg(test)]
 pub use tree::testing::any_tree;

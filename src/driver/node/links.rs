@@ -223,12 +223,11 @@ impl Node {
 
     pub(super) fn on_pong(&mut self, from: MemberId, number: u64) {
         self.step(Input::Heard(from));
-        let now = u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let Some(sample) = now.checked_sub(number).and_then(|us| u32::try_from(us).ok()) else { return };
+        let (now, now_us) = (self.now(), u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX));
+        let Some(sample_us) = now_us.checked_sub(number).and_then(|us| u32::try_from(us).ok()) else { return };
         let Some(link) = self.peers.get_mut(from) else { return };
-        // Smoothed as TCP does (RFC 6298).
-        let rtt_us = link.rtt_us.map_or(sample, |rtt| rtt - rtt / 8 + sample / 8).max(1);
-        link.rtt_us = Some(rtt_us);
+        link.round_trip.sample(now, sample_us);
+        let Some(rtt_us) = link.round_trip.us() else { return };
         let port = self.port_toward(from).unwrap_or(Port::unmeasured(InterfaceKind::Other, 0));
         if port.kind == InterfaceKind::Wifi {
             self.election.set_over_radio(from);

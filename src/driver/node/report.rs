@@ -61,7 +61,7 @@ impl Node {
                     local: l.local,
                     interface: l.local.and_then(|local| self.interface_of(local)).map(|i| i.name.clone()),
                     through: l.over.iter().map(|over| self.who(over.node)).collect(),
-                    rtt_us: l.rtt_us,
+                    rtt_us: l.round_trip.us(),
                 })
                 .collect(),
             view,
