@@ -75,7 +75,7 @@ pub struct PeerDocument {
     /// Who passes the control link on, by key, in order from here; nobody where it is direct.
     #[serde(default)]
     pub through: Vec<String>,
-    /// Smoothed round-trip time in microseconds.
+    /// Round-trip time in microseconds: the least of the last seconds.
     pub rtt_us: Option<u32>,
 }
 
