@@ -4,7 +4,7 @@
 
 /// The round trips to one member, of which the least of late counts.
 ///
-/// A ping waits behind whatever else leaves by the same cable, so under load the mean tells of the load: 13 ms on a cable of a gigabit. The least tells of
+/// A ping waits behind whatever else leaves by the same cable, so under load the mean tells of the load. The least tells of
 /// the path, which is what a plan is made for. It is that of a window of time, as in BBR, so that it grows when the path becomes another one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundTrip {
