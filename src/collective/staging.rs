@@ -93,9 +93,12 @@ impl Pool {
     }
 
     /// A block of as many elements of the same type as those that `block` [lends](Block::lent), for
-    /// [`Block::trade`]; in kept memory, if some fits. `None` when it lends none.
+    /// [`Block::trade`]; in kept memory, if some fits. `None` when it lends none, or is only a part of them.
     pub fn like(&self, block: &Block) -> Option<Block> {
         let Storage::Lent(model) = &block.storage else { return None };
+        if block.len != model.bytes().len() {
+            return None;
+        }
         let kept = self.spares.lock().ok().and_then(|mut spares| spares.elements_of(model.key()));
         let elements = kept.unwrap_or_else(|| model.another());
         let len = elements.bytes().len();

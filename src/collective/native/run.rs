@@ -481,7 +481,7 @@ fn canvas(itinerary: &Itinerary, stations: &[Station], pool: &Pool, model: Optio
     let kept = || (0..stations.len()).filter(|flow| stations[*flow].keeps);
     let bytes = kept().map(|flow| itinerary.flows[flow].elements.len()).sum::<usize>() * itinerary.dtype.bytes();
     let like = model.filter(|model| model.len() == bytes).and_then(|model| pool.like(model));
-    let memory = like.filter(|like| like.len() == bytes).or_else(|| pool.try_block(bytes))?;
+    let memory = like.or_else(|| pool.try_block(bytes))?;
     let chunks = kept().flat_map(|flow| (0..itinerary.chunks(flow)).map(move |chunk| (flow, chunk)));
     Canvas::new(memory, chunks.map(|(flow, chunk)| itinerary.elements(flow, chunk).len() * itinerary.dtype.bytes()))
 }

@@ -3,7 +3,7 @@
 //! Results are those of the sequential reference in Gloo's order, bit for bit, on every rank.
 
 use super::group::{Cables, Chance, Group, bytes, op, plan};
-use crate::collective::{Arithmetic, Call, CodecId, DType, Kind, Mode, ReduceOp, bytes_of, reference};
+use crate::collective::{Arithmetic, Call, CodecId, DType, Input, Kind, Mode, ReduceOp, bytes_of, reference};
 use crate::compression::{Codec, codec, codec_of_sums};
 use crate::topology::{Plan, Schedule, ring_segment};
 use crate::view::Rank;
@@ -152,6 +152,35 @@ fn a_sync_hands_on_the_roots_state_whatever_the_others_counted() {
         let root = Some((Rank(2), state.len() as u64));
         for finished in group.run(op(0, number as u64), sync, root, &plan, &inputs, &mut chance) {
             assert!(bytes(&finished) == state);
+        }
+    }
+}
+
+/// Of a call that waited for its plan the contribution was copied, into whole words.
+#[test]
+fn what_was_kept_of_a_contribution_has_its_length() {
+    let mut chance = Chance(8);
+    println!("seed {}", chance.0);
+    for (size, count) in [(2, 5001), (3, 5001), (3, 1), (4, 300_001), (3, 300_000)] {
+        let group = Group::new(size, Cables::Memory);
+        for (number, schedule) in SCHEDULES.iter().enumerate() {
+            let (plan, of) = (plan(schedule.clone()), op(0, number as u64));
+            let inputs: Vec<Vec<f32>> = (0..size).map(|_| f32s(count, &mut chance)).collect();
+            let expected = reference(&plan.fold_order(size, count, 4), ReduceOp::Sum, &inputs);
+            for me in group.ranks() {
+                let borrowed = Input::Borrowed(bytes_of(&inputs[me.index()]));
+                let kept = Input::Lent(borrowed.kept().expect("something is contributed"));
+                let call = call(Kind::AllReduce(ReduceOp::Sum), DType::F32, count);
+                // Not everybody had to wait.
+                let input = if me.0 == 1 { &borrowed } else { &kept };
+                group.start_with(me, of, call, None, &plan, input);
+                group.credit_from(of, me);
+            }
+            for _ in group.ranks() {
+                let (rank, _, result) = group.outcome();
+                let finished = result.unwrap_or_else(|fault| panic!("{count} on rank {rank}, {schedule:?}: {fault}"));
+                assert!(bytes(&finished) == bytes_of(&expected), "{count} on rank {rank}, {schedule:?}");
+            }
         }
     }
 }
