@@ -62,17 +62,18 @@ impl Context {
         self.envelope.view().id().to_string()
     }
 
-    /// The engine that all members run.
+    /// The engine that calls run on by now, on all members. A group that is on Gloo because all have it goes on natively where its links turn
+    /// out to differ, and back; [`plan`](Context::plan) says how.
     pub fn engine(&self) -> EngineKind {
-        self.envelope.view().engine.kind
+        self.envelope.engine().kind
     }
 
     /// Why this engine, in one sentence.
     pub fn engine_reason(&self) -> String {
-        engine_reason(self.envelope.view())
+        engine_reason(self.envelope.view(), self.envelope.engine())
     }
 
-    /// How the members talk, and why. On the native engine the plan may change while the Context stays, when it is known what the links
+    /// How the members talk, and why. The plan may change while the Context stays, when it is known what the links
     /// carry: no call that was made fails for it, and every call runs under one plan on all members.
     pub fn plan(&self) -> Plan {
         Plan::new(self.envelope.plan())

@@ -69,7 +69,8 @@
 //!
 //! A View runs on potluck's own engine or, when every member was built with the feature `gloo` and all of them reach each
 //! other directly, on Gloo. [`Builder::engine`] says what a node offers, [`Context::engine`] and
-//! [`Context::engine_reason`] what was chosen and why. The promises above hold on both.
+//! [`Context::engine_reason`] what calls run on by now and why: where links turn out to differ, a group that is on Gloo only
+//! because all have it goes on natively, without a call that fails. The promises above hold on both.
 //!
 //! # Threads
 //!

@@ -9,6 +9,8 @@ use crate::driver::{Disk, Doors, MachineSleep, NodeConfig, Store, Unchanging, Wi
 use crate::election::{Alone, Durable, ElectionConfig};
 use crate::engine::Engines;
 use crate::error::{ConfigProblem, Error, Result};
+#[cfg(feature = "gloo")]
+use crate::gloo_ffi::{GlooEngine, GlooOrNative};
 use crate::identity::cluster_key_file::{find_cluster_key, namespace_name};
 use crate::identity::home::Home;
 use crate::identity::keystore::{HeldIdentity, load_or_create_identity, new_boot};
@@ -137,7 +139,7 @@ fn engines(config: &Config) -> Result<(Engines, Vec<Arc<dyn Engine>>)> {
         (None, Some(text)) => text.to_string_lossy().parse().map_err(Error::Config)?,
         (None, None) => Choice::Auto,
     };
-    let native: Arc<dyn Engine> = Arc::new(NativeEngine::new(Pool::new()));
+    let native = NativeEngine::new(Pool::new());
     #[cfg(feature = "gloo")]
     {
         let offered = match wanted {
@@ -145,12 +147,13 @@ fn engines(config: &Config) -> Result<(Engines, Vec<Arc<dyn Engine>>)> {
             Choice::Native => Engines::GLOO.declining_gloo(),
             Choice::Gloo => Engines::GLOO.wanting_gloo(),
         };
-        Ok((offered, vec![native, Arc::new(crate::gloo_ffi::GlooEngine::new(Pool::new()))]))
+        let gloo = GlooOrNative::new(GlooEngine::new(Pool::new()), native.clone());
+        Ok((offered, vec![Arc::new(native), Arc::new(gloo)]))
     }
     #[cfg(not(feature = "gloo"))]
     match wanted {
         Choice::Gloo => Err(Error::Config(ConfigProblem::NoGloo)),
-        Choice::Auto | Choice::Native => Ok((Engines::NATIVE, vec![native])),
+        Choice::Auto | Choice::Native => Ok((Engines::NATIVE, vec![Arc::new(native)])),
     }
 }
 

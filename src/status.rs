@@ -144,7 +144,7 @@ pub struct ViewStatus {
     pub id: ViewId,
     /// The members in rank order.
     pub members: Vec<Peer>,
-    /// The engine.
+    /// The engine that calls run on by now.
     pub engine: EngineKind,
     /// Why this one, in one sentence.
     pub engine_reason: String,

@@ -15,7 +15,7 @@ pub use op_id::{Lane, OpId, PARTS_MAX};
 pub use op_set::OpSet;
 pub use rank_set::RankSet;
 
-use crate::engine::EngineChoice;
+use crate::engine::{EngineChoice, EngineKind, EngineReason};
 use crate::identity::{Boot, MemberId, Name, NodeId};
 use crate::topology::Plan;
 use crate::wire::{Decode, Encode, Malformed, Reader, put_list, put_option};
@@ -207,6 +207,19 @@ impl View {
     /// All ranks in order.
     pub fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
         (0..self.members.len()).filter_map(|i| u8::try_from(i).ok()).map(Rank)
+    }
+
+    /// Whether plans in it may name this engine: its own, and beside a Gloo that was only taken because all have it the native one.
+    pub fn runs(&self, engine: EngineKind) -> bool {
+        engine == self.engine.kind || self.engine.why == EngineReason::AllHaveGloo && self.size() > 2
+    }
+
+    /// What calls under a plan of this View run on, and why.
+    pub fn engine_under(&self, plan: &Plan) -> EngineChoice {
+        match plan.engine() {
+            kind if kind == self.engine.kind => self.engine,
+            kind => EngineChoice { kind, why: EngineReason::Uneven },
+        }
     }
 
     /// Whether these two have no direct link.

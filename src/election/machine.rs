@@ -10,8 +10,6 @@ mod fabric;
 #[cfg(test)]
 mod fabric_tests;
 mod losses;
-#[cfg(test)]
-mod outgrown_tests;
 mod peers;
 mod pursuit;
 #[cfg(test)]
@@ -60,8 +58,6 @@ pub enum Input {
     DataLinkLost(ViewDigest),
     /// The engine of this View does not work on this node, though its peers and links do.
     EngineUnfit(ViewDigest),
-    /// By what rank 0, which is this node, has measured of the links, another engine would suit this View better.
-    Outgrown(ViewDigest),
     /// The state of this ticket is durable.
     Persisted(u64),
     /// This machine has slept, or this process was stopped: what was believed before is out of date.
@@ -123,8 +119,6 @@ pub struct Election {
     members: Option<Vec<MemberId>>,
     /// The installed View has lost a data link here.
     broken: bool,
-    /// The links of the installed View suit another engine.
-    outgrown: bool,
     /// The last answer of [`Election::clique`] and the candidates it was found among, until somebody reports otherwise.
     clique: Option<(BTreeSet<MemberId>, BTreeSet<MemberId>)>,
 }
@@ -176,7 +170,6 @@ impl Election {
             over_radio: BTreeSet::new(),
             members: None,
             broken: false,
-            outgrown: false,
             clique: None,
             config,
         }
@@ -260,7 +253,6 @@ impl Election {
             Input::DataLink(digest) => self.agree(Event::DataLink(digest), ops, effects),
             Input::DataLinkLost(digest) => self.on_data_link_lost(now, digest, effects),
             Input::EngineUnfit(digest) => self.on_engine_unfit(now, digest, effects),
-            Input::Outgrown(digest) => self.on_outgrown(now, digest, effects),
             Input::Persisted(ticket) => self.agree(Event::Persisted(ticket), ops, effects),
             Input::Woke => self.on_woke(now, ops, effects),
             Input::Twin => self.on_own_twin(now),
@@ -400,7 +392,6 @@ impl Election {
         self.draining = None;
         self.clique = None;
         self.broken = false;
-        self.outgrown = false;
         self.failures = 0;
         self.retry_at = 0;
         self.repair_since = None;

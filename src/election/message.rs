@@ -84,8 +84,6 @@ pub struct Heartbeat {
     pub persisting: bool,
     /// The sender has lost a data link of its View.
     pub broken: bool,
-    /// Another engine suits the links of the sender's View better. Believed of rank 0, which has them measured.
-    pub outgrown: bool,
     /// The sender's end of this link is a radio, on which silence means less. Of a link that others pass on none.
     pub radio: bool,
 }
@@ -158,7 +156,7 @@ impl Encode for Heartbeat {
     fn encode(&self, out: &mut Vec<u8>) {
         put_option(out, self.view.as_ref());
         put_list(out, &self.reach);
-        let bits = [self.persisting, self.broken, self.radio, self.outgrown];
+        let bits = [self.persisting, self.broken, self.radio];
         out.push(bits.into_iter().zip(0..).map(|(bit, place)| u8::from(bit) << place).sum());
     }
 }
@@ -166,11 +164,11 @@ impl Encode for Heartbeat {
 impl Decode for Heartbeat {
     fn decode(r: &mut Reader<'_>) -> Result<Heartbeat, Malformed> {
         let (view, reach, bits) = (r.option()?, r.list(REACH_MAX)?, r.u8()?);
-        if bits > 15 {
+        if bits > 7 {
             return Err(Malformed::UnknownTag);
         }
-        let [persisting, broken, radio, outgrown] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
-        Ok(Heartbeat { view, reach, persisting, broken, outgrown, radio })
+        let [persisting, broken, radio] = [1, 2, 4].map(|bit| bits & bit != 0);
+        Ok(Heartbeat { view, reach, persisting, broken, radio })
     }
 }
 
@@ -407,7 +405,6 @@ mod tests {
             ],
             persisting: true,
             broken: true,
-            outgrown: true,
             radio: true,
         };
         let v6: SocketAddr = "[fe80::1]:47474".parse().unwrap();

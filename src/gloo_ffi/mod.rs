@@ -39,6 +39,8 @@ mod folding;
 mod noticeboard;
 #[cfg(feature = "gloo")]
 mod overlay;
+#[cfg(feature = "gloo")]
+mod pair;
 mod tally;
 mod task;
 #[cfg(all(test, feature = "gloo"))]
@@ -51,3 +53,5 @@ mod wire;
 pub use backend::GlooEngine;
 #[cfg(feature = "gloo")]
 pub use context::version;
+#[cfg(feature = "gloo")]
+pub use pair::GlooOrNative;

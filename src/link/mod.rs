@@ -8,6 +8,8 @@
 mod control;
 mod data;
 mod establish;
+#[cfg(any(feature = "gloo", test))]
+mod fork;
 mod frame;
 mod gate;
 mod handshake;
@@ -30,6 +32,8 @@ mod twin;
 pub use control::{ControlReceiver, ControlSender, into_control};
 pub use data::into_data_link;
 pub use establish::{DataTerms, initiate, respond};
+#[cfg(feature = "gloo")]
+pub use fork::fork;
 pub use gate::{Gate, Replays, Ticket};
 pub use hello::{Hello, Wire};
 pub use local::Local;

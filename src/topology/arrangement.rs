@@ -29,8 +29,8 @@ pub struct Arrangement {
 ///
 /// Gloo is taken when every member offers it and all of them reach each other directly, else the first thing in
 /// rank order that speaks against it is the reason; but not where links are so uneven that trees, which only the native engine has, are
-/// faster by more than a tenth, unless a member wants Gloo all the same. Where they were so in the View before, and are not all measured yet in this one, that holds until they are. The same
-/// facts give the same arrangement.
+/// faster by more than a tenth, unless a member wants Gloo all the same. Where they were so in the View before, or are among those of its members
+/// that stay, and are not all measured yet in this one, that holds until they are. The same facts give the same arrangement.
 pub fn arrange(members: &BTreeMap<MemberId, Engines>, current: Option<&View>, links: &LinkMap) -> Arrangement {
     let was_uneven = current.is_some_and(|view| view.engine.why == EngineReason::Uneven);
     let current: Vec<MemberId> = current.map_or_else(Vec::new, |v| v.members.iter().map(|m| m.id).collect());
@@ -40,7 +40,9 @@ pub fn arrange(members: &BTreeMap<MemberId, Engines>, current: Option<&View>, li
     let apart = pairs_apart(&order, links);
     let is_uneven = match &uneven {
         Some(uneven) => uneven.is_worth_it(),
-        None => was_uneven && order.len() > 2 && !Network::is_known(&order, links),
+        None => {
+            order.len() > 2 && !Network::is_known(&order, links) && (was_uneven || are_uneven(&staying(&order, &current), links))
+        }
     };
     let engine = engine(&order, members, &apart, is_uneven);
     let plan = match (engine.kind, uneven) {
@@ -50,6 +52,14 @@ pub fn arrange(members: &BTreeMap<MemberId, Engines>, current: Option<&View>, li
     };
     let plan = with_codecs(&order, links, plan);
     Arrangement { order, engine, plan, apart }
+}
+
+fn staying(order: &[MemberId], before: &[MemberId]) -> Vec<MemberId> {
+    order.iter().copied().filter(|id| before.contains(id)).collect()
+}
+
+fn are_uneven(members: &[MemberId], links: &LinkMap) -> bool {
+    Uneven::of(members, links).is_some_and(|uneven| uneven.is_worth_it())
 }
 
 fn pairs_apart(order: &[MemberId], links: &LinkMap) -> Vec<(Rank, Rank)> {
@@ -86,8 +96,9 @@ fn engine(order: &[MemberId], members: &BTreeMap<MemberId, Engines>, apart: &[(R
 mod tests {
     use super::super::homes::{Home, Lan};
     use super::*;
-    use crate::topology::{Path, Schedule};
+    use crate::topology::{InterfaceKind, Path, Port, Schedule};
     use crate::view::testing::{member_id, view_of};
+    use std::num::NonZeroU32;
 
     fn linked(n: u8) -> LinkMap {
         let mut links = LinkMap::new();
@@ -175,5 +186,18 @@ mod tests {
         assert_eq!(engine(&declined, &linked(4)), EngineReason::AllHaveGloo);
         let even = Home::new(&[Lan::Wired(940); 4], &[]).link_map(|_| 0);
         assert_eq!(engine(&uneven, &even), EngineReason::AllHaveGloo);
+        // It has left it by its plan alone: three are known, the fourth comes.
+        let on_gloo = View { engine: EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo }, ..view_of(3) };
+        let three = |third: u32| {
+            let mut links = linked(4);
+            let rate = |member: u8| NonZeroU32::new(if member == 3 { third } else { 940_000 }).expect("not 0");
+            for (a, b) in [(1, 2), (1, 3), (2, 3), (2, 1), (3, 1), (3, 2)] {
+                let port = Port::unmeasured(InterfaceKind::Ethernet, 1);
+                links.rate(member_id(a), member_id(b), port, rate(a).min(rate(b)));
+            }
+            links
+        };
+        assert_eq!(engine(&on_gloo, &three(100_000)), EngineReason::Uneven);
+        assert_eq!(engine(&on_gloo, &three(940_000)), EngineReason::AllHaveGloo);
     }
 }

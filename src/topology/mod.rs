@@ -61,5 +61,5 @@ pub use survey::{Pair, Probe, Survey};
 #[cfg(test)]
 pub use tree::testing::any_tree;
 pub use tree::{Tree, ranks};
-pub use uneven::{best_plan, better_plan, forecasts_us, outgrow_gloo};
+pub use uneven::{best_plan, better_plan, forecasts_us};
 pub use watch::Watch;

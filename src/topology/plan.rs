@@ -180,6 +180,11 @@ impl Plan {
         self.classes.iter().all(|class| class.schedule.engine() == engine)
     }
 
+    /// The one that does, of a plan that any does.
+    pub fn engine(&self) -> EngineKind {
+        if self.is_for(EngineKind::Gloo) { EngineKind::Gloo } else { EngineKind::Native }
+    }
+
     /// Whether nothing in it goes straight between two of these, who have no direct link.
     pub fn keeps_apart(&self, apart: &[(Rank, Rank)]) -> bool {
         let is_apart = |a: Rank, b: Rank| apart.contains(&(a.min(b), a.max(b)));

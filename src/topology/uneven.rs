@@ -10,7 +10,7 @@ use super::network::Network;
 use super::packing::Packing;
 use super::paying::with_codecs;
 use super::plan::TreeShare;
-use super::planner::plan;
+use super::planner::{gloo_plan, plan};
 use super::rings::Rings;
 use super::{AutoCodecs, LinkMap, Plan, PlanClass, Schedule, Tree, ranks};
 use crate::identity::MemberId;
@@ -53,29 +53,28 @@ impl Uneven {
 }
 
 /// A plan for these members that is faster than their present one by more than a tenth, by what is known of their links now; `None` when there
-/// is none, or a rate is not known. What is gained by less is not worth holding anybody's calls.
-pub fn better_plan(members: &[MemberId], links: &LinkMap, present: &Plan) -> Option<Plan> {
+/// is none, or a rate is not known. What is gained by less is not worth holding anybody's calls. For `have_gloo` see [`best_plan`].
+pub fn better_plan(members: &[MemberId], links: &LinkMap, present: &Plan, have_gloo: bool) -> Option<Plan> {
     let network = Network::of(members, links)?;
     let us = |plan: &Plan| {
         let class = plan.class_for(LARGE_BYTES);
         forecast_us(&network, &class.schedule, LARGE_BYTES, class.chunk_bytes)
     };
-    let better = best_plan(members, links);
+    let better = best_plan(members, links, have_gloo);
     let us_better = us(&better)?;
     let is_better = us(present).is_none_or(|us_present| us_present > us_better * WORTH_IT);
     is_better.then_some(better)
 }
 
-/// The plan for these members by what is known of their links now.
-pub fn best_plan(members: &[MemberId], links: &LinkMap) -> Plan {
-    let best = Uneven::of(members, links).map_or_else(|| plan(members, links), |uneven| uneven.plan);
+/// The plan for these members by what is known of their links now. Where they `have_gloo`, all of them, and reach each other, it goes by
+/// Gloo's schedules, but where others are faster by more than a tenth.
+pub fn best_plan(members: &[MemberId], links: &LinkMap, have_gloo: bool) -> Plan {
+    let best = match Uneven::of(members, links) {
+        Some(uneven) if !have_gloo || uneven.is_worth_it() => uneven.plan,
+        _ if have_gloo => gloo_plan(members.len()),
+        _ => plan(members, links),
+    };
     with_codecs(members, links, best)
-}
-
-/// Whether members whose View runs on Gloo would be faster by more than a tenth with trees, which only the native engine has, by what is known of
-/// their links now.
-pub fn outgrow_gloo(members: &[MemberId], links: &LinkMap) -> bool {
-    Uneven::of(members, links).is_some_and(|uneven| uneven.is_worth_it())
 }
 
 /// How long an all-reduce of so many bytes takes under this plan, by what is known of the links, in microseconds. Nothing when that is too
@@ -193,6 +192,7 @@ mod tests {
     use super::super::{Coding, CodingSpeed};
     use super::*;
     use crate::collective::{Coarsest, CodecId};
+    use crate::engine::EngineKind;
     use crate::engine::Engines;
     use crate::wire::Encode;
     use rand::rngs::SmallRng;
@@ -341,16 +341,31 @@ mod tests {
         let links = |wired: [u32; 4]| Home::new(&wired.map(Wired), &[]).link_map(|_| 0);
         let members = Home::new(&[No; 4], &[]).members();
         let ring = plan(&members, &links_of(4, |_, _| Some(200)));
-        let for_slow = better_plan(&members, &links([940, 940, 940, 200]), &ring).expect("a ring waits for the slow one");
+        let for_slow = better_plan(&members, &links([940, 940, 940, 200]), &ring, false).expect("a ring waits for the slow one");
         assert!(matches!(for_slow.class_for(64 << 20).schedule, Schedule::Trees { .. }));
-        assert_eq!(better_plan(&members, &links([940, 940, 940, 200]), &for_slow), None);
-        assert_eq!(better_plan(&members, &links([940, 940, 940, 180]), &for_slow), None, "about as it was");
-        assert_eq!(better_plan(&members, &links([940; 4]), &ring), None);
-        assert_eq!(better_plan(&members, &links_of(4, |_, _| Some(200)), &for_slow), None, "nothing is known");
-        let again = better_plan(&members, &links([940; 4]), &for_slow).expect("a hub has three times as much to do");
+        assert_eq!(better_plan(&members, &links([940, 940, 940, 200]), &for_slow, false), None);
+        assert_eq!(better_plan(&members, &links([940, 940, 940, 180]), &for_slow, false), None, "about as it was");
+        assert_eq!(better_plan(&members, &links([940; 4]), &ring, false), None);
+        assert_eq!(better_plan(&members, &links_of(4, |_, _| Some(200)), &for_slow, false), None, "nothing is known");
+        let again = better_plan(&members, &links([940; 4]), &for_slow, false).expect("a hub has three times as much to do");
         assert_eq!(again.classes, ring.classes);
-        let other = better_plan(&members, &links([940, 940, 940, 20]), &for_slow);
+        let other = better_plan(&members, &links([940, 940, 940, 20]), &for_slow, false);
         assert_eq!(other, None, "the same tree is the best one still");
+    }
+
+    #[test]
+    fn members_that_have_gloo_leave_it_for_trees_alone_and_come_back() {
+        let links = |wired: [u32; 4]| Home::new(&wired.map(Wired), &[]).link_map(|_| 0);
+        let members = Home::new(&[No; 4], &[]).members();
+        let (even, slow) = (links([940; 4]), links([940, 940, 940, 200]));
+        let gloo = best_plan(&members, &even, true);
+        assert_eq!((gloo.engine(), gloo.is_for(EngineKind::Gloo)), (EngineKind::Gloo, true));
+        assert_eq!(better_plan(&members, &even, &gloo, true), None);
+        assert_eq!(better_plan(&members, &links([940, 940, 940, 900]), &gloo, true), None, "not worth it");
+        let trees = better_plan(&members, &slow, &gloo, true).expect("Gloo's ring waits for the slow one");
+        assert_eq!((trees.engine(), &trees), (EngineKind::Native, &best_plan(&members, &slow, false)));
+        assert_eq!(better_plan(&members, &slow, &trees, true), None);
+        assert_eq!(better_plan(&members, &even, &trees, true), Some(gloo), "as fast as any");
     }
 
     #[test]
@@ -378,7 +393,7 @@ mod tests {
     fn coded_s(home: &Home) -> Option<([[f64; 2]; 3], Coding)> {
         let (members, mut links) = (home.members(), home.link_map(|_| 0));
         members.iter().for_each(|member| links.set_coding(*member, CodingSpeed::new(|_| 5000)));
-        let plan = best_plan(&members, &links);
+        let plan = best_plan(&members, &links, false);
         let class = plan.class_for(COUNT * 4);
         assert!(plan.fits(home.size()) && plan.reason.len() <= Plan::REASON_BYTES_MAX, "{plan:?}");
         let (Schedule::Trees { .. }, taken) = (&class.schedule, class.auto.up_to(Coarsest::Int8)) else { return None };

@@ -48,5 +48,8 @@ fn main() {
     codecs::add_native(&mut suite);
     cables::add(&mut suite);
     gloo::add(&mut suite);
+    // A group that begins on Gloo, and may leave it.
+    suite.on("auto", missing);
+    unequal::add(&mut suite);
     suite.run()
 }

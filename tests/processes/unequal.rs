@@ -120,7 +120,7 @@ fn slowed_down_in_flight() -> Result<()> {
         peer.status_where(knows_all_paths, PATIENCE)?;
     }
     group.lab.lag("n2", 300)?;
-    let order = json!({"do": "flights", "calls": CALLS, "in_flight": IN_FLIGHT, "len": 1 << 19, "seed": 3});
+    let order = json!({"do": "flights", "calls": CALLS, "in_flight": IN_FLIGHT, "len": (1 << 19) + 1, "seed": 3});
     group.peers.iter_mut().try_for_each(|peer| peer.order(&order))?;
     // In the middle of them.
     let before = group.lab.bytes_out("n3", "eth0")?;
@@ -156,8 +156,8 @@ fn called_meanwhile() -> Result<()> {
     // As many calls as it takes, large and small, alone and in steps.
     loop {
         for order in [
-            json!({"do": "all_reduce", "len": 300, "seed": calls}),
-            json!({"do": "all_reduce", "len": 200_000, "seed": calls}),
+            json!({"do": "all_reduce", "len": 301, "seed": calls}),
+            json!({"do": "all_reduce", "len": 200_001, "seed": calls}),
             json!({"do": "step", "lens": [1000, 50_000], "seed": calls}),
         ] {
             all_exact(&group.all(&order, "done")?)?;

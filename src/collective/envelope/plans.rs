@@ -8,7 +8,7 @@
 
 use super::{Envelope, State};
 use crate::collective::{AbortReason, Block, Call, CodecId, Input, Job, Misbehaviour, PlanStep, Switch};
-use crate::engine::EngineKind;
+use crate::engine::EngineChoice;
 use crate::topology::{Coding, Plan};
 use crate::view::{OpId, Rank};
 use std::collections::BTreeMap;
@@ -76,9 +76,9 @@ impl Envelope {
         state.plans.of(state.ledger.revision())
     }
 
-    /// Whether the engine runs by whatever plan it is given. Gloo's schedules go by rank.
-    pub fn can_be_revised(&self) -> bool {
-        self.view.engine.kind == EngineKind::Native
+    /// What such calls run on, and why.
+    pub fn engine(&self) -> EngineChoice {
+        self.view.engine_under(&self.plan())
     }
 
     /// Rank 0 thinks of another plan: collectives that are called from now on are held. Gives what rank 0 is to hear.
@@ -100,7 +100,10 @@ impl Envelope {
     pub fn switch(self: &Arc<Envelope>, revision: u32, to: Option<&Switch>) -> Result<PlanStep, Misbehaviour> {
         let mut state = self.lock();
         if !state.ledger.is_past(revision) {
-            let suits = |plan: &Plan| plan.fits(self.view.size()) && plan.is_for(self.view.engine.kind);
+            let suits = |plan: &Plan| {
+                let engine = plan.engine();
+                plan.fits(self.view.size()) && plan.is_for(engine) && self.view.runs(engine)
+            };
             if to.is_some_and(|to| !suits(&to.plan) || !to.plan.keeps_apart(&self.view.apart)) {
                 return Err(Misbehaviour);
             }

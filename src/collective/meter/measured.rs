@@ -23,9 +23,9 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// An operation begins.
-    pub fn begin(meter: &Arc<Meter>, view: &View, op: OpId, call: &Call) -> Measured {
-        let (kind, engine) = (kind_name(call), view.engine.kind);
+    /// An operation begins, on this engine as far as one knows.
+    pub fn begin(meter: &Arc<Meter>, view: &View, engine: EngineKind, op: OpId, call: &Call) -> Measured {
+        let kind = kind_name(call);
         let bytes = call.count.saturating_mul(call.dtype.bytes() as u64);
         // The arguments are worked out only where somebody listens.
         let span = tracing::debug_span!(

@@ -5,18 +5,18 @@
 //! Where there are no such moments, or the plan does not keep what it promised, it makes one: calls are held anyway while a plan is agreed
 //! on, so they are held for as long as it takes to see every port once, three seconds at most after what was under way has ended.
 //!
-//! Gloo's schedules go by rank, whatever the links are. Where these turn out to suit trees much better the View is replaced by one of the same members
-//! that runs on the native engine, at a moment when all calls are held.
+//! Gloo's schedules go by rank, whatever the links are. Where these turn out to suit trees much better the plan names those, and with them the
+//! native engine.
 
 use super::Node;
 use super::rates::Rates;
 use crate::collective::{Envelope, PlanMessage, PlanStep, Revising};
-use crate::election::{Input, Message};
-use crate::engine::EngineReason;
+use crate::election::Message;
+use crate::engine::EngineKind;
 use crate::identity::MemberId;
 use crate::status::Forecast;
 use crate::topology::{
-    LinkMap, Manner, Plan, Probe, RateStep, Survey, Watch, best_plan, better_plan, forecasts_us, outgrow_gloo, with_better_codecs,
+    LinkMap, Manner, Plan, Probe, RateStep, Survey, Watch, best_plan, better_plan, forecasts_us, with_better_codecs,
 };
 use crate::view::{Rank, View};
 use std::sync::Arc;
@@ -39,8 +39,6 @@ pub(super) struct Planning {
     asked_for_codecs: bool,
     /// Not before this time calls are held for measuring, in milliseconds.
     pause_from: u64,
-    /// When a View was last found to be on the wrong engine, in milliseconds; it may have been an earlier one.
-    engine_left_at: Option<u64>,
 }
 
 /// A change of the plan.
@@ -54,8 +52,6 @@ struct Change {
     until_at_most: u64,
     /// What had come here when that was last looked at.
     received_bytes: u64,
-    /// Calls are held for a View that runs on another engine.
-    is_for_a_view: bool,
 }
 
 /// When a plan was last looked for.
@@ -82,13 +78,7 @@ impl Planning {
             watch: Watch::new(now),
             asked_for_codecs: false,
             pause_from: now + BUSY_MS,
-            engine_left_at: None,
         }
-    }
-
-    /// Of the View after this one.
-    pub(super) fn next(&self, view: &View, now: u64) -> Planning {
-        Planning { engine_left_at: self.engine_left_at, ..Planning::of(Some(view), now) }
     }
 
     /// What is known has changed: there may be a better plan.
@@ -173,15 +163,11 @@ impl Node {
             return false;
         }
         self.planning.looked = known;
-        if self.outgrows_its_engine(envelope) {
-            self.hold_all(None);
-            return true;
-        }
         let has_stations = !survey.stations().is_empty();
         let plan = self.better_plan(envelope).or_else(|| {
             // Where a medium has been found to be shared, what the present plan promises is known to be wrong, if it is the best one all the same.
-            let is_wrong = known == Looked::AtThePaths && has_stations && envelope.can_be_revised();
-            let best = is_wrong.then(|| best_plan(&members(envelope), &self.data_links(envelope)));
+            let is_wrong = known == Looked::AtThePaths && has_stations && can_be_revised(envelope);
+            let best = is_wrong.then(|| best_plan(&members(envelope), &self.data_links(envelope), has_gloo(envelope)));
             best.filter(|best| best.reason != envelope.plan().reason)
         });
         let is_better = plan.is_some();
@@ -191,33 +177,15 @@ impl Node {
         is_better
     }
 
-    /// Whether another plan or another engine could be better, or at least what is encoded is left to the plan.
+    /// Whether another plan could be better, or at least what is encoded is left to the plan.
     fn has_choice(&self, envelope: &Envelope) -> bool {
-        envelope.view().size() > 2 && (envelope.can_be_revised() || is_on_gloo_by_default(envelope))
-            || self.planning.asked_for_codecs
-    }
-
-    /// Whether the links suit trees, and the View runs on Gloo, which has none. Not again soon: whoever made the last View may have known less.
-    fn outgrows_its_engine(&self, envelope: &Envelope) -> bool {
-        let is_new = self.planning.engine_left_at.is_none_or(|at| self.now() >= at + PAUSES_APART_MS);
-        is_new && is_on_gloo_by_default(envelope) && outgrow_gloo(&members(envelope), self.election.links())
-    }
-
-    /// Calls stay held until there is another View; if it does not come they go on.
-    fn leave_the_engine(&mut self, envelope: &Envelope) {
-        tracing::info!("the links differ, and trees, which Gloo has none of, suit them better: another View");
-        let now = self.now();
-        self.planning.engine_left_at = Some(now);
-        if let Some(change) = &mut self.planning.change {
-            (change.is_for_a_view, change.until) = (true, now + PAUSE_MS);
-        }
-        self.step(Input::Outgrown(envelope.digest()));
+        envelope.view().size() > 2 && can_be_revised(envelope) || self.planning.asked_for_codecs
     }
 
     /// Another plan, or the present one with other codecs where those matter.
     fn better_plan(&self, envelope: &Envelope) -> Option<Plan> {
         let (order, links, present) = (members(envelope), self.data_links(envelope), envelope.plan());
-        let other = if envelope.can_be_revised() { better_plan(&order, &links, &present) } else { None };
+        let other = if can_be_revised(envelope) { better_plan(&order, &links, &present, has_gloo(envelope)) } else { None };
         other.or_else(|| self.planning.asked_for_codecs.then(|| with_better_codecs(&order, &links, &present))?)
     }
 
@@ -231,9 +199,9 @@ impl Node {
         let hold = revising.hold();
         tracing::debug!(revision, known = plan.is_some(), "calls are held for another plan");
         self.planning.pause_from = now + PAUSES_APART_MS;
-        let (until, until_at_most, is_for_a_view) = (now + PAUSE_MS, now + DRAIN_MS, false);
+        let (until, until_at_most) = (now + PAUSE_MS, now + DRAIN_MS);
         let received_bytes = envelope.backend().traffic().received_bytes;
-        self.planning.change = Some(Change { revising, plan, until, until_at_most, received_bytes, is_for_a_view });
+        self.planning.change = Some(Change { revising, plan, until, until_at_most, received_bytes });
         self.tell_plan_to_all(&hold);
     }
 
@@ -242,9 +210,6 @@ impl Node {
         let Some(envelope) = self.envelope.clone() else { return };
         let now = self.now();
         let Some(change) = self.planning.change.as_mut().filter(|change| change.revising.is_held()) else { return };
-        if change.is_for_a_view && now < change.until {
-            return;
-        }
         let received_bytes = envelope.backend().traffic().received_bytes;
         if std::mem::replace(&mut change.received_bytes, received_bytes) != received_bytes {
             change.until = (now + PAUSE_MS).min(change.until_at_most);
@@ -254,11 +219,6 @@ impl Node {
         if change.plan.is_none() && now < change.until && is_unknown {
             return;
         }
-        let is_for_a_view = change.is_for_a_view;
-        if !is_for_a_view && self.outgrows_its_engine(&envelope) {
-            return self.leave_the_engine(&envelope);
-        }
-        let Some(change) = &mut self.planning.change else { return };
         let known = change.plan.take();
         let plan = known.or_else(|| self.better_plan(&envelope));
         if plan.is_some() {
@@ -364,9 +324,14 @@ impl Node {
     }
 }
 
-/// Whether the View runs on Gloo because everybody has it, not because somebody wants it.
-fn is_on_gloo_by_default(envelope: &Envelope) -> bool {
-    envelope.view().engine.why == EngineReason::AllHaveGloo
+/// Whether plans of the View may be any, not Gloo's alone, which go by rank.
+fn can_be_revised(envelope: &Envelope) -> bool {
+    envelope.view().runs(EngineKind::Native)
+}
+
+/// Whether they may be Gloo's.
+fn has_gloo(envelope: &Envelope) -> bool {
+    envelope.view().runs(EngineKind::Gloo)
 }
 
 /// The members of the View, in rank order.

@@ -4,6 +4,7 @@
 
 use super::{Node, WAITING_WARN};
 use crate::collective::Envelope;
+use crate::engine::EngineChoice;
 use crate::error::Peer;
 use crate::identity::NodeId;
 use crate::status::{AloneOn, PathStatus, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus, Waiting};
@@ -131,8 +132,8 @@ impl Node {
         ViewStatus {
             id: view.id(),
             members: view.ranks().filter_map(|rank| peer_at(view, rank)).collect(),
-            engine: view.engine.kind,
-            engine_reason: engine_reason(view),
+            engine: view.engine_under(&plan).kind,
+            engine_reason: engine_reason(view, view.engine_under(&plan)),
             plan: plan.reason.clone(),
             plan_revision: plan.revision,
             paths: self.paths(view),
@@ -192,9 +193,9 @@ fn shares(plan: &Plan, size: usize) -> Vec<PlanShare> {
     loads.into_iter().map(|((from, to), ppm)| PlanShare { from: from.index(), to: to.index(), ppm }).collect()
 }
 
-/// Why the View runs on its engine, with the members' names.
-pub fn engine_reason(view: &View) -> String {
-    view.engine.why.sentence(|rank| peer_at(view, rank).map_or_else(|| format!("rank {rank}"), |peer| peer.to_string()))
+/// Why calls of the View run on this engine, with the members' names.
+pub fn engine_reason(view: &View, engine: EngineChoice) -> String {
+    engine.why.sentence(|rank| peer_at(view, rank).map_or_else(|| format!("rank {rank}"), |peer| peer.to_string()))
 }
 
 /// A member as errors and reports name it.

@@ -2,6 +2,7 @@
 //!
 //! The View a node is in: its operations and its data links.
 
+use super::plans::Planning;
 use super::{Node, OpenView};
 use crate::collective::{Envelope, OpMessage, Post};
 use crate::driver::datalinks::{DataDial, Laid, watched};
@@ -55,7 +56,7 @@ impl Node {
             self.learn_name(member.id.node, member.name.clone());
         }
         self.waiting = None;
-        self.planning = self.planning.next(view, self.now());
+        self.planning = Planning::of(Some(view), self.now());
         self.ways.view_changed(view);
         if self.election.is_frozen() {
             // Installed late, for its outcome alone: the next one is under way.

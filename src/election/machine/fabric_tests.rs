@@ -33,7 +33,7 @@ fn linked() -> Election {
 
 fn heartbeat(reaches: &[u8], radio: bool) -> Message {
     let reach = reaches.iter().map(|n| Reached { id: member_id(*n), rtt_us: 0, relayed: false, radio: false }).collect();
-    Message::Heartbeat(Heartbeat { view: None, reach, persisting: false, broken: false, outgrown: false, radio })
+    Message::Heartbeat(Heartbeat { view: None, reach, persisting: false, broken: false, radio })
 }
 
 /// When node 2 is given up if it says nothing any more after ten heartbeats of that kind.
@@ -108,7 +108,7 @@ fn relayed(over: &[u8]) -> Election {
 fn station(reaches: &[(u8, bool)]) -> Message {
     let reached = |(n, radio): &(u8, bool)| Reached { id: member_id(*n), rtt_us: 0, relayed: false, radio: *radio };
     let reach = reaches.iter().map(reached).collect();
-    Message::Heartbeat(Heartbeat { view: None, reach, persisting: false, broken: false, outgrown: false, radio: false })
+    Message::Heartbeat(Heartbeat { view: None, reach, persisting: false, broken: false, radio: false })
 }
 
 /// When node 2 is given up, where its stations go on telling of their links.

@@ -32,8 +32,6 @@ pub(super) struct Peer {
     pub(super) persisting_since: Option<u64>,
     /// It says that its View has lost a data link.
     pub(super) broken: bool,
-    /// It says that another engine would suit its View better.
-    pub(super) outgrown: bool,
     pub(super) left: bool,
     /// How it was found to be gone.
     pub(super) loss: Option<Loss>,
@@ -130,7 +128,6 @@ impl Election {
             view_since: now,
             persisting_since: None,
             broken: false,
-            outgrown: false,
             left,
             loss: None,
             apart: false,
@@ -208,7 +205,6 @@ impl Election {
         peer.detector.heartbeat(now);
         peer.persisting_since = heartbeat.persisting.then(|| peer.persisting_since.unwrap_or(now));
         peer.broken = heartbeat.broken;
-        peer.outgrown = heartbeat.outgrown;
         let radio = std::mem::replace(&mut peer.radio, heartbeat.radio);
         if peer.view != heartbeat.view {
             let ours = self.agreement.open_views().any(|v| Some(v.id()) == heartbeat.view);
@@ -277,7 +273,6 @@ impl Election {
             reach: reach.into_iter().map(|id| self.reached(id)).collect(),
             persisting: self.told_persisting,
             broken: self.broken,
-            outgrown: self.outgrown,
             radio: false,
         };
         let linked = self.peers.iter().filter(|(_, p)| matches!(p.link, Link::Up { .. })).map(|(id, _)| *id);

@@ -77,7 +77,7 @@ impl Election {
         self.outgrown_since = since;
         since
             .filter(|_| may_be && view.members.iter().all(|m| members.contains(&m.id)))
-            .map(|since| Wanted { members, from: if self.suits_another_engine(&view) { since } else { since + SETTLED_MS } })
+            .map(|since| Wanted { members, from: since + SETTLED_MS })
     }
 
     /// As with a lost data link the View has to be replaced; by one that does not run on that engine.
@@ -89,28 +89,12 @@ impl Election {
         }
     }
 
-    /// Rank 0 has found that another engine suits the View's links better.
-    pub(super) fn on_outgrown(&mut self, now: u64, digest: ViewDigest, effects: &mut Vec<Effect>) {
-        let is_current = self.agreement.installed_id().is_some_and(|id| id.digest == digest);
-        if is_current && !self.outgrown && !self.is_frozen() {
-            self.outgrown = true;
-            self.announce(now, effects);
-        }
-    }
-
     /// Whether the next View of the same members would be a better one: two that had no direct link when this one was made have one now,
-    /// which gives them a data link and perhaps all another engine; or another engine suits the links as they were measured since.
+    /// which gives them a data link and perhaps all another engine.
     fn is_outgrown(&self, view: &View) -> bool {
         let id = |rank| view.member(rank).map(|m| m.id);
         let have_one = |(a, b): &(Rank, Rank)| id(*a).zip(id(*b)).is_some_and(|(a, b)| self.links.direct_both_ways(a, b));
-        view.apart.iter().any(have_one) || self.suits_another_engine(view)
-    }
-
-    /// By what rank 0 says of it.
-    fn suits_another_engine(&self, view: &View) -> bool {
-        let id = self.agreement.installed_id();
-        let first = view.members.first().and_then(|m| self.peers.get(&m.id));
-        self.outgrown || first.is_some_and(|p| p.outgrown && p.view == id)
+        view.apart.iter().any(have_one)
     }
 
     /// How many of the View's members are here, if it has to be replaced and these may not make another one. Those who have gone on

@@ -63,14 +63,7 @@ fn prepare(view: &View) -> Message {
 
 /// Node 2 lives, and does not hear node 1: no View of the two may be.
 fn deaf() -> Message {
-    Message::Heartbeat(Heartbeat {
-        view: None,
-        reach: Vec::new(),
-        persisting: false,
-        broken: false,
-        outgrown: false,
-        radio: false,
-    })
+    Message::Heartbeat(Heartbeat { view: None, reach: Vec::new(), persisting: false, broken: false, radio: false })
 }
 
 /// Node 1 of three, of which two may go on, in its second View, with node 2 alone. By what it knows that one is broken from the beginning,

@@ -2,13 +2,14 @@
 //!
 //! All ranks of a View in one process, with a board for each.
 
-use crate::collective::{Backend, Board, BoardFault, Call, Engine, EngineFault, Finished, Input, Job, Pool};
-use crate::gloo_ffi::GlooEngine;
+use crate::collective::{Backend, Board, BoardFault, Call, Engine, EngineFault, Finished, Input, Job, NativeEngine, Pool};
+use crate::engine::{EngineChoice, EngineKind, EngineReason};
+use crate::gloo_ffi::{GlooEngine, GlooOrNative};
 use crate::link::DataLink;
 use crate::link::testing::{memory, sealed_tcp, tcp};
 use crate::topology::{AutoCodecs, Plan, PlanClass, Schedule};
 use crate::view::testing::view_of;
-use crate::view::{Lane, OpId, Rank};
+use crate::view::{Lane, OpId, Rank, View};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -37,25 +38,39 @@ pub struct Group {
 
 impl Group {
     pub fn new(size: usize, cables: Cables) -> Group {
-        let engine = GlooEngine::new(Pool::new());
-        let group = Group::of(&engine, size, &TestBoard::shared(size));
-        for a in group.ranks() {
-            for b in group.ranks().filter(|b| *b > a) {
-                let (left, right) = cables.pair();
-                group.backends[a.index()].attach(b, left);
-                group.backends[b.index()].attach(a, right);
-            }
-        }
-        group
+        Group::of(&GlooEngine::new(Pool::new()), size, &TestBoard::shared(size)).linked(cables)
+    }
+
+    /// With the native engine beside Gloo.
+    pub fn of_both(native: &NativeEngine, size: usize, cables: Cables) -> Group {
+        let gloo = GlooEngine::new(Pool::new());
+        let engine = EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo };
+        let view = View { engine, plan: (*plan(Schedule::GlooRing)).clone(), ..view_of(size as u8) };
+        let both = GlooOrNative::new(gloo.clone(), native.clone());
+        Group::opened(gloo, &both, &Arc::new(view), &TestBoard::shared(size)).linked(cables)
     }
 
     /// Without links.
     pub fn of(engine: &GlooEngine, size: usize, boards: &[Arc<TestBoard>]) -> Group {
-        let view = Arc::new(view_of(size as u8));
-        let open = |me: Rank| engine.open(&view, me, Arc::clone(&boards[me.index()]) as Arc<dyn Board>);
+        Group::opened(engine.clone(), engine, &Arc::new(view_of(size as u8)), boards)
+    }
+
+    fn opened(engine: GlooEngine, opens: &dyn Engine, view: &Arc<View>, boards: &[Arc<TestBoard>]) -> Group {
+        let open = |me: Rank| opens.open(view, me, Arc::clone(&boards[me.index()]) as Arc<dyn Board>);
         let backends = view.ranks().map(open).collect();
         let (report, outcomes) = channel();
-        Group { engine: engine.clone(), backends, outcomes, report }
+        Group { engine, backends, outcomes, report }
+    }
+
+    fn linked(self, cables: Cables) -> Group {
+        for a in self.ranks() {
+            for b in self.ranks().filter(|b| *b > a) {
+                let (left, right) = cables.pair();
+                self.backends[a.index()].attach(b, left);
+                self.backends[b.index()].attach(a, right);
+            }
+        }
+        self
     }
 
     pub fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
@@ -63,10 +78,22 @@ impl Group {
     }
 
     pub fn start(&self, me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, input: &[u8]) {
+        self.start_with(me, op, call, sync_root, plan, &Input::Borrowed(input));
+    }
+
+    pub fn start_with(
+        &self,
+        me: Rank,
+        op: OpId,
+        call: Call,
+        sync_root: Option<(Rank, u64)>,
+        plan: &Arc<Plan>,
+        input: &Input<'_>,
+    ) {
         let report = self.report.clone();
         let done = Box::new(move |result| drop(report.send((me, op, result))));
-        self.backends[me.index()].start(Job { op, call, plan: Arc::clone(plan), sync_root, model: None, done });
-        self.backends[me.index()].feed(op, &Input::Borrowed(input));
+        self.backends[me.index()].start(Job { op, call, plan: Arc::clone(plan), sync_root, model: input.model(), done });
+        self.backends[me.index()].feed(op, input);
     }
 
     /// `peer` has started `op`, and all others hear of it.

@@ -4,4 +4,5 @@
 
 mod failure;
 mod group;
+mod pair;
 mod result;

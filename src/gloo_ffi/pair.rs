@@ -1,0 +1,105 @@
+//! Layer: Shells.
+//!
+//! Gloo and the native engine beside each other in one View, over the same links: the plan of an operation says which of them runs it.
+//!
+//! An operation is credited, cancelled and retired at both, as only its start tells whose it is, and a peer's word may come before
+//! that. Their frames are told apart by what they are for: Gloo exchanges messages, the native engine knows none.
+
+use super::GlooEngine;
+use crate::collective::{Backend, Board, Engine, Input, Job, NativeEngine, Traffic};
+use crate::engine::EngineKind;
+use crate::link::{DataHeader, DataLink, Phase, fork};
+use crate::view::{OpId, Rank, View};
+use std::sync::Arc;
+
+/// Opens Gloo, and beside it the native engine where plans of a View may name that.
+#[derive(Clone, Debug)]
+pub struct GlooOrNative {
+    gloo: GlooEngine,
+    native: NativeEngine,
+}
+
+/// Both in one View.
+struct Pair {
+    gloo: Arc<dyn Backend>,
+    native: Arc<dyn Backend>,
+}
+
+impl GlooOrNative {
+    /// Of these two.
+    pub fn new(gloo: GlooEngine, native: NativeEngine) -> GlooOrNative {
+        GlooOrNative { gloo, native }
+    }
+}
+
+impl Engine for GlooOrNative {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Gloo
+    }
+
+    fn open(&self, view: &Arc<View>, me: Rank, board: Arc<dyn Board>) -> Arc<dyn Backend> {
+        let gloo = self.gloo.open(view, me, Arc::clone(&board));
+        if !view.runs(EngineKind::Native) {
+            return gloo;
+        }
+        Arc::new(Pair { gloo, native: self.native.open(view, me, board) })
+    }
+}
+
+impl Pair {
+    fn both(&self) -> [&dyn Backend; 2] {
+        [self.gloo.as_ref(), self.native.as_ref()]
+    }
+
+    fn sum(&self, traffic: impl Fn(&dyn Backend) -> Traffic) -> Traffic {
+        self.both().into_iter().map(traffic).fold(Traffic::default(), Traffic::and)
+    }
+}
+
+impl Backend for Pair {
+    fn attach(&self, peer: Rank, link: Box<dyn DataLink>) {
+        let [messages, chunks] = fork(link, is_message);
+        self.gloo.attach(peer, messages);
+        self.native.attach(peer, chunks);
+    }
+
+    fn start(&self, job: Job) {
+        if job.plan.is_for(EngineKind::Gloo) { self.gloo.start(job) } else { self.native.start(job) }
+    }
+
+    fn feed(&self, op: OpId, input: &Input<'_>) {
+        // Where it was not started nothing happens.
+        self.both().into_iter().for_each(|backend| backend.feed(op, input));
+    }
+
+    fn credit(&self, op: OpId, peer: Rank) {
+        self.both().into_iter().for_each(|backend| backend.credit(op, peer));
+    }
+
+    fn cancel(&self, op: OpId) {
+        self.both().into_iter().for_each(|backend| backend.cancel(op));
+    }
+
+    fn retire(&self, op: OpId) {
+        self.both().into_iter().for_each(|backend| backend.retire(op));
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.sum(|backend| backend.traffic())
+    }
+
+    fn traffic_with(&self, peer: Rank) -> Traffic {
+        self.sum(|backend| backend.traffic_with(peer))
+    }
+
+    fn close(&self) {
+        self.both().into_iter().for_each(Backend::close);
+    }
+}
+
+fn is_message(header: &DataHeader) -> bool {
+    match header.phase {
+        Phase::Message | Phase::Posted => true,
+        Phase::Reduce | Phase::Gather => false,
+    }
+}

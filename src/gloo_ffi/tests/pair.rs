@@ -1,0 +1,135 @@
+//! Layer: Shells.
+//!
+//! Gloo and the native engine in one View, over the same links.
+
+use super::group::{Cables, Chance, Group, PATIENCE, bytes, op, plan};
+use crate::collective::{Call, CodecId, DType, EngineFault, Kind, Mode, NativeEngine, Pool, ReduceOp, bytes_of, reference};
+use crate::topology::{Plan, Schedule, Tree, TreeShare};
+use crate::view::{OpId, Rank};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Of Gloo, and of the native engine.
+fn plans(size: usize) -> Vec<Arc<Plan>> {
+    let star = |root| TreeShare { tree: Tree::star(Rank(root), size), ppm: 500_000 };
+    let ring = (0..size as u8).map(Rank).collect();
+    let schedules = [
+        Schedule::GlooRing,
+        Schedule::OneShot,
+        Schedule::GlooBcube,
+        Schedule::Trees { trees: vec![star(0), star(1)] },
+        Schedule::GlooExchange,
+        Schedule::Ring { order: ring },
+    ];
+    schedules.into_iter().map(plan).collect()
+}
+
+fn sum(count: usize) -> Call {
+    Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
+}
+
+fn inputs(size: usize, count: usize, chance: &mut Chance) -> Vec<Vec<f32>> {
+    (0..size).map(|_| (0..count).map(|_| (chance.next() as i32 as f32) * 1e-3).collect()).collect()
+}
+
+/// Six calls at once, each under another plan, made and credited in any order on each rank.
+#[test]
+fn calls_of_both_run_beside_each_other_and_are_exact() {
+    let mut chance = Chance(7);
+    println!("seed {}", chance.0);
+    for cables in [Cables::Memory, Cables::Tcp, Cables::SealedTcp] {
+        for size in [3, 4] {
+            let (native, plans) = (NativeEngine::new(Pool::new()), plans(size));
+            let group = Group::of_both(&native, size, cables);
+            for round in 0..12 {
+                let call_of = |number: usize| op(round, number as u64);
+                let mut expected: BTreeMap<OpId, Vec<f32>> = BTreeMap::new();
+                let mut calls = Vec::new();
+                for (number, plan) in plans.iter().enumerate() {
+                    let count = [1, 1000, 20_000, 200_001][chance.below(4) as usize];
+                    let contributions = inputs(size, count, &mut chance);
+                    expected.insert(call_of(number), reference(&plan.fold_order(size, count, 4), ReduceOp::Sum, &contributions));
+                    calls.extend(group.ranks().map(|me| (number, me, contributions[me.index()].clone())));
+                }
+                for (number, me, input) in chance.shuffled(calls) {
+                    group.start(me, call_of(number), sum(input.len()), None, &plans[number], bytes_of(&input));
+                    group.credit_from(call_of(number), me);
+                }
+                for _ in 0..plans.len() * size {
+                    let (rank, of, result) = group.outcome();
+                    let finished = result.unwrap_or_else(|fault| panic!("{of} on rank {rank} of {size}: {fault}"));
+                    assert!(bytes(&finished) == bytes_of(&expected[&of]), "{of} on rank {rank} of {size}, {cables:?}");
+                }
+                expected.keys().for_each(|of| group.backends.iter().for_each(|backend| backend.retire(*of)));
+            }
+            let traffic = group.backends.iter().map(|backend| backend.traffic());
+            let (sent, received) = traffic.fold((0, 0), |sum, t| (sum.0 + t.sent_bytes, sum.1 + t.received_bytes));
+            assert!(sent > 0 && sent == received, "{sent} sent, {received} received");
+            group.backends.iter().for_each(|backend| backend.close());
+            assert_eq!((group.engine.wait_for_threads(PATIENCE), native.wait_for_threads(PATIENCE)), (0, 0));
+            assert_eq!((group.engine.panics(), native.panics()), (0, 0));
+        }
+    }
+}
+
+/// What is given up of the one leaves nothing that would be in the way of the other.
+#[test]
+fn a_call_given_up_of_one_leaves_the_others_alone() {
+    let mut chance = Chance(8);
+    println!("seed {}", chance.0);
+    let (native, size) = (NativeEngine::new(Pool::new()), 3);
+    let (group, plans) = (Group::of_both(&native, size, Cables::SealedTcp), plans(size));
+    for round in 0..60 {
+        let [given_up, whole] = [op(1, round), op(2, round)];
+        let (odd, even) = (&plans[round as usize % 6], &plans[(round as usize + 1) % 6]);
+        let count = [100, 15_000, 100_000][chance.below(3) as usize];
+        let contributions = inputs(size, count, &mut chance);
+        // The last rank never calls it.
+        for me in [Rank(0), Rank(1)] {
+            group.start(me, given_up, sum(count), None, odd, bytes_of(&contributions[me.index()]));
+            group.credit_from(given_up, me);
+        }
+        for me in chance.shuffled(group.ranks().collect()) {
+            group.start(me, whole, sum(count), None, even, bytes_of(&contributions[me.index()]));
+            group.credit_from(whole, me);
+            if chance.below(2) == 0 {
+                group.backends[me.index()].cancel(given_up);
+            }
+        }
+        group.backends.iter().for_each(|backend| backend.cancel(given_up));
+        let expected = reference(&even.fold_order(size, count, 4), ReduceOp::Sum, &contributions);
+        for _ in 0..2 + size {
+            match group.outcome() {
+                (_, of, result) if of == given_up => assert_eq!(result.err(), Some(EngineFault::Cancelled)),
+                (rank, of, result) => {
+                    let finished = result.unwrap_or_else(|fault| panic!("{of} on rank {rank}: {fault}"));
+                    assert!(bytes(&finished) == bytes_of(&expected), "{of} on rank {rank}");
+                }
+            }
+        }
+        [given_up, whole].iter().for_each(|of| group.backends.iter().for_each(|backend| backend.retire(*of)));
+    }
+    // Nothing was held back for it, and no link broke.
+    drop(group.backends);
+    assert_eq!(native.wait_for_threads(PATIENCE), 0);
+}
+
+#[test]
+fn the_end_of_a_member_is_told_by_both() {
+    let (native, size) = (NativeEngine::new(Pool::new()), 3);
+    let (group, plans) = (Group::of_both(&native, size, Cables::Tcp), plans(size));
+    let input = vec![1f32; 300_000];
+    for (number, plan) in plans.iter().take(2).enumerate() {
+        for me in [Rank(0), Rank(1)] {
+            group.start(me, op(0, number as u64), sum(input.len()), None, plan, bytes_of(&input));
+        }
+    }
+    group.backends[2].close();
+    // The two that wait fail, and the rest of each operation with them when its envelope gives it up.
+    let mut failed = 0;
+    while failed < 4 {
+        let (rank, of, result) = group.outcome();
+        assert!(matches!(result, Err(EngineFault::LinkLost(Rank(2)))), "{of} on rank {rank}: {:?}", result.err());
+        failed += 1;
+    }
+}

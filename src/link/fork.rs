@@ -1,0 +1,241 @@
+//! Layer: Shells.
+//!
+//! One data link for two readers: what comes is told apart by its header, and both send.
+//!
+//! The reader for whom a frame is reads on until one comes for the other; then the link changes hands. As long as all is for one of them
+//! that costs no lock and no change of thread.
+
+use super::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Two ends of one link: frames of which `is_for_first` holds come out of the first one, all others out of the second. Frames of
+/// one end keep their order. What waits for an end that nobody reads holds up the other one.
+///
+/// *Failure.* Either end's [`Shutdown`] ends the link for both; and so does an error of either receiver, or dropping it.
+pub fn fork(link: Box<dyn DataLink>, is_for_first: fn(&DataHeader) -> bool) -> [Box<dyn DataLink>; 2] {
+    let (sender, receiver, shutdown) = link.split();
+    let sender = Arc::new(Mutex::new(sender));
+    let reading = Reading { idle: Some(receiver), header: None, is_over: false };
+    let hands = Arc::new(Hands { is_for_first, shutdown, reading: Mutex::new(reading), changed: Condvar::new() });
+    [true, false].map(|is_first| {
+        let receiver = BranchReceiver { hands: Arc::clone(&hands), is_first, held: None };
+        Box::new(Branch { sender: BranchSender(Arc::clone(&sender)), receiver }) as Box<dyn DataLink>
+    })
+}
+
+/// One end.
+struct Branch {
+    sender: BranchSender,
+    receiver: BranchReceiver,
+}
+
+struct BranchSender(Arc<Mutex<Box<dyn DataSender>>>);
+
+struct BranchReceiver {
+    hands: Arc<Hands>,
+    is_first: bool,
+    /// The link, while this end reads it.
+    held: Option<Box<dyn DataReceiver>>,
+}
+
+/// How the link changes hands.
+struct Hands {
+    is_for_first: fn(&DataHeader) -> bool,
+    shutdown: Arc<dyn Shutdown>,
+    reading: Mutex<Reading>,
+    changed: Condvar,
+}
+
+struct Reading {
+    /// The link, while nobody reads it.
+    idle: Option<Box<dyn DataReceiver>>,
+    /// What was read of it last: the frame for which it waits to be taken. None before the first frame.
+    header: Option<DataHeader>,
+    is_over: bool,
+}
+
+impl DataLink for Branch {
+    fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
+        let Branch { sender, receiver } = *self;
+        let shutdown = Arc::clone(&receiver.hands.shutdown);
+        (Box::new(sender), Box::new(receiver), shutdown)
+    }
+}
+
+impl DataSender for BranchSender {
+    fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
+        // After a panic in the middle of a frame nothing can follow it.
+        self.0.lock().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?.send(header, payload)
+    }
+}
+
+impl Hands {
+    fn lock(&self) -> MutexGuard<'_, Reading> {
+        // Every section leaves it whole.
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the link is this end's to read; gives also the header that was read for it.
+    fn take(&self, is_first: bool) -> io::Result<(Box<dyn DataReceiver>, Option<DataHeader>)> {
+        let mut reading = self.lock();
+        loop {
+            if reading.is_over {
+                return Err(io::ErrorKind::NotConnected.into());
+            }
+            if reading.header.is_none_or(|header| (self.is_for_first)(&header) == is_first)
+                && let Some(link) = reading.idle.take()
+            {
+                return Ok((link, reading.header.take()));
+            }
+            reading = self.changed.wait(reading).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The other end has a frame.
+    fn hand_over(&self, link: Box<dyn DataReceiver>, header: DataHeader) {
+        let mut reading = self.lock();
+        (reading.idle, reading.header) = (Some(link), Some(header));
+        drop(reading);
+        self.changed.notify_all();
+    }
+
+    fn end(&self) {
+        self.shutdown.shutdown();
+        self.lock().is_over = true;
+        self.changed.notify_all();
+    }
+}
+
+impl DataReceiver for BranchReceiver {
+    fn header(&mut self) -> io::Result<DataHeader> {
+        loop {
+            let (mut link, read) = match self.held.take() {
+                Some(link) => (link, None),
+                None => self.hands.take(self.is_first)?,
+            };
+            let header = match read {
+                Some(header) => header,
+                None => link.header().inspect_err(|_| self.hands.end())?,
+            };
+            if (self.hands.is_for_first)(&header) == self.is_first {
+                self.held = Some(link);
+                return Ok(header);
+            }
+            self.hands.hand_over(link, header);
+        }
+    }
+
+    fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
+        let link = self.held.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        link.payload(into).inspect_err(|_| self.hands.end())
+    }
+}
+
+impl Drop for BranchReceiver {
+    fn drop(&mut self) {
+        self.hands.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::Pool;
+    use crate::link::Phase;
+    use crate::link::testing::{memory, sealed_tcp, tcp};
+    use crate::view::{Lane, OpId};
+    use proptest::prelude::*;
+    use std::sync::mpsc;
+    use std::thread;
+
+    fn is_reduce(header: &DataHeader) -> bool {
+        header.phase == Phase::Reduce
+    }
+
+    fn header(is_first: bool, number: u32, len: usize) -> DataHeader {
+        let phase = if is_first { Phase::Reduce } else { Phase::Message };
+        DataHeader { op: OpId { lane: Lane::MAIN, number: 1 }, flow: 0, chunk: number, phase, len: len as u32 }
+    }
+
+    type Halves = (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>);
+
+    fn forked(link: Box<dyn DataLink>) -> [Halves; 2] {
+        fork(link, is_reduce).map(DataLink::split)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Frames of any lengths for either end in any order, sent by both at once: each comes out once, whole, where it belongs and in order.
+        #[test]
+        fn each_end_gets_its_own_frames(turns in proptest::collection::vec((any::<bool>(), 0usize..50_000), 1..60), wire in 0..3) {
+            let (near, far) = [memory, tcp, sealed_tcp][wire as usize]();
+            let expected = [true, false].map(|first| turns.iter().filter(|(is_first, _)| *is_first == first).map(|(_, len)| *len).collect::<Vec<_>>());
+            let senders = forked(near);
+            let receivers = forked(far);
+            let (tell, all_read) = mpsc::channel();
+            thread::scope(|scope| {
+                let mut kept = Vec::new();
+                for (((mut sender, receiver, _), lens), is_first) in senders.into_iter().zip(expected.clone()).zip([true, false]) {
+                    scope.spawn(move || {
+                        for (number, len) in lens.into_iter().enumerate() {
+                            sender.send(&header(is_first, number as u32, len), &vec![number as u8; len]).expect("sent");
+                        }
+                    });
+                    kept.push(receiver);
+                }
+                for (((_, mut receiver, _), lens), is_first) in receivers.into_iter().zip(expected).zip([true, false]) {
+                    let tell = tell.clone();
+                    scope.spawn(move || {
+                        for (number, len) in lens.into_iter().enumerate() {
+                            let (came, block) = receiver.recv(&Pool::new()).expect("a frame");
+                            assert_eq!(came, header(is_first, number as u32, len));
+                            assert!(block.bytes().iter().all(|byte| *byte == number as u8));
+                        }
+                        tell.send(()).expect("somebody listens");
+                        // It reads on, as an engine does: what the other one gets may come by way of it.
+                        receiver.header().expect_err("nothing more comes");
+                    });
+                }
+                drop(tell);
+                all_read.iter().take(2).for_each(drop);
+                drop(kept);
+            });
+        }
+    }
+
+    #[test]
+    fn the_end_of_one_is_the_end_of_the_other() {
+        for ends in [memory, tcp, sealed_tcp] {
+            for shuts in [true, false] {
+                let (near, _far) = ends();
+                let [(_, first, shutdown), (_, mut second, _)] = forked(near);
+                let waiting = thread::spawn(move || second.header().expect_err("nothing comes").kind());
+                if shuts {
+                    shutdown.shutdown();
+                } else {
+                    drop(first);
+                }
+                waiting.join().expect("it ends");
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_waits_for_its_reader() {
+        let (near, far) = memory();
+        let (mut sender, receiver, _) = far.split();
+        let [(_, mut first, _), (_, mut second, _)] = forked(near);
+        sender.send(&header(false, 7, 3), b"abc").expect("sent");
+        sender.send(&header(true, 8, 0), &[]).expect("sent");
+        let early = thread::spawn(move || (first.header().expect("its frame"), first));
+        let mut bytes = [0; 3];
+        assert_eq!(second.header().expect("its frame"), header(false, 7, 3));
+        second.payload(&mut bytes).expect("its bytes");
+        let rest = thread::spawn(move || second.header());
+        assert_eq!((&bytes, early.join().expect("read").0), (b"abc", header(true, 8, 0)));
+        drop((sender, receiver));
+        assert!(rest.join().expect("it ends").is_err());
+    }
+}
