@@ -172,6 +172,11 @@ impl Survey {
         self.round().all(|pair| self.is_done(pair)) && self.spokes().all(|pair| self.is_done(pair)) && all()
     }
 
+    /// Of how many paths something is known.
+    pub fn measured(&self) -> usize {
+        self.rates.len()
+    }
+
     /// Whether nothing is left to be measured.
     pub fn is_over(&self) -> bool {
         self.under_way.is_none() && self.wanted().is_none()

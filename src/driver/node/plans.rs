@@ -3,7 +3,8 @@
 //! How a View gets a plan that fits its links: rank 0 has them measured, in moments in which nothing goes on, and brings the plan.
 //!
 //! Where there are no such moments, or the plan does not keep what it promised, it makes one: calls are held anyway while a plan is agreed
-//! on, so they are held for as long as it takes to see every port once, three seconds at most after what was under way has ended.
+//! on, so they are held for as long as it takes to see every port once: as long as something is measured every three seconds, and ten at most after what
+//! was under way has ended.
 //!
 //! Gloo's schedules go by rank, whatever the links are. Where these turn out to suit trees much better the plan names those, and with them the
 //! native engine.
@@ -46,12 +47,23 @@ struct Change {
     revising: Revising,
     /// The plan, if it is known; else calls are held until the links are measured.
     plan: Option<Plan>,
-    /// Until then, in milliseconds. Later, as long as what is under way still moves.
+    /// Until then, in milliseconds. Later, as long as something goes on.
     until: u64,
     /// But not after this.
     until_at_most: u64,
-    /// What had come here when that was last looked at.
+    /// When that was last looked at.
+    signs: Signs,
+}
+
+/// What shows that something goes on while calls are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Signs {
+    /// What has come here.
     received_bytes: u64,
+    /// Operations that are not decided.
+    under_way: usize,
+    /// Paths that were measured.
+    measured: usize,
 }
 
 /// When a plan was last looked for.
@@ -200,23 +212,32 @@ impl Node {
         tracing::debug!(revision, known = plan.is_some(), "calls are held for another plan");
         self.planning.pause_from = now + PAUSES_APART_MS;
         let (until, until_at_most) = (now + PAUSE_MS, now + DRAIN_MS);
-        let received_bytes = envelope.backend().traffic().received_bytes;
-        self.planning.change = Some(Change { revising, plan, until, until_at_most, received_bytes });
+        let signs = self.signs(&envelope);
+        self.planning.change = Some(Change { revising, plan, until, until_at_most, signs });
         self.tell_plan_to_all(&hold);
+    }
+
+    fn signs(&self, envelope: &Envelope) -> Signs {
+        let received_bytes = envelope.backend().traffic().received_bytes;
+        let measured = self.planning.rates.survey().map_or(0, Survey::measured);
+        Signs { received_bytes, under_way: envelope.moving(), measured }
     }
 
     /// When all hold: brings the plan, when it is known, or there has been time enough to find it.
     fn decide_plan(&mut self) {
         let Some(envelope) = self.envelope.clone() else { return };
-        let now = self.now();
+        let (now, signs) = (self.now(), self.signs(&envelope));
         let Some(change) = self.planning.change.as_mut().filter(|change| change.revising.is_held()) else { return };
-        let received_bytes = envelope.backend().traffic().received_bytes;
-        if std::mem::replace(&mut change.received_bytes, received_bytes) != received_bytes {
-            change.until = (now + PAUSE_MS).min(change.until_at_most);
+        if std::mem::replace(&mut change.signs, signs) != signs {
+            change.until = now + PAUSE_MS;
         }
+        if signs.under_way == 0 {
+            change.until_at_most = change.until_at_most.min(now + MEASURING_MS);
+        }
+        let is_over = now >= change.until.min(change.until_at_most);
         let survey = self.planning.rates.survey();
         let is_unknown = survey.is_some_and(|survey| !survey.is_good_for_a_plan()) || self.planning.rates.is_wished();
-        if change.plan.is_none() && now < change.until && is_unknown {
+        if change.plan.is_none() && !is_over && is_unknown {
             return;
         }
         let known = change.plan.take();
@@ -345,8 +366,10 @@ const FORECAST_BYTES: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
 /// A View in which nothing was measured for so long, though so much was moved, has no quiet moments.
 const BUSY_MS: u64 = 5_000;
 const BUSY_BYTES: u64 = 32 << 20;
-/// Calls are held for measuring no longer than this after what was under way has ended, and not again for a while.
+/// Calls are held for measuring no longer than this without anything that goes on, and not again for a while.
 const PAUSE_MS: u64 = 3_000;
+/// And no longer than this after what was under way has ended. A burst takes half a second at most, and a member may answer late.
+const MEASURING_MS: u64 = 10_000;
 /// Nothing is measured before what was under way has ended; no longer is waited for that.
 const DRAIN_MS: u64 = 30_000;
 const PAUSES_APART_MS: u64 = 60_000;
