@@ -75,7 +75,7 @@
 //! # Threads
 //!
 //! One for the control plane, one for the disk, two for each other member of a View, and on Gloo one for each operation that
-//! is under way. Any executor may poll the futures;
+//! is under way; where a View has both engines ready, two more for each other member. Any executor may poll the futures;
 //! none of them needs a tokio runtime of yours, and [`blocking`] is for programs that have no executor at all. The library prints nothing and installs nothing; what happens is told by
 //! `tracing`.
 //!

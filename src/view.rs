@@ -209,16 +209,18 @@ impl View {
         (0..self.members.len()).filter_map(|i| u8::try_from(i).ok()).map(Rank)
     }
 
-    /// Whether plans in it may name this engine: its own, and beside a Gloo that was only taken because all have it the native one.
+    /// Whether plans in it may name this engine: its own, and where all have Gloo, and nobody wants it whatever the links are, the other one too.
     pub fn runs(&self, engine: EngineKind) -> bool {
-        engine == self.engine.kind || self.engine.why == EngineReason::AllHaveGloo && self.size() > 2
+        let goes_by_links = matches!(self.engine.why, EngineReason::AllHaveGloo | EngineReason::Uneven);
+        engine == self.engine.kind || goes_by_links && self.size() > 2
     }
 
     /// What calls under a plan of this View run on, and why.
     pub fn engine_under(&self, plan: &Plan) -> EngineChoice {
         match plan.engine() {
             kind if kind == self.engine.kind => self.engine,
-            kind => EngineChoice { kind, why: EngineReason::Uneven },
+            kind @ EngineKind::Gloo => EngineChoice { kind, why: EngineReason::AllHaveGloo },
+            kind @ EngineKind::Native => EngineChoice { kind, why: EngineReason::Uneven },
         }
     }
 
@@ -436,7 +438,7 @@ mod tests {
         for (a, b) in [(1, 2), (2, 1), (2, 3), (3, 2)] {
             links.observe(member_id(a), member_id(b), Path::unmeasured(100));
         }
-        let arranged = arrange(&(1..=3).map(|n| (member_id(n), crate::engine::Engines::NATIVE)).collect(), None, &links);
+        let arranged = arrange(&(1..=3).map(|n| (member_id(n), crate::engine::Engines::NATIVE)).collect(), None, None, &links);
         View { plan: arranged.plan, engine: arranged.engine, apart: arranged.apart, ..view_of(3) }
     }
 

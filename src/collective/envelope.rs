@@ -370,7 +370,7 @@ impl Envelope {
 
     /// Measures an operation from now until it is decided; gives its span.
     fn measure(&self, op: OpId, call: &Call) -> tracing::Span {
-        let measured = Measured::begin(&self.meter, &self.view, self.engine().kind, op, call);
+        let measured = Measured::begin(&self.meter, &self.view, self.engine_of(op).kind, op, call);
         let span = measured.span();
         let mut state = self.lock();
         match state.slots.get_mut(&op) {

@@ -22,6 +22,7 @@ use super::{Sleep, Store, Told, Wires, Wiring};
 use crate::collective::{Closing, Engine, Envelope, LostResults, Meter, Outgoing};
 use crate::discovery::{Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
 use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PROBE};
+use crate::engine::EngineChoice;
 use crate::identity::{MemberId, Name, Namespace, NodeId};
 use crate::link::{Gate, Listener, Local, Net, Refusal, Replays};
 use crate::relay::Tunnels;
@@ -169,6 +170,10 @@ impl Operations for Ledgers<'_> {
 
     fn in_flight(&self) -> usize {
         self.0.map_or(0, |envelope| envelope.in_flight())
+    }
+
+    fn engine(&self) -> Option<EngineChoice> {
+        self.0.map(|envelope| envelope.engine())
     }
 }
 

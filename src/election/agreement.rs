@@ -19,7 +19,7 @@ use super::message::{Accepted, Message, Promise};
 use super::standing;
 use crate::collective::Closing;
 use crate::defect::{Defect, Seeded};
-use crate::engine::Engines;
+use crate::engine::{EngineKind, Engines};
 use crate::identity::MemberId;
 use crate::partition::Partition;
 use crate::topology::Arrangement;
@@ -309,9 +309,13 @@ impl Agreement {
         }
     }
 
+    fn can_run(&self, view: &View) -> bool {
+        [EngineKind::Native, EngineKind::Gloo].into_iter().all(|kind| !view.runs(kind) || self.applicant.engines.can_run(kind))
+    }
+
     fn on_accept(&mut self, from: MemberId, view: &Arc<View>, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
         // A member is never told to run what it has not got: it has said in its promise what it has.
-        if from != view.ballot.proposer || !view.contains(self.me) || !self.applicant.engines.can_run(view.engine.kind) {
+        if from != view.ballot.proposer || !view.contains(self.me) || !self.can_run(view) {
             return;
         }
         if !self.partition.admits(view.members.iter().map(|m| m.id)) {

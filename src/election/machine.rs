@@ -23,7 +23,7 @@ use super::notice::{NOTICES_MAX, Notice};
 use super::quarantine::Quarantine;
 use super::{Applicant, Durable, ElectionConfig};
 use crate::collective::Closing;
-use crate::engine::Engines;
+use crate::engine::{EngineChoice, Engines};
 use crate::events::Loss;
 use crate::identity::MemberId;
 use crate::topology::{Arrangement, LinkMap, arrange};
@@ -76,6 +76,11 @@ pub trait Operations {
 
     /// How many are begun and not decided.
     fn in_flight(&self) -> usize;
+
+    /// What those of the installed View run on by now, if that is known.
+    fn engine(&self) -> Option<EngineChoice> {
+        None
+    }
 }
 
 /// The election of one node.
@@ -429,6 +434,6 @@ impl Surroundings for Around<'_> {
     }
 
     fn arrange(&self, members: &BTreeMap<MemberId, Engines>, current: Option<&View>) -> Arrangement {
-        arrange(members, current, self.links)
+        arrange(members, current, self.ops.engine(), self.links)
     }
 }

@@ -2,20 +2,21 @@
 //!
 //! One data link for two readers: what comes is told apart by its header, and both send.
 //!
-//! The reader for whom a frame is reads on until one comes for the other; then the link changes hands. As long as all is for one of them
+//! Who wants to send gets its turn after the frame that is being written, whoever else has more. The reader for whom a frame is reads on until one comes for the other; then the link changes hands. As long as all is for one of them
 //! that costs no lock and no change of thread.
 
 use super::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
+use parking_lot::FairMutex;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Two ends of one link: frames of which `is_for_first` holds come out of the first one, all others out of the second. Frames of
-/// one end keep their order. What waits for an end that nobody reads holds up the other one.
+/// one end keep their order, and frames of both go in the order in which they were sent. What waits for an end that nobody reads holds up the other one.
 ///
 /// *Failure.* Either end's [`Shutdown`] ends the link for both; and so does an error of either receiver, or dropping it.
 pub fn fork(link: Box<dyn DataLink>, is_for_first: fn(&DataHeader) -> bool) -> [Box<dyn DataLink>; 2] {
     let (sender, receiver, shutdown) = link.split();
-    let sender = Arc::new(Mutex::new(sender));
+    let sender = Arc::new(FairMutex::new(sender));
     let reading = Reading { idle: Some(receiver), header: None, is_over: false };
     let hands = Arc::new(Hands { is_for_first, shutdown, reading: Mutex::new(reading), changed: Condvar::new() });
     [true, false].map(|is_first| {
@@ -30,7 +31,8 @@ struct Branch {
     receiver: BranchReceiver,
 }
 
-struct BranchSender(Arc<Mutex<Box<dyn DataSender>>>);
+/// A lock that is not fair is taken again by whoever has just given it back: one end with a backlog would keep the other from a slow link.
+struct BranchSender(Arc<FairMutex<Box<dyn DataSender>>>);
 
 struct BranchReceiver {
     hands: Arc<Hands>,
@@ -65,8 +67,7 @@ impl DataLink for Branch {
 
 impl DataSender for BranchSender {
     fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
-        // After a panic in the middle of a frame nothing can follow it.
-        self.0.lock().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?.send(header, payload)
+        self.0.lock().send(header, payload)
     }
 }
 
@@ -148,6 +149,7 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::mpsc;
     use std::thread;
+    use std::time::Duration;
 
     fn is_reduce(header: &DataHeader) -> bool {
         header.phase == Phase::Reduce
@@ -203,6 +205,46 @@ mod tests {
                 drop(kept);
             });
         }
+    }
+
+    /// A link that takes a frame in a millisecond, and tells which.
+    struct Slow(mpsc::Sender<DataHeader>);
+
+    impl DataSender for Slow {
+        fn send(&mut self, header: &DataHeader, _: &[u8]) -> io::Result<()> {
+            thread::sleep(Duration::from_millis(1));
+            self.0.send(*header).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    #[test]
+    fn both_send_in_turns_however_much_each_has() {
+        let (tell, sent) = mpsc::channel();
+        let slow: Arc<FairMutex<Box<dyn DataSender>>> = Arc::new(FairMutex::new(Box::new(Slow(tell))));
+        for is_first in [true, false] {
+            let mut sender = BranchSender(Arc::clone(&slow));
+            thread::spawn(move || while sender.send(&header(is_first, 0, 0), &[]).is_ok() {});
+        }
+        drop(slow);
+        let mut frames = sent.iter().map(|header| is_reduce(&header));
+        // Both have begun.
+        let first = frames.next();
+        assert!(frames.by_ref().any(|is_first| Some(is_first) != first));
+        let firsts = frames.take(200).filter(|is_first| *is_first).count();
+        assert!((67..=133).contains(&firsts), "{firsts} of 200 frames");
+    }
+
+    #[test]
+    fn who_waits_for_a_turn_hears_of_the_end() {
+        let (near, far) = memory();
+        let (mut sender, _receiver, _) = far.split();
+        let [(_, mut first, _), (_, mut second, _)] = forked(near);
+        sender.send(&header(true, 0, 3), b"abc").expect("sent");
+        // The first end has the link, and is not done with its frame.
+        first.header().expect("its frame");
+        let waiting = thread::spawn(move || second.header().expect_err("nothing comes").kind());
+        drop(first);
+        assert_eq!(waiting.join().expect("it ends"), io::ErrorKind::NotConnected);
     }
 
     #[test]

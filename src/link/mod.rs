@@ -8,7 +8,7 @@
 mod control;
 mod data;
 mod establish;
-#[cfg(any(feature = "gloo", test))]
+#[cfg(feature = "gloo")]
 mod fork;
 mod frame;
 mod gate;

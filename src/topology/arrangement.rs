@@ -25,14 +25,20 @@ pub struct Arrangement {
     pub apart: Vec<(Rank, Rank)>,
 }
 
-/// Arranges these members, each with the engines it offers. `current` is the proposer's View, whose ranks stay in order.
+/// Arranges these members, each with the engines it offers. `current` is the proposer's View, whose ranks stay in order, and `engine_now` what its calls run on
+/// by now, if that is known.
 ///
 /// Gloo is taken when every member offers it and all of them reach each other directly, else the first thing in
 /// rank order that speaks against it is the reason; but not where links are so uneven that trees, which only the native engine has, are
-/// faster by more than a tenth, unless a member wants Gloo all the same. Where they were so in the View before, or are among those of its members
-/// that stay, and are not all measured yet in this one, that holds until they are. The same facts give the same arrangement.
-pub fn arrange(members: &BTreeMap<MemberId, Engines>, current: Option<&View>, links: &LinkMap) -> Arrangement {
-    let was_uneven = current.is_some_and(|view| view.engine.why == EngineReason::Uneven);
+/// faster by more than a tenth, unless a member wants Gloo all the same. Where they were so in the View before, and are not all measured yet
+/// in this one, that holds until they are. The same facts give the same arrangement.
+pub fn arrange(
+    members: &BTreeMap<MemberId, Engines>,
+    current: Option<&View>,
+    engine_now: Option<EngineChoice>,
+    links: &LinkMap,
+) -> Arrangement {
+    let was_uneven = engine_now.or(current.map(|view| view.engine)).is_some_and(|engine| engine.why == EngineReason::Uneven);
     let current: Vec<MemberId> = current.map_or_else(Vec::new, |v| v.members.iter().map(|m| m.id).collect());
     let all: BTreeSet<MemberId> = members.keys().copied().collect();
     let order = rank_order(&current, &all);
@@ -40,9 +46,7 @@ pub fn arrange(members: &BTreeMap<MemberId, Engines>, current: Option<&View>, li
     let apart = pairs_apart(&order, links);
     let is_uneven = match &uneven {
         Some(uneven) => uneven.is_worth_it(),
-        None => {
-            order.len() > 2 && !Network::is_known(&order, links) && (was_uneven || are_uneven(&staying(&order, &current), links))
-        }
+        None => was_uneven && order.len() > 2 && !Network::is_known(&order, links),
     };
     let engine = engine(&order, members, &apart, is_uneven);
     let plan = match (engine.kind, uneven) {
@@ -52,14 +56,6 @@ pub fn arrange(members: &BTreeMap<MemberId, Engines>, current: Option<&View>, li
     };
     let plan = with_codecs(&order, links, plan);
     Arrangement { order, engine, plan, apart }
-}
-
-fn staying(order: &[MemberId], before: &[MemberId]) -> Vec<MemberId> {
-    order.iter().copied().filter(|id| before.contains(id)).collect()
-}
-
-fn are_uneven(members: &[MemberId], links: &LinkMap) -> bool {
-    Uneven::of(members, links).is_some_and(|uneven| uneven.is_worth_it())
 }
 
 fn pairs_apart(order: &[MemberId], links: &LinkMap) -> Vec<(Rank, Rank)> {
@@ -96,9 +92,8 @@ fn engine(order: &[MemberId], members: &BTreeMap<MemberId, Engines>, apart: &[(R
 mod tests {
     use super::super::homes::{Home, Lan};
     use super::*;
-    use crate::topology::{InterfaceKind, Path, Port, Schedule};
+    use crate::topology::{Path, Schedule};
     use crate::view::testing::{member_id, view_of};
-    use std::num::NonZeroU32;
 
     fn linked(n: u8) -> LinkMap {
         let mut links = LinkMap::new();
@@ -110,7 +105,7 @@ mod tests {
 
     fn of(engines: &[Engines], links: &LinkMap) -> Arrangement {
         let members = (1..).map(member_id).zip(engines.iter().copied()).collect();
-        arrange(&members, None, links)
+        arrange(&members, None, None, links)
     }
 
     #[test]
@@ -180,24 +175,19 @@ mod tests {
     fn who_has_left_gloo_for_its_links_stays_so_until_those_of_a_newcomer_are_measured() {
         let members = (1..).map(member_id).zip([Engines::GLOO; 4]).collect();
         let before = |why| View { engine: EngineChoice { kind: EngineKind::Native, why }, ..view_of(3) };
-        let engine = |view: &View, links: &LinkMap| arrange(&members, Some(view), links).engine.why;
+        let engine = |view: &View, links: &LinkMap| arrange(&members, Some(view), None, links).engine.why;
         let (uneven, declined) = (before(EngineReason::Uneven), before(EngineReason::Declined(Rank(1))));
         assert_eq!(engine(&uneven, &linked(4)), EngineReason::Uneven);
         assert_eq!(engine(&declined, &linked(4)), EngineReason::AllHaveGloo);
         let even = Home::new(&[Lan::Wired(940); 4], &[]).link_map(|_| 0);
         assert_eq!(engine(&uneven, &even), EngineReason::AllHaveGloo);
-        // It has left it by its plan alone: three are known, the fourth comes.
-        let on_gloo = View { engine: EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo }, ..view_of(3) };
-        let three = |third: u32| {
-            let mut links = linked(4);
-            let rate = |member: u8| NonZeroU32::new(if member == 3 { third } else { 940_000 }).expect("not 0");
-            for (a, b) in [(1, 2), (1, 3), (2, 3), (2, 1), (3, 1), (3, 2)] {
-                let port = Port::unmeasured(InterfaceKind::Ethernet, 1);
-                links.rate(member_id(a), member_id(b), port, rate(a).min(rate(b)));
-            }
-            links
-        };
-        assert_eq!(engine(&on_gloo, &three(100_000)), EngineReason::Uneven);
-        assert_eq!(engine(&on_gloo, &three(940_000)), EngineReason::AllHaveGloo);
+        // It has left Gloo by its plan alone, or come back to it.
+        let on_gloo = EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo };
+        let by_trees = EngineChoice { kind: EngineKind::Native, why: EngineReason::Uneven };
+        for (began, now) in [(on_gloo, by_trees), (by_trees, on_gloo)] {
+            let view = View { engine: began, ..view_of(3) };
+            assert_eq!(arrange(&members, Some(&view), Some(now), &linked(4)).engine, now);
+            assert_eq!(arrange(&members, Some(&view), None, &linked(4)).engine, began);
+        }
     }
 }

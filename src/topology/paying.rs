@@ -244,7 +244,7 @@ mod tests {
     fn taken(wired: &[u32], mbps: u32, engines: Engines) -> ([CodecId; 3], Plan) {
         let (members, links) = links_of(wired, mbps);
         let members: BTreeMap<MemberId, Engines> = members.into_iter().map(|member| (member, engines)).collect();
-        let plan = arrange(&members, None, &links).plan;
+        let plan = arrange(&members, None, None, &links).plan;
         (Coarsest::ALL.map(|coarsest| plan.class_for(LARGE_BYTES).auto.up_to(coarsest).codec()), plan)
     }
 
@@ -313,7 +313,7 @@ mod tests {
         let (members, mut links) = (home.members(), home.link_map(|_| 0));
         members.iter().for_each(|member| links.set_coding(*member, CodingSpeed::new(|_| mbps)));
         let members = members.into_iter().map(|member| (member, Engines::NATIVE)).collect();
-        let plan = arrange(&members, None, &links).plan;
+        let plan = arrange(&members, None, None, &links).plan;
         let coding = plan.class_for(LARGE_BYTES).auto.up_to(Coarsest::Int8);
         assert!(plan.fits(home.size()));
         assert_codec(&plan);

@@ -304,7 +304,7 @@ mod tests {
         let drawn = (0..20).map(|seed| any_home(&mut SmallRng::seed_from_u64(seed)));
         for home in cases().into_iter().map(|case| case.home).chain(drawn.collect::<Vec<_>>()) {
             let members = home.members().into_iter().map(|id| (id, Engines::NATIVE)).collect();
-            let bytes = |links: &LinkMap| arrange(&members, None, links).plan.to_bytes();
+            let bytes = |links: &LinkMap| arrange(&members, None, None, links).plan.to_bytes();
             let first = bytes(&home.link_map(|_| 0));
             for _ in 0..3 {
                 assert_eq!(bytes(&home.link_map(|left| rng.random_range(0..left))), first, "{home:?}");

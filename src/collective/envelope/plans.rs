@@ -81,6 +81,13 @@ impl Envelope {
         self.view.engine_under(&self.plan())
     }
 
+    /// What a call runs on, as far as its plan is known.
+    pub(super) fn engine_of(&self, op: OpId) -> EngineChoice {
+        let state = self.lock();
+        let revision = state.ledger.revision_of(op).unwrap_or(state.ledger.revision());
+        self.view.engine_under(&state.plans.of(revision))
+    }
+
     /// Rank 0 thinks of another plan: collectives that are called from now on are held. Gives what rank 0 is to hear.
     ///
     /// # Errors

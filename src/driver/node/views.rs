@@ -8,6 +8,7 @@ use crate::collective::{Envelope, OpMessage, Post};
 use crate::driver::datalinks::{DataDial, Laid, watched};
 use crate::driver::lighter::lighter;
 use crate::election::{Decides, Input, Message};
+use crate::engine::EngineKind;
 use crate::identity::MemberId;
 use crate::link::{Session, Stream, into_data_link};
 use crate::view::{OpId, Rank, View, ViewDigest};
@@ -42,8 +43,9 @@ impl Node {
         }
         let Some(me) = view.rank_of(self.me) else { return };
         let (tx, rx) = mpsc::unbounded_channel();
-        // The election accepts no View on an engine that this node has not offered.
-        let Some(engine) = self.engines.iter().find(|engine| engine.kind() == view.engine.kind) else { return };
+        // The election accepts no View on an engine that this node has not. That of Gloo opens the native one beside it, where a View runs both.
+        let kind = if view.runs(EngineKind::Gloo) { EngineKind::Gloo } else { view.engine.kind };
+        let Some(engine) = self.engines.iter().find(|engine| engine.kind() == kind) else { return };
         let envelope = Envelope::open(Arc::clone(view), me, engine.as_ref(), tx).measured_by(&self.meter).after(&self.lost);
         let envelope = Arc::new(envelope);
         let why = view.engine.why.sentence(|rank| format!("rank {rank}"));

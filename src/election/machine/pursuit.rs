@@ -82,7 +82,7 @@ impl Election {
 
     /// As with a lost data link the View has to be replaced; by one that does not run on that engine.
     pub(super) fn on_engine_unfit(&mut self, now: u64, digest: ViewDigest, effects: &mut Vec<Effect>) {
-        let runs_on_gloo = self.agreement.installed().is_some_and(|v| v.engine.kind == EngineKind::Gloo);
+        let runs_on_gloo = self.agreement.installed().is_some_and(|v| v.runs(EngineKind::Gloo));
         if runs_on_gloo && self.agreement.installed_id().is_some_and(|id| id.digest == digest) {
             self.agreement.renounce_gloo();
             self.on_data_link_lost(now, digest, effects);

@@ -51,7 +51,7 @@ impl Surroundings for Around<'_> {
 
     fn arrange(&self, members: &BTreeMap<MemberId, Engines>, current: Option<&View>) -> Arrangement {
         // No rule asks for links; all have one to all.
-        Arrangement { apart: Vec::new(), ..arrange(members, current, &LinkMap::new()) }
+        Arrangement { apart: Vec::new(), ..arrange(members, current, None, &LinkMap::new()) }
     }
 }
 

@@ -41,11 +41,14 @@ impl Group {
         Group::of(&GlooEngine::new(Pool::new()), size, &TestBoard::shared(size)).linked(cables)
     }
 
-    /// With the native engine beside Gloo.
+    /// With the native engine beside Gloo; groups of an even size began on that one.
     pub fn of_both(native: &NativeEngine, size: usize, cables: Cables) -> Group {
         let gloo = GlooEngine::new(Pool::new());
-        let engine = EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo };
-        let view = View { engine, plan: (*plan(Schedule::GlooRing)).clone(), ..view_of(size as u8) };
+        let (kind, why) = match size % 2 {
+            0 => (EngineKind::Native, EngineReason::Uneven),
+            _ => (EngineKind::Gloo, EngineReason::AllHaveGloo),
+        };
+        let view = View { engine: EngineChoice { kind, why }, ..view_of(size as u8) };
         let both = GlooOrNative::new(gloo.clone(), native.clone());
         Group::opened(gloo, &both, &Arc::new(view), &TestBoard::shared(size)).linked(cables)
     }
