@@ -74,7 +74,14 @@ run_checks() {
     check "documentation" "${documentation[@]}"
     with_gloo "documentation with Gloo" "${documentation[@]}" --features gloo
     check "no C++ by default" no_cxx
+    check "lock files of the packages apart" locked_apart
     check "licences and sources" deny
+}
+
+# Packages outside of the workspace have lock files of their own, which a new dependency of the library has to be in.
+locked_apart() {
+    cargo update --workspace --locked --quiet --manifest-path fuzz/Cargo.toml &&
+        cargo update --workspace --locked --quiet --manifest-path examples/train-digits/Cargo.toml
 }
 
 deny() {
