@@ -63,7 +63,7 @@ impl Context {
     }
 
     /// The engine that calls run on by now, on all members. A group that is on Gloo because all have it goes on natively where its links turn
-    /// out to differ, and back; [`plan`](Context::plan) says how.
+    /// out to differ, and back where they are measured again and alike; [`plan`](Context::plan) says how.
     pub fn engine(&self) -> EngineKind {
         self.envelope.engine().kind
     }

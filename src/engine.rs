@@ -20,8 +20,8 @@ pub enum EngineKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Engines(pub u8);
 
-/// The engine that a View begins on, and what decided it. Chosen by the View's proposer and shipped with it. Where it is Gloo, only because all have it, plans
-/// may move calls to the native one and back, see [`View::runs`](crate::view::View::runs).
+/// The engine that a View begins on, and what decided it. Chosen by the View's proposer and shipped with it. Where all have Gloo and nobody
+/// wants it by name, plans may move calls from the one to the other, see [`View::runs`](crate::view::View::runs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EngineChoice {
     /// Which engine.

@@ -2,8 +2,8 @@
 //!
 //! One data link for two readers: what comes is told apart by its header, and both send.
 //!
-//! Who wants to send gets its turn after the frame that is being written, whoever else has more. The reader for whom a frame is reads on until one comes for the other; then the link changes hands. As long as all is for one of them
-//! that costs no lock and no change of thread.
+//! Who wants to send gets its turn after the frame that is being written, whoever else has more. The reader for whom a frame is reads on until
+//! one comes for the other; then the link changes hands. As long as all is for one of them reading costs no lock and no change of thread.
 
 use super::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
 use parking_lot::FairMutex;

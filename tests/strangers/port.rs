@@ -137,8 +137,7 @@ fn flood() -> Result<()> {
     let before = group.peers[0].status_where(|s| !s["view"].is_null(), PATIENCE)?;
     let (port, address) = (port_of(&before)?, group.lab.addr("n1").to_string());
     // Its buffers have their size after the first calls.
-    let done = undisturbed(&mut group, &before["view"]["id"]);
-    done.inspect_err(|_| println!("logs in {}", group.keep_logs(&format!("flood-{}", std::process::id()))))?;
+    undisturbed(&mut group, &before["view"]["id"])?;
     let node = group.peers[0].process();
     let (memory, files) = (node.memory_kib("VmRSS")?, node.descriptors()?);
 
@@ -148,8 +147,7 @@ fn flood() -> Result<()> {
     }
     let mut calls = 0;
     while !intruders.iter().all(Intruder::has_spoken) {
-        let done = undisturbed(&mut group, &before["view"]["id"]);
-        done.inspect_err(|_| println!("logs in {}", group.keep_logs(&format!("flood-{}", std::process::id()))))?;
+        undisturbed(&mut group, &before["view"]["id"])?;
         calls += 1;
     }
     for mut intruder in intruders {
