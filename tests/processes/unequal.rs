@@ -43,22 +43,23 @@ fn measured() -> Result<()> {
     let view = contexts[0]["view"].clone();
     let rates: Vec<f64> = contexts.iter().map(|c| if c["rank"] == rank_of(&contexts, 3) { 200.0 } else { 1000.0 }).collect();
     let by_rank = |rank: u64| contexts.iter().position(|c| c["rank"] == rank).map_or(0.0, |index| rates[index]);
-    for peer in &mut group.peers {
-        let status = peer.status_where(|status| knows_all_paths(status) && by_its_own_plan(status), PATIENCE)?;
-        ensure!(status["view"]["id"] == view, "the View has changed: {status}");
-        let mut of_the_slow = Vec::new();
-        for path in status["view"]["paths"].as_array().into_iter().flatten() {
-            let line = by_rank(path["from"].as_u64().unwrap_or(99)).min(by_rank(path["to"].as_u64().unwrap_or(99)));
-            let times = path["rate_kbps"].as_f64().unwrap_or(0.0) / (line * 1000.0 * PAYLOAD);
-            ensure!(path["medium"].is_null(), "a wire is taken for a radio: {status}");
-            ensure!(times < 1.1, "{path} of {line} Mbit/s: {times}");
-            if line <= 200.0 {
-                of_the_slow.push(times);
-            }
-        }
-        // The processor may be too busy for a fast one, and for a slow one now and then; mostly that is as slow as it is.
+    let line = |path: &Value| by_rank(path["from"].as_u64().unwrap_or(99)).min(by_rank(path["to"].as_u64().unwrap_or(99)));
+    let times = |path: &Value| path["rate_kbps"].as_f64().unwrap_or(0.0) / (line(path) * 1000.0 * PAYLOAD);
+    // The processor may be too busy for a fast one, and for a slow one now and then; mostly that is found to be as slow as it is.
+    let are_found = |status: &Value| {
+        let paths = status["view"]["paths"].as_array().into_iter().flatten();
+        let mut of_the_slow: Vec<f64> = paths.filter(|path| line(path) <= 200.0).map(times).collect();
         of_the_slow.sort_by(f64::total_cmp);
-        ensure!(of_the_slow.len() == 6 && of_the_slow[0] > 0.5 && of_the_slow[3] > 0.9, "{of_the_slow:?}: {status}");
+        of_the_slow.len() == 6 && of_the_slow[0] > 0.5 && of_the_slow[3] > 0.9
+    };
+    for peer in &mut group.peers {
+        let is_measured = |status: &Value| knows_all_paths(status) && by_its_own_plan(status) && are_found(status);
+        let status = peer.status_where(is_measured, PATIENCE)?;
+        ensure!(status["view"]["id"] == view, "the View has changed: {status}");
+        for path in status["view"]["paths"].as_array().into_iter().flatten() {
+            ensure!(path["medium"].is_null(), "a wire is taken for a radio: {status}");
+            ensure!(times(path) < 1.1, "{path} of {} Mbit/s: {}", line(path), times(path));
+        }
     }
     let sums = group.all(&json!({"do": "all_reduce", "len": 1 << 20, "seed": 1}), "done")?;
     all_exact(&sums)

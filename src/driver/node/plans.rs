@@ -62,8 +62,8 @@ struct Signs {
     received_bytes: u64,
     /// Operations that are not decided.
     under_way: usize,
-    /// Paths that were measured.
-    measured: usize,
+    /// Bursts that have told something.
+    bursts: u64,
 }
 
 /// When a plan was last looked for.
@@ -219,8 +219,8 @@ impl Node {
 
     fn signs(&self, envelope: &Envelope) -> Signs {
         let received_bytes = envelope.backend().traffic().received_bytes;
-        let measured = self.planning.rates.survey().map_or(0, Survey::measured);
-        Signs { received_bytes, under_way: envelope.moving(), measured }
+        let bursts = self.planning.rates.survey().map_or(0, Survey::told);
+        Signs { received_bytes, under_way: envelope.moving(), bursts }
     }
 
     /// When all hold: brings the plan, when it is known, or there has been time enough to find it.
