@@ -130,7 +130,7 @@ fn ring_reason(members: &[MemberId], links: &LinkMap, order: &[Rank], rings: &Ri
     let (size, names) = (members.len(), order.iter().map(Rank::to_string).collect::<Vec<_>>().join("-"));
     let mut reason = format!("{size} members in a ring ({names}");
     let Some(slowest_us) = slowest_us(members, links) else {
-        return reason + "), not all of whose links are measured";
+        return reason + "), chosen before all round trips were measured";
     };
     let round_us = rings.round_us(order).unwrap_or_default();
     reason += &format!(", {} round", ms(round_us));
@@ -252,7 +252,7 @@ mod tests {
         }
         let found = plan(&members(3), &links);
         assert_eq!(ring(&found), [0, 1, 2]);
-        assert!(found.reason.contains("not all of whose links are measured"));
+        assert!(found.reason.contains("before all round trips were measured"));
         links.observe(member_id(1), member_id(2), path(100));
         assert_eq!(ring(&plan(&members(3), &links)), [0, 1, 2]);
     }

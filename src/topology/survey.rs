@@ -179,11 +179,12 @@ impl Survey {
         }
     }
 
-    /// Whether every port has been measured against one that is no slower, as far as it could be, and nothing of that is in doubt.
+    /// Whether every port has been measured against one that is no slower, as far as it could be, and nothing of that is in doubt. What is known of an
+    /// earlier View has served there.
     pub fn is_good_for_a_plan(&self) -> bool {
         let all = || self.is_mesh || pairs(self.size).all(|pair| self.is_done(pair));
         let ports = || self.round().chain(self.spokes()).all(|pair| self.is_done(pair));
-        ports() && self.doubtful().is_none() && all()
+        ports() && !self.doubtful().any(|pair| self.tries(pair) > 0) && all()
     }
 
     /// How many bursts have told something.
@@ -199,7 +200,7 @@ impl Survey {
     fn wanted(&self) -> Option<Probe> {
         let open = |pair: &Pair| !self.is_done(*pair);
         // Who is the fastest shows when all have been seen once.
-        let ports = self.round().find(open).or_else(|| self.spokes().find(open)).or_else(|| self.doubtful());
+        let ports = self.round().find(open).or_else(|| self.spokes().find(open)).or_else(|| self.doubtful().next());
         // An exchange is compared with what was seen alone, so that comes first, and what is odd of it is seen to.
         ports.or_else(|| pairs(self.size).find(open)).map(Probe::Alone).or_else(|| self.shared_or_unsure())
     }
@@ -236,14 +237,14 @@ impl Survey {
         ranks(self.size).filter(move |rank| *rank != hub).flat_map(move |rank| [(rank, hub), (hub, rank)])
     }
 
-    /// A path that carried less than its ends have sent and received elsewhere, or than the other way, and was not tried enough.
-    fn doubtful(&self) -> Option<Pair> {
+    /// Paths that carried less than their ends have sent and received elsewhere, or than the other way, and were not tried enough.
+    fn doubtful(&self) -> impl Iterator<Item = Pair> + '_ {
         let most = |of: &dyn Fn(&Pair) -> bool| self.rates.iter().filter(|(pair, _)| of(pair)).map(|(_, kbps)| *kbps).max();
-        let of_ports = |pair: Pair| Some(most(&|known| known.0 == pair.0)?.min(most(&|known| known.1 == pair.1)?));
-        let expected = |pair: Pair| of_ports(pair).max(self.rates.get(&(pair.1, pair.0)).copied());
-        let is_low = |pair: Pair, kbps: u32| expected(pair).is_some_and(|most| is_less(kbps, most));
-        let low = self.rates.iter().filter(|(pair, kbps)| !self.is_sure(**pair) && is_low(**pair, **kbps));
-        low.map(|(pair, _)| *pair).next()
+        let of_ports = move |pair: Pair| Some(most(&|known| known.0 == pair.0)?.min(most(&|known| known.1 == pair.1)?));
+        let expected = move |pair: Pair| of_ports(pair).max(self.rates.get(&(pair.1, pair.0)).copied());
+        let is_low = move |pair: Pair, kbps: u32| expected(pair).is_some_and(|most| is_less(kbps, most));
+        let low = self.rates.iter().filter(move |(pair, kbps)| !self.is_sure(**pair) && is_low(**pair, **kbps));
+        low.map(|(pair, _)| *pair)
     }
 
     /// Whether a path was tried so often, with so much the same result, that it is believed whatever it is.
@@ -402,6 +403,16 @@ mod tests {
         assert_eq!(odd, TRIES_SURE as usize, "{order:?}");
         let times = |pair: Pair| order.iter().filter(|(other, _)| *other == pair).count();
         assert!(pairs(4).all(|pair| times(pair) <= TRIES_SURE as usize), "{order:?}");
+    }
+
+    #[test]
+    fn what_is_known_of_an_earlier_view_is_good_for_a_plan_though_it_is_tried_again() {
+        let slow = (Rank(1), Rank(2));
+        let kbps = |pair: Pair| if pair == slow { 500 } else { 940 };
+        let mut survey = Survey::new(4, |pair| Some(kbps(pair)));
+        assert!(survey.is_good_for_a_plan() && !survey.is_over());
+        // Now it is told anew, and counts when it is sure.
+        assert_eq!(walk(&mut survey, kbps)[..3], [(slow, false), (slow, false), (slow, true)]);
     }
 
     #[test]
