@@ -16,6 +16,7 @@ mod coding_speed;
 mod costs;
 #[cfg(test)]
 mod fluid;
+mod fold_order;
 mod forecast;
 mod gloo_fold;
 #[cfg(test)]
@@ -44,6 +45,7 @@ pub use auto_codecs::AutoCodecs;
 pub use burst::Burst;
 pub use coding::Coding;
 pub use coding_speed::CodingSpeed;
+pub use fold_order::{FoldOrder, FoldSegment, FoldTree};
 #[cfg(feature = "gloo")]
 pub use gloo_fold::gloo_ring_chunk;
 pub use interface::{Interface, InterfaceAddress, InterfaceFacts, InterfaceKind};
@@ -53,7 +55,7 @@ pub use loads::loads_ppm;
 pub use paying::with_better_codecs;
 #[cfg(test)]
 pub use plan::TreeShare;
-pub use plan::{FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, ring_segment, tree_segments};
+pub use plan::{Plan, PlanClass, Schedule, ring_segment, tree_segments};
 pub use port::Port;
 pub use rate::{Manner, RateMessage, RateStep, Turn};
 pub use round_trip::RoundTrip;

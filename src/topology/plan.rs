@@ -3,6 +3,7 @@
 //! How the members of a View move a buffer, by size.
 
 use super::auto_codecs::AutoCodecs;
+use super::fold_order::{FoldOrder, FoldSegment, FoldTree};
 use super::gloo_fold;
 use super::tree::{Tree, ranks};
 use crate::engine::EngineKind;
@@ -65,31 +66,6 @@ pub struct TreeShare {
     pub tree: Tree,
     /// In millionths; the shares of all trees make a million.
     pub ppm: u32,
-}
-
-/// In which order the contributions to each element are added; the arithmetic of a sequential reference.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoldOrder {
-    /// Consecutive ranges that cover the buffer.
-    pub segments: Vec<FoldSegment>,
-}
-
-/// The elements that share one order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoldSegment {
-    /// Which elements.
-    pub elements: Range<usize>,
-    /// How they are added.
-    pub tree: FoldTree,
-}
-
-/// A nested sum.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FoldTree {
-    /// This rank's contribution.
-    Leaf(Rank),
-    /// The parts added from left to right.
-    Sum(Vec<FoldTree>),
 }
 
 impl Plan {
@@ -232,9 +208,7 @@ impl Schedule {
             Schedule::GlooExchange | Schedule::GlooRing | Schedule::GlooBcube => EngineKind::Gloo,
         }
     }
-}
 
-impl Schedule {
     /// The pairs that send to each other; `None` where all do.
     fn edges(&self) -> Option<impl Iterator<Item = (Rank, Rank)> + '_> {
         let (around, trees) = match self {
@@ -246,28 +220,6 @@ impl Schedule {
         let up = |tree: &'_ TreeShare| ranks(tree.tree.parents.len()).zip(tree.tree.parents.clone());
         let up = trees.iter().flat_map(up).filter_map(|(child, parent)| Some((child, parent?)));
         Some(around.chain(up))
-    }
-}
-
-impl FoldTree {
-    /// What comes out at the root of a tree of all ranks.
-    fn up(tree: &Tree, size: usize) -> FoldTree {
-        tree.root(size).map_or_else(|| FoldTree::sum_of(ranks(size)), |root| FoldTree::below(tree, root))
-    }
-
-    fn below(tree: &Tree, node: Rank) -> FoldTree {
-        let mut parts = tree.children(node);
-        if parts.is_empty() {
-            return FoldTree::Leaf(node);
-        }
-        parts.push(node);
-        parts.sort_unstable();
-        let part = |rank: &Rank| if *rank == node { FoldTree::Leaf(node) } else { FoldTree::below(tree, *rank) };
-        FoldTree::Sum(parts.iter().map(part).collect())
-    }
-
-    pub(super) fn sum_of(ranks: impl Iterator<Item = Rank>) -> FoldTree {
-        FoldTree::Sum(ranks.map(FoldTree::Leaf).collect())
     }
 }
 
