@@ -272,7 +272,7 @@ const TRIES_MAX: u32 = 40;
 /// How often a path is tried that carries less than expected, or on which something rests.
 const TRIES_SURE: u32 = 3;
 /// The same, when its best tries do not agree: a busy processor shows too little, and not the same each time.
-const DOUBTS_MAX: u32 = 8;
+const DOUBTS_MAX: u32 = 6;
 
 #[cfg(test)]
 mod tests {
