@@ -37,6 +37,7 @@ mod rings;
 mod round_trip;
 mod survey;
 mod tree;
+mod tries;
 mod uneven;
 mod watch;
 

@@ -5,11 +5,11 @@
 //! A path carries what the slower of its two ports does. So first everybody sends to the next rank, then everybody exchanges a burst with
 //! the member that was seen to be the fastest: then each port has been measured against one that is no slower, and the rates are good for a
 //! plan. The other paths follow, because a cable may hide among them. Those that carried less than both their ports
-//! can, or than the other way, are tried again before anything rests on them, as chance may have been to blame, until the best tries say
-//! the same. At last members that are not alike exchange bursts, which tells who shares a medium.
+//! can, or than the other way, are tried again, as chance may have been to blame, until they are believed, and ports are before a plan is made. At last members that are not alike exchange bursts, which tells who shares a medium.
 
 use super::media::{Alone, Media};
 use super::ranks;
+use super::tries::{Tries, is_less};
 use crate::view::Rank;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,12 +30,10 @@ pub enum Probe {
 pub struct Survey {
     size: usize,
     rates: BTreeMap<Pair, u32>,
-    /// What the best bursts over a path showed, from the best.
-    best: BTreeMap<Pair, [u32; TRIES_SURE as usize]>,
-    /// How many bursts have told something.
+    /// What the bursts of this survey have told.
+    tries: BTreeMap<Pair, Tries>,
+    /// How many of them have told something.
     told: u64,
-    /// How often a path was tried.
-    tries: BTreeMap<Pair, u32>,
     /// All have a direct link to all.
     is_mesh: bool,
     /// Since when what is measured, and of bursts both ways what has come.
@@ -52,13 +50,12 @@ impl Survey {
     /// Of a View of so many members, of whose paths some rates are known, in kbit/s.
     pub fn new(size: usize, known: impl Fn(Pair) -> Option<u32>) -> Survey {
         let rates = pairs(size).filter_map(|pair| Some((pair, known(pair)?))).collect();
-        let (best, tries, radios) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        let (tries, radios) = (BTreeMap::new(), BTreeSet::new());
         Survey {
             size,
             rates,
-            best,
-            told: 0,
             tries,
+            told: 0,
             is_mesh: true,
             under_way: None,
             came: [None; 2],
@@ -83,7 +80,7 @@ impl Survey {
         }
         let probe = self.wanted()?;
         match probe {
-            Probe::Alone(pair) => *self.tries.entry(pair).or_default() += 1,
+            Probe::Alone(pair) => self.tries.entry(pair).or_default().begin(),
             Probe::Together(_) => {
                 let alone = Alone { size: self.size, rates: &self.rates, radios: &self.radios };
                 self.media.begin(alone);
@@ -104,13 +101,11 @@ impl Survey {
         let awaited = self.under_way.take_if(|(under_way, _)| *under_way == Probe::Alone(pair)).is_some();
         if kbps > 0 {
             self.told += 1;
-            let rate = self.rates.entry(pair).or_default();
-            *rate = kbps.max(*rate);
-            let best = self.best.entry(pair).or_default();
-            if let Some(worse) = best.iter().position(|other| *other < kbps) {
-                best[worse..].rotate_right(1);
-                best[worse] = kbps;
-            }
+            let tries = self.tries.entry(pair).or_default();
+            // What was known before is not believed against what is seen now; that can be too little, but never too much.
+            let seen = tries.most().and(self.rates.get(&pair).copied());
+            tries.tell(kbps);
+            self.rates.insert(pair, kbps.max(seen.unwrap_or(0)));
         } else if awaited {
             self.rest_until = now + REST_MS;
         }
@@ -159,7 +154,6 @@ impl Survey {
     /// What is known of a path is no longer believed, nor what came of exchanges over it.
     pub fn again(&mut self, pair: Pair) {
         self.rates.remove(&pair);
-        self.best.remove(&pair);
         self.tries.remove(&pair);
         self.media.forget(pair);
     }
@@ -167,7 +161,7 @@ impl Survey {
     /// This path cannot be measured.
     pub fn leave(&mut self, pair: Pair) {
         self.under_way.take_if(|(under_way, _)| *under_way == Probe::Alone(pair));
-        self.tries.insert(pair, TRIES_MAX);
+        self.tries.insert(pair, Tries::LEFT);
     }
 
     /// Gives up what has not been answered.
@@ -179,12 +173,17 @@ impl Survey {
         }
     }
 
-    /// Whether every port has been measured against one that is no slower, as far as it could be, and nothing of that is in doubt. What is known of an
-    /// earlier View has served there.
-    pub fn is_good_for_a_plan(&self) -> bool {
+    /// Whether every port has been measured against one that is no slower, as far as it could be.
+    pub fn knows_the_ports(&self) -> bool {
         let all = || self.is_mesh || pairs(self.size).all(|pair| self.is_done(pair));
-        let ports = || self.round().chain(self.spokes()).all(|pair| self.is_done(pair));
-        ports() && !self.doubtful().any(|pair| self.tries(pair) > 0) && all()
+        self.of_the_ports().all(|pair| self.is_done(pair)) && all()
+    }
+
+    /// The same, and of what was measured for it nothing is in doubt. What is known of an earlier View is good enough, and so is what is known of a
+    /// radio, whose bursts never say the same.
+    pub fn is_good_for_a_plan(&self) -> bool {
+        let is_seen_now = |pair: &Pair| self.tries(*pair).most().is_some() && !self.is_by_radio(*pair);
+        self.knows_the_ports() && !self.doubtful().iter().any(is_seen_now)
     }
 
     /// How many bursts have told something.
@@ -200,7 +199,7 @@ impl Survey {
     fn wanted(&self) -> Option<Probe> {
         let open = |pair: &Pair| !self.is_done(*pair);
         // Who is the fastest shows when all have been seen once.
-        let ports = self.round().find(open).or_else(|| self.spokes().find(open)).or_else(|| self.doubtful().next());
+        let ports = self.of_the_ports().find(open).or_else(|| self.doubtful().first().copied());
         // An exchange is compared with what was seen alone, so that comes first, and what is odd of it is seen to.
         ports.or_else(|| pairs(self.size).find(open)).map(Probe::Alone).or_else(|| self.shared_or_unsure())
     }
@@ -208,7 +207,7 @@ impl Survey {
     /// The next exchange, or before it what is not known well enough alone: against too low a rate an exchange seems to go well.
     fn shared_or_unsure(&self) -> Option<Probe> {
         let (a, b) = self.shared()?;
-        let unsure = [(a, b), (b, a)].into_iter().find(|pair| self.tries(*pair) < TRIES_SURE);
+        let unsure = [(a, b), (b, a)].into_iter().find(|pair| !self.tries(*pair).are_some());
         Some(unsure.map_or(Probe::Together((a, b)), Probe::Alone))
     }
 
@@ -218,11 +217,20 @@ impl Survey {
     }
 
     fn is_done(&self, pair: Pair) -> bool {
-        self.rates.contains_key(&pair) || self.tries(pair) >= TRIES_MAX
+        self.rates.contains_key(&pair) || self.tries(pair).are_over()
     }
 
-    fn tries(&self, pair: Pair) -> u32 {
-        self.tries.get(&pair).copied().unwrap_or(0)
+    fn tries(&self, pair: Pair) -> Tries {
+        self.tries.get(&pair).copied().unwrap_or_default()
+    }
+
+    fn is_by_radio(&self, (from, to): Pair) -> bool {
+        self.radios.contains(&from) || self.radios.contains(&to)
+    }
+
+    /// Paths that together show each port against one that is no slower. All of the first kind come first: they show who is the fastest.
+    fn of_the_ports(&self) -> impl Iterator<Item = Pair> + '_ {
+        self.round().chain(self.spokes())
     }
 
     fn round(&self) -> impl Iterator<Item = Pair> + '_ {
@@ -237,26 +245,28 @@ impl Survey {
         ranks(self.size).filter(move |rank| *rank != hub).flat_map(move |rank| [(rank, hub), (hub, rank)])
     }
 
-    /// Paths that carried less than their ends have sent and received elsewhere, or than the other way, and were not tried enough.
-    fn doubtful(&self) -> impl Iterator<Item = Pair> + '_ {
-        let most = |of: &dyn Fn(&Pair) -> bool| self.rates.iter().filter(|(pair, _)| of(pair)).map(|(_, kbps)| *kbps).max();
-        let of_ports = move |pair: Pair| Some(most(&|known| known.0 == pair.0)?.min(most(&|known| known.1 == pair.1)?));
-        let expected = move |pair: Pair| of_ports(pair).max(self.rates.get(&(pair.1, pair.0)).copied());
-        let is_low = move |pair: Pair, kbps: u32| expected(pair).is_some_and(|most| is_less(kbps, most));
-        let low = self.rates.iter().filter(move |(pair, kbps)| !self.is_sure(**pair) && is_low(**pair, **kbps));
-        low.map(|(pair, _)| *pair)
+    /// Paths that carried less than their ends have sent and received elsewhere, or than the other way, and are not believed yet.
+    fn doubtful(&self) -> Vec<Pair> {
+        let (mut sent, mut received) = (vec![0; self.size], vec![0; self.size]);
+        for ((from, to), kbps) in &self.rates {
+            let (sent, received) = (&mut sent[from.index()], &mut received[to.index()]);
+            (*sent, *received) = ((*sent).max(*kbps), (*received).max(*kbps));
+        }
+        let is_low = |pair: Pair, kbps: u32| {
+            // By itself it may have carried more while as much came back.
+            let alone = self.tries(pair).most().unwrap_or(kbps);
+            let back = self.rates.get(&(pair.1, pair.0)).copied().unwrap_or(0);
+            is_less(alone, sent[pair.0.index()].min(received[pair.1.index()]).max(back).max(kbps))
+        };
+        let low = self.rates.iter().filter(|(pair, kbps)| is_low(**pair, **kbps)).map(|(pair, _)| *pair);
+        low.filter(|pair| !self.is_believed(*pair)).collect()
     }
 
-    /// Whether a path was tried so often, with so much the same result, that it is believed whatever it is.
-    fn is_sure(&self, pair: Pair) -> bool {
-        let are_alike = self.best.get(&pair).is_some_and(|best| best.iter().all(|kbps| !is_less(*kbps, best[0])));
-        self.tries(pair) >= if are_alike { TRIES_SURE } else { DOUBTS_MAX }
+    /// Whether no more bursts over a path would tell anything new.
+    fn is_believed(&self, pair: Pair) -> bool {
+        let tries = self.tries(pair);
+        tries.are_sure() || self.is_by_radio(pair) && tries.are_some()
     }
-}
-
-/// By more than chance: what bursts over one path differ by on a machine that is not busy.
-fn is_less(kbps: u32, than: u32) -> bool {
-    u64::from(kbps) * 100 < u64::from(than) * 93
 }
 
 fn pairs(size: usize) -> impl Iterator<Item = Pair> {
@@ -267,13 +277,6 @@ fn pairs(size: usize) -> impl Iterator<Item = Pair> {
 const PATIENCE_MS: u64 = 3000;
 /// After a burst that was given up, mostly for an operation.
 const REST_MS: u64 = 200;
-/// A path that cannot be measured so often is left.
-const TRIES_MAX: u32 = 40;
-/// How often a path is tried that carries less than expected, or on which something rests.
-const TRIES_SURE: u32 = 3;
-/// The same, when its best tries do not agree: a busy processor shows too little, and not the same each time.
-const DOUBTS_MAX: u32 = 6;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,7 +294,7 @@ mod tests {
                     assert!(survey.stations().is_empty() && !survey.on_rate_together(now, pair, 100));
                     exchanges += 1;
                 }
-                Probe::Alone(pair) => assert!(survey.on_rate(now, pair, 300)),
+                Probe::Alone(pair) => assert!(survey.on_rate(now, pair, known(pair).expect("of each"))),
             }
             now += PATIENCE_MS;
             survey.tick(now);
@@ -367,9 +370,10 @@ mod tests {
             // Equal ports, of which half of the bursts show too little.
             let mut survey = Survey::new(4, |_| None);
             let is_right = |survey: &Survey| survey.rates.values().all(|kbps| !is_less(*kbps, 940));
-            let (mut now, mut was_good) = (0, false);
+            let (mut now, mut was_good, mut sent) = (0, false, BTreeMap::<Pair, u32>::new());
             while let Some(Probe::Alone(pair)) = survey.begin(now) {
                 let told = survey.told();
+                *sent.entry(pair).or_default() += 1;
                 let kbps = if rng.random_bool(0.5) { 940 } else { rng.random_range(300..940) };
                 assert!(survey.on_rate(now, pair, kbps) && survey.told() == told + 1);
                 let is_good = survey.is_good_for_a_plan();
@@ -377,7 +381,7 @@ mod tests {
                 (now, was_good) = (now + 1, was_good || is_good);
             }
             at_the_end += u32::from(survey.is_over() && is_right(&survey));
-            assert!(survey.tries.values().all(|tries| *tries <= DOUBTS_MAX), "seed {seed}: {survey:?}");
+            assert!(sent.values().all(|bursts| *bursts <= 6), "seed {seed}: {sent:?}");
         }
         assert!(at_the_plan >= 180 && at_the_end >= 180, "{at_the_plan} and {at_the_end} of 200");
     }
@@ -400,9 +404,9 @@ mod tests {
         let mut survey = Survey::new(4, known);
         let order = walk(&mut survey, |_| 300);
         let odd = order.iter().filter(|(pair, _)| *pair == (Rank(1), Rank(2))).count();
-        assert_eq!(odd, TRIES_SURE as usize, "{order:?}");
+        assert_eq!(odd, 3, "{order:?}");
         let times = |pair: Pair| order.iter().filter(|(other, _)| *other == pair).count();
-        assert!(pairs(4).all(|pair| times(pair) <= TRIES_SURE as usize), "{order:?}");
+        assert!(pairs(4).all(|pair| times(pair) <= 3), "{order:?}");
     }
 
     #[test]
@@ -411,8 +415,36 @@ mod tests {
         let kbps = |pair: Pair| if pair == slow { 500 } else { 940 };
         let mut survey = Survey::new(4, |pair| Some(kbps(pair)));
         assert!(survey.is_good_for_a_plan() && !survey.is_over());
-        // Now it is told anew, and counts when it is sure.
+        // It shows a port, and is seen anew.
         assert_eq!(walk(&mut survey, kbps)[..3], [(slow, false), (slow, false), (slow, true)]);
+        // A burst that told nothing changes nothing.
+        let mut survey = Survey::new(4, |pair| Some(kbps(pair)));
+        assert_eq!(survey.begin(0), Some(Probe::Alone(slow)));
+        assert!(survey.on_rate(1, slow, 0) && survey.is_good_for_a_plan());
+        // What is seen now counts, though it is less than what was known; there is a plan all the same where calls have to wait for it.
+        assert_eq!(survey.begin(1 + REST_MS), Some(Probe::Alone(slow)));
+        assert!(survey.on_rate(300, slow, 100) && survey.knows_the_ports() && !survey.is_good_for_a_plan());
+        assert_eq!(survey.rates[&slow], 100);
+    }
+
+    #[test]
+    fn nobody_waits_for_the_bursts_of_a_radio_to_say_the_same() {
+        let mut rng = SmallRng::seed_from_u64(7);
+        let mut survey = Survey::new(4, |_| None);
+        (1..4).for_each(|station| survey.is_radio(Rank(station)));
+        let (mut now, mut bursts) = (0, 0);
+        while let Some(probe) = survey.begin(now) {
+            now += 1000;
+            let Probe::Alone(pair) = probe else {
+                survey.tick(now + PATIENCE_MS);
+                now += PATIENCE_MS + REST_MS;
+                continue;
+            };
+            bursts += 1;
+            survey.on_rate(now, pair, rng.random_range(20..90));
+            assert_eq!(survey.is_good_for_a_plan(), survey.knows_the_ports());
+        }
+        assert!(bursts <= 3 * 12, "{bursts} bursts");
     }
 
     #[test]
@@ -439,6 +471,6 @@ mod tests {
         survey.on_rate(20_000, pair, 940);
         survey.leave((Rank(2), Rank(1)));
         let order = walk(&mut survey, |_| 0);
-        assert_eq!(order.len(), 4 * TRIES_MAX as usize);
+        assert_eq!(order.len(), 4 * Tries::MAX as usize);
     }
 }

@@ -3,7 +3,7 @@
 //! How a View gets a plan that fits its links: rank 0 has them measured, in moments in which nothing goes on, and brings the plan.
 //!
 //! Where there are no such moments, or the plan does not keep what it promised, it makes one: calls are held anyway while a plan is agreed
-//! on, so they are held for as long as it takes to see every port once: as long as something is measured every three seconds, and ten at most after what
+//! on, so they are held for as long as it takes to measure the ports: as long as a burst tells something every three seconds, and ten at most after what
 //! was under way has ended.
 //!
 //! Gloo's schedules go by rank, whatever the links are. Where these turn out to suit trees much better the plan names those, and with them the
@@ -133,7 +133,7 @@ impl Node {
     fn is_busy(&self, envelope: &Envelope) -> bool {
         // Two exchange whatever they have: only another path would help them, and what is encoded.
         let depends = envelope.view().size() > 2 || self.planning.asked_for_codecs;
-        let has_no_plan = |survey: &Survey| depends && !survey.is_good_for_a_plan();
+        let has_no_plan = |survey: &Survey| depends && !survey.knows_the_ports();
         let is_unknown = self.has_choice(envelope) && self.planning.rates.survey().is_some_and(has_no_plan);
         let is_worth_it = || envelope.backend().traffic().sent_bytes >= BUSY_BYTES;
         (is_unknown || self.planning.rates.is_wished()) && self.now() >= self.planning.pause_from && is_worth_it()
@@ -165,7 +165,9 @@ impl Node {
 
     /// Once when all ports are measured, and once when all paths are. Says whether there is another plan.
     fn look_for_a_plan(&mut self, envelope: &Envelope) -> bool {
-        let Some(survey) = self.planning.rates.survey() else { return false };
+        let Some(survey) = self.planning.rates.survey().filter(|_| self.planning.looked < Looked::AtThePaths) else {
+            return false;
+        };
         let known = match (survey.is_good_for_a_plan(), survey.is_over()) {
             (_, true) => Looked::AtThePaths,
             (true, false) => Looked::AtThePorts,
