@@ -4,8 +4,9 @@
 //!
 //! A path carries what the slower of its two ports does. So first everybody sends to the next rank, then everybody exchanges a burst with
 //! the member that was seen to be the fastest: then each port has been measured against one that is no slower, and the rates are good for a
-//! plan. The other paths follow, because a cable may hide among them. Those that carried less than both their ports
-//! can, or than the other way, are tried again, as chance may have been to blame, until they are believed, and ports are before a plan is made. At last members that are not alike exchange bursts, which tells who shares a medium.
+//! plan. The other paths follow, because a cable may hide among them. A path that carried less than both its ports can, or than the other way,
+//! is in doubt, as chance may have been to blame: it is tried again until it is believed ([`Tries`]), before paths that nobody has looked at. At last
+//! members that are not alike exchange bursts, which tells who shares a medium.
 
 use super::media::{Alone, Media};
 use super::ranks;
@@ -180,7 +181,7 @@ impl Survey {
     }
 
     /// The same, and of what was measured for it nothing is in doubt. What is known of an earlier View is good enough, and so is what is known of a
-    /// radio, whose bursts never say the same.
+    /// radio, whose bursts need not say the same.
     pub fn is_good_for_a_plan(&self) -> bool {
         let is_seen_now = |pair: &Pair| self.tries(*pair).most().is_some() && !self.is_by_radio(*pair);
         self.knows_the_ports() && !self.doubtful().iter().any(is_seen_now)
@@ -253,7 +254,7 @@ impl Survey {
             (*sent, *received) = ((*sent).max(*kbps), (*received).max(*kbps));
         }
         let is_low = |pair: Pair, kbps: u32| {
-            // By itself it may have carried more while as much came back.
+            // It may have carried more in an exchange than alone, and the plan goes by what it carried alone.
             let alone = self.tries(pair).most().unwrap_or(kbps);
             let back = self.rates.get(&(pair.1, pair.0)).copied().unwrap_or(0);
             is_less(alone, sent[pair.0.index()].min(received[pair.1.index()]).max(back).max(kbps))
@@ -277,6 +278,7 @@ fn pairs(size: usize) -> impl Iterator<Item = Pair> {
 const PATIENCE_MS: u64 = 3000;
 /// After a burst that was given up, mostly for an operation.
 const REST_MS: u64 = 200;
+
 #[cfg(test)]
 mod tests {
     use super::*;

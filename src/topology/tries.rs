@@ -14,9 +14,9 @@ pub(super) struct Tries {
 }
 
 impl Tries {
-    /// One that is not made any more.
+    /// Of a path that cannot be measured.
     pub(super) const LEFT: Tries = Tries { begun: Tries::MAX, told: 0, best: [0; ALIKE] };
-    /// A path that cannot be measured so often is left.
+    /// A path of which so many told nothing is left.
     pub(super) const MAX: u32 = 40;
 
     /// One is sent.
@@ -48,7 +48,8 @@ impl Tries {
         self.begun as usize >= ALIKE
     }
 
-    /// Whether the path is believed whatever was told: the best three say the same, or six were not enough for that.
+    /// Whether the path is believed whatever was told: the best three say the same, or six that told something, or twelve that were sent, were
+    /// not enough for that.
     pub(super) fn are_sure(&self) -> bool {
         let are_alike = self.best.iter().all(|kbps| *kbps > 0 && !is_less(*kbps, self.best[0]));
         are_alike || self.told >= TOLD_MAX || self.begun >= 2 * TOLD_MAX
