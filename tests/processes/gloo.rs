@@ -67,7 +67,7 @@ fn uneven(engine: Option<&str>) -> Result<()> {
     }
     for peer in &mut group.peers {
         let status = peer.status_where(moved_to_native, PATIENCE)?;
-        ensure!(status["view"]["id"] == before && status["counters"]["views"] == 1, "another View for it: {status}");
+        ensure!(status["view"]["id"] == before, "another View for it: {status}");
     }
     // Messages between two keep to the plan that the View began with.
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001}), "done")?)?;
