@@ -8,6 +8,8 @@
 //! Nothing here ever touches a caller's buffer.
 
 mod decided;
+#[cfg(test)]
+mod enclosed_tests;
 mod lost;
 mod outgoing;
 mod plans;
@@ -61,6 +63,7 @@ impl Envelope {
             plans,
             slots: BTreeMap::new(),
             lost: BTreeSet::new(),
+            enclosed: BTreeMap::new(),
             served: Served::default(),
             asks_for_codecs: false,
         });
@@ -285,10 +288,12 @@ impl Envelope {
     }
 
     /// A message about this View's operations.
-    pub fn on_message(self: &Arc<Envelope>, from: Rank, body: OpBody, resolved: &[OpId]) -> Result<(), Misbehaviour> {
-        let mut state = self.lock();
-        let heard = match body {
-            OpBody::Describe(descriptor) => state.ledger.on_descriptor(from, descriptor),
+    pub fn on_message(self: &Arc<Envelope>, from: Rank, message: &OpMessage) -> Result<(), Misbehaviour> {
+        let (mut state, mut enclosed) = (self.lock(), None);
+        let heard = match message.body {
+            OpBody::Describe(descriptor) => state.ledger.on_descriptor(from, descriptor).map(|is_first| {
+                enclosed = message.enclosed.as_ref().filter(|_| is_first).map(|enclosed| (descriptor.op, enclosed));
+            }),
             OpBody::Vote(op, vote) => state.ledger.on_vote(from, op, vote),
             OpBody::Ready(op) => {
                 state.ledger.on_ready(from, op);
@@ -300,9 +305,12 @@ impl Envelope {
             }
             OpBody::Resolved => Ok(()),
         };
-        state.ledger.on_resolved(from, resolved);
+        state.ledger.on_resolved(from, &message.resolved);
         let known = state.no_longer_held();
         self.settle(state);
+        if let Some((op, enclosed)) = enclosed {
+            self.backend.receive_enclosed(op, from, enclosed);
+        }
         self.carry_out_held(known);
         heard
     }
@@ -449,7 +457,11 @@ impl Envelope {
                     measured.extend(state.slots.get_mut(&op).and_then(|s| s.measured.take()).map(|m| (m, outcome)));
                     wakers.extend(state.slots.get_mut(&op).and_then(|s| s.decided(outcome)));
                 }
-                effect => later.push(effect),
+                LedgerEffect::Credit(..) => later.push(effect),
+                LedgerEffect::Cancel(op) | LedgerEffect::Retire(op) => {
+                    state.enclosed.remove(&op);
+                    later.push(effect);
+                }
             }
         }
         drop(state);
@@ -471,11 +483,12 @@ impl Envelope {
 
     fn message_to_others(&self, state: &mut State, body: OpBody) -> OpMessage {
         let audience = body.audience(self.view.size());
-        OpMessage { view: state.ledger.view(), body, resolved: state.ledger.report_resolved(audience) }
+        let resolved = state.ledger.report_resolved(audience);
+        OpMessage { view: state.ledger.view(), body, resolved, enclosed: state.enclosed_with(body) }
     }
 
     fn message(&self, state: &State, body: OpBody) -> OpMessage {
-        OpMessage { view: state.ledger.view(), body, resolved: state.ledger.resolved() }
+        OpMessage { view: state.ledger.view(), body, resolved: state.ledger.resolved(), enclosed: state.enclosed_with(body) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

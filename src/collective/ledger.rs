@@ -257,10 +257,10 @@ impl Ledger {
         entry.is_some_and(|e| matches!(e.votes[self.me.index()], Some(Vote::Done { .. })))
     }
 
-    /// Another member has begun an operation.
-    pub fn on_descriptor(&mut self, from: Rank, descriptor: Descriptor) -> Result<(), Misbehaviour> {
+    /// Another member has begun an operation. Gives whether it says so for the first time, and it is of interest still.
+    pub fn on_descriptor(&mut self, from: Rank, descriptor: Descriptor) -> Result<bool, Misbehaviour> {
         if self.frozen {
-            return Ok(());
+            return Ok(false);
         }
         let (op, part) = descriptor.op.step().map_or((descriptor.op, None), |(op, index)| (op, Some(index)));
         if !is_honest(&descriptor, part) {
@@ -270,7 +270,7 @@ impl Ledger {
         let me = self.me;
         let Some(entry) = self.entries.get_mut(&op) else {
             self.refuse_finished(op);
-            return Ok(());
+            return Ok(false);
         };
         let is_first = entry.calls_of_mut(part).note(from, descriptor).ok_or(Misbehaviour)?;
         // A plan that this member has not got yet will come, and with it what is held.
@@ -282,7 +282,7 @@ impl Ledger {
             self.effects.push(LedgerEffect::Credit(descriptor.op, from));
         }
         self.compare(op);
-        Ok(())
+        Ok(is_first)
     }
 
     /// Another member has voted.

@@ -14,6 +14,7 @@ mod digest;
 mod dtype;
 pub(crate) mod early_ops;
 mod element;
+mod enclosed;
 mod envelope;
 mod fault;
 mod finite;
@@ -44,6 +45,7 @@ pub use codec_id::{Coarsest, CodecId};
 pub use digest::Digest;
 pub use dtype::DType;
 pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
+pub use enclosed::{ENCLOSED_BYTES_MAX, Enclosed};
 #[cfg(test)]
 pub(crate) use envelope::testing;
 pub use envelope::{Decided, Envelope, Fate, LostResults, Outgoing, Refused, SyncStep};
@@ -103,6 +105,18 @@ pub trait Backend: Send + Sync {
     /// may be, until the job is done and retired. Nothing happens when the job has ended; a contribution of another length
     /// than the call's fails it.
     fn feed(&self, op: OpId, input: &Input<'_>);
+
+    /// The same, but for what is to be [`Enclosed`] with this member's descriptor: that does not go over the data links, and counts as
+    /// sent. A backend that knows of nothing like it feeds.
+    fn feed_enclosing(&self, op: OpId, input: &Input<'_>) -> Option<Enclosed> {
+        self.feed(op, input);
+        None
+    }
+
+    /// `from` has enclosed this with its descriptor of `op`; said once of each. It is treated as if a data link had brought it.
+    fn receive_enclosed(&self, op: OpId, from: Rank, enclosed: &Enclosed) {
+        let _ = (op, from, enclosed);
+    }
 
     /// `peer` calls the same `op` and has room for all its data: [`start`](Backend::start) was called for it there, and word of that has come here.
     ///

@@ -2,9 +2,10 @@
 //!
 //! What members tell each other about an operation, and how an operation ends.
 
-use super::{Call, Descriptor};
+use super::{Call, Descriptor, Enclosed};
 use crate::view::{Lane, OPS_LISTED_MAX, OpId, OpSet, Rank, ViewDigest};
-use crate::wire::{Decode, Encode, Malformed, Reader, put_list};
+use crate::wire::{Decode, Encode, Malformed, Reader, put_list, put_option};
+use std::sync::Arc;
 
 /// A member's one vote on one operation, sent to all members.
 ///
@@ -111,6 +112,8 @@ pub struct OpMessage {
     pub body: OpBody,
     /// Operations that are decided on the sender and still on its list.
     pub resolved: Vec<OpId>,
+    /// With a [`Describe`](OpBody::Describe) alone: the contribution of the sender, if it is small.
+    pub enclosed: Option<Arc<Enclosed>>,
 }
 
 /// The body of an [`OpMessage`].
@@ -276,6 +279,7 @@ impl Encode for OpMessage {
             }
         }
         put_list(out, &self.resolved);
+        put_option(out, self.enclosed.as_deref());
     }
 }
 
@@ -290,7 +294,11 @@ impl Decode for OpMessage {
             5 => OpBody::Settled(OpId::decode(r)?),
             _ => return Err(Malformed::UnknownTag),
         };
-        Ok(OpMessage { view, body, resolved: r.list(OPS_LISTED_MAX)? })
+        let (resolved, enclosed) = (r.list(OPS_LISTED_MAX)?, r.option()?.map(Arc::new));
+        if enclosed.is_some() && !matches!(body, OpBody::Describe(_)) {
+            return Err(Malformed::Inconsistent);
+        }
+        Ok(OpMessage { view, body, resolved, enclosed })
     }
 }
 
@@ -299,6 +307,10 @@ mod tests {
     use super::*;
     use crate::collective::{CodecId, DType, Kind, Mode, ReduceOp};
     use crate::wire::testing::assert_codec;
+
+    fn enclosed() -> Arc<Enclosed> {
+        Arc::new(Enclosed { flow: 0, chunk: 0, is_result: false, bytes: [1, 2, 3].into() })
+    }
 
     #[test]
     fn every_vote_survives_the_wire() {
@@ -316,13 +328,28 @@ mod tests {
         ];
         let aborts = reasons.map(|reason| Vote::Abort(AbortCause { reason, by: Rank(1) }));
         for vote in aborts.into_iter().chain([Vote::Done { digest: u128::MAX }]) {
-            assert_codec(&OpMessage { view: ViewDigest([3; 32]), body: OpBody::Vote(op, vote), resolved: vec![op] });
+            assert_codec(&OpMessage {
+                view: ViewDigest([3; 32]),
+                body: OpBody::Vote(op, vote),
+                resolved: vec![op],
+                enclosed: None,
+            });
         }
         for body in [OpBody::Resolved, OpBody::Ready(op), OpBody::Settled(op)] {
-            assert_codec(&OpMessage { view: ViewDigest([3; 32]), body, resolved: vec![] });
+            let message = OpMessage { view: ViewDigest([3; 32]), body, resolved: vec![], enclosed: None };
+            assert_codec(&message);
+            let with = OpMessage { enclosed: Some(enclosed()), ..message };
+            assert_eq!(OpMessage::from_bytes(&with.to_bytes()), Err(Malformed::Inconsistent), "it goes with a descriptor");
         }
         let descriptor = Descriptor { op, call, plan_revision: 1 };
-        assert_codec(&OpMessage { view: ViewDigest([3; 32]), body: OpBody::Describe(descriptor), resolved: vec![op, op] });
+        for enclosed in [None, Some(enclosed())] {
+            assert_codec(&OpMessage {
+                view: ViewDigest([3; 32]),
+                body: OpBody::Describe(descriptor),
+                resolved: vec![op, op],
+                enclosed,
+            });
+        }
     }
 
     #[test]

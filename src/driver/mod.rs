@@ -159,6 +159,10 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
             let Ok(said) = said.try_recv() else { break };
             node.on_said(said);
         }
+        for _ in 0..event::BATCH {
+            let Some(outgoing) = node.outgoing_now() else { break };
+            node.on_outgoing(outgoing);
+        }
         node.turn(discovery.as_mut());
     }
 }

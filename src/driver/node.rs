@@ -288,6 +288,11 @@ impl Node {
         }
     }
 
+    /// The same that is there already.
+    pub(super) fn outgoing_now(&mut self) -> Option<Outgoing> {
+        self.outgoing.as_mut()?.try_recv().ok()
+    }
+
     pub(super) fn on_event(&mut self, event: Event) {
         match event {
             Event::Answered { from, ticket, result } => {
@@ -366,7 +371,7 @@ impl Node {
 
     pub(super) fn leave(&mut self) {
         // Votes that are said already: without them the others would need a new View to decide.
-        while let Some(said) = self.outgoing.as_mut().and_then(|outgoing| outgoing.try_recv().ok()) {
+        while let Some(said) = self.outgoing_now() {
             self.on_outgoing(said);
         }
         self.step(Input::Leave);

@@ -6,7 +6,7 @@
 //! that. Their frames are told apart by what they are for: Gloo exchanges messages, the native engine knows none.
 
 use super::GlooEngine;
-use crate::collective::{Backend, Board, Engine, Input, Job, NativeEngine, Traffic};
+use crate::collective::{Backend, Board, Enclosed, Engine, Input, Job, NativeEngine, Traffic};
 use crate::engine::EngineKind;
 use crate::link::{DataHeader, DataLink, Phase, fork};
 use crate::view::{OpId, Rank, View};
@@ -70,6 +70,16 @@ impl Backend for Pair {
     fn feed(&self, op: OpId, input: &Input<'_>) {
         // Where it was not started nothing happens.
         self.both().into_iter().for_each(|backend| backend.feed(op, input));
+    }
+
+    fn feed_enclosing(&self, op: OpId, input: &Input<'_>) -> Option<Enclosed> {
+        self.gloo.feed(op, input);
+        self.native.feed_enclosing(op, input)
+    }
+
+    fn receive_enclosed(&self, op: OpId, from: Rank, enclosed: &Enclosed) {
+        // Gloo encloses nothing.
+        self.native.receive_enclosed(op, from, enclosed);
     }
 
     fn credit(&self, op: OpId, peer: Rank) {

@@ -7,7 +7,9 @@
 //! control plane must not copy what may be large.
 
 use super::{Envelope, State};
-use crate::collective::{AbortReason, Block, Call, CodecId, Input, Job, Misbehaviour, PlanStep, Switch};
+use crate::collective::{
+    AbortReason, Block, Call, CodecId, ENCLOSED_BYTES_MAX, Enclosed, Input, Job, Misbehaviour, PlanStep, Switch,
+};
 use crate::engine::EngineChoice;
 use crate::topology::{Coding, Plan};
 use crate::view::{OpId, Rank};
@@ -206,11 +208,13 @@ impl Envelope {
         }
         let is_small = input.len() <= SMALL_BYTES_MAX && !matches!(begun, Begun::Sync(..));
         self.start(op, call, plan, begun.source(), input);
+        let mut enclosed = None;
         if is_small {
-            self.backend.feed(op, input);
+            enclosed = self.feed_small(op, input);
         }
         // After the engine's start: the descriptor says that there is room for data. Before a feed that takes time.
         let mut state = self.lock();
+        state.enclosed.extend(enclosed.map(|enclosed| (op, Arc::new(enclosed))));
         match begun {
             Begun::Whole(op, _) => state.ledger.describe(op),
             Begun::Part(part, call) => state.ledger.describe_part(part, call),
@@ -220,6 +224,14 @@ impl Envelope {
         if !is_small {
             self.backend.feed(op, input);
         }
+    }
+
+    fn feed_small(&self, op: OpId, input: &Input<'_>) -> Option<Enclosed> {
+        if input.len() <= ENCLOSED_BYTES_MAX && self.lock().may_enclose() {
+            return self.backend.feed_enclosing(op, input);
+        }
+        self.backend.feed(op, input);
+        None
     }
 
     fn start(self: &Arc<Envelope>, op: OpId, call: Call, plan: Arc<Plan>, sync_root: Option<(Rank, u64)>, input: &Input<'_>) {

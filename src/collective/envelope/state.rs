@@ -4,9 +4,10 @@
 
 use super::Decided;
 use super::plans::Plans;
-use crate::collective::{CodecId, Digest, EngineFault, Ledger, Measured, Outcome, Staging};
+use crate::collective::{CodecId, Digest, Enclosed, EngineFault, Ledger, Measured, OpBody, Outcome, Staging};
 use crate::view::{Lane, OpId, Rank};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ pub(super) struct State {
     pub(super) slots: BTreeMap<OpId, Slot>,
     /// Calls dropped after their vote: what was decided is kept until somebody asks.
     pub(super) lost: BTreeSet<OpId>,
+    /// What went with the descriptors of operations that are not decided, to be said again where a link broke.
+    pub(super) enclosed: BTreeMap<OpId, Arc<Enclosed>>,
     pub(super) served: Served,
     /// Somebody has left a codec to the plan.
     pub(super) asks_for_codecs: bool,
@@ -72,7 +75,23 @@ impl Served {
 /// More than are done between two looks at them.
 const SERVED_MAX: usize = 64;
 
+/// Most operations at once whose contributions go with their descriptors: what more there are must not queue in front of votes.
+const ENCLOSED_OPS_MAX: usize = 16;
+
 impl State {
+    /// Whether one more contribution may go with its descriptor.
+    pub(super) fn may_enclose(&self) -> bool {
+        self.enclosed.len() < ENCLOSED_OPS_MAX
+    }
+
+    /// What goes with a message.
+    pub(super) fn enclosed_with(&self, body: OpBody) -> Option<Arc<Enclosed>> {
+        match body {
+            OpBody::Describe(descriptor) => self.enclosed.get(&descriptor.op).cloned(),
+            _ => None,
+        }
+    }
+
     /// The first call of the lane that was dropped after its vote.
     pub(super) fn lost_in(&self, lane: Lane) -> Option<OpId> {
         self.lost.iter().find(|op| op.lane.caller() == lane.caller()).copied()

@@ -3,7 +3,7 @@
 //! All members of a View in one process, on the native engine over links in memory.
 
 use super::{Decided, Envelope, Outgoing};
-use crate::collective::{Call, Input, NativeEngine, PlanStep, bytes_of};
+use crate::collective::{Call, Input, NativeEngine, OpMessage, PlanStep, bytes_of};
 use crate::view::{Lane, OpId, View};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
@@ -19,19 +19,31 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn of(view: View) -> Group {
+        let group = Group::without_data_links(view);
+        let ranks = || group.members[0].view().ranks();
+        for (a, b) in ranks().flat_map(|a| ranks().filter(move |b| a < *b).map(move |b| (a, b))) {
+            let (near, far) = crate::link::testing::memory();
+            group.members[a.index()].backend().attach(b, near);
+            group.members[b.index()].backend().attach(a, far);
+        }
+        group
+    }
+
+    pub(crate) fn without_data_links(view: View) -> Group {
         let view = Arc::new(view);
         let engine = NativeEngine::default();
         let open = |me| {
             let (tx, rx) = unbounded_channel();
             (Arc::new(Envelope::open(Arc::clone(&view), me, &engine, tx)), rx)
         };
-        let (members, said): (Vec<Arc<Envelope>>, Vec<_>) = view.ranks().map(open).unzip();
-        for (a, b) in view.ranks().flat_map(|a| view.ranks().filter(move |b| a < *b).map(move |b| (a, b))) {
-            let (near, far) = crate::link::testing::memory();
-            members[a.index()].backend().attach(b, near);
-            members[b.index()].backend().attach(a, far);
-        }
+        let (members, said) = view.ranks().map(open).unzip();
         Group { members, said }
+    }
+
+    /// What a member wants said to the others, who do not hear it.
+    pub(crate) fn take_said(&mut self, member: usize) -> Vec<OpMessage> {
+        let said = std::iter::from_fn(|| self.said[member].try_recv().ok());
+        said.filter_map(|said| if let Outgoing::Tell(message) = said { Some(message) } else { None }).collect()
     }
 
     /// Carries what the members have said to each other.
@@ -39,7 +51,7 @@ impl Group {
         for (from, said) in self.members[0].view().ranks().zip(&mut self.said) {
             while let Ok(Outgoing::Tell(message)) = said.try_recv() {
                 for to in self.members.iter().filter(|to| to.me() != from) {
-                    to.on_message(from, message.body, &message.resolved).expect("an honest member");
+                    to.on_message(from, &message).expect("an honest member");
                 }
             }
         }

@@ -47,7 +47,7 @@ impl Ledger {
     /// Takes in what an honest member says, as an envelope does.
     pub(crate) fn hear(&mut self, from: Rank, message: &OpMessage) {
         let fine = match message.body {
-            OpBody::Describe(descriptor) => self.on_descriptor(from, descriptor),
+            OpBody::Describe(descriptor) => self.on_descriptor(from, descriptor).map(drop),
             OpBody::Vote(op, vote) => self.on_vote(from, op, vote),
             OpBody::Settled(below) => {
                 self.on_settled(from, below);

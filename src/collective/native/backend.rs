@@ -18,8 +18,8 @@ use super::run::{Landing, Parcel, Progress, Run, Violation, lock};
 use super::table::{EarlyFrames, Refused, Routed, Table};
 use crate::collective::schedule::Itinerary;
 use crate::collective::threads::Threads;
-use crate::collective::{Backend, Block, EngineFault, Input, Job, Pool, Traffic};
-use crate::link::{DataHeader, DataLink, DataReceiver, DataSender};
+use crate::collective::{Backend, Block, Enclosed, EngineFault, Input, Job, Pool, Traffic};
+use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase};
 use crate::view::{OpId, Rank};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,6 +95,14 @@ impl Backend for NativeBackend {
         self.core.feed(op, input);
     }
 
+    fn feed_enclosing(&self, op: OpId, input: &Input<'_>) -> Option<Enclosed> {
+        self.core.feed_enclosing(op, input)
+    }
+
+    fn receive_enclosed(&self, op: OpId, from: Rank, enclosed: &Enclosed) {
+        self.core.receive_enclosed(op, from, enclosed);
+    }
+
     fn credit(&self, op: OpId, peer: Rank) {
         let core = &self.core;
         let Some(outbox) = core.outboxes.get(peer.index()) else { return };
@@ -102,9 +110,8 @@ impl Backend for NativeBackend {
         outbox.give_back(op);
         if let Some(active) = active
             && active.credit(peer, outbox)
-            && let Some(generation) = outbox.generation()
         {
-            core.violated(&active, peer, generation);
+            core.violated(&active, peer, outbox.generation());
         }
     }
 
@@ -174,27 +181,75 @@ impl Core {
         }
         let mut out = Vec::new();
         for (from, header, block) in early {
-            if self.deliver(active, from, &header, block, &mut out).is_err()
-                && let Some(generation) = self.outboxes[from.index()].generation()
-            {
-                self.violated(active, from, generation);
+            if self.deliver(active, from, &header, block, &mut out).is_err() {
+                self.violated(active, from, self.outboxes[from.index()].generation());
             }
         }
     }
 
     /// Takes this member's contribution; the operation may have ended meanwhile.
     fn feed(&self, op: OpId, input: &Input<'_>) {
-        let Some(active) = lock(&self.table).find(op) else { return };
-        if !active.run().fits(input) {
-            return self.fail(&active, EngineFault::Unfit);
+        if let Some(active) = self.fitting(op, input) {
+            self.feed_chunks(&active, input);
         }
+    }
+
+    /// The same of what the others are to have with the descriptor, where that is possible.
+    fn feed_enclosing(&self, op: OpId, input: &Input<'_>) -> Option<Enclosed> {
+        let active = self.fitting(op, input)?;
+        let [chunk] = active.run().feed_order()[..] else {
+            self.feed_chunks(&active, input);
+            return None;
+        };
+        let mut out = Vec::new();
+        let progress = active.run().contribute(chunk, input, &mut out);
+        let enclosed = active.run().enclose(&out);
+        if enclosed.is_some() {
+            for parcel in out.drain(..) {
+                self.has_sent(&active, &parcel);
+            }
+        }
+        self.go_on(&active, progress, &mut out);
+        enclosed
+    }
+
+    fn fitting(&self, op: OpId, input: &Input<'_>) -> Option<Arc<Active>> {
+        let active = lock(&self.table).find(op)?;
+        if active.run().fits(input) {
+            return Some(active);
+        }
+        self.fail(&active, EngineFault::Unfit);
+        None
+    }
+
+    fn feed_chunks(&self, active: &Arc<Active>, input: &Input<'_>) {
         let mut out = Vec::new();
         for chunk in active.run().feed_order() {
             if active.is_over() {
                 return;
             }
             let progress = active.run().contribute(chunk, input, &mut out);
-            self.go_on(&active, progress, &mut out);
+            self.go_on(active, progress, &mut out);
+        }
+    }
+
+    /// What came with a descriptor.
+    fn receive_enclosed(&self, op: OpId, from: Rank, enclosed: &Enclosed) {
+        let Some(outbox) = self.outboxes.get(from.index()) else { return };
+        let phase = if enclosed.is_result { Phase::Gather } else { Phase::Reduce };
+        let len = enclosed.bytes.len();
+        // It is as short as its sender's message.
+        let header = DataHeader { op, flow: enclosed.flow, chunk: enclosed.chunk, phase, len: len as u32 };
+        let mut block = self.pool.block(len);
+        block.bytes_mut().copy_from_slice(&enclosed.bytes);
+        self.receive(from, outbox.generation(), &header, block, &mut Vec::new());
+        self.carried[from.index()].received.fetch_add(len as u64, Ordering::Relaxed);
+    }
+
+    fn has_sent(&self, active: &Arc<Active>, parcel: &Parcel) {
+        self.carried[parcel.to.index()].sent.fetch_add(parcel.payload.bytes().len() as u64, Ordering::Relaxed);
+        if active.run().sent(parcel) == Progress::Complete {
+            self.complete(active);
         }
     }
 
@@ -218,7 +273,7 @@ impl Core {
         } else {
             let mut block = self.pool.block(header.len as usize);
             link.payload(block.bytes_mut())?;
-            self.receive(from, generation, &header, block, out);
+            self.receive(from, Some(generation), &header, block, out);
         }
         self.carried[from.index()].received.fetch_add(u64::from(header.len), Ordering::Relaxed);
         Ok(())
@@ -230,12 +285,16 @@ impl Core {
         Some((active, landing))
     }
 
-    /// A frame has come from `from`.
-    fn receive(&self, from: Rank, generation: Generation, header: &DataHeader, block: Block, out: &mut Vec<Parcel>) {
+    /// A frame has come from `from`, over this link or with a descriptor.
+    fn receive(&self, from: Rank, generation: Option<Generation>, header: &DataHeader, block: Block, out: &mut Vec<Parcel>) {
         let routed = lock(&self.table).route(from, header, block);
         match routed {
             Routed::Taken => {}
-            Routed::Overrun => self.lose(from, generation, EngineFault::Protocol(from)),
+            Routed::Overrun => {
+                if let Some(generation) = generation {
+                    self.lose(from, generation, EngineFault::Protocol(from));
+                }
+            }
             Routed::Deliver(active, block) => {
                 if self.deliver(&active, from, header, block, out).is_err() {
                     self.violated(&active, from, generation);
@@ -283,12 +342,14 @@ impl Core {
 
     /// What `by` sent does not fit. As long as its descriptor is not in, that may be an honest difference between two
     /// programs; the ledger will say so.
-    fn violated(&self, active: &Arc<Active>, by: Rank, generation: Generation) {
+    fn violated(&self, active: &Arc<Active>, by: Rank, generation: Option<Generation>) {
         if active.doubt(by) {
             return;
         }
         self.fail(active, EngineFault::Protocol(by));
-        self.lose(by, generation, EngineFault::Protocol(by));
+        if let Some(generation) = generation {
+            self.lose(by, generation, EngineFault::Protocol(by));
+        }
     }
 
     /// Fails an operation that is not complete.
@@ -356,10 +417,7 @@ impl LinkEnd {
             if sender.send(&frame.parcel.header, frame.parcel.payload.bytes()).is_err() {
                 return;
             }
-            self.core.carried[self.peer.index()].sent.fetch_add(frame.parcel.payload.bytes().len() as u64, Ordering::Relaxed);
-            if frame.of.run().sent(&frame.parcel) == Progress::Complete {
-                self.core.complete(&frame.of);
-            }
+            self.core.has_sent(&frame.of, &frame.parcel);
         }
     }
 

@@ -28,7 +28,7 @@ use super::coding::{decoded, encoded, round_trip, rounded};
 use super::part::{Part, Payload};
 use crate::collective::canvas::{Canvas, Claim};
 use crate::collective::schedule::{Itinerary, Station, Then};
-use crate::collective::{Block, Digest, Finished, Input, Pool, Staging, elements_of_mut, finish};
+use crate::collective::{Block, Digest, ENCLOSED_BYTES_MAX, Enclosed, Finished, Input, Pool, Staging, elements_of_mut, finish};
 use crate::compression::Codec;
 use crate::copying::copy;
 use crate::link::{DataHeader, Phase};
@@ -219,6 +219,20 @@ impl Run {
         let own = Arc::new(block);
         self.post(at, Phase::Reduce, &others, &Payload::Block(encoded.unwrap_or_else(|| Arc::clone(&own))), out);
         self.add(at, place, Part::Block(own), out)
+    }
+
+    /// What these parcels carry, if it is small and they take the same to all other ranks.
+    pub fn enclose(&self, parcels: &[Parcel]) -> Option<Enclosed> {
+        let first = parcels.first()?;
+        let DataHeader { flow, chunk, phase, .. } = first.header;
+        let to_all = parcels.len() + 1 == self.itinerary.size && parcels.iter().all(|parcel| parcel.header == first.header);
+        let bytes = first.payload.bytes();
+        (to_all && bytes.len() <= ENCLOSED_BYTES_MAX).then(|| Enclosed {
+            flow,
+            chunk,
+            is_result: phase == Phase::Gather,
+            bytes: bytes.into(),
+        })
     }
 
     /// Where the payload of a frame from a peer is to be received, when that is straight in the result. Whoever gets a place

@@ -140,7 +140,7 @@ impl Node {
         self.step(Input::Heard(from));
         let Some(envelope) = self.envelope.clone() else { return };
         let Some(rank) = envelope.view().rank_of(from) else { return };
-        if message.view == envelope.digest() && envelope.on_message(rank, message.body, &message.resolved).is_err() {
+        if message.view == envelope.digest() && envelope.on_message(rank, message).is_err() {
             self.expel(rank);
         }
     }

@@ -110,7 +110,7 @@ impl<'a> Turn<'a> {
     fn remind(&mut self, to: MemberId) {
         let (Some(ledger), Some(view)) = (&self.node.ledger, &self.node.view) else { return };
         let Some(rank) = view.rank_of(to) else { return };
-        let message = |body| Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.resolved() });
+        let message = |body| Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.resolved(), enclosed: None });
         let mut all: Vec<Message> = ledger.replay(rank).into_iter().chain([OpBody::Resolved]).map(message).collect();
         if !self.node.agreement.is_frozen() {
             all.push(Message::Install(view.id()));
@@ -275,7 +275,7 @@ impl<'a> Turn<'a> {
     fn tell(&mut self, view: &View, body: OpBody) {
         let Some(ledger) = &mut self.node.ledger else { return };
         let audience = body.audience(view.size());
-        let message = OpMessage { view: ledger.view(), body, resolved: ledger.report_resolved(audience) };
+        let message = OpMessage { view: ledger.view(), body, resolved: ledger.report_resolved(audience), enclosed: None };
         for (rank, other) in view.members.iter().enumerate() {
             if audience >> rank & 1 == 1 && other.id != self.node.me {
                 self.post(other.id, Message::Op(message.clone()));

@@ -160,7 +160,8 @@ impl World {
         let me = node.id();
         let (Some(ledger), Some(view)) = (&mut node.book.ledger, node.book.view.clone()) else { return };
         let audience = body.audience(view.size());
-        let message = Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.report_resolved(audience) });
+        let message =
+            Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.report_resolved(audience), enclosed: None });
         let may_speak = !ledger.is_frozen();
         self.history.expect(Claim::FrozenStays, may_speak);
         let others = view.members.iter().enumerate().filter(|(rank, m)| audience >> rank & 1 == 1 && m.id != me);
@@ -179,7 +180,7 @@ impl World {
     pub(super) fn replay(&mut self, n: u8, to: u8) {
         let (node, to) = (&self.nodes[&n], self.nodes[&to].id());
         let (Some(ledger), Some(rank)) = (&node.book.ledger, node.book.view.as_ref().and_then(|v| v.rank_of(to))) else { return };
-        let message = |body| Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.resolved() });
+        let message = |body| Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.resolved(), enclosed: None });
         let messages: Vec<Message> = ledger.replay(rank).into_iter().map(message).collect();
         messages.iter().for_each(|message| self.send(n, to, message));
     }

@@ -56,7 +56,7 @@ impl Group {
         for body in std::mem::take(&mut self.wires[from][to]) {
             let rank = Rank(from as u8);
             match body {
-                OpBody::Describe(d) => self.ledgers[to].on_descriptor(rank, d).unwrap(),
+                OpBody::Describe(d) => _ = self.ledgers[to].on_descriptor(rank, d).unwrap(),
                 OpBody::Vote(op, vote) => self.ledgers[to].on_vote(rank, op, vote).unwrap(),
                 OpBody::Ready(op) => self.ledgers[to].on_ready(rank, op),
                 OpBody::Settled(below) => self.ledgers[to].on_settled(rank, below),

@@ -57,6 +57,16 @@ impl Group {
         self.backends[me.index()].feed(op, &Input::Borrowed(input));
     }
 
+    /// The same, with what goes to all others alike handed to them as descriptors bring it.
+    fn start_enclosing(&self, me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, input: &[u8]) {
+        self.begin(me, op, call, sync_root, plan, None);
+        if let Some(enclosed) = self.backends[me.index()].feed_enclosing(op, &Input::Borrowed(input)) {
+            for other in self.ranks().filter(|other| *other != me) {
+                self.backends[other.index()].receive_enclosed(op, me, &enclosed);
+            }
+        }
+    }
+
     /// Starts it, and does not feed it.
     pub fn begin(&self, me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, model: Option<Block>) {
         self.backends[me.index()].start(Job { model, ..job(me, op, call, sync_root, plan, &self.report) });
@@ -79,7 +89,12 @@ impl Group {
         chance: &mut Chance,
     ) -> Vec<Finished> {
         for me in chance.shuffled(self.ranks().collect()) {
-            self.start(me, op, call, sync_root, plan, &inputs[me.index()]);
+            let input = &inputs[me.index()];
+            if chance.below(2) == 0 {
+                self.start(me, op, call, sync_root, plan, input);
+            } else {
+                self.start_enclosing(me, op, call, sync_root, plan, input);
+            }
             self.credit_from(op, me);
         }
         let mut finished: Vec<(Rank, Finished)> = (0..self.backends.len())

@@ -1,0 +1,69 @@
+//! Layer: Words.
+//!
+//! A contribution that goes with its descriptor.
+
+use crate::wire::{Decode, Encode, Malformed, Reader, put_blob};
+use std::fmt;
+
+/// Most bytes of one: what a record of a control link takes in without holding up what comes behind it.
+pub const ENCLOSED_BYTES_MAX: usize = 4 * 1024;
+
+/// What a member's schedule sends to all others alike, if it is one small chunk.
+///
+/// Two messages to each member become one, and neither end needs the threads of its data links for it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Enclosed {
+    /// Which flow of the operation's schedule.
+    pub flow: u32,
+    /// Which chunk of the flow.
+    pub chunk: u32,
+    /// A result, and no contribution to one.
+    pub is_result: bool,
+    /// At most [`ENCLOSED_BYTES_MAX`] of them.
+    pub bytes: Box<[u8]>,
+}
+
+impl fmt::Debug for Enclosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Enclosed { flow, chunk, is_result, bytes } = self;
+        write!(f, "Enclosed {{ flow: {flow}, chunk: {chunk}, is_result: {is_result}, bytes: {} }}", bytes.len())
+    }
+}
+
+impl Encode for Enclosed {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.flow.to_le_bytes());
+        out.extend_from_slice(&self.chunk.to_le_bytes());
+        out.push(u8::from(self.is_result));
+        put_blob(out, &self.bytes);
+    }
+}
+
+impl Decode for Enclosed {
+    fn decode(r: &mut Reader<'_>) -> Result<Enclosed, Malformed> {
+        let (flow, chunk, is_result) = (r.u32()?, r.u32()?, r.bool()?);
+        Ok(Enclosed { flow, chunk, is_result, bytes: r.blob(ENCLOSED_BYTES_MAX)?.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::testing::assert_codec;
+
+    fn of(len: usize) -> Enclosed {
+        Enclosed { flow: 3, chunk: u32::MAX, is_result: true, bytes: vec![7; len].into() }
+    }
+
+    #[test]
+    fn one_of_any_size_survives_the_wire_and_a_larger_one_is_refused() {
+        [0, 1, ENCLOSED_BYTES_MAX].into_iter().for_each(|len| assert_codec(&of(len)));
+        let larger = of(ENCLOSED_BYTES_MAX + 1).to_bytes();
+        assert_eq!(Enclosed::from_bytes(&larger), Err(Malformed::TooLong));
+    }
+
+    #[test]
+    fn it_does_not_print_what_it_holds() {
+        assert_eq!(format!("{:?}", of(2)), "Enclosed { flow: 3, chunk: 4294967295, is_result: true, bytes: 2 }");
+    }
+}
