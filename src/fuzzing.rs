@@ -6,8 +6,8 @@
 
 use crate::collective::p2p::{EAGER_OP_BYTES, Endpoint, Owned, PIECE, SLOTS_MAX, Threads};
 use crate::collective::{
-    Call, CodecId, DType, Descriptor, Engine, EngineFault, Input, Itinerary, Job, Kind, Mode, NativeEngine, OpMessage, Pool,
-    ReduceOp, ViewBoard,
+    Call, CodecId, DType, Descriptor, Enclosed, Engine, EngineFault, Input, Itinerary, Job, Kind, Mode, NativeEngine, OpMessage,
+    Pool, ReduceOp, ViewBoard,
 };
 use crate::discovery::Advert;
 use crate::election::{Durable, Message};
@@ -22,7 +22,7 @@ use crate::link::{
 use crate::relay::{Act, RelayBody, RelayFrame, Switch};
 use crate::topology::Plan;
 use crate::view::{Ballot, Lane, Member, OPS_IN_FLIGHT_MAX, OpId, Rank, View};
-use crate::wire::{Decode, Encode};
+use crate::wire::{Decode, Encode, Reader};
 use std::io::{self, Cursor};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -209,11 +209,18 @@ pub fn engine(bytes: &[u8]) {
     let (report, outcome) = channel();
     let done = Box::new(move |result| drop(report.send(result)));
     backend.start(Job { op, call, plan: Arc::new(view.plan.clone()), sync_root: None, model: None, done });
+    if let Ok(enclosed) = Enclosed::decode(&mut Reader::new(rest)) {
+        backend.receive_enclosed(op, Rank(1), &enclosed);
+    }
     for peer in view.ranks().skip(1) {
         backend.attach(peer, Box::new(Scripted(stream_of(rest))));
         backend.credit(op, peer);
     }
-    backend.feed(op, &Input::Borrowed(&[1; 64]));
+    if rest.len().is_multiple_of(2) {
+        backend.feed(op, &Input::Borrowed(&[1; 64]));
+    } else {
+        _ = backend.feed_enclosing(op, &Input::Borrowed(&[1; 64]));
+    }
     let ended = outcome.recv_timeout(Duration::from_secs(20)).expect("the operation ends when its links do");
     assert!(ended.is_err() || rest.len() >= 4, "a result without a contribution");
     backend.close();

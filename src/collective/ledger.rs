@@ -176,30 +176,27 @@ impl Ledger {
         }
     }
 
-    /// Tells everybody that this member has begun `op`: its staging is ready.
-    pub fn describe(&mut self, op: OpId) {
-        if let Some(call) = self.entries.get(&op).and_then(|e| e.call) {
-            self.tell_begun(op, None, call);
-        }
+    /// Tells everybody that this member has begun `op`: its staging is ready. Not when it is decided by now; gives whether it does.
+    pub fn describe(&mut self, op: OpId) -> bool {
+        let call = self.entries.get(&op).and_then(|e| e.call);
+        call.is_some_and(|call| self.tell_begun(op, None, call))
     }
 
     /// The same of one call of a step.
-    pub fn describe_part(&mut self, part: OpId, call: Call) {
-        if let Some((op, index)) = part.step() {
-            self.tell_begun(op, Some(index), call);
-        }
+    pub fn describe_part(&mut self, part: OpId, call: Call) -> bool {
+        part.step().is_some_and(|(op, index)| self.tell_begun(op, Some(index), call))
     }
 
-    fn tell_begun(&mut self, op: OpId, part: Option<u8>, call: Call) {
+    fn tell_begun(&mut self, op: OpId, part: Option<u8>, call: Call) -> bool {
         let (me, frozen) = (self.me, self.frozen);
         let Some(entry) = self.entries.get_mut(&op).filter(|e| !frozen && e.call.is_some() && e.outcome.is_none()) else {
-            return;
+            return false;
         };
         let name = part.map_or(op, |index| op.part(index));
         // One that is held is a sync, or the end of a step: their data moves later.
         let descriptor = Descriptor { op: name, call, plan_revision: entry.revision.unwrap_or(REVISION_UNKNOWN) };
         if entry.calls_of_mut(part).note(me, descriptor) != Some(true) {
-            return;
+            return false;
         }
         self.effects.push(LedgerEffect::Tell(OpBody::Describe(descriptor)));
         let others = entry.calls_of(part).into_iter().flat_map(Calls::said).map(|(rank, _)| rank);
@@ -207,6 +204,7 @@ impl Ledger {
             self.effects.push(LedgerEffect::Credit(name, rank));
         }
         self.compare(op);
+        true
     }
 
     /// The engine has begun with a sync, whose data could not move before all descriptors were in.

@@ -97,7 +97,7 @@ pub trait Backend: Send + Sync {
 
     /// Begins a job: makes room for its data. Its `done` is called exactly once, from any thread and under no lock, also when
     /// the job is cancelled or the backend closes; perhaps before this returns, as when the call cannot be carried out under
-    /// the plan. It should be short: it may hold up a link's receiver.
+    /// the plan. It should be short: it may hold up a link's receiver, or the control plane.
     fn start(&self, job: Job);
 
     /// Hands in this member's contribution to a job that was started, once; [`Input::Nothing`] where it has none. What was
@@ -130,10 +130,10 @@ pub trait Backend: Send + Sync {
     /// `op` is decided on this member; data that still arrives for it is dropped.
     fn retire(&self, op: OpId);
 
-    /// What the View's data links have carried so far.
+    /// What the View's data links have carried so far, and what went with descriptors.
     fn traffic(&self) -> Traffic;
 
-    /// The same of the links with `peer` alone.
+    /// The same of what went between this member and `peer` alone.
     fn traffic_with(&self, peer: Rank) -> Traffic;
 
     /// Shuts the links down and ends every job and thread.
@@ -143,9 +143,9 @@ pub trait Backend: Send + Sync {
 /// Bytes of bulk data, without headers and encryption.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Handed to the links.
+    /// Handed to the links, or enclosed with a descriptor for a peer.
     pub sent_bytes: u64,
-    /// Taken from the links.
+    /// Taken from the links, or from descriptors.
     pub received_bytes: u64,
 }
 

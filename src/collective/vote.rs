@@ -2,7 +2,7 @@
 //!
 //! What members tell each other about an operation, and how an operation ends.
 
-use super::{Call, Descriptor, Enclosed};
+use super::{Call, Descriptor, Enclosed, Kind};
 use crate::view::{Lane, OPS_LISTED_MAX, OpId, OpSet, Rank, ViewDigest};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_list, put_option};
 use std::sync::Arc;
@@ -140,6 +140,12 @@ impl OpBody {
             OpBody::Resolved => None,
         };
         op.map_or(Lane::MAIN, |op| op.lane).participants(size)
+    }
+
+    /// Whether a contribution may go with it: it describes a call that has one, and may begin before the others are heard of.
+    fn may_enclose(&self) -> bool {
+        let OpBody::Describe(descriptor) = self else { return false };
+        !matches!(descriptor.call.kind, Kind::Barrier | Kind::Sync { .. } | Kind::Step { .. })
     }
 }
 
@@ -295,7 +301,7 @@ impl Decode for OpMessage {
             _ => return Err(Malformed::UnknownTag),
         };
         let (resolved, enclosed) = (r.list(OPS_LISTED_MAX)?, r.option()?.map(Arc::new));
-        if enclosed.is_some() && !matches!(body, OpBody::Describe(_)) {
+        if enclosed.is_some() && !body.may_enclose() {
             return Err(Malformed::Inconsistent);
         }
         Ok(OpMessage { view, body, resolved, enclosed })
@@ -305,7 +311,7 @@ impl Decode for OpMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::{CodecId, DType, Kind, Mode, ReduceOp};
+    use crate::collective::{CodecId, DType, Mode, ReduceOp};
     use crate::wire::testing::assert_codec;
 
     fn enclosed() -> Arc<Enclosed> {
@@ -349,6 +355,13 @@ mod tests {
                 resolved: vec![op, op],
                 enclosed,
             });
+        }
+        for kind in [Kind::Barrier, Kind::Sync { version: 1 }, Kind::Step { parts: 1 }] {
+            let body = OpBody::Describe(Descriptor { call: Call { kind, dtype: DType::U8, count: 0, ..call }, ..descriptor });
+            let bare = OpMessage { view: ViewDigest([3; 32]), body, resolved: vec![], enclosed: None };
+            assert_codec(&bare);
+            let with = OpMessage { enclosed: Some(enclosed()), ..bare };
+            assert_eq!(OpMessage::from_bytes(&with.to_bytes()), Err(Malformed::Inconsistent), "{kind:?} has nothing to enclose");
         }
     }
 

@@ -22,6 +22,9 @@ pub(super) const LINKS_MAX: usize = 32;
 /// Messages that may wait for a slow peer; one that lets more pile up is treated as gone.
 const WAITING_MAX: usize = 4096;
 
+/// From how many bytes on a write takes no more messages along.
+const AT_ONCE_BYTES: usize = 16 * 1024;
+
 /// How long a link that another one replaced, or that came beside a better one, may deliver what is still on it.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -236,8 +239,14 @@ fn linger(reader: AbortHandle) {
 }
 
 async fn write(mut to: ControlSender, mut queue: mpsc::Receiver<Message>) {
+    // What is said at once leaves in one write.
     while let Some(message) = queue.recv().await {
-        if to.send(&message.to_bytes()).await.is_err() {
+        let mut added = to.add(&message.to_bytes());
+        while added.is_ok() && to.unsent() < AT_ONCE_BYTES {
+            let Ok(message) = queue.try_recv() else { break };
+            added = to.add(&message.to_bytes());
+        }
+        if added.is_err() || to.flush().await.is_err() {
             // The reader reports the end of the link.
             return;
         }

@@ -39,37 +39,48 @@ pub fn into_control(stream: Box<dyn Stream>, session: Session) -> (ControlSender
 }
 
 impl ControlSender {
-    /// Sends one message of at most [`CONTROL_BYTES_MAX`] bytes; waits while the peer's window is full.
-    ///
-    /// Dropped half way the message is either not taken at all or goes out in front of the next one; the link
-    /// stays whole.
+    /// Seals one message of at most [`CONTROL_BYTES_MAX`] bytes behind those that have not been sent, for the next
+    /// [`flush`](ControlSender::flush): several that are there at once leave in one write.
     ///
     /// # Errors
     /// `InvalidInput` for a longer message, which does the link no harm; every other error is final.
-    pub async fn send(&mut self, message: &[u8]) -> io::Result<()> {
+    pub fn add(&mut self, message: &[u8]) -> io::Result<()> {
         if message.len() > CONTROL_BYTES_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the control message is longer than 56 KiB"));
         }
-        self.flush().await?;
-        self.queue(message)?;
-        self.flush().await
-    }
-
-    fn queue(&mut self, message: &[u8]) -> io::Result<()> {
-        self.unsent.resize(LENGTH_BYTES + message.len() + TAG_BYTES, 0);
-        let sealed = self.sealer.seal(message, &mut self.unsent[LENGTH_BYTES..])?;
-        self.unsent[..LENGTH_BYTES].copy_from_slice(&(sealed as u16).to_le_bytes());
-        self.sent = 0;
+        let start = self.unsent.len();
+        self.unsent.resize(start + LENGTH_BYTES + message.len() + TAG_BYTES, 0);
+        let (length, record) = self.unsent[start..].split_at_mut(LENGTH_BYTES);
+        let sealed = self.sealer.seal(message, record)?;
+        length.copy_from_slice(&(sealed as u16).to_le_bytes());
         Ok(())
     }
 
-    async fn flush(&mut self) -> io::Result<()> {
+    /// Bytes that wait for a flush.
+    pub fn unsent(&self) -> usize {
+        self.unsent.len() - self.sent
+    }
+
+    /// Adds one message and sends all.
+    #[cfg(test)]
+    pub async fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        self.add(message)?;
+        self.flush().await
+    }
+
+    /// Sends what was added; waits while the peer's window is full. Dropped half way the next one goes on with it, and the link stays whole.
+    ///
+    /// # Errors
+    /// All are final.
+    pub async fn flush(&mut self) -> io::Result<()> {
         while self.sent < self.unsent.len() {
             match self.to.write(&self.unsent[self.sent..]).await? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 n => self.sent += n,
             }
         }
+        self.unsent.clear();
+        self.sent = 0;
         self.to.flush().await
     }
 }
@@ -156,6 +167,25 @@ mod tests {
             }
         };
         tokio::join!(sending, receiving);
+    }
+
+    #[tokio::test]
+    async fn what_is_added_leaves_together_and_in_order() {
+        let ((mut to, _a), (_b, mut from)) = linked();
+        for size in [1, 0, 500] {
+            to.add(&vec![size as u8; size]).expect("added");
+        }
+        let waits = to.unsent();
+        assert_eq!(waits, 3 * (LENGTH_BYTES + TAG_BYTES) + 501);
+        assert_eq!(to.add(&vec![0; CONTROL_BYTES_MAX + 1]).map_err(|e| e.kind()), Err(io::ErrorKind::InvalidInput));
+        assert_eq!(to.unsent(), waits, "what is refused is not added");
+        to.flush().await.expect("sent");
+        assert_eq!(to.unsent(), 0);
+        to.send(b"behind").await.expect("sent");
+        for size in [1, 0, 500] {
+            assert_eq!(from.recv().await.expect("received"), vec![size as u8; size]);
+        }
+        assert_eq!(from.recv().await.expect("received"), b"behind");
     }
 
     #[tokio::test]

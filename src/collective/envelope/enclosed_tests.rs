@@ -4,7 +4,7 @@
 
 use super::testing::Group;
 use crate::collective::{
-    AbortReason, Call, CodecId, DType, ENCLOSED_BYTES_MAX, Enclosed, Input, Kind, Mode, OpBody, OpMessage, Outcome, ReduceOp,
+    AbortReason, Call, CodecId, DType, ENCLOSED_BYTES_MAX, Enclosed, Input, Kind, Mode, OpMessage, Outcome, PlanStep, ReduceOp,
     Staging, bytes_of, bytes_of_mut,
 };
 use crate::view::testing::view_of;
@@ -118,8 +118,7 @@ fn a_link_that_broke_says_it_again_and_it_counts_once() {
 }
 
 #[test]
-fn what_does_not_fit_its_call_fails_that_alone() {
-    let mut group = Group::of(view_of(2));
+fn what_does_not_fit_its_call_fails_it() {
     let wrong: [fn(&mut Enclosed); 4] = [
         |enclosed| enclosed.bytes = enclosed.bytes[1..].into(),
         |enclosed| enclosed.flow = 1,
@@ -127,7 +126,9 @@ fn what_does_not_fit_its_call_fails_that_alone() {
         |enclosed| enclosed.is_result = true,
     ];
     for (case, spoil) in wrong.into_iter().enumerate() {
-        for is_early in [false, true] {
+        for (is_early, has_links) in [(false, false), (true, false), (false, true), (true, true)] {
+            let view = view_of(2);
+            let mut group = if has_links { Group::of(view) } else { Group::without_data_links(view) };
             let (theirs, mut said) = begun(&mut group, 1, sum(5), &inputs(5)[1]);
             said.iter_mut().filter_map(|message| message.enclosed.as_mut()).for_each(|enclosed| spoil(Arc::make_mut(enclosed)));
             let hear = |group: &Group| {
@@ -146,7 +147,7 @@ fn what_does_not_fit_its_call_fails_that_alone() {
             for (rank, op) in [(0, ours), (1, theirs)] {
                 let outcome = group.decided(rank, op).outcome;
                 let is_the_engines = matches!(outcome, Outcome::Aborted(cause) if cause.reason == AbortReason::Engine);
-                assert!(is_the_engines, "case {case}, early: {is_early}, rank {rank}: {outcome:?}");
+                assert!(is_the_engines, "case {case}, early: {is_early}, links: {has_links}, rank {rank}: {outcome:?}");
             }
         }
     }
@@ -173,20 +174,81 @@ fn one_whose_call_differs_is_a_mismatch() {
         }
     }
     // The links are whole.
-    let op = group.call_all(sum(5));
-    group.begin_all(&op, sum(5), &inputs(5)[..2]);
+    let larger = ENCLOSED_BYTES_MAX;
+    let op = group.call_all(sum(larger));
+    group.begin_all(&op, sum(larger), &inputs(larger)[..2]);
     assert_eq!(group.decided(0, op[0]).outcome, Outcome::Committed);
 }
 
 #[test]
-fn only_a_descriptor_has_something_enclosed() {
+fn the_calls_of_a_step_are_enclosed_each_and_more_than_sixteen_are_not() {
+    const CALLS: u8 = 20;
+    let mut group = Group::of(view_of(SIZE as u8));
+    let end = Call { kind: Kind::Step { parts: CALLS }, dtype: DType::U8, count: 0, codec: CodecId::None, mode: Mode::PerOp };
+    let part = Call { mode: Mode::PerStep, ..sum(1) };
+    let steps = group.call_all(end);
+    for (member, (step, input)) in group.members.iter().zip(steps.iter().zip(inputs(1))) {
+        (0..CALLS).for_each(|index| member.begin_part(*step, index, part, &Input::Borrowed(bytes_of(&input))));
+        member.end_step(*step, end, CALLS);
+    }
+    // Said twice, as after a link was down: the first time in part only.
+    let said = group.take_said(1);
+    assert_eq!(said.iter().filter(|message| message.enclosed.is_some()).count(), 16);
+    for message in said[5..].iter().chain(&group.members[1].replay(Rank(0))) {
+        group.members[0].on_message(Rank(1), message).expect("an honest member");
+    }
+    for message in group.members[1].replay(Rank(2)) {
+        group.members[2].on_message(Rank(1), &message).expect("an honest member");
+    }
+    for (rank, step) in steps.iter().enumerate() {
+        let decided = group.decided(rank, *step);
+        assert_eq!(decided.outcome, Outcome::Committed);
+        assert_eq!(decided.parts.len(), usize::from(CALLS));
+        decided.parts.into_iter().for_each(|output| assert!(numbers(Some(output)) == summed(1), "rank {rank}"));
+    }
+}
+
+#[test]
+fn a_call_by_best_effort_is_said_again_as_long_as_somebody_may_lack_it() {
     let mut group = Group::without_data_links(view_of(SIZE as u8));
+    let call = Call { mode: Mode::BestEffort, ..sum(5) };
+    let op = group.call_all(call);
+    group.begin_all(&op, call, &inputs(5));
+    // Rank 2 hears nothing of rank 1, which is through by what the others have said.
+    let said = group.take_said(1);
+    for message in &said {
+        group.members[0].on_message(Rank(1), message).expect("an honest member");
+    }
+    for rank in [0, 1] {
+        assert!(numbers(group.decided(rank, op[rank]).output) == summed(5), "rank {rank}");
+    }
+    for message in group.members[1].replay(Rank(2)) {
+        group.members[2].on_message(Rank(1), &message).expect("an honest member");
+    }
+    assert!(numbers(group.decided(2, op[2]).output) == summed(5), "rank 2");
+}
+
+#[test]
+fn what_is_held_for_another_plan_is_enclosed_when_it_begins() {
+    let mut group = Group::without_data_links(view_of(SIZE as u8));
+    group.hold_all();
     let op = group.call_all(sum(5));
     group.begin_all(&op, sum(5), &inputs(5));
-    for member in 0..SIZE {
-        for message in group.take_said(member) {
-            let is_descriptor = matches!(message.body, OpBody::Describe(_));
-            assert_eq!(message.enclosed.is_some(), is_descriptor, "{message:?}");
-        }
+    for member in &group.members {
+        assert_eq!(member.switch(1, None), Ok(PlanStep::Switched { revision: 1 }));
+    }
+    for (rank, op) in op.iter().enumerate() {
+        assert!(numbers(group.decided(rank, *op).output) == summed(5), "rank {rank}");
+    }
+}
+
+#[test]
+fn what_is_given_up_makes_room_for_others() {
+    let mut group = Group::without_data_links(view_of(SIZE as u8));
+    for _ in 0..3 {
+        let begun: Vec<(OpId, Vec<OpMessage>)> = (0..16).map(|_| begun(&mut group, 0, sum(1), &[1.0])).collect();
+        assert!(begun.iter().flat_map(|(_, said)| said).all(|message| message.enclosed.is_some()));
+        begun.iter().for_each(|(op, _)| _ = group.members[0].abandon(*op));
+        group.take_said(0);
     }
 }

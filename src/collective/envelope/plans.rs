@@ -214,12 +214,16 @@ impl Envelope {
         }
         // After the engine's start: the descriptor says that there is room for data. Before a feed that takes time.
         let mut state = self.lock();
-        state.enclosed.extend(enclosed.map(|enclosed| (op, Arc::new(enclosed))));
-        match begun {
+        let is_told = match begun {
             Begun::Whole(op, _) => state.ledger.describe(op),
             Begun::Part(part, call) => state.ledger.describe_part(part, call),
-            Begun::Sync(op, ..) => state.ledger.ready(op),
-        }
+            Begun::Sync(op, ..) => {
+                state.ledger.ready(op);
+                true
+            }
+        };
+        // What nobody is told of is over.
+        state.enclosed.extend(enclosed.filter(|_| is_told).map(|enclosed| (op, Arc::new(enclosed))));
         self.settle(state);
         if !is_small {
             self.backend.feed(op, input);

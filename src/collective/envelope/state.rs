@@ -75,7 +75,7 @@ impl Served {
 /// More than are done between two looks at them.
 const SERVED_MAX: usize = 64;
 
-/// Most operations at once whose contributions go with their descriptors: what more there are must not queue in front of votes.
+/// Most undecided operations whose contributions go with their descriptors: what more there are must not queue in front of votes.
 const ENCLOSED_OPS_MAX: usize = 16;
 
 impl State {
@@ -130,7 +130,8 @@ impl Slot {
     pub(super) fn agreed(&mut self, source: Option<(Rank, u64)>) -> Option<Waker> {
         self.agreed_at = Some(Instant::now());
         self.source = Some(source);
-        self.waker.take()
+        // Only a sync has to do something now.
+        source.and_then(|_| self.waker.take())
     }
 
     pub(super) fn decided(&mut self, outcome: Outcome) -> Option<Waker> {

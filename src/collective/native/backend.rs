@@ -6,6 +6,8 @@
 //! peers; so a message costs one change of thread on its way through a member. It never waits for another thread but at
 //! short locks: whatever a peer may send has memory waiting for it.
 //!
+//! What is small may come and go with descriptors, see [`Enclosed`]; then the control plane does what receivers do.
+//!
 //! A program's contribution is fed by the program's own thread, chunk after chunk, and what one sets free is on its way while
 //! the next is copied.
 //!

@@ -75,7 +75,7 @@ impl World {
         match ledger.call(lane, call) {
             Ok(op) => {
                 if let Kind::Step { parts } = call.kind {
-                    (0..parts).for_each(|i| ledger.describe_part(op.part(i), Call { mode: Mode::PerStep, ..SUM }));
+                    (0..parts).for_each(|i| _ = ledger.describe_part(op.part(i), Call { mode: Mode::PerStep, ..SUM }));
                 }
                 ledger.describe(op);
             }
