@@ -126,7 +126,8 @@ impl Lab {
         self.tell(&["join", node]).map(drop)
     }
 
-    /// Stops what goes between two machines; both still reach everybody else. Needs `nft` on a switch.
+    /// Stops what goes between two machines; both still reach everybody else. Each may be several, as `n1,n2`: on a switch all of it
+    /// stops at one moment. Needs `nft` there.
     pub fn cut_between(&self, node: &str, other: &str) -> Result<()> {
         self.tell(&["cut", node, other]).map(drop)
     }

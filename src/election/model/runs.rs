@@ -153,21 +153,21 @@ fn first_walk(defect: Option<Defect>, partition: Partition, seeds: std::ops::Ran
 
 /// A walk of five that shows each defect; when the rules change, one of those after it will.
 const WALKS: [(Defect, Partition, u64); 15] = [
-    (Defect::PromiseNotDurable, Partition::Continue, 9),
+    (Defect::PromiseNotDurable, Partition::Continue, 8),
     (Defect::EarlyInstall, Partition::Continue, 0),
-    (Defect::NoTieBreak, Partition::Continue, 71),
-    (Defect::AnyoneCommitted, Partition::Continue, 51),
-    (Defect::RestartedCounts, Partition::Majority, 243),
-    (Defect::NoAdoption, Partition::Majority, 421),
-    (Defect::TipOfInstalled, Partition::Majority, 1212),
-    (Defect::AcceptedNotDurable, Partition::Majority, 3698),
+    (Defect::NoTieBreak, Partition::Continue, 36),
+    (Defect::AnyoneCommitted, Partition::Continue, 33),
+    (Defect::RestartedCounts, Partition::Majority, 44),
+    (Defect::NoAdoption, Partition::Majority, 348),
+    (Defect::TipOfInstalled, Partition::Majority, 56),
+    (Defect::AcceptedNotDurable, Partition::Majority, 1509),
     (Defect::EarlyAbort, Partition::Majority, 353),
-    (Defect::AdoptedCounts, Partition::Continue, 48),
-    (Defect::OkWithoutResult, Partition::Continue, 48),
+    (Defect::AdoptedCounts, Partition::Continue, 62),
+    (Defect::OkWithoutResult, Partition::Continue, 56),
     (Defect::MostMembersWin, Partition::Continue, 0),
-    (Defect::CutOffGoesOn, Partition::Majority, 49),
-    (Defect::OwnBase, Partition::Continue, 45),
-    (Defect::LateIsBehind, Partition::Majority, 299),
+    (Defect::CutOffGoesOn, Partition::Majority, 535),
+    (Defect::OwnBase, Partition::Continue, 71),
+    (Defect::LateIsBehind, Partition::Majority, 247),
 ];
 
 /// What walks rarely come to, and all histories of three do.
