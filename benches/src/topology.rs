@@ -228,6 +228,10 @@ fn over_cables(case: &Cables, rounds: usize, report: &mut Report) -> Result<Know
     if case.judged {
         report.must(&format!("{} at {} Mbit/s, 64 MiB, x bound", case.profile, case.mbit), large_s / bound, 1.15);
     }
+    for (what, forecast_s, took_s) in [("64 MiB", forecasts[0], large_s), ("1 MiB", forecasts[1], small_s)] {
+        let off = (forecast_s / took_s - 1.0).abs();
+        report.must(&format!("{} at {} Mbit/s, {what}, forecast off by", case.profile, case.mbit), off, 0.25);
+    }
     group.end()?;
     Ok(known)
 }
