@@ -178,9 +178,7 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
     // What was odd has been measured again while the others had their turns.
     let known_then = ours.until_measured(case)?;
     report.must(&format!("{}, rates measured, farthest off", case.profile), known_then.farthest_off(&case.rates), 0.1);
-    for (what, forecast_s, took_s) in [("64 MiB", forecasts[0], our_s), ("1 MiB", forecasts[1], small_s)] {
-        report.must(&format!("{}, {what}, forecast off by", case.profile), (forecast_s / took_s - 1.0).abs(), 0.25);
-    }
+    judge_forecasts(report, case.profile, forecasts, [our_s, small_s]);
     ours.end()?;
     theirs.map_or(Ok(()), Group::end)?;
     Ok(known_then)
@@ -228,12 +226,16 @@ fn over_cables(case: &Cables, rounds: usize, report: &mut Report) -> Result<Know
     if case.judged {
         report.must(&format!("{} at {} Mbit/s, 64 MiB, x bound", case.profile, case.mbit), large_s / bound, 1.15);
     }
-    for (what, forecast_s, took_s) in [("64 MiB", forecasts[0], large_s), ("1 MiB", forecasts[1], small_s)] {
-        let off = (forecast_s / took_s - 1.0).abs();
-        report.must(&format!("{} at {} Mbit/s, {what}, forecast off by", case.profile, case.mbit), off, 0.25);
-    }
+    judge_forecasts(report, &format!("{} at {} Mbit/s", case.profile, case.mbit), forecasts, [large_s, small_s]);
     group.end()?;
     Ok(known)
+}
+
+/// What was foretold for 64 MiB and 1 MiB, and what they took.
+fn judge_forecasts(report: &mut Report, of: &str, forecasts_s: [f64; 2], took_s: [f64; 2]) {
+    for (what, (forecast_s, took_s)) in ["64 MiB", "1 MiB"].into_iter().zip(forecasts_s.into_iter().zip(took_s)) {
+        report.must(&format!("{of}, {what}, forecast off by"), (forecast_s / took_s - 1.0).abs(), 0.25);
+    }
 }
 
 /// The least time at line rate: the slowest machine lets its numbers out and the sum in, and all together pass `2 (n - 1)` buffers,

@@ -18,7 +18,7 @@ pub(super) struct State {
     pub(super) slots: BTreeMap<OpId, Slot>,
     /// Calls dropped after their vote: what was decided is kept until somebody asks.
     pub(super) lost: BTreeSet<OpId>,
-    /// What went with the descriptors of operations that are not decided, to be said again where a link broke.
+    /// What went with descriptors, to be said again where a link broke: until the operation is decided, or by best effort until all have it.
     pub(super) enclosed: BTreeMap<OpId, Arc<Enclosed>>,
     pub(super) served: Served,
     /// Somebody has left a codec to the plan.
