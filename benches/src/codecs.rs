@@ -1,12 +1,12 @@
 //! How fast codecs encode and decode, and what they save where links are slow and cost where they are not.
 
 use crate::Extent;
+use crate::group::{Group, Who};
 use crate::machine::{Engine, Machines, PATIENCE, median};
 use crate::report::{Report, time};
+use crate::turns::Turns;
 use anyhow::{Context, Result, bail, ensure};
 use potluck::Codec;
-use potluck_harness::Child;
-use serde_json::Value;
 use std::time::{Duration, Instant};
 
 /// Elements of a chunk, and of a buffer that no cache holds.
@@ -84,11 +84,17 @@ fn on_slow_links(extent: Extent, report: &mut Report) -> Result<()> {
     let rounds = if extent == Extent::Quick { 3 } else { 7 };
     let gloo = potluck::gloo_version().is_some().then_some(Engine::Gloo);
     for engine in [Some(Engine::Native), gloo].into_iter().flatten() {
-        let mut group = Group::up(Machines::up_at("gbe4", 4, SLOW_MBIT)?, 4, "-", engine)?;
-        group.until_chosen("int8")?;
+        let mut group = Group::up(Machines::up_at("gbe4", 4, SLOW_MBIT)?, 4, Who::Ours(engine, "-"))?;
+        until_chosen(&mut group, "int8")?;
         let mut plain = f64::NAN;
         for name in ["f32"].into_iter().chain(CODECS).chain(["auto"]) {
-            let took = group.median(BYTES, rounds, name)?;
+            // The first one warms up.
+            group.calls(BYTES, 1, word(name))?;
+            let mut turns = Turns::wanted(rounds);
+            while turns.go_on() {
+                turns.add(group.calls(BYTES, 1, word(name))?);
+            }
+            let took = turns.median_s();
             plain = if name == "f32" { took } else { plain };
             report.line(&format!("| {} | {name} | {} | {:.2} |", engine.word(), time(took), plain / took));
             let least = match name {
@@ -105,13 +111,13 @@ fn on_slow_links(extent: Extent, report: &mut Report) -> Result<()> {
 /// By turns, as the difference is small.
 fn on_one_machine(extent: Extent, report: &mut Report) -> Result<()> {
     let rounds = if extent == Extent::Quick { 20 } else { 100 };
-    let mut group = Group::up(Machines::up("lo", 2)?, 2, "lo", Engine::Native)?;
-    let (mut plain, mut auto) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        plain.push(group.call(BYTES, 1, "f32")?);
-        auto.push(group.call(BYTES, 1, "auto")?);
+    let mut group = Group::up(Machines::up("lo", 2)?, 2, Who::Ours(Engine::Native, "lo"))?;
+    let [mut plain, mut auto] = [(); 2].map(|()| Turns::wanted(rounds));
+    while plain.go_on() || auto.go_on() {
+        plain.add(group.calls(BYTES, 1, "f32")?);
+        auto.add(group.calls(BYTES, 1, "auto")?);
     }
-    let (plain, auto) = (median(&plain), median(&auto));
+    let (plain, auto) = (plain.median_s(), auto.median_s());
     report.line(&format!(
         "\n16 MiB between two on one machine, in the clear: {}, and {} where the codec is left to the plan, which takes none.",
         time(plain),
@@ -121,59 +127,22 @@ fn on_one_machine(extent: Extent, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Peers that wait for orders.
-struct Group {
-    peers: Vec<Child>,
-    /// Gone after the peers.
-    _machines: Machines,
+/// As a codec is named in an order.
+fn word(name: &str) -> &str {
+    name.split(' ').next().unwrap_or(name)
 }
 
-impl Group {
-    fn up(machines: Machines, size: usize, trusted: &str, engine: Engine) -> Result<Group> {
-        let peers = (1..=size).map(|n| machines.serve(n, size, trusted, engine)).collect::<Result<_>>()?;
-        let mut group = Group { peers, _machines: machines };
-        for ready in group.answers()? {
-            ensure!(ready["engine"] == engine.word(), "not {}: {ready}", engine.word());
+/// Until what the links carry is known, and the plan takes this codec.
+fn until_chosen(group: &mut Group, codec: &str) -> Result<()> {
+    let (began, said) = (Instant::now(), format!("Codec::auto takes {codec}"));
+    // Links are measured while nothing goes on, once somebody has asked for a codec.
+    group.calls(1 << 20, 1, "auto")?;
+    loop {
+        std::thread::sleep(Duration::from_millis(100));
+        let told = group.ask("plan")?;
+        if told.iter().all(|t| t["plan"].as_str().is_some_and(|plan| plan.contains(&said))) {
+            return Ok(());
         }
-        Ok(group)
-    }
-
-    fn answers(&mut self) -> Result<Vec<Value>> {
-        let answer = |child: &mut Child| Ok(serde_json::from_str(&child.wait_for_line(|line| line.starts_with('{'), PATIENCE)?)?);
-        self.peers.iter_mut().map(answer).collect()
-    }
-
-    fn tell(&mut self, order: &str) -> Result<Vec<Value>> {
-        self.peers.iter_mut().try_for_each(|peer| peer.tell(order))?;
-        self.answers()
-    }
-
-    /// Seconds of one call, the slowest member's.
-    fn call(&mut self, bytes: usize, calls: usize, codec: &str) -> Result<f64> {
-        let codec = codec.split(' ').next().unwrap_or(codec);
-        let told = self.tell(&format!("{bytes} {calls} {codec}"))?;
-        let slowest = |call: usize| told.iter().filter_map(|t| t["us"][call].as_f64()).fold(0.0, f64::max) / 1e6;
-        Ok(median(&(0..calls).map(slowest).collect::<Vec<_>>()))
-    }
-
-    fn median(&mut self, bytes: usize, calls: usize, codec: &str) -> Result<f64> {
-        // The first one warms up.
-        self.call(bytes, 1, codec)?;
-        self.call(bytes, calls, codec)
-    }
-
-    /// Until what the links carry is known, and the plan takes this codec.
-    fn until_chosen(&mut self, codec: &str) -> Result<()> {
-        let (began, said) = (Instant::now(), format!("Codec::auto takes {codec}"));
-        // Links are measured while nothing goes on, once somebody has asked for a codec.
-        self.call(1 << 20, 1, "auto")?;
-        loop {
-            std::thread::sleep(Duration::from_millis(100));
-            let told = self.tell("plan")?;
-            if told.iter().all(|t| t["plan"].as_str().is_some_and(|plan| plan.contains(&said))) {
-                return Ok(());
-            }
-            ensure!(began.elapsed() < PATIENCE, "{codec} is not chosen: {}", told[0]["plan"]);
-        }
+        ensure!(began.elapsed() < PATIENCE, "{codec} is not chosen: {}", told[0]["plan"]);
     }
 }

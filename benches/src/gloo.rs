@@ -5,11 +5,11 @@
 
 use crate::Extent;
 use crate::beside::{Beside, Series, Taken, begin, row};
-use crate::machine::{Engine, Machines, PATIENCE, median};
+use crate::group::{Group, Who};
+use crate::machine::{Engine, Machines};
 use crate::report::Report;
-use anyhow::{Context, Result, ensure};
-use potluck_harness::Child;
-use serde_json::Value;
+use crate::turns::Turns;
+use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
 const KIB: usize = 1024;
@@ -58,9 +58,9 @@ pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
         // Told below the table, which they would break.
         let mut failures = Vec::new();
         for size in sizes.iter().copied() {
-            let (groups, failed) = groups(profile, size, &program);
+            let (rivals, failed) = rivals(profile, size, &program);
             failures.extend(failed);
-            if let Err(error) = beside(groups, works, report) {
+            if let Err(error) = beside(rivals, works, report) {
                 failures.push(format!("Gloo beside Gloo, {profile}, {size} machines: {error:#}"));
             }
         }
@@ -79,44 +79,49 @@ fn bare_program() -> Result<PathBuf, &'static str> {
 }
 
 /// One that does not come up leaves the others worth a look.
-fn groups(profile: &'static str, size: usize, program: &Path) -> (Vec<Group>, Vec<String>) {
+fn rivals(profile: &'static str, size: usize, program: &Path) -> (Vec<Rival>, Vec<String>) {
     let (mut up, mut failures) = (Vec::new(), Vec::new());
     for kind in [Kind::Bare, Kind::Plain, Kind::Encrypted, Kind::Native] {
-        match Group::up(kind, profile, size, program) {
-            Ok(group) => up.push(group),
+        match Rival::up(kind, profile, size, program) {
+            Ok(rival) => up.push(rival),
             Err(error) => failures.push(format!("{kind:?}, {profile}, {size} machines: {error:#}")),
         }
     }
     (up, failures)
 }
 
-fn beside(mut groups: Vec<Group>, works: &[Work], report: &mut Report) -> Result<()> {
-    let Some((profile, size)) = groups.first().map(|group| (group.profile, group.peers.len())) else { return Ok(()) };
+fn beside(mut rivals: Vec<Rival>, works: &[Work], report: &mut Report) -> Result<()> {
+    let Some((profile, size)) = rivals.first().map(|rival| (rival.profile, rival.group.size())) else { return Ok(()) };
     for work in works {
-        let taken = by_turns(&mut groups, *work)?;
+        let taken = by_turns(&mut rivals, *work)?;
         row(report, &Beside { profile, size, bytes: work.bytes, taken });
     }
-    groups.into_iter().try_for_each(Group::end)
+    rivals.into_iter().try_for_each(|rival| rival.group.end())
 }
 
 /// All series with one length of buffer, round after round.
-fn by_turns(groups: &mut [Group], work: Work) -> Result<Vec<(Series, Taken)>> {
-    let mut turns = Vec::new();
+fn by_turns(rivals: &mut [Rival], work: Work) -> Result<Vec<(Series, Taken)>> {
+    let mut series_of = Vec::new();
     for series in Series::ALL.into_iter().filter(|series| *series != Series::BareBcube || work.bytes <= SMALL) {
-        if let Some(at) = groups.iter().position(|group| group.kind == Kind::of(series)) {
-            groups[at].check(series, work.bytes).with_context(|| format!("{series:?}"))?;
-            turns.push((series, at, Calls::default()));
+        if let Some(at) = rivals.iter().position(|rival| rival.kind == Kind::of(series)) {
+            rivals[at].group.check(work.bytes, series.how()).with_context(|| format!("{series:?}"))?;
+            series_of.push((series, at, Turns::wanted(work.rounds)));
         }
     }
-    for round in 0..work.rounds {
+    let mut round = 0;
+    while series_of.iter().any(|(_, _, turns)| turns.go_on()) {
         // Who comes first changes; who comes behind whom stays.
-        let first = round % turns.len();
-        let (late, early) = turns.split_at_mut(first);
-        for (series, at, calls) in early.iter_mut().chain(late) {
-            calls.add(&groups[*at].call(*series, work.bytes, work.calls).with_context(|| format!("{series:?}"))?);
+        let first = round % series_of.len();
+        let (late, early) = series_of.split_at_mut(first);
+        for (series, at, turns) in early.iter_mut().chain(late) {
+            let turn = rivals[*at].group.calls(work.bytes, work.calls, series.how());
+            turns.add(turn.with_context(|| format!("{series:?}"))?);
         }
+        round += 1;
     }
-    Ok(turns.iter().map(|(series, _, calls)| (*series, calls.taken(work.bytes))).collect())
+    let gib = work.bytes as f64 / (1u64 << 30) as f64;
+    let taken = |turns: &Turns| Taken { seconds: turns.median_s(), cpu: turns.cpu_s() / gib };
+    Ok(series_of.iter().map(|(series, _, turns)| (*series, taken(turns))).collect())
 }
 
 /// Who does the calls.
@@ -139,100 +144,34 @@ impl Kind {
     }
 }
 
-/// A group of one kind, on machines of its own, that waits for orders.
-struct Group {
+/// A group of one kind, on machines of its own.
+struct Rival {
     kind: Kind,
     profile: &'static str,
-    peers: Vec<Child>,
-    /// Goes after the processes on it.
-    _machines: Machines,
+    group: Group,
 }
 
-impl Group {
-    fn up(kind: Kind, profile: &'static str, size: usize, program: &Path) -> Result<Group> {
+impl Rival {
+    fn up(kind: Kind, profile: &'static str, size: usize, program: &Path) -> Result<Rival> {
         let machines = Machines::up(profile, size)?;
-        let start = |n: usize| match kind {
-            Kind::Bare => machines.bare(n, size, program),
-            Kind::Plain => machines.serve(n, size, machines.interface(), Engine::Gloo),
-            Kind::Encrypted => machines.serve(n, size, "-", Engine::Gloo),
-            Kind::Native => machines.serve(n, size, machines.interface(), Engine::Native),
+        let trusted = machines.interface();
+        let who = match kind {
+            Kind::Bare => Who::Bare(program),
+            Kind::Plain => Who::Ours(Engine::Gloo, trusted),
+            Kind::Encrypted => Who::Ours(Engine::Gloo, "-"),
+            Kind::Native => Who::Ours(Engine::Native, trusted),
         };
-        let mut peers: Vec<Child> = (1..=size).map(start).collect::<Result<_>>()?;
-        let engine = match kind {
-            Kind::Bare => Value::Null,
-            Kind::Plain | Kind::Encrypted => Engine::Gloo.word().into(),
-            Kind::Native => Engine::Native.word().into(),
-        };
-        for peer in &mut peers {
-            let ready = said(peer)?;
-            // A figure under the wrong name is worse than none.
-            ensure!(ready["ready"] == true && ready["engine"] == engine, "not ready with engine {engine}: {ready}");
-        }
-        Ok(Group { kind, profile, peers, _machines: machines })
-    }
-
-    /// A fast wrong sum is worth nothing. Also warms up.
-    fn check(&mut self, series: Series, bytes: usize) -> Result<()> {
-        let answers = self.ask(series, bytes, 0)?;
-        ensure!(answers.iter().all(|answer| answer["right"] == true), "a wrong sum at {bytes} bytes");
-        Ok(())
-    }
-
-    fn call(&mut self, series: Series, bytes: usize, calls: usize) -> Result<Calls> {
-        let answers = self.ask(series, bytes, calls)?;
-        let mut sum = Calls { slowest_us: vec![0.0; calls], cpu_s: 0.0 };
-        for answer in &answers {
-            let times = answer["us"].as_array().filter(|times| times.len() == calls).context("a time for every call")?;
-            for (slowest, time) in sum.slowest_us.iter_mut().zip(times) {
-                *slowest = slowest.max(time.as_f64().context("a time")?);
-            }
-            sum.cpu_s += answer["cpu_s"].as_f64().context("processor time")?;
-        }
-        Ok(sum)
-    }
-
-    fn ask(&mut self, series: Series, bytes: usize, calls: usize) -> Result<Vec<Value>> {
-        let order = match series {
-            Series::BareRing => format!("{bytes} ring {calls}"),
-            Series::BareBcube => format!("{bytes} bcube {calls}"),
-            Series::Plain | Series::Encrypted | Series::Native => format!("{bytes} {calls}"),
-        };
-        self.peers.iter_mut().try_for_each(|peer| peer.tell(&order))?;
-        self.peers.iter_mut().map(said).collect()
-    }
-
-    fn end(mut self) -> Result<()> {
-        self.peers.iter_mut().for_each(Child::end_input);
-        for peer in &mut self.peers {
-            let status = peer.wait(PATIENCE)?;
-            ensure!(status.success(), "{:?} ended with {status}: {:?}", self.kind, peer.stderr().last());
-        }
-        Ok(())
+        Ok(Rival { kind, profile, group: Group::up(machines, size, who)? })
     }
 }
 
-/// The next line of JSON.
-fn said(peer: &mut Child) -> Result<Value> {
-    Ok(serde_json::from_str(&peer.wait_for_line(|line| line.starts_with('{'), PATIENCE)?)?)
-}
-
-/// What one series has done so far with one length of buffer.
-#[derive(Default)]
-struct Calls {
-    /// Of each call the time of the member for which it took longest.
-    slowest_us: Vec<f64>,
-    /// Of all members.
-    cpu_s: f64,
-}
-
-impl Calls {
-    fn add(&mut self, more: &Calls) {
-        self.slowest_us.extend(&more.slowest_us);
-        self.cpu_s += more.cpu_s;
-    }
-
-    fn taken(&self, bytes: usize) -> Taken {
-        let gib = (bytes * self.slowest_us.len()) as f64 / (1u64 << 30) as f64;
-        Taken { seconds: median(&self.slowest_us) / 1e6, cpu: self.cpu_s / gib }
+impl Series {
+    /// What bare Gloo is told; ours have it from their plan.
+    fn how(self) -> &'static str {
+        match self {
+            Series::BareRing => "ring",
+            Series::BareBcube => "bcube",
+            Series::Plain | Series::Encrypted | Series::Native => "",
+        }
     }
 }

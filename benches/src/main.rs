@@ -9,6 +9,7 @@ mod beside;
 mod changes;
 mod codecs;
 mod gloo;
+mod group;
 mod machine;
 mod peer;
 mod radio;
@@ -16,6 +17,7 @@ mod reliability;
 mod report;
 mod sums;
 mod topology;
+mod turns;
 
 use anyhow::{Result, bail, ensure};
 use report::{BENCHMARKS, Report};

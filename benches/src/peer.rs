@@ -1,5 +1,6 @@
 //! One machine of a benchmark: joins, does as it is told, writes what it saw as lines of words.
 
+use crate::turns::Watch;
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::{Builder, Cluster, Codec, Config, Context, Error};
 use rustix::time::{ClockId, clock_gettime};
@@ -52,11 +53,14 @@ async fn sum(cluster: Cluster, size: usize, works: &[&str]) -> Result<()> {
         // Zeros stay zeros, however often they are added up.
         let mut buffer = vec![0f32; bytes / 4];
         for batch in 0..=batches {
+            let watch = Watch::begin();
             let (borrowed, spent_borrowed) = borrowed(&mut ctx, &mut buffer, ops).await?;
+            let (stolen_borrowed, watch) = (watch.stolen(), Watch::begin());
             let (owned, spent_owned) = owned(&mut ctx, &mut buffer, ops, None).await?;
+            let stolen_owned = watch.stolen();
             // The first one warms up.
             if batch > 0 {
-                say(&format!("batch {borrowed} {owned} {spent_borrowed} {spent_owned}"))?;
+                say(&format!("batch {borrowed} {owned} {spent_borrowed} {spent_owned} {stolen_borrowed} {stolen_owned}"))?;
             }
         }
     }

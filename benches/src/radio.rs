@@ -2,9 +2,11 @@
 //! finding out.
 
 use crate::Extent;
-use crate::machine::median;
+use crate::group::Group;
+use crate::machine::Machines;
 use crate::report::{Report, time};
-use crate::topology::{Group, Wire};
+use crate::topology::{RING, bare, ours, until_all_know};
+use crate::turns::Turns;
 use anyhow::{Context, Result};
 use std::path::Path;
 
@@ -19,25 +21,27 @@ const FASTER: f64 = 1.35;
 
 pub fn compare(extent: Extent, gloo: Option<&Path>, report: &mut Report) -> Result<()> {
     let rounds = if extent == Extent::Quick { 2 } else { ROUNDS };
-    let mut ours = Group::up(RADIO, None)?;
-    let mut theirs = gloo.map(|program| Group::up(RADIO, Some(program))).transpose()?;
-    let known =
-        ours.until_all_know(|known| known.shared == SHARED_PATHS && known.revision > 0).context("the medium is not found")?;
-    for group in theirs.iter_mut().chain([&mut ours]) {
-        group.check(BYTES, Wire::F32)?;
-    }
-    let (mut our_s, mut their_s) = (Vec::new(), Vec::new());
-    for round in 0..rounds {
+    let mut ours = ours(Machines::up(RADIO, 4)?, 4)?;
+    let mut theirs = gloo.map(|program| bare(RADIO, program)).transpose()?;
+    let known = until_all_know(&mut ours, |known| known.shared == SHARED_PATHS && known.revision > 0)
+        .context("the medium is not found")?;
+    ours.check(BYTES, "")?;
+    theirs.as_mut().map_or(Ok(()), |theirs| theirs.check(BYTES, RING))?;
+    let [mut our_turns, mut their_turns] = [(); 2].map(|()| Turns::wanted(rounds));
+    let mut round = 0;
+    while our_turns.go_on() || theirs.is_some() && their_turns.go_on() {
         // Who comes first changes.
         for turn in 0..2 {
-            match (turn + round) % 2 {
-                0 => our_s.push(ours.call(BYTES, Wire::F32)?),
-                _ => their_s.extend(theirs.as_mut().map(|theirs| theirs.call(BYTES, Wire::F32)).transpose()?),
+            match ((turn + round) % 2, &mut theirs) {
+                (0, _) => our_turns.add(ours.calls(BYTES, 1, "")?),
+                (_, Some(theirs)) => their_turns.add(theirs.calls(BYTES, 1, RING)?),
+                (_, None) => {}
             }
         }
+        round += 1;
     }
-    let our_s = median(&our_s);
-    let their_s = if their_s.is_empty() { f64::NAN } else { median(&their_s) };
+    let our_s = our_turns.median_s();
+    let their_s = if theirs.is_some() { their_turns.median_s() } else { f64::NAN };
     let forecast_s = known.forecast_s(BYTES)?;
     report.line("\n| machines | Gloo's ring, 8 MiB | potluck | Gloo / potluck | forecast |");
     report.line(&format!("|{}", " --- |".repeat(5)));

@@ -1,5 +1,6 @@
 //! What was measured, as text for people, and what it is held against.
 
+use crate::turns::Watch;
 use anyhow::Result;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -63,6 +64,7 @@ pub struct Report {
     kept: usize,
     missed: Vec<String>,
     failures: Vec<String>,
+    watch: Watch,
 }
 
 impl Report {
@@ -77,8 +79,15 @@ impl Report {
     }
 
     fn new(document: Option<Document>) -> Report {
-        let mut report =
-            Report { document, text: String::new(), profile: String::new(), kept: 0, missed: Vec::new(), failures: Vec::new() };
+        let mut report = Report {
+            document,
+            text: String::new(),
+            profile: String::new(),
+            kept: 0,
+            missed: Vec::new(),
+            failures: Vec::new(),
+            watch: Watch::begin(),
+        };
         report.line(&format!("Last run on {}.", machine()));
         report
     }
@@ -186,6 +195,8 @@ impl Report {
                 self.failures.push(missed);
             }
         }
+        let stolen = 100.0 * self.watch.stolen();
+        self.line(&format!("\nOf the processors' time during the run other machines had {stolen:.0} %."));
         if let Some(document) = self.document {
             document.write(&self.text)?;
         }

@@ -1,8 +1,9 @@
 //! How long a sum takes: borrowed and owned, encrypted and in the clear, by size and number of machines.
 
 use crate::Extent;
-use crate::machine::{Machines, answer, median, number};
+use crate::machine::{Machines, answer, number};
 use crate::report::{Report, Sum};
+use crate::turns::{Turn, Turns};
 use anyhow::Result;
 use potluck_harness::Child;
 
@@ -11,6 +12,9 @@ const MIB: usize = 1024 * KIB;
 
 /// Calls of one batch: enough to be longer than the noise of a shared processor.
 const WORKS: [(usize, usize); 5] = [(4 * KIB, 200), (64 * KIB, 100), (MIB, 20), (16 * MIB, 3), (64 * MIB, 1)];
+
+/// How many times as many batches are made as must count.
+const SPARE: usize = 2;
 
 pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
     for (profile, trusted) in [("lo", "lo"), ("lo", "-"), ("gbe4", "-")] {
@@ -33,9 +37,9 @@ fn sizes(extent: Extent) -> Vec<usize> {
 }
 
 fn works(extent: Extent) -> Vec<(usize, usize, usize)> {
-    let batches = |bytes: usize| if bytes >= 16 * MIB { 5 } else { 7 };
+    let batches = |bytes: usize| SPARE * if bytes >= 16 * MIB { 5 } else { 7 };
     match extent {
-        Extent::Quick => vec![(4 * KIB, 100, 3), (MIB, 10, 3), (16 * MIB, 1, 3)],
+        Extent::Quick => [(4 * KIB, 100), (MIB, 10), (16 * MIB, 1)].map(|(bytes, ops)| (bytes, ops, SPARE * 3)).to_vec(),
         Extent::Full => WORKS.map(|(bytes, ops)| (bytes, ops, batches(bytes))).to_vec(),
     }
 }
@@ -50,24 +54,26 @@ fn group(profile: &'static str, trusted: &'static str, size: usize, works: &[(us
     let encrypted = trusted == "-";
     let mut sums = Vec::new();
     for (bytes, ops, batches) in works.iter().copied() {
-        let mut sum = Sum { profile, encrypted, size, bytes, borrowed_s: 0.0, owned_s: 0.0, borrowed_cpu: 0.0, owned_cpu: 0.0 };
-        let (mut borrowed, mut owned) = (Vec::new(), Vec::new());
-        let (mut spent_borrowed, mut spent_owned) = (0.0, 0.0);
+        let [mut borrowed, mut owned] = [(); 2].map(|()| Turns::wanted(batches.div_ceil(SPARE)));
         for _ in 0..batches {
-            let mut slowest = (0f64, 0f64);
+            // Seconds for each call of both kinds, and processor seconds for all calls of all members.
+            let (mut slowest, mut spent, mut stolen) = ([0f64; 2], [0f64; 2], [0f64; 2]);
             for peer in &mut peers {
                 let words = answer(peer, "batch")?;
-                slowest = (slowest.0.max(number(&words, 0)?), slowest.1.max(number(&words, 1)?));
-                spent_borrowed += number(&words, 2)?;
-                spent_owned += number(&words, 3)?;
+                for kind in 0..2 {
+                    slowest[kind] = slowest[kind].max(number(&words, kind)?);
+                    spent[kind] += number(&words, 2 + kind)?;
+                    stolen[kind] = stolen[kind].max(number(&words, 4 + kind)?);
+                }
             }
-            borrowed.push(slowest.0);
-            owned.push(slowest.1);
+            for (kind, turns) in [&mut borrowed, &mut owned].into_iter().enumerate() {
+                turns.add(Turn { seconds: vec![slowest[kind]], cpu_s: spent[kind] / ops as f64, stolen: stolen[kind] });
+            }
         }
-        (sum.borrowed_s, sum.owned_s) = (median(&borrowed), median(&owned));
-        // Of all members together, for every GiB of buffer that was summed.
-        let gib = (bytes * ops * batches) as f64 / (1u64 << 30) as f64;
-        (sum.borrowed_cpu, sum.owned_cpu) = (spent_borrowed / gib, spent_owned / gib);
+        let cpu = |turns: &Turns| turns.cpu_s() * (1u64 << 30) as f64 / bytes as f64;
+        let (borrowed_cpu, owned_cpu) = (cpu(&borrowed), cpu(&owned));
+        let (borrowed_s, owned_s) = (borrowed.median_s(), owned.median_s());
+        let sum = Sum { profile, encrypted, size, bytes, borrowed_s, owned_s, borrowed_cpu, owned_cpu };
         sums.push(sum);
     }
     for peer in &mut peers {

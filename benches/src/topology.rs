@@ -4,17 +4,22 @@
 //! cables to each other and no switch there is nobody to compare with.
 
 use crate::Extent;
-use crate::machine::{Engine, Machines, PATIENCE, median};
+use crate::group::{Group, Who};
+use crate::machine::{Engine, Machines};
 use crate::radio::{self, RADIO};
 use crate::report::{Report, time};
+use crate::turns::Turns;
 use anyhow::{Context, Result, bail, ensure};
-use potluck_harness::Child;
 use serde_json::Value;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
+/// Calls of 1 MiB for each of 64.
+const SMALL_CALLS: usize = 5;
+/// The algorithm of bare Gloo.
+pub const RING: &str = "ring";
 const LARGE: usize = 64 * MIB;
 /// Of a line rate, what is left for TCP's payload on Ethernet.
 const PAYLOAD: f64 = 0.9415;
@@ -126,30 +131,29 @@ fn bare_program() -> Result<std::path::PathBuf> {
 
 /// One row. Gives what the group knew of its links.
 fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report) -> Result<Known> {
-    let mut ours = Group::up(case.profile, None)?;
-    let mut theirs = gloo.map(|program| Group::up(case.profile, Some(program))).transpose()?;
-    let known = ours.until_measured(case)?;
-    for group in theirs.iter_mut().chain([&mut ours]) {
-        group.check(LARGE, Wire::F32)?;
-    }
-    ours.check(LARGE, Wire::Int8)?;
-    let (mut our_s, mut their_s, mut small_s, mut int8_s) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for round in 0..rounds {
+    let mut ours = ours(Machines::up(case.profile, 4)?, 4)?;
+    let mut theirs = gloo.map(|program| bare(case.profile, program)).transpose()?;
+    let known = until_measured(&mut ours, case)?;
+    ours.check(LARGE, "")?;
+    ours.check(LARGE, "int8")?;
+    theirs.as_mut().map_or(Ok(()), |theirs| theirs.check(LARGE, RING))?;
+    let [mut our_turns, mut their_turns, mut small, mut int8] = [(); 4].map(|()| Turns::wanted(rounds));
+    let mut round = 0;
+    while our_turns.go_on() || theirs.is_some() && their_turns.go_on() {
         // Who comes first changes.
         for turn in 0..2 {
-            match (turn + round) % 2 {
-                0 => our_s.push(ours.call(LARGE, Wire::F32)?),
-                _ => their_s.extend(theirs.as_mut().map(|theirs| theirs.call(LARGE, Wire::F32)).transpose()?),
+            match ((turn + round) % 2, &mut theirs) {
+                (0, _) => our_turns.add(ours.calls(LARGE, 1, "")?),
+                (_, Some(theirs)) => their_turns.add(theirs.calls(LARGE, 1, RING)?),
+                (_, None) => {}
             }
         }
-        for _ in 0..5 {
-            small_s.push(ours.call(MIB, Wire::F32)?);
-        }
-        int8_s.push(ours.call(LARGE, Wire::Int8)?);
+        small.add(ours.calls(MIB, SMALL_CALLS, "")?);
+        int8.add(ours.calls(LARGE, 1, "int8")?);
+        round += 1;
     }
-    let (bound, our_s, small_s) = (bound_s(&case.rates), median(&our_s), median(&small_s));
-    let int8_s = median(&int8_s);
-    let their_s = if their_s.is_empty() { f64::NAN } else { median(&their_s) };
+    let (bound, our_s, small_s, int8_s) = (bound_s(&case.rates), our_turns.median_s(), small.median_s(), int8.median_s());
+    let their_s = if theirs.is_some() { their_turns.median_s() } else { f64::NAN };
     let forecasts = [known.forecast_s(LARGE)?, known.forecast_s(MIB)?];
     report.line(&format!(
         "| {} | {} | {} | {:.2} | {} | {:.2} | {:.2} | {} | {} | {} | {} | {:.2} |",
@@ -176,7 +180,7 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
         report.must("mixed4, 64 MiB in eight bits, to Gloo's ring", int8_s / their_s, 1.0 / 4.0);
     }
     // What was odd has been measured again while the others had their turns.
-    let known_then = ours.until_measured(case)?;
+    let known_then = until_measured(&mut ours, case)?;
     report.must(&format!("{}, rates measured, farthest off", case.profile), known_then.farthest_off(&case.rates), 0.1);
     judge_forecasts(report, case.profile, forecasts, [our_s, small_s]);
     ours.end()?;
@@ -184,11 +188,45 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
     Ok(known_then)
 }
 
+/// Our group on machines of a lab.
+pub fn ours(machines: Machines, size: usize) -> Result<Group> {
+    Group::up(machines, size, Who::Ours(Engine::Native, "-"))
+}
+
+/// Bare Gloo on four machines of a lab of its own.
+pub fn bare(profile: &'static str, program: &Path) -> Result<Group> {
+    Group::up(Machines::up(profile, 4)?, 4, Who::Bare(program))
+}
+
+/// Waits until everybody knows of all paths what they carry, and, where the machines are not alike, goes by a plan made of that.
+fn until_measured(group: &mut Group, case: &Case) -> Result<Known> {
+    let uneven = u64::from(case.rates.iter().any(|rate| *rate != case.rates[0]));
+    until_all_know(group, |known| known.revision >= uneven)
+}
+
+/// Waits until everybody knows of all paths what they carry, and more.
+pub fn until_all_know(group: &mut Group, more: impl Fn(&Known) -> bool) -> Result<Known> {
+    let (began, pairs) = (Instant::now(), group.size() * (group.size() - 1));
+    loop {
+        let answers = group.ask("plan")?;
+        // By hosts, which are numbered as the profile has them; ranks are not.
+        let known = answers.iter().map(Known::of).collect::<Result<Vec<Known>>>()?;
+        let complete = known.iter().all(|k| k.paths.len() == pairs && more(k) && k.plan == known[0].plan);
+        if let Some(first) = known.into_iter().next().filter(|_| complete) {
+            return Ok(first);
+        }
+        if began.elapsed() > MEASURED_WITHIN {
+            bail!("the links are not measured after {MEASURED_WITHIN:?}: {answers:?}");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 /// Machines with equal cables to each other. Whole elements that are added up by messages pass from machine to machine at least `2 (n - 1)`
 /// times, and all cables together carry so many at a time: where they are alike no other cut of the network is tighter.
 fn over_cables(case: &Cables, rounds: usize, report: &mut Report) -> Result<Known> {
     let machines = Machines::up_at(case.profile, case.machines, case.mbit)?;
-    let mut group = Group::on(machines, case.machines, None)?;
+    let mut group = ours(machines, case.machines)?;
     let began = Instant::now();
     let known = loop {
         let known = group.ask("plan")?.iter().map(Known::of).collect::<Result<Vec<Known>>>()?;
@@ -201,16 +239,14 @@ fn over_cables(case: &Cables, rounds: usize, report: &mut Report) -> Result<Know
         ensure!(began.elapsed() <= MEASURED_WITHIN, "the links are not measured after {MEASURED_WITHIN:?}");
         std::thread::sleep(Duration::from_millis(100));
     };
-    group.check(LARGE, Wire::F32)?;
-    let (mut large_s, mut small_s) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        large_s.push(group.call(LARGE, Wire::F32)?);
-        for _ in 0..5 {
-            small_s.push(group.call(MIB, Wire::F32)?);
-        }
+    group.check(LARGE, "")?;
+    let [mut large, mut small] = [(); 2].map(|()| Turns::wanted(rounds));
+    while large.go_on() {
+        large.add(group.calls(LARGE, 1, "")?);
+        small.add(group.calls(MIB, SMALL_CALLS, "")?);
     }
     let bound = LARGE as f64 * 8e-6 / f64::from(case.mbit) * (case.machines - 1) as f64 / case.cables as f64;
-    let (large_s, small_s) = (median(&large_s), median(&small_s));
+    let (large_s, small_s) = (large.median_s(), small.median_s());
     let forecasts = [known.forecast_s(LARGE)?, known.forecast_s(MIB)?];
     report.line(&format!(
         "| {}, {} Mbit/s | {} | {} | {:.2} | {} | {} | {} |",
@@ -300,103 +336,4 @@ impl Known {
         let most = self.of_the_cables(mbit).fold(0.0, f64::max);
         format!("Rates were measured as {least:.2} to {most:.2} of what the cables carry")
     }
-}
-
-/// How f32 travels.
-#[derive(Clone, Copy)]
-pub enum Wire {
-    F32,
-    /// In eight bits, which bare Gloo does not know.
-    Int8,
-}
-
-/// Peers on machines of their own that wait for orders: bare Gloo, or ours.
-pub struct Group {
-    peers: Vec<Child>,
-    bare: bool,
-    _machines: Machines,
-}
-
-impl Group {
-    pub fn up(profile: &'static str, bare: Option<&Path>) -> Result<Group> {
-        Group::on(Machines::up(profile, 4)?, 4, bare)
-    }
-
-    fn on(machines: Machines, size: usize, bare: Option<&Path>) -> Result<Group> {
-        let start = |n: usize| match bare {
-            Some(program) => machines.bare(n, size, program),
-            None => machines.serve(n, size, "-", Engine::Native),
-        };
-        let mut peers: Vec<Child> = (1..=size).map(start).collect::<Result<_>>()?;
-        for peer in &mut peers {
-            let ready = said(peer)?;
-            ensure!(ready["ready"] == true, "not ready: {ready}");
-        }
-        Ok(Group { peers, bare: bare.is_some(), _machines: machines })
-    }
-
-    /// Waits until everybody knows of all paths what they carry, and, where the machines are not alike, goes by a plan made of that.
-    fn until_measured(&mut self, case: &Case) -> Result<Known> {
-        let uneven = u64::from(case.rates.iter().any(|rate| *rate != case.rates[0]));
-        self.until_all_know(|known| known.revision >= uneven)
-    }
-
-    /// Waits until everybody knows of all paths what they carry, and more.
-    pub fn until_all_know(&mut self, more: impl Fn(&Known) -> bool) -> Result<Known> {
-        let (began, pairs) = (Instant::now(), self.peers.len() * (self.peers.len() - 1));
-        loop {
-            let answers = self.ask("plan")?;
-            // By hosts, which are numbered as the profile has them; ranks are not.
-            let known = answers.iter().map(Known::of).collect::<Result<Vec<Known>>>()?;
-            let complete = known.iter().all(|k| k.paths.len() == pairs && more(k) && k.plan == known[0].plan);
-            if let Some(first) = known.into_iter().next().filter(|_| complete) {
-                return Ok(first);
-            }
-            if began.elapsed() > MEASURED_WITHIN {
-                bail!("the links are not measured after {MEASURED_WITHIN:?}: {answers:?}");
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
-    /// A fast wrong sum is worth nothing. Also warms up.
-    pub fn check(&mut self, bytes: usize, wire: Wire) -> Result<()> {
-        let answers = self.ask(&self.order(bytes, 0, wire))?;
-        ensure!(answers.iter().all(|answer| answer["right"] == true), "a wrong sum at {bytes} bytes");
-        Ok(())
-    }
-
-    /// Seconds of the member for which the call takes longest.
-    pub fn call(&mut self, bytes: usize, wire: Wire) -> Result<f64> {
-        let answers = self.ask(&self.order(bytes, 1, wire))?;
-        let times = answers.iter().map(|answer| answer["us"][0].as_f64().with_context(|| format!("no time: {answer}")));
-        Ok(times.collect::<Result<Vec<f64>>>()?.into_iter().fold(0.0, f64::max) / 1e6)
-    }
-
-    fn order(&self, bytes: usize, calls: usize, wire: Wire) -> String {
-        match wire {
-            Wire::F32 if self.bare => format!("{bytes} ring {calls}"),
-            Wire::F32 => format!("{bytes} {calls}"),
-            Wire::Int8 => format!("{bytes} {calls} int8"),
-        }
-    }
-
-    fn ask(&mut self, order: &str) -> Result<Vec<Value>> {
-        self.peers.iter_mut().try_for_each(|peer| peer.tell(order))?;
-        self.peers.iter_mut().map(said).collect()
-    }
-
-    pub fn end(mut self) -> Result<()> {
-        self.peers.iter_mut().for_each(Child::end_input);
-        for peer in &mut self.peers {
-            let status = peer.wait(PATIENCE)?;
-            ensure!(status.success(), "a peer ended with {status}: {:?}", peer.stderr().last());
-        }
-        Ok(())
-    }
-}
-
-/// The next line of JSON.
-fn said(peer: &mut Child) -> Result<Value> {
-    Ok(serde_json::from_str(&peer.wait_for_line(|line| line.starts_with('{'), PATIENCE)?)?)
 }

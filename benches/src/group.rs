@@ -1,0 +1,97 @@
+//! Peers on machines of their own that wait for orders: ours, or bare Gloo.
+
+use crate::machine::{Engine, Machines, PATIENCE};
+use crate::turns::{Turn, Watch};
+use anyhow::{Context, Result, ensure};
+use potluck_harness::Child;
+use serde_json::Value;
+use std::path::Path;
+
+/// Who does the calls.
+#[derive(Clone, Copy, Debug)]
+pub enum Who<'a> {
+    /// This program, on an engine, and in the clear over this interface, or "-".
+    Ours(Engine, &'a str),
+    /// The program at this path: Gloo without potluck.
+    Bare(&'a Path),
+}
+
+/// See the module.
+pub struct Group {
+    peers: Vec<Child>,
+    is_bare: bool,
+    /// Gone after the processes on it.
+    _machines: Machines,
+}
+
+impl Group {
+    /// One peer on each of so many machines, once all are in the group.
+    pub fn up(machines: Machines, size: usize, who: Who<'_>) -> Result<Group> {
+        let start = |n: usize| match who {
+            Who::Bare(program) => machines.bare(n, size, program),
+            Who::Ours(engine, trusted) => machines.serve(n, size, trusted, engine),
+        };
+        let mut peers: Vec<Child> = (1..=size).map(start).collect::<Result<_>>()?;
+        let (engine, is_bare) = match who {
+            Who::Bare(_) => (Value::Null, true),
+            Who::Ours(engine, _) => (engine.word().into(), false),
+        };
+        for peer in &mut peers {
+            let ready = said(peer)?;
+            // A figure under the wrong name is worse than none.
+            ensure!(ready["ready"] == true && ready["engine"] == engine, "not ready with engine {engine}: {ready}");
+        }
+        Ok(Group { peers, is_bare, _machines: machines })
+    }
+
+    pub fn size(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// A fast wrong sum is worth nothing. Also warms up. `how` is the algorithm of bare Gloo, or our codec, or empty.
+    pub fn check(&mut self, bytes: usize, how: &str) -> Result<()> {
+        let answers = self.ask(&self.order(bytes, 0, how))?;
+        ensure!(answers.iter().all(|answer| answer["right"] == true), "a wrong sum at {bytes} bytes");
+        Ok(())
+    }
+
+    /// So many calls behind each other, with a barrier before each.
+    pub fn calls(&mut self, bytes: usize, calls: usize, how: &str) -> Result<Turn> {
+        let watch = Watch::begin();
+        let answers = self.ask(&self.order(bytes, calls, how))?;
+        let mut turn = Turn { seconds: vec![0.0; calls], cpu_s: 0.0, stolen: watch.stolen() };
+        for answer in &answers {
+            let times = answer["us"].as_array().filter(|times| times.len() == calls).context("a time for every call")?;
+            for (slowest, time) in turn.seconds.iter_mut().zip(times) {
+                *slowest = f64::max(*slowest, time.as_f64().context("a time")? / 1e6);
+            }
+            turn.cpu_s += answer["cpu_s"].as_f64().context("processor time")?;
+        }
+        Ok(turn)
+    }
+
+    fn order(&self, bytes: usize, calls: usize, how: &str) -> String {
+        let words = if self.is_bare { format!("{bytes} {how} {calls}") } else { format!("{bytes} {calls} {how}") };
+        words.trim_end().to_owned()
+    }
+
+    /// What each answers.
+    pub fn ask(&mut self, order: &str) -> Result<Vec<Value>> {
+        self.peers.iter_mut().try_for_each(|peer| peer.tell(order))?;
+        self.peers.iter_mut().map(said).collect()
+    }
+
+    pub fn end(mut self) -> Result<()> {
+        self.peers.iter_mut().for_each(Child::end_input);
+        for peer in &mut self.peers {
+            let status = peer.wait(PATIENCE)?;
+            ensure!(status.success(), "a peer ended with {status}: {:?}", peer.stderr().last());
+        }
+        Ok(())
+    }
+}
+
+/// The next line of JSON.
+fn said(peer: &mut Child) -> Result<Value> {
+    Ok(serde_json::from_str(&peer.wait_for_line(|line| line.starts_with('{'), PATIENCE)?)?)
+}
