@@ -1,11 +1,13 @@
 //! Layer: Host.
 //!
-//! The data links of one View: the lower rank dials, until the link stands; one that ends is reported.
+//! The data links of one View: the lower rank dials, until the link stands; one that ends is reported. Where its dials do not get through it asks
+//! the higher one to dial, as a firewall on one of two machines lets connections out.
 
 use super::event::Event;
 use crate::identity::MemberId;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Local, Net, Purpose, Shutdown, initiate, into_data_link};
 use crate::view::{Rank, ViewDigest};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,6 +17,9 @@ use tokio::task::{AbortHandle, JoinSet};
 
 /// How long a member of the View may refuse its data link; longer, and the View does not work.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long a connection may take to come about: one packet may be lost, which is sent again after a second.
+const CONNECT_PATIENCE: Duration = Duration::from_millis(1250);
 
 /// How long the dial of another path may take: as long as a busy radio needs.
 const PATH_PATIENCE: Duration = Duration::from_millis(500);
@@ -38,6 +43,10 @@ pub(super) struct Laid {
 #[derive(Default)]
 pub(super) struct DataLinks {
     dials: JoinSet<()>,
+    /// Members that are dialled, or were.
+    dialled: BTreeSet<Rank>,
+    /// Members that are asked to dial.
+    asked: BTreeMap<Rank, AbortHandle>,
 }
 
 /// Where and as whom to dial.
@@ -53,22 +62,43 @@ pub(super) struct DataDial {
 }
 
 impl DataLinks {
-    /// Dials a member until its data link stands.
-    pub(super) fn dial(
-        &mut self,
-        dial: DataDial,
-        net: Arc<dyn Net>,
-        local: Arc<Local>,
-        events: mpsc::Sender<Event>,
-    ) -> AbortHandle {
+    /// Dials a member until its data link stands, unless it was dialled for this View before.
+    pub(super) fn dial(&mut self, dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>, events: mpsc::Sender<Event>) {
+        if !self.dialled.insert(dial.peer) {
+            return;
+        }
         self.dials.spawn(async move {
             let (view, peer) = (dial.view, dial.peer);
             let event = match tokio::time::timeout(PATIENCE, until_it_stands(dial, net, local)).await {
-                Ok(link) => Event::DataLink { view, peer, link },
+                Ok(Some(link)) => Event::DataLink { view, peer, link },
+                Ok(None) => Event::DataLinkBlocked { view, peer },
                 Err(_) => Event::DataLinkLost { view, peer },
             };
             let _ = events.send(event).await;
-        })
+        });
+    }
+
+    /// Has a member asked to dial, until its data link [has come](DataLinks::came).
+    pub(super) fn ask(&mut self, view: ViewDigest, peer: Rank, events: mpsc::Sender<Event>) {
+        let asking = self.dials.spawn(async move {
+            let asking = async {
+                let mut pause = Duration::from_millis(5);
+                // The peer may not have heard of the View yet.
+                while events.send(Event::DialWanted { view, peer }).await.is_ok() {
+                    tokio::time::sleep(pause).await;
+                    pause = (2 * pause).min(Duration::from_millis(250));
+                }
+            };
+            if tokio::time::timeout(PATIENCE, asking).await.is_err() {
+                let _ = events.send(Event::DataLinkBlocked { view, peer }).await;
+            }
+        });
+        self.asked.insert(peer, asking);
+    }
+
+    /// A member has dialled.
+    pub(super) fn came(&mut self, peer: Rank) {
+        self.asked.remove(&peer).iter().for_each(AbortHandle::abort);
     }
 
     /// Dials another path to a member, once.
@@ -84,12 +114,15 @@ impl DataLinks {
 
     /// Gives all dials up: their View has ended.
     pub(super) fn clear(&mut self) {
+        self.dialled.clear();
+        self.asked.clear();
         self.dials.abort_all();
         while self.dials.try_join_next().is_some() {}
     }
 }
 
-async fn until_it_stands(dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>) -> Laid {
+/// `None` where nobody answers.
+async fn until_it_stands(dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>) -> Option<Laid> {
     let purpose = Purpose::Data { view: dial.view, src: dial.me, dst: dial.peer };
     let mut pause = Duration::from_millis(5);
     // Nobody has proven yet who is there.
@@ -97,15 +130,19 @@ async fn until_it_stands(dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>) -
     loop {
         if let Some(to) = first {
             match tokio::time::timeout(FIRST_PATIENCE, stands(purpose, dial.expect, to, &net, &local)).await {
-                Ok(Ok(link)) => return link,
+                Ok(Ok(link)) => return Some(link),
                 Ok(Err(Missed::Refused)) if tries > 1 => tries -= 1,
                 Ok(Err(_)) | Err(_) => {
                     first = None;
                     continue;
                 }
             }
-        } else if let Ok(link) = stands(purpose, dial.expect, dial.to, &net, &local).await {
-            return link;
+        } else {
+            match stands(purpose, dial.expect, dial.to, &net, &local).await {
+                Ok(link) => return Some(link),
+                Err(Missed::Nobody) => return None,
+                Err(Missed::Refused) => {}
+            }
         }
         // The peer may not have heard of the View yet.
         tokio::time::sleep(pause).await;
@@ -128,7 +165,8 @@ async fn stands(
     net: &Arc<dyn Net>,
     local: &Arc<Local>,
 ) -> Result<Laid, Missed> {
-    let stream = net.dial(to).await.map_err(|_| Missed::Nobody)?;
+    let connected = tokio::time::timeout(CONNECT_PATIENCE, net.dial(to)).await;
+    let stream = connected.ok().and_then(Result::ok).ok_or(Missed::Nobody)?;
     let (stream, session) = initiate(stream, local, purpose, Some(expect)).await.map_err(|_| Missed::Refused)?;
     let ours = stream.local_addr().ok();
     let link = into_data_link(stream, session).map_err(|_| Missed::Refused)?;

@@ -34,6 +34,10 @@ pub(super) enum Event {
     Closed { member: MemberId, generation: u64, misbehaved: Option<String> },
     /// A data link that this node dialled stands.
     DataLink { view: ViewDigest, peer: Rank, link: Laid },
+    /// Nobody answers where this member is to be dialled for a data link.
+    DataLinkBlocked { view: ViewDigest, peer: Rank },
+    /// This member is to be asked to dial the data link itself.
+    DialWanted { view: ViewDigest, peer: Rank },
     /// The dial of another path to this member, to this address, has ended; `None` where nobody answered.
     Path { view: ViewDigest, peer: Rank, to: SocketAddr, link: Option<Laid> },
     /// What this member sends comes over the path now that was offered last.

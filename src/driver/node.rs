@@ -32,7 +32,7 @@ use crate::wire::{Encode, PROTOCOL_VERSION};
 use paths::Ways;
 use plans::Planning;
 use relays::Relays;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
@@ -124,6 +124,8 @@ pub(super) struct Node {
     counters: Counters,
     committed_before: u64,
     refusals: BTreeMap<SocketAddr, Refusal>,
+    /// Members that do not answer this node's dials, though they are linked.
+    walled: BTreeSet<MemberId>,
     waiting: Option<(OpId, Instant, bool)>,
     planning: Planning,
     ways: Ways,
@@ -243,6 +245,7 @@ impl Node {
             lost: LostResults::default(),
             committed_before: 0,
             refusals: BTreeMap::new(),
+            walled: BTreeSet::new(),
             waiting: None,
             planning: Planning::of(None, 0),
             ways: Ways::default(),
@@ -306,6 +309,8 @@ impl Node {
             Event::Message { from, message } => self.on_message(from, message),
             Event::Closed { member, generation, misbehaved } => self.on_closed(member, generation, misbehaved),
             Event::DataLink { view, peer, link } => self.on_data_link(view, peer, link),
+            Event::DataLinkBlocked { view, peer } => self.on_data_link_blocked(view, peer),
+            Event::DialWanted { view, peer } => self.ask_to_dial(view, peer),
             Event::Path { view, peer, to, link } => self.on_path(view, peer, to, link),
             Event::Moved { view, peer } => self.on_moved(view, peer),
             Event::Burst { view, peer, said } => self.on_burst(view, peer, said),
@@ -463,6 +468,7 @@ impl Node {
                 self.on_rate(from, message);
             }
             Message::Relay(frame) => self.on_relay(from, *frame),
+            Message::Dial(view) => self.on_asked_to_dial(from, view),
             Message::Pong(number) if number < PROBE => self.on_pong(from, number),
             Message::Peers(known) => {
                 let now = self.now();

@@ -315,7 +315,13 @@ impl Election {
             Message::Pong(number) => self.on_pong(now, from, number, effects),
             Message::Twin(twin) => self.on_twin(now, from, twin, effects),
             // Not about membership: the driver's.
-            Message::Op(_) | Message::Post(_) | Message::Peers(_) | Message::Plan(_) | Message::Rate(_) | Message::Relay(_) => {}
+            Message::Op(_)
+            | Message::Post(_)
+            | Message::Peers(_)
+            | Message::Plan(_)
+            | Message::Rate(_)
+            | Message::Relay(_)
+            | Message::Dial(_) => {}
         }
     }
 

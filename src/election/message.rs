@@ -7,7 +7,9 @@ use crate::engine::Engines;
 use crate::identity::{Boot, MemberId, Name};
 use crate::relay::RelayFrame;
 use crate::topology::RateMessage;
-use crate::view::{Ballot, CommittedOp, History, MEMBERS_MAX, OPS_DECIDED_MAX, OPS_LISTED_MAX, OpSet, Rank, View, ViewId};
+use crate::view::{
+    Ballot, CommittedOp, History, MEMBERS_MAX, OPS_DECIDED_MAX, OPS_LISTED_MAX, OpSet, Rank, View, ViewDigest, ViewId,
+};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_option};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -62,6 +64,8 @@ pub enum Message {
     Rate(RateMessage),
     /// Of a circuit that goes over this link. On a direct link only.
     Relay(Box<RelayFrame>),
+    /// The sender's dials do not reach the receiver, who is to dial the data link of these two in this View.
+    Dial(ViewDigest),
 }
 
 /// What a node hears whose identity another living process uses.
@@ -324,6 +328,7 @@ impl Encode for Message {
             Message::Plan(message) => tagged(out, 18, message.as_ref()),
             Message::Rate(message) => tagged(out, 19, message),
             Message::Relay(frame) => tagged(out, 24, frame.as_ref()),
+            Message::Dial(view) => tagged(out, 25, view),
         }
     }
 }
@@ -361,6 +366,7 @@ impl Decode for Message {
             18 => Message::Plan(Box::new(PlanMessage::decode(r)?)),
             19 => Message::Rate(RateMessage::decode(r)?),
             24 => Message::Relay(Box::new(RelayFrame::decode(r)?)),
+            25 => Message::Dial(ViewDigest::decode(r)?),
             _ => return Err(Malformed::UnknownTag),
         })
     }
@@ -427,6 +433,7 @@ mod tests {
             Message::Twin(Twin { boot: Boot(7), settled: true }),
             Message::Plan(Box::new(PlanMessage { view: view.digest(), body: PlanStep::Switched { revision: 1 } })),
             Message::Rate(RateMessage { view: view.digest(), body: RateStep::Enough }),
+            Message::Dial(view.digest()),
             Message::Relay(Box::new(RelayFrame {
                 circuit: Circuit { by_sender: true, number: 3 },
                 body: RelayBody::Bytes(vec![1, 2, 3]),

@@ -7,6 +7,13 @@
 //! plan. The other paths follow, because a cable may hide among them. A path that carried less than both its ports can, or than the other way,
 //! is in doubt, as chance may have been to blame: it is tried again until it is believed ([`Tries`]), before paths that nobody has looked at. At last
 //! members that are not alike exchange bursts, which tells who shares a medium.
+//!
+//! A path that becomes slower is noticed by the operations over it, one that becomes faster by nothing, nor one that was measured in a bad moment. So
+//! when all is known there are [bursts to spare](Survey::begin_spare), now and then: a path that carries more than it was known for has those beside
+//! it measured again.
+
+#[cfg(test)]
+mod tests;
 
 use super::media::{Alone, Media};
 use super::ranks;
@@ -37,14 +44,27 @@ pub struct Survey {
     told: u64,
     /// All have a direct link to all.
     is_mesh: bool,
-    /// Since when what is measured, and of bursts both ways what has come.
-    under_way: Option<(Probe, u64)>,
+    /// What is measured now, and of bursts both ways what has come.
+    under_way: Option<UnderWay>,
     came: [Option<u32>; 2],
     media: Media,
     /// Whose ports are known to share a medium.
     radios: BTreeSet<Rank>,
     /// Not before this time.
     rest_until: u64,
+    /// How many bursts to spare have told something of a path.
+    spared: BTreeMap<Pair, u32>,
+    /// One of them has told that it carries more than it was known for.
+    has_risen: bool,
+}
+
+/// A burst, or two, that nothing was heard of yet.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    probe: Probe,
+    since: u64,
+    /// Of a path that is known.
+    is_spare: bool,
 }
 
 impl Survey {
@@ -63,6 +83,8 @@ impl Survey {
             media: Media::default(),
             radios,
             rest_until: 0,
+            spared: BTreeMap::new(),
+            has_risen: false,
         }
     }
 
@@ -88,8 +110,28 @@ impl Survey {
                 self.came = [None; 2];
             }
         }
-        self.under_way = Some((probe, now));
+        self.under_way = Some(UnderWay { probe, since: now, is_spare: false });
         Some(probe)
+    }
+
+    /// A path that may have become faster, when nothing else is left to be measured: each in turn, the slowest first. Not one of a known radio, which
+    /// carries more in one moment than in another.
+    pub fn begin_spare(&mut self, now: u64) -> Option<Probe> {
+        if self.under_way.is_some() || now < self.rest_until || self.wanted().is_some() {
+            return None;
+        }
+        let is_wire = |pair: &Pair| !self.is_by_radio(*pair) && !self.tries(*pair).are_over();
+        let spared = |pair: &Pair| self.spared.get(pair).copied().unwrap_or(0);
+        let known = self.rates.iter().filter(|(pair, _)| is_wire(pair));
+        let (pair, _) = known.min_by_key(|(pair, kbps)| (spared(pair), **kbps, **pair))?;
+        let probe = Probe::Alone(*pair);
+        self.under_way = Some(UnderWay { probe, since: now, is_spare: true });
+        Some(probe)
+    }
+
+    /// Whether a burst to spare has told since this was last asked that a path carries more than it was known for.
+    pub fn has_risen(&mut self) -> bool {
+        std::mem::take(&mut self.has_risen)
     }
 
     /// The port of this rank is known to share a medium.
@@ -99,23 +141,44 @@ impl Survey {
 
     /// What came of a path: a rate in kbit/s, or 0. Says whether it was the one under way.
     pub fn on_rate(&mut self, now: u64, pair: Pair, kbps: u32) -> bool {
-        let awaited = self.under_way.take_if(|(under_way, _)| *under_way == Probe::Alone(pair)).is_some();
+        let ended = self.under_way.take_if(|under_way| under_way.probe == Probe::Alone(pair));
         if kbps > 0 {
             self.told += 1;
+            if ended.is_some_and(|ended| ended.is_spare) {
+                self.on_spare(pair, kbps);
+                return true;
+            }
             let tries = self.tries.entry(pair).or_default();
             // What was known before is not believed against what is seen now; that can be too little, but never too much.
             let seen = tries.most().and(self.rates.get(&pair).copied());
             tries.tell(kbps);
             self.rates.insert(pair, kbps.max(seen.unwrap_or(0)));
-        } else if awaited {
+        } else if ended.is_some() {
             self.rest_until = now + REST_MS;
         }
-        awaited
+        ended.is_some()
+    }
+
+    /// A path of which more is seen than was known. Either of its machines may have another cable now, so what else goes to or from them and carries
+    /// less is to be seen again.
+    fn on_spare(&mut self, pair: Pair, kbps: u32) {
+        *self.spared.entry(pair).or_default() += 1;
+        let known = self.rates.entry(pair).or_default();
+        let has_risen = is_less(*known, kbps);
+        *known = kbps.max(*known);
+        if has_risen {
+            let is_beside = |other: &Pair| [other.0, other.1].iter().any(|end| *end == pair.0 || *end == pair.1);
+            let slower =
+                self.rates.iter().filter(|(other, rate)| is_beside(other) && is_less(**rate, kbps)).map(|(other, _)| *other);
+            slower.collect::<Vec<Pair>>().into_iter().for_each(|other| self.again(other));
+            self.media.forget(pair);
+            self.has_risen = true;
+        }
     }
 
     /// What came of a path while its opposite had a burst as well: a rate in kbit/s, or 0. Says whether that was the last that was awaited.
     pub fn on_rate_together(&mut self, now: u64, pair: Pair, kbps: u32) -> bool {
-        let Some((Probe::Together((a, b)), _)) = self.under_way else { return false };
+        let Some(UnderWay { probe: Probe::Together((a, b)), .. }) = self.under_way else { return false };
         match pair {
             _ if pair == (a, b) => self.came[0] = Some(kbps),
             _ if pair == (b, a) => self.came[1] = Some(kbps),
@@ -161,15 +224,15 @@ impl Survey {
 
     /// This path cannot be measured.
     pub fn leave(&mut self, pair: Pair) {
-        self.under_way.take_if(|(under_way, _)| *under_way == Probe::Alone(pair));
+        self.under_way.take_if(|under_way| under_way.probe == Probe::Alone(pair));
         self.tries.insert(pair, Tries::LEFT);
     }
 
     /// Gives up what has not been answered.
     pub fn tick(&mut self, now: u64) {
-        match self.under_way.take_if(|(_, since)| now >= *since + PATIENCE_MS) {
-            Some((Probe::Together(pair), _)) => self.end_together(now, pair, 0, 0),
-            Some((Probe::Alone(_), _)) => self.rest_until = now + REST_MS,
+        match self.under_way.take_if(|under_way| now >= under_way.since + PATIENCE_MS).map(|ended| ended.probe) {
+            Some(Probe::Together(pair)) => self.end_together(now, pair, 0, 0),
+            Some(Probe::Alone(_)) => self.rest_until = now + REST_MS,
             None => {}
         }
     }
@@ -192,9 +255,9 @@ impl Survey {
         self.told
     }
 
-    /// Whether nothing is left to be measured.
+    /// Whether nothing is left to be measured but what is measured to spare.
     pub fn is_over(&self) -> bool {
-        self.under_way.is_none() && self.wanted().is_none()
+        self.under_way.is_none_or(|under_way| under_way.is_spare) && self.wanted().is_none()
     }
 
     fn wanted(&self) -> Option<Probe> {
@@ -278,201 +341,3 @@ fn pairs(size: usize) -> impl Iterator<Item = Pair> {
 const PATIENCE_MS: u64 = 3000;
 /// After a burst that was given up, mostly for an operation.
 const REST_MS: u64 = 200;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rand::rngs::SmallRng;
-    use rand::{Rng, SeedableRng};
-
-    #[test]
-    fn an_exchange_that_is_not_answered_is_given_up_in_the_end() {
-        let known = |(a, b): Pair| Some(if a.min(b) == Rank(0) && a.max(b) == Rank(1) { 900 } else { 300 });
-        let mut survey = Survey::new(3, known);
-        let (mut now, mut exchanges) = (0, 0);
-        while let Some(probe) = survey.begin(now) {
-            match probe {
-                Probe::Together(pair) => {
-                    assert!(survey.stations().is_empty() && !survey.on_rate_together(now, pair, 100));
-                    exchanges += 1;
-                }
-                Probe::Alone(pair) => assert!(survey.on_rate(now, pair, known(pair).expect("of each"))),
-            }
-            now += PATIENCE_MS;
-            survey.tick(now);
-            now += REST_MS;
-        }
-        assert!(survey.is_over() && survey.stations().is_empty());
-        assert_eq!(exchanges, 20, "ten for each of two");
-    }
-
-    /// Goes through with it, where each path carries what `kbps` says at any time, and gives the order of the single bursts and whether it was
-    /// good for a plan after each.
-    fn walk(survey: &mut Survey, kbps: impl Fn(Pair) -> u32) -> Vec<(Pair, bool)> {
-        let (mut order, mut now) = (Vec::new(), 100_000);
-        while !survey.is_over() {
-            now += 1000;
-            let probe = survey.begin(now).expect("it is not over");
-            assert_eq!(survey.begin(now), None, "one at a time");
-            match probe {
-                Probe::Alone(pair) => {
-                    assert!(survey.on_rate(now, pair, kbps(pair)));
-                    order.push((pair, survey.is_good_for_a_plan()));
-                }
-                Probe::Together((a, b)) => {
-                    assert!(!survey.on_rate(now, (a, b), kbps((a, b))), "another one is awaited");
-                    assert!(!survey.on_rate_together(now, (b, a), kbps((b, a))));
-                    assert!(survey.on_rate_together(now, (a, b), kbps((a, b))));
-                    if let Some((_, is_good)) = order.last_mut() {
-                        *is_good = survey.is_good_for_a_plan();
-                    }
-                }
-            }
-        }
-        order
-    }
-
-    fn slower_of(ports: &[u32]) -> impl Fn(Pair) -> u32 + '_ {
-        |(a, b)| ports[a.index()].min(ports[b.index()])
-    }
-
-    #[test]
-    fn every_port_meets_one_that_is_no_slower_before_a_plan_is_made() {
-        for ports in [vec![940, 940, 300, 100], vec![100, 940, 100, 940, 300], vec![100; 3], (1..=16).map(|n| n * 100).collect()]
-        {
-            let (size, mut survey) = (ports.len(), Survey::new(ports.len(), |_| None));
-            let order = walk(&mut survey, slower_of(&ports));
-            let good_after = order.iter().position(|(_, good)| *good).expect("good in the end") + 1;
-            assert!(good_after <= 3 * size, "{good_after} of {size} members");
-            let seen = &order[..good_after];
-            for rank in ranks(size) {
-                let most = |of: &dyn Fn(Pair) -> bool| {
-                    seen.iter().filter(|(pair, _)| of(*pair)).map(|(pair, _)| slower_of(&ports)(*pair)).max()
-                };
-                // But for the fastest, which nobody can show more of than the second fastest.
-                let expected = ports.iter().enumerate().filter(|(other, _)| *other != rank.index()).map(|(_, kbps)| *kbps).max();
-                let expected = Some(ports[rank.index()]).min(expected);
-                assert_eq!(
-                    (most(&|pair| pair.0 == rank), most(&|pair| pair.1 == rank)),
-                    (expected, expected),
-                    "{ports:?} {rank}"
-                );
-            }
-            let paths: BTreeSet<Pair> = order.iter().map(|(pair, _)| *pair).collect();
-            assert_eq!(paths.len(), size * (size - 1), "in the end each path");
-            assert!(order.len() <= paths.len() + 4 * (size - 1), "some twice more, for what rests on them");
-        }
-    }
-
-    #[test]
-    fn what_a_busy_processor_hides_is_found_before_a_plan_is_made() {
-        let (mut at_the_plan, mut at_the_end) = (0, 0);
-        for seed in 0..200 {
-            let mut rng = SmallRng::seed_from_u64(seed);
-            // Equal ports, of which half of the bursts show too little.
-            let mut survey = Survey::new(4, |_| None);
-            let is_right = |survey: &Survey| survey.rates.values().all(|kbps| !is_less(*kbps, 940));
-            let (mut now, mut was_good, mut sent) = (0, false, BTreeMap::<Pair, u32>::new());
-            while let Some(Probe::Alone(pair)) = survey.begin(now) {
-                let told = survey.told();
-                *sent.entry(pair).or_default() += 1;
-                let kbps = if rng.random_bool(0.5) { 940 } else { rng.random_range(300..940) };
-                assert!(survey.on_rate(now, pair, kbps) && survey.told() == told + 1);
-                let is_good = survey.is_good_for_a_plan();
-                at_the_plan += u32::from(is_good && !was_good && is_right(&survey));
-                (now, was_good) = (now + 1, was_good || is_good);
-            }
-            at_the_end += u32::from(survey.is_over() && is_right(&survey));
-            assert!(sent.values().all(|bursts| *bursts <= 6), "seed {seed}: {sent:?}");
-        }
-        assert!(at_the_plan >= 180 && at_the_end >= 180, "{at_the_plan} and {at_the_end} of 200");
-    }
-
-    #[test]
-    fn without_a_switch_every_cable_is_measured_and_nothing_else() {
-        let apart = [(Rank(0), Rank(2)), (Rank(0), Rank(3)), (Rank(1), Rank(3))];
-        let mut survey = Survey::new(4, |_| None).without(&apart);
-        let order = walk(&mut survey, |_| 940);
-        assert_eq!(order.iter().map(|(_, good)| *good).collect::<Vec<_>>(), [false, false, false, false, false, true]);
-        assert!(order.iter().all(|((a, b), _)| a.0.abs_diff(b.0) == 1), "{order:?}");
-    }
-
-    #[test]
-    fn what_is_known_is_not_measured_again_and_what_is_odd_is() {
-        let known = |pair: Pair| (pair != (Rank(1), Rank(2))).then_some(940);
-        let mut survey = Survey::new(4, known);
-        assert!(!survey.is_good_for_a_plan());
-        assert_eq!(walk(&mut survey, |_| 940).len(), 1);
-        let mut survey = Survey::new(4, known);
-        let order = walk(&mut survey, |_| 300);
-        let odd = order.iter().filter(|(pair, _)| *pair == (Rank(1), Rank(2))).count();
-        assert_eq!(odd, 3, "{order:?}");
-        let times = |pair: Pair| order.iter().filter(|(other, _)| *other == pair).count();
-        assert!(pairs(4).all(|pair| times(pair) <= 3), "{order:?}");
-    }
-
-    #[test]
-    fn what_is_known_of_an_earlier_view_is_good_for_a_plan_though_it_is_tried_again() {
-        let slow = (Rank(1), Rank(2));
-        let kbps = |pair: Pair| if pair == slow { 500 } else { 940 };
-        let mut survey = Survey::new(4, |pair| Some(kbps(pair)));
-        assert!(survey.is_good_for_a_plan() && !survey.is_over());
-        // It shows a port, and is seen anew.
-        assert_eq!(walk(&mut survey, kbps)[..3], [(slow, false), (slow, false), (slow, true)]);
-        // A burst that told nothing changes nothing.
-        let mut survey = Survey::new(4, |pair| Some(kbps(pair)));
-        assert_eq!(survey.begin(0), Some(Probe::Alone(slow)));
-        assert!(survey.on_rate(1, slow, 0) && survey.is_good_for_a_plan());
-        // What is seen now counts, though it is less than what was known; there is a plan all the same where calls have to wait for it.
-        assert_eq!(survey.begin(1 + REST_MS), Some(Probe::Alone(slow)));
-        assert!(survey.on_rate(300, slow, 100) && survey.knows_the_ports() && !survey.is_good_for_a_plan());
-        assert_eq!(survey.rates[&slow], 100);
-    }
-
-    #[test]
-    fn nobody_waits_for_the_bursts_of_a_radio_to_say_the_same() {
-        let mut rng = SmallRng::seed_from_u64(7);
-        let mut survey = Survey::new(4, |_| None);
-        (1..4).for_each(|station| survey.is_radio(Rank(station)));
-        let (mut now, mut bursts) = (0, 0);
-        while let Some(probe) = survey.begin(now) {
-            now += 1000;
-            let Probe::Alone(pair) = probe else {
-                survey.tick(now + PATIENCE_MS);
-                now += PATIENCE_MS + REST_MS;
-                continue;
-            };
-            bursts += 1;
-            survey.on_rate(now, pair, rng.random_range(20..90));
-            assert_eq!(survey.is_good_for_a_plan(), survey.knows_the_ports());
-        }
-        assert!(bursts <= 3 * 12, "{bursts} bursts");
-    }
-
-    #[test]
-    fn a_path_that_has_become_another_one_is_measured_again() {
-        let mut survey = Survey::new(4, |_| Some(940));
-        assert!(survey.is_over());
-        let pair = (Rank(1), Rank(2));
-        survey.again(pair);
-        assert!(!survey.is_over() && !survey.is_good_for_a_plan());
-        assert_eq!(walk(&mut survey, |_| 940), [(pair, true)]);
-    }
-
-    #[test]
-    fn what_is_given_up_or_not_answered_is_tried_again_but_not_for_ever() {
-        let mut survey = Survey::new(3, |_| None);
-        let first = survey.begin(0);
-        let Some(Probe::Alone(pair)) = first else { panic!("{first:?} before any path is known") };
-        assert!(survey.on_rate(10, pair, 0) && !survey.on_rate(10, pair, 0));
-        assert_eq!((survey.begin(10), survey.begin(10 + REST_MS)), (None, first));
-        survey.tick(10 + REST_MS + PATIENCE_MS - 1);
-        assert_eq!(survey.begin(20_000), None, "still under way");
-        survey.tick(20_000);
-        assert_eq!((survey.begin(20_000), survey.begin(20_000 + REST_MS)), (None, first));
-        survey.on_rate(20_000, pair, 940);
-        survey.leave((Rank(2), Rank(1)));
-        let order = walk(&mut survey, |_| 0);
-        assert_eq!(order.len(), 4 * Tries::MAX as usize);
-    }
-}

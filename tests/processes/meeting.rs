@@ -31,6 +31,9 @@ pub fn add(suite: &mut Suite) {
     suite.test_needing("two processes of one home are two members", &LO, one_home);
     suite.test_needing("a copied identity is refused, and a restarted one let in at once", &LAN, same_key_twice);
     suite.test_needing("a node that leaves is gone at once", &LO, leaves);
+    let needs = [Need::Lab, Need::Command("nft")];
+    suite.test_needing("who cannot dial a peer and is dialled by it has nothing to complain of", &needs, dialled_instead);
+    suite.test_needing("who lets nobody in is dialled by nobody and adds up all the same", &needs, walled_in);
     suite.test_needing("one address by hand is enough without multicast", &[Need::Lab, Need::Command("nft")], by_hand);
 }
 
@@ -217,6 +220,54 @@ fn by_hand() -> Result<()> {
     group.meet()?;
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 5000}), "done")?)?;
     Ok(())
+}
+
+/// A firewall that lets connections out and none in.
+fn wall_in(group: &Group, machine: &str) -> Result<()> {
+    for rule in [
+        "add table inet wall",
+        "add chain inet wall in { type filter hook input priority 0 ; }",
+        "add rule inet wall in tcp flags & (syn | ack) == syn drop",
+    ] {
+        let done = group.lab.command(machine, "nft").args(rule.split(' ')).status()?;
+        ensure!(done.success(), "nft {rule}");
+    }
+    Ok(())
+}
+
+/// The lower rank dials for data, and the highest one cannot be dialled: each View without another member needs new links.
+fn walled_in() -> Result<()> {
+    let mut group = Group::up("loop", 4)?;
+    let contexts = group.meet()?;
+    let mut by_rank: Vec<usize> = (0..4).collect();
+    by_rank.sort_by_key(|index| contexts[*index]["rank"].as_u64());
+    wall_in(&group, &format!("n{}", by_rank[3] + 1))?;
+    for lost in 0..2 {
+        group.peers[by_rank[lost]].process().kill()?;
+        let since = std::time::Instant::now();
+        let left = |index: usize| by_rank[lost + 1..].contains(&index);
+        group.meet_of(left)?;
+        all_exact(&group.some(left, &json!({"do": "all_reduce", "len": 300_000}), "done")?)?;
+        println!("measured: {} go on {} ms after one was killed", 3 - lost, since.elapsed().as_millis());
+    }
+    Ok(())
+}
+
+fn dialled_instead() -> Result<()> {
+    let mut group = Group::empty("loop", 2)?;
+    let walled = group.lab.addr("n2");
+    wall_in(&group, "n2")?;
+    let mut start = group.start(0);
+    start.options.extend(["--peer".to_owned(), walled.to_string()]);
+    let peer = group.add(0, &start)?;
+    peer.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    let complains = |status: &serde_json::Value| status["others"].to_string().contains(&walled.to_string());
+    peer.status_where(complains, PATIENCE)?;
+    let start = group.start(1);
+    group.add(1, &start)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+    group.meet()?;
+    group.peers[0].status_where(|status| !complains(status), PATIENCE)?;
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 5000}), "done")?)
 }
 
 fn leaves() -> Result<()> {

@@ -142,6 +142,7 @@ impl Node {
     /// Measures anew when operations take longer than was foretold.
     fn watch_the_plan(&mut self, envelope: &Envelope) {
         let served = envelope.take_served();
+        self.planning.rates.note_served(served.iter().map(|(_, took)| *took).sum());
         if self.planning.change.is_some() || served.is_empty() || !self.has_choice(envelope) || envelope.view().size() < 3 {
             return;
         }

@@ -15,6 +15,7 @@ use crate::topology::{CodingSpeed, InterfaceKind, Manner, Pair, Port, Probe, Rat
 use crate::view::{Rank, View, ViewDigest};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 /// How the paths of the View that is installed are measured.
 #[derive(Default)]
@@ -37,6 +38,8 @@ pub(super) struct Rates {
     asked: BTreeMap<Rank, (Turn, Manner)>,
     /// All have been told which ports share a medium.
     stations_told: bool,
+    /// How long operations took since the last burst to spare.
+    served: Duration,
 }
 
 impl Rates {
@@ -72,11 +75,21 @@ impl Rates {
         self.stations_told = false;
     }
 
+    /// Operations have taken so long.
+    pub(super) fn note_served(&mut self, took: Duration) {
+        self.served = self.served.saturating_add(took);
+    }
+
     /// The next path to be measured, and in which turn.
     pub(super) fn next(&mut self, now: u64, is_quiet: bool) -> Option<(Probe, Turn)> {
         let survey = self.survey.as_mut()?;
         survey.tick(now);
-        let probe = if is_quiet { survey.begin(now) } else { None }?;
+        let probe = if is_quiet { survey.begin(now) } else { None };
+        let probe = probe.or_else(|| {
+            let spare = if is_quiet && self.served >= SPARE_AFTER { survey.begin_spare(now) } else { None }?;
+            self.served = Duration::ZERO;
+            Some(spare)
+        })?;
         // Both ways of a pair are counted as one.
         let (Probe::Alone(pair) | Probe::Together(pair)) = probe;
         let path = self.again.get(&pair).copied().unwrap_or(0);
@@ -222,7 +235,12 @@ impl Node {
             if port.cell.is_some() {
                 ours.is_radio(pair.0);
             }
-            if ours.on_rate(now, pair, kbps) && kbps > 0 {
+            let was_awaited = ours.on_rate(now, pair, kbps);
+            if ours.has_risen() {
+                rates.stations_told = false;
+                self.planning.look_again();
+            }
+            if was_awaited && kbps > 0 {
                 self.go_on_planning();
             }
         }
@@ -305,6 +323,8 @@ fn is_measured(port: Port) -> bool {
     matches!(port.kind, InterfaceKind::Ethernet | InterfaceKind::Wifi | InterfaceKind::Thunderbolt | InterfaceKind::Bridge)
 }
 
+/// A path that is known is measured once more when operations took so long. A burst takes half a second at most, so that is a sixtieth of the time.
+const SPARE_AFTER: Duration = Duration::from_secs(30);
 /// Of one pair; a member that wishes more often is not heard.
 const WISHES_APART_MS: u64 = 1_000;
 /// What is faster depends on processors more than on wires, and differs by chance.

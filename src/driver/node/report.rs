@@ -7,10 +7,12 @@ use crate::collective::Envelope;
 use crate::engine::EngineChoice;
 use crate::error::Peer;
 use crate::identity::NodeId;
+use crate::link::Refusal;
 use crate::status::{AloneOn, PathStatus, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus, Waiting};
 use crate::topology::{Plan, loads_ppm};
 use crate::view::{MEMBERS_MAX, Rank, View};
 use crate::wire::PROTOCOL_VERSION;
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -171,6 +173,14 @@ impl Node {
         Some(Waiting { op, ranks, since: since.elapsed() })
     }
 
+    /// Whether somebody who is linked now is known to be at this address; where nobody answered there, or on its machine, which may have been tried
+    /// at several ports.
+    fn is_reached(&self, to: SocketAddr, refusal: Refusal) -> bool {
+        let is_silent = matches!(refusal, Refusal::Io(_) | Refusal::TooSlow);
+        let is_there = |at: SocketAddr| at == to || is_silent && at.ip() == to.ip();
+        self.peers.iter().any(|(id, link)| is_there(link.address) || self.roster.addresses_of(*id).any(is_there))
+    }
+
     /// Who is seen and not joined, a sentence each.
     pub(super) fn others(&self) -> Vec<String> {
         let adverts = self.roster.others().take(16).map(|advert| {
@@ -182,7 +192,8 @@ impl Node {
                 }
             }
         });
-        let refused = self.refusals.iter().take(16).map(|(to, refusal)| format!("{to}: {refusal}"));
+        let refused = self.refusals.iter().filter(|(to, refusal)| !self.is_reached(**to, **refusal));
+        let refused = refused.take(16).map(|(to, refusal)| format!("{to}: {refusal}"));
         adverts.chain(refused).collect()
     }
 }

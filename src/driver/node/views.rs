@@ -7,6 +7,7 @@ use super::{Node, OpenView};
 use crate::collective::{Envelope, OpMessage, Post};
 use crate::driver::datalinks::{DataDial, Laid, watched};
 use crate::driver::lighter::lighter;
+use crate::driver::peers::Link;
 use crate::election::{Decides, Input, Message};
 use crate::engine::EngineKind;
 use crate::identity::MemberId;
@@ -17,6 +18,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+
+/// Members kept in mind that cannot be dialled; more are found out again.
+const WALLED_MAX: usize = 64;
 
 /// Failures of the engine in one View after which the next View does without it.
 const ENGINE_FAILURES_MAX: u32 = 2;
@@ -78,16 +82,56 @@ impl Node {
     pub(super) fn dial_data_links(&mut self, view: &View, me: Rank) {
         let digest = view.digest();
         for peer in view.linked_with(me).filter(|r| *r > me) {
-            let Some(expect) = view.member(peer).map(|m| m.id) else { continue };
-            let direct = self.peers.get(expect).filter(|link| link.is_direct());
-            let Some((to, ours)) = direct.map(|l| (l.address, l.local)) else {
-                // Its direct link broke this very moment, and nobody else will make the data link.
-                self.step(Input::DataLinkLost(digest));
-                continue;
-            };
-            let first = ours.and_then(|ours| lighter(&self.wiring.all, ours, self.roster.addresses_of(expect)));
-            let dial = DataDial { view: digest, me, peer, expect, first, to };
-            self.data.dial(dial, Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
+            match view.member(peer).map(|m| m.id) {
+                Some(expect) if self.walled.contains(&expect) => self.data.ask(digest, peer, self.events.clone()),
+                Some(expect) => self.dial_data_link(digest, me, peer, expect),
+                None => {}
+            }
+        }
+    }
+
+    fn dial_data_link(&mut self, view: ViewDigest, me: Rank, peer: Rank, expect: MemberId) {
+        let direct = self.peers.get(expect).filter(|link| link.is_direct());
+        let Some((to, ours)) = direct.map(|l| (l.address, l.local)) else {
+            // Its direct link broke this very moment, and nobody else will make the data link.
+            return self.step(Input::DataLinkLost(view));
+        };
+        let first = ours.and_then(|ours| lighter(&self.wiring.all, ours, self.roster.addresses_of(expect)));
+        let dial = DataDial { view, me, peer, expect, first, to };
+        self.data.dial(dial, Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
+    }
+
+    /// Nobody answered this node's dial for a data link.
+    pub(in crate::driver) fn on_data_link_blocked(&mut self, view: ViewDigest, peer: Rank) {
+        let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == view) else { return };
+        let Some(member) = envelope.view().member(peer).map(|m| m.id) else { return };
+        // One of a lower rank has asked because it does not get through either; one that was asked may not get through by now.
+        if peer < envelope.me() || self.walled.remove(&member) {
+            return self.step(Input::DataLinkLost(view));
+        }
+        tracing::info!(peer = %member, "a member cannot be dialled, a firewall perhaps: it is asked to dial");
+        if self.walled.len() >= WALLED_MAX {
+            self.walled.pop_first();
+        }
+        self.walled.insert(member);
+        self.data.ask(view, peer, self.events.clone());
+    }
+
+    pub(in crate::driver) fn ask_to_dial(&mut self, view: ViewDigest, peer: Rank) {
+        let envelope = self.envelope.as_ref().filter(|e| e.digest() == view);
+        if let Some(member) = envelope.and_then(|e| e.view().member(peer)) {
+            self.peers.send(member.id, Message::Dial(view));
+        }
+    }
+
+    /// A member of a lower rank does not get through to this node.
+    pub(super) fn on_asked_to_dial(&mut self, from: MemberId, view: ViewDigest) {
+        self.step(Input::Heard(from));
+        let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == view && !e.is_frozen()) else { return };
+        let me = envelope.me();
+        let lower = envelope.view().linked_with(me).find(|rank| *rank < me && envelope.view().rank_of(from) == Some(*rank));
+        if let Some(peer) = lower.filter(|_| self.peers.get(from).is_some_and(Link::is_direct)) {
+            self.dial_data_link(view, me, peer, from);
         }
     }
 
@@ -115,6 +159,7 @@ impl Node {
     ) {
         self.step(Input::DataLink(view));
         if let Some(link) = laid(stream, session, from) {
+            self.data.came(src);
             self.on_data_link(view, src, link);
         }
     }

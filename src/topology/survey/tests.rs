@@ -1,0 +1,261 @@
+//! Layer: Core.
+//!
+//! Surveys of made-up networks.
+
+use super::*;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+#[test]
+fn an_exchange_that_is_not_answered_is_given_up_in_the_end() {
+    let known = |(a, b): Pair| Some(if a.min(b) == Rank(0) && a.max(b) == Rank(1) { 900 } else { 300 });
+    let mut survey = Survey::new(3, known);
+    let (mut now, mut exchanges) = (0, 0);
+    while let Some(probe) = survey.begin(now) {
+        match probe {
+            Probe::Together(pair) => {
+                assert!(survey.stations().is_empty() && !survey.on_rate_together(now, pair, 100));
+                exchanges += 1;
+            }
+            Probe::Alone(pair) => assert!(survey.on_rate(now, pair, known(pair).expect("of each"))),
+        }
+        now += PATIENCE_MS;
+        survey.tick(now);
+        now += REST_MS;
+    }
+    assert!(survey.is_over() && survey.stations().is_empty());
+    assert_eq!(exchanges, 20, "ten for each of two");
+}
+
+/// Goes through with it, where each path carries what `kbps` says at any time, and gives the order of the single bursts and whether it was
+/// good for a plan after each.
+fn walk(survey: &mut Survey, kbps: impl Fn(Pair) -> u32) -> Vec<(Pair, bool)> {
+    let (mut order, mut now) = (Vec::new(), 100_000);
+    while !survey.is_over() {
+        now += 1000;
+        let probe = survey.begin(now).expect("it is not over");
+        assert_eq!(survey.begin(now), None, "one at a time");
+        match probe {
+            Probe::Alone(pair) => {
+                assert!(survey.on_rate(now, pair, kbps(pair)));
+                order.push((pair, survey.is_good_for_a_plan()));
+            }
+            Probe::Together((a, b)) => {
+                assert!(!survey.on_rate(now, (a, b), kbps((a, b))), "another one is awaited");
+                assert!(!survey.on_rate_together(now, (b, a), kbps((b, a))));
+                assert!(survey.on_rate_together(now, (a, b), kbps((a, b))));
+                if let Some((_, is_good)) = order.last_mut() {
+                    *is_good = survey.is_good_for_a_plan();
+                }
+            }
+        }
+    }
+    order
+}
+
+fn slower_of(ports: &[u32]) -> impl Fn(Pair) -> u32 + '_ {
+    |(a, b)| ports[a.index()].min(ports[b.index()])
+}
+
+#[test]
+fn every_port_meets_one_that_is_no_slower_before_a_plan_is_made() {
+    for ports in [vec![940, 940, 300, 100], vec![100, 940, 100, 940, 300], vec![100; 3], (1..=16).map(|n| n * 100).collect()] {
+        let (size, mut survey) = (ports.len(), Survey::new(ports.len(), |_| None));
+        let order = walk(&mut survey, slower_of(&ports));
+        let good_after = order.iter().position(|(_, good)| *good).expect("good in the end") + 1;
+        assert!(good_after <= 3 * size, "{good_after} of {size} members");
+        let seen = &order[..good_after];
+        for rank in ranks(size) {
+            let most = |of: &dyn Fn(Pair) -> bool| {
+                seen.iter().filter(|(pair, _)| of(*pair)).map(|(pair, _)| slower_of(&ports)(*pair)).max()
+            };
+            // But for the fastest, which nobody can show more of than the second fastest.
+            let expected = ports.iter().enumerate().filter(|(other, _)| *other != rank.index()).map(|(_, kbps)| *kbps).max();
+            let expected = Some(ports[rank.index()]).min(expected);
+            assert_eq!((most(&|pair| pair.0 == rank), most(&|pair| pair.1 == rank)), (expected, expected), "{ports:?} {rank}");
+        }
+        let paths: BTreeSet<Pair> = order.iter().map(|(pair, _)| *pair).collect();
+        assert_eq!(paths.len(), size * (size - 1), "in the end each path");
+        assert!(order.len() <= paths.len() + 4 * (size - 1), "some twice more, for what rests on them");
+    }
+}
+
+#[test]
+fn what_a_busy_processor_hides_is_found_before_a_plan_is_made() {
+    let (mut at_the_plan, mut at_the_end) = (0, 0);
+    for seed in 0..200 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        // Equal ports, of which half of the bursts show too little.
+        let mut survey = Survey::new(4, |_| None);
+        let is_right = |survey: &Survey| survey.rates.values().all(|kbps| !is_less(*kbps, 940));
+        let (mut now, mut was_good, mut sent) = (0, false, BTreeMap::<Pair, u32>::new());
+        while let Some(Probe::Alone(pair)) = survey.begin(now) {
+            let told = survey.told();
+            *sent.entry(pair).or_default() += 1;
+            let kbps = if rng.random_bool(0.5) { 940 } else { rng.random_range(300..940) };
+            assert!(survey.on_rate(now, pair, kbps) && survey.told() == told + 1);
+            let is_good = survey.is_good_for_a_plan();
+            at_the_plan += u32::from(is_good && !was_good && is_right(&survey));
+            (now, was_good) = (now + 1, was_good || is_good);
+        }
+        at_the_end += u32::from(survey.is_over() && is_right(&survey));
+        assert!(sent.values().all(|bursts| *bursts <= 6), "seed {seed}: {sent:?}");
+    }
+    assert!(at_the_plan >= 180 && at_the_end >= 180, "{at_the_plan} and {at_the_end} of 200");
+}
+
+#[test]
+fn without_a_switch_every_cable_is_measured_and_nothing_else() {
+    let apart = [(Rank(0), Rank(2)), (Rank(0), Rank(3)), (Rank(1), Rank(3))];
+    let mut survey = Survey::new(4, |_| None).without(&apart);
+    let order = walk(&mut survey, |_| 940);
+    assert_eq!(order.iter().map(|(_, good)| *good).collect::<Vec<_>>(), [false, false, false, false, false, true]);
+    assert!(order.iter().all(|((a, b), _)| a.0.abs_diff(b.0) == 1), "{order:?}");
+}
+
+#[test]
+fn what_is_known_is_not_measured_again_and_what_is_odd_is() {
+    let known = |pair: Pair| (pair != (Rank(1), Rank(2))).then_some(940);
+    let mut survey = Survey::new(4, known);
+    assert!(!survey.is_good_for_a_plan());
+    assert_eq!(walk(&mut survey, |_| 940).len(), 1);
+    let mut survey = Survey::new(4, known);
+    let order = walk(&mut survey, |_| 300);
+    let odd = order.iter().filter(|(pair, _)| *pair == (Rank(1), Rank(2))).count();
+    assert_eq!(odd, 3, "{order:?}");
+    let times = |pair: Pair| order.iter().filter(|(other, _)| *other == pair).count();
+    assert!(pairs(4).all(|pair| times(pair) <= 3), "{order:?}");
+}
+
+#[test]
+fn what_is_known_of_an_earlier_view_is_good_for_a_plan_though_it_is_tried_again() {
+    let slow = (Rank(1), Rank(2));
+    let kbps = |pair: Pair| if pair == slow { 500 } else { 940 };
+    let mut survey = Survey::new(4, |pair| Some(kbps(pair)));
+    assert!(survey.is_good_for_a_plan() && !survey.is_over());
+    // It shows a port, and is seen anew.
+    assert_eq!(walk(&mut survey, kbps)[..3], [(slow, false), (slow, false), (slow, true)]);
+    // A burst that told nothing changes nothing.
+    let mut survey = Survey::new(4, |pair| Some(kbps(pair)));
+    assert_eq!(survey.begin(0), Some(Probe::Alone(slow)));
+    assert!(survey.on_rate(1, slow, 0) && survey.is_good_for_a_plan());
+    // What is seen now counts, though it is less than what was known; there is a plan all the same where calls have to wait for it.
+    assert_eq!(survey.begin(1 + REST_MS), Some(Probe::Alone(slow)));
+    assert!(survey.on_rate(300, slow, 100) && survey.knows_the_ports() && !survey.is_good_for_a_plan());
+    assert_eq!(survey.rates[&slow], 100);
+}
+
+#[test]
+fn nobody_waits_for_the_bursts_of_a_radio_to_say_the_same() {
+    let mut rng = SmallRng::seed_from_u64(7);
+    let mut survey = Survey::new(4, |_| None);
+    (1..4).for_each(|station| survey.is_radio(Rank(station)));
+    let (mut now, mut bursts) = (0, 0);
+    while let Some(probe) = survey.begin(now) {
+        now += 1000;
+        let Probe::Alone(pair) = probe else {
+            survey.tick(now + PATIENCE_MS);
+            now += PATIENCE_MS + REST_MS;
+            continue;
+        };
+        bursts += 1;
+        survey.on_rate(now, pair, rng.random_range(20..90));
+        assert_eq!(survey.is_good_for_a_plan(), survey.knows_the_ports());
+    }
+    assert!(bursts <= 3 * 12, "{bursts} bursts");
+}
+
+#[test]
+fn a_path_that_has_become_another_one_is_measured_again() {
+    let mut survey = Survey::new(4, |_| Some(940));
+    assert!(survey.is_over());
+    let pair = (Rank(1), Rank(2));
+    survey.again(pair);
+    assert!(!survey.is_over() && !survey.is_good_for_a_plan());
+    assert_eq!(walk(&mut survey, |_| 940), [(pair, true)]);
+}
+
+#[test]
+fn what_is_given_up_or_not_answered_is_tried_again_but_not_for_ever() {
+    let mut survey = Survey::new(3, |_| None);
+    let first = survey.begin(0);
+    let Some(Probe::Alone(pair)) = first else { panic!("{first:?} before any path is known") };
+    assert!(survey.on_rate(10, pair, 0) && !survey.on_rate(10, pair, 0));
+    assert_eq!((survey.begin(10), survey.begin(10 + REST_MS)), (None, first));
+    survey.tick(10 + REST_MS + PATIENCE_MS - 1);
+    assert_eq!(survey.begin(20_000), None, "still under way");
+    survey.tick(20_000);
+    assert_eq!((survey.begin(20_000), survey.begin(20_000 + REST_MS)), (None, first));
+    survey.on_rate(20_000, pair, 940);
+    survey.leave((Rank(2), Rank(1)));
+    let order = walk(&mut survey, |_| 0);
+    assert_eq!(order.len(), 4 * Tries::MAX as usize);
+}
+
+/// The next bursts to spare, each of which tells so much, and the times between them.
+fn spare(survey: &mut Survey, bursts: usize, kbps: impl Fn(Pair) -> u32) -> Vec<Pair> {
+    let burst = |number: usize| {
+        let now = 10_000_000 + 1000 * number as u64;
+        let Some(Probe::Alone(pair)) = survey.begin_spare(now) else { panic!("no burst to spare") };
+        assert_eq!((survey.begin_spare(now), survey.begin(now)), (None, None), "one at a time");
+        assert!(survey.is_over(), "nothing waits for it");
+        assert!(survey.on_rate(now, pair, kbps(pair)));
+        pair
+    };
+    (0..bursts).map(burst).collect()
+}
+
+#[test]
+fn bursts_to_spare_go_over_each_path_in_turn_the_slowest_first() {
+    let ports = [940, 100, 940, 300];
+    let mut survey = Survey::new(4, |_| None);
+    assert_eq!(survey.begin_spare(0), None, "something is unknown");
+    survey.leave((Rank(0), Rank(2)));
+    walk(&mut survey, slower_of(&ports));
+    let before = survey.rates.clone();
+    // One may tell less, as ever.
+    let first = spare(&mut survey, 11, |pair| slower_of(&ports)(pair) / 2);
+    let rates: Vec<u32> = first.iter().map(|pair| before[pair]).collect();
+    assert!(rates.is_sorted() && first.iter().collect::<BTreeSet<_>>().len() == 11, "{first:?}");
+    assert_eq!(spare(&mut survey, 11, slower_of(&ports)), first, "and again");
+    assert_eq!((survey.rates == before, survey.has_risen()), (true, false));
+}
+
+#[test]
+fn a_burst_to_spare_that_tells_nothing_is_sent_again_after_a_rest() {
+    let mut survey = Survey::new(3, |(_, to)| Some(if to == Rank(2) { 100 } else { 900 }));
+    walk(&mut survey, |(_, to)| if to == Rank(2) { 100 } else { 900 });
+    let now = 10_000_000;
+    let first = survey.begin_spare(now).expect("one to spare");
+    let Probe::Alone(pair) = first else { panic!("{first:?}") };
+    assert!(survey.on_rate(now, pair, 0));
+    assert_eq!(survey.begin_spare(now), None);
+    assert_eq!(survey.begin_spare(now + REST_MS), Some(first));
+    survey.tick(now + REST_MS + PATIENCE_MS);
+    assert_eq!(survey.begin_spare(now + REST_MS + PATIENCE_MS), None, "nobody answered");
+    assert_eq!(survey.begin_spare(now + PATIENCE_MS + 2 * REST_MS), Some(first));
+    assert!(!survey.has_risen());
+}
+
+#[test]
+fn a_path_that_has_become_faster_has_those_beside_it_measured_again() {
+    let (before, after) = ([940, 100, 940, 300], [940, 940, 940, 300]);
+    let mut survey = Survey::new(4, |_| None);
+    walk(&mut survey, slower_of(&before));
+    let [risen] = spare(&mut survey, 1, slower_of(&after))[..] else { panic!("one") };
+    assert!(survey.has_risen() && !survey.has_risen() && !survey.is_over());
+    let again: BTreeSet<Pair> = walk(&mut survey, slower_of(&after)).into_iter().map(|(pair, _)| pair).collect();
+    let beside = |pair: &Pair| pair.0 == Rank(1) || pair.1 == Rank(1);
+    assert!(pairs(4).filter(|pair| beside(pair) && *pair != risen).all(|pair| again.contains(&pair)), "{again:?}");
+    let known: Vec<u32> = pairs(4).map(|pair| survey.rates[&pair]).collect();
+    assert_eq!(known, pairs(4).map(slower_of(&after)).collect::<Vec<u32>>());
+    assert!(survey.is_good_for_a_plan() && survey.stations().is_empty());
+}
+
+#[test]
+fn a_known_radio_gets_no_bursts_to_spare() {
+    let mut survey = Survey::new(3, |_| Some(500));
+    [Rank(0), Rank(2)].into_iter().for_each(|rank| survey.is_radio(rank));
+    walk(&mut survey, |_| 500);
+    assert_eq!(survey.begin_spare(10_000_000), None);
+}
