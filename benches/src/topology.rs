@@ -139,7 +139,7 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
     theirs.as_mut().map_or(Ok(()), |theirs| theirs.check(LARGE, RING))?;
     let [mut our_turns, mut their_turns, mut small, mut int8] = [(); 4].map(|()| Turns::wanted(rounds));
     let mut round = 0;
-    while our_turns.go_on() || theirs.is_some() && their_turns.go_on() {
+    while our_turns.go_on() || theirs.is_some() && their_turns.go_on() || small.go_on() || int8.go_on() {
         // Who comes first changes.
         for turn in 0..2 {
             match ((turn + round) % 2, &mut theirs) {
@@ -241,7 +241,7 @@ fn over_cables(case: &Cables, rounds: usize, report: &mut Report) -> Result<Know
     };
     group.check(LARGE, "")?;
     let [mut large, mut small] = [(); 2].map(|()| Turns::wanted(rounds));
-    while large.go_on() {
+    while large.go_on() || small.go_on() {
         large.add(group.calls(LARGE, 1, "")?);
         small.add(group.calls(MIB, SMALL_CALLS, "")?);
     }

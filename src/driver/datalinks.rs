@@ -45,8 +45,10 @@ pub(super) struct DataLinks {
     dials: JoinSet<()>,
     /// Members that are dialled, or were.
     dialled: BTreeSet<Rank>,
-    /// Members that are asked to dial.
+    /// Members that are asked to dial, and have not.
     asked: BTreeMap<Rank, AbortHandle>,
+    /// Members with a data link, whether it still stands or not.
+    linked: BTreeSet<Rank>,
 }
 
 /// Where and as whom to dial.
@@ -78,7 +80,7 @@ impl DataLinks {
         });
     }
 
-    /// Has a member asked to dial, until its data link [has come](DataLinks::came).
+    /// Has a member asked to dial, until its data link [stands](DataLinks::stands).
     pub(super) fn ask(&mut self, view: ViewDigest, peer: Rank, events: mpsc::Sender<Event>) {
         let asking = self.dials.spawn(async move {
             let asking = async {
@@ -96,9 +98,20 @@ impl DataLinks {
         self.asked.insert(peer, asking);
     }
 
-    /// A member has dialled.
-    pub(super) fn came(&mut self, peer: Rank) {
+    /// The data link with a member stands, whoever has dialled.
+    pub(super) fn stands(&mut self, peer: Rank) {
+        self.linked.insert(peer);
         self.asked.remove(&peer).iter().for_each(AbortHandle::abort);
+    }
+
+    /// Whether the data link with a member stands, or has stood.
+    pub(super) fn has_stood(&self, peer: Rank) -> bool {
+        self.linked.contains(&peer)
+    }
+
+    /// Members that were asked to dial and have not.
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = Rank> {
+        self.asked.keys().copied()
     }
 
     /// Dials another path to a member, once.
@@ -116,6 +129,7 @@ impl DataLinks {
     pub(super) fn clear(&mut self) {
         self.dialled.clear();
         self.asked.clear();
+        self.linked.clear();
         self.dials.abort_all();
         while self.dials.try_join_next().is_some() {}
     }

@@ -32,6 +32,8 @@ pub enum Manner {
     Alone,
     /// While as much as possible comes back.
     Together,
+    /// As alone, though the path is known: it may carry more by now.
+    Spare,
 }
 
 /// What is said of a path. Rank 0 asks; a burst goes over the data link; its receiver tells what came, its sender tells everybody.
@@ -115,6 +117,7 @@ impl Encode for Manner {
         out.push(match self {
             Manner::Alone => 0,
             Manner::Together => 1,
+            Manner::Spare => 2,
         });
     }
 }
@@ -124,6 +127,7 @@ impl Decode for Manner {
         match r.u8()? {
             0 => Ok(Manner::Alone),
             1 => Ok(Manner::Together),
+            2 => Ok(Manner::Spare),
             _ => Err(Malformed::UnknownTag),
         }
     }

@@ -31,6 +31,8 @@ pub enum Probe {
     Alone(Pair),
     /// Bursts both ways at once.
     Together(Pair),
+    /// A burst over a path that is known.
+    Spare(Pair),
 }
 
 /// The measuring of one View, as rank 0 leads it. Time is in milliseconds and never goes back.
@@ -44,27 +46,18 @@ pub struct Survey {
     told: u64,
     /// All have a direct link to all.
     is_mesh: bool,
-    /// What is measured now, and of bursts both ways what has come.
-    under_way: Option<UnderWay>,
+    /// Since when what is measured, and of bursts both ways what has come.
+    under_way: Option<(Probe, u64)>,
     came: [Option<u32>; 2],
     media: Media,
     /// Whose ports are known to share a medium.
     radios: BTreeSet<Rank>,
     /// Not before this time.
     rest_until: u64,
-    /// How many bursts to spare have told something of a path.
+    /// How many bursts to spare a path had.
     spared: BTreeMap<Pair, u32>,
     /// One of them has told that it carries more than it was known for.
     has_risen: bool,
-}
-
-/// A burst, or two, that nothing was heard of yet.
-#[derive(Clone, Copy, Debug)]
-struct UnderWay {
-    probe: Probe,
-    since: u64,
-    /// Of a path that is known.
-    is_spare: bool,
 }
 
 impl Survey {
@@ -104,28 +97,32 @@ impl Survey {
         let probe = self.wanted()?;
         match probe {
             Probe::Alone(pair) => self.tries.entry(pair).or_default().begin(),
+            Probe::Spare(_) => {}
             Probe::Together(_) => {
                 let alone = Alone { size: self.size, rates: &self.rates, radios: &self.radios };
                 self.media.begin(alone);
                 self.came = [None; 2];
             }
         }
-        self.under_way = Some(UnderWay { probe, since: now, is_spare: false });
+        self.under_way = Some((probe, now));
         Some(probe)
     }
 
-    /// A path that may have become faster, when nothing else is left to be measured: each in turn, the slowest first. Not one of a known radio, which
+    /// A path that may have become faster, when nothing else is left to be measured: each in turn, the slowest first. Not one of a radio, which
     /// carries more in one moment than in another.
     pub fn begin_spare(&mut self, now: u64) -> Option<Probe> {
         if self.under_way.is_some() || now < self.rest_until || self.wanted().is_some() {
             return None;
         }
-        let is_wire = |pair: &Pair| !self.is_by_radio(*pair) && !self.tries(*pair).are_over();
+        let stations: BTreeSet<Rank> = self.stations().into_iter().map(|((rank, _), _)| rank).collect();
+        let is_station = |pair: &Pair| stations.contains(&pair.0) || stations.contains(&pair.1);
+        let is_wire = |pair: &Pair| !self.is_by_radio(*pair) && !is_station(pair) && !self.tries(*pair).are_over();
         let spared = |pair: &Pair| self.spared.get(pair).copied().unwrap_or(0);
         let known = self.rates.iter().filter(|(pair, _)| is_wire(pair));
         let (pair, _) = known.min_by_key(|(pair, kbps)| (spared(pair), **kbps, **pair))?;
-        let probe = Probe::Alone(*pair);
-        self.under_way = Some(UnderWay { probe, since: now, is_spare: true });
+        let (pair, probe) = (*pair, Probe::Spare(*pair));
+        *self.spared.entry(pair).or_default() += 1;
+        self.under_way = Some((probe, now));
         Some(probe)
     }
 
@@ -141,10 +138,11 @@ impl Survey {
 
     /// What came of a path: a rate in kbit/s, or 0. Says whether it was the one under way.
     pub fn on_rate(&mut self, now: u64, pair: Pair, kbps: u32) -> bool {
-        let ended = self.under_way.take_if(|under_way| under_way.probe == Probe::Alone(pair));
+        let awaited = [Probe::Alone(pair), Probe::Spare(pair)];
+        let ended = self.under_way.take_if(|(under_way, _)| awaited.contains(under_way)).map(|(probe, _)| probe);
         if kbps > 0 {
             self.told += 1;
-            if ended.is_some_and(|ended| ended.is_spare) {
+            if ended == Some(Probe::Spare(pair)) {
                 self.on_spare(pair, kbps);
                 return true;
             }
@@ -162,14 +160,13 @@ impl Survey {
     /// A path of which more is seen than was known. Either of its machines may have another cable now, so what else goes to or from them and carries
     /// less is to be seen again.
     fn on_spare(&mut self, pair: Pair, kbps: u32) {
-        *self.spared.entry(pair).or_default() += 1;
         let known = self.rates.entry(pair).or_default();
         let has_risen = is_less(*known, kbps);
         *known = kbps.max(*known);
         if has_risen {
             let is_beside = |other: &Pair| [other.0, other.1].iter().any(|end| *end == pair.0 || *end == pair.1);
-            let slower =
-                self.rates.iter().filter(|(other, rate)| is_beside(other) && is_less(**rate, kbps)).map(|(other, _)| *other);
+            let is_doubtful = |other: &Pair, rate: u32| is_beside(other) && is_less(rate, kbps) && !self.tries(*other).are_over();
+            let slower = self.rates.iter().filter(|(other, rate)| is_doubtful(other, **rate)).map(|(other, _)| *other);
             slower.collect::<Vec<Pair>>().into_iter().for_each(|other| self.again(other));
             self.media.forget(pair);
             self.has_risen = true;
@@ -178,7 +175,7 @@ impl Survey {
 
     /// What came of a path while its opposite had a burst as well: a rate in kbit/s, or 0. Says whether that was the last that was awaited.
     pub fn on_rate_together(&mut self, now: u64, pair: Pair, kbps: u32) -> bool {
-        let Some(UnderWay { probe: Probe::Together((a, b)), .. }) = self.under_way else { return false };
+        let Some((Probe::Together((a, b)), _)) = self.under_way else { return false };
         match pair {
             _ if pair == (a, b) => self.came[0] = Some(kbps),
             _ if pair == (b, a) => self.came[1] = Some(kbps),
@@ -224,15 +221,15 @@ impl Survey {
 
     /// This path cannot be measured.
     pub fn leave(&mut self, pair: Pair) {
-        self.under_way.take_if(|under_way| under_way.probe == Probe::Alone(pair));
+        self.under_way.take_if(|(under_way, _)| *under_way == Probe::Alone(pair));
         self.tries.insert(pair, Tries::LEFT);
     }
 
     /// Gives up what has not been answered.
     pub fn tick(&mut self, now: u64) {
-        match self.under_way.take_if(|under_way| now >= under_way.since + PATIENCE_MS).map(|ended| ended.probe) {
-            Some(Probe::Together(pair)) => self.end_together(now, pair, 0, 0),
-            Some(Probe::Alone(_)) => self.rest_until = now + REST_MS,
+        match self.under_way.take_if(|(_, since)| now >= *since + PATIENCE_MS) {
+            Some((Probe::Together(pair), _)) => self.end_together(now, pair, 0, 0),
+            Some((Probe::Alone(_) | Probe::Spare(_), _)) => self.rest_until = now + REST_MS,
             None => {}
         }
     }
@@ -257,7 +254,7 @@ impl Survey {
 
     /// Whether nothing is left to be measured but what is measured to spare.
     pub fn is_over(&self) -> bool {
-        self.under_way.is_none_or(|under_way| under_way.is_spare) && self.wanted().is_none()
+        self.under_way.is_none_or(|(probe, _)| matches!(probe, Probe::Spare(_))) && self.wanted().is_none()
     }
 
     fn wanted(&self) -> Option<Probe> {

@@ -235,22 +235,41 @@ fn wall_in(group: &Group, machine: &str) -> Result<()> {
     Ok(())
 }
 
-/// The lower rank dials for data, and the highest one cannot be dialled: each View without another member needs new links.
+/// The lower rank dials for data, and the highest one cannot be dialled: each View without another member needs new links. At last the wall is
+/// around the other one of two.
 fn walled_in() -> Result<()> {
-    let mut group = Group::up("loop", 4)?;
+    let mut group = Group::up("loop", 5)?;
     let contexts = group.meet()?;
-    let mut by_rank: Vec<usize> = (0..4).collect();
+    let mut by_rank: Vec<usize> = (0..5).collect();
     by_rank.sort_by_key(|index| contexts[*index]["rank"].as_u64());
-    wall_in(&group, &format!("n{}", by_rank[3] + 1))?;
-    for lost in 0..2 {
+    let machine = |rank: usize| format!("n{}", by_rank[rank] + 1);
+    wall_in(&group, &machine(4))?;
+    for lost in 0..3 {
+        if lost == 2 {
+            let done = group.lab.command(&machine(4), "nft").args(["delete", "table", "inet", "wall"]).status()?;
+            ensure!(done.success(), "the wall stays");
+            wall_in(&group, &machine(3))?;
+        }
         group.peers[by_rank[lost]].process().kill()?;
         let since = std::time::Instant::now();
-        let left = |index: usize| by_rank[lost + 1..].contains(&index);
-        group.meet_of(left)?;
-        all_exact(&group.some(left, &json!({"do": "all_reduce", "len": 300_000}), "done")?)?;
-        println!("measured: {} go on {} ms after one was killed", 3 - lost, since.elapsed().as_millis());
+        add_up_in_the_end(&mut group, |index| by_rank[lost + 1..].contains(&index))?;
+        println!("measured: {} go on {} ms after one was killed", 4 - lost, since.elapsed().as_millis());
     }
     Ok(())
+}
+
+/// In the first View that works.
+fn add_up_in_the_end(group: &mut Group, left: impl Fn(usize) -> bool + Copy) -> Result<()> {
+    let began = std::time::Instant::now();
+    loop {
+        group.meet_of(left)?;
+        let done = group.some(left, &json!({"do": "all_reduce", "len": 300_000}), "done")?;
+        let may_be_repeated = done.iter().all(|done| done["ok"] == true || done["retryable"] == true);
+        match all_exact(&done) {
+            Err(_) if may_be_repeated && began.elapsed() < PATIENCE => {}
+            ended => return ended,
+        }
+    }
 }
 
 fn dialled_instead() -> Result<()> {

@@ -14,7 +14,7 @@ use crate::LAN;
 pub fn add(suite: &mut Suite) {
     suite.serial("links that are not alike are measured and get a plan of their own", &LAN, measured);
     suite.serial(
-        "a link that becomes slow gets another plan within ten calls, and the former one when it is fast again",
+        "a link that becomes slow gets another plan within ten calls, and one more when it is fast again",
         &LAN,
         slowed_down,
     );
@@ -31,10 +31,12 @@ const CALLS_MAX: usize = 10;
 /// Fewer than a burst at 20 Mbit/s has, and more than members say to each other in a second.
 const BURST_BYTES: u64 = 50_000;
 
-/// Between two calls, as while a model computes.
-const PAUSE: Duration = Duration::from_millis(300);
+/// Between two calls: as while a model computes, once half a minute of calls is near, after which a path is tried again.
+const SHORT: Duration = Duration::from_millis(20);
+const LONG: Duration = Duration::from_secs(1);
+const SPARE_AFTER_MS: f64 = 25_000.0;
 
-/// A path that is known is measured once more when operations have taken half a minute.
+/// A burst that was disturbed is followed by another one half a minute of calls later.
 const RISEN_WITHIN: Duration = Duration::from_secs(120);
 
 /// More than a link of 20 Mbit/s carries, and less than one of 200 shows on a busy processor.
@@ -133,7 +135,7 @@ fn slowed_down() -> Result<()> {
         are_fast && status["view"]["plan_revision"].as_u64() > trees.as_u64()
     };
     let (began, mut served_ms, order) = (Instant::now(), 0.0, json!({"do": "all_reduce", "len": 1 << 21, "seed": 4}));
-    while let Err(unlike) = group.peers[0].status_where(is_as_before, PAUSE) {
+    while let Err(unlike) = group.peers[0].status_where(is_as_before, if served_ms < SPARE_AFTER_MS { SHORT } else { LONG }) {
         ensure!(began.elapsed() < RISEN_WITHIN, "{unlike}");
         let done = group.all(&order, "done")?;
         all_exact(&done)?;

@@ -121,7 +121,8 @@ impl Node {
             Some(_) => false,
             None => was_idle,
         };
-        self.measure_on(is_quiet);
+        let may_spare = self.planning.change.is_none() && self.has_choice(&envelope);
+        self.measure_on(is_quiet, may_spare);
         if self.planning.change.is_some() {
             self.decide_plan();
         } else if !self.look_for_a_plan(&envelope) && self.is_busy(&envelope) {
@@ -332,11 +333,14 @@ impl Node {
     }
 
     /// Has the next path measured, if nothing else goes on.
-    fn measure_on(&mut self, is_quiet: bool) {
+    fn measure_on(&mut self, is_quiet: bool, may_spare: bool) {
         let now = self.now();
-        match self.planning.rates.next(now, is_quiet) {
+        match self.planning.rates.next(now, is_quiet, may_spare) {
             Some((Probe::Alone((from, to)), turn)) => {
                 self.tell_rate(from, RateStep::Measure { to, turn, manner: Manner::Alone });
+            }
+            Some((Probe::Spare((from, to)), turn)) => {
+                self.tell_rate(from, RateStep::Measure { to, turn, manner: Manner::Spare });
             }
             Some((Probe::Together((a, b)), turn)) => {
                 for (from, to) in [(a, b), (b, a)] {

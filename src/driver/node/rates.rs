@@ -38,7 +38,7 @@ pub(super) struct Rates {
     asked: BTreeMap<Rank, (Turn, Manner)>,
     /// All have been told which ports share a medium.
     stations_told: bool,
-    /// How long operations took since the last burst to spare.
+    /// How long reductions took since the last burst to spare.
     served: Duration,
 }
 
@@ -75,23 +75,24 @@ impl Rates {
         self.stations_told = false;
     }
 
-    /// Operations have taken so long.
+    /// Reductions have taken so long.
     pub(super) fn note_served(&mut self, took: Duration) {
         self.served = self.served.saturating_add(took);
     }
 
-    /// The next path to be measured, and in which turn.
-    pub(super) fn next(&mut self, now: u64, is_quiet: bool) -> Option<(Probe, Turn)> {
+    /// The next path to be measured, and in which turn. `may_spare`: also one that is known, if it is time for that.
+    pub(super) fn next(&mut self, now: u64, is_quiet: bool, may_spare: bool) -> Option<(Probe, Turn)> {
         let survey = self.survey.as_mut()?;
         survey.tick(now);
         let probe = if is_quiet { survey.begin(now) } else { None };
         let probe = probe.or_else(|| {
-            let spare = if is_quiet && self.served >= SPARE_AFTER { survey.begin_spare(now) } else { None }?;
+            let is_time = is_quiet && may_spare && self.served >= SPARE_AFTER;
+            let spare = if is_time { survey.begin_spare(now) } else { None }?;
             self.served = Duration::ZERO;
             Some(spare)
         })?;
         // Both ways of a pair are counted as one.
-        let (Probe::Alone(pair) | Probe::Together(pair)) = probe;
+        let (Probe::Alone(pair) | Probe::Together(pair) | Probe::Spare(pair)) = probe;
         let path = self.again.get(&pair).copied().unwrap_or(0);
         Some((probe, Turn { survey: self.surveys, path }))
     }
@@ -187,9 +188,9 @@ impl Node {
                     self.go_on_planning();
                 }
             }
-            RateStep::Rated { to, kind, number, kbps, turn, coding, manner: Manner::Alone } => {
+            RateStep::Rated { to, kind, number, kbps, turn, coding, manner: manner @ (Manner::Alone | Manner::Spare) } => {
                 self.note_coding(&envelope, from, coding);
-                self.note_rate(&envelope, (from, to), Port::unmeasured(kind, number), kbps, turn);
+                self.note_rate(&envelope, (from, to), Port::unmeasured(kind, number), kbps, turn, manner);
             }
             RateStep::Shared { .. } if from != Rank(0) => self.expel(from),
             RateStep::Shared { rank, number, cell } => {
@@ -207,7 +208,7 @@ impl Node {
         }
     }
 
-    fn note_rate(&mut self, envelope: &Envelope, pair: Pair, port: Port, kbps: u32, turn: Turn) {
+    fn note_rate(&mut self, envelope: &Envelope, pair: Pair, port: Port, kbps: u32, turn: Turn, manner: Manner) {
         let (order, now, rates) = (members(envelope), self.now(), &mut self.planning.rates);
         let (Some(from), Some(to)) = (order.get(pair.0.index()).copied(), order.get(pair.1.index()).copied()) else { return };
         // Rank 0 counts them, and takes nobody's word for it.
@@ -223,8 +224,8 @@ impl Node {
         }
         let known = links.path(from, to);
         if let Some(kbps) = NonZeroU32::new(kbps) {
-            // A burst can show too little, but never too much.
-            let again = rates.seen_in.insert(pair, turn) == Some(turn);
+            // A burst can show too little, but never too much. What is known is replaced only by what was measured because it is in doubt.
+            let again = manner == Manner::Spare || rates.seen_in.insert(pair, turn) == Some(turn);
             let before = known.filter(|path| again && path.port.number == port.number).and_then(|path| path.rate_kbps);
             links.rate(from, to, port, before.map_or(kbps, |before| before.max(kbps)));
         }
@@ -323,7 +324,7 @@ fn is_measured(port: Port) -> bool {
     matches!(port.kind, InterfaceKind::Ethernet | InterfaceKind::Wifi | InterfaceKind::Thunderbolt | InterfaceKind::Bridge)
 }
 
-/// A path that is known is measured once more when operations took so long. A burst takes half a second at most, so that is a sixtieth of the time.
+/// A path that is known is measured once more when reductions took so long. A burst takes half a second at most, so that is a sixtieth of the time.
 const SPARE_AFTER: Duration = Duration::from_secs(30);
 /// Of one pair; a member that wishes more often is not heard.
 const WISHES_APART_MS: u64 = 1_000;

@@ -34,6 +34,7 @@ pub(super) fn laid(stream: Box<dyn Stream>, session: Session, theirs: SocketAddr
 
 impl Node {
     pub(super) fn install(&mut self, view: &Arc<View>, decides: Decides) {
+        self.dial_again_who_did_not();
         self.data.clear();
         self.deadlines.clear();
         if let Some(before) = self.envelope.take() {
@@ -105,6 +106,9 @@ impl Node {
     pub(in crate::driver) fn on_data_link_blocked(&mut self, view: ViewDigest, peer: Rank) {
         let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == view) else { return };
         let Some(member) = envelope.view().member(peer).map(|m| m.id) else { return };
+        if self.data.has_stood(peer) {
+            return;
+        }
         // One of a lower rank has asked because it does not get through either; one that was asked may not get through by now.
         if peer < envelope.me() || self.walled.remove(&member) {
             return self.step(Input::DataLinkLost(view));
@@ -115,6 +119,16 @@ impl Node {
         }
         self.walled.insert(member);
         self.data.ask(view, peer, self.events.clone());
+    }
+
+    /// Who was asked to dial and has not may be the one that nobody lets out by now: in the next View this node tries again.
+    fn dial_again_who_did_not(&mut self) {
+        let Some(envelope) = &self.envelope else { return };
+        for rank in self.data.unanswered() {
+            if let Some(member) = envelope.view().member(rank) {
+                self.walled.remove(&member.id);
+            }
+        }
     }
 
     pub(in crate::driver) fn ask_to_dial(&mut self, view: ViewDigest, peer: Rank) {
@@ -130,7 +144,8 @@ impl Node {
         let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == view && !e.is_frozen()) else { return };
         let me = envelope.me();
         let lower = envelope.view().linked_with(me).find(|rank| *rank < me && envelope.view().rank_of(from) == Some(*rank));
-        if let Some(peer) = lower.filter(|_| self.peers.get(from).is_some_and(Link::is_direct)) {
+        let is_missing = |peer: &Rank| !self.data.has_stood(*peer) && self.peers.get(from).is_some_and(Link::is_direct);
+        if let Some(peer) = lower.filter(is_missing) {
             self.dial_data_link(view, me, peer, from);
         }
     }
@@ -159,7 +174,6 @@ impl Node {
     ) {
         self.step(Input::DataLink(view));
         if let Some(link) = laid(stream, session, from) {
-            self.data.came(src);
             self.on_data_link(view, src, link);
         }
     }
@@ -167,6 +181,7 @@ impl Node {
     pub(super) fn on_data_link(&mut self, view: ViewDigest, peer: Rank, link: Laid) {
         if let Some(envelope) = self.envelope.as_ref().filter(|e| e.digest() == view) {
             let backend = Arc::clone(envelope.backend());
+            self.data.stands(peer);
             let link = self.track(view, peer, link);
             backend.attach(peer, watched(link, view, peer, self.events.clone()));
         }

@@ -13,6 +13,7 @@ fn an_exchange_that_is_not_answered_is_given_up_in_the_end() {
     let (mut now, mut exchanges) = (0, 0);
     while let Some(probe) = survey.begin(now) {
         match probe {
+            Probe::Spare(_) => panic!("nothing is to spare"),
             Probe::Together(pair) => {
                 assert!(survey.stations().is_empty() && !survey.on_rate_together(now, pair, 100));
                 exchanges += 1;
@@ -36,6 +37,7 @@ fn walk(survey: &mut Survey, kbps: impl Fn(Pair) -> u32) -> Vec<(Pair, bool)> {
         let probe = survey.begin(now).expect("it is not over");
         assert_eq!(survey.begin(now), None, "one at a time");
         match probe {
+            Probe::Spare(_) => panic!("nothing is to spare"),
             Probe::Alone(pair) => {
                 assert!(survey.on_rate(now, pair, kbps(pair)));
                 order.push((pair, survey.is_good_for_a_plan()));
@@ -196,7 +198,7 @@ fn what_is_given_up_or_not_answered_is_tried_again_but_not_for_ever() {
 fn spare(survey: &mut Survey, bursts: usize, kbps: impl Fn(Pair) -> u32) -> Vec<Pair> {
     let burst = |number: usize| {
         let now = 10_000_000 + 1000 * number as u64;
-        let Some(Probe::Alone(pair)) = survey.begin_spare(now) else { panic!("no burst to spare") };
+        let Some(Probe::Spare(pair)) = survey.begin_spare(now) else { panic!("no burst to spare") };
         assert_eq!((survey.begin_spare(now), survey.begin(now)), (None, None), "one at a time");
         assert!(survey.is_over(), "nothing waits for it");
         assert!(survey.on_rate(now, pair, kbps(pair)));
@@ -222,19 +224,18 @@ fn bursts_to_spare_go_over_each_path_in_turn_the_slowest_first() {
 }
 
 #[test]
-fn a_burst_to_spare_that_tells_nothing_is_sent_again_after_a_rest() {
+fn after_a_burst_to_spare_that_tells_nothing_comes_a_rest_and_another_path() {
     let mut survey = Survey::new(3, |(_, to)| Some(if to == Rank(2) { 100 } else { 900 }));
     walk(&mut survey, |(_, to)| if to == Rank(2) { 100 } else { 900 });
     let now = 10_000_000;
-    let first = survey.begin_spare(now).expect("one to spare");
-    let Probe::Alone(pair) = first else { panic!("{first:?}") };
-    assert!(survey.on_rate(now, pair, 0));
+    let to_the_slow = |from: u8| Probe::Spare((Rank(from), Rank(2)));
+    assert_eq!(survey.begin_spare(now), Some(to_the_slow(0)));
+    assert!(survey.on_rate(now, (Rank(0), Rank(2)), 0));
     assert_eq!(survey.begin_spare(now), None);
-    assert_eq!(survey.begin_spare(now + REST_MS), Some(first));
+    assert_eq!(survey.begin_spare(now + REST_MS), Some(to_the_slow(1)));
     survey.tick(now + REST_MS + PATIENCE_MS);
     assert_eq!(survey.begin_spare(now + REST_MS + PATIENCE_MS), None, "nobody answered");
-    assert_eq!(survey.begin_spare(now + PATIENCE_MS + 2 * REST_MS), Some(first));
-    assert!(!survey.has_risen());
+    assert!(survey.begin_spare(now + PATIENCE_MS + 2 * REST_MS).is_some() && !survey.has_risen());
 }
 
 #[test]
@@ -250,6 +251,37 @@ fn a_path_that_has_become_faster_has_those_beside_it_measured_again() {
     let known: Vec<u32> = pairs(4).map(|pair| survey.rates[&pair]).collect();
     assert_eq!(known, pairs(4).map(slower_of(&after)).collect::<Vec<u32>>());
     assert!(survey.is_good_for_a_plan() && survey.stations().is_empty());
+}
+
+#[test]
+fn what_cannot_be_measured_is_left_also_when_something_beside_it_has_risen() {
+    let mut survey = Survey::new(3, |_| Some(100)).without(&[(Rank(1), Rank(2))]);
+    walk(&mut survey, |_| 100);
+    spare(&mut survey, 1, |_| 900);
+    assert!(survey.has_risen());
+    let again = walk(&mut survey, |_| 900);
+    assert!(!again.is_empty() && again.iter().all(|(pair, _)| pair.0 == Rank(0) || pair.1 == Rank(0)), "{again:?}");
+}
+
+#[test]
+fn a_radio_that_was_found_gets_no_bursts_to_spare() {
+    // One is wired, three share a channel.
+    let rates = |(a, b): Pair| if a == Rank(0) || b == Rank(0) { 300 } else { 150 };
+    let (mut survey, mut now) = (Survey::new(4, |_| None), 0);
+    while !survey.is_over() {
+        now += 1000;
+        match survey.begin(now).expect("it is not over") {
+            Probe::Alone(pair) => _ = survey.on_rate(now, pair, rates(pair)),
+            Probe::Together((a, b)) => {
+                survey.on_rate_together(now, (a, b), rates((a, b)) / 2);
+                survey.on_rate_together(now, (b, a), rates((a, b)) / 2);
+            }
+            Probe::Spare(_) => panic!("nothing is to spare"),
+        }
+    }
+    assert!(!survey.stations().is_empty());
+    let spared = survey.begin_spare(now + 1000);
+    assert!(spared.is_none(), "{spared:?} of {:?}", survey.stations());
 }
 
 #[test]
