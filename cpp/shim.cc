@@ -29,9 +29,10 @@ constexpr std::uint64_t kMessageSlot = 0;
 // Gloo wants an element's size as a type.
 template <typename T>
 void all_reduce_of(const std::shared_ptr<::gloo::Context> &context, std::uint8_t *data, std::size_t elements,
-                   const Fold &fold, ::gloo::AllreduceOptions::Algorithm algorithm) {
+                   const Fold &fold, ::gloo::AllreduceOptions::Algorithm algorithm, std::size_t segment_bytes) {
   ::gloo::AllreduceOptions options(context);
   options.setAlgorithm(algorithm);
+  options.setMaxSegmentSize(segment_bytes);
   options.setOutput(reinterpret_cast<T *>(data), elements);
   options.setReduceFunction([&fold](void *into, const void *a, const void *b, std::size_t n) {
     fold.fold(static_cast<std::uint8_t *>(into), static_cast<const std::uint8_t *>(a),
@@ -52,18 +53,18 @@ std::vector<T> copied(rust::Slice<const std::size_t> counts) {
 Group::Group(std::shared_ptr<::gloo::Context> context) : context_(std::move(context)) {}
 
 void Group::all_reduce(std::uint8_t *data, std::size_t elements, std::size_t element_bytes, const Fold &fold,
-                       Algorithm algorithm) const {
+                       Algorithm algorithm, std::size_t segment_bytes) const {
   const auto chosen = algorithm == Algorithm::Bcube ? ::gloo::AllreduceOptions::Algorithm::BCUBE
                                                     : ::gloo::AllreduceOptions::Algorithm::RING;
   switch (element_bytes) {
     case 1:
-      return all_reduce_of<std::uint8_t>(context_, data, elements, fold, chosen);
+      return all_reduce_of<std::uint8_t>(context_, data, elements, fold, chosen, segment_bytes);
     case 2:
-      return all_reduce_of<std::uint16_t>(context_, data, elements, fold, chosen);
+      return all_reduce_of<std::uint16_t>(context_, data, elements, fold, chosen, segment_bytes);
     case 4:
-      return all_reduce_of<std::uint32_t>(context_, data, elements, fold, chosen);
+      return all_reduce_of<std::uint32_t>(context_, data, elements, fold, chosen, segment_bytes);
     case 8:
-      return all_reduce_of<std::uint64_t>(context_, data, elements, fold, chosen);
+      return all_reduce_of<std::uint64_t>(context_, data, elements, fold, chosen, segment_bytes);
     default:
       throw std::invalid_argument("elements of " + std::to_string(element_bytes) + " bytes cannot be added");
   }

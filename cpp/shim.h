@@ -65,7 +65,7 @@ class Group {
   explicit Group(std::shared_ptr<::gloo::Context> context);
 
   void all_reduce(std::uint8_t *data, std::size_t elements, std::size_t element_bytes, const Fold &fold,
-                  Algorithm algorithm) const;
+                  Algorithm algorithm, std::size_t segment_bytes) const;
   void broadcast(std::uint8_t *data, std::size_t bytes, std::int32_t root) const;
   // The own part lies in its place already.
   void all_gather(std::uint8_t *data, std::size_t bytes) const;

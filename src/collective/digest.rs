@@ -81,6 +81,12 @@ impl Digest {
         self.hashes[index] = Some(hash);
     }
 
+    /// How many are noted.
+    #[cfg(test)]
+    pub fn noted(&self) -> usize {
+        self.hashes.iter().flatten().count()
+    }
+
     /// The digest of the result, which is `blocks` one behind the other; hashes what is not noted yet.
     pub fn finish(mut self, blocks: &[Block]) -> u128 {
         let (mut position, mut straddling) = (0, None::<Xxh3>);

@@ -42,6 +42,8 @@ pub use board::BoardFault;
 pub use board::{Board, Post, ViewBoard};
 pub use call::{Call, Descriptor, Kind, Mode, ReduceOp};
 pub use codec_id::{Coarsest, CodecId};
+#[cfg(feature = "gloo")]
+pub use digest::DIGEST_BLOCK_BYTES;
 pub use digest::Digest;
 pub use dtype::DType;
 pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
@@ -51,6 +53,8 @@ pub(crate) use envelope::testing;
 pub use envelope::{Decided, Envelope, Fate, LostResults, Outgoing, Refused, SyncStep};
 pub use fault::EngineFault;
 pub use finite::all_finite;
+#[cfg(feature = "gloo")]
+pub use fold::fold_pair;
 pub use fold::{finish, fold};
 pub use half::{Bf16, F16};
 pub use input::Input;

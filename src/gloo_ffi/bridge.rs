@@ -67,6 +67,7 @@ pub mod ffi {
             element_bytes: usize,
             fold: &Fold,
             algorithm: Algorithm,
+            segment_bytes: usize,
         ) -> Result<()>;
         /// # Safety
         /// `data` points to so many bytes, which nobody else uses.

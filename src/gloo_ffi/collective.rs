@@ -64,9 +64,9 @@ impl Part<'_> {
             Some(fresh) => (fresh, Some(Arc::new(Overlay::new(block)))),
             None => (block, None),
         };
-        let is_ring = reduction.algorithm == Algorithm::Ring && !alone;
+        let own = self.own_chunk(reduction).filter(|_| !alone);
+        let is_ring = own.is_some();
         let landed = landed(&tally, is_ring, overlay.as_ref());
-        let own = is_ring.then(|| self.own_chunk(reduction));
         let data = block.bytes_mut();
         self.context.all_reduce(self.op, data, reduction, own, overlay.as_ref(), &landed)?;
         if !is_ring {
@@ -87,11 +87,12 @@ impl Part<'_> {
         Ok(finished(&Tally::new(bytes), Some(block)))
     }
 
-    /// In bytes.
-    fn own_chunk(&self, reduction: Reduction) -> Range<usize> {
+    /// What this rank finishes of a ring, in bytes.
+    fn own_chunk(&self, reduction: Reduction) -> Option<Range<usize>> {
+        let Algorithm::Ring { segment_bytes } = reduction.algorithm else { return None };
         let width = reduction.dtype.bytes();
-        let elements = gloo_ring_chunk(self.me.index(), self.size, reduction.count, width);
-        elements.start * width..elements.end * width
+        let elements = gloo_ring_chunk(self.me.index(), self.size, reduction.count, width, segment_bytes);
+        Some(elements.start * width..elements.end * width)
     }
 
     /// Every rank adds one shard, in rank order, and keeps it. Gloo has no reduce-scatter of its newer kind.
@@ -224,24 +225,24 @@ fn only(input: Staging) -> Option<Block> {
 /// Of an all-reduce: what has come is written, and with the ring it is part of the result.
 fn landed(tally: &Tally, is_result: bool, overlay: Option<&Arc<Overlay>>) -> Landed {
     let (tally, overlay) = (tally.clone(), overlay.cloned());
-    Arc::new(move |offset, bytes| {
+    Arc::new(move |offset, bytes, before| {
         if let Some(overlay) = &overlay {
-            overlay.wrote(offset..offset + bytes.len());
+            overlay.wrote(offset + before..offset + bytes.len());
         }
         if is_result {
-            tally.landed(offset, bytes);
+            tally.landed(offset, bytes, before);
         }
     })
 }
 
 /// What comes is not the result yet.
 fn nobody() -> Landed {
-    Arc::new(|_, _| {})
+    Arc::new(|_, _, _| {})
 }
 
 fn hook(tally: &Tally) -> Landed {
     let tally = tally.clone();
-    Arc::new(move |offset, bytes| tally.landed(offset, bytes))
+    Arc::new(move |offset, bytes, before| tally.landed(offset, bytes, before))
 }
 
 /// A result that is another one on every rank: there is nothing to compare.

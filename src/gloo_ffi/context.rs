@@ -78,15 +78,17 @@ impl Context {
         let output = Output { start, landed: Arc::clone(landed), overlay: overlay.cloned() };
         let last = own.map(|bytes| Last { bytes, members: self.size, landed: Arc::clone(landed) });
         let fold = Fold::new(reduction, start, last, overlay.cloned());
-        let algorithm = match reduction.algorithm {
-            Algorithm::Ring => ffi::Algorithm::Ring,
-            // An exchange is none of Gloo's, see `Part::exchange`.
-            Algorithm::Bcube | Algorithm::Exchange => ffi::Algorithm::Bcube,
+        let (algorithm, segment_bytes) = match reduction.algorithm {
+            Algorithm::Ring { segment_bytes } => (ffi::Algorithm::Ring, segment_bytes),
+            // It cuts into no segments. An exchange is none of Gloo's, see `Part::exchange`.
+            Algorithm::Bcube | Algorithm::Exchange => (ffi::Algorithm::Bcube, data.len()),
         };
         let (count, element_bytes) = (data.len() / reduction.dtype.bytes(), reduction.dtype.bytes());
         // SAFETY: `data` is borrowed for the call and has so many elements. Its parts are used by the fold on this thread, and
         // by messages in ranges that Gloo keeps apart; the regions that messages use end with the call.
-        self.run(op, Some(output), || unsafe { self.group.all_reduce(start, count, element_bytes, &fold, algorithm) })?;
+        self.run(op, Some(output), || unsafe {
+            self.group.all_reduce(start, count, element_bytes, &fold, algorithm, segment_bytes)
+        })?;
         if fold.is_complete() && overlay.is_none_or(|overlay| overlay.is_covered()) {
             return Ok(());
         }

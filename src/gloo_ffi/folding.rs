@@ -7,13 +7,13 @@ use super::overlay::{Overlay, Source};
 use super::task::Reduction;
 use super::wire::guarded;
 use crate::collective::p2p::Landed;
-use crate::collective::{finish, fold};
+use crate::collective::{DIGEST_BLOCK_BYTES, finish, fold, fold_pair};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A multiple of every element's length that leaves room in the first-level cache for three of them.
-const IN_CACHE_BYTES: usize = 8 * 1024;
+/// A multiple of every element's length, three of which the second-level cache holds beside what else is in use.
+const IN_CACHE_BYTES: usize = 32 * 1024;
 
 /// How an operation's contributions are added, for C++ to call.
 pub struct Fold {
@@ -62,61 +62,95 @@ impl Fold {
             return Ok(()); // Nothing may lie anywhere.
         }
         guarded(|| {
-            let other = if std::ptr::eq(into, a) {
-                b
-            } else if std::ptr::eq(into, b) {
-                a // Folding two values is commutative.
-            } else {
-                // SAFETY: both are valid for `bytes` bytes and do not overlap.
-                unsafe { std::ptr::copy_nonoverlapping(a, into, bytes) };
-                b
+            // What `into` holds is one operand, and folding two values is commutative; or it holds none.
+            let (first, other) = match (std::ptr::eq(into, a), std::ptr::eq(into, b)) {
+                // Two equal operands were never asked for, and would be one slice twice.
+                (true, true) => return Err(Thrown::Misuse),
+                (true, false) => (None, b),
+                (false, true) => (None, a),
+                (false, false) => (Some(a), b),
             };
-            // SAFETY: `into` is valid for reads and writes and used by nobody else.
-            let acc = unsafe { std::slice::from_raw_parts_mut(into, bytes) };
-            if std::ptr::eq(into, other) {
-                return Err(Thrown::Misuse); // Two equal operands were never asked for, and would be one slice twice.
-            }
-            // SAFETY: it is valid for reads, and apart from `into`.
-            let x = unsafe { std::slice::from_raw_parts(other, bytes) };
             let width = self.reduction.dtype.bytes();
-            if !(acc.as_ptr().addr() | x.as_ptr().addr() | bytes).is_multiple_of(width) {
+            let places = into.addr() | other.addr() | first.map_or(0, <*const u8>::addr);
+            if !(places | bytes).is_multiple_of(width) {
                 return Err(Thrown::Misuse); // The fold takes whole and aligned elements only.
             }
-            let offset = acc.as_ptr().addr().wrapping_sub(self.start.addr());
-            match &self.overlay {
-                Some(overlay) if offset < overlay.original().len() => self.fold_over(overlay, offset, acc, x)?,
-                _ => fold(self.reduction.op, self.reduction.dtype, acc, x),
+            // SAFETY: `into` is valid for reads and writes and used by nobody else.
+            let acc = unsafe { std::slice::from_raw_parts_mut(into, bytes) };
+            // SAFETY: it is valid for reads, and apart from `into`.
+            let x = unsafe { std::slice::from_raw_parts(other, bytes) };
+            // SAFETY: as above.
+            let first = first.map(|first| unsafe { std::slice::from_raw_parts(first, bytes) });
+            let offset = into.addr().wrapping_sub(self.start.addr());
+            match self.overlay.as_ref().filter(|overlay| offset < overlay.original().len()) {
+                Some(overlay) => {
+                    let range = offset..offset + bytes;
+                    let began_as = began_as(overlay, &range)?;
+                    self.fold_here(offset, acc, first.or(began_as), x);
+                    overlay.wrote(range);
+                }
+                None => self.fold_here(offset, acc, first, x),
             }
-            self.finish(offset, acc);
             Ok(())
         })
     }
 
-    /// Where the buffer is not written yet, what it began as comes into it a little at a time, and is folded while in cache.
-    fn fold_over(&self, overlay: &Overlay, offset: usize, acc: &mut [u8], x: &[u8]) -> Result<(), Thrown> {
-        let range = offset..offset + acc.len();
-        let original = overlay.original().get(range.clone()).ok_or(Thrown::Misuse)?;
-        let source = overlay.source(&range);
-        for (at, acc) in acc.chunks_mut(IN_CACHE_BYTES).enumerate() {
-            let part = at * IN_CACHE_BYTES..at * IN_CACHE_BYTES + acc.len();
-            match source {
-                Source::Original => acc.copy_from_slice(&original[part.clone()]),
-                Source::Buffer => {}
-                // No algorithm of Gloo's folds what it has folded in part.
-                Source::Both => return Err(Thrown::Misuse),
+    /// `acc = first + x`, and `acc + x` without a first one. What is complete by that is finished and told of a piece at a time, while
+    /// that is in cache.
+    fn fold_here(&self, offset: usize, acc: &mut [u8], first: Option<&[u8]>, x: &[u8]) {
+        let Reduction { op, dtype, .. } = self.reduction;
+        let last = self.last.as_ref().filter(|last| last.bytes.contains(&offset) && acc.len() <= last.bytes.end - offset);
+        for piece in cut(0..acc.len(), offset, DIGEST_BLOCK_BYTES) {
+            for part in cut(piece.clone(), 0, IN_CACHE_BYTES) {
+                let acc = &mut acc[part.clone()];
+                match first {
+                    Some(first) => fold_pair(op, dtype, acc, &first[part.clone()], &x[part]),
+                    None => fold(op, dtype, acc, &x[part]),
+                }
+                if let Some(last) = last {
+                    finish(op, dtype, acc, last.members);
+                }
             }
-            fold(self.reduction.op, self.reduction.dtype, acc, &x[part]);
+            if let Some(last) = last {
+                self.finished_bytes.set(self.finished_bytes.get() + piece.len());
+                (last.landed)(offset + piece.start, &acc[piece], 0);
+            }
         }
-        overlay.wrote(range);
-        Ok(())
     }
+}
 
-    fn finish(&self, offset: usize, acc: &mut [u8]) {
-        let Some(last) = &self.last else { return };
-        if last.bytes.contains(&offset) && acc.len() <= last.bytes.end - offset {
-            finish(self.reduction.op, self.reduction.dtype, acc, last.members);
-            self.finished_bytes.set(self.finished_bytes.get() + acc.len());
-            (last.landed)(offset, acc);
-        }
+/// What these bytes of a buffer began as, if they are not written yet.
+fn began_as<'a>(overlay: &'a Overlay, range: &Range<usize>) -> Result<Option<&'a [u8]>, Thrown> {
+    let original = overlay.original().get(range.clone()).ok_or(Thrown::Misuse)?;
+    match overlay.source(range) {
+        Source::Original => Ok(Some(original)),
+        Source::Buffer => Ok(None),
+        // No algorithm of Gloo's folds what it has folded in part.
+        Source::Both => Err(Thrown::Misuse),
+    }
+}
+
+/// A range in pieces that end where, counted from `offset` before its beginning, a multiple of `step` does.
+fn cut(range: Range<usize>, offset: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
+    let (mut at, before) = (range.start, offset % step);
+    std::iter::from_fn(move || {
+        let start = at;
+        at = range.end.min((before + start + step) / step * step - before);
+        (start < at).then_some(start..at)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_end_at_multiples_counted_from_the_beginning_of_the_buffer() {
+        let pieces = |range, offset, step| cut(range, offset, step).collect::<Vec<_>>();
+        assert_eq!(pieces(0..10, 0, 4), [0..4, 4..8, 8..10]);
+        assert_eq!(pieces(0..10, 3, 4), [0..1, 1..5, 5..9, 9..10]);
+        assert_eq!(pieces(5..10, 4, 4), [5..8, 8..10]);
+        assert_eq!(pieces(0..3, usize::MAX - 1, 4), [0..2, 2..3], "of another buffer, which lies before this one");
+        assert!(pieces(7..7, 0, 4).is_empty());
     }
 }

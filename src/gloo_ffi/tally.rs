@@ -16,9 +16,13 @@ impl Tally {
         Tally(Arc::new(Mutex::new(Some(Digest::new(len)))))
     }
 
-    /// The result's `bytes` from `offset` on are here, and stay as they are.
-    pub fn landed(&self, offset: usize, bytes: &[u8]) {
-        let Some(whole) = self.lock().as_ref().map(|digest| digest.whole_blocks(offset, bytes.len())) else { return };
+    /// The result's `bytes` from `offset` on are here, and stay as they are. The first `before` of them were told of before.
+    pub fn landed(&self, offset: usize, bytes: &[u8], before: usize) {
+        let whole = |digest: &Digest| {
+            let (whole, told) = (digest.whole_blocks(offset, bytes.len()), digest.whole_blocks(offset, before));
+            told.end.max(whole.start)..whole.end
+        };
+        let Some(whole) = self.lock().as_ref().map(whole) else { return };
         for index in whole {
             let hash = Digest::hash_in(index, offset, bytes);
             if let Some(digest) = self.lock().as_mut() {
@@ -31,6 +35,12 @@ impl Tally {
     pub fn finish(&self, blocks: &[Block]) -> u128 {
         let digest = self.lock().take();
         digest.unwrap_or_else(|| Digest::new(blocks.iter().map(Block::len).sum())).finish(blocks)
+    }
+
+    /// How many digest blocks are hashed.
+    #[cfg(test)]
+    fn noted(&self) -> usize {
+        self.lock().as_ref().map_or(0, Digest::noted)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Digest>> {
@@ -52,9 +62,18 @@ mod tests {
         for piece in [1000, 256 * 1024, 300_000, 1 << 20] {
             let tally = Tally::new(bytes.len());
             // Not the first one: that is left for the end.
-            bytes.chunks(piece).enumerate().skip(1).for_each(|(i, part)| tally.landed(i * piece, part));
+            bytes.chunks(piece).enumerate().skip(1).for_each(|(i, part)| tally.landed(i * piece, part, 0));
             assert_eq!(tally.finish(&staging.blocks), plain, "pieces of {piece}");
-            tally.landed(0, &bytes);
+            tally.landed(0, &bytes, 0);
+            let (whole, start) = (Tally::new(bytes.len()), 77_777);
+            let mut before = 0;
+            while start + before < bytes.len() {
+                let here = bytes.len().min(start + before + piece) - start;
+                whole.landed(start, &bytes[start..start + here], before);
+                before = here;
+            }
+            assert_eq!(whole.noted(), 3, "all blocks but the first, in which none of it begins, in pieces of {piece}");
+            assert_eq!(whole.finish(&staging.blocks), plain, "one message in pieces of {piece}");
         }
     }
 }

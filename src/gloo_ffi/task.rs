@@ -78,7 +78,10 @@ pub struct Reduction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// Reduce-scatter and all-gather round a ring.
-    Ring,
+    Ring {
+        /// Most bytes that travel and are added as one piece.
+        segment_bytes: usize,
+    },
     /// A hypercube: fewer rounds, for small buffers.
     Bcube,
     /// An all-gather of whole buffers, which every rank then adds: one round for two members.
@@ -174,8 +177,9 @@ fn reduction(op: ReduceOp, call: &Call, bytes: usize, plan: &Plan, size: usize) 
     if !plan.fits(size) {
         return Err(Unfit);
     }
-    let algorithm = match plan.class_for(bytes as u64).schedule {
-        Schedule::GlooRing => Algorithm::Ring,
+    let class = plan.class_for(bytes as u64);
+    let algorithm = match class.schedule {
+        Schedule::GlooRing => Algorithm::Ring { segment_bytes: class.chunk_bytes as usize },
         Schedule::GlooBcube => Algorithm::Bcube,
         Schedule::GlooExchange => Algorithm::Exchange,
         _ => return Err(Unfit),
@@ -207,7 +211,8 @@ mod tests {
 
     #[test]
     fn the_plan_says_which_way_and_the_codec_whether_encoded() {
-        for (schedule, algorithm) in [(Schedule::GlooRing, Algorithm::Ring), (Schedule::GlooBcube, Algorithm::Bcube)] {
+        let ring = Algorithm::Ring { segment_bytes: 1024 };
+        for (schedule, algorithm) in [(Schedule::GlooRing, ring), (Schedule::GlooBcube, Algorithm::Bcube)] {
             let plan = plan(schedule);
             let reduction = Reduction { op: ReduceOp::Sum, dtype: DType::F32, count: 10, algorithm };
             let plain = call(SUM, DType::F32, 10);

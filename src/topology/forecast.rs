@@ -35,7 +35,10 @@ pub(super) fn forecast_longer_us(
             Some(longest(hops.iter().map(|hop| one_way_us(network, hop.from, hop.to)))? + busiest_us(network, &hops, bytes)?)
         }
         Schedule::Ring { order } => ring_us(network, order, bytes, part(1.0 / size)),
-        Schedule::GlooRing => ring_us(network, &ranks(network.size).collect::<Vec<_>>(), bytes, part(1.0 / size)),
+        Schedule::GlooRing => {
+            let segment = f64::min(part(1.0 / size), f64::from(GLOO_SEGMENT_BYTES_MAX));
+            ring_us(network, &ranks(network.size).collect::<Vec<_>>(), bytes, segment)
+        }
         Schedule::Trees { trees } => {
             let hops_of = |share: &TreeShare| tree_hops(share, &longer_up);
             let hops: Vec<Hop> = trees.iter().flat_map(hops_of).collect();
@@ -45,6 +48,9 @@ pub(super) fn forecast_longer_us(
         Schedule::GlooExchange | Schedule::GlooBcube => None,
     }
 }
+
+/// What a longer segment of Gloo's ring waits for goes on beside the others.
+pub(super) const GLOO_SEGMENT_BYTES_MAX: u32 = 1 << 20;
 
 /// `chunk` is as much as goes on at once.
 fn ring_us(network: &Network, order: &[Rank], bytes: u64, chunk: f64) -> Option<f64> {

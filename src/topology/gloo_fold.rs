@@ -2,7 +2,7 @@
 //!
 //! In which order Gloo's two all-reduce algorithms add, so that a sequential reference can do the same.
 //!
-//! *Ring*: the buffer is cut into segments of at most 1 MiB, as many for each rank; a chunk is one rank's segments. Chunk `c`
+//! *Ring*: the buffer is cut into segments of at most the plan's chunk, as many for each rank, two at least; a rank's chunk is all of its segments. Chunk `c`
 //! starts at rank `c - 1`, goes down the ranks and ends at its owner `c`; each adds its own contribution.
 //! *Bcube*: at every step the ranks of a group exchange their parts of the chunk that they share; each adds, to what
 //! it has of its own part, those of the others by ascending rank. Groups are pairs while the size is even, then one
@@ -12,14 +12,11 @@ use super::{FoldSegment, FoldTree};
 use crate::view::Rank;
 use std::ops::Range;
 
-/// Gloo's default bound on a segment of its ring.
-const SEGMENT_BYTES_MAX: usize = 1024 * 1024;
-
-/// The elements whose sums `rank` finishes in Gloo's ring of `size` ranks, of a buffer of `count` elements. Those of all
-/// ranks follow each other and cover the buffer; the last ones may be short or empty.
-pub fn gloo_ring_chunk(rank: usize, size: usize, count: usize, elem_bytes: usize) -> Range<usize> {
+/// The elements whose sums `rank` finishes in Gloo's ring of `size` ranks, of a buffer of `count` elements in segments of at most
+/// `segment_bytes`. Those of all ranks follow each other and cover the buffer; the last ones may be short or empty.
+pub fn gloo_ring_chunk(rank: usize, size: usize, count: usize, elem_bytes: usize, segment_bytes: usize) -> Range<usize> {
     let total = count.saturating_mul(elem_bytes);
-    let segment_max = elem_bytes * (SEGMENT_BYTES_MAX / elem_bytes).max(1);
+    let segment_max = elem_bytes * (segment_bytes / elem_bytes).max(1);
     let segments = total.div_ceil(segment_max).max(2 * size).next_multiple_of(size);
     let segment = total.div_ceil(segments).div_ceil(elem_bytes);
     let cut = |rank: usize| (rank * (segments / size) * segment).min(count);
@@ -27,10 +24,11 @@ pub fn gloo_ring_chunk(rank: usize, size: usize, count: usize, elem_bytes: usize
 }
 
 /// How Gloo's ring folds.
-pub(super) fn ring(size: usize, count: usize, elem_bytes: usize) -> Vec<FoldSegment> {
+pub(super) fn ring(size: usize, count: usize, elem_bytes: usize, segment_bytes: usize) -> Vec<FoldSegment> {
     let chunk = |owner: usize| {
         let way = (1..=size).map(|step| rank((owner + size - step) % size));
-        FoldSegment { elements: gloo_ring_chunk(owner, size, count, elem_bytes), tree: FoldTree::sum_of(way) }
+        let elements = gloo_ring_chunk(owner, size, count, elem_bytes, segment_bytes);
+        FoldSegment { elements, tree: FoldTree::sum_of(way) }
     };
     (0..size).map(chunk).collect()
 }
@@ -109,7 +107,9 @@ mod tests {
     fn chunks_cover_the_buffer() {
         for size in 2..=16 {
             for count in [1, 2, 3, size - 1, size, 2 * size + 1, 1000, 65_537, 3_000_001] {
-                assert!(covers(&ring(size, count, 4), count), "ring of {size}, {count} elements");
+                for segment_bytes in [1024, 1 << 20] {
+                    assert!(covers(&ring(size, count, 4, segment_bytes), count), "ring of {size}, {count} elements");
+                }
                 assert!(covers(&bcube(size, count), count), "bcube of {size}, {count} elements");
             }
         }
@@ -117,12 +117,15 @@ mod tests {
 
     #[test]
     fn a_chunk_of_the_ring_ends_at_its_owner() {
-        let segments = ring(3, 600, 4);
+        let segments = ring(3, 600, 4, 1 << 20);
         assert_eq!(segments.iter().map(|s| told(&s.tree)).collect::<Vec<_>>(), ["(2 1 0)", "(0 2 1)", "(1 0 2)"]);
         assert_eq!(segments.iter().map(|s| s.elements.clone()).collect::<Vec<_>>(), [0..200, 200..400, 400..600]);
         // Ten segments of one element for seven elements: the last ranks finish nothing.
-        let ranges: Vec<_> = (0..5).map(|rank| gloo_ring_chunk(rank, 5, 7, 4)).collect();
+        let ranges: Vec<_> = (0..5).map(|rank| gloo_ring_chunk(rank, 5, 7, 4, 1 << 20)).collect();
         assert_eq!(ranges, [0..2, 2..4, 4..6, 6..7, 7..7]);
+        // Nine segments of 75 elements, or, as each rank has two at least, six of 100.
+        let first = |segment_bytes| gloo_ring_chunk(0, 3, 600, 4, segment_bytes);
+        assert_eq!([300, 400, 4000].map(first), [0..201, 0..200, 0..200]);
     }
 
     #[test]

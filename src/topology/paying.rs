@@ -9,7 +9,7 @@
 //! Over trees who has fast ways up goes without the codec, as far as that takes no more time: encoding for a cable beside a radio gains nothing, and what
 //! is not encoded is exact.
 
-use super::forecast::{forecast_longer_us, forecast_us};
+use super::forecast::{GLOO_SEGMENT_BYTES_MAX, forecast_longer_us, forecast_us};
 use super::network::Network;
 use super::plan::TreeShare;
 use super::{AutoCodecs, Coding, LinkMap, Plan, PlanClass, Schedule, Tree, ranks};
@@ -101,13 +101,15 @@ impl<'a> Paying<'a> {
 
     /// How long it is on its way, and how long whoever has most to encode does that beside everything else.
     pub(super) fn travel_and_coding_us(&self, class: &PlanClass, bytes: u64, coding: Coding) -> Option<[f64; 2]> {
+        let is_gloo = matches!(class.schedule, Schedule::GlooRing | Schedule::GlooBcube | Schedule::GlooExchange);
+        let chunk_bytes = if is_gloo { class.chunk_bytes.min(GLOO_SEGMENT_BYTES_MAX) } else { class.chunk_bytes };
         let Some(codec) = codec(coding.codec()) else {
-            return Some([forecast_us(&self.network, &self.way(&class.schedule, false), bytes, class.chunk_bytes)?, 0.0]);
+            return Some([forecast_us(&self.network, &self.way(&class.schedule, false), bytes, chunk_bytes)?, 0.0]);
         };
         let way = self.way(&class.schedule, true);
         // A plan is made for buffers that there can be.
         let elements = usize::try_from(bytes / 4).ok()?;
-        let chunk = codec.encoded_len(class.chunk_bytes as usize / 4) as u32;
+        let chunk = codec.encoded_len(chunk_bytes as usize / 4) as u32;
         let encoded = codec.encoded_len(elements) as u64;
         let longer_up = |rank| if coding.plain().contains(rank) { bytes as f64 / encoded.max(1) as f64 } else { 1.0 };
         let travel_us = forecast_longer_us(&self.network, &way, encoded, chunk, longer_up)?;

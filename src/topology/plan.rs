@@ -27,7 +27,7 @@ pub struct Plan {
 pub struct PlanClass {
     /// Largest buffer in bytes, `u64::MAX` for the last class.
     pub bytes_max: u64,
-    /// Bytes that travel and are added as one piece: 1 KiB to 1 MiB, a multiple of 64.
+    /// Bytes that travel and are added as one piece, a multiple of 64: 1 KiB to 1 MiB, or to 4 MiB round Gloo's ring.
     pub chunk_bytes: u32,
     /// Who sends what to whom.
     pub schedule: Schedule,
@@ -105,7 +105,8 @@ impl Plan {
     /// like on Gloo: one segment, in rank order. Gloo's ring and bcube: see `gloo_fold`.
     pub fn fold_order(&self, size: usize, count: usize, elem_bytes: usize) -> FoldOrder {
         let bytes = (count as u64).saturating_mul(elem_bytes as u64);
-        let segments = match &self.class_for(bytes).schedule {
+        let class = self.class_for(bytes);
+        let segments = match &class.schedule {
             Schedule::OneShot | Schedule::GlooExchange => {
                 let ranks = (0..size).filter_map(|rank| u8::try_from(rank).ok()).map(Rank);
                 vec![FoldSegment { elements: 0..count, tree: FoldTree::sum_of(ranks) }]
@@ -115,7 +116,7 @@ impl Plan {
                 let segments = trees.iter().zip(tree_segments(trees, 0..count));
                 segments.map(|(share, elements)| FoldSegment { elements, tree: FoldTree::up(&share.tree, size) }).collect()
             }
-            Schedule::GlooRing => gloo_fold::ring(size, count, elem_bytes),
+            Schedule::GlooRing => gloo_fold::ring(size, count, elem_bytes, class.chunk_bytes as usize),
             Schedule::GlooBcube => gloo_fold::bcube(size, count),
         };
         FoldOrder { segments }
@@ -225,7 +226,8 @@ impl Schedule {
 
 impl PlanClass {
     fn fits(&self, size: usize) -> bool {
-        let chunk = (1024..=1024 * 1024).contains(&self.chunk_bytes) && self.chunk_bytes.is_multiple_of(64);
+        let mib = if self.schedule == Schedule::GlooRing { 4 } else { 1 };
+        let chunk = (1024..=mib * 1024 * 1024).contains(&self.chunk_bytes) && self.chunk_bytes.is_multiple_of(64);
         let schedule = match &self.schedule {
             Schedule::OneShot | Schedule::GlooExchange | Schedule::GlooRing | Schedule::GlooBcube => true,
             Schedule::Ring { order } => {
@@ -363,6 +365,22 @@ mod tests {
             PlanClass { bytes_max: 99, chunk_bytes: 4096, schedule: Schedule::Ring { order }, auto: AutoCodecs::NONE },
         );
         plan
+    }
+
+    #[test]
+    fn chunks_have_bounds_and_those_of_gloos_ring_wider_ones() {
+        let fits = |schedule: Schedule, chunk_bytes| {
+            let class = PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE };
+            Plan { revision: 0, reason: String::new(), classes: vec![class] }.fits(3)
+        };
+        const MIB: u32 = 1 << 20;
+        for (schedule, most) in [(Schedule::GlooRing, 4 * MIB), (Schedule::GlooBcube, MIB), (Schedule::OneShot, MIB)] {
+            for (chunk_bytes, is_good) in
+                [(1024, true), (most, true), (1023, false), (960, false), (1025, false), (most + 64, false)]
+            {
+                assert_eq!(fits(schedule.clone(), chunk_bytes), is_good, "{schedule:?}, {chunk_bytes}");
+            }
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Endpoint {
-    /// Memory for messages of `op`; `landed` gets each message that is received into it.
+    /// Memory for messages of `op`; `landed` gets what has come of each message that is received into it.
     ///
     /// # Safety
     /// `ptr..ptr+len` stays valid for reads and writes, from any thread, until the [`Region`] is dropped. While a message
@@ -87,13 +87,14 @@ impl Memory {
 }
 
 impl Hold {
-    /// The bytes of a message that is being sent or has been received; none when they are not in this memory.
+    /// The bytes of a message that is being sent, or of one that is being received those that are here; none when they are not in this memory.
     pub fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         if len == 0 || !self.0.contains(offset, len) {
             return &[];
         }
         // SAFETY: inside of the memory, which is valid while this hold lives: `close` waits for it. Nobody writes to a
-        // message while it is sent or looked at, says the contract of `Endpoint::region`.
+        // message while it is sent, says the contract of `Endpoint::region`; of one that is received nobody writes to what is here,
+        // and the next frame is written by the thread that looks at this one.
         unsafe { std::slice::from_raw_parts(self.0.start.add(offset), len) }
     }
 

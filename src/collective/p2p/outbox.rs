@@ -3,7 +3,8 @@
 //! What waits to be sent to one peer, and the link it goes by.
 //!
 //! Credits and eager messages go before the rest, also between the frames of a large message. That keeps the order
-//! within a flow, as its eager messages are its first. The queues have no bound of their own: an entry is a few words, made by
+//! within a flow, as its eager messages are its first. Large messages of several operations take turns, a frame each, so that a
+//! short one does not wait for a long one; those of one operation go one after the other. The queues have no bound of their own: an entry is a few words, made by
 //! a call of this rank's own program, and goes when its operation ends.
 
 use super::matching::Way;
@@ -21,7 +22,8 @@ pub type Generation = u64;
 pub struct Outbox {
     line: Option<Line>,
     urgent: VecDeque<Item>,
-    bulk: VecDeque<Item>,
+    /// By operation, the next one's first; none is empty.
+    bulk: VecDeque<VecDeque<Item>>,
     /// Wakes the sender thread.
     pub changed: Arc<Condvar>,
 }
@@ -89,7 +91,10 @@ impl Outbox {
         match pace {
             Pace::Eager if item.message.is_none() => self.urgent.push_front(item),
             Pace::Eager => self.urgent.push_back(item),
-            Pace::Credited => self.bulk.push_back(item),
+            Pace::Credited => match self.bulk.iter_mut().find(|queue| queue.iter().any(|other| other.way.op == item.way.op)) {
+                Some(queue) => queue.push_back(item),
+                None => self.bulk.push_back(VecDeque::from([item])),
+            },
         }
         let idle = self.line.as_ref().is_some_and(|line| line.half.is_some());
         if free && idle && item.is_small() { Turn::Mine } else { Turn::Later }
@@ -98,12 +103,16 @@ impl Outbox {
     /// Takes the next frame and the half of the link to write it, if there are both.
     pub fn next(&mut self) -> Option<Departing> {
         let line = self.line.as_mut()?;
-        let queue = if self.urgent.is_empty() { &mut self.bulk } else { &mut self.urgent };
+        let is_bulk = self.urgent.is_empty();
+        let queue = if is_bulk { self.bulk.front_mut()? } else { &mut self.urgent };
         let item = queue.front_mut()?;
         let half = line.half.take()?;
         let (header, bytes, last) = item.frame();
         if last {
             queue.pop_front();
+        }
+        if is_bulk && let Some(queue) = self.bulk.pop_front().filter(|queue| !queue.is_empty()) {
+            self.bulk.push_back(queue);
         }
         Some(Departing { generation: line.generation, half, header, bytes, last })
     }
@@ -128,12 +137,12 @@ impl Outbox {
     /// Takes the frames of an operation out.
     pub fn purge(&mut self, op: OpId) {
         self.urgent.retain(|item| item.way.op != op);
-        self.bulk.retain(|item| item.way.op != op);
+        self.bulk.retain(|queue| queue.iter().all(|item| item.way.op != op));
     }
 
     /// Whether messages of a region wait.
     pub fn has(&self, concerned: impl Fn(&Span) -> bool) -> bool {
-        self.urgent.iter().chain(&self.bulk).filter_map(|item| item.message).any(|(span, _)| concerned(&span))
+        self.urgent.iter().chain(self.bulk.iter().flatten()).filter_map(|item| item.message).any(|(span, _)| concerned(&span))
     }
 
     /// Uses a link. There must be none.
@@ -214,6 +223,29 @@ mod tests {
         let rest: Vec<_> = std::iter::from_fn(|| write(&mut outbox)).collect();
         let message = |flow, left| (flow, Phase::Message, left);
         assert_eq!(rest, [(3, Phase::Posted, 0), message(1, 0), message(2, 0), message(0, 1), message(0, 0)]);
+    }
+
+    #[test]
+    fn operations_take_turns_and_each_keeps_its_order() {
+        let of = |number| OpId { lane: Lane::MAIN, number };
+        let item = |number, flow, len| {
+            let way = Way { op: of(number), peer: Rank(1), flow };
+            Item::message(way, Span { region: RegionId(1), offset: 0, len })
+        };
+        let mut outbox = connected();
+        for item in [item(0, 0, 3 * PIECE), item(0, 1, 1), item(1, 0, PIECE + 1), item(2, 0, PIECE), item(2, 1, 2 * PIECE)] {
+            outbox.push(item, Pace::Credited);
+        }
+        let mut frames = Vec::new();
+        while let Some(Departing { generation, half, header, .. }) = outbox.next() {
+            frames.push((header.op.number, header.flow, header.chunk));
+            outbox.give_back(generation, half);
+            if frames.len() == 7 {
+                outbox.purge(of(0));
+            }
+        }
+        let expected = [(0, 0, 2), (1, 0, 1), (2, 0, 0), (0, 0, 1), (1, 0, 0), (2, 1, 1), (0, 0, 0), (2, 1, 0)];
+        assert_eq!(frames, expected, "without flow 1 of the first one, which was taken out");
     }
 
     #[test]

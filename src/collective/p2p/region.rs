@@ -11,12 +11,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar};
 use std::time::Duration;
 
-/// Called when a whole message, not an empty one, has been received into a region: with its offset and its bytes, which are
-/// still in the cache then.
+/// Called when a piece of a message, not an empty one, has been received into a region: with the message's offset, its bytes
+/// so far, and how many of them were here before, so that the others are still in the cache.
 ///
 /// It runs on a receiving thread, or on the one that posts a receive whose message was here before; under no lock, but
 /// while the region is held. So it should be short, and must not drop the region.
-pub type Landed = Arc<dyn Fn(usize, &[u8]) + Send + Sync>;
+pub type Landed = Arc<dyn Fn(usize, &[u8], usize) + Send + Sync>;
 
 /// Memory of an operation that messages are sent from and received into.
 ///

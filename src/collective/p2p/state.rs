@@ -235,7 +235,7 @@ impl State {
                 Ok(mine.map_or(Posted::Awaited, Posted::Credit))
             }
             Ok(Posting::Here(block)) => {
-                let piece = Piece { region: span.region, at: span.offset, whole: Some((span.offset, span.len)) };
+                let piece = Piece { region: span.region, message: span.offset, before: 0, last: true };
                 Ok(self.landing(from, piece, Payload::Here(block)).map_or(Posted::Awaited, Posted::Here))
             }
             Err(Refusal::Fault(fault)) => Err(self.refuse(from.op, fault)),
@@ -418,8 +418,8 @@ impl Landing {
     /// Those of reading: the link is over.
     pub fn write(self, from: &mut dyn DataReceiver) -> io::Result<Option<Received>> {
         match &self.payload {
-            Payload::Here(block) => self.hold.write(self.piece.at, block.bytes()),
-            Payload::Coming(len) => self.hold.fill(self.piece.at, *len, |into| from.payload(into))?,
+            Payload::Here(block) => self.hold.write(self.piece.at(), block.bytes()),
+            Payload::Coming(len) => self.hold.fill(self.piece.at(), *len, |into| from.payload(into))?,
         }
         Ok(self.written())
     }
@@ -427,17 +427,16 @@ impl Landing {
     /// Copies what is here.
     pub fn copy(self) -> Option<Received> {
         if let Payload::Here(block) = &self.payload {
-            self.hold.write(self.piece.at, block.bytes());
+            self.hold.write(self.piece.at(), block.bytes());
         }
         self.written()
     }
 
     fn written(self) -> Option<Received> {
-        let Landing { way, piece, hold, landed, .. } = self;
-        let (offset, len) = piece.whole?;
-        if let Some(landed) = landed.filter(|_| len > 0) {
-            landed(offset, hold.bytes(offset, len));
+        let Landing { way, piece, payload, hold, landed } = self;
+        if let Some(landed) = landed.filter(|_| payload.len() > 0) {
+            landed(piece.message, hold.bytes(piece.message, piece.before + payload.len()), piece.before);
         }
-        Some(Received { way, region: piece.region })
+        piece.last.then_some(Received { way, region: piece.region })
     }
 }

@@ -130,10 +130,19 @@ pub enum Arrival {
 pub struct Piece {
     /// Whose memory.
     pub region: RegionId,
-    /// Where the piece begins there.
-    pub at: usize,
-    /// The message that it completes: where it begins and its length.
-    pub whole: Option<(usize, usize)>,
+    /// Where the message begins there.
+    pub message: usize,
+    /// How much of it was here before.
+    pub before: usize,
+    /// It completes the message.
+    pub last: bool,
+}
+
+impl Piece {
+    /// Where it begins in its region. An empty message may have any offset.
+    pub fn at(&self) -> usize {
+        self.message.saturating_add(self.before)
+    }
 }
 
 /// Why a frame cannot be.
@@ -288,9 +297,7 @@ impl Inward {
             self.current = Some(Current { post, received: received + len });
         }
         let Some(region) = post.region else { return Ok(Arrival::Dropped) };
-        let whole = (left == 0).then_some((post.offset, post.len));
-        // An empty message may have any offset.
-        Ok(Arrival::Into(Piece { region, at: post.offset.saturating_add(received), whole }, payload))
+        Ok(Arrival::Into(Piece { region, message: post.offset, before: received, last: left == 0 }, payload))
     }
 
     /// The memory of `region` is gone: what was to come into it is let in and dropped. Says how many messages that is.
@@ -360,9 +367,10 @@ mod tests {
         let mut flow = Inward::of(OpId { lane: Lane(7), number: 1 });
         assert!(matches!(flow.post(Span { region: OURS, offset: 7, len: PIECE + 5 }), Ok(Posting::Awaited(Pace::Credited))));
         let Ok(Arrival::Into(first, _)) = flow.arrive(1, block(PIECE)) else { panic!("it fits") };
-        assert_eq!(first, Piece { region: OURS, at: 7, whole: None });
+        assert_eq!(first, Piece { region: OURS, message: 7, before: 0, last: false });
         let Ok(Arrival::Into(last, _)) = flow.arrive(0, block(5)) else { panic!("it fits") };
-        assert_eq!(last, Piece { region: OURS, at: 7 + PIECE, whole: Some((7, PIECE + 5)) });
+        assert_eq!(last, Piece { region: OURS, message: 7, before: PIECE, last: true });
+        assert_eq!((first.at(), last.at()), (7, 7 + PIECE));
     }
 
     #[test]

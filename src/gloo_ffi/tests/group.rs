@@ -216,7 +216,11 @@ pub fn op(lane: u64, number: u64) -> OpId {
 }
 
 pub fn plan(schedule: Schedule) -> Arc<Plan> {
-    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes: 256 * 1024, schedule, auto: AutoCodecs::NONE }];
+    plan_in(schedule, 256 * 1024)
+}
+
+pub fn plan_in(schedule: Schedule, chunk_bytes: u32) -> Arc<Plan> {
+    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE }];
     Arc::new(Plan { revision: 0, reason: String::new(), classes })
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Results are those of the sequential reference in Gloo's order, bit for bit, on every rank.
 
-use super::group::{Cables, Chance, Group, bytes, op, plan};
-use crate::collective::{Arithmetic, Call, CodecId, DType, Input, Kind, Mode, ReduceOp, bytes_of, reference};
+use super::group::{Cables, Chance, Group, bytes, op, plan, plan_in};
+use crate::collective::{Arithmetic, Call, CodecId, DType, F16, Finished, Input, Kind, Mode, ReduceOp, bytes_of, reference};
 use crate::compression::{Codec, codec, codec_of_sums};
 use crate::topology::{Plan, Schedule, ring_segment};
 use crate::view::Rank;
@@ -41,19 +41,28 @@ fn assert_reduces<T: Arithmetic + PartialOrd>(
     group: &Group,
     number: u64,
     reduce: ReduceOp,
-    schedule: &Schedule,
+    plan: &Arc<Plan>,
     inputs: &[Vec<T>],
     chance: &mut Chance,
 ) {
     let (size, count) = (inputs.len(), inputs[0].len());
-    let plan: Arc<Plan> = plan(schedule.clone());
     let expected = reference(&plan.fold_order(size, count, T::DTYPE.bytes()), reduce, inputs);
     let raw: Vec<Vec<u8>> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
     let call = call(Kind::AllReduce(reduce), T::DTYPE, count);
-    for (rank, finished) in group.run(op(0, number), call, None, &plan, &raw, chance).iter().enumerate() {
-        assert!(bytes(finished) == bytes_of(&expected), "{call} on rank {rank} of {size}, {schedule:?}");
-        assert_eq!(finished.digest, digest_of(bytes_of(&expected)), "{call} on rank {rank} of {size}, {schedule:?}");
+    for (rank, finished) in group.run(op(0, number), call, None, plan, &raw, chance).iter().enumerate() {
+        assert_right(finished, &expected, &format!("{call} on rank {rank} of {size}, {:?}", plan.classes));
     }
+}
+
+fn assert_right<T: Arithmetic>(finished: &Finished, expected: &[T], what: &str) {
+    assert!(bytes(finished) == bytes_of(expected), "{what}");
+    assert_eq!(finished.digest, digest_of(bytes_of(expected)), "{what}");
+}
+
+/// All schedules, and the ring with segments of several lengths.
+fn plans() -> Vec<Arc<Plan>> {
+    let rings = [1024, 256 * 1024, 4 * 1024 * 1024].map(|segment_bytes| plan_in(Schedule::GlooRing, segment_bytes));
+    rings.into_iter().chain(SCHEDULES[1..].iter().cloned().map(plan)).collect()
 }
 
 #[test]
@@ -63,12 +72,12 @@ fn small_reductions_of_every_size_kind_and_algorithm() {
     for size in 1..=5 {
         let (group, mut number) = (Group::new(size, Cables::Memory), 0);
         for count in [0, 1, 2, 3, 7, size - 1, size, 1000] {
-            for schedule in &SCHEDULES {
+            for plan in &plans() {
                 for reduce in OPS {
                     let inputs: Vec<_> = (0..size).map(|_| f32s(count, &mut chance)).collect();
-                    assert_reduces(&group, number, reduce, schedule, &inputs, &mut chance);
+                    assert_reduces(&group, number, reduce, plan, &inputs, &mut chance);
                     let inputs: Vec<_> = (0..size).map(|_| f64s(count, &mut chance)).collect();
-                    assert_reduces(&group, number + 1, reduce, schedule, &inputs, &mut chance);
+                    assert_reduces(&group, number + 1, reduce, plan, &inputs, &mut chance);
                     number += 2;
                 }
             }
@@ -82,14 +91,16 @@ fn large_reductions() {
     println!("seed {}", chance.0);
     for size in 1..=5 {
         let group = Group::new(size, Cables::Memory);
-        for (i, schedule) in SCHEDULES.iter().enumerate() {
+        for (i, plan) in plans().iter().enumerate() {
             let number = 10 * i as u64;
             for (i, reduce) in OPS.into_iter().enumerate() {
                 let inputs: Vec<_> = (0..size).map(|_| f64s(65_537, &mut chance)).collect();
-                assert_reduces(&group, number + i as u64, reduce, schedule, &inputs, &mut chance);
+                assert_reduces(&group, number + i as u64, reduce, plan, &inputs, &mut chance);
             }
-            let inputs: Vec<_> = (0..size).map(|_| f32s((1 << 20) + 3, &mut chance)).collect();
-            assert_reduces(&group, number + 4, OPS[size % 4], schedule, &inputs, &mut chance);
+            // A thousand segments take their time.
+            let count = if plan.classes[0].chunk_bytes == 1024 { 200_003 } else { (1 << 20) + 3 };
+            let inputs: Vec<_> = (0..size).map(|_| f32s(count, &mut chance)).collect();
+            assert_reduces(&group, number + 4, OPS[size % 4], plan, &inputs, &mut chance);
         }
     }
 }
@@ -102,12 +113,60 @@ fn reductions_over_real_links() {
         for size in [2, 3, 4] {
             let (group, mut number) = (Group::new(size, cables), 0);
             for count in [1, 1000, 300_001] {
-                for schedule in &SCHEDULES {
+                for plan in &plans() {
                     let inputs: Vec<_> = (0..size).map(|_| f32s(count, &mut chance)).collect();
-                    assert_reduces(&group, number, ReduceOp::Mean, schedule, &inputs, &mut chance);
+                    assert_reduces(&group, number, ReduceOp::Mean, plan, &inputs, &mut chance);
                     number += 1;
                 }
             }
+        }
+    }
+}
+
+/// In another buffer than they are added in, whose pieces come a message or a frame at a time.
+#[test]
+fn what_is_lent_is_added_where_it_lies() {
+    fn assert_lent<T: Arithmetic + PartialOrd>(
+        group: &Group,
+        number: u64,
+        reduce: ReduceOp,
+        plan: &Arc<Plan>,
+        inputs: &[Vec<T>],
+    ) {
+        let (size, count) = (inputs.len(), inputs[0].len());
+        let expected = reference(&plan.fold_order(size, count, T::DTYPE.bytes()), reduce, inputs);
+        let (call, of) = (call(Kind::AllReduce(reduce), T::DTYPE, count), op(0, number));
+        let lent: Vec<Arc<Vec<T>>> = inputs.iter().cloned().map(Arc::new).collect();
+        for me in group.ranks() {
+            group.start_with(me, of, call, None, plan, &Input::lent(&lent[me.index()]));
+            group.credit_from(of, me);
+        }
+        for _ in group.ranks() {
+            let (rank, _, result) = group.outcome();
+            let finished = result.unwrap_or_else(|fault| panic!("{call} on rank {rank} of {size}: {fault}"));
+            assert_right(&finished, &expected, &format!("{call} on rank {rank} of {size}, {:?}", plan.classes));
+        }
+        for (kept, input) in lent.iter().zip(inputs) {
+            assert!(bytes_of(kept) == bytes_of(input), "what is lent was written to");
+        }
+    }
+    let mut chance = Chance(9);
+    println!("seed {}", chance.0);
+    for size in [2, 3, 4] {
+        let (group, mut number) = (Group::new(size, Cables::Memory), 0);
+        for plan in plans() {
+            // Messages of more than one frame, where segments may be as long as that.
+            let large = if plan.classes[0].chunk_bytes > 1 << 20 { 140_000 * size + 1 } else { 40_001 };
+            for (count, reduce) in [(5, ReduceOp::Min), (9_999, ReduceOp::Mean), (large, ReduceOp::Sum)] {
+                let wide: Vec<Vec<f32>> = (0..size).map(|_| f32s(count, &mut chance)).collect();
+                let half: Vec<Vec<F16>> = wide.iter().map(|x| x.iter().copied().map(F16::from_f32).collect()).collect();
+                assert_lent(&group, number, reduce, &plan, &wide);
+                assert_lent(&group, number + 1, reduce, &plan, &half);
+                number += 2;
+            }
+            let double: Vec<_> = (0..size).map(|_| f64s(20_001, &mut chance)).collect();
+            assert_lent(&group, number, ReduceOp::Max, &plan, &double);
+            number += 1;
         }
     }
 }

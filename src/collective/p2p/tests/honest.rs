@@ -103,7 +103,7 @@ impl Side {
             Wire::Piece { op, flow, left, block } => {
                 let from = Way { op, peer: self.peer, flow };
                 match self.matching.arrive(from, left, Payload::Here(block)).expect("an honest frame") {
-                    Some(Arrival::Into(piece, Payload::Here(block))) if piece.whole.is_some() => {
+                    Some(Arrival::Into(piece, Payload::Here(block))) if piece.last => {
                         self.take(flow_of(op, flow), piece.region, &block);
                     }
                     Some(Arrival::Into(..) | Arrival::Kept) => {}

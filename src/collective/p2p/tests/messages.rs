@@ -98,7 +98,7 @@ fn messages_of_all_sizes_go_both_ways_at_once() {
 }
 
 #[test]
-fn whoever_asks_hears_of_each_message_once_with_its_bytes() {
+fn whoever_asks_hears_of_each_message_as_it_comes() {
     for (name, link) in LINKS {
         let group = Group::new(2, link);
         group.begin(op(0));
@@ -109,7 +109,7 @@ fn whoever_asks_hears_of_each_message_once_with_its_bytes() {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let hear = {
             let heard = Arc::clone(&heard);
-            Arc::new(move |offset, bytes: &[u8]| heard.lock().expect("whole").push((offset, bytes.to_vec())))
+            Arc::new(move |offset, bytes: &[u8], before| heard.lock().expect("whole").push((offset, bytes.to_vec(), before)))
         };
         let into = Buffer::hearing(&group.ends[1], op(0), vec![0; total], hear);
         let mut offset = 0;
@@ -118,8 +118,8 @@ fn whoever_asks_hears_of_each_message_once_with_its_bytes() {
             out.region().send(B, 0, offset, size).expect("sent");
             into.region().recv(A, 0, offset, size).expect("posted");
             assert_eq!(into.received(), Ok(Some(A)), "{name}");
-            if size > 0 {
-                expected.push((offset, bytes[offset..offset + size].to_vec()));
+            for before in (0..size).step_by(PIECE) {
+                expected.push((offset, bytes[offset..offset + size.min(before + PIECE)].to_vec(), before));
             }
             offset += size;
         }
