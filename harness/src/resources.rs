@@ -48,18 +48,23 @@ impl Resources {
         Ok(known)
     }
 
-    /// What it holds as soon as it has no more than so many threads, else after some seconds.
-    pub fn with_threads(at_most: usize) -> Result<Resources> {
+    /// What it holds as soon as it has no more threads and descriptors than `before`, else after some seconds.
+    pub fn back_to(before: &Resources) -> Result<Resources> {
         let until = Instant::now() + PATIENCE;
         loop {
             let now = Resources::now()?;
-            if now.threads.len() <= at_most || Instant::now() >= until {
+            if now.is_within(before) || Instant::now() >= until {
                 return Ok(now);
             }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+
+    /// Whether it has no more threads and descriptors than `before`.
+    pub fn is_within(&self, before: &Resources) -> bool {
+        self.threads.len() <= before.threads.len() && self.descriptors <= before.descriptors
+    }
 }
 
-/// How long threads are waited for that may be about to end.
+/// How long threads and descriptors are waited for that may be about to end.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -68,7 +68,7 @@ async fn ten_thousand(on: On) -> Result<()> {
     });
     let nodes: Vec<_> = nodes.await?.into_iter().collect::<Result<_>>()?;
     let took = started.elapsed();
-    let after = Resources::with_threads(before.threads.len())?;
+    let after = Resources::back_to(&before)?;
     println!(
         "measured: {OPERATIONS} operations on {} in {took:.1?}: {} after {WARM_UP}, {} in the end",
         on.engine,
