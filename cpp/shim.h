@@ -69,6 +69,8 @@ class Group {
   void broadcast(std::uint8_t *data, std::size_t bytes, std::int32_t root) const;
   // The own part lies in its place already.
   void all_gather(std::uint8_t *data, std::size_t bytes) const;
+  // Brings everybody's `in` to its place in `out`, in one step. The own place stays as it is.
+  void exchange(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out) const;
   // Calls of one operation that run at the same time have different tags.
   void exchange_parts(std::uint8_t *out, rust::Slice<const std::size_t> out_bytes, std::uint8_t *in,
                       rust::Slice<const std::size_t> in_bytes, std::uint32_t tag) const;

@@ -76,6 +76,9 @@ pub mod ffi {
         /// `data` points to so many bytes, which nobody else uses.
         unsafe fn all_gather(self: &Group, data: *mut u8, bytes: usize) -> Result<()>;
         /// # Safety
+        /// `input` points to so many bytes, `out` to as many for each rank; nobody else writes the one or uses the other.
+        unsafe fn exchange(self: &Group, input: *const u8, bytes: usize, out: *mut u8) -> Result<()>;
+        /// # Safety
         /// `out` and `input` point to the sums of their lengths in bytes, which nobody else uses.
         unsafe fn exchange_parts(
             self: &Group,

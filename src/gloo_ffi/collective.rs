@@ -7,7 +7,7 @@ use super::overlay::Overlay;
 use super::tally::Tally;
 use super::task::{Algorithm, Reduction, Task};
 use crate::collective::p2p::Landed;
-use crate::collective::{Block, EngineFault, Finished, Pool, Staging, finish, fold};
+use crate::collective::{Block, EngineFault, Finished, Pool, Staging, finish, fold, fold_pair};
 use crate::copying::copy;
 use crate::topology::{gloo_ring_chunk, ring_segment};
 use crate::view::{OpId, Rank};
@@ -77,13 +77,16 @@ impl Part<'_> {
 
     /// Everybody's buffers come together, and every rank adds all of them in rank order.
     fn exchange(&self, reduction: Reduction, own: &Block) -> Result<Finished, Failure> {
+        let Reduction { op, dtype, .. } = reduction;
         let bytes = own.len();
         let mut all = self.pool.block(bytes * self.size);
-        let start = self.me.index() * bytes;
-        copy(&mut all.bytes_mut()[start..start + bytes], own.bytes());
-        self.context.all_gather(self.op, all.bytes_mut(), &nobody())?;
+        self.context.exchange(self.op, own.bytes(), all.bytes_mut())?;
+        let of = |rank: usize| if rank == self.me.index() { own.bytes() } else { &all.bytes()[rank * bytes..(rank + 1) * bytes] };
         let mut block = self.pool.like(own).unwrap_or_else(|| self.pool.block(bytes));
-        self.fold_all(reduction, all.bytes(), block.bytes_mut());
+        let sum = block.bytes_mut();
+        fold_pair(op, dtype, sum, of(0), of(1));
+        (2..self.size).for_each(|rank| fold(op, dtype, sum, of(rank)));
+        finish(op, dtype, sum, self.size);
         Ok(finished(&Tally::new(bytes), Some(block)))
     }
 
@@ -233,11 +236,6 @@ fn landed(tally: &Tally, is_result: bool, overlay: Option<&Arc<Overlay>>) -> Lan
             tally.landed(offset, bytes, before);
         }
     })
-}
-
-/// What comes is not the result yet.
-fn nobody() -> Landed {
-    Arc::new(|_, _, _| {})
 }
 
 fn hook(tally: &Tally) -> Landed {

@@ -111,6 +111,14 @@ impl Context {
         self.run(op, Some(output), || unsafe { self.group.all_gather(start, len) })
     }
 
+    /// Brings everybody's `input` to its place in `out`, in rank order; the own place stays as it is.
+    pub fn exchange(&self, op: OpId, input: &[u8], out: &mut [u8]) -> Result<(), Failure> {
+        assert_eq!(out.len(), input.len() * self.size, "there is room for all");
+        let (start, bytes, out) = (input.as_ptr(), input.len(), out.as_mut_ptr());
+        // SAFETY: both are borrowed for the call and so long; the regions that messages use end with the call.
+        self.run(op, None, || unsafe { self.group.exchange(start, bytes, out) })
+    }
+
     /// Sends each rank its part of `input` and gets one from each in `out`, in rank order. Calls of one operation at the same time have different tags.
     pub fn exchange_parts(
         &self,
