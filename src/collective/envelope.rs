@@ -11,6 +11,7 @@ mod decided;
 #[cfg(test)]
 mod enclosed_tests;
 mod lost;
+mod mouth;
 mod outgoing;
 mod plans;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub(crate) mod testing;
 
 pub use decided::{Decided, Fate, Refused, SyncStep};
 pub use lost::LostResults;
+pub use mouth::Mouth;
 pub use outgoing::Outgoing;
 
 use super::{
@@ -44,6 +46,7 @@ pub struct Envelope {
     backend: Arc<dyn Backend>,
     board: ViewBoard,
     out: UnboundedSender<Outgoing>,
+    mouth: Arc<dyn Mouth>,
     meter: Arc<Meter>,
     /// Of Views that have ended.
     before: LostResults,
@@ -52,7 +55,13 @@ pub struct Envelope {
 
 impl Envelope {
     /// Opens the envelope of a View in which this node is `me`, on the engine's backend for it.
-    pub fn open(view: Arc<View>, me: Rank, engine: &dyn Engine, out: UnboundedSender<Outgoing>) -> Envelope {
+    pub fn open(
+        view: Arc<View>,
+        me: Rank,
+        engine: &dyn Engine,
+        out: UnboundedSender<Outgoing>,
+        mouth: Arc<dyn Mouth>,
+    ) -> Envelope {
         let board = ViewBoard::new(me, out.clone());
         let backend = engine.open(&view, me, Arc::new(board.clone()));
         let ledger = Ledger::new(&view, me);
@@ -67,7 +76,7 @@ impl Envelope {
             served: Served::default(),
             asks_for_codecs: false,
         });
-        Envelope { view, digest, me, backend, board, out, meter: Arc::default(), before: LostResults::default(), state }
+        Envelope { view, digest, me, backend, board, out, mouth, meter: Arc::default(), before: LostResults::default(), state }
     }
 
     /// The same, measured by `meter`.
@@ -348,17 +357,22 @@ impl Envelope {
         self.backend.close();
     }
 
-    /// What a member whose link was down has to hear again.
-    pub fn replay(&self, to: Rank) -> Vec<OpMessage> {
+    /// What a member whose link was down has to hear again. Nothing is told to anybody before `heard` has returned, which must not
+    /// call the envelope.
+    pub fn replay<T>(&self, to: Rank, heard: impl FnOnce(Vec<OpMessage>) -> T) -> T {
         let state = self.lock();
-        state.ledger.replay(to).into_iter().map(|body| self.message(&state, body)).collect()
+        heard(state.ledger.replay(to).into_iter().map(|body| self.message(&state, body)).collect())
     }
 
-    /// The decided operations that others may still list, if there are any.
-    pub fn resolved(&self) -> Option<OpMessage> {
+    /// Tells the others which operations are decided that they may still list, if there are any.
+    pub fn tell_resolved(&self) {
         let mut state = self.lock();
         let message = self.message_to_others(&mut state, OpBody::Resolved);
-        (!message.resolved.is_empty()).then_some(message)
+        if !message.resolved.is_empty() {
+            self.mouth.tell(message);
+        }
+        drop(state);
+        self.mouth.flush();
     }
 
     /// The oldest operation that waits for members that have not called it.
@@ -447,10 +461,13 @@ impl Envelope {
     /// Carries out what the ledger wants: messages in order under the lock, everything else after it.
     fn settle(&self, mut state: MutexGuard<'_, State>) {
         let (mut wakers, mut measured) = (Vec::new(), Vec::new());
-        let mut later = Vec::new();
+        let (mut later, mut tells) = (Vec::new(), false);
         for effect in state.ledger.take_effects() {
             match effect {
-                LedgerEffect::Tell(body) => self.tell(&mut state, body),
+                LedgerEffect::Tell(body) => {
+                    self.mouth.tell(self.message_to_others(&mut state, body));
+                    tells = true;
+                }
                 LedgerEffect::Agreed(op, source) => wakers.extend(state.slots.get_mut(&op).and_then(|s| s.agreed(source))),
                 LedgerEffect::Resolved(op, outcome) => {
                     state.note_served(op, outcome);
@@ -465,6 +482,9 @@ impl Envelope {
             }
         }
         drop(state);
+        if tells {
+            self.mouth.flush();
+        }
         measured.into_iter().for_each(|(measured, outcome)| measured.end(outcome));
         wakers.into_iter().for_each(Waker::wake);
         for effect in later {
@@ -475,10 +495,6 @@ impl Envelope {
                 LedgerEffect::Tell(_) | LedgerEffect::Agreed(..) | LedgerEffect::Resolved(..) => {}
             }
         }
-    }
-
-    fn tell(&self, state: &mut State, body: OpBody) {
-        let _ = self.out.send(Outgoing::Tell(self.message_to_others(state, body)));
     }
 
     fn message_to_others(&self, state: &mut State, body: OpBody) -> OpMessage {

@@ -50,7 +50,7 @@ pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut}
 pub use enclosed::{ENCLOSED_BYTES_MAX, Enclosed};
 #[cfg(test)]
 pub(crate) use envelope::testing;
-pub use envelope::{Decided, Envelope, Fate, LostResults, Outgoing, Refused, SyncStep};
+pub use envelope::{Decided, Envelope, Fate, LostResults, Mouth, Outgoing, Refused, SyncStep};
 pub use fault::EngineFault;
 pub use finite::all_finite;
 #[cfg(feature = "gloo")]

@@ -19,6 +19,8 @@ mod node;
 mod peers;
 #[cfg(test)]
 mod row_tests;
+mod speaker;
+mod voice;
 mod wires;
 
 pub use asleep::{MachineSleep, Sleep};

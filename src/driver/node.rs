@@ -329,7 +329,6 @@ impl Node {
     pub(super) fn on_outgoing(&mut self, outgoing: Outgoing) {
         self.notice_sleep();
         match outgoing {
-            Outgoing::Tell(message) => self.tell(&message),
             Outgoing::Deadline(op, after) => self.arm(op, after),
             Outgoing::Post { key, value } => self.post(&key, &value),
             Outgoing::EngineFailed => self.on_engine_failed(),

@@ -4,13 +4,16 @@
 
 use super::claim::{Claim, FRESH};
 use super::event::Event;
+use super::speaker::Voices;
+use super::voice::{Line, Voice, WAITING_MAX};
 use crate::election::Message;
 use crate::identity::{MemberId, NodeId};
-use crate::link::{ControlReceiver, ControlSender, Hello, Purpose, Session, Stream, into_control};
+use crate::link::{ControlReceiver, Hello, Purpose, Session, Stream, into_control};
 use crate::topology::RoundTrip;
-use crate::wire::{Decode, Encode};
+use crate::wire::Decode;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -19,12 +22,6 @@ use tokio::time::Instant;
 /// Most members this node keeps links with: a View's worth, and as many that wait outside.
 pub(super) const LINKS_MAX: usize = 32;
 
-/// Messages that may wait for a slow peer; one that lets more pile up is treated as gone.
-const WAITING_MAX: usize = 4096;
-
-/// From how many bytes on a write takes no more messages along.
-const AT_ONCE_BYTES: usize = 16 * 1024;
-
 /// How long a link that another one replaced, or that came beside a better one, may deliver what is still on it.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -32,6 +29,7 @@ const LINGER: Duration = Duration::from_secs(2);
 pub(super) struct Peers {
     me: NodeId,
     links: BTreeMap<MemberId, Link>,
+    voices: Voices,
     generations: u64,
     events: mpsc::Sender<Event>,
     /// Writers whose queue is to be flushed when the node leaves.
@@ -70,7 +68,7 @@ pub(super) struct Link {
     since: Instant,
     generation: u64,
     claim: Claim,
-    outbox: mpsc::Sender<Message>,
+    line: Line,
     reader: AbortHandle,
 }
 
@@ -88,7 +86,7 @@ pub(super) enum Taken {
 impl Peers {
     pub(super) fn new(me: NodeId, events: mpsc::Sender<Event>) -> Peers {
         let (writers, relayed_writers) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
-        Peers { me, links: BTreeMap::new(), generations: 0, events, writers, relayed_writers }
+        Peers { me, links: BTreeMap::new(), voices: Voices::default(), generations: 0, events, writers, relayed_writers }
     }
 
     /// Of two direct links between the same two boots one [stays](Claim::stays). A direct one comes before one that others pass on, unless
@@ -122,17 +120,19 @@ impl Peers {
         let generation = self.generations;
         let local = stream.local_addr().ok().filter(|_| over.is_empty());
         let (sender, receiver) = into_control(stream, session);
-        let (outbox, queue) = mpsc::channel(WAITING_MAX);
+        let (line, writer) = Voice::over(sender);
         let writers = if over.is_empty() { &mut self.writers } else { &mut self.relayed_writers };
-        writers.spawn(write(sender, queue));
+        writers.spawn(writer);
         let reader = tokio::spawn(read(receiver, id, generation, self.events.clone())).abort_handle();
         // What goes the same way takes as long.
         let same =
             self.links.get(&id).filter(|before| before.local.map(|at| at.ip()) == local.map(|at| at.ip()) && before.over == over);
         let round_trip = same.map(|before| before.round_trip).unwrap_or_default();
         let since = Instant::now();
-        let link = Link { hello, address, over, local, round_trip, since, generation, claim, outbox, reader };
+        let link = Link { hello, address, over, local, round_trip, since, generation, claim, line, reader };
         let is_relayed = !link.is_direct();
+        // What operations say is not to come before what they have said.
+        self.voices.remove(id);
         match self.links.insert(id, link) {
             None => Taken::New,
             // The peer is to know at once that nothing comes this way any more.
@@ -156,24 +156,46 @@ impl Peers {
     /// Whether this was the member's present link; it is gone then.
     pub(super) fn closed(&mut self, id: MemberId, generation: u64) -> Option<Link> {
         let current = self.links.get(&id).is_some_and(|l| l.generation == generation);
-        if current { self.links.remove(&id) } else { None }
+        if current { self.unlink(id) } else { None }
     }
 
     /// Closes the member's link without waiting for it.
     pub(super) fn drop_link(&mut self, id: MemberId) -> Option<Link> {
-        let link = self.links.remove(&id)?;
+        let link = self.unlink(id)?;
         link.reader.abort();
         Some(link)
     }
 
+    fn unlink(&mut self, id: MemberId) -> Option<Link> {
+        self.voices.remove(id);
+        self.links.remove(&id)
+    }
+
+    /// What operations speak over.
+    pub(super) fn voices(&self) -> &Voices {
+        &self.voices
+    }
+
+    /// The member has been told what operations have said; from now on they speak over its link themselves.
+    pub(super) fn let_speak(&self, id: MemberId) {
+        if let Some(link) = self.links.get(&id) {
+            self.voices.add(id, Arc::clone(link.line.voice()));
+        }
+    }
+
     /// Queues a message; false when the member has no link or does not take what waits for it.
     pub(super) fn send(&self, to: MemberId, message: Message) -> bool {
-        self.links.get(&to).is_some_and(|l| l.outbox.try_send(message).is_ok())
+        let voice = self.links.get(&to).map(|link| link.line.voice());
+        voice.is_some_and(|voice| {
+            let is_taken = voice.push(message);
+            voice.wake();
+            is_taken
+        })
     }
 
     /// Whether a member has a direct link that takes what is passed on for others: what this node says itself goes first.
     pub(super) fn passes_on(&self, to: MemberId) -> bool {
-        self.links.get(&to).is_some_and(|l| l.is_direct() && l.outbox.capacity() > WAITING_MAX / 4)
+        self.links.get(&to).is_some_and(|l| l.is_direct() && l.line.voice().waiting() < WAITING_MAX / 4 * 3)
     }
 
     /// Members with a direct link.
@@ -195,24 +217,21 @@ impl Peers {
 
     /// Members with a link whose queue is full.
     pub(super) fn stuck(&self) -> Vec<(MemberId, u64)> {
-        self.links.iter().filter(|(_, l)| l.outbox.capacity() == 0).map(|(id, l)| (*id, l.generation)).collect()
+        self.links.iter().filter(|(_, l)| l.line.voice().waiting() >= WAITING_MAX).map(|(id, l)| (*id, l.generation)).collect()
     }
 
     /// Ends the links that others pass on; their writers end when what is queued has been sealed.
     pub(super) fn end_relayed(&mut self) -> tokio::task::JoinSet<()> {
-        self.links.retain(|_, link| {
-            if !link.is_direct() {
-                link.reader.abort();
-            }
-            link.is_direct()
-        });
+        let relayed: Vec<MemberId> = self.links.iter().filter(|(_, link)| !link.is_direct()).map(|(id, _)| *id).collect();
+        relayed.into_iter().for_each(|id| _ = self.drop_link(id));
         std::mem::take(&mut self.relayed_writers)
     }
 
     /// Ends all links once what is queued has left.
     pub(super) async fn flush(mut self) {
         let readers: Vec<AbortHandle> = self.links.values().map(|l| l.reader.clone()).collect();
-        self.links.clear();
+        let linked: Vec<MemberId> = self.links.keys().copied().collect();
+        linked.into_iter().for_each(|id| _ = self.unlink(id));
         while self.writers.join_next().await.is_some() {}
         readers.iter().for_each(AbortHandle::abort);
     }
@@ -236,21 +255,6 @@ fn linger(reader: AbortHandle) {
         tokio::time::sleep(LINGER).await;
         reader.abort();
     });
-}
-
-async fn write(mut to: ControlSender, mut queue: mpsc::Receiver<Message>) {
-    // What is said at once leaves in one write.
-    while let Some(message) = queue.recv().await {
-        let mut added = to.add(&message.to_bytes());
-        while added.is_ok() && to.unsent() < AT_ONCE_BYTES {
-            let Ok(message) = queue.try_recv() else { break };
-            added = to.add(&message.to_bytes());
-        }
-        if added.is_err() || to.flush().await.is_err() {
-            // The reader reports the end of the link.
-            return;
-        }
-    }
 }
 
 async fn read(mut from: ControlReceiver, member: MemberId, generation: u64, events: mpsc::Sender<Event>) {

@@ -5,14 +5,24 @@
 use super::data::TcpData;
 use super::handshake::Terms;
 pub(crate) use super::handshake::testing::local;
-use super::handshake::testing::{control, session_pair_over};
+use super::handshake::testing::{control, session_pair, session_pair_over};
+use super::memory::testing::pipe;
 use super::twin::{Cable, Passage, data_pair};
-use super::{DataLink, Wire};
+use super::{ControlReceiver, ControlSender, DataLink, Wire, into_control};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 /// The two ends of a link.
 pub type Ends = (Box<dyn DataLink>, Box<dyn DataLink>);
+
+/// The two halves of one end of a control link.
+pub type Halves = (ControlSender, ControlReceiver);
+
+/// A control link in memory, through which some 64 KiB go at a time.
+pub fn control_link() -> (Halves, Halves) {
+    let ((near, far), (a, b)) = (pipe(), session_pair());
+    (into_control(near, a), into_control(far, b))
+}
 
 /// A link in memory.
 pub fn memory() -> Ends {

@@ -106,14 +106,14 @@ fn a_link_that_broke_says_it_again_and_it_counts_once() {
     let lost = group.take_said(1);
     assert!(lost.iter().any(|message| message.enclosed.is_some()), "{lost:?}");
     for to in [2, 2, 0] {
-        for message in group.members[1].replay(Rank(to)) {
+        for message in group.members[1].replay(Rank(to), |all| all) {
             group.members[usize::from(to)].on_message(Rank(1), &message).expect("an honest member");
         }
     }
     for (rank, op) in op.iter().enumerate() {
         assert!(numbers(group.decided(rank, *op).output) == summed(5), "rank {rank}");
     }
-    let again = group.members[1].replay(Rank(2));
+    let again = group.members[1].replay(Rank(2), |all| all);
     assert!(again.iter().all(|message| message.enclosed.is_none()), "what is decided is not kept: {again:?}");
 }
 
@@ -194,10 +194,10 @@ fn the_calls_of_a_step_are_enclosed_each_and_more_than_sixteen_are_not() {
     // Said twice, as after a link was down: the first time in part only.
     let said = group.take_said(1);
     assert_eq!(said.iter().filter(|message| message.enclosed.is_some()).count(), 16);
-    for message in said[5..].iter().chain(&group.members[1].replay(Rank(0))) {
+    for message in said[5..].iter().chain(&group.members[1].replay(Rank(0), |all| all)) {
         group.members[0].on_message(Rank(1), message).expect("an honest member");
     }
-    for message in group.members[1].replay(Rank(2)) {
+    for message in group.members[1].replay(Rank(2), |all| all) {
         group.members[2].on_message(Rank(1), &message).expect("an honest member");
     }
     for (rank, step) in steps.iter().enumerate() {
@@ -222,7 +222,7 @@ fn a_call_by_best_effort_is_said_again_as_long_as_somebody_may_lack_it() {
     for rank in [0, 1] {
         assert!(numbers(group.decided(rank, op[rank]).output) == summed(5), "rank {rank}");
     }
-    for message in group.members[1].replay(Rank(2)) {
+    for message in group.members[1].replay(Rank(2), |all| all) {
         group.members[2].on_message(Rank(1), &message).expect("an honest member");
     }
     assert!(numbers(group.decided(2, op[2]).output) == summed(5), "rank 2");

@@ -2,7 +2,6 @@
 //!
 //! What an envelope asks of the control plane.
 
-use crate::collective::OpMessage;
 use crate::view::OpId;
 use std::time::Duration;
 
@@ -11,8 +10,6 @@ use std::time::Duration;
 /// The channel has no bound of its own: at most 64 operations are in flight at a time, and each says a few things.
 #[derive(Debug)]
 pub enum Outgoing {
-    /// Send to all others of its audience.
-    Tell(OpMessage),
     /// Give this operation up when the time has passed.
     Deadline(OpId, Duration),
     #[cfg_attr(not(feature = "gloo"), allow(dead_code, reason = "the native engine needs no rendezvous"))]

@@ -2,19 +2,31 @@
 //!
 //! All members of a View in one process, on the native engine over links in memory.
 
-use super::{Decided, Envelope, Outgoing};
+use super::{Decided, Envelope, Mouth};
 use crate::collective::{Call, Input, NativeEngine, OpMessage, PlanStep, bytes_of};
 use crate::view::{Lane, OpId, View};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// All members of a View in one process.
 pub(crate) struct Group {
     /// By rank.
     pub(crate) members: Vec<Arc<Envelope>>,
-    said: Vec<UnboundedReceiver<Outgoing>>,
+    said: Vec<UnboundedReceiver<OpMessage>>,
+}
+
+/// Keeps what is said until it is carried.
+struct Kept(UnboundedSender<OpMessage>);
+
+impl Mouth for Kept {
+    fn tell(&self, message: OpMessage) {
+        // The group may have ended.
+        let _ = self.0.send(message);
+    }
+
+    fn flush(&self) {}
 }
 
 impl Group {
@@ -34,7 +46,8 @@ impl Group {
         let engine = NativeEngine::default();
         let open = |me| {
             let (tx, rx) = unbounded_channel();
-            (Arc::new(Envelope::open(Arc::clone(&view), me, &engine, tx)), rx)
+            let mouth = Arc::new(Kept(tx));
+            (Arc::new(Envelope::open(Arc::clone(&view), me, &engine, unbounded_channel().0, mouth)), rx)
         };
         let (members, said) = view.ranks().map(open).unzip();
         Group { members, said }
@@ -42,14 +55,13 @@ impl Group {
 
     /// What a member wants said to the others, who do not hear it.
     pub(crate) fn take_said(&mut self, member: usize) -> Vec<OpMessage> {
-        let said = std::iter::from_fn(|| self.said[member].try_recv().ok());
-        said.filter_map(|said| if let Outgoing::Tell(message) = said { Some(message) } else { None }).collect()
+        std::iter::from_fn(|| self.said[member].try_recv().ok()).collect()
     }
 
     /// Carries what the members have said to each other.
     pub(crate) fn carry(&mut self) {
         for (from, said) in self.members[0].view().ranks().zip(&mut self.said) {
-            while let Ok(Outgoing::Tell(message)) = said.try_recv() {
+            while let Ok(message) = said.try_recv() {
                 for to in self.members.iter().filter(|to| to.me() != from) {
                     to.on_message(from, &message).expect("an honest member");
                 }

@@ -170,15 +170,22 @@ impl Node {
         taken
     }
 
+    /// What a member has to hear over a new link; after it operations use that.
     pub(super) fn replay(&mut self, to: MemberId) {
-        let Some(envelope) = self.envelope.clone() else { return };
-        let Some(rank) = envelope.view().rank_of(to) else { return };
+        let envelope = self.envelope.clone();
+        let Some((envelope, rank)) = envelope.and_then(|envelope| envelope.view().rank_of(to).map(|rank| (envelope, rank)))
+        else {
+            return self.peers.let_speak(to);
+        };
         for (key, value) in envelope.board().own() {
             self.peers.send(to, Message::Post(Box::new(Post { view: envelope.digest(), key, value })));
         }
-        for message in envelope.replay(rank) {
-            self.peers.send(to, Message::Op(message));
-        }
+        envelope.replay(rank, |messages| {
+            for message in messages {
+                self.peers.send(to, Message::Op(message));
+            }
+            self.peers.let_speak(to);
+        });
         self.replay_plan(rank);
     }
 

@@ -8,6 +8,7 @@ use crate::collective::{Envelope, OpMessage, Post};
 use crate::driver::datalinks::{DataDial, Laid, watched};
 use crate::driver::lighter::lighter;
 use crate::driver::peers::Link;
+use crate::driver::speaker::Speaker;
 use crate::election::{Decides, Input, Message};
 use crate::engine::EngineKind;
 use crate::identity::MemberId;
@@ -51,7 +52,9 @@ impl Node {
         // The election accepts no View on an engine that this node has not. That of Gloo opens the native one beside it, where a View runs both.
         let kind = if view.runs(EngineKind::Gloo) { EngineKind::Gloo } else { view.engine.kind };
         let Some(engine) = self.engines.iter().find(|engine| engine.kind() == kind) else { return };
-        let envelope = Envelope::open(Arc::clone(view), me, engine.as_ref(), tx).measured_by(&self.meter).after(&self.lost);
+        let mouth = Arc::new(Speaker::new(Arc::clone(view), self.me, self.peers.voices().clone()));
+        let envelope =
+            Envelope::open(Arc::clone(view), me, engine.as_ref(), tx, mouth).measured_by(&self.meter).after(&self.lost);
         let envelope = Arc::new(envelope);
         let why = view.engine.why.sentence(|rank| format!("rank {rank}"));
         tracing::info!(view = %view.id(), rank = %me, size = view.size(), engine = %view.engine.kind, why, in_sync = view.in_sync(), "installed a view");
@@ -187,15 +190,6 @@ impl Node {
         }
     }
 
-    pub(super) fn tell(&mut self, message: &OpMessage) {
-        let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == message.view) else { return };
-        let audience = message.body.audience(envelope.view().size());
-        let others = envelope.view().members.iter().enumerate().filter(|(rank, m)| audience >> rank & 1 == 1 && m.id != self.me);
-        for (_, member) in others {
-            self.peers.send(member.id, Message::Op(message.clone()));
-        }
-    }
-
     pub(super) fn on_op(&mut self, from: MemberId, message: &OpMessage) {
         self.step(Input::Heard(from));
         let Some(envelope) = self.envelope.clone() else { return };
@@ -260,8 +254,8 @@ impl Node {
     }
 
     pub(super) fn report_resolved(&mut self) {
-        if let Some(message) = self.envelope.as_ref().and_then(|e| e.resolved()) {
-            self.tell(&message);
+        if let Some(envelope) = &self.envelope {
+            envelope.tell_resolved();
         }
     }
 }

@@ -1,0 +1,149 @@
+//! Layer: Host.
+//!
+//! How the operations of a View speak to its members.
+
+use super::voice::Voice;
+use crate::collective::{Mouth, OpMessage};
+use crate::election::Message;
+use crate::identity::MemberId;
+use crate::view::View;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::{self, ThreadId};
+
+/// By member what operations may use of its link. Who is not in it hears later what has been said, when the link is [added](Voices::add).
+#[derive(Clone, Default)]
+pub(super) struct Voices(Arc<RwLock<BTreeMap<MemberId, Arc<Voice>>>>);
+
+/// The [`Mouth`] of a View's envelope on this node.
+pub(super) struct Speaker {
+    view: Arc<View>,
+    me: MemberId,
+    voices: Voices,
+    driver: ThreadId,
+}
+
+impl Voices {
+    /// From now on operations speak over it.
+    pub(super) fn add(&self, member: MemberId, voice: Arc<Voice>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(member, voice);
+    }
+
+    /// Not any more.
+    pub(super) fn remove(&self, member: MemberId) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&member);
+    }
+
+    fn get(&self, member: MemberId) -> Option<Arc<Voice>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&member).cloned()
+    }
+}
+
+impl Speaker {
+    /// For a View of which `me` is a member. Made by the driver, on its thread.
+    pub(super) fn new(view: Arc<View>, me: MemberId, voices: Voices) -> Speaker {
+        Speaker { view, me, voices, driver: thread::current().id() }
+    }
+
+    /// Of the others among these ranks, a bit for each.
+    fn others(&self, audience: u32) -> impl Iterator<Item = Arc<Voice>> {
+        let members = self.view.members.iter().enumerate();
+        let others = members.filter(move |(rank, member)| audience >> rank & 1 == 1 && member.id != self.me);
+        others.filter_map(|(_, member)| self.voices.get(member.id))
+    }
+}
+
+impl Mouth for Speaker {
+    fn tell(&self, message: OpMessage) {
+        for voice in self.others(message.body.audience(self.view.size())) {
+            // Who has let so much pile up is given up by the driver.
+            voice.push(Message::Op(message.clone()));
+        }
+    }
+
+    /// What the driver's own turn brings about leaves with all else that it says, in one write; other threads write themselves.
+    fn flush(&self) {
+        let is_driver = thread::current().id() == self.driver;
+        for voice in self.others(u32::MAX) {
+            if is_driver { voice.wake() } else { voice.write() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::OpBody;
+    use crate::driver::voice::Line;
+    use crate::link::ControlReceiver;
+    use crate::link::testing::control_link;
+    use crate::view::testing::view_of;
+    use crate::view::{Lane, OpId, Rank, ViewDigest};
+    use crate::wire::Decode;
+
+    fn resolved(number: u64) -> OpMessage {
+        let resolved = vec![OpId { lane: Lane::MAIN, number }];
+        OpMessage { view: ViewDigest([0; 32]), body: OpBody::Resolved, resolved, enclosed: None }
+    }
+
+    async fn next(heard: &mut ControlReceiver) -> OpMessage {
+        let bytes = heard.recv().await.expect("it is not over");
+        match Message::from_bytes(&bytes) {
+            Ok(Message::Op(message)) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thread_of_an_operation_writes_and_the_drivers_leaves_it_to_its_turn() {
+        let view = Arc::new(view_of(4));
+        let voices = Voices::default();
+        let speaker = Arc::new(Speaker::new(Arc::clone(&view), view.members[1].id, voices.clone()));
+        let linked: Vec<_> = [0, 1, 2]
+            .map(|rank| {
+                let ((half, _), (_, heard)) = control_link();
+                let (line, task) = Voice::over(half);
+                voices.add(view.members[rank].id, Arc::clone(line.voice()));
+                (line, task, heard)
+            })
+            .into();
+        speaker.tell(resolved(1));
+        speaker.flush();
+        let waiting = || linked.iter().map(|(line, ..): &(Line, _, _)| line.voice().waiting()).collect::<Vec<_>>();
+        assert_eq!(waiting(), [1, 0, 1], "not for itself");
+
+        voices.remove(view.members[2].id);
+        let other = Arc::clone(&speaker);
+        let said = std::thread::spawn(move || {
+            other.tell(resolved(2));
+            other.flush();
+        });
+        said.join().expect("said");
+        assert_eq!(waiting(), [0, 0, 1], "only where operations speak");
+        let [mut first, _second, mut third] = <[_; 3]>::try_from(linked).ok().expect("three");
+        assert_eq!((next(&mut first.2).await, next(&mut first.2).await), (resolved(1), resolved(2)));
+        tokio::select! {
+            () = third.1 => panic!("it has not ended"),
+            message = next(&mut third.2) => assert_eq!(message, resolved(1)),
+        }
+    }
+
+    #[test]
+    fn messages_go_to_whom_they_concern() {
+        let view = Arc::new(view_of(4));
+        let voices = Voices::default();
+        let lines: Vec<Line> = view
+            .members
+            .iter()
+            .map(|member| {
+                let (line, _) = Voice::over(control_link().0.0);
+                voices.add(member.id, Arc::clone(line.voice()));
+                line
+            })
+            .collect();
+        let speaker = Speaker::new(Arc::clone(&view), view.members[0].id, voices);
+        let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
+        speaker.tell(OpMessage { body: OpBody::Ready(op), ..resolved(0) });
+        assert_eq!(lines.iter().map(|line| line.voice().waiting()).collect::<Vec<_>>(), [0, 0, 1, 0]);
+    }
+}

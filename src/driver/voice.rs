@@ -1,0 +1,305 @@
+//! Layer: Host.
+//!
+//! What this node says over one control link.
+//!
+//! Whoever has something to say queues it. What operations say is written by the thread that says it, if nobody else writes: no other thread
+//! has to wake up first. Everything else, and what the peer does not take at once, is written by a task of the link.
+
+use crate::election::Message;
+use crate::link::ControlSender;
+use crate::wire::Encode;
+use std::collections::VecDeque;
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use tokio::sync::Notify;
+
+/// Messages that may wait for a slow peer; one that lets more pile up is treated as gone.
+pub(super) const WAITING_MAX: usize = 4096;
+
+/// From how many bytes on a write takes no more messages along.
+const AT_ONCE_BYTES: usize = 16 * 1024;
+
+/// The queue of a control link and its sending half. When the last [`Line`] is dropped what is queued still leaves, then the half is closed.
+pub(super) struct Voice {
+    state: Mutex<State>,
+    /// The task has something to do.
+    changed: Notify,
+}
+
+/// A link's hold on its voice, which ends with it.
+pub(super) struct Line(Arc<Voice>);
+
+struct State {
+    queue: VecDeque<Message>,
+    half: Half,
+    /// Nothing more is taken.
+    ended: bool,
+}
+
+/// Where the sending half is.
+enum Half {
+    Here(Box<ControlSender>),
+    /// Somebody writes.
+    Away,
+    /// It failed, or is closed.
+    Over,
+}
+
+/// What the task is to do next.
+enum Turn {
+    Write(Box<ControlSender>),
+    Wait,
+    End,
+}
+
+impl Voice {
+    /// A link's voice, and the task that writes for it.
+    pub(super) fn over(half: ControlSender) -> (Line, impl Future<Output = ()> + Send + use<>) {
+        let state = State { queue: VecDeque::new(), half: Half::Here(Box::new(half)), ended: false };
+        let voice = Arc::new(Voice { state: Mutex::new(state), changed: Notify::new() });
+        (Line(Arc::clone(&voice)), voice.carry())
+    }
+
+    /// Queues a message; false when the link is over or the peer does not take what waits for it. It leaves with the next
+    /// [`wake`](Voice::wake) or [`write`](Voice::write).
+    pub(super) fn push(&self, message: Message) -> bool {
+        let mut state = self.lock();
+        if state.ended || state.queue.len() >= WAITING_MAX {
+            return false;
+        }
+        state.queue.push_back(message);
+        true
+    }
+
+    /// Has the task write what is queued.
+    pub(super) fn wake(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Writes what is queued on this thread, as far as the peer takes it at once; nothing when somebody else writes, who takes it along.
+    pub(super) fn write(&self) {
+        let mut state = self.lock();
+        while !state.queue.is_empty() {
+            let Some(mut half) = state.take_half() else { return };
+            drop(state);
+            let written = match self.seal(&mut half) {
+                Ok(()) => pin!(half.flush()).poll(&mut Context::from_waker(Waker::noop())),
+                Err(error) => Poll::Ready(Err(error)),
+            };
+            state = self.lock();
+            state.give_back(half, !matches!(written, Poll::Ready(Err(_))));
+            if !matches!(written, Poll::Ready(Ok(()))) {
+                break;
+            }
+        }
+        // What the peer does not take at once, and what came to an end meanwhile, is the task's.
+        if state.needs_task() {
+            self.wake();
+        }
+    }
+
+    /// How many messages wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.lock().queue.len()
+    }
+
+    /// Writes until the link is over, or ended and nothing is left.
+    async fn carry(self: Arc<Voice>) {
+        loop {
+            let turn = self.lock().turn();
+            let mut half = match turn {
+                Turn::Write(half) => half,
+                Turn::Wait => {
+                    self.changed.notified().await;
+                    continue;
+                }
+                Turn::End => return,
+            };
+            let written = match self.seal(&mut half) {
+                Ok(()) => half.flush().await,
+                Err(error) => Err(error),
+            };
+            self.lock().give_back(half, written.is_ok());
+        }
+    }
+
+    /// Seals what is queued behind what is not sent yet: what is said at once leaves in one write.
+    fn seal(&self, half: &mut ControlSender) -> io::Result<()> {
+        while half.unsent() < AT_ONCE_BYTES {
+            let Some(message) = self.lock().queue.pop_front() else { break };
+            half.add(&message.to_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every section leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take_half(&mut self) -> Option<Box<ControlSender>> {
+        match std::mem::replace(&mut self.half, Half::Away) {
+            Half::Here(half) => Some(half),
+            other => {
+                self.half = other;
+                None
+            }
+        }
+    }
+
+    /// A link that failed takes nothing more; its end is what the reader reports.
+    fn give_back(&mut self, half: Box<ControlSender>, is_whole: bool) {
+        if is_whole {
+            self.half = Half::Here(half);
+        } else {
+            self.half = Half::Over;
+            self.ended = true;
+            self.queue.clear();
+        }
+    }
+
+    fn needs_task(&self) -> bool {
+        self.ended || matches!(&self.half, Half::Here(half) if half.unsent() > 0 || !self.queue.is_empty())
+    }
+
+    fn turn(&mut self) -> Turn {
+        match self.take_half() {
+            Some(half) if half.unsent() > 0 || !self.queue.is_empty() => Turn::Write(half),
+            // Dropped with the turn, which closes it.
+            Some(_) if self.ended => {
+                self.half = Half::Over;
+                Turn::End
+            }
+            Some(half) => {
+                self.half = Half::Here(half);
+                Turn::Wait
+            }
+            None if matches!(self.half, Half::Over) => Turn::End,
+            None => Turn::Wait,
+        }
+    }
+}
+
+impl Line {
+    pub(super) fn voice(&self) -> &Arc<Voice> {
+        &self.0
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.0.lock().ended = true;
+        self.0.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::ControlReceiver;
+    use crate::link::testing::control_link;
+    use crate::wire::Decode;
+
+    /// A voice with its task, which nobody runs yet, and who hears it.
+    fn voice() -> (Line, impl Future<Output = ()> + Send, ControlReceiver) {
+        let ((half, _), (_, heard)) = control_link();
+        let (line, task) = Voice::over(half);
+        (line, task, heard)
+    }
+
+    async fn next(heard: &mut ControlReceiver) -> Option<u64> {
+        let bytes = heard.recv().await.ok()?;
+        match Message::from_bytes(&bytes) {
+            Ok(Message::Ping(number)) => Some(number),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_speaks_writes_and_waits_for_no_task() {
+        let (line, _task, mut heard) = voice();
+        assert!(line.voice().push(Message::Ping(1)) && line.voice().push(Message::Ping(2)));
+        assert_eq!(line.voice().waiting(), 2);
+        line.voice().write();
+        assert_eq!(line.voice().waiting(), 0);
+        assert_eq!((next(&mut heard).await, next(&mut heard).await), (Some(1), Some(2)));
+    }
+
+    /// More of them than are under way on a link at a time.
+    const MANY: u64 = WAITING_MAX as u64;
+
+    #[tokio::test]
+    async fn what_the_peer_does_not_take_is_written_by_the_task_in_order_and_before_the_link_ends() {
+        let (line, task, mut heard) = voice();
+        assert!((0..MANY).all(|number| line.voice().push(Message::Ping(number))));
+        assert!(!line.voice().push(Message::Ping(MANY)), "it piles up");
+        line.voice().write();
+        let waits = line.voice().waiting() as u64;
+        assert!(0 < waits && waits < MANY, "{waits} wait");
+        assert!(line.voice().push(Message::Ping(MANY)));
+        line.voice().write();
+        let voice = Arc::clone(line.voice());
+        drop(line);
+        assert!(!voice.push(Message::Ping(0)), "it has ended");
+        let all = async {
+            let mut all = Vec::new();
+            while let Some(number) = next(&mut heard).await {
+                all.push(number);
+            }
+            all
+        };
+        let ((), all) = tokio::join!(task, all);
+        assert!(all.iter().copied().eq(0..=MANY), "{} came", all.len());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn all_that_threads_say_at_once_comes_in_the_order_of_each() {
+        const THREADS: u64 = 4;
+        let (line, task, mut heard) = voice();
+        let task = tokio::spawn(task);
+        let speaking: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let voice = Arc::clone(line.voice());
+                std::thread::spawn(move || {
+                    for number in 0..MANY / THREADS {
+                        assert!(voice.push(Message::Ping(number * THREADS + thread)));
+                        if thread == 0 { voice.wake() } else { voice.write() }
+                    }
+                })
+            })
+            .collect();
+        let mut expected = [0; THREADS as usize];
+        for _ in 0..MANY {
+            let number = next(&mut heard).await.expect("it is not over");
+            let (thread, place) = (number % THREADS, number / THREADS);
+            assert_eq!(place, expected[thread as usize], "of thread {thread}");
+            expected[thread as usize] += 1;
+        }
+        speaking.into_iter().for_each(|thread| thread.join().expect("it has said all"));
+        drop(line);
+        task.await.expect("it ends");
+        assert_eq!(next(&mut heard).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_link_that_fails_takes_nothing_more_and_its_task_ends() {
+        for writes_itself in [true, false] {
+            let (line, task, heard) = voice();
+            drop(heard);
+            assert!(line.voice().push(Message::Ping(1)));
+            let task = tokio::spawn(task);
+            if writes_itself {
+                line.voice().write();
+            } else {
+                line.voice().wake();
+            }
+            task.await.expect("it ends");
+            assert!(!line.voice().push(Message::Ping(2)));
+            assert_eq!(line.voice().waiting(), 0);
+        }
+    }
+}
