@@ -15,6 +15,8 @@ mod disk;
 mod event;
 mod lighter;
 mod moving;
+#[cfg(test)]
+mod news_tests;
 mod node;
 mod peers;
 #[cfg(test)]

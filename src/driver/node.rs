@@ -115,6 +115,8 @@ pub(super) struct Node {
     data: DataLinks,
     deadlines: Deadlines,
     envelope: Option<Arc<Envelope>>,
+    /// It is not shown to callers yet.
+    is_envelope_new: bool,
     outgoing: Option<mpsc::UnboundedReceiver<Outgoing>>,
     /// The Views that a data link may belong to, for the tasks that answer handshakes.
     open: Arc<RwLock<Vec<OpenView>>>,
@@ -237,6 +239,7 @@ impl Node {
             data: DataLinks::default(),
             deadlines: Deadlines::default(),
             envelope: None,
+            is_envelope_new: false,
             outgoing: None,
             open: Arc::new(RwLock::new(Vec::new())),
             open_now: Vec::new(),
@@ -283,7 +286,7 @@ impl Node {
         self.tick_at.saturating_duration_since(now).min(dial).min(self.deadlines.pause(now))
     }
 
-    /// What the View's operations want said; waits while there is no View.
+    /// What the View's operations ask for; waits while there is no View.
     pub(super) async fn outgoing(&mut self) -> Option<Outgoing> {
         match &mut self.outgoing {
             Some(outgoing) => outgoing.recv().await,
@@ -371,13 +374,10 @@ impl Node {
         for dial in self.roster.due(self.now()) {
             self.dial(dial.to);
         }
+        self.show_envelope();
     }
 
     pub(super) fn leave(&mut self) {
-        // Votes that are said already: without them the others would need a new View to decide.
-        while let Some(said) = self.outgoing_now() {
-            self.on_outgoing(said);
-        }
         self.step(Input::Leave);
         self.data.clear();
         if let Some(envelope) = self.envelope.take() {

@@ -1,6 +1,6 @@
 //! Layer: Host.
 //!
-//! The control links of this node: one per member, a reader and a writer task each.
+//! The control links of this node: one per member, each with a voice and a task that reads.
 
 use super::claim::{Claim, FRESH};
 use super::event::Event;
@@ -13,7 +13,6 @@ use crate::topology::RoundTrip;
 use crate::wire::Decode;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -179,7 +178,7 @@ impl Peers {
     /// The member has been told what operations have said; from now on they speak over its link themselves.
     pub(super) fn let_speak(&self, id: MemberId) {
         if let Some(link) = self.links.get(&id) {
-            self.voices.add(id, Arc::clone(link.line.voice()));
+            self.voices.add(id, link.line.voice());
         }
     }
 

@@ -8,12 +8,12 @@ use crate::election::Message;
 use crate::identity::MemberId;
 use crate::view::View;
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::thread::{self, ThreadId};
 
-/// By member what operations may use of its link. Who is not in it hears later what has been said, when the link is [added](Voices::add).
+/// By member what operations may use of its link, which they do not keep. Who is not in it hears later what has been said, when the link is [added](Voices::add).
 #[derive(Clone, Default)]
-pub(super) struct Voices(Arc<RwLock<BTreeMap<MemberId, Arc<Voice>>>>);
+pub(super) struct Voices(Arc<RwLock<BTreeMap<MemberId, Weak<Voice>>>>);
 
 /// The [`Mouth`] of a View's envelope on this node.
 pub(super) struct Speaker {
@@ -25,8 +25,8 @@ pub(super) struct Speaker {
 
 impl Voices {
     /// From now on operations speak over it.
-    pub(super) fn add(&self, member: MemberId, voice: Arc<Voice>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(member, voice);
+    pub(super) fn add(&self, member: MemberId, voice: &Arc<Voice>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(member, Arc::downgrade(voice));
     }
 
     /// Not any more.
@@ -35,7 +35,7 @@ impl Voices {
     }
 
     fn get(&self, member: MemberId) -> Option<Arc<Voice>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&member).cloned()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&member)?.upgrade()
     }
 }
 
@@ -56,7 +56,7 @@ impl Speaker {
 impl Mouth for Speaker {
     fn tell(&self, message: OpMessage) {
         for voice in self.others(message.body.audience(self.view.size())) {
-            // Who has let so much pile up is given up by the driver.
+            // The driver gives up who lets so much pile up that it is not taken.
             voice.push(Message::Op(message.clone()));
         }
     }
@@ -103,7 +103,7 @@ mod tests {
             .map(|rank| {
                 let ((half, _), (_, heard)) = control_link();
                 let (line, task) = Voice::over(half);
-                voices.add(view.members[rank].id, Arc::clone(line.voice()));
+                voices.add(view.members[rank].id, line.voice());
                 (line, task, heard)
             })
             .into();
@@ -137,7 +137,7 @@ mod tests {
             .iter()
             .map(|member| {
                 let (line, _) = Voice::over(control_link().0.0);
-                voices.add(member.id, Arc::clone(line.voice()));
+                voices.add(member.id, line.voice());
                 line
             })
             .collect();

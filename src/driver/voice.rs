@@ -21,14 +21,17 @@ pub(super) const WAITING_MAX: usize = 4096;
 /// From how many bytes on a write takes no more messages along.
 const AT_ONCE_BYTES: usize = 16 * 1024;
 
-/// The queue of a control link and its sending half. When the last [`Line`] is dropped what is queued still leaves, then the half is closed.
+/// How often in a row a thread of an operation writes what came meanwhile; then it is the task's turn.
+const ROUNDS_MAX: usize = 2;
+
+/// The queue of a control link and its sending half.
 pub(super) struct Voice {
     state: Mutex<State>,
     /// The task has something to do.
     changed: Notify,
 }
 
-/// A link's hold on its voice, which ends with it.
+/// A link's hold on its voice. When it is dropped what is queued still leaves, then the half is let go.
 pub(super) struct Line(Arc<Voice>);
 
 struct State {
@@ -43,8 +46,14 @@ enum Half {
     Here(Box<ControlSender>),
     /// Somebody writes.
     Away,
-    /// It failed, or is closed.
+    /// It failed, or is let go.
     Over,
+}
+
+/// The half is in somebody's hands. Unless it is [given back](Loan::give_back) the link is over.
+struct Loan<'a> {
+    voice: &'a Voice,
+    is_over: bool,
 }
 
 /// What the task is to do next.
@@ -80,24 +89,31 @@ impl Voice {
 
     /// Writes what is queued on this thread, as far as the peer takes it at once; nothing when somebody else writes, who takes it along.
     pub(super) fn write(&self) {
-        let mut state = self.lock();
-        while !state.queue.is_empty() {
-            let Some(mut half) = state.take_half() else { return };
-            drop(state);
+        for _ in 0..ROUNDS_MAX {
+            let half = {
+                let mut state = self.lock();
+                if state.queue.is_empty() {
+                    return;
+                }
+                state.take_half()
+            };
+            let Some(mut half) = half else { return };
+            let loan = Loan::of(self);
             let written = match self.seal(&mut half) {
                 Ok(()) => pin!(half.flush()).poll(&mut Context::from_waker(Waker::noop())),
                 Err(error) => Poll::Ready(Err(error)),
             };
-            state = self.lock();
-            state.give_back(half, !matches!(written, Poll::Ready(Err(_))));
-            if !matches!(written, Poll::Ready(Ok(()))) {
-                break;
+            match written {
+                Poll::Ready(Ok(())) => loan.give_back(half),
+                Poll::Ready(Err(_)) => return,
+                // The task goes on with it, and is told when there is room.
+                Poll::Pending => {
+                    loan.give_back(half);
+                    return self.wake();
+                }
             }
         }
-        // What the peer does not take at once, and what came to an end meanwhile, is the task's.
-        if state.needs_task() {
-            self.wake();
-        }
+        self.wake();
     }
 
     /// How many messages wait.
@@ -117,11 +133,14 @@ impl Voice {
                 }
                 Turn::End => return,
             };
+            let loan = Loan::of(&self);
             let written = match self.seal(&mut half) {
                 Ok(()) => half.flush().await,
                 Err(error) => Err(error),
             };
-            self.lock().give_back(half, written.is_ok());
+            if written.is_ok() {
+                loan.give_back(half);
+            }
         }
     }
 
@@ -151,25 +170,10 @@ impl State {
         }
     }
 
-    /// A link that failed takes nothing more; its end is what the reader reports.
-    fn give_back(&mut self, half: Box<ControlSender>, is_whole: bool) {
-        if is_whole {
-            self.half = Half::Here(half);
-        } else {
-            self.half = Half::Over;
-            self.ended = true;
-            self.queue.clear();
-        }
-    }
-
-    fn needs_task(&self) -> bool {
-        self.ended || matches!(&self.half, Half::Here(half) if half.unsent() > 0 || !self.queue.is_empty())
-    }
-
     fn turn(&mut self) -> Turn {
         match self.take_half() {
             Some(half) if half.unsent() > 0 || !self.queue.is_empty() => Turn::Write(half),
-            // Dropped with the turn, which closes it.
+            // Let go with the turn.
             Some(_) if self.ended => {
                 self.half = Half::Over;
                 Turn::End
@@ -181,6 +185,35 @@ impl State {
             None if matches!(self.half, Half::Over) => Turn::End,
             None => Turn::Wait,
         }
+    }
+}
+
+impl<'a> Loan<'a> {
+    fn of(voice: &'a Voice) -> Loan<'a> {
+        Loan { voice, is_over: true }
+    }
+
+    fn give_back(mut self, half: Box<ControlSender>) {
+        self.is_over = false;
+        let mut state = self.voice.lock();
+        state.half = Half::Here(half);
+        // What has ended meanwhile is the task's.
+        if state.ended {
+            self.voice.wake();
+        }
+    }
+}
+
+/// A link that failed takes nothing more; its end is what the reader reports.
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            return;
+        }
+        let mut state = self.voice.lock();
+        (state.half, state.ended) = (Half::Over, true);
+        state.queue.clear();
+        self.voice.wake();
     }
 }
 
@@ -301,5 +334,17 @@ mod tests {
             assert!(!line.voice().push(Message::Ping(2)));
             assert_eq!(line.voice().waiting(), 0);
         }
+    }
+
+    #[tokio::test]
+    async fn a_task_that_is_dropped_half_way_ends_the_link() {
+        let (line, task, _heard) = voice();
+        assert!((0..MANY).all(|number| line.voice().push(Message::Ping(number))));
+        tokio::select! {
+            () = task => panic!("the peer takes nothing"),
+            () = async { while line.voice().waiting() == WAITING_MAX { tokio::task::yield_now().await } } => {}
+        }
+        assert!(!line.voice().push(Message::Ping(MANY)));
+        assert_eq!(line.voice().waiting(), 0);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// What an envelope asks of the control plane.
 ///
-/// The channel has no bound of its own: at most 64 operations are in flight at a time, and each says a few things.
+/// The channel has no bound of its own: at most 64 operations are in flight at a time, and each asks for a few things.
 #[derive(Debug)]
 pub enum Outgoing {
     /// Give this operation up when the time has passed.

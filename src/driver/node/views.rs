@@ -79,8 +79,17 @@ impl Node {
         // Whoever gets the Context, or hears of it, may ask for the status at once.
         self.publish();
         self.tell_installed(view);
-        let enough = view.size() >= self.config.min_members;
-        self.views.send_replace(enough.then_some(envelope));
+        self.is_envelope_new = true;
+    }
+
+    /// Hands the installed View to callers. At the end of a turn, when all that tells the other members of it is queued: what calls say
+    /// goes the same way without the driver, and a member that has not heard of the View would let it pass.
+    pub(super) fn show_envelope(&mut self) {
+        if !std::mem::take(&mut self.is_envelope_new) {
+            return;
+        }
+        let enough = |envelope: &Arc<Envelope>| envelope.view().size() >= self.config.min_members;
+        self.views.send_replace(self.envelope.clone().filter(enough));
     }
 
     pub(super) fn dial_data_links(&mut self, view: &View, me: Rank) {

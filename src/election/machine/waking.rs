@@ -16,7 +16,7 @@ impl Election {
         self.last_tick.is_some_and(|last| now.saturating_sub(last) > patience)
     }
 
-    /// Nothing more is said in the old View, all links are given up, and this node joins as if it came anew; the next View decides
+    /// Nothing more is begun in the old View, all links are given up, and this node joins as if it came anew; the next View decides
     /// about its operations. For a moment it waits for the others: they may be in the old View still.
     pub(super) fn on_woke(&mut self, now: u64, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
         self.note(Notice::Woke);
