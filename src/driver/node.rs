@@ -400,7 +400,7 @@ impl Node {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Before anything else is done: nothing of before the sleep may be said after it.
+    /// Before anything else is done: nothing that the driver knew before the sleep may be said after it.
     fn notice_sleep(&mut self) {
         let slept = self.sleep.slept();
         if slept > SLEEP_MIN {

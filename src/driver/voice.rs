@@ -113,7 +113,9 @@ impl Voice {
                 }
             }
         }
-        self.wake();
+        if self.waiting() > 0 {
+            self.wake();
+        }
     }
 
     /// How many messages wait.
