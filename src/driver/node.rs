@@ -350,7 +350,7 @@ impl Node {
             self.step(Input::Tick);
             self.tick_at = now + Duration::from_millis(self.election.rest_ms());
             self.peers.reap();
-            for (member, generation) in self.peers.stuck() {
+            for (member, generation) in self.peers.overrun() {
                 self.on_closed(member, generation, None);
             }
             if now >= self.ping_at {

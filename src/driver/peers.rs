@@ -69,6 +69,7 @@ pub(super) struct Link {
     claim: Claim,
     line: Line,
     reader: AbortHandle,
+    writer: AbortHandle,
 }
 
 /// What became of a new connection.
@@ -121,14 +122,14 @@ impl Peers {
         let (sender, receiver) = into_control(stream, session);
         let (line, writer) = Voice::over(sender);
         let writers = if over.is_empty() { &mut self.writers } else { &mut self.relayed_writers };
-        writers.spawn(writer);
+        let writer = writers.spawn(writer);
         let reader = tokio::spawn(read(receiver, id, generation, self.events.clone())).abort_handle();
         // What goes the same way takes as long.
         let same =
             self.links.get(&id).filter(|before| before.local.map(|at| at.ip()) == local.map(|at| at.ip()) && before.over == over);
         let round_trip = same.map(|before| before.round_trip).unwrap_or_default();
         let since = Instant::now();
-        let link = Link { hello, address, over, local, round_trip, since, generation, claim, line, reader };
+        let link = Link { hello, address, over, local, round_trip, since, generation, claim, line, reader, writer };
         let is_relayed = !link.is_direct();
         // What operations say is not to come before what they have said.
         self.voices.remove(id);
@@ -182,11 +183,21 @@ impl Peers {
         }
     }
 
-    /// Queues a message; false when the member has no link or does not take what waits for it.
+    /// Queues a message; false when the member has no link or does not take what waits for it. In the second case its link
+    /// [has overrun](Peers::overrun), and the next one says all of it again.
     pub(super) fn send(&self, to: MemberId, message: Message) -> bool {
+        self.say(to, |voice| voice.push(message))
+    }
+
+    /// The same for what has been said over another link, of which a new link takes all.
+    pub(super) fn send_again(&self, to: MemberId, message: Message) -> bool {
+        self.say(to, |voice| voice.push_again(message))
+    }
+
+    fn say(&self, to: MemberId, push: impl FnOnce(&Voice) -> bool) -> bool {
         let voice = self.links.get(&to).map(|link| link.line.voice());
         voice.is_some_and(|voice| {
-            let is_taken = voice.push(message);
+            let is_taken = push(voice);
             voice.wake();
             is_taken
         })
@@ -214,9 +225,15 @@ impl Peers {
         self.links.iter()
     }
 
-    /// Members with a link whose queue is full.
-    pub(super) fn stuck(&self) -> Vec<(MemberId, u64)> {
-        self.links.iter().filter(|(_, l)| l.line.voice().waiting() >= WAITING_MAX).map(|(id, l)| (*id, l.generation)).collect()
+    /// Members with a link that refused a message. Nothing more comes over such a link, either way: all is said again over another.
+    pub(super) fn overrun(&self) -> Vec<(MemberId, u64)> {
+        let overrun = self.links.iter().filter(|(_, link)| link.line.voice().has_overrun());
+        let ended = overrun.map(|(id, link)| {
+            link.reader.abort();
+            link.writer.abort();
+            (*id, link.generation)
+        });
+        ended.collect()
     }
 
     /// Ends the links that others pass on; their writers end when what is queued has been sealed.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
-/// Messages that may wait for a slow peer; one that lets more pile up is treated as gone.
+/// New messages that may wait for a slow peer. One that lets more pile up is treated as gone: its link [overruns](Voice::has_overrun).
 pub(super) const WAITING_MAX: usize = 4096;
 
 /// From how many bytes on a write takes no more messages along.
@@ -35,10 +35,28 @@ pub(super) struct Voice {
 pub(super) struct Line(Arc<Voice>);
 
 struct State {
-    queue: VecDeque<Message>,
+    queue: VecDeque<Queued>,
+    /// How many of these are new.
+    new: usize,
     half: Half,
     /// Nothing more is taken.
     ended: bool,
+    /// A message was refused. Nothing is taken after it, so that what arrives is all that was said up to some point.
+    overrun: bool,
+}
+
+struct Queued {
+    message: Message,
+    said: Said,
+}
+
+/// Whether a message has been said before, over another link.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Said {
+    /// Counts towards [`WAITING_MAX`].
+    New,
+    /// Is bounded where it is remembered, and counts no second time.
+    Again,
 }
 
 /// Where the sending half is.
@@ -66,20 +84,26 @@ enum Turn {
 impl Voice {
     /// A link's voice, and the task that writes for it.
     pub(super) fn over(half: ControlSender) -> (Line, impl Future<Output = ()> + Send + use<>) {
-        let state = State { queue: VecDeque::new(), half: Half::Here(Box::new(half)), ended: false };
+        let half = Half::Here(Box::new(half));
+        let state = State { queue: VecDeque::new(), new: 0, half, ended: false, overrun: false };
         let voice = Arc::new(Voice { state: Mutex::new(state), changed: Notify::new() });
         (Line(Arc::clone(&voice)), voice.carry())
     }
 
-    /// Queues a message; false when the link is over or the peer does not take what waits for it. It leaves with the next
-    /// [`wake`](Voice::wake) or [`write`](Voice::write).
+    /// Queues a message; false when the link is over or the peer does not take what waits for it: then the link has
+    /// [overrun](Voice::has_overrun) and takes nothing more. It leaves with the next [`wake`](Voice::wake) or [`write`](Voice::write).
     pub(super) fn push(&self, message: Message) -> bool {
-        let mut state = self.lock();
-        if state.ended || state.queue.len() >= WAITING_MAX {
-            return false;
-        }
-        state.queue.push_back(message);
-        true
+        self.lock().push(message, Said::New)
+    }
+
+    /// The same for what has been said over another link, of which a new link takes all.
+    pub(super) fn push_again(&self, message: Message) -> bool {
+        self.lock().push(message, Said::Again)
+    }
+
+    /// Whether a message was refused because too many wait. What it said reaches the peer over another link only.
+    pub(super) fn has_overrun(&self) -> bool {
+        self.lock().overrun
     }
 
     /// Has the task write what is queued.
@@ -113,14 +137,14 @@ impl Voice {
                 }
             }
         }
-        if self.waiting() > 0 {
+        if !self.lock().queue.is_empty() {
             self.wake();
         }
     }
 
-    /// How many messages wait.
+    /// How many new messages wait.
     pub(super) fn waiting(&self) -> usize {
-        self.lock().queue.len()
+        self.lock().new
     }
 
     /// Writes until the link is over, or ended and nothing is left.
@@ -149,7 +173,7 @@ impl Voice {
     /// Seals what is queued behind what is not sent yet: what is said at once leaves in one write.
     fn seal(&self, half: &mut ControlSender) -> io::Result<()> {
         while half.unsent() < AT_ONCE_BYTES {
-            let Some(message) = self.lock().queue.pop_front() else { break };
+            let Some(message) = self.lock().pop() else { break };
             half.add(&message.to_bytes())?;
         }
         Ok(())
@@ -162,6 +186,29 @@ impl Voice {
 }
 
 impl State {
+    fn push(&mut self, message: Message, said: Said) -> bool {
+        if self.ended || self.overrun {
+            return false;
+        }
+        if said == Said::New {
+            if self.new >= WAITING_MAX {
+                self.overrun = true;
+                return false;
+            }
+            self.new += 1;
+        }
+        self.queue.push_back(Queued { message, said });
+        true
+    }
+
+    fn pop(&mut self) -> Option<Message> {
+        let Queued { message, said } = self.queue.pop_front()?;
+        if said == Said::New {
+            self.new -= 1;
+        }
+        Some(message)
+    }
+
     fn take_half(&mut self) -> Option<Box<ControlSender>> {
         match std::mem::replace(&mut self.half, Half::Away) {
             Half::Here(half) => Some(half),
@@ -215,6 +262,7 @@ impl Drop for Loan<'_> {
         let mut state = self.voice.lock();
         (state.half, state.ended) = (Half::Over, true);
         state.queue.clear();
+        state.new = 0;
         self.voice.wake();
     }
 }
@@ -271,7 +319,6 @@ mod tests {
     async fn what_the_peer_does_not_take_is_written_by_the_task_in_order_and_before_the_link_ends() {
         let (line, task, mut heard) = voice();
         assert!((0..MANY).all(|number| line.voice().push(Message::Ping(number))));
-        assert!(!line.voice().push(Message::Ping(MANY)), "it piles up");
         line.voice().write();
         let waits = line.voice().waiting() as u64;
         assert!(0 < waits && waits < MANY, "{waits} wait");
@@ -289,6 +336,40 @@ mod tests {
         };
         let ((), all) = tokio::join!(task, all);
         assert!(all.iter().copied().eq(0..=MANY), "{} came", all.len());
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_refused_is_the_last_one_that_a_link_is_asked_to_carry() {
+        let (line, task, mut heard) = voice();
+        assert!((0..MANY).all(|number| line.voice().push(Message::Ping(number))) && !line.voice().has_overrun());
+        assert!(!line.voice().push(Message::Ping(MANY)) && line.voice().has_overrun());
+        let task = tokio::spawn(task);
+        line.voice().wake();
+        for number in 0..MANY {
+            assert_eq!(next(&mut heard).await, Some(number));
+        }
+        // There is room again, and what would come now would come without what was refused.
+        assert_eq!(line.voice().waiting(), 0);
+        assert!(!line.voice().push(Message::Ping(MANY + 1)) && line.voice().has_overrun());
+        drop(line);
+        task.await.expect("it ends");
+        assert_eq!(next(&mut heard).await, None);
+    }
+
+    #[tokio::test]
+    async fn all_that_has_been_said_before_is_taken_and_leaves_room_for_what_is_new() {
+        let (line, task, mut heard) = voice();
+        assert!((0..2 * MANY).all(|number| line.voice().push_again(Message::Ping(number))));
+        assert!((2 * MANY..3 * MANY).all(|number| line.voice().push(Message::Ping(number))));
+        assert!(!line.voice().has_overrun());
+        drop(line);
+        let all = async {
+            for number in 0..3 * MANY {
+                assert_eq!(next(&mut heard).await, Some(number));
+            }
+            next(&mut heard).await
+        };
+        assert_eq!(tokio::join!(task, all), ((), None));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -178,11 +178,11 @@ impl Node {
             return self.peers.let_speak(to);
         };
         for (key, value) in envelope.board().own() {
-            self.peers.send(to, Message::Post(Box::new(Post { view: envelope.digest(), key, value })));
+            self.peers.send_again(to, Message::Post(Box::new(Post { view: envelope.digest(), key, value })));
         }
         envelope.replay(rank, |messages| {
             for message in messages {
-                self.peers.send(to, Message::Op(message));
+                self.peers.send_again(to, Message::Op(message));
             }
             self.peers.let_speak(to);
         });

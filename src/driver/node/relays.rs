@@ -87,7 +87,7 @@ impl Node {
     fn act(&mut self, acts: impl IntoIterator<Item = Act>) {
         for act in acts {
             match act {
-                // A link that does not take it is found to be stuck with the next tick, and then all that goes over it ends.
+                // A link that does not take it has overrun: it ends with the next tick, and all that goes over it.
                 Act::Send(to, frame) => drop(self.peers.send(to, Message::Relay(Box::new(frame)))),
                 Act::Begun(end, stations) => self.answer(end, stations),
                 Act::Bytes(end, bytes) => self.relays.tunnels.bytes(end, bytes),
