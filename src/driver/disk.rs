@@ -6,7 +6,8 @@ use crate::identity::peers_file::PeersFile;
 use crate::identity::state_file::StateFile;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 /// Where durable state goes.
 pub trait Store: Send {
@@ -49,19 +50,40 @@ impl Store for Disk {
     }
 }
 
+/// How long after a state could not be written it is tried again: twice as long each time, up to the second.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// Until nobody has anything to save any more. What could not be written is tried again, with what came meanwhile.
 fn write_all(queue: &mpsc::Receiver<Job>, state: &StateFile, peers: &PeersFile) {
-    while let Ok(job) = queue.recv() {
-        let waiting = std::iter::once(job).chain(queue.try_iter()).collect();
-        let Batch { state: newest, done, peers: addresses } = Batch::of(waiting);
-        match newest.map(|bytes| state.save(&bytes)) {
-            None | Some(Ok(())) => done.into_iter().for_each(|done| done()),
+    let mut batch = Batch::default();
+    let mut retry = RETRY.0;
+    loop {
+        let job = match &batch.state {
+            None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(_) => queue.recv_timeout(retry),
+        };
+        let is_over = matches!(job, Err(RecvTimeoutError::Disconnected));
+        job.into_iter().chain(queue.try_iter()).for_each(|job| batch.add(job));
+        match batch.state.as_ref().map(|bytes| state.save(bytes)) {
+            None | Some(Ok(())) => {
+                if retry > RETRY.0 {
+                    tracing::info!(path = %state.path().display(), "the ballot is durable again");
+                }
+                retry = RETRY.0;
+                batch.state = None;
+                batch.done.drain(..).for_each(|done| done());
+            }
             // Without durable state this node must stay silent in the election; the others go on without it.
             Some(Err(error)) => {
-                tracing::error!(%error, path = %state.path().display(), "the ballot cannot be made durable");
+                tracing::error!(%error, path = %state.path().display(), ?retry, "the ballot cannot be made durable");
+                retry = (2 * retry).min(RETRY.1);
             }
         }
-        if let Some(Err(error)) = addresses.map(|addresses| peers.save(&addresses)) {
+        if let Some(Err(error)) = batch.peers.take().map(|addresses| peers.save(&addresses)) {
             tracing::warn!(%error, path = %peers.path().display(), "the addresses of peers were not kept");
+        }
+        if is_over {
+            return;
         }
     }
 }
@@ -76,35 +98,66 @@ struct Batch {
 }
 
 impl Batch {
-    fn of(jobs: Vec<Job>) -> Batch {
-        jobs.into_iter().fold(Batch::default(), |mut batch, job| {
-            match job {
-                Job::State(bytes, done) => {
-                    batch.state = Some(bytes);
-                    batch.done.push(done);
-                }
-                Job::Peers(addresses) => batch.peers = Some(addresses),
+    fn add(&mut self, job: Job) {
+        match job {
+            Job::State(bytes, done) => {
+                self.state = Some(bytes);
+                self.done.push(done);
             }
-            batch
-        })
+            Job::Peers(addresses) => self.peers = Some(addresses),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::scratch::Scratch;
+
+    /// A job that says its number when it is done.
+    fn state(n: u8, said: &mpsc::Sender<u8>) -> (Vec<u8>, Box<dyn FnOnce() + Send>) {
+        let said = said.clone();
+        (vec![n], Box::new(move || said.send(n).expect("heard")))
+    }
 
     #[test]
     fn what_waits_is_one_write_and_everybody_hears_of_it_in_order() {
         let (said, heard) = mpsc::channel();
-        let state = |n: u8| {
-            let said = said.clone();
-            Job::State(vec![n], Box::new(move || said.send(n).expect("heard")))
-        };
         let at = |port| SocketAddr::from(([10, 0, 0, 1], port));
-        let batch = Batch::of(vec![state(1), Job::Peers(vec![at(1)]), state(2), Job::Peers(vec![at(2)]), state(3)]);
-        assert_eq!((batch.state, batch.peers), (Some(vec![3]), Some(vec![at(2)])));
+        let mut batch = Batch::default();
+        for n in 1..=3 {
+            let (bytes, done) = state(n, &said);
+            batch.add(Job::State(bytes, done));
+            batch.add(Job::Peers(vec![at(n.into())]));
+        }
+        assert_eq!((batch.state, batch.peers), (Some(vec![3]), Some(vec![at(3)])));
         batch.done.into_iter().for_each(|done| done());
         assert_eq!(heard.try_iter().collect::<Vec<u8>>(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_written_as_soon_as_it_can_be() {
+        let scratch = Scratch::new();
+        let (folder, said) = (scratch.path().join("state"), mpsc::channel());
+        // Nothing can be written into a folder that is a file.
+        std::fs::write(&folder, b"").expect("written");
+        let file = StateFile::at(folder.join("state-x.bin"));
+        let peers = PeersFile::at(scratch.path().join("peers.toml"));
+        let mut disk = Disk::start(file.clone(), peers).expect("a thread");
+        let (said, heard) = said;
+        for n in [1, 2] {
+            let (bytes, done) = state(n, &said);
+            disk.save(bytes, done);
+        }
+        assert!(heard.recv_timeout(3 * RETRY.0).is_err(), "it says so although nothing is written");
+        std::fs::remove_file(&folder).expect("removed");
+        let patience = 10 * RETRY.1;
+        assert_eq!((heard.recv_timeout(patience), heard.recv_timeout(patience)), (Ok(1), Ok(2)));
+        assert_eq!(file.load().expect("whole"), Some(vec![2]));
+        // Whatever comes after that is written at once.
+        let (bytes, done) = state(3, &said);
+        disk.save(bytes, done);
+        assert_eq!(heard.recv_timeout(patience), Ok(3));
+        assert_eq!(file.load().expect("whole"), Some(vec![3]));
     }
 }
