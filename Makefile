@@ -9,10 +9,10 @@ help: ## this list
 demo: ## build, then several peers on this machine find each other and sum (ARGS=--json)
 	@scripts/demo.sh $(ARGS)
 
-test: ## everything CI runs; the last line counts
-	@scripts/test.sh
+test: ## all tests; the last line counts (ARGS="contract mismatch": one suite, and of it what the words name)
+	@scripts/test.sh $(ARGS)
 
-check: ## format, lints, documentation, licences; never writes
+check: ## format, lints, documentation, licences; never writes, runs no test
 	@scripts/check.sh
 
 fix: ## format, and lints that can mend themselves

@@ -4,12 +4,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh
+. scripts/suites.sh
 
 need_lab_of_faults faults
-cargo build --locked -p potluck-cli ${gloo_features[@]+"${gloo_features[@]}"} >&2
-POTLUCK_BIN="$(target_dir)/debug/potluck"
-export POTLUCK_BIN
 # Run without cargo, whose own words would be the last ones when a cell is red.
-faults=$(cargo test --locked --no-run --message-format=json -p potluck ${gloo_features[@]+"${gloo_features[@]}"} --test faults |
-    sed -n 's|.*"executable":"\([^"]*/faults-[^"]*\)".*|\1|p')
-exec "$faults" matrix "$@"
+built=$(build --no-run --test cli --test faults 2>&1) || { say "$built"; exit 1; }
+exec "$(sed -n 's|^ *Executable tests/faults/main.rs (\(.*\))$|\1|p' <<<"$built")" matrix "$@"

@@ -12,7 +12,7 @@ fi
 need_rust
 need_c_compiler
 has_cxx || install_packages g++ || say "A C++ compiler is missing (Debian, Ubuntu: apt-get install g++)."
-need_cargo_tool cargo-fuzz cargo-fuzz '^0.13' || exit 2
+need_cargo_tool cargo-fuzz '^0.13' || exit 2
 
 # Coverage instrumentation is an unstable flag of a stable compiler.
 export RUSTC_BOOTSTRAP=1

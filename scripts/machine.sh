@@ -107,11 +107,12 @@ at_least() {
     [ "$major" -gt "$wanted_major" ] || { [ "$major" -eq "$wanted_major" ] && [ "$minor" -ge "$wanted_minor" ]; }
 }
 
-# need_cargo_tool PROGRAM CRATE VERSION
+# need_cargo_tool CRATE VERSION: its program has the same name.
 need_cargo_tool() {
     have "$1" && return
-    say "Installing $2 $3 with cargo (a few minutes, once)"
-    cargo install --locked "$2" --version "$3" --quiet >&2
+    say "Installing $1 $2 with cargo (a few minutes, once)"
+    # Without optimisation: it is built more often than it runs.
+    cargo install --locked --debug "$1" --version "$2" --quiet >&2
 }
 
 # has_x86_64_v3: whether programs for it run here. Only Linux is asked.

@@ -25,6 +25,9 @@ pub struct Group {
 /// Long enough for everything that is not itself under a clock, also on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The same for what links carry: a burst that was disturbed is repeated after a while, on a busy machine more than once.
+pub const MEASURED: Duration = Duration::from_secs(120);
+
 impl Group {
     /// A lab with room for `machines`, and nobody on it.
     pub fn empty(profile: &str, machines: usize) -> Result<Group> {
@@ -84,6 +87,7 @@ impl Group {
             engine: engine::current().map(str::to_owned),
             program: None,
             options: where_to.iter().map(|word| (*word).to_owned()).collect(),
+            variables: Vec::new(),
         }
     }
 

@@ -24,6 +24,7 @@ pub mod resources;
 pub mod scratch;
 mod story;
 pub mod suite;
+mod turns;
 
 pub use chance::Chance;
 pub use group::Group;

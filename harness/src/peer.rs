@@ -1,7 +1,7 @@
 //! A potluck node in a process of its own: orders go in as JSON, events come out as JSON. See `potluck peer`.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
@@ -34,6 +34,8 @@ pub struct Start {
     pub program: Option<PathBuf>,
     /// Further options of `potluck peer`.
     pub options: Vec<String>,
+    /// Further variables of its environment.
+    pub variables: Vec<(&'static str, PathBuf)>,
 }
 
 /// The key that tests share.
@@ -56,7 +58,7 @@ impl Peer {
         if let Some(engine) = &start.engine {
             command.env("POTLUCK_ENGINE", engine);
         }
-        command.env("POTLUCK_HOME", &start.home);
+        command.env("POTLUCK_HOME", &start.home).envs(start.variables.iter().cloned());
         if let Some(key) = &start.key {
             command.env("POTLUCK_KEY", key);
         }
@@ -162,14 +164,15 @@ pub fn now_ms() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3
 }
 
-/// The program under test: `POTLUCK_BIN`, else what `cargo build` leaves in `target/debug`.
+/// The program under test: `POTLUCK_BIN`, else what cargo leaves beside the folder that this test is in.
 pub fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("POTLUCK_BIN") {
         return Ok(PathBuf::from(path));
     }
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/debug/potluck");
+    let test = std::env::current_exe()?;
+    let built = test.ancestors().nth(2).context("a test is two folders deep")?.join("potluck");
     if !built.exists() {
-        bail!("there is no {}: run `cargo build -p potluck-cli` first, or `make test`", built.display());
+        bail!("there is no {}: run `cargo test --no-run --test cli` first, or `make test`", built.display());
     }
     Ok(built)
 }

@@ -19,6 +19,9 @@ pub struct Child {
     err: Arc<Lines>,
 }
 
+/// How long the output of a program that has ended is waited for: another one that it has started may hold it open.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 impl Child {
     /// Starts `command` with nothing on its input and its output collected.
     pub fn spawn(command: &mut Command) -> Result<Child> {
@@ -113,12 +116,15 @@ impl Child {
         }
     }
 
-    /// Waits for the program to end. Fails when `within` is over; the program goes on.
+    /// Waits for the program to end, and for what it has written. Fails when `within` is over; the program goes on.
     pub fn wait(&mut self, within: Duration) -> Result<ExitStatus> {
         // The standard library has no wait with a deadline; this asks the condition itself every few milliseconds.
         let until = Instant::now() + within;
         loop {
             if let Some(status) = self.child.try_wait()? {
+                // What it wrote last may still be on its way here.
+                self.out.wait_for_end(LAST_WORDS);
+                self.err.wait_for_end(LAST_WORDS);
                 return Ok(status);
             }
             if Instant::now() >= until {
@@ -229,6 +235,11 @@ impl Lines {
         }
     }
 
+    /// Until no more can come, or `within` is over.
+    fn wait_for_end(&self, within: Duration) {
+        drop(self.more.wait_timeout_while(self.lock(), within, |written| !written.ended));
+    }
+
     fn all(&self) -> Vec<String> {
         self.lock().lines.iter().cloned().collect()
     }
@@ -287,6 +298,27 @@ mod tests {
         assert!(text.contains("ended without the line") && text.contains("stdout: one"), "{text}");
         assert_eq!(child.wait(SOON)?.code(), Some(3));
         assert!(child.kill().is_err(), "an ended program is not signalled");
+        Ok(())
+    }
+
+    #[test]
+    fn all_that_a_program_has_written_is_there_when_it_has_ended() -> Result<()> {
+        for _ in 0..20 {
+            let mut child = shell("seq 2000; echo last >&2");
+            assert!(child.wait(SOON)?.success());
+            assert_eq!((child.stdout().len(), child.stderr()), (2000, vec!["last".to_owned()]));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn an_output_that_another_program_holds_open_is_not_waited_for_for_ever() -> Result<()> {
+        let mut child = shell("sleep 60 & echo $!");
+        let began = Instant::now();
+        assert!(child.wait(SOON)?.success());
+        assert!(began.elapsed() < SOON);
+        let sleeper: i32 = child.stdout()[0].parse()?;
+        rustix::process::kill_process(Pid::from_raw(sleeper).context("a process")?, Signal::TERM)?;
         Ok(())
     }
 

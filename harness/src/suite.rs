@@ -14,17 +14,41 @@
 //! suite.run();
 //! ```
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Conclusion, Failed, Trial};
 
 use crate::need::{Need, first_unmet};
+use crate::turns::Turns;
 
 /// The tests of one binary, with the options of `cargo test` (filters, `--list`, `--skip`, `--test-threads`).
 pub struct Suite {
     arguments: Arguments,
-    trials: Vec<Trial>,
+    tests: Vec<Test>,
     engine: Option<Engine>,
+    at_once: usize,
+}
+
+/// A test that has not been run.
+struct Test {
+    name: String,
+    company: Company,
+    engine: Option<&'static str>,
+    /// Why it cannot run here.
+    unmet: Option<String>,
+    body: Body,
+}
+
+type Body = Box<dyn FnOnce() -> anyhow::Result<()> + Send>;
+
+/// Beside whom a test runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Company {
+    /// As many others as the suite allows.
+    Any,
+    /// The same, but no other one of this kind.
+    Serial,
 }
 
 /// What nodes of the tests that are added now are told to offer.
@@ -34,14 +58,19 @@ struct Engine {
     missing: Option<&'static str>,
 }
 
-/// Held by one serial test at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+/// A test that takes longer is named at the end of the suite.
+const LONG: Duration = Duration::from_secs(5);
 
 impl Suite {
     /// Reads the options from the command line; ends the process on an option it does not know.
     #[allow(clippy::new_without_default)] // a default that reads the command line would surprise
     pub fn new() -> Suite {
-        Suite { arguments: Arguments::from_args(), trials: Vec::new(), engine: None }
+        Suite::of(Arguments::from_args())
+    }
+
+    fn of(arguments: Arguments) -> Suite {
+        let at_once = std::thread::available_parallelism().map_or(1, usize::from);
+        Suite { arguments, tests: Vec::new(), engine: None, at_once }
     }
 
     /// The tests that are added from now on have the engine in front of their name, and nodes that they start on their
@@ -50,9 +79,10 @@ impl Suite {
         self.engine = Some(Engine { name: engine, missing });
     }
 
-    /// So many tests run at the same time unless the command line says otherwise: for tests that mostly wait.
+    /// So many tests run at the same time, and one serial test beside them: for tests that mostly wait. Without this it is as many as
+    /// there are processors; `--test-threads` says otherwise.
     pub fn at_once(&mut self, tests: usize) {
-        self.arguments.test_threads.get_or_insert(tests);
+        self.at_once = tests;
     }
 
     /// A test that runs anywhere. Tests of a suite run in parallel; a panic or an error is a failure.
@@ -70,21 +100,7 @@ impl Suite {
     where
         F: FnOnce() -> anyhow::Result<()> + Send + 'static,
     {
-        let engine = self.engine;
-        let name = &engine.map_or_else(|| name.to_owned(), |engine| format!("{}/{name}", engine.name));
-        let missing = engine.and_then(|engine| engine.missing).map(str::to_owned);
-        let unmet = if self.would_run(name) { missing.or_else(|| first_unmet(needs)) } else { None };
-        if let Some(reason) = &unmet {
-            println!("SKIPPED {name}: {reason}");
-        }
-        let skipped = unmet.is_some();
-        let trial = Trial::test(name, move || match unmet {
-            Some(reason) => Err(Failed::from(format!("cannot run here: {reason}"))),
-            None => {
-                crate::engine::with(engine.map(|engine| engine.name), body).map_err(|error| Failed::from(format!("{error:#}")))
-            }
-        });
-        self.trials.push(trial.with_ignored_flag(skipped));
+        self.add(name, needs, Company::Any, Box::new(body));
     }
 
     /// Like [`test_needing`](Suite::test_needing), but never at the same time as another serial test of this binary:
@@ -93,16 +109,48 @@ impl Suite {
     where
         F: FnOnce() -> anyhow::Result<()> + Send + 'static,
     {
-        self.test_needing(name, needs, || {
-            // A failed test says nothing about the next one.
-            let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-            body()
-        });
+        self.add(name, needs, Company::Serial, Box::new(body));
+    }
+
+    fn add(&mut self, name: &str, needs: &[Need], company: Company, body: Body) {
+        let name = self.engine.map_or_else(|| name.to_owned(), |engine| format!("{}/{name}", engine.name));
+        let missing = self.engine.and_then(|engine| engine.missing).map(str::to_owned);
+        let unmet = if self.would_run(&name) { missing.or_else(|| first_unmet(needs)) } else { None };
+        if let Some(reason) = &unmet {
+            println!("SKIPPED {name}: {reason}");
+        }
+        self.tests.push(Test { name, company, engine: self.engine.map(|engine| engine.name), unmet, body });
     }
 
     /// Runs the tests and ends the process with the exit code `cargo test` expects.
     pub fn run(self) -> ! {
-        libtest_mimic::run(&self.arguments, self.trials).exit()
+        self.concluded().exit()
+    }
+
+    /// Every test has a thread, and what limits them are turns: else the threads would fill up with serial tests that wait for each
+    /// other.
+    fn concluded(mut self) -> Conclusion {
+        let (any, serial) = match self.arguments.test_threads {
+            Some(1) => (1, None),
+            threads => (threads.unwrap_or(self.at_once), Some(Arc::new(Turns::of(1)))),
+        };
+        if serial.is_some() {
+            self.arguments.test_threads = Some(self.tests.len().max(2));
+        }
+        let any = Arc::new(Turns::of(any));
+        let serial = serial.unwrap_or_else(|| Arc::clone(&any));
+        let long = Arc::new(Mutex::new(Vec::new()));
+        let trials = self.tests.into_iter().map(|test| {
+            let turns = if test.company == Company::Serial { &serial } else { &any };
+            test.trial(Arc::clone(turns), Arc::clone(&long))
+        });
+        let end = libtest_mimic::run(&self.arguments, trials.collect());
+        let mut long = std::mem::take(&mut *long.lock().unwrap_or_else(PoisonError::into_inner));
+        long.sort_unstable();
+        for (took, name) in long.into_iter().rev() {
+            println!("took {:.1} s: {name}", took.as_secs_f64());
+        }
+        end
     }
 
     /// Whether the filters let `name` through. Needs of other tests are not probed, and not complained about.
@@ -117,14 +165,35 @@ impl Suite {
     }
 }
 
+impl Test {
+    fn trial(self, turns: Arc<Turns>, long: Arc<Mutex<Vec<(Duration, String)>>>) -> Trial {
+        let Test { name, engine, unmet, body, .. } = self;
+        let (own, skipped) = (name.clone(), unmet.is_some());
+        let run = move || match unmet {
+            Some(reason) => Err(Failed::from(format!("cannot run here: {reason}"))),
+            None => turns.take(|| {
+                let began = Instant::now();
+                let end = crate::engine::with(engine, body).map_err(|error| Failed::from(format!("{error:#}")));
+                if began.elapsed() > LONG {
+                    long.lock().unwrap_or_else(PoisonError::into_inner).push((began.elapsed(), own));
+                }
+                end
+            }),
+        };
+        Trial::test(name, run).with_ignored_flag(skipped)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn suite(arguments: &[&str]) -> Suite {
         // What the suites under test print must not be taken for results of this one.
         let quiet = ["suite", "--logfile", "/dev/null"];
-        Suite { arguments: Arguments::from_iter(quiet.iter().chain(arguments)), trials: Vec::new(), engine: None }
+        Suite::of(Arguments::from_iter(quiet.iter().chain(arguments)))
     }
 
     const NOWHERE: Need = Need::Command("a-program-nobody-has");
@@ -134,7 +203,7 @@ mod tests {
         let mut suite = suite(&[]);
         suite.test("runs", || Ok(()));
         suite.test_needing("cannot run", &[NOWHERE], || Ok(()));
-        let end = libtest_mimic::run(&suite.arguments, suite.trials);
+        let end = suite.concluded();
         assert_eq!((end.num_passed, end.num_ignored, end.num_failed), (1, 1, 0));
     }
 
@@ -142,7 +211,7 @@ mod tests {
     fn asked_for_by_name_of_the_ignored_it_fails() {
         let mut suite = suite(&["--include-ignored"]);
         suite.test_needing("cannot run", &[NOWHERE], || Ok(()));
-        let end = libtest_mimic::run(&suite.arguments, suite.trials);
+        let end = suite.concluded();
         assert_eq!((end.num_passed, end.num_failed), (0, 1));
     }
 
@@ -152,8 +221,51 @@ mod tests {
         suite.test("error", || anyhow::bail!("expected by this test"));
         suite.serial("panic", &[], || panic!("expected by this test"));
         suite.serial("after the panic", &[], || Ok(()));
-        let end = libtest_mimic::run(&suite.arguments, suite.trials);
+        let end = suite.concluded();
         assert_eq!((end.num_passed, end.num_failed), (1, 2));
+    }
+
+    #[test]
+    fn serial_tests_run_one_at_a_time_and_beside_others() {
+        let mut suite = suite(&[]);
+        let (serial, met) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(2)));
+        suite.at_once(1);
+        for name in ["first", "second", "third"] {
+            let (serial, met) = (Arc::clone(&serial), Arc::clone(&met));
+            suite.serial(name, &[], move || {
+                anyhow::ensure!(serial.fetch_add(1, Ordering::SeqCst) == 0, "not alone");
+                // One of the others runs at this moment.
+                met.wait();
+                serial.fetch_sub(1, Ordering::SeqCst);
+                Ok(())
+            });
+        }
+        for name in ["one", "two", "three"] {
+            let met = Arc::clone(&met);
+            suite.test(name, move || {
+                met.wait();
+                Ok(())
+            });
+        }
+        assert_eq!(suite.concluded().num_passed, 6);
+    }
+
+    #[test]
+    fn with_one_thread_nothing_runs_beside_anything() {
+        let mut suite = suite(&["--test-threads", "1"]);
+        let now = Arc::new(AtomicUsize::new(0));
+        let alone = |now: Arc<AtomicUsize>| {
+            move || {
+                anyhow::ensure!(now.fetch_add(1, Ordering::SeqCst) == 0, "not alone");
+                std::thread::yield_now();
+                now.fetch_sub(1, Ordering::SeqCst);
+                Ok(())
+            }
+        };
+        suite.test("one", alone(Arc::clone(&now)));
+        suite.serial("two", &[], alone(Arc::clone(&now)));
+        suite.test("three", alone(now));
+        assert_eq!(suite.concluded().num_passed, 3);
     }
 
     #[test]

@@ -41,13 +41,13 @@ fn alone<F: Future<Output = ()>>(story: impl FnOnce() -> F + Send + 'static) {
 }
 
 #[test]
-#[ignore = "needs root for a network namespace: cargo test -p potluck --lib discovery::mdns -- --ignored"]
+#[ignore = "needs root for a network namespace: make test ARGS=multicast"]
 fn keeps_the_contract_of_discovery() {
     alone(|| contract::suite(|| OnLoopback));
 }
 
 #[test]
-#[ignore = "needs root for a network namespace: cargo test -p potluck --lib discovery::mdns -- --ignored"]
+#[ignore = "needs root for a network namespace: make test ARGS=multicast"]
 fn a_report_names_every_interface_and_why_it_is_skipped() {
     alone(|| async {
         let mut a = MdnsDiscovery::start(MdnsScope::Loopback).expect("multicast on loopback");

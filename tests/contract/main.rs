@@ -41,6 +41,13 @@ type Told = std::pin::Pin<Box<dyn Future<Output = Result<()>>>>;
 fn main() {
     let network = if std::env::var_os(INSIDE).is_some() { Network::Loopback } else { Network::Process };
     let mut suite = Suite::new();
+    // Most stories wait for each other's members.
+    suite.at_once(4);
+    if network == Network::Process {
+        // Takes longest, so it begins first.
+        suite.test_needing("loopback", &[Need::Lab], the_same_over_loopback);
+        suite.test("inputs have the awkward numbers", matrix::inputs_are_awkward);
+    }
     for engine in [EngineKind::Native, EngineKind::Gloo] {
         for (name, story) in stories(network) {
             let place = if network == Network::Process { "process" } else { "loopback" };
@@ -48,10 +55,6 @@ fn main() {
             let needs: &[Need] = if missing { &[Need::Missing("this build has no Gloo")] } else { &[] };
             suite.test_needing(&format!("{engine}/{place}/{name}"), needs, move || run(story(On { network, engine })));
         }
-    }
-    if network == Network::Process {
-        suite.test("inputs have the awkward numbers", matrix::inputs_are_awkward);
-        suite.test_needing("loopback", &[Need::Lab], the_same_over_loopback);
     }
     suite.run()
 }
@@ -136,7 +139,7 @@ fn run(story: impl Future<Output = Result<()>>) -> Result<()> {
 /// Runs this very suite inside a namespace with nothing but `lo`.
 fn the_same_over_loopback() -> Result<()> {
     let lab = Lab::up("lo")?;
-    let output = lab.command("n1", std::env::current_exe()?).env(INSIDE, "1").arg("--test-threads=2").output()?;
+    let output = lab.command("n1", std::env::current_exe()?).env(INSIDE, "1").output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     eprintln!("{text}");
     ensure!(output.status.success(), "the suite failed over loopback:\n{text}\n{}", String::from_utf8_lossy(&output.stderr));

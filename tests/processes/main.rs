@@ -2,19 +2,14 @@
 //! wrong. Run with `--nocapture` or not: figures are printed as `measured …`.
 
 mod builds;
-mod cables;
 mod calls;
-mod codecs;
 mod faults;
 mod gloo;
 mod halves;
 mod meeting;
 mod memory;
-mod paths;
 mod patience;
 mod training;
-mod unequal;
-mod wires;
 
 use potluck_harness::chance::seed;
 use potluck_harness::outcome::{all_exact, all_failed};
@@ -30,26 +25,14 @@ fn main() {
         suite.on(engine, missing);
         meeting::add(&mut suite);
         calls::add(&mut suite);
-        codecs::add(&mut suite);
         builds::add(&mut suite);
         memory::add(&mut suite);
-        paths::add(&mut suite);
         faults::add(&mut suite);
         halves::add(&mut suite);
         patience::add(&mut suite);
         training::add(&mut suite);
-        wires::add(&mut suite);
     }
     suite.on("gloo", missing);
-    cables::add_gloo(&mut suite);
-    suite.on("native", None);
-    paths::add_once(&mut suite);
-    unequal::add(&mut suite);
-    codecs::add_native(&mut suite);
-    cables::add(&mut suite);
     gloo::add(&mut suite);
-    // A group that begins on Gloo, and may leave it.
-    suite.on("auto", missing);
-    unequal::add(&mut suite);
     suite.run()
 }

@@ -1,7 +1,7 @@
 //! Machines that are not alike: what their links carry is measured, and the plan follows, while the View stays.
 
 use anyhow::{Context, Result, ensure};
-use potluck_harness::group::PATIENCE;
+use potluck_harness::group::{MEASURED, PATIENCE};
 use potluck_harness::outcome::all_exact;
 use potluck_harness::peer::now_ms;
 use potluck_harness::{Group, Need, Suite};
@@ -13,13 +13,13 @@ use crate::LAN;
 
 pub fn add(suite: &mut Suite) {
     suite.serial("links that are not alike are measured and get a plan of their own", &LAN, measured);
-    suite.serial(
+    suite.test_needing(
         "a link that becomes slow gets another plan within ten calls, and one more when it is fast again",
         &LAN,
         slowed_down,
     );
     let needs = [Need::Lab, Need::Command("nft"), Need::Command("iptables")];
-    suite.serial("the same with eight calls under way and a member whose control links lag", &needs, slowed_down_in_flight);
+    suite.test_needing("the same with eight calls under way and a member whose control links lag", &needs, slowed_down_in_flight);
     suite.serial("while links are measured calls go on as ever", &LAN, called_meanwhile);
     let radios = if Path::new("/dev/net/tun").exists() { Need::Lab } else { Need::Missing("the radio needs /dev/net/tun") };
     suite.serial("stations of a radio that nobody has told of are found", &[radios], radio);
@@ -72,7 +72,7 @@ fn measured() -> Result<()> {
     };
     for peer in &mut group.peers {
         let is_measured = |status: &Value| knows_all_paths(status) && by_its_own_plan(status) && are_found(status);
-        let status = peer.status_where(is_measured, PATIENCE)?;
+        let status = peer.status_where(is_measured, MEASURED)?;
         ensure!(status["view"]["id"] == view, "the View has changed: {status}");
         for path in status["view"]["paths"].as_array().into_iter().flatten() {
             ensure!(path["medium"].is_null(), "a wire is taken for a radio: {status}");
@@ -94,7 +94,7 @@ fn radio() -> Result<()> {
         // There may be a plan before it is known who shares the channel; the one that counts comes after.
         let hub = format!("over a tree to {wired} take");
         let is_theirs = |status: &Value| status["view"]["plan"].as_str().is_some_and(|plan| plan.contains(&hub));
-        let status = peer.status_where(|status| is_found(status) && is_theirs(status), PATIENCE)?;
+        let status = peer.status_where(|status| is_found(status) && is_theirs(status), MEASURED)?;
         ensure!(status["view"]["id"] == view, "the View has changed: {status}");
         let is_right = |path: &Value| path["medium"] == if path["from"] == wired { Value::Null } else { json!(0) };
         ensure!(paths(&status).iter().all(is_right), "{wired} is the wired one: {status}");
@@ -106,7 +106,7 @@ fn slowed_down() -> Result<()> {
     let mut group = Group::up_at("gbe4", 4, 200)?;
     let view = group.meet()?[0]["view"].clone();
     for peer in &mut group.peers {
-        peer.status_where(knows_all_paths, PATIENCE)?;
+        peer.status_where(knows_all_paths, MEASURED)?;
     }
     let order = json!({"do": "all_reduce", "len": 1 << 19, "seed": 3});
     all_exact(&group.all(&order, "done")?)?;
@@ -143,7 +143,7 @@ fn slowed_down() -> Result<()> {
     }
     println!("measured: {:.0} s of calls until the plan fitted that link as it had been before", served_ms / 1e3);
     for peer in &mut group.peers {
-        let status = peer.status_where(is_as_before, PATIENCE)?;
+        let status = peer.status_where(is_as_before, MEASURED)?;
         ensure!(status["view"]["id"] == view, "the View has changed: {status}");
     }
     all_exact(&group.all(&order, "done")?)
@@ -159,7 +159,7 @@ fn until_all_is_measured(group: &Group) -> Result<()> {
         if now - std::mem::replace(&mut before, now) < BURST_BYTES {
             return Ok(());
         }
-        ensure!(began.elapsed() < PATIENCE, "it is measured for ever");
+        ensure!(began.elapsed() < MEASURED, "it is measured for ever");
     }
 }
 
@@ -171,7 +171,7 @@ fn slowed_down_in_flight() -> Result<()> {
     let mut group = Group::up_at("gbe4", 4, 200)?;
     let view = group.meet()?[0]["view"].clone();
     for peer in &mut group.peers {
-        peer.status_where(knows_all_paths, PATIENCE)?;
+        peer.status_where(knows_all_paths, MEASURED)?;
     }
     group.lab.lag("n2", 300)?;
     let order = json!({"do": "flights", "calls": CALLS, "in_flight": IN_FLIGHT, "len": (1 << 19) + 1, "seed": 3});

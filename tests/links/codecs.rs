@@ -3,15 +3,15 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use potluck_harness::group::PATIENCE;
+use potluck_harness::group::MEASURED;
 use potluck_harness::{Group, Suite};
 use serde_json::{Value, json};
 
 use crate::{LAN, LO, all_exact};
 
 pub fn add(suite: &mut Suite) {
-    suite.serial("slow links are measured, and all take the same codec", &LAN, on_slow_links);
-    suite.serial("two members with a slow link take a codec too", &LAN, between_two);
+    suite.test_needing("slow links are measured, and all take the same codec", &LAN, on_slow_links);
+    suite.test_needing("two members with a slow link take a codec too", &LAN, between_two);
     suite.test_needing("on one machine nothing is encoded where a codec is left to the plan", &LO, on_one_machine);
 }
 
@@ -48,7 +48,7 @@ fn until_taken(group: &mut Group) -> Result<()> {
             println!("measured: {taken} after {seed} calls: {}", events[0]["plan"]);
             return Ok(());
         }
-        ensure!(began.elapsed() < 2 * PATIENCE, "still none: {events:?}");
+        ensure!(began.elapsed() < MEASURED, "still none: {events:?}");
     }
 }
 
@@ -58,7 +58,7 @@ fn until_told(group: &mut Group, codec: &str) -> Result<()> {
     let takes = format!("Codec::auto takes {codec}");
     for peer in &mut group.peers {
         let is_told = |status: &Value| status["view"]["plan"].as_str().is_some_and(|plan| plan.contains(&takes));
-        peer.status_where(is_told, 2 * PATIENCE)?;
+        peer.status_where(is_told, MEASURED)?;
     }
     Ok(())
 }
@@ -121,7 +121,7 @@ fn fast_and_slow() -> Result<()> {
     let view = group.meet()?[0]["view"].clone();
     for peer in &mut group.peers {
         let has_codecs = |plan: &str| plan.contains("Codec::auto takes int8");
-        peer.status_where(|status| status["view"]["plan"].as_str().is_some_and(has_codecs), PATIENCE)?;
+        peer.status_where(|status| status["view"]["plan"].as_str().is_some_and(has_codecs), MEASURED)?;
     }
     // Two of the fast ones send all that they have once and no more, the slow one a quarter of it. Who adds hands the result to all, in eight bits.
     let whole = 4 * LEN as u64;
@@ -141,7 +141,7 @@ fn fast_and_slow() -> Result<()> {
             break done;
         }
         // A burst came between, as long as links are still measured.
-        ensure!(began.elapsed() < 2 * PATIENCE, "{sent:?} bytes: {}", done[0]["plan"]);
+        ensure!(began.elapsed() < MEASURED, "{sent:?} bytes: {}", done[0]["plan"]);
     };
     let own: Vec<&Value> = done.iter().map(|event| &event["own"]).collect();
     ensure!(own == ["no codec", "no codec", "no codec", "int8"], "{own:?}");

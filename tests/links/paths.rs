@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use potluck_harness::group::PATIENCE;
+use potluck_harness::group::{MEASURED, PATIENCE};
 use potluck_harness::outcome::{answered_after, one_outcome};
 use potluck_harness::peer::now_ms;
 use potluck_harness::{Group, Need, Suite};
@@ -159,7 +159,7 @@ fn on_the_fast_one(group: &mut Group) -> Result<()> {
         let paths = status["view"]["paths"].as_array();
         paths.is_some_and(|paths| paths.len() == 2 && paths.iter().all(is_fast))
     };
-    let mut wait = || group.peers.iter_mut().try_for_each(|peer| peer.status_where(all_fast, PATIENCE).map(drop));
+    let mut wait = || group.peers.iter_mut().try_for_each(|peer| peer.status_where(all_fast, MEASURED).map(drop));
     wait().inspect_err(|_| println!("logs in {}", kept(group)))
 }
 
