@@ -263,7 +263,10 @@ impl Peer {
                 *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);
                 // What the program may use of the processor without asking it.
                 let avx2 = cfg!(target_feature = "avx2");
-                emit(&json!({"event": "joined", "node": report::hex(&status.node), "port": status.port, "avx2": avx2}));
+                // What libraries may have done to its arithmetic before it began.
+                let flushes = std::hint::black_box(f32::MIN_POSITIVE) / std::hint::black_box(2.0) == 0.0;
+                let (node, port) = (report::hex(&status.node), status.port);
+                emit(&json!({"event": "joined", "node": node, "port": port, "avx2": avx2, "flushes": flushes}));
                 None
             }
             Err(error) => {

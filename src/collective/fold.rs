@@ -5,7 +5,8 @@
 //! # Determinism
 //!
 //! A result is `finish(fold(.. fold(a, b) .., z))`. Each step is one IEEE 754 operation per element, in the order the
-//! schedule fixes; nothing is fused or reassociated, so optimisation level and vector width do not show in the bits.
+//! schedule fixes; nothing is fused or reassociated, so optimisation level and vector width do not show in the bits, and
+//! [whatever the thread's control word is](super::in_default_environment), it is the default one for each step.
 //! Payloads of NaN do differ between machines, so [`finish`] writes every NaN as the type's canonical quiet one. Up to
 //! that, each step is commutative, and a node may use either operand as its accumulator.
 //!
@@ -18,6 +19,7 @@ use super::arithmetic::{Arithmetic, each};
 use super::call::ReduceOp;
 use super::dtype::DType;
 use super::element::{elements_of, elements_of_mut};
+use super::float_environment::in_default_environment;
 use super::half::{Bf16, F16};
 
 /// `acc = acc op x`, element by element, both whole elements of `dtype` and of one length.
@@ -25,7 +27,7 @@ use super::half::{Bf16, F16};
 /// Bytes that are not aligned to their type stay as they are: blocks always are, and schedules cut them between elements.
 pub fn fold(op: ReduceOp, dtype: DType, acc: &mut [u8], x: &[u8]) {
     debug_assert_eq!(acc.len(), x.len());
-    match dtype {
+    in_default_environment(|| match dtype {
         DType::F32 => fold_as::<f32>(op, acc, x),
         DType::F64 => fold_as::<f64>(op, acc, x),
         DType::F16 => fold_as::<F16>(op, acc, x),
@@ -36,14 +38,14 @@ pub fn fold(op: ReduceOp, dtype: DType, acc: &mut [u8], x: &[u8]) {
         DType::U8 => fold_as::<u8>(op, acc, x),
         DType::U32 => fold_as::<u32>(op, acc, x),
         DType::U64 => fold_as::<u64>(op, acc, x),
-    }
+    });
 }
 
 /// `into = a op b`: a copy of `a` and a [`fold`], on one way through memory.
 #[cfg(any(feature = "gloo", test))]
 pub fn fold_pair(op: ReduceOp, dtype: DType, into: &mut [u8], a: &[u8], b: &[u8]) {
     debug_assert!(into.len() == a.len() && a.len() == b.len());
-    match (op, dtype) {
+    in_default_environment(|| match (op, dtype) {
         (ReduceOp::Sum | ReduceOp::Mean, DType::F32) => each_pair::<f32>(into, a, b, f32::plus),
         (ReduceOp::Sum | ReduceOp::Mean, DType::F64) => each_pair::<f64>(into, a, b, f64::plus),
         // Their steps take longer than the copy, which stays in the first cache.
@@ -54,7 +56,7 @@ pub fn fold_pair(op: ReduceOp, dtype: DType, into: &mut [u8], a: &[u8], b: &[u8]
                 fold(op, dtype, into, b);
             }
         }
-    }
+    });
 }
 
 /// A multiple of every element's length that leaves room in the first-level cache for three of them.
@@ -64,13 +66,13 @@ const IN_CACHE_BYTES: usize = 8 * 1024;
 /// Makes the folded contributions of `members` members the result: divides a mean, makes every NaN canonical. Integers
 /// are finished as they are.
 pub fn finish(op: ReduceOp, dtype: DType, acc: &mut [u8], members: usize) {
-    match dtype {
+    in_default_environment(|| match dtype {
         DType::F32 => finish_as::<f32>(op, acc, members),
         DType::F64 => finish_as::<f64>(op, acc, members),
         DType::F16 => finish_as::<F16>(op, acc, members),
         DType::Bf16 => finish_as::<Bf16>(op, acc, members),
         DType::I8 | DType::I32 | DType::I64 | DType::U8 | DType::U32 | DType::U64 => {}
-    }
+    });
 }
 
 #[cfg(any(feature = "gloo", test))]
@@ -134,6 +136,37 @@ mod tests {
 
     fn bf16(op: ReduceOp, a: u16, b: u16) -> u16 {
         pair(op, Bf16::from_bits(a), Bf16::from_bits(b)).to_bits()
+    }
+
+    /// The bytes of a reduction of these two, with operands that are what they are before it begins.
+    #[cfg(target_arch = "x86_64")]
+    fn reduction<T: Arithmetic>(a: T, b: T) -> Box<dyn Fn(ReduceOp) -> Vec<u8>> {
+        let (a, b) = ([a; 37], [b; 37]);
+        Box::new(move |op| {
+            let (mut acc, mut into) = (a, b);
+            fold(op, T::DTYPE, bytes_of_mut(&mut acc), bytes_of(&b));
+            fold_pair(op, T::DTYPE, bytes_of_mut(&mut into), bytes_of(&a), bytes_of(&b));
+            assert_eq!(bytes_of(&acc), bytes_of(&into), "{op}");
+            finish(op, T::DTYPE, bytes_of_mut(&mut acc), 3);
+            bytes_of(&acc).to_vec()
+        })
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn what_the_program_has_set_for_its_thread_does_not_show_in_the_bits() {
+        let values = [f32::from_bits(3), f32::MIN_POSITIVE, 1.0, 1.0 + f32::EPSILON, 16_777_217.0, -0.1, 3.0e38];
+        let mut reductions = Vec::new();
+        for (a, b) in values.iter().flat_map(|a| values.map(|b| (*a, b))) {
+            reductions.push(reduction(a, b));
+            reductions.push(reduction(f64::from(a) * 1e-280, f64::from(b) * 1e-280));
+            reductions.push(reduction(F16::from_f32(a), F16::from_f32(b)));
+            reductions.push(reduction(F16::from_bits(3), F16::from_f32(b)));
+            reductions.push(reduction(Bf16::from_f32(a), Bf16::from_f32(b)));
+        }
+        let all = || -> Vec<_> { reductions.iter().flat_map(|reduction| OPS.map(reduction)).collect() };
+        let usual = all();
+        crate::collective::float_testing::under_every_control_word(|| assert_eq!(all(), usual));
     }
 
     #[test]

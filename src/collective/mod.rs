@@ -18,6 +18,7 @@ mod enclosed;
 mod envelope;
 mod fault;
 mod finite;
+mod float_environment;
 mod fold;
 mod half;
 mod input;
@@ -53,6 +54,9 @@ pub(crate) use envelope::testing;
 pub use envelope::{Decided, Envelope, Fate, LostResults, Mouth, Outgoing, Refused, SyncStep};
 pub use fault::EngineFault;
 pub use finite::all_finite;
+pub use float_environment::in_default_environment;
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(crate) use float_environment::testing as float_testing;
 #[cfg(feature = "gloo")]
 pub use fold::fold_pair;
 pub use fold::{finish, fold};

@@ -6,6 +6,7 @@
 
 use super::arithmetic::Arithmetic;
 use super::call::ReduceOp;
+use super::float_environment::in_default_environment;
 use crate::topology::{FoldOrder, FoldTree};
 use std::cmp::Ordering;
 
@@ -14,13 +15,15 @@ use std::cmp::Ordering;
 /// Elements that no segment covers stay at the first input's value. Integers have no mean: of them it is the sum.
 pub fn reference<T: Arithmetic + PartialOrd>(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<T>]) -> Vec<T> {
     let mut result = inputs.first().cloned().unwrap_or_default();
-    for segment in &order.segments {
-        for i in segment.elements.clone() {
-            let folded = value(&segment.tree, op, inputs, i);
-            let scaled = if op == ReduceOp::Mean { folded.over(inputs.len()) } else { folded };
-            result[i] = scaled.canonical();
+    in_default_environment(|| {
+        for segment in &order.segments {
+            for i in segment.elements.clone() {
+                let folded = value(&segment.tree, op, inputs, i);
+                let scaled = if op == ReduceOp::Mean { folded.over(inputs.len()) } else { folded };
+                result[i] = scaled.canonical();
+            }
         }
-    }
+    });
     result
 }
 

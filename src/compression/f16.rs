@@ -22,7 +22,7 @@ impl Codec for F16 {
         elements * 2
     }
 
-    fn encode(&self, elements: &[f32], out: &mut [u8]) {
+    fn write(&self, elements: &[f32], out: &mut [u8]) {
         let mut row = [f16::ZERO; ROW];
         for (elements, out) in elements.chunks(ROW).zip(out.chunks_mut(2 * ROW)) {
             let halves = &mut row[..elements.len()];
@@ -33,7 +33,7 @@ impl Codec for F16 {
         }
     }
 
-    fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
+    fn read(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
         if bytes.len() != self.encoded_len(out.len()) {
             return Err(Malformed::Inconsistent);
         }

@@ -9,6 +9,7 @@
 
 use super::Codec;
 use super::blocks::BLOCK;
+use crate::collective::in_default_environment;
 
 /// What a member owes to the elements of one buffer under one codec.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,7 +35,7 @@ impl Feedback {
             sum.extend_from_slice(elements);
         } else {
             sum.resize(elements.len(), 0.0);
-            add(&mut sum, elements, &self.residual);
+            in_default_environment(|| add(&mut sum, elements, &self.residual));
         }
         sum
     }
@@ -51,7 +52,7 @@ impl Feedback {
             codec.encode(row, bytes);
             let read = codec.decode(bytes, rest);
             debug_assert_eq!(read, Ok(()), "a codec reads what it has written");
-            subtract_from(row, rest);
+            in_default_environment(|| subtract_from(row, rest));
         }
         Feedback { residual }
     }

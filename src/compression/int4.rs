@@ -22,11 +22,11 @@ impl Codec for Int4 {
         elements.div_ceil(BLOCK) * STEP_BYTES + (elements / BLOCK * (BLOCK / 2)) + (elements % BLOCK).div_ceil(2)
     }
 
-    fn encode(&self, elements: &[f32], out: &mut [u8]) {
+    fn write(&self, elements: &[f32], out: &mut [u8]) {
         widely(Encoding(elements, out));
     }
 
-    fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
+    fn read(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
         if bytes.len() != self.encoded_len(out.len()) {
             return Err(Malformed::Inconsistent);
         }

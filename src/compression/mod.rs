@@ -30,7 +30,7 @@ pub use int4::Int4;
 pub use int8::Int8;
 pub use top_k::TopK;
 
-use crate::collective::CodecId;
+use crate::collective::{CodecId, in_default_environment};
 use crate::wire::Malformed;
 
 /// An encoding of `f32` elements. Pure: equal inputs give equal bytes on every machine.
@@ -39,13 +39,23 @@ pub trait Codec: Send + Sync {
     fn encoded_len(&self, elements: usize) -> usize;
 
     /// Writes `elements` into `out`, which has [`encoded_len`](Codec::encoded_len) bytes; what does not fit is left out.
-    fn encode(&self, elements: &[f32], out: &mut [u8]);
+    fn encode(&self, elements: &[f32], out: &mut [u8]) {
+        in_default_environment(|| self.write(elements, out));
+    }
 
     /// Reads as many elements as `out` has.
     ///
     /// # Errors
     /// `Malformed` when `bytes` has another length than that many elements, or is what no encoder writes; `out` is unspecified then.
-    fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed>;
+    fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
+        in_default_environment(|| self.read(bytes, out))
+    }
+
+    /// [`encode`](Codec::encode) on a thread in the default floating-point environment.
+    fn write(&self, elements: &[f32], out: &mut [u8]);
+
+    /// [`decode`](Codec::decode) on a thread in the default floating-point environment.
+    fn read(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed>;
 }
 
 /// The codec of a name for what one member contributes, `None` for elements as they are. Which one is taken where that was left to the

@@ -4,6 +4,8 @@
 
 use super::wide::{Work, widely};
 use super::{Codec, codec};
+#[cfg(target_arch = "x86_64")]
+use super::{Feedback, TopK};
 use crate::collective::CodecId;
 use crate::wire::Malformed;
 use proptest::prelude::*;
@@ -34,6 +36,25 @@ fn off_by(id: CodecId) -> f32 {
         CodecId::Bf16 => 1.0 / 256.0,
         _ => 1.0 / 2048.0,
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn what_the_program_has_set_for_its_thread_does_not_show_in_the_bits() {
+    let tiny = (1..=300).map(|n| f32::from_bits(n * 7919));
+    let elements: Vec<f32> = tiny.chain((0..300).map(|n| 1.0 / (n as f32 + 0.3))).collect();
+    let of_all = || -> Vec<(Vec<u8>, Vec<u32>)> {
+        let of_one = |codec: &dyn Codec| {
+            let bytes = encoded(codec, &elements);
+            let back = decoded(codec, &bytes, elements.len()).expect("what it has written");
+            let owed = Feedback::after(codec, &elements, Feedback::default());
+            let next = owed.contribution(&elements, Vec::new());
+            (bytes, back.iter().chain(owed.residual()).chain(&next).map(|x| x.to_bits()).collect())
+        };
+        all().map(|(_, codec)| of_one(codec)).chain([of_one(TopK::keeping(50))]).collect()
+    };
+    let usual = of_all();
+    crate::collective::float_testing::under_every_control_word(|| assert_eq!(of_all(), usual));
 }
 
 proptest! {

@@ -99,13 +99,13 @@ impl Codec for TopK {
         elements / BLOCK * self.block_bytes(BLOCK) + self.block_bytes(elements % BLOCK)
     }
 
-    fn encode(&self, elements: &[f32], out: &mut [u8]) {
+    fn write(&self, elements: &[f32], out: &mut [u8]) {
         for (block, out) in elements.chunks(BLOCK).zip(out.chunks_mut(self.block_bytes(BLOCK))) {
             self.encode_block(block, out);
         }
     }
 
-    fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
+    fn read(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
         if bytes.len() != self.encoded_len(out.len()) {
             return Err(Malformed::Inconsistent);
         }

@@ -1,10 +1,12 @@
-//! Nodes of different builds in one group: without optimisation, and for a newer processor with all of it.
+//! Nodes of different builds in one group: without optimisation, for a newer processor with all of it, and in a program whose arithmetic
+//! is not the usual one.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::peer::Start;
-use potluck_harness::{Group, Need, Suite};
+use potluck_harness::{Group, Need, Scratch, Suite};
 use serde_json::{Value, json};
 
 use crate::{LO, all_exact};
@@ -17,6 +19,8 @@ pub fn add(suite: &mut Suite) {
         (Some(_), None) => LO.to_vec(),
     };
     let newer = newer.unwrap_or_default();
+    let with_libraries = [&LO[..], &[Need::Command("cc")]].concat();
+    suite.test_needing("a program that flushes subnormals to zero gets and gives the same bits", &with_libraries, flushing);
     suite.test_needing("builds for different processors give the same bits", &needs, move || same_bits(&newer));
 }
 
@@ -55,6 +59,41 @@ fn same_bits(newer: &Path) -> Result<()> {
             }
             let order = json!({"do": "all_reduce", "dtype": dtype, "op": op, "len": 300_007, "seed": 2});
             all_exact(&group.all(&order, "done")?).with_context(|| order.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// What a program does that loads a library linked with `-ffast-math`: from then on its threads take subnormals for zero.
+fn flushing() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let (source, library) = (scratch.path().join("fast.c"), scratch.path().join("libfast.so"));
+    std::fs::write(&source, "int fast;\n")?;
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-ffast-math", "-o"]).arg(&library).arg(&source).status()?;
+    ensure!(built.success(), "the library is not built");
+    let mut group = Group::empty("lo", 3)?;
+    for index in 0..3 {
+        let usual = group.start(index);
+        let variables = if index == 1 { vec![("LD_PRELOAD", library.clone())] } else { Vec::new() };
+        group.add(index, &Start { variables, ..usual })?;
+    }
+    let joined = group.all(&json!({"do": "join", "min": 3}), "joined")?;
+    let flushes: Vec<&Value> = joined.iter().map(|event| &event["flushes"]).collect();
+    ensure!(flushes == [false, true, false], "not the programs that are wanted: {joined:?}");
+    group.meet()?;
+    // Two that exchange, a hub, a ring: in each somebody else adds.
+    for len in [1000, 4096, 20_000, 300_007] {
+        for dtype in ["f32", "f64", "f16", "bf16"] {
+            for op in ["sum", "mean", "prod", "min", "max"] {
+                let order = json!({"do": "all_reduce", "dtype": dtype, "op": op, "len": len, "seed": len, "awkward": true});
+                all_exact(&group.all(&order, "done")?).with_context(|| order.to_string())?;
+            }
+        }
+        for codec in ["bf16", "int8"] {
+            let order = json!({"do": "all_reduce", "len": len, "codec": codec, "seed": len});
+            let done = group.all(&order, "done")?;
+            let is_alike = |event: &Value| event["verdict"] == "close" && event["hash"] == done[0]["hash"];
+            ensure!(done.iter().all(is_alike), "{order}: {done:?}");
         }
     }
     Ok(())

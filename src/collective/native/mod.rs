@@ -23,8 +23,8 @@
 //! peer that starts it only later, as in a broadcast, waits until its ledger aborts it. So whoever hears of a broken
 //! link should abort what is undecided.
 //!
-//! Subnormal numbers are kept. A program that has made its threads flush them before it starts potluck passes that on to the
-//! threads made here, and gets a digest mismatch where other members did not.
+//! Subnormal numbers are kept, also where the program's threads flush them to zero: what is added and encoded is so in the default
+//! floating-point environment.
 //!
 //! # Threads
 //! Two for each link, named `potluck-tx-<rank>` and `potluck-rx-<rank>`. They end when their link does; nobody joins
