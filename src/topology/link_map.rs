@@ -22,6 +22,8 @@ use std::num::NonZeroU32;
 pub struct LinkMap {
     // The hasher without a seed keeps two runs alike; answers are sorted wherever an order shows.
     graph: GraphMap<MemberId, Way, Directed, BuildHasherDefault<DefaultHasher>>,
+    /// What was seen of ways. A way is not reported for a moment while its link is made anew; what was measured of it stays known.
+    paths: BTreeMap<(MemberId, MemberId), Path>,
     coding: BTreeMap<MemberId, CodingSpeed>,
 }
 
@@ -46,7 +48,6 @@ impl Path {
 /// A way that works; without a path it is only reported.
 #[derive(Clone, Copy, Debug, Default)]
 struct Way {
-    path: Option<Path>,
     /// Others pass it on.
     relayed: bool,
 }
@@ -60,26 +61,40 @@ impl LinkMap {
     /// `from` has proven a path to `to`; it takes the place of what was known about it.
     pub fn observe(&mut self, from: MemberId, to: MemberId, path: Path) {
         if from != to {
-            let relayed = self.graph.edge_weight(from, to).is_some_and(|way| way.relayed);
-            self.graph.add_edge(from, to, Way { path: Some(path), relayed });
+            if !self.graph.contains_edge(from, to) {
+                self.graph.add_edge(from, to, Way::default());
+            }
+            self.paths.insert((from, to), path);
         }
     }
 
-    /// What a path carries that leaves its sender by this port, in kbit/s of payload. Nothing, when there is no such way.
+    /// `from` has proven a path to `to` that takes so long, and leaves by this port where that is known. What was measured through
+    /// another port says nothing of this one; the rest stays known.
+    pub fn round_trip(&mut self, from: MemberId, to: MemberId, rtt_us: u32, port: Option<Port>) {
+        let is_same = |known: &&Path| port.is_none_or(|port| port.number == known.port.number);
+        let known = self.paths.get(&(from, to)).filter(is_same).copied();
+        let path = known.unwrap_or_else(|| {
+            let unmeasured = Path::unmeasured(rtt_us);
+            Path { port: port.unwrap_or(unmeasured.port), ..unmeasured }
+        });
+        self.observe(from, to, Path { rtt_us, ..path });
+    }
+
+    /// What a path carries that leaves its sender by this port, in kbit/s of payload. Of members that have a way to each other, also when
+    /// its link is being made anew.
     pub fn rate(&mut self, from: MemberId, to: MemberId, port: Port, kbps: NonZeroU32) {
-        if let Some(way) = self.graph.edge_weight_mut(from, to) {
-            let rtt_us = way.path.map_or(RTT_UNKNOWN_US, |path| path.rtt_us);
-            let same = way.path.filter(|path| path.port.number == port.number);
+        if from != to {
+            let known = self.paths.get(&(from, to));
+            let rtt_us = known.map_or(RTT_UNKNOWN_US, |path| path.rtt_us);
+            let same = known.filter(|path| path.port.number == port.number);
             let port = Port { cell: port.cell.or(same.and_then(|path| path.port.cell)), ..port };
-            way.path = Some(Path { port, rate_kbps: Some(kbps), ..Path::unmeasured(rtt_us) });
+            self.paths.insert((from, to), Path { port, rate_kbps: Some(kbps), ..Path::unmeasured(rtt_us) });
         }
     }
 
     /// How fast a member encodes and decodes, as it says itself.
     pub fn set_coding(&mut self, member: MemberId, speed: CodingSpeed) {
-        if self.graph.contains_node(member) {
-            self.coding.insert(member, speed);
-        }
+        self.coding.insert(member, speed);
     }
 
     /// The same; nothing is known where it has not said it.
@@ -89,30 +104,29 @@ impl LinkMap {
 
     /// The paths that leave `from` by this port share a medium. Paths that are not known yet are not told.
     pub fn share(&mut self, from: MemberId, number: u32, cell: u32) {
-        let others: Vec<MemberId> = self.graph.neighbors_directed(from, Outgoing).collect();
-        for to in others {
-            let path = self.graph.edge_weight_mut(from, to).and_then(|way| way.path.as_mut());
-            if let Some(path) = path.filter(|path| path.port.number == number) {
-                path.port.cell = Some(cell);
-            }
-        }
+        let leaving = self.paths.iter_mut().filter(|((sender, _), path)| *sender == from && path.port.number == number);
+        leaving.for_each(|(_, path)| path.port.cell = Some(cell));
     }
 
     /// Forgets what the paths between these carry, and which media were seen to be shared.
     pub fn forget_rates(&mut self, members: &[MemberId]) {
         for (from, to) in members.iter().flat_map(|from| members.iter().map(move |to| (*from, *to))) {
-            if let Some(path) = self.graph.edge_weight_mut(from, to).and_then(|way| way.path.as_mut()) {
+            if let Some(path) = self.paths.get_mut(&(from, to)) {
                 path.rate_kbps = None;
                 path.port.cell = Port::unmeasured(path.port.kind, 0).cell;
             }
         }
     }
 
-    /// Replaces what `from` reports about whom it reaches. Paths observed before stay known as long as they are reported.
+    /// Replaces what `from` reports about whom it reaches. What was measured of a path stays known for when it is reported again; of one
+    /// that nobody has measured nothing is kept.
     pub fn set_reach(&mut self, from: MemberId, to: &BTreeSet<MemberId>) {
         let gone: Vec<MemberId> = self.graph.neighbors_directed(from, Outgoing).filter(|other| !to.contains(other)).collect();
         for other in &gone {
             self.graph.remove_edge(from, *other);
+            if self.paths.get(&(from, *other)).is_some_and(|path| path.rate_kbps.is_none()) {
+                self.paths.remove(&(from, *other));
+            }
         }
         gone.into_iter().for_each(|other| self.forget_unless_named(other));
         for other in to.iter().copied().filter(|other| *other != from) {
@@ -125,8 +139,7 @@ impl LinkMap {
     /// `from` has a link to `to`, through others or direct. What was measured of it stays known.
     pub fn set_way(&mut self, from: MemberId, to: MemberId, relayed: bool) {
         if from != to {
-            let path = self.path(from, to);
-            self.graph.add_edge(from, to, Way { path, relayed });
+            self.graph.add_edge(from, to, Way { relayed });
         }
     }
 
@@ -162,7 +175,6 @@ impl LinkMap {
             .is_some();
         if !is_named {
             self.graph.remove_node(member);
-            self.coding.remove(&member);
         }
     }
 
@@ -184,12 +196,13 @@ impl LinkMap {
     /// Drops everything from and to a member.
     pub fn forget(&mut self, member: MemberId) {
         self.graph.remove_node(member);
+        self.paths.retain(|(from, to), _| *from != member && *to != member);
         self.coding.remove(&member);
     }
 
     /// What is known about the path from one member to another.
     pub fn path(&self, from: MemberId, to: MemberId) -> Option<Path> {
-        self.graph.edge_weight(from, to).and_then(|way| way.path)
+        self.paths.get(&(from, to)).filter(|_| self.graph.contains_edge(from, to)).copied()
     }
 
     /// The round-trip time between two members as the slower of the two measured it.
@@ -385,6 +398,32 @@ mod tests {
         assert_eq!(links.path(a, member_id(4)), None);
         links.set_reach(a, &BTreeSet::new());
         assert!(!links.reachable_both_ways(a, b) && links.reachable_both_ways(b, c));
+    }
+
+    #[test]
+    fn what_was_measured_of_a_way_outlasts_the_link_that_it_was_measured_over() {
+        let (a, b) = (member_id(1), member_id(2));
+        let (port, kbps) = (Port::unmeasured(InterfaceKind::Ethernet, 7), NonZeroU32::new(940_000).expect("not zero"));
+        let mut links = links_of(2, |_, _| Some(200));
+        links.rate(a, b, port, kbps);
+        // For a moment nobody reaches anybody.
+        links.set_reach(a, &BTreeSet::new());
+        links.set_reach(b, &BTreeSet::new());
+        assert_eq!((links.path(a, b), links.path(b, a)), (None, None));
+        // What comes while the link is made anew is not lost either.
+        links.rate(b, a, port, kbps);
+        links.set_reach(a, &ids(&[2]));
+        links.set_way(b, a, false);
+        links.round_trip(a, b, 300, Some(port));
+        links.round_trip(b, a, 400, None);
+        assert_eq!(links.path(a, b), Some(Path { rtt_us: 300, port, rate_kbps: Some(kbps) }));
+        assert_eq!(links.path(b, a), Some(Path { rtt_us: 400, port, rate_kbps: Some(kbps) }));
+        let other = Port::unmeasured(InterfaceKind::Wifi, 8);
+        links.round_trip(a, b, 300, Some(other));
+        assert_eq!(links.path(a, b), Some(Path { port: other, ..Path::unmeasured(300) }), "another port is another path");
+        links.forget(a);
+        links.set_reach(b, &ids(&[1]));
+        assert_eq!(links.path(b, a), None, "another one with this name would be a stranger");
     }
 
     #[test]

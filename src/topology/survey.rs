@@ -54,6 +54,8 @@ pub struct Survey {
     radios: BTreeSet<Rank>,
     /// Not before this time.
     rest_until: u64,
+    /// Bursts in a row that told nothing.
+    in_vain: u32,
     /// How many bursts to spare a path had.
     spared: BTreeMap<Pair, u32>,
     /// One of them has told that it carries more than it was known for.
@@ -76,6 +78,7 @@ impl Survey {
             media: Media::default(),
             radios,
             rest_until: 0,
+            in_vain: 0,
             spared: BTreeMap::new(),
             has_risen: false,
         }
@@ -142,6 +145,7 @@ impl Survey {
         let ended = self.under_way.take_if(|(under_way, _)| awaited.contains(under_way)).map(|(probe, _)| probe);
         if kbps > 0 {
             self.told += 1;
+            self.in_vain = 0;
             if ended == Some(Probe::Spare(pair)) {
                 self.on_spare(pair, kbps);
                 return true;
@@ -152,9 +156,22 @@ impl Survey {
             tries.tell(kbps);
             self.rates.insert(pair, kbps.max(seen.unwrap_or(0)));
         } else if ended.is_some() {
-            self.rest_until = now + REST_MS;
+            self.rest(now);
         }
         ended.is_some()
+    }
+
+    /// Operations that come between do so again: after each burst in a row that tells nothing the next one waits twice as long. Else a busy
+    /// group would soon have used up all that a path is given.
+    fn rest(&mut self, now: u64) {
+        self.rest_until = now + (REST_MS << self.in_vain.min(RESTS_DOUBLE));
+        self.in_vain = self.in_vain.saturating_add(1);
+    }
+
+    /// Nothing comes between from now on.
+    pub fn is_undisturbed(&mut self, now: u64) {
+        self.in_vain = 0;
+        self.rest_until = self.rest_until.min(now + REST_MS);
     }
 
     /// A path of which more is seen than was known. Either of its machines may have another cable now, so what else goes to or from them and carries
@@ -189,7 +206,9 @@ impl Survey {
     fn end_together(&mut self, now: u64, pair: Pair, there: u32, back: u32) {
         self.under_way = None;
         if there == 0 || back == 0 {
-            self.rest_until = now + REST_MS;
+            self.rest(now);
+        } else {
+            self.in_vain = 0;
         }
         self.media.on_exchange(pair, there, back);
         // A burst can show too little, but never too much.
@@ -229,7 +248,7 @@ impl Survey {
     pub fn tick(&mut self, now: u64) {
         match self.under_way.take_if(|(_, since)| now >= *since + PATIENCE_MS) {
             Some((Probe::Together(pair), _)) => self.end_together(now, pair, 0, 0),
-            Some((Probe::Alone(_) | Probe::Spare(_), _)) => self.rest_until = now + REST_MS,
+            Some((Probe::Alone(_) | Probe::Spare(_), _)) => self.rest(now),
             None => {}
         }
     }
@@ -338,3 +357,5 @@ fn pairs(size: usize) -> impl Iterator<Item = Pair> {
 const PATIENCE_MS: u64 = 3000;
 /// After a burst that was given up, mostly for an operation.
 const REST_MS: u64 = 200;
+/// So often it doubles, which makes it 6.4 s.
+const RESTS_DOUBLE: u32 = 5;

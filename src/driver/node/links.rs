@@ -187,6 +187,7 @@ impl Node {
             self.peers.let_speak(to);
         });
         self.replay_plan(rank);
+        self.replay_rates(rank);
     }
 
     pub(super) fn remember_peers(&mut self) {
@@ -235,21 +236,16 @@ impl Node {
         let Some(link) = self.peers.get_mut(from) else { return };
         link.round_trip.sample(now, sample_us);
         let Some(rtt_us) = link.round_trip.us() else { return };
-        let port = self.port_toward(from).unwrap_or(Port::unmeasured(InterfaceKind::Other, 0));
-        if port.kind == InterfaceKind::Wifi {
+        let port = self.port_toward(from);
+        if port.is_some_and(|port| port.kind == InterfaceKind::Wifi) {
             self.election.set_over_radio(from);
         }
-        let links = self.election.links_mut();
-        // What was measured through another port says nothing of this one.
-        let known = links.path(self.me, from).filter(|known| known.port.number == port.number);
-        let path = known.unwrap_or(Path { port, ..Path::unmeasured(rtt_us) });
-        links.observe(self.me, from, Path { rtt_us, ..path });
+        self.election.links_mut().round_trip(self.me, from, rtt_us, port);
     }
 
-    /// Where a link leaves this machine that has this address here.
-    pub(super) fn port_of(&self, at: SocketAddr) -> Port {
-        let found = self.wiring.of(at);
-        found.map_or(Port::unmeasured(InterfaceKind::Other, 0), |i| Port::unmeasured(i.kind, i.index))
+    /// Where a link leaves this machine that has this address here; `None` for an address that no interface has now.
+    pub(super) fn port_of(&self, at: SocketAddr) -> Option<Port> {
+        self.wiring.of(at).map(|interface| Port::unmeasured(interface.kind, interface.index))
     }
 
     pub(super) fn interface_of(&self, at: SocketAddr) -> Option<&Interface> {

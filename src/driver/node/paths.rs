@@ -150,7 +150,7 @@ impl Node {
         let rank = self.envelope.as_ref().and_then(|e| e.view().rank_of(member));
         let by_data = rank.and_then(|rank| self.ways.tracks.get(&rank)).and_then(|track| track.ours);
         let by_control = || self.peers.get(member).and_then(|link| link.local);
-        Some(self.port_of(by_data.or_else(by_control)?))
+        self.port_of(by_data.or_else(by_control)?)
     }
 
     /// The ways to a member, the one in use left out, that are worth a trial by this node.
@@ -454,7 +454,7 @@ impl Node {
             return;
         };
         let (Some(track), Some(link)) = (self.ways.tracks.get(&rank), self.peers.get(member)) else { return };
-        let number = |at: Option<SocketAddr>| at.map(|at| self.port_of(at).number);
+        let number = |at: Option<SocketAddr>| Some(self.port_of(at?)?.number);
         // By IPv4 and by IPv6 one may get to the same place.
         let other_place = || track.theirs.is_ipv4() == link.address.is_ipv4() && !is_same_place(track.theirs, link.address);
         if number(track.ours) == number(link.local) && !other_place() {

@@ -217,6 +217,7 @@ impl Node {
         self.planning.pause_from = now + PAUSES_APART_MS;
         let (until, until_at_most) = (now + PAUSE_MS, now + DRAIN_MS);
         let signs = self.signs(&envelope);
+        self.planning.rates.calls_are_held(now);
         self.planning.change = Some(Change { revising, plan, until, until_at_most, signs });
         self.tell_plan_to_all(&hold);
     }

@@ -75,6 +75,13 @@ impl Rates {
         self.stations_told = false;
     }
 
+    /// Nothing comes between bursts from now on.
+    pub(super) fn calls_are_held(&mut self, now: u64) {
+        if let Some(survey) = &mut self.survey {
+            survey.is_undisturbed(now);
+        }
+    }
+
     /// Reductions have taken so long.
     pub(super) fn note_served(&mut self, took: Duration) {
         self.served = self.served.saturating_add(took);
@@ -284,19 +291,45 @@ impl Node {
     /// Tells everybody whose ports share a medium, once all is measured.
     pub(super) fn tell_stations(&mut self) {
         let rates = &mut self.planning.rates;
-        let Some((envelope, survey)) = self.envelope.clone().zip(rates.survey.as_ref()) else { return };
-        if !survey.is_over() || std::mem::replace(&mut rates.stations_told, true) {
+        let is_known = rates.survey.as_ref().is_some_and(Survey::is_over);
+        let Some(envelope) = self.envelope.clone().filter(|_| is_known) else { return };
+        if std::mem::replace(&mut rates.stations_told, true) {
             return;
         }
-        let (stations, order) = (survey.stations(), members(&envelope));
-        for ((rank, partner), cell) in stations {
-            let path = self.election.links().path(order[rank.index()], order[partner.index()]);
-            let Some(number) = path.map(|path| path.port.number) else { continue };
-            let shared = RateStep::Shared { rank, number, cell };
+        for shared in self.stations(&envelope) {
             // This node last: what it says to itself it hears at once.
             envelope.view().ranks().filter(|to| *to != Rank(0)).for_each(|to| self.tell_rate(to, shared));
             self.tell_rate(Rank(0), shared);
         }
+    }
+
+    fn stations(&self, envelope: &Envelope) -> Vec<RateStep> {
+        let (links, order) = (self.election.links(), members(envelope));
+        let stations = self.planning.rates.survey().map_or_else(Vec::new, Survey::stations);
+        let shared = stations.into_iter().filter_map(|((rank, partner), cell)| {
+            let number = links.path(order[rank.index()], order[partner.index()])?.port.number;
+            Some(RateStep::Shared { rank, number, cell })
+        });
+        shared.collect()
+    }
+
+    /// What a member must hear again whose link was down: what this node's paths carry, and from rank 0 who shares a medium.
+    pub(super) fn replay_rates(&mut self, to: Rank) {
+        let Some(envelope) = self.envelope.clone() else { return };
+        let (me, order, links) = (envelope.me(), members(&envelope), self.election.links());
+        let again = |peer: Rank| {
+            let turn = *self.planning.rates.seen_in.get(&(me, peer))?;
+            let path = links.path(order[me.index()], order[peer.index()])?;
+            let (kind, number, kbps) = (path.port.kind, path.port.number, path.rate_kbps?.get());
+            Some(RateStep::Rated { to: peer, kind, number, kbps, turn, coding: coding_speed::known(), manner: Manner::Alone })
+        };
+        // Rank 0 asks again for what it misses.
+        let mut said: Vec<RateStep> =
+            if to == Rank(0) { Vec::new() } else { envelope.view().ranks().filter_map(again).collect() };
+        if me == Rank(0) && self.planning.rates.stations_told {
+            said.extend(self.stations(&envelope));
+        }
+        said.into_iter().for_each(|step| self.tell_rate(to, step));
     }
 
     pub(super) fn tell_rate(&mut self, to: Rank, body: RateStep) {

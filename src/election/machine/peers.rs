@@ -8,7 +8,6 @@ use crate::election::detector::{Detector, Verdict};
 use crate::election::message::{Heartbeat, Message, Reached};
 use crate::events::Loss;
 use crate::identity::MemberId;
-use crate::topology::Path;
 use crate::view::ViewId;
 use std::collections::BTreeSet;
 
@@ -250,9 +249,8 @@ impl Election {
             self.set_limits_of_relayed();
         }
         for reached in reach.iter().filter(|r| r.rtt_us > 0) {
-            // A report says nothing of rates, so those that are known stay.
-            let known = self.links.path(from, reached.id).unwrap_or_else(|| Path::unmeasured(reached.rtt_us));
-            self.links.observe(from, reached.id, Path { rtt_us: reached.rtt_us, ..known });
+            // A report says nothing of ports and rates, so those that are known stay.
+            self.links.round_trip(from, reached.id, reached.rtt_us, None);
         }
     }
 

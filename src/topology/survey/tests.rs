@@ -22,7 +22,7 @@ fn an_exchange_that_is_not_answered_is_given_up_in_the_end() {
         }
         now += PATIENCE_MS;
         survey.tick(now);
-        now += REST_MS;
+        now = now.max(survey.rest_until);
     }
     assert!(survey.is_over() && survey.stations().is_empty());
     assert_eq!(exchanges, 20, "ten for each of two");
@@ -33,7 +33,7 @@ fn an_exchange_that_is_not_answered_is_given_up_in_the_end() {
 fn walk(survey: &mut Survey, kbps: impl Fn(Pair) -> u32) -> Vec<(Pair, bool)> {
     let (mut order, mut now) = (Vec::new(), 100_000);
     while !survey.is_over() {
-        now += 1000;
+        now = survey.rest_until.max(now + 1000);
         let probe = survey.begin(now).expect("it is not over");
         assert_eq!(survey.begin(now), None, "one at a time");
         match probe {
@@ -157,7 +157,7 @@ fn nobody_waits_for_the_bursts_of_a_radio_to_say_the_same() {
         now += 1000;
         let Probe::Alone(pair) = probe else {
             survey.tick(now + PATIENCE_MS);
-            now += PATIENCE_MS + REST_MS;
+            now = survey.rest_until;
             continue;
         };
         bursts += 1;
@@ -187,11 +187,33 @@ fn what_is_given_up_or_not_answered_is_tried_again_but_not_for_ever() {
     survey.tick(10 + REST_MS + PATIENCE_MS - 1);
     assert_eq!(survey.begin(20_000), None, "still under way");
     survey.tick(20_000);
-    assert_eq!((survey.begin(20_000), survey.begin(20_000 + REST_MS)), (None, first));
+    assert_eq!((survey.begin(20_000 + REST_MS), survey.begin(20_000 + 2 * REST_MS)), (None, first), "twice as long");
     survey.on_rate(20_000, pair, 940);
     survey.leave((Rank(2), Rank(1)));
     let order = walk(&mut survey, |_| 0);
     assert_eq!(order.len(), 4 * Tries::MAX as usize);
+}
+
+#[test]
+fn calls_that_come_between_for_minutes_do_not_use_up_what_a_path_is_given() {
+    let mut survey = Survey::new(2, |_| None);
+    let (mut now, mut bursts) = (0, 0);
+    while now < 180_000 {
+        if let Some(Probe::Alone(pair)) = survey.begin(now) {
+            bursts += 1;
+            assert!(survey.on_rate(now + 10, pair, 0));
+        }
+        now += 20;
+    }
+    assert!((20..Tries::MAX).contains(&bursts) && !survey.knows_the_ports(), "{bursts} bursts");
+    // Calls are held now.
+    survey.is_undisturbed(now);
+    for _ in 0..2 {
+        now += REST_MS;
+        let Some(Probe::Alone(pair)) = survey.begin(now) else { panic!("it rests for longer") };
+        assert!(survey.on_rate(now, pair, 940));
+    }
+    assert!(survey.knows_the_ports());
 }
 
 /// The next bursts to spare, each of which tells so much, and the times between them.
@@ -235,7 +257,7 @@ fn after_a_burst_to_spare_that_tells_nothing_comes_a_rest_and_another_path() {
     assert_eq!(survey.begin_spare(now + REST_MS), Some(to_the_slow(1)));
     survey.tick(now + REST_MS + PATIENCE_MS);
     assert_eq!(survey.begin_spare(now + REST_MS + PATIENCE_MS), None, "nobody answered");
-    assert!(survey.begin_spare(now + PATIENCE_MS + 2 * REST_MS).is_some() && !survey.has_risen());
+    assert!(survey.begin_spare(now + PATIENCE_MS + 3 * REST_MS).is_some() && !survey.has_risen());
 }
 
 #[test]
