@@ -20,6 +20,12 @@ pub fn add(suite: &mut Suite) {
     );
     let needs = [Need::Lab, Need::Command("nft"), Need::Command("iptables")];
     suite.test_needing("the same with eight calls under way and a member whose control links lag", &needs, slowed_down_in_flight);
+    let with_ss = [Need::Lab, Need::Command("ss")];
+    suite.test_needing(
+        "what was measured stays known when a control link breaks and is made anew",
+        &with_ss,
+        control_link_broken,
+    );
     suite.serial("while links are measured calls go on as ever", &LAN, called_meanwhile);
     let radios = if Path::new("/dev/net/tun").exists() { Need::Lab } else { Need::Missing("the radio needs /dev/net/tun") };
     suite.serial("stations of a radio that nobody has told of are found", &[radios], radio);
@@ -147,6 +153,57 @@ fn slowed_down() -> Result<()> {
         ensure!(status["view"]["id"] == view, "the View has changed: {status}");
     }
     all_exact(&group.all(&order, "done")?)
+}
+
+fn control_link_broken() -> Result<()> {
+    let mut group = Group::up_at("gbe4", 4, 200)?;
+    let view = group.meet()?[0]["view"].clone();
+    for peer in &mut group.peers {
+        peer.status_where(knows_all_paths, MEASURED)?;
+    }
+    let began = Instant::now();
+    // Links that another one has replaced end a few seconds later.
+    let before = loop {
+        let before = control_links(&group, "n1")?;
+        if before.len() == 3 {
+            break before;
+        }
+        ensure!(began.elapsed() < PATIENCE, "not one for each of the others: {before:?}");
+    };
+    for (ours, theirs) in &before {
+        let ports = format!("sport = :{ours} and dport = :{theirs}");
+        let killed = group.lab.command("n1", "ss").args(["-tK", &ports]).output()?;
+        ensure!(killed.status.success(), "{killed:?}");
+    }
+    let began = Instant::now();
+    loop {
+        let now = control_links(&group, "n1")?;
+        if now.len() >= 3 && now.iter().all(|link| !before.contains(link)) {
+            break;
+        }
+        ensure!(began.elapsed() < PATIENCE, "the links are not made anew: {now:?}, before: {before:?}");
+    }
+    for index in 0..4 {
+        let status = group.peers[index].status_where(knows_all_paths, PATIENCE)?;
+        let logs = || group.keep_logs(&format!("broken-{}", std::process::id()));
+        ensure!(status["view"]["id"] == view, "the View has changed, logs in {}: {status}", logs());
+    }
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1 << 18, "seed": 6}), "done")?)
+}
+
+/// The ports of each control link of a machine, and of others that are being tried. A data link has carried a burst at least.
+fn control_links(group: &Group, machine: &str) -> Result<Vec<(String, String)>> {
+    const BURST: u64 = 300_000;
+    let output = group.lab.command(machine, "ss").args(["-tinOH", "state", "established"]).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let links = text.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let bytes = |of: &str| words.iter().find_map(|word| word.strip_prefix(of)?.parse::<u64>().ok()).unwrap_or(0);
+        let is_small = bytes("bytes_sent:") + bytes("bytes_received:") < BURST;
+        let port = |at: usize| Some(words.get(at)?.rsplit(':').next()?.to_owned());
+        port(2).zip(port(3)).filter(|_| is_small)
+    });
+    Ok(links.collect())
 }
 
 /// Until no more bursts come from the slow machine, which all that is in doubt has to do with.

@@ -11,12 +11,14 @@ use crate::driver::peers::{Arrival, Direct, Taken};
 use crate::election::{Input, Message, PeerAddress};
 use crate::identity::MemberId;
 use crate::link::{DataAsk, DataTerms, Local, Net, Purpose, Refusal, Session, Stream, initiate, respond};
-use crate::topology::{Interface, InterfaceKind, Path, Port};
+use crate::topology::{Interface, InterfaceKind, Port};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// How a link goes.
 pub(super) struct Way {
@@ -143,6 +145,7 @@ impl Node {
             self.end_circuits_over(id);
         }
         if over.is_empty() {
+            self.direct_is_back(id);
             self.roster.link_up(id);
             self.roster.add(address, Origin::Remembered, self.now());
             self.step(Input::LinkUp(id));
@@ -153,7 +156,7 @@ impl Node {
                 self.path_broke(id);
             }
         } else {
-            if was_direct || taken == Taken::New {
+            if was_direct || taken == Taken::New && !self.awaits_direct(id) {
                 self.lose_direct(id);
             }
             self.step(Input::RelayUp(id, over));
@@ -270,8 +273,8 @@ fn means_something_elsewhere(address: SocketAddr) -> bool {
     }
 }
 
-/// A link in place of another one, to the first of these addresses that connects and is that member's; of those that fail, what the first in the list said. The handshakes go one after the other, as the
-/// other end keeps the last one that was through.
+/// A link in place of another one, to the first of these addresses that connects and is that member's; of those that fail, what the first
+/// in the list said. The handshakes go one after the other, as the other end keeps the last one that was through.
 pub(super) async fn connect_first(
     net: Arc<dyn Net>,
     local: &Local,
@@ -283,7 +286,7 @@ pub(super) async fn connect_first(
     let (was_at, mut refused) = (to[0], Refusal::TooSlow);
     for to in to {
         let net = Arc::clone(&net);
-        dials.spawn(async move { (to, net.dial(to).await) });
+        dials.spawn(async move { (to, dial_soon(net, to).await) });
     }
     while let Some(dialled) = dials.join_next().await {
         let Ok((to, stream)) = dialled else { continue };
@@ -299,6 +302,25 @@ pub(super) async fn connect_first(
     }
     (was_at, Err(refused))
 }
+
+/// The first connection of several that are begun shortly after each other. TCP sends its first packet again after a second, which is
+/// longer than a member without a link is waited for, and on a cable that is full such a packet is lost now and then.
+async fn dial_soon(net: Arc<dyn Net>, to: SocketAddr) -> io::Result<Box<dyn Stream>> {
+    let mut dials = JoinSet::new();
+    for _ in 1..DIALS {
+        let net = Arc::clone(&net);
+        dials.spawn(async move { net.dial(to).await });
+        if let Ok(Some(Ok(dialled))) = timeout(DIALS_APART, dials.join_next()).await {
+            return dialled;
+        }
+    }
+    dials.spawn(async move { net.dial(to).await });
+    let first = dials.join_next().await.and_then(Result::ok);
+    first.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+}
+
+const DIALS: u32 = 3;
+const DIALS_APART: Duration = Duration::from_millis(80);
 
 /// Whether a machine has said that nobody is there, or somebody else is: then no other way leads to the member.
 pub(super) fn is_proof_of_absence(refusal: Refusal) -> bool {

@@ -41,6 +41,8 @@ pub(super) struct Ways {
     changed: BTreeSet<MemberId>,
     /// Members that are linked, or were a moment ago, and are being dialled.
     redials: BTreeSet<MemberId>,
+    /// Those of them whose words others pass on meanwhile, and until when their data links are not given up for that, in milliseconds.
+    awaited: BTreeMap<MemberId, u64>,
     /// When rank 0 was last asked to have a path measured, in milliseconds.
     wished: BTreeMap<Rank, u64>,
 }
@@ -111,6 +113,8 @@ const WISHES_APART_MS: u64 = 5_000;
 /// How often a doubtful member is dialled over other ways. Then silence decides.
 const DOUBTS_MAX: u32 = 4;
 const DOUBTS_APART_MS: u64 = 300;
+/// A direct link that has ended may be made anew for so long, once others pass words on: a lost packet of its handshake costs 200 ms.
+const AWAITED_MS: u64 = 500;
 
 impl Ways {
     /// Tracks and trials belong to a View.
@@ -120,6 +124,7 @@ impl Ways {
         self.tracks.clear();
         self.round = None;
         self.wished.clear();
+        self.awaited.clear();
     }
 
     /// All ways are worth a trial.
@@ -374,6 +379,8 @@ impl Node {
         if self.ways.round.as_ref().is_some_and(|round| is_waiting(round) && now >= round.until) {
             self.drop_trial(Trial::Failed);
         }
+        let late: Vec<MemberId> = self.ways.awaited.iter().filter(|(_, until)| now >= **until).map(|(id, _)| *id).collect();
+        late.into_iter().for_each(|member| self.direct_does_not_come(member));
         let doubtful = self.doubtful();
         self.ways.doubts.retain(|member, _| doubtful.contains(member));
         for member in doubtful {
@@ -385,6 +392,27 @@ impl Node {
             doubt.next_at = now + DOUBTS_APART_MS;
             let around = self.ways_around(member);
             self.redial(member, around);
+        }
+    }
+
+    /// Others pass the words of a member on now. Says whether its direct link, which has ended, may yet be made anew: then its data link is
+    /// not given up before that is known.
+    pub(super) fn awaits_direct(&mut self, member: MemberId) -> bool {
+        let is_dialled = self.ways.redials.contains(&member);
+        if is_dialled {
+            let until = self.now() + AWAITED_MS;
+            self.ways.awaited.entry(member).or_insert(until);
+        }
+        is_dialled
+    }
+
+    pub(super) fn direct_is_back(&mut self, member: MemberId) {
+        self.ways.awaited.remove(&member);
+    }
+
+    fn direct_does_not_come(&mut self, member: MemberId) {
+        if self.ways.awaited.remove(&member).is_some() {
+            self.lose_direct(member);
         }
     }
 
@@ -427,7 +455,7 @@ impl Node {
             Err(refusal) => {
                 tracing::debug!(peer = %member, %to, %refusal, "a member does not answer there");
                 if self.peers.get(member).is_some() {
-                    return;
+                    return self.direct_does_not_come(member);
                 }
                 self.roster.link_down(member, self.now());
                 // Its machine says that nobody is there, or somebody else is: no other way leads to it.
