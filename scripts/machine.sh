@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 # A plain user's path on Debian has neither; cargo may be installed for this user only.
-export PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"
+export PATH="$PATH:/usr/sbin:/sbin:${CARGO_HOME:-$HOME/.cargo}/bin:$HOME/.cargo/bin"
 
 say() { printf '%s\n' "$*" >&2; }
 
