@@ -3,7 +3,7 @@
 //! The data links of one View: the lower rank dials, until the link stands; one that ends is reported. Where its dials do not get through it asks
 //! the higher one to dial, as a firewall on one of two machines lets connections out.
 
-use super::event::Event;
+use super::event::{Event, LinkEnd};
 use crate::identity::MemberId;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Local, Net, Purpose, Shutdown, initiate, into_data_link};
 use crate::view::{Rank, ViewDigest};
@@ -188,8 +188,8 @@ async fn stands(
 }
 
 /// A link whose end is reported.
-pub(super) fn watched(link: Box<dyn DataLink>, view: ViewDigest, peer: Rank, events: mpsc::Sender<Event>) -> Box<dyn DataLink> {
-    Box::new(Watched { link, end: End { view, peer, events } })
+pub(super) fn watched(link: Box<dyn DataLink>, end: LinkEnd, ends: mpsc::UnboundedSender<LinkEnd>) -> Box<dyn DataLink> {
+    Box::new(Watched { link, end: End { end, ends } })
 }
 
 struct Watched {
@@ -199,9 +199,8 @@ struct Watched {
 
 /// Reports when it is dropped: with the receiving half.
 struct End {
-    view: ViewDigest,
-    peer: Rank,
-    events: mpsc::Sender<Event>,
+    end: LinkEnd,
+    ends: mpsc::UnboundedSender<LinkEnd>,
 }
 
 struct WatchedReceiver {
@@ -228,9 +227,7 @@ impl DataReceiver for WatchedReceiver {
 
 impl Drop for End {
     fn drop(&mut self) {
-        let event = Event::DataLinkLost { view: self.view, peer: self.peer };
-        // Dropped on an engine's thread. A full queue means the driver is behind by a thousand reports; the operation
-        // that needed the link has failed anyway, and its member's silence is noticed by the heartbeats.
-        let _ = self.events.try_send(event);
+        // Dropped on an engine's thread. Without a driver there is nobody to be told.
+        let _ = self.ends.send(self.end);
     }
 }

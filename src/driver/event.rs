@@ -16,6 +16,13 @@ pub(super) const QUEUE: usize = 1024;
 /// Most reports taken in one turn, so that ticks and sightings are not starved.
 pub(super) const BATCH: usize = 256;
 
+/// A data link of a View has ended. Such reports have a queue of their own that is never full: no more are in it than there were links.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinkEnd {
+    pub(super) view: ViewDigest,
+    pub(super) peer: Rank,
+}
+
 /// A report.
 pub(super) enum Event {
     /// A connection this node accepted has passed the gate, and its handshake has ended.
@@ -44,6 +51,6 @@ pub(super) enum Event {
     Moved { view: ViewDigest, peer: Rank },
     /// A burst from this member has come over its data link, or enough of it.
     Burst { view: ViewDigest, peer: Rank, said: RateStep },
-    /// A data link has ended, or could not be made.
+    /// A data link could not be made.
     DataLinkLost { view: ViewDigest, peer: Rank },
 }

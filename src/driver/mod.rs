@@ -12,6 +12,8 @@ mod coding_speed;
 mod datalinks;
 mod deadlines;
 mod disk;
+#[cfg(test)]
+mod ends_tests;
 mod event;
 mod lighter;
 mod moving;
@@ -127,17 +129,20 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     let (events_tx, mut events) = mpsc::channel(event::QUEUE);
     // The disk never waits for the driver; what it has to say is bounded by what it was asked.
     let (durable_tx, mut durable) = mpsc::unbounded_channel();
+    let (ends_tx, mut ends) = mpsc::unbounded_channel();
     let (tunnels, mut said) = Tunnels::new();
-    let means = Means { net, wires, store, engines, sleep, tunnels, events: events_tx, durable: durable_tx };
+    let means = Means { net, wires, store, engines, sleep, tunnels, events: events_tx, ends: ends_tx, durable: durable_tx };
     let mut node = Node::new(config, listener.port(), means, told);
     if let Err(problem) = discovery.announce(&node.advert()).await {
         tracing::warn!(%problem, "this node cannot be discovered by others");
     }
+    let mut listens = true;
     loop {
         let pause = node.pause();
         tokio::select! {
             Some(event) = events.recv() => node.on_event(event),
             Some(ticket) = durable.recv() => node.on_durable(ticket),
+            Some(end) = ends.recv() => node.on_link_end(end),
             Some(outgoing) = node.outgoing() => node.on_outgoing(outgoing),
             Some(said) = said.recv() => node.on_said(said),
             command = commands.recv() => {
@@ -150,7 +155,13 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
                 }
                 return;
             }
-            accepted = listener.accept() => node.on_accepted(accepted),
+            accepted = listener.accept(), if listens => match accepted {
+                Ok((stream, from)) => node.on_accepted(stream, from),
+                Err(error) => {
+                    tracing::error!(%error, "this node takes no connections any more; it dials as before");
+                    listens = false;
+                }
+            },
             sighting = discovery.next() => node.on_sighting(sighting),
             () = tokio::time::sleep(pause) => {}
         }

@@ -16,7 +16,7 @@ pub use report::{engine_reason, peer_at};
 
 use super::datalinks::DataLinks;
 use super::deadlines::Deadlines;
-use super::event::Event;
+use super::event::{Event, LinkEnd};
 use super::peers::Peers;
 use super::{Sleep, Store, Told, Wires, Wiring};
 use crate::collective::{Closing, Engine, Envelope, LostResults, Meter, Outgoing};
@@ -101,6 +101,7 @@ pub(super) struct Node {
     engines: Vec<Arc<dyn Engine>>,
     sleep: Box<dyn Sleep>,
     events: mpsc::Sender<Event>,
+    ends: mpsc::UnboundedSender<LinkEnd>,
     durable: mpsc::UnboundedSender<u64>,
     views: watch::Sender<Option<Arc<Envelope>>>,
     status: watch::Sender<Status>,
@@ -154,6 +155,7 @@ pub(super) struct Means {
     pub(super) sleep: Box<dyn Sleep>,
     pub(super) tunnels: Tunnels,
     pub(super) events: mpsc::Sender<Event>,
+    pub(super) ends: mpsc::UnboundedSender<LinkEnd>,
     pub(super) durable: mpsc::UnboundedSender<u64>,
 }
 
@@ -204,7 +206,7 @@ impl NodeConfig {
 
 impl Node {
     pub(super) fn new(config: NodeConfig, port: u16, means: Means, told: Told) -> Node {
-        let Means { net, wires, store, engines, sleep, tunnels, events, durable } = means;
+        let Means { net, wires, store, engines, sleep, tunnels, events, ends, durable } = means;
         let Told { views, status, meter, happened } = told;
         let hello = &config.local.hello;
         let me = hello.id;
@@ -235,6 +237,7 @@ impl Node {
             replays: Arc::new(Mutex::new(Replays::default())),
             peers: Peers::new(me.node, events.clone()),
             events,
+            ends,
             durable,
             data: DataLinks::default(),
             deadlines: Deadlines::default(),
@@ -317,11 +320,14 @@ impl Node {
             Event::Path { view, peer, to, link } => self.on_path(view, peer, to, link),
             Event::Moved { view, peer } => self.on_moved(view, peer),
             Event::Burst { view, peer, said } => self.on_burst(view, peer, said),
-            Event::DataLinkLost { view, peer } => {
-                tracing::debug!(?view, %peer, "a data link ended");
-                self.step(Input::DataLinkLost(view));
-            }
+            Event::DataLinkLost { view, peer } => self.on_link_end(LinkEnd { view, peer }),
         }
+    }
+
+    /// A data link has ended.
+    pub(super) fn on_link_end(&mut self, LinkEnd { view, peer }: LinkEnd) {
+        tracing::debug!(?view, %peer, "a data link ended");
+        self.step(Input::DataLinkLost(view));
     }
 
     /// The state of this ticket is durable.
@@ -379,6 +385,11 @@ impl Node {
 
     pub(super) fn leave(&mut self) {
         self.step(Input::Leave);
+        self.end();
+    }
+
+    /// Nobody waits any more for what this node would have done.
+    fn end(&mut self) {
         self.data.clear();
         if let Some(envelope) = self.envelope.take() {
             envelope.cut_off();
@@ -392,7 +403,7 @@ impl Node {
     }
 
     /// Ends the links when what is queued has left.
-    pub(super) async fn close(self) {
+    pub(super) async fn close(mut self) {
         self.peers.flush().await;
     }
 
@@ -479,5 +490,12 @@ impl Node {
             }
             message => self.step(Input::Message(from, message)),
         }
+    }
+}
+
+impl Drop for Node {
+    /// However a driver ends, by a panic too: a call that is open ends with it.
+    fn drop(&mut self) {
+        self.end();
     }
 }

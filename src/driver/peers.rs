@@ -244,7 +244,7 @@ impl Peers {
     }
 
     /// Ends all links once what is queued has left.
-    pub(super) async fn flush(mut self) {
+    pub(super) async fn flush(&mut self) {
         let readers: Vec<AbortHandle> = self.links.values().map(|l| l.reader.clone()).collect();
         let linked: Vec<MemberId> = self.links.keys().copied().collect();
         linked.into_iter().for_each(|id| _ = self.unlink(id));

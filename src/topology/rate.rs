@@ -34,6 +34,8 @@ pub enum Manner {
     Together,
     /// As alone, though the path is known: it may carry more by now.
     Spare,
+    /// In an earlier View: it is told to members that were not there.
+    Before,
 }
 
 /// What is said of a path. Rank 0 asks; a burst goes over the data link; its receiver tells what came, its sender tells everybody.
@@ -118,6 +120,7 @@ impl Encode for Manner {
             Manner::Alone => 0,
             Manner::Together => 1,
             Manner::Spare => 2,
+            Manner::Before => 3,
         });
     }
 }
@@ -128,6 +131,7 @@ impl Decode for Manner {
             0 => Ok(Manner::Alone),
             1 => Ok(Manner::Together),
             2 => Ok(Manner::Spare),
+            3 => Ok(Manner::Before),
             _ => Err(Malformed::UnknownTag),
         }
     }

@@ -20,6 +20,7 @@ pub fn add(suite: &mut Suite) {
     );
     let needs = [Need::Lab, Need::Command("nft"), Need::Command("iptables")];
     suite.test_needing("the same with eight calls under way and a member whose control links lag", &needs, slowed_down_in_flight);
+    suite.test_needing("who comes later is told what was measured before", &LAN, told_later);
     let with_ss = [Need::Lab, Need::Command("ss")];
     suite.test_needing(
         "what was measured stays known when a control link breaks and is made anew",
@@ -59,6 +60,11 @@ fn by_its_own_plan(status: &Value) -> bool {
 fn knows_all_paths(status: &Value) -> bool {
     let known = |paths: &Vec<Value>| paths.iter().filter(|path| path["rate_kbps"].is_u64()).count();
     status["view"]["paths"].as_array().map_or(0, known) == 12
+}
+
+fn until_all_paths_are_known(group: &mut Group) -> Result<()> {
+    let known = group.peers.iter_mut().try_for_each(|peer| peer.status_where(knows_all_paths, MEASURED).map(drop));
+    known.inspect_err(|_| println!("logs in {}", group.keep_logs(&format!("unknown-{}", std::process::id()))))
 }
 
 fn measured() -> Result<()> {
@@ -111,9 +117,7 @@ fn radio() -> Result<()> {
 fn slowed_down() -> Result<()> {
     let mut group = Group::up_at("gbe4", 4, 200)?;
     let view = group.meet()?[0]["view"].clone();
-    for peer in &mut group.peers {
-        peer.status_where(knows_all_paths, MEASURED)?;
-    }
+    until_all_paths_are_known(&mut group)?;
     let order = json!({"do": "all_reduce", "len": 1 << 19, "seed": 3});
     all_exact(&group.all(&order, "done")?)?;
     group.lab.rate("n3", 20, 20)?;
@@ -155,12 +159,28 @@ fn slowed_down() -> Result<()> {
     all_exact(&group.all(&order, "done")?)
 }
 
+fn told_later() -> Result<()> {
+    let mut group = Group::empty("gbe4", 4)?;
+    for index in 0..4 {
+        let start = group.start(index);
+        group.add(index, &start)?;
+        if index == 1 {
+            group.all(&json!({"do": "join", "min": 2}), "joined")?;
+            let is_known = |status: &Value| {
+                let paths = status["view"]["paths"].as_array();
+                paths.is_some_and(|paths| paths.len() == 2 && paths.iter().all(|path| path["rate_kbps"].is_u64()))
+            };
+            group.peers.iter_mut().try_for_each(|peer| peer.status_where(is_known, MEASURED).map(drop))?;
+        }
+    }
+    group.some(|index| index > 1, &json!({"do": "join", "min": 2}), "joined")?;
+    until_all_paths_are_known(&mut group)
+}
+
 fn control_link_broken() -> Result<()> {
     let mut group = Group::up_at("gbe4", 4, 200)?;
     let view = group.meet()?[0]["view"].clone();
-    for peer in &mut group.peers {
-        peer.status_where(knows_all_paths, MEASURED)?;
-    }
+    until_all_paths_are_known(&mut group)?;
     let began = Instant::now();
     // Links that another one has replaced end a few seconds later.
     let before = loop {
@@ -227,9 +247,7 @@ fn slowed_down_in_flight() -> Result<()> {
     const IN_FLIGHT: usize = 8;
     let mut group = Group::up_at("gbe4", 4, 200)?;
     let view = group.meet()?[0]["view"].clone();
-    for peer in &mut group.peers {
-        peer.status_where(knows_all_paths, MEASURED)?;
-    }
+    until_all_paths_are_known(&mut group)?;
     group.lab.lag("n2", 300)?;
     let order = json!({"do": "flights", "calls": CALLS, "in_flight": IN_FLIGHT, "len": (1 << 19) + 1, "seed": 3});
     group.peers.iter_mut().try_for_each(|peer| peer.order(&order))?;

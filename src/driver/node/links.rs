@@ -47,8 +47,7 @@ pub(super) enum Dialled {
 
 impl Node {
     /// A connection: past the gate it gets two seconds for its handshake, beside everything else.
-    pub(in crate::driver) fn on_accepted(&mut self, accepted: io::Result<(Box<dyn Stream>, SocketAddr)>) {
-        let Ok((stream, from)) = accepted else { return };
+    pub(in crate::driver) fn on_accepted(&mut self, stream: Box<dyn Stream>, from: SocketAddr) {
         let ip = from.ip().to_canonical();
         let Ok(ticket) = self.gate.admit(self.now(), ip) else {
             self.counters.overloads += 1;

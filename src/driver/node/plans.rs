@@ -257,7 +257,7 @@ impl Node {
 
     /// Rank 0 and a member speak about a plan.
     pub(super) fn on_plan(&mut self, from: MemberId, message: &PlanMessage) {
-        let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == message.view) else { return };
+        let Some(envelope) = self.envelope_of(message.view) else { return };
         let Some(rank) = envelope.view().rank_of(from) else { return };
         self.hear_plan_step(rank, &message.body);
     }

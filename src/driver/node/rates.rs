@@ -147,7 +147,7 @@ impl Node {
 
     /// A member speaks about what a path carries.
     pub(super) fn on_rate(&mut self, from: MemberId, message: RateMessage) {
-        let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == message.view) else { return };
+        let Some(envelope) = self.envelope_of(message.view) else { return };
         if let Some(rank) = envelope.view().rank_of(from) {
             self.hear_rate(rank, message.body);
         }
@@ -164,7 +164,7 @@ impl Node {
         let Some(envelope) = self.envelope.clone() else { return };
         match step {
             RateStep::Measure { to, turn, manner } => {
-                if from != Rank(0) {
+                if from != Rank(0) || manner == Manner::Before {
                     return self.expel(from);
                 }
                 // While the control link is made anew nobody knows the port. Rank 0 asks again.
@@ -199,6 +199,12 @@ impl Node {
                 self.note_coding(&envelope, from, coding);
                 self.note_rate(&envelope, (from, to), Port::unmeasured(kind, number), kbps, turn, manner);
             }
+            // Rank 0 takes nobody's word for it: what it does not know is measured.
+            RateStep::Rated { manner: Manner::Before, .. } if envelope.me() == Rank(0) => {}
+            RateStep::Rated { to, kind, number, kbps, coding, manner: Manner::Before, .. } => {
+                self.note_coding(&envelope, from, coding);
+                self.learn_rate(&envelope, (from, to), Port::unmeasured(kind, number), kbps);
+            }
             RateStep::Shared { .. } if from != Rank(0) => self.expel(from),
             RateStep::Shared { rank, number, cell } => {
                 let Some(member) = envelope.view().member(rank) else { return };
@@ -212,6 +218,18 @@ impl Node {
     fn note_coding(&mut self, envelope: &Envelope, rank: Rank, coding: CodingSpeed) {
         if let Some(member) = envelope.view().member(rank) {
             self.election.links_mut().set_coding(member.id, coding);
+        }
+    }
+
+    /// What a path has carried in an earlier View, where nothing newer is known.
+    fn learn_rate(&mut self, envelope: &Envelope, pair: Pair, port: Port, kbps: u32) {
+        let order = members(envelope);
+        let ends = order.get(pair.0.index()).copied().zip(order.get(pair.1.index()).copied());
+        let (Some((from, to)), Some(kbps)) = (ends, NonZeroU32::new(kbps)) else { return };
+        let links = self.election.links_mut();
+        if links.path(from, to).and_then(|path| path.rate_kbps).is_none() {
+            links.rate(from, to, port, kbps);
+            self.renew_forecasts();
         }
     }
 
@@ -313,19 +331,20 @@ impl Node {
         shared.collect()
     }
 
-    /// What a member must hear again whose link was down: what this node's paths carry, and from rank 0 who shares a medium.
+    /// What a member has to hear that was not there when it was told: what this node's paths carry, from rank 0 who shares a medium.
     pub(super) fn replay_rates(&mut self, to: Rank) {
         let Some(envelope) = self.envelope.clone() else { return };
         let (me, order, links) = (envelope.me(), members(&envelope), self.election.links());
-        let again = |peer: Rank| {
-            let turn = *self.planning.rates.seen_in.get(&(me, peer))?;
+        let known = |peer: Rank| {
             let path = links.path(order[me.index()], order[peer.index()])?;
             let (kind, number, kbps) = (path.port.kind, path.port.number, path.rate_kbps?.get());
-            Some(RateStep::Rated { to: peer, kind, number, kbps, turn, coding: coding_speed::known(), manner: Manner::Alone })
+            let here = self.planning.rates.seen_in.get(&(me, peer));
+            let (turn, manner) = here.map_or((Turn::default(), Manner::Before), |turn| (*turn, Manner::Alone));
+            Some(RateStep::Rated { to: peer, kind, number, kbps, turn, coding: coding_speed::known(), manner })
         };
-        // Rank 0 asks again for what it misses.
+        // Rank 0 asks for what it misses.
         let mut said: Vec<RateStep> =
-            if to == Rank(0) { Vec::new() } else { envelope.view().ranks().filter_map(again).collect() };
+            if to == Rank(0) { Vec::new() } else { envelope.view().ranks().filter_map(known).collect() };
         if me == Rank(0) && self.planning.rates.stations_told {
             said.extend(self.stations(&envelope));
         }

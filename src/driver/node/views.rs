@@ -6,6 +6,7 @@ use super::plans::Planning;
 use super::{Node, OpenView};
 use crate::collective::{Envelope, OpMessage, Post};
 use crate::driver::datalinks::{DataDial, Laid, watched};
+use crate::driver::event::LinkEnd;
 use crate::driver::lighter::lighter;
 use crate::driver::peers::Link;
 use crate::driver::speaker::Speaker;
@@ -79,6 +80,8 @@ impl Node {
         // Whoever gets the Context, or hears of it, may ask for the status at once.
         self.publish();
         self.tell_installed(view);
+        // Some may not have been in the View in which it was found out.
+        view.ranks().filter(|rank| *rank != me).for_each(|rank| self.replay_rates(rank));
         self.is_envelope_new = true;
     }
 
@@ -195,15 +198,24 @@ impl Node {
             let backend = Arc::clone(envelope.backend());
             self.data.stands(peer);
             let link = self.track(view, peer, link);
-            backend.attach(peer, watched(link, view, peer, self.events.clone()));
+            backend.attach(peer, watched(link, LinkEnd { view, peer }, self.ends.clone()));
         }
+    }
+
+    /// The envelope of this View. Whoever speaks of a View has installed it, so a node that has accepted it installs it now: nothing is lost that
+    /// comes before the news.
+    pub(super) fn envelope_of(&mut self, view: ViewDigest) -> Option<Arc<Envelope>> {
+        if self.envelope.as_ref().is_none_or(|envelope| envelope.digest() != view) {
+            self.step(Input::DataLink(view));
+        }
+        self.envelope.clone().filter(|envelope| envelope.digest() == view)
     }
 
     pub(super) fn on_op(&mut self, from: MemberId, message: &OpMessage) {
         self.step(Input::Heard(from));
-        let Some(envelope) = self.envelope.clone() else { return };
+        let Some(envelope) = self.envelope_of(message.view) else { return };
         let Some(rank) = envelope.view().rank_of(from) else { return };
-        if message.view == envelope.digest() && envelope.on_message(rank, message).is_err() {
+        if envelope.on_message(rank, message).is_err() {
             self.expel(rank);
         }
     }
@@ -219,7 +231,7 @@ impl Node {
 
     pub(super) fn on_post(&mut self, from: MemberId, post: &Post) {
         self.step(Input::Heard(from));
-        let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == post.view) else { return };
+        let Some(envelope) = self.envelope_of(post.view) else { return };
         let Some(rank) = envelope.view().rank_of(from) else { return };
         if envelope.board().hear(rank, &post.key, &post.value).is_err() {
             self.expel(rank);
