@@ -31,7 +31,7 @@ use crate::view::{
 use calls::Calls;
 use entry::Entry;
 use revisions::Revisions;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The votes and statuses of one View on one member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +45,10 @@ pub struct Ledger {
     frozen: bool,
     /// The members share one history, from the start or since a sync was committed.
     synced: bool,
+    /// They did from the start.
+    began_synced: bool,
+    /// Where they did not: lanes in which this member has called something else than a sync.
+    worked: BTreeSet<Lane>,
     committed: OpSet,
     numbers: BTreeMap<Lane, u64>,
     entries: BTreeMap<OpId, Entry>,
@@ -95,6 +99,8 @@ impl Ledger {
             sources: view.members.iter().map(|m| m.in_sync).collect(),
             frozen: false,
             synced: view.in_sync(),
+            began_synced: view.in_sync(),
+            worked: BTreeSet::new(),
             committed: OpSet::default(),
             numbers: BTreeMap::new(),
             entries: BTreeMap::new(),
@@ -116,6 +122,12 @@ impl Ledger {
     /// Whether the members share one history.
     pub fn is_synced(&self) -> bool {
         self.synced
+    }
+
+    /// Whether a sync of this lane brings a state: where the members did not share one history from the start, until the lane is used for
+    /// something else. It depends on what this member has called and on nothing that it has heard, so that all members say the same.
+    pub fn sync_brings(&self, lane: Lane) -> bool {
+        !self.began_synced && !self.worked.contains(&lane)
     }
 
     /// Operations committed here so far.
@@ -151,6 +163,9 @@ impl Ledger {
         let number = self.numbers.entry(lane).or_insert(0);
         let op = OpId { lane, number: *number };
         *number += 1;
+        if !self.began_synced && lane.ends().is_none() && !matches!(call.kind, Kind::Sync { .. }) {
+            self.worked.insert(lane);
+        }
         let size = self.size;
         let me = self.me.index();
         let entry = self.entries.entry(op).or_insert_with(|| Entry::new(op, size));
@@ -351,9 +366,10 @@ impl Ledger {
         if self.entries.contains_key(&op) || op.number < self.numbers.get(&op.lane).copied().unwrap_or(0) {
             return Ok(());
         }
-        // A member has at most 64 operations in flight; twice that covers reports that are still on their way.
+        // A member lists each of them until this one has reported it decided. What it gave up may be open here for long, where a third
+        // member's word is late.
         let open = self.entries.values().filter(|e| e.heard_from(from) && e.call.is_none() && e.outcome.is_none()).count();
-        if open >= 2 * OPS_IN_FLIGHT_MAX {
+        if open >= OPS_LISTED_MAX {
             return Err(Misbehaviour);
         }
         self.entries.insert(op, Entry::new(op, self.size));

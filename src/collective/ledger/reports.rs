@@ -32,9 +32,11 @@ impl Ledger {
     }
 
     /// Everything that `to` may have missed while its link was down.
-    pub fn replay(&self, to: Rank) -> Vec<OpBody> {
+    pub fn replay(&mut self, to: Rank) -> Vec<OpBody> {
         let (me, size) = (self.me, self.size);
         let mut bodies = Vec::new();
+        let uncalled = self.entries.values_mut().filter(|e| e.concerns(to) && e.call.is_none());
+        uncalled.for_each(|entry| entry.reported = false);
         for (op, entry) in self.entries.iter().filter(|(_, e)| e.concerns(to)) {
             bodies.extend(entry.begun_by(me).map(OpBody::Describe));
             bodies.extend(entry.ready.then_some(OpBody::Ready(*op)));
@@ -49,9 +51,13 @@ impl Ledger {
         bodies
     }
 
-    /// Decided operations that are still listed: what every message about operations carries.
+    /// Decided operations that others may still list: what every message about operations carries. First those that this member has called,
+    /// of which there are no more than fit. What it has not called may stay for as long as the View does, so it is told once.
     pub fn resolved(&self) -> Vec<OpId> {
-        self.entries.iter().filter(|(_, e)| e.outcome.is_some()).map(|(op, _)| *op).take(OPS_LISTED_MAX).collect()
+        let decided = || self.entries.iter().filter(|(_, e)| e.outcome.is_some());
+        let called = decided().filter(|(_, e)| e.call.is_some());
+        let uncalled = decided().filter(|(_, e)| e.call.is_none() && !e.reported);
+        called.chain(uncalled).map(|(op, _)| *op).take(OPS_LISTED_MAX).collect()
     }
 
     /// The same for a message that goes to all others of these ranks, bits by rank. After it this member need not list for their

@@ -221,7 +221,7 @@ fn a_member_cannot_fill_the_memory_of_another() {
     let mut ledger = Ledger::new(&view_of(2), Rank(0));
     let describe = |number| Descriptor { op: OpId { lane: Lane(5), number }, call: SUM, plan_revision: 0 };
     let accepted = (0..10_000).take_while(|n| ledger.on_descriptor(Rank(1), describe(*n)).is_ok()).count();
-    assert_eq!(accepted, 2 * OPS_IN_FLIGHT_MAX);
+    assert_eq!(accepted, OPS_LISTED_MAX);
 }
 
 #[test]

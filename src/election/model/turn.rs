@@ -108,10 +108,11 @@ impl<'a> Turn<'a> {
 
     /// Says all again that the other one may have missed, as after a link was down; and, as heartbeats do, in which View it is.
     fn remind(&mut self, to: MemberId) {
-        let (Some(ledger), Some(view)) = (&self.node.ledger, &self.node.view) else { return };
+        let (Some(ledger), Some(view)) = (&mut self.node.ledger, &self.node.view) else { return };
         let Some(rank) = view.rank_of(to) else { return };
+        let bodies = ledger.replay(rank);
         let message = |body| Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.resolved(), enclosed: None });
-        let mut all: Vec<Message> = ledger.replay(rank).into_iter().chain([OpBody::Resolved]).map(message).collect();
+        let mut all: Vec<Message> = bodies.into_iter().chain([OpBody::Resolved]).map(message).collect();
         if !self.node.agreement.is_frozen() {
             all.push(Message::Install(view.id()));
         }

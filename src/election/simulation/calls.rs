@@ -178,10 +178,13 @@ impl World {
     }
 
     pub(super) fn replay(&mut self, n: u8, to: u8) {
-        let (node, to) = (&self.nodes[&n], self.nodes[&to].id());
-        let (Some(ledger), Some(rank)) = (&node.book.ledger, node.book.view.as_ref().and_then(|v| v.rank_of(to))) else { return };
+        let to = self.nodes[&to].id();
+        let Some(book) = self.nodes.get_mut(&n).map(|node| &mut node.book) else { return };
+        let rank = book.view.as_ref().and_then(|view| view.rank_of(to));
+        let (Some(ledger), Some(rank)) = (&mut book.ledger, rank) else { return };
+        let bodies = ledger.replay(rank);
         let message = |body| Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.resolved(), enclosed: None });
-        let messages: Vec<Message> = ledger.replay(rank).into_iter().map(message).collect();
+        let messages: Vec<Message> = bodies.into_iter().map(message).collect();
         messages.iter().for_each(|message| self.send(n, to, message));
     }
 

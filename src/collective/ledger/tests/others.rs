@@ -54,6 +54,70 @@ fn pass_reports(g: &mut Group) {
     (0..g.ledgers.len()).for_each(|i| g.drain(i));
 }
 
+/// A call of `lane` that rank 0 gives up, and rank 1 never calls.
+fn give_up_alone(g: &mut Group, lane: Lane) -> Result<(), CallRefusal> {
+    let op = g.ledgers[0].call(lane, SUM)?;
+    g.ledgers[0].describe(op);
+    g.ledgers[0].abort(op, AbortReason::Deadline);
+    g.deliver_all();
+    pass_reports(g);
+    Ok(())
+}
+
+#[test]
+fn a_lane_that_one_member_has_left_holds_up_nobody() {
+    let mut g = Group::of(2);
+    for n in 0..3 * OPS_LISTED_MAX {
+        assert_eq!(give_up_alone(&mut g, Lane::tagged(7)), Ok(()), "question {n}");
+    }
+    // Nor where that lane comes first.
+    let mut g = Group::of(2);
+    for n in 0..OPS_LISTED_MAX {
+        assert_eq!(give_up_alone(&mut g, Lane::MAIN), Ok(()), "question {n}");
+    }
+    for n in 0..3 * OPS_LISTED_MAX {
+        let calls: Vec<_> = g.ledgers.iter_mut().map(|ledger| ledger.call(Lane::tagged(5), SUM)).collect();
+        assert!(calls[0].is_ok() && calls[0] == calls[1], "call {n}: {calls:?}");
+        for (ledger, op) in g.ledgers.iter_mut().zip(calls) {
+            ledger.describe(op.expect("a number"));
+        }
+        g.deliver_all();
+        g.ledgers.iter_mut().zip([calls_number(n); 2]).for_each(|(ledger, op)| ledger.done(op, 1));
+        g.deliver_all();
+        pass_reports(&mut g);
+    }
+    assert!(
+        g.resolved
+            .iter()
+            .all(|resolved| resolved.iter().filter(|(_, end)| *end == Outcome::Committed).count() == 3 * OPS_LISTED_MAX)
+    );
+}
+
+fn calls_number(n: usize) -> OpId {
+    OpId { lane: Lane::tagged(5), number: n as u64 }
+}
+
+#[test]
+fn what_was_given_up_before_it_was_called_is_told_again_to_who_missed_it() {
+    let mut g = Group::of(2);
+    assert_eq!(give_up_alone(&mut g, Lane::MAIN), Ok(()));
+    assert!(g.ledgers[1].report_resolved(u32::MAX).is_empty(), "it is told once");
+    assert_eq!(g.ledgers[1].replay(Rank(0)).len(), 1, "its vote");
+    assert_eq!(g.ledgers[1].report_resolved(u32::MAX).len(), 1);
+}
+
+#[test]
+fn calls_that_wait_for_a_third_members_word_are_no_misbehaviour() {
+    let mut ledger = Ledger::new(&view_of(3), Rank(1));
+    let given_up = Vote::Abort(AbortCause { reason: AbortReason::Dropped, by: Rank(0) });
+    // Its sender lists no more before this member has decided them, for which rank 2's votes are missing.
+    for number in 0..OPS_LISTED_MAX as u64 {
+        let op = OpId { lane: Lane::MAIN, number };
+        let said = ledger.on_descriptor(Rank(0), Descriptor { op, call: SUM, plan_revision: 0 });
+        assert!(said.is_ok() && ledger.on_vote(Rank(0), op, given_up).is_ok(), "call {number}");
+    }
+}
+
 #[test]
 fn a_message_concerns_its_two_ends() {
     let mut g = Group::of(3);
