@@ -3,8 +3,8 @@
 //! The collectives on one View.
 
 use crate::calls::{
-    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Bundle, Flight, Gather, Receiving, Reduce, ReduceScatter,
-    Scatter, Sending, Step, Sync, elements,
+    AllGather, AllGatherOwned, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Bundle, Flight, Gather, Receiving,
+    Reduce, ReduceScatter, Scatter, Sending, Step, Sync, elements,
 };
 use crate::cluster::Cluster;
 use crate::collective::{Call, CodecId, DType, Element, Envelope, Kind, Mode, ReduceOp, Rejection, Traffic};
@@ -170,6 +170,11 @@ impl Context {
         AllGather { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
     }
 
+    pub(crate) fn all_gather_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllGatherOwned<T> {
+        let call = self.call::<T>(Kind::AllGather, buffer.len());
+        AllGatherOwned { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
+    }
+
     /// Adds up `buffer` over all members; the rank `root` gets the sum in place, the buffers of the others stay as they are. All
     /// buffers have the same length.
     ///
@@ -299,22 +304,17 @@ impl Context {
     ///
     /// `version` is the caller's own count, for example steps done; among the members of the winning history the highest one
     /// is taken, then the lowest rank. `state` is replaced by that member's bytes; its length may differ between members.
-    /// In a View that is in sync this returns at once and sends nothing. Histories are compared, not contents: members that
-    /// have done nothing together yet count as in sync, so programs that start from files must start from equal ones.
+    ///
+    /// In a View whose members shared one history from the start it returns at once and sends nothing, and so it does in a lane
+    /// that has been used for another call since, or when `state` is what it has brought last. All members do the same, whatever they have
+    /// heard by then. Histories are compared, not contents: members that have done nothing together yet count as in sync, so
+    /// programs that start from files must start from equal ones.
+    ///
+    /// *Cancellation.* Dropped before this member's vote it is aborted for all. Dropped after it, the next sync of the lane is that one:
+    /// it waits for how it ends, and takes the bytes that it has brought, also in a later View. A dropped sync that counts is never
+    /// passed over.
     pub fn sync<'buf>(&mut self, version: u64, state: &'buf mut Vec<u8>) -> Sync<'buf> {
-        let call = Call {
-            kind: Kind::Sync { version },
-            dtype: DType::U8,
-            count: state.len() as u64,
-            codec: CodecId::None,
-            mode: Mode::PerOp,
-        };
-        let flight = if self.is_in_sync() && !self.envelope.is_frozen() {
-            None
-        } else {
-            Some(Flight::numbered(&self.envelope, self.lane, call))
-        };
-        Sync { flight, state, began: false }
+        Sync::new(&self.envelope, self.lane, version, state)
     }
 
     /// The result of a call of this lane that was dropped after its outcome was decided, if it was committed, in this View or one before;

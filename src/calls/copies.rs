@@ -45,6 +45,22 @@ impl<T: Element> Future for AllGather<'_, T> {
     }
 }
 
+/// The same of elements of its own, so that it need not end with the future that has begun it.
+pub(crate) struct AllGatherOwned<T: Element> {
+    pub(crate) flight: Flight,
+    pub(crate) buffer: Vec<T>,
+}
+
+impl<T: Element + Unpin> Future for AllGatherOwned<T> {
+    type Output = Result<Vec<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<Vec<T>>> {
+        let this = &mut *self;
+        let output = ready!(this.flight.poll(task, Some(bytes_of(&this.buffer))))?;
+        Poll::Ready(Ok(elements(&output)))
+    }
+}
+
 /// A [`barrier`](crate::Context::barrier) under way.
 #[must_use = "a barrier does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct Barrier {

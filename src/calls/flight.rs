@@ -46,6 +46,13 @@ impl Flight {
         Flight::with(envelope, call, envelope.call(lane, call))
     }
 
+    /// One that was dropped, and is waited for again.
+    pub(super) fn resumed(envelope: &Arc<Envelope>, call: Call, op: OpId) -> Flight {
+        let mut flight = Flight::with(envelope, call, Ok(op));
+        flight.stage = Stage::Begun;
+        flight
+    }
+
     /// A call that cannot even have a number.
     pub(crate) fn refused(envelope: &Arc<Envelope>, call: Call, rejection: Rejection) -> Flight {
         Flight::with(envelope, call, Err(Refused::Senseless(rejection)))

@@ -31,4 +31,5 @@ pub use step::{Commit, Step, StepReduction};
 pub use sync::Sync;
 
 pub(crate) use bundle::Bundle;
+pub(crate) use copies::AllGatherOwned;
 pub(crate) use flight::{Flight, elements};

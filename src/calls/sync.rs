@@ -3,8 +3,9 @@
 //! The call that brings all members to one state.
 
 use super::flight::{Flight, Stage};
-use crate::collective::{Decided, Input, SyncStep};
+use crate::collective::{Call, CodecId, DType, Decided, Envelope, Input, Kind, Mode, Outcome, Staging, SyncDue, SyncStep};
 use crate::error::Result;
+use crate::view::Lane;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
@@ -12,41 +13,102 @@ use std::task::{Context as Task, Poll, ready};
 /// A [`sync`](crate::Context::sync) under way.
 #[must_use = "a sync does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct Sync<'buf> {
-    /// None when the View was in sync.
+    /// None when there is nothing to do.
     pub(crate) flight: Option<Flight>,
-    pub(crate) state: &'buf mut Vec<u8>,
-    pub(crate) began: bool,
+    state: &'buf mut Vec<u8>,
+    lane: Lane,
+    progress: Progress,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// An earlier one of this lane was dropped after its vote: how that ends is waited for.
+    Dropped,
+    /// Not all have called it.
+    Called,
+    /// The state is on its way.
+    Moving,
+}
+
+impl<'buf> Sync<'buf> {
+    pub(crate) fn new(envelope: &Arc<Envelope>, lane: Lane, version: u64, state: &'buf mut Vec<u8>) -> Sync<'buf> {
+        let due = loop {
+            match envelope.sync_due(lane, state) {
+                // It counts for this node as for everybody.
+                SyncDue::Kept(decided) => decided.whole().iter().for_each(|output| put(output, state)),
+                due => break due,
+            }
+        };
+        let (kind, count) = (Kind::Sync { version }, state.len() as u64);
+        let call = Call { kind, dtype: DType::U8, count, codec: CodecId::None, mode: Mode::PerOp };
+        let (flight, progress) = match due {
+            SyncDue::Dropped(op) => (Some(Flight::resumed(envelope, call, op)), Progress::Dropped),
+            SyncDue::Call => (Some(Flight::numbered(envelope, lane, call)), Progress::Called),
+            SyncDue::Nothing | SyncDue::Kept(_) => (None, Progress::Called),
+        };
+        Sync { flight, state, lane, progress }
+    }
+
+    /// The one that was dropped: where it has counted it is this one, where nothing came of it this one is a call of its own.
+    fn poll_dropped(&mut self, task: &mut Task<'_>) -> Poll<Result<()>> {
+        let Some(flight) = &mut self.flight else { return Poll::Ready(Ok(())) };
+        let op = flight.op()?;
+        let decided = ready!(flight.envelope.poll_decided(op, task));
+        let Outcome::Aborted(_) = decided.outcome else { return Poll::Ready(self.take(decided)) };
+        let (envelope, call, deadline) = (Arc::clone(&flight.envelope), flight.call, flight.deadline);
+        flight.stage = Stage::Over;
+        *flight = Flight::numbered(&envelope, self.lane, call);
+        flight.deadline = deadline;
+        self.progress = Progress::Called;
+        self.poll_called(task)
+    }
+
+    fn poll_called(&mut self, task: &mut Task<'_>) -> Poll<Result<()>> {
+        let Some(flight) = &mut self.flight else { return Poll::Ready(Ok(())) };
+        let op = flight.op()?;
+        if flight.stage == Stage::Numbered {
+            flight.begin(op, &Input::Nothing);
+        }
+        match ready!(flight.envelope.poll_sync(op, task)) {
+            SyncStep::Decided(decided) => Poll::Ready(self.take(decided)),
+            SyncStep::Agreed(root, bytes) => {
+                let state = (root == flight.envelope.me()).then_some(self.state.as_slice());
+                let envelope = Arc::clone(&flight.envelope);
+                envelope.begin_sync(op, flight.call, (root, bytes), &state.map_or(Input::Nothing, Input::Borrowed));
+                self.progress = Progress::Moving;
+                self.poll_moving(task)
+            }
+        }
+    }
+
+    fn poll_moving(&mut self, task: &mut Task<'_>) -> Poll<Result<()>> {
+        let Some(flight) = &mut self.flight else { return Poll::Ready(Ok(())) };
+        let op = flight.op()?;
+        let decided = ready!(flight.envelope.poll_decided(op, task));
+        Poll::Ready(self.take(decided))
+    }
+
+    fn take(&mut self, decided: Decided) -> Result<()> {
+        let Some(flight) = &mut self.flight else { return Ok(()) };
+        put(&flight.over(decided)?, self.state);
+        flight.envelope.brought(self.lane, self.state);
+        Ok(())
+    }
 }
 
 impl Future for Sync<'_> {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Result<()>> {
-        let this = &mut *self;
-        let Some(flight) = &mut this.flight else { return Poll::Ready(Ok(())) };
-        let op = flight.op()?;
-        if flight.stage == Stage::Numbered {
-            flight.begin(op, &Input::Nothing);
+        match self.progress {
+            Progress::Dropped => self.poll_dropped(task),
+            Progress::Called => self.poll_called(task),
+            Progress::Moving => self.poll_moving(task),
         }
-        if !this.began {
-            match ready!(flight.envelope.poll_sync(op, task)) {
-                SyncStep::Decided(decided) => return Poll::Ready(take(flight, decided, this.state)),
-                SyncStep::Agreed(root, bytes) => {
-                    this.began = true;
-                    let state = (root == flight.envelope.me()).then_some(this.state.as_slice());
-                    let envelope = Arc::clone(&flight.envelope);
-                    envelope.begin_sync(op, flight.call, (root, bytes), &state.map_or(Input::Nothing, Input::Borrowed));
-                }
-            }
-        }
-        let decided = ready!(flight.envelope.poll_decided(op, task));
-        Poll::Ready(take(flight, decided, this.state))
     }
 }
 
-fn take(flight: &mut Flight, decided: Decided, state: &mut Vec<u8>) -> Result<()> {
-    let output = flight.over(decided)?;
+fn put(output: &Staging, state: &mut Vec<u8>) {
     state.resize(output.len(), 0);
     output.copy_to(state);
-    Ok(())
 }

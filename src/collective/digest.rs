@@ -13,6 +13,11 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128};
 /// Bytes that are hashed as one.
 pub const DIGEST_BLOCK_BYTES: usize = 256 * 1024;
 
+/// The digest of bytes that are here at once.
+pub fn digest_of(bytes: &[u8]) -> u128 {
+    xxh3_128(bytes)
+}
+
 /// A digest that is being taken.
 #[derive(Debug)]
 pub struct Digest {

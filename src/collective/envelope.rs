@@ -20,21 +20,22 @@ mod state;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use decided::{Decided, Fate, Refused, SyncStep};
+pub use decided::{Decided, Fate, Refused, SyncDue, SyncStep};
 pub use lost::LostResults;
 pub use mouth::Mouth;
 pub use outgoing::Outgoing;
 
 use super::{
     AbortReason, Backend, Board, Call, Closing, Engine, EngineFault, Finished, Input, Kind, Ledger, LedgerEffect, Measured,
-    Meter, Misbehaviour, OpBody, OpMessage, Outcome, ViewBoard, all_finite,
+    Meter, Misbehaviour, OpBody, OpMessage, Outcome, ViewBoard, all_finite, digest_of,
 };
 use crate::view::{CommittedOp, Lane, OpId, Rank, View, ViewDigest};
 use plans::{Begun, Plans};
 use state::{Served, Slot, State};
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as Task, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -72,6 +73,7 @@ impl Envelope {
             plans,
             slots: BTreeMap::new(),
             lost: BTreeSet::new(),
+            brought: BTreeMap::new(),
             enclosed: BTreeMap::new(),
             served: Served::default(),
             asks_for_codecs: false,
@@ -122,7 +124,7 @@ impl Envelope {
             return Err(Refused::Lost(op));
         }
         let op = state.ledger.call(lane, call).map_err(Refused::By)?;
-        state.slots.insert(op, Slot::default());
+        state.slots.insert(op, Slot { is_sync: matches!(call.kind, Kind::Sync { .. }), ..Slot::default() });
         self.settle(state);
         Ok(op)
     }
@@ -164,6 +166,31 @@ impl Envelope {
         self.give_up(op, reason);
     }
 
+    /// What a sync in this lane has to do for a member that has this state.
+    pub fn sync_due(&self, lane: Lane, state: &[u8]) -> SyncDue {
+        if let Some(decided) = self.before.take_sync(lane) {
+            return SyncDue::Kept(decided);
+        }
+        let mut own = self.lock();
+        let lost_sync = own.lost_in(lane).filter(|op| own.slots.get(op).is_some_and(|slot| slot.is_sync));
+        if let Some(op) = lost_sync.filter(|_| self.before.first_in(lane).is_none()) {
+            own.lost.remove(&op);
+            return SyncDue::Dropped(op);
+        }
+        // Of other results that were dropped the program has to hear before it goes on.
+        let is_lost = self.before.first_in(lane).or_else(|| own.lost_in(lane)).is_some();
+        let brings = own.ledger.sync_brings(lane) && own.brought.get(&lane).is_none_or(|brought| *brought != digest_of(state));
+        if brings || is_lost || own.ledger.is_frozen() { SyncDue::Call } else { SyncDue::Nothing }
+    }
+
+    /// A sync has brought this member this state, which its program has.
+    pub fn brought(&self, lane: Lane, state: &[u8]) {
+        let mut own = self.lock();
+        if own.ledger.sync_brings(lane) {
+            own.brought.insert(lane, digest_of(state));
+        }
+    }
+
     /// Begins to move the state of a sync that all have agreed on.
     pub fn begin_sync(self: &Arc<Envelope>, op: OpId, call: Call, source: (Rank, u64), input: &Input<'_>) {
         self.carry_out(Begun::Sync(op, call, source), input);
@@ -179,6 +206,7 @@ impl Envelope {
                 parts: Vec::new(),
                 codecs: BTreeMap::new(),
                 fault: None,
+                is_sync: false,
             });
         };
         if slot.outcome.is_none() {
@@ -360,8 +388,9 @@ impl Envelope {
     /// What a member whose link was down has to hear again. Nothing is told to anybody before `heard` has returned, which must not
     /// call the envelope.
     pub fn replay<T>(&self, to: Rank, heard: impl FnOnce(Vec<OpMessage>) -> T) -> T {
-        let state = self.lock();
-        heard(state.ledger.replay(to).into_iter().map(|body| self.message(&state, body)).collect())
+        let mut state = self.lock();
+        let bodies = state.ledger.replay(to);
+        heard(bodies.into_iter().map(|body| self.message(&state, body)).collect())
     }
 
     /// Tells the others which operations are decided that they may still list, if there are any.
@@ -485,8 +514,8 @@ impl Envelope {
         if tells {
             self.mouth.flush();
         }
-        measured.into_iter().for_each(|(measured, outcome)| measured.end(outcome));
-        wakers.into_iter().for_each(Waker::wake);
+        measured.into_iter().for_each(|(measured, outcome)| unharmed(|| measured.end(outcome)));
+        wakers.into_iter().for_each(|waker| unharmed(|| waker.wake()));
         for effect in later {
             match effect {
                 LedgerEffect::Credit(op, rank) => self.backend.credit(op, rank),
@@ -510,5 +539,13 @@ impl Envelope {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The ledger is changed by total functions only; a panic elsewhere leaves it whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Does what belongs to somebody else: a caller's waker, or what listens to metrics and spans. This may be the driver's thread or an engine's,
+/// where a panic would end more than the one who panics.
+fn unharmed(theirs: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(theirs)).is_err() {
+        tracing::error!("a waker or a sink of this program has panicked");
     }
 }

@@ -45,13 +45,13 @@ pub use call::{Call, Descriptor, Kind, Mode, ReduceOp};
 pub use codec_id::{Coarsest, CodecId};
 #[cfg(feature = "gloo")]
 pub use digest::DIGEST_BLOCK_BYTES;
-pub use digest::Digest;
+pub use digest::{Digest, digest_of};
 pub use dtype::DType;
 pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut};
 pub use enclosed::{ENCLOSED_BYTES_MAX, Enclosed};
 #[cfg(test)]
 pub(crate) use envelope::testing;
-pub use envelope::{Decided, Envelope, Fate, LostResults, Mouth, Outgoing, Refused, SyncStep};
+pub use envelope::{Decided, Envelope, Fate, LostResults, Mouth, Outgoing, Refused, SyncDue, SyncStep};
 pub use fault::EngineFault;
 pub use finite::all_finite;
 pub use float_environment::in_default_environment;

@@ -7,7 +7,7 @@ mod step;
 
 pub use step::GradientStep;
 
-use crate::calls::Codec;
+use crate::calls::{AllGatherOwned, Codec};
 use crate::cluster::Cluster;
 use crate::collective::Rejection;
 use crate::context::Context;
@@ -82,6 +82,8 @@ pub struct GradientSync {
     context: Option<Context>,
     /// The View whose members have found that their layouts are the same.
     agreed: Option<ViewDigest>,
+    /// The question in a View whether they are. It outlives the step that has asked: the others have an answer where this one may be dropped.
+    asking: Option<(ViewDigest, AllGatherOwned<u64>)>,
 }
 
 /// What is kept of a bucket from step to step.
@@ -100,8 +102,15 @@ impl GradientSync {
     /// Of parameters with so many elements each, in the order in which a forward pass uses them. The same on every member. Nothing is sent yet.
     pub fn new(cluster: &Cluster, lens: &[usize]) -> GradientSync {
         let layout = Layout::new(lens, GradientSync::BUCKET_BYTES / size_of::<f32>());
-        let sync =
-            GradientSync { cluster: cluster.clone(), layout, buckets: Vec::new(), codec: None, context: None, agreed: None };
+        let sync = GradientSync {
+            cluster: cluster.clone(),
+            layout,
+            buckets: Vec::new(),
+            codec: None,
+            context: None,
+            agreed: None,
+            asking: None,
+        };
         sync.laid_out()
     }
 
@@ -146,17 +155,27 @@ impl GradientSync {
     /// # Errors
     /// As every collective has them; [`Error::NeedsSync`] where the members do not hold the same state yet.
     /// [`Error::Rejected`] on every member when they have registered different parameters, or cut them into different buckets.
+    ///
+    /// *Cancellation.* Dropped while the members compare their layouts, it goes on with that when it is called again; before that it has asked
+    /// for nothing.
     pub async fn step<'buf>(&mut self) -> Result<GradientStep<'_, 'buf>> {
-        self.context().await?;
+        let view = self.context().await?.view_digest();
+        // That of a View that has ended has its answer, which is of no use any more.
+        if let Some((_, asked)) = self.asking.as_mut().filter(|(asked, _)| *asked != view) {
+            let _ = asked.await;
+            self.asking = None;
+        }
         // It has just been put there.
         let Some(context) = &mut self.context else { return Err(Error::Closed) };
-        if self.agreed != Some(context.view_digest()) {
+        if self.agreed != Some(view) {
             let digest = self.layout.digest();
-            let digests = context.all_gather(&[digest]).await?;
-            if let Some(other) = digests.iter().position(|other| *other != digest) {
+            let (_, asked) = self.asking.get_or_insert_with(|| (view, context.all_gather_owned(vec![digest])));
+            let digests = asked.await;
+            self.asking = None;
+            if let Some(other) = digests?.iter().position(|other| *other != digest) {
                 return Err(Error::Rejected(Rejection::Layout { rank: Rank::clamped(other) }));
             }
-            self.agreed = Some(context.view_digest());
+            self.agreed = Some(view);
         }
         let bundle = context.bundle();
         Ok(GradientStep::new(self, bundle))

@@ -1,5 +1,6 @@
 //! Gradients of a model: the mean of every bucket, in one step, from View to View.
 
+use super::cancel::polled;
 use super::numbers::differs;
 use super::on::{On, all_well, builder, everywhere, fresh, group, of_size};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -211,6 +212,37 @@ pub async fn lost(on: On) -> Result<()> {
     let all = all_well(results.await?)?;
     ensure!(all[0] == all[1], "ranks differ");
     Ok(())
+}
+
+/// A step that is dropped while the layouts are compared, after each number of polls: the next one goes on where that was.
+pub async fn begun_again(on: On) -> Result<()> {
+    for polls in 0..20 {
+        let nodes = group(on, "gradients-again", 2).await?;
+        let results = everywhere(nodes, move |cluster, context| async move {
+            let mut sync = GradientSync::new(&cluster, &LENS);
+            let mut dropped = false;
+            if context.rank() == 0 {
+                dropped = polled(Box::pin(sync.step()), polls, false).await.is_none();
+            }
+            for number in 0..2 {
+                let mut mine = gradients(context.rank(), number);
+                let mut done = step(&mut sync, &mut mine, true).await;
+                if matches!(done, Err(Error::Aborted { .. })) && number == 0 {
+                    // Rank 0 had one that it had begun, and dropped that.
+                    done = step(&mut sync, &mut mine, true).await;
+                }
+                done?;
+                let wanted = means(&sync, &context, number);
+                ensure!(bits(&mine) == bits(&wanted), "wrong means in step {number}");
+            }
+            Ok(dropped)
+        });
+        if !all_well(results.await?)?[0] {
+            ensure!(polls > 1, "nothing was dropped");
+            return Ok(());
+        }
+    }
+    bail!("the comparison never ends")
 }
 
 pub async fn refused(on: On) -> Result<()> {

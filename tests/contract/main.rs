@@ -21,6 +21,7 @@ mod outcomes;
 mod parts;
 mod reductions;
 mod steps;
+mod syncs;
 
 use anyhow::{Context as _, Result, ensure};
 use on::{Network, On, tell_log};
@@ -68,6 +69,7 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("calls are dropped at every poll", |n| Box::pin(cancel::at_every_poll(n))),
         ("messages are dropped at every poll", |n| Box::pin(messages::dropped_at_every_poll(n))),
         ("syncs are dropped at every poll", |n| Box::pin(cancel::syncs_at_every_poll(n))),
+        ("a sync that follows a dropped one brings the state", |n| Box::pin(syncs::again_after_a_drop(n))),
         ("calls are dropped at a moment of chance", |n| Box::pin(cancel::at_random(n))),
     ];
     let mut stories: Vec<(&str, Story)> = vec![
@@ -90,6 +92,7 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("gradients that travel encoded are the same bits for all", |n| Box::pin(gradients::encoded_are_alike(n))),
         ("gradients of a step that is given up", |n| Box::pin(gradients::given_up(n))),
         ("gradients of a step that was dropped too late", |n| Box::pin(gradients::lost(n))),
+        ("gradients of a step that is begun again", |n| Box::pin(gradients::begun_again(n))),
         ("gradients that do not fit are refused", |n| Box::pin(gradients::refused(n))),
         ("gradients go from View to View", |n| Box::pin(gradients::over_views(n))),
         ("many calls at once", |n| Box::pin(order::many_at_once(n))),
@@ -112,6 +115,8 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("a sum that overflows is given up", |n| Box::pin(finite::overflowing(n))),
         ("a deadline of every kind of call", |n| Box::pin(deadlines::of_every_kind(n))),
         ("a deadline counts from the first poll", |n| Box::pin(deadlines::from_the_first_poll(n))),
+        ("a sync in each of two lanes", |n| Box::pin(syncs::in_two_lanes(n))),
+        ("a sync of each of two states", |n| Box::pin(syncs::of_two_states(n))),
         ("a deadline of a sync", |n| Box::pin(deadlines::of_a_sync(n))),
         ("a result that was dropped too late is kept", |n| Box::pin(outcomes::lost(n))),
         ("a result that was dropped too late is kept when the View changes", |n| Box::pin(outcomes::lost_and_left(n))),

@@ -30,6 +30,8 @@ pub struct Decided {
     pub codecs: BTreeMap<OpId, CodecId>,
     /// What the engine reported, if it failed here.
     pub fault: Option<EngineFault>,
+    /// It was a sync.
+    pub is_sync: bool,
 }
 
 impl Decided {
@@ -63,6 +65,19 @@ impl Fate {
             Outcome::Indeterminate => Fate::Unknown,
         }
     }
+}
+
+/// What a sync has to do.
+#[derive(Debug)]
+pub enum SyncDue {
+    /// Nothing: the member has the state that all have.
+    Nothing,
+    /// It is a call as others are, and takes a number.
+    Call,
+    /// A sync of the lane was dropped before it was decided here: it is that one.
+    Dropped(OpId),
+    /// One of an earlier View was dropped and has counted. This is what it brought; what there is to do in this View is another question.
+    Kept(Decided),
 }
 
 /// What a sync waits for next.

@@ -29,6 +29,13 @@ impl LostResults {
         Some(kept.remove(at).1)
     }
 
+    /// The oldest one of the lane, if that was a sync.
+    pub(super) fn take_sync(&self, lane: Lane) -> Option<Decided> {
+        let mut kept = self.lock();
+        let at = kept.iter().position(|(op, _)| op.lane.caller() == lane.caller())?;
+        if kept[at].1.is_sync { Some(kept.remove(at).1) } else { None }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<(OpId, Decided)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -18,6 +18,8 @@ pub(super) struct State {
     pub(super) slots: BTreeMap<OpId, Slot>,
     /// Calls dropped after their vote: what was decided is kept until somebody asks.
     pub(super) lost: BTreeSet<OpId>,
+    /// By lane: the digest of the state that a sync has brought this member last.
+    pub(super) brought: BTreeMap<Lane, u128>,
     /// What went with descriptors, to be said again where a link broke: until the operation is decided, or by best effort until all have it.
     pub(super) enclosed: BTreeMap<OpId, Arc<Enclosed>>,
     pub(super) served: Served,
@@ -39,6 +41,7 @@ pub(super) struct Slot {
     pub(super) codecs: BTreeMap<OpId, CodecId>,
     /// The caller takes finite numbers only.
     pub(super) finite_only: bool,
+    pub(super) is_sync: bool,
     /// For a sync: from whom the state comes, once all have said theirs.
     pub(super) source: Option<Option<(Rank, u64)>>,
     pub(super) fault: Option<EngineFault>,
@@ -103,7 +106,7 @@ impl State {
         let committed = outcome == Outcome::Committed;
         let output = slot.output.filter(|_| committed);
         let parts = slot.parts.into_values().filter(|_| committed).map(|(output, _)| output).collect();
-        Decided { outcome, output, parts, codecs: slot.codecs, fault: slot.fault }
+        Decided { outcome, output, parts, codecs: slot.codecs, fault: slot.fault, is_sync: slot.is_sync }
     }
 
     /// A step is done here when it is ended and all its calls are.
