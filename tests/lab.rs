@@ -132,7 +132,9 @@ fn tap_devices() -> Need {
 
 fn radio() -> Result<()> {
     let lab = Lab::up_with("wifi4", 3)?;
-    println!("{}", lab.tell(&["verify", "1"])?);
+    // While the processor is busy with something else less is carried than the medium would: what counts is that it can be.
+    let verify = || lab.tell(&["verify", "1"]);
+    println!("{}", verify().or_else(|_| verify()).or_else(|_| verify())?);
     ensure!(lab.rate("n2", 10, 10).is_err() && lab.cut("n2").is_err(), "there is no cable to be changed");
     let state: serde_json::Value = serde_json::from_str(&lab.tell(&["json"])?)?;
     // One that has ended runs no program, even while nobody has asked what became of it.
