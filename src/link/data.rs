@@ -11,10 +11,12 @@ use super::low_water::LowWater;
 use super::outlet::Hands;
 use super::session::Session;
 use super::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown, Stream};
+use crate::identity::MemberId;
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Makes a data link of a stream whose handshake is through: of a TCP connection, or of an in-memory one its twin.
 ///
@@ -59,6 +61,7 @@ struct TcpReceiver {
 
 /// The socket, and whether it was shut down.
 struct Line {
+    peer: MemberId,
     socket: TcpStream,
     closed: AtomicBool,
 }
@@ -78,6 +81,8 @@ impl TcpData {
         socket.set_nonblocking(false)?;
         socket.set_nodelay(true)?;
         keep_little_unsent(&socket);
+        give_up_in_time(&socket);
+        let peer = session.peer.id;
         let (sealer, opener) = match session.wire {
             Wire::Untrusted => {
                 let (sealer, opener) = session.into_halves();
@@ -85,7 +90,7 @@ impl TcpData {
             }
             Wire::Trusted => (None, None),
         };
-        let line = Arc::new(Line { socket, closed: AtomicBool::new(false) });
+        let line = Arc::new(Line { peer, socket, closed: AtomicBool::new(false) });
         let sender = TcpSender {
             frames: FrameWriter::new(Outward(Arc::clone(&line)), sealer, Hands::of_this_machine()),
             line: EndOfStream(Arc::clone(&line)),
@@ -114,7 +119,7 @@ impl DataLink for TcpData {
 impl DataSender for TcpSender {
     fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
         self.line.0.check()?;
-        self.frames.send(header, payload).inspect_err(|_| self.line.0.shutdown())
+        self.frames.send(header, payload).inspect_err(|error| self.line.0.broke(error))
     }
 }
 
@@ -122,11 +127,11 @@ impl DataReceiver for TcpReceiver {
     fn header(&mut self) -> io::Result<DataHeader> {
         // Whole frames may be buffered above the socket.
         self.line.check()?;
-        self.frames.header().inspect_err(|_| self.line.shutdown())
+        self.frames.header().inspect_err(|error| self.line.broke(error))
     }
 
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
-        self.frames.payload(into).inspect_err(|_| self.line.shutdown())
+        self.frames.payload(into).inspect_err(|error| self.line.broke(error))
     }
 }
 
@@ -154,6 +159,18 @@ impl Shutdown for Line {
 impl Line {
     fn check(&self) -> io::Result<()> {
         if self.closed.load(Ordering::Acquire) { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
+    }
+
+    /// A half has met its first error.
+    fn broke(&self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::TimedOut {
+            tracing::warn!(
+                peer = %self.peer,
+                "nothing that was sent on a data link was acknowledged for ten seconds: if the peer lives, large packets do not get through; \
+                 compare the MTU of both machines and of what lies between them"
+            );
+        }
+        self.shutdown();
     }
 }
 
@@ -184,6 +201,18 @@ impl Write for Outward {
 /// sender on a busy machine may not get its turn, few enough that what is sent next is still decided here.
 #[cfg(target_os = "linux")]
 const NOTSENT_LOWAT_BYTES: u32 = 512 * 1024;
+
+/// Has the system end a link of whose bytes none is acknowledged for [`SWALLOWED`]: a way that loses large packets alone shows itself by
+/// nothing else, and TCP tries for a quarter of an hour. Where the system cannot be asked for that, it is as it was.
+fn give_up_in_time(socket: &TcpStream) {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let _ = socket2::SockRef::from(socket).set_tcp_user_timeout(Some(SWALLOWED));
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let _ = (socket, SWALLOWED);
+}
+
+/// Longer than a radio is away while it changes its access point.
+const SWALLOWED: Duration = Duration::from_secs(10);
 
 /// Without it the link only reacts later, so a kernel that refuses is no error.
 #[cfg(target_os = "linux")]

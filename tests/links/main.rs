@@ -3,6 +3,7 @@
 
 mod cables;
 mod codecs;
+mod flows;
 mod gloo;
 mod paths;
 mod unequal;
@@ -32,6 +33,7 @@ fn main() {
     paths::add_once(&mut suite);
     unequal::add(&mut suite);
     codecs::add_native(&mut suite);
+    flows::add(&mut suite);
     cables::add(&mut suite);
     // A group that begins on Gloo, and may leave it.
     suite.on("auto", missing);

@@ -21,12 +21,6 @@ pub fn add(suite: &mut Suite) {
     let needs = [Need::Lab, Need::Command("nft"), Need::Command("iptables")];
     suite.test_needing("the same with eight calls under way and a member whose control links lag", &needs, slowed_down_in_flight);
     suite.test_needing("who comes later is told what was measured before", &LAN, told_later);
-    let with_ss = [Need::Lab, Need::Command("ss")];
-    suite.test_needing(
-        "what was measured stays known when a control link breaks and is made anew",
-        &with_ss,
-        control_link_broken,
-    );
     suite.serial("while links are measured calls go on as ever", &LAN, called_meanwhile);
     let radios = if Path::new("/dev/net/tun").exists() { Need::Lab } else { Need::Missing("the radio needs /dev/net/tun") };
     suite.serial("stations of a radio that nobody has told of are found", &[radios], radio);
@@ -57,12 +51,12 @@ fn by_its_own_plan(status: &Value) -> bool {
 }
 
 /// Of a group of four.
-fn knows_all_paths(status: &Value) -> bool {
+pub fn knows_all_paths(status: &Value) -> bool {
     let known = |paths: &Vec<Value>| paths.iter().filter(|path| path["rate_kbps"].is_u64()).count();
     status["view"]["paths"].as_array().map_or(0, known) == 12
 }
 
-fn until_all_paths_are_known(group: &mut Group) -> Result<()> {
+pub fn until_all_paths_are_known(group: &mut Group) -> Result<()> {
     let known = group.peers.iter_mut().try_for_each(|peer| peer.status_where(knows_all_paths, MEASURED).map(drop));
     known.inspect_err(|_| println!("logs in {}", group.keep_logs(&format!("unknown-{}", std::process::id()))))
 }
@@ -175,55 +169,6 @@ fn told_later() -> Result<()> {
     }
     group.some(|index| index > 1, &json!({"do": "join", "min": 2}), "joined")?;
     until_all_paths_are_known(&mut group)
-}
-
-fn control_link_broken() -> Result<()> {
-    let mut group = Group::up_at("gbe4", 4, 200)?;
-    let view = group.meet()?[0]["view"].clone();
-    until_all_paths_are_known(&mut group)?;
-    let began = Instant::now();
-    // Links that another one has replaced end a few seconds later.
-    let before = loop {
-        let before = control_links(&group, "n1")?;
-        if before.len() == 3 {
-            break before;
-        }
-        ensure!(began.elapsed() < PATIENCE, "not one for each of the others: {before:?}");
-    };
-    for (ours, theirs) in &before {
-        let ports = format!("sport = :{ours} and dport = :{theirs}");
-        let killed = group.lab.command("n1", "ss").args(["-tK", &ports]).output()?;
-        ensure!(killed.status.success(), "{killed:?}");
-    }
-    let began = Instant::now();
-    loop {
-        let now = control_links(&group, "n1")?;
-        if now.len() >= 3 && now.iter().all(|link| !before.contains(link)) {
-            break;
-        }
-        ensure!(began.elapsed() < PATIENCE, "the links are not made anew: {now:?}, before: {before:?}");
-    }
-    for index in 0..4 {
-        let status = group.peers[index].status_where(knows_all_paths, PATIENCE)?;
-        let logs = || group.keep_logs(&format!("broken-{}", std::process::id()));
-        ensure!(status["view"]["id"] == view, "the View has changed, logs in {}: {status}", logs());
-    }
-    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1 << 18, "seed": 6}), "done")?)
-}
-
-/// The ports of each control link of a machine, and of others that are being tried. A data link has carried a burst at least.
-fn control_links(group: &Group, machine: &str) -> Result<Vec<(String, String)>> {
-    const BURST: u64 = 300_000;
-    let output = group.lab.command(machine, "ss").args(["-tinOH", "state", "established"]).output()?;
-    let text = String::from_utf8(output.stdout)?;
-    let links = text.lines().filter_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let bytes = |of: &str| words.iter().find_map(|word| word.strip_prefix(of)?.parse::<u64>().ok()).unwrap_or(0);
-        let is_small = bytes("bytes_sent:") + bytes("bytes_received:") < BURST;
-        let port = |at: usize| Some(words.get(at)?.rsplit(':').next()?.to_owned());
-        port(2).zip(port(3)).filter(|_| is_small)
-    });
-    Ok(links.collect())
 }
 
 /// Until no more bursts come from the slow machine, which all that is in doubt has to do with.

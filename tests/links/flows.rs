@@ -1,0 +1,120 @@
+//! Faults of single flows, while hosts and cables are as they were.
+
+use anyhow::{Result, ensure};
+use potluck_harness::group::PATIENCE;
+use potluck_harness::outcome::all_exact;
+use potluck_harness::peer::Start;
+use potluck_harness::{Group, Need, Peer, Suite};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+use crate::unequal::{knows_all_paths, until_all_paths_are_known};
+
+pub fn add(suite: &mut Suite) {
+    let with_ss = [Need::Lab, Need::Command("ss")];
+    suite.test_needing(
+        "what was measured stays known when a control link breaks and is made anew",
+        &with_ss,
+        control_link_broken,
+    );
+    suite.test_needing(
+        "large packets are lost: no call waits for long, and why is told",
+        &[Need::Lab, Need::Command("nft")],
+        mtu,
+    );
+}
+
+/// Within this a call ends of which nothing gets through: ten seconds, and what it takes to begin and to agree.
+const SWALLOWED: Duration = Duration::from_secs(20);
+
+/// As where one machine has jumbo frames and the switch has not, and nobody is told.
+fn mtu() -> Result<()> {
+    let mut group = Group::empty("gbe4", 2)?;
+    for index in 0..2 {
+        let variables = vec![("POTLUCK_LOG", "potluck=warn".into())];
+        let start = Start { variables, ..group.start(index) };
+        group.add(index, &start)?;
+    }
+    group.all(&json!({"do": "join", "min": 2}), "joined")?;
+    group.meet()?;
+    let order = json!({"do": "all_reduce", "len": 1 << 18, "seed": 1});
+    all_exact(&group.all(&order, "done")?)?;
+    for rule in [
+        "add table netdev narrow",
+        "add chain netdev narrow in { type filter hook ingress device eth0 priority 0 ; }",
+        "add rule netdev narrow in meta length gt 1300 drop",
+    ] {
+        ensure!(group.lab.command("n2", "nft").args(rule.split(' ')).status()?.success(), "{rule}");
+    }
+    let began = Instant::now();
+    group.peers.iter_mut().try_for_each(|peer| peer.order(&order))?;
+    let answers = group.events(|_| true, "done", SWALLOWED)?;
+    println!(
+        "measured: a call ends {:.1} s after large packets are lost: {}",
+        began.elapsed().as_secs_f64(),
+        answers[0]["message"]
+    );
+    ensure!(answers.iter().all(|answer| answer["ok"] == false && answer["code"] == "aborted"), "{answers:?}");
+    let logs = group.peers.iter().map(Peer::log).collect::<String>();
+    ensure!(logs.contains("MTU"), "nobody says what it may be");
+    // Both live and know it, so they are a group as soon as there is a way again.
+    ensure!(group.lab.command("n2", "nft").args(["delete", "table", "netdev", "narrow"]).status()?.success(), "the way back");
+    let began = Instant::now();
+    loop {
+        group.meet()?;
+        let answers = group.all(&order, "done")?;
+        if answers.iter().all(|answer| answer["ok"] == true) {
+            return all_exact(&answers);
+        }
+        ensure!(began.elapsed() < PATIENCE, "{answers:?}");
+    }
+}
+
+fn control_link_broken() -> Result<()> {
+    let mut group = Group::up_at("gbe4", 4, 200)?;
+    let view = group.meet()?[0]["view"].clone();
+    until_all_paths_are_known(&mut group)?;
+    let began = Instant::now();
+    // Links that another one has replaced end a few seconds later.
+    let before = loop {
+        let before = control_links(&group, "n1")?;
+        if before.len() == 3 {
+            break before;
+        }
+        ensure!(began.elapsed() < PATIENCE, "not one for each of the others: {before:?}");
+    };
+    for (ours, theirs) in &before {
+        let ports = format!("sport = :{ours} and dport = :{theirs}");
+        let killed = group.lab.command("n1", "ss").args(["-tK", &ports]).output()?;
+        ensure!(killed.status.success(), "{killed:?}");
+    }
+    let began = Instant::now();
+    loop {
+        let now = control_links(&group, "n1")?;
+        if now.len() >= 3 && now.iter().all(|link| !before.contains(link)) {
+            break;
+        }
+        ensure!(began.elapsed() < PATIENCE, "the links are not made anew: {now:?}, before: {before:?}");
+    }
+    for index in 0..4 {
+        let status = group.peers[index].status_where(knows_all_paths, PATIENCE)?;
+        let logs = || group.keep_logs(&format!("broken-{}", std::process::id()));
+        ensure!(status["view"]["id"] == view, "the View has changed, logs in {}: {status}", logs());
+    }
+    all_exact(&group.all(&json!({"do": "all_reduce", "len": 1 << 18, "seed": 6}), "done")?)
+}
+
+/// The ports of each control link of a machine, and of others that are being tried. A data link has carried a burst at least.
+fn control_links(group: &Group, machine: &str) -> Result<Vec<(String, String)>> {
+    const BURST: u64 = 300_000;
+    let output = group.lab.command(machine, "ss").args(["-tinOH", "state", "established"]).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let links = text.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let bytes = |of: &str| words.iter().find_map(|word| word.strip_prefix(of)?.parse::<u64>().ok()).unwrap_or(0);
+        let is_small = bytes("bytes_sent:") + bytes("bytes_received:") < BURST;
+        let port = |at: usize| Some(words.get(at)?.rsplit(':').next()?.to_owned());
+        port(2).zip(port(3)).filter(|_| is_small)
+    });
+    Ok(links.collect())
+}
