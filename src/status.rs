@@ -41,6 +41,8 @@ pub struct Status {
     pub duplicates: Vec<NodeId>,
     /// Nodes that were lost three times within a minute and are kept out for a while, if enough others are there.
     pub quarantined: Vec<Quarantined>,
+    /// For how long this node has waited for its disk to keep what it is to promise; `None` while it does not.
+    pub disk_waits: Option<Duration>,
     /// The call that waits longest for somebody.
     pub waiting: Option<Waiting>,
     /// Counters since the start.
@@ -279,6 +281,12 @@ impl Status {
         reasons.extend(self.others.iter().cloned());
         reasons.extend(self.duplicates.iter().map(|node| self.duplicate(*node)));
         reasons.extend(self.quarantined.iter().map(ToString::to_string));
+        if let Some(waits) = self.disk_waits.filter(|waits| *waits >= Duration::from_secs(1)) {
+            let seconds = waits.as_secs();
+            reasons.push(format!(
+                "this node has waited {seconds} s for its disk and can agree to nothing before: is it full, or its home not writable?"
+            ));
+        }
         if let Some(waiting) = self.waiting.as_ref().filter(|w| w.since >= Duration::from_secs(1)) {
             reasons.push(waiting.to_string());
         }

@@ -2,10 +2,13 @@
 //!
 //! What becomes of calls whose driver comes to a sudden end.
 
-use super::Store;
+use super::{Disk, Store};
 use crate::collective::{Call, CodecId, DType, Envelope, Input, Kind, Mode, Outcome, ReduceOp, bytes_of};
 use crate::driver::{self, Handles};
-use crate::view::Lane;
+use crate::identity::peers_file::PeersFile;
+use crate::identity::scratch::Scratch;
+use crate::identity::state_file::StateFile;
+use crate::view::{Lane, OpId};
 use crate::{Builder, Config};
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -31,31 +34,40 @@ impl Store for Broken {
     fn remember(&mut self, _: Vec<SocketAddr>) {}
 }
 
-async fn node(name: &str, is_broken: Arc<AtomicBool>) -> Handles {
-    let own = Config::from(Builder::new(Config::local()).open_lan("sudden-end").name(name).min_members(2));
+async fn node(group: &str, name: &str, store: Box<dyn Store>) -> Handles {
+    let own = Config::from(Builder::new(Config::local()).open_lan(group).name(name).min_members(2));
     let open = move || async move {
         let (node, mut doors) = crate::start::open(own).await?;
-        doors.store = Box::new(Broken(is_broken));
+        doors.store = store;
         Ok((node, doors))
     };
     driver::spawn(open).await.expect("it runs")
 }
 
-async fn view_of_two(handles: &mut Handles) -> Arc<Envelope> {
-    let is_of_two = |envelope: &Option<Arc<Envelope>>| envelope.as_ref().is_some_and(|e| e.view().size() == 2);
-    let envelope = timeout(PATIENCE, handles.views.wait_for(is_of_two)).await.expect("in time").expect("it runs").clone();
+fn whole() -> Box<dyn Store> {
+    Box::new(Broken(Arc::default()))
+}
+
+async fn view_of(size: usize, handles: &mut Handles) -> Arc<Envelope> {
+    let is_it = |envelope: &Option<Arc<Envelope>>| envelope.as_ref().is_some_and(|e| e.view().size() == size && !e.is_frozen());
+    let envelope = timeout(PATIENCE, handles.views.wait_for(is_it)).await.expect("in time").expect("it runs").clone();
     envelope.expect("a View")
+}
+
+fn begin(envelope: &Arc<Envelope>) -> OpId {
+    let op = envelope.call(Lane::MAIN, SUM).expect("a number");
+    envelope.begin(op, SUM, &Input::Borrowed(bytes_of(&[1f32; 4])));
+    op
 }
 
 #[tokio::test]
 async fn a_driver_that_panics_leaves_no_call_open() {
     let is_broken = Arc::new(AtomicBool::new(false));
-    let mut other = node("a", Arc::default()).await;
-    let mut handles = node("b", Arc::clone(&is_broken)).await;
-    let _ = view_of_two(&mut other).await;
-    let envelope = view_of_two(&mut handles).await;
-    let op = envelope.call(Lane::MAIN, SUM).expect("a number");
-    envelope.begin(op, SUM, &Input::Borrowed(bytes_of(&[1f32; 4])));
+    let mut other = node("sudden-end", "a", whole()).await;
+    let mut handles = node("sudden-end", "b", Box::new(Broken(Arc::clone(&is_broken)))).await;
+    let _ = view_of(2, &mut other).await;
+    let envelope = view_of(2, &mut handles).await;
+    let op = begin(&envelope);
     is_broken.store(true, Ordering::Relaxed);
     // The View changes, so there is something to be saved.
     drop(other);
@@ -65,4 +77,36 @@ async fn a_driver_that_panics_leaves_no_call_open() {
     let ended = async { while handles.views.changed().await.is_ok() {} };
     timeout(PATIENCE, ended).await.expect("it waits for ever");
     assert!(handles.status.borrow().view.is_none());
+}
+
+#[tokio::test]
+async fn who_waits_for_its_disk_gives_its_calls_up_and_comes_back_when_that_is_well() {
+    let scratch = Scratch::new();
+    let (folder, away) = (scratch.path().join("state"), scratch.path().join("away"));
+    std::fs::create_dir(&folder).expect("made");
+    let peers = PeersFile::at(scratch.path().join("peers.toml"));
+    let disk = Disk::start(StateFile::at(folder.join("state-x.bin")), peers).expect("a thread");
+    let mut a = node("full-disk", "a", whole()).await;
+    let mut b = node("full-disk", "b", Box::new(disk)).await;
+    let mut c = node("full-disk", "c", whole()).await;
+    let mut d = node("full-disk", "d", whole()).await;
+    for handles in [&mut a, &mut c, &mut d] {
+        view_of(4, handles).await;
+    }
+    let envelope = view_of(4, &mut b).await;
+    let op = begin(&envelope);
+    envelope.give_up_after(op, Duration::from_secs(1));
+    // From now on it can keep nothing, and the View changes.
+    std::fs::rename(&folder, &away).expect("renamed");
+    std::fs::write(&folder, b"").expect("written");
+    drop(d);
+    let decided = timeout(PATIENCE, poll_fn(|task| envelope.poll_decided(op, task))).await.expect("the call stays open");
+    assert!(!matches!(decided.outcome, Outcome::Committed), "{:?}", decided.outcome);
+    let told = b.status.wait_for(|status| status.reasons().iter().any(|reason| reason.contains("its disk")));
+    drop(timeout(PATIENCE, told).await.expect("nobody says why").expect("it runs"));
+    std::fs::remove_file(&folder).expect("removed");
+    std::fs::rename(&away, &folder).expect("renamed");
+    for handles in [&mut a, &mut b, &mut c] {
+        view_of(3, handles).await;
+    }
 }

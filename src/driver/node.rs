@@ -198,6 +198,7 @@ impl NodeConfig {
             others: Vec::new(),
             duplicates: Vec::new(),
             quarantined: Vec::new(),
+            disk_waits: None,
             waiting: None,
             counters: Counters::default(),
         }
@@ -392,7 +393,7 @@ impl Node {
     fn end(&mut self) {
         self.data.clear();
         if let Some(envelope) = self.envelope.take() {
-            envelope.cut_off();
+            envelope.leave();
         }
         self.meter.leave();
         self.views.send_replace(None);

@@ -104,6 +104,8 @@ pub struct Election {
     repair_since: Option<u64>,
     /// Since when another View is wanted and none may be made.
     stranded_since: Option<u64>,
+    /// This node waits for its own disk.
+    persisting_since: Option<u64>,
     /// Since when the View is outgrown, see [`Election::is_outgrown`].
     outgrown_since: Option<u64>,
     heartbeat_at: u64,
@@ -160,6 +162,7 @@ impl Election {
             failures: 0,
             repair_since: None,
             stranded_since: None,
+            persisting_since: None,
             outgrown_since: None,
             heartbeat_at: 0,
             last_tick: None,
@@ -193,6 +196,8 @@ impl Election {
         if self.ops_in_flight == 0 && self.draining.is_some() {
             self.finish_drain(ops, &mut effects);
         }
+        let persisting = self.agreement.is_persisting();
+        self.persisting_since = persisting.then(|| self.persisting_since.unwrap_or(now));
         // What was so in the View before means nothing in a new one: that is looked at with the next step.
         let installs = effects.iter().any(|effect| matches!(effect, Effect::Install(..)));
         if !routine && !installs {

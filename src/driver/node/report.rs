@@ -72,6 +72,7 @@ impl Node {
             others: self.others(),
             duplicates: self.duplicates(),
             quarantined: self.quarantined(),
+            disk_waits: self.election.disk_waits_ms(self.now()).map(Duration::from_millis),
             waiting: self.waiting_status(),
             counters,
         };

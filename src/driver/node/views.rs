@@ -41,7 +41,7 @@ impl Node {
         self.deadlines.clear();
         if let Some(before) = self.envelope.take() {
             match decides {
-                Decides::Parent => before.decide(&view.committed),
+                Decides::Parent => before.decide(view),
                 Decides::Nothing => before.cut_off(),
             }
             before.close();

@@ -119,11 +119,7 @@ impl Election {
 
     /// Nobody may decide about the open operations here, and perhaps others do elsewhere: their callers wait no longer.
     pub(super) fn give_up_when_stranded(&mut self, now: u64, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
-        let Some(since) = self.stranded_since else { return };
-        // Those who have gone on take it back in as soon as any newcomer, or refuse it for longer than this.
-        let is_left_behind = self.agreement.installed().is_some_and(|view| self.is_left_behind(view));
-        let patience = if is_left_behind { self.config.damping_cap_ms.0 } else { self.config.phase_ms };
-        if now < since + patience {
+        if !(self.is_stranded(now) || self.is_frozen() && self.disk_is_stuck(now)) {
             return;
         }
         let mut around = Around { ops, links: &self.links };
@@ -133,6 +129,23 @@ impl Election {
         } else {
             self.agreement.leave_off(&mut around);
         }
+    }
+
+    fn is_stranded(&self, now: u64) -> bool {
+        // Those who have gone on take it back in as soon as any newcomer, or refuse it for longer than this.
+        let is_left_behind = self.agreement.installed().is_some_and(|view| self.is_left_behind(view));
+        let patience = if is_left_behind { self.config.damping_cap_ms.0 } else { self.config.phase_ms };
+        self.stranded_since.is_some_and(|since| now >= since + patience)
+    }
+
+    /// Whether the others go on without this node by now, as it waits for its disk and can promise nothing.
+    fn disk_is_stuck(&self, now: u64) -> bool {
+        self.disk_waits_ms(now).is_some_and(|ms| ms >= self.config.persisting_ms)
+    }
+
+    /// For how long this node has waited for its disk, if it does.
+    pub fn disk_waits_ms(&self, now: u64) -> Option<u64> {
+        self.persisting_since.map(|since| now.saturating_sub(since))
     }
 
     pub(super) fn first_view(&self, now: u64, members: BTreeSet<MemberId>) -> Option<Wanted> {
