@@ -89,8 +89,12 @@ pub struct Mismatched {
 pub enum Cause {
     /// The View was replaced while it ran, mostly because a member was lost, and the next one decided that not everybody
     /// held the result.
-    MemberLost,
-    /// A deadline passed: this rank's own (`None`) or that of another.
+    MemberLost {
+        /// Who is in the next View no more, with the rank in the one before. Empty where all are, and what links them had broken.
+        who: Vec<Peer>,
+    },
+    /// A deadline passed: this rank's own (`None`) or that of another. Where half of this rank's own time was over as well, its own is said to
+    /// have passed: the same deadline on all ranks ends in the same error on all.
     Deadline {
         /// Whose, if not this rank's own.
         of: Option<Peer>,
@@ -225,7 +229,11 @@ impl fmt::Display for Peer {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::MemberLost => f.write_str("because the group changed while it ran"),
+            Cause::MemberLost { who } => match &who[..] {
+                [] => f.write_str("because the links of the group broke while it ran"),
+                [one] => write!(f, "because {one} was lost while it ran"),
+                [one, others @ ..] => write!(f, "because {one} and {} others were lost while it ran", others.len()),
+            },
             Cause::Deadline { of: None } => f.write_str("because its deadline passed"),
             Cause::Deadline { of: Some(peer) } => write!(f, "because the deadline of {peer} passed"),
             Cause::NonFinite { on: None } => {

@@ -77,7 +77,7 @@ fn of_library(error: &Error) -> Exit {
     use IdentityProblem as I;
     match error {
         Error::NotEnoughPeers { .. } => Exit::NoPeers,
-        Error::Aborted { cause: Cause::MemberLost } => Exit::PeerLost,
+        Error::Aborted { cause: Cause::MemberLost { .. } } => Exit::PeerLost,
         Error::Config(C::NoClusterKey | C::BadKey(_))
         | Error::Identity(I::NotAKey { .. } | I::NotAKeyVariable { .. } | I::OtherKeyStored { .. }) => Exit::Key,
         Error::Config(

@@ -15,7 +15,7 @@ use crate::view::{Lane, OpId, Rank};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One operation of this member, from its number to its outcome.
 pub(crate) struct Flight {
@@ -23,6 +23,8 @@ pub(crate) struct Flight {
     pub(super) call: Call,
     op: std::result::Result<OpId, Refused>,
     pub(super) deadline: Option<Duration>,
+    /// When it was told to give up after that.
+    began: Option<Instant>,
     /// What is wrong with it besides what its [`Call`] tells.
     pub(super) rejected: Option<Rejection>,
     /// A NaN or an infinity gives it up.
@@ -64,6 +66,7 @@ impl Flight {
             call,
             op,
             deadline: None,
+            began: None,
             rejected: None,
             finite_only: false,
             stage: Stage::Numbered,
@@ -94,6 +97,7 @@ impl Flight {
             self.stage = Stage::Over;
             match refused {
                 Refused::By(CallRefusal::Frozen) => Error::ViewChanged,
+                Refused::Left => Error::Closed,
                 Refused::By(CallRefusal::NeedsSync) => Error::NeedsSync,
                 Refused::By(CallRefusal::TooManyInFlight) => Error::TooManyInFlight,
                 Refused::Lost(op) => Error::LostResult { op },
@@ -172,21 +176,24 @@ impl Flight {
 
     pub(super) fn begin(&mut self, op: OpId, input: &Input<'_>) {
         self.stage = Stage::Begun;
-        if let Some(after) = self.deadline {
-            self.envelope.give_up_after(op, after);
-        }
+        self.arm(op);
         if self.finite_only && self.call.dtype.is_float() {
             self.envelope.finite_only(op);
         }
         self.envelope.begin(op, self.call, input);
     }
 
+    fn arm(&mut self, op: OpId) {
+        if let Some(after) = self.deadline {
+            self.began = Some(Instant::now());
+            self.envelope.give_up_after(op, after);
+        }
+    }
+
     /// Ends a step of so many calls on so many bytes.
     pub(super) fn end_step(&mut self, op: OpId, parts: u8, bytes: u64) {
         self.stage = Stage::Begun;
-        if let Some(after) = self.deadline {
-            self.envelope.give_up_after(op, after);
-        }
+        self.arm(op);
         self.call = Call { kind: Kind::Step { parts }, count: bytes, ..self.call };
         self.envelope.end_step(op, self.call, parts);
     }
@@ -214,12 +221,19 @@ impl Flight {
                 return Error::Mismatch(Box::new(Mismatched { one, other }));
             }
             AbortReason::NonFinite => Cause::NonFinite { on: elsewhere() },
-            AbortReason::Deadline => Cause::Deadline { of: elsewhere() },
+            AbortReason::Deadline => Cause::Deadline { of: elsewhere().filter(|_| !self.is_late()) },
             AbortReason::Dropped => Cause::Dropped { by: elsewhere() },
             AbortReason::Engine => Cause::Engine { on: self.peer(cause.by), fault: decided.fault.filter(|_| here) },
-            AbortReason::ViewChange => Cause::MemberLost,
+            AbortReason::ViewChange => {
+                Cause::MemberLost { who: self.envelope.lost_members().into_iter().map(|rank| self.peer(rank)).collect() }
+            }
         };
         Error::Aborted { cause }
+    }
+
+    /// Whether half of its own time is over.
+    fn is_late(&self) -> bool {
+        self.began.zip(self.deadline).is_some_and(|(began, deadline)| 2 * began.elapsed() >= deadline)
     }
 
     fn peer(&self, rank: Rank) -> Peer {

@@ -192,6 +192,9 @@ impl Call {
         if self.kind.reduce_op() == Some(ReduceOp::Mean) && !self.dtype.is_float() {
             return Some(Rejection::MeanOfIntegers(self.dtype));
         }
+        if let Some(root) = self.kind.root().filter(|root| root.index() >= size) {
+            return Some(Rejection::NoRoot { root, size });
+        }
         if let Kind::Message { from, to, .. } = self.kind
             && (from == to || from.index() >= size || to.index() >= size)
         {

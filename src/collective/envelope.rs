@@ -29,7 +29,7 @@ use super::{
     AbortReason, Backend, Board, Call, Closing, Engine, EngineFault, Finished, Input, Kind, Ledger, LedgerEffect, Measured,
     Meter, Misbehaviour, OpBody, OpMessage, Outcome, ViewBoard, all_finite, digest_of,
 };
-use crate::view::{CommittedOp, Lane, OpId, Rank, View, ViewDigest};
+use crate::view::{Lane, OpId, Rank, View, ViewDigest};
 use plans::{Begun, Plans};
 use state::{Served, Slot, State};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,6 +76,8 @@ impl Envelope {
             brought: BTreeMap::new(),
             enclosed: BTreeMap::new(),
             served: Served::default(),
+            gone: Vec::new(),
+            left: false,
             asks_for_codecs: false,
         });
         Envelope { view, digest, me, backend, board, out, mouth, meter: Arc::default(), before: LostResults::default(), state }
@@ -120,6 +122,9 @@ impl Envelope {
     /// Takes the next number of a lane.
     pub fn call(&self, lane: Lane, call: Call) -> Result<OpId, Refused> {
         let mut state = self.lock();
+        if state.left {
+            return Err(Refused::Left);
+        }
         if let Some(op) = self.before.first_in(lane).or_else(|| state.lost_in(lane)) {
             return Err(Refused::Lost(op));
         }
@@ -360,8 +365,21 @@ impl Envelope {
     }
 
     /// The next View was made of this one.
-    pub fn decide(&self, committed: &[CommittedOp]) {
-        self.end(|ledger| ledger.decide(committed));
+    pub fn decide(&self, next: &View) {
+        let is_gone = |rank: &Rank| self.view.member(*rank).is_some_and(|member| !next.contains(member.id));
+        self.lock().gone = self.view.ranks().filter(is_gone).collect();
+        self.end(|ledger| ledger.decide(&next.committed));
+    }
+
+    /// Members that are not in the View that has decided what was open in this one.
+    pub fn lost_members(&self) -> Vec<Rank> {
+        self.lock().gone.clone()
+    }
+
+    /// This node leaves: no call is made any more.
+    pub fn leave(&self) {
+        self.lock().left = true;
+        self.cut_off();
     }
 
     /// This member was left out of the next View, or leaves.

@@ -13,6 +13,13 @@ use std::fmt;
 pub enum Rejection {
     /// The mean of integers: most often it is none.
     MeanOfIntegers(DType),
+    /// The root is no rank of the View.
+    NoRoot {
+        /// The root that was asked for; 255 also stands for any above.
+        root: Rank,
+        /// Members of the View.
+        size: usize,
+    },
     /// A message to or from a rank that is none, or is this rank itself.
     NoPeer {
         /// Members of the View.
@@ -115,6 +122,9 @@ impl fmt::Display for Rejection {
                 "no message goes from rank {from} to rank {to}: they have no direct link, and messages are not passed on; send it by way of \
                  a rank that both have one to, or use a broadcast"
             ),
+            Rejection::NoRoot { root, size } => {
+                write!(f, "the root is rank {root}, and the {size} members have the ranks 0 to {}", size.saturating_sub(1))
+            }
             Rejection::NoPeer { size } => write!(f, "a message goes to another of the {size} members, by its rank"),
             Rejection::StepTooLong => f.write_str("a step has at most 64 calls; commit it, and begin another"),
             Rejection::Output { given, wanted } => write!(f, "the output has {given} elements where {wanted} come"),

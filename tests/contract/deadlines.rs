@@ -90,6 +90,28 @@ fn given_up(result: potluck::Result<()>, is_its_own: bool) -> Result<()> {
     Ok(())
 }
 
+/// All who call have the same deadline, and all hear that it was theirs.
+pub async fn the_same_everywhere(on: On) -> Result<()> {
+    let nodes = group(on, "same-deadline", 3).await?;
+    let heard = Arc::new(Barrier::new(3));
+    let results = everywhere(nodes, move |_cluster, mut context| {
+        let heard = Arc::clone(&heard);
+        async move {
+            for kind in KINDS {
+                if context.rank() == 2 {
+                    heard.wait().await;
+                    ensure!(call(&mut context, kind, LATE).await.0.is_err(), "{kind} was done");
+                } else {
+                    given_up(call(&mut context, kind, SOON).await.0, true).context(kind)?;
+                    heard.wait().await;
+                }
+            }
+            Ok(())
+        }
+    });
+    results.await?.into_iter().collect()
+}
+
 /// The time counts from the first poll: a call that is made and waits for the program's own sake has not begun.
 pub async fn from_the_first_poll(on: On) -> Result<()> {
     let nodes = group(on, "first-poll", 2).await?;

@@ -75,6 +75,7 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
     let mut stories: Vec<(&str, Story)> = vec![
         ("every call is the reference bit for bit, among 3", |n| Box::pin(matrix::of(n, 3))),
         ("a call that makes no sense is refused", |n| Box::pin(reductions::rejected(n))),
+        ("a root that is no rank is refused", |n| Box::pin(reductions::no_root(n))),
         ("copies reach everybody", |n| Box::pin(copies::copies(n))),
         ("whoever calls something else, all hear who called what", |n| Box::pin(mismatches::every_kind(n))),
         ("shapes in different order are a mismatch", |n| Box::pin(mismatches::shapes_in_different_order(n))),
@@ -114,6 +115,7 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("what is no number is not handed in", |n| Box::pin(finite::handed_in(n))),
         ("a sum that overflows is given up", |n| Box::pin(finite::overflowing(n))),
         ("a deadline of every kind of call", |n| Box::pin(deadlines::of_every_kind(n))),
+        ("the same deadline on all ranks", |n| Box::pin(deadlines::the_same_everywhere(n))),
         ("a deadline counts from the first poll", |n| Box::pin(deadlines::from_the_first_poll(n))),
         ("a sync in each of two lanes", |n| Box::pin(syncs::in_two_lanes(n))),
         ("a sync of each of two states", |n| Box::pin(syncs::of_two_states(n))),

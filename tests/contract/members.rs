@@ -1,8 +1,8 @@
 //! Who is in, who comes, who goes.
 
 use super::on::{On, builder, fresh, group};
-use anyhow::{Context as _, Result, ensure};
-use potluck::{Cluster, Error, State};
+use anyhow::{Context as _, Result, bail, ensure};
+use potluck::{Cause, Cluster, Error, State};
 use std::time::Duration;
 
 pub async fn joiner(on: On) -> Result<()> {
@@ -59,8 +59,7 @@ async fn newcomer(cluster: Cluster) -> Result<()> {
 pub async fn leaving(on: On) -> Result<()> {
     let nodes = group(on, "leaving", 3).await?;
     let mut nodes = nodes.into_iter();
-    let (last, context) = nodes.next_back().context("three nodes")?;
-    drop(context);
+    let (last, mut context) = nodes.next_back().context("three nodes")?;
     let mut tasks = Vec::new();
     for (cluster, mut context) in nodes {
         tasks.push(tokio::spawn(async move {
@@ -68,6 +67,8 @@ pub async fn leaving(on: On) -> Result<()> {
             // Rank 2 never calls; it leaves instead.
             let error = context.all_reduce(&mut buffer).await.err().context("added without rank 2")?;
             ensure!(error.is_retryable() && buffer == vec![1.0; 1000], "{error:?}");
+            let Error::Aborted { cause: Cause::MemberLost { who } } = &error else { bail!("{error:?}") };
+            ensure!(who.len() == 1 && who[0].rank.index() == 2 && error.to_string().contains("rank 2 ("), "{error}");
             ensure!(context.all_reduce(&mut buffer).await.is_err(), "the View is over");
             drop(cluster);
             context
@@ -78,6 +79,8 @@ pub async fn leaving(on: On) -> Result<()> {
         }));
     }
     last.leave().await;
+    let left = context.all_reduce(&mut [1.0f32; 3]).await;
+    ensure!(matches!(left, Err(Error::Closed)), "{left:?} after it has left");
     for task in tasks {
         // Two are fewer than the three they asked for: renewed() waits.
         let waited = tokio::time::timeout(Duration::from_secs(3), task).await;

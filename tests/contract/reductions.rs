@@ -23,6 +23,36 @@ pub async fn rejected(on: On) -> Result<()> {
     results.await?.into_iter().collect()
 }
 
+/// A root that is no rank, in every call that has one.
+pub async fn no_root(on: On) -> Result<()> {
+    let nodes = group(on, "no-root", 3).await?;
+    let results = everywhere(nodes, |_cluster, mut context| async move {
+        for root in [3, 1000] {
+            let (mut buffer, mut part, parts) = ([7i32; 30], [7i32; 10], [7i32; 30]);
+            let mut step = context.step();
+            step.reduce(root, &mut buffer);
+            let errors = [
+                step.commit().await.err(),
+                context.broadcast(root, &mut buffer).await.err(),
+                context.reduce(root, &mut buffer).await.err(),
+                context.gather(root, &buffer).await.err(),
+                context.scatter(root, Some(&parts), &mut part).await.err(),
+            ];
+            for (index, error) in errors.into_iter().enumerate() {
+                let error = error.with_context(|| format!("call {index} to rank {root}"))?;
+                let is_told = matches!(error, Error::Rejected(Rejection::NoRoot { size: 3, .. }));
+                ensure!(is_told && !error.is_retryable() && error.to_string().contains("0 to 2"), "call {index}: {error:?}");
+            }
+            ensure!(buffer == [7; 30] && part == [7; 10], "something was written");
+        }
+        let mut next = [context.rank() as u32; 100];
+        context.all_reduce(&mut next).await?;
+        ensure!(next == [3; 100], "the next call is wrong");
+        Ok(())
+    });
+    results.await?.into_iter().collect()
+}
+
 pub async fn codecs(on: On) -> Result<()> {
     for n in [2, 3] {
         let nodes = group(on, "codecs", n).await?;

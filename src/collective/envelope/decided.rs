@@ -13,6 +13,8 @@ pub enum Refused {
     By(CallRefusal),
     /// A call of the lane was dropped after its vote, and nobody has asked for its result.
     Lost(OpId),
+    /// This node has left the group.
+    Left,
     /// It makes no sense, and has not even a place in the lane.
     Senseless(Rejection),
 }

@@ -99,7 +99,7 @@ fn what_is_held_ends_with_its_view_and_can_be_given_up() {
     assert!(matches!(group.decided(0, dropped[0]).outcome, Outcome::Aborted(_)));
     for member in &group.members {
         member.freeze();
-        member.decide(&[]);
+        member.decide(&view_of(SIZE as u8));
     }
     for (rank, op) in open.iter().enumerate() {
         assert!(matches!(group.decided(rank, *op).outcome, Outcome::Aborted(_)), "rank {rank}");

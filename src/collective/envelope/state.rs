@@ -23,6 +23,10 @@ pub(super) struct State {
     /// What went with descriptors, to be said again where a link broke: until the operation is decided, or by best effort until all have it.
     pub(super) enclosed: BTreeMap<OpId, Arc<Enclosed>>,
     pub(super) served: Served,
+    /// Who is not in the next View.
+    pub(super) gone: Vec<Rank>,
+    /// This node has left the group.
+    pub(super) left: bool,
     /// Somebody has left a codec to the plan.
     pub(super) asks_for_codecs: bool,
 }
