@@ -1,9 +1,10 @@
 //! Who is in, who comes, who goes.
 
-use super::on::{On, builder, fresh, group};
+use super::on::{On, begun, builder, fresh, group};
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Cause, Cluster, Error, State};
+use potluck::{Cause, Cluster, Context, Error, State};
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 pub async fn joiner(on: On) -> Result<()> {
     let namespace = fresh("joiner");
@@ -56,37 +57,43 @@ async fn newcomer(cluster: Cluster) -> Result<()> {
     Ok(())
 }
 
+/// One of three leaves while the others call: their calls end, and no View is below `min_members`.
 pub async fn leaving(on: On) -> Result<()> {
     let nodes = group(on, "leaving", 3).await?;
     let mut nodes = nodes.into_iter();
     let (last, mut context) = nodes.next_back().context("three nodes")?;
-    let mut tasks = Vec::new();
-    for (cluster, mut context) in nodes {
-        tasks.push(tokio::spawn(async move {
-            let mut buffer = vec![1.0f32; 1000];
-            // Rank 2 never calls; it leaves instead.
-            let error = context.all_reduce(&mut buffer).await.err().context("added without rank 2")?;
-            ensure!(error.is_retryable() && buffer == vec![1.0; 1000], "{error:?}");
-            let Error::Aborted { cause: Cause::MemberLost { who } } = &error else { bail!("{error:?}") };
-            ensure!(who.len() == 1 && who[0].rank.index() == 2 && error.to_string().contains("rank 2 ("), "{error}");
-            ensure!(context.all_reduce(&mut buffer).await.is_err(), "the View is over");
-            drop(cluster);
-            context
-                .renewed()
-                .await
-                .err()
-                .map_or(Ok(()), |e| Err(anyhow::anyhow!("min_members is 3, so there is no View to be had: {e}")))
-        }));
+    let (mut tasks, mut calls) = (Vec::new(), Vec::new());
+    for (cluster, context) in nodes {
+        let (told, call) = oneshot::channel();
+        calls.push(call);
+        tasks.push(tokio::spawn(left_behind(cluster, context, told)));
+    }
+    for call in calls {
+        // A sender that is dropped is a task that has failed, which is told below.
+        let _ = call.await;
     }
     last.leave().await;
     let left = context.all_reduce(&mut [1.0f32; 3]).await;
     ensure!(matches!(left, Err(Error::Closed)), "{left:?} after it has left");
     for task in tasks {
-        // Two are fewer than the three they asked for: renewed() waits.
-        let waited = tokio::time::timeout(Duration::from_secs(3), task).await;
-        ensure!(waited.is_err() || waited.is_ok_and(|w| w.is_ok_and(|r| r.is_ok())), "a View below min_members was handed out");
+        let (cluster, context) = task.await??;
+        // Two are fewer than the three they asked for, so there is no View to renew to.
+        let renewed = tokio::time::timeout(Duration::from_secs(2), context.renewed()).await;
+        ensure!(renewed.is_err(), "a View below min_members was handed out: {renewed:?}");
+        drop(cluster);
     }
     Ok(())
+}
+
+/// Calls what rank 2 never does: it leaves instead.
+async fn left_behind(cluster: Cluster, mut context: Context, told: oneshot::Sender<()>) -> Result<(Cluster, Context)> {
+    let mut buffer = vec![1.0f32; 1000];
+    let error = begun(context.all_reduce(&mut buffer), told).await.err().context("added without rank 2")?;
+    ensure!(error.is_retryable() && buffer == vec![1.0; 1000], "{error:?}");
+    let Error::Aborted { cause: Cause::MemberLost { who } } = &error else { bail!("{error:?}") };
+    ensure!(who.len() == 1 && who[0].rank.index() == 2 && error.to_string().contains("rank 2 ("), "{error}");
+    ensure!(context.all_reduce(&mut buffer).await.is_err(), "the View is over");
+    Ok((cluster, context))
 }
 
 pub async fn nobody(on: On) -> Result<()> {

@@ -2,7 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 use potluck::{Builder, Cluster, Config, Context, Engine, EngineKind};
+use std::pin::Pin;
 use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::oneshot;
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Network {
@@ -111,6 +113,20 @@ pub async fn everywhere<R: Send + 'static, F: Future<Output = R> + Send>(
         results.push(task.await?);
     }
     Ok(results)
+}
+
+/// Awaits `call`, and sends to `told` after its first poll: from then on it is open in its View.
+pub async fn begun<F: Future + Unpin>(mut call: F, told: oneshot::Sender<()>) -> F::Output {
+    let mut told = Some(told);
+    std::future::poll_fn(move |task| {
+        let polled = Pin::new(&mut call).poll(task);
+        if let Some(told) = told.take() {
+            // Nobody listens any more where the test has failed elsewhere.
+            let _ = told.send(());
+        }
+        polled
+    })
+    .await
 }
 
 /// What decides by chance: `POTLUCK_SEED`, else the time. Printed, so that it can be had again.
