@@ -1,7 +1,7 @@
 //! Builds the C++ border when the feature `gloo` is on, and does nothing otherwise.
 //!
-//! CMake finds Gloo and compiles the shim together with what cxx generates into one archive, so that their order on a
-//! linker's command line does not matter.
+//! CMake finds Gloo and compiles the shim together with what cxx generates into one archive, so
+//! that their order on a linker's command line does not matter.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -63,7 +63,10 @@ mod gloo {
         println!("cargo::rustc-link-lib=static=potluck_gloo");
         link_gloo(&built)?;
         let target = env::var("TARGET")?;
-        println!("cargo::rustc-link-lib={}", if target.contains("apple") { "c++" } else { "stdc++" });
+        println!(
+            "cargo::rustc-link-lib={}",
+            if target.contains("apple") { "c++" } else { "stdc++" }
+        );
         Ok(())
     }
 
@@ -76,17 +79,23 @@ mod gloo {
             Ok(Settings {
                 defines: vec![
                     // Set and empty is not the same as not set: then no prefix is searched.
-                    ("POTLUCK_GLOO_ROOT_ONLY", if root.is_some() { "ON" } else { "OFF" }.to_string()),
+                    (
+                        "POTLUCK_GLOO_ROOT_ONLY",
+                        if root.is_some() { "ON" } else { "OFF" }.to_string(),
+                    ),
                     ("POTLUCK_GLOO_ROOT", root.unwrap_or_default()),
                     ("POTLUCK_SANITIZE", sanitize.to_string()),
                     ("POTLUCK_BRIDGE_INCLUDE", text(&bridge.join("include"))?),
-                    ("POTLUCK_BRIDGE_SOURCE", text(&bridge.join("sources/potluck").join(BRIDGE).with_extension("rs.cc"))?),
+                    (
+                        "POTLUCK_BRIDGE_SOURCE",
+                        text(&bridge.join("sources/potluck").join(BRIDGE).with_extension("rs.cc"))?,
+                    ),
                 ],
             })
         }
 
-        /// Configures without compiling anything of ours, so that what is missing is said in a sentence and not in
-        /// pages of CMake's.
+        /// Configures without compiling anything of ours, so that what is missing is said in a
+        /// sentence and not in pages of CMake's.
         fn try_out(&self, folder: &Path) -> Result<()> {
             // What an earlier try has found does not count; nothing may be there to remove.
             let _ = fs::remove_dir_all(folder);
@@ -113,16 +122,22 @@ mod gloo {
     /// CMake has written down where Gloo's library lies.
     fn link_gloo(built: &Path) -> Result<()> {
         let file = built.join("gloo_link.txt");
-        let library =
-            PathBuf::from(fs::read_to_string(&file).with_context(|| format!("{} cannot be read", file.display()))?.trim());
+        let library = PathBuf::from(
+            fs::read_to_string(&file)
+                .with_context(|| format!("{} cannot be read", file.display()))?
+                .trim(),
+        );
         let (Some(folder), Some(extension)) = (library.parent(), library.extension()) else {
             bail!("CMake says that Gloo's library is `{}`", library.display());
         };
         let kind = if extension == "a" { "static" } else { "dylib" };
         println!("cargo::rustc-link-search=native={}", folder.display());
         println!("cargo::rustc-link-lib={kind}=gloo");
-        // The system's loader does not look there by itself. Programs that depend on potluck are linked without this.
-        let is_system = folder.starts_with("/usr") || folder.starts_with("/lib") || folder.starts_with("/lib64");
+        // The system's loader does not look there by itself. Programs that depend on potluck are
+        // linked without this.
+        let is_system = folder.starts_with("/usr")
+            || folder.starts_with("/lib")
+            || folder.starts_with("/lib64");
         if kind == "dylib" && !is_system {
             println!("cargo::rustc-link-arg=-Wl,-rpath,{}", folder.display());
         }

@@ -1,7 +1,8 @@
-// What Rust sees of Gloo: one context, its collectives, and exceptions as texts with a kind in front.
+// What Rust sees of Gloo: one context, its collectives, and exceptions as texts with a kind in
+// front.
 //
-// A Group is made by one thread and used by many at once, each with another operation. Bytes move on Rust's threads,
-// see transport.h.
+// A Group is made by one thread and used by many at once, each with another operation. Bytes move
+// on Rust's threads, see transport.h.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,9 @@
 
 #include "rust/cxx.h"
 
-// cxx leads every exception that leaves a bridged function through here. Rust splits the text at the bar.
-// EnforceNotMet is not one of Gloo's own exceptions, and IoException has nothing of its own to say: order matters.
+// cxx leads every exception that leaves a bridged function through here. Rust splits the text at
+// the bar. EnforceNotMet is not one of Gloo's own exceptions, and IoException has nothing of its
+// own to say: order matters.
 namespace rust {
 namespace behavior {
 
@@ -58,8 +60,8 @@ struct Noticeboard;
 struct Fold;
 enum class Algorithm : std::uint8_t;
 
-// A connected Gloo context over potluck's links. Each collective begins and ends all of its buffers, so nothing refers
-// to the caller's memory when a call is over, in whichever way it ends.
+// A connected Gloo context over potluck's links. Each collective begins and ends all of its
+// buffers, so nothing refers to the caller's memory when a call is over, in whichever way it ends.
 class Group {
  public:
   explicit Group(std::shared_ptr<::gloo::Context> context);

@@ -1,7 +1,8 @@
 // Gloo's transport interface over links that belong to Rust.
 //
-// Thin on purpose: matching, credit, bounds and waiting are in Rust (src/collective/p2p). Only unbound buffers exist,
-// which is all that Gloo's newer collectives use; what the older ones need is refused.
+// Thin on purpose: matching, credit, bounds and waiting are in Rust (src/collective/p2p). Only
+// unbound buffers exist, which is all that Gloo's newer collectives use; what the older ones need
+// is refused.
 #pragma once
 
 #include <array>
@@ -72,7 +73,8 @@ class Pair final : public gt::Pair {
   int peer_;
 };
 
-// Memory that messages are sent from and received into. Its destructor waits, in Rust, until no thread touches it.
+// Memory that messages are sent from and received into. Its destructor waits, in Rust, until no
+// thread touches it.
 class UnboundBuffer final : public gt::UnboundBuffer {
  public:
   UnboundBuffer(rust::Box<Memory> memory, void *ptr, std::size_t size, std::chrono::milliseconds timeout)
@@ -81,7 +83,8 @@ class UnboundBuffer final : public gt::UnboundBuffer {
   using gt::UnboundBuffer::waitRecv;
   using gt::UnboundBuffer::waitSend;
 
-  // Callers among Gloo's collectives do not look at the result, so whatever is no success is thrown.
+  // Callers among Gloo's collectives do not look at the result, so whatever is no success is
+  // thrown.
   bool waitRecv(int *rank, std::chrono::milliseconds timeout) override {
     return waited(rank, memory_->wait_recv(milliseconds(timeout)));
   }
@@ -103,7 +106,8 @@ class UnboundBuffer final : public gt::UnboundBuffer {
   }
 
  private:
-  // Unspecified means the rest. Rust checks the range, and lets a message of no bytes lie anywhere, as bcube has them.
+  // Unspecified means the rest. Rust checks the range, and lets a message of no bytes lie anywhere,
+  // as bcube has them.
   std::size_t reach(std::size_t offset, std::size_t bytes) const {
     if (bytes != kUnspecifiedByteCount) return bytes;
     return offset < size ? size - offset : 0;

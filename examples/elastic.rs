@@ -6,10 +6,12 @@
 //! cargo run --example elastic -- --loopback --steps 2000
 //! ```
 //!
-//! On several machines leave `--loopback` out; they need the cluster key. `--steps` is how long to train, `--min` how many
-//! members it takes at least (2), `ELASTIC_PAUSE_MS` how long a step pretends to compute (10).
+//! On several machines leave `--loopback` out; they need the cluster key. `--steps` is how long to
+//! train, `--min` how many members it takes at least (2), `ELASTIC_PAUSE_MS` how long a step
+//! pretends to compute (10).
 //!
-//! The model is a toy: eight weights that learn a known line from made-up samples. What is real is [`train`].
+//! The model is a toy: eight weights that learn a known line from made-up samples. What is real is
+//! [`train`].
 
 use anyhow::{Context as _, Result, bail};
 use potluck::{Builder, Cluster, Config, Context, Error};
@@ -25,23 +27,33 @@ async fn main() -> Result<()> {
     let cluster = options.builder.clone().join().await?;
     println!("waiting for the others");
     let model = train(&cluster, &options).await?;
-    println!("done: {} steps, error {:.6}, weights {:08x}", model.step, model.error(), model.fingerprint());
+    println!(
+        "done: {} steps, error {:.6}, weights {:08x}",
+        model.step,
+        model.error(),
+        model.fingerprint()
+    );
     cluster.leave().await;
     Ok(())
 }
 
-/// The loop for every elastic program: take a Context, do a step, and when the group has changed, take the next Context.
+/// The loop for every elastic program: take a Context, do a step, and when the group has changed,
+/// take the next Context.
 async fn train(cluster: &Cluster, options: &Options) -> Result<Model> {
     let mut model = Model::new();
     let mut ctx = cluster.context().await?;
     greet(&ctx, &model);
     while model.step < options.steps {
         match train_step(&mut ctx, &mut model).await {
-            Ok(()) if model.step.is_multiple_of(100) => println!("step {}: error {:.6}", model.step, model.error()),
+            Ok(()) if model.step.is_multiple_of(100) => {
+                println!("step {}: error {:.6}", model.step, model.error())
+            }
             Ok(()) => {}
-            // Nothing happened to the model: the same step is done again, with whoever is there now.
+            // Nothing happened to the model: the same step is done again, with whoever is there
+            // now.
             Err(error) if error.is_retryable() => ctx = renew(&ctx, &error, &model).await?,
-            // This node was cut off and cannot know whether the others did the step. They do; `sync` brings it here.
+            // This node was cut off and cannot know whether the others did the step. They do;
+            // `sync` brings it here.
             Err(error @ Error::Indeterminate) => ctx = renew(&ctx, &error, &model).await?,
             Err(error) => return Err(error).context("training cannot go on"),
         }
@@ -51,7 +63,8 @@ async fn train(cluster: &Cluster, options: &Options) -> Result<Model> {
 }
 
 async fn train_step(ctx: &mut Context, model: &mut Model) -> potluck::Result<()> {
-    // Sends nothing where all hold the same state. A node that has come late gets the model of the others here.
+    // Sends nothing where all hold the same state. A node that has come late gets the model of the
+    // others here.
     let mut bytes = model.to_bytes();
     ctx.sync(model.step, &mut bytes).await?;
     model.take(&bytes);
@@ -71,7 +84,14 @@ async fn renew(ctx: &Context, error: &Error, model: &Model) -> Result<Context> {
 
 fn greet(ctx: &Context, model: &Model) {
     let names: Vec<String> = ctx.members().iter().map(|member| member.name.to_string()).collect();
-    println!("step {}: rank {} of {} in view {} with {}", model.step, ctx.rank(), ctx.size(), ctx.view(), names.join(", "));
+    println!(
+        "step {}: rank {} of {} in view {} with {}",
+        model.step,
+        ctx.rank(),
+        ctx.size(),
+        ctx.view(),
+        names.join(", ")
+    );
 }
 
 /// Eight weights, and how many steps they have seen.
@@ -123,7 +143,9 @@ impl Model {
 
     /// Differs when a single bit does: at the end it is the same in every terminal.
     fn fingerprint(&self) -> u32 {
-        self.weights.iter().fold(17, |sum: u32, weight| sum.wrapping_mul(31).wrapping_add(weight.to_bits()))
+        self.weights
+            .iter()
+            .fold(17, |sum: u32, weight| sum.wrapping_mul(31).wrapping_add(weight.to_bits()))
     }
 }
 
@@ -149,14 +171,28 @@ struct Options {
 
 impl Options {
     fn read() -> Result<Options> {
-        let pause_ms = std::env::var("ELASTIC_PAUSE_MS").map_or(Ok(10), |text| text.parse()).context("ELASTIC_PAUSE_MS")?;
-        let mut options = Options { builder: Builder::new(Config::home()), steps: 1000, pause: Duration::from_millis(pause_ms) };
+        let pause_ms = std::env::var("ELASTIC_PAUSE_MS")
+            .map_or(Ok(10), |text| text.parse())
+            .context("ELASTIC_PAUSE_MS")?;
+        let mut options = Options {
+            builder: Builder::new(Config::home()),
+            steps: 1000,
+            pause: Duration::from_millis(pause_ms),
+        };
         let mut min_members = 2;
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
-            let mut number = || arguments.next().unwrap_or_default().parse::<u64>().with_context(|| format!("{argument} NUMBER"));
+            let mut number = || {
+                arguments
+                    .next()
+                    .unwrap_or_default()
+                    .parse::<u64>()
+                    .with_context(|| format!("{argument} NUMBER"))
+            };
             match argument.as_str() {
-                "--loopback" => options.builder = Builder::new(Config::loopback()).open_lan("elastic"),
+                "--loopback" => {
+                    options.builder = Builder::new(Config::loopback()).open_lan("elastic")
+                }
                 "--steps" => options.steps = number()?,
                 "--min" => min_members = number()? as usize,
                 _ => bail!("usage: elastic [--loopback] [--steps NUMBER] [--min NUMBER]"),

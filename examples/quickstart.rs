@@ -1,5 +1,5 @@
-//! Everybody brings four numbers, everybody gets the sum. Run it on two machines that hold the cluster key, or in two
-//! terminals of one machine: `cargo run --example quickstart -- --loopback`.
+//! Everybody brings four numbers, everybody gets the sum. Run it on two machines that hold the
+//! cluster key, or in two terminals of one machine: `cargo run --example quickstart -- --loopback`.
 
 use potluck::{Builder, Cluster, Config, Result};
 
@@ -7,7 +7,9 @@ use potluck::{Builder, Cluster, Config, Result};
 async fn main() -> Result<()> {
     let cluster = match std::env::args().nth(1).as_deref() {
         // Without a key: whoever is on this machine and knows the name is in.
-        Some("--loopback") => Builder::new(Config::loopback()).open_lan("quickstart").join().await?,
+        Some("--loopback") => {
+            Builder::new(Config::loopback()).open_lan("quickstart").join().await?
+        }
         _ => Cluster::join().await?,
     };
     let mut ctx = cluster.context().await?; // waits until there are two

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# make bench: real processes in the lab (root needed), about seven minutes after the build; --quick is a look, in two. --only gloo (sums,
-# codecs, changes) runs one part. make bench-topology: machines that are not alike, beside Gloo's ring where Gloo is; about eight minutes, --quick three;
+# make bench: real processes in the lab (root needed), about seven minutes after the build; --quick
+# is a look, in two. --only gloo (sums, codecs, changes) runs one part. make bench-topology:
+# machines that are not alike, beside Gloo's ring where Gloo is; about eight minutes, --quick three;
 # --only PROFILE.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# make check: formatting, lints, documentation, licences. Never writes to the sources, installs no tool, and runs no test.
+# make check: formatting, lints, documentation, licences. Never writes to the sources, installs no
+# tool, and runs no test.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh
@@ -19,7 +20,8 @@ fuzz_targets() {
     RUSTFLAGS="--cfg fuzzing" CUSTOM_LIBFUZZER_PATH=/nowhere/libFuzzer.a cargo check --locked --manifest-path fuzz/Cargo.toml
 }
 
-# Packages outside of the workspace have lock files of their own, which a new dependency of the library has to be in.
+# Packages outside of the workspace have lock files of their own, which a new dependency of the
+# library has to be in.
 locked_apart() {
     cargo update --workspace --locked --quiet --manifest-path fuzz/Cargo.toml &&
         cargo update --workspace --locked --quiet --manifest-path examples/train-digits/Cargo.toml

@@ -39,7 +39,8 @@ with_gloo() {
     if [ ${#gloo_features[@]} -gt 0 ]; then check "$@"; else skip "$1" "$gloo_missing"; fi
 }
 
-# count_results NAME STATUS LOG: adds up what every test binary in the log says; one that ended without a result has failed.
+# count_results NAME STATUS LOG: adds up what every test binary in the log says; one that ended
+# without a result has failed.
 count_results() {
     local name=$1 status=$2 log=$3 kind text before=$failed
     while IFS=$'\t' read -r kind text; do

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# make faults: real processes in the lab (root needed), every fault in every phase: a table, and a last line that counts. Half an hour;
-# --fault, --phase, --n, --engine choose, --seed replays, see CONTRIBUTING.md.
+# make faults: real processes in the lab (root needed), every fault in every phase: a table, and a
+# last line that counts. Half an hour; --fault, --phase, --n, --engine choose, --seed replays, see
+# CONTRIBUTING.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# make fuzz-schedules: elections by chance in virtual time. SEEDS of them (100000), or one SEED, told line by line.
+# make fuzz-schedules: elections by chance in virtual time. SEEDS of them (100000), or one SEED,
+# told line by line.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh

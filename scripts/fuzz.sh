@@ -21,7 +21,8 @@ passed=0 failed=0
 # Names of fuzz targets are Rust names: no spaces.
 # shellcheck disable=SC2046
 [ $# -gt 0 ] || set -- $(cargo fuzz list)
-# Some targets start threads, and one that is just ending looks like a leak. `make asan` looks for real ones.
+# Some targets start threads, and one that is just ending looks like a leak. `make asan` looks for
+# real ones.
 export ASAN_OPTIONS=detect_leaks=0
 for target in "$@"; do
     printf '\n== %s: %s seconds\n' "$target" "$seconds"

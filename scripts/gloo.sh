@@ -19,8 +19,8 @@ no_cxx() {
             status=1
         fi
     done
-    # With the feature they are there, or this check would find nothing ever. No pipe: grep ends at the first one it finds, and
-    # who still writes then has failed.
+    # With the feature they are there, or this check would find nothing ever. No pipe: grep ends at
+    # the first one it finds, and who still writes then has failed.
     crates=$(crates_of potluck --features gloo) || return
     if ! grep -Eq "$cxx_crates" <<<"$crates"; then
         echo "potluck: the feature gloo does not bring C++ under any name that is looked for"
@@ -34,9 +34,10 @@ crates_of() {
     cargo tree --locked --target all -e normal,build --prefix none --format '{p}' -p "$@"
 }
 
-# lack_of_gloo: what somebody reads who turns the feature on and has no Gloo. Where there is none, a build tells. Elsewhere
-# one that fails would make cargo build the library anew, twice; so the build script that cargo made is run as cargo runs it,
-# with a GLOO_ROOT that is set and empty: then nothing is searched.
+# lack_of_gloo: what somebody reads who turns the feature on and has no Gloo. Where there is none, a
+# build tells. Elsewhere one that fails would make cargo build the library anew, twice; so the build
+# script that cargo made is run as cargo runs it, with a GLOO_ROOT that is set and empty: then
+# nothing is searched.
 lack_of_gloo() {
     local log script said
     log=$(mktemp)

@@ -1,5 +1,5 @@
-# What a machine must have, and how it gets it. Sourced by the other scripts; everything is said on stderr.
-# shellcheck shell=bash
+# What a machine must have, and how it gets it. Sourced by the other scripts; everything is said on
+# stderr. shellcheck shell=bash
 
 # A plain user's path on Debian has neither; cargo may be installed for this user only.
 export PATH="$PATH:/usr/sbin:/sbin:${CARGO_HOME:-$HOME/.cargo}/bin:$HOME/.cargo/bin"
@@ -29,7 +29,8 @@ need_c_compiler() {
     fi
 }
 
-# want_program PROGRAM:PACKAGE...: installs what is missing where that is possible; says so where it is not.
+# want_program PROGRAM:PACKAGE...: installs what is missing where that is possible; says so where it
+# is not.
 want_programs() {
     local pair missing=()
     for pair in "$@"; do
@@ -39,7 +40,8 @@ want_programs() {
     install_packages "${missing[@]}" || say "Not installed: ${missing[*]}. What needs them is skipped."
 }
 
-# install_packages PACKAGE...: by apt-get, as root or by sudo; without a question where nobody can answer.
+# install_packages PACKAGE...: by apt-get, as root or by sudo; without a question where nobody can
+# answer.
 install_packages() {
     have apt-get || return 1
     local as_root=()
@@ -55,9 +57,10 @@ install_packages() {
     "${as_root[@]}" install -y --no-install-recommends "$@" </dev/null >&2
 }
 
-# shellcheck disable=SC2034 # gloo_features is for whoever sources this
-# want_gloo: for the Gloo engine, which potluck also does without. Sets gloo_features to what cargo is told, and
-# gloo_missing to the reason when that is nothing. `GLOO_ROOT= make test` leaves Gloo out on purpose.
+# shellcheck disable=SC2034 # gloo_features is for whoever sources this want_gloo: for the Gloo
+# engine, which potluck also does without. Sets gloo_features to what cargo is told, and
+# gloo_missing to the reason when that is nothing. `GLOO_ROOT= make test` leaves Gloo out on
+# purpose.
 want_gloo() {
     gloo_features=() gloo_missing=
     if has_gloo; then
@@ -132,7 +135,8 @@ target_dir() {
     esac
 }
 
-# Gloo by itself, for comparisons; a program of ours finds it beside itself. After want_gloo. $1 is where it goes.
+# Gloo by itself, for comparisons; a program of ours finds it beside itself. After want_gloo. $1 is
+# where it goes.
 build_bare_gloo() {
     local folder where=()
     if [ -n "${GLOO_ROOT:-}" ]; then
@@ -148,7 +152,8 @@ build_bare_gloo() {
     fi
 }
 
-# What tests with faults need of a machine: the lab with everything that it breaks. $1 is the make target.
+# What tests with faults need of a machine: the lab with everything that it breaks. $1 is the make
+# target.
 need_lab_of_faults() {
     need_rust
     need_c_compiler

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# make model: every history of a small group, walks by chance through larger ones, and sixteen defects on purpose that must be found.
+# make model: every history of a small group, walks by chance through larger ones, and sixteen
+# defects on purpose that must be found.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh

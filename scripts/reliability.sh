@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# make reliability: the fault matrix, then how long a group takes to form and to go on, a hundred times each, and docs/reliability.md with
-# both. An hour on a machine with nothing else to do; --quick is a look at the times, in a minute, and writes nothing.
+# make reliability: the fault matrix, then how long a group takes to form and to go on, a hundred
+# times each, and docs/reliability.md with both. An hour on a machine with nothing else to do;
+# --quick is a look at the times, in a minute, and writes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh

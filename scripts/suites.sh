@@ -1,20 +1,22 @@
-# What `make test` builds, and how it runs it: two suites at a time, as most of them wait most of the time. Sourced by test.sh.
-# shellcheck shell=bash
+# What `make test` builds, and how it runs it: two suites at a time, as most of them wait most of
+# the time. Sourced by test.sh. shellcheck shell=bash
 
 # The suites that take longest, longest first: what begins last should be short. All others follow.
 longest=(processes links faults contract views units lab)
 
-# Tests of multicast inside the library need root for a namespace each; elsewhere they are counted as skipped.
+# Tests of multicast inside the library need root for a namespace each; elsewhere they are counted
+# as skipped.
 own_namespaces=(keeps_the_contract_of_discovery a_report_names_every_interface)
 
-# build [ARGUMENT...]: every build of tests is this one, so that all share what they can. After want_gloo.
+# build [ARGUMENT...]: every build of tests is this one, so that all share what they can. After
+# want_gloo.
 build() {
     # shellcheck disable=SC2154 # want_gloo sets it
     cargo test --locked --features "metrics${gloo_features:+,gloo}" "$@"
 }
 
-# variant VARIABLE NAME: the command line as scripts/rustc-NAME.sh compiles our own packages, kept where the variable says. All other
-# crates are those of the usual build.
+# variant VARIABLE NAME: the command line as scripts/rustc-NAME.sh compiles our own packages, kept
+# where the variable says. All other crates are those of the usual build.
 variant() {
     local kept
     kept="$(target_dir)/debug/potluck-$2"
@@ -37,7 +39,8 @@ suite() {
     esac
 }
 
-# all_suites: their names, in the order in which they begin. Those in tests/ and cli/tests/ are what cargo says that it has built.
+# all_suites: their names, in the order in which they begin. Those in tests/ and cli/tests/ are what
+# cargo says that it has built.
 all_suites() {
     local name built
     built=$(build --no-run 2>&1 | sed -n 's/^ *Executable tests\/.*(.*\/\([a-z0-9_]*\)-[0-9a-f]*)$/\1/p')
@@ -50,7 +53,8 @@ all_suites() {
     done | awk '!seen[$0]++'
 }
 
-# run_suites NAME...: two at a time; prints what each said when it has ended, counts it, and ends with a table of seconds.
+# run_suites NAME...: two at a time; prints what each said when it has ended, counts it, and ends
+# with a table of seconds.
 run_suites() {
     local folder name
     folder=$(mktemp -d)

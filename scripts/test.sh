@@ -23,7 +23,8 @@ if [ $# -gt 0 ]; then
     exit
 fi
 
-# One node without Gloo for the tests of mixed groups, one for a newer processor for the tests of the bits.
+# One node without Gloo for the tests of mixed groups, one for a newer processor for the tests of
+# the bits.
 [ -n "$gloo_missing" ] || variant POTLUCK_BIN_WITHOUT_GLOO without-gloo
 ! has_x86_64_v3 || variant POTLUCK_BIN_X86_64_V3 for-x86-64-v3
 must "build" build --no-run

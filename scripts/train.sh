@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# make train: four processes train on handwritten digits in the lab (root needed), about five minutes; --quick is a look.
-# The digits are in scikit-learn's wheel, which pip fetches once; without them the run makes up pictures and judges no accuracy.
+# make train: four processes train on handwritten digits in the lab (root needed), about five
+# minutes; --quick is a look. The digits are in scikit-learn's wheel, which pip fetches once;
+# without them the run makes up pictures and judges no accuracy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, oneshot, watch};
 
-/// A running node. Clones are handles to the same one; it leaves the group when the last handle and Context are gone.
+/// A running node. Clones are handles to the same one; it leaves the group when the last handle and
+/// Context are gone.
 #[derive(Clone)]
 pub struct Cluster {
     handles: Arc<Handles>,
@@ -27,8 +28,8 @@ pub struct Cluster {
 impl Cluster {
     /// Joins the group of this machine's default namespace on the home network.
     ///
-    /// Returns as soon as the node runs; [`Cluster::context`] waits for others. Needs no runtime of its own: the control
-    /// plane has one, on its own thread.
+    /// Returns as soon as the node runs; [`Cluster::context`] waits for others. Needs no runtime of
+    /// its own: the control plane has one, on its own thread.
     ///
     /// # Errors
     /// [`Error::Config`] or [`Error::Identity`], with what to do about it.
@@ -44,12 +45,14 @@ impl Cluster {
     /// Joins with a configuration.
     pub async fn join_with(config: Config) -> Result<Cluster> {
         config.check()?;
-        let (min_members, trusted) = (config.partition()?.members_wanted(), config.trusted_links.clone().into());
+        let (min_members, trusted) =
+            (config.partition()?.members_wanted(), config.trusted_links.clone().into());
         let handles = driver::spawn(move || start::open(config)).await?;
         Ok(Cluster { handles: Arc::new(handles), min_members, trusted })
     }
 
-    /// The newest View, once it has at least `min_members` members. Waits without bound. Cancel-safe.
+    /// The newest View, once it has at least `min_members` members. Waits without bound.
+    /// Cancel-safe.
     ///
     /// # Errors
     /// [`Error::Closed`] when the node has left.
@@ -68,11 +71,13 @@ impl Cluster {
     /// Like [`Cluster::context`], for at most `patience`.
     ///
     /// # Errors
-    /// [`Error::NotEnoughPeers`] when the time has passed, [`Error::Closed`] when the node has left.
+    /// [`Error::NotEnoughPeers`] when the time has passed, [`Error::Closed`] when the node has
+    /// left.
     pub async fn context_within(&self, patience: Duration) -> Result<Context> {
         let started = Instant::now();
         let (give_up, given_up) = oneshot::channel::<()>();
-        // Any executor may poll this, so the timer is a thread of ours; it ends early with the receiver.
+        // Any executor may poll this, so the timer is a thread of ours; it ends early with the
+        // receiver.
         let timer = std::thread::Builder::new().name("potluck-timer".to_owned()).spawn(move || {
             std::thread::park_timeout(patience);
             drop(give_up);
@@ -95,14 +100,15 @@ impl Cluster {
         self.handles.status.borrow().clone()
     }
 
-    /// The group as a graph, with what is known of the links and how much the plan sends over each: a snapshot, as old as
-    /// [`Cluster::status`]. `None` while this node is in no View.
+    /// The group as a graph, with what is known of the links and how much the plan sends over each:
+    /// a snapshot, as old as [`Cluster::status`]. `None` while this node is in no View.
     pub fn topology(&self) -> Option<Topology> {
         self.handles.status.borrow().topology()
     }
 
-    /// What this node's operations have cost since it joined, over all Views and lanes: a snapshot, exact for every operation whose
-    /// call has returned. [`Context::traffic`] has the bytes of one View.
+    /// What this node's operations have cost since it joined, over all Views and lanes: a snapshot,
+    /// exact for every operation whose call has returned. [`Context::traffic`] has the bytes of one
+    /// View.
     pub fn metrics(&self) -> Metrics {
         self.handles.meter.metrics()
     }
@@ -112,12 +118,14 @@ impl Cluster {
         StatusStream { status: self.handles.status.clone(), first: true }
     }
 
-    /// What happens to the group from now on: Views, who came and went and why. How things stand is in [`Cluster::status`].
+    /// What happens to the group from now on: Views, who came and went and why. How things stand is
+    /// in [`Cluster::status`].
     pub fn events(&self) -> EventStream {
         EventStream { events: self.handles.happened.resubscribe() }
     }
 
-    /// Leaves the group: the others go on at once. Every open call ends with an error. Returns when the node has gone.
+    /// Leaves the group: the others go on at once. Every open call ends with an error. Returns when
+    /// the node has gone.
     pub async fn leave(self) {
         let (done, gone) = oneshot::channel();
         if self.handles.commands.send(Command::Leave(done)).await.is_ok() {
@@ -144,8 +152,8 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// What happens to a group, as it happens. The last 256 events wait for whoever is late; then [`Event::Lagged`] says how many were
-/// lost.
+/// What happens to a group, as it happens. The last 256 events wait for whoever is late; then
+/// [`Event::Lagged`] says how many were lost.
 pub struct EventStream {
     events: broadcast::Receiver<Event>,
 }
@@ -168,8 +176,8 @@ pub struct StatusStream {
 }
 
 impl StatusStream {
-    /// The present status at first, then each newer one; changes in between may be skipped. `None` when the node is gone.
-    /// Cancel-safe.
+    /// The present status at first, then each newer one; changes in between may be skipped. `None`
+    /// when the node is gone. Cancel-safe.
     pub async fn next(&mut self) -> Option<Status> {
         if !std::mem::take(&mut self.first) {
             self.status.changed().await.ok()?;

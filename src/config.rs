@@ -14,28 +14,35 @@ use std::path::PathBuf;
 pub struct Config {
     /// Which network to use.
     pub network: Network,
-    /// The namespace. Default: `POTLUCK_NAMESPACE`, else `default`. With another one, this node sees another group.
+    /// The namespace. Default: `POTLUCK_NAMESPACE`, else `default`. With another one, this node
+    /// sees another group.
     pub namespace: Option<String>,
-    /// How the group is admitted. Default: the cluster key of the namespace, see [`Admission::Found`].
+    /// How the group is admitted. Default: the cluster key of the namespace, see
+    /// [`Admission::Found`].
     pub admission: Admission,
     /// Where key and state files lie. Default: `POTLUCK_HOME`, else the XDG directories.
     pub home: Option<PathBuf>,
     /// What this node calls itself, at most 32 printable characters. Default: the host name.
     pub name: Option<String>,
-    /// Which groups may go on when the network is cut. Default: `POTLUCK_PARTITION`, else every group of at least two.
+    /// Which groups may go on when the network is cut. Default: `POTLUCK_PARTITION`, else every
+    /// group of at least two.
     pub partition: Option<Partition>,
-    /// This node keeps nothing in step: when all members say so, nobody is ever asked to `sync`. Default: no.
+    /// This node keeps nothing in step: when all members say so, nobody is ever asked to `sync`.
+    /// Default: no.
     pub stateless: bool,
-    /// Peers to dial besides those that are found, as `host` or `host:port`. Default: `POTLUCK_PEERS`.
+    /// Peers to dial besides those that are found, as `host` or `host:port`. Default:
+    /// `POTLUCK_PEERS`.
     pub peers: Vec<String>,
-    /// Interfaces to use, as `eth0,en*` or with a leading `^` those not to use. Default: `POTLUCK_INTERFACES`, else every
-    /// interface of a home network (no loopback, VPN or container).
+    /// Interfaces to use, as `eth0,en*` or with a leading `^` those not to use. Default:
+    /// `POTLUCK_INTERFACES`, else every interface of a home network (no loopback, VPN or
+    /// container).
     pub interfaces: Option<String>,
     /// Ports to try, then any. Default: 47474 to 47489.
     pub ports: Vec<u16>,
     /// Which engine moves and adds the bytes. Default: `POTLUCK_ENGINE`, else [`Engine::Auto`].
     pub engine: Option<Engine>,
-    /// Interfaces on which bulk data between two nodes that both say so travels unencrypted. Default: none.
+    /// Interfaces on which bulk data between two nodes that both say so travels unencrypted.
+    /// Default: none.
     pub trusted_links: Vec<String>,
 }
 
@@ -51,16 +58,19 @@ pub enum Network {
     Process,
 }
 
-/// Which engine a node offers. A View runs on Gloo when all its members offer it and reach each other directly; else natively.
+/// Which engine a node offers. A View runs on Gloo when all its members offer it and reach each
+/// other directly; else natively.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Engine {
-    /// Gloo, where every member has it, all of them reach each other directly, and trees over measured links would not be faster by more than a tenth.
+    /// Gloo, where every member has it, all of them reach each other directly, and trees over
+    /// measured links would not be faster by more than a tenth.
     #[default]
     Auto,
     /// potluck's own only: no View that this node is in runs on Gloo.
     Native,
-    /// Gloo, whatever the links are, unless another member lacks or declines it; a build without it refuses with [`ConfigProblem::NoGloo`].
+    /// Gloo, whatever the links are, unless another member lacks or declines it; a build without it
+    /// refuses with [`ConfigProblem::NoGloo`].
     Gloo,
 }
 
@@ -81,7 +91,8 @@ impl std::str::FromStr for Engine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Admission {
-    /// By the cluster key in `POTLUCK_KEY`, else in the namespace's key file. Neither: [`ConfigProblem::NoClusterKey`].
+    /// By the cluster key in `POTLUCK_KEY`, else in the namespace's key file. Neither:
+    /// [`ConfigProblem::NoClusterKey`].
     Found,
     /// By this cluster key.
     Key(ClusterKey),
@@ -119,15 +130,23 @@ impl Config {
         Config { network: Network::Loopback, ports: Vec::new(), ..Config::home() }
     }
 
-    /// Several nodes inside one process, without sockets and files, for tests: nodes of one namespace find each other.
+    /// Several nodes inside one process, without sockets and files, for tests: nodes of one
+    /// namespace find each other.
     pub fn local() -> Config {
-        Config { network: Network::Process, admission: Admission::Open, ports: Vec::new(), ..Config::home() }
+        Config {
+            network: Network::Process,
+            admission: Admission::Open,
+            ports: Vec::new(),
+            ..Config::home()
+        }
     }
 
     /// The rules that go across fields.
     pub(crate) fn check(&self) -> Result<()> {
         match self.partition()? {
-            Partition::Continue { min_members } if !(1..=crate::view::MEMBERS_MAX).contains(&min_members) => {
+            Partition::Continue { min_members }
+                if !(1..=crate::view::MEMBERS_MAX).contains(&min_members) =>
+            {
                 Err(Error::Config(ConfigProblem::BadMinMembers(min_members)))
             }
             _ => Ok(()),
@@ -138,9 +157,10 @@ impl Config {
     pub(crate) fn partition(&self) -> Result<Partition> {
         match (&self.partition, std::env::var_os("POTLUCK_PARTITION")) {
             (Some(partition), _) => Ok(partition.clone()),
-            (None, Some(text)) if !text.is_empty() => {
-                text.to_string_lossy().parse().map_err(|why| Error::Config(ConfigProblem::BadPartition(why)))
-            }
+            (None, Some(text)) if !text.is_empty() => text
+                .to_string_lossy()
+                .parse()
+                .map_err(|why| Error::Config(ConfigProblem::BadPartition(why))),
             (None, _) => Ok(Partition::default()),
         }
     }
@@ -178,7 +198,8 @@ impl Builder {
         self
     }
 
-    /// No key: anybody on this network who uses `name` is in. Separation by name only; still encrypted.
+    /// No key: anybody on this network who uses `name` is in. Separation by name only; still
+    /// encrypted.
     pub fn open_lan(mut self, name: impl Into<String>) -> Builder {
         self.config.namespace = Some(name.into());
         self.config.admission = Admission::Open;
@@ -232,7 +253,8 @@ impl Builder {
         self
     }
 
-    /// Bulk data over this interface travels unencrypted to nodes that say the same. For a cable one trusts, and benchmarks.
+    /// Bulk data over this interface travels unencrypted to nodes that say the same. For a cable
+    /// one trusts, and benchmarks.
     pub fn trusted_link(mut self, interface: impl Into<String>) -> Builder {
         self.config.trusted_links.push(interface.into());
         self

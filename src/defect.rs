@@ -2,7 +2,8 @@
 //!
 //! Ways in which the protocol can be wrong on purpose, so that its checks can be seen to find them.
 //!
-//! Only tests can seed one. Elsewhere [`Seeded`] is of no size and every question about it is answered `false` at compile time.
+//! Only tests can seed one. Elsewhere [`Seeded`] is of no size and every question about it is
+//! answered `false` at compile time.
 
 /// One rule of the protocol, broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +29,8 @@ pub(crate) enum Defect {
     EarlyAbort,
     /// Who has voted `Abort` after `Done` still lists the result.
     KeepsDone,
-    /// What an accepted successor has committed counts for everybody who comes from the same View, whether he holds it or not.
+    /// What an accepted successor has committed counts for everybody who comes from the same View,
+    /// whether he holds it or not.
     AdoptedCounts,
     /// An operation that a View commits is answered `Ok` without a result.
     OkWithoutResult,

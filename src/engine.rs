@@ -20,8 +20,9 @@ pub enum EngineKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Engines(pub u8);
 
-/// The engine that a View begins on, and what decided it. Chosen by the View's proposer and shipped with it. Where all have Gloo and nobody
-/// wants it by name, plans may move calls from the one to the other, see [`View::runs`](crate::view::View::runs).
+/// The engine that a View begins on, and what decided it. Chosen by the View's proposer and shipped
+/// with it. Where all have Gloo and nobody wants it by name, plans may move calls from the one to
+/// the other, see [`View::runs`](crate::view::View::runs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EngineChoice {
     /// Which engine.
@@ -112,7 +113,8 @@ const WANTS_GLOO: u8 = 16;
 impl EngineChoice {
     /// The native engine, for a member alone.
     #[cfg(any(test, fuzzing))]
-    pub const NATIVE: EngineChoice = EngineChoice { kind: EngineKind::Native, why: EngineReason::Alone };
+    pub const NATIVE: EngineChoice =
+        EngineChoice { kind: EngineKind::Native, why: EngineReason::Alone };
 
     /// Whether it speaks of ranks below `size`, and the reason belongs to the engine.
     pub fn fits(&self, size: usize) -> bool {
@@ -121,9 +123,9 @@ impl EngineChoice {
             EngineReason::AllHaveGloo => self.kind == EngineKind::Gloo,
             EngineReason::Wanted(rank) => self.kind == EngineKind::Gloo && known(rank),
             EngineReason::Alone | EngineReason::Uneven => self.kind == EngineKind::Native,
-            EngineReason::WithoutGloo(rank) | EngineReason::Declined(rank) | EngineReason::Failed(rank) => {
-                self.kind == EngineKind::Native && known(rank)
-            }
+            EngineReason::WithoutGloo(rank)
+            | EngineReason::Declined(rank)
+            | EngineReason::Failed(rank) => self.kind == EngineKind::Native && known(rank),
             EngineReason::Indirect(a, b) => self.kind == EngineKind::Native && known(a) && known(b),
         }
     }
@@ -133,14 +135,22 @@ impl EngineReason {
     /// The reason in a sentence; `name` gives what people call a rank.
     pub fn sentence(&self, name: impl Fn(Rank) -> String) -> String {
         match *self {
-            EngineReason::AllHaveGloo => "every member has Gloo and reaches all others directly".to_owned(),
+            EngineReason::AllHaveGloo => {
+                "every member has Gloo and reaches all others directly".to_owned()
+            }
             EngineReason::Alone => "one member has nobody to talk to".to_owned(),
             EngineReason::WithoutGloo(rank) => format!("{} was built without Gloo", name(rank)),
             EngineReason::Declined(rank) => format!("{} was told not to use Gloo", name(rank)),
             EngineReason::Failed(rank) => format!("Gloo has failed on {}", name(rank)),
-            EngineReason::Indirect(a, b) => format!("{} and {} have no direct link", name(a), name(b)),
-            EngineReason::Uneven => "the links differ, and trees, which Gloo has none of, suit them better".to_owned(),
-            EngineReason::Wanted(rank) => format!("every member has Gloo, and {} was told to use it", name(rank)),
+            EngineReason::Indirect(a, b) => {
+                format!("{} and {} have no direct link", name(a), name(b))
+            }
+            EngineReason::Uneven => {
+                "the links differ, and trees, which Gloo has none of, suit them better".to_owned()
+            }
+            EngineReason::Wanted(rank) => {
+                format!("every member has Gloo, and {} was told to use it", name(rank))
+            }
         }
     }
 
@@ -236,10 +246,15 @@ mod tests {
 
     #[test]
     fn a_choice_that_contradicts_its_reason_is_refused() {
-        let mut bytes = EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo }.to_bytes();
+        let mut bytes =
+            EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo }.to_bytes();
         bytes[0] = 1;
         assert_eq!(EngineChoice::from_bytes(&bytes), Err(Malformed::Inconsistent));
-        assert_eq!(EngineChoice::from_bytes(&[1, 3, 16, 0]), Err(Malformed::Inconsistent), "no such rank");
+        assert_eq!(
+            EngineChoice::from_bytes(&[1, 3, 16, 0]),
+            Err(Malformed::Inconsistent),
+            "no such rank"
+        );
     }
 
     #[test]
@@ -247,7 +262,13 @@ mod tests {
         let rank = Rank(2);
         assert_eq!(Engines::GLOO.objection(rank), None);
         assert_eq!(Engines::NATIVE.objection(rank), Some(EngineReason::WithoutGloo(rank)));
-        assert_eq!(Engines::GLOO.declining_gloo().objection(rank), Some(EngineReason::Declined(rank)));
-        assert_eq!(Engines::GLOO.with_failed_gloo().objection(rank), Some(EngineReason::Failed(rank)));
+        assert_eq!(
+            Engines::GLOO.declining_gloo().objection(rank),
+            Some(EngineReason::Declined(rank))
+        );
+        assert_eq!(
+            Engines::GLOO.with_failed_gloo().objection(rank),
+            Some(EngineReason::Failed(rank))
+        );
     }
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Short for a result with potluck's [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call did not do what it was asked. On every error the caller's buffer is as it was before the call.
+/// Why a call did not do what it was asked. On every error the caller's buffer is as it was before
+/// the call.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,29 +23,34 @@ pub enum Error {
         /// What happened, and where.
         cause: Cause,
     },
-    /// The View was replaced before this call began. Your buffer is untouched; take `ctx.renewed()` and call again.
+    /// The View was replaced before this call began. Your buffer is untouched; take `ctx.renewed()`
+    /// and call again.
     ViewChanged,
-    /// This member was left out of the group while the operation ran, or could not reach enough others to go on, and cannot know
-    /// whether it happened; or it knows that it happened for others and has not got the result. Your buffer is untouched; take
-    /// `ctx.renewed()`, `sync` your state, then go on.
+    /// This member was left out of the group while the operation ran, or could not reach enough
+    /// others to go on, and cannot know whether it happened; or it knows that it happened for
+    /// others and has not got the result. Your buffer is untouched; take `ctx.renewed()`, `sync`
+    /// your state, then go on.
     Indeterminate,
-    /// The members do not hold the same state yet. Nothing was sent; call `ctx.sync(version, &mut state)` first.
+    /// The members do not hold the same state yet. Nothing was sent; call `ctx.sync(version, &mut
+    /// state)` first.
     NeedsSync,
-    /// An earlier call of this lane was dropped after its result was decided. Nothing was sent; take or discard that
-    /// result first.
+    /// An earlier call of this lane was dropped after its result was decided. Nothing was sent;
+    /// take or discard that result first.
     LostResult {
         /// The dropped operation.
         op: OpId,
     },
-    /// Two ranks called different things at the same place of the program. Nobody's buffer was touched; this is a bug in
-    /// the calling program.
+    /// Two ranks called different things at the same place of the program. Nobody's buffer was
+    /// touched; this is a bug in the calling program.
     Mismatch(Box<Mismatched>),
-    /// The call makes no sense as it stands; this is a bug in the calling program. Your buffer is untouched. The call has its
-    /// place in the lane all the same and is given up for all members, so that the next ones still meet.
+    /// The call makes no sense as it stands; this is a bug in the calling program. Your buffer is
+    /// untouched. The call has its place in the lane all the same and is given up for all members,
+    /// so that the next ones still meet.
     Rejected(Rejection),
     /// 64 operations are under way, or 32 messages. Nothing was sent; wait for some of them first.
     TooManyInFlight,
-    /// Not enough members came in the time you gave. Nothing changed; wait longer, or look at `cluster.status()`.
+    /// Not enough members came in the time you gave. Nothing changed; wait longer, or look at
+    /// `cluster.status()`.
     NotEnoughPeers {
         /// Members in the group now, this one included.
         present: usize,
@@ -87,20 +93,23 @@ pub struct Mismatched {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The View was replaced while it ran, mostly because a member was lost, and the next one decided that not everybody
-    /// held the result.
+    /// The View was replaced while it ran, mostly because a member was lost, and the next one
+    /// decided that not everybody held the result.
     MemberLost {
-        /// Who is in the next View no more, with the rank in the one before. Empty where all are, and what links them had broken.
+        /// Who is in the next View no more, with the rank in the one before. Empty where all are,
+        /// and what links them had broken.
         who: Vec<Peer>,
     },
-    /// A deadline passed: this rank's own (`None`) or that of another. Where half of this rank's own time was over as well, its own is said to
-    /// have passed: the same deadline on all ranks ends in the same error on all.
+    /// A deadline passed: this rank's own (`None`) or that of another. Where half of this rank's
+    /// own time was over as well, its own is said to have passed: the same deadline on all ranks
+    /// ends in the same error on all.
     Deadline {
         /// Whose, if not this rank's own.
         of: Option<Peer>,
     },
-    /// A call that asked for it ([`reject_non_finite`](crate::AllReduce::reject_non_finite)) met a NaN or an infinity, in what was
-    /// handed in or in the result. Calling again with the same numbers ends the same way.
+    /// A call that asked for it ([`reject_non_finite`](crate::AllReduce::reject_non_finite)) met a
+    /// NaN or an infinity, in what was handed in or in the result. Calling again with the same
+    /// numbers ends the same way.
     NonFinite {
         /// On which rank, if not on this one.
         on: Option<Peer>,
@@ -172,11 +181,14 @@ impl Error {
         }
     }
 
-    /// Whether taking `ctx.renewed()` and calling again, with a `sync` before it, is the right answer.
+    /// Whether taking `ctx.renewed()` and calling again, with a `sync` before it, is the right
+    /// answer.
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::ViewChanged | Error::NeedsSync => true,
-            Error::Aborted { cause } => !matches!(cause, Cause::Deadline { of: None } | Cause::NonFinite { .. }),
+            Error::Aborted { cause } => {
+                !matches!(cause, Cause::Deadline { of: None } | Cause::NonFinite { .. })
+            }
             _ => false,
         }
     }
@@ -216,7 +228,10 @@ impl std::error::Error for Error {}
 impl fmt::Display for Mismatched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ((one, its), (other, theirs)) = (&self.one, &self.other);
-        write!(f, "{one} called {its} where {other} called {theirs}; make the program call the same on every rank")
+        write!(
+            f,
+            "{one} called {its} where {other} called {theirs}; make the program call the same on every rank"
+        )
     }
 }
 
@@ -232,19 +247,28 @@ impl fmt::Display for Cause {
             Cause::MemberLost { who } => match &who[..] {
                 [] => f.write_str("because the links of the group broke while it ran"),
                 [one] => write!(f, "because {one} was lost while it ran"),
-                [one, others @ ..] => write!(f, "because {one} and {} others were lost while it ran", others.len()),
+                [one, others @ ..] => {
+                    write!(f, "because {one} and {} others were lost while it ran", others.len())
+                }
             },
             Cause::Deadline { of: None } => f.write_str("because its deadline passed"),
-            Cause::Deadline { of: Some(peer) } => write!(f, "because the deadline of {peer} passed"),
-            Cause::NonFinite { on: None } => {
-                f.write_str("because there is a NaN or an infinity in this rank's numbers or in the result")
+            Cause::Deadline { of: Some(peer) } => {
+                write!(f, "because the deadline of {peer} passed")
             }
+            Cause::NonFinite { on: None } => f.write_str(
+                "because there is a NaN or an infinity in this rank's numbers or in the result",
+            ),
             Cause::NonFinite { on: Some(peer) } => {
-                write!(f, "because there is a NaN or an infinity in the numbers of {peer} or in the result")
+                write!(
+                    f,
+                    "because there is a NaN or an infinity in the numbers of {peer} or in the result"
+                )
             }
             Cause::Dropped { by: None } => f.write_str("because the call was dropped"),
             Cause::Dropped { by: Some(peer) } => write!(f, "because {peer} dropped its call"),
-            Cause::Engine { on, fault: None } => write!(f, "because the engine of {on} could not finish it"),
+            Cause::Engine { on, fault: None } => {
+                write!(f, "because the engine of {on} could not finish it")
+            }
             Cause::Engine { on, fault: Some(fault) } => write!(f, "because {fault} (seen by {on})"),
         }
     }

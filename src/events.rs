@@ -8,7 +8,8 @@ use crate::view::ViewId;
 use std::fmt;
 use std::time::Duration;
 
-/// Something that happened, as one node saw it. How things stand is told by [`Status`](crate::Status).
+/// Something that happened, as one node saw it. How things stand is told by
+/// [`Status`](crate::Status).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -51,7 +52,8 @@ pub enum Event {
     PathChanged {
         /// Who.
         peer: Who,
-        /// This machine's interface, as its operating system calls it; empty where that is not known.
+        /// This machine's interface, as its operating system calls it; empty where that is not
+        /// known.
         interface: String,
     },
     /// So many events were lost, because they were not taken in time: look at the status.
@@ -114,12 +116,22 @@ impl fmt::Display for Event {
             Event::Left(who) => write!(f, "{who} left"),
             Event::Lost { peer, why } => write!(f, "{peer} was lost: {why}"),
             Event::Quarantined { peer, lasts } => {
-                write!(f, "{peer} is kept out for {} s: lost three times in a minute", lasts.as_secs())
+                write!(
+                    f,
+                    "{peer} is kept out for {} s: lost three times in a minute",
+                    lasts.as_secs()
+                )
             }
-            Event::Woke => f.write_str("this machine has slept, or this process was stopped; it joins anew"),
-            Event::Duplicate(who) => write!(f, "two processes use the identity of {who}; give each its own"),
+            Event::Woke => {
+                f.write_str("this machine has slept, or this process was stopped; it joins anew")
+            }
+            Event::Duplicate(who) => {
+                write!(f, "two processes use the identity of {who}; give each its own")
+            }
             Event::OneWay(who) => write!(f, "{who} is heard and does not hear this node"),
-            Event::PathChanged { peer, interface } => write!(f, "the links with {peer} take another path, by {interface}"),
+            Event::PathChanged { peer, interface } => {
+                write!(f, "the links with {peer} take another path, by {interface}")
+            }
             Event::Lagged(n) => write!(f, "{n} events were not taken in time"),
         }
     }

@@ -1,23 +1,27 @@
 //! Layer: Face.
 //!
-//! Everything that reads bytes of the network or of files, one function per fuzz target. Only there with `--cfg fuzzing`.
+//! Everything that reads bytes of the network or of files, one function per fuzz target. Only there
+//! with `--cfg fuzzing`.
 //!
-//! What is read must be written back as it was, and no input may panic, hang, or claim more memory than its bounds allow.
+//! What is read must be written back as it was, and no input may panic, hang, or claim more memory
+//! than its bounds allow.
 
 use crate::collective::p2p::{EAGER_OP_BYTES, Endpoint, Owned, PIECE, SLOTS_MAX, Threads};
 use crate::collective::{
-    Call, CodecId, DType, Descriptor, Enclosed, Engine, EngineFault, Input, Itinerary, Job, Kind, Mode, NativeEngine, OpMessage,
-    Pool, ReduceOp, ViewBoard,
+    Call, CodecId, DType, Descriptor, Enclosed, Engine, EngineFault, Input, Itinerary, Job, Kind,
+    Mode, NativeEngine, OpMessage, Pool, ReduceOp, ViewBoard,
 };
 use crate::discovery::Advert;
 use crate::election::{Durable, Message};
 use crate::engine::{EngineChoice, EngineKind, Engines};
 use crate::identity::{
-    Boot, ClusterKey, Identity, MemberId, Name, NodeId, decode_identity, encode_identity, peers_file, state_file,
+    Boot, ClusterKey, Identity, MemberId, Name, NodeId, decode_identity, encode_identity,
+    peers_file, state_file,
 };
 use crate::link::{
-    Binding, DataHeader, DataLink, DataReceiver, DataSender, FrameReader, Hello, Initiator, Local, MESSAGE1_BYTES, PROVEN_BYTES,
-    Phase, Preamble, Purpose, Responder, Role, Sealer, Session, Shutdown, Suite, TAG_BYTES, Terms, Wire,
+    Binding, DataHeader, DataLink, DataReceiver, DataSender, FrameReader, Hello, Initiator, Local,
+    MESSAGE1_BYTES, PROVEN_BYTES, Phase, Preamble, Purpose, Responder, Role, Sealer, Session,
+    Shutdown, Suite, TAG_BYTES, Terms, Wire,
 };
 use crate::relay::{Act, RelayBody, RelayFrame, Switch};
 use crate::topology::Plan;
@@ -44,7 +48,8 @@ pub fn view(bytes: &[u8]) {
             mode: Mode::PerOp,
         };
         if view.engine.kind == EngineKind::Native {
-            Itinerary::of(&call, None, &view.plan, view.size()).expect("a View's plan fits the View");
+            Itinerary::of(&call, None, &view.plan, view.size())
+                .expect("a View's plan fits the View");
         }
     }
 }
@@ -54,10 +59,11 @@ pub fn message(bytes: &[u8]) {
     round_trip::<Message>(bytes);
 }
 
-/// Frames of circuits from the neighbours of a node, one after the other: what it sends on is never more than what came, and what it keeps
-/// has a bound.
+/// Frames of circuits from the neighbours of a node, one after the other: what it sends on is never
+/// more than what came, and what it keeps has a bound.
 pub fn relay_frames(bytes: &[u8]) {
-    let neighbours: Vec<MemberId> = (1..=3).map(|n| MemberId { node: NodeId([n; 32]), boot: Boot(u64::from(n)) }).collect();
+    let neighbours: Vec<MemberId> =
+        (1..=3).map(|n| MemberId { node: NodeId([n; 32]), boot: Boot(u64::from(n)) }).collect();
     let me = neighbours[1];
     let mut switch = Switch::new(me);
     let mut rest = bytes;
@@ -70,7 +76,9 @@ pub fn relay_frames(bytes: &[u8]) {
         let from = neighbours[usize::from(from % 3)];
         match switch.on_frame(now, from, frame, |to| to != me) {
             Ok(acts) => {
-                let on = acts.iter().filter(|act| matches!(act, Act::Send(_, frame) if frame.body != RelayBody::Close));
+                let on = acts.iter().filter(
+                    |act| matches!(act, Act::Send(_, frame) if frame.body != RelayBody::Close),
+                );
                 assert!(on.count() <= 1 && acts.len() <= 2);
                 for act in acts {
                     if let Act::Bytes(end, bytes) = act {
@@ -93,7 +101,9 @@ pub fn op_message(bytes: &[u8]) {
     let Some(descriptor) = round_trip::<Descriptor>(bytes) else { return };
     for size in [1, 2, 16] {
         let plan = Plan::mesh(size);
-        if let Ok(itinerary) = Itinerary::of(&descriptor.call, Some((Rank(0), descriptor.call.count)), &plan, size) {
+        if let Ok(itinerary) =
+            Itinerary::of(&descriptor.call, Some((Rank(0), descriptor.call.count)), &plan, size)
+        {
             itinerary.input_bytes(Rank(0));
         }
     }
@@ -101,13 +111,15 @@ pub fn op_message(bytes: &[u8]) {
 
 /// Frames in the clear.
 pub fn frames(bytes: &[u8]) {
-    if let Some(header) = bytes.first_chunk().and_then(|header| DataHeader::from_bytes(header).ok()) {
+    if let Some(header) = bytes.first_chunk().and_then(|header| DataHeader::from_bytes(header).ok())
+    {
         assert_eq!(header.to_bytes()[..], bytes[..DataHeader::BYTES]);
     }
     read_all(FrameReader::new(Cursor::new(bytes.to_vec()), None));
 }
 
-/// Records that are authentic and hold anything: a member that breaks the protocol. With either suite.
+/// Records that are authentic and hold anything: a member that breaks the protocol. With either
+/// suite.
 pub fn sealed_frames(bytes: &[u8]) {
     for suite in [Suite::Aes256Gcm, Suite::ChaCha20Poly1305] {
         sealed_frames_of(suite, bytes);
@@ -132,7 +144,9 @@ fn sealed_frames_of(suite: Suite, bytes: &[u8]) {
 /// What a stranger may say: a preamble, a first message, an introduction.
 pub fn handshake(bytes: &[u8]) {
     let asked = bytes.first_chunk().map(Preamble::parse);
-    if let (Some(Ok(Preamble::Control)), Some(bytes)) = (asked, bytes.first_chunk::<{ Preamble::BYTES }>()) {
+    if let (Some(Ok(Preamble::Control)), Some(bytes)) =
+        (asked, bytes.first_chunk::<{ Preamble::BYTES }>())
+    {
         assert_eq!(Purpose::Control.preamble(), *bytes);
     }
     round_trip::<Hello>(bytes);
@@ -154,13 +168,21 @@ pub fn txt(bytes: &[u8]) {
     let keys_and_values: Vec<(String, &[u8])> = lines
         .map(|line| {
             let at = line.iter().position(|byte| *byte == b'=').unwrap_or(line.len());
-            (String::from_utf8_lossy(&line[..at]).into_owned(), line.get(at + 1..).unwrap_or_default())
+            (
+                String::from_utf8_lossy(&line[..at]).into_owned(),
+                line.get(at + 1..).unwrap_or_default(),
+            )
         })
         .collect();
     let borrowed = keys_and_values.iter().map(|(key, value)| (key.as_str(), *value));
     if let Ok(advert) = Advert::from_txt(&instance, 1, [], borrowed) {
         let written = advert.to_txt();
-        let again = Advert::from_txt(&instance, 1, [], written.iter().map(|(key, value)| (*key, value.as_bytes())));
+        let again = Advert::from_txt(
+            &instance,
+            1,
+            [],
+            written.iter().map(|(key, value)| (*key, value.as_bytes())),
+        );
         assert_eq!(again, Ok(advert));
     }
 }
@@ -185,9 +207,11 @@ pub fn state(bytes: &[u8]) {
     round_trip::<Durable>(bytes);
 }
 
-/// A member of the View that sends frames of its own making while an operation runs: it ends, well or with an error.
+/// A member of the View that sends frames of its own making while an operation runs: it ends, well
+/// or with an error.
 pub fn engine(bytes: &[u8]) {
-    let (size, rest) = bytes.split_first().map_or((2, bytes), |(first, rest)| (2 + usize::from(first % 3), rest));
+    let (size, rest) =
+        bytes.split_first().map_or((2, bytes), |(first, rest)| (2 + usize::from(first % 3), rest));
     let members: Vec<Member> = (0..size as u8).map(member).collect();
     let ballot = Ballot { round: 1, proposer: members[0].id };
     let plan = Plan::mesh(size);
@@ -204,11 +228,23 @@ pub fn engine(bytes: &[u8]) {
     let board = Arc::new(ViewBoard::new(Rank(0), tokio::sync::mpsc::unbounded_channel().0));
     let backend = NativeEngine::new(Pool::new()).open(&Arc::new(view.clone()), Rank(0), board);
     let op = OpId { lane: Lane::MAIN, number: 0 };
-    let call =
-        Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 16, codec: CodecId::None, mode: Mode::PerOp };
+    let call = Call {
+        kind: Kind::AllReduce(ReduceOp::Sum),
+        dtype: DType::F32,
+        count: 16,
+        codec: CodecId::None,
+        mode: Mode::PerOp,
+    };
     let (report, outcome) = channel();
     let done = Box::new(move |result| drop(report.send(result)));
-    backend.start(Job { op, call, plan: Arc::new(view.plan.clone()), sync_root: None, model: None, done });
+    backend.start(Job {
+        op,
+        call,
+        plan: Arc::new(view.plan.clone()),
+        sync_root: None,
+        model: None,
+        done,
+    });
     if let Ok(enclosed) = Enclosed::decode(&mut Reader::new(rest)) {
         backend.receive_enclosed(op, Rank(1), &enclosed);
     }
@@ -221,12 +257,15 @@ pub fn engine(bytes: &[u8]) {
     } else {
         _ = backend.feed_enclosing(op, &Input::Borrowed(&[1; 64]));
     }
-    let ended = outcome.recv_timeout(Duration::from_secs(20)).expect("the operation ends when its links do");
+    let ended = outcome
+        .recv_timeout(Duration::from_secs(20))
+        .expect("the operation ends when its links do");
     assert!(ended.is_err() || rest.len() >= 4, "a result without a contribution");
     backend.close();
 }
 
-/// A member of the View that sends pieces of messages of its own making: every receive ends, and no more is kept than may be.
+/// A member of the View that sends pieces of messages of its own making: every receive ends, and no
+/// more is kept than may be.
 pub fn deliver(bytes: &[u8]) {
     const LENS: [usize; 3] = [100, 20_000, 300_000];
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -248,8 +287,12 @@ pub fn deliver(bytes: &[u8]) {
     end.attach(peer, Box::new(Scripted(pieces_of(bytes))));
     for region in &begun {
         let received = LENS.map(|_| region.region().wait_recv(PATIENCE));
-        let honest =
-            |end: &Result<_, _>| matches!(end, Ok(Some(Rank(1))) | Err(EngineFault::LinkLost(_) | EngineFault::Protocol(_)));
+        let honest = |end: &Result<_, _>| {
+            matches!(
+                end,
+                Ok(Some(Rank(1))) | Err(EngineFault::LinkLost(_) | EngineFault::Protocol(_))
+            )
+        };
         assert!(received.iter().all(honest), "{received:?}");
     }
     let (ops, bytes) = end.kept();
@@ -262,8 +305,18 @@ pub fn deliver(bytes: &[u8]) {
 
 /// Frames of four bytes each: which operation and what, which flow, how many follow, how long.
 fn pieces_of(bytes: &[u8]) -> Cursor<Vec<u8>> {
-    const LENS: [usize; 10] =
-        [100, 0, 1, EAGER_OP_BYTES, EAGER_OP_BYTES + 1, 20_000, PIECE, 300_000 - PIECE, PIECE + 1, PIECE - 1];
+    const LENS: [usize; 10] = [
+        100,
+        0,
+        1,
+        EAGER_OP_BYTES,
+        EAGER_OP_BYTES + 1,
+        20_000,
+        PIECE,
+        300_000 - PIECE,
+        PIECE + 1,
+        PIECE - 1,
+    ];
     let mut stream = Vec::new();
     for frame in bytes.chunks_exact(4).take(160) {
         let op = OpId { lane: Lane::MAIN, number: u64::from(frame[0] >> 1) };
@@ -277,14 +330,16 @@ fn pieces_of(bytes: &[u8]) -> Cursor<Vec<u8>> {
             Phase::Posted => usize::from(frame[3] / 255),
             _ => LENS[usize::from(frame[3]) % LENS.len()],
         };
-        let header = DataHeader { op, flow: u32::from(frame[1] % 32), chunk, phase, len: len as u32 };
+        let header =
+            DataHeader { op, flow: u32::from(frame[1] % 32), chunk, phase, len: len as u32 };
         stream.extend_from_slice(&header.to_bytes());
         stream.resize(stream.len() + len, frame[3]);
     }
     Cursor::new(stream)
 }
 
-/// Frames of four bytes each: which operation and way, which flow, which chunk, how long. Nearly every input is one.
+/// Frames of four bytes each: which operation and way, which flow, which chunk, how long. Nearly
+/// every input is one.
 fn stream_of(bytes: &[u8]) -> Cursor<Vec<u8>> {
     let mut stream = Vec::new();
     for frame in bytes.chunks_exact(4).take(32) {
@@ -292,7 +347,13 @@ fn stream_of(bytes: &[u8]) -> Cursor<Vec<u8>> {
         let phase = if frame[0] & 1 == 0 { Phase::Reduce } else { Phase::Gather };
         // The whole buffer is 64 bytes long.
         let len = if frame[3] < 128 { 64 } else { u32::from(frame[3]) };
-        let header = DataHeader { op, flow: u32::from(frame[1] % 4), chunk: u32::from(frame[2] % 4), phase, len };
+        let header = DataHeader {
+            op,
+            flow: u32::from(frame[1] % 4),
+            chunk: u32::from(frame[2] % 4),
+            phase,
+            len,
+        };
         stream.extend_from_slice(&header.to_bytes());
         stream.resize(stream.len() + len as usize, frame[3]);
     }
@@ -327,7 +388,8 @@ fn sessions(suite: Suite) -> (Session, Session) {
     b.hello.suite = suite;
     let (initiator, first) = Initiator::start(&a, terms).expect("randomness");
     let message1 = first.last_chunk().expect("the first message is longer");
-    let (answered, message2) = Responder::open(&b, terms, message1).expect("genuine").answer().expect("genuine");
+    let (answered, message2) =
+        Responder::open(&b, terms, message1).expect("genuine").answer().expect("genuine");
     let done = initiator.conclude(&message2).expect("genuine");
     (done.outcome.expect("welcome"), answered.finish(&done.message3).expect("welcome"))
 }

@@ -5,7 +5,8 @@
 use crate::config::Config;
 use crate::error::Result;
 use crate::identity::cluster_key_file::{
-    KEY_VARIABLE, Stored, create_cluster_key, find_cluster_key, random_cluster_key, store_cluster_key,
+    KEY_VARIABLE, Stored, create_cluster_key, find_cluster_key, random_cluster_key,
+    store_cluster_key,
 };
 use crate::identity::home::{Home, Slot};
 use crate::identity::keystore::first_identity;
@@ -13,7 +14,8 @@ use crate::identity::{ClusterKey, Name, NamespaceName, NodeId};
 use crate::start::{home_of, lookup, name_of, namespace_of};
 use std::path::{Path, PathBuf};
 
-/// The key files of one namespace in one home. Opening it touches nothing; nothing is held between calls.
+/// The key files of one namespace in one home. Opening it touches nothing; nothing is held between
+/// calls.
 #[derive(Clone, Debug)]
 pub struct Keys {
     home: Home,
@@ -30,8 +32,8 @@ pub struct MachineIdentity {
     pub name: Name,
     /// The file that holds the key pair.
     pub file: PathBuf,
-    /// Which of the home's identities this is. 0 is that of a process that is alone; further ones are made for processes
-    /// that run beside it.
+    /// Which of the home's identities this is. 0 is that of a process that is alone; further ones
+    /// are made for processes that run beside it.
     pub slot: u8,
 }
 
@@ -45,7 +47,8 @@ pub enum StoredKey {
 }
 
 impl Keys {
-    /// The keys that a node with this configuration would use; the admission it asks for does not matter.
+    /// The keys that a node with this configuration would use; the admission it asks for does not
+    /// matter.
     ///
     /// # Errors
     /// [`Error::Config`](crate::Error::Config) when the namespace has no valid name,
@@ -72,33 +75,42 @@ impl Keys {
     /// The cluster key that a node would be admitted by, if there is one.
     ///
     /// # Errors
-    /// [`Error::Identity`](crate::Error::Identity) when the variable or the file is there and cannot be used.
+    /// [`Error::Identity`](crate::Error::Identity) when the variable or the file is there and
+    /// cannot be used.
     pub fn cluster_key(&self) -> Result<Option<StoredKey>> {
         let found = find_cluster_key(&self.namespace, &self.home, lookup)?;
         let from_variable = lookup(KEY_VARIABLE).is_some_and(|value| !value.is_empty());
-        Ok(found.map(|key| if from_variable { StoredKey::Environment(key) } else { StoredKey::File(key) }))
+        Ok(found.map(|key| {
+            if from_variable { StoredKey::Environment(key) } else { StoredKey::File(key) }
+        }))
     }
 
-    /// Makes a new cluster key out of the operating system's randomness and stores it, readable for its owner alone.
+    /// Makes a new cluster key out of the operating system's randomness and stores it, readable for
+    /// its owner alone.
     ///
     /// # Errors
-    /// [`Error::Identity`](crate::Error::Identity) when a key is stored already, or the file cannot be written.
+    /// [`Error::Identity`](crate::Error::Identity) when a key is stored already, or the file cannot
+    /// be written.
     pub fn create_cluster_key(&self) -> Result<ClusterKey> {
         Ok(create_cluster_key(&self.namespace, &self.home)?)
     }
 
-    /// Stores a cluster key, readable for its owner alone. Storing the same key again changes nothing.
+    /// Stores a cluster key, readable for its owner alone. Storing the same key again changes
+    /// nothing.
     ///
     /// # Errors
-    /// [`Error::Identity`](crate::Error::Identity) when another key is stored, which stays, or the file cannot be written.
+    /// [`Error::Identity`](crate::Error::Identity) when another key is stored, which stays, or the
+    /// file cannot be written.
     pub fn store_cluster_key(&self, key: &ClusterKey) -> Result<()> {
         Ok(store_cluster_key(&self.namespace, &self.home, key, Stored::Keep)?)
     }
 
-    /// Stores a cluster key in place of whatever is stored: this machine leaves that other cluster for good.
+    /// Stores a cluster key in place of whatever is stored: this machine leaves that other cluster
+    /// for good.
     ///
     /// # Errors
-    /// [`Error::Identity`](crate::Error::Identity) when the file cannot be written; the old key is then still there.
+    /// [`Error::Identity`](crate::Error::Identity) when the file cannot be written; the old key is
+    /// then still there.
     pub fn replace_cluster_key(&self, key: &ClusterKey) -> Result<()> {
         Ok(store_cluster_key(&self.namespace, &self.home, key, Stored::Replace)?)
     }
@@ -106,7 +118,8 @@ impl Keys {
     /// Who this machine is, also while a node runs. The identity is made when there is none yet.
     ///
     /// # Errors
-    /// [`Error::Identity`](crate::Error::Identity) when its file cannot be used; nothing is repaired.
+    /// [`Error::Identity`](crate::Error::Identity) when its file cannot be used; nothing is
+    /// repaired.
     pub fn machine_identity(&self) -> Result<MachineIdentity> {
         Ok(MachineIdentity {
             node: first_identity(&self.home)?,
@@ -161,7 +174,8 @@ mod tests {
         let keys = keys(&scratch);
         let shown = keys.machine_identity().expect("an identity");
         assert_eq!((shown.name.as_str(), shown.slot), ("ada", 0));
-        let held = crate::identity::keystore::load_or_create_identity(&keys.home).expect("it is free");
+        let held =
+            crate::identity::keystore::load_or_create_identity(&keys.home).expect("it is free");
         assert_eq!(held.identity().id(), shown.node);
         assert_eq!(keys.machine_identity().expect("also while it is held"), shown);
     }

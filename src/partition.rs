@@ -11,20 +11,21 @@ use std::str::FromStr;
 
 /// Which groups may go on when the network is cut, or machines are gone.
 ///
-/// The same on all nodes: two that differ in it get no link, and the status says so. Two that both say
-/// [`Partition::Continue`] may differ in how many members they want.
+/// The same on all nodes: two that differ in it get no link, and the status says so. Two that both
+/// say [`Partition::Continue`] may differ in how many members they want.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Partition {
-    /// Every part that has enough members goes on. When parts meet again, one history wins and the others are told to
-    /// [`sync`](crate::Context::sync): what they did meanwhile is lost.
+    /// Every part that has enough members goes on. When parts meet again, one history wins and the
+    /// others are told to [`sync`](crate::Context::sync): what they did meanwhile is lost.
     Continue {
-        /// Members a View needs before it is handed out, 1 to 16. With 1 a lone node is a group; higher than the machines there are,
-        /// nothing ever starts.
+        /// Members a View needs before it is handed out, 1 to 16. With 1 a lone node is a group;
+        /// higher than the machines there are, nothing ever starts.
         min_members: usize,
     },
-    /// Only a part with more than half of these nodes goes on; so there is never more than one, and no two members anywhere
-    /// hear different outcomes of one operation. Everybody else waits, and a call that was under way there ends with
+    /// Only a part with more than half of these nodes goes on; so there is never more than one, and
+    /// no two members anywhere hear different outcomes of one operation. Everybody else waits, and
+    /// a call that was under way there ends with
     /// [`Error::Indeterminate`](crate::Error::Indeterminate).
     Majority {
         /// All nodes there are, 1 to 16, in any order. No other node is let in.
@@ -113,17 +114,20 @@ impl Partition {
     }
 }
 
-/// `continue:2`, `majority:ID,ID,ID` or `all:ID,ID`, with the public keys as `potluck identity` prints them.
+/// `continue:2`, `majority:ID,ID,ID` or `all:ID,ID`, with the public keys as `potluck identity`
+/// prints them.
 impl FromStr for Partition {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Partition, String> {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
-        let node = |id: &str| id.trim().parse::<NodeId>().map_err(|e| format!("{:?}: {e}", id.trim()));
+        let node =
+            |id: &str| id.trim().parse::<NodeId>().map_err(|e| format!("{:?}: {e}", id.trim()));
         let roster = || rest.split(',').map(node).collect::<Result<Vec<NodeId>, String>>();
         match kind.trim() {
             "continue" => {
-                let min_members = rest.trim().parse().map_err(|_| format!("{rest:?} is no number of members"))?;
+                let min_members =
+                    rest.trim().parse().map_err(|_| format!("{rest:?} is no number of members"))?;
                 Ok(Partition::Continue { min_members })
             }
             "majority" => Ok(Partition::Majority { roster: roster()? }),
@@ -137,10 +141,15 @@ impl fmt::Display for RosterProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RosterProblem::Empty => f.write_str("it names nobody"),
-            RosterProblem::TooLong(n) => write!(f, "it names {n} nodes, and a group has at most {MEMBERS_MAX}"),
+            RosterProblem::TooLong(n) => {
+                write!(f, "it names {n} nodes, and a group has at most {MEMBERS_MAX}")
+            }
             RosterProblem::Twice(node) => write!(f, "it names {node} twice"),
             RosterProblem::WithoutThisNode(me) => {
-                write!(f, "it does not name this node, {me}; `potluck identity` prints its public key")
+                write!(
+                    f,
+                    "it does not name this node, {me}; `potluck identity` prints its public key"
+                )
             }
         }
     }
@@ -165,7 +174,10 @@ mod tests {
 
     #[test]
     fn who_may_go_on_as_a_table() {
-        let (majority, all) = (Partition::Majority { roster: roster(&[1, 2, 3, 4]) }, Partition::All { roster: roster(&[1, 2]) });
+        let (majority, all) = (
+            Partition::Majority { roster: roster(&[1, 2, 3, 4]) },
+            Partition::All { roster: roster(&[1, 2]) },
+        );
         for (partition, members, may) in [
             (&Partition::default(), &[1][..], true),
             (&majority, &[1, 2], false),
@@ -179,7 +191,11 @@ mod tests {
             assert_eq!(admits(partition, members), may, "{members:?} by {partition:?}");
         }
         // Two lives of one node are one node.
-        let twice = [member_id(1), member_id(2), MemberId { boot: crate::identity::Boot(99), ..member_id(2) }];
+        let twice = [
+            member_id(1),
+            member_id(2),
+            MemberId { boot: crate::identity::Boot(99), ..member_id(2) },
+        ];
         assert!(!majority.admits(twice));
     }
 
@@ -188,9 +204,14 @@ mod tests {
         for n in 1..=7u8 {
             let nodes: Vec<u8> = (0..n).collect();
             let partition = Partition::Majority { roster: roster(&nodes) };
-            let some = |bits: u32| nodes.iter().copied().filter(|i| bits >> i & 1 == 1).collect::<Vec<u8>>();
+            let some = |bits: u32| {
+                nodes.iter().copied().filter(|i| bits >> i & 1 == 1).collect::<Vec<u8>>()
+            };
             for bits in 0..1u32 << n {
-                assert!(!(admits(&partition, &some(bits)) && admits(&partition, &some(!bits))), "{bits:b} of {n}");
+                assert!(
+                    !(admits(&partition, &some(bits)) && admits(&partition, &some(!bits))),
+                    "{bits:b} of {n}"
+                );
             }
         }
     }
@@ -223,7 +244,16 @@ mod tests {
         assert_eq!(text.parse(), Ok(Partition::Majority { roster: roster(&[0xa1, 2]) }));
         assert_eq!(format!("all:{}", hex(3)).parse(), Ok(Partition::All { roster: roster(&[3]) }));
         assert_eq!("continue:3".parse(), Ok(Partition::Continue { min_members: 3 }));
-        for bad in ["", "continue", "continue:-1", "majority", "majority:", "all:12", "most:1", "majority:é"] {
+        for bad in [
+            "",
+            "continue",
+            "continue:-1",
+            "majority",
+            "majority:",
+            "all:12",
+            "most:1",
+            "majority:é",
+        ] {
             assert!(bad.parse::<Partition>().is_err(), "{bad:?}");
         }
     }

@@ -8,8 +8,8 @@ use crate::view::Rank;
 use std::fmt;
 use std::sync::Arc;
 
-/// How the members of a View move a buffer, as it is now. Another one may take its place while the View stays: once it is known what
-/// the links carry, see [`Context::plan`](crate::Context::plan).
+/// How the members of a View move a buffer, as it is now. Another one may take its place while the
+/// View stays: once it is known what the links carry, see [`Context::plan`](crate::Context::plan).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     plan: Arc<topology::Plan>,
@@ -61,38 +61,45 @@ impl Plan {
         self.plan.revision
     }
 
-    /// Why it is as it is, in one sentence; with the times it promises against others, where the links were measured.
+    /// Why it is as it is, in one sentence; with the times it promises against others, where the
+    /// links were measured.
     pub fn explain(&self) -> &str {
         &self.plan.reason
     }
 
-    /// Which codec [`Codec::auto_up_to`](crate::Codec::auto_up_to) this one is for a buffer of so many bytes; [`CodecId::None`] where it is none.
+    /// Which codec [`Codec::auto_up_to`](crate::Codec::auto_up_to) this one is for a buffer of so
+    /// many bytes; [`CodecId::None`] where it is none.
     pub fn codec(&self, coarsest: Coarsest, bytes: u64) -> CodecId {
         self.plan.class_for(bytes).auto.up_to(coarsest).codec()
     }
 
-    /// How the contribution of a rank to such a call is encoded: by that codec, or not at all where all its ways to those who add are fast. Then it counts as it
-    /// is, and with error feedback nothing is owed.
+    /// How the contribution of a rank to such a call is encoded: by that codec, or not at all where
+    /// all its ways to those who add are fast. Then it counts as it is, and with error feedback
+    /// nothing is owed.
     pub fn codec_of(&self, rank: usize, coarsest: Coarsest, bytes: u64) -> CodecId {
         self.plan.class_for(bytes).auto.up_to(coarsest).of(Rank::clamped(rank))
     }
 
     /// What it does, by growing size.
     pub fn classes(&self) -> Vec<SizeClass> {
-        let class =
-            |c: &topology::PlanClass| SizeClass { bytes_max: c.bytes_max, chunk_bytes: c.chunk_bytes, way: way(&c.schedule) };
+        let class = |c: &topology::PlanClass| SizeClass {
+            bytes_max: c.bytes_max,
+            chunk_bytes: c.chunk_bytes,
+            way: way(&c.schedule),
+        };
         self.plan.classes.iter().map(class).collect()
     }
 }
 
 fn way(schedule: &Schedule) -> Way {
-    let parents = |tree: &topology::Tree| tree.parents.iter().map(|parent| parent.map(Rank::index)).collect();
+    let parents =
+        |tree: &topology::Tree| tree.parents.iter().map(|parent| parent.map(Rank::index)).collect();
     match schedule {
         Schedule::OneShot => Way::Exchange,
         Schedule::Ring { order } => Way::Ring(order.iter().map(|rank| rank.index()).collect()),
-        Schedule::Trees { trees } => {
-            Way::Trees(trees.iter().map(|t| WeightedTree { parents: parents(&t.tree), ppm: t.ppm }).collect())
-        }
+        Schedule::Trees { trees } => Way::Trees(
+            trees.iter().map(|t| WeightedTree { parents: parents(&t.tree), ppm: t.ppm }).collect(),
+        ),
         Schedule::GlooExchange => Way::Gloo("exchange"),
         Schedule::GlooRing => Way::Gloo("ring"),
         Schedule::GlooBcube => Way::Gloo("bcube"),
@@ -113,8 +120,11 @@ mod tests {
     fn a_plan_is_told_as_it_is() {
         let tree = topology::TreeShare { tree: topology::Tree::star(Rank(1), 3), ppm: 1_000_000 };
         let mut plan = topology::Plan::mesh(3);
-        let first =
-            topology::PlanClass { bytes_max: 9, schedule: Schedule::Trees { trees: vec![tree] }, ..plan.classes[0].clone() };
+        let first = topology::PlanClass {
+            bytes_max: 9,
+            schedule: Schedule::Trees { trees: vec![tree] },
+            ..plan.classes[0].clone()
+        };
         plan.classes.insert(0, first);
         let told = Plan::new(Arc::new(plan));
         let classes = told.classes();

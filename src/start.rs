@@ -48,9 +48,16 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     let held = load_or_create_identity(&home)?;
     let boot = new_boot()?;
 
-    let bind = if config.network == Network::Loopback { Bind::At(IpAddr::V4(Ipv4Addr::LOCALHOST)) } else { Bind::Everywhere };
+    let bind = if config.network == Network::Loopback {
+        Bind::At(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    } else {
+        Bind::Everywhere
+    };
     let net: Arc<dyn Net> = Arc::new(TcpNet::new(bind));
-    let listener = net.listen(&config.ports).await.map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
+    let listener = net
+        .listen(&config.ports)
+        .await
+        .map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
     let discovery = discover(config, &chosen)?;
 
     let state = held.state_file(&home, namespace.name());
@@ -59,9 +66,11 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
         None => Durable::default(),
     };
     let peers_file = PeersFile::at(home.peers_path(namespace.name()));
-    let mut known: Vec<(SocketAddr, Origin)> = peers_file.load().into_iter().map(|a| (a, Origin::Cache)).collect();
+    let mut known: Vec<(SocketAddr, Origin)> =
+        peers_file.load().into_iter().map(|a| (a, Origin::Cache)).collect();
     known.extend(fixed_peers(config).await?.into_iter().map(|a| (a, Origin::Fixed)));
-    let disk = Disk::start(state, peers_file).map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
+    let disk = Disk::start(state, peers_file)
+        .map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
 
     let identity = Arc::new(Identity::from_seed(&held.identity().seed()));
     let (offered, engines) = engines(config)?;
@@ -83,19 +92,35 @@ async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
     };
     let (world, medium) = {
         let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
-        worlds.entry(name.as_str().to_owned()).or_insert_with(|| (MemoryWorld::new(), Medium::new())).clone()
+        worlds
+            .entry(name.as_str().to_owned())
+            .or_insert_with(|| (MemoryWorld::new(), Medium::new()))
+            .clone()
     };
     let ip = IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + HOSTS.fetch_add(1, Ordering::Relaxed)));
     let net: Arc<dyn Net> = Arc::new(world.host(ip));
-    let listener = net.listen(&[]).await.map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
+    let listener =
+        net.listen(&[]).await.map_err(|e| Error::Config(ConfigProblem::NoPort(e.kind())))?;
     let boot = new_boot()?;
     let identity = Arc::new(Identity::from_seed(&*random_32()?));
     let (offered, engines) = engines(config)?;
     let local = local(config, identity, boot, listener.port(), &namespace, offered)?;
-    let mut node = node_config(config.partition()?, local, namespace, boot, Durable::default(), Wiring::none(), Vec::new());
+    let mut node = node_config(
+        config.partition()?,
+        local,
+        namespace,
+        boot,
+        Durable::default(),
+        Wiring::none(),
+        Vec::new(),
+    );
     node.advertised = vec![SocketAddr::new(ip, listener.port())];
-    let (discovery, store, sleep) = (Box::new(medium.node()), Box::new(Nowhere), Box::new(MachineSleep::start()));
-    Ok((node, Doors { net, listener, discovery, wires: Box::new(Unchanging), store, sleep, engines }))
+    let (discovery, store, sleep) =
+        (Box::new(medium.node()), Box::new(Nowhere), Box::new(MachineSleep::start()));
+    Ok((
+        node,
+        Doors { net, listener, discovery, wires: Box::new(Unchanging), store, sleep, engines },
+    ))
 }
 
 fn node_config(
@@ -124,7 +149,8 @@ fn node_config(
     }
 }
 
-/// The Gloo that this build has, as `Gloo 0.5.0 (2022 interface)`; `None` without the feature `gloo`.
+/// The Gloo that this build has, as `Gloo 0.5.0 (2022 interface)`; `None` without the feature
+/// `gloo`.
 pub fn gloo_version() -> Option<String> {
     #[cfg(feature = "gloo")]
     return Some(crate::gloo_ffi::version());
@@ -166,7 +192,9 @@ fn local(
     engines: Engines,
 ) -> Result<Local> {
     let partition = config.partition()?;
-    partition.check_roster(identity.id()).map_err(|problem| Error::Config(ConfigProblem::BadRoster(problem)))?;
+    partition
+        .check_roster(identity.id())
+        .map_err(|problem| Error::Config(ConfigProblem::BadRoster(problem)))?;
     let hello = Hello {
         id: MemberId { node: identity.id(), boot },
         name: name_of(config),
@@ -188,7 +216,10 @@ pub(crate) fn home_of(config: &Config) -> Result<Home> {
 }
 
 pub(crate) fn name_of(config: &Config) -> Name {
-    let name = config.name.clone().unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+    let name = config
+        .name
+        .clone()
+        .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
     Name::from_lossy(&name)
 }
 
@@ -236,7 +267,10 @@ pub(crate) fn interface_filter(config: &Config) -> Result<Option<InterfaceFilter
 }
 
 fn interface_text(config: &Config) -> Option<String> {
-    let text = config.interfaces.clone().or_else(|| lookup("POTLUCK_INTERFACES").and_then(|v| v.into_string().ok()));
+    let text = config
+        .interfaces
+        .clone()
+        .or_else(|| lookup("POTLUCK_INTERFACES").and_then(|v| v.into_string().ok()));
     text.filter(|t| !t.trim().is_empty())
 }
 
@@ -248,7 +282,9 @@ pub(crate) fn discover(config: &Config, chosen: &[Interface]) -> Result<Box<dyn 
     };
     match MdnsDiscovery::start(scope) {
         Ok(discovery) => Ok(Box::new(discovery)),
-        Err(problem) if peer_texts(config).is_empty() => Err(Error::Config(ConfigProblem::NoDiscovery(problem.to_string()))),
+        Err(problem) if peer_texts(config).is_empty() => {
+            Err(Error::Config(ConfigProblem::NoDiscovery(problem.to_string())))
+        }
         Err(problem) => {
             tracing::warn!(%problem, "only the peers named by hand are tried");
             Ok(Box::new(Medium::new().node()))
@@ -257,15 +293,18 @@ pub(crate) fn discover(config: &Config, chosen: &[Interface]) -> Result<Box<dyn 
 }
 
 fn peer_texts(config: &Config) -> Vec<String> {
-    let from_env = lookup("POTLUCK_PEERS").and_then(|v| v.into_string().ok()).filter(|v| !v.trim().is_empty());
+    let from_env =
+        lookup("POTLUCK_PEERS").and_then(|v| v.into_string().ok()).filter(|v| !v.trim().is_empty());
     config.peers.iter().cloned().chain(from_env).collect()
 }
 
-/// The addresses of the peers named by hand. A name that does not resolve now is reported and left out.
+/// The addresses of the peers named by hand. A name that does not resolve now is reported and left
+/// out.
 async fn fixed_peers(config: &Config) -> Result<Vec<SocketAddr>> {
     let mut addresses = Vec::new();
     for text in peer_texts(config) {
-        let peers = FixedPeer::parse_list(&text).map_err(|e| Error::Config(ConfigProblem::BadPeer(format!("{text}: {e}"))))?;
+        let peers = FixedPeer::parse_list(&text)
+            .map_err(|e| Error::Config(ConfigProblem::BadPeer(format!("{text}: {e}"))))?;
         for peer in peers {
             match peer.resolve().await {
                 Ok(found) => addresses.extend(found),
@@ -289,7 +328,8 @@ pub(crate) fn lookup(variable: &str) -> Option<OsString> {
 
 fn random_32() -> Result<Zeroizing<[u8; 32]>> {
     let mut bytes = Zeroizing::new([0; 32]);
-    getrandom::fill(&mut *bytes).map_err(|_| Error::Identity(crate::identity::IdentityProblem::NoRandomness))?;
+    getrandom::fill(&mut *bytes)
+        .map_err(|_| Error::Identity(crate::identity::IdentityProblem::NoRandomness))?;
     Ok(bytes)
 }
 
@@ -338,13 +378,22 @@ mod tests {
     async fn a_roster_that_cannot_work_is_a_typed_error() {
         let stranger = NodeId([7; 32]);
         let error = refused(Partition::Majority { roster: vec![stranger] }).await;
-        assert!(matches!(error, Error::Config(ConfigProblem::BadRoster(RosterProblem::WithoutThisNode(_)))), "{error:?}");
+        assert!(
+            matches!(
+                error,
+                Error::Config(ConfigProblem::BadRoster(RosterProblem::WithoutThisNode(_)))
+            ),
+            "{error:?}"
+        );
         let error = refused(Partition::All { roster: vec![stranger; 2] }).await;
         assert!(
             matches!(error, Error::Config(ConfigProblem::BadRoster(RosterProblem::Twice(node))) if node == stranger),
             "{error:?}"
         );
         let error = refused(Partition::All { roster: Vec::new() }).await;
-        assert!(matches!(error, Error::Config(ConfigProblem::BadRoster(RosterProblem::Empty))), "{error:?}");
+        assert!(
+            matches!(error, Error::Config(ConfigProblem::BadRoster(RosterProblem::Empty))),
+            "{error:?}"
+        );
     }
 }

@@ -36,12 +36,14 @@ pub struct Status {
     pub interfaces: Vec<InterfaceReport>,
     /// Nodes that are seen and not joined, with the reason.
     pub others: Vec<String>,
-    /// Identities that two living processes use; this node's own among them when it has met its twin, or was told of it. The one
-    /// that came first keeps its place, the other one is refused.
+    /// Identities that two living processes use; this node's own among them when it has met its
+    /// twin, or was told of it. The one that came first keeps its place, the other one is refused.
     pub duplicates: Vec<NodeId>,
-    /// Nodes that were lost three times within a minute and are kept out for a while, if enough others are there.
+    /// Nodes that were lost three times within a minute and are kept out for a while, if enough
+    /// others are there.
     pub quarantined: Vec<Quarantined>,
-    /// For how long this node has waited for its disk to keep what it is to promise; `None` while it does not.
+    /// For how long this node has waited for its disk to keep what it is to promise; `None` while
+    /// it does not.
     pub disk_waits: Option<Duration>,
     /// The call that waits longest for somebody.
     pub waiting: Option<Waiting>,
@@ -55,7 +57,8 @@ pub struct Status {
 pub enum State {
     /// Nobody is linked.
     Alone {
-        /// What came of looking for others, on each interface. Empty until discovery has reported, and where there is none.
+        /// What came of looking for others, on each interface. Empty until discovery has reported,
+        /// and where there is none.
         interfaces: Vec<AloneOn>,
     },
     /// Others are linked, and a View is being agreed.
@@ -78,7 +81,8 @@ pub enum State {
         /// Who.
         peer: Who,
     },
-    /// Another living process uses this node's identity and came first, or neither is in a group. Give each its own.
+    /// Another living process uses this node's identity and came first, or neither is in a group.
+    /// Give each its own.
     Duplicate,
     /// Left.
     Closed,
@@ -107,7 +111,8 @@ pub enum AloneBecause {
     NothingHeard,
     /// Whoever is heard belongs to other clusters, or speaks another version.
     OnlyOthers,
-    /// Nodes of this cluster announce themselves, and no connection to them has come about: a firewall, or they are refused.
+    /// Nodes of this cluster announce themselves, and no connection to them has come about: a
+    /// firewall, or they are refused.
     NoLink,
 }
 
@@ -116,9 +121,15 @@ impl AloneOn {
     pub(crate) fn of(report: &InterfaceReport, ours_are_seen: bool) -> AloneOn {
         let (sent, heard, why) = match &report.activity {
             Activity::Skipped(skip) => (None, 0, AloneBecause::Skipped(*skip)),
-            Activity::Active { queries, adverts: 0, .. } => (*queries, 0, AloneBecause::NothingHeard),
-            Activity::Active { queries, adverts, .. } if ours_are_seen => (*queries, *adverts, AloneBecause::NoLink),
-            Activity::Active { queries, adverts, .. } => (*queries, *adverts, AloneBecause::OnlyOthers),
+            Activity::Active { queries, adverts: 0, .. } => {
+                (*queries, 0, AloneBecause::NothingHeard)
+            }
+            Activity::Active { queries, adverts, .. } if ours_are_seen => {
+                (*queries, *adverts, AloneBecause::NoLink)
+            }
+            Activity::Active { queries, adverts, .. } => {
+                (*queries, *adverts, AloneBecause::OnlyOthers)
+            }
         };
         AloneOn { interface: report.interface.clone(), sent, heard, why }
     }
@@ -154,11 +165,14 @@ pub struct ViewStatus {
     pub plan: String,
     /// 0 for the plan that the View came with, more for those that took its place.
     pub plan_revision: u32,
-    /// The paths between the members that are known to work, by sender, then receiver, and what is known of them.
+    /// The paths between the members that are known to work, by sender, then receiver, and what is
+    /// known of them.
     pub paths: Vec<PathStatus>,
-    /// How much the plan sends from whom to whom, by sender, then receiver; empty where it is Gloo's bcube.
+    /// How much the plan sends from whom to whom, by sender, then receiver; empty where it is
+    /// Gloo's bcube.
     pub shares: Vec<PlanShare>,
-    /// How long an `all_reduce` should take under the plan, by what is known of the paths; empty as long as that is too little.
+    /// How long an `all_reduce` should take under the plan, by what is known of the paths; empty as
+    /// long as that is too little.
     pub forecasts: Vec<Forecast>,
     /// Whether the members share one history.
     pub in_sync: bool,
@@ -176,12 +190,13 @@ pub struct PathStatus {
     pub to: usize,
     /// What the sender's end is made of, as far as it has told.
     pub kind: Option<InterfaceKind>,
-    /// Which medium that shares with the other ends of the same number, of which one sends at a time, as radio does; `None` for a wire, or where
-    /// nobody has found out.
+    /// Which medium that shares with the other ends of the same number, of which one sends at a
+    /// time, as radio does; `None` for a wire, or where nobody has found out.
     pub medium: Option<u32>,
     /// Round-trip time in microseconds while nothing is in the way, as far as the sender has told.
     pub rtt_us: Option<u32>,
-    /// What it carries, in kbit/s of payload; `None` where nobody has measured it. At most 8 Gbit/s are told apart.
+    /// What it carries, in kbit/s of payload; `None` where nobody has measured it. At most 8 Gbit/s
+    /// are told apart.
     pub rate_kbps: Option<u32>,
 }
 
@@ -218,11 +233,13 @@ pub struct PeerStatus {
     pub address: SocketAddr,
     /// This end of the control link.
     pub local: Option<SocketAddr>,
-    /// This machine's interface that the control link uses, where one has its address. Data links keep to it.
+    /// This machine's interface that the control link uses, where one has its address. Data links
+    /// keep to it.
     pub interface: Option<String>,
     /// Who passes the control link on, in order from here; nobody where it is direct.
     pub through: Vec<Who>,
-    /// Round-trip time of the control link in microseconds, once it is measured: the least of the last seconds, so what waits in front of it does not count.
+    /// Round-trip time of the control link in microseconds, once it is measured: the least of the
+    /// last seconds, so what waits in front of it does not count.
     pub rtt_us: Option<u32>,
 }
 
@@ -275,7 +292,10 @@ impl Status {
         if matches!(self.state, State::Alone { .. } | State::NotEnoughPeers { .. }) {
             reasons.extend(self.interfaces.iter().map(|report| self.looked_on(report)));
             if self.others.is_empty() && self.peers.is_empty() {
-                reasons.push("if the other machine runs: potluck up --peer ADDRESS names it by hand".to_owned());
+                reasons.push(
+                    "if the other machine runs: potluck up --peer ADDRESS names it by hand"
+                        .to_owned(),
+                );
             }
         }
         reasons.extend(self.others.iter().cloned());
@@ -296,7 +316,8 @@ impl Status {
 
 impl Status {
     fn looked_on(&self, report: &InterfaceReport) -> String {
-        let alone = if let State::Alone { interfaces } = &self.state { &interfaces[..] } else { &[] };
+        let alone =
+            if let State::Alone { interfaces } = &self.state { &interfaces[..] } else { &[] };
         let why = alone.iter().find(|on| on.interface == report.interface).map(|on| on.why);
         // Of one that is not used the report has said so.
         match why.filter(|why| !matches!(why, AloneBecause::Skipped(_))) {
@@ -306,9 +327,19 @@ impl Status {
     }
 
     fn duplicate(&self, node: NodeId) -> String {
-        let named = self.peers.iter().find(|peer| peer.node == node).map(|peer| format!("{} {node}", peer.name));
-        let whose = if node == self.node { "this node".to_owned() } else { named.unwrap_or_else(|| node.to_string()) };
-        format!("two processes use the identity of {whose}: one of them was started from a copied folder; give it its own")
+        let named = self
+            .peers
+            .iter()
+            .find(|peer| peer.node == node)
+            .map(|peer| format!("{} {node}", peer.name));
+        let whose = if node == self.node {
+            "this node".to_owned()
+        } else {
+            named.unwrap_or_else(|| node.to_string())
+        };
+        format!(
+            "two processes use the identity of {whose}: one of them was started from a copied folder; give it its own"
+        )
     }
 }
 
@@ -318,7 +349,9 @@ impl fmt::Display for State {
             State::Alone { .. } => f.write_str("alone"),
             State::Forming => f.write_str("forming"),
             State::In => f.write_str("in"),
-            State::NotEnoughPeers { present, wanted } => write!(f, "waiting for peers ({present} of {wanted})"),
+            State::NotEnoughPeers { present, wanted } => {
+                write!(f, "waiting for peers ({present} of {wanted})")
+            }
             State::NeedsSync => f.write_str("in, not in sync"),
             State::Full => f.write_str("full"),
             State::OneWay { peer } => write!(f, "not heard by {peer}"),
@@ -331,13 +364,24 @@ impl fmt::Display for State {
 impl fmt::Display for Quarantined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name.as_ref().map_or_else(String::new, |name| format!("{name} "));
-        write!(f, "{name}{} was lost three times within a minute and is kept out for {} s", self.node, self.left.as_secs())
+        write!(
+            f,
+            "{name}{} was lost three times within a minute and is kept out for {} s",
+            self.node,
+            self.left.as_secs()
+        )
     }
 }
 
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<String> = self.ranks.iter().map(Peer::to_string).collect();
-        write!(f, "operation {} has waited {:.0} s for {}", self.op, self.since.as_secs_f64(), names.join(", "))
+        write!(
+            f,
+            "operation {} has waited {:.0} s for {}",
+            self.op,
+            self.since.as_secs_f64(),
+            names.join(", ")
+        )
     }
 }

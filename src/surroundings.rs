@@ -48,12 +48,13 @@ pub enum Kinship {
     None,
 }
 
-/// Listens for `patience` to who announces itself on the interfaces of `config`. Asks, announces nothing and dials
-/// nobody. Works without a cluster key: then every cluster is another one. Needs no runtime of its own.
+/// Listens for `patience` to who announces itself on the interfaces of `config`. Asks, announces
+/// nothing and dials nobody. Works without a cluster key: then every cluster is another one. Needs
+/// no runtime of its own.
 ///
 /// # Errors
-/// [`Error::Config`] when the configuration is wrong or nothing can be heard, [`Error::Identity`] when the cluster key
-/// cannot be used.
+/// [`Error::Config`] when the configuration is wrong or nothing can be heard, [`Error::Identity`]
+/// when the cluster key cannot be used.
 pub async fn look_around(config: Config, patience: Duration) -> Result<Surroundings> {
     let (done, seen) = oneshot::channel();
     let looker = std::thread::Builder::new().name("potluck-look".to_owned());
@@ -66,7 +67,10 @@ pub async fn look_around(config: Config, patience: Duration) -> Result<Surroundi
 }
 
 fn run(config: &Config, patience: Duration) -> Result<Surroundings> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|_| unavailable())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|_| unavailable())?;
     runtime.block_on(look(config, patience))
 }
 
@@ -80,7 +84,8 @@ async fn look(config: &Config, patience: Duration) -> Result<Surroundings> {
     let mut adverts = BTreeMap::new();
     // The end of the time is the usual end: there is always one more who could speak.
     let _ = tokio::time::timeout(patience, listen(&mut *discovery, &mut adverts)).await;
-    let mut neighbours: Vec<Neighbour> = adverts.into_values().map(|advert| neighbour(advert, ours.as_ref())).collect();
+    let mut neighbours: Vec<Neighbour> =
+        adverts.into_values().map(|advert| neighbour(advert, ours.as_ref())).collect();
     neighbours.sort_by(|a, b| a.addresses.cmp(&b.addresses));
     Ok(Surroundings { neighbours, interfaces: discovery.report() })
 }
@@ -88,7 +93,9 @@ async fn look(config: &Config, patience: Duration) -> Result<Surroundings> {
 async fn listen(discovery: &mut dyn Discovery, adverts: &mut BTreeMap<String, Advert>) {
     loop {
         match discovery.next().await {
-            Sighting::Appeared(advert) if adverts.len() < NEIGHBOURS_MAX || adverts.contains_key(&advert.instance) => {
+            Sighting::Appeared(advert)
+                if adverts.len() < NEIGHBOURS_MAX || adverts.contains_key(&advert.instance) =>
+            {
                 adverts.insert(advert.instance.clone(), advert);
             }
             Sighting::Appeared(_) => {}
@@ -102,7 +109,9 @@ async fn listen(discovery: &mut dyn Discovery, adverts: &mut BTreeMap<String, Ad
 fn own_namespace(config: &Config) -> Result<Option<Namespace>> {
     match namespace(config, &home_of(config)?) {
         Ok(namespace) => Ok(Some(namespace)),
-        Err(Error::Config(ConfigProblem::NoClusterKey)) if config.admission == Admission::Found => Ok(None),
+        Err(Error::Config(ConfigProblem::NoClusterKey)) if config.admission == Admission::Found => {
+            Ok(None)
+        }
         Err(problem) => Err(problem),
     }
 }
@@ -111,7 +120,9 @@ fn neighbour(advert: Advert, ours: Option<&Namespace>) -> Neighbour {
     let kinship = match advert.tag {
         _ if advert.version != PROTOCOL_VERSION => Kinship::OtherVersion,
         None => Kinship::None,
-        Some(tag) if ours.is_some_and(|namespace| namespace.tag(advert.boot) == tag) => Kinship::Ours,
+        Some(tag) if ours.is_some_and(|namespace| namespace.tag(advert.boot) == tag) => {
+            Kinship::Ours
+        }
         Some(_) => Kinship::Other,
     };
     Neighbour { version: advert.version, addresses: advert.addresses, kinship }
@@ -138,14 +149,22 @@ mod tests {
 
     #[test]
     fn the_tag_tells_our_cluster_from_others() {
-        let namespace = |byte| Namespace::keyed(NamespaceName::default(), ClusterKey::from_bytes(&[byte; 32]));
+        let namespace =
+            |byte| Namespace::keyed(NamespaceName::default(), ClusterKey::from_bytes(&[byte; 32]));
         let (ours, other) = (namespace(1), namespace(2));
-        let kinship = |tag, version, of: Option<&Namespace>| neighbour(advert("a", version, tag), of).kinship;
+        let kinship =
+            |tag, version, of: Option<&Namespace>| neighbour(advert("a", version, tag), of).kinship;
         assert_eq!(kinship(Some(ours.tag(Boot(7))), PROTOCOL_VERSION, Some(&ours)), Kinship::Ours);
-        assert_eq!(kinship(Some(other.tag(Boot(7))), PROTOCOL_VERSION, Some(&ours)), Kinship::Other);
+        assert_eq!(
+            kinship(Some(other.tag(Boot(7))), PROTOCOL_VERSION, Some(&ours)),
+            Kinship::Other
+        );
         assert_eq!(kinship(Some(ours.tag(Boot(7))), PROTOCOL_VERSION, None), Kinship::Other);
         assert_eq!(kinship(None, PROTOCOL_VERSION, Some(&ours)), Kinship::None);
-        assert_eq!(kinship(Some(ours.tag(Boot(7))), PROTOCOL_VERSION + 1, Some(&ours)), Kinship::OtherVersion);
+        assert_eq!(
+            kinship(Some(ours.tag(Boot(7))), PROTOCOL_VERSION + 1, Some(&ours)),
+            Kinship::OtherVersion
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,9 +1,11 @@
 //! Layer: Words.
 //!
-//! A [`View`] is a value: who is in, in which order, under which ballot, how they talk and with which engine.
+//! A [`View`] is a value: who is in, in which order, under which ballot, how they talk and with
+//! which engine.
 //!
-//! When the world changes nothing is repaired: a new View is agreed, new links are opened, the old ones are
-//! dropped. Everything in a View is chosen by its proposer and shipped; nobody computes any of it again.
+//! When the world changes nothing is repaired: a new View is agreed, new links are opened, the old
+//! ones are dropped. Everything in a View is chosen by its proposer and shipped; nobody computes
+//! any of it again.
 
 mod committed_op;
 mod op_id;
@@ -25,18 +27,20 @@ use std::fmt;
 /// Most members a View may have. A further node stays outside and says so.
 pub const MEMBERS_MAX: usize = 16;
 
-/// Most operations a member has called that are not decided; the next call is refused with `TooManyInFlight`.
+/// Most operations a member has called that are not decided; the next call is refused with
+/// `TooManyInFlight`.
 pub const OPS_IN_FLIGHT_MAX: usize = 64;
 
 /// Most of these that may be messages to or from one member.
 pub const MESSAGES_IN_FLIGHT_MAX: usize = 32;
 
-/// Most operations a member keeps on its list: those in flight, and those decided here of which others have not said so.
-/// A member can be at most one round of 64 ahead of the slowest, so this is not reached before the other bound.
+/// Most operations a member keeps on its list: those in flight, and those decided here of which
+/// others have not said so. A member can be at most one round of 64 ahead of the slowest, so this
+/// is not reached before the other bound.
 pub const OPS_LISTED_MAX: usize = 256;
 
-/// Most operations of its parent that a View commits: those that all members list, and messages that are in flight at one end, here or in
-/// a View that it takes over from.
+/// Most operations of its parent that a View commits: those that all members list, and messages
+/// that are in flight at one end, here or in a View that it takes over from.
 pub const OPS_DECIDED_MAX: usize = OPS_LISTED_MAX + 2 * MEMBERS_MAX * MESSAGES_IN_FLIGHT_MAX;
 
 /// A member's place in a View, `0..size`.
@@ -61,7 +65,8 @@ impl fmt::Display for Rank {
     }
 }
 
-/// Number of an attempt to agree on a View. Unique: a proposer never uses a round twice in one boot.
+/// Number of an attempt to agree on a View. Unique: a proposer never uses a round twice in one
+/// boot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ballot {
     /// Grows with every attempt; 0 is before all of them.
@@ -72,7 +77,8 @@ pub struct Ballot {
 
 impl Ballot {
     /// Below every ballot that anybody can propose.
-    pub const ZERO: Ballot = Ballot { round: 0, proposer: MemberId { node: NodeId([0; 32]), boot: Boot(0) } };
+    pub const ZERO: Ballot =
+        Ballot { round: 0, proposer: MemberId { node: NodeId([0; 32]), boot: Boot(0) } };
 }
 
 impl fmt::Debug for Ballot {
@@ -123,7 +129,8 @@ impl fmt::Display for ViewId {
 
 /// What happened to a member's state so far: two members with equal histories hold the same state.
 ///
-/// A member that has seen no operation commit has no history (`None` wherever this stands in an `Option`).
+/// A member that has seen no operation commit has no history (`None` wherever this stands in an
+/// `Option`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct History {
     /// Operations committed along this lineage; the longer history wins when two meet.
@@ -168,8 +175,8 @@ pub struct View {
     pub plan: Plan,
     /// Which engine all of them run, and why.
     pub engine: EngineChoice,
-    /// Pairs without a direct link, lower rank first, ascending: they have no data link either, and the plan sends nothing
-    /// straight between them.
+    /// Pairs without a direct link, lower rank first, ascending: they have no data link either, and
+    /// the plan sends nothing straight between them.
     pub apart: Vec<(Rank, Rank)>,
 }
 
@@ -209,9 +216,11 @@ impl View {
         (0..self.members.len()).filter_map(|i| u8::try_from(i).ok()).map(Rank)
     }
 
-    /// Whether plans in it may name this engine: its own, and where all have Gloo, and nobody wants it whatever the links are, the other one too.
+    /// Whether plans in it may name this engine: its own, and where all have Gloo, and nobody wants
+    /// it whatever the links are, the other one too.
     pub fn runs(&self, engine: EngineKind) -> bool {
-        let goes_by_links = matches!(self.engine.why, EngineReason::AllHaveGloo | EngineReason::Uneven);
+        let goes_by_links =
+            matches!(self.engine.why, EngineReason::AllHaveGloo | EngineReason::Uneven);
         engine == self.engine.kind || goes_by_links && self.size() > 2
     }
 
@@ -317,7 +326,9 @@ impl Decode for Member {
         let id = MemberId::decode(r)?;
         let name = Name::decode(r)?;
         match r.u8()? {
-            bits @ 0..=3 => Ok(Member { id, name, stateless: bits & 1 != 0, in_sync: bits & 2 != 0 }),
+            bits @ 0..=3 => {
+                Ok(Member { id, name, stateless: bits & 1 != 0, in_sync: bits & 2 != 0 })
+            }
             _ => Err(Malformed::UnknownTag),
         }
     }
@@ -369,9 +380,14 @@ fn apart_from(r: &mut Reader<'_>) -> Result<Vec<(Rank, Rank)>, Malformed> {
 
 impl View {
     /// What the fields alone cannot say: members are distinct nodes, the proposer is one of them,
-    /// the parent is older, and the plan speaks of these ranks and to this engine, and asks for no link that there is not.
+    /// the parent is older, and the plan speaks of these ranks and to this engine, and asks for no
+    /// link that there is not.
     fn check(&self) -> Result<(), Malformed> {
-        let distinct = self.members.iter().enumerate().all(|(i, m)| self.members[..i].iter().all(|o| o.id.node != m.id.node));
+        let distinct = self
+            .members
+            .iter()
+            .enumerate()
+            .all(|(i, m)| self.members[..i].iter().all(|o| o.id.node != m.id.node));
         let parent_is_older = self.parent.is_none_or(|p| p.ballot < self.ballot);
         let committed_has_parent = self.committed.is_empty() || self.parent.is_some();
         if distinct
@@ -410,7 +426,12 @@ pub(crate) mod testing {
     /// A View of the members `1..=n` without a parent.
     pub(crate) fn view_of(n: u8) -> View {
         let members = (1..=n)
-            .map(|i| Member { id: member_id(i), name: Name::from_lossy(&format!("n{i}")), stateless: false, in_sync: true })
+            .map(|i| Member {
+                id: member_id(i),
+                name: Name::from_lossy(&format!("n{i}")),
+                stateless: false,
+                in_sync: true,
+            })
             .collect();
         View {
             ballot: Ballot { round: 1, proposer: member_id(1) },
@@ -438,7 +459,12 @@ mod tests {
         for (a, b) in [(1, 2), (2, 1), (2, 3), (3, 2)] {
             links.observe(member_id(a), member_id(b), Path::unmeasured(100));
         }
-        let arranged = arrange(&(1..=3).map(|n| (member_id(n), crate::engine::Engines::NATIVE)).collect(), None, None, &links);
+        let arranged = arrange(
+            &(1..=3).map(|n| (member_id(n), crate::engine::Engines::NATIVE)).collect(),
+            None,
+            None,
+            &links,
+        );
         View { plan: arranged.plan, engine: arranged.engine, apart: arranged.apart, ..view_of(3) }
     }
 
@@ -446,15 +472,33 @@ mod tests {
     fn who_has_no_direct_link_is_told_in_one_form_and_the_plan_keeps_to_it() {
         let view = row();
         assert_codec(&view);
-        assert!(view.are_apart(Rank(0), Rank(2)) && view.are_apart(Rank(2), Rank(0)) && !view.are_apart(Rank(0), Rank(1)));
+        assert!(
+            view.are_apart(Rank(0), Rank(2))
+                && view.are_apart(Rank(2), Rank(0))
+                && !view.are_apart(Rank(0), Rank(1))
+        );
         assert_eq!(view.linked_with(Rank(0)).collect::<Vec<_>>(), [Rank(1)]);
         assert_eq!(view.linked_with(Rank(1)).collect::<Vec<_>>(), [Rank(0), Rank(2)]);
         let [last, first] = [(Rank(0), Rank(2)), (Rank(0), Rank(1))];
-        for apart in [vec![(Rank(2), Rank(0))], vec![last, last], vec![last, first], vec![(Rank(0), Rank(3))], vec![first]] {
+        for apart in [
+            vec![(Rank(2), Rank(0))],
+            vec![last, last],
+            vec![last, first],
+            vec![(Rank(0), Rank(3))],
+            vec![first],
+        ] {
             let bent = View { apart, ..row() };
-            assert_eq!(View::from_bytes(&bent.to_bytes()), Err(Malformed::Inconsistent), "{:?}", bent.apart);
+            assert_eq!(
+                View::from_bytes(&bent.to_bytes()),
+                Err(Malformed::Inconsistent),
+                "{:?}",
+                bent.apart
+            );
         }
-        assert_eq!(View::from_bytes(&View { apart: vec![last], ..view_of(3) }.to_bytes()), Err(Malformed::Inconsistent));
+        assert_eq!(
+            View::from_bytes(&View { apart: vec![last], ..view_of(3) }.to_bytes()),
+            Err(Malformed::Inconsistent)
+        );
         let mut long = view_of(3).to_bytes();
         *long.last_mut().expect("it ends with their number") = 121;
         assert_eq!(View::from_bytes(&long), Err(Malformed::TooLong));
@@ -465,17 +509,28 @@ mod tests {
         let mut view = view_of(3);
         view.ballot.round = 9;
         view.parent = Some(view_of(2).id());
-        view.committed = vec![CommittedOp { op: OpId { lane: Lane::tagged(3), number: 17 }, digest: u128::MAX - 5 }];
+        view.committed = vec![CommittedOp {
+            op: OpId { lane: Lane::tagged(3), number: 17 },
+            digest: u128::MAX - 5,
+        }];
         view.history = Some(History { ops: 5, lineage: [9; 32] });
         assert_codec(&view);
     }
 
     #[test]
     fn a_view_that_contradicts_itself_is_refused() {
-        let twice = View { members: vec![view_of(1).members[0].clone(), view_of(1).members[0].clone()], ..view_of(2) };
-        let without_proposer = View { ballot: Ballot { round: 1, proposer: member_id(9) }, ..view_of(2) };
-        let orphan = View { committed: vec![CommittedOp { op: OpId { lane: Lane::MAIN, number: 0 }, digest: 0 }], ..view_of(2) };
-        let parent = View { ballot: Ballot { round: 5, proposer: member_id(1) }, ..view_of(2) }.id();
+        let twice = View {
+            members: vec![view_of(1).members[0].clone(), view_of(1).members[0].clone()],
+            ..view_of(2)
+        };
+        let without_proposer =
+            View { ballot: Ballot { round: 1, proposer: member_id(9) }, ..view_of(2) };
+        let orphan = View {
+            committed: vec![CommittedOp { op: OpId { lane: Lane::MAIN, number: 0 }, digest: 0 }],
+            ..view_of(2)
+        };
+        let parent =
+            View { ballot: Ballot { round: 5, proposer: member_id(1) }, ..view_of(2) }.id();
         let older_than_parent = View { parent: Some(parent), ..view_of(2) };
         for bad in [twice, without_proposer, orphan, older_than_parent] {
             assert_eq!(View::from_bytes(&bad.to_bytes()), Err(Malformed::Inconsistent));

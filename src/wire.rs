@@ -3,12 +3,14 @@
 //! Bytes on the wire and in files: fixed little-endian layouts, written by hand.
 //!
 //! Every decoder reads from a [`Reader`] that can only move forward inside the slice it was given.
-//! A length is checked against its own limit and against what is left *before* anything is allocated,
-//! so no input can make a decoder panic, recurse or allocate more than the input's own size.
+//! A length is checked against its own limit and against what is left *before* anything is
+//! allocated, so no input can make a decoder panic, recurse or allocate more than the input's own
+//! size.
 
 use std::fmt;
 
-/// Version of everything potluck says on the wire. Peers with another version are shown, never joined.
+/// Version of everything potluck says on the wire. Peers with another version are shown, never
+/// joined.
 pub const PROTOCOL_VERSION: u8 = 1;
 
 /// A value with one canonical byte form.
@@ -171,14 +173,16 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends a blob as [`Reader::blob`] reads it. Longer than `u16::MAX` is a bug of the caller; the tail is cut.
+/// Appends a blob as [`Reader::blob`] reads it. Longer than `u16::MAX` is a bug of the caller; the
+/// tail is cut.
 pub fn put_blob(out: &mut Vec<u8>, bytes: &[u8]) {
     let len = bytes.len().min(usize::from(u16::MAX));
     out.extend_from_slice(&(len as u16).to_le_bytes());
     out.extend_from_slice(&bytes[..len]);
 }
 
-/// Appends a list as [`Reader::list`] reads it. Lists longer than `u16::MAX` are a bug of the caller; the tail is cut.
+/// Appends a list as [`Reader::list`] reads it. Lists longer than `u16::MAX` are a bug of the
+/// caller; the tail is cut.
 pub fn put_list<T: Encode>(out: &mut Vec<u8>, values: &[T]) {
     let count = values.len().min(usize::from(u16::MAX));
     out.extend_from_slice(&(count as u16).to_le_bytes());
@@ -205,7 +209,11 @@ pub(crate) mod testing {
         let bytes = value.to_bytes();
         assert_eq!(T::from_bytes(&bytes).as_ref(), Ok(value));
         for end in 0..bytes.len() {
-            assert!(T::from_bytes(&bytes[..end]).is_err(), "accepted {end} of {} bytes", bytes.len());
+            assert!(
+                T::from_bytes(&bytes[..end]).is_err(),
+                "accepted {end} of {} bytes",
+                bytes.len()
+            );
         }
         let mut longer = bytes;
         longer.push(0);

@@ -23,12 +23,18 @@ impl MachineWires {
     /// The configuration's filter of interfaces cannot be read.
     pub(crate) fn of(config: &Config) -> Result<MachineWires> {
         let filter = interface_filter(config)?;
-        Ok(MachineWires { network: config.network, filter, trusted_links: config.trusted_links.clone() })
+        Ok(MachineWires {
+            network: config.network,
+            filter,
+            trusted_links: config.trusted_links.clone(),
+        })
     }
 
     /// What these interfaces mean.
     pub(crate) fn wiring(&self, all: Vec<Interface>) -> Wiring {
-        let picks = |i: &&Interface| self.filter.as_ref().map_or_else(|| i.usable(), |filter| filter.picks(i));
+        let picks = |i: &&Interface| {
+            self.filter.as_ref().map_or_else(|| i.usable(), |filter| filter.picks(i))
+        };
         let chosen: Vec<Interface> = all.iter().filter(picks).cloned().collect();
         let policy = match self.network {
             Network::Loopback => AddressPolicy::Loopback,
@@ -50,6 +56,8 @@ fn subnets(interface: &Interface) -> Vec<Subnet> {
 }
 
 fn addresses_of(name: &str, interfaces: &[Interface]) -> Vec<IpAddr> {
-    let named = interfaces.iter().filter(|i| i.name == name || name == "lo" && i.kind == InterfaceKind::Loopback);
+    let named = interfaces
+        .iter()
+        .filter(|i| i.name == name || name == "lo" && i.kind == InterfaceKind::Loopback);
     named.flat_map(|i| i.addresses.iter().map(|a| a.ip)).collect()
 }

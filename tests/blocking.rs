@@ -38,17 +38,24 @@ fn every_call_without_a_runtime() -> Result<()> {
         ensure!(sum == vec![3.0; 70_000], "all_reduce");
         context.all_reduce(&mut sum).mean().deadline(PATIENCE).reject_non_finite().wait()?;
         ensure!(sum == vec![3.0; 70_000], "all_reduce with choices");
-        let product = context.all_reduce_owned(vec![2u32; 5]).product().wait().map_err(Error::from)?;
+        let product =
+            context.all_reduce_owned(vec![2u32; 5]).product().wait().map_err(Error::from)?;
         ensure!(product == [8; 5], "all_reduce_owned");
         let mut least = [rank as i32, -(rank as i32)];
         context.reduce(1, &mut least).min().wait()?;
         ensure!(rank != 1 || least == [0, -2], "reduce");
-        ensure!(context.reduce_scatter(&[1u8, 2, 3]).wait()? == [3 * (rank as u8 + 1)], "reduce_scatter");
+        ensure!(
+            context.reduce_scatter(&[1u8, 2, 3]).wait()? == [3 * (rank as u8 + 1)],
+            "reduce_scatter"
+        );
         let mut word = [rank as u64];
         context.broadcast(2, &mut word).wait()?;
         ensure!(word == [2], "broadcast");
         ensure!(context.all_gather(&[rank as i8]).wait()? == [0, 1, 2], "all_gather");
-        ensure!(context.gather(0, &[rank as i8]).wait()?.is_none_or(|all| all == [0, 1, 2]), "gather");
+        ensure!(
+            context.gather(0, &[rank as i8]).wait()?.is_none_or(|all| all == [0, 1, 2]),
+            "gather"
+        );
         context.scatter(0, Some(&[7, 8, 9]), &mut word).wait()?;
         ensure!(word == [7 + rank as u64], "scatter");
         ensure!(context.all_to_all(&[rank as u32; 3]).wait()? == [0, 1, 2], "all_to_all");
@@ -61,10 +68,20 @@ fn every_call_without_a_runtime() -> Result<()> {
         other.join().expect("no lane panics")?;
 
         let renewed = context.renewed()?;
-        ensure!(renewed.view() == context.view() && renewed.size() == 3, "{renewed:?} beside {context:?}");
+        ensure!(
+            renewed.view() == context.view() && renewed.size() == 3,
+            "{renewed:?} beside {context:?}"
+        );
         let failed = context.all_reduce_owned(vec![1.0f32; rank]).wait();
-        ensure!(matches!(&failed, Err(Owned { error: Error::Mismatch(_), buffer }) if buffer.len() == rank), "{failed:?}");
-        ensure!(cluster.metrics().operation("barrier").is_some_and(|o| o.committed == 3), "{:?}", cluster.metrics());
+        ensure!(
+            matches!(&failed, Err(Owned { error: Error::Mismatch(_), buffer }) if buffer.len() == rank),
+            "{failed:?}"
+        );
+        ensure!(
+            cluster.metrics().operation("barrier").is_some_and(|o| o.committed == 3),
+            "{:?}",
+            cluster.metrics()
+        );
         // Nobody leaves before all have counted.
         context.barrier().wait()?;
         Ok(())
@@ -82,17 +99,30 @@ fn the_group_as_a_graph() -> Result<()> {
             None if Instant::now() < until => None,
             found => Some(found),
         });
-        let topology = topology.flatten().with_context(|| format!("not all links are told: {:?}", cluster.topology()))?;
+        let topology = topology
+            .flatten()
+            .with_context(|| format!("not all links are told: {:?}", cluster.topology()))?;
         let me = context.rank();
         ensure!((topology.view.to_string(), topology.me) == (context.view(), me), "{topology:?}");
-        ensure!(topology.members == context.members() && topology.plan == context.plan().explain(), "{topology:?}");
-        let ends: Vec<(usize, usize)> = topology.links.iter().map(|link| (link.a, link.b)).collect();
+        ensure!(
+            topology.members == context.members() && topology.plan == context.plan().explain(),
+            "{topology:?}"
+        );
+        let ends: Vec<(usize, usize)> =
+            topology.links.iter().map(|link| (link.a, link.b)).collect();
         ensure!(ends == [(0, 1), (0, 2), (1, 2)], "{ends:?}");
-        ensure!(topology.links.iter().all(|link| link.path.is_some() == (link.a == me || link.b == me)), "{topology:?}");
+        ensure!(
+            topology.links.iter().all(|link| link.path.is_some() == (link.a == me || link.b == me)),
+            "{topology:?}"
+        );
         // Round a ring each sends two thirds twice, to one other.
-        let shares = topology.links.iter().flat_map(|link| [link.there.share_ppm, link.back.share_ppm]);
+        let shares =
+            topology.links.iter().flat_map(|link| [link.there.share_ppm, link.back.share_ppm]);
         ensure!(shares.clone().flatten().eq([1_333_333; 3]) && shares.count() == 6, "{topology:?}");
-        ensure!(topology.slowest().is_none() && topology.port_bps(0).is_none(), "inside a process nothing is measured");
+        ensure!(
+            topology.slowest().is_none() && topology.port_bps(0).is_none(),
+            "inside a process nothing is measured"
+        );
         context.barrier().wait()?;
         Ok(())
     })?;
@@ -107,7 +137,11 @@ fn who_waits_sleeps() -> Result<()> {
     let results = members("sleeps", 2, |_cluster, mut context| {
         let second = Duration::from_secs(1);
         let (started, before) = (Instant::now(), thread_time());
-        let result = if context.rank() == 0 { context.lane(1).barrier().deadline(second).wait() } else { Ok(()) };
+        let result = if context.rank() == 0 {
+            context.lane(1).barrier().deadline(second).wait()
+        } else {
+            Ok(())
+        };
         let (took, worked) = (started.elapsed(), thread_time().saturating_sub(before));
         context.barrier().wait()?;
         Ok((result, took, worked))
@@ -117,7 +151,10 @@ fn who_waits_sleeps() -> Result<()> {
         .find_map(|(result, took, worked)| Some((result.err()?, took, worked)))
         .context("nobody had to wait")?;
     ensure!(matches!(error, Error::Aborted { cause: Cause::Deadline { of: None } }), "{error:?}");
-    ensure!(took >= Duration::from_secs(1) && worked < Duration::from_millis(200), "{worked:?} of work in {took:?}");
+    ensure!(
+        took >= Duration::from_secs(1) && worked < Duration::from_millis(200),
+        "{worked:?} of work in {took:?}"
+    );
     Ok(())
 }
 
@@ -130,7 +167,8 @@ fn thread_time() -> Duration {
 #[test]
 fn a_node_alone_waits_as_long_as_it_is_told() -> Result<()> {
     let cluster = Cluster::join_with(config("alone", 2))?;
-    let error = cluster.context_within(Duration::from_millis(100)).err().context("a group of one")?;
+    let error =
+        cluster.context_within(Duration::from_millis(100)).err().context("a group of one")?;
     ensure!(matches!(error, Error::NotEnoughPeers { present: 1, wanted: 2, .. }), "{error:?}");
     let changes = cluster.watch();
     let waiting = thread::spawn({

@@ -68,8 +68,14 @@ async fn whoever_does_not_listen_in_time_is_told_how_much_was_lost() -> Result<(
         for of_the_guest in [true, false] {
             let mut waiting = true;
             while waiting {
-                let event = tokio::time::timeout(PATIENCE, prompt.next()).await?.context("the node is gone")?;
-                waiting = if of_the_guest { !matches!(event, Event::Joined(_)) } else { !matches!(event, Event::Left(_)) };
+                let event = tokio::time::timeout(PATIENCE, prompt.next())
+                    .await?
+                    .context("the node is gone")?;
+                waiting = if of_the_guest {
+                    !matches!(event, Event::Joined(_))
+                } else {
+                    !matches!(event, Event::Left(_))
+                };
                 seen += 1;
             }
             if of_the_guest {
@@ -78,8 +84,14 @@ async fn whoever_does_not_listen_in_time_is_told_how_much_was_lost() -> Result<(
         }
     }
     let first = late.next().await.context("the node is gone")?;
-    ensure!(matches!(first, Event::Lagged(lost) if lost > 0 && lost <= seen), "{first:?} after {seen}");
-    ensure!(matches!(late.next().await, Some(e) if !matches!(e, Event::Lagged(_))), "it goes on after that");
+    ensure!(
+        matches!(first, Event::Lagged(lost) if lost > 0 && lost <= seen),
+        "{first:?} after {seen}"
+    );
+    ensure!(
+        matches!(late.next().await, Some(e) if !matches!(e, Event::Lagged(_))),
+        "it goes on after that"
+    );
     Ok(())
 }
 
@@ -91,10 +103,19 @@ fn a_program_without_async_hears_the_same() -> Result<()> {
     ensure!(matches!(a.status().state, State::Alone { .. }), "{:?}", a.status().state);
     let mut events = a.events();
     let b = blocking::Cluster::join_with(config("b"))?;
-    ensure!(events.any(|e| matches!(&e, Event::Joined(who) if named(who, "b"))), "the stream has ended");
+    ensure!(
+        events.any(|e| matches!(&e, Event::Joined(who) if named(who, "b"))),
+        "the stream has ended"
+    );
     b.leave();
-    ensure!(events.any(|e| matches!(&e, Event::Left(who) if named(who, "b"))), "the stream has ended");
+    ensure!(
+        events.any(|e| matches!(&e, Event::Left(who) if named(who, "b"))),
+        "the stream has ended"
+    );
     a.leave();
-    ensure!(events.all(|e| matches!(e, Event::Installed { .. })), "something happened after the end");
+    ensure!(
+        events.all(|e| matches!(e, Event::Installed { .. })),
+        "something happened after the end"
+    );
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! A call that is given up half way, or never polled again: the buffer is the caller's at once, nothing that was started
-//! touches it, the other member is answered within a bound, and the next call works. Runs under AddressSanitizer too.
+//! A call that is given up half way, or never polled again: the buffer is the caller's at once,
+//! nothing that was started touches it, the other member is answered within a bound, and the next
+//! call works. Runs under AddressSanitizer too.
 
 use anyhow::{Context as _, Result, ensure};
 use potluck::{Builder, Cluster, Config, Context, Engine, Error};
@@ -45,7 +46,13 @@ type Under<'b> = Pin<Box<dyn Future<Output = potluck::Result<()>> + Send + 'b>>;
 
 impl Call {
     /// `parts` is what a scatter hands out.
-    fn begin<'b>(self, ctx: &mut Context, forgets: usize, buffer: &'b mut [f32], parts: &'b [f32]) -> Under<'b> {
+    fn begin<'b>(
+        self,
+        ctx: &mut Context,
+        forgets: usize,
+        buffer: &'b mut [f32],
+        parts: &'b [f32],
+    ) -> Under<'b> {
         let at = |root| if root == Root::TheOneThatForgets { forgets } else { 1 - forgets };
         match self {
             Call::AllReduce => Box::pin(ctx.all_reduce(buffer)),
@@ -55,8 +62,8 @@ impl Call {
         }
     }
 
-    /// What it leaves on the one that forgets, if it comes to its end there, and on the other one. Their buffers hold 1 and 2,
-    /// their parts 10 and 20.
+    /// What it leaves on the one that forgets, if it comes to its end there, and on the other one.
+    /// Their buffers hold 1 and 2, their parts 10 and 20.
     fn leaves(self) -> (f32, f32) {
         match self {
             Call::AllReduce => (3.0, 3.0),
@@ -82,7 +89,8 @@ async fn a_dropped_call_is_over_for_both_and_its_buffer_untouched() -> Result<()
         drop(kept);
 
         let mut other = vec![2f32; LEN];
-        let answer = tokio::time::timeout(BOUND, b.ctx.all_reduce(&mut other)).await.context("no answer")?;
+        let answer =
+            tokio::time::timeout(BOUND, b.ctx.all_reduce(&mut other)).await.context("no answer")?;
         ensure!(matches!(answer, Err(Error::Aborted { .. })), "{answer:?}");
         ensure!(other.iter().all(|x| *x == 2.0), "the buffer of an aborted call has changed");
         sums(&mut a.ctx, &mut b.ctx).await?;
@@ -100,8 +108,16 @@ async fn a_forgotten_call_ends_without_its_buffer() -> Result<()> {
             forget_half_way(&mut a.ctx, call, 1).await;
             let (mut other, parts) = (vec![2f32; LEN], vec![20f32; 2 * LEN]);
             let theirs = call.begin(&mut b.ctx, forgets, &mut other, &parts);
-            tokio::time::timeout(BOUND, theirs).await.context("no answer").with_context(what)?.with_context(what)?;
-            ensure!(other.iter().all(|x| *x == call.leaves().1), "it counts, though one never looked at it: {}", what());
+            tokio::time::timeout(BOUND, theirs)
+                .await
+                .context("no answer")
+                .with_context(what)?
+                .with_context(what)?;
+            ensure!(
+                other.iter().all(|x| *x == call.leaves().1),
+                "it counts, though one never looked at it: {}",
+                what()
+            );
             sums(&mut a.ctx, &mut b.ctx).await.with_context(what)?;
         }
     }
@@ -119,7 +135,11 @@ async fn a_call_forgotten_while_its_data_moves_ends_without_its_buffer() -> Resu
             let mut theirs = call.begin(&mut b.ctx, forgets, &mut other, &parts);
             ensure!(poll_some(&mut theirs, 1).await.is_pending());
             forget_half_way(&mut a.ctx, call, 3).await;
-            tokio::time::timeout(BOUND, theirs).await.context("no answer").with_context(what)?.with_context(what)?;
+            tokio::time::timeout(BOUND, theirs)
+                .await
+                .context("no answer")
+                .with_context(what)?
+                .with_context(what)?;
             ensure!(other.iter().all(|x| *x == call.leaves().1), "{}", what());
             sums(&mut a.ctx, &mut b.ctx).await.with_context(what)?;
         }
@@ -127,8 +147,12 @@ async fn a_call_forgotten_while_its_data_moves_ends_without_its_buffer() -> Resu
     Ok(())
 }
 
-/// Polls a call a few times, forgets it, checks its buffers and frees them: for good, as a program may.
-#[expect(unsafe_code, reason = "the borrow checker would keep the buffers of a forgotten call alive")]
+/// Polls a call a few times, forgets it, checks its buffers and frees them: for good, as a program
+/// may.
+#[expect(
+    unsafe_code,
+    reason = "the borrow checker would keep the buffers of a forgotten call alive"
+)]
 async fn forget_half_way(ctx: &mut Context, call: Call, polls: usize) {
     let buffer = Box::into_raw(vec![1f32; LEN].into_boxed_slice());
     let parts = Box::into_raw(vec![10f32; 2 * LEN].into_boxed_slice());
@@ -137,7 +161,8 @@ async fn forget_half_way(ctx: &mut Context, call: Call, polls: usize) {
     let mut under = call.begin(ctx, forgets, unsafe { &mut *buffer }, unsafe { &*parts });
     let reached = poll_some(&mut under, polls).await;
     std::mem::forget(under);
-    // SAFETY: as above; the call that borrowed them will never be polled again, and nothing else may hold a pointer into them.
+    // SAFETY: as above; the call that borrowed them will never be polled again, and nothing else
+    // may hold a pointer into them.
     let (freed, _parts) = unsafe { (Box::from_raw(buffer), Box::from_raw(parts)) };
     // On a busy machine the call may have come to its end between two polls.
     let expected = if reached.is_pending() { 1.0 } else { call.leaves().0 };
@@ -181,10 +206,17 @@ fn engines() -> Vec<Engine> {
 async fn pair(namespace: &str, engine: Engine) -> Result<(Node, Node)> {
     let namespace = format!("{namespace}-{engine:?}").to_lowercase();
     let join = || async {
-        let cluster = Builder::new(Config::local()).open_lan(&namespace).min_members(2).engine(engine).join().await?;
+        let cluster = Builder::new(Config::local())
+            .open_lan(&namespace)
+            .min_members(2)
+            .engine(engine)
+            .join()
+            .await?;
         let ctx = cluster.context().await?;
         anyhow::Ok(Node { ctx, _cluster: cluster })
     };
-    let (a, b) = tokio::time::timeout(BOUND, async { tokio::join!(join(), join()) }).await.context("no view")?;
+    let (a, b) = tokio::time::timeout(BOUND, async { tokio::join!(join(), join()) })
+        .await
+        .context("no view")?;
     Ok((a?, b?))
 }

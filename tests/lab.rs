@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use potluck_harness::{Child, Lab, Need, Suite, Way};
 
-const PROFILES: [&str; 9] = ["gbe4", "mixed4", "slow1", "direct3", "chain4", "ring4", "wifi4", "loop", "lo"];
+const PROFILES: [&str; 9] =
+    ["gbe4", "mixed4", "slow1", "direct3", "chain4", "ring4", "wifi4", "loop", "lo"];
 
 fn main() {
     let mut suite = Suite::new();
@@ -16,13 +17,18 @@ fn main() {
         suite.test_needing(&name, &[Need::Lab, tap_devices()], move || reaches_and_hears(profile));
     }
     for profile in ["gbe4", "direct3"] {
-        let name = format!("{profile}: a pulled cable stops one machine, and only until it is back");
+        let name =
+            format!("{profile}: a pulled cable stops one machine, and only until it is back");
         suite.test_needing(&name, &[Need::Lab], move || cut_and_join(profile));
         let name = format!("{profile}: two machines lose each other and nobody else");
         let needs = [Need::Lab, Need::Command("nft")];
         suite.test_needing(&name, &needs, move || cut_between(profile));
     }
-    suite.test_needing("chain4: machines without a cable between them do not reach each other", &[Need::Lab], chain);
+    suite.test_needing(
+        "chain4: machines without a cable between them do not reach each other",
+        &[Need::Lab],
+        chain,
+    );
     suite.test_needing("a machine plugged in again has another address", &[Need::Lab], readdress);
     suite.test_needing("an armed change waits for its moment", &[Need::Lab], armed);
     let tools = [Need::Lab, Need::Command("nft"), Need::Command("ethtool")];
@@ -85,7 +91,10 @@ fn readdress() -> Result<()> {
     ensure!(state["nodes"]["n2"]["addr"] != old.to_string(), "still at {old}");
     let addresses = lab.command("n2", "ip").args(["-brief", "address", "show", "eth0"]).output()?;
     let addresses = String::from_utf8_lossy(&addresses.stdout).into_owned();
-    ensure!(!addresses.contains(&format!("{old}/")) && addresses.contains("fe80::77:ff:fe00"), "{addresses}");
+    ensure!(
+        !addresses.contains(&format!("{old}/")) && addresses.contains("fe80::77:ff:fe00"),
+        "{addresses}"
+    );
     Ok(())
 }
 
@@ -116,7 +125,8 @@ fn loss() -> Result<()> {
 }
 
 fn line_rate() -> Result<()> {
-    // Slow enough for any machine, and a wide margin: what is tested is the shaping, not how busy the processor is.
+    // Slow enough for any machine, and a wide margin: what is tested is the shaping, not how busy
+    // the processor is.
     let lab = Lab::up_with("gbe4", 2)?;
     for node in lab.nodes() {
         lab.rate(&node, 20, 20)?;
@@ -127,15 +137,23 @@ fn line_rate() -> Result<()> {
 
 /// What a radio is made of.
 fn tap_devices() -> Need {
-    if Path::new("/dev/net/tun").exists() { Need::Lab } else { Need::Missing("the radio profile needs /dev/net/tun") }
+    if Path::new("/dev/net/tun").exists() {
+        Need::Lab
+    } else {
+        Need::Missing("the radio profile needs /dev/net/tun")
+    }
 }
 
 fn radio() -> Result<()> {
     let lab = Lab::up_with("wifi4", 3)?;
-    // While the processor is busy with something else less is carried than the medium would: what counts is that it can be.
+    // While the processor is busy with something else less is carried than the medium would: what
+    // counts is that it can be.
     let verify = || lab.tell(&["verify", "1"]);
     println!("{}", verify().or_else(|_| verify()).or_else(|_| verify())?);
-    ensure!(lab.rate("n2", 10, 10).is_err() && lab.cut("n2").is_err(), "there is no cable to be changed");
+    ensure!(
+        lab.rate("n2", 10, 10).is_err() && lab.cut("n2").is_err(),
+        "there is no cable to be changed"
+    );
     let state: serde_json::Value = serde_json::from_str(&lab.tell(&["json"])?)?;
     // One that has ended runs no program, even while nobody has asked what became of it.
     let air = format!("/proc/{}/exe", state["air"].as_u64().context("a process")?);

@@ -1,9 +1,9 @@
 //! The house rule of src/: imports point downward, and the lower floors are pure.
 //!
-//! Every file says its layer in its first line, `//! Layer: Core.`. From low to high: Words, Core, Doors, Shells,
-//! Host, Face. A path `crate::…` or `super::…` may lead to the same layer or a lower one. A re-export counts as the file that
-//! defines it. Words and Core touch no clock, socket, file, thread or global chance. What is under `#[cfg(test)]`
-//! is free.
+//! Every file says its layer in its first line, `//! Layer: Core.`. From low to high: Words, Core,
+//! Doors, Shells, Host, Face. A path `crate::…` or `super::…` may lead to the same layer or a lower
+//! one. A re-export counts as the file that defines it. Words and Core touch no clock, socket,
+//! file, thread or global chance. What is under `#[cfg(test)]` is free.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -65,7 +65,8 @@ fn read_folder(folder: &Path, prefix: &str, sources: &mut BTreeMap<String, Strin
     }
 }
 
-/// All files of src/, by module path: `["election", "machine"]` is `election/machine.rs`, `[]` is `lib.rs`.
+/// All files of src/, by module path: `["election", "machine"]` is `election/machine.rs`, `[]` is
+/// `lib.rs`.
 struct House {
     rooms: BTreeMap<Vec<String>, Room>,
 }
@@ -76,11 +77,13 @@ struct Room {
     layer: Option<Layer>,
     tokens: Vec<Token>,
     uses: Vec<Use>,
-    /// Beginnings of the paths of files that exist for tests only, as `#[cfg(test)] mod tests;` makes them.
+    /// Beginnings of the paths of files that exist for tests only, as `#[cfg(test)] mod tests;`
+    /// makes them.
     test_files: Vec<String>,
 }
 
-/// One leaf of a `use`: `pub(crate) use session::Session as S` brings the name `S` from `session::Session`.
+/// One leaf of a `use`: `pub(crate) use session::Session as S` brings the name `S` from
+/// `session::Session`.
 struct Use {
     path: Vec<String>,
     name: String,
@@ -114,7 +117,10 @@ impl House {
         for (module, room) in &self.rooms {
             let Some(layer) = room.layer else {
                 let names = LAYERS.map(|(name, _)| name).join("|");
-                faults.push(format!("src/{}:1: the first line is not `//! Layer: {names}.`", room.file));
+                faults.push(format!(
+                    "src/{}:1: the first line is not `//! Layer: {names}.`",
+                    room.file
+                ));
                 continue;
             };
             if module.is_empty() || self.for_tests_only(&room.file) {
@@ -133,7 +139,13 @@ impl House {
         all.any(|start| file.starts_with(start))
     }
 
-    fn upward_arrows(&self, module: &[String], room: &Room, layer: Layer, faults: &mut Vec<String>) {
+    fn upward_arrows(
+        &self,
+        module: &[String],
+        room: &Room,
+        layer: Layer,
+        faults: &mut Vec<String>,
+    ) {
         for (path, line) in inner_paths(&room.tokens, module) {
             let target = self.resolve(&path);
             let Some(above) = target.layer.filter(|above| *above > layer) else {
@@ -151,7 +163,8 @@ impl House {
         }
     }
 
-    /// The file that defines what a path names: down the modules as far as they go, then through re-exports.
+    /// The file that defines what a path names: down the modules as far as they go, then through
+    /// re-exports.
     fn resolve(&self, path: &[String]) -> &Room {
         let mut path = path.to_vec();
         // Re-exports of re-exports: a chain is never longer than this unless it is a circle.
@@ -214,12 +227,17 @@ fn impure_words(room: &Room, layer: Layer, faults: &mut Vec<String>) {
     }
 }
 
-/// Whether `path` has the words of `forbidden` in a row; the last one may go on (`std::net::Tcp` finds `TcpStream`).
+/// Whether `path` has the words of `forbidden` in a row; the last one may go on (`std::net::Tcp`
+/// finds `TcpStream`).
 fn says(path: &[String], forbidden: &str) -> bool {
     let words: Vec<&str> = forbidden.split("::").collect();
     let (last, first) = words.split_last().expect("split gives at least one word");
     path.windows(words.len()).any(|w| {
-        let ends = if words.len() == 1 { w[first.len()] == *last } else { w[first.len()].starts_with(last) };
+        let ends = if words.len() == 1 {
+            w[first.len()] == *last
+        } else {
+            w[first.len()].starts_with(last)
+        };
         ends && first.iter().zip(w).all(|(a, b)| a == b)
     })
 }
@@ -239,8 +257,8 @@ fn declared_layer(text: &str) -> Option<Layer> {
     LAYERS.iter().find(|(n, _)| *n == name).map(|(_, layer)| *layer)
 }
 
-/// Every path into this crate, in a `use` or anywhere else, from the crate's root: `crate::…`, and `super::…` seen
-/// from `module`.
+/// Every path into this crate, in a `use` or anywhere else, from the crate's root: `crate::…`, and
+/// `super::…` seen from `module`.
 fn inner_paths(tokens: &[Token], module: &[String]) -> Vec<(Vec<String>, usize)> {
     let from_root = |(path, line): (Vec<String>, usize)| {
         let (first, rest) = path.split_first()?;
@@ -270,7 +288,12 @@ fn all_paths(tokens: &[Token]) -> Vec<(Vec<String>, usize)> {
 }
 
 /// Reads the path at `i`, pushes its leaves, and returns the index behind it.
-fn spread(tokens: &[Token], mut i: usize, head: &[String], found: &mut Vec<(Vec<String>, usize)>) -> usize {
+fn spread(
+    tokens: &[Token],
+    mut i: usize,
+    head: &[String],
+    found: &mut Vec<(Vec<String>, usize)>,
+) -> usize {
     let mut path = head.to_vec();
     let line = tokens[i].line;
     loop {
@@ -290,7 +313,12 @@ fn spread(tokens: &[Token], mut i: usize, head: &[String], found: &mut Vec<(Vec<
     i
 }
 
-fn spread_group(tokens: &[Token], mut i: usize, head: &[String], found: &mut Vec<(Vec<String>, usize)>) -> usize {
+fn spread_group(
+    tokens: &[Token],
+    mut i: usize,
+    head: &[String],
+    found: &mut Vec<(Vec<String>, usize)>,
+) -> usize {
     while i < tokens.len() && !at(tokens, i, "}") {
         if at(tokens, i, "as") {
             i += 2; // the new name is not part of the path
@@ -369,12 +397,13 @@ fn without_tests(tokens: &[Token]) -> Vec<Token> {
     kept
 }
 
-/// Where the `mod name;` under `#[cfg(test)]` in `file` lead: `folder/name.rs` and all of `folder/name/`, or where
-/// `#[path = "…"]` says.
+/// Where the `mod name;` under `#[cfg(test)]` in `file` lead: `folder/name.rs` and all of
+/// `folder/name/`, or where `#[path = "…"]` says.
 fn test_files(file: &str, tokens: &[Token]) -> Vec<String> {
     let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
     let own = module_path(file).join("/");
-    let join = |folder: &str, rest: &str| format!("{folder}/{rest}").trim_start_matches('/').to_string();
+    let join =
+        |folder: &str, rest: &str| format!("{folder}/{rest}").trim_start_matches('/').to_string();
     let behind = (0..tokens.len()).filter_map(|i| test_attribute(tokens, i));
     let leads = |start: usize| {
         let item = &tokens[start..item_end(tokens, start)];
@@ -390,7 +419,10 @@ fn test_files(file: &str, tokens: &[Token]) -> Vec<String> {
 
 /// The index behind the attribute at `i` if it is `#[cfg(test)]` or `#[cfg(all(test, …))]`.
 fn test_attribute(tokens: &[Token], i: usize) -> Option<usize> {
-    let starts = [&["#", "[", "cfg", "(", "test", ")"][..], &["#", "[", "cfg", "(", "all", "(", "test", ","]];
+    let starts = [
+        &["#", "[", "cfg", "(", "test", ")"][..],
+        &["#", "[", "cfg", "(", "all", "(", "test", ","],
+    ];
     let is = |start: &[&str]| start.iter().enumerate().all(|(k, text)| at(tokens, i + k, text));
     starts.iter().any(|start| is(start)).then(|| closing(tokens, i + 1))
 }
@@ -425,7 +457,8 @@ fn closing(tokens: &[Token], mut i: usize) -> usize {
     i
 }
 
-/// Words, punctuation and plain strings of Rust source, without comments, raw strings, characters and lifetimes.
+/// Words, punctuation and plain strings of Rust source, without comments, raw strings, characters
+/// and lifetimes.
 fn tokens(text: &str) -> Vec<Token> {
     let c: Vec<char> = text.chars().collect();
     let (mut found, mut i, mut line) = (Vec::new(), 0, 1);
@@ -442,16 +475,22 @@ fn tokens(text: &str) -> Vec<Token> {
 
 fn token_at(c: &[char], i: usize) -> (usize, Option<String>) {
     let next = c.get(i + 1).copied().unwrap_or(' ');
-    let word_end = |from: usize| (from..c.len()).find(|k| !(c[*k].is_alphanumeric() || c[*k] == '_')).unwrap_or(c.len());
+    let word_end = |from: usize| {
+        (from..c.len()).find(|k| !(c[*k].is_alphanumeric() || c[*k] == '_')).unwrap_or(c.len())
+    };
     match (c[i], next) {
         ('/', '/') => ((i..c.len()).find(|k| c[*k] == '\n').unwrap_or(c.len()), None),
         ('/', '*') => (comment_end(c, i), None),
         ('"', _) => (string_end(c, i), Some(c[i..string_end(c, i)].iter().collect())),
-        ('r', '"' | '#') | ('b', 'r') if raw_string_end(c, i).is_some() => (raw_string_end(c, i).unwrap_or(i + 1), None),
+        ('r', '"' | '#') | ('b', 'r') if raw_string_end(c, i).is_some() => {
+            (raw_string_end(c, i).unwrap_or(i + 1), None)
+        }
         ('r', '#') => (word_end(i + 2), Some(c[i + 2..word_end(i + 2)].iter().collect())),
         ('\'', _) => (char_or_lifetime_end(c, i), None),
         (':', ':') => (i + 2, Some("::".into())),
-        (first, _) if first.is_alphanumeric() || first == '_' => (word_end(i), Some(c[i..word_end(i)].iter().collect())),
+        (first, _) if first.is_alphanumeric() || first == '_' => {
+            (word_end(i), Some(c[i..word_end(i)].iter().collect()))
+        }
         (first, _) if first.is_whitespace() => (i + 1, None),
         (first, _) => (i + 1, Some(first.into())),
     }
@@ -488,7 +527,9 @@ fn raw_string_end(c: &[char], i: usize) -> Option<usize> {
     if c.get(k) != Some(&'"') {
         return None;
     }
-    let closes = |k: usize| c[k] == '"' && c[k + 1..].iter().take(hashes).filter(|c| **c == '#').count() == hashes;
+    let closes = |k: usize| {
+        c[k] == '"' && c[k + 1..].iter().take(hashes).filter(|c| **c == '#').count() == hashes
+    };
     Some((k + 1..c.len()).find(|k| closes(*k)).map_or(c.len(), |k| k + 1 + hashes))
 }
 
@@ -502,13 +543,17 @@ fn char_or_lifetime_end(c: &[char], i: usize) -> usize {
 // ---- does this test catch anything? ----
 
 fn faults(files: &[(&str, &str)]) -> Vec<String> {
-    let mut sources: BTreeMap<String, String> = files.iter().map(|(file, text)| (file.to_string(), text.to_string())).collect();
+    let mut sources: BTreeMap<String, String> =
+        files.iter().map(|(file, text)| (file.to_string(), text.to_string())).collect();
     sources.entry("lib.rs".into()).or_insert_with(|| "//! Layer: Face.\n".into());
     House::build(&sources).faults()
 }
 
 const LINK: [(&str, &str); 3] = [
-    ("link/mod.rs", "//! Layer: Doors.\nmod session;\nmod frame;\npub(crate) use session::Session;\npub use frame::*;"),
+    (
+        "link/mod.rs",
+        "//! Layer: Doors.\nmod session;\nmod frame;\npub(crate) use session::Session;\npub use frame::*;",
+    ),
     ("link/session.rs", "//! Layer: Shells.\npub(crate) struct Session;"),
     ("link/frame.rs", "//! Layer: Words.\npub struct Frame;"),
 ];
@@ -519,26 +564,37 @@ fn faults_beside_link(file: &str, text: &str) -> Vec<String> {
 
 #[test]
 fn an_upward_arrow_is_caught_with_its_line() {
-    let found = faults_beside_link("view.rs", "//! Layer: Words.\n\nuse crate::link::session::Session;\n");
-    assert_eq!(found, ["src/view.rs:3: Words uses crate::link::session::Session, which is Shells (src/link/session.rs)"]);
+    let found =
+        faults_beside_link("view.rs", "//! Layer: Words.\n\nuse crate::link::session::Session;\n");
+    assert_eq!(
+        found,
+        [
+            "src/view.rs:3: Words uses crate::link::session::Session, which is Shells (src/link/session.rs)"
+        ]
+    );
 }
 
 #[test]
 fn a_re_export_counts_as_the_file_that_defines_it() {
-    let core = |line: &str| faults_beside_link("plan.rs", &format!("//! Layer: Core.\n{line}\n")).len();
+    let core =
+        |line: &str| faults_beside_link("plan.rs", &format!("//! Layer: Core.\n{line}\n")).len();
     assert_eq!(core("use crate::link::Session;"), 1);
     assert_eq!(core("use crate::link::Session as S;"), 1);
     assert_eq!(core("use crate::link::Frame;"), 0, "passed on by a star");
     assert_eq!(core("use crate::link::SomethingOfTheDoor;"), 1, "the door itself is above Core");
     let via_lib = ("lib.rs", "//! Layer: Face.\npub use crate::link::{Frame, Session};");
     let user = |name: &str| format!("//! Layer: Core.\nuse crate::{name};");
-    let with = |name: &str| faults(&[&LINK[..], &[via_lib, ("plan.rs", user(name).as_str())]].concat()).len();
+    let with = |name: &str| {
+        faults(&[&LINK[..], &[via_lib, ("plan.rs", user(name).as_str())]].concat()).len()
+    };
     assert_eq!((with("Frame"), with("Session")), (0, 1));
 }
 
 #[test]
 fn a_neighbour_in_the_same_folder_is_an_arrow_too() {
-    let core = |line: &str| faults_beside_link("link/queue.rs", &format!("//! Layer: Core.\n{line}\n")).len();
+    let core = |line: &str| {
+        faults_beside_link("link/queue.rs", &format!("//! Layer: Core.\n{line}\n")).len()
+    };
     assert_eq!(core("use super::session::Session;"), 1);
     assert_eq!(core("use super::{frame::Frame, Session};"), 1);
     assert_eq!(core("use super::Frame;"), 0);
@@ -558,7 +614,11 @@ fn arrows_hide_in_braces_and_in_code() {
     );
     let lines: Vec<&str> = found.iter().map(|f| f.split(": ").next().unwrap_or("")).collect();
     // `view` is no file here, so it is lib.rs that is asked for: Face.
-    assert_eq!(lines, ["src/plan.rs:2", "src/plan.rs:2", "src/plan.rs:3", "src/plan.rs:4"], "{found:#?}");
+    assert_eq!(
+        lines,
+        ["src/plan.rs:2", "src/plan.rs:2", "src/plan.rs:3", "src/plan.rs:4"],
+        "{found:#?}"
+    );
 }
 
 #[test]
@@ -577,7 +637,10 @@ fn a_forbidden_word_is_caught() {
     ] {
         for layer in ["Words", "Core"] {
             let found = faults(&[("a.rs", &format!("//! Layer: {layer}.\n{line}\n"))]);
-            assert!(found.iter().any(|f| f.starts_with("src/a.rs:2: ")), "{layer}: {line}: {found:?}");
+            assert!(
+                found.iter().any(|f| f.starts_with("src/a.rs:2: ")),
+                "{layer}: {line}: {found:?}"
+            );
         }
         assert!(faults(&[("a.rs", &format!("//! Layer: Shells.\n{line}\n"))]).is_empty());
     }
@@ -608,8 +671,10 @@ fn a_file_that_exists_for_tests_only_is_free() {
     assert_eq!(found("//! Layer: Core.\nmod tests;\n"), 2);
 
     let elsewhere = |attribute: &str| {
-        let plan = format!("//! Layer: Core.\n{attribute}\n#[path = \"plan_tests.rs\"]\nmod tests;\n");
-        faults(&[&LINK[..], &[("a/plan.rs", plan.as_str()), ("a/plan_tests.rs", tests)]].concat()).len()
+        let plan =
+            format!("//! Layer: Core.\n{attribute}\n#[path = \"plan_tests.rs\"]\nmod tests;\n");
+        faults(&[&LINK[..], &[("a/plan.rs", plan.as_str()), ("a/plan_tests.rs", tests)]].concat())
+            .len()
     };
     assert_eq!((elsewhere("#[cfg(test)]"), elsewhere("#[cfg(unix)]")), (0, 2));
 }
@@ -622,7 +687,8 @@ fn names_that_only_contain_a_forbidden_word_are_fine() {
 
 #[test]
 fn a_file_without_a_layer_is_caught() {
-    for text in ["", "//! Story.\n//! Layer: Core.\n", "//! Layer: Cellar.\n", "//! Layer: Core\n"] {
+    for text in ["", "//! Story.\n//! Layer: Core.\n", "//! Layer: Cellar.\n", "//! Layer: Core\n"]
+    {
         let found = faults(&[("a.rs", text)]);
         assert!(found.len() == 1 && found[0].starts_with("src/a.rs:1: "), "{found:?}");
     }

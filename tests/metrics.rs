@@ -1,6 +1,10 @@
-//! The numbers of `Cluster::metrics`, as the crate `metrics` hands them to whatever a program has installed.
+//! The numbers of `Cluster::metrics`, as the crate `metrics` hands them to whatever a program has
+//! installed.
 
-use metrics::{Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use metrics::{
+    Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
+    SharedString, Unit,
+};
 use potluck::{Builder, Config, Engine};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,15 +40,24 @@ struct Book {
 
 impl Book {
     fn number(&self, key: &Key) -> Arc<Number> {
-        let mut labels: Vec<String> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        let mut labels: Vec<String> =
+            key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
         labels.sort();
         Arc::clone(
-            self.numbers.lock().expect("nobody panics in it").entry(format!("{} {}", key.name(), labels.join(" "))).or_default(),
+            self.numbers
+                .lock()
+                .expect("nobody panics in it")
+                .entry(format!("{} {}", key.name(), labels.join(" ")))
+                .or_default(),
         )
     }
 
     fn of(&self, name: &str) -> u64 {
-        self.numbers.lock().expect("nobody panics in it").get(name).map_or(0, |number| number.0.load(Ordering::SeqCst))
+        self.numbers
+            .lock()
+            .expect("nobody panics in it")
+            .get(name)
+            .map_or(0, |number| number.0.load(Ordering::SeqCst))
     }
 }
 
@@ -115,5 +128,8 @@ fn the_recorder_of_the_program_has_the_same_numbers() {
         .keys()
         .filter_map(|key| key.split(' ').next().map(str::to_owned))
         .collect();
-    assert!(names.iter().all(|name| described.contains(name)), "{names:?} of which described {described:?}");
+    assert!(
+        names.iter().all(|name| described.contains(name)),
+        "{names:?} of which described {described:?}"
+    );
 }

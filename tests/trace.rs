@@ -34,7 +34,9 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Ended {
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        if let Some(fields) = context.span(id).expect("it has not ended").extensions_mut().get_mut::<Fields>() {
+        if let Some(fields) =
+            context.span(id).expect("it has not ended").extensions_mut().get_mut::<Fields>()
+        {
             values.record(fields);
         }
     }
@@ -49,10 +51,17 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Ended {
 #[test]
 fn every_operation_is_a_span_with_its_outcome() {
     let ended = Ended::default();
-    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(ended.clone())).unwrap();
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(ended.clone()))
+        .unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let views = runtime.block_on(async {
-        let join = || Builder::new(Config::local()).open_lan("trace").min_members(2).engine(Engine::Native).join();
+        let join = || {
+            Builder::new(Config::local())
+                .open_lan("trace")
+                .min_members(2)
+                .engine(Engine::Native)
+                .join()
+        };
         let (one, two) = (join().await.unwrap(), join().await.unwrap());
         let (mut a, mut b) = (one.context().await.unwrap(), two.context().await.unwrap());
         let (mut x, mut y) = ([1.0f32; 100], [2.0f32; 100]);
@@ -73,7 +82,9 @@ fn every_operation_is_a_span_with_its_outcome() {
         }
         std::thread::yield_now();
     };
-    let with = |kind: &str| spans.iter().filter(|span| span.0["kind"] == kind).cloned().collect::<Vec<_>>();
+    let with = |kind: &str| {
+        spans.iter().filter(|span| span.0["kind"] == kind).cloned().collect::<Vec<_>>()
+    };
     let (sums, gathers) = (with("all_reduce"), with("all_gather"));
     assert_eq!((sums.len(), gathers.len(), spans.len()), (2, 2, 4), "{spans:?}");
     for Fields(span) in &sums {
@@ -81,5 +92,8 @@ fn every_operation_is_a_span_with_its_outcome() {
         assert_eq!(fields, ["committed", "0.0", "400", "native", &views.0], "{span:?}");
         assert!(span["duration_us"].parse::<u64>().is_ok(), "{span:?}");
     }
-    assert!(gathers.iter().all(|Fields(span)| span["outcome"] == "aborted" && span["op"] == "0.1"), "{gathers:?}");
+    assert!(
+        gathers.iter().all(|Fields(span)| span["outcome"] == "aborted" && span["op"] == "0.1"),
+        "{gathers:?}"
+    );
 }

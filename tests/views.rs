@@ -14,7 +14,8 @@ const WARM: usize = 20;
 
 fn main() {
     let mut suite = Suite::new();
-    let linux: &[Need] = if cfg!(target_os = "linux") { &[] } else { &[Need::Missing("/proc is asked")] };
+    let linux: &[Need] =
+        if cfg!(target_os = "linux") { &[] } else { &[Need::Missing("/proc is asked")] };
     let missing = potluck::gloo_version().is_none().then_some("this build has no Gloo");
     suite.on("native", None);
     suite.serial("two hundred Views", linux, || run(EngineKind::Native));
@@ -35,14 +36,22 @@ async fn come_and_go(engine: EngineKind) -> Result<()> {
     for round in 0..ROUNDS {
         let comes = join(engine).await?;
         let (mut a, mut b) = tokio::try_join!(pair(&stays), pair(&comes))?;
-        ensure!(a.view() == b.view() && a.engine() == engine, "{} and {} on {}", a.view(), b.view(), a.engine());
+        ensure!(
+            a.view() == b.view() && a.engine() == engine,
+            "{} and {} on {}",
+            a.view(),
+            b.view(),
+            a.engine()
+        );
         views.insert(a.view());
         let (mut x, mut y) = (vec![1f32; 40_000], vec![2f32; 40_000]);
         tokio::try_join!(a.all_reduce(&mut x), b.all_reduce(&mut y))?;
         ensure!(x.iter().chain(&y).all(|sum| *sum == 3.0), "a wrong sum");
         drop((a, b));
         comes.leave().await;
-        tokio::time::timeout(Duration::from_secs(30), alone(&stays)).await.context("the other one stays in the View")?;
+        tokio::time::timeout(Duration::from_secs(30), alone(&stays))
+            .await
+            .context("the other one stays in the View")?;
         if round == WARM {
             warm = Some(spawn_blocking(Resources::settled).await??);
         }
@@ -53,7 +62,8 @@ async fn come_and_go(engine: EngineKind) -> Result<()> {
     let after = spawn_blocking(move || Resources::back_to(&known)).await??;
     println!("measured: {engine}: {before:?} after {WARM} rounds, {after:?} after {ROUNDS}");
     ensure!(after.is_within(&before), "{before:?} became {after:?}");
-    // Freed memory does not all go back to the system; a leak of one small context each would be far more.
+    // Freed memory does not all go back to the system; a leak of one small context each would be
+    // far more.
     ensure!(after.rss_kib < before.rss_kib + 4096, "{before:?} became {after:?}");
     stays.leave().await;
     Ok(())
@@ -68,8 +78,11 @@ async fn join(engine: EngineKind) -> Result<Cluster> {
 /// The newest View, which must be of two.
 async fn pair(cluster: &Cluster) -> Result<Context> {
     loop {
-        let context = tokio::time::timeout(Duration::from_secs(30), cluster.context()).await.context("nobody came")??;
-        if context.size() == 2 && cluster.status().view.is_some_and(|view| view.members.len() == 2) {
+        let context = tokio::time::timeout(Duration::from_secs(30), cluster.context())
+            .await
+            .context("nobody came")??;
+        if context.size() == 2 && cluster.status().view.is_some_and(|view| view.members.len() == 2)
+        {
             return Ok(context);
         }
         // The View of two that has just ended.

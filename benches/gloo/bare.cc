@@ -1,14 +1,17 @@
-// Gloo by itself, over its own TCP transport: what `potluck-bench` holds potluck's Gloo engine against.
+// Gloo by itself, over its own TCP transport: what `potluck-bench` holds potluck's Gloo engine
+// against.
 //
-//   bare RANK SIZE STORE ADDRESS SIZES ALGORITHM CALLS
-//   bare RANK SIZE STORE ADDRESS -                       orders `SIZES ALGORITHM CALLS`, a line each, on standard input
+//   bare RANK SIZE STORE ADDRESS SIZES ALGORITHM CALLS bare RANK SIZE STORE ADDRESS -
+//   orders `SIZES ALGORITHM CALLS`, a line each, on standard input
 //
-// STORE is a folder that all ranks share and that is empty at first (or does not exist), ADDRESS an address of this
-// machine as a literal, SIZES bytes with commas between, ALGORITHM ring, bcube or auto (Gloo's own choice), CALLS the
-// timed calls for each size. CALLS may be 0: then only a sum is checked, which also warms up.
+// STORE is a folder that all ranks share and that is empty at first (or does not exist), ADDRESS an
+// address of this machine as a literal, SIZES bytes with commas between, ALGORITHM ring, bcube or
+// auto (Gloo's own choice), CALLS the timed calls for each size. CALLS may be 0: then only a sum is
+// checked, which also warms up.
 //
-// For each size one line of JSON on standard output: the time of every call in microseconds, the seconds of processor
-// time that this process spent in them, user and system, and whether the checked sum was right (null: none was checked).
+// For each size one line of JSON on standard output: the time of every call in microseconds, the
+// seconds of processor time that this process spent in them, user and system, and whether the
+// checked sum was right (null: none was checked).
 #include <sys/resource.h>
 #include <sys/stat.h>
 

@@ -17,7 +17,8 @@ pub enum Series {
 }
 
 impl Series {
-    pub const ALL: [Series; 5] = [Series::BareRing, Series::BareBcube, Series::Plain, Series::Encrypted, Series::Native];
+    pub const ALL: [Series; 5] =
+        [Series::BareRing, Series::BareBcube, Series::Plain, Series::Encrypted, Series::Native];
 }
 
 /// The median call, as long as its slowest member.
@@ -84,10 +85,14 @@ pub fn row(report: &mut Report, row: &Beside) {
     judge_native(report, row);
 }
 
-/// The native engine must not lose to the bare library over loopback, in the clear as that is, must win small sums by far, and
-/// large ones at little more of the processor.
+/// The native engine must not lose to the bare library over loopback, in the clear as that is, must
+/// win small sums by far, and large ones at little more of the processor.
 fn judge_native(report: &mut Report, row: &Beside) {
-    let (Some(times), Some(cpu)) = (row.over_bare(Series::Native), row.cpu_over_bare(Series::Native)) else { return };
+    let (Some(times), Some(cpu)) =
+        (row.over_bare(Series::Native), row.cpu_over_bare(Series::Native))
+    else {
+        return;
+    };
     let what = format!("{}, {} x {}, native to bare Gloo", row.profile, row.size, bytes(row.bytes));
     match (row.profile, row.size, row.bytes >> 10) {
         ("lo", 2 | 4, 65536) => report.must(&what, times, 1.0),
@@ -97,14 +102,16 @@ fn judge_native(report: &mut Report, row: &Beside) {
     }
 }
 
-/// The engine must not lose more than 30 % of a large sum's time to the bare library, and win every small one.
+/// The engine must not lose more than 30 % of a large sum's time to the bare library, and win every
+/// small one.
 fn judge(report: &mut Report, row: &Beside) {
     let at_most = match row.bytes >> 10 {
         65536 => 1.3,
         0..64 => 1.0,
         _ => return,
     };
-    let what = format!("{}, {} x {}, Gloo engine to bare Gloo", row.profile, row.size, bytes(row.bytes));
+    let what =
+        format!("{}, {} x {}, Gloo engine to bare Gloo", row.profile, row.size, bytes(row.bytes));
     // A group that is not there has been reported as such.
     if let Some(times) = row.over_bare(Series::Plain) {
         report.must(&what, times, at_most);

@@ -54,7 +54,8 @@ pub fn forming(rounds: usize, chance: &mut Chance) -> Result<Vec<f64>> {
     (0..rounds).map(|round| form(chance).with_context(|| format!("round {round}"))).collect()
 }
 
-/// Seconds from the last of four starts, in any order within two seconds, until all are in one View.
+/// Seconds from the last of four starts, in any order within two seconds, until all are in one
+/// View.
 fn form(chance: &mut Chance) -> Result<f64> {
     let machines = Machines::up("gbe4", SIZE)?;
     let mut starts: Vec<(f64, usize)> = (1..=SIZE).map(|n| (chance.unit() * SPREAD_S, n)).collect();
@@ -77,7 +78,8 @@ fn form(chance: &mut Chance) -> Result<f64> {
     Ok(last_view - last_start)
 }
 
-/// Four members call without a pause, and now and then one is lost, and another one comes in its place.
+/// Four members call without a pause, and now and then one is lost, and another one comes in its
+/// place.
 pub fn losses(loss: Loss, rounds: usize, chance: &mut Chance) -> Result<Times> {
     let machines = Machines::up("gbe4", SIZE)?;
     let start = |n: usize| machines.start(n, SIZE, "-", &["loop", BYTES]);
@@ -97,14 +99,16 @@ pub fn losses(loss: Loss, rounds: usize, chance: &mut Chance) -> Result<Times> {
         let (mut answer, mut next) = (0f64, 0f64);
         for (_, peer) in peers.iter_mut().enumerate().filter(|(at, _)| *at != victim) {
             let lost = || format!("round {round}: machine {} is lost", victim + 1);
-            answer = answer.max(number(&crate::machine::answer(peer, "answer").with_context(lost)?, 0)?);
+            answer =
+                answer.max(number(&crate::machine::answer(peer, "answer").with_context(lost)?, 0)?);
             next = next.max(done(peer, SIZE - 1).with_context(lost)?);
         }
         ensure!(answer >= lost_s, "round {round}: a call was given up before anybody was lost");
         times.answer_s.push(answer - lost_s);
         times.next_s.push(next - lost_s);
         pause(CALM_S.1);
-        // A node that is lost again and again is kept out for a while. That is not what is measured, so another one comes.
+        // A node that is lost again and again is kept out for a while. That is not what is
+        // measured, so another one comes.
         if loss == Loss::Stopped {
             peers[victim].kill()?;
         }

@@ -1,4 +1,5 @@
-//! How fast codecs encode and decode, and what they save where links are slow and cost where they are not.
+//! How fast codecs encode and decode, and what they save where links are slow and cost where they
+//! are not.
 
 use crate::Extent;
 use crate::group::{Group, Who};
@@ -51,7 +52,8 @@ fn alone(extent: Extent, report: &mut Report) -> Result<()> {
         let mut ratio = 0.0;
         for (_, count) in SIZES {
             // Of many magnitudes and both signs.
-            let mut elements: Vec<f32> = (0..count).map(|i| ((i * 7919 % 10_007) as f32 - 5003.5) * 1e-3).collect();
+            let mut elements: Vec<f32> =
+                (0..count).map(|i| ((i * 7919 % 10_007) as f32 - 5003.5) * 1e-3).collect();
             let mut bytes = Vec::new();
             codec.encode(&elements, &mut bytes);
             ratio = bytes.len() as f64 / (4 * count) as f64;
@@ -78,13 +80,15 @@ fn seconds(within: Duration, mut call: impl FnMut()) -> f64 {
 }
 
 fn on_slow_links(extent: Extent, report: &mut Report) -> Result<()> {
-    report.line(&format!("\n### Codecs, 16 MiB among four machines with {SLOW_MBIT} Mbit/s each\n"));
+    report
+        .line(&format!("\n### Codecs, 16 MiB among four machines with {SLOW_MBIT} Mbit/s each\n"));
     report.line("| engine | on the wire | median | times faster |");
     report.line("| --- | --- | --- | --- |");
     let rounds = if extent == Extent::Quick { 3 } else { 7 };
     let gloo = potluck::gloo_version().is_some().then_some(Engine::Gloo);
     for engine in [Some(Engine::Native), gloo].into_iter().flatten() {
-        let mut group = Group::up(Machines::up_at("gbe4", 4, SLOW_MBIT)?, 4, Who::Ours(engine, "-"))?;
+        let mut group =
+            Group::up(Machines::up_at("gbe4", 4, SLOW_MBIT)?, 4, Who::Ours(engine, "-"))?;
         until_chosen(&mut group, "int8")?;
         let mut plain = f64::NAN;
         for name in ["f32"].into_iter().chain(CODECS).chain(["auto"]) {
@@ -96,13 +100,22 @@ fn on_slow_links(extent: Extent, report: &mut Report) -> Result<()> {
             }
             let took = turns.median_s();
             plain = if name == "f32" { took } else { plain };
-            report.line(&format!("| {} | {name} | {} | {:.2} |", engine.word(), time(took), plain / took));
+            report.line(&format!(
+                "| {} | {name} | {} | {:.2} |",
+                engine.word(),
+                time(took),
+                plain / took
+            ));
             let least = match name {
                 "bf16" => 1.9,
                 "int8" | "auto" => 3.5,
                 _ => continue,
             };
-            report.must(&format!("{}, {name} to f32 at {SLOW_MBIT} Mbit/s", engine.word()), took / plain, 1.0 / least);
+            report.must(
+                &format!("{}, {name} to f32 at {SLOW_MBIT} Mbit/s", engine.word()),
+                took / plain,
+                1.0 / least,
+            );
         }
     }
     Ok(())

@@ -1,7 +1,8 @@
 //! Gloo beside Gloo: potluck's Gloo engine against Gloo's own transport, in one run, by turns.
 //!
-//! All groups of one row are up at the same time, each in a lab of its own, and one after the other is told to do some calls;
-//! so whatever else the machine does meets all of them. Who is not called waits.
+//! All groups of one row are up at the same time, each in a lab of its own, and one after the other
+//! is told to do some calls; so whatever else the machine does meets all of them. Who is not called
+//! waits.
 
 use crate::Extent;
 use crate::beside::{Beside, Series, Taken, begin, row};
@@ -69,13 +70,20 @@ pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Bare Gloo, which `scripts/bench.sh` puts beside this program; or why there is nothing to compare.
+/// Bare Gloo, which `scripts/bench.sh` puts beside this program; or why there is nothing to
+/// compare.
 fn bare_program() -> Result<PathBuf, &'static str> {
     if !cfg!(feature = "gloo") {
         return Err("this program was built without the feature `gloo`");
     }
-    let program = std::env::current_exe().map_err(|_| "this program's path is unknown")?.with_file_name("bare-gloo");
-    if program.is_file() { Ok(program) } else { Err("there is no `bare-gloo` beside this program; `make bench` builds it") }
+    let program = std::env::current_exe()
+        .map_err(|_| "this program's path is unknown")?
+        .with_file_name("bare-gloo");
+    if program.is_file() {
+        Ok(program)
+    } else {
+        Err("there is no `bare-gloo` beside this program; `make bench` builds it")
+    }
 }
 
 /// One that does not come up leaves the others worth a look.
@@ -91,7 +99,10 @@ fn rivals(profile: &'static str, size: usize, program: &Path) -> (Vec<Rival>, Ve
 }
 
 fn beside(mut rivals: Vec<Rival>, works: &[Work], report: &mut Report) -> Result<()> {
-    let Some((profile, size)) = rivals.first().map(|rival| (rival.profile, rival.group.size())) else { return Ok(()) };
+    let Some((profile, size)) = rivals.first().map(|rival| (rival.profile, rival.group.size()))
+    else {
+        return Ok(());
+    };
     for work in works {
         let taken = by_turns(&mut rivals, *work)?;
         row(report, &Beside { profile, size, bytes: work.bytes, taken });
@@ -102,9 +113,14 @@ fn beside(mut rivals: Vec<Rival>, works: &[Work], report: &mut Report) -> Result
 /// All series with one length of buffer, round after round.
 fn by_turns(rivals: &mut [Rival], work: Work) -> Result<Vec<(Series, Taken)>> {
     let mut series_of = Vec::new();
-    for series in Series::ALL.into_iter().filter(|series| *series != Series::BareBcube || work.bytes <= SMALL) {
+    for series in
+        Series::ALL.into_iter().filter(|series| *series != Series::BareBcube || work.bytes <= SMALL)
+    {
         if let Some(at) = rivals.iter().position(|rival| rival.kind == Kind::of(series)) {
-            rivals[at].group.check(work.bytes, series.how()).with_context(|| format!("{series:?}"))?;
+            rivals[at]
+                .group
+                .check(work.bytes, series.how())
+                .with_context(|| format!("{series:?}"))?;
             series_of.push((series, at, Turns::wanted(work.rounds)));
         }
     }

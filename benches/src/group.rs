@@ -39,7 +39,10 @@ impl Group {
         for peer in &mut peers {
             let ready = said(peer)?;
             // A figure under the wrong name is worse than none.
-            ensure!(ready["ready"] == true && ready["engine"] == engine, "not ready with engine {engine}: {ready}");
+            ensure!(
+                ready["ready"] == true && ready["engine"] == engine,
+                "not ready with engine {engine}: {ready}"
+            );
         }
         Ok(Group { peers, is_bare, _machines: machines })
     }
@@ -48,10 +51,14 @@ impl Group {
         self.peers.len()
     }
 
-    /// A fast wrong sum is worth nothing. Also warms up. `how` is the algorithm of bare Gloo, or our codec, or empty.
+    /// A fast wrong sum is worth nothing. Also warms up. `how` is the algorithm of bare Gloo, or
+    /// our codec, or empty.
     pub fn check(&mut self, bytes: usize, how: &str) -> Result<()> {
         let answers = self.ask(&self.order(bytes, 0, how))?;
-        ensure!(answers.iter().all(|answer| answer["right"] == true), "a wrong sum at {bytes} bytes");
+        ensure!(
+            answers.iter().all(|answer| answer["right"] == true),
+            "a wrong sum at {bytes} bytes"
+        );
         Ok(())
     }
 
@@ -61,7 +68,10 @@ impl Group {
         let answers = self.ask(&self.order(bytes, calls, how))?;
         let mut turn = Turn { seconds: vec![0.0; calls], cpu_s: 0.0, stolen: watch.stolen() };
         for answer in &answers {
-            let times = answer["us"].as_array().filter(|times| times.len() == calls).context("a time for every call")?;
+            let times = answer["us"]
+                .as_array()
+                .filter(|times| times.len() == calls)
+                .context("a time for every call")?;
             for (slowest, time) in turn.seconds.iter_mut().zip(times) {
                 *slowest = f64::max(*slowest, time.as_f64().context("a time")? / 1e6);
             }
@@ -71,7 +81,11 @@ impl Group {
     }
 
     fn order(&self, bytes: usize, calls: usize, how: &str) -> String {
-        let words = if self.is_bare { format!("{bytes} {how} {calls}") } else { format!("{bytes} {calls} {how}") };
+        let words = if self.is_bare {
+            format!("{bytes} {how} {calls}")
+        } else {
+            format!("{bytes} {calls} {how}")
+        };
         words.trim_end().to_owned()
     }
 

@@ -46,7 +46,11 @@ impl Machines {
 
     fn on(lab: Lab, profile: &'static str) -> Result<Machines> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("potluck-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "potluck-bench-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
         Ok(Machines { lab, profile, files: std::env::temp_dir().join(name) })
     }
 
@@ -79,14 +83,30 @@ impl Machines {
         if self.profile == "lo" { "lo" } else { "eth0" }
     }
 
-    fn peer(&self, n: usize, size: usize, trusted: &str, order: &[&str], engine: Engine) -> Result<Command> {
+    fn peer(
+        &self,
+        n: usize,
+        size: usize,
+        trusted: &str,
+        order: &[&str],
+        engine: Engine,
+    ) -> Result<Command> {
         let network = if self.profile == "lo" { "loopback" } else { "lan" };
         let home = self.files.join(n.to_string());
         let program = std::env::current_exe().context("the path of this program")?;
         let mut command = self.lab.command(&format!("n{n}"), program);
-        command.args(["peer", network, &size.to_string(), trusted]).args(order).env("POTLUCK_HOME", home);
+        command
+            .args(["peer", network, &size.to_string(), trusted])
+            .args(order)
+            .env("POTLUCK_HOME", home);
         // Nothing from outside changes what is measured.
-        for name in ["POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_KEY", "POTLUCK_NAMESPACE", "POTLUCK_PARTITION"] {
+        for name in [
+            "POTLUCK_PEERS",
+            "POTLUCK_INTERFACES",
+            "POTLUCK_KEY",
+            "POTLUCK_NAMESPACE",
+            "POTLUCK_PARTITION",
+        ] {
             command.env_remove(name);
         }
         command.env("POTLUCK_ENGINE", engine.word());
@@ -117,7 +137,11 @@ pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
-    if sorted.len().is_multiple_of(2) && middle > 0 { (sorted[middle - 1] + sorted[middle]) / 2.0 } else { sorted[middle] }
+    if sorted.len().is_multiple_of(2) && middle > 0 {
+        (sorted[middle - 1] + sorted[middle]) / 2.0
+    } else {
+        sorted[middle]
+    }
 }
 
 /// The value that 99 of 100 do not exceed (nearest rank).

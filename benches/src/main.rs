@@ -1,9 +1,12 @@
-//! Benchmarks of potluck: real processes as machines of the lab, in one run that anybody can repeat (`make bench`).
+//! Benchmarks of potluck: real processes as machines of the lab, in one run that anybody can repeat
+//! (`make bench`).
 //!
-//! `potluck-bench [--quick] [--only PART]` is the run: it brings labs up, starts itself as their machines, and prints.
-//! Without either it also writes `docs/benchmarks.md`. `potluck-bench reliability [--quick] [FILE]` measures how a group forms and goes
-//! on, and writes `docs/reliability.md` with what the fault matrix left in FILE. `potluck-bench topology [--cables] [--quick] [--only PROFILE]` is about
-//! machines that are not alike, or only about those with cables to each other. `potluck-bench peer ...` is one machine.
+//! `potluck-bench [--quick] [--only PART]` is the run: it brings labs up, starts itself as their
+//! machines, and prints. Without either it also writes `docs/benchmarks.md`. `potluck-bench
+//! reliability [--quick] [FILE]` measures how a group forms and goes on, and writes
+//! `docs/reliability.md` with what the fault matrix left in FILE. `potluck-bench topology
+//! [--cables] [--quick] [--only PROFILE]` is about machines that are not alike, or only about those
+//! with cables to each other. `potluck-bench peer ...` is one machine.
 
 mod beside;
 mod changes;
@@ -62,7 +65,9 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         [] => measure(Extent::Full, None),
         ["--quick"] => measure(Extent::Quick, None),
         ["--only", part] => measure(Extent::Full, Some(part)),
-        ["--quick", "--only", part] | ["--only", part, "--quick"] => measure(Extent::Quick, Some(part)),
+        ["--quick", "--only", part] | ["--only", part, "--quick"] => {
+            measure(Extent::Quick, Some(part))
+        }
         _ => bail!(
             "potluck-bench [--quick] [--only sums|codecs|changes|gloo], potluck-bench topology [--cables] [--quick] [--only PROFILE], or potluck-bench reliability [--quick] [FILE]"
         ),
@@ -72,15 +77,26 @@ fn run(words: &[&str]) -> Result<ExitCode> {
 type Part = fn(Extent, &mut Report) -> Result<()>;
 
 /// In the order of the document.
-const PARTS: [(&str, Part); 4] =
-    [("sums", sums::measure), ("codecs", codecs::measure), ("changes", changes::measure), ("gloo", gloo::measure)];
+const PARTS: [(&str, Part); 4] = [
+    ("sums", sums::measure),
+    ("codecs", codecs::measure),
+    ("changes", changes::measure),
+    ("gloo", gloo::measure),
+];
 
 fn measure(extent: Extent, only: Option<&str>) -> Result<ExitCode> {
     if let Some(part) = only {
-        ensure!(PARTS.iter().any(|(name, _)| *name == part), "no part {part}: sums, codecs, changes or gloo");
+        ensure!(
+            PARTS.iter().any(|(name, _)| *name == part),
+            "no part {part}: sums, codecs, changes or gloo"
+        );
     }
     // A document with one part of three would have lost the others.
-    let mut report = if only.is_none() && extent == Extent::Full { Report::documented(BENCHMARKS) } else { Report::printed() };
+    let mut report = if only.is_none() && extent == Extent::Full {
+        Report::documented(BENCHMARKS)
+    } else {
+        Report::printed()
+    };
     for (name, part) in PARTS {
         if only.is_none_or(|only| only == name) {
             part(extent, &mut report)?;

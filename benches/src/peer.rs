@@ -7,8 +7,8 @@ use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// `peer lan|loopback SIZE TRUSTED sum BYTES:OPS:BATCHES...`, `... form`, `... loop BYTES` or `... serve`. TRUSTED may
-/// be `-`.
+/// `peer lan|loopback SIZE TRUSTED sum BYTES:OPS:BATCHES...`, `... form`, `... loop BYTES` or `...
+/// serve`. TRUSTED may be `-`.
 pub fn run(order: &[&str]) -> Result<()> {
     let born = now_s();
     let _ = tracing_subscriber::fmt()
@@ -48,7 +48,9 @@ async fn sum(cluster: Cluster, size: usize, works: &[&str]) -> Result<()> {
     say(&format!("plan {}", ctx.plan()))?;
     for work in works {
         let numbers: Vec<usize> = work.split(':').map(str::parse).collect::<Result<_, _>>()?;
-        let [bytes, ops, batches] = numbers[..] else { bail!("peer: not BYTES:OPS:BATCHES: {work}") };
+        let [bytes, ops, batches] = numbers[..] else {
+            bail!("peer: not BYTES:OPS:BATCHES: {work}")
+        };
         check(&mut ctx, bytes).await?;
         // Zeros stay zeros, however often they are added up.
         let mut buffer = vec![0f32; bytes / 4];
@@ -60,7 +62,9 @@ async fn sum(cluster: Cluster, size: usize, works: &[&str]) -> Result<()> {
             let stolen_owned = watch.stolen();
             // The first one warms up.
             if batch > 0 {
-                say(&format!("batch {borrowed} {owned} {spent_borrowed} {spent_owned} {stolen_borrowed} {stolen_owned}"))?;
+                say(&format!(
+                    "batch {borrowed} {owned} {spent_borrowed} {spent_owned} {stolen_borrowed} {stolen_owned}"
+                ))?;
             }
         }
     }
@@ -79,7 +83,8 @@ async fn check(ctx: &mut Context, bytes: usize) -> Result<()> {
     ensure_sum(ctx, &buffer, 0.0)
 }
 
-/// The same with a buffer that is handed over, as the timed calls do it: the library then has memory for the next one.
+/// The same with a buffer that is handed over, as the timed calls do it: the library then has
+/// memory for the next one.
 async fn check_owned(ctx: &mut Context, bytes: usize, codec: Option<&mut Codec>) -> Result<()> {
     let buffer = vec![(ctx.rank() + 1) as f32; bytes / 4];
     // Of eight bits, rounded twice; of what is left out nothing can be said here.
@@ -88,7 +93,11 @@ async fn check_owned(ctx: &mut Context, bytes: usize, codec: Option<&mut Codec>)
     ensure_sum(ctx, &sum, near)
 }
 
-async fn reduced(ctx: &mut Context, buffer: Vec<f32>, codec: Option<&mut Codec>) -> Result<Vec<f32>> {
+async fn reduced(
+    ctx: &mut Context,
+    buffer: Vec<f32>,
+    codec: Option<&mut Codec>,
+) -> Result<Vec<f32>> {
     let call = ctx.all_reduce_owned(buffer);
     let call = match codec {
         Some(codec) => call.compress(codec),
@@ -100,7 +109,11 @@ async fn reduced(ctx: &mut Context, buffer: Vec<f32>, codec: Option<&mut Codec>)
 /// Each element is at most this part away from the sum.
 fn ensure_sum(ctx: &Context, buffer: &[f32], near: f32) -> Result<()> {
     let expected = (ctx.size() * (ctx.size() + 1) / 2) as f32;
-    ensure!(buffer.iter().all(|x| (x / expected - 1.0).abs() <= near), "a wrong sum of {} elements", buffer.len());
+    ensure!(
+        buffer.iter().all(|x| (x / expected - 1.0).abs() <= near),
+        "a wrong sum of {} elements",
+        buffer.len()
+    );
     Ok(())
 }
 
@@ -114,7 +127,12 @@ async fn borrowed(ctx: &mut Context, buffer: &mut [f32], ops: usize) -> Result<(
     Ok((start.elapsed().as_secs_f64() / ops as f64, processor_s() - spent))
 }
 
-async fn owned(ctx: &mut Context, buffer: &mut Vec<f32>, ops: usize, mut codec: Option<&mut Codec>) -> Result<(f64, f64)> {
+async fn owned(
+    ctx: &mut Context,
+    buffer: &mut Vec<f32>,
+    ops: usize,
+    mut codec: Option<&mut Codec>,
+) -> Result<(f64, f64)> {
     ctx.barrier().await?;
     let (start, spent) = (Instant::now(), processor_s());
     for _ in 0..ops {
@@ -123,17 +141,31 @@ async fn owned(ctx: &mut Context, buffer: &mut Vec<f32>, ops: usize, mut codec: 
     Ok((start.elapsed().as_secs_f64() / ops as f64, processor_s() - spent))
 }
 
-/// What is known of the links, and the plan made of it, as JSON. By the machines' numbers, which their addresses end with.
+/// What is known of the links, and the plan made of it, as JSON. By the machines' numbers, which
+/// their addresses end with.
 fn known(cluster: &Cluster, ctx: &Context) -> String {
     let status = cluster.status();
     let view = status.view.as_ref();
-    let place = |rank: usize| ctx.members()[rank].name.as_str().trim_start_matches('n').parse::<usize>().unwrap_or(rank + 1) - 1;
+    let place = |rank: usize| {
+        ctx.members()[rank]
+            .name
+            .as_str()
+            .trim_start_matches('n')
+            .parse::<usize>()
+            .unwrap_or(rank + 1)
+            - 1
+    };
     let paths = view.iter().flat_map(|view| &view.paths);
-    let paths: Vec<String> =
-        paths.filter_map(|path| Some(format!("[{},{},{}]", place(path.from), place(path.to), path.rate_kbps?))).collect();
-    let shared = view.iter().flat_map(|view| &view.paths).filter(|path| path.medium.is_some()).count();
+    let paths: Vec<String> = paths
+        .filter_map(|path| {
+            Some(format!("[{},{},{}]", place(path.from), place(path.to), path.rate_kbps?))
+        })
+        .collect();
+    let shared =
+        view.iter().flat_map(|view| &view.paths).filter(|path| path.medium.is_some()).count();
     let forecasts = view.iter().flat_map(|view| &view.forecasts);
-    let forecasts: Vec<String> = forecasts.map(|f| format!("[{},{}]", f.bytes, f.takes.as_secs_f64())).collect();
+    let forecasts: Vec<String> =
+        forecasts.map(|f| format!("[{},{}]", f.bytes, f.takes.as_secs_f64())).collect();
     let (revision, why) = view.map_or((0, ""), |view| (view.plan_revision, view.plan.as_str()));
     format!(
         "{{\"plan\":{why:?},\"revision\":{revision},\"shared\":{shared},\"paths\":[{}],\"forecasts\":[{}]}}",
@@ -142,7 +174,8 @@ fn known(cluster: &Cluster, ctx: &Context) -> String {
     )
 }
 
-/// Orders `BYTES CALLS`, `BYTES CALLS CODEC` or `plan` on standard input until it ends, each answered as bare Gloo does it, see `benches/gloo/bare.cc`.
+/// Orders `BYTES CALLS`, `BYTES CALLS CODEC` or `plan` on standard input until it ends, each
+/// answered as bare Gloo does it, see `benches/gloo/bare.cc`.
 async fn serve(cluster: Cluster, size: usize) -> Result<()> {
     let mut ctx = cluster.context().await?;
     ensure!(ctx.size() == size, "{} members in place of {size}", ctx.size());
@@ -162,7 +195,8 @@ async fn serve(cluster: Cluster, size: usize) -> Result<()> {
             _ => bail!("peer: not BYTES CALLS: {order}"),
         };
         let (bytes, calls): (usize, usize) = (words[0].parse()?, words[1].parse()?);
-        // Kept from one order to the next, and touched: fresh memory would cost page faults in the first call.
+        // Kept from one order to the next, and touched: fresh memory would cost page faults in the
+        // first call.
         if buffer.len() != bytes / 4 {
             buffer = vec![1f32; bytes / 4];
             buffer.fill(0.0);
@@ -178,7 +212,9 @@ async fn serve(cluster: Cluster, size: usize) -> Result<()> {
             us.push(took * 1e6);
             cpu_s += spent;
         }
-        say(&format!("{{\"bytes\":{bytes},\"right\":{right},\"cpu_s\":{cpu_s:.6},\"us\":{us:?}}}"))?;
+        say(&format!(
+            "{{\"bytes\":{bytes},\"right\":{right},\"cpu_s\":{cpu_s:.6},\"us\":{us:?}}}"
+        ))?;
     }
     ctx.barrier().await?;
     cluster.leave().await;
@@ -197,7 +233,8 @@ async fn form(cluster: Cluster, born: f64) -> Result<()> {
     forever().await
 }
 
-/// Calls for ever, and tells when a call was given up, and when the first call of a View has ended well.
+/// Calls for ever, and tells when a call was given up, and when the first call of a View has ended
+/// well.
 async fn go_on(cluster: Cluster, bytes: usize) -> Result<()> {
     let mut buffer = vec![0f32; bytes / 4];
     let mut ctx = cluster.context().await?;

@@ -1,5 +1,5 @@
-//! One wired machine and three stations that share one radio channel, which nobody has told the group: what it gains over Gloo's ring by
-//! finding out.
+//! One wired machine and three stations that share one radio channel, which nobody has told the
+//! group: what it gains over Gloo's ring by finding out.
 
 use crate::Extent;
 use crate::group::Group;
@@ -23,8 +23,9 @@ pub fn compare(extent: Extent, gloo: Option<&Path>, report: &mut Report) -> Resu
     let rounds = if extent == Extent::Quick { 2 } else { ROUNDS };
     let mut ours = ours(Machines::up(RADIO, 4)?, 4)?;
     let mut theirs = gloo.map(|program| bare(RADIO, program)).transpose()?;
-    let known = until_all_know(&mut ours, |known| known.shared == SHARED_PATHS && known.revision > 0)
-        .context("the medium is not found")?;
+    let known =
+        until_all_know(&mut ours, |known| known.shared == SHARED_PATHS && known.revision > 0)
+            .context("the medium is not found")?;
     ours.check(BYTES, "")?;
     theirs.as_mut().map_or(Ok(()), |theirs| theirs.check(BYTES, RING))?;
     let [mut our_turns, mut their_turns] = [(); 2].map(|()| Turns::wanted(rounds));
@@ -45,7 +46,13 @@ pub fn compare(extent: Extent, gloo: Option<&Path>, report: &mut Report) -> Resu
     let forecast_s = known.forecast_s(BYTES)?;
     report.line("\n| machines | Gloo's ring, 8 MiB | potluck | Gloo / potluck | forecast |");
     report.line(&format!("|{}", " --- |".repeat(5)));
-    report.line(&format!("| wifi4 | {} | {} | {:.2} | {} |", time(their_s), time(our_s), their_s / our_s, time(forecast_s)));
+    report.line(&format!(
+        "| wifi4 | {} | {} | {:.2} | {} |",
+        time(their_s),
+        time(our_s),
+        their_s / our_s,
+        time(forecast_s)
+    ));
     report.line(&format!("\nwifi4: {}", known.plan));
     if their_s.is_finite() {
         report.must("wifi4, 8 MiB, to Gloo's ring", our_s / their_s, 1.0 / FASTER);

@@ -95,7 +95,8 @@ impl Report {
     pub fn sum(&mut self, sum: &Sum) {
         self.section(sum);
         let cell = |seconds: f64| {
-            let bound = sum.over_bound(seconds).map_or(String::new(), |times| format!("{times:.2} | "));
+            let bound =
+                sum.over_bound(seconds).map_or(String::new(), |times| format!("{times:.2} | "));
             format!("{} | {:.2} | {bound}", time(seconds), sum.on_the_wire() / seconds / 1e9)
         };
         self.line(&format!(
@@ -138,10 +139,16 @@ impl Report {
                 self.must("gbe4, 4 x 64 MiB owned, x bound", owned.unwrap_or(0.0), 1.08);
                 self.must("gbe4, 4 x 64 MiB borrowed, x bound", borrowed.unwrap_or(0.0), 1.13);
             }
-            ("gbe4", 4, 1024) => self.must("gbe4, 4 x 1 MiB owned, x bound", owned.unwrap_or(0.0), 1.15),
+            ("gbe4", 4, 1024) => {
+                self.must("gbe4, 4 x 1 MiB owned, x bound", owned.unwrap_or(0.0), 1.15)
+            }
             ("gbe4", 4, 4) => self.must("gbe4, 4 x 4 KiB owned, ms", 1e3 * sum.owned_s, 0.6),
             ("lo", _, 65536) if !sum.encrypted => {
-                self.must(&format!("lo, {} x 64 MiB, borrowed to owned", sum.size), sum.borrowed_s / sum.owned_s, 1.2);
+                self.must(
+                    &format!("lo, {} x 64 MiB, borrowed to owned", sum.size),
+                    sum.borrowed_s / sum.owned_s,
+                    1.2,
+                );
             }
             _ => {}
         }
@@ -186,7 +193,8 @@ impl Report {
         let _ = writeln!(self.text, "{line}");
     }
 
-    /// Writes the document, if there is to be one. Not a success when something failed or a goal was missed.
+    /// Writes the document, if there is to be one. Not a success when something failed or a goal
+    /// was missed.
     pub fn finish(mut self) -> Result<ExitCode> {
         if !self.missed.is_empty() {
             self.line("\n### Goals missed\n");
@@ -196,7 +204,9 @@ impl Report {
             }
         }
         let stolen = 100.0 * self.watch.stolen();
-        self.line(&format!("\nOf the processors' time during the run other machines had {stolen:.0} %."));
+        self.line(&format!(
+            "\nOf the processors' time during the run other machines had {stolen:.0} %."
+        ));
         if let Some(document) = self.document {
             document.write(&self.text)?;
         }
@@ -222,12 +232,16 @@ impl Document {
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name.to_owned()));
+    let model = info.lines().find_map(|line| {
+        line.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name.to_owned())
+    });
     let model = model.unwrap_or_else(|| "unknown".to_owned());
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     // A figure taken beside other work says little, and this says so.
     let load = load.split(' ').next().unwrap_or("?");
-    format!("{cores} cores ({model}), which all machines of the lab share; load average before the run: {load}")
+    format!(
+        "{cores} cores ({model}), which all machines of the lab share; load average before the run: {load}"
+    )
 }
 
 pub fn time(seconds: f64) -> String {

@@ -1,7 +1,9 @@
-//! Machines that are not alike: what the measured plan gains over Gloo's ring, and how far it is from the best that the cables allow.
+//! Machines that are not alike: what the measured plan gains over Gloo's ring, and how far it is
+//! from the best that the cables allow.
 //!
-//! As in `gloo.rs` all groups of a profile are up at the same time, each in a lab of its own, and called by turns. Where machines have
-//! cables to each other and no switch there is nobody to compare with.
+//! As in `gloo.rs` all groups of a profile are up at the same time, each in a lab of its own, and
+//! called by turns. Where machines have cables to each other and no switch there is nobody to
+//! compare with.
 
 use crate::Extent;
 use crate::group::{Group, Who};
@@ -55,20 +57,71 @@ struct Cables {
     rounds: usize,
 }
 
-/// All cables of a ring together carry twice what a switch with four gigabit machines does; that two cores cannot seal. At a third of the rate
-/// it is the cables that are measured.
+/// All cables of a ring together carry twice what a switch with four gigabit machines does; that
+/// two cores cannot seal. At a third of the rate it is the cables that are measured.
 const CABLES: [Cables; 6] = [
-    Cables { profile: "direct3", machines: 3, cables: 3, mbit: 1000, judged: true, plan: "over trees to", rounds: 9 },
-    Cables { profile: "chain4", machines: 4, cables: 3, mbit: 1000, judged: true, plan: "a tree", rounds: 9 },
-    Cables { profile: "ring4", machines: 4, cables: 4, mbit: 1000, judged: false, plan: "over trees to", rounds: 9 },
-    Cables { profile: "direct3", machines: 3, cables: 3, mbit: 300, judged: true, plan: "over trees to", rounds: 5 },
-    Cables { profile: "chain4", machines: 4, cables: 3, mbit: 300, judged: true, plan: "a tree", rounds: 5 },
-    Cables { profile: "ring4", machines: 4, cables: 4, mbit: 300, judged: true, plan: "over trees to", rounds: 5 },
+    Cables {
+        profile: "direct3",
+        machines: 3,
+        cables: 3,
+        mbit: 1000,
+        judged: true,
+        plan: "over trees to",
+        rounds: 9,
+    },
+    Cables {
+        profile: "chain4",
+        machines: 4,
+        cables: 3,
+        mbit: 1000,
+        judged: true,
+        plan: "a tree",
+        rounds: 9,
+    },
+    Cables {
+        profile: "ring4",
+        machines: 4,
+        cables: 4,
+        mbit: 1000,
+        judged: false,
+        plan: "over trees to",
+        rounds: 9,
+    },
+    Cables {
+        profile: "direct3",
+        machines: 3,
+        cables: 3,
+        mbit: 300,
+        judged: true,
+        plan: "over trees to",
+        rounds: 5,
+    },
+    Cables {
+        profile: "chain4",
+        machines: 4,
+        cables: 3,
+        mbit: 300,
+        judged: true,
+        plan: "a tree",
+        rounds: 5,
+    },
+    Cables {
+        profile: "ring4",
+        machines: 4,
+        cables: 4,
+        mbit: 300,
+        judged: true,
+        plan: "over trees to",
+        rounds: 5,
+    },
 ];
 
 pub fn measure(extent: Extent, only: Option<&str>) -> Result<ExitCode> {
     let is_wanted = |profile: &str| only.is_none_or(|only| only == profile);
-    ensure!(is_wanted(RADIO) || CASES.iter().any(|case| is_wanted(case.profile)), "no such profile: {only:?}");
+    ensure!(
+        is_wanted(RADIO) || CASES.iter().any(|case| is_wanted(case.profile)),
+        "no such profile: {only:?}"
+    );
     let mut report = Report::printed();
     let gloo = bare_program();
     if let Err(reason) = &gloo {
@@ -84,7 +137,12 @@ pub fn measure(extent: Extent, only: Option<&str>) -> Result<ExitCode> {
     for case in CASES.iter().filter(|case| is_wanted(case.profile)) {
         let rounds = if extent == Extent::Quick { 2 } else { case.rounds };
         match compare(case, rounds, gloo.as_deref().ok(), &mut report) {
-            Ok(known) => plans.push(format!("{}: {}. {}", case.profile, known.plan, known.rates(&case.rates))),
+            Ok(known) => plans.push(format!(
+                "{}: {}. {}",
+                case.profile,
+                known.plan,
+                known.rates(&case.rates)
+            )),
             Err(error) => report.failure(format!("{}: {error:#}", case.profile)),
         }
     }
@@ -111,12 +169,15 @@ pub fn measure_cables(extent: Extent) -> Result<ExitCode> {
 /// A row for each shape. Gives the plans.
 fn all_cables(extent: Extent, report: &mut Report) -> Vec<String> {
     let mut plans = Vec::new();
-    report.line("\n| cables, no switch | bound | potluck | x bound | forecast | 1 MiB | forecast |");
+    report
+        .line("\n| cables, no switch | bound | potluck | x bound | forecast | 1 MiB | forecast |");
     report.line(&format!("|{}", " --- |".repeat(7)));
     for cables in &CABLES {
         let rounds = if extent == Extent::Quick { 3 } else { cables.rounds };
         match over_cables(cables, rounds, report) {
-            Ok(known) => plans.push(format!("{} at {} Mbit/s: {}", cables.profile, cables.mbit, known.plan)),
+            Ok(known) => {
+                plans.push(format!("{} at {} Mbit/s: {}", cables.profile, cables.mbit, known.plan))
+            }
             Err(error) => report.failure(format!("{}: {error:#}", cables.profile)),
         }
     }
@@ -125,7 +186,10 @@ fn all_cables(extent: Extent, report: &mut Report) -> Vec<String> {
 
 fn bare_program() -> Result<std::path::PathBuf> {
     let program = std::env::current_exe()?.with_file_name("bare-gloo");
-    ensure!(program.is_file(), "there is no `bare-gloo` beside this program; `make bench-topology` builds it where Gloo is");
+    ensure!(
+        program.is_file(),
+        "there is no `bare-gloo` beside this program; `make bench-topology` builds it where Gloo is"
+    );
     Ok(program)
 }
 
@@ -137,9 +201,14 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
     ours.check(LARGE, "")?;
     ours.check(LARGE, "int8")?;
     theirs.as_mut().map_or(Ok(()), |theirs| theirs.check(LARGE, RING))?;
-    let [mut our_turns, mut their_turns, mut small, mut int8] = [(); 4].map(|()| Turns::wanted(rounds));
+    let [mut our_turns, mut their_turns, mut small, mut int8] =
+        [(); 4].map(|()| Turns::wanted(rounds));
     let mut round = 0;
-    while our_turns.go_on() || theirs.is_some() && their_turns.go_on() || small.go_on() || int8.go_on() {
+    while our_turns.go_on()
+        || theirs.is_some() && their_turns.go_on()
+        || small.go_on()
+        || int8.go_on()
+    {
         // Who comes first changes.
         for turn in 0..2 {
             match ((turn + round) % 2, &mut theirs) {
@@ -152,7 +221,8 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
         int8.add(ours.calls(LARGE, 1, "int8")?);
         round += 1;
     }
-    let (bound, our_s, small_s, int8_s) = (bound_s(&case.rates), our_turns.median_s(), small.median_s(), int8.median_s());
+    let (bound, our_s, small_s, int8_s) =
+        (bound_s(&case.rates), our_turns.median_s(), small.median_s(), int8.median_s());
     let their_s = if theirs.is_some() { their_turns.median_s() } else { f64::NAN };
     let forecasts = [known.forecast_s(LARGE)?, known.forecast_s(MIB)?];
     report.line(&format!(
@@ -171,7 +241,11 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
         their_s / int8_s
     ));
     let uneven = case.rates.iter().any(|rate| *rate != case.rates[0]);
-    report.must(&format!("{}, 64 MiB, x bound", case.profile), our_s / bound, if uneven { 1.15 } else { EVEN });
+    report.must(
+        &format!("{}, 64 MiB, x bound", case.profile),
+        our_s / bound,
+        if uneven { 1.15 } else { EVEN },
+    );
     if their_s.is_finite() {
         let most = if uneven { 1.0 / 1.38 } else { 1.02 };
         report.must(&format!("{}, 64 MiB, to Gloo's ring", case.profile), our_s / their_s, most);
@@ -181,7 +255,11 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
     }
     // What was odd has been measured again while the others had their turns.
     let known_then = until_measured(&mut ours, case)?;
-    report.must(&format!("{}, rates measured, farthest off", case.profile), known_then.farthest_off(&case.rates), 0.1);
+    report.must(
+        &format!("{}, rates measured, farthest off", case.profile),
+        known_then.farthest_off(&case.rates),
+        0.1,
+    );
     judge_forecasts(report, case.profile, forecasts, [our_s, small_s]);
     ours.end()?;
     theirs.map_or(Ok(()), Group::end)?;
@@ -198,7 +276,8 @@ pub fn bare(profile: &'static str, program: &Path) -> Result<Group> {
     Group::up(Machines::up(profile, 4)?, 4, Who::Bare(program))
 }
 
-/// Waits until everybody knows of all paths what they carry, and, where the machines are not alike, goes by a plan made of that.
+/// Waits until everybody knows of all paths what they carry, and, where the machines are not alike,
+/// goes by a plan made of that.
 fn until_measured(group: &mut Group, case: &Case) -> Result<Known> {
     let uneven = u64::from(case.rates.iter().any(|rate| *rate != case.rates[0]));
     until_all_know(group, |known| known.revision >= uneven)
@@ -211,7 +290,8 @@ pub fn until_all_know(group: &mut Group, more: impl Fn(&Known) -> bool) -> Resul
         let answers = group.ask("plan")?;
         // By hosts, which are numbered as the profile has them; ranks are not.
         let known = answers.iter().map(Known::of).collect::<Result<Vec<Known>>>()?;
-        let complete = known.iter().all(|k| k.paths.len() == pairs && more(k) && k.plan == known[0].plan);
+        let complete =
+            known.iter().all(|k| k.paths.len() == pairs && more(k) && k.plan == known[0].plan);
         if let Some(first) = known.into_iter().next().filter(|_| complete) {
             return Ok(first);
         }
@@ -222,8 +302,9 @@ pub fn until_all_know(group: &mut Group, more: impl Fn(&Known) -> bool) -> Resul
     }
 }
 
-/// Machines with equal cables to each other. Whole elements that are added up by messages pass from machine to machine at least `2 (n - 1)`
-/// times, and all cables together carry so many at a time: where they are alike no other cut of the network is tighter.
+/// Machines with equal cables to each other. Whole elements that are added up by messages pass from
+/// machine to machine at least `2 (n - 1)` times, and all cables together carry so many at a time:
+/// where they are alike no other cut of the network is tighter.
 fn over_cables(case: &Cables, rounds: usize, report: &mut Report) -> Result<Known> {
     let machines = Machines::up_at(case.profile, case.machines, case.mbit)?;
     let mut group = ours(machines, case.machines)?;
@@ -233,10 +314,15 @@ fn over_cables(case: &Cables, rounds: usize, report: &mut Report) -> Result<Know
         // Who was there first has them measured, and knows all of it.
         let complete = known.iter().any(|k| k.paths.len() == 2 * case.cables);
         let suits = known.iter().all(|k| k.plan == known[0].plan && k.plan.contains(case.plan));
-        if let Some(best) = known.into_iter().max_by_key(|k| k.paths.len()).filter(|_| complete && suits) {
+        if let Some(best) =
+            known.into_iter().max_by_key(|k| k.paths.len()).filter(|_| complete && suits)
+        {
             break best;
         }
-        ensure!(began.elapsed() <= MEASURED_WITHIN, "the links are not measured after {MEASURED_WITHIN:?}");
+        ensure!(
+            began.elapsed() <= MEASURED_WITHIN,
+            "the links are not measured after {MEASURED_WITHIN:?}"
+        );
         std::thread::sleep(Duration::from_millis(100));
     };
     group.check(LARGE, "")?;
@@ -245,7 +331,8 @@ fn over_cables(case: &Cables, rounds: usize, report: &mut Report) -> Result<Know
         large.add(group.calls(LARGE, 1, "")?);
         small.add(group.calls(MIB, SMALL_CALLS, "")?);
     }
-    let bound = LARGE as f64 * 8e-6 / f64::from(case.mbit) * (case.machines - 1) as f64 / case.cables as f64;
+    let bound = LARGE as f64 * 8e-6 / f64::from(case.mbit) * (case.machines - 1) as f64
+        / case.cables as f64;
     let (large_s, small_s) = (large.median_s(), small.median_s());
     let forecasts = [known.forecast_s(LARGE)?, known.forecast_s(MIB)?];
     report.line(&format!(
@@ -260,22 +347,37 @@ fn over_cables(case: &Cables, rounds: usize, report: &mut Report) -> Result<Know
         time(forecasts[1]),
     ));
     if case.judged {
-        report.must(&format!("{} at {} Mbit/s, 64 MiB, x bound", case.profile, case.mbit), large_s / bound, 1.15);
+        report.must(
+            &format!("{} at {} Mbit/s, 64 MiB, x bound", case.profile, case.mbit),
+            large_s / bound,
+            1.15,
+        );
     }
-    judge_forecasts(report, &format!("{} at {} Mbit/s", case.profile, case.mbit), forecasts, [large_s, small_s]);
+    judge_forecasts(
+        report,
+        &format!("{} at {} Mbit/s", case.profile, case.mbit),
+        forecasts,
+        [large_s, small_s],
+    );
     group.end()?;
     Ok(known)
 }
 
 /// What was foretold for 64 MiB and 1 MiB, and what they took.
 fn judge_forecasts(report: &mut Report, of: &str, forecasts_s: [f64; 2], took_s: [f64; 2]) {
-    for (what, (forecast_s, took_s)) in ["64 MiB", "1 MiB"].into_iter().zip(forecasts_s.into_iter().zip(took_s)) {
-        report.must(&format!("{of}, {what}, forecast off by"), (forecast_s / took_s - 1.0).abs(), 0.25);
+    for (what, (forecast_s, took_s)) in
+        ["64 MiB", "1 MiB"].into_iter().zip(forecasts_s.into_iter().zip(took_s))
+    {
+        report.must(
+            &format!("{of}, {what}, forecast off by"),
+            (forecast_s / took_s - 1.0).abs(),
+            0.25,
+        );
     }
 }
 
-/// The least time at line rate: the slowest machine lets its numbers out and the sum in, and all together pass `2 (n - 1)` buffers,
-/// none more than `n - 1`.
+/// The least time at line rate: the slowest machine lets its numbers out and the sum in, and all
+/// together pass `2 (n - 1)` buffers, none more than `n - 1`.
 fn bound_s(mbit: &[f64]) -> f64 {
     let most = mbit.len() as f64 - 1.0;
     let buffer_s = |mbit: f64| LARGE as f64 * 8e-6 / mbit;
@@ -302,9 +404,12 @@ pub struct Known {
 
 impl Known {
     fn of(answer: &Value) -> Result<Known> {
-        let rows = |name: &str| answer[name].as_array().with_context(|| format!("no {name}: {answer}"));
+        let rows =
+            |name: &str| answer[name].as_array().with_context(|| format!("no {name}: {answer}"));
         let number = |value: &Value| value.as_f64().context("a number");
-        let path = |row: &Value| Ok((number(&row[0])? as usize, number(&row[1])? as usize, number(&row[2])?));
+        let path = |row: &Value| {
+            Ok((number(&row[0])? as usize, number(&row[1])? as usize, number(&row[2])?))
+        };
         let forecast = |row: &Value| Ok((number(&row[0])? as u64, number(&row[1])?));
         Ok(Known {
             plan: answer["plan"].as_str().context("a plan")?.to_owned(),

@@ -1,7 +1,8 @@
 //! Times of calls that are made by turns, and whose the processors were meanwhile.
 //!
-//! A virtual machine is told for how long others had its processors while it wanted them. A time taken then says more of the others than of
-//! what is measured: so each turn is made again when that was long, and the turns in which it was shortest count. On a machine of one's own all do.
+//! A virtual machine is told for how long others had its processors while it wanted them. A time
+//! taken then says more of the others than of what is measured: so each turn is made again when
+//! that was long, and the turns in which it was shortest count. On a machine of one's own all do.
 
 use crate::machine::median;
 
@@ -34,7 +35,8 @@ impl Watch {
         Watch(ticks())
     }
 
-    /// The part of the processors' time since then that others had, 0 to 1; 0 where the kernel does not say.
+    /// The part of the processors' time since then that others had, 0 to 1; 0 where the kernel does
+    /// not say.
     pub fn stolen(&self) -> f64 {
         match (self.0, ticks()) {
             (Some([stolen, all]), Some([stolen_now, all_now])) if all_now > all => {
@@ -50,10 +52,16 @@ fn ticks() -> Option<[u64; 2]> {
     ticks_of(&std::fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// The first line has the sums of all processors: user, nice, system, idle, iowait, irq, softirq, steal, and two that are counted as user already.
+/// The first line has the sums of all processors: user, nice, system, idle, iowait, irq, softirq,
+/// steal, and two that are counted as user already.
 fn ticks_of(stat: &str) -> Option<[u64; 2]> {
-    let ticks: Option<Vec<u64>> =
-        stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().map(|word| word.parse().ok()).collect();
+    let ticks: Option<Vec<u64>> = stat
+        .lines()
+        .next()?
+        .strip_prefix("cpu ")?
+        .split_whitespace()
+        .map(|word| word.parse().ok())
+        .collect();
     let ticks = ticks?;
     Some([*ticks.get(7)?, ticks[..8].iter().sum()])
 }
@@ -75,13 +83,16 @@ impl Turns {
 
     /// The median call of the turns that count.
     pub fn median_s(&self) -> f64 {
-        median(&self.counting().iter().flat_map(|turn| &turn.seconds).copied().collect::<Vec<f64>>())
+        median(
+            &self.counting().iter().flat_map(|turn| &turn.seconds).copied().collect::<Vec<f64>>(),
+        )
     }
 
     /// Processor seconds of one call, in the mean of the turns that count.
     pub fn cpu_s(&self) -> f64 {
         let counting = self.counting();
-        counting.iter().map(|turn| turn.cpu_s).sum::<f64>() / counting.iter().map(|turn| turn.seconds.len()).sum::<usize>() as f64
+        counting.iter().map(|turn| turn.cpu_s).sum::<f64>()
+            / counting.iter().map(|turn| turn.seconds.len()).sum::<usize>() as f64
     }
 
     /// The calm ones, and where there are not enough of them those that were calmest.

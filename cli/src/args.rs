@@ -6,7 +6,8 @@ use potluck::Config;
 /// Which cluster.
 #[derive(Args, Clone, Debug)]
 pub struct Which {
-    /// The namespace: this machine's name for a cluster, 1 to 32 of a-z, 0-9 and - [default: POTLUCK_NAMESPACE or "default"]
+    /// The namespace: this machine's name for a cluster, 1 to 32 of a-z, 0-9 and - [default:
+    /// POTLUCK_NAMESPACE or "default"]
     #[arg(long, value_name = "NAME")]
     pub namespace: Option<String>,
 }
@@ -14,7 +15,8 @@ pub struct Which {
 /// Which network.
 #[derive(Args, Clone, Debug)]
 pub struct Where {
-    /// Interfaces to use, as eth0,en* or with a leading ^ those not to use [default: POTLUCK_INTERFACES, else the home network]
+    /// Interfaces to use, as eth0,en* or with a leading ^ those not to use [default:
+    /// POTLUCK_INTERFACES, else the home network]
     #[arg(long, value_name = "FILTER")]
     pub interface: Option<String>,
     /// Only this machine: 127.0.0.1

@@ -24,10 +24,12 @@ use tokio::time::timeout;
 
 /// Run several peers on this machine: they find each other, sum, lose one, go on, and take it back
 ///
-/// All of it is done with every engine that this build has: on Gloo, and natively. Every sum is compared bit for bit with a sequential one on every peer. On Linux the peers run in a network namespace of
-/// their own where that is possible: nothing leaves it. Elsewhere they use 127.0.0.1 alone, and the system itself may report the
-/// multicast group on its other interfaces. Exit code 0 means that everything was verified.
-/// JSON: {ok, network: "own" | "loopback", peers, gloo, phases: [{name, ok, ranks, engine, seconds, bus_gb_per_s, note}]}.
+/// All of it is done with every engine that this build has: on Gloo, and natively. Every sum is
+/// compared bit for bit with a sequential one on every peer. On Linux the peers run in a network
+/// namespace of their own where that is possible: nothing leaves it. Elsewhere they use 127.0.0.1
+/// alone, and the system itself may report the multicast group on its other interfaces. Exit code 0
+/// means that everything was verified. JSON: {ok, network: "own" | "loopback", peers, gloo, phases:
+/// [{name, ok, ranks, engine, seconds, bus_gb_per_s, note}]}.
 #[derive(Args, Debug)]
 pub struct Demo {
     /// How many peers, 3 to 16
@@ -49,7 +51,8 @@ impl Demo {
             network::enter_own();
         }
         let network = if self.inside { Network::Own } else { Network::Loopback };
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let progress = spinner();
         let scratch = Scratch::new(self.keep)?;
         let mut reports = Vec::new();
@@ -91,7 +94,11 @@ async fn phases(story: &mut Story, engine: EngineKind, progress: &ProgressBar) -
         let report = match timeout(DEADLINE, story.run(phase)).await {
             Ok(Ok(report)) => report,
             Ok(Err(problem)) => PhaseReport::failed(phase, engine, format!("{problem:#}")),
-            Err(_) => PhaseReport::failed(phase, engine, format!("not done within {} s", DEADLINE.as_secs())),
+            Err(_) => PhaseReport::failed(
+                phase,
+                engine,
+                format!("not done within {} s", DEADLINE.as_secs()),
+            ),
         };
         let went_well = report.ok;
         reports.push(report);
@@ -100,7 +107,8 @@ async fn phases(story: &mut Story, engine: EngineKind, progress: &ProgressBar) -
         }
     }
     let missing = Phase::ALL.into_iter().skip(reports.len());
-    reports.extend(missing.map(|phase| PhaseReport::failed(phase, engine, "not reached".to_owned())));
+    reports
+        .extend(missing.map(|phase| PhaseReport::failed(phase, engine, "not reached".to_owned())));
     reports
 }
 
@@ -112,5 +120,6 @@ fn spinner() -> ProgressBar {
     spinner
 }
 
-/// Most a phase may take. On two slow cores they take a few seconds; on two that are busy with ten other things the sums alone half a minute.
+/// Most a phase may take. On two slow cores they take a few seconds; on two that are busy with ten
+/// other things the sums alone half a minute.
 const DEADLINE: Duration = Duration::from_secs(90);

@@ -1,14 +1,16 @@
-//! The JSON documents that several commands print, and their text. Fields are added, never renamed or taken away.
+//! The JSON documents that several commands print, and their text. Fields are added, never renamed
+//! or taken away.
 
 use crate::graph_document::GraphDocument;
 use potluck::{
-    Activity, AloneBecause, AloneOn, InterfaceReport, Kinship, Neighbour, NodeId, Peer, Quarantined, State, Status, StoredKey,
-    ViewStatus,
+    Activity, AloneBecause, AloneOn, InterfaceReport, Kinship, Neighbour, NodeId, Peer,
+    Quarantined, State, Status, StoredKey, ViewStatus,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// What a running node says about itself: the answer of `potluck status`, and a line of `potluck up`.
+/// What a running node says about itself: the answer of `potluck status`, and a line of `potluck
+/// up`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusDocument {
     pub ok: bool,
@@ -184,7 +186,11 @@ impl From<&ViewStatus> for ViewDocument {
 impl From<&Quarantined> for QuarantinedDocument {
     fn from(quarantined: &Quarantined) -> QuarantinedDocument {
         let name = quarantined.name.as_ref().map(|name| name.as_str().to_owned());
-        QuarantinedDocument { name, node: hex(quarantined.node), left_s: quarantined.left.as_secs() }
+        QuarantinedDocument {
+            name,
+            node: hex(quarantined.node),
+            left_s: quarantined.left.as_secs(),
+        }
     }
 }
 
@@ -203,7 +209,8 @@ impl From<&InterfaceReport> for InterfaceDocument {
             Activity::Skipped(skip) => document.skipped = Some(skip.to_string()),
             Activity::Active { addresses, queries, adverts, dropped } => {
                 document.addresses = addresses.iter().map(ToString::to_string).collect();
-                (document.queries, document.heard, document.dropped) = (*queries, *adverts, *dropped);
+                (document.queries, document.heard, document.dropped) =
+                    (*queries, *adverts, *dropped);
             }
         }
         document
@@ -226,14 +233,22 @@ impl From<&Neighbour> for NeighbourDocument {
 impl StatusDocument {
     /// Several lines for people.
     pub fn text(&self) -> String {
-        let mut text = format!("\"{}\" {} in namespace {}", self.name, short(&self.node), self.namespace);
+        let mut text =
+            format!("\"{}\" {} in namespace {}", self.name, short(&self.node), self.namespace);
         let open = if self.open { ", open to everybody who knows that name" } else { "" };
         let _ = write!(text, "{open}, port {}\n{}", self.port, self.state_text);
         if let Some(view) = &self.view {
             let _ = write!(text, ": view {}, {} operations", view.id, view.committed);
             let _ = write!(text, "\n  engine {}: {}", view.engine, view.engine_reason);
             for member in &view.members {
-                let _ = write!(text, "\n  {}  \"{}\" {}{}", member.rank, member.name, short(&member.node), self.way_to(member));
+                let _ = write!(
+                    text,
+                    "\n  {}  \"{}\" {}{}",
+                    member.rank,
+                    member.name,
+                    short(&member.node),
+                    self.way_to(member)
+                );
             }
         }
         for reason in &self.reasons {
@@ -246,16 +261,26 @@ impl StatusDocument {
     /// One line for people.
     pub fn line(&self) -> String {
         let Some(view) = &self.view else { return self.state_text.clone() };
-        let members: Vec<String> = view.members.iter().map(|m| format!("\"{}\" {}", m.name, short(&m.node))).collect();
-        format!("{}: view {} of {}: {}", self.state_text, view.id, view.members.len(), members.join(", "))
+        let members: Vec<String> =
+            view.members.iter().map(|m| format!("\"{}\" {}", m.name, short(&m.node))).collect();
+        format!(
+            "{}: view {} of {}: {}",
+            self.state_text,
+            view.id,
+            view.members.len(),
+            members.join(", ")
+        )
     }
 
     fn way_to(&self, member: &MemberDocument) -> String {
         if member.node == self.node {
             return "  this node".to_owned();
         }
-        let Some(peer) = self.peers.iter().find(|peer| peer.node == member.node) else { return String::new() };
-        let rtt = peer.rtt_us.map(|us| format!("  {:.1} ms", f64::from(us) / 1e3)).unwrap_or_default();
+        let Some(peer) = self.peers.iter().find(|peer| peer.node == member.node) else {
+            return String::new();
+        };
+        let rtt =
+            peer.rtt_us.map(|us| format!("  {:.1} ms", f64::from(us) / 1e3)).unwrap_or_default();
         let through = match peer.through.len() {
             0 => String::new(),
             1 => "  through another node".to_owned(),
@@ -267,7 +292,10 @@ impl StatusDocument {
 
 /// Which Gloo a build has, for people.
 pub fn gloo_line(gloo: Option<&str>) -> String {
-    gloo.map_or_else(|| "this build has no Gloo".to_owned(), |version| format!("this build has {version}"))
+    gloo.map_or_else(
+        || "this build has no Gloo".to_owned(),
+        |version| format!("this build has {version}"),
+    )
 }
 
 /// All 64 digits of a node's key.
@@ -288,13 +316,23 @@ fn short(node: &str) -> &str {
 }
 
 fn member(peer: &Peer) -> MemberDocument {
-    MemberDocument { rank: peer.rank.index(), name: peer.name.as_str().to_owned(), node: hex(peer.node) }
+    MemberDocument {
+        rank: peer.rank.index(),
+        name: peer.name.as_str().to_owned(),
+        node: hex(peer.node),
+    }
 }
 
 fn peer(peer: &potluck::PeerStatus) -> PeerDocument {
     let name = peer.name.as_str().to_owned();
     let through = peer.through.iter().map(|who| hex(who.node)).collect();
-    PeerDocument { name, node: hex(peer.node), address: peer.address.to_string(), through, rtt_us: peer.rtt_us }
+    PeerDocument {
+        name,
+        node: hex(peer.node),
+        address: peer.address.to_string(),
+        through,
+        rtt_us: peer.rtt_us,
+    }
 }
 
 fn alone(state: &State) -> Vec<AloneDocument> {

@@ -79,9 +79,16 @@ fn of_library(error: &Error) -> Exit {
         Error::NotEnoughPeers { .. } => Exit::NoPeers,
         Error::Aborted { cause: Cause::MemberLost { .. } } => Exit::PeerLost,
         Error::Config(C::NoClusterKey | C::BadKey(_))
-        | Error::Identity(I::NotAKey { .. } | I::NotAKeyVariable { .. } | I::OtherKeyStored { .. }) => Exit::Key,
+        | Error::Identity(
+            I::NotAKey { .. } | I::NotAKeyVariable { .. } | I::OtherKeyStored { .. },
+        ) => Exit::Key,
         Error::Config(
-            C::BadNamespace(_) | C::BadPeer(_) | C::BadInterfaces(_) | C::BadMinMembers(_) | C::BadEngine(_) | C::NoGloo,
+            C::BadNamespace(_)
+            | C::BadPeer(_)
+            | C::BadInterfaces(_)
+            | C::BadMinMembers(_)
+            | C::BadEngine(_)
+            | C::NoGloo,
         ) => Exit::Usage,
         _ => Exit::Failed,
     }
@@ -98,6 +105,9 @@ mod tests {
         assert_eq!(exit(Error::Config(ConfigProblem::BadMinMembers(0))), (Exit::Usage, "config"));
         assert_eq!(exit(Error::Identity(IdentityProblem::NoHome)), (Exit::Failed, "identity"));
         assert_eq!(of(&anyhow::anyhow!("anything else")), (Exit::Failed, "failed"));
-        assert_eq!(of(&Stop::with(Exit::NoPeers, "not-running", "no")), (Exit::NoPeers, "not-running"));
+        assert_eq!(
+            of(&Stop::with(Exit::NoPeers, "not-running", "no")),
+            (Exit::NoPeers, "not-running")
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The group as a graph, as `potluck status --json` prints it and as pictures are made of it. Fields are added, never renamed or taken
-//! away.
+//! The group as a graph, as `potluck status --json` prints it and as pictures are made of it.
+//! Fields are added, never renamed or taken away.
 
 use crate::document::hex;
 use potluck::{LinkDirection, LinkPath, Topology, TopologyLink};
@@ -15,7 +15,8 @@ pub struct GraphDocument {
     /// Why the plan is as it is, in one sentence.
     pub plan: String,
     pub plan_revision: u32,
-    /// The rank whose port carries less than four fifths of what any other one does; null when none stands out, or not all are measured.
+    /// The rank whose port carries less than four fifths of what any other one does; null when none
+    /// stands out, or not all are measured.
     pub slowest: Option<usize>,
     /// In rank order, at most 16.
     pub members: Vec<GraphMember>,
@@ -30,7 +31,8 @@ pub struct GraphMember {
     pub rank: usize,
     pub name: String,
     pub node: String,
-    /// What it sends or receives at most, whichever is less, in bit/s of payload; null until it is measured.
+    /// What it sends or receives at most, whichever is less, in bit/s of payload; null until it is
+    /// measured.
     pub rate_bps: Option<u64>,
 }
 
@@ -50,16 +52,19 @@ pub struct GraphLink {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GraphDirection {
-    /// What the sender's end is made of: ethernet, wifi, thunderbolt, bridge, vpn, container, loopback or other; null until it is told.
+    /// What the sender's end is made of: ethernet, wifi, thunderbolt, bridge, vpn, container,
+    /// loopback or other; null until it is told.
     pub kind: Option<String>,
-    /// Ends of one number share a medium, as radios do, of which one sends at a time; null for a wire, or where nobody has found out.
+    /// Ends of one number share a medium, as radios do, of which one sends at a time; null for a
+    /// wire, or where nobody has found out.
     #[serde(default)]
     pub medium: Option<u32>,
     /// Round-trip time in microseconds as the sender sees it; null until it is told.
     pub rtt_us: Option<u32>,
     /// In bit/s of payload; null until it is measured, which it never is inside one machine.
     pub rate_bps: Option<u64>,
-    /// How much goes this way while 64 MiB are reduced, in millionths of that; null for nothing, or unknown.
+    /// How much goes this way while 64 MiB are reduced, in millionths of that; null for nothing, or
+    /// unknown.
     pub share_ppm: Option<u32>,
 }
 
@@ -125,7 +130,13 @@ impl From<&TopologyLink> for GraphLink {
 impl From<&LinkDirection> for GraphDirection {
     fn from(way: &LinkDirection) -> GraphDirection {
         let kind = way.kind.map(|kind| kind.to_string());
-        GraphDirection { kind, medium: way.medium, rtt_us: way.rtt_us, rate_bps: way.rate_bps, share_ppm: way.share_ppm }
+        GraphDirection {
+            kind,
+            medium: way.medium,
+            rtt_us: way.rtt_us,
+            rate_bps: way.rate_bps,
+            share_ppm: way.share_ppm,
+        }
     }
 }
 

@@ -12,8 +12,9 @@ use std::path::PathBuf;
 
 /// Take the cluster key of another machine, so that this one is admitted to its cluster
 ///
-/// The key is read from a prompt, a pipe or a file, never from the command line, where others could see it.
-/// On a machine that is in already, `potluck key --show` prints it. JSON: {ok, namespace, file, stored: "new" | "same" | "replaced"}.
+/// The key is read from a prompt, a pipe or a file, never from the command line, where others could
+/// see it. On a machine that is in already, `potluck key --show` prints it. JSON: {ok, namespace,
+/// file, stored: "new" | "same" | "replaced"}.
 #[derive(Args, Debug)]
 pub struct Join {
     #[command(flatten)]
@@ -32,12 +33,19 @@ impl Join {
         let keys = Keys::of(&self.which.config())?;
         let text = match &self.file {
             Some(file) => prompt::secret_of(file)?,
-            None => prompt::secret("Cluster key (shown by `potluck key --show` on a machine that is in): ").await?,
+            None => {
+                prompt::secret(
+                    "Cluster key (shown by `potluck key --show` on a machine that is in): ",
+                )
+                .await?
+            }
         };
-        let key = ClusterKey::parse(&text).map_err(|why| Stop::with(Exit::Key, "bad-key", why.to_string()))?;
+        let key = ClusterKey::parse(&text)
+            .map_err(|why| Stop::with(Exit::Key, "bad-key", why.to_string()))?;
         let stored = self.store(&keys, &key)?;
         let file = keys.cluster_key_file();
-        let document = json!({ "ok": true, "namespace": keys.namespace(), "file": file, "stored": stored });
+        let document =
+            json!({ "ok": true, "namespace": keys.namespace(), "file": file, "stored": stored });
         output.result(&document, || {
             let what = match stored {
                 "same" => "This key is already in",

@@ -11,7 +11,8 @@ use serde_json::json;
 
 /// Say where the cluster key lies; with --show print it, for `potluck join` on another machine
 ///
-/// Whoever has the key is in the cluster. JSON: {ok, namespace, source, file, key}, where key is null without --show.
+/// Whoever has the key is in the cluster. JSON: {ok, namespace, source, file, key}, where key is
+/// null without --show.
 #[derive(Args, Debug)]
 pub struct Show {
     #[command(flatten)]
@@ -40,7 +41,9 @@ impl Show {
         });
         output.result(&document, || match (shown, &file) {
             (Some(text), _) => text.to_owned(),
-            (None, Some(file)) => format!("The cluster key is in {}; --show prints it.", file.display()),
+            (None, Some(file)) => {
+                format!("The cluster key is in {}; --show prints it.", file.display())
+            }
             (None, None) => "The cluster key is in POTLUCK_KEY; --show prints it.".to_owned(),
         })?;
         Ok(Exit::Done)

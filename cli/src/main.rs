@@ -1,6 +1,7 @@
 //! The command line of potluck.
 //!
-//! Results go to stdout, everything else to stderr. With `--json` stdout is JSON: one document, or for `up` one per line.
+//! Results go to stdout, everything else to stderr. With `--json` stdout is JSON: one document, or
+//! for `up` one per line.
 
 mod args;
 mod demo;
@@ -92,5 +93,9 @@ fn log_to_stderr(verbose: u8) {
     };
     let filter = EnvFilter::try_from_env("POTLUCK_LOG").unwrap_or_else(|_| EnvFilter::new(by_flag));
     let colours = std::io::stderr().is_terminal() && output::colours_wanted();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(colours)
+        .with_writer(std::io::stderr)
+        .init();
 }

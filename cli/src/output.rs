@@ -61,13 +61,15 @@ impl Output {
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 
-    /// The end of a command that failed: a sentence on stderr, with `--json` also a document on stdout.
+    /// The end of a command that failed: a sentence on stderr, with `--json` also a document on
+    /// stdout.
     pub fn failure(&self, error: &anyhow::Error) -> Exit {
         let (exit, code) = exit::of(error);
         let message = format!("{error:#}");
         self.say(&format!("potluck: {message}"));
         if self.is_json() {
-            let document = json!({ "ok": false, "code": code, "message": message, "exit": exit as u8 });
+            let document =
+                json!({ "ok": false, "code": code, "message": message, "exit": exit as u8 });
             // The exit code says it too.
             let _ = self.result(&document, String::new);
         }
@@ -80,10 +82,12 @@ pub fn colours_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Whether the locale's letters are UTF-8. Where none is set, as on macOS and in most containers, they are.
+/// Whether the locale's letters are UTF-8. Where none is set, as on macOS and in most containers,
+/// they are.
 fn unicode_wanted() -> bool {
-    let locale =
-        ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
     locale.is_none_or(|locale| {
         let locale = locale.to_ascii_lowercase();
         locale.contains("utf-8") || locale.contains("utf8")
@@ -98,6 +102,7 @@ pub fn verdict(good: bool, text: &str) -> String {
     if !(io::stdout().is_terminal() && colours_wanted()) {
         return text.to_owned();
     }
-    let style = Style::new().fg_color(Some(if good { AnsiColor::Green } else { AnsiColor::Red }.into()));
+    let style =
+        Style::new().fg_color(Some(if good { AnsiColor::Green } else { AnsiColor::Red }.into()));
     format!("{style}{text}{style:#}")
 }

@@ -1,8 +1,10 @@
-//! `potluck peer`: a node that is told what to do, one JSON object per line, and answers with one JSON event per line.
+//! `potluck peer`: a node that is told what to do, one JSON object per line, and answers with one
+//! JSON event per line.
 //!
-//! Commands are carried out one after the other on the program's own thread, as a training program would. `status` alone
-//! is answered at once, also while a call waits or the program is blocked. At the end of the input, or on SIGTERM, the
-//! node leaves. Whatever goes wrong is an event; a node that cannot join ends with exit code 1.
+//! Commands are carried out one after the other on the program's own thread, as a training program
+//! would. `status` alone is answered at once, also while a call waits or the program is blocked. At
+//! the end of the input, or on SIGTERM, the node leaves. Whatever goes wrong is an event; a node
+//! that cannot join ends with exit code 1.
 
 mod call;
 mod coded;
@@ -25,7 +27,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// How the node joins. Key, namespace and home come from the environment (`POTLUCK_KEY`, `POTLUCK_HOME`, …).
+/// How the node joins. Key, namespace and home come from the environment (`POTLUCK_KEY`,
+/// `POTLUCK_HOME`, …).
 #[derive(clap::Args)]
 pub struct Options {
     /// Use 127.0.0.1 only
@@ -117,7 +120,8 @@ pub fn run(options: Options) -> ExitCode {
     let shared = Shared::default();
     let (orders, todo) = mpsc::unbounded_channel();
     let reader = Arc::clone(&shared);
-    let spawned = std::thread::Builder::new().name("orders".to_owned()).spawn(move || read(&reader, &orders));
+    let spawned =
+        std::thread::Builder::new().name("orders".to_owned()).spawn(move || read(&reader, &orders));
     if let Err(error) = spawned {
         return failed("thread", &error.to_string());
     }
@@ -143,7 +147,9 @@ fn read(shared: &Shared, orders: &mpsc::UnboundedSender<Order>) {
                     return;
                 }
             }
-            Err(error) => emit(&json!({"event": "error", "code": "order", "message": error.to_string()})),
+            Err(error) => {
+                emit(&json!({"event": "error", "code": "order", "message": error.to_string()}))
+            }
         }
     }
 }
@@ -192,7 +198,8 @@ impl Peer {
                     () = &mut terminated => break End::Over,
                 },
             };
-            // While a call waits, further orders are kept, and the end of the input ends the call too.
+            // While a call waits, further orders are kept, and the end of the input ends the call
+            // too.
             let ended = async {
                 while let Some(order) = todo.recv().await {
                     waiting.push_back(order);
@@ -235,7 +242,9 @@ impl Peer {
             Order::Status => tell_status(&self.shared),
             order => match &mut self.context {
                 Some(context) => Calls { context }.make(order).await,
-                None => emit(&json!({"event": "error", "code": "no-context", "message": "ask for a context first"})),
+                None => emit(
+                    &json!({"event": "error", "code": "no-context", "message": "ask for a context first"}),
+                ),
             },
         }
         None
@@ -264,9 +273,12 @@ impl Peer {
                 // What the program may use of the processor without asking it.
                 let avx2 = cfg!(target_feature = "avx2");
                 // What libraries may have done to its arithmetic before it began.
-                let flushes = std::hint::black_box(f32::MIN_POSITIVE) / std::hint::black_box(2.0) == 0.0;
+                let flushes =
+                    std::hint::black_box(f32::MIN_POSITIVE) / std::hint::black_box(2.0) == 0.0;
                 let (node, port) = (report::hex(&status.node), status.port);
-                emit(&json!({"event": "joined", "node": node, "port": port, "avx2": avx2, "flushes": flushes}));
+                emit(
+                    &json!({"event": "joined", "node": node, "port": port, "avx2": avx2, "flushes": flushes}),
+                );
                 None
             }
             Err(error) => {
@@ -295,7 +307,11 @@ impl Peer {
             Ok(Err(error)) => emit(&report::error(&error)),
             Err(_) => {
                 let present = cluster.status().view.map_or(1, |view| view.members.len());
-                emit(&report::error(&Error::NotEnoughPeers { present, wanted: min, waited: started.elapsed() }));
+                emit(&report::error(&Error::NotEnoughPeers {
+                    present,
+                    wanted: min,
+                    waited: started.elapsed(),
+                }));
             }
         }
     }

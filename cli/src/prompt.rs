@@ -7,7 +7,8 @@ use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// One line from the terminal without echo, or all of a pipe, which may hold the key in several groups.
+/// One line from the terminal without echo, or all of a pipe, which may hold the key in several
+/// groups.
 ///
 /// Ctrl-C gives the terminal back as it was.
 pub async fn secret(question: &str) -> Result<Zeroizing<String>> {
@@ -17,7 +18,8 @@ pub async fn secret(question: &str) -> Result<Zeroizing<String>> {
     let _hidden = Hidden::on_terminal()?;
     say(question);
     let (done, line) = tokio::sync::oneshot::channel();
-    // A thread of its own and not the runtime's pool, which would wait for the line when we have given up.
+    // A thread of its own and not the runtime's pool, which would wait for the line when we have
+    // given up.
     std::thread::spawn(move || drop(done.send(line_of(io::stdin().lock()))));
     let line = tokio::select! {
         line = line => line??,
@@ -36,7 +38,8 @@ pub fn secret_of(file: &Path) -> Result<Zeroizing<String>> {
     if file == Path::new("-") {
         return limited(io::stdin().lock()).context("reading the standard input");
     }
-    let opened = std::fs::File::open(file).with_context(|| format!("{}: cannot be opened", file.display()))?;
+    let opened = std::fs::File::open(file)
+        .with_context(|| format!("{}: cannot be opened", file.display()))?;
     limited(opened).with_context(|| format!("{}: cannot be read", file.display()))
 }
 
@@ -68,7 +71,8 @@ impl Hidden {
         let before = tcgetattr(io::stdin()).context("the terminal cannot be asked")?;
         let mut quiet = before.clone();
         quiet.local_modes.remove(LocalModes::ECHO);
-        tcsetattr(io::stdin(), OptionalActions::Flush, &quiet).context("the terminal cannot be made to hide the key")?;
+        tcsetattr(io::stdin(), OptionalActions::Flush, &quiet)
+            .context("the terminal cannot be made to hide the key")?;
         Ok(Hidden { before })
     }
 }
@@ -80,5 +84,6 @@ impl Drop for Hidden {
     }
 }
 
-// A key has 60 characters; people put blanks and line breaks between them. Allocated at once: growing leaves copies.
+// A key has 60 characters; people put blanks and line breaks between them. Allocated at once:
+// growing leaves copies.
 const BYTES_MAX: u64 = 4096;

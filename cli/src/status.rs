@@ -14,9 +14,10 @@ use std::time::Duration;
 
 /// Show the group as the running `potluck up` sees it; when none runs, who is on the network
 ///
-/// JSON with a node: {ok, running: true, node, name, namespace, open, port, state, state_text, view, peers, interfaces,
-/// reasons, alone, duplicates, quarantined, topology, counters, gloo}. Without: {ok, running: false, namespace, neighbours,
-/// interfaces, gloo} and exit code 3. `topology` is what the pictures show: {view, me, engine, plan, plan_revision, slowest, members,
+/// JSON with a node: {ok, running: true, node, name, namespace, open, port, state, state_text,
+/// view, peers, interfaces, reasons, alone, duplicates, quarantined, topology, counters, gloo}.
+/// Without: {ok, running: false, namespace, neighbours, interfaces, gloo} and exit code 3.
+/// `topology` is what the pictures show: {view, me, engine, plan, plan_revision, slowest, members,
 /// links, forecasts}, null while there is no group.
 #[derive(Args, Debug)]
 pub struct Ask {
@@ -53,14 +54,20 @@ impl Ask {
         if self.wants_picture() {
             let flag = self.which.flag();
             let namespace = keys.namespace();
-            let sentence =
-                format!("no node of namespace {namespace} runs on this machine, so there is nothing to draw: potluck up{flag}");
+            let sentence = format!(
+                "no node of namespace {namespace} runs on this machine, so there is nothing to draw: potluck up{flag}"
+            );
             return Err(Stop::with(Exit::NoPeers, "not-running", sentence));
         }
-        output.say(&format!("No `potluck up` runs for namespace {}; looking around for 2 s ...", keys.namespace()));
+        output.say(&format!(
+            "No `potluck up` runs for namespace {}; looking around for 2 s ...",
+            keys.namespace()
+        ));
         let seen = look_around(config, LOOK).await?;
-        let neighbours: Vec<NeighbourDocument> = seen.neighbours.iter().map(NeighbourDocument::from).collect();
-        let interfaces: Vec<InterfaceDocument> = seen.interfaces.iter().map(InterfaceDocument::from).collect();
+        let neighbours: Vec<NeighbourDocument> =
+            seen.neighbours.iter().map(NeighbourDocument::from).collect();
+        let interfaces: Vec<InterfaceDocument> =
+            seen.interfaces.iter().map(InterfaceDocument::from).collect();
         let document = json!({
             "ok": true,
             "running": false,
@@ -89,7 +96,8 @@ impl Ask {
             return Ok(Exit::Done);
         };
         if let Some(file) = &self.svg {
-            std::fs::write(file, picture::svg(graph)).with_context(|| format!("cannot write {}", file.display()))?;
+            std::fs::write(file, picture::svg(graph))
+                .with_context(|| format!("cannot write {}", file.display()))?;
             output.say(&format!("Wrote {}", file.display()));
         }
         match (self.dot, self.graph) {
@@ -115,7 +123,10 @@ fn text(seen: &Surroundings, neighbours: &[NeighbourDocument]) -> String {
 fn line(neighbour: &NeighbourDocument) -> String {
     let whose = match neighbour.cluster.as_str() {
         "ours" => "a node of this cluster".to_owned(),
-        "other-version" => format!("a node that speaks protocol {}: run the same version on both", neighbour.version),
+        "other-version" => format!(
+            "a node that speaks protocol {}: run the same version on both",
+            neighbour.version
+        ),
         "none" => "a node without a cluster".to_owned(),
         _ => "a node of another cluster: `potluck join` enters it with its key".to_owned(),
     };

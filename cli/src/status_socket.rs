@@ -1,4 +1,5 @@
-//! How a running `potluck up` answers `potluck status`: a Unix socket in the state directory, for the owner alone.
+//! How a running `potluck up` answers `potluck status`: a Unix socket in the state directory, for
+//! the owner alone.
 //!
 //! One connection is one [`StatusDocument`]; nothing is read from it.
 
@@ -23,7 +24,10 @@ pub async fn ask(keys: &Keys) -> Result<Option<StatusDocument>> {
     let mut stream = stream.take(ANSWER_BYTES_MAX);
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
     read.context("the running `potluck up` does not answer; end it and start it again")??;
-    Ok(Some(serde_json::from_slice(&answer).context("the running `potluck up` is of another version; restart it")?))
+    Ok(Some(
+        serde_json::from_slice(&answer)
+            .context("the running `potluck up` is of another version; restart it")?,
+    ))
 }
 
 /// The listening end. Dropping it removes the socket.
@@ -33,19 +37,29 @@ pub struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Fails when another node of this namespace serves it already, or the path is too long for a socket.
+    /// Fails when another node of this namespace serves it already, or the path is too long for a
+    /// socket.
     pub async fn open(keys: &Keys) -> Result<StatusSocket> {
         let path = path_of(keys);
         if UnixStream::connect(&path).await.is_ok() {
-            bail!("another `potluck up` of namespace {} answers `potluck status`", keys.namespace());
+            bail!(
+                "another `potluck up` of namespace {} answers `potluck status`",
+                keys.namespace()
+            );
         }
         // Nobody listens: what is there was left by one that was killed.
-        ensure!(path.symlink_metadata().is_err() || std::fs::remove_file(&path).is_ok(), "{} is in the way", path.display());
+        ensure!(
+            path.symlink_metadata().is_err() || std::fs::remove_file(&path).is_ok(),
+            "{} is in the way",
+            path.display()
+        );
         // The mode must be right from the first moment.
         let before = rustix::process::umask(Mode::from_raw_mode(0o177));
         let bound = UnixListener::bind(&path);
         rustix::process::umask(before);
-        let listener = bound.with_context(|| format!("`potluck status` will not reach this node: {}", path.display()))?;
+        let listener = bound.with_context(|| {
+            format!("`potluck status` will not reach this node: {}", path.display())
+        })?;
         Ok(StatusSocket { listener, path })
     }
 
@@ -53,11 +67,14 @@ impl StatusSocket {
     pub async fn serve(&self, cluster: &Cluster) {
         loop {
             let Ok((mut stream, _)) = self.listener.accept().await else {
-                // Out of file descriptors, most likely: that passes, and must not become a busy loop.
+                // Out of file descriptors, most likely: that passes, and must not become a busy
+                // loop.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let Ok(answer) = serde_json::to_vec(&StatusDocument::from(&cluster.status())) else { continue };
+            let Ok(answer) = serde_json::to_vec(&StatusDocument::from(&cluster.status())) else {
+                continue;
+            };
             // One at a time; who does not take its answer soon loses it.
             let _ = tokio::time::timeout(PATIENCE, stream.write_all(&answer)).await;
         }

@@ -8,7 +8,9 @@ use crate::status::LOOK;
 use crate::status_socket::StatusSocket;
 use anyhow::Result;
 use clap::Args;
-use potluck::{Cluster, Config, Keys, Kinship, Partition, State, Status, StatusStream, look_around};
+use potluck::{
+    Cluster, Config, Keys, Kinship, Partition, State, Status, StatusStream, look_around,
+};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,13 +18,15 @@ use tokio::time::{Instant, sleep_until};
 
 /// Make the cluster key on the first machine; on every machine, try whether they find each other
 ///
-/// Runs a node in the foreground and prints every change of the group until Ctrl-C. It is only for trying out membership:
-/// it never takes part in a collective, so a training program that shares a View with it would wait for it. Your program
-/// is a node by itself; end every `potluck up` before you start it.
+/// Runs a node in the foreground and prints every change of the group until Ctrl-C. It is only for
+/// trying out membership: it never takes part in a collective, so a training program that shares a
+/// View with it would wait for it. Your program is a node by itself; end every `potluck up` before
+/// you start it.
 ///
-/// Without a cluster key it first looks whether a cluster is on the network. If so, it makes no key and says how to enter
-/// that one. JSON, one document per line: {event: "key-made", file}, {event: "status", ...} as of `potluck status` for each
-/// change, {event: "alone", reasons}, {event: "left"}.
+/// Without a cluster key it first looks whether a cluster is on the network. If so, it makes no key
+/// and says how to enter that one. JSON, one document per line: {event: "key-made", file}, {event:
+/// "status", ...} as of `potluck status` for each change, {event: "alone", reasons}, {event:
+/// "left"}.
 #[derive(Args, Debug)]
 pub struct Up {
     #[command(flatten)]
@@ -47,7 +51,8 @@ impl Up {
     /// Runs the command.
     pub async fn run(self, output: &Output) -> Result<Exit> {
         // First, so that an early Ctrl-C leaves like a late one.
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         tokio::select! {
             ready = self.key(output) => ready?,
             _ = interrupt.recv() => return Ok(Exit::Interrupted),
@@ -56,7 +61,8 @@ impl Up {
         let config = self.config();
         let keys = Keys::of(&config)?;
         let cluster = Cluster::join_with(config).await?;
-        let socket = StatusSocket::open(&keys).await.map_err(|why| output.say(&format!("{why:#}"))).ok();
+        let socket =
+            StatusSocket::open(&keys).await.map_err(|why| output.say(&format!("{why:#}"))).ok();
         let exit = tokio::select! {
             ended = watch(&cluster, output) => ended?,
             () = serve(socket.as_ref(), &cluster) => Exit::Failed,
@@ -96,7 +102,8 @@ impl Up {
         output.result(&made, || format!("Made a new cluster key: {}", file.display()))?;
         let flag = self.which.flag();
         output.say(&format!("On the next machine type: potluck join{flag}"));
-        output.say(&format!("It asks for the key, which this prints here: potluck key --show{flag}"));
+        output
+            .say(&format!("It asks for the key, which this prints here: potluck key --show{flag}"));
         Ok(())
     }
 
@@ -106,7 +113,10 @@ impl Up {
         let flag = self.which.flag();
         let at = |kinship| {
             let found = seen.neighbours.iter().find(|n| n.kinship == kinship)?;
-            Some((found.version, found.addresses.first().map(|a| format!(" (at {a})")).unwrap_or_default()))
+            Some((
+                found.version,
+                found.addresses.first().map(|a| format!(" (at {a})")).unwrap_or_default(),
+            ))
         };
         if let Some((_, at)) = at(Kinship::Other) {
             let sentence = format!(
@@ -164,7 +174,9 @@ async fn watch(cluster: &Cluster, output: &Output) -> Result<Exit> {
         }
         let alone = is_alone(&status.state);
         match alone {
-            true if !std::mem::replace(&mut was_alone, alone) => alone_at = Some(Instant::now() + ALONE),
+            true if !std::mem::replace(&mut was_alone, alone) => {
+                alone_at = Some(Instant::now() + ALONE)
+            }
             true => {}
             false => (alone_at, was_alone) = (None, false),
         }

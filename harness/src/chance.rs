@@ -4,7 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 
-/// `POTLUCK_SEED`, else the time. Printed with the name of what it is for, so that it can be had again.
+/// `POTLUCK_SEED`, else the time. Printed with the name of what it is for, so that it can be had
+/// again.
 pub fn seed(of: &str) -> Result<u64> {
     let seed = match std::env::var("POTLUCK_SEED") {
         Ok(seed) => seed.parse().context("POTLUCK_SEED is a number")?,
@@ -27,7 +28,9 @@ impl Chance {
     /// The numbers of a seed for something that has a name: others for each name.
     pub fn named(seed: u64, name: &str) -> Chance {
         // FNV-1a.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| {
+            (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+        });
         Chance(seed ^ hash)
     }
 

@@ -6,7 +6,8 @@ thread_local! {
     static ENGINE: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
-/// Runs `body` with every node that this thread starts in it told to offer `engine`, as `POTLUCK_ENGINE` says it.
+/// Runs `body` with every node that this thread starts in it told to offer `engine`, as
+/// `POTLUCK_ENGINE` says it.
 pub fn with<R>(engine: Option<&'static str>, body: impl FnOnce() -> R) -> R {
     let before = ENGINE.replace(engine);
     let result = body();

@@ -11,7 +11,8 @@ use crate::lab::Lab;
 use crate::peer::{KEY, Peer, Start};
 use crate::scratch::Scratch;
 
-/// Nodes on the machines `n1`, `n2`, … of a lab. Fields drop in order: first the nodes, then their network.
+/// Nodes on the machines `n1`, `n2`, … of a lab. Fields drop in order: first the nodes, then their
+/// network.
 #[derive(Debug)]
 pub struct Group {
     /// The nodes; the one at `i` runs on machine `n{i + 1}`.
@@ -25,7 +26,8 @@ pub struct Group {
 /// Long enough for everything that is not itself under a clock, also on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The same for what links carry: a burst that was disturbed is repeated after a while, on a busy machine more than once.
+/// The same for what links carry: a burst that was disturbed is repeated after a while, on a busy
+/// machine more than once.
 pub const MEASURED: Duration = Duration::from_secs(120);
 
 impl Group {
@@ -98,20 +100,27 @@ impl Group {
         Ok(&mut self.peers[last])
     }
 
-    /// Starts the node at `index` again, in place of the one that was there, which is killed if it still runs.
+    /// Starts the node at `index` again, in place of the one that was there, which is killed if it
+    /// still runs.
     pub fn restart(&mut self, index: usize) -> Result<&mut Peer> {
         let peer = Peer::start(&self.lab, &format!("n{}", index + 1), &self.start(index))?;
         self.peers[index] = peer;
         Ok(&mut self.peers[index])
     }
 
-    /// Writes what the nodes have said of themselves to files below the folder for builds; returns where.
+    /// Writes what the nodes have said of themselves to files below the folder for builds; returns
+    /// where.
     pub fn keep_logs(&self, name: &str) -> String {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target").join(name);
         let kept = std::fs::create_dir_all(&folder).and_then(|()| {
-            self.peers.iter().try_for_each(|peer| std::fs::write(folder.join(peer.name()).with_extension("log"), peer.log()))
+            self.peers.iter().try_for_each(|peer| {
+                std::fs::write(folder.join(peer.name()).with_extension("log"), peer.log())
+            })
         });
-        kept.map_or_else(|error| format!("could not be kept: {error}"), |()| folder.display().to_string())
+        kept.map_or_else(
+            |error| format!("could not be kept: {error}"),
+            |()| folder.display().to_string(),
+        )
     }
 
     /// Gives all nodes one order and waits for each one's event of that kind.
@@ -120,7 +129,12 @@ impl Group {
     }
 
     /// The same for the nodes whose index `takes_part`.
-    pub fn some(&mut self, takes_part: impl Fn(usize) -> bool, order: &Value, kind: &str) -> Result<Vec<Value>> {
+    pub fn some(
+        &mut self,
+        takes_part: impl Fn(usize) -> bool,
+        order: &Value,
+        kind: &str,
+    ) -> Result<Vec<Value>> {
         for (index, peer) in self.peers.iter_mut().enumerate() {
             if takes_part(index) {
                 peer.order(order)?;
@@ -130,10 +144,17 @@ impl Group {
     }
 
     /// The next event of that kind of each of these nodes, all of them within that time.
-    pub fn events(&mut self, takes_part: impl Fn(usize) -> bool, kind: &str, within: Duration) -> Result<Vec<Value>> {
+    pub fn events(
+        &mut self,
+        takes_part: impl Fn(usize) -> bool,
+        kind: &str,
+        within: Duration,
+    ) -> Result<Vec<Value>> {
         let until = Instant::now() + within;
         let chosen = self.peers.iter_mut().enumerate().filter(|(index, _)| takes_part(*index));
-        chosen.map(|(_, peer)| peer.event(kind, until.saturating_duration_since(Instant::now()))).collect()
+        chosen
+            .map(|(_, peer)| peer.event(kind, until.saturating_duration_since(Instant::now())))
+            .collect()
     }
 
     /// All nodes take a Context of all of them: the same View with different ranks.
@@ -148,15 +169,18 @@ impl Group {
         let until = Instant::now() + PATIENCE;
         loop {
             let contexts = self.some(takes_part, &order, "context")?;
-            // A View may be replaced while it is handed out, by one with a node that was late or is not yet missed; and its plan.
-            let same = |c: &Value| c["view"] == contexts[0]["view"] && c["plan"] == contexts[0]["plan"];
+            // A View may be replaced while it is handed out, by one with a node that was late or is
+            // not yet missed; and its plan.
+            let same =
+                |c: &Value| c["view"] == contexts[0]["view"] && c["plan"] == contexts[0]["plan"];
             let common = contexts.iter().all(|c| c["size"] == size && same(c));
             if common || Instant::now() >= until {
                 agree(&contexts, size)?;
                 self.status_has(takes_part, &contexts[0]["view"])?;
                 return Ok(contexts);
             }
-            // The condition itself is asked for again; this only keeps the nodes from doing nothing else.
+            // The condition itself is asked for again; this only keeps the nodes from doing nothing
+            // else.
             std::thread::sleep(Duration::from_millis(20));
         }
     }

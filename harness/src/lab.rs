@@ -71,7 +71,9 @@ impl Lab {
 
     /// Names of the machines in order: `n1`, `n2`, …
     pub fn nodes(&self) -> Vec<String> {
-        (1..=self.state["nodes"].as_object().map_or(0, serde_json::Map::len)).map(|i| format!("n{i}")).collect()
+        (1..=self.state["nodes"].as_object().map_or(0, serde_json::Map::len))
+            .map(|i| format!("n{i}"))
+            .collect()
     }
 
     /// The first address of a machine.
@@ -82,7 +84,8 @@ impl Lab {
         self.read_addr(node, &self.state["nodes"][node]["addr"])
     }
 
-    /// The address at which `from` finds `node`; with direct cables there is one for each neighbour.
+    /// The address at which `from` finds `node`; with direct cables there is one for each
+    /// neighbour.
     ///
     /// # Panics
     /// When there is no such machine.
@@ -98,7 +101,8 @@ impl Lab {
         address.unwrap_or_else(|| panic!("no machine {node} in lab {}", self.name))
     }
 
-    /// The network namespace of the switch, for `ip netns exec`: whatever two machines say to each other passes there.
+    /// The network namespace of the switch, for `ip netns exec`: whatever two machines say to each
+    /// other passes there.
     ///
     /// Fails for profiles without a switch.
     pub fn switch(&self) -> Result<String> {
@@ -109,7 +113,8 @@ impl Lab {
 
     /// A command that runs as machine `node`: its network, host name and hosts file.
     ///
-    /// The spawned process *is* the program (the way there only replaces itself), so signals to it arrive.
+    /// The spawned process *is* the program (the way there only replaces itself), so signals to it
+    /// arrive.
     pub fn command(&self, node: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = script(&self.name);
         command.args(["exec", node]).arg(program);
@@ -126,8 +131,8 @@ impl Lab {
         self.tell(&["join", node]).map(drop)
     }
 
-    /// Stops what goes between two machines; both still reach everybody else. Each may be several, as `n1,n2`: on a switch all of it
-    /// stops at one moment. Needs `nft` there.
+    /// Stops what goes between two machines; both still reach everybody else. Each may be several,
+    /// as `n1,n2`: on a switch all of it stops at one moment. Needs `nft` there.
     pub fn cut_between(&self, node: &str, other: &str) -> Result<()> {
         self.tell(&["cut", node, other]).map(drop)
     }
@@ -149,11 +154,15 @@ impl Lab {
 
     /// Bytes that a machine has sent over an interface so far.
     pub fn bytes_out(&self, node: &str, interface: &str) -> Result<u64> {
-        let told = self.command(node, "cat").arg(format!("/sys/class/net/{interface}/statistics/tx_bytes")).output()?;
+        let told = self
+            .command(node, "cat")
+            .arg(format!("/sys/class/net/{interface}/statistics/tx_bytes"))
+            .output()?;
         Ok(String::from_utf8(told.stdout)?.trim().parse()?)
     }
 
-    /// Holds what a machine says on its control links for so many milliseconds; 0 ends it. Needs `nft` and `iptables`.
+    /// Holds what a machine says on its control links for so many milliseconds; 0 ends it. Needs
+    /// `nft` and `iptables`.
     pub fn lag(&self, node: &str, ms: u32) -> Result<()> {
         self.tell(&["lag", node, &ms.to_string()]).map(drop)
     }
@@ -163,15 +172,16 @@ impl Lab {
         self.tell(&["rate", node, &up_mbit.to_string(), &down_mbit.to_string()]).map(drop)
     }
 
-    /// Makes one of the script's changes ready (`["cut", "n1"]`): it takes effect some milliseconds after
-    /// [`Armed::fire`], instead of after the start of an interpreter.
+    /// Makes one of the script's changes ready (`["cut", "n1"]`): it takes effect some milliseconds
+    /// after [`Armed::fire`], instead of after the start of an interpreter.
     pub fn armed(&self, change: &[&str]) -> Result<Armed> {
         let mut child = Child::spawn_told(script(&self.name).arg("armed").args(change))?;
         child.wait_for_line(|line| line == "armed", Duration::from_secs(30))?;
         Ok(Armed(child))
     }
 
-    /// Runs one of the script's commands on this lab and returns what it prints; its complaint is the error.
+    /// Runs one of the script's commands on this lab and returns what it prints; its complaint is
+    /// the error.
     pub fn tell(&self, arguments: &[&str]) -> Result<String> {
         ask(&self.name, arguments)
     }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Measures, from its beginning on, how much later than asked for a thread is woken: what a promise in seconds cannot be held to
-/// when more wants to run than the machine has processors for.
+/// Measures, from its beginning on, how much later than asked for a thread is woken: what a promise
+/// in seconds cannot be held to when more wants to run than the machine has processors for.
 #[derive(Debug)]
 pub struct Lag {
     late_us: Arc<AtomicU64>,
@@ -27,7 +27,10 @@ impl Lag {
                 let asked = Instant::now();
                 std::thread::sleep(REST);
                 let late = asked.elapsed().saturating_sub(REST);
-                theirs.fetch_add(u64::try_from(late.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+                theirs.fetch_add(
+                    u64::try_from(late.as_micros()).unwrap_or(u64::MAX),
+                    Ordering::Relaxed,
+                );
             }
         });
         Lag { late_us, over, thread: Some(thread) }

@@ -1,9 +1,10 @@
 //! What the tests of potluck share.
 //!
-//! - [`Suite`]: tests that say what they [`Need`]. A test whose need is not met here is *skipped with a
-//!   reason*, never passed.
+//! - [`Suite`]: tests that say what they [`Need`]. A test whose need is not met here is *skipped
+//!   with a reason*, never passed.
 //! - [`Lab`]: a small network of this machine's own, brought down when the guard drops.
-//! - [`Child`]: a program under test, ended when the guard drops, whose output is waited for by condition.
+//! - [`Child`]: a program under test, ended when the guard drops, whose output is waited for by
+//!   condition.
 //! - [`Peer`]: a potluck node in a process of its own; a [`Group`] of them on one network.
 //! - [`outcome`]: what the answers of several nodes to one call may be together.
 //! - [`Chance`]: what is left to chance, and can be had again.

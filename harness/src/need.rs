@@ -1,4 +1,5 @@
-//! What a test needs of the machine, and whether it is there. Every probe really tries, once per process.
+//! What a test needs of the machine, and whether it is there. Every probe really tries, once per
+//! process.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
@@ -62,7 +63,8 @@ fn probe_lab() -> Unmet {
     }
     // Two shaped machines on a switch: namespaces, veth, bridge and htb are all there or not.
     let refused = Lab::up_with("gbe4", 2).err()?.to_string();
-    // What the script says itself begins with its name. Anything else is a broken script: a failure, not a reason to skip.
+    // What the script says itself begins with its name. Anything else is a broken script: a
+    // failure, not a reason to skip.
     refused.starts_with("lab").then(|| format!("no lab here: {refused}"))
 }
 

@@ -86,7 +86,11 @@ mod tests {
             (bad("aborted"), bad("indeterminate"), true),
             (bad("aborted"), good("a"), false),
         ] {
-            assert_eq!(one_story(std::slice::from_ref(&others), &own).is_ok(), fits, "{others} and {own}");
+            assert_eq!(
+                one_story(std::slice::from_ref(&others), &own).is_ok(),
+                fits,
+                "{others} and {own}"
+            );
         }
     }
 

@@ -1,4 +1,5 @@
-//! A potluck node in a process of its own: orders go in as JSON, events come out as JSON. See `potluck peer`.
+//! A potluck node in a process of its own: orders go in as JSON, events come out as JSON. See
+//! `potluck peer`.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -50,9 +51,14 @@ impl Peer {
         };
         let mut command = lab.command(machine, program);
         command.arg("peer").args(["--name", &start.name]).args(&start.options);
-        for variable in
-            ["POTLUCK_KEY", "POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_ENGINE", "POTLUCK_PARTITION"]
-        {
+        for variable in [
+            "POTLUCK_KEY",
+            "POTLUCK_NAMESPACE",
+            "POTLUCK_PEERS",
+            "POTLUCK_INTERFACES",
+            "POTLUCK_ENGINE",
+            "POTLUCK_PARTITION",
+        ] {
             command.env_remove(variable);
         }
         if let Some(engine) = &start.engine {
@@ -62,7 +68,11 @@ impl Peer {
         if let Some(key) = &start.key {
             command.env("POTLUCK_KEY", key);
         }
-        Ok(Peer { name: start.name.clone(), child: Child::spawn_told(&mut command)?, unclaimed: VecDeque::new() })
+        Ok(Peer {
+            name: start.name.clone(),
+            child: Child::spawn_told(&mut command)?,
+            unclaimed: VecDeque::new(),
+        })
     }
 
     /// The node's name.
@@ -77,7 +87,11 @@ impl Peer {
 
     /// All it wrote: its events, and what `POTLUCK_LOG` asks for.
     pub fn log(&self) -> String {
-        [self.child.stdout(), self.child.stderr()].concat().iter().map(|line| format!("{line}\n")).collect()
+        [self.child.stdout(), self.child.stderr()]
+            .concat()
+            .iter()
+            .map(|line| format!("{line}\n"))
+            .collect()
     }
 
     /// Gives an order, such as `json!({"do": "barrier"})`.
@@ -85,13 +99,19 @@ impl Peer {
         self.child.tell(&order.to_string())
     }
 
-    /// The next event of this kind that nobody has taken yet. Fails at once on an `error` event that was not asked for.
+    /// The next event of this kind that nobody has taken yet. Fails at once on an `error` event
+    /// that was not asked for.
     pub fn event(&mut self, kind: &str, within: Duration) -> Result<Value> {
         self.event_where(kind, |_| true, within)
     }
 
     /// The next event of this kind that `likes`; others of this kind are passed over.
-    pub fn event_where(&mut self, kind: &str, likes: impl Fn(&Value) -> bool, within: Duration) -> Result<Value> {
+    pub fn event_where(
+        &mut self,
+        kind: &str,
+        likes: impl Fn(&Value) -> bool,
+        within: Duration,
+    ) -> Result<Value> {
         let until = Instant::now() + within;
         let mut known = 0;
         loop {
@@ -111,8 +131,10 @@ impl Peer {
             }
             let left = until.saturating_duration_since(Instant::now());
             let line = self.child.wait_for_line(|_| true, left);
-            let line = line.with_context(|| format!("{}: no event {kind:?} within {within:?}", self.name))?;
-            let event = serde_json::from_str(&line).with_context(|| format!("{}: not JSON: {line}", self.name))?;
+            let line = line
+                .with_context(|| format!("{}: no event {kind:?} within {within:?}", self.name))?;
+            let event = serde_json::from_str(&line)
+                .with_context(|| format!("{}: not JSON: {line}", self.name))?;
             self.unclaimed.push_back(event);
         }
     }
@@ -137,7 +159,11 @@ impl Peer {
     }
 
     /// Asks for the status until `likes` it.
-    pub fn status_where(&mut self, likes: impl Fn(&Value) -> bool, within: Duration) -> Result<Value> {
+    pub fn status_where(
+        &mut self,
+        likes: impl Fn(&Value) -> bool,
+        within: Duration,
+    ) -> Result<Value> {
         let until = Instant::now() + within;
         loop {
             let status = self.status()?;
@@ -147,7 +173,8 @@ impl Peer {
             if Instant::now() >= until {
                 bail!("{}: not that status within {within:?}, but {status}", self.name);
             }
-            // The condition itself is asked for again; this only keeps the node from doing nothing else.
+            // The condition itself is asked for again; this only keeps the node from doing nothing
+            // else.
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -164,7 +191,8 @@ pub fn now_ms() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3
 }
 
-/// The program under test: `POTLUCK_BIN`, else what cargo leaves beside the folder that this test is in.
+/// The program under test: `POTLUCK_BIN`, else what cargo leaves beside the folder that this test
+/// is in.
 pub fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("POTLUCK_BIN") {
         return Ok(PathBuf::from(path));
@@ -172,7 +200,10 @@ pub fn binary() -> Result<PathBuf> {
     let test = std::env::current_exe()?;
     let built = test.ancestors().nth(2).context("a test is two folders deep")?.join("potluck");
     if !built.exists() {
-        bail!("there is no {}: run `cargo test --no-run --test cli` first, or `make test`", built.display());
+        bail!(
+            "there is no {}: run `cargo test --no-run --test cli` first, or `make test`",
+            built.display()
+        );
     }
     Ok(built)
 }

@@ -1,4 +1,5 @@
-//! A program under test. Only this process is ever signalled, by its own id, while it has not been waited for.
+//! A program under test. Only this process is ever signalled, by its own id, while it has not been
+//! waited for.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A running program whose output is collected. Dropping it kills it (SIGKILL) and waits for its end.
+/// A running program whose output is collected. Dropping it kills it (SIGKILL) and waits for its
+/// end.
 #[derive(Debug)]
 pub struct Child {
     name: String,
@@ -19,7 +21,8 @@ pub struct Child {
     err: Arc<Lines>,
 }
 
-/// How long the output of a program that has ended is waited for: another one that it has started may hold it open.
+/// How long the output of a program that has ended is waited for: another one that it has started
+/// may hold it open.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl Child {
@@ -28,7 +31,8 @@ impl Child {
         Child::start(command, Stdio::null())
     }
 
-    /// Starts `command` with an input that [`tell`](Child::tell) writes to; it ends when the guard drops.
+    /// Starts `command` with an input that [`tell`](Child::tell) writes to; it ends when the guard
+    /// drops.
     pub fn spawn_told(command: &mut Command) -> Result<Child> {
         Child::start(command, Stdio::piped())
     }
@@ -44,8 +48,11 @@ impl Child {
 
     /// Writes a line to its input, see [`spawn_told`](Child::spawn_told).
     pub fn tell(&mut self, line: &str) -> Result<()> {
-        let input = self.child.stdin.as_mut().with_context(|| format!("{} has no input", self.name))?;
-        writeln!(input, "{line}").and_then(|()| input.flush()).with_context(|| format!("telling {}", self.name))
+        let input =
+            self.child.stdin.as_mut().with_context(|| format!("{} has no input", self.name))?;
+        writeln!(input, "{line}")
+            .and_then(|()| input.flush())
+            .with_context(|| format!("telling {}", self.name))
     }
 
     /// Ends its input.
@@ -71,7 +78,10 @@ impl Child {
     /// A line of its `/proc/PID/status`, in KiB: `VmRSS`, `VmHWM`.
     pub fn memory_kib(&self, line: &str) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
-        let value = status.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(':')).context("no such line")?;
+        let value = status
+            .lines()
+            .find_map(|l| l.strip_prefix(line)?.strip_prefix(':'))
+            .context("no such line")?;
         Ok(value.trim().trim_end_matches(" kB").parse()?)
     }
 
@@ -104,21 +114,30 @@ impl Child {
         said.with_context(|| format!("{signal:?} to {}", self.name))
     }
 
-    /// Waits for the next line of standard output that `wanted` likes: the first one after the line that the last
-    /// call returned. Fails when the output ends first or `within` is over, and shows the last lines of both outputs.
-    pub fn wait_for_line(&mut self, wanted: impl Fn(&str) -> bool, within: Duration) -> Result<String> {
+    /// Waits for the next line of standard output that `wanted` likes: the first one after the line
+    /// that the last call returned. Fails when the output ends first or `within` is over, and shows
+    /// the last lines of both outputs.
+    pub fn wait_for_line(
+        &mut self,
+        wanted: impl Fn(&str) -> bool,
+        within: Duration,
+    ) -> Result<String> {
         match self.out.wait_for(wanted, within) {
             Ok(line) => Ok(line),
-            Err(Missed::Ended) => bail!("{}: its output ended without the line{}", self.name, self.tail()),
+            Err(Missed::Ended) => {
+                bail!("{}: its output ended without the line{}", self.name, self.tail())
+            }
             Err(Missed::Deadline) => {
                 bail!("{}: not that line within {within:?}{}", self.name, self.tail())
             }
         }
     }
 
-    /// Waits for the program to end, and for what it has written. Fails when `within` is over; the program goes on.
+    /// Waits for the program to end, and for what it has written. Fails when `within` is over; the
+    /// program goes on.
     pub fn wait(&mut self, within: Duration) -> Result<ExitStatus> {
-        // The standard library has no wait with a deadline; this asks the condition itself every few milliseconds.
+        // The standard library has no wait with a deadline; this asks the condition itself every
+        // few milliseconds.
         let until = Instant::now() + within;
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -230,7 +249,8 @@ impl Lines {
             if left.is_zero() {
                 return Err(Missed::Deadline);
             }
-            let (woken, _) = self.more.wait_timeout(written, left).unwrap_or_else(PoisonError::into_inner);
+            let (woken, _) =
+                self.more.wait_timeout(written, left).unwrap_or_else(PoisonError::into_inner);
             written = woken;
         }
     }
@@ -324,7 +344,8 @@ mod tests {
 
     #[test]
     fn a_stopped_program_goes_on_where_it_was() -> Result<()> {
-        let mut child = shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done");
+        let mut child =
+            shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done");
         child.wait_for_line(|line| line == "ready", SOON)?;
         child.stop()?;
         child.terminate()?;

@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 /// Threads, descriptors and memory of this process. Linux only.
 #[derive(Clone, Debug)]
 pub struct Resources {
-    /// The threads' names, in order; those of tokio's runtimes are left out, as they come and go by rules of their own.
+    /// The threads' names, in order; those of tokio's runtimes are left out, as they come and go by
+    /// rules of their own.
     pub threads: Vec<String>,
     /// Open files and sockets.
     pub descriptors: usize,
@@ -25,7 +26,8 @@ impl Resources {
             .collect();
         threads.sort();
         let status = std::fs::read_to_string("/proc/self/status")?;
-        let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no such line")?;
+        let rss =
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no such line")?;
         Ok(Resources {
             threads,
             descriptors: std::fs::read_dir("/proc/self/fd")?.count(),
@@ -33,7 +35,8 @@ impl Resources {
         })
     }
 
-    /// What it holds once its threads and descriptors have been the same for half a second; the last ones may be about to end.
+    /// What it holds once its threads and descriptors have been the same for half a second; the
+    /// last ones may be about to end.
     pub fn settled() -> Result<Resources> {
         let until = Instant::now() + PATIENCE;
         let (mut known, mut since) = (Resources::now()?, Instant::now());
@@ -48,7 +51,8 @@ impl Resources {
         Ok(known)
     }
 
-    /// What it holds as soon as it has no more threads and descriptors than `before`, else after some seconds.
+    /// What it holds as soon as it has no more threads and descriptors than `before`, else after
+    /// some seconds.
     pub fn back_to(before: &Resources) -> Result<Resources> {
         let until = Instant::now() + PATIENCE;
         loop {

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 
-/// An empty folder below the system's temporary one, removed with all that is in it when the guard drops.
+/// An empty folder below the system's temporary one, removed with all that is in it when the guard
+/// drops.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
@@ -13,7 +14,11 @@ impl Scratch {
     /// Makes the folder.
     pub fn new() -> Result<Scratch> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("potluck-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "potluck-test-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
         let path = std::env::temp_dir().join(name);
         // What is there belongs to an ended process with the same id.
         let _ = std::fs::remove_dir_all(&path);

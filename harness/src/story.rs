@@ -14,7 +14,8 @@ impl Group {
         all_exact(&self.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)
     }
 
-    /// All call as `order` says; returns when the node at `watched` has this share of the bytes that it will receive.
+    /// All call as `order` says; returns when the node at `watched` has this share of the bytes
+    /// that it will receive.
     pub fn on_the_way(&mut self, watched: usize, order: &Value, share: f64) -> Result<()> {
         for (index, peer) in self.peers.iter_mut().enumerate() {
             let mut order = order.clone();
@@ -33,19 +34,32 @@ impl Group {
         all_exact(&self.some(takes_part, &json!({"do": "all_reduce", "len": 100_001}), "done")?)
     }
 
-    /// Who is left of two waits, and says so; a program that asks for a group is told that there is none.
+    /// Who is left of two waits, and says so; a program that asks for a group is told that there is
+    /// none.
     pub fn waits_alone(&mut self, survivor: usize) -> Result<()> {
-        let alone = |status: &Value| status["state"].as_str().is_some_and(|state| state.contains("waiting for peers (1 of 2)"));
+        let alone = |status: &Value| {
+            status["state"]
+                .as_str()
+                .is_some_and(|state| state.contains("waiting for peers (1 of 2)"))
+        };
         self.peers[survivor].status_where(alone, PATIENCE)?;
-        let event = self.peers[survivor].ask(&json!({"do": "context", "min": 2, "within_s": 0.5}), "error", PATIENCE)?;
+        let event = self.peers[survivor].ask(
+            &json!({"do": "context", "min": 2, "within_s": 0.5}),
+            "error",
+            PATIENCE,
+        )?;
         ensure!(event["code"] == "not-enough-peers", "{event}");
         Ok(())
     }
 
-    /// The node at `newcomer` is in one View with all others, which needs a sync and gets it: their state wins.
+    /// The node at `newcomer` is in one View with all others, which needs a sync and gets it: their
+    /// state wins.
     pub fn synced(&mut self, newcomer: usize) -> Result<()> {
         let contexts = self.meet()?;
-        ensure!(contexts.iter().all(|c| c["in_sync"] == false), "a newcomer is in sync with veterans: {contexts:?}");
+        ensure!(
+            contexts.iter().all(|c| c["in_sync"] == false),
+            "a newcomer is in sync with veterans: {contexts:?}"
+        );
         let refused = self.all(&json!({"do": "all_reduce", "len": 10}), "done")?;
         all_failed(&refused, "needs-sync")?;
         for (index, peer) in self.peers.iter_mut().enumerate() {
@@ -61,12 +75,16 @@ impl Group {
         Ok(())
     }
 
-    /// All are in one View again and do an operation together, as a program does: whoever is told to tries again. Those who have
-    /// seen the same outcomes, `others` and `own`, hold the same state; otherwise a sync is called for.
+    /// All are in one View again and do an operation together, as a program does: whoever is told
+    /// to tries again. Those who have seen the same outcomes, `others` and `own`, hold the same
+    /// state; otherwise a sync is called for.
     pub fn catch_up(&mut self, others: &[Value], own: &Value) -> Result<()> {
         let until = Instant::now() + PATIENCE;
         let in_sync = self.meet_in_sync()?;
-        ensure!(!in_sync || others.iter().all(|other| other["ok"] == own["ok"]), "in sync, with {others:?} and {own}");
+        ensure!(
+            !in_sync || others.iter().all(|other| other["ok"] == own["ok"]),
+            "in sync, with {others:?} and {own}"
+        );
         let mut needs_sync = !in_sync;
         loop {
             let mut done = Vec::new();
@@ -80,7 +98,8 @@ impl Group {
             if done.iter().all(|event| event["ok"] == true) {
                 return all_exact(&done);
             }
-            let failed: Vec<Value> = done.into_iter().filter(|event| event["ok"] == false).collect();
+            let failed: Vec<Value> =
+                done.into_iter().filter(|event| event["ok"] == false).collect();
             all_failed_as(&failed, &["aborted", "view-changed", "needs-sync", "indeterminate"])?;
             ensure!(Instant::now() < until, "no operation of all within {PATIENCE:?}: {failed:?}");
             needs_sync = !self.meet_in_sync()?;

@@ -22,7 +22,8 @@ use libtest_mimic::{Arguments, Conclusion, Failed, Trial};
 use crate::need::{Need, first_unmet};
 use crate::turns::Turns;
 
-/// The tests of one binary, with the options of `cargo test` (filters, `--list`, `--skip`, `--test-threads`).
+/// The tests of one binary, with the options of `cargo test` (filters, `--list`, `--skip`,
+/// `--test-threads`).
 pub struct Suite {
     arguments: Arguments,
     tests: Vec<Test>,
@@ -73,19 +74,21 @@ impl Suite {
         Suite { arguments, tests: Vec::new(), engine: None, at_once }
     }
 
-    /// The tests that are added from now on have the engine in front of their name, and nodes that they start on their
-    /// own thread are told to offer it. They are skipped if it is missing, for the reason given.
+    /// The tests that are added from now on have the engine in front of their name, and nodes that
+    /// they start on their own thread are told to offer it. They are skipped if it is missing, for
+    /// the reason given.
     pub fn on(&mut self, engine: &'static str, missing: Option<&'static str>) {
         self.engine = Some(Engine { name: engine, missing });
     }
 
-    /// So many tests run at the same time, and one serial test beside them: for tests that mostly wait. Without this it is as many as
-    /// there are processors; `--test-threads` says otherwise.
+    /// So many tests run at the same time, and one serial test beside them: for tests that mostly
+    /// wait. Without this it is as many as there are processors; `--test-threads` says otherwise.
     pub fn at_once(&mut self, tests: usize) {
         self.at_once = tests;
     }
 
-    /// A test that runs anywhere. Tests of a suite run in parallel; a panic or an error is a failure.
+    /// A test that runs anywhere. Tests of a suite run in parallel; a panic or an error is a
+    /// failure.
     pub fn test<F>(&mut self, name: &str, body: F)
     where
         F: FnOnce() -> anyhow::Result<()> + Send + 'static,
@@ -93,7 +96,8 @@ impl Suite {
         self.test_needing(name, &[], body);
     }
 
-    /// A test that is skipped, with the reason printed as `SKIPPED name: reason`, when a need is not met here.
+    /// A test that is skipped, with the reason printed as `SKIPPED name: reason`, when a need is
+    /// not met here.
     ///
     /// Asked for by `--ignored` or `--include-ignored` all the same, it fails with that reason.
     pub fn test_needing<F>(&mut self, name: &str, needs: &[Need], body: F)
@@ -103,8 +107,8 @@ impl Suite {
         self.add(name, needs, Company::Any, Box::new(body));
     }
 
-    /// Like [`test_needing`](Suite::test_needing), but never at the same time as another serial test of this binary:
-    /// for tests that measure time, or that would starve others.
+    /// Like [`test_needing`](Suite::test_needing), but never at the same time as another serial
+    /// test of this binary: for tests that measure time, or that would starve others.
     pub fn serial<F>(&mut self, name: &str, needs: &[Need], body: F)
     where
         F: FnOnce() -> anyhow::Result<()> + Send + 'static,
@@ -113,13 +117,21 @@ impl Suite {
     }
 
     fn add(&mut self, name: &str, needs: &[Need], company: Company, body: Body) {
-        let name = self.engine.map_or_else(|| name.to_owned(), |engine| format!("{}/{name}", engine.name));
+        let name =
+            self.engine.map_or_else(|| name.to_owned(), |engine| format!("{}/{name}", engine.name));
         let missing = self.engine.and_then(|engine| engine.missing).map(str::to_owned);
-        let unmet = if self.would_run(&name) { missing.or_else(|| first_unmet(needs)) } else { None };
+        let unmet =
+            if self.would_run(&name) { missing.or_else(|| first_unmet(needs)) } else { None };
         if let Some(reason) = &unmet {
             println!("SKIPPED {name}: {reason}");
         }
-        self.tests.push(Test { name, company, engine: self.engine.map(|engine| engine.name), unmet, body });
+        self.tests.push(Test {
+            name,
+            company,
+            engine: self.engine.map(|engine| engine.name),
+            unmet,
+            body,
+        });
     }
 
     /// Runs the tests and ends the process with the exit code `cargo test` expects.
@@ -127,8 +139,8 @@ impl Suite {
         self.concluded().exit()
     }
 
-    /// Every test has a thread, and what limits them are turns: else the threads would fill up with serial tests that wait for each
-    /// other.
+    /// Every test has a thread, and what limits them are turns: else the threads would fill up with
+    /// serial tests that wait for each other.
     fn concluded(mut self) -> Conclusion {
         let (any, serial) = match self.arguments.test_threads {
             Some(1) => (1, None),
@@ -153,7 +165,8 @@ impl Suite {
         end
     }
 
-    /// Whether the filters let `name` through. Needs of other tests are not probed, and not complained about.
+    /// Whether the filters let `name` through. Needs of other tests are not probed, and not
+    /// complained about.
     fn would_run(&self, name: &str) -> bool {
         let matches = |filter: &String| {
             if self.arguments.exact { name == filter } else { name.contains(filter.as_str()) }
@@ -173,9 +186,12 @@ impl Test {
             Some(reason) => Err(Failed::from(format!("cannot run here: {reason}"))),
             None => turns.take(|| {
                 let began = Instant::now();
-                let end = crate::engine::with(engine, body).map_err(|error| Failed::from(format!("{error:#}")));
+                let end = crate::engine::with(engine, body)
+                    .map_err(|error| Failed::from(format!("{error:#}")));
                 if began.elapsed() > LONG {
-                    long.lock().unwrap_or_else(PoisonError::into_inner).push((began.elapsed(), own));
+                    long.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push((began.elapsed(), own));
                 }
                 end
             }),

@@ -18,7 +18,8 @@ impl Turns {
     /// Runs `body` in a turn. The turn ends with it, also by a panic.
     pub fn take<R>(&self, body: impl FnOnce() -> R) -> R {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        *self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner) -= 1;
+        *self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner) -=
+            1;
         let _turn = Turn(self);
         body()
     }
@@ -42,7 +43,8 @@ mod tests {
 
     #[test]
     fn as_many_as_there_is_room_for_run_at_once_and_no_more() {
-        let (turns, barrier, now, most) = (Turns::of(2), Barrier::new(2), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (turns, barrier, now, most) =
+            (Turns::of(2), Barrier::new(2), AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..6 {
                 scope.spawn(|| {
@@ -61,7 +63,10 @@ mod tests {
     #[test]
     fn a_panic_ends_its_turn() {
         let turns = Turns::of(1);
-        assert!(catch_unwind(AssertUnwindSafe(|| turns.take(|| panic!("expected by this test")))).is_err());
+        assert!(
+            catch_unwind(AssertUnwindSafe(|| turns.take(|| panic!("expected by this test"))))
+                .is_err()
+        );
         assert_eq!(turns.take(|| 5), 5);
     }
 }

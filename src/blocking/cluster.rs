@@ -13,22 +13,26 @@ use crate::surroundings::Surroundings;
 use std::fmt;
 use std::time::Duration;
 
-/// A running node: [`potluck::Cluster`](crate::Cluster), whose methods wait here. Clones are handles to the same one.
+/// A running node: [`potluck::Cluster`](crate::Cluster), whose methods wait here. Clones are
+/// handles to the same one.
 #[derive(Clone)]
 pub struct Cluster {
     cluster: crate::Cluster,
 }
 
 impl Cluster {
-    /// Joins the group of this machine's default namespace on the home network. Returns as soon as the node runs.
+    /// Joins the group of this machine's default namespace on the home network. Returns as soon as
+    /// the node runs.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) or [`Error::Identity`](crate::Error::Identity), with what to do about it.
+    /// [`Error::Config`](crate::Error::Config) or [`Error::Identity`](crate::Error::Identity), with
+    /// what to do about it.
     pub fn join() -> Result<Cluster> {
         Ok(crate::Cluster::join().wait()?.into())
     }
 
-    /// Joins with a configuration: a [`Config`], or a [`Builder`](crate::Builder) that has made one.
+    /// Joins with a configuration: a [`Config`], or a [`Builder`](crate::Builder) that has made
+    /// one.
     ///
     /// # Errors
     /// As [`Cluster::join`].
@@ -47,8 +51,8 @@ impl Cluster {
     /// Like [`Cluster::context`], for at most `patience`.
     ///
     /// # Errors
-    /// [`Error::NotEnoughPeers`](crate::Error::NotEnoughPeers) when the time has passed, [`Error::Closed`](crate::Error::Closed) when
-    /// the node has left.
+    /// [`Error::NotEnoughPeers`](crate::Error::NotEnoughPeers) when the time has passed,
+    /// [`Error::Closed`](crate::Error::Closed) when the node has left.
     pub fn context_within(&self, patience: Duration) -> Result<Context> {
         Ok(self.cluster.context_within(patience).wait()?.into())
     }
@@ -73,12 +77,14 @@ impl Cluster {
         StatusStream { stream: self.cluster.watch() }
     }
 
-    /// What happens to the group from now on; see [`potluck::Cluster::events`](crate::Cluster::events).
+    /// What happens to the group from now on; see
+    /// [`potluck::Cluster::events`](crate::Cluster::events).
     pub fn events(&self) -> EventStream {
         EventStream { stream: self.cluster.events() }
     }
 
-    /// Leaves the group: the others go on at once. Every open call ends with an error. Returns when the node has gone.
+    /// Leaves the group: the others go on at once. Every open call ends with an error. Returns when
+    /// the node has gone.
     pub fn leave(self) {
         self.cluster.leave().wait();
     }
@@ -117,8 +123,8 @@ impl Iterator for EventStream {
     }
 }
 
-/// The changes of a node's status. The present one comes first, then each newer one when it is there; changes in between may be
-/// skipped. It ends when the node is gone.
+/// The changes of a node's status. The present one comes first, then each newer one when it is
+/// there; changes in between may be skipped. It ends when the node is gone.
 pub struct StatusStream {
     stream: crate::StatusStream,
 }

@@ -7,8 +7,8 @@ use crate::error::Result;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// This node's place in one View: all that a [`potluck::Context`](crate::Context) has, by its own methods. Its calls end with
-/// [`wait()`](Wait::wait) in place of `.await`:
+/// This node's place in one View: all that a [`potluck::Context`](crate::Context) has, by its own
+/// methods. Its calls end with [`wait()`](Wait::wait) in place of `.await`:
 ///
 /// ```no_run
 /// # fn step(ctx: &mut potluck::blocking::Context, gradient: &mut Vec<f32>) -> potluck::Result<()> {
@@ -23,7 +23,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// The newest View's Context: this View if it is still current, else the next one. Waits without bound.
+    /// The newest View's Context: this View if it is still current, else the next one. Waits
+    /// without bound.
     ///
     /// # Errors
     /// [`Error::Closed`](crate::Error::Closed) when the node has left.
@@ -31,7 +32,8 @@ impl Context {
         Ok(self.context.renewed().wait()?.into())
     }
 
-    /// Another lane of this View, for another thread. The same tag is the same lane on every rank; use each tag once.
+    /// Another lane of this View, for another thread. The same tag is the same lane on every rank;
+    /// use each tag once.
     pub fn lane(&self, tag: u32) -> Context {
         self.context.lane(tag).into()
     }

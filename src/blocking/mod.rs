@@ -2,8 +2,9 @@
 //!
 //! The same without `async`: for programs that have no runtime and want none.
 //!
-//! [`Cluster`] and [`Context`] have the methods of their namesakes, and wait in them. The calls of a Context are the same ones, with
-//! the same choices; [`Wait::wait`] at their end stands where `.await` would.
+//! [`Cluster`] and [`Context`] have the methods of their namesakes, and wait in them. The calls of
+//! a Context are the same ones, with the same choices; [`Wait::wait`] at their end stands where
+//! `.await` would.
 //!
 //! ```
 //! use potluck::blocking::{Cluster, Wait};
@@ -27,11 +28,13 @@
 //!
 //! # Threads
 //!
-//! Who waits sleeps: the thread is parked until one of potluck's own threads has news for it. A call begins when it is waited for, so
-//! several calls of one thread run one after the other; take a [lane](Context::lane) for each of several threads.
+//! Who waits sleeps: the thread is parked until one of potluck's own threads has news for it. A
+//! call begins when it is waited for, so several calls of one thread run one after the other; take
+//! a [lane](Context::lane) for each of several threads.
 //!
-//! Inside an async runtime it works too, and holds up the thread it is called on: neither that task nor others of that thread go on
-//! meanwhile. A member that is a task of the same thread can then never call, and the wait is without end. There `.await` is the better choice.
+//! Inside an async runtime it works too, and holds up the thread it is called on: neither that task
+//! nor others of that thread go on meanwhile. A member that is a task of the same thread can then
+//! never call, and the wait is without end. There `.await` is the better choice.
 
 mod cluster;
 mod context;

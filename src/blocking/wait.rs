@@ -10,14 +10,16 @@ use std::thread::Thread;
 
 /// What waits in place of `.await`.
 ///
-/// It is there for every future. Those of potluck need nothing of the thread that waits; others may, for example a tokio runtime for
-/// tokio's sockets and timers.
+/// It is there for every future. Those of potluck need nothing of the thread that waits; others
+/// may, for example a tokio runtime for tokio's sockets and timers.
 pub trait Wait: Future + Sized {
     /// Parks the thread until the result is there.
     fn wait(self) -> Self::Output {
-        // On a thread of tokio's its channels would want to let other tasks go first, which cannot go while this one waits.
+        // On a thread of tokio's its channels would want to let other tasks go first, which cannot
+        // go while this one waits.
         let mut future = pin!(tokio::task::unconstrained(self));
-        let alarm = Arc::new(Alarm { sleeper: std::thread::current(), rang: AtomicBool::new(false) });
+        let alarm =
+            Arc::new(Alarm { sleeper: std::thread::current(), rang: AtomicBool::new(false) });
         let waker = Waker::from(Arc::clone(&alarm));
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut Task::from_waker(&waker)) {
@@ -32,7 +34,8 @@ impl<F: Future> Wait for F {}
 
 struct Alarm {
     sleeper: Thread,
-    /// A thread is unparked for other reasons too, and a future may have used up what was meant for us.
+    /// A thread is unparked for other reasons too, and a future may have used up what was meant for
+    /// us.
     rang: AtomicBool,
 }
 

@@ -20,7 +20,8 @@ struct Books {
     in_use: bool,
 }
 
-/// A call under way that hands in what was owed. Dropped without a word it counts as one of which nobody knows the end.
+/// A call under way that hands in what was owed. Dropped without a word it counts as one of which
+/// nobody knows the end.
 #[derive(Debug)]
 pub(crate) struct Payment {
     account: Account,
@@ -34,9 +35,12 @@ impl Account {
     /// The account's part in a call on `elements`, with what to hand in for them.
     ///
     /// # Errors
-    /// The call is no sum or mean, another call has the account, or there were more or fewer elements before.
+    /// The call is no sum or mean, another call has the account, or there were more or fewer
+    /// elements before.
     pub(crate) fn open(&self, kind: Kind, elements: &[f32]) -> Result<Payment, Rejection> {
-        if let Some(op) = kind.reduce_op().filter(|op| !matches!(op, ReduceOp::Sum | ReduceOp::Mean)) {
+        if let Some(op) =
+            kind.reduce_op().filter(|op| !matches!(op, ReduceOp::Sum | ReduceOp::Mean))
+        {
             return Err(Rejection::Feedback(FeedbackProblem::NoSum(op)));
         }
         let mut books = self.books();
@@ -45,7 +49,10 @@ impl Account {
             return Err(Rejection::Feedback(FeedbackProblem::InUse));
         }
         if owed != 0 && owed != elements.len() {
-            return Err(Rejection::Feedback(FeedbackProblem::Length { given: elements.len(), owed }));
+            return Err(Rejection::Feedback(FeedbackProblem::Length {
+                given: elements.len(),
+                owed,
+            }));
         }
         books.in_use = true;
         let spare = std::mem::take(&mut books.spare_contribution);
@@ -88,7 +95,8 @@ impl Payment {
         &self.contribution
     }
 
-    /// Works out what is owed next, as it is known how the contribution is encoded. Once; that takes as long as encoding it.
+    /// Works out what is owed next, as it is known how the contribution is encoded. Once; that
+    /// takes as long as encoding it.
     pub(crate) fn encoded_by(&mut self, id: CodecId) {
         if self.next.is_some() {
             return;
@@ -176,7 +184,10 @@ mod tests {
             _ => None,
         };
         assert_eq!(refused(MEAN, &[1.0]), Some(FeedbackProblem::Length { given: 1, owed: 2 }));
-        assert_eq!(refused(Kind::AllReduce(ReduceOp::Max), &[1.0, 2.0]), Some(FeedbackProblem::NoSum(ReduceOp::Max)));
+        assert_eq!(
+            refused(Kind::AllReduce(ReduceOp::Max), &[1.0, 2.0]),
+            Some(FeedbackProblem::NoSum(ReduceOp::Max))
+        );
         let under_way = account.open(MEAN, &[1.0, 2.0]);
         assert_eq!(refused(MEAN, &[1.0, 2.0]), Some(FeedbackProblem::InUse));
         let copy = account.clone();

@@ -11,7 +11,8 @@ use std::task::{Context as Task, Poll, ready};
 
 /// An [`all_reduce`](crate::Context::all_reduce) under way.
 ///
-/// Dropped before it is done, it is aborted for all members; forgotten, it goes on without touching the buffer.
+/// Dropped before it is done, it is aborted for all members; forgotten, it goes on without touching
+/// the buffer.
 #[must_use = "an all_reduce does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct AllReduce<'buf, T: Element> {
     pub(crate) flight: Flight,
@@ -19,7 +20,8 @@ pub struct AllReduce<'buf, T: Element> {
 }
 
 impl AllReduce<'_, f32> {
-    /// Encodes what goes over the wire. Every rank must use the same codec; whether it has feedback is each rank's own business.
+    /// Encodes what goes over the wire. Every rank must use the same codec; whether it has feedback
+    /// is each rank's own business.
     pub fn compress(mut self, codec: &mut Codec) -> Self {
         self.flight.encoded_by(codec);
         self

@@ -38,7 +38,12 @@ impl Bundle {
     }
 
     /// The same of a call to whose input `account` owes something.
-    pub(crate) fn begin_owing(&mut self, call: Call, input: Option<&[u8]>, account: Option<&Account>) {
+    pub(crate) fn begin_owing(
+        &mut self,
+        call: Call,
+        input: Option<&[u8]>,
+        account: Option<&Account>,
+    ) {
         if let Some(rejection) = call.rejection(self.size()) {
             self.reject(rejection);
         }
@@ -48,20 +53,23 @@ impl Bundle {
         if self.flight.number().is_ok() && self.flight.rejected.is_none() {
             match account.zip(input) {
                 None => self.carry_out(call, input),
-                Some((account, input)) => match account.open(call.kind, elements_of(input).unwrap_or_default()) {
-                    Ok(payment) => {
-                        self.carry_out(call, Some(bytes_of(payment.contribution())));
-                        // Less than 64 of them are there.
-                        if let Ok(step) = self.flight.number() {
-                            self.flight.paid(step.part(self.calls as u8), call, payment);
+                Some((account, input)) => {
+                    match account.open(call.kind, elements_of(input).unwrap_or_default()) {
+                        Ok(payment) => {
+                            self.carry_out(call, Some(bytes_of(payment.contribution())));
+                            // Less than 64 of them are there.
+                            if let Ok(step) = self.flight.number() {
+                                self.flight.paid(step.part(self.calls as u8), call, payment);
+                            }
                         }
+                        Err(rejection) => self.reject(rejection),
                     }
-                    Err(rejection) => self.reject(rejection),
-                },
+                }
             }
         }
         self.calls += 1;
-        self.bytes = self.bytes.saturating_add(call.count.saturating_mul(call.dtype.bytes() as u64));
+        self.bytes =
+            self.bytes.saturating_add(call.count.saturating_mul(call.dtype.bytes() as u64));
     }
 
     /// All is given up for all members at once; the end says why.
@@ -72,7 +80,8 @@ impl Bundle {
         }
     }
 
-    /// Gives all up when a reduction that is made from now on, or its result, holds a NaN or an infinity.
+    /// Gives all up when a reduction that is made from now on, or its result, holds a NaN or an
+    /// infinity.
     pub(super) fn reject_non_finite(&mut self) {
         self.flight.finite_only = true;
         if let Ok(op) = self.flight.number() {
@@ -103,7 +112,10 @@ impl Bundle {
         let Ok(op) = self.flight.number() else { return };
         let envelope = &self.flight.envelope;
         let input = input.map_or(Input::Nothing, Input::Borrowed);
-        if self.flight.finite_only && call.kind.reduce_op().is_some() && !input.is_finite(call.dtype) {
+        if self.flight.finite_only
+            && call.kind.reduce_op().is_some()
+            && !input.is_finite(call.dtype)
+        {
             return envelope.give_up(op, AbortReason::NonFinite);
         }
         // Less than 64 of them are there.

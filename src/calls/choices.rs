@@ -4,8 +4,8 @@
 
 use super::bundle::Bundle;
 use super::{
-    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Commit, Flight, Gather, Receiving, Reduce, ReduceScatter,
-    Scatter, Sending, Sync,
+    AllGather, AllReduce, AllReduceOwned, AllToAll, Barrier, Broadcast, Commit, Flight, Gather,
+    Receiving, Reduce, ReduceScatter, Scatter, Sending, Sync,
 };
 use crate::collective::{Element, Kind, Mode, ReduceOp};
 use std::time::Duration;
@@ -15,10 +15,13 @@ macro_rules! calls {
     ($($call:ident<$($lifetime:lifetime)? $(,)? $($element:ident)?>)*) => {
         $(
             impl<$($element: Element)?> $call<$($lifetime,)? $($element)?> {
-                /// Gives up for all members when `after` has passed since the first poll; the default is to wait for members that live.
+                /// Gives up for all members when `after` has passed since the first poll; the
+                /// default is to wait for members that live.
                 ///
-                /// This rank then gets [`Cause::Deadline`](crate::Cause::Deadline) `{ of: None }`, the others the same of this rank. Once
-                /// all have called and this rank has voted for its result nothing can be given up any more: the call ends as the others decide.
+                /// This rank then gets [`Cause::Deadline`](crate::Cause::Deadline) `{ of: None }`,
+                /// the others the same of this rank. Once all have called and this rank has voted
+                /// for its result nothing can be given up any more: the call ends as the others
+                /// decide.
                 pub fn deadline(mut self, after: Duration) -> Self {
                     self.flight.give_up_after(after);
                     self
@@ -34,11 +37,13 @@ macro_rules! votes {
         calls! { $($call<$($lifetime,)? $($element)?>)* }
         $(
             impl<$($element: Element)?> $call<$($lifetime,)? $($element)?> {
-                /// Does without the vote: on each rank it is done as soon as that one holds its result, which saves a message's way.
+                /// Does without the vote: on each rank it is done as soon as that one holds its
+                /// result, which saves a message's way.
                 ///
-                /// A member that is lost meanwhile, or that gives up, may leave some ranks with the result and others without, and
-                /// nobody finds out; the group's history does not count it. A sum that is there is right all the same, and
-                /// every rank must ask for it.
+                /// A member that is lost meanwhile, or that gives up, may leave some ranks with the
+                /// result and others without, and nobody finds out; the group's history does not
+                /// count it. A sum that is there is right all the same, and every rank must ask for
+                /// it.
                 pub fn best_effort(mut self) -> Self {
                     self.flight.call.mode = Mode::BestEffort;
                     self
@@ -53,7 +58,8 @@ macro_rules! reductions {
     ($($call:ident<$($lifetime:lifetime,)? $element:ident>)*) => {
         $(
             impl<$element: Element> $call<$($lifetime,)? $element> {
-                /// How contributions become one value. Default: the sum. A mean of integers is [`Error::Rejected`](crate::Error::Rejected).
+                /// How contributions become one value. Default: the sum. A mean of integers is
+                /// [`Error::Rejected`](crate::Error::Rejected).
                 pub fn op(mut self, op: ReduceOp) -> Self {
                     let kind = &mut self.flight.call.kind;
                     *kind = reducing_by(*kind, op);
@@ -81,12 +87,14 @@ macro_rules! reductions {
                     self.op(ReduceOp::Prod)
                 }
 
-                /// Gives up for all members when what this rank hands in, or what it would get, holds a NaN or an infinity: every
-                /// rank then gets [`Cause::NonFinite`](crate::Cause::NonFinite). Of integers it does nothing.
+                /// Gives up for all members when what this rank hands in, or what it would get,
+                /// holds a NaN or an infinity: every rank then gets
+                /// [`Cause::NonFinite`](crate::Cause::NonFinite). Of integers it does nothing.
                 ///
-                /// This rank looks at its own contribution before anything is sent and at its own result before it counts, each in one
-                /// more pass over it. It is enough that one rank asks; but an infinity that somebody else hands in and a minimum hides
-                /// is found by nobody who does not ask there.
+                /// This rank looks at its own contribution before anything is sent and at its own
+                /// result before it counts, each in one more pass over it. It is enough that one
+                /// rank asks; but an infinity that somebody else hands in and a minimum hides is
+                /// found by nobody who does not ask there.
                 pub fn reject_non_finite(mut self) -> Self {
                     self.flight.finite_only = true;
                     self

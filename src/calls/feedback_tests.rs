@@ -5,7 +5,9 @@
 use super::codec::Codec;
 use super::flight::{Flight, elements};
 use crate::collective::testing::Group;
-use crate::collective::{Call, Coarsest, CodecId, DType, Kind, Mode, PlanStep, ReduceOp, Switch, bytes_of};
+use crate::collective::{
+    Call, Coarsest, CodecId, DType, Kind, Mode, PlanStep, ReduceOp, Switch, bytes_of,
+};
 use crate::topology::{AutoCodecs, Coding, Plan, Schedule, Tree, TreeShare};
 use crate::view::testing::view_of;
 use crate::view::{Lane, Rank, View};
@@ -16,8 +18,11 @@ const LEN: usize = 700;
 /// 1 and 2 under 0, where these go without.
 fn plan(plain: &[u8]) -> Plan {
     let mut plan = Plan::mesh(3);
-    plan.classes[0].schedule = Schedule::Trees { trees: vec![TreeShare { tree: Tree::star(Rank(0), 3), ppm: 1_000_000 }] };
-    plan.classes[0].auto = AutoCodecs::new(|coarsest| Coding::but_for(coarsest.id(), plain.iter().copied().map(Rank).collect()));
+    plan.classes[0].schedule =
+        Schedule::Trees { trees: vec![TreeShare { tree: Tree::star(Rank(0), 3), ppm: 1_000_000 }] };
+    plan.classes[0].auto = AutoCodecs::new(|coarsest| {
+        Coding::but_for(coarsest.id(), plain.iter().copied().map(Rank).collect())
+    });
     plan
 }
 
@@ -30,15 +35,28 @@ fn codecs() -> [Codec; 3] {
 }
 
 /// A sum of each member's number, as all of them get it; `between` comes after all have called.
-fn sum_of(group: &mut Group, codecs: &[Codec; 3], numbers: [f32; 3], between: impl FnOnce(&mut Group)) -> f32 {
+fn sum_of(
+    group: &mut Group,
+    codecs: &[Codec; 3],
+    numbers: [f32; 3],
+    between: impl FnOnce(&mut Group),
+) -> f32 {
     let kind = Kind::AllReduce(ReduceOp::Sum);
-    let call = Call { kind, dtype: DType::F32, count: LEN as u64, codec: CodecId::None, mode: Mode::PerOp };
+    let call = Call {
+        kind,
+        dtype: DType::F32,
+        count: LEN as u64,
+        codec: CodecId::None,
+        mode: Mode::PerOp,
+    };
     let inputs = numbers.map(|number| vec![number; LEN]);
     let mut flights: Vec<Flight> = Vec::new();
     for ((member, codec), input) in group.members.iter().zip(codecs).zip(&inputs) {
         let mut flight = Flight::numbered(member, Lane::MAIN, call);
         flight.encoded_by(codec);
-        assert!(flight.poll(&mut Task::from_waker(Waker::noop()), Some(bytes_of(input))).is_pending());
+        assert!(
+            flight.poll(&mut Task::from_waker(Waker::noop()), Some(bytes_of(input))).is_pending()
+        );
         flights.push(flight);
     }
     between(group);
@@ -91,11 +109,16 @@ fn a_call_that_was_held_for_its_plan_owes_by_that_plan() {
     let (mut group, codecs) = (group(plan(&[])), codecs());
     assert_eq!(sum_of(&mut group, &codecs, [0.0, 257.0, -257.0], |_| ()), 0.0);
     let held = group.hold_all();
-    let Some(PlanStep::Held { next: Some(first), .. }) = held.first().cloned() else { panic!("{held:?}") };
+    let Some(PlanStep::Held { next: Some(first), .. }) = held.first().cloned() else {
+        panic!("{held:?}")
+    };
     let switch = Switch { plan: Plan { revision: 1, ..plan(&[0, 1]) }, first };
     let sum = sum_of(&mut group, &codecs, [0.0, 256.25, -256.0], |group| {
         group.carry();
-        group.members.iter().for_each(|member| drop(member.switch(1, Some(&switch)).expect("the next plan")));
+        group
+            .members
+            .iter()
+            .for_each(|member| drop(member.switch(1, Some(&switch)).expect("the next plan")));
     });
     assert_eq!((sum, owed(&codecs)), (1.25, [None, None, Some(-1.0)]));
 }

@@ -5,8 +5,8 @@
 use super::account::{Account, Payment};
 use super::codec::Codec;
 use crate::collective::{
-    AbortCause, AbortReason, Call, CallRefusal, CodecId, Decided, Element, EngineFault, Envelope, Fate, Input, Kind, Outcome,
-    Refused, Rejection, Staging, bytes_of, bytes_of_mut, elements_of,
+    AbortCause, AbortReason, Call, CallRefusal, CodecId, Decided, Element, EngineFault, Envelope,
+    Fate, Input, Kind, Outcome, Refused, Rejection, Staging, bytes_of, bytes_of_mut, elements_of,
 };
 use crate::driver::peer_at;
 use crate::error::{Cause, Error, Mismatched, Peer, Result};
@@ -60,7 +60,11 @@ impl Flight {
         Flight::with(envelope, call, Err(Refused::Senseless(rejection)))
     }
 
-    fn with(envelope: &Arc<Envelope>, call: Call, op: std::result::Result<OpId, Refused>) -> Flight {
+    fn with(
+        envelope: &Arc<Envelope>,
+        call: Call,
+        op: std::result::Result<OpId, Refused>,
+    ) -> Flight {
         Flight {
             envelope: Arc::clone(envelope),
             call,
@@ -106,18 +110,28 @@ impl Flight {
         })
     }
 
-    pub(super) fn poll(&mut self, task: &mut Task<'_>, bytes: Option<&[u8]>) -> Poll<Result<Staging>> {
+    pub(super) fn poll(
+        &mut self,
+        task: &mut Task<'_>,
+        bytes: Option<&[u8]>,
+    ) -> Poll<Result<Staging>> {
         self.poll_with(task, &bytes.map_or(Input::Nothing, Input::Borrowed))
     }
 
-    pub(super) fn poll_with(&mut self, task: &mut Task<'_>, input: &Input<'_>) -> Poll<Result<Staging>> {
+    pub(super) fn poll_with(
+        &mut self,
+        task: &mut Task<'_>,
+        input: &Input<'_>,
+    ) -> Poll<Result<Staging>> {
         let op = self.op()?;
         if self.stage == Stage::Numbered {
             self.check(op)?;
             match self.account.take() {
                 None => self.begin_finite(op, input),
                 Some(account) => {
-                    let payment = self.open(&account, input.bytes()).map_err(|rejection| self.reject(op, rejection))?;
+                    let payment = self
+                        .open(&account, input.bytes())
+                        .map_err(|rejection| self.reject(op, rejection))?;
                     self.begin_finite(op, &Input::Borrowed(bytes_of(payment.contribution())));
                     self.paid(op, self.call, payment);
                 }
@@ -149,10 +163,14 @@ impl Flight {
         account.open(self.call.kind, elements_of(bytes).unwrap_or_default())
     }
 
-    /// What a payment's contribution was handed in to: this call, or one of this step. What is owed next is worked out while that is on its
-    /// way, or when it is known how it was encoded.
+    /// What a payment's contribution was handed in to: this call, or one of this step. What is owed
+    /// next is worked out while that is on its way, or when it is known how it was encoded.
     pub(super) fn paid(&mut self, op: OpId, call: Call, mut payment: Payment) {
-        let codec = if let CodecId::Auto(_) = call.codec { self.envelope.auto_codec(op) } else { Some(call.codec) };
+        let codec = if let CodecId::Auto(_) = call.codec {
+            self.envelope.auto_codec(op)
+        } else {
+            Some(call.codec)
+        };
         codec.iter().for_each(|codec| payment.encoded_by(*codec));
         self.payments.push((op, payment));
     }
@@ -203,8 +221,11 @@ impl Flight {
         self.settle(Fate::of(decided.outcome), &decided.codecs);
         match decided.outcome {
             // The results of a step are those of its calls.
-            Outcome::Committed if matches!(self.call.kind, Kind::Step { .. }) => Ok(Staging::default()),
-            // Nothing is committed that this member does not hold; were it so, a buffer left as it was must not pass for a sum.
+            Outcome::Committed if matches!(self.call.kind, Kind::Step { .. }) => {
+                Ok(Staging::default())
+            }
+            // Nothing is committed that this member does not hold; were it so, a buffer left as it
+            // was must not pass for a sum.
             Outcome::Committed => decided.output.ok_or(Error::Indeterminate),
             Outcome::Aborted(cause) => Err(self.aborted(cause, &decided)),
             Outcome::Indeterminate => Err(Error::Indeterminate),
@@ -217,23 +238,30 @@ impl Flight {
         let elsewhere = || if here { None } else { Some(self.peer(cause.by)) };
         let cause = match cause.reason {
             AbortReason::Mismatch(m) => {
-                let (one, other) = ((self.peer(m.lower.0), m.lower.1), (self.peer(m.higher.0), m.higher.1));
+                let (one, other) =
+                    ((self.peer(m.lower.0), m.lower.1), (self.peer(m.higher.0), m.higher.1));
                 return Error::Mismatch(Box::new(Mismatched { one, other }));
             }
             AbortReason::NonFinite => Cause::NonFinite { on: elsewhere() },
-            AbortReason::Deadline => Cause::Deadline { of: elsewhere().filter(|_| !self.is_late()) },
-            AbortReason::Dropped => Cause::Dropped { by: elsewhere() },
-            AbortReason::Engine => Cause::Engine { on: self.peer(cause.by), fault: decided.fault.filter(|_| here) },
-            AbortReason::ViewChange => {
-                Cause::MemberLost { who: self.envelope.lost_members().into_iter().map(|rank| self.peer(rank)).collect() }
+            AbortReason::Deadline => {
+                Cause::Deadline { of: elsewhere().filter(|_| !self.is_late()) }
             }
+            AbortReason::Dropped => Cause::Dropped { by: elsewhere() },
+            AbortReason::Engine => {
+                Cause::Engine { on: self.peer(cause.by), fault: decided.fault.filter(|_| here) }
+            }
+            AbortReason::ViewChange => Cause::MemberLost {
+                who: self.envelope.lost_members().into_iter().map(|rank| self.peer(rank)).collect(),
+            },
         };
         Error::Aborted { cause }
     }
 
     /// Whether half of its own time is over.
     fn is_late(&self) -> bool {
-        self.began.zip(self.deadline).is_some_and(|(began, deadline)| 2 * began.elapsed() >= deadline)
+        self.began
+            .zip(self.deadline)
+            .is_some_and(|(began, deadline)| 2 * began.elapsed() >= deadline)
     }
 
     fn peer(&self, rank: Rank) -> Peer {
@@ -243,8 +271,8 @@ impl Flight {
 }
 
 impl Drop for Flight {
-    /// Before this member's vote the operation is aborted for all; after it the decided result is kept, see
-    /// [`crate::Context::take_result`].
+    /// Before this member's vote the operation is aborted for all; after it the decided result is
+    /// kept, see [`crate::Context::take_result`].
     fn drop(&mut self) {
         if let (Ok(op), true) = (self.op, self.stage != Stage::Over) {
             self.abandon(op);

@@ -19,7 +19,8 @@ pub struct Sending<'buf, T: Element> {
 
 /// A [`recv`](crate::Context::recv) under way.
 ///
-/// Dropped before it is done, it is aborted for both; forgotten, it goes on without touching the buffer.
+/// Dropped before it is done, it is aborted for both; forgotten, it goes on without touching the
+/// buffer.
 #[must_use = "a recv does nothing until it is awaited, and is aborted for both when it is dropped"]
 pub struct Receiving<'buf, T: Element> {
     pub(crate) flight: Flight,

@@ -2,7 +2,8 @@
 //!
 //! The calls of a [`Context`](crate::Context) under way: one future each, around one [`Flight`].
 //!
-//! A future reads and writes the caller's buffer only while it is polled: filled once, written once, at the commit.
+//! A future reads and writes the caller's buffer only while it is polled: filled once, written
+//! once, at the commit.
 
 mod account;
 mod all_reduce;

@@ -57,14 +57,17 @@ impl<T: Element + Unpin> Future for AllReduceOwned<T> {
         Poll::Ready(match result {
             Ok(output) => Ok(this.taken(output, buffer)),
             // Where an operation was given up, its engine may not have let go yet.
-            Err(error) => Err(Owned { error, buffer: Arc::try_unwrap(buffer).unwrap_or_else(|shared| shared.to_vec()) }),
+            Err(error) => Err(Owned {
+                error,
+                buffer: Arc::try_unwrap(buffer).unwrap_or_else(|shared| shared.to_vec()),
+            }),
         })
     }
 }
 
 impl<T: Element> AllReduceOwned<T> {
-    /// The result, in memory whose pages are there already: what the engine worked in, if that is one piece, and the input's
-    /// memory is kept for the next call; else the input's.
+    /// The result, in memory whose pages are there already: what the engine worked in, if that is
+    /// one piece, and the input's memory is kept for the next call; else the input's.
     fn taken(&self, mut output: Staging, buffer: Arc<Vec<T>>) -> Vec<T> {
         let length = buffer.len();
         let mut spare = Arc::try_unwrap(buffer).ok();
@@ -87,7 +90,11 @@ impl<T: Element> AllReduceOwned<T> {
 
 /// What is small is copied sooner than shared and made ready to be traded.
 fn contribution<T: Element>(buffer: &Arc<Vec<T>>) -> Input<'_> {
-    if size_of_val(buffer.as_slice()) <= COPIED_BYTES_MAX { Input::Borrowed(bytes_of(buffer)) } else { Input::lent(buffer) }
+    if size_of_val(buffer.as_slice()) <= COPIED_BYTES_MAX {
+        Input::Borrowed(bytes_of(buffer))
+    } else {
+        Input::lent(buffer)
+    }
 }
 
 /// Two copies of so much take a microsecond or two.

@@ -30,7 +30,8 @@ impl<T: Element> Future for Gather<'_, T> {
 
 /// A [`scatter`](crate::Context::scatter) under way.
 ///
-/// Dropped before it is done, it is aborted for all members; forgotten, it goes on without touching `out`.
+/// Dropped before it is done, it is aborted for all members; forgotten, it goes on without touching
+/// `out`.
 #[must_use = "a scatter does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct Scatter<'buf, T: Element> {
     pub(crate) flight: Flight,

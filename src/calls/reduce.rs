@@ -10,7 +10,8 @@ use std::task::{Context as Task, Poll, ready};
 
 /// A [`reduce`](crate::Context::reduce) under way.
 ///
-/// Dropped before it is done, it is aborted for all members; forgotten, it goes on without touching the buffer.
+/// Dropped before it is done, it is aborted for all members; forgotten, it goes on without touching
+/// the buffer.
 #[must_use = "a reduce does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct Reduce<'buf, T: Element> {
     pub(crate) flight: Flight,

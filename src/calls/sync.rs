@@ -3,7 +3,9 @@
 //! The call that brings all members to one state.
 
 use super::flight::{Flight, Stage};
-use crate::collective::{Call, CodecId, DType, Decided, Envelope, Input, Kind, Mode, Outcome, Staging, SyncDue, SyncStep};
+use crate::collective::{
+    Call, CodecId, DType, Decided, Envelope, Input, Kind, Mode, Outcome, Staging, SyncDue, SyncStep,
+};
 use crate::error::Result;
 use crate::view::Lane;
 use std::pin::Pin;
@@ -31,11 +33,18 @@ enum Progress {
 }
 
 impl<'buf> Sync<'buf> {
-    pub(crate) fn new(envelope: &Arc<Envelope>, lane: Lane, version: u64, state: &'buf mut Vec<u8>) -> Sync<'buf> {
+    pub(crate) fn new(
+        envelope: &Arc<Envelope>,
+        lane: Lane,
+        version: u64,
+        state: &'buf mut Vec<u8>,
+    ) -> Sync<'buf> {
         let due = loop {
             match envelope.sync_due(lane, state) {
                 // It counts for this node as for everybody.
-                SyncDue::Kept(decided) => decided.whole().iter().for_each(|output| put(output, state)),
+                SyncDue::Kept(decided) => {
+                    decided.whole().iter().for_each(|output| put(output, state))
+                }
                 due => break due,
             }
         };
@@ -49,13 +58,15 @@ impl<'buf> Sync<'buf> {
         Sync { flight, state, lane, progress }
     }
 
-    /// The one that was dropped: where it has counted it is this one, where nothing came of it this one is a call of its own.
+    /// The one that was dropped: where it has counted it is this one, where nothing came of it this
+    /// one is a call of its own.
     fn poll_dropped(&mut self, task: &mut Task<'_>) -> Poll<Result<()>> {
         let Some(flight) = &mut self.flight else { return Poll::Ready(Ok(())) };
         let op = flight.op()?;
         let decided = ready!(flight.envelope.poll_decided(op, task));
         let Outcome::Aborted(_) = decided.outcome else { return Poll::Ready(self.take(decided)) };
-        let (envelope, call, deadline) = (Arc::clone(&flight.envelope), flight.call, flight.deadline);
+        let (envelope, call, deadline) =
+            (Arc::clone(&flight.envelope), flight.call, flight.deadline);
         flight.stage = Stage::Over;
         *flight = Flight::numbered(&envelope, self.lane, call);
         flight.deadline = deadline;
@@ -74,7 +85,12 @@ impl<'buf> Sync<'buf> {
             SyncStep::Agreed(root, bytes) => {
                 let state = (root == flight.envelope.me()).then_some(self.state.as_slice());
                 let envelope = Arc::clone(&flight.envelope);
-                envelope.begin_sync(op, flight.call, (root, bytes), &state.map_or(Input::Nothing, Input::Borrowed));
+                envelope.begin_sync(
+                    op,
+                    flight.call,
+                    (root, bytes),
+                    &state.map_or(Input::Nothing, Input::Borrowed),
+                );
                 self.progress = Progress::Moving;
                 self.poll_moving(task)
             }

@@ -2,8 +2,8 @@
 //!
 //! What a step of a reduction does to one element, for every type.
 //!
-//! Written without branches where the compiler would not remove them: the loops in [`fold`](super::fold()) are these steps, and
-//! should become vector instructions.
+//! Written without branches where the compiler would not remove them: the loops in
+//! [`fold`](super::fold()) are these steps, and should become vector instructions.
 
 use super::element::Element;
 use super::half::{Bf16, F16};
@@ -19,7 +19,8 @@ pub trait Arithmetic: Element {
     fn least(self, x: Self) -> Self;
     /// The greater by the total rule; any NaN when there is one.
     fn greatest(self, x: Self) -> Self;
-    /// `self` divided by the number of members. An integer stays as it is: there is no mean of them.
+    /// `self` divided by the number of members. An integer stays as it is: there is no mean of
+    /// them.
     fn over(self, members: usize) -> Self;
     /// `self`, a NaN made canonical: positive, quiet, no payload.
     fn canonical(self) -> Self;
@@ -48,8 +49,8 @@ macro_rules! float {
                 self * x
             }
 
-            // Neither below the other: equal, then the bits are too except for the sign of a zero; or a NaN, which stays
-            // one when bits are added to it.
+            // Neither below the other: equal, then the bits are too except for the sign of a zero;
+            // or a NaN, which stays one when bits are added to it.
             #[inline]
             fn least(self, x: $float) -> $float {
                 let tie = <$float>::from_bits(self.to_bits() | x.to_bits());
@@ -163,7 +164,11 @@ macro_rules! half {
 
             #[inline]
             fn canonical(self) -> $half {
-                <$half>::from_bits(if self.to_bits() & 0x7fff > $infinity { $nan } else { self.to_bits() })
+                <$half>::from_bits(if self.to_bits() & 0x7fff > $infinity {
+                    $nan
+                } else {
+                    self.to_bits()
+                })
             }
 
             fn add_to(acc: &mut [$half], x: &[$half]) {
@@ -188,7 +193,8 @@ pub(super) fn each<T: Copy>(acc: &mut [T], x: &[T], step: impl Fn(T, T) -> T) {
     }
 }
 
-/// Where a half that is no NaN stands among all of them, -0 below +0: of the negative ones the larger bits are less.
+/// Where a half that is no NaN stands among all of them, -0 below +0: of the negative ones the
+/// larger bits are less.
 #[inline]
 fn place(bits: u16) -> i16 {
     let sign = bits.cast_signed() >> 15;
@@ -209,8 +215,8 @@ fn f16_in_f32(acc: &mut [F16], x: &[F16], step: impl Fn(f32, f32) -> f32) {
     }
 }
 
-/// Adding just under half a unit of the last kept place, plus that place's own bit, carries exactly when rounding to
-/// nearest even goes up.
+/// Adding just under half a unit of the last kept place, plus that place's own bit, carries exactly
+/// when rounding to nearest even goes up.
 fn bf16_in_f32(acc: &mut [Bf16], x: &[Bf16], step: impl Fn(f32, f32) -> f32) {
     let wide = |half: Bf16| f32::from_bits(u32::from(half.to_bits()) << 16);
     each(acc, x, |a, x| {

@@ -106,11 +106,13 @@ pub enum Mode {
     PerOp,
     /// When its step does.
     PerStep,
-    /// On each member when that one holds its result: a member that is lost meanwhile may leave some with it and some without.
+    /// On each member when that one holds its result: a member that is lost meanwhile may leave
+    /// some with it and some without.
     BestEffort,
 }
 
-/// What a member tells all others when it begins an operation. It is also their permission to send it bulk data.
+/// What a member tells all others when it begins an operation. It is also their permission to send
+/// it bulk data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Descriptor {
     /// Which operation of the View.
@@ -122,7 +124,8 @@ pub struct Descriptor {
 }
 
 impl ReduceOp {
-    const ALL: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
+    const ALL: [ReduceOp; 5] =
+        [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
 
     fn tag(self) -> u8 {
         match self {
@@ -151,7 +154,10 @@ impl Kind {
     /// The root that the caller names.
     pub(crate) fn root(self) -> Option<Rank> {
         match self {
-            Kind::Broadcast { root } | Kind::Reduce { root, .. } | Kind::Gather { root } | Kind::Scatter { root } => Some(root),
+            Kind::Broadcast { root }
+            | Kind::Reduce { root, .. }
+            | Kind::Gather { root }
+            | Kind::Scatter { root } => Some(root),
             _ => None,
         }
     }
@@ -174,7 +180,9 @@ impl Call {
     /// How many bytes it reduces for all, uncompressed: what plans foretell the time of.
     pub(crate) fn reduced_by_all(&self) -> Option<u64> {
         match self.kind {
-            Kind::AllReduce(_) if self.codec == CodecId::None => Some(self.count.saturating_mul(self.dtype.bytes() as u64)),
+            Kind::AllReduce(_) if self.codec == CodecId::None => {
+                Some(self.count.saturating_mul(self.dtype.bytes() as u64))
+            }
             _ => None,
         }
     }
@@ -182,7 +190,9 @@ impl Call {
     /// Elements of the largest buffer that a member of a View of `size` has of it.
     pub fn output_count(&self, size: usize) -> u64 {
         match self.kind {
-            Kind::AllGather | Kind::Gather { .. } | Kind::Scatter { .. } => self.count.saturating_mul(size as u64),
+            Kind::AllGather | Kind::Gather { .. } | Kind::Scatter { .. } => {
+                self.count.saturating_mul(size as u64)
+            }
             _ => self.count,
         }
     }
@@ -200,7 +210,8 @@ impl Call {
         {
             return Some(Rejection::NoPeer { size });
         }
-        if let Some(op) = self.kind.reduce_op().filter(|op| !matches!(op, ReduceOp::Sum | ReduceOp::Mean))
+        if let Some(op) =
+            self.kind.reduce_op().filter(|op| !matches!(op, ReduceOp::Sum | ReduceOp::Mean))
             && matches!(self.codec, CodecId::TopK { .. })
         {
             return Some(Rejection::TopK(op));
@@ -236,14 +247,26 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             Kind::AllReduce(op) => write!(f, "all_reduce({op}, {} x {}", self.count, self.dtype)?,
-            Kind::Broadcast { root } => write!(f, "broadcast(root {root}, {} x {}", self.count, self.dtype)?,
+            Kind::Broadcast { root } => {
+                write!(f, "broadcast(root {root}, {} x {}", self.count, self.dtype)?
+            }
             Kind::AllGather => write!(f, "all_gather({} x {}", self.count, self.dtype)?,
-            Kind::Reduce { op, root } => write!(f, "reduce(root {root}, {op}, {} x {}", self.count, self.dtype)?,
-            Kind::ReduceScatter(op) => write!(f, "reduce_scatter({op}, {} x {}", self.count, self.dtype)?,
-            Kind::Gather { root } => write!(f, "gather(root {root}, {} x {}", self.count, self.dtype)?,
-            Kind::Scatter { root } => write!(f, "scatter(root {root}, {} x {} each", self.count, self.dtype)?,
+            Kind::Reduce { op, root } => {
+                write!(f, "reduce(root {root}, {op}, {} x {}", self.count, self.dtype)?
+            }
+            Kind::ReduceScatter(op) => {
+                write!(f, "reduce_scatter({op}, {} x {}", self.count, self.dtype)?
+            }
+            Kind::Gather { root } => {
+                write!(f, "gather(root {root}, {} x {}", self.count, self.dtype)?
+            }
+            Kind::Scatter { root } => {
+                write!(f, "scatter(root {root}, {} x {} each", self.count, self.dtype)?
+            }
             Kind::AllToAll => write!(f, "all_to_all({} x {}", self.count, self.dtype)?,
-            Kind::Message { from, to, tag } => write!(f, "send({from} to {to}, tag {tag}, {} x {}", self.count, self.dtype)?,
+            Kind::Message { from, to, tag } => {
+                write!(f, "send({from} to {to}, tag {tag}, {} x {}", self.count, self.dtype)?
+            }
             Kind::Barrier => f.write_str("barrier(")?,
             Kind::Step { parts } => write!(f, "step of {parts} calls(")?,
             Kind::Sync { version } => write!(f, "sync(version {version}, {} bytes", self.count)?,
@@ -277,7 +300,9 @@ impl Encode for Call {
             Kind::Gather { root } => (12, u64::from(root.0)),
             Kind::Scatter { root } => (13, u64::from(root.0)),
             Kind::AllToAll => (14, 0),
-            Kind::Message { from, to, tag } => (15, u64::from(tag) << 16 | u64::from(from.0) << 8 | u64::from(to.0)),
+            Kind::Message { from, to, tag } => {
+                (15, u64::from(tag) << 16 | u64::from(from.0) << 8 | u64::from(to.0))
+            }
             Kind::Step { parts } => (16, u64::from(parts)),
         };
         out.push(tag);
@@ -311,7 +336,11 @@ impl Decode for Call {
             (12, root) => Kind::Gather { root: rank(root)? },
             (13, root) => Kind::Scatter { root: rank(root)? },
             (14, 0) => Kind::AllToAll,
-            (15, all) => Kind::Message { from: rank(all >> 8 & 0xff)?, to: rank(all & 0xff)?, tag: tag_of(all >> 16)? },
+            (15, all) => Kind::Message {
+                from: rank(all >> 8 & 0xff)?,
+                to: rank(all & 0xff)?,
+                tag: tag_of(all >> 16)?,
+            },
             (16, parts) => Kind::Step { parts: parts_of(parts)? },
             _ => return Err(Malformed::UnknownTag),
         };
@@ -337,7 +366,10 @@ fn tag_of(argument: u64) -> Result<u32, Malformed> {
 }
 
 fn parts_of(argument: u64) -> Result<u8, Malformed> {
-    u8::try_from(argument).ok().filter(|parts| usize::from(*parts) <= PARTS_MAX).ok_or(Malformed::TooLong)
+    u8::try_from(argument)
+        .ok()
+        .filter(|parts| usize::from(*parts) <= PARTS_MAX)
+        .ok_or(Malformed::TooLong)
 }
 
 fn op(argument: u64) -> Result<ReduceOp, Malformed> {
@@ -387,15 +419,26 @@ mod tests {
         let modes = [Mode::PerOp, Mode::PerStep, Mode::BestEffort];
         for (i, kind) in kinds.into_iter().enumerate() {
             for dtype in DType::ALL {
-                let call = Call { kind, dtype, count: 1 << i, codec: CodecId::Bf16, mode: modes[i % 3] };
-                assert_codec(&Descriptor { op: OpId { lane: Lane(1), number: i as u64 }, call, plan_revision: 2 });
+                let call =
+                    Call { kind, dtype, count: 1 << i, codec: CodecId::Bf16, mode: modes[i % 3] };
+                assert_codec(&Descriptor {
+                    op: OpId { lane: Lane(1), number: i as u64 },
+                    call,
+                    plan_revision: 2,
+                });
             }
         }
     }
 
     #[test]
     fn a_step_of_too_many_calls_is_refused() {
-        let call = Call { kind: Kind::Step { parts: 65 }, dtype: DType::U8, count: 0, codec: CodecId::None, mode: Mode::PerOp };
+        let call = Call {
+            kind: Kind::Step { parts: 65 },
+            dtype: DType::U8,
+            count: 0,
+            codec: CodecId::None,
+            mode: Mode::PerOp,
+        };
         assert_eq!(Call::from_bytes(&call.to_bytes()), Err(Malformed::TooLong));
     }
 
@@ -403,7 +446,8 @@ mod tests {
     fn a_message_goes_to_another_member() {
         let message = |from, to| {
             let kind = Kind::Message { from: Rank(from), to: Rank(to), tag: 0 };
-            Call { kind, dtype: DType::U8, count: 1, codec: CodecId::None, mode: Mode::PerOp }.rejection(3)
+            Call { kind, dtype: DType::U8, count: 1, codec: CodecId::None, mode: Mode::PerOp }
+                .rejection(3)
         };
         assert_eq!(message(0, 2), None);
         for (from, to) in [(1, 1), (0, 3), (3, 0)] {
@@ -413,10 +457,21 @@ mod tests {
 
     #[test]
     fn only_a_sync_may_differ_in_version_and_count() {
-        let sync = Call { kind: Kind::Sync { version: 1 }, dtype: DType::U8, count: 5, codec: CodecId::None, mode: Mode::PerOp };
+        let sync = Call {
+            kind: Kind::Sync { version: 1 },
+            dtype: DType::U8,
+            count: 5,
+            codec: CodecId::None,
+            mode: Mode::PerOp,
+        };
         assert!(sync.agrees(&Call { kind: Kind::Sync { version: 2 }, count: 0, ..sync }));
-        let sum =
-            Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 5, codec: CodecId::None, mode: Mode::PerOp };
+        let sum = Call {
+            kind: Kind::AllReduce(ReduceOp::Sum),
+            dtype: DType::F32,
+            count: 5,
+            codec: CodecId::None,
+            mode: Mode::PerOp,
+        };
         assert!(!sum.agrees(&Call { count: 6, ..sum }));
         assert!(!sum.agrees(&sync));
     }

@@ -1,11 +1,15 @@
 //! Layer: Core.
 //!
-//! A result in the making: one stretch of memory that threads write part by part, send from, and hand out in the end.
+//! A result in the making: one stretch of memory that threads write part by part, send from, and
+//! hand out in the end.
 //!
-//! Each part is written by whoever claims it, and only read once it has landed. The memory is handed out when nobody
-//! else has any of it. All that is unsafe about results is in this file.
+//! Each part is written by whoever claims it, and only read once it has landed. The memory is
+//! handed out when nobody else has any of it. All that is unsafe about results is in this file.
 
-#![allow(unsafe_code, reason = "several threads write to different parts of one caller's memory, which cannot be split by value")]
+#![allow(
+    unsafe_code,
+    reason = "several threads write to different parts of one caller's memory, which cannot be split by value"
+)]
 
 use super::staging::Block;
 use std::fmt;
@@ -23,7 +27,8 @@ pub struct Canvas {
     memory: Block,
 }
 
-/// The right to write one part. Who lets go of it before it has [landed](Claim::land) leaves the part to nobody.
+/// The right to write one part. Who lets go of it before it has [landed](Claim::land) leaves the
+/// part to nobody.
 pub struct Claim {
     canvas: Arc<Canvas>,
     part: usize,
@@ -43,14 +48,16 @@ const CLAIMED: u8 = 1;
 /// It is written, and nobody ever writes it again.
 const LANDED: u8 = 2;
 
-// SAFETY: `start` is only followed by a `Claim`, of which there is at most one for a part, and where the part has landed,
-// after which there is none. The memory belongs to the canvas, so both keep it alive; it may be used by any thread.
+// SAFETY: `start` is only followed by a `Claim`, of which there is at most one for a part, and
+// where the part has landed, after which there is none. The memory belongs to the canvas, so both
+// keep it alive; it may be used by any thread.
 unsafe impl Send for Canvas {}
 // SAFETY: as above; the states order the write of a part before every read.
 unsafe impl Sync for Canvas {}
 
 impl Canvas {
-    /// Over `memory`, in parts of these lengths. `None` when they are not as long as the memory together.
+    /// Over `memory`, in parts of these lengths. `None` when they are not as long as the memory
+    /// together.
     pub fn new(mut memory: Block, lengths: impl Iterator<Item = usize>) -> Option<Arc<Canvas>> {
         let mut end = Some(0usize);
         let ends: Vec<usize> = lengths
@@ -77,7 +84,8 @@ impl Canvas {
     /// These bytes, when all parts that they touch have landed.
     pub fn landed(&self, range: Range<usize>) -> Option<&[u8]> {
         let first = self.ends.partition_point(|end| *end <= range.start);
-        let touched = (first..self.ends.len()).take_while(|part| self.range(*part).start < range.end);
+        let touched =
+            (first..self.ends.len()).take_while(|part| self.range(*part).start < range.end);
         for part in touched {
             if self.states[part].load(Ordering::Acquire) != LANDED {
                 return None;
@@ -86,8 +94,9 @@ impl Canvas {
         if range.start > range.end || range.end > self.len() {
             return None;
         }
-        // SAFETY: inside of the memory, which is initialised and lives as long as this canvas. What has landed is not written
-        // again, and loading the states with `Acquire` makes what was written before visible here.
+        // SAFETY: inside of the memory, which is initialised and lives as long as this canvas. What
+        // has landed is not written again, and loading the states with `Acquire` makes what was
+        // written before visible here.
         Some(unsafe { std::slice::from_raw_parts(self.start.add(range.start), range.len()) })
     }
 
@@ -107,7 +116,8 @@ impl Canvas {
     /// # Errors
     /// The canvas, while somebody writes to it or reads from it.
     pub fn take(self: Arc<Canvas>) -> Result<Block, Arc<Canvas>> {
-        // Claims and pieces hold the canvas, so where it is alone `start` is followed by nobody any more.
+        // Claims and pieces hold the canvas, so where it is alone `start` is followed by nobody any
+        // more.
         Arc::try_unwrap(self).map(|canvas| canvas.memory)
     }
 }
@@ -116,8 +126,9 @@ impl Claim {
     /// What is there: before the first write nothing in particular.
     pub fn bytes(&self) -> &[u8] {
         let range = self.canvas.range(self.part);
-        // SAFETY: inside of the memory, which is initialised and which the canvas keeps alive. This claim is the only one of the
-        // part, whose bytes are those of no other part, and nobody reads a part before it has landed.
+        // SAFETY: inside of the memory, which is initialised and which the canvas keeps alive. This
+        // claim is the only one of the part, whose bytes are those of no other part, and nobody
+        // reads a part before it has landed.
         unsafe { std::slice::from_raw_parts(self.canvas.start.add(range.start), range.len()) }
     }
 
@@ -183,9 +194,16 @@ mod tests {
         claim.bytes_mut().copy_from_slice(b"hello");
         assert_eq!((claim.bytes(), canvas.landed(3..8)), (&b"hello"[..], None));
         let piece = claim.land();
-        assert_eq!((piece.bytes(), canvas.landed(4..7), piece.range()), (&b"hello"[..], Some(&b"ell"[..]), 3..8));
+        assert_eq!(
+            (piece.bytes(), canvas.landed(4..7), piece.range()),
+            (&b"hello"[..], Some(&b"ell"[..]), 3..8)
+        );
         assert!(canvas.claim(2).is_none(), "what has landed is not written again");
-        assert!(canvas.landed(2..4).is_none() && canvas.landed(0..0).is_some() && canvas.landed(3..9).is_none());
+        assert!(
+            canvas.landed(2..4).is_none()
+                && canvas.landed(0..0).is_some()
+                && canvas.landed(3..9).is_none()
+        );
     }
 
     #[test]
@@ -213,7 +231,9 @@ mod tests {
         let mut memory = Pool::new().block(4);
         let place = memory.bytes_mut().as_ptr();
         let canvas = Canvas::new(memory, [4].into_iter()).expect("it fits");
-        let canvas = { canvas.claim(0).map(|claim| (claim, canvas.take().expect_err("it is being written"))) };
+        let canvas = {
+            canvas.claim(0).map(|claim| (claim, canvas.take().expect_err("it is being written")))
+        };
         let (mut claim, canvas) = canvas.expect("the first claim");
         claim.bytes_mut().copy_from_slice(b"done");
         let piece = claim.land();
@@ -227,15 +247,22 @@ mod tests {
     #[test]
     fn lengths_that_do_not_add_up_are_refused() {
         for lengths in [&[3][..], &[5], &[], &[usize::MAX, 5], &[2, usize::MAX]] {
-            assert!(Canvas::new(Pool::new().block(4), lengths.iter().copied()).is_none(), "{lengths:?}");
+            assert!(
+                Canvas::new(Pool::new().block(4), lengths.iter().copied()).is_none(),
+                "{lengths:?}"
+            );
         }
-        assert!(Canvas::new(Pool::new().block(0), [].into_iter()).is_some_and(|canvas| canvas.take().is_ok()));
+        assert!(
+            Canvas::new(Pool::new().block(0), [].into_iter())
+                .is_some_and(|canvas| canvas.take().is_ok())
+        );
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// Threads race for all parts; each is written by one of them, and read whole by all others.
+        /// Threads race for all parts; each is written by one of them, and read whole by all
+        /// others.
         #[test]
         fn threads_that_race_write_every_part_once(lengths in proptest::collection::vec(0usize..300, 1..40)) {
             let canvas = canvas(&lengths);

@@ -24,7 +24,8 @@ pub enum CodecId {
         /// How many: 1 to [`CodecId::KEPT_MAX`].
         kept: u8,
     },
-    /// What the plan finds worth it for the call's size: nothing, or one of the codecs up to this one. Which one is no name of its own.
+    /// What the plan finds worth it for the call's size: nothing, or one of the codecs up to this
+    /// one. Which one is no name of its own.
     Auto(Coarsest),
 }
 
@@ -40,7 +41,8 @@ pub enum Coarsest {
 }
 
 impl CodecId {
-    /// Most elements of 256 that a [`CodecId::TopK`] keeps: with more than half of them bf16 takes fewer bytes.
+    /// Most elements of 256 that a [`CodecId::TopK`] keeps: with more than half of them bf16 takes
+    /// fewer bytes.
     pub const KEPT_MAX: u8 = 128;
 }
 

@@ -2,9 +2,10 @@
 //!
 //! The digest of a result: XXH3-128 over the XXH3-64 of each 256 KiB, by position in the result.
 //!
-//! It does not depend on how the result was cut into chunks. A digest block is hashed when the last of it lands, while it
-//! is in cache, where the result is in one piece; else when it lies in one chunk, and the others in a pass at the end. It
-//! guards against bugs and memory faults, not against members.
+//! It does not depend on how the result was cut into chunks. A digest block is hashed when the last
+//! of it lands, while it is in cache, where the result is in one piece; else when it lies in one
+//! chunk, and the others in a pass at the end. It guards against bugs and memory faults, not
+//! against members.
 
 use super::staging::Block;
 use std::ops::Range;
@@ -34,11 +35,13 @@ impl Digest {
         Digest { len, hashes: vec![None; blocks], here: vec![0; blocks] }
     }
 
-    /// These bytes of the result are here now, each once. Gives the digest blocks all of which is here by that: whoever
-    /// brings the last bytes of one is to hash it.
+    /// These bytes of the result are here now, each once. Gives the digest blocks all of which is
+    /// here by that: whoever brings the last bytes of one is to hash it.
     pub fn landed(&mut self, bytes: Range<usize>) -> Range<usize> {
         let mut whole = 0..0;
-        for index in bytes.start / DIGEST_BLOCK_BYTES..bytes.end.div_ceil(DIGEST_BLOCK_BYTES).min(self.here.len()) {
+        for index in bytes.start / DIGEST_BLOCK_BYTES
+            ..bytes.end.div_ceil(DIGEST_BLOCK_BYTES).min(self.here.len())
+        {
             let block = self.block(index);
             self.here[index] += bytes.end.min(block.end) - bytes.start.max(block.start);
             if self.here[index] == block.len() {
@@ -59,7 +62,8 @@ impl Digest {
         xxh3_128(&digests.flat_map(u128::to_le_bytes).collect::<Vec<u8>>())
     }
 
-    /// The digest blocks that lie wholly in `len` bytes from `start`. Hashing them needs no access to the digest.
+    /// The digest blocks that lie wholly in `len` bytes from `start`. Hashing them needs no access
+    /// to the digest.
     #[cfg(any(feature = "gloo", test))]
     pub fn whole_blocks(&self, start: usize, len: usize) -> Range<usize> {
         let end = start + len;
@@ -68,7 +72,8 @@ impl Digest {
         first..last.max(first)
     }
 
-    /// The hash of digest block `index`, given the result's bytes from `start` on that hold all of it.
+    /// The hash of digest block `index`, given the result's bytes from `start` on that hold all of
+    /// it.
     #[cfg(any(feature = "gloo", test))]
     pub fn hash_in(index: usize, start: usize, bytes: &[u8]) -> u64 {
         let from = index * DIGEST_BLOCK_BYTES - start;
@@ -92,7 +97,8 @@ impl Digest {
         self.hashes.iter().flatten().count()
     }
 
-    /// The digest of the result, which is `blocks` one behind the other; hashes what is not noted yet.
+    /// The digest of the result, which is `blocks` one behind the other; hashes what is not noted
+    /// yet.
     pub fn finish(mut self, blocks: &[Block]) -> u128 {
         let (mut position, mut straddling) = (0, None::<Xxh3>);
         for block in blocks {
@@ -112,7 +118,8 @@ impl Digest {
                 rest = tail;
             }
         }
-        let hashes: Vec<u8> = self.hashes.iter().flat_map(|hash| hash.unwrap_or(0).to_le_bytes()).collect();
+        let hashes: Vec<u8> =
+            self.hashes.iter().flat_map(|hash| hash.unwrap_or(0).to_le_bytes()).collect();
         xxh3_128(&hashes)
     }
 }
@@ -123,7 +130,8 @@ mod tests {
     use crate::collective::{Pool, Staging};
 
     fn plain(bytes: &[u8]) -> u128 {
-        let hashes: Vec<u8> = bytes.chunks(DIGEST_BLOCK_BYTES).flat_map(|b| xxh3_64(b).to_le_bytes()).collect();
+        let hashes: Vec<u8> =
+            bytes.chunks(DIGEST_BLOCK_BYTES).flat_map(|b| xxh3_64(b).to_le_bytes()).collect();
         xxh3_128(&hashes)
     }
 
@@ -141,9 +149,18 @@ mod tests {
 
     #[test]
     fn chunks_do_not_show() {
-        for len in [0, 1, DIGEST_BLOCK_BYTES - 1, DIGEST_BLOCK_BYTES, DIGEST_BLOCK_BYTES + 1, 1_000_003] {
+        for len in
+            [0, 1, DIGEST_BLOCK_BYTES - 1, DIGEST_BLOCK_BYTES, DIGEST_BLOCK_BYTES + 1, 1_000_003]
+        {
             let bytes: Vec<u8> = (0..len).map(|i| ((i * 31) >> 3) as u8).collect();
-            for chunk in [1000, DIGEST_BLOCK_BYTES / 2, DIGEST_BLOCK_BYTES, 300_000, 2 * DIGEST_BLOCK_BYTES, 1 << 20] {
+            for chunk in [
+                1000,
+                DIGEST_BLOCK_BYTES / 2,
+                DIGEST_BLOCK_BYTES,
+                300_000,
+                2 * DIGEST_BLOCK_BYTES,
+                1 << 20,
+            ] {
                 assert_eq!(cut(&bytes, chunk), plain(&bytes), "{len} bytes in chunks of {chunk}");
             }
         }
@@ -151,12 +168,21 @@ mod tests {
 
     #[test]
     fn what_lands_in_any_order_is_hashed_once_it_is_whole() {
-        for (len, chunk) in [(1_000_003, 1000), (3 * DIGEST_BLOCK_BYTES, 100_000), (700_000, 400_000), (5, 2), (1, 1)] {
+        for (len, chunk) in [
+            (1_000_003, 1000),
+            (3 * DIGEST_BLOCK_BYTES, 100_000),
+            (700_000, 400_000),
+            (5, 2),
+            (1, 1),
+        ] {
             let bytes: Vec<u8> = (0..len).map(|i| ((i * 31) >> 3) as u8).collect();
             let mut digest = Digest::new(len);
-            let mut chunks: Vec<_> = (0..len).step_by(chunk).map(|start| start..len.min(start + chunk)).collect();
+            let mut chunks: Vec<_> =
+                (0..len).step_by(chunk).map(|start| start..len.min(start + chunk)).collect();
             // Odd ones first, from behind.
-            chunks.sort_by_key(|chunk_range| (chunk_range.start / chunk % 2 == 0, std::cmp::Reverse(chunk_range.start)));
+            chunks.sort_by_key(|chunk_range| {
+                (chunk_range.start / chunk % 2 == 0, std::cmp::Reverse(chunk_range.start))
+            });
             let mut hashed = 0;
             for chunk in chunks {
                 for index in digest.landed(chunk) {

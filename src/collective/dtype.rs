@@ -33,8 +33,18 @@ pub enum DType {
 
 impl DType {
     /// All of them.
-    pub(crate) const ALL: [DType; 10] =
-        [DType::F32, DType::F64, DType::U8, DType::F16, DType::Bf16, DType::I8, DType::I32, DType::I64, DType::U32, DType::U64];
+    pub(crate) const ALL: [DType; 10] = [
+        DType::F32,
+        DType::F64,
+        DType::U8,
+        DType::F16,
+        DType::Bf16,
+        DType::I8,
+        DType::I32,
+        DType::I64,
+        DType::U32,
+        DType::U64,
+    ];
 
     /// Bytes of one element.
     pub fn bytes(self) -> usize {

@@ -5,9 +5,9 @@
 use crate::view::{OPS_IN_FLIGHT_MAX, OpId};
 use std::collections::BTreeMap;
 
-/// Most of them of one peer. No member has more undecided, and an operation
-/// that is decided at the sender may still be undecided at the receiver; so this, not what the sender has
-/// outstanding by its own count, is what an honest peer stays below.
+/// Most of them of one peer. No member has more undecided, and an operation that is decided at the
+/// sender may still be undecided at the receiver; so this, not what the sender has outstanding by
+/// its own count, is what an honest peer stays below.
 pub const EARLY_OPS_MAX: usize = OPS_IN_FLIGHT_MAX;
 
 /// Those of one peer: a step counts as one, however many of its calls are among them.
@@ -54,7 +54,9 @@ mod tests {
             assert!(early.has_room(op(number)));
             (0..PARTS_MAX as u8).for_each(|call| early.add(op(number).part(call)));
         }
-        assert!(!early.has_room(op(1000)) && early.has_room(op(3)) && early.has_room(op(3).part(0)));
+        assert!(
+            !early.has_room(op(1000)) && early.has_room(op(3)) && early.has_room(op(3).part(0))
+        );
         for call in 0..PARTS_MAX as u8 {
             assert!(!early.has_room(op(1000)));
             early.remove(op(3).part(call));

@@ -2,17 +2,22 @@
 //!
 //! The number types a collective adds, and their bytes.
 //!
-//! Elements travel little-endian, which is also how every supported machine keeps them: bytes are cast, never converted.
+//! Elements travel little-endian, which is also how every supported machine keeps them: bytes are
+//! cast, never converted.
 
 use super::dtype::DType;
 use super::half::{Bf16, F16};
 
 #[cfg(target_endian = "big")]
-compile_error!("potluck sends elements as they lie in memory and supports little-endian machines only");
+compile_error!(
+    "potluck sends elements as they lie in memory and supports little-endian machines only"
+);
 
-/// A number type that can be added: `f32`, `f64`, [`F16`], [`Bf16`], `i8`, `i32`, `i64`, `u8`, `u32` or `u64`. Sealed.
+/// A number type that can be added: `f32`, `f64`, [`F16`], [`Bf16`], `i8`, `i32`, `i64`, `u8`,
+/// `u32` or `u64`. Sealed.
 ///
-/// Integers wrap around on overflow. Of halves each step is done in `f32` and rounded once, to the nearest.
+/// Integers wrap around on overflow. Of halves each step is done in `f32` and rounded once, to the
+/// nearest.
 pub trait Element: sealed::Sealed + Copy + PartialEq + Send + Sync + 'static {
     /// The type's name on the wire.
     const DTYPE: DType;
@@ -75,7 +80,10 @@ mod tests {
     use super::*;
 
     fn assert_size<T: Element>() {
-        assert_eq!((size_of::<T>(), bytes_of(&[T::ZERO]).len()), (T::DTYPE.bytes(), T::DTYPE.bytes()));
+        assert_eq!(
+            (size_of::<T>(), bytes_of(&[T::ZERO]).len()),
+            (T::DTYPE.bytes(), T::DTYPE.bytes())
+        );
     }
 
     #[test]

@@ -5,12 +5,14 @@
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob};
 use std::fmt;
 
-/// Most bytes of one: what a record of a control link takes in without holding up what comes behind it.
+/// Most bytes of one: what a record of a control link takes in without holding up what comes behind
+/// it.
 pub const ENCLOSED_BYTES_MAX: usize = 4 * 1024;
 
 /// What a member's schedule sends to all others alike, if it is one small chunk.
 ///
-/// Two messages to each member become one, and neither end needs the threads of its data links for it.
+/// Two messages to each member become one, and neither end needs the threads of its data links for
+/// it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Enclosed {
     /// Which flow of the operation's schedule.
@@ -26,7 +28,11 @@ pub struct Enclosed {
 impl fmt::Debug for Enclosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Enclosed { flow, chunk, is_result, bytes } = self;
-        write!(f, "Enclosed {{ flow: {flow}, chunk: {chunk}, is_result: {is_result}, bytes: {} }}", bytes.len())
+        write!(
+            f,
+            "Enclosed {{ flow: {flow}, chunk: {chunk}, is_result: {is_result}, bytes: {} }}",
+            bytes.len()
+        )
     }
 }
 
@@ -64,6 +70,9 @@ mod tests {
 
     #[test]
     fn it_does_not_print_what_it_holds() {
-        assert_eq!(format!("{:?}", of(2)), "Enclosed { flow: 3, chunk: 4294967295, is_result: true, bytes: 2 }");
+        assert_eq!(
+            format!("{:?}", of(2)),
+            "Enclosed { flow: 3, chunk: 4294967295, is_result: true, bytes: 2 }"
+        );
     }
 }

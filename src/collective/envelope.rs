@@ -1,11 +1,12 @@
 //! Layer: Shells.
 //!
-//! One View's operations on this member: the ledger behind its lock, the engine's backend, and the calls that wait.
+//! One View's operations on this member: the ledger behind its lock, the engine's backend, and the
+//! calls that wait.
 //!
-//! *Semantics.* A call takes a number, its descriptor goes to all members, the backend works on owned staging, its
-//! result is voted on, and only the decided outcome reaches the caller.
-//! *Failure.* [`Envelope::freeze`] ends the View: votes stop, links close; the next View says what was decided.
-//! Nothing here ever touches a caller's buffer.
+//! *Semantics.* A call takes a number, its descriptor goes to all members, the backend works on
+//! owned staging, its result is voted on, and only the decided outcome reaches the caller.
+//! *Failure.* [`Envelope::freeze`] ends the View: votes stop, links close; the next View says what
+//! was decided. Nothing here ever touches a caller's buffer.
 
 mod decided;
 #[cfg(test)]
@@ -26,8 +27,9 @@ pub use mouth::Mouth;
 pub use outgoing::Outgoing;
 
 use super::{
-    AbortReason, Backend, Board, Call, Closing, Engine, EngineFault, Finished, Input, Kind, Ledger, LedgerEffect, Measured,
-    Meter, Misbehaviour, OpBody, OpMessage, Outcome, ViewBoard, all_finite, digest_of,
+    AbortReason, Backend, Board, Call, Closing, Engine, EngineFault, Finished, Input, Kind, Ledger,
+    LedgerEffect, Measured, Meter, Misbehaviour, OpBody, OpMessage, Outcome, ViewBoard, all_finite,
+    digest_of,
 };
 use crate::view::{Lane, OpId, Rank, View, ViewDigest};
 use plans::{Begun, Plans};
@@ -80,7 +82,18 @@ impl Envelope {
             left: false,
             asks_for_codecs: false,
         });
-        Envelope { view, digest, me, backend, board, out, mouth, meter: Arc::default(), before: LostResults::default(), state }
+        Envelope {
+            view,
+            digest,
+            me,
+            backend,
+            board,
+            out,
+            mouth,
+            meter: Arc::default(),
+            before: LostResults::default(),
+            state,
+        }
     }
 
     /// The same, measured by `meter`.
@@ -129,13 +142,16 @@ impl Envelope {
             return Err(Refused::Lost(op));
         }
         let op = state.ledger.call(lane, call).map_err(Refused::By)?;
-        state.slots.insert(op, Slot { is_sync: matches!(call.kind, Kind::Sync { .. }), ..Slot::default() });
+        state.slots.insert(
+            op,
+            Slot { is_sync: matches!(call.kind, Kind::Sync { .. }), ..Slot::default() },
+        );
         self.settle(state);
         Ok(op)
     }
 
-    /// Begins an operation with this member's contribution, which is read now and, where it is borrowed, not later. Of a
-    /// sync nothing is read yet, see [`Envelope::begin_sync`].
+    /// Begins an operation with this member's contribution, which is read now and, where it is
+    /// borrowed, not later. Of a sync nothing is read yet, see [`Envelope::begin_sync`].
     pub fn begin(self: &Arc<Envelope>, op: OpId, call: Call, input: &Input<'_>) {
         self.lock().ledger.amend(op, call);
         let _in_its_span = self.measure(op, &call).entered();
@@ -147,7 +163,8 @@ impl Envelope {
         self.carry_out(Begun::Whole(op, call), input);
     }
 
-    /// Begins one call of a step, below [`PARTS_MAX`](crate::view::PARTS_MAX), as [`begin`](Envelope::begin) does.
+    /// Begins one call of a step, below [`PARTS_MAX`](crate::view::PARTS_MAX), as
+    /// [`begin`](Envelope::begin) does.
     pub fn begin_part(self: &Arc<Envelope>, step: OpId, index: u8, call: Call, input: &Input<'_>) {
         self.carry_out(Begun::Part(step.part(index), call), input);
     }
@@ -177,14 +194,16 @@ impl Envelope {
             return SyncDue::Kept(decided);
         }
         let mut own = self.lock();
-        let lost_sync = own.lost_in(lane).filter(|op| own.slots.get(op).is_some_and(|slot| slot.is_sync));
+        let lost_sync =
+            own.lost_in(lane).filter(|op| own.slots.get(op).is_some_and(|slot| slot.is_sync));
         if let Some(op) = lost_sync.filter(|_| self.before.first_in(lane).is_none()) {
             own.lost.remove(&op);
             return SyncDue::Dropped(op);
         }
         // Of other results that were dropped the program has to hear before it goes on.
         let is_lost = self.before.first_in(lane).or_else(|| own.lost_in(lane)).is_some();
-        let brings = own.ledger.sync_brings(lane) && own.brought.get(&lane).is_none_or(|brought| *brought != digest_of(state));
+        let brings = own.ledger.sync_brings(lane)
+            && own.brought.get(&lane).is_none_or(|brought| *brought != digest_of(state));
         if brings || is_lost || own.ledger.is_frozen() { SyncDue::Call } else { SyncDue::Nothing }
     }
 
@@ -197,7 +216,13 @@ impl Envelope {
     }
 
     /// Begins to move the state of a sync that all have agreed on.
-    pub fn begin_sync(self: &Arc<Envelope>, op: OpId, call: Call, source: (Rank, u64), input: &Input<'_>) {
+    pub fn begin_sync(
+        self: &Arc<Envelope>,
+        op: OpId,
+        call: Call,
+        source: (Rank, u64),
+        input: &Input<'_>,
+    ) {
         self.carry_out(Begun::Sync(op, call, source), input);
     }
 
@@ -236,8 +261,8 @@ impl Envelope {
         Poll::Pending
     }
 
-    /// The call's future is gone. Before this member's vote that is an `Abort`; after it the result is kept as lost. Gives what
-    /// becomes of it, as far as one can know now.
+    /// The call's future is gone. Before this member's vote that is an `Abort`; after it the result
+    /// is kept as lost. Gives what becomes of it, as far as one can know now.
     pub fn abandon(&self, op: OpId) -> Fate {
         let mut state = self.lock();
         let Some(slot) = state.slots.get_mut(&op) else { return Fate::Unknown };
@@ -268,7 +293,9 @@ impl Envelope {
         if !state.ledger.is_frozen() {
             return;
         }
-        let committed = |op: &OpId| state.slots.get(op).is_some_and(|slot| slot.outcome == Some(Outcome::Committed));
+        let committed = |op: &OpId| {
+            state.slots.get(op).is_some_and(|slot| slot.outcome == Some(Outcome::Committed))
+        };
         let over: Vec<OpId> = state.lost.iter().filter(|op| committed(op)).copied().collect();
         for op in over {
             state.lost.remove(&op);
@@ -279,7 +306,8 @@ impl Envelope {
 
     /// Asks for an `Abort` when `after` has passed.
     pub fn give_up_after(&self, op: OpId, after: Duration) {
-        // The driver outlives every envelope that is in use; if it is gone, the call ends with the View.
+        // The driver outlives every envelope that is in use; if it is gone, the call ends with the
+        // View.
         let _ = self.out.send(Outgoing::Deadline(op, after));
     }
 
@@ -307,7 +335,8 @@ impl Envelope {
         self.settle(state);
     }
 
-    /// Takes the outcome of a dropped call, if it is decided; `None` when there is none or it is still open.
+    /// Takes the outcome of a dropped call, if it is decided; `None` when there is none or it is
+    /// still open.
     pub fn take_lost(&self, lane: Lane) -> Option<Decided> {
         if let Some(decided) = self.before.take(lane) {
             return Some(decided);
@@ -330,12 +359,22 @@ impl Envelope {
     }
 
     /// A message about this View's operations.
-    pub fn on_message(self: &Arc<Envelope>, from: Rank, message: &OpMessage) -> Result<(), Misbehaviour> {
+    pub fn on_message(
+        self: &Arc<Envelope>,
+        from: Rank,
+        message: &OpMessage,
+    ) -> Result<(), Misbehaviour> {
         let (mut state, mut enclosed) = (self.lock(), None);
         let heard = match message.body {
-            OpBody::Describe(descriptor) => state.ledger.on_descriptor(from, descriptor).map(|is_first| {
-                enclosed = message.enclosed.as_ref().filter(|_| is_first).map(|enclosed| (descriptor.op, enclosed));
-            }),
+            OpBody::Describe(descriptor) => {
+                state.ledger.on_descriptor(from, descriptor).map(|is_first| {
+                    enclosed = message
+                        .enclosed
+                        .as_ref()
+                        .filter(|_| is_first)
+                        .map(|enclosed| (descriptor.op, enclosed));
+                })
+            }
             OpBody::Vote(op, vote) => state.ledger.on_vote(from, op, vote),
             OpBody::Ready(op) => {
                 state.ledger.on_ready(from, op);
@@ -366,7 +405,8 @@ impl Envelope {
 
     /// The next View was made of this one.
     pub fn decide(&self, next: &View) {
-        let is_gone = |rank: &Rank| self.view.member(*rank).is_some_and(|member| !next.contains(member.id));
+        let is_gone =
+            |rank: &Rank| self.view.member(*rank).is_some_and(|member| !next.contains(member.id));
         self.lock().gone = self.view.ranks().filter(is_gone).collect();
         self.end(|ledger| ledger.decide(&next.committed));
     }
@@ -403,8 +443,8 @@ impl Envelope {
         self.backend.close();
     }
 
-    /// What a member whose link was down has to hear again. Nothing is told to anybody before `heard` has returned, which must not
-    /// call the envelope.
+    /// What a member whose link was down has to hear again. Nothing is told to anybody before
+    /// `heard` has returned, which must not call the envelope.
     pub fn replay<T>(&self, to: Rank, heard: impl FnOnce(Vec<OpMessage>) -> T) -> T {
         let mut state = self.lock();
         let bodies = state.ledger.replay(to);
@@ -485,7 +525,8 @@ impl Envelope {
                 state.ledger.done(op, digest);
                 self.settle(state);
             }
-            // The operation was given up, or its View has ended: somebody else says what becomes of it.
+            // The operation was given up, or its View has ended: somebody else says what becomes of
+            // it.
             Err(EngineFault::Closed | EngineFault::Cancelled) => {}
             Err(fault) => self.fail(op, fault),
         }
@@ -505,7 +546,8 @@ impl Envelope {
         self.settle(state);
     }
 
-    /// Carries out what the ledger wants: messages in order under the lock, everything else after it.
+    /// Carries out what the ledger wants: messages in order under the lock, everything else after
+    /// it.
     fn settle(&self, mut state: MutexGuard<'_, State>) {
         let (mut wakers, mut measured) = (Vec::new(), Vec::new());
         let (mut later, mut tells) = (Vec::new(), false);
@@ -515,10 +557,18 @@ impl Envelope {
                     self.mouth.tell(self.message_to_others(&mut state, body));
                     tells = true;
                 }
-                LedgerEffect::Agreed(op, source) => wakers.extend(state.slots.get_mut(&op).and_then(|s| s.agreed(source))),
+                LedgerEffect::Agreed(op, source) => {
+                    wakers.extend(state.slots.get_mut(&op).and_then(|s| s.agreed(source)))
+                }
                 LedgerEffect::Resolved(op, outcome) => {
                     state.note_served(op, outcome);
-                    measured.extend(state.slots.get_mut(&op).and_then(|s| s.measured.take()).map(|m| (m, outcome)));
+                    measured.extend(
+                        state
+                            .slots
+                            .get_mut(&op)
+                            .and_then(|s| s.measured.take())
+                            .map(|m| (m, outcome)),
+                    );
                     wakers.extend(state.slots.get_mut(&op).and_then(|s| s.decided(outcome)));
                 }
                 LedgerEffect::Credit(..) => later.push(effect),
@@ -551,7 +601,12 @@ impl Envelope {
     }
 
     fn message(&self, state: &State, body: OpBody) -> OpMessage {
-        OpMessage { view: state.ledger.view(), body, resolved: state.ledger.resolved(), enclosed: state.enclosed_with(body) }
+        OpMessage {
+            view: state.ledger.view(),
+            body,
+            resolved: state.ledger.resolved(),
+            enclosed: state.enclosed_with(body),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -560,8 +615,8 @@ impl Envelope {
     }
 }
 
-/// Does what belongs to somebody else: a caller's waker, or what listens to metrics and spans. This may be the driver's thread or an engine's,
-/// where a panic would end more than the one who panics.
+/// Does what belongs to somebody else: a caller's waker, or what listens to metrics and spans. This
+/// may be the driver's thread or an engine's, where a panic would end more than the one who panics.
 fn unharmed(theirs: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(theirs)).is_err() {
         tracing::error!("a waker or a sink of this program has panicked");

@@ -40,11 +40,17 @@ impl fmt::Display for EngineFault {
             EngineFault::Closed => f.write_str("the engine was closed because its view ended"),
             EngineFault::Cancelled => f.write_str("the operation was cancelled"),
             EngineFault::LinkLost(rank) => write!(f, "the data link to rank {rank} broke"),
-            EngineFault::Protocol(rank) => write!(f, "rank {rank} sent data that the schedule does not foresee"),
+            EngineFault::Protocol(rank) => {
+                write!(f, "rank {rank} sent data that the schedule does not foresee")
+            }
             EngineFault::Stalled => f.write_str("no data of the operation has moved for too long"),
             EngineFault::Gloo => f.write_str("Gloo reported an error, which the log tells"),
-            EngineFault::Unfit => f.write_str("the operation does not fit its plan or its input: report this as a bug"),
-            EngineFault::DigestMismatch => f.write_str("the ranks hold different results: suspect memory or a bug"),
+            EngineFault::Unfit => f.write_str(
+                "the operation does not fit its plan or its input: report this as a bug",
+            ),
+            EngineFault::DigestMismatch => {
+                f.write_str("the ranks hold different results: suspect memory or a bug")
+            }
         }
     }
 }

@@ -4,22 +4,30 @@
 
 use super::DType;
 
-/// Whether all elements are finite; integers always are. What is left over at the end of `bytes` is not looked at.
+/// Whether all elements are finite; integers always are. What is left over at the end of `bytes` is
+/// not looked at.
 pub fn all_finite(dtype: DType, bytes: &[u8]) -> bool {
     // An exponent of nothing but ones.
     match dtype {
-        DType::F32 => !any::<4>(bytes, |element| u32::from_le_bytes(element) & 0x7f80_0000 == 0x7f80_0000),
-        DType::F64 => !any::<8>(bytes, |element| u64::from_le_bytes(element) & 0x7ff0_0000_0000_0000 == 0x7ff0_0000_0000_0000),
+        DType::F32 => {
+            !any::<4>(bytes, |element| u32::from_le_bytes(element) & 0x7f80_0000 == 0x7f80_0000)
+        }
+        DType::F64 => !any::<8>(bytes, |element| {
+            u64::from_le_bytes(element) & 0x7ff0_0000_0000_0000 == 0x7ff0_0000_0000_0000
+        }),
         DType::F16 => !any::<2>(bytes, |element| u16::from_le_bytes(element) & 0x7c00 == 0x7c00),
         DType::Bf16 => !any::<2>(bytes, |element| u16::from_le_bytes(element) & 0x7f80 == 0x7f80),
         DType::U8 | DType::I8 | DType::I32 | DType::I64 | DType::U32 | DType::U64 => true,
     }
 }
 
-/// Whether one of the elements is such. Stops between pieces only, so that the loop over a piece has no branch.
+/// Whether one of the elements is such. Stops between pieces only, so that the loop over a piece
+/// has no branch.
 fn any<const SIZE: usize>(bytes: &[u8], is_such: impl Fn([u8; SIZE]) -> bool) -> bool {
     let (elements, _) = bytes.as_chunks::<SIZE>();
-    elements.chunks(PIECE).any(|piece| piece.iter().fold(false, |found, element| found | is_such(*element)))
+    elements
+        .chunks(PIECE)
+        .any(|piece| piece.iter().fold(false, |found, element| found | is_such(*element)))
 }
 
 /// Elements of a piece: a few kilobytes.
@@ -34,10 +42,16 @@ mod tests {
         for len in [0, 1, 3, PIECE - 1, PIECE, 2 * PIECE + 7] {
             let mut elements: Vec<T> = finite.iter().copied().cycle().take(len).collect();
             assert!(all_finite(T::DTYPE, bytes_of(&elements)), "{len} x {}", T::DTYPE);
-            for place in [0, len / 2, len.saturating_sub(1)].into_iter().filter(|place| *place < len) {
+            for place in
+                [0, len / 2, len.saturating_sub(1)].into_iter().filter(|place| *place < len)
+            {
                 for other in others {
                     let before = std::mem::replace(&mut elements[place], *other);
-                    assert!(!all_finite(T::DTYPE, bytes_of(&elements)), "at {place} of {len} x {}", T::DTYPE);
+                    assert!(
+                        !all_finite(T::DTYPE, bytes_of(&elements)),
+                        "at {place} of {len} x {}",
+                        T::DTYPE
+                    );
                     elements[place] = before;
                 }
             }
@@ -52,7 +66,10 @@ mod tests {
             &[max, -max, tiny, 0.0, -0.0],
             &[f32::NAN, f32::INFINITY, f32::NEG_INFINITY, payload, f32::from_bits(0x7f80_0001)],
         );
-        assert_finds(&[f64::MAX, f64::MIN, f64::MIN_POSITIVE, -0.0], &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY]);
+        assert_finds(
+            &[f64::MAX, f64::MIN, f64::MIN_POSITIVE, -0.0],
+            &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY],
+        );
         assert_finds(
             &[0x7bff, 0xfbff, 0x0001, 0x8000].map(F16::from_bits),
             &[0x7c00, 0xfc00, 0x7c01, 0xfe00].map(F16::from_bits),

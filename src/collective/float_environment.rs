@@ -2,24 +2,29 @@
 //!
 //! The floating-point environment in which everything is added, divided and encoded.
 //!
-//! A thread has a control word: how its arithmetic rounds, and whether subnormal numbers are taken for zero. Libraries change it for speed (code
-//! linked with `-ffast-math`, `torch.set_flush_denormal`), and threads made afterwards inherit it. Results are the same bits on every rank only if
-//! every rank computes under the same control word, so the library computes under the default one of IEEE 754, whichever thread it
-//! is on: round to nearest, ties to even, subnormals kept, no traps. The program finds its own control word again afterwards.
+//! A thread has a control word: how its arithmetic rounds, and whether subnormal numbers are taken
+//! for zero. Libraries change it for speed (code linked with `-ffast-math`,
+//! `torch.set_flush_denormal`), and threads made afterwards inherit it. Results are the same bits
+//! on every rank only if every rank computes under the same control word, so the library computes
+//! under the default one of IEEE 754, whichever thread it is on: round to nearest, ties to even,
+//! subnormals kept, no traps. The program finds its own control word again afterwards.
 
 use std::hint::black_box;
 
-/// Runs `work` in the default environment. The control word is read once, and written twice where it is another one.
+/// Runs `work` in the default environment. The control word is read once, and written twice where
+/// it is another one.
 ///
-/// What it computes from must lie in memory, as slices do: a compiler that does not know of control words may compute from what is in
-/// registers already before it begins.
+/// What it computes from must lie in memory, as slices do: a compiler that does not know of control
+/// words may compute from what is in registers already before it begins.
 pub fn in_default_environment<R>(work: impl FnOnce() -> R) -> R {
     let _restored = Restored::to_default();
-    // Nor may it put off what is left to compute of the result until the thread has its own word again.
+    // Nor may it put off what is left to compute of the result until the thread has its own word
+    // again.
     black_box(work())
 }
 
-/// The thread's own control word, which it has again when this is dropped; `None` where it is the default already.
+/// The thread's own control word, which it has again when this is dropped; `None` where it is the
+/// default already.
 struct Restored(Option<control::Word>);
 
 impl Restored {
@@ -53,14 +58,16 @@ mod control {
 
     pub fn word() -> Word {
         let mut word: Word = 0;
-        // SAFETY: it writes four bytes, which are `word`'s. That it may touch memory keeps what is computed from memory on its side.
+        // SAFETY: it writes four bytes, which are `word`'s. That it may touch memory keeps what is
+        // computed from memory on its side.
         unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut word, options(nostack, preserves_flags)) };
         word
     }
 
     pub fn set(word: Word) {
-        // SAFETY: it reads four bytes of `word`, which is the default or what the thread had. Compiled code assumes the default; where
-        // the thread had another one, this is what makes that assumption true, until the thread has its own again.
+        // SAFETY: it reads four bytes of `word`, which is the default or what the thread had.
+        // Compiled code assumes the default; where the thread had another one, this is what makes
+        // that assumption true, until the thread has its own again.
         unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const word, options(nostack, preserves_flags)) };
     }
 }
@@ -77,7 +84,8 @@ mod control {
 
     pub fn word() -> Word {
         let word: Word;
-        // SAFETY: it reads a register. That it may touch memory keeps what is computed from memory on its side.
+        // SAFETY: it reads a register. That it may touch memory keeps what is computed from memory
+        // on its side.
         unsafe { asm!("mrs {}, fpcr", out(reg) word, options(nostack, preserves_flags)) };
         word
     }
@@ -117,7 +125,11 @@ pub(crate) mod testing {
             let _restored = Restored(Some(control::word()));
             control::set(control::DEFAULT | modes);
             work();
-            assert_eq!(control::word() & control::MODES, control::DEFAULT | modes, "the program's own word is lost");
+            assert_eq!(
+                control::word() & control::MODES,
+                control::DEFAULT | modes,
+                "the program's own word is lost"
+            );
         }
     }
 }
@@ -143,7 +155,9 @@ mod tests {
     #[test]
     fn a_panic_gives_the_thread_its_own_word_back() {
         under_every_control_word(|| {
-            let panicked = std::panic::catch_unwind(|| in_default_environment(|| panic!("expected by this test")));
+            let panicked = std::panic::catch_unwind(|| {
+                in_default_environment(|| panic!("expected by this test"))
+            });
             assert!(panicked.is_err());
         });
     }

@@ -4,14 +4,15 @@
 //!
 //! # Determinism
 //!
-//! A result is `finish(fold(.. fold(a, b) .., z))`. Each step is one IEEE 754 operation per element, in the order the
-//! schedule fixes; nothing is fused or reassociated, so optimisation level and vector width do not show in the bits, and
-//! [whatever the thread's control word is](super::in_default_environment), it is the default one for each step.
-//! Payloads of NaN do differ between machines, so [`finish`] writes every NaN as the type's canonical quiet one. Up to
+//! A result is `finish(fold(.. fold(a, b) .., z))`. Each step is one IEEE 754 operation per
+//! element, in the order the schedule fixes; nothing is fused or reassociated, so optimisation
+//! level and vector width do not show in the bits, and [whatever the thread's control word
+//! is](super::in_default_environment), it is the default one for each step. Payloads of NaN do
+//! differ between machines, so [`finish`] writes every NaN as the type's canonical quiet one. Up to
 //! that, each step is commutative, and a node may use either operand as its accumulator.
 //!
-//! Halves are widened to `f32` for each step, and its result is rounded once, to the nearest, ties to even: what is
-//! on its way between members is a half too. Integers wrap around.
+//! Halves are widened to `f32` for each step, and its result is rounded once, to the nearest, ties
+//! to even: what is on its way between members is a half too. Integers wrap around.
 //!
 //! `Min` and `Max` follow a total rule: NaN wins, and -0 is below +0.
 
@@ -24,7 +25,8 @@ use super::half::{Bf16, F16};
 
 /// `acc = acc op x`, element by element, both whole elements of `dtype` and of one length.
 ///
-/// Bytes that are not aligned to their type stay as they are: blocks always are, and schedules cut them between elements.
+/// Bytes that are not aligned to their type stay as they are: blocks always are, and schedules cut
+/// them between elements.
 pub fn fold(op: ReduceOp, dtype: DType, acc: &mut [u8], x: &[u8]) {
     debug_assert_eq!(acc.len(), x.len());
     in_default_environment(|| match dtype {
@@ -50,7 +52,10 @@ pub fn fold_pair(op: ReduceOp, dtype: DType, into: &mut [u8], a: &[u8], b: &[u8]
         (ReduceOp::Sum | ReduceOp::Mean, DType::F64) => each_pair::<f64>(into, a, b, f64::plus),
         // Their steps take longer than the copy, which stays in the first cache.
         _ => {
-            let parts = into.chunks_mut(IN_CACHE_BYTES).zip(a.chunks(IN_CACHE_BYTES)).zip(b.chunks(IN_CACHE_BYTES));
+            let parts = into
+                .chunks_mut(IN_CACHE_BYTES)
+                .zip(a.chunks(IN_CACHE_BYTES))
+                .zip(b.chunks(IN_CACHE_BYTES));
             for ((into, a), b) in parts {
                 into.copy_from_slice(a);
                 fold(op, dtype, into, b);
@@ -59,12 +64,13 @@ pub fn fold_pair(op: ReduceOp, dtype: DType, into: &mut [u8], a: &[u8], b: &[u8]
     });
 }
 
-/// A multiple of every element's length that leaves room in the first-level cache for three of them.
+/// A multiple of every element's length that leaves room in the first-level cache for three of
+/// them.
 #[cfg(any(feature = "gloo", test))]
 const IN_CACHE_BYTES: usize = 8 * 1024;
 
-/// Makes the folded contributions of `members` members the result: divides a mean, makes every NaN canonical. Integers
-/// are finished as they are.
+/// Makes the folded contributions of `members` members the result: divides a mean, makes every NaN
+/// canonical. Integers are finished as they are.
 pub fn finish(op: ReduceOp, dtype: DType, acc: &mut [u8], members: usize) {
     in_default_environment(|| match dtype {
         DType::F32 => finish_as::<f32>(op, acc, members),
@@ -77,7 +83,9 @@ pub fn finish(op: ReduceOp, dtype: DType, acc: &mut [u8], members: usize) {
 
 #[cfg(any(feature = "gloo", test))]
 fn each_pair<T: Arithmetic>(into: &mut [u8], a: &[u8], b: &[u8], step: impl Fn(T, T) -> T) {
-    let (Some(into), Some(a), Some(b)) = (elements_of_mut::<T>(into), elements_of::<T>(a), elements_of::<T>(b)) else {
+    let (Some(into), Some(a), Some(b)) =
+        (elements_of_mut::<T>(into), elements_of::<T>(a), elements_of::<T>(b))
+    else {
         debug_assert!(false, "blocks are aligned and cut between elements");
         return;
     };
@@ -106,7 +114,9 @@ fn finish_as<T: Arithmetic>(op: ReduceOp, acc: &mut [u8], members: usize) {
     };
     match op {
         ReduceOp::Mean => acc.iter_mut().for_each(|a| *a = a.over(members).canonical()),
-        ReduceOp::Sum | ReduceOp::Min | ReduceOp::Max | ReduceOp::Prod => acc.iter_mut().for_each(|a| *a = a.canonical()),
+        ReduceOp::Sum | ReduceOp::Min | ReduceOp::Max | ReduceOp::Prod => {
+            acc.iter_mut().for_each(|a| *a = a.canonical())
+        }
     }
 }
 
@@ -115,7 +125,8 @@ mod tests {
     use super::*;
     use crate::collective::element::{bytes_of, bytes_of_mut};
 
-    const OPS: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
+    const OPS: [ReduceOp; 5] =
+        [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
 
     fn folded(op: ReduceOp, a: f32, b: f32) -> u32 {
         pair(op, a, b).to_bits()
@@ -138,7 +149,8 @@ mod tests {
         pair(op, Bf16::from_bits(a), Bf16::from_bits(b)).to_bits()
     }
 
-    /// The bytes of a reduction of these two, with operands that are what they are before it begins.
+    /// The bytes of a reduction of these two, with operands that are what they are before it
+    /// begins.
     #[cfg(target_arch = "x86_64")]
     fn reduction<T: Arithmetic>(a: T, b: T) -> Box<dyn Fn(ReduceOp) -> Vec<u8>> {
         let (a, b) = ([a; 37], [b; 37]);
@@ -155,7 +167,15 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn what_the_program_has_set_for_its_thread_does_not_show_in_the_bits() {
-        let values = [f32::from_bits(3), f32::MIN_POSITIVE, 1.0, 1.0 + f32::EPSILON, 16_777_217.0, -0.1, 3.0e38];
+        let values = [
+            f32::from_bits(3),
+            f32::MIN_POSITIVE,
+            1.0,
+            1.0 + f32::EPSILON,
+            16_777_217.0,
+            -0.1,
+            3.0e38,
+        ];
         let mut reductions = Vec::new();
         for (a, b) in values.iter().flat_map(|a| values.map(|b| (*a, b))) {
             reductions.push(reduction(a, b));
@@ -164,7 +184,8 @@ mod tests {
             reductions.push(reduction(F16::from_bits(3), F16::from_f32(b)));
             reductions.push(reduction(Bf16::from_f32(a), Bf16::from_f32(b)));
         }
-        let all = || -> Vec<_> { reductions.iter().flat_map(|reduction| OPS.map(reduction)).collect() };
+        let all =
+            || -> Vec<_> { reductions.iter().flat_map(|reduction| OPS.map(reduction)).collect() };
         let usual = all();
         crate::collective::float_testing::under_every_control_word(|| assert_eq!(all(), usual));
     }
@@ -177,13 +198,20 @@ mod tests {
         assert_eq!(pair(ReduceOp::Sum, u64::MAX, 3), 2);
         assert_eq!(pair(ReduceOp::Prod, i64::MAX, 2), -2);
         assert_eq!(pair(ReduceOp::Sum, i32::MIN, i32::MIN), 0);
-        assert_eq!((pair(ReduceOp::Min, i8::MIN, 1), pair(ReduceOp::Max, i8::MIN, 1)), (i8::MIN, 1));
-        assert_eq!((pair(ReduceOp::Min, u32::MAX, 1), pair(ReduceOp::Max, u32::MAX, 1)), (1, u32::MAX));
+        assert_eq!(
+            (pair(ReduceOp::Min, i8::MIN, 1), pair(ReduceOp::Max, i8::MIN, 1)),
+            (i8::MIN, 1)
+        );
+        assert_eq!(
+            (pair(ReduceOp::Min, u32::MAX, 1), pair(ReduceOp::Max, u32::MAX, 1)),
+            (1, u32::MAX)
+        );
     }
 
     #[test]
     fn halves_are_added_in_f32_and_rounded_once() {
-        // 2048 + 1 lies between two halves and goes to the even one; 2050 + 1 is a tie the other way.
+        // 2048 + 1 lies between two halves and goes to the even one; 2050 + 1 is a tie the other
+        // way.
         assert_eq!(f16(ReduceOp::Sum, 0x6800, 0x3c00), 0x6800);
         assert_eq!(f16(ReduceOp::Sum, 0x6801, 0x3c00), 0x6802);
         assert_eq!(f16(ReduceOp::Sum, 0x7bff, 0x7bff), 0x7c00, "too large is infinite");
@@ -201,28 +229,42 @@ mod tests {
                 assert_eq!((f16(op, nan, 0x3c00), f16(op, 0xfc00, nan)), (0x7e00, 0x7e00), "{op}");
             }
             for nan in [0x7fc1, 0xff81, 0x7fff] {
-                assert_eq!((bf16(op, nan, 0x3f80), bf16(op, 0xff80, nan)), (0x7fc0, 0x7fc0), "{op}");
+                assert_eq!(
+                    (bf16(op, nan, 0x3f80), bf16(op, 0xff80, nan)),
+                    (0x7fc0, 0x7fc0),
+                    "{op}"
+                );
             }
         }
         for (a, b) in [(0, 0x8000), (0x8000, 0)] {
             assert_eq!((f16(ReduceOp::Min, a, b), f16(ReduceOp::Max, a, b)), (0x8000, 0));
             assert_eq!((bf16(ReduceOp::Min, a, b), bf16(ReduceOp::Max, a, b)), (0x8000, 0));
         }
-        assert_eq!((f16(ReduceOp::Min, 0xfc00, 0xfbff), f16(ReduceOp::Max, 0xfc00, 0xfbff)), (0xfc00, 0xfbff));
+        assert_eq!(
+            (f16(ReduceOp::Min, 0xfc00, 0xfbff), f16(ReduceOp::Max, 0xfc00, 0xfbff)),
+            (0xfc00, 0xfbff)
+        );
     }
 
-    /// The loops over halves and the arithmetic of one of them go different ways to the same number.
+    /// The loops over halves and the arithmetic of one of them go different ways to the same
+    /// number.
     #[test]
     fn loops_over_halves_agree_with_the_plain_arithmetic() {
         fn agree<T: Arithmetic>(from_bits: fn(u16) -> T) {
             let all: Vec<T> = (0..=u16::MAX).map(from_bits).collect();
-            for other in [0x0001, 0x8400, 0x3c01, 0xbf81, 0x4b7f, 0x7bff, 0x7c00, 0xff80].map(from_bits) {
+            for other in
+                [0x0001, 0x8400, 0x3c01, 0xbf81, 0x4b7f, 0x7bff, 0x7c00, 0xff80].map(from_bits)
+            {
                 let (mut sums, mut products) = (all.clone(), all.clone());
                 T::add_to(&mut sums, &vec![other; all.len()]);
                 T::multiply(&mut products, &vec![other; all.len()]);
                 for (i, x) in all.iter().enumerate() {
                     let plain = [x.plus(other).canonical(), x.times(other).canonical()];
-                    assert_eq!(bytes_of(&[sums[i].canonical(), products[i].canonical()]), bytes_of(&plain), "{i:#x}");
+                    assert_eq!(
+                        bytes_of(&[sums[i].canonical(), products[i].canonical()]),
+                        bytes_of(&plain),
+                        "{i:#x}"
+                    );
                 }
             }
         }
@@ -234,8 +276,9 @@ mod tests {
     fn folding_a_pair_is_copying_one_and_folding_the_other() {
         use DType::{Bf16, F16, F32, F64, I8, I32, I64, U8, U32, U64};
         // More than two parts, all bits at odds.
-        let bits =
-            |salt: u64| -> Vec<u64> { (1..=2500u64).map(|i| i.wrapping_mul(salt | 1).rotate_left(i as u32 % 64)).collect() };
+        let bits = |salt: u64| -> Vec<u64> {
+            (1..=2500u64).map(|i| i.wrapping_mul(salt | 1).rotate_left(i as u32 % 64)).collect()
+        };
         let (a, b) = (bits(0x9e37_79b9_7f4a_7c15), bits(0xd1b5_4a32_d192_ed03));
         for dtype in [F32, F64, F16, Bf16, I8, I32, I64, U8, U32, U64] {
             for op in OPS {
@@ -253,10 +296,19 @@ mod tests {
     #[test]
     fn any_nan_becomes_the_canonical_one_whatever_its_payload_and_place() {
         for nan in [0x7fc0_0001, 0xffc1_2345, 0x7f80_0001, 0xff80_0001].map(f32::from_bits) {
-            for other in [1.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::from_bits(0x7fff_ffff)] {
+            for other in [1.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::from_bits(0x7fff_ffff)]
+            {
                 for op in OPS {
-                    assert_eq!(folded(op, nan, other), 0x7fc0_0000, "{op} of {nan:?} and {other:?}");
-                    assert_eq!(folded(op, other, nan), 0x7fc0_0000, "{op} of {other:?} and {nan:?}");
+                    assert_eq!(
+                        folded(op, nan, other),
+                        0x7fc0_0000,
+                        "{op} of {nan:?} and {other:?}"
+                    );
+                    assert_eq!(
+                        folded(op, other, nan),
+                        0x7fc0_0000,
+                        "{op} of {other:?} and {nan:?}"
+                    );
                 }
             }
         }

@@ -1,20 +1,23 @@
 //! Layer: Words.
 //!
-//! The two floats of 16 bits. They are for buffers that are kept in them; arithmetic is done in `f32`.
+//! The two floats of 16 bits. They are for buffers that are kept in them; arithmetic is done in
+//! `f32`.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 /// IEEE 754 binary16: 11 bits of precision, largest number 65504.
 ///
-/// Lies in memory as its 16 bits, so a buffer of another crate's half type can be cast to it. Compares as a float does.
+/// Lies in memory as its 16 bits, so a buffer of another crate's half type can be cast to it.
+/// Compares as a float does.
 #[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub struct F16(u16);
 
 /// bfloat16, the upper half of an `f32`: 8 bits of precision, the range of `f32`.
 ///
-/// Lies in memory as its 16 bits, so a buffer of another crate's half type can be cast to it. Compares as a float does.
+/// Lies in memory as its 16 bits, so a buffer of another crate's half type can be cast to it.
+/// Compares as a float does.
 #[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub struct Bf16(u16);
@@ -97,7 +100,10 @@ mod tests {
         assert_eq!(F16::from_f32(65520.0).to_bits(), 0x7c00);
         assert_eq!(F16::from_f32(1.0 + 1.0 / 2048.0).to_bits(), 0x3c00);
         assert_eq!(Bf16::from_f32(1.0 + 3.0 / 256.0).to_bits(), 0x3f82);
-        assert_eq!((F16::from_f32(-2.5).to_string(), format!("{:?}", Bf16::from_f32(-2.0))), ("-2.5".into(), "-2.0".into()));
+        assert_eq!(
+            (F16::from_f32(-2.5).to_string(), format!("{:?}", Bf16::from_f32(-2.0))),
+            ("-2.5".into(), "-2.0".into())
+        );
         assert!(F16::from_f32(-0.0) == F16::default() && Bf16::from_f32(1.0) < Bf16::from_f32(2.0));
         assert!(F16::from_f32(f32::NAN).partial_cmp(&F16::default()).is_none());
     }

@@ -84,7 +84,8 @@ impl Input<'_> {
         bytes.map(|bytes| copy(out, bytes)).is_some()
     }
 
-    /// All of it, to be handed in later as [`Input::Lent`]: a copy of what is borrowed. `None` when nothing is contributed.
+    /// All of it, to be handed in later as [`Input::Lent`]: a copy of what is borrowed. `None` when
+    /// nothing is contributed.
     pub fn kept(&self) -> Option<Block> {
         match self {
             Input::Nothing => None,
@@ -99,7 +100,8 @@ impl Input<'_> {
         }
     }
 
-    /// What the memory of the result should be like, where it is to be the caller's afterwards: see [`Pool::like`].
+    /// What the memory of the result should be like, where it is to be the caller's afterwards: see
+    /// [`Pool::like`].
     pub fn model(&self) -> Option<Block> {
         match self {
             Input::Lent(block) => block.part(0..block.len()),
@@ -135,7 +137,10 @@ mod tests {
             let kept = Input::Lent(kept.expect("it is something"));
             let piece = kept.piece(&pool, 1..4).expect("it is there");
             assert_eq!((kept.len(), piece.bytes()), (5, &[2, 3, 4][..]));
-            assert!(at.is_none_or(|at| at == piece.bytes().as_ptr()), "what is lent stays where it is");
+            assert!(
+                at.is_none_or(|at| at == piece.bytes().as_ptr()),
+                "what is lent stays where it is"
+            );
         }
     }
 }

@@ -2,18 +2,20 @@
 //!
 //! Every vote and status of one View, on one member.
 //!
-//! One ledger sits behind one lock. Engines report results to it, the control plane feeds it the other members'
-//! messages, and a promise to leave the View is a snapshot of it: [`Ledger::freeze`]. After that no vote changes
-//! any more; the next View decides what is open.
+//! One ledger sits behind one lock. Engines report results to it, the control plane feeds it the
+//! other members' messages, and a promise to leave the View is a snapshot of it:
+//! [`Ledger::freeze`]. After that no vote changes any more; the next View decides what is open.
 //!
-//! Rules. Every member votes once per operation, to all members, and `Done` only when all have called it. `Committed` needs
-//! `Done` from all, `Aborted` needs `Abort` from all; until then the call waits. An `Abort` is answered with an `Abort` by
-//! everybody, also by a member that voted `Done` and has not committed, and by one whose program has not called the operation
-//! yet. A member lists an operation from its own call until every member has reported it decided. All members are those that
-//! take part: of a message its two ends.
+//! Rules. Every member votes once per operation, to all members, and `Done` only when all have
+//! called it. `Committed` needs `Done` from all, `Aborted` needs `Abort` from all; until then the
+//! call waits. An `Abort` is answered with an `Abort` by everybody, also by a member that voted
+//! `Done` and has not committed, and by one whose program has not called the operation yet. A
+//! member lists an operation from its own call until every member has reported it decided. All
+//! members are those that take part: of a message its two ends.
 //!
-//! A step is one operation of several calls: each is described by itself, and none is voted on. A call by best effort is not
-//! voted on either; it is decided on each member as soon as that one holds its result, and listed by nobody.
+//! A step is one operation of several calls: each is described by itself, and none is voted on. A
+//! call by best effort is not voted on either; it is decided on each member as soon as that one
+//! holds its result, and listed by nobody.
 
 mod calls;
 mod entry;
@@ -23,10 +25,13 @@ mod reports;
 mod revisions;
 
 use super::revision::REVISION_UNKNOWN;
-use super::{AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote};
+use super::{
+    AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote,
+};
 use crate::defect::Seeded;
 use crate::view::{
-    CommittedOp, Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, OpSet, Rank, View, ViewDigest,
+    CommittedOp, Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, OpSet,
+    Rank, View, ViewDigest,
 };
 use calls::Calls;
 use entry::Entry;
@@ -124,8 +129,9 @@ impl Ledger {
         self.synced
     }
 
-    /// Whether a sync of this lane brings a state: where the members did not share one history from the start, until the lane is used for
-    /// something else. It depends on what this member has called and on nothing that it has heard, so that all members say the same.
+    /// Whether a sync of this lane brings a state: where the members did not share one history from
+    /// the start, until the lane is used for something else. It depends on what this member has
+    /// called and on nothing that it has heard, so that all members say the same.
     pub fn sync_brings(&self, lane: Lane) -> bool {
         !self.began_synced && !self.worked.contains(&lane)
     }
@@ -137,7 +143,8 @@ impl Ledger {
 
     /// Operations that this member or another one has begun and that are not decided.
     ///
-    /// Those of others count too: a member that is about to call may finish them, unless it leaves its View at once.
+    /// Those of others count too: a member that is about to call may finish them, unless it leaves
+    /// its View at once.
     pub fn in_flight(&self) -> usize {
         self.open().count()
     }
@@ -191,7 +198,8 @@ impl Ledger {
         }
     }
 
-    /// Tells everybody that this member has begun `op`: its staging is ready. Not when it is decided by now; gives whether it does.
+    /// Tells everybody that this member has begun `op`: its staging is ready. Not when it is
+    /// decided by now; gives whether it does.
     pub fn describe(&mut self, op: OpId) -> bool {
         let call = self.entries.get(&op).and_then(|e| e.call);
         call.is_some_and(|call| self.tell_begun(op, None, call))
@@ -204,12 +212,20 @@ impl Ledger {
 
     fn tell_begun(&mut self, op: OpId, part: Option<u8>, call: Call) -> bool {
         let (me, frozen) = (self.me, self.frozen);
-        let Some(entry) = self.entries.get_mut(&op).filter(|e| !frozen && e.call.is_some() && e.outcome.is_none()) else {
+        let Some(entry) = self
+            .entries
+            .get_mut(&op)
+            .filter(|e| !frozen && e.call.is_some() && e.outcome.is_none())
+        else {
             return false;
         };
         let name = part.map_or(op, |index| op.part(index));
         // One that is held is a sync, or the end of a step: their data moves later.
-        let descriptor = Descriptor { op: name, call, plan_revision: entry.revision.unwrap_or(REVISION_UNKNOWN) };
+        let descriptor = Descriptor {
+            op: name,
+            call,
+            plan_revision: entry.revision.unwrap_or(REVISION_UNKNOWN),
+        };
         if entry.calls_of_mut(part).note(me, descriptor) != Some(true) {
             return false;
         }
@@ -237,9 +253,11 @@ impl Ledger {
         }
     }
 
-    /// The engine holds the full result; of a step, that of every call. Ignored when the View is frozen or the operation is given up.
+    /// The engine holds the full result; of a step, that of every call. Ignored when the View is
+    /// frozen or the operation is given up.
     ///
-    /// The vote waits until all have called: a root that has sent everything off may give up as long as somebody has not come.
+    /// The vote waits until all have called: a root that has sent everything off may give up as
+    /// long as somebody has not come.
     pub fn done(&mut self, op: OpId, digest: u128) {
         if let Some(entry) = self.entries.get_mut(&op).filter(|_| !self.frozen) {
             entry.held = Some(digest);
@@ -247,7 +265,8 @@ impl Ledger {
         }
     }
 
-    /// A result counts from when all have called: it is voted for, or decides a call that nobody votes on.
+    /// A result counts from when all have called: it is voted for, or decides a call that nobody
+    /// votes on.
     fn count_result(&mut self, op: OpId) {
         let Some(entry) = self.entries.get(&op).filter(|e| e.agreed) else { return };
         match entry.held {
@@ -256,7 +275,8 @@ impl Ledger {
         }
     }
 
-    /// Gives `op` up, if this member has not voted `Done` for it: then the decision must be waited for.
+    /// Gives `op` up, if this member has not voted `Done` for it: then the decision must be waited
+    /// for.
     pub fn abort(&mut self, op: OpId, reason: AbortReason) {
         let own = self.entries.get(&op).and_then(|e| e.votes[self.me.index()]);
         if own.is_none() {
@@ -270,12 +290,18 @@ impl Ledger {
         entry.is_some_and(|e| matches!(e.votes[self.me.index()], Some(Vote::Done { .. })))
     }
 
-    /// Another member has begun an operation. Gives whether it says so for the first time, and it is of interest still.
-    pub fn on_descriptor(&mut self, from: Rank, descriptor: Descriptor) -> Result<bool, Misbehaviour> {
+    /// Another member has begun an operation. Gives whether it says so for the first time, and it
+    /// is of interest still.
+    pub fn on_descriptor(
+        &mut self,
+        from: Rank,
+        descriptor: Descriptor,
+    ) -> Result<bool, Misbehaviour> {
         if self.frozen {
             return Ok(false);
         }
-        let (op, part) = descriptor.op.step().map_or((descriptor.op, None), |(op, index)| (op, Some(index)));
+        let (op, part) =
+            descriptor.op.step().map_or((descriptor.op, None), |(op, index)| (op, Some(index)));
         if !is_honest(&descriptor, part) {
             return Err(Misbehaviour);
         }
@@ -287,7 +313,10 @@ impl Ledger {
         };
         let is_first = entry.calls_of_mut(part).note(from, descriptor).ok_or(Misbehaviour)?;
         // A plan that this member has not got yet will come, and with it what is held.
-        if entry.call.is_some() && entry.revision.is_none() && self.revisions.has(descriptor.plan_revision) {
+        if entry.call.is_some()
+            && entry.revision.is_none()
+            && self.revisions.has(descriptor.plan_revision)
+        {
             entry.revision = Some(descriptor.plan_revision);
         }
         let mine = entry.calls_of(part).and_then(|calls| calls.of(me));
@@ -313,7 +342,9 @@ impl Ledger {
         }
         match (entry.votes[from.index()], vote) {
             (Some(Vote::Abort(_)), Vote::Done { .. }) => return Ok(()),
-            (Some(Vote::Done { digest: a }), Vote::Done { digest: b }) if a != b => return Err(Misbehaviour),
+            (Some(Vote::Done { digest: a }), Vote::Done { digest: b }) if a != b => {
+                return Err(Misbehaviour);
+            }
             _ => entry.votes[from.index()] = Some(vote),
         }
         if let Vote::Abort(cause) = vote {
@@ -323,17 +354,23 @@ impl Ledger {
         Ok(())
     }
 
-    /// No vote changes any more. Returns what this member has to report; the same at every later call.
+    /// No vote changes any more. Returns what this member has to report; the same at every later
+    /// call.
     pub fn freeze(&mut self) -> Closing {
         self.frozen = true;
         Closing {
-            ops: self.entries.iter().filter_map(|(op, e)| e.listed(*op, self.me, self.seeded)).collect(),
+            ops: self
+                .entries
+                .iter()
+                .filter_map(|(op, e)| e.listed(*op, self.me, self.seeded))
+                .collect(),
             committed: self.committed,
         }
     }
 
-    /// The next View was made of this one: these operations are committed, every other open one is aborted. Of a committed one whose
-    /// result this member does not hold it knows no more than that others have gone on with it: that one stays unknown.
+    /// The next View was made of this one: these operations are committed, every other open one is
+    /// aborted. Of a committed one whose result this member does not hold it knows no more than
+    /// that others have gone on with it: that one stays unknown.
     pub fn decide(&mut self, committed: &[CommittedOp]) {
         let (me, seeded) = (self.me, self.seeded);
         self.close_with(|op, entry| entry.outcome_by(*op, committed, me, seeded));
@@ -348,7 +385,8 @@ impl Ledger {
     pub fn waiting_for(&self) -> Option<(OpId, Vec<Rank>)> {
         self.entries.iter().find_map(|(op, e)| {
             let missing: Vec<Rank> = e.calls.missing().collect();
-            (e.outcome.is_none() && e.calls.of(self.me).is_some() && !missing.is_empty()).then_some((*op, missing))
+            (e.outcome.is_none() && e.calls.of(self.me).is_some() && !missing.is_empty())
+                .then_some((*op, missing))
         })
     }
 
@@ -363,12 +401,18 @@ impl Ledger {
         if !op.lane.fits(self.size) || !concerns(from) || !concerns(self.me) {
             return Err(Misbehaviour);
         }
-        if self.entries.contains_key(&op) || op.number < self.numbers.get(&op.lane).copied().unwrap_or(0) {
+        if self.entries.contains_key(&op)
+            || op.number < self.numbers.get(&op.lane).copied().unwrap_or(0)
+        {
             return Ok(());
         }
-        // A member lists each of them until this one has reported it decided. What it gave up may be open here for long, where a third
-        // member's word is late.
-        let open = self.entries.values().filter(|e| e.heard_from(from) && e.call.is_none() && e.outcome.is_none()).count();
+        // A member lists each of them until this one has reported it decided. What it gave up may
+        // be open here for long, where a third member's word is late.
+        let open = self
+            .entries
+            .values()
+            .filter(|e| e.heard_from(from) && e.call.is_none() && e.outcome.is_none())
+            .count();
         if open >= OPS_LISTED_MAX {
             return Err(Misbehaviour);
         }
@@ -376,7 +420,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A descriptor for an operation that is over and forgotten here: it cannot have been committed without its sender.
+    /// A descriptor for an operation that is over and forgotten here: it cannot have been committed
+    /// without its sender.
     fn refuse_finished(&mut self, op: OpId) {
         let cause = AbortCause { reason: AbortReason::Dropped, by: self.me };
         self.effects.push(LedgerEffect::Tell(OpBody::Vote(op, Vote::Abort(cause))));
@@ -410,7 +455,10 @@ impl Ledger {
             return;
         }
         if let Some(mismatch) = entry.mismatch() {
-            self.vote(op, Vote::Abort(AbortCause { reason: AbortReason::Mismatch(mismatch), by: self.me }));
+            self.vote(
+                op,
+                Vote::Abort(AbortCause { reason: AbortReason::Mismatch(mismatch), by: self.me }),
+            );
         } else if entry.is_unanimous() {
             entry.agreed = true;
             let source = entry.sync_source(&self.sources);
@@ -435,7 +483,8 @@ impl Ledger {
         let Some(entry) = self.entries.get_mut(&op) else { return };
         entry.outcome = Some(outcome);
         entry.resolved_by |= 1 << me.0;
-        let (called, is_sync, alone, held) = (entry.call.is_some(), entry.is_sync(), entry.is_best_effort(), entry.held);
+        let (called, is_sync, alone, held) =
+            (entry.call.is_some(), entry.is_sync(), entry.is_best_effort(), entry.held);
         if outcome == Outcome::Committed {
             if let (None, false, Some(digest)) = (op.lane.ends(), alone, held) {
                 self.committed.insert(CommittedOp { op, digest });
@@ -476,8 +525,8 @@ impl Ledger {
 fn is_honest(descriptor: &Descriptor, part: Option<u8>) -> bool {
     let call = &descriptor.call;
     let ends = if let Kind::Message { from, to, .. } = call.kind { Some((from, to)) } else { None };
-    let in_step =
-        call.mode == Mode::PerStep && !matches!(call.kind, Kind::Message { .. } | Kind::Step { .. } | Kind::Sync { .. });
+    let in_step = call.mode == Mode::PerStep
+        && !matches!(call.kind, Kind::Message { .. } | Kind::Step { .. } | Kind::Sync { .. });
     let alone = call.mode != Mode::PerStep && ends == descriptor.op.lane.ends();
     if part.is_some() { in_step && descriptor.op.lane.ends().is_none() } else { alone }
 }

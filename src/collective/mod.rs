@@ -2,8 +2,9 @@
 //!
 //! Collectives: what is called, how it is scheduled, folded and carried out.
 //!
-//! An [`Engine`] opens one [`Backend`] per View; a Backend runs jobs until it is closed. It reads a borrowed buffer only
-//! while it is fed by the caller's own thread, see [`Input`]. Whether a result counts is decided by votes, outside of the engine.
+//! An [`Engine`] opens one [`Backend`] per View; a Backend runs jobs until it is closed. It reads a
+//! borrowed buffer only while it is fed by the caller's own thread, see [`Input`]. Whether a result
+//! counts is decided by votes, outside of the engine.
 
 mod arithmetic;
 mod board;
@@ -51,7 +52,9 @@ pub use element::{Element, bytes_of, bytes_of_mut, elements_of, elements_of_mut}
 pub use enclosed::{ENCLOSED_BYTES_MAX, Enclosed};
 #[cfg(test)]
 pub(crate) use envelope::testing;
-pub use envelope::{Decided, Envelope, Fate, LostResults, Mouth, Outgoing, Refused, SyncDue, SyncStep};
+pub use envelope::{
+    Decided, Envelope, Fate, LostResults, Mouth, Outgoing, Refused, SyncDue, SyncStep,
+};
 pub use fault::EngineFault;
 pub use finite::all_finite;
 pub use float_environment::in_default_environment;
@@ -78,7 +81,9 @@ pub use schedule::Then;
 #[cfg(any(feature = "gloo", test))]
 pub use schedule::Unfit;
 pub use staging::{Block, Pool, Staging};
-pub use vote::{AbortCause, AbortReason, Closing, Listed, Mismatch, OpBody, OpMessage, Outcome, Status, Vote};
+pub use vote::{
+    AbortCause, AbortReason, Closing, Listed, Mismatch, OpBody, OpMessage, Outcome, Status, Vote,
+};
 
 use crate::engine::EngineKind;
 use crate::link::DataLink;
@@ -98,41 +103,48 @@ pub trait Engine: Send + Sync {
 
 /// Runs the collectives of one View.
 ///
-/// No method blocks. A backend that is closed or dropped ends its threads and fails its jobs with [`EngineFault::Closed`].
+/// No method blocks. A backend that is closed or dropped ends its threads and fails its jobs with
+/// [`EngineFault::Closed`].
 pub trait Backend: Send + Sync {
     /// Takes over the data link to `peer`. A later link to the same peer replaces the earlier one.
     fn attach(&self, peer: Rank, link: Box<dyn DataLink>);
 
-    /// Begins a job: makes room for its data. Its `done` is called exactly once, from any thread and under no lock, also when
-    /// the job is cancelled or the backend closes; perhaps before this returns, as when the call cannot be carried out under
-    /// the plan. It should be short: it may hold up a link's receiver, or the control plane.
+    /// Begins a job: makes room for its data. Its `done` is called exactly once, from any thread
+    /// and under no lock, also when the job is cancelled or the backend closes; perhaps before this
+    /// returns, as when the call cannot be carried out under the plan. It should be short: it may
+    /// hold up a link's receiver, or the control plane.
     fn start(&self, job: Job);
 
-    /// Hands in this member's contribution to a job that was started, once; [`Input::Nothing`] where it has none. What was
-    /// copied of it first is on its way before the last is. `input` is not looked at any more when this returns; what it lends
-    /// may be, until the job is done and retired. Nothing happens when the job has ended; a contribution of another length
-    /// than the call's fails it.
+    /// Hands in this member's contribution to a job that was started, once; [`Input::Nothing`]
+    /// where it has none. What was copied of it first is on its way before the last is. `input` is
+    /// not looked at any more when this returns; what it lends may be, until the job is done and
+    /// retired. Nothing happens when the job has ended; a contribution of another length than the
+    /// call's fails it.
     fn feed(&self, op: OpId, input: &Input<'_>);
 
-    /// The same, but for what is to be [`Enclosed`] with this member's descriptor: that does not go over the data links, and counts as
-    /// sent. A backend that knows of nothing like it feeds.
+    /// The same, but for what is to be [`Enclosed`] with this member's descriptor: that does not go
+    /// over the data links, and counts as sent. A backend that knows of nothing like it feeds.
     fn feed_enclosing(&self, op: OpId, input: &Input<'_>) -> Option<Enclosed> {
         self.feed(op, input);
         None
     }
 
-    /// `from` has enclosed this with its descriptor of `op`; said once of each. It is treated as if a data link had brought it.
+    /// `from` has enclosed this with its descriptor of `op`; said once of each. It is treated as if
+    /// a data link had brought it.
     fn receive_enclosed(&self, op: OpId, from: Rank, enclosed: &Enclosed) {
         let _ = (op, from, enclosed);
     }
 
-    /// `peer` calls the same `op` and has room for all its data: [`start`](Backend::start) was called for it there, and word of that has come here.
+    /// `peer` calls the same `op` and has room for all its data: [`start`](Backend::start) was
+    /// called for it there, and word of that has come here.
     ///
-    /// Its descriptor is that word when it leaves after the call of `start`. Where an operation can only start when other
-    /// descriptors are in, a sync for one, the word must be a later message. May come before `start` is called here.
+    /// Its descriptor is that word when it leaves after the call of `start`. Where an operation can
+    /// only start when other descriptors are in, a sync for one, the word must be a later message.
+    /// May come before `start` is called here.
     fn credit(&self, op: OpId, peer: Rank);
 
-    /// Forgets `op`: a running job is failed with [`EngineFault::Cancelled`], data that still arrives for it is dropped.
+    /// Forgets `op`: a running job is failed with [`EngineFault::Cancelled`], data that still
+    /// arrives for it is dropped.
     fn cancel(&self, op: OpId);
 
     /// `op` is decided on this member; data that still arrives for it is dropped.
@@ -159,7 +171,10 @@ pub struct Traffic {
 
 impl Traffic {
     pub(crate) fn and(self, other: Traffic) -> Traffic {
-        Traffic { sent_bytes: self.sent_bytes + other.sent_bytes, received_bytes: self.received_bytes + other.received_bytes }
+        Traffic {
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+            received_bytes: self.received_bytes + other.received_bytes,
+        }
     }
 }
 
@@ -171,9 +186,11 @@ pub struct Job {
     pub call: Call,
     /// The plan whose revision the operation runs under.
     pub plan: Arc<Plan>,
-    /// For a sync, which member's state of how many bytes is handed on; `None` for every other call.
+    /// For a sync, which member's state of how many bytes is handed on; `None` for every other
+    /// call.
     pub sync_root: Option<(Rank, u64)>,
-    /// What the memory of the result should be [like](Pool::like), so that it can become the caller's.
+    /// What the memory of the result should be [like](Pool::like), so that it can become the
+    /// caller's.
     pub model: Option<Block>,
     /// Receives the result.
     pub done: Done,
@@ -187,6 +204,7 @@ pub type Done = Box<dyn FnOnce(Result<Finished, EngineFault>) + Send>;
 pub struct Finished {
     /// The result's elements in wire-independent, native form.
     pub output: Staging,
-    /// XXH3-128 over the XXH3-64 of each 256 KiB of the result, equal on every rank; anything where their results differ.
+    /// XXH3-128 over the XXH3-64 of each 256 KiB of the result, equal on every rank; anything where
+    /// their results differ.
     pub digest: u128,
 }

@@ -2,7 +2,8 @@
 //!
 //! What a reduction must give, worked out one element at a time from a [`FoldOrder`].
 //!
-//! Written apart from the fast loops on purpose, in the plainest way there is, so that they can be compared bit for bit.
+//! Written apart from the fast loops on purpose, in the plainest way there is, so that they can be
+//! compared bit for bit.
 
 use super::arithmetic::Arithmetic;
 use super::call::ReduceOp;
@@ -12,8 +13,13 @@ use std::cmp::Ordering;
 
 /// The result of reducing `inputs`, one buffer per rank and all of one length, in `order`.
 ///
-/// Elements that no segment covers stay at the first input's value. Integers have no mean: of them it is the sum.
-pub fn reference<T: Arithmetic + PartialOrd>(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<T>]) -> Vec<T> {
+/// Elements that no segment covers stay at the first input's value. Integers have no mean: of them
+/// it is the sum.
+pub fn reference<T: Arithmetic + PartialOrd>(
+    order: &FoldOrder,
+    op: ReduceOp,
+    inputs: &[Vec<T>],
+) -> Vec<T> {
     let mut result = inputs.first().cloned().unwrap_or_default();
     in_default_environment(|| {
         for segment in &order.segments {
@@ -27,7 +33,12 @@ pub fn reference<T: Arithmetic + PartialOrd>(order: &FoldOrder, op: ReduceOp, in
     result
 }
 
-fn value<T: Arithmetic + PartialOrd>(tree: &FoldTree, op: ReduceOp, inputs: &[Vec<T>], i: usize) -> T {
+fn value<T: Arithmetic + PartialOrd>(
+    tree: &FoldTree,
+    op: ReduceOp,
+    inputs: &[Vec<T>],
+    i: usize,
+) -> T {
     match tree {
         FoldTree::Leaf(rank) => inputs[rank.index()][i],
         FoldTree::Sum(parts) => {
@@ -56,7 +67,8 @@ fn step<T: Arithmetic + PartialOrd>(op: ReduceOp, a: T, b: T) -> T {
     }
 }
 
-/// Of two equal values the one whose sign the total rule prefers; they differ only when both are zeros of a float.
+/// Of two equal values the one whose sign the total rule prefers; they differ only when both are
+/// zeros of a float.
 fn tie<T: Arithmetic>(op: ReduceOp, a: T, b: T) -> T {
     let a_is_negative = super::element::bytes_of(&[a]).last().is_some_and(|byte| byte & 0x80 != 0);
     if a_is_negative == (op == ReduceOp::Min) { a } else { b }

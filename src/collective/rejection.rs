@@ -123,24 +123,45 @@ impl fmt::Display for Rejection {
                  a rank that both have one to, or use a broadcast"
             ),
             Rejection::NoRoot { root, size } => {
-                write!(f, "the root is rank {root}, and the {size} members have the ranks 0 to {}", size.saturating_sub(1))
+                write!(
+                    f,
+                    "the root is rank {root}, and the {size} members have the ranks 0 to {}",
+                    size.saturating_sub(1)
+                )
             }
-            Rejection::NoPeer { size } => write!(f, "a message goes to another of the {size} members, by its rank"),
-            Rejection::StepTooLong => f.write_str("a step has at most 64 calls; commit it, and begin another"),
-            Rejection::Output { given, wanted } => write!(f, "the output has {given} elements where {wanted} come"),
+            Rejection::NoPeer { size } => {
+                write!(f, "a message goes to another of the {size} members, by its rank")
+            }
+            Rejection::StepTooLong => {
+                f.write_str("a step has at most 64 calls; commit it, and begin another")
+            }
+            Rejection::Output { given, wanted } => {
+                write!(f, "the output has {given} elements where {wanted} come")
+            }
             Rejection::Uneven { count, size } => {
-                write!(f, "{count} elements are not one equal part for each of {size} members; pad the buffer")
+                write!(
+                    f,
+                    "{count} elements are not one equal part for each of {size} members; pad the buffer"
+                )
             }
             Rejection::ScatterInput { given, part, size } => {
                 write!(f, "the root gave {given} elements where {size} members take {part} each")
             }
             Rejection::TopK(op) => {
-                write!(f, "what is left out counts as 0, which is for sums and means; take another codec for a {op}")
+                write!(
+                    f,
+                    "what is left out counts as 0, which is for sums and means; take another codec for a {op}"
+                )
             }
             Rejection::Feedback(problem) => problem.fmt(f),
-            Rejection::Gradient { parameter, problem } => write!(f, "the gradient of parameter {parameter} {problem}"),
+            Rejection::Gradient { parameter, problem } => {
+                write!(f, "the gradient of parameter {parameter} {problem}")
+            }
             Rejection::Layout { rank } => {
-                write!(f, "rank {rank} has registered other parameters or buckets; register the same on every member")
+                write!(
+                    f,
+                    "rank {rank} has registered other parameters or buckets; register the same on every member"
+                )
             }
         }
     }
@@ -165,8 +186,12 @@ impl fmt::Display for GradientProblem {
         match self {
             GradientProblem::Unknown => f.write_str("is of none that was registered"),
             GradientProblem::Twice => f.write_str("was pushed twice in a step"),
-            GradientProblem::Missing => f.write_str("was not pushed; push zeros where there is none"),
-            GradientProblem::Length { given, wanted } => write!(f, "has {given} elements where {wanted} were registered"),
+            GradientProblem::Missing => {
+                f.write_str("was not pushed; push zeros where there is none")
+            }
+            GradientProblem::Length { given, wanted } => {
+                write!(f, "has {given} elements where {wanted} were registered")
+            }
         }
     }
 }

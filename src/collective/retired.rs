@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 /// Which operations are over: ranges of numbers by lane.
 ///
-/// Between two ranges lies an operation that is not decided, and no more than 64 of them are. So a lane takes a few words;
-/// how many lanes there are, the calling program decides.
+/// Between two ranges lies an operation that is not decided, and no more than 64 of them are. So a
+/// lane takes a few words; how many lanes there are, the calling program decides.
 #[derive(Debug, Default)]
 pub struct Retired {
     lanes: BTreeMap<Lane, BTreeMap<u64, u64>>,
@@ -20,7 +20,9 @@ const RANGES_MAX: usize = 128;
 impl Retired {
     /// Whether `op` is over.
     pub fn contains(&self, op: OpId) -> bool {
-        let below = |ranges: &BTreeMap<u64, u64>| ranges.range(..=op.number).next_back().is_some_and(|r| op.number <= *r.1);
+        let below = |ranges: &BTreeMap<u64, u64>| {
+            ranges.range(..=op.number).next_back().is_some_and(|r| op.number <= *r.1)
+        };
         self.lanes.get(&op.lane).is_some_and(below)
     }
 
@@ -31,7 +33,9 @@ impl Retired {
         }
         let ranges = self.lanes.entry(op.lane).or_default();
         let before = ranges.range(..op.number).next_back().map(|(start, end)| (*start, *end));
-        let start = before.filter(|(_, end)| end.checked_add(1) == Some(op.number)).map_or(op.number, |(start, _)| start);
+        let start = before
+            .filter(|(_, end)| end.checked_add(1) == Some(op.number))
+            .map_or(op.number, |(start, _)| start);
         let after = op.number.checked_add(1).and_then(|next| ranges.remove(&next));
         ranges.insert(start, after.unwrap_or(op.number));
         if ranges.len() > RANGES_MAX {
@@ -41,7 +45,9 @@ impl Retired {
 }
 
 fn close_first_gap(ranges: &mut BTreeMap<u64, u64>) {
-    let (Some((start, _)), Some((_, end))) = (ranges.pop_first(), ranges.pop_first()) else { return };
+    let (Some((start, _)), Some((_, end))) = (ranges.pop_first(), ranges.pop_first()) else {
+        return;
+    };
     ranges.insert(start, end);
 }
 

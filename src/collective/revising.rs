@@ -2,18 +2,21 @@
 //!
 //! How rank 0 brings another plan into its View.
 //!
-//! Every member holds the calls that it makes from then on and tells how far its lanes have come. When all have, rank 0 says which plan
-//! comes, and that it begins at the highest of these numbers: below it everything runs under the plan before, as it may have begun
-//! somewhere, and nothing above has begun anywhere. What another member has begun tells by itself under which plan, and is held no
-//! longer than until that plan is here. So no operation runs under two plans, none that has begun is disturbed, and what is held waits for messages and
-//! never for a program. If a member is lost meanwhile the View ends, and everything held with it.
+//! Every member holds the calls that it makes from then on and tells how far its lanes have come.
+//! When all have, rank 0 says which plan comes, and that it begins at the highest of these numbers:
+//! below it everything runs under the plan before, as it may have begun somewhere, and nothing
+//! above has begun anywhere. What another member has begun tells by itself under which plan, and is
+//! held no longer than until that plan is here. So no operation runs under two plans, none that has
+//! begun is disturbed, and what is held waits for messages and never for a program. If a member is
+//! lost meanwhile the View ends, and everything held with it.
 
 use super::revision::{LANES_TOLD_MAX, PlanStep, Switch};
 use crate::topology::Plan;
 use crate::view::{Lane, OpId, Rank};
 use std::collections::BTreeMap;
 
-/// A change of the plan, as rank 0 leads it. One at a time: the next one begins when this one [is over](Revising::is_over).
+/// A change of the plan, as rank 0 leads it. One at a time: the next one begins when this one [is
+/// over](Revising::is_over).
 #[derive(Clone, Debug)]
 pub struct Revising {
     revision: u32,
@@ -48,12 +51,17 @@ impl Revising {
         self.held.iter().all(Option::is_some) && self.switch.is_none()
     }
 
-    /// Once all hold: this plan comes, or none. Gives what everybody is to be told. With more lanes than can be told none comes.
+    /// Once all hold: this plan comes, or none. Gives what everybody is to be told. With more lanes
+    /// than can be told none comes.
     pub fn decide(&mut self, plan: Option<Plan>) -> PlanStep {
         let all: Option<Vec<&Vec<OpId>>> = self.held.iter().flatten().map(Option::as_ref).collect();
-        let first = all.map(|all| furthest(all.into_iter().flatten())).filter(|first| first.len() <= LANES_TOLD_MAX);
+        let first = all
+            .map(|all| furthest(all.into_iter().flatten()))
+            .filter(|first| first.len() <= LANES_TOLD_MAX);
         let revision = self.revision;
-        let to = plan.zip(first).map(|(plan, first)| Box::new(Switch { plan: Plan { revision, ..plan }, first }));
+        let to = plan
+            .zip(first)
+            .map(|(plan, first)| Box::new(Switch { plan: Plan { revision, ..plan }, first }));
         let switch = PlanStep::Switch { revision, to };
         self.switch = Some(switch.clone());
         switch
@@ -61,7 +69,9 @@ impl Revising {
 
     /// A rank has heard what was decided.
     pub fn on_switched(&mut self, from: Rank, revision: u32) {
-        if let Some(switched) = self.switched.get_mut(from.index()).filter(|_| revision == self.revision) {
+        if let Some(switched) =
+            self.switched.get_mut(from.index()).filter(|_| revision == self.revision)
+        {
             *switched = true;
         }
     }
@@ -91,17 +101,25 @@ fn furthest<'a>(next: impl Iterator<Item = &'a OpId>) -> Vec<OpId> {
 mod tests {
     use super::*;
     use crate::collective::revision::REVISION_UNKNOWN;
-    use crate::collective::{Call, CodecId, DType, Descriptor, Kind, Ledger, LedgerEffect, Mode, OpBody, ReduceOp};
+    use crate::collective::{
+        Call, CodecId, DType, Descriptor, Kind, Ledger, LedgerEffect, Mode, OpBody, ReduceOp,
+    };
     use crate::view::testing::view_of;
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
     use std::collections::VecDeque;
 
-    const SUM: Call =
-        Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 10, codec: CodecId::None, mode: Mode::PerOp };
+    const SUM: Call = Call {
+        kind: Kind::AllReduce(ReduceOp::Sum),
+        dtype: DType::F32,
+        count: 10,
+        codec: CodecId::None,
+        mode: Mode::PerOp,
+    };
     const LANES: u64 = 3;
 
-    /// Members whose messages about plans travel in order, and are lost when a link breaks, which rank 0 then makes up for.
+    /// Members whose messages about plans travel in order, and are lost when a link breaks, which
+    /// rank 0 then makes up for.
     struct Group {
         ledgers: Vec<Ledger>,
         revising: Option<Revising>,
@@ -160,14 +178,19 @@ mod tests {
             let Some(step) = self.down[rank].pop_front() else { return };
             let ledger = &mut self.ledgers[rank];
             let answer = match step {
-                PlanStep::Hold { revision } if ledger.is_past(revision) => PlanStep::Switched { revision },
-                PlanStep::Hold { revision } => {
-                    PlanStep::Held { revision, next: ledger.hold(revision).expect("it is the next one") }
+                PlanStep::Hold { revision } if ledger.is_past(revision) => {
+                    PlanStep::Switched { revision }
                 }
+                PlanStep::Hold { revision } => PlanStep::Held {
+                    revision,
+                    next: ledger.hold(revision).expect("it is the next one"),
+                },
                 PlanStep::Switch { revision, to } => {
                     if !ledger.is_past(revision) {
                         self.heard[rank] = revision;
-                        ledger.switch(revision, to.map(|to| to.first).as_deref()).expect("it was held");
+                        ledger
+                            .switch(revision, to.map(|to| to.first).as_deref())
+                            .expect("it was held");
                     }
                     PlanStep::Switched { revision }
                 }
@@ -178,7 +201,10 @@ mod tests {
 
         /// Rank 0 hears what a member has answered.
         fn hear_answer(&mut self, rank: usize) {
-            let (Some(step), Some(revising)) = (self.up[rank].pop_front(), &mut self.revising) else { return };
+            let (Some(step), Some(revising)) = (self.up[rank].pop_front(), &mut self.revising)
+            else {
+                return;
+            };
             let from = Rank(rank as u8);
             match step {
                 PlanStep::Held { revision, next } => revising.on_held(from, revision, next),
@@ -198,7 +224,8 @@ mod tests {
             }
         }
 
-        /// A program calls; who is ahead of another one by as much as may be in flight waits for it.
+        /// A program calls; who is ahead of another one by as much as may be in flight waits for
+        /// it.
         fn call(&mut self, rank: usize, lane: usize) {
             let least = self.called.iter().map(|called| called[lane]).min().expect("members");
             if self.called[rank][lane] < least + 16 {
@@ -211,13 +238,25 @@ mod tests {
         /// A member begins the first of its calls that may begin, and says so.
         fn begin(&mut self, rank: usize, lane: usize) {
             let numbers = 0..self.called[rank][lane];
-            let begun = |op: OpId| self.described.iter().any(|(from, _, descriptor)| (*from, descriptor.op) == (rank, op));
+            let begun = |op: OpId| {
+                self.described
+                    .iter()
+                    .any(|(from, _, descriptor)| (*from, descriptor.op) == (rank, op))
+            };
             let mut ops = numbers.map(|number| OpId { lane: Lane(lane as u64), number });
-            let Some(op) = ops.find(|op| self.ledgers[rank].revision_of(*op).is_some() && !begun(*op)) else { return };
+            let Some(op) =
+                ops.find(|op| self.ledgers[rank].revision_of(*op).is_some() && !begun(*op))
+            else {
+                return;
+            };
             self.ledgers[rank].describe(op);
             for effect in self.ledgers[rank].take_effects() {
                 if let LedgerEffect::Tell(OpBody::Describe(descriptor)) = effect {
-                    self.described.extend((0..self.ledgers.len()).filter(|to| *to != rank).map(|to| (rank, to, descriptor)));
+                    self.described.extend(
+                        (0..self.ledgers.len())
+                            .filter(|to| *to != rank)
+                            .map(|to| (rank, to, descriptor)),
+                    );
                 }
             }
         }
@@ -225,20 +264,34 @@ mod tests {
         /// A member hears what another one has begun.
         fn hear_begun(&mut self, place: usize) {
             if let Some((from, to, descriptor)) = self.described.get(place).copied() {
-                self.ledgers[to].on_descriptor(Rank(from as u8), descriptor).expect("an honest member");
+                self.ledgers[to]
+                    .on_descriptor(Rank(from as u8), descriptor)
+                    .expect("an honest member");
             }
         }
 
         fn assert_agreed(&self, seed: u64) {
-            for (lane, called) in (0..LANES as usize).map(|lane| (lane, self.called.iter().map(move |called| called[lane]))) {
+            for (lane, called) in (0..LANES as usize)
+                .map(|lane| (lane, self.called.iter().map(move |called| called[lane])))
+            {
                 for number in 0..called.max().expect("members") {
                     let op = OpId { lane: Lane(lane as u64), number };
-                    let callers = self.ledgers.iter().zip(&self.called).filter(|(_, called)| called[lane] > number);
-                    let mut known: Vec<u32> = callers.filter_map(|(ledger, _)| ledger.revision_of(op)).collect();
+                    let callers = self
+                        .ledgers
+                        .iter()
+                        .zip(&self.called)
+                        .filter(|(_, called)| called[lane] > number);
+                    let mut known: Vec<u32> =
+                        callers.filter_map(|(ledger, _)| ledger.revision_of(op)).collect();
                     known.dedup();
                     assert!(known.len() <= 1, "seed {seed}: {op:?} runs under {known:?}");
                     // Another member may have heard of the plan earlier, and begun.
-                    for (rank, ledger) in self.ledgers.iter().enumerate().filter(|(rank, _)| self.called[*rank][lane] > number) {
+                    for (rank, ledger) in self
+                        .ledgers
+                        .iter()
+                        .enumerate()
+                        .filter(|(rank, _)| self.called[*rank][lane] > number)
+                    {
                         let runs_under = ledger.revision_of(op).unwrap_or(0);
                         assert!(
                             runs_under <= self.heard[rank],
@@ -272,7 +325,9 @@ mod tests {
                 group.assert_agreed(seed);
             }
             // Nothing but messages is needed to get on.
-            while group.down.iter().chain(&group.up).any(|queue| !queue.is_empty()) || group.revising.is_some() {
+            while group.down.iter().chain(&group.up).any(|queue| !queue.is_empty())
+                || group.revising.is_some()
+            {
                 group.decide();
                 (0..size).for_each(|rank| {
                     group.hear(rank);
@@ -281,8 +336,11 @@ mod tests {
             }
             group.assert_agreed(seed);
             for ((rank, ledger), called) in group.ledgers.iter().enumerate().zip(&group.called) {
-                let ops = (0..LANES).flat_map(|lane| (0..called[lane as usize]).map(move |number| (lane, number)));
-                let held = ops.filter(|(lane, number)| ledger.revision_of(OpId { lane: Lane(*lane), number: *number }).is_none());
+                let ops = (0..LANES)
+                    .flat_map(|lane| (0..called[lane as usize]).map(move |number| (lane, number)));
+                let held = ops.filter(|(lane, number)| {
+                    ledger.revision_of(OpId { lane: Lane(*lane), number: *number }).is_none()
+                });
                 assert_eq!(held.count(), 0, "seed {seed}: rank {rank} holds calls for ever");
                 assert_eq!(ledger.revision(), group.revisions, "seed {seed}");
             }
@@ -298,7 +356,10 @@ mod tests {
         assert!(!revising.is_held());
         revising.on_held(Rank(1), 1, None);
         assert!(revising.is_held());
-        assert_eq!(revising.decide(Some(Plan::mesh(2))), PlanStep::Switch { revision: 1, to: None });
+        assert_eq!(
+            revising.decide(Some(Plan::mesh(2))),
+            PlanStep::Switch { revision: 1, to: None }
+        );
         let mut ledger = Ledger::new(&view_of(2), Rank(0));
         assert_eq!(ledger.hold(1), Ok(Some(Vec::new())));
         let op = ledger.call(Lane::MAIN, SUM).expect("it may be called");
@@ -317,9 +378,14 @@ mod tests {
         for _ in 0..3 {
             ledger.call(Lane::MAIN, SUM).expect("it may be called");
         }
-        assert_eq!([before, known, unknown].map(|op| ledger.revision_of(op)), [Some(0), None, None]);
+        assert_eq!(
+            [before, known, unknown].map(|op| ledger.revision_of(op)),
+            [Some(0), None, None]
+        );
         ledger.on_descriptor(Rank(1), descriptor(known, 0)).expect("an honest member");
-        ledger.on_descriptor(Rank(1), descriptor(unknown, REVISION_UNKNOWN)).expect("an honest member");
+        ledger
+            .on_descriptor(Rank(1), descriptor(unknown, REVISION_UNKNOWN))
+            .expect("an honest member");
         assert_eq!([known, unknown].map(|op| ledger.revision_of(op)), [Some(0), None]);
         assert_eq!(ledger.moving(), 2);
     }
@@ -331,8 +397,13 @@ mod tests {
         ledger.call(Lane::MAIN, SUM).expect("it may be called");
         ledger.hold(1).expect("the next one");
         assert!(ledger.hold(2).is_err(), "one at a time");
-        assert!(ledger.switch(1, Some(&[])).is_err(), "a call that has begun would change its plan");
-        ledger.switch(1, Some(&[OpId { lane: Lane::MAIN, number: 1 }])).expect("nothing has begun there");
+        assert!(
+            ledger.switch(1, Some(&[])).is_err(),
+            "a call that has begun would change its plan"
+        );
+        ledger
+            .switch(1, Some(&[OpId { lane: Lane::MAIN, number: 1 }]))
+            .expect("nothing has begun there");
         assert!(ledger.hold(1).is_err(), "it has been");
     }
 }

@@ -18,7 +18,8 @@ pub struct PlanMessage {
     pub body: PlanStep,
 }
 
-/// What is said of a plan. First rank 0 has all hold; then it says which plan comes, and from where on it is used.
+/// What is said of a plan. First rank 0 has all hold; then it says which plan comes, and from where
+/// on it is used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PlanStep {
     /// Rank 0: hold the calls that you make from now on, for a plan of this revision.
@@ -30,7 +31,8 @@ pub enum PlanStep {
     Held {
         /// Of the plan to come.
         revision: u32,
-        /// The number that its next call in each of its lanes has, ascending by lane; `None` when these are too many to be told.
+        /// The number that its next call in each of its lanes has, ascending by lane; `None` when
+        /// these are too many to be told.
         next: Option<Vec<OpId>>,
     },
     /// Rank 0: everybody holds, so this is where the plan begins.
@@ -52,7 +54,8 @@ pub enum PlanStep {
 pub struct Switch {
     /// Of the revision that was held for.
     pub plan: Plan,
-    /// In each lane the first call that runs under it, ascending by lane; in lanes that are not named all do.
+    /// In each lane the first call that runs under it, ascending by lane; in lanes that are not
+    /// named all do.
     pub first: Vec<OpId>,
 }
 
@@ -101,7 +104,10 @@ impl Decode for PlanMessage {
         let view = ViewDigest::decode(r)?;
         let body = match r.u8()? {
             1 => PlanStep::Hold { revision: r.u32()? },
-            2 => PlanStep::Held { revision: r.u32()?, next: if r.bool()? { Some(lanes(r)?) } else { None } },
+            2 => PlanStep::Held {
+                revision: r.u32()?,
+                next: if r.bool()? { Some(lanes(r)?) } else { None },
+            },
             3 => {
                 let (revision, has_plan) = (r.u32()?, r.bool()?);
                 let mut to = || Ok(Box::new(Switch { plan: Plan::decode(r)?, first: lanes(r)? }));
@@ -126,12 +132,18 @@ mod tests {
 
     #[test]
     fn every_step_survives_the_wire() {
-        let lanes = vec![OpId { lane: Lane::MAIN, number: 3 }, OpId { lane: Lane::tagged(7), number: u64::MAX }];
+        let lanes = vec![
+            OpId { lane: Lane::MAIN, number: 3 },
+            OpId { lane: Lane::tagged(7), number: u64::MAX },
+        ];
         let bodies = [
             PlanStep::Hold { revision: 1 },
             PlanStep::Held { revision: 1, next: Some(lanes.clone()) },
             PlanStep::Held { revision: 1, next: None },
-            PlanStep::Switch { revision: 0, to: Some(Box::new(Switch { plan: Plan::mesh(3), first: lanes.clone() })) },
+            PlanStep::Switch {
+                revision: 0,
+                to: Some(Box::new(Switch { plan: Plan::mesh(3), first: lanes.clone() })),
+            },
             PlanStep::Switch { revision: 7, to: None },
             PlanStep::Switched { revision: 2 },
         ];

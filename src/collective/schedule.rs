@@ -2,16 +2,19 @@
 //!
 //! A schedule as data: which piece of a result takes which way between the ranks.
 //!
-//! An [`Itinerary`] is what a call, a plan and a View's size come to: a row of [`Flow`]s, each an element range of the result
-//! with its [`Route`]. The result is that of all ranks together: what they have in common stands in it once, and of a flow that
-//! only one rank keeps, the others hold nothing. A rank's own result is the row of the flows that it keeps.
+//! An [`Itinerary`] is what a call, a plan and a View's size come to: a row of [`Flow`]s, each an
+//! element range of the result with its [`Route`]. The result is that of all ranks together: what
+//! they have in common stands in it once, and of a flow that only one rank keeps, the others hold
+//! nothing. A rank's own result is the row of the flows that it keeps.
 //!
-//! A route has a tree towards the owner, along which contributions are added, and *another* tree away from it, along which
-//! the result is handed on. A ring is the case where both trees are chains; stars and other trees are told by the same
-//! arrays. Flows are cut into chunks, which travel and are added as one piece.
+//! A route has a tree towards the owner, along which contributions are added, and *another* tree
+//! away from it, along which the result is handed on. A ring is the case where both trees are
+//! chains; stars and other trees are told by the same arrays. Flows are cut into chunks, which
+//! travel and are added as one piece.
 //!
-//! At every node the contributions are those of the node itself and of its children, folded by ascending rank. On a ring
-//! that is: what arrives, then the own, as folding two values is commutative.
+//! At every node the contributions are those of the node itself and of its children, folded by
+//! ascending rank. On a ring that is: what arrives, then the own, as folding two values is
+//! commutative.
 
 mod ways;
 
@@ -37,7 +40,8 @@ pub struct Itinerary {
     pub reduce: Option<ReduceOp>,
     /// The flows, which cover the result of all ranks together in order and without gaps.
     pub flows: Vec<Flow>,
-    /// Elements of a chunk; the last one of a flow may have fewer. With a codec flows and chunks begin where blocks do.
+    /// Elements of a chunk; the last one of a flow may have fewer. With a codec flows and chunks
+    /// begin where blocks do.
     pub chunk_elements: usize,
 }
 
@@ -53,7 +57,8 @@ pub struct Flow {
 /// How a flow gets from the contributions to the result on every rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// Everybody sends its contribution to everybody, and everybody folds all of them in rank order.
+    /// Everybody sends its contribution to everybody, and everybody folds all of them in rank
+    /// order.
     Exchange,
     /// Up to an owner and down from it.
     Paths {
@@ -111,16 +116,25 @@ pub struct Unfit;
 pub const CHUNKS_MAX: usize = 1 << 20;
 
 impl Itinerary {
-    /// The itinerary of `call` among `size` ranks. `sync_root` says whose state of how many bytes a sync hands on.
+    /// The itinerary of `call` among `size` ranks. `sync_root` says whose state of how many bytes a
+    /// sync hands on.
     ///
-    /// The plan's class is chosen by the bytes of the largest buffer that a member has of the call, before compression. The codec is the call's, or
-    /// that of the class where the call leaves it to the plan.
+    /// The plan's class is chosen by the bytes of the largest buffer that a member has of the call,
+    /// before compression. The codec is the call's, or that of the class where the call leaves it
+    /// to the plan.
     ///
     /// # Errors
-    /// [`Unfit`] when the plan is for another size or engine, a root is no rank, the call makes no sense, a codec is asked for
-    /// anything but adding `f32`, a sync has no root yet, or there are more than [`CHUNKS_MAX`] chunks.
-    pub fn of(call: &Call, sync_root: Option<(Rank, u64)>, plan: &Plan, size: usize) -> Result<Itinerary, Unfit> {
-        let is_planned = (1..=MEMBERS_MAX).contains(&size) && plan.fits(size) && plan.is_for(EngineKind::Native);
+    /// [`Unfit`] when the plan is for another size or engine, a root is no rank, the call makes no
+    /// sense, a codec is asked for anything but adding `f32`, a sync has no root yet, or there are
+    /// more than [`CHUNKS_MAX`] chunks.
+    pub fn of(
+        call: &Call,
+        sync_root: Option<(Rank, u64)>,
+        plan: &Plan,
+        size: usize,
+    ) -> Result<Itinerary, Unfit> {
+        let is_planned =
+            (1..=MEMBERS_MAX).contains(&size) && plan.fits(size) && plan.is_for(EngineKind::Native);
         if !is_planned || call.rejection(size).is_some() {
             return Err(Unfit);
         }
@@ -140,10 +154,15 @@ impl Itinerary {
         let class = plan.class_for(bytes as u64);
         let chunk_elements = class.chunk_bytes as usize / call.dtype.bytes();
         // At least 1 KiB, and only f32 is encoded: so there is a block in it.
-        let chunk_elements = if coding == Coding::NONE { chunk_elements } else { chunk_elements - chunk_elements % BLOCK };
+        let chunk_elements = if coding == Coding::NONE {
+            chunk_elements
+        } else {
+            chunk_elements - chunk_elements % BLOCK
+        };
         let ways = Ways::new(plan, &class.schedule, size, coding.codec());
         let (reduce, flows) = (call.kind.reduce_op(), ways.flows(call.kind, count, sync_root)?);
-        let itinerary = Itinerary { size, dtype: call.dtype, coding, reduce, flows, chunk_elements };
+        let itinerary =
+            Itinerary { size, dtype: call.dtype, coding, reduce, flows, chunk_elements };
         let chunks: usize = (0..itinerary.flows.len()).map(|flow| itinerary.chunks(flow)).sum();
         if chunks <= CHUNKS_MAX { Ok(itinerary) } else { Err(Unfit) }
     }
@@ -199,9 +218,9 @@ impl Itinerary {
         start..end
     }
 
-    /// The chunks to which `me` contributes, as flow and chunk, in the order in which they are needed: first those of which it
-    /// is the first on the way, then those for which it waits for the fewest others; of what is for one rank alone each rank
-    /// begins with another one's.
+    /// The chunks to which `me` contributes, as flow and chunk, in the order in which they are
+    /// needed: first those of which it is the first on the way, then those for which it waits for
+    /// the fewest others; of what is for one rank alone each rank begins with another one's.
     pub fn feed_order(&self, me: Rank) -> Vec<(usize, usize)> {
         let turn = |flow: usize| match self.flows[flow].route.kept() {
             Kept::ByAll => 0,
@@ -209,10 +228,14 @@ impl Itinerary {
         };
         let mut flows: Vec<usize> = self.own_flows(me).collect();
         flows.sort_by_key(|flow| (self.flows[*flow].route.height(me), turn(*flow)));
-        flows.into_iter().flat_map(|flow| (0..self.chunks(flow)).map(move |chunk| (flow, chunk))).collect()
+        flows
+            .into_iter()
+            .flat_map(|flow| (0..self.chunks(flow)).map(move |chunk| (flow, chunk)))
+            .collect()
     }
 
-    /// Which bytes of the contribution of `me` a chunk is. Empty when `me` does not contribute to it.
+    /// Which bytes of the contribution of `me` a chunk is. Empty when `me` does not contribute to
+    /// it.
     pub fn input_range(&self, me: Rank, flow: usize, chunk: usize) -> Range<usize> {
         let own = self.own_flows(me);
         if !own.contains(&flow) {
@@ -225,7 +248,8 @@ impl Itinerary {
 
     /// Bytes of the contribution of `me`.
     pub fn input_bytes(&self, me: Rank) -> usize {
-        self.own_flows(me).map(|flow| self.flows[flow].elements.len()).sum::<usize>() * self.dtype.bytes()
+        self.own_flows(me).map(|flow| self.flows[flow].elements.len()).sum::<usize>()
+            * self.dtype.bytes()
     }
 
     /// What `me` does for a flow.
@@ -233,7 +257,13 @@ impl Itinerary {
         match &self.flows[flow].route {
             Route::Exchange => {
                 let contributors = ranks(self.size).collect();
-                Station { contributors, then: Then::Keep, down_from: None, down_to: Vec::new(), keeps: true }
+                Station {
+                    contributors,
+                    then: Then::Keep,
+                    down_from: None,
+                    down_to: Vec::new(),
+                    keeps: true,
+                }
             }
             Route::Paths { owner, up, down, kept } => {
                 let mut contributors = up.as_ref().map_or_else(Vec::new, |tree| tree.children(me));
@@ -242,18 +272,30 @@ impl Itinerary {
                     contributors.sort_unstable();
                 }
                 let parent = up.as_ref().and_then(|tree| tree.parents[me.index()]);
-                let then = if *owner == me { Then::HandOn } else { parent.map_or(Then::Keep, Then::Send) };
+                let then =
+                    if *owner == me { Then::HandOn } else { parent.map_or(Then::Keep, Then::Send) };
                 let keeps = *kept == Kept::ByAll || *kept == Kept::By(me);
-                Station { contributors, then, down_from: down.parents[me.index()], down_to: down.children(me), keeps }
+                Station {
+                    contributors,
+                    then,
+                    down_from: down.parents[me.index()],
+                    down_to: down.children(me),
+                    keeps,
+                }
             }
         }
     }
 }
 
 impl Station {
-    /// What this rank must have done with each chunk: got it, if it keeps it, else sent it to all whom it concerns.
+    /// What this rank must have done with each chunk: got it, if it keeps it, else sent it to all
+    /// whom it concerns.
     pub fn steps(&self) -> usize {
-        if self.keeps { 1 } else { self.down_to.len() + usize::from(matches!(self.then, Then::Send(_))) }
+        if self.keeps {
+            1
+        } else {
+            self.down_to.len() + usize::from(matches!(self.then, Then::Send(_)))
+        }
     }
 
     /// Frames of each chunk between this rank, `me`, and `peer`, both ways.

@@ -2,8 +2,9 @@
 //!
 //! The bytes of a call, owned: a row of pooled blocks that threads hand to each other by value.
 //!
-//! No thread ever holds a pointer into a borrowed buffer. A block is in exactly one hand, or frozen behind an
-//! `Arc` and only read, as what a caller lends is; when the last hand lets go, its memory goes back to the pool it came from.
+//! No thread ever holds a pointer into a borrowed buffer. A block is in exactly one hand, or frozen
+//! behind an `Arc` and only read, as what a caller lends is; when the last hand lets go, its memory
+//! goes back to the pool it came from.
 
 use super::canvas::Canvas;
 use super::dtype::DType;
@@ -69,7 +70,8 @@ pub struct Staging {
 }
 
 impl Pool {
-    /// Most bytes kept idle: enough for the staging of one large operation, small against the machine.
+    /// Most bytes kept idle: enough for the staging of one large operation, small against the
+    /// machine.
     pub const IDLE_BYTES_MAX: usize = 256 * 1024 * 1024;
 
     /// A pool without spares.
@@ -79,7 +81,8 @@ impl Pool {
 
     /// A block of `len` bytes with unspecified (but initialised) contents.
     pub fn block(&self, len: usize) -> Block {
-        let storage = self.spare_of(len + BLOCK_ALIGN).unwrap_or_else(|| vec![0; len + BLOCK_ALIGN]);
+        let storage =
+            self.spare_of(len + BLOCK_ALIGN).unwrap_or_else(|| vec![0; len + BLOCK_ALIGN]);
         let start = storage.as_ptr().align_offset(BLOCK_ALIGN).min(BLOCK_ALIGN);
         Block { storage: Storage::Bytes(storage), start, len, home: Arc::downgrade(&self.spares) }
     }
@@ -87,13 +90,16 @@ impl Pool {
     /// The same, unless so much memory cannot be had at all.
     pub fn try_block(&self, len: usize) -> Option<Block> {
         let capacity = len.checked_add(BLOCK_ALIGN)?;
-        // Asked for and given back: what is zeroed by the system alone cannot be asked for in a way that may fail.
-        let refused = capacity > Pool::IDLE_BYTES_MAX && Vec::<u8>::new().try_reserve_exact(capacity).is_err();
+        // Asked for and given back: what is zeroed by the system alone cannot be asked for in a way
+        // that may fail.
+        let refused = capacity > Pool::IDLE_BYTES_MAX
+            && Vec::<u8>::new().try_reserve_exact(capacity).is_err();
         (!refused).then(|| self.block(len))
     }
 
     /// A block of as many elements of the same type as those that `block` [lends](Block::lent), for
-    /// [`Block::trade`]; in kept memory, if some fits. `None` when it lends none, or is only a part of them.
+    /// [`Block::trade`]; in kept memory, if some fits. `None` when it lends none, or is only a part
+    /// of them.
     pub fn like(&self, block: &Block) -> Option<Block> {
         let Storage::Lent(model) = &block.storage else { return None };
         if block.len != model.bytes().len() {
@@ -102,7 +108,12 @@ impl Pool {
         let kept = self.spares.lock().ok().and_then(|mut spares| spares.elements_of(model.key()));
         let elements = kept.unwrap_or_else(|| model.another());
         let len = elements.bytes().len();
-        Some(Block { storage: Storage::Elements(elements), start: 0, len, home: Arc::downgrade(&self.spares) })
+        Some(Block {
+            storage: Storage::Elements(elements),
+            start: 0,
+            len,
+            home: Arc::downgrade(&self.spares),
+        })
     }
 
     /// Bytes kept idle now.
@@ -137,7 +148,8 @@ impl Block {
         Some(Block { storage: Storage::Result(canvas), start: 0, len, home: Weak::new() })
     }
 
-    /// A part of what is [lent](Block::lent), lent too. `None` when it has not as many bytes, or is not.
+    /// A part of what is [lent](Block::lent), lent too. `None` when it has not as many bytes, or is
+    /// not.
     pub fn part(&self, range: Range<usize>) -> Option<Block> {
         let Storage::Lent(elements) = &self.storage else { return None };
         self.bytes().get(range.clone())?;
@@ -176,9 +188,12 @@ impl Block {
         &mut all[self.start..self.start + self.len]
     }
 
-    /// The `Vec` that it is, in exchange for another one, whose memory its pool keeps for the next. The block itself when it
-    /// is none of `T`.
-    pub fn trade<T: Element>(mut self, spare: Option<Vec<T>>) -> Result<Vec<T>, (Block, Option<Vec<T>>)> {
+    /// The `Vec` that it is, in exchange for another one, whose memory its pool keeps for the next.
+    /// The block itself when it is none of `T`.
+    pub fn trade<T: Element>(
+        mut self,
+        spare: Option<Vec<T>>,
+    ) -> Result<Vec<T>, (Block, Option<Vec<T>>)> {
         let storage = std::mem::replace(&mut self.storage, Storage::Bytes(Vec::new()));
         match storage {
             Storage::Result(canvas) => match canvas.take() {
@@ -216,7 +231,12 @@ impl Block {
         {
             let mut another = elements.another();
             copy(another.bytes_mut(), elements.bytes());
-            return Block { storage: Storage::Elements(another), start: 0, len: self.len, home: Weak::new() };
+            return Block {
+                storage: Storage::Elements(another),
+                start: 0,
+                len: self.len,
+                home: Weak::new(),
+            };
         }
         let mut another = Pool::new().block(self.len);
         copy(another.bytes_mut(), self.bytes());
@@ -251,7 +271,9 @@ impl Spares {
         self.idle_bytes += bytes;
         match storage {
             Storage::Bytes(storage) => self.idle.entry(bytes).or_default().push(storage),
-            Storage::Elements(elements) => self.elements.entry(elements.key()).or_default().push(elements),
+            Storage::Elements(elements) => {
+                self.elements.entry(elements.key()).or_default().push(elements)
+            }
             Storage::Lent(_) | Storage::Result(_) => {}
         }
     }
@@ -352,7 +374,10 @@ mod tests {
         let again = like();
         assert_eq!((again.bytes().as_ptr(), pool.idle_bytes()), (place.cast(), 0));
         let (again, spare) = again.trade(Some(vec![0f32; 2])).expect_err("it is of f64");
-        assert_eq!((spare, again.trade::<f64>(None).expect("still there")), (Some(vec![0.0; 2]), vec![7.0, 8.0]));
+        assert_eq!(
+            (spare, again.trade::<f64>(None).expect("still there")),
+            (Some(vec![0.0; 2]), vec![7.0, 8.0])
+        );
         drop(like());
         assert_eq!(pool.idle_bytes(), 16, "a dropped one is kept as well");
         assert!(pool.like(&pool.block(8)).is_none() && pool.block(8).trade::<f64>(None).is_err());
@@ -401,10 +426,20 @@ mod tests {
         let elements = Arc::new(vec![1i32, 2, 3, 4]);
         let lent = Block::lent(Arc::clone(&elements));
         let mut part = lent.part(4..12).expect("it is there");
-        assert_eq!((part.bytes().as_ptr(), part.len(), part.is_lent()), (elements[1..].as_ptr().cast(), 8, true));
-        assert!(lent.part(12..17).is_none() && part.part(0..9).is_none() && Pool::new().block(4).part(0..1).is_none());
+        assert_eq!(
+            (part.bytes().as_ptr(), part.len(), part.is_lent()),
+            (elements[1..].as_ptr().cast(), 8, true)
+        );
+        assert!(
+            lent.part(12..17).is_none()
+                && part.part(0..9).is_none()
+                && Pool::new().block(4).part(0..1).is_none()
+        );
         part.bytes_mut().fill(9);
-        assert_eq!((part.bytes(), part.is_lent(), elements.as_slice()), (&[9; 8][..], false, &[1, 2, 3, 4][..]));
+        assert_eq!(
+            (part.bytes(), part.is_lent(), elements.as_slice()),
+            (&[9; 8][..], false, &[1, 2, 3, 4][..])
+        );
         assert_eq!(part.bytes().as_ptr().align_offset(BLOCK_ALIGN), 0);
     }
 

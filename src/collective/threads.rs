@@ -16,7 +16,8 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Runs `body` on a thread of its own. When the system has none left, `body` is dropped without a call.
+    /// Runs `body` on a thread of its own. When the system has none left, `body` is dropped without
+    /// a call.
     pub fn spawn(self: &Arc<Threads>, name: String, body: impl FnOnce() + Send + 'static) {
         *self.count() += 1;
         let counted = Counted(Arc::clone(self));
@@ -43,7 +44,11 @@ impl Threads {
     #[cfg(any(test, fuzzing))]
     pub fn wait(&self, timeout: Duration) -> usize {
         let running = self.count();
-        *self.changed.wait_timeout_while(running, timeout, |n| *n > 0).unwrap_or_else(PoisonError::into_inner).0
+        *self
+            .changed
+            .wait_timeout_while(running, timeout, |n| *n > 0)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
     }
 
     fn count(&self) -> MutexGuard<'_, usize> {

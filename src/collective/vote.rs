@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 /// A member's one vote on one operation, sent to all members.
 ///
-/// `Done` may still become `Abort` when another member's `Abort` arrives; never the other way round.
+/// `Done` may still become `Abort` when another member's `Abort` arrives; never the other way
+/// round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vote {
     /// This member holds the full result.
@@ -123,7 +124,8 @@ pub enum OpBody {
     Describe(Descriptor),
     /// The sender's vote.
     Vote(OpId, Vote),
-    /// The sender has begun to move the data of an operation that could not start with its descriptor: a sync.
+    /// The sender has begun to move the data of an operation that could not start with its
+    /// descriptor: a sync.
     Ready(OpId),
     /// Every operation of this lane with a lower number is decided on the sender.
     Settled(OpId),
@@ -132,7 +134,8 @@ pub enum OpBody {
 }
 
 impl OpBody {
-    /// To whom it is said, as bits by rank: all who take part in the operation, and of what is about none, everybody.
+    /// To whom it is said, as bits by rank: all who take part in the operation, and of what is
+    /// about none, everybody.
     pub fn audience(&self, size: usize) -> u32 {
         let op = match self {
             OpBody::Describe(descriptor) => Some(descriptor.op),
@@ -142,7 +145,8 @@ impl OpBody {
         op.map_or(Lane::MAIN, |op| op.lane).participants(size)
     }
 
-    /// Whether a contribution may go with it: it describes a call that has one, and may begin before the others are heard of.
+    /// Whether a contribution may go with it: it describes a call that has one, and may begin
+    /// before the others are heard of.
     fn may_enclose(&self) -> bool {
         let OpBody::Describe(descriptor) = self else { return false };
         !matches!(descriptor.call.kind, Kind::Barrier | Kind::Sync { .. } | Kind::Step { .. })
@@ -320,9 +324,15 @@ mod tests {
 
     #[test]
     fn every_vote_survives_the_wire() {
-        let call =
-            Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 5, codec: CodecId::None, mode: Mode::PerOp };
-        let mismatch = Mismatch { lower: (Rank(0), call), higher: (Rank(2), Call { count: 6, ..call }) };
+        let call = Call {
+            kind: Kind::AllReduce(ReduceOp::Sum),
+            dtype: DType::F32,
+            count: 5,
+            codec: CodecId::None,
+            mode: Mode::PerOp,
+        };
+        let mismatch =
+            Mismatch { lower: (Rank(0), call), higher: (Rank(2), Call { count: 6, ..call }) };
         let op = OpId { lane: Lane::MAIN, number: 3 };
         let reasons = [
             AbortReason::Mismatch(mismatch),
@@ -342,10 +352,15 @@ mod tests {
             });
         }
         for body in [OpBody::Resolved, OpBody::Ready(op), OpBody::Settled(op)] {
-            let message = OpMessage { view: ViewDigest([3; 32]), body, resolved: vec![], enclosed: None };
+            let message =
+                OpMessage { view: ViewDigest([3; 32]), body, resolved: vec![], enclosed: None };
             assert_codec(&message);
             let with = OpMessage { enclosed: Some(enclosed()), ..message };
-            assert_eq!(OpMessage::from_bytes(&with.to_bytes()), Err(Malformed::Inconsistent), "it goes with a descriptor");
+            assert_eq!(
+                OpMessage::from_bytes(&with.to_bytes()),
+                Err(Malformed::Inconsistent),
+                "it goes with a descriptor"
+            );
         }
         let descriptor = Descriptor { op, call, plan_revision: 1 };
         for enclosed in [None, Some(enclosed())] {
@@ -357,11 +372,19 @@ mod tests {
             });
         }
         for kind in [Kind::Barrier, Kind::Sync { version: 1 }, Kind::Step { parts: 1 }] {
-            let body = OpBody::Describe(Descriptor { call: Call { kind, dtype: DType::U8, count: 0, ..call }, ..descriptor });
-            let bare = OpMessage { view: ViewDigest([3; 32]), body, resolved: vec![], enclosed: None };
+            let body = OpBody::Describe(Descriptor {
+                call: Call { kind, dtype: DType::U8, count: 0, ..call },
+                ..descriptor
+            });
+            let bare =
+                OpMessage { view: ViewDigest([3; 32]), body, resolved: vec![], enclosed: None };
             assert_codec(&bare);
             let with = OpMessage { enclosed: Some(enclosed()), ..bare };
-            assert_eq!(OpMessage::from_bytes(&with.to_bytes()), Err(Malformed::Inconsistent), "{kind:?} has nothing to enclose");
+            assert_eq!(
+                OpMessage::from_bytes(&with.to_bytes()),
+                Err(Malformed::Inconsistent),
+                "{kind:?} has nothing to enclose"
+            );
         }
     }
 
@@ -375,7 +398,13 @@ mod tests {
 
     #[test]
     fn a_mismatch_of_equal_calls_is_refused() {
-        let call = Call { kind: Kind::Barrier, dtype: DType::U8, count: 0, codec: CodecId::None, mode: Mode::PerOp };
+        let call = Call {
+            kind: Kind::Barrier,
+            dtype: DType::U8,
+            count: 0,
+            codec: CodecId::None,
+            mode: Mode::PerOp,
+        };
         let bad = Mismatch { lower: (Rank(0), call), higher: (Rank(2), call) };
         assert_eq!(Mismatch::from_bytes(&bad.to_bytes()), Err(Malformed::Inconsistent));
     }

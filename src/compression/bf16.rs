@@ -1,7 +1,8 @@
 //! Layer: Core.
 //!
-//! bfloat16: the upper half of an `f32`, rounded to nearest, ties to even. Half the bytes, the whole range, 8 bits of
-//! precision. Overflow rounds to infinity, subnormals are kept, every NaN becomes the canonical one.
+//! bfloat16: the upper half of an `f32`, rounded to nearest, ties to even. Half the bytes, the
+//! whole range, 8 bits of precision. Overflow rounds to infinity, subnormals are kept, every NaN
+//! becomes the canonical one.
 
 use super::Codec;
 use super::wide::{Work, widely};
@@ -57,8 +58,8 @@ impl Work for Decoding<'_> {
     }
 }
 
-/// Integer arithmetic alone, so that the loop vectorises: adding just under half a unit of the last kept place, plus
-/// that place's own bit, carries exactly when rounding to nearest even goes up.
+/// Integer arithmetic alone, so that the loop vectorises: adding just under half a unit of the last
+/// kept place, plus that place's own bit, carries exactly when rounding to nearest even goes up.
 #[inline(always)]
 fn encoded(bits: u32) -> u16 {
     const NAN: u16 = 0x7fc0;
@@ -82,7 +83,8 @@ mod tests {
         for bits in (0..=u32::MAX).step_by(65_537 * 3) {
             for bits in [bits, bits & 0xffff_0000 | 0x8000, bits | 0x7fff] {
                 let x = f32::from_bits(bits);
-                let expected = if x.is_nan() { 0x7fc0 } else { ::half::bf16::from_f32(x).to_bits() };
+                let expected =
+                    if x.is_nan() { 0x7fc0 } else { ::half::bf16::from_f32(x).to_bits() };
                 assert_eq!(there(x), expected, "{bits:#x}");
             }
         }

@@ -1,7 +1,8 @@
 //! Layer: Core.
 //!
-//! IEEE 754 half precision, rounded to nearest, ties to even: half the bytes, 11 bits of precision, magnitudes up to 65504. Larger ones
-//! round to infinity, subnormals are kept, every NaN becomes the canonical one.
+//! IEEE 754 half precision, rounded to nearest, ties to even: half the bytes, 11 bits of precision,
+//! magnitudes up to 65504. Larger ones round to infinity, subnormals are kept, every NaN becomes
+//! the canonical one.
 
 use super::Codec;
 use crate::wire::Malformed;

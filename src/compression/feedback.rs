@@ -1,11 +1,13 @@
 //! Layer: Core.
 //!
-//! Error feedback: what a codec has rounded away of a member's contribution is owed, and added to the next one.
+//! Error feedback: what a codec has rounded away of a member's contribution is owed, and added to
+//! the next one.
 //!
-//! So whatever is fed in is sent some time, but for what is owed at last (Seide and others 2014; Karimireddy and others 2019). It is
-//! known without the engine, because what a member contributes is `decode(encode(x))` of its whole buffer. Of a member that goes without the
-//! codec, as a plan may say, it is `x`, and nothing is owed. What the owner of a sum rounds away when it encodes that is nobody's debt: it is not kept, as
-//! the owner of a range changes with every plan.
+//! So whatever is fed in is sent some time, but for what is owed at last (Seide and others 2014;
+//! Karimireddy and others 2019). It is known without the engine, because what a member contributes
+//! is `decode(encode(x))` of its whole buffer. Of a member that goes without the codec, as a plan
+//! may say, it is `x`, and nothing is owed. What the owner of a sum rounds away when it encodes
+//! that is nobody's debt: it is not kept, as the owner of a range changes with every plan.
 
 use super::Codec;
 use super::blocks::BLOCK;
@@ -27,7 +29,8 @@ impl Feedback {
         &self.residual
     }
 
-    /// What to hand in for `elements`, as many as there were before, in the memory of `spare`, whose contents do not matter.
+    /// What to hand in for `elements`, as many as there were before, in the memory of `spare`,
+    /// whose contents do not matter.
     pub fn contribution(&self, elements: &[f32], spare: Vec<f32>) -> Vec<f32> {
         let mut sum = spare;
         if self.residual.is_empty() {
@@ -40,8 +43,9 @@ impl Feedback {
         sum
     }
 
-    /// What is owed once this contribution counts that `codec` has encoded, in the memory of `spare`. Nothing is owed
-    /// for an element whose debt would be infinite or no number: it shows in the result, and must not show in the next ones.
+    /// What is owed once this contribution counts that `codec` has encoded, in the memory of
+    /// `spare`. Nothing is owed for an element whose debt would be infinite or no number: it shows
+    /// in the result, and must not show in the next ones.
     pub fn after(codec: &dyn Codec, contribution: &[f32], spare: Feedback) -> Feedback {
         let mut residual = spare.residual;
         residual.resize(contribution.len(), 0.0);
@@ -81,7 +85,8 @@ mod tests {
     const CODECS: [&dyn Codec; 4] = [&Bf16, &F16, &Int8, &Int4];
 
     fn coded(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
-        let (mut bytes, mut out) = (vec![0; codec.encoded_len(elements.len())], vec![0.0; elements.len()]);
+        let (mut bytes, mut out) =
+            (vec![0; codec.encoded_len(elements.len())], vec![0.0; elements.len()]);
         codec.encode(elements, &mut bytes);
         codec.decode(&bytes, &mut out).expect("what it has written");
         out
@@ -95,12 +100,14 @@ mod tests {
 
     fn due(feedback: &Feedback, codec: &dyn Codec, elements: &[f32]) -> Due {
         let contribution = feedback.contribution(elements, vec![f32::NAN; 999]);
-        let next = Feedback::after(codec, &contribution, Feedback { residual: vec![f32::NAN; 1999] });
+        let next =
+            Feedback::after(codec, &contribution, Feedback { residual: vec![f32::NAN; 1999] });
         Due { contribution, next }
     }
 
     proptest! {
-        /// Whole numbers, whose sums and differences are exact; bf16 and half precision keep the small ones of them.
+        /// Whole numbers, whose sums and differences are exact; bf16 and half precision keep the
+        /// small ones of them.
         #[test]
         fn what_was_sent_and_what_is_owed_is_what_was_fed_in(
             rounds in prop::collection::vec(prop::collection::vec(-2000i32..2000, 1500), 1..6),
@@ -139,7 +146,11 @@ mod tests {
         for bad in [f32::NAN, f32::INFINITY, f32::MAX] {
             for codec in CODECS {
                 let due = due(&Feedback::default(), codec, &[bad, 1.0, 0.3]);
-                assert!(due.next.residual().iter().all(|owed| owed.is_finite()), "{bad}: {:?}", due.next);
+                assert!(
+                    due.next.residual().iter().all(|owed| owed.is_finite()),
+                    "{bad}: {:?}",
+                    due.next
+                );
             }
         }
     }

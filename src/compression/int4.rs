@@ -1,7 +1,8 @@
 //! Layer: Core.
 //!
-//! Four bits an element: whole multiples, -7 to 7, of the step of their block of 256. Two to a byte, the earlier one in its lower half;
-//! an odd last one leaves the upper half 0. An eighth of the bytes, and 1/32 of that for the steps.
+//! Four bits an element: whole multiples, -7 to 7, of the step of their block of 256. Two to a
+//! byte, the earlier one in its lower half; an odd last one leaves the upper half 0. An eighth of
+//! the bytes, and 1/32 of that for the steps.
 
 use super::Codec;
 use super::blocks::{BLOCK, STEP_BYTES, Step, read_step};
@@ -19,7 +20,9 @@ const NEVER: u8 = 8;
 
 impl Codec for Int4 {
     fn encoded_len(&self, elements: usize) -> usize {
-        elements.div_ceil(BLOCK) * STEP_BYTES + (elements / BLOCK * (BLOCK / 2)) + (elements % BLOCK).div_ceil(2)
+        elements.div_ceil(BLOCK) * STEP_BYTES
+            + (elements / BLOCK * (BLOCK / 2))
+            + (elements % BLOCK).div_ceil(2)
     }
 
     fn write(&self, elements: &[f32], out: &mut [u8]) {
@@ -72,10 +75,14 @@ impl Work for Decoding<'_> {
     fn run(self) -> Result<(), Malformed> {
         let Decoding(bytes, out) = self;
         for (block, bytes) in out.chunks_mut(BLOCK).zip(bytes.chunks(STEP_BYTES + BLOCK / 2)) {
-            let (head, numbers) = bytes.split_first_chunk::<STEP_BYTES>().ok_or(Malformed::Inconsistent)?;
+            let (head, numbers) =
+                bytes.split_first_chunk::<STEP_BYTES>().ok_or(Malformed::Inconsistent)?;
             let (step, is_flat) = read_step(*head, MOST)?;
-            let never = |byte: &u8| if is_flat { *byte != 0 } else { byte & 0xf == NEVER || byte >> 4 == NEVER };
-            let is_padded = block.len() % 2 == 0 || numbers.last().is_some_and(|byte| byte >> 4 == 0);
+            let never = |byte: &u8| {
+                if is_flat { *byte != 0 } else { byte & 0xf == NEVER || byte >> 4 == NEVER }
+            };
+            let is_padded =
+                block.len() % 2 == 0 || numbers.last().is_some_and(|byte| byte >> 4 == 0);
             if !is_padded || numbers.iter().fold(false, |any, byte| any | never(byte)) {
                 return Err(Malformed::Inconsistent);
             }

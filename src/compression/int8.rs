@@ -1,7 +1,7 @@
 //! Layer: Core.
 //!
-//! Eight bits an element: whole multiples, -127 to 127, of the step of their block of 256. A quarter of the bytes, and 1/64 of that for
-//! the steps.
+//! Eight bits an element: whole multiples, -127 to 127, of the step of their block of 256. A
+//! quarter of the bytes, and 1/64 of that for the steps.
 
 use super::Codec;
 use super::blocks::{BLOCK, STEP_BYTES, Step, read_step};
@@ -65,7 +65,8 @@ impl Work for Decoding<'_> {
     fn run(self) -> Result<(), Malformed> {
         let Decoding(bytes, out) = self;
         for (block, bytes) in out.chunks_mut(BLOCK).zip(bytes.chunks(STEP_BYTES + BLOCK)) {
-            let (head, numbers) = bytes.split_first_chunk::<STEP_BYTES>().ok_or(Malformed::Inconsistent)?;
+            let (head, numbers) =
+                bytes.split_first_chunk::<STEP_BYTES>().ok_or(Malformed::Inconsistent)?;
             let (step, is_flat) = read_step(*head, MOST)?;
             let never = |number: &u8| if is_flat { *number != 0 } else { *number == i8::MIN as u8 };
             if numbers.iter().fold(false, |any, number| any | never(number)) {

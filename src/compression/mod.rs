@@ -2,14 +2,17 @@
 //!
 //! Compression: how `f32` elements are written in fewer bytes on the wire.
 //!
-//! Encoded data is never added: whoever adds decodes first and sums in `f32`. Who sends an encoded result replaces its own
-//! copy by `decode(encode(x))`, so that all ranks hold the same bits.
+//! Encoded data is never added: whoever adds decodes first and sums in `f32`. Who sends an encoded
+//! result replaces its own copy by `decode(encode(x))`, so that all ranks hold the same bits.
 //!
-//! What is added is encoded by the codec [of sums](codec_of_sums), which is the same one but where a codec leaves elements out.
+//! What is added is encoded by the codec [of sums](codec_of_sums), which is the same one but where
+//! a codec leaves elements out.
 //!
-//! What a member contributes is `decode(encode(x))` of its whole buffer, on every engine and wherever it is added, by itself too: buffers
-//! are cut between blocks only, so a part of a buffer is encoded as it would be in the whole. So a member knows by itself what of
-//! its contribution was rounded away, see [`Feedback`]; nothing is of one that goes without the codec, as a plan may say.
+//! What a member contributes is `decode(encode(x))` of its whole buffer, on every engine and
+//! wherever it is added, by itself too: buffers are cut between blocks only, so a part of a buffer
+//! is encoded as it would be in the whole. So a member knows by itself what of its contribution was
+//! rounded away, see [`Feedback`]; nothing is of one that goes without the codec, as a plan may
+//! say.
 
 mod bf16;
 mod blocks;
@@ -38,7 +41,8 @@ pub trait Codec: Send + Sync {
     /// Bytes of `elements` encoded elements.
     fn encoded_len(&self, elements: usize) -> usize;
 
-    /// Writes `elements` into `out`, which has [`encoded_len`](Codec::encoded_len) bytes; what does not fit is left out.
+    /// Writes `elements` into `out`, which has [`encoded_len`](Codec::encoded_len) bytes; what does
+    /// not fit is left out.
     fn encode(&self, elements: &[f32], out: &mut [u8]) {
         in_default_environment(|| self.write(elements, out));
     }
@@ -46,7 +50,8 @@ pub trait Codec: Send + Sync {
     /// Reads as many elements as `out` has.
     ///
     /// # Errors
-    /// `Malformed` when `bytes` has another length than that many elements, or is what no encoder writes; `out` is unspecified then.
+    /// `Malformed` when `bytes` has another length than that many elements, or is what no encoder
+    /// writes; `out` is unspecified then.
     fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
         in_default_environment(|| self.read(bytes, out))
     }
@@ -58,8 +63,8 @@ pub trait Codec: Send + Sync {
     fn read(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed>;
 }
 
-/// The codec of a name for what one member contributes, `None` for elements as they are. Which one is taken where that was left to the
-/// plan nobody can tell here: those go as they are.
+/// The codec of a name for what one member contributes, `None` for elements as they are. Which one
+/// is taken where that was left to the plan nobody can tell here: those go as they are.
 pub fn codec(id: CodecId) -> Option<&'static dyn Codec> {
     match id {
         CodecId::None | CodecId::Auto(_) => None,
@@ -71,7 +76,8 @@ pub fn codec(id: CodecId) -> Option<&'static dyn Codec> {
     }
 }
 
-/// The codec of a name for sums of what several of so many members have contributed, as it was decoded.
+/// The codec of a name for sums of what several of so many members have contributed, as it was
+/// decoded.
 pub fn codec_of_sums(id: CodecId, members: usize) -> Option<&'static dyn Codec> {
     match id {
         CodecId::TopK { kept } => Some(TopK::keeping(usize::from(kept).saturating_mul(members))),

@@ -95,12 +95,16 @@ macro_rules! alike {
     ($codec:ident, $id:expr, $elements:expr) => {{
         use super::$codec::{Decoding, Encoding};
         let (elements, codec) = ($elements, codec($id).expect("a codec"));
-        let mut bytes = [vec![0xa5; codec.encoded_len(elements.len())], vec![0x5a; codec.encoded_len(elements.len())]];
+        let mut bytes = [
+            vec![0xa5; codec.encoded_len(elements.len())],
+            vec![0x5a; codec.encoded_len(elements.len())],
+        ];
         Encoding(elements, &mut bytes[0]).run();
         widely(Encoding(elements, &mut bytes[1]));
         prop_assert_eq!(&bytes[0], &bytes[1], "{} encodes", $id);
         let mut back = [vec![7.0; elements.len()], vec![9.0; elements.len()]];
-        let read = [Decoding(&bytes[0], &mut back[0]).run(), widely(Decoding(&bytes[0], &mut back[1]))];
+        let read =
+            [Decoding(&bytes[0], &mut back[0]).run(), widely(Decoding(&bytes[0], &mut back[1]))];
         prop_assert_eq!(read, [Ok(()); 2]);
         let bits = |back: &[f32]| back.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         prop_assert_eq!(bits(&back[0]), bits(&back[1]), "{} decodes", $id);
@@ -124,7 +128,10 @@ proptest! {
 
 #[test]
 fn so_many_bytes() {
-    let lens = |id| [0, 1, 255, 256, 257, 1024, 1025].map(|elements| codec(id).expect("a codec").encoded_len(elements));
+    let lens = |id| {
+        [0, 1, 255, 256, 257, 1024, 1025]
+            .map(|elements| codec(id).expect("a codec").encoded_len(elements))
+    };
     assert_eq!(lens(CodecId::F16), [0, 2, 510, 512, 514, 2048, 2050]);
     assert_eq!(lens(CodecId::Int8), [0, 5, 259, 260, 265, 1040, 1045]);
     assert_eq!(lens(CodecId::Int4), [0, 5, 132, 132, 137, 528, 533]);
@@ -137,11 +144,13 @@ fn what_cannot_be_told_shows() {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut elements = vec![1.0; 600];
             elements[300] = bad;
-            let back = decoded(codec, &encoded(codec, &elements), 600).expect("what it has written");
+            let back =
+                decoded(codec, &encoded(codec, &elements), 600).expect("what it has written");
             let is_nan: Vec<bool> = back.iter().map(|x| x.is_nan()).collect();
             assert!((0..600).all(|i| is_nan[i] == (256..512).contains(&i)), "{id} {bad}");
         }
-        let back = decoded(codec, &encoded(codec, &[1e-35, -1e-40, 0.0]), 3).expect("what it has written");
+        let back =
+            decoded(codec, &encoded(codec, &[1e-35, -1e-40, 0.0]), 3).expect("what it has written");
         assert_eq!(back.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), [0; 3]);
     }
 }
@@ -171,7 +180,8 @@ fn half_precision_is_that_of_the_half_crate() {
     for bits in (0..=u32::MAX).step_by(65_537 * 3) {
         for bits in [bits, bits & 0xffff_e000 | 0x1000, bits | 0x1fff] {
             let x = f32::from_bits(bits);
-            let expected = if x.is_nan() { 0x7e00 } else { ::half::f16::from_f32_const(x).to_bits() };
+            let expected =
+                if x.is_nan() { 0x7e00 } else { ::half::f16::from_f32_const(x).to_bits() };
             assert_eq!(encoded(f16, &[x]), expected.to_le_bytes(), "{bits:#x}");
         }
     }

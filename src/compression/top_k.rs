@@ -2,12 +2,14 @@
 //!
 //! The elements of the largest magnitude in each block of 256, as they are; the others are 0.
 //!
-//! A block of which `k` elements travel is `k` places, a byte each and ascending, and then their values in the same order, `f32`
-//! little-endian. Of equal magnitudes the earlier one travels; where fewer are not 0, zeros do. A NaN is larger than any number. Where the places
-//! would take more room than what they save, all elements of the block travel without places.
+//! A block of which `k` elements travel is `k` places, a byte each and ascending, and then their
+//! values in the same order, `f32` little-endian. Of equal magnitudes the earlier one travels;
+//! where fewer are not 0, zeros do. A NaN is larger than any number. Where the places would take
+//! more room than what they save, all elements of the block travel without places.
 //!
-//! Sums of what several members have sent have more elements that are not 0, so they travel with room for all of those: nothing is
-//! left out again, and everything that is left out is known to the member whose contribution it was.
+//! Sums of what several members have sent have more elements that are not 0, so they travel with
+//! room for all of those: nothing is left out again, and everything that is left out is known to
+//! the member whose contribution it was.
 
 use super::Codec;
 use super::blocks::BLOCK;
@@ -54,7 +56,11 @@ impl TopK {
 
     fn encode_block(&self, block: &[f32], out: &mut [u8]) {
         let values = |out: &mut [u8], chosen: &mut dyn Iterator<Item = f32>| {
-            out.as_chunks_mut::<VALUE_BYTES>().0.iter_mut().zip(chosen).for_each(|(out, x)| *out = x.to_le_bytes());
+            out.as_chunks_mut::<VALUE_BYTES>()
+                .0
+                .iter_mut()
+                .zip(chosen)
+                .for_each(|(out, x)| *out = x.to_le_bytes());
         };
         if self.is_whole(block.len()) {
             return values(out, &mut block.iter().copied());
@@ -67,8 +73,9 @@ impl TopK {
             *rank = u64::from(x.to_bits() & 0x7fff_ffff) << 8 | (BLOCK - 1 - place) as u64;
         }
         let least = *ranked.select_nth_unstable(block.len() - kept).1;
-        let is_kept =
-            |(place, x): &(usize, &f32)| u64::from(x.to_bits() & 0x7fff_ffff) << 8 | (BLOCK - 1 - place) as u64 >= least;
+        let is_kept = |(place, x): &(usize, &f32)| {
+            u64::from(x.to_bits() & 0x7fff_ffff) << 8 | (BLOCK - 1 - place) as u64 >= least
+        };
         let chosen = || block.iter().enumerate().filter(is_kept);
         let (places, rest) = out.split_at_mut(kept);
         places.iter_mut().zip(chosen()).for_each(|(out, (place, _))| *out = place as u8);
@@ -82,8 +89,11 @@ impl TopK {
             }
             return Ok(());
         }
-        let (places, values) = bytes.split_at_checked(self.kept(block.len())).ok_or(Malformed::Inconsistent)?;
-        if !places.is_sorted_by(|a, b| a < b) || places.last().is_some_and(|last| usize::from(*last) >= block.len()) {
+        let (places, values) =
+            bytes.split_at_checked(self.kept(block.len())).ok_or(Malformed::Inconsistent)?;
+        if !places.is_sorted_by(|a, b| a < b)
+            || places.last().is_some_and(|last| usize::from(*last) >= block.len())
+        {
             return Err(Malformed::Inconsistent);
         }
         block.fill(0.0);
@@ -120,7 +130,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn coded(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
-        let (mut bytes, mut out) = (vec![0xa5; codec.encoded_len(elements.len())], vec![7.0; elements.len()]);
+        let (mut bytes, mut out) =
+            (vec![0xa5; codec.encoded_len(elements.len())], vec![7.0; elements.len()]);
         codec.encode(elements, &mut bytes);
         codec.decode(&bytes, &mut out).expect("what it has written");
         out
@@ -161,7 +172,10 @@ mod tests {
 
     #[test]
     fn so_many_bytes() {
-        let lens = |kept| [0, 1, 3, 255, 256, 257, 512, 514].map(|elements| TopK::keeping(kept).encoded_len(elements));
+        let lens = |kept| {
+            [0, 1, 3, 255, 256, 257, 512, 514]
+                .map(|elements| TopK::keeping(kept).encoded_len(elements))
+        };
         assert_eq!(lens(1), [0, 4, 5, 5, 5, 9, 10, 15]);
         assert_eq!(lens(3), [0, 4, 12, 15, 15, 19, 30, 38]);
         assert_eq!(lens(256), [0, 4, 12, 1020, 1024, 1028, 2048, 2056]);

@@ -2,12 +2,14 @@
 //!
 //! Plain loops, carried out with the widest instructions that this processor has.
 //!
-//! The compiler makes vectors of the same loop several times, for each set of instructions once, and which one runs is told when it runs. Nothing in
-//! them is fused or put in another order by that, so their results are the same bits.
+//! The compiler makes vectors of the same loop several times, for each set of instructions once,
+//! and which one runs is told when it runs. Nothing in them is fused or put in another order by
+//! that, so their results are the same bits.
 
 use pulp::{Arch, WithSimd};
 
-/// A loop. What it calls must be inlined into it, or is carried out with the instructions that every processor has.
+/// A loop. What it calls must be inlined into it, or is carried out with the instructions that
+/// every processor has.
 pub trait Work {
     /// What comes of it.
     type Output;

@@ -35,7 +35,9 @@ impl AddressPolicy {
         match self {
             AddressPolicy::Loopback => ip.is_loopback(),
             AddressPolicy::Lan(_) if ip.is_loopback() || lacks_scope(to) => false,
-            AddressPolicy::Lan(subnets) => is_local(ip) || subnets.iter().any(|subnet| subnet.contains(ip)),
+            AddressPolicy::Lan(subnets) => {
+                is_local(ip) || subnets.iter().any(|subnet| subnet.contains(ip))
+            }
         }
     }
 }
@@ -57,7 +59,8 @@ impl Subnet {
     }
 }
 
-/// One host's address at all. Addresses that hide an IPv4 one are refused: they would pass by the rules for it.
+/// One host's address at all. Addresses that hide an IPv4 one are refused: they would pass by the
+/// rules for it.
 pub(super) fn is_dialable(ip: IpAddr) -> bool {
     let odd = match ip {
         IpAddr::V4(ip) => ip == Ipv4Addr::BROADCAST || ip.octets()[0] == 0,
@@ -95,14 +98,33 @@ mod tests {
     fn hints_lead_to_neighbours_only() {
         let ours = Subnet { address: IpAddr::from([198, 51, 100, 7]), prefix: 24 };
         let lan = AddressPolicy::Lan(vec![ours]);
-        let good = ["10.1.2.3:47474", "172.16.0.1:47474", "192.168.1.9:1024", "169.254.3.4:5000", "198.51.100.200:47474"];
+        let good = [
+            "10.1.2.3:47474",
+            "172.16.0.1:47474",
+            "192.168.1.9:1024",
+            "169.254.3.4:5000",
+            "198.51.100.200:47474",
+        ];
         let good6 = ["[fe80::1%3]:47474", "[fd00::1]:47474"];
         for to in good.iter().chain(&good6) {
             assert!(allows(&lan, to), "refused {to}");
         }
-        let bad = ["8.8.8.8:47474", "198.51.101.1:47474", "127.0.0.1:47474", "224.0.0.251:5353", "0.0.0.0:47474", "10.0.0.1:22"];
-        let bad6 =
-            ["[fe80::1]:47474", "[::1]:47474", "[ff02::fb]:5353", "[2001:db8::1]:47474", "[::ffff:10.0.0.1]:47474", "[::]:9999"];
+        let bad = [
+            "8.8.8.8:47474",
+            "198.51.101.1:47474",
+            "127.0.0.1:47474",
+            "224.0.0.251:5353",
+            "0.0.0.0:47474",
+            "10.0.0.1:22",
+        ];
+        let bad6 = [
+            "[fe80::1]:47474",
+            "[::1]:47474",
+            "[ff02::fb]:5353",
+            "[2001:db8::1]:47474",
+            "[::ffff:10.0.0.1]:47474",
+            "[::]:9999",
+        ];
         for to in bad.iter().chain(&bad6).chain(&["255.255.255.255:47474", "0.1.2.3:47474"]) {
             assert!(!allows(&lan, to), "allowed {to}");
         }
@@ -124,6 +146,8 @@ mod tests {
         let all = Subnet { address: IpAddr::from([1, 2, 3, 4]), prefix: 0 };
         assert!(all.contains(IpAddr::from([9, 9, 9, 9])));
         let one = Subnet { address: IpAddr::from([1, 2, 3, 4]), prefix: 32 };
-        assert!(one.contains(IpAddr::from([1, 2, 3, 4])) && !one.contains(IpAddr::from([1, 2, 3, 5])));
+        assert!(
+            one.contains(IpAddr::from([1, 2, 3, 4])) && !one.contains(IpAddr::from([1, 2, 3, 5]))
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Layer: Core.
 //!
-//! One address that a peer may answer at: where we have it from, when it is dialled next, who was there.
+//! One address that a peer may answer at: where we have it from, when it is dialled next, who was
+//! there.
 
 use super::roster::{DialOutcome, Origin};
 use crate::identity::{Boot, MemberId};
@@ -12,7 +13,8 @@ const BACK_OFF_MS: u64 = 250;
 /// Longest wait between two dials of a live address.
 const BACK_OFF_MS_MAX: u64 = 30_000;
 
-/// Wait after an answer that a dial soon after would only repeat: ourselves, another namespace or version.
+/// Wait after an answer that a dial soon after would only repeat: ourselves, another namespace or
+/// version.
 const PARKED_MS: u64 = 60_000;
 
 /// Failures in a row, about three minutes of them, after which hearsay is forgotten.
@@ -61,12 +63,16 @@ impl Candidate {
         self.boots.iter().all(|boot| linked.contains_key(boot))
     }
 
-    /// Spoken for at `now_ms`: back-off starts anew, but an address is never dialled twice within its first step.
+    /// Spoken for at `now_ms`: back-off starts anew, but an address is never dialled twice within
+    /// its first step.
     pub(super) fn refresh(&mut self, now_ms: u64) {
         self.seen_ms = self.seen_ms.max(now_ms);
         self.failures = 0;
         self.verdict = None;
-        self.due_ms = self.dialed_ms.map_or(now_ms, |dialed_ms| now_ms.max(dialed_ms + BACK_OFF_MS)).max(self.aside_until_ms);
+        self.due_ms = self
+            .dialed_ms
+            .map_or(now_ms, |dialed_ms| now_ms.max(dialed_ms + BACK_OFF_MS))
+            .max(self.aside_until_ms);
     }
 
     pub(super) fn set_aside(&mut self, until_ms: u64) {
@@ -81,7 +87,11 @@ impl Candidate {
 
     /// Nobody there, or nobody who finished the handshake.
     pub(super) fn failed(&mut self, now_ms: u64) {
-        self.due_ms = now_ms + BACK_OFF_MS.checked_shl(self.failures.min(16)).unwrap_or(BACK_OFF_MS_MAX).min(BACK_OFF_MS_MAX);
+        self.due_ms = now_ms
+            + BACK_OFF_MS
+                .checked_shl(self.failures.min(16))
+                .unwrap_or(BACK_OFF_MS_MAX)
+                .min(BACK_OFF_MS_MAX);
         self.failures = self.failures.saturating_add(1);
         if self.failures >= HEARSAY_FAILURES_MAX {
             self.origins.retain(|origin| *origin == Origin::Fixed);
@@ -141,7 +151,10 @@ mod tests {
 
     #[test]
     fn hearsay_is_forgotten_and_a_fixed_peer_never() {
-        let mut candidate = Candidate { origins: BTreeSet::from([Origin::Gossip, Origin::Fixed]), ..Candidate::default() };
+        let mut candidate = Candidate {
+            origins: BTreeSet::from([Origin::Gossip, Origin::Fixed]),
+            ..Candidate::default()
+        };
         (0..1000).for_each(|_| candidate.failed(0));
         assert_eq!(candidate.origins, BTreeSet::from([Origin::Fixed]));
         assert_eq!(candidate.due_ms, 30_000);

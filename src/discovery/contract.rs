@@ -12,7 +12,8 @@ use std::any::Any;
 use std::future::Future;
 use std::time::Duration;
 
-/// How long anything may take that is not on a clock of the protocol: generous, since tests share busy machines.
+/// How long anything may take that is not on a clock of the protocol: generous, since tests share
+/// busy machines.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Where the nodes of one story meet.
@@ -24,8 +25,8 @@ pub(super) trait Stage {
     fn noise(&mut self, instance: &str, port: u16, txt: &[(&str, &str)]) -> Box<dyn Any>;
 }
 
-/// Runs every story on a stage of its own. Each has its own instance names, as each boot has: the good-byes of
-/// one story may still be under way when the next begins.
+/// Runs every story on a stage of its own. Each has its own instance names, as each boot has: the
+/// good-byes of one story may still be under way when the next begins.
 pub(super) async fn suite<S: Stage>(mut stage: impl FnMut() -> S) {
     two_nodes_see_each_other(stage()).await;
     three_nodes_all_see_all(stage()).await;
@@ -41,7 +42,8 @@ async fn two_nodes_see_each_other(mut stage: impl Stage) {
     let (mut a, mut b) = (stage.node(), stage.node());
     announce(&mut *a, &advert(1, Some([1; 8]))).await;
     announce(&mut *b, &advert(2, None)).await;
-    let (of_a, of_b) = within("two nodes", async { tokio::join!(sees(&mut *a, 2), sees(&mut *b, 1)) }).await;
+    let (of_a, of_b) =
+        within("two nodes", async { tokio::join!(sees(&mut *a, 2), sees(&mut *b, 1)) }).await;
     assert_eq!((of_a, of_b), (advert(2, None), advert(1, Some([1; 8]))));
 }
 
@@ -51,7 +53,11 @@ async fn three_nodes_all_see_all(mut stage: impl Stage) {
         announce(&mut **node, &advert(n, None)).await;
     }
     let all = async {
-        tokio::join!(sees_all(&mut *a, &[12, 13]), sees_all(&mut *b, &[11, 13]), sees_all(&mut *c, &[11, 12]));
+        tokio::join!(
+            sees_all(&mut *a, &[12, 13]),
+            sees_all(&mut *b, &[11, 13]),
+            sees_all(&mut *c, &[11, 12])
+        );
     };
     within("three nodes", all).await;
 }
@@ -78,7 +84,10 @@ async fn a_changed_advert_is_seen_again(mut stage: impl Stage) {
     announce(&mut *a, &advert(41, None)).await;
     within("the first advert", sees(&mut *b, 41)).await;
     announce(&mut *a, &open).await;
-    within("the changed advert", async { while b.next().await != Sighting::Appeared(open.clone()) {} }).await;
+    within("the changed advert", async {
+        while b.next().await != Sighting::Appeared(open.clone()) {}
+    })
+    .await;
 }
 
 async fn a_withdrawn_advert_may_come_back(mut stage: impl Stage) {
@@ -88,14 +97,21 @@ async fn a_withdrawn_advert_may_come_back(mut stage: impl Stage) {
     within("the first time", sees(&mut *b, 71)).await;
     a.withdraw().await;
     announce(&mut *a, &other).await;
-    within("the second time", async { while b.next().await != Sighting::Appeared(other.clone()) {} }).await;
+    within("the second time", async {
+        while b.next().await != Sighting::Appeared(other.clone()) {}
+    })
+    .await;
 }
 
 async fn garbage_is_skipped(mut stage: impl Stage) {
     let mut a = stage.node();
     let _wrong = stage.noise("wrong", 40_100, &[("v", "1"), ("b", "xyz"), ("s", "01")]);
     let _empty = stage.noise("empty", 40_101, &[]);
-    let _strange = stage.noise("not a name of ours", 40_102, &[("v", "1"), ("b", "0000000000000001"), ("s", "01")]);
+    let _strange = stage.noise(
+        "not a name of ours",
+        40_102,
+        &[("v", "1"), ("b", "0000000000000001"), ("s", "01")],
+    );
     let mut b = stage.node();
     announce(&mut *b, &advert(52, None)).await;
     // What appears first is the readable advert; a good-bye of the story before may still come.

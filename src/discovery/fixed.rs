@@ -31,11 +31,17 @@ impl FixedPeer {
     /// How long a name may take to resolve.
     const RESOLVE: Duration = Duration::from_secs(2);
 
-    /// Reads `host[:port]` entries that are separated by commas or spaces; IPv6 addresses with a port stand in brackets.
+    /// Reads `host[:port]` entries that are separated by commas or spaces; IPv6 addresses with a
+    /// port stand in brackets.
     pub fn parse_list(text: &str) -> Result<Vec<FixedPeer>, DiscoveryProblem> {
         let words = text.split([',', ' ', '\t', '\n', '\r']).filter(|word| !word.is_empty());
-        let peers: Vec<FixedPeer> = words.take(FixedPeer::PEERS_MAX + 1).map(str::parse).collect::<Result<_, _>>()?;
-        if peers.len() > FixedPeer::PEERS_MAX { Err(DiscoveryProblem::TooManyPeers) } else { Ok(peers) }
+        let peers: Vec<FixedPeer> =
+            words.take(FixedPeer::PEERS_MAX + 1).map(str::parse).collect::<Result<_, _>>()?;
+        if peers.len() > FixedPeer::PEERS_MAX {
+            Err(DiscoveryProblem::TooManyPeers)
+        } else {
+            Ok(peers)
+        }
     }
 
     /// The host as typed, without brackets.
@@ -48,7 +54,8 @@ impl FixedPeer {
         self.port.map_or(DEFAULT_PORTS, |port| port..=port)
     }
 
-    /// Asks the system for the addresses, in the order to try them. Takes at most two seconds. Cancel-safe.
+    /// Asks the system for the addresses, in the order to try them. Takes at most two seconds.
+    /// Cancel-safe.
     pub async fn resolve(&self) -> Result<Vec<SocketAddr>, DiscoveryProblem> {
         let first = *self.ports().start();
         let lookup = tokio::net::lookup_host((self.host.as_str(), first));
@@ -75,7 +82,8 @@ impl FromStr for FixedPeer {
         let (host, port) = split(text).ok_or(DiscoveryProblem::BadPeer)?;
         let port = port.map(parse_port).transpose()?;
         let fits = !host.is_empty() && host.len() <= FixedPeer::HOST_BYTES_MAX;
-        if !fits || host.chars().any(|c| c.is_whitespace() || c.is_control() || "[]/@".contains(c)) {
+        if !fits || host.chars().any(|c| c.is_whitespace() || c.is_control() || "[]/@".contains(c))
+        {
             return Err(DiscoveryProblem::BadPeer);
         }
         Ok(FixedPeer { host: host.to_owned(), port })
@@ -134,7 +142,20 @@ mod tests {
         assert_eq!("fd00::1".parse(), peer("fd00::1", None));
         assert_eq!("[fd00::1]".parse(), peer("fd00::1", None));
         assert_eq!("[fe80::1%eth0]:5000".parse(), peer("fe80::1%eth0", Some(5000)));
-        let bad = ["", ":5000", "a:", "a:0", "a:65536", "a:+5", "a:b:c", "[fd00::1", "[a]:1", "[fd00::1]x", "http://a", "a\u{7}"];
+        let bad = [
+            "",
+            ":5000",
+            "a:",
+            "a:0",
+            "a:65536",
+            "a:+5",
+            "a:b:c",
+            "[fd00::1",
+            "[a]:1",
+            "[fd00::1]x",
+            "http://a",
+            "a\u{7}",
+        ];
         for text in bad {
             assert_eq!(text.parse::<FixedPeer>(), Err(DiscoveryProblem::BadPeer), "{text:?}");
         }
@@ -153,7 +174,8 @@ mod tests {
     async fn without_a_port_the_default_ones_are_tried_in_order() {
         let peer: FixedPeer = "127.0.0.1".parse().expect("an address");
         let found = peer.resolve().await.expect("no name to look up");
-        let expected: Vec<SocketAddr> = (47_474..=47_489).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
+        let expected: Vec<SocketAddr> =
+            (47_474..=47_489).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
         assert_eq!(found, expected);
         let peer: FixedPeer = "[::1]:5000".parse().expect("an address");
         assert_eq!(peer.resolve().await, Ok(vec![SocketAddr::from((Ipv6Addr::LOCALHOST, 5000))]));

@@ -1,17 +1,21 @@
 //! Layer: Shells.
 //!
-//! Discovery by multicast DNS: service `_potluck._tcp.local.`, one random instance and host name per boot.
+//! Discovery by multicast DNS: service `_potluck._tcp.local.`, one random instance and host name
+//! per boot.
 //!
-//! The responder is a thread of its own that talks to every interface unless told otherwise. It is told first: all off,
-//! then those of the [`MdnsScope`] on, and only then is anything asked or announced. What cannot be prevented is that
-//! it joins the multicast group on every interface when it starts and leaves it a moment later, so the kernel's own
-//! group-membership reports (IGMP, MLD; nothing of ours in them) may be seen there.
+//! The responder is a thread of its own that talks to every interface unless told otherwise. It is
+//! told first: all off, then those of the [`MdnsScope`] on, and only then is anything asked or
+//! announced. What cannot be prevented is that it joins the multicast group on every interface when
+//! it starts and leaves it a moment later, so the kernel's own group-membership reports (IGMP, MLD;
+//! nothing of ours in them) may be seen there.
 //!
-//! Two nodes that start within a second see each other after 10 to 60 milliseconds one way and after up to about
-//! a second the other way, since a record must not be multicast twice within a second. It is enough: whoever sees first dials.
+//! Two nodes that start within a second see each other after 10 to 60 milliseconds one way and
+//! after up to about a second the other way, since a record must not be multicast twice within a
+//! second. It is enough: whoever sees first dials.
 //!
-//! A flood of foreign records is held off in two places. The responder keeps every record until its time to live is over, so beyond
-//! a number it is made to forget them all; and it gives up a listener that falls a thousand events behind, and is then started anew.
+//! A flood of foreign records is held off in two places. The responder keeps every record until its
+//! time to live is over, so beyond a number it is made to forget them all; and it gives up a
+//! listener that falls a thousand events behind, and is then started anew.
 
 use super::Discovery;
 use super::address::is_link_local;
@@ -19,7 +23,10 @@ use super::report::{Activity, DiscoveryProblem, InterfaceReport, Skip};
 use super::sighting::{Advert, Sighting};
 use async_trait::async_trait;
 use if_addrs::Interface;
-use mdns_sd::{DaemonEvent, IfKind, Metrics, Receiver, ResolvedService, ScopedIp, ServiceDaemon, ServiceEvent, ServiceInfo};
+use mdns_sd::{
+    DaemonEvent, IfKind, Metrics, Receiver, ResolvedService, ScopedIp, ServiceDaemon, ServiceEvent,
+    ServiceInfo,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
@@ -31,23 +38,28 @@ const SERVICE: &str = "_potluck._tcp.local.";
 /// Between two looks at the responder's state.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// Seconds between its looks for new interfaces and addresses; its own default of 5 is long for a cable plugged in.
+/// Seconds between its looks for new interfaces and addresses; its own default of 5 is long for a
+/// cable plugged in.
 const INTERFACES_EVERY_S: u32 = 2;
 
 /// Between two looks while there are many records, and how many those are.
 const CHECK_BUSY: Duration = Duration::from_millis(100);
 const RECORDS_MANY: i64 = 400;
 
-/// Records it may keep. A cluster of 16 needs a hundred; each packet costs it time in proportion to them, and all are told
-/// again at once when we ask again, which must fit into its channel of a thousand events.
+/// Records it may keep. A cluster of 16 needs a hundred; each packet costs it time in proportion to
+/// them, and all are told again at once when we ask again, which must fit into its channel of a
+/// thousand events.
 const RECORDS_MAX: i64 = 1600;
 
-/// Silence after a good-bye. It takes effect after a second, and the same name announced within that second goes unnoticed.
+/// Silence after a good-bye. It takes effect after a second, and the same name announced within
+/// that second goes unnoticed.
 const SILENCE: Duration = Duration::from_millis(1500);
 
-/// When to ask again, besides the responder's own 1, 2, 4, 8 ... seconds: early, for answers that were held back because the
-/// record had been sent within the second before, and every minute, which also tells again of everybody still there.
-const ASK_AGAIN: [Duration; 3] = [Duration::from_millis(300), Duration::from_millis(350), Duration::from_millis(350)];
+/// When to ask again, besides the responder's own 1, 2, 4, 8 ... seconds: early, for answers that
+/// were held back because the record had been sent within the second before, and every minute,
+/// which also tells again of everybody still there.
+const ASK_AGAIN: [Duration; 3] =
+    [Duration::from_millis(300), Duration::from_millis(350), Duration::from_millis(350)];
 const ASK_ALWAYS: Duration = Duration::from_secs(60);
 
 /// How long a withdrawal may take: the first good-bye is immediate, a second follows after 120 ms.
@@ -59,7 +71,8 @@ const SECOND_GOODBYE: Duration = Duration::from_millis(150);
 pub enum MdnsScope {
     /// Only 127.0.0.1, for nodes of one machine.
     Loopback,
-    /// These interfaces, by name or by one of their IP addresses, with IPv4 and IPv6, whenever they are there.
+    /// These interfaces, by name or by one of their IP addresses, with IPv4 and IPv6, whenever they
+    /// are there.
     Interfaces(Vec<String>),
 }
 
@@ -80,7 +93,8 @@ pub struct MdnsDiscovery {
 /// The thread and what it tells us.
 struct Responder {
     daemon: ServiceDaemon,
-    /// Oldest first. Asking again opens a new channel and ends the one before, which may still hold events.
+    /// Oldest first. Asking again opens a new channel and ends the one before, which may still hold
+    /// events.
     events: VecDeque<Receiver<ServiceEvent>>,
     asked: usize,
     ask_at: Instant,
@@ -121,19 +135,29 @@ impl MdnsDiscovery {
     }
 
     fn register(&self) -> Result<(), DiscoveryProblem> {
-        let (Some(responder), Some(advert)) = (&self.responder, &self.announced) else { return Ok(()) };
+        let (Some(responder), Some(advert)) = (&self.responder, &self.announced) else {
+            return Ok(());
+        };
         let info = self.service_info(advert).ok_or(DiscoveryProblem::BadAdvert)?;
         responder.daemon.register(info).map_err(|_| DiscoveryProblem::Unavailable)
     }
 
     fn service_info(&self, advert: &Advert) -> Option<ServiceInfo> {
         let host = format!("{}.local.", advert.instance);
-        // The interfaces' own addresses are announced and followed when they change; on loopback there is only one.
+        // The interfaces' own addresses are announced and followed when they change; on loopback
+        // there is only one.
         let (follow, addresses) = match &self.scope {
             MdnsScope::Loopback => (false, vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
             MdnsScope::Interfaces(_) => (true, Vec::new()),
         };
-        let info = ServiceInfo::new(SERVICE, &advert.instance, &host, &addresses[..], advert.port, &advert.to_txt()[..]);
+        let info = ServiceInfo::new(
+            SERVICE,
+            &advert.instance,
+            &host,
+            &addresses[..],
+            advert.port,
+            &advert.to_txt()[..],
+        );
         let mut info = info.ok()?;
         // The names are random: probing for namesakes would only cost 750 ms.
         info.set_requires_probe(false);
@@ -157,7 +181,10 @@ impl MdnsDiscovery {
         if self.is_own(instance) {
             return None;
         }
-        let txt = service.txt_properties.iter().map(|property| (property.key(), property.val().unwrap_or_default()));
+        let txt = service
+            .txt_properties
+            .iter()
+            .map(|property| (property.key(), property.val().unwrap_or_default()));
         let addresses = service.addresses.iter().filter_map(|ip| socket_addr(ip, service.port));
         let Ok(advert) = Advert::from_txt(instance, service.port, addresses, txt) else {
             self.counts.dropped += 1;
@@ -173,14 +200,16 @@ impl MdnsDiscovery {
         self.announced.as_ref().is_some_and(|advert| advert.instance.eq_ignore_ascii_case(instance))
     }
 
-    /// Once a second, and when it is time to ask again: starts a responder that was given up, reads the counters, asks for new ones.
+    /// Once a second, and when it is time to ask again: starts a responder that was given up, reads
+    /// the counters, asks for new ones.
     fn check(&mut self) {
         let now = Instant::now();
         self.check_at = now + CHECK;
         if self.restart_at.is_some_and(|at| at <= now) {
             self.responder = Responder::start(&self.scope);
             self.restart_at = if self.responder.is_some() { None } else { Some(now + SILENCE) };
-            // A refusal shows in the report as an interface on which nothing is sent; the next announcement tries again.
+            // A refusal shows in the report as an interface on which nothing is sent; the next
+            // announcement tries again.
             let _ = self.register();
         }
         let Some(responder) = &mut self.responder else { return };
@@ -188,10 +217,15 @@ impl MdnsDiscovery {
             responder.forget(now);
         }
         responder.ask_again(now);
-        self.check_at = self.check_at.min(responder.ask_at).min(self.forget_at.unwrap_or(self.check_at));
+        self.check_at =
+            self.check_at.min(responder.ask_at).min(self.forget_at.unwrap_or(self.check_at));
         let metrics = responder.metrics.take().and_then(|metrics| metrics.try_recv().ok());
         responder.metrics = responder.daemon.get_metrics().ok();
-        self.counts.errors += responder.monitor.try_iter().filter(|event| matches!(event, DaemonEvent::Error(_))).count() as u64;
+        self.counts.errors += responder
+            .monitor
+            .try_iter()
+            .filter(|event| matches!(event, DaemonEvent::Error(_)))
+            .count() as u64;
         let Some(metrics) = metrics else { return };
         self.counts.queries = count(&metrics, "browse").unsigned_abs();
         let records = ["cached-ptr", "cached-srv", "cached-txt", "cached-addr", "cached-nsec"];
@@ -201,7 +235,8 @@ impl MdnsDiscovery {
         }
         let forgot = std::mem::replace(&mut responder.forgot, records > RECORDS_MAX);
         match records > RECORDS_MAX {
-            // What it keeps in spite of forgetting is not of our service; only a new start ends that.
+            // What it keeps in spite of forgetting is not of our service; only a new start ends
+            // that.
             true if forgot && records > 4 * RECORDS_MAX => self.give_up(),
             true => responder.forget(now),
             false => {}
@@ -228,7 +263,11 @@ impl MdnsDiscovery {
             return Activity::Skipped(Skip::Down);
         }
         Activity::Active {
-            addresses: addresses.iter().filter(|at| is_used(&self.scope, at)).map(|at| at.ip()).collect(),
+            addresses: addresses
+                .iter()
+                .filter(|at| is_used(&self.scope, at))
+                .map(|at| at.ip())
+                .collect(),
             // Every question goes out on every interface.
             queries: Some(self.counts.queries_before + self.counts.queries),
             adverts: self.counts.adverts.get(name).copied().unwrap_or_default(),
@@ -249,7 +288,8 @@ impl Responder {
         }
     }
 
-    /// The order is the point: commands are carried out one after the other, so nothing is asked before all is off.
+    /// The order is the point: commands are carried out one after the other, so nothing is asked
+    /// before all is off.
     fn confine(daemon: ServiceDaemon, scope: &MdnsScope) -> mdns_sd::Result<Responder> {
         daemon.disable_interface(IfKind::All)?;
         daemon.enable_interface(kinds(scope))?;
@@ -258,7 +298,15 @@ impl Responder {
         let events = daemon.browse(SERVICE)?;
         let metrics = daemon.get_metrics().ok();
         let ask_at = Instant::now() + ASK_AGAIN[0];
-        Ok(Responder { daemon, events: VecDeque::from([events]), asked: 0, ask_at, forgot: false, monitor, metrics })
+        Ok(Responder {
+            daemon,
+            events: VecDeque::from([events]),
+            asked: 0,
+            ask_at,
+            forgot: false,
+            monitor,
+            metrics,
+        })
     }
 
     fn ask_again(&mut self, now: Instant) {
@@ -305,7 +353,9 @@ impl Discovery for MdnsDiscovery {
         if self.announced.as_ref().is_some_and(|before| before.instance != advert.instance) {
             self.withdraw().await;
         }
-        if let Some((_, until)) = self.withdrawn.as_ref().filter(|(instance, _)| *instance == advert.instance) {
+        if let Some((_, until)) =
+            self.withdrawn.as_ref().filter(|(instance, _)| *instance == advert.instance)
+        {
             tokio::time::sleep_until(*until).await;
         }
         self.announced = Some(advert.clone());
@@ -338,8 +388,16 @@ impl Discovery for MdnsDiscovery {
 
     fn follow(&mut self, interfaces: &[String]) {
         let MdnsScope::Interfaces(before) = &self.scope else { return };
-        let gone: Vec<IfKind> = before.iter().filter(|name| !interfaces.contains(name)).flat_map(|name| kinds_of(name)).collect();
-        let come: Vec<IfKind> = interfaces.iter().filter(|name| !before.contains(name)).flat_map(|name| kinds_of(name)).collect();
+        let gone: Vec<IfKind> = before
+            .iter()
+            .filter(|name| !interfaces.contains(name))
+            .flat_map(|name| kinds_of(name))
+            .collect();
+        let come: Vec<IfKind> = interfaces
+            .iter()
+            .filter(|name| !before.contains(name))
+            .flat_map(|name| kinds_of(name))
+            .collect();
         self.scope = MdnsScope::Interfaces(interfaces.to_vec());
         let Some(responder) = &mut self.responder else { return };
         // A thread that has ended is noticed, and replaced, by whoever waits for its events.
@@ -348,7 +406,8 @@ impl Discovery for MdnsDiscovery {
         }
         if !come.is_empty() {
             let _ = responder.daemon.enable_interface(come);
-            // Who is known by another interface already does not answer on this one, and what was just said is not said again.
+            // Who is known by another interface already does not answer on this one, and what was
+            // just said is not said again.
             let at = Instant::now() + SILENCE;
             self.forget_at = Some(at);
             self.check_at = self.check_at.min(at);
@@ -360,13 +419,22 @@ impl Discovery for MdnsDiscovery {
         let names: BTreeSet<&str> = interfaces.iter().map(|at| at.name.as_str()).collect();
         let mut reports: Vec<InterfaceReport> = Vec::new();
         for name in names {
-            let addresses: Vec<&Interface> = interfaces.iter().filter(|at| at.name == name).collect();
-            reports.push(InterfaceReport { interface: name.to_owned(), activity: self.report_of(name, &addresses) });
+            let addresses: Vec<&Interface> =
+                interfaces.iter().filter(|at| at.name == name).collect();
+            reports.push(InterfaceReport {
+                interface: name.to_owned(),
+                activity: self.report_of(name, &addresses),
+            });
         }
         if let MdnsScope::Interfaces(asked) = &self.scope {
-            let here = |asked: &str| interfaces.iter().any(|at| at.name == asked || asked.parse() == Ok(at.ip()));
+            let here = |asked: &str| {
+                interfaces.iter().any(|at| at.name == asked || asked.parse() == Ok(at.ip()))
+            };
             for asked in asked.iter().filter(|asked| !here(asked)) {
-                reports.push(InterfaceReport { interface: asked.clone(), activity: Activity::Skipped(Skip::Missing) });
+                reports.push(InterfaceReport {
+                    interface: asked.clone(),
+                    activity: Activity::Skipped(Skip::Missing),
+                });
             }
         }
         reports
@@ -392,7 +460,8 @@ fn kinds(scope: &MdnsScope) -> Vec<IfKind> {
     }
 }
 
-/// Of an interface that is named by an address both families are used, so its other addresses count too.
+/// Of an interface that is named by an address both families are used, so its other addresses count
+/// too.
 fn kinds_of(name: &str) -> Vec<IfKind> {
     let Ok(ip) = name.parse::<IpAddr>() else { return vec![IfKind::from(name)] };
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
@@ -404,7 +473,9 @@ fn kinds_of(name: &str) -> Vec<IfKind> {
 fn is_asked(scope: &MdnsScope, at: &Interface) -> bool {
     match scope {
         MdnsScope::Loopback => at.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST),
-        MdnsScope::Interfaces(names) => names.iter().any(|name| *name == at.name || name.parse() == Ok(at.ip())),
+        MdnsScope::Interfaces(names) => {
+            names.iter().any(|name| *name == at.name || name.parse() == Ok(at.ip()))
+        }
     }
 }
 
@@ -427,7 +498,8 @@ fn socket_addr(ip: &ScopedIp, port: u16) -> Option<SocketAddr> {
     match ip {
         ScopedIp::V4(v4) => Some(SocketAddr::from((*v4.addr(), port))),
         ScopedIp::V6(v6) => {
-            // Only link-local addresses need the interface, and only without it are two sightings of another one equal.
+            // Only link-local addresses need the interface, and only without it are two sightings
+            // of another one equal.
             let scope = if is_link_local(v6.addr()) { v6.scope_id().index } else { 0 };
             Some(SocketAddr::V6(SocketAddrV6::new(*v6.addr(), port, 0, scope)))
         }

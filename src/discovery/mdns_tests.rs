@@ -18,21 +18,24 @@ impl Stage for OnLoopback {
     fn noise(&mut self, instance: &str, port: u16, txt: &[(&str, &str)]) -> Box<dyn Any> {
         let responder = Responder::start(&MdnsScope::Loopback).expect("multicast on loopback");
         let host = format!("noise{port}.local.");
-        let mut info = ServiceInfo::new(SERVICE, instance, &host, "127.0.0.1", port, txt).expect("a service");
+        let mut info =
+            ServiceInfo::new(SERVICE, instance, &host, "127.0.0.1", port, txt).expect("a service");
         info.set_requires_probe(false);
         responder.daemon.register(info).expect("the thread runs");
         Box::new(responder)
     }
 }
 
-/// Runs `story` on a thread with a network namespace of its own in which nothing but loopback is up.
+/// Runs `story` on a thread with a network namespace of its own in which nothing but loopback is
+/// up.
 #[allow(deprecated)] // In favour of an unsafe twin: it may split file descriptors between threads, which NEWNET does not.
 fn alone<F: Future<Output = ()>>(story: impl FnOnce() -> F + Send + 'static) {
     let thread = std::thread::spawn(move || {
         rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET).expect("needs root");
         let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
         assert!(up.expect("needs iproute2").success());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(story());
     });
     if let Err(panic) = thread.join() {
@@ -61,7 +64,8 @@ fn a_report_names_every_interface_and_why_it_is_skipped() {
             matches!(&lo.activity, Activity::Active { addresses, adverts: 1.., .. } if addresses.first().copied() == expected),
             "{lo}"
         );
-        let away = MdnsDiscovery::start(MdnsScope::Interfaces(vec!["eth7".to_owned()])).expect("it may come later");
+        let away = MdnsDiscovery::start(MdnsScope::Interfaces(vec!["eth7".to_owned()]))
+            .expect("it may come later");
         let lines: Vec<String> = away.report().iter().map(ToString::to_string).collect();
         assert_eq!(lines, ["lo: skipped (not asked for)", "eth7: skipped (not on this machine)"]);
     });

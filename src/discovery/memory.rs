@@ -2,7 +2,8 @@
 //!
 //! Discovery without a network, for simulations: everybody on one [`Medium`] hears everybody.
 //!
-//! Adverts travel as TXT records, so what a simulation says has gone through the same encoder and decoder.
+//! Adverts travel as TXT records, so what a simulation says has gone through the same encoder and
+//! decoder.
 
 use super::Discovery;
 use super::report::{Activity, DiscoveryProblem, InterfaceReport};
@@ -13,7 +14,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Sightings that wait for one node. A node that does not listen loses the ones beyond, as it would on a network.
+/// Sightings that wait for one node. A node that does not listen loses the ones beyond, as it would
+/// on a network.
 const WAITING_MAX: usize = 1024;
 
 /// What all nodes of a simulation share.
@@ -64,7 +66,9 @@ impl Medium {
     pub fn node(&self) -> MemoryDiscovery {
         let (sender, heard) = channel(WAITING_MAX);
         let mut air = self.air();
-        air.records.values().for_each(|record| drop(sender.try_send(Heard::Record(record.clone()))));
+        air.records
+            .values()
+            .for_each(|record| drop(sender.try_send(Heard::Record(record.clone()))));
         let node = air.next_node;
         air.next_node += 1;
         air.listeners.insert(node, sender);
@@ -115,15 +119,22 @@ impl MemoryDiscovery {
 #[async_trait]
 impl Discovery for MemoryDiscovery {
     async fn announce(&mut self, advert: &Advert) -> Result<(), DiscoveryProblem> {
-        let txt = advert.to_txt().into_iter().map(|(key, value)| (key.to_owned(), value.into_bytes())).collect();
+        let txt = advert
+            .to_txt()
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value.into_bytes()))
+            .collect();
         let (instance, addresses) = (advert.instance.clone(), advert.addresses.clone());
-        self.medium.air().announce(self.node, Record { instance, port: advert.port, addresses, txt });
+        self.medium
+            .air()
+            .announce(self.node, Record { instance, port: advert.port, addresses, txt });
         Ok(())
     }
 
     async fn next(&mut self) -> Sighting {
         loop {
-            // The medium keeps a sender for this node as long as the node lives; if it ever ended, silence is the answer.
+            // The medium keeps a sender for this node as long as the node lives; if it ever ended,
+            // silence is the answer.
             let Some(heard) = self.heard.recv().await else { return std::future::pending().await };
             if let Some(sighting) = self.sighting(heard) {
                 return sighting;
@@ -133,9 +144,17 @@ impl Discovery for MemoryDiscovery {
 
     fn report(&self) -> Vec<InterfaceReport> {
         let air = self.medium.air();
-        let addresses = air.records.get(&self.node).map(|record| record.addresses.iter().map(SocketAddr::ip).collect());
+        let addresses = air
+            .records
+            .get(&self.node)
+            .map(|record| record.addresses.iter().map(SocketAddr::ip).collect());
         let addresses = addresses.unwrap_or_default();
-        let activity = Activity::Active { addresses, queries: None, adverts: self.adverts, dropped: self.dropped };
+        let activity = Activity::Active {
+            addresses,
+            queries: None,
+            adverts: self.adverts,
+            dropped: self.dropped,
+        };
         vec![InterfaceReport { interface: "memory".to_owned(), activity }]
     }
 
@@ -164,11 +183,22 @@ mod tests {
             Box::new(self.0.node())
         }
 
-        fn noise(&mut self, instance: &str, port: u16, txt: &[(&str, &str)]) -> Box<dyn std::any::Any> {
+        fn noise(
+            &mut self,
+            instance: &str,
+            port: u16,
+            txt: &[(&str, &str)],
+        ) -> Box<dyn std::any::Any> {
             let node = self.0.node();
-            let txt = txt.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
+            let txt = txt
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
+                .collect();
             let addresses = vec![SocketAddr::from(([127, 0, 0, 1], port))];
-            self.0.air().announce(node.node, Record { instance: instance.to_owned(), port, addresses, txt });
+            self.0.air().announce(
+                node.node,
+                Record { instance: instance.to_owned(), port, addresses, txt },
+            );
             Box::new(node)
         }
     }
@@ -183,7 +213,9 @@ mod tests {
         let medium = Medium::new();
         let (mut deaf, mut loud) = (medium.node(), medium.node());
         for n in 0..5000 {
-            loud.announce(&super::super::sighting::testing::advert(n, None)).await.expect("memory is always there");
+            loud.announce(&super::super::sighting::testing::advert(n, None))
+                .await
+                .expect("memory is always there");
         }
         let mut heard = 0;
         while tokio::time::timeout(std::time::Duration::from_secs(1), deaf.next()).await.is_ok() {

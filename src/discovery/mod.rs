@@ -2,10 +2,11 @@
 //!
 //! How nodes hear of each other.
 //!
-//! Whoever wants to be found announces an [`Advert`]; everybody gets a [`Sighting`] of it. That is a hint, never a
-//! proof: the [`Roster`] decides which addresses are worth a dial and how often, and only the handshake behind
-//! the dial says who is there. Peers named by hand, told by members or remembered from an earlier run go the same way,
-//! so a network without multicast costs a hint, not a cluster.
+//! Whoever wants to be found announces an [`Advert`]; everybody gets a [`Sighting`] of it. That is
+//! a hint, never a proof: the [`Roster`] decides which addresses are worth a dial and how often,
+//! and only the handshake behind the dial says who is there. Peers named by hand, told by members
+//! or remembered from an earlier run go the same way, so a network without multicast costs a hint,
+//! not a cluster.
 
 mod address;
 mod candidate;
@@ -35,15 +36,17 @@ use async_trait::async_trait;
 /// A way to be found and to find.
 #[async_trait]
 pub trait Discovery: Send {
-    /// Announces this node until [`withdraw`](Discovery::withdraw), in place of what was announced before.
-    /// At once, except that a name just withdrawn must first be forgotten by the others, which takes up to two seconds.
+    /// Announces this node until [`withdraw`](Discovery::withdraw), in place of what was announced
+    /// before. At once, except that a name just withdrawn must first be forgotten by the others,
+    /// which takes up to two seconds.
     async fn announce(&mut self, advert: &Advert) -> Result<(), DiscoveryProblem>;
 
     /// What was noticed next; waits without bound. Cancel-safe. Own announcements are not reported;
     /// the same advert may be, any number of times.
     async fn next(&mut self) -> Sighting;
 
-    /// The interfaces that a node uses are these now. Where discovery is not bound to interfaces nothing changes.
+    /// The interfaces that a node uses are these now. Where discovery is not bound to interfaces
+    /// nothing changes.
     fn follow(&mut self, _interfaces: &[String]) {}
 
     /// What happened on each interface so far.

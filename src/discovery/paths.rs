@@ -2,8 +2,9 @@
 //!
 //! The other ways to a member than the one in use, and when each is worth a trial.
 //!
-//! Which address answers first says nothing of what its path carries. So each of them is tried once, again when the network of this machine or
-//! what is known of the member's has changed, and now and then when it did not work.
+//! Which address answers first says nothing of what its path carries. So each of them is tried
+//! once, again when the network of this machine or what is known of the member's has changed, and
+//! now and then when it did not work.
 
 use super::address::Subnet;
 use crate::identity::NodeId;
@@ -39,7 +40,8 @@ struct Tried {
 }
 
 impl Paths {
-    /// Those of `ways` that are worth a trial now. What was tried of others is forgotten: a way that comes back is a new one.
+    /// Those of `ways` that are worth a trial now. What was tried of others is forgotten: a way
+    /// that comes back is a new one.
     pub fn due(&mut self, now_ms: u64, node: NodeId, ways: &[SocketAddr]) -> Vec<SocketAddr> {
         self.tried.retain(|(of, to), _| *of != node || ways.contains(to));
         let is_due = |to: &SocketAddr| match self.tried.get(&(node, *to)) {
@@ -55,7 +57,8 @@ impl Paths {
         let tried = match trial {
             Trial::Slower | Trial::Taken => Tried::default(),
             Trial::Failed => {
-                let wait_ms = WAIT_MS.checked_shl(failures.min(8)).unwrap_or(WAIT_MS_MAX).min(WAIT_MS_MAX);
+                let wait_ms =
+                    WAIT_MS.checked_shl(failures.min(8)).unwrap_or(WAIT_MS_MAX).min(WAIT_MS_MAX);
                 Tried { failures: failures + 1, due_ms: Some(now_ms + wait_ms) }
             }
             Trial::Disturbed => Tried { failures, due_ms: Some(now_ms + DISTURBED_MS) },
@@ -74,15 +77,19 @@ impl Paths {
     }
 }
 
-/// Of `theirs` the addresses by which each of our interfaces leads to them, the most promising first. For an interface that has IPv4 in common with
-/// them the IPv6 addresses are left out, as they lead the same way.
+/// Of `theirs` the addresses by which each of our interfaces leads to them, the most promising
+/// first. For an interface that has IPv4 in common with them the IPv6 addresses are left out, as
+/// they lead the same way.
 pub fn ways(interfaces: &[Interface], theirs: &[SocketAddr]) -> Vec<SocketAddr> {
     let mut ways: Vec<(Promise, SocketAddr)> = Vec::new();
     for interface in interfaces {
         let leads = |to: &&SocketAddr| leads_to(interface, **to);
-        let (v4, v6): (Vec<SocketAddr>, Vec<SocketAddr>) = theirs.iter().filter(leads).partition(|to| to.is_ipv4());
+        let (v4, v6): (Vec<SocketAddr>, Vec<SocketAddr>) =
+            theirs.iter().filter(leads).partition(|to| to.is_ipv4());
         let found = if v4.is_empty() { v6 } else { v4 };
-        ways.extend(found.into_iter().take(WAYS_OF_A_PORT_MAX).map(|to| (promise_of(interface), to)));
+        ways.extend(
+            found.into_iter().take(WAYS_OF_A_PORT_MAX).map(|to| (promise_of(interface), to)),
+        );
     }
     ways.sort_unstable();
     ways.dedup_by_key(|(_, to)| *to);
@@ -103,7 +110,10 @@ fn promise_of(interface: &Interface) -> Promise {
 
 fn leads_to(interface: &Interface, to: SocketAddr) -> bool {
     let is_ours = interface.addresses.iter().any(|a| a.ip == to.ip());
-    let shares = interface.addresses.iter().any(|a| Subnet { address: a.ip, prefix: a.prefix_bits }.contains(to.ip()));
+    let shares = interface
+        .addresses
+        .iter()
+        .any(|a| Subnet { address: a.ip, prefix: a.prefix_bits }.contains(to.ip()));
     let in_scope = match to {
         SocketAddr::V6(v6) => v6.scope_id() == 0 || v6.scope_id() == interface.index,
         SocketAddr::V4(_) => true,
@@ -139,9 +149,16 @@ mod tests {
         text.parse().expect("an address of this test")
     }
 
-    fn interface(index: u32, kind: InterfaceKind, speed_mbps: Option<u32>, addresses: &[(&str, u8)]) -> Interface {
-        let address =
-            |(ip, prefix_bits): &(&str, u8)| InterfaceAddress { ip: ip.parse().expect("one"), prefix_bits: *prefix_bits };
+    fn interface(
+        index: u32,
+        kind: InterfaceKind,
+        speed_mbps: Option<u32>,
+        addresses: &[(&str, u8)],
+    ) -> Interface {
+        let address = |(ip, prefix_bits): &(&str, u8)| InterfaceAddress {
+            ip: ip.parse().expect("one"),
+            prefix_bits: *prefix_bits,
+        };
         let addresses = addresses.iter().map(address).collect();
         Interface { name: format!("if{index}"), index, kind, addresses, speed_mbps, mtu: None }
     }
@@ -151,7 +168,12 @@ mod tests {
         use InterfaceKind as K;
         let interfaces = [
             interface(2, K::Wifi, None, &[("fe80::1", 64), ("192.168.1.7", 24)]),
-            interface(3, K::Ethernet, Some(1000), &[("fe80::2", 64), ("10.0.0.7", 24), ("172.17.0.1", 16)]),
+            interface(
+                3,
+                K::Ethernet,
+                Some(1000),
+                &[("fe80::2", 64), ("10.0.0.7", 24), ("172.17.0.1", 16)],
+            ),
             interface(4, K::Ethernet, Some(10_000), &[("fe80::3", 64)]),
             interface(5, K::Thunderbolt, None, &[("169.254.3.7", 16)]),
         ];
@@ -166,8 +188,14 @@ mod tests {
             "10.9.9.9:47474",
         ]
         .map(at);
-        let expected =
-            ["169.254.8.8:47474", "[fe80::9%4]:47474", "10.0.0.9:47474", "10.0.0.10:47474", "192.168.1.9:47474"].map(at);
+        let expected = [
+            "169.254.8.8:47474",
+            "[fe80::9%4]:47474",
+            "10.0.0.9:47474",
+            "10.0.0.10:47474",
+            "192.168.1.9:47474",
+        ]
+        .map(at);
         assert_eq!(ways(&interfaces, &theirs), expected);
         assert_eq!(ways(&interfaces, &[]), []);
     }
@@ -199,7 +227,13 @@ mod tests {
 
     #[test]
     fn ports_make_no_other_place_and_scopes_do() {
-        assert!(is_same_place(at("10.0.0.9:1"), at("10.0.0.9:2")) && is_same_place(at("[::ffff:10.0.0.9]:1"), at("10.0.0.9:2")));
-        assert!(!is_same_place(at("[fe80::1%2]:1"), at("[fe80::1%3]:1")) && !is_same_place(at("10.0.0.9:1"), at("10.0.0.8:1")));
+        assert!(
+            is_same_place(at("10.0.0.9:1"), at("10.0.0.9:2"))
+                && is_same_place(at("[::ffff:10.0.0.9]:1"), at("10.0.0.9:2"))
+        );
+        assert!(
+            !is_same_place(at("[fe80::1%2]:1"), at("[fe80::1%3]:1"))
+                && !is_same_place(at("10.0.0.9:1"), at("10.0.0.8:1"))
+        );
     }
 }

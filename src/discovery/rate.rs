@@ -13,12 +13,18 @@ pub(super) struct DialRate {
 }
 
 impl DialRate {
-    /// Thousandths of a dial in one dial; also milliseconds in a second, so a rate per second is one per millisecond here.
+    /// Thousandths of a dial in one dial; also milliseconds in a second, so a rate per second is
+    /// one per millisecond here.
     const ONE: u64 = 1000;
 
     /// Starts full.
     pub(super) fn new(per_second: u32, burst: u32) -> DialRate {
-        DialRate { per_second: per_second.max(1), burst, tokens_milli: u64::from(burst) * DialRate::ONE, at_ms: 0 }
+        DialRate {
+            per_second: per_second.max(1),
+            burst,
+            tokens_milli: u64::from(burst) * DialRate::ONE,
+            at_ms: 0,
+        }
     }
 
     /// Takes one dial, if there is one at `now_ms`.

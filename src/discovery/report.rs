@@ -25,7 +25,8 @@ pub enum Activity {
         queries: Option<u64>,
         /// Readable adverts of other nodes heard there, repetitions included.
         adverts: u64,
-        /// Records under our service name that could not be read, or came faster than they were taken.
+        /// Records under our service name that could not be read, or came faster than they were
+        /// taken.
         dropped: u64,
     },
     /// It stays silent there.
@@ -63,7 +64,9 @@ impl fmt::Display for InterfaceReport {
             Activity::Active { queries: Some(queries), adverts, .. } => {
                 write!(f, "{}: {queries} queries sent, {adverts} heard", self.interface)
             }
-            Activity::Active { queries: None, adverts, .. } => write!(f, "{}: {adverts} heard", self.interface),
+            Activity::Active { queries: None, adverts, .. } => {
+                write!(f, "{}: {adverts} heard", self.interface)
+            }
         }
     }
 }
@@ -88,12 +91,24 @@ pub enum DiscoveryProblem {
 impl fmt::Display for DiscoveryProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            DiscoveryProblem::NoInterface => "no network interface to announce on; name one with --interface",
-            DiscoveryProblem::Unavailable => "multicast is not available on this machine; name a peer with --peer host:port",
-            DiscoveryProblem::BadAdvert => "the announcement is not valid; the instance name or port is wrong",
-            DiscoveryProblem::BadPeer => "a peer must be written as host or host:port; put IPv6 addresses in brackets",
-            DiscoveryProblem::TooManyPeers => "too many fixed peers; 64 are the limit, and one that is reachable suffices",
-            DiscoveryProblem::Unresolved => "the peer's name has no address; check the spelling or give its IP address",
+            DiscoveryProblem::NoInterface => {
+                "no network interface to announce on; name one with --interface"
+            }
+            DiscoveryProblem::Unavailable => {
+                "multicast is not available on this machine; name a peer with --peer host:port"
+            }
+            DiscoveryProblem::BadAdvert => {
+                "the announcement is not valid; the instance name or port is wrong"
+            }
+            DiscoveryProblem::BadPeer => {
+                "a peer must be written as host or host:port; put IPv6 addresses in brackets"
+            }
+            DiscoveryProblem::TooManyPeers => {
+                "too many fixed peers; 64 are the limit, and one that is reachable suffices"
+            }
+            DiscoveryProblem::Unresolved => {
+                "the peer's name has no address; check the spelling or give its IP address"
+            }
         })
     }
 }
@@ -106,10 +121,14 @@ mod tests {
 
     #[test]
     fn a_report_reads_like_a_sentence() {
-        let active = Activity::Active { addresses: Vec::new(), queries: Some(6), adverts: 0, dropped: 0 };
+        let active =
+            Activity::Active { addresses: Vec::new(), queries: Some(6), adverts: 0, dropped: 0 };
         let eth = InterfaceReport { interface: "eth0".to_owned(), activity: active };
         assert_eq!(eth.to_string(), "eth0: 6 queries sent, 0 heard");
-        let vpn = InterfaceReport { interface: "utun4".to_owned(), activity: Activity::Skipped(Skip::PointToPoint) };
+        let vpn = InterfaceReport {
+            interface: "utun4".to_owned(),
+            activity: Activity::Skipped(Skip::PointToPoint),
+        };
         assert_eq!(vpn.to_string(), "utun4: skipped (point-to-point, probably a VPN)");
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Who may be out there, and which addresses are worth a dial now.
 //!
-//! Everything here is hearsay until a handshake proves it, so everything is bounded: the table, each source's part
-//! of it, and the rate at which strangers make us dial. What was proven stays longest. A peer may be known by several adverts,
-//! addresses and ways; its boot joins them, and one link to it silences them all until that link is down.
+//! Everything here is hearsay until a handshake proves it, so everything is bounded: the table,
+//! each source's part of it, and the rate at which strangers make us dial. What was proven stays
+//! longest. A peer may be known by several adverts, addresses and ways; its boot joins them, and
+//! one link to it silences them all until that link is down.
 
 use super::address::{AddressPolicy, is_dialable};
 use super::candidate::Candidate;
@@ -134,7 +135,12 @@ struct Seen {
 
 impl Roster {
     /// Starts empty. `tag_of` gives the tag of the own namespace for a boot.
-    pub fn new(limits: Limits, policy: AddressPolicy, me: Boot, tag_of: impl Fn(Boot) -> Tag + Send + 'static) -> Roster {
+    pub fn new(
+        limits: Limits,
+        policy: AddressPolicy,
+        me: Boot,
+        tag_of: impl Fn(Boot) -> Tag + Send + 'static,
+    ) -> Roster {
         Roster {
             rate: DialRate::new(limits.dials_per_second, limits.dial_burst),
             limits,
@@ -158,7 +164,8 @@ impl Roster {
         }
     }
 
-    /// Takes in an address known in another way. Refuses what the policy forbids, fixed peers apart.
+    /// Takes in an address known in another way. Refuses what the policy forbids, fixed peers
+    /// apart.
     pub fn add(&mut self, to: SocketAddr, origin: Origin, now_ms: u64) {
         let allowed = match origin {
             Origin::Fixed => is_dialable(to.ip()) && to.port() != 0,
@@ -206,46 +213,63 @@ impl Roster {
         }
     }
 
-    /// `member` was sent away: its addresses are not dialled for `wait_ms`, whatever speaks for them.
+    /// `member` was sent away: its addresses are not dialled for `wait_ms`, whatever speaks for
+    /// them.
     pub fn set_aside(&mut self, member: MemberId, wait_ms: u64, now_ms: u64) {
         self.linked.remove(&member.boot);
-        let theirs = |c: &&mut Candidate| c.verified == Some(member) || c.boots.contains(&member.boot);
-        self.candidates.values_mut().filter(theirs).for_each(|candidate| candidate.set_aside(now_ms + wait_ms));
+        let theirs =
+            |c: &&mut Candidate| c.verified == Some(member) || c.boots.contains(&member.boot);
+        self.candidates
+            .values_mut()
+            .filter(theirs)
+            .for_each(|candidate| candidate.set_aside(now_ms + wait_ms));
     }
 
-    /// Our interfaces changed. Hints that the new policy forbids are dropped, those that it allows are taken up.
+    /// Our interfaces changed. Hints that the new policy forbids are dropped, those that it allows
+    /// are taken up.
     pub fn set_policy(&mut self, policy: AddressPolicy, now_ms: u64) {
-        self.candidates.retain(|to, c| c.origins.contains(&Origin::Fixed) || c.dialing || policy.allows(*to));
+        self.candidates
+            .retain(|to, c| c.origins.contains(&Origin::Fixed) || c.dialing || policy.allows(*to));
         self.policy = policy;
-        let adverts: Vec<(Boot, Vec<SocketAddr>)> =
-            self.adverts.values().map(|seen| (seen.advert.boot, seen.advert.addresses.clone())).collect();
+        let adverts: Vec<(Boot, Vec<SocketAddr>)> = self
+            .adverts
+            .values()
+            .map(|seen| (seen.advert.boot, seen.advert.addresses.clone()))
+            .collect();
         for (boot, addresses) in adverts {
             self.advertised(boot, &addresses, now_ms);
         }
     }
 
-    /// The addresses to dial now. Each counts as under way until [`dialled`](Roster::dialled) is called for it.
+    /// The addresses to dial now. Each counts as under way until [`dialled`](Roster::dialled) is
+    /// called for it.
     pub fn due(&mut self, now_ms: u64) -> Vec<Dial> {
-        let mut ready: Vec<(u64, SocketAddr)> =
-            self.waiting().filter(|(_, c)| c.due_ms <= now_ms).map(|(to, c)| (c.due_ms, *to)).collect();
+        let mut ready: Vec<(u64, SocketAddr)> = self
+            .waiting()
+            .filter(|(_, c)| c.due_ms <= now_ms)
+            .map(|(to, c)| (c.due_ms, *to))
+            .collect();
         ready.sort_unstable();
         let mut free = self.free();
         let mut dials = Vec::new();
         for (_, to) in ready {
             let Some(candidate) = self.candidates.get_mut(&to) else { continue };
-            let slots = if candidate.is_trusted() { &mut free.trusted } else { &mut free.strangers };
+            let slots =
+                if candidate.is_trusted() { &mut free.trusted } else { &mut free.strangers };
             if *slots == 0 || !candidate.is_trusted() && self.rate.take(now_ms).is_none() {
                 continue;
             }
             *slots -= 1;
             candidate.dial(now_ms);
-            let expected = if candidate.boots.len() == 1 { candidate.boots.first().copied() } else { None };
+            let expected =
+                if candidate.boots.len() == 1 { candidate.boots.first().copied() } else { None };
             dials.push(Dial { to, expected });
         }
         dials
     }
 
-    /// When [`due`](Roster::due) has something next, `now_ms` at the earliest; `None` until something is taken in.
+    /// When [`due`](Roster::due) has something next, `now_ms` at the earliest; `None` until
+    /// something is taken in.
     pub fn next_due(&self, now_ms: u64) -> Option<u64> {
         let free = self.free();
         let token_ms = self.rate.ready_at(now_ms);
@@ -254,16 +278,21 @@ impl Roster {
             false if free.strangers > 0 => Some(c.due_ms.max(token_ms)),
             _ => None,
         };
-        self.waiting().filter_map(|(_, candidate)| at(candidate)).min().map(|due_ms| due_ms.max(now_ms))
+        self.waiting()
+            .filter_map(|(_, candidate)| at(candidate))
+            .min()
+            .map(|due_ms| due_ms.max(now_ms))
     }
 
     /// Where `member` may answer, as far as is known; some of it is hearsay.
     pub fn addresses_of(&self, member: MemberId) -> impl Iterator<Item = SocketAddr> {
-        let theirs = move |c: &Candidate| c.verified == Some(member) || c.boots.contains(&member.boot);
+        let theirs =
+            move |c: &Candidate| c.verified == Some(member) || c.boots.contains(&member.boot);
         self.candidates.iter().filter(move |(_, c)| theirs(c)).map(|(to, _)| *to)
     }
 
-    /// Adverts that are not of our namespace or version, for "another cluster is here". Never dialled.
+    /// Adverts that are not of our namespace or version, for "another cluster is here". Never
+    /// dialled.
     pub fn others(&self) -> impl Iterator<Item = &Advert> {
         self.others.values().map(|seen| &seen.advert)
     }
@@ -289,13 +318,15 @@ impl Roster {
     }
 
     fn is_ours(&self, advert: &Advert) -> bool {
-        advert.version == PROTOCOL_VERSION && advert.tag.is_some_and(|tag| tag == (self.tag_of)(advert.boot))
+        advert.version == PROTOCOL_VERSION
+            && advert.tag.is_some_and(|tag| tag == (self.tag_of)(advert.boot))
     }
 
     fn appeared(&mut self, mut advert: Advert, now_ms: u64) {
         self.others.remove(&advert.instance);
         advert.addresses.truncate(Advert::ADDRESSES_MAX);
-        let (instance, boot, addresses) = (advert.instance.clone(), advert.boot, advert.addresses.clone());
+        let (instance, boot, addresses) =
+            (advert.instance.clone(), advert.boot, advert.addresses.clone());
         let before = self.adverts.insert(instance, Seen { advert, seen_ms: now_ms });
         self.bound_adverts(boot);
         self.advertised(boot, &addresses, now_ms);
@@ -309,7 +340,8 @@ impl Roster {
             }
             let Some(candidate) = self.candidate(*to, false) else { continue };
             let new = candidate.boots.insert(boot);
-            // Whoever was found not to be a peer is asked again only when another boot claims to be there.
+            // Whoever was found not to be a peer is asked again only when another boot claims to be
+            // there.
             if new || candidate.verdict.is_none() {
                 candidate.refresh(now_ms);
             }
@@ -341,11 +373,15 @@ impl Roster {
         self.withdraw_addresses(Some(seen));
     }
 
-    /// Brings the candidates of an advert that is gone or replaced in line with the adverts that are left.
+    /// Brings the candidates of an advert that is gone or replaced in line with the adverts that
+    /// are left.
     fn withdraw_addresses(&mut self, gone: Option<Seen>) {
         let Some(Seen { advert, .. }) = gone else { return };
         for to in advert.addresses {
-            let still = self.adverts.values().any(|seen| seen.advert.boot == advert.boot && seen.advert.addresses.contains(&to));
+            let still = self
+                .adverts
+                .values()
+                .any(|seen| seen.advert.boot == advert.boot && seen.advert.addresses.contains(&to));
             if !still && let Some(candidate) = self.candidates.get_mut(&to) {
                 candidate.boots.remove(&advert.boot);
             }
@@ -367,7 +403,9 @@ impl Roster {
 
     /// Drops an address that nothing speaks for any more, unless its link or a dial still needs it.
     fn forget_unknown(&mut self, to: SocketAddr) {
-        let needed = |c: &Candidate| c.is_known() || c.dialing || c.is_linked(&self.linked) && c.verified.is_some();
+        let needed = |c: &Candidate| {
+            c.is_known() || c.dialing || c.is_linked(&self.linked) && c.verified.is_some()
+        };
         if self.candidates.get(&to).is_some_and(|candidate| !needed(candidate)) {
             self.candidates.remove(&to);
         }
@@ -383,28 +421,38 @@ impl Roster {
 
     fn make_room(&mut self, to: SocketAddr, trusted: bool) -> bool {
         let unproven = |c: &Candidate| !c.is_trusted();
-        let same_ip = self.candidates.iter().filter(|(at, c)| at.ip() == to.ip() && unproven(c)).count();
-        let per_ip = if to.ip().is_loopback() { self.limits.per_loopback_ip } else { self.limits.per_ip };
+        let same_ip =
+            self.candidates.iter().filter(|(at, c)| at.ip() == to.ip() && unproven(c)).count();
+        let per_ip =
+            if to.ip().is_loopback() { self.limits.per_loopback_ip } else { self.limits.per_ip };
         if !trusted && same_ip >= per_ip {
             return self.evict(|at, c| at.ip() == to.ip() && unproven(c));
         }
         if self.candidates.len() < self.limits.entries {
             return true;
         }
-        self.evict(|_, c| unproven(c)) || trusted && self.evict(|_, c| !c.origins.contains(&Origin::Fixed))
+        self.evict(|_, c| unproven(c))
+            || trusted && self.evict(|_, c| !c.origins.contains(&Origin::Fixed))
     }
 
-    /// Removes the address among `which` that nothing spoke for the longest. Dials under way and linked peers stay.
+    /// Removes the address among `which` that nothing spoke for the longest. Dials under way and
+    /// linked peers stay.
     fn evict(&mut self, which: impl Fn(&SocketAddr, &Candidate) -> bool) -> bool {
         let idle = |c: &Candidate| !c.dialing && !c.is_linked(&self.linked);
-        let oldest = self.candidates.iter().filter(|(at, c)| idle(c) && which(at, c)).min_by_key(|(at, c)| (c.seen_ms, **at));
+        let oldest = self
+            .candidates
+            .iter()
+            .filter(|(at, c)| idle(c) && which(at, c))
+            .min_by_key(|(at, c)| (c.seen_ms, **at));
         let Some(oldest) = oldest.map(|(at, _)| *at) else { return false };
         self.candidates.remove(&oldest);
         true
     }
 
     fn bound_adverts(&mut self, boot: Boot) {
-        while self.adverts.values().filter(|seen| seen.advert.boot == boot).count() > self.limits.per_boot {
+        while self.adverts.values().filter(|seen| seen.advert.boot == boot).count()
+            > self.limits.per_boot
+        {
             let gone = remove_oldest(&mut self.adverts, |seen| seen.advert.boot == boot);
             self.withdraw_addresses(gone);
         }
@@ -417,11 +465,15 @@ impl Roster {
     }
 
     fn waiting(&self) -> impl Iterator<Item = (&SocketAddr, &Candidate)> {
-        self.candidates.iter().filter(|(_, c)| !c.dialing && c.is_known() && !c.is_linked(&self.linked))
+        self.candidates
+            .iter()
+            .filter(|(_, c)| !c.dialing && c.is_known() && !c.is_linked(&self.linked))
     }
 
     fn free(&self) -> Slots {
-        let dialing = |trusted| self.candidates.values().filter(|c| c.dialing && c.is_trusted() == trusted).count();
+        let dialing = |trusted| {
+            self.candidates.values().filter(|c| c.dialing && c.is_trusted() == trusted).count()
+        };
         Slots {
             trusted: self.limits.dialing_trusted.saturating_sub(dialing(true)),
             strangers: self.limits.dialing.saturating_sub(dialing(false)),
@@ -435,8 +487,16 @@ struct Slots {
     strangers: usize,
 }
 
-fn remove_oldest(table: &mut BTreeMap<String, Seen>, which: impl Fn(&Seen) -> bool) -> Option<Seen> {
-    let oldest = table.iter().filter(|(_, seen)| which(seen)).min_by_key(|(_, seen)| seen.seen_ms)?.0.clone();
+fn remove_oldest(
+    table: &mut BTreeMap<String, Seen>,
+    which: impl Fn(&Seen) -> bool,
+) -> Option<Seen> {
+    let oldest = table
+        .iter()
+        .filter(|(_, seen)| which(seen))
+        .min_by_key(|(_, seen)| seen.seen_ms)?
+        .0
+        .clone();
     table.remove(&oldest)
 }
 

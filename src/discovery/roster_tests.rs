@@ -63,7 +63,8 @@ fn other_clusters_and_versions_are_shown_and_never_dialled() {
         appeared(&mut roster, advert, 0);
     }
     assert_eq!((due(&mut roster, 0), roster.next_due(0)), (vec![], None));
-    let shown: Vec<(u8, Boot)> = roster.others().map(|advert| (advert.version, advert.boot)).collect();
+    let shown: Vec<(u8, Boot)> =
+        roster.others().map(|advert| (advert.version, advert.boot)).collect();
     assert_eq!(shown, [(1, Boot(1)), (1, Boot(2)), (2, Boot(3))]);
     roster.sighted(Sighting::Vanished { instance: advert(2, None).instance }, 1);
     assert_eq!(roster.others().count(), 2);
@@ -136,7 +137,8 @@ fn an_outdated_advert_does_not_make_us_dial_a_linked_peer_for_ever() {
 
 #[test]
 fn ourselves_and_strangers_are_left_alone_for_a_minute() {
-    for verdict in [DialOutcome::Myself, DialOutcome::OtherNamespace, DialOutcome::OtherVersion(2)] {
+    for verdict in [DialOutcome::Myself, DialOutcome::OtherNamespace, DialOutcome::OtherVersion(2)]
+    {
         let mut roster = roster();
         appeared(&mut roster, ours(1), 0);
         assert_eq!(due(&mut roster, 0).len(), 1);
@@ -187,7 +189,8 @@ fn fixed_peers_do_not_wait_for_strangers() {
     let mut roster = roster();
     (0..60).for_each(|n| appeared(&mut roster, ours(n), 0));
     assert_eq!(due(&mut roster, 0).len(), 8);
-    let fixed: Vec<SocketAddr> = (0..20).map(|n| SocketAddr::from(([203, 0, 113, 5], 80 + n))).collect();
+    let fixed: Vec<SocketAddr> =
+        (0..20).map(|n| SocketAddr::from(([203, 0, 113, 5], 80 + n))).collect();
     fixed.iter().for_each(|to| roster.add(*to, Origin::Fixed, 0));
     assert_eq!(due(&mut roster, 0), fixed);
 }
@@ -219,14 +222,23 @@ fn a_flood_stays_bounded_and_does_not_displace_the_proven() {
         let boot = Boot(u64::from(n) + 10_000);
         let from = SocketAddr::from(((0x0a01_0000 + n / 30).to_be_bytes(), 2000 + (n % 30) as u16));
         let tag = if n % 3 == 0 { None } else { Some(tag_of(boot)) };
-        let fake = Advert { instance: format!("f{n}"), boot, tag, addresses: vec![from], ..advert(0, None) };
+        let fake = Advert {
+            instance: format!("f{n}"),
+            boot,
+            tag,
+            addresses: vec![from],
+            ..advert(0, None)
+        };
         appeared(&mut roster, fake, 10 + u64::from(n));
     }
     let entries = roster.entries();
     assert!(entries.len() <= 256 && roster.adverts.len() <= 256 && roster.others().count() <= 64);
     assert!(entries.iter().any(|entry| entry.address == real));
     for entry in &entries {
-        let same = entries.iter().filter(|other| other.address.ip() == entry.address.ip() && other.verified.is_none()).count();
+        let same = entries
+            .iter()
+            .filter(|other| other.address.ip() == entry.address.ip() && other.verified.is_none())
+            .count();
         assert!(same <= 8, "{same} entries of {}", entry.address.ip());
     }
     assert!(due(&mut roster, 30_000).contains(&real));
@@ -255,7 +267,8 @@ enum Way {
 fn way() -> impl Strategy<Value = Way> {
     let origin = prop_oneof![Just(Origin::Fixed), Just(Origin::Gossip), Just(Origin::Cache)];
     prop_oneof![
-        (0u16..6, proptest::collection::vec(2000u16..2012, 0..4)).prop_map(|(n, ports)| Way::Seen(n, ports)),
+        (0u16..6, proptest::collection::vec(2000u16..2012, 0..4))
+            .prop_map(|(n, ports)| Way::Seen(n, ports)),
         (2000u16..2012, origin).prop_map(|(at, origin)| Way::Added(at, origin)),
         (0u16..6).prop_map(Way::Up),
     ]
@@ -266,7 +279,8 @@ fn take_in(roster: &mut Roster, ways: &[Way]) {
         match way {
             Way::Seen(n, ports) => {
                 let addresses = ports.iter().map(|at| port(*at)).collect();
-                // An instance for each content: of one instance the later advert would rightly replace the earlier.
+                // An instance for each content: of one instance the later advert would rightly
+                // replace the earlier.
                 let instance = format!("{n}-{ports:?}");
                 appeared(roster, Advert { instance, addresses, ..ours(*n) }, 50);
             }

@@ -2,9 +2,9 @@
 //!
 //! What a node says about itself on the network, and what others notice of it.
 //!
-//! An advert is a hint and nothing more: anybody on the network can forge one, so it may cost a dial,
-//! never a decision. It carries no name of a person, host or namespace and nothing derived from a secret
-//! but [`Advert::tag`], which only holders of the cluster key can tell from noise.
+//! An advert is a hint and nothing more: anybody on the network can forge one, so it may cost a
+//! dial, never a decision. It carries no name of a person, host or namespace and nothing derived
+//! from a secret but [`Advert::tag`], which only holders of the cluster key can tell from noise.
 
 use crate::identity::Boot;
 use crate::wire::{Malformed, PROTOCOL_VERSION};
@@ -65,9 +65,13 @@ impl Advert {
         BASE32_NOPAD.encode(&random).to_ascii_lowercase()
     }
 
-    /// The TXT record: `v` decimal, `b`, `t` and `s` in lower-case hexadecimal, `pair` only while it is true.
+    /// The TXT record: `v` decimal, `b`, `t` and `s` in lower-case hexadecimal, `pair` only while
+    /// it is true.
     pub fn to_txt(&self) -> Vec<TxtEntry> {
-        let mut txt = vec![("v", self.version.to_string()), ("b", HEXLOWER.encode(&self.boot.0.to_be_bytes()))];
+        let mut txt = vec![
+            ("v", self.version.to_string()),
+            ("b", HEXLOWER.encode(&self.boot.0.to_be_bytes())),
+        ];
         if let Some(tag) = self.tag {
             txt.push(("t", HEXLOWER.encode(&tag)));
         }
@@ -80,8 +84,8 @@ impl Advert {
 
     /// Reads what the network said. Unknown keys are skipped, of a doubled key the first counts.
     ///
-    /// `v` and `b` keep their form in every version. Of an advert of another version the rest may be unreadable
-    /// and counts as absent: such a node is shown, never joined.
+    /// `v` and `b` keep their form in every version. Of an advert of another version the rest may
+    /// be unreadable and counts as absent: such a node is shown, never joined.
     pub fn from_txt<'a>(
         instance: &str,
         port: u16,
@@ -157,8 +161,10 @@ impl<'a> Fields<'a> {
 
 /// Sorted, without doubles, and never more than an advert may hold.
 fn bounded(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
-    // Twice the limit is looked at, so that doubles do not push real ones out; then it ends whatever comes.
-    let mut addresses: Vec<SocketAddr> = addresses.into_iter().take(2 * Advert::ADDRESSES_MAX).collect();
+    // Twice the limit is looked at, so that doubles do not push real ones out; then it ends
+    // whatever comes.
+    let mut addresses: Vec<SocketAddr> =
+        addresses.into_iter().take(2 * Advert::ADDRESSES_MAX).collect();
     addresses.sort_unstable();
     addresses.dedup();
     addresses.truncate(Advert::ADDRESSES_MAX);
@@ -182,7 +188,10 @@ fn decimal(text: &[u8]) -> Result<u8, Malformed> {
     if text.len() > 3 {
         return Err(Malformed::TooLong);
     }
-    let number = std::str::from_utf8(text).ok().and_then(|t| t.parse::<u8>().ok()).ok_or(Malformed::UnknownTag)?;
+    let number = std::str::from_utf8(text)
+        .ok()
+        .and_then(|t| t.parse::<u8>().ok())
+        .ok_or(Malformed::UnknownTag)?;
     if number.to_string().as_bytes() == text { Ok(number) } else { Err(Malformed::Inconsistent) }
 }
 
@@ -220,7 +229,8 @@ mod tests {
     #[test]
     fn the_record_has_the_five_fields_and_no_more() {
         let advert = Advert { pairing: true, ..advert(0x1234, Some([0xab; 8])) };
-        let text: Vec<String> = advert.to_txt().iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let text: Vec<String> =
+            advert.to_txt().iter().map(|(key, value)| format!("{key}={value}")).collect();
         assert_eq!(text, ["v=1", "b=0000000000001234", "t=abababababababab", "s=01", "pair=1"]);
     }
 
@@ -238,10 +248,14 @@ mod tests {
             longer[at].1.push('0');
             // A longer `v` is another version; everything else has one length.
             let read = decoded(&whole, &longer);
-            assert!(read.as_ref().is_ok_and(|advert| advert.version == 10) || read.is_err(), "accepted a longer {key}");
+            assert!(
+                read.as_ref().is_ok_and(|advert| advert.version == 10) || read.is_err(),
+                "accepted a longer {key}"
+            );
         }
         for missing in ["v", "b", "s"] {
-            let rest: Vec<TxtEntry> = txt.iter().filter(|(key, _)| *key != missing).cloned().collect();
+            let rest: Vec<TxtEntry> =
+                txt.iter().filter(|(key, _)| *key != missing).cloned().collect();
             assert_eq!(decoded(&whole, &rest), Err(Malformed::Truncated));
         }
     }
@@ -249,7 +263,11 @@ mod tests {
     #[test]
     fn another_version_is_readable_whatever_else_it_says() {
         let ours = advert(3, None);
-        let txt = [("v", "2".to_owned()), ("b", "0000000000000003".to_owned()), ("s", "later".to_owned())];
+        let txt = [
+            ("v", "2".to_owned()),
+            ("b", "0000000000000003".to_owned()),
+            ("s", "later".to_owned()),
+        ];
         let seen = decoded(&ours, &txt).expect("version and boot suffice");
         assert_eq!((seen.version, seen.boot, seen.tag), (2, Boot(3), None));
     }

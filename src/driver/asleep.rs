@@ -1,7 +1,7 @@
 //! Layer: Host.
 //!
-//! How long this machine has slept. The clock that everything here is timed by stands still meanwhile, so whoever wakes
-//! would not know that the others have gone on.
+//! How long this machine has slept. The clock that everything here is timed by stands still
+//! meanwhile, so whoever wakes would not know that the others have gone on.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
@@ -12,17 +12,19 @@ pub trait Sleep: Send {
     fn slept(&mut self) -> Duration;
 }
 
-/// By how much more one clock of the operating system has gone on than another. Only since the last question: the two may
-/// drift apart over days.
+/// By how much more one clock of the operating system has gone on than another. Only since the last
+/// question: the two may drift apart over days.
 pub struct MachineSleep {
     asked: Instant,
     through_sleep: Duration,
 }
 
-/// The clock that goes on during sleep. The one of [`Instant`] does not: `CLOCK_MONOTONIC` on Linux, `CLOCK_UPTIME_RAW` on macOS.
+/// The clock that goes on during sleep. The one of [`Instant`] does not: `CLOCK_MONOTONIC` on
+/// Linux, `CLOCK_UPTIME_RAW` on macOS.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const THROUGH_SLEEP: ClockId = ClockId::Boottime;
-/// Untested. Where neither holds the difference is always zero, and only the silence of the others tells.
+/// Untested. Where neither holds the difference is always zero, and only the silence of the others
+/// tells.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const THROUGH_SLEEP: ClockId = ClockId::Monotonic;
 
@@ -37,14 +39,16 @@ impl Sleep for MachineSleep {
     fn slept(&mut self) -> Duration {
         // A sleep between the two lines is seen by the next question.
         let (through_sleep, now) = (through_sleep(), Instant::now());
-        let in_all = through_sleep.saturating_sub(std::mem::replace(&mut self.through_sleep, through_sleep));
+        let in_all =
+            through_sleep.saturating_sub(std::mem::replace(&mut self.through_sleep, through_sleep));
         in_all.saturating_sub(now.duration_since(std::mem::replace(&mut self.asked, now)))
     }
 }
 
 fn through_sleep() -> Duration {
     let time = clock_gettime(THROUGH_SLEEP);
-    let (seconds, nanoseconds) = (u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0));
+    let (seconds, nanoseconds) =
+        (u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0));
     Duration::new(seconds, nanoseconds)
 }
 
@@ -70,16 +74,24 @@ mod tests {
         }
     }
 
-    async fn view_of_two(views: &mut watch::Receiver<Option<Arc<Envelope>>>, not: Option<String>) -> String {
-        let fits = |e: &Envelope| e.view().size() == 2 && !e.is_frozen() && Some(e.view().id().to_string()) != not;
-        let found = tokio::time::timeout(PATIENCE, views.wait_for(|e| e.as_ref().is_some_and(|e| fits(e)))).await;
+    async fn view_of_two(
+        views: &mut watch::Receiver<Option<Arc<Envelope>>>,
+        not: Option<String>,
+    ) -> String {
+        let fits = |e: &Envelope| {
+            e.view().size() == 2 && !e.is_frozen() && Some(e.view().id().to_string()) != not
+        };
+        let found =
+            tokio::time::timeout(PATIENCE, views.wait_for(|e| e.as_ref().is_some_and(|e| fits(e))))
+                .await;
         let envelope = found.expect("in time").expect("the node runs").clone();
         envelope.map(|e| e.view().id().to_string()).expect("it was there")
     }
 
     #[tokio::test]
     async fn a_node_that_has_slept_leaves_its_view_and_comes_back_to_the_others() {
-        let config = |name: &str| Config::from(Builder::new(Config::local()).open_lan("asleep").name(name));
+        let config =
+            |name: &str| Config::from(Builder::new(Config::local()).open_lan("asleep").name(name));
         let slept = Arc::new(AtomicU64::new(0));
         let (clock, own) = (Arc::clone(&slept), config("a"));
         let open = move || async move {
@@ -104,7 +116,11 @@ mod tests {
             told.push(event);
         }
         assert!(told.contains(&Event::Woke), "{told:?}");
-        let of_b = tokio::time::timeout(PATIENCE, b.context()).await.expect("in time").expect("b runs").view();
+        let of_b = tokio::time::timeout(PATIENCE, b.context())
+            .await
+            .expect("in time")
+            .expect("b runs")
+            .view();
         assert_eq!(of_b, after, "they came together, not a alone");
         assert_ne!(before, after);
     }

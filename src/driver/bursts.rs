@@ -1,9 +1,11 @@
 //! Layer: Host.
 //!
-//! Bursts over data links, beside the engine that uses them: how a member finds out what a path carries.
+//! Bursts over data links, beside the engine that uses them: how a member finds out what a path
+//! carries.
 //!
-//! A burst is sent by a thread of its own while nothing else goes on, and ends as soon as its receiver has seen enough or a frame of an
-//! operation goes over any link of this node. Its frames have a lane of their own and are taken out here, so no engine sees one.
+//! A burst is sent by a thread of its own while nothing else goes on, and ends as soon as its
+//! receiver has seen enough or a frame of an operation goes over any link of this node. Its frames
+//! have a lane of their own and are taken out here, so no engine sees one.
 
 use super::coding_speed;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
@@ -70,7 +72,8 @@ const END: u32 = 1;
 /// The chunk of an end: whether something came between.
 const DISTURBED: u32 = 1;
 
-/// A link for an engine, and its bursts. `tell` is told on the receiving thread what came of a burst from the other end; it must not block.
+/// A link for an engine, and its bursts. `tell` is told on the receiving thread what came of a
+/// burst from the other end; it must not block.
 pub(super) fn with_bursts(
     link: Box<dyn DataLink>,
     traffic: &Traffic,
@@ -121,12 +124,16 @@ impl Bursts {
 
 impl Line {
     fn burst(&self) {
-        // It goes along with what the burst tells, and this is a moment in which nothing else goes on.
+        // It goes along with what the burst tells, and this is a moment in which nothing else goes
+        // on.
         coding_speed::measure();
         let (began, before) = (Instant::now(), self.traffic.counted());
         let payload = vec![0; Burst::FRAME_BYTES];
         for number in 0..Burst::FRAMES_MAX as u32 {
-            if self.enough.load(Ordering::Acquire) || self.traffic.counted() != before || began.elapsed() > BURST_MAX {
+            if self.enough.load(Ordering::Acquire)
+                || self.traffic.counted() != before
+                || began.elapsed() > BURST_MAX
+            {
                 break;
             }
             if self.send(&header(FRAME, number, Burst::FRAME_BYTES as u32), &payload).is_err() {
@@ -148,7 +155,13 @@ impl Line {
 }
 
 fn header(flow: u32, chunk: u32, len: u32) -> DataHeader {
-    DataHeader { op: OpId { lane: Lane::BURSTS, number: 0 }, flow, chunk, phase: Phase::Message, len }
+    DataHeader {
+        op: OpId { lane: Lane::BURSTS, number: 0 },
+        flow,
+        chunk,
+        phase: Phase::Message,
+        len,
+    }
 }
 
 impl DataLink for Shared {
@@ -198,7 +211,8 @@ impl SharedReceiver {
         self.receiver.payload(&mut self.scratch)?;
         if header.flow == END {
             // One that was given up before its first frame says nothing of the one before.
-            let (burst, told_enough) = (std::mem::take(&mut self.burst), std::mem::take(&mut self.told_enough));
+            let (burst, told_enough) =
+                (std::mem::take(&mut self.burst), std::mem::take(&mut self.told_enough));
             let counts = header.chunk != DISTURBED || told_enough;
             (self.tell)(RateStep::Timed(burst.kbps().filter(|_| counts).unwrap_or(0)));
             return Ok(());

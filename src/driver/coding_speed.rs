@@ -1,6 +1,7 @@
 //! Layer: Host.
 //!
-//! How fast this machine encodes and decodes: measured once in a process, in less than a millisecond of an optimised build.
+//! How fast this machine encodes and decodes: measured once in a process, in less than a
+//! millisecond of an optimised build.
 
 use crate::collective::CodecId;
 use crate::compression::codec;
@@ -33,7 +34,8 @@ fn mbps(id: CodecId) -> u32 {
     };
     // Something else may have the processor for a moment.
     let shortest = (0..TRIES).map(|_| once()).min().unwrap_or(Duration::MAX);
-    let bytes_per_us = (ELEMENTS * size_of::<f32>()) as f64 / shortest.as_secs_f64().max(1e-7) / 1e6;
+    let bytes_per_us =
+        (ELEMENTS * size_of::<f32>()) as f64 / shortest.as_secs_f64().max(1e-7) / 1e6;
     // A cast takes the nearest where it does not fit, and 0 would be unknown.
     (bytes_per_us as u32).max(1)
 }
@@ -52,7 +54,10 @@ mod tests {
         measure();
         let first = known();
         println!("measured: {first:?}");
-        assert!(Coarsest::ALL.iter().all(|coarsest| first.mbps(coarsest.id()).is_some()), "{first:?}");
+        assert!(
+            Coarsest::ALL.iter().all(|coarsest| first.mbps(coarsest.id()).is_some()),
+            "{first:?}"
+        );
         measure();
         assert_eq!(known(), first);
     }

@@ -1,11 +1,15 @@
 //! Layer: Host.
 //!
-//! The data links of one View: the lower rank dials, until the link stands; one that ends is reported. Where its dials do not get through it asks
-//! the higher one to dial, as a firewall on one of two machines lets connections out.
+//! The data links of one View: the lower rank dials, until the link stands; one that ends is
+//! reported. Where its dials do not get through it asks the higher one to dial, as a firewall on
+//! one of two machines lets connections out.
 
 use super::event::{Event, LinkEnd};
 use crate::identity::MemberId;
-use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Local, Net, Purpose, Shutdown, initiate, into_data_link};
+use crate::link::{
+    DataHeader, DataLink, DataReceiver, DataSender, Local, Net, Purpose, Shutdown, initiate,
+    into_data_link,
+};
 use crate::view::{Rank, ViewDigest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,13 +22,15 @@ use tokio::task::{AbortHandle, JoinSet};
 /// How long a member of the View may refuse its data link; longer, and the View does not work.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long a connection may take to come about: one packet may be lost, which is sent again after a second.
+/// How long a connection may take to come about: one packet may be lost, which is sent again after
+/// a second.
 const CONNECT_PATIENCE: Duration = Duration::from_millis(1250);
 
 /// How long the dial of another path may take: as long as a busy radio needs.
 const PATH_PATIENCE: Duration = Duration::from_millis(500);
 
-/// How often an address that is only hearsay is tried: for about 75 ms, while the peer may not have heard of the View.
+/// How often an address that is only hearsay is tried: for about 75 ms, while the peer may not have
+/// heard of the View.
 const FIRST_TRIES: u32 = 4;
 
 /// How long such a try may take: some round trips of a busy radio.
@@ -65,17 +71,24 @@ pub(super) struct DataDial {
 
 impl DataLinks {
     /// Dials a member until its data link stands, unless it was dialled for this View before.
-    pub(super) fn dial(&mut self, dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>, events: mpsc::Sender<Event>) {
+    pub(super) fn dial(
+        &mut self,
+        dial: DataDial,
+        net: Arc<dyn Net>,
+        local: Arc<Local>,
+        events: mpsc::Sender<Event>,
+    ) {
         if !self.dialled.insert(dial.peer) {
             return;
         }
         self.dials.spawn(async move {
             let (view, peer) = (dial.view, dial.peer);
-            let event = match tokio::time::timeout(PATIENCE, until_it_stands(dial, net, local)).await {
-                Ok(Some(link)) => Event::DataLink { view, peer, link },
-                Ok(None) => Event::DataLinkBlocked { view, peer },
-                Err(_) => Event::DataLinkLost { view, peer },
-            };
+            let event =
+                match tokio::time::timeout(PATIENCE, until_it_stands(dial, net, local)).await {
+                    Ok(Some(link)) => Event::DataLink { view, peer, link },
+                    Ok(None) => Event::DataLinkBlocked { view, peer },
+                    Err(_) => Event::DataLinkLost { view, peer },
+                };
             let _ = events.send(event).await;
         });
     }
@@ -115,7 +128,13 @@ impl DataLinks {
     }
 
     /// Dials another path to a member, once.
-    pub(super) fn try_path(&mut self, dial: &DataDial, net: Arc<dyn Net>, local: Arc<Local>, events: mpsc::Sender<Event>) {
+    pub(super) fn try_path(
+        &mut self,
+        dial: &DataDial,
+        net: Arc<dyn Net>,
+        local: Arc<Local>,
+        events: mpsc::Sender<Event>,
+    ) {
         while self.dials.try_join_next().is_some() {}
         let (view, src, dst, expect, to) = (dial.view, dial.me, dial.peer, dial.expect, dial.to);
         self.dials.spawn(async move {
@@ -143,7 +162,12 @@ async fn until_it_stands(dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>) -
     let (mut first, mut tries) = (dial.first, FIRST_TRIES);
     loop {
         if let Some(to) = first {
-            match tokio::time::timeout(FIRST_PATIENCE, stands(purpose, dial.expect, to, &net, &local)).await {
+            match tokio::time::timeout(
+                FIRST_PATIENCE,
+                stands(purpose, dial.expect, to, &net, &local),
+            )
+            .await
+            {
                 Ok(Ok(link)) => return Some(link),
                 Ok(Err(Missed::Refused)) if tries > 1 => tries -= 1,
                 Ok(Err(_)) | Err(_) => {
@@ -181,14 +205,19 @@ async fn stands(
 ) -> Result<Laid, Missed> {
     let connected = tokio::time::timeout(CONNECT_PATIENCE, net.dial(to)).await;
     let stream = connected.ok().and_then(Result::ok).ok_or(Missed::Nobody)?;
-    let (stream, session) = initiate(stream, local, purpose, Some(expect)).await.map_err(|_| Missed::Refused)?;
+    let (stream, session) =
+        initiate(stream, local, purpose, Some(expect)).await.map_err(|_| Missed::Refused)?;
     let ours = stream.local_addr().ok();
     let link = into_data_link(stream, session).map_err(|_| Missed::Refused)?;
     Ok(Laid { link, ours, theirs: to })
 }
 
 /// A link whose end is reported.
-pub(super) fn watched(link: Box<dyn DataLink>, end: LinkEnd, ends: mpsc::UnboundedSender<LinkEnd>) -> Box<dyn DataLink> {
+pub(super) fn watched(
+    link: Box<dyn DataLink>,
+    end: LinkEnd,
+    ends: mpsc::UnboundedSender<LinkEnd>,
+) -> Box<dyn DataLink> {
     Box::new(Watched { link, end: End { end, ends } })
 }
 

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Deadlines kept before those of decided operations are thrown out. More than can be open, and few enough to look through.
+/// Deadlines kept before those of decided operations are thrown out. More than can be open, and few
+/// enough to look through.
 const KEPT_MAX: usize = 4 * crate::view::OPS_IN_FLIGHT_MAX;
 
 /// The deadlines of one View.
@@ -17,8 +18,15 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// `op` has until `after` from now. Of operations that are not open any more nobody wants to know.
-    pub(super) fn arm(&mut self, op: OpId, now: Instant, after: Duration, is_open: impl Fn(OpId) -> bool) {
+    /// `op` has until `after` from now. Of operations that are not open any more nobody wants to
+    /// know.
+    pub(super) fn arm(
+        &mut self,
+        op: OpId,
+        now: Instant,
+        after: Duration,
+        is_open: impl Fn(OpId) -> bool,
+    ) {
         if self.due.len() >= KEPT_MAX {
             self.due.retain(|(_, op)| is_open(*op));
         }
@@ -64,14 +72,19 @@ mod tests {
         assert_eq!(deadlines.pause(now), SECOND);
         assert_eq!(deadlines.next(now), None);
         assert_eq!(deadlines.pause(now + 2 * SECOND), Duration::ZERO);
-        assert_eq!([(); 3].map(|()| deadlines.next(now + 2 * SECOND)), [Some(op(2)), Some(op(1)), None]);
+        assert_eq!(
+            [(); 3].map(|()| deadlines.next(now + 2 * SECOND)),
+            [Some(op(2)), Some(op(1)), None]
+        );
     }
 
     #[test]
     fn a_million_calls_with_an_hour_each_do_not_pile_up() {
         let (mut deadlines, now) = (Deadlines::default(), Instant::now());
         for number in 0..1_000_000 {
-            deadlines.arm(op(number), now, 3600 * SECOND, |op| op.number == 0 || op.number + 60 > number);
+            deadlines.arm(op(number), now, 3600 * SECOND, |op| {
+                op.number == 0 || op.number + 60 > number
+            });
             assert!(deadlines.due.len() <= KEPT_MAX);
         }
         assert_eq!(deadlines.next(now + 3600 * SECOND), Some(op(0)), "it is still open");

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// Where durable state goes.
 pub trait Store: Send {
-    /// Makes `state`, or one that was saved after it, durable; then calls `done`, in the order of the calls; from any thread,
-    /// also this one. Never blocks, and nor does `done`.
+    /// Makes `state`, or one that was saved after it, durable; then calls `done`, in the order of
+    /// the calls; from any thread, also this one. Never blocks, and nor does `done`.
     fn save(&mut self, state: Vec<u8>, done: Box<dyn FnOnce() + Send>);
 
     /// Remembers addresses for the next start, some time. Never blocks.
@@ -34,7 +34,9 @@ impl Disk {
     pub fn start(state: StateFile, peers: PeersFile) -> io::Result<Disk> {
         // At most one write per message of the election is queued, and the election waits for each.
         let (jobs, queue) = mpsc::channel::<Job>();
-        std::thread::Builder::new().name("potluck-disk".to_owned()).spawn(move || write_all(&queue, &state, &peers))?;
+        std::thread::Builder::new()
+            .name("potluck-disk".to_owned())
+            .spawn(move || write_all(&queue, &state, &peers))?;
         Ok(Disk { jobs })
     }
 }
@@ -50,10 +52,12 @@ impl Store for Disk {
     }
 }
 
-/// How long after a state could not be written it is tried again: twice as long each time, up to the second.
+/// How long after a state could not be written it is tried again: twice as long each time, up to
+/// the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// Until nobody has anything to save any more. What could not be written is tried again, with what came meanwhile.
+/// Until nobody has anything to save any more. What could not be written is tried again, with what
+/// came meanwhile.
 fn write_all(queue: &mpsc::Receiver<Job>, state: &StateFile, peers: &PeersFile) {
     let mut batch = Batch::default();
     let mut retry = RETRY.0;
@@ -73,7 +77,8 @@ fn write_all(queue: &mpsc::Receiver<Job>, state: &StateFile, peers: &PeersFile) 
                 batch.state = None;
                 batch.done.drain(..).for_each(|done| done());
             }
-            // Without durable state this node must stay silent in the election; the others go on without it.
+            // Without durable state this node must stay silent in the election; the others go on
+            // without it.
             Some(Err(error)) => {
                 tracing::error!(%error, path = %state.path().display(), ?retry, "the ballot cannot be made durable");
                 retry = (2 * retry).min(RETRY.1);
@@ -88,8 +93,8 @@ fn write_all(queue: &mpsc::Receiver<Job>, state: &StateFile, peers: &PeersFile) 
     }
 }
 
-/// Everything that waits for the disk. A newer state holds all that an older one promises, so one write serves both: a
-/// slow disk does not fall further behind.
+/// Everything that waits for the disk. A newer state holds all that an older one promises, so one
+/// write serves both: a slow disk does not fall further behind.
 #[derive(Default)]
 struct Batch {
     state: Option<Vec<u8>>,

@@ -3,7 +3,9 @@
 //! What becomes of calls whose driver comes to a sudden end.
 
 use super::{Disk, Store};
-use crate::collective::{Call, CodecId, DType, Envelope, Input, Kind, Mode, Outcome, ReduceOp, bytes_of};
+use crate::collective::{
+    Call, CodecId, DType, Envelope, Input, Kind, Mode, Outcome, ReduceOp, bytes_of,
+};
 use crate::driver::{self, Handles};
 use crate::identity::peers_file::PeersFile;
 use crate::identity::scratch::Scratch;
@@ -19,8 +21,13 @@ use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const SUM: Call =
-    Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 4, codec: CodecId::None, mode: Mode::PerOp };
+const SUM: Call = Call {
+    kind: Kind::AllReduce(ReduceOp::Sum),
+    dtype: DType::F32,
+    count: 4,
+    codec: CodecId::None,
+    mode: Mode::PerOp,
+};
 
 /// Panics on the driver's thread as soon as it is told to.
 struct Broken(Arc<AtomicBool>);
@@ -49,8 +56,14 @@ fn whole() -> Box<dyn Store> {
 }
 
 async fn view_of(size: usize, handles: &mut Handles) -> Arc<Envelope> {
-    let is_it = |envelope: &Option<Arc<Envelope>>| envelope.as_ref().is_some_and(|e| e.view().size() == size && !e.is_frozen());
-    let envelope = timeout(PATIENCE, handles.views.wait_for(is_it)).await.expect("in time").expect("it runs").clone();
+    let is_it = |envelope: &Option<Arc<Envelope>>| {
+        envelope.as_ref().is_some_and(|e| e.view().size() == size && !e.is_frozen())
+    };
+    let envelope = timeout(PATIENCE, handles.views.wait_for(is_it))
+        .await
+        .expect("in time")
+        .expect("it runs")
+        .clone();
     envelope.expect("a View")
 }
 
@@ -71,7 +84,9 @@ async fn a_driver_that_panics_leaves_no_call_open() {
     is_broken.store(true, Ordering::Relaxed);
     // The View changes, so there is something to be saved.
     drop(other);
-    let decided = timeout(PATIENCE, poll_fn(|task| envelope.poll_decided(op, task))).await.expect("the call stays open");
+    let decided = timeout(PATIENCE, poll_fn(|task| envelope.poll_decided(op, task)))
+        .await
+        .expect("the call stays open");
     assert_eq!(decided.outcome, Outcome::Indeterminate);
     // Whoever waits for a View hears that there will be none.
     let ended = async { while handles.views.changed().await.is_ok() {} };
@@ -100,9 +115,13 @@ async fn who_waits_for_its_disk_gives_its_calls_up_and_comes_back_when_that_is_w
     std::fs::rename(&folder, &away).expect("renamed");
     std::fs::write(&folder, b"").expect("written");
     drop(d);
-    let decided = timeout(PATIENCE, poll_fn(|task| envelope.poll_decided(op, task))).await.expect("the call stays open");
+    let decided = timeout(PATIENCE, poll_fn(|task| envelope.poll_decided(op, task)))
+        .await
+        .expect("the call stays open");
     assert!(!matches!(decided.outcome, Outcome::Committed), "{:?}", decided.outcome);
-    let told = b.status.wait_for(|status| status.reasons().iter().any(|reason| reason.contains("its disk")));
+    let told = b
+        .status
+        .wait_for(|status| status.reasons().iter().any(|reason| reason.contains("its disk")));
     drop(timeout(PATIENCE, told).await.expect("nobody says why").expect("it runs"));
     std::fs::remove_file(&folder).expect("removed");
     std::fs::rename(&away, &folder).expect("renamed");

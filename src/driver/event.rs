@@ -16,7 +16,8 @@ pub(super) const QUEUE: usize = 1024;
 /// Most reports taken in one turn, so that ticks and sightings are not starved.
 pub(super) const BATCH: usize = 256;
 
-/// A data link of a View has ended. Such reports have a queue of their own that is never full: no more are in it than there were links.
+/// A data link of a View has ended. Such reports have a queue of their own that is never full: no
+/// more are in it than there were links.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkEnd {
     pub(super) view: ViewDigest,
@@ -26,11 +27,19 @@ pub(super) struct LinkEnd {
 /// A report.
 pub(super) enum Event {
     /// A connection this node accepted has passed the gate, and its handshake has ended.
-    Answered { from: SocketAddr, ticket: Ticket, result: Result<(Box<dyn Stream>, Session), Refusal> },
+    Answered {
+        from: SocketAddr,
+        ticket: Ticket,
+        result: Result<(Box<dyn Stream>, Session), Refusal>,
+    },
     /// A dial has ended, handshake included.
     Dialled { to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal> },
     /// Dialling a lost member again has ended.
-    Redialled { member: MemberId, to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal> },
+    Redialled {
+        member: MemberId,
+        to: SocketAddr,
+        result: Result<(Box<dyn Stream>, Session), Refusal>,
+    },
     /// Somebody has opened a circuit to this node over these stations, and its handshake has ended.
     RelayAnswered { stations: Vec<MemberId>, result: Result<(Box<dyn Stream>, Session), Refusal> },
     /// The handshake over a circuit that this node has opened has ended.
@@ -45,7 +54,8 @@ pub(super) enum Event {
     DataLinkBlocked { view: ViewDigest, peer: Rank },
     /// This member is to be asked to dial the data link itself.
     DialWanted { view: ViewDigest, peer: Rank },
-    /// The dial of another path to this member, to this address, has ended; `None` where nobody answered.
+    /// The dial of another path to this member, to this address, has ended; `None` where nobody
+    /// answered.
     Path { view: ViewDigest, peer: Rank, to: SocketAddr, link: Option<Laid> },
     /// What this member sends comes over the path now that was offered last.
     Moved { view: ViewDigest, peer: Rank },

@@ -1,9 +1,11 @@
 //! Layer: Host.
 //!
-//! The control plane of one node: feeds time, links and sightings to the election, and carries out what it wants.
+//! The control plane of one node: feeds time, links and sightings to the election, and carries out
+//! what it wants.
 //!
-//! [`run`] is an async function over doors ([`Doors`]); [`spawn`] runs it on an operating-system thread of its own, so a
-//! program that blocks its executor still sends heartbeats. One `select!` takes one input, then every output is drained.
+//! [`run`] is an async function over doors ([`Doors`]); [`spawn`] runs it on an operating-system
+//! thread of its own, so a program that blocks its executor still sends heartbeats. One `select!`
+//! takes one input, then every output is drained.
 
 mod asleep;
 mod bursts;
@@ -87,13 +89,20 @@ pub fn channels(status: Status) -> (Handles, Outlets) {
     let (status_tx, status_rx) = watch::channel(status);
     let (happened_tx, happened) = broadcast::channel(EVENTS_KEPT);
     let meter = Arc::new(Meter::new());
-    let handles = Handles { commands: command_tx, views: view_rx, status: status_rx, meter: Arc::clone(&meter), happened };
+    let handles = Handles {
+        commands: command_tx,
+        views: view_rx,
+        status: status_rx,
+        meter: Arc::clone(&meter),
+        happened,
+    };
     let told = Told { views: view_tx, status: status_tx, meter, happened: happened_tx };
     (handles, Outlets { commands: command_rx, told })
 }
 
-/// Runs the driver on a thread of its own and returns when it has started. The thread ends after [`Command::Leave`], or
-/// when all handles are gone. `open` is called on that thread, inside its runtime: sockets belong to a runtime.
+/// Runs the driver on a thread of its own and returns when it has started. The thread ends after
+/// [`Command::Leave`], or when all handles are gone. `open` is called on that thread, inside its
+/// runtime: sockets belong to a runtime.
 pub async fn spawn<F, O>(open: O) -> Result<Handles>
 where
     O: FnOnce() -> F + Send + 'static,
@@ -103,7 +112,9 @@ where
     let body = move || {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
-            Err(error) => return drop(started.send(Err(Error::Config(ConfigProblem::NoPort(error.kind()))))),
+            Err(error) => {
+                return drop(started.send(Err(Error::Config(ConfigProblem::NoPort(error.kind())))));
+            }
         };
         runtime.block_on(async move {
             match open().await {
@@ -131,7 +142,17 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     let (durable_tx, mut durable) = mpsc::unbounded_channel();
     let (ends_tx, mut ends) = mpsc::unbounded_channel();
     let (tunnels, mut said) = Tunnels::new();
-    let means = Means { net, wires, store, engines, sleep, tunnels, events: events_tx, ends: ends_tx, durable: durable_tx };
+    let means = Means {
+        net,
+        wires,
+        store,
+        engines,
+        sleep,
+        tunnels,
+        events: events_tx,
+        ends: ends_tx,
+        durable: durable_tx,
+    };
     let mut node = Node::new(config, listener.port(), means, told);
     if let Err(problem) = discovery.announce(&node.advert()).await {
         tracing::warn!(%problem, "this node cannot be discovered by others");
@@ -183,10 +204,17 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
 }
 
 /// Good-byes go out before the sockets close; neither may take longer than a person would wait.
-async fn leave(node: Node, discovery: &mut dyn crate::discovery::Discovery, events: mpsc::Receiver<Event>) {
+async fn leave(
+    node: Node,
+    discovery: &mut dyn crate::discovery::Discovery,
+    events: mpsc::Receiver<Event>,
+) {
     let flushed = node.close();
     // Links whose peers still talk must not hold up the good-bye.
     drop(events);
     let patience = Duration::from_millis(500);
-    let _ = tokio::join!(tokio::time::timeout(patience, flushed), tokio::time::timeout(patience, discovery.withdraw()));
+    let _ = tokio::join!(
+        tokio::time::timeout(patience, flushed),
+        tokio::time::timeout(patience, discovery.withdraw())
+    );
 }

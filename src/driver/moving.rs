@@ -1,10 +1,12 @@
 //! Layer: Host.
 //!
-//! A data link that can go on over another path: no frame is lost or comes twice, and its engine notices nothing.
+//! A data link that can go on over another path: no frame is lost or comes twice, and its engine
+//! notices nothing.
 //!
-//! Another link between the same two members is [offered](Moves::offer) first. Then each direction moves on its own. Its sender says so in a
-//! last frame on the old link and a first one on the new, by which all that follows goes; its receiver reads the old link to that frame, and goes
-//! on with the new one. A thread waits there meanwhile, since nobody knows when that will be.
+//! Another link between the same two members is [offered](Moves::offer) first. Then each direction
+//! moves on its own. Its sender says so in a last frame on the old link and a first one on the new,
+//! by which all that follows goes; its receiver reads the old link to that frame, and goes on with
+//! the new one. A thread waits there meanwhile, since nobody knows when that will be.
 
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
 use crate::view::{Lane, OpId};
@@ -30,8 +32,8 @@ struct State {
     offer: Option<Offer>,
     offers: u64,
     closed: bool,
-    /// Read to its last frame. Dropped it ends its link, whose other direction may be in use, or its last frame on its way; by the next move that
-    /// has arrived.
+    /// Read to its last frame. Dropped it ends its link, whose other direction may be in use, or
+    /// its last frame on its way; by the next move that has arrived.
     retired: Option<Box<dyn DataReceiver>>,
 }
 
@@ -75,21 +77,36 @@ const LAST: DataHeader = frame(0);
 const FIRST: DataHeader = frame(1);
 
 const fn frame(flow: u32) -> DataHeader {
-    DataHeader { op: OpId { lane: Lane::MOVES, number: 0 }, flow, chunk: 0, phase: Phase::Message, len: 0 }
+    DataHeader {
+        op: OpId { lane: Lane::MOVES, number: 0 },
+        flow,
+        chunk: 0,
+        phase: Phase::Message,
+        len: 0,
+    }
 }
 
-/// A link for an engine, and what moves it. `moved` is told on the receiving thread when the other member's direction goes by the link that was
-/// offered last, before its first frame there is waited for; it must not block.
-pub(super) fn movable(link: Box<dyn DataLink>, moved: Box<dyn Fn() + Send>) -> (Box<dyn DataLink>, Moves) {
+/// A link for an engine, and what moves it. `moved` is told on the receiving thread when the other
+/// member's direction goes by the link that was offered last, before its first frame there is
+/// waited for; it must not block.
+pub(super) fn movable(
+    link: Box<dyn DataLink>,
+    moved: Box<dyn Fn() + Send>,
+) -> (Box<dyn DataLink>, Moves) {
     let (sender, receiver, end) = link.split();
     let state = State { ends: vec![end], offer: None, offers: 0, closed: false, retired: None };
-    let line = Arc::new(Line { sender: Mutex::new(Some(sender)), state: Mutex::new(state), changed: Condvar::new() });
+    let line = Arc::new(Line {
+        sender: Mutex::new(Some(sender)),
+        state: Mutex::new(state),
+        changed: Condvar::new(),
+    });
     let receiver = MovableReceiver { line: Arc::clone(&line), receiver, moved };
     (Box::new(Movable { line: Arc::clone(&line), receiver }), Moves { line })
 }
 
 impl Moves {
-    /// Takes a link that may be moved to, in place of the one that was offered before. Says whether it did.
+    /// Takes a link that may be moved to, in place of the one that was offered before. Says whether
+    /// it did.
     pub(super) fn offer(&self, link: Box<dyn DataLink>) -> bool {
         let (sender, mut receiver, end) = link.split();
         let mut state = self.line.state();
@@ -100,7 +117,12 @@ impl Moves {
         }
         state.offers += 1;
         let number = state.offers;
-        let before = state.offer.replace(Offer { number, end, sender: Some(sender), arrival: Arrival::Awaited });
+        let before = state.offer.replace(Offer {
+            number,
+            end,
+            sender: Some(sender),
+            arrival: Arrival::Awaited,
+        });
         drop(state);
         if let Some(before) = before {
             before.end.shutdown();
@@ -125,11 +147,13 @@ impl Moves {
         }
     }
 
-    /// Has this node's direction go by the link that was offered. Does not wait: that happens as soon as the frame that is being sent has left.
+    /// Has this node's direction go by the link that was offered. Does not wait: that happens as
+    /// soon as the frame that is being sent has left.
     pub(super) fn go(&self) {
         let line = Arc::clone(&self.line);
         // Without a thread it stays where it is, which works as well.
-        let _ = std::thread::Builder::new().name("potluck-path".to_owned()).spawn(move || line.go());
+        let _ =
+            std::thread::Builder::new().name("potluck-path".to_owned()).spawn(move || line.go());
     }
 }
 
@@ -147,7 +171,10 @@ impl Line {
     fn go(&self) {
         let mut sender = self.sender();
         let Some(old) = sender.as_mut() else { return };
-        let Some(mut next) = self.state().offer.as_mut().and_then(|offer| offer.sender.take()) else { return };
+        let Some(mut next) = self.state().offer.as_mut().and_then(|offer| offer.sender.take())
+        else {
+            return;
+        };
         // An error ends the link, which its receiver reports.
         if old.send(&LAST, &[]).is_ok() && next.send(&FIRST, &[]).is_ok() {
             drop(sender.replace(next));
@@ -162,7 +189,9 @@ impl Line {
         let mut gone = None;
         match state.offer.as_mut().filter(|offer| offer.number == number) {
             // Nobody goes by it yet.
-            Some(offer) if matches!(arrival, Arrival::Ended) && !offer.is_in_use() => gone = state.offer.take(),
+            Some(offer) if matches!(arrival, Arrival::Ended) && !offer.is_in_use() => {
+                gone = state.offer.take()
+            }
             Some(offer) => offer.arrival = arrival,
             None => {}
         }
@@ -214,8 +243,12 @@ impl Shutdown for Line {
     fn shutdown(&self) {
         let mut state = self.state();
         state.closed = true;
-        let ends: Vec<Arc<dyn Shutdown>> =
-            state.ends.iter().chain(state.offer.as_ref().map(|offer| &offer.end)).map(Arc::clone).collect();
+        let ends: Vec<Arc<dyn Shutdown>> = state
+            .ends
+            .iter()
+            .chain(state.offer.as_ref().map(|offer| &offer.end))
+            .map(Arc::clone)
+            .collect();
         drop(state);
         self.changed.notify_all();
         ends.iter().for_each(|end| end.shutdown());
@@ -287,7 +320,8 @@ mod tests {
     fn end(link: Box<dyn DataLink>) -> End {
         let moved = Arc::new(AtomicUsize::new(0));
         let told = Arc::clone(&moved);
-        let (link, moves) = movable(link, Box::new(move || _ = told.fetch_add(1, Ordering::SeqCst)));
+        let (link, moves) =
+            movable(link, Box::new(move || _ = told.fetch_add(1, Ordering::SeqCst)));
         End { halves: link.split(), moves, moved }
     }
 
@@ -349,18 +383,28 @@ mod tests {
                     return expected;
                 }
                 assert_eq!(number, expected);
-                assert!(payload.len() == (number as usize * 7919) % 3000 && payload.iter().all(|byte| *byte == number as u8));
+                assert!(
+                    payload.len() == (number as usize * 7919) % 3000
+                        && payload.iter().all(|byte| *byte == number as u8)
+                );
             }
             unreachable!("numbers do not end")
         };
         thread::scope(|scope| {
-            let sent = [scope.spawn(|| send(&mut a_to, &enough)), scope.spawn(|| send(&mut b_to, &enough))];
-            let received = [scope.spawn(|| receive(&mut b_from)), scope.spawn(|| receive(&mut a_from))];
+            let sent = [
+                scope.spawn(|| send(&mut a_to, &enough)),
+                scope.spawn(|| send(&mut b_to, &enough)),
+            ];
+            let received =
+                [scope.spawn(|| receive(&mut b_from)), scope.spawn(|| receive(&mut a_from))];
             for n in 1..=MOVES {
                 offer(&a, &b);
                 // Now the one begins, now the other, and the other one follows.
-                let (first, then, told, back) =
-                    if n % 2 == 0 { (&a, &b, &b_moved, &a_moved) } else { (&b, &a, &a_moved, &b_moved) };
+                let (first, then, told, back) = if n % 2 == 0 {
+                    (&a, &b, &b_moved, &a_moved)
+                } else {
+                    (&b, &a, &a_moved, &b_moved)
+                };
                 first.go();
                 until(|| told.load(Ordering::SeqCst) == n);
                 then.go();
@@ -389,7 +433,9 @@ mod tests {
         assert_eq!(next(at_b.halves.1.as_mut()).expect("received"), (1, b"old".to_vec()));
         offer(&at_a.moves, &at_b.moves);
         at_a.moves.go();
-        until(|| at_a.moves.line.state().offer.as_ref().is_some_and(|offer| offer.sender.is_none()));
+        until(|| {
+            at_a.moves.line.state().offer.as_ref().is_some_and(|offer| offer.sender.is_none())
+        });
         let (further, _) = data_pair();
         assert!(!at_a.moves.offer(further), "a direction goes by the one that was offered");
         at_a.halves.0.send(&header(2, 3), b"new").expect("sent");
@@ -406,7 +452,10 @@ mod tests {
         let (mut liar, _back, _end) = a.split();
         let mut honest = end(b);
         liar.send(&LAST, &[]).expect("sent");
-        assert_eq!(honest.halves.1.header().expect_err("nothing was offered").kind(), io::ErrorKind::InvalidData);
+        assert_eq!(
+            honest.halves.1.header().expect_err("nothing was offered").kind(),
+            io::ErrorKind::InvalidData
+        );
     }
 
     #[test]
@@ -416,7 +465,9 @@ mod tests {
         offer(&at_a.moves, &at_b.moves);
         let waiting = thread::spawn(move || from.header().map(drop));
         at_a.moves.go();
-        until(|| at_a.moves.line.state().offer.as_ref().is_some_and(|offer| offer.sender.is_none()));
+        until(|| {
+            at_a.moves.line.state().offer.as_ref().is_some_and(|offer| offer.sender.is_none())
+        });
         end.shutdown();
         assert!(waiting.join().expect("no panic").is_err());
         until(|| at_a.halves.0.send(&header(0, 0), &[]).is_err());

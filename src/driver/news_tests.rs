@@ -2,7 +2,9 @@
 //!
 //! Calls that begin the moment their View is there, while the driver is held up.
 
-use crate::collective::{Call, CodecId, DType, Envelope, Input, Kind, Mode, Outcome, ReduceOp, bytes_of};
+use crate::collective::{
+    Call, CodecId, DType, Envelope, Input, Kind, Mode, Outcome, ReduceOp, bytes_of,
+};
 use crate::driver;
 use crate::view::{Lane, OpId, ViewDigest};
 use crate::{Builder, Config};
@@ -16,8 +18,13 @@ use tokio::sync::watch;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const SUM: Call =
-    Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 4, codec: CodecId::None, mode: Mode::PerOp };
+const SUM: Call = Call {
+    kind: Kind::AllReduce(ReduceOp::Sum),
+    dtype: DType::F32,
+    count: 4,
+    codec: CodecId::None,
+    mode: Mode::PerOp,
+};
 
 type Views = watch::Receiver<Option<Arc<Envelope>>>;
 type Begun = (Arc<Envelope>, OpId);
@@ -45,7 +52,8 @@ impl Caller {
     }
 }
 
-/// Woken by the driver, on its thread and amid what it does; lets that go on when the call has been begun on another thread.
+/// Woken by the driver, on its thread and amid what it does; lets that go on when the call has been
+/// begun on another thread.
 impl Wake for Caller {
     fn wake(self: Arc<Caller>) {
         let caller = Arc::clone(&self);
@@ -57,7 +65,8 @@ impl Wake for Caller {
 
 /// Until there are no more Views.
 fn call_in_every_view(mut views: Views, begun: mpsc::Sender<Begun>) {
-    let caller = Caller { views: views.clone(), called: Mutex::default(), begun, waits: thread::current() };
+    let caller =
+        Caller { views: views.clone(), called: Mutex::default(), begun, waits: thread::current() };
     let caller = Arc::new(caller);
     let waker = Waker::from(Arc::clone(&caller));
     loop {
@@ -76,23 +85,28 @@ async fn a_call_is_not_faster_than_the_news_of_its_view() {
     let (begun, all_begun) = mpsc::channel();
     let mut nodes = Vec::new();
     for name in ["a", "b"] {
-        let own = Config::from(Builder::new(Config::local()).open_lan("news").name(name).min_members(2));
+        let own =
+            Config::from(Builder::new(Config::local()).open_lan("news").name(name).min_members(2));
         let handles = driver::spawn(move || crate::start::open(own)).await.expect("it runs");
         let (views, begun) = (handles.views.clone(), begun.clone());
         thread::spawn(move || call_in_every_view(views, begun));
         nodes.push(handles);
     }
     // A View may be replaced on a machine that stands still; in one that stays both calls end.
-    let (until, mut open, mut done) = (Instant::now() + PATIENCE, Vec::new(), BTreeMap::<_, u32>::new());
+    let (until, mut open, mut done) =
+        (Instant::now() + PATIENCE, Vec::new(), BTreeMap::<_, u32>::new());
     while !done.values().any(|members| *members == 2) {
         assert!(Instant::now() < until, "of {} calls none ends on both: {done:?}", open.len());
         open.extend(all_begun.try_iter());
-        open.retain(|(envelope, op): &Begun| match envelope.poll_decided(*op, &mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(decided) => {
-                *done.entry(envelope.digest()).or_default() += u32::from(decided.outcome == Outcome::Committed);
-                false
+        open.retain(|(envelope, op): &Begun| {
+            match envelope.poll_decided(*op, &mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(decided) => {
+                    *done.entry(envelope.digest()).or_default() +=
+                        u32::from(decided.outcome == Outcome::Committed);
+                    false
+                }
+                Poll::Pending => true,
             }
-            Poll::Pending => true,
         });
         thread::sleep(Duration::from_millis(1));
     }

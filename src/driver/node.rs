@@ -21,7 +21,9 @@ use super::peers::Peers;
 use super::{Sleep, Store, Told, Wires, Wiring};
 use crate::collective::{Closing, Engine, Envelope, LostResults, Meter, Outgoing};
 use crate::discovery::{Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
-use crate::election::{Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PROBE};
+use crate::election::{
+    Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PROBE,
+};
 use crate::engine::EngineChoice;
 use crate::identity::{MemberId, Name, Namespace, NodeId};
 use crate::link::{Gate, Listener, Local, Net, Refusal, Replays};
@@ -171,7 +173,9 @@ struct Ledgers<'a>(Option<&'a Arc<Envelope>>);
 
 impl Operations for Ledgers<'_> {
     fn freeze(&mut self, view: ViewDigest) -> Closing {
-        self.0.filter(|envelope| envelope.digest() == view).map_or_else(Closing::default, |envelope| envelope.freeze())
+        self.0
+            .filter(|envelope| envelope.digest() == view)
+            .map_or_else(Closing::default, |envelope| envelope.freeze())
     }
 
     fn in_flight(&self) -> usize {
@@ -211,13 +215,17 @@ impl Node {
         let Told { views, status, meter, happened } = told;
         let hello = &config.local.hello;
         let me = hello.id;
-        let (name, stateless, engines_offered) = (hello.name.clone(), hello.stateless, hello.engines);
+        let (name, stateless, engines_offered) =
+            (hello.name.clone(), hello.stateless, hello.engines);
         let applicant = Applicant { id: me, name, stateless, engines: engines_offered };
         let election = Election::new(applicant, config.durable.clone(), config.election.clone());
         let namespace = config.namespace.clone();
         let wiring = config.wiring.clone();
         config.local.set_trusted(wiring.trusted.clone());
-        let mut roster = Roster::new(Limits::default(), wiring.policy.clone(), me.boot, move |boot| namespace.tag(boot));
+        let mut roster =
+            Roster::new(Limits::default(), wiring.policy.clone(), me.boot, move |boot| {
+                namespace.tag(boot)
+            });
         config.known.iter().for_each(|(to, origin)| roster.add(*to, *origin, 0));
         let now = Instant::now();
         Node {
@@ -285,7 +293,10 @@ impl Node {
     /// How long the driver may sleep.
     pub(super) fn pause(&self) -> Duration {
         let now = self.now();
-        let dial = self.roster.next_due(now).map_or(Duration::MAX, |due| Duration::from_millis(due.saturating_sub(now).max(1)));
+        let dial = self
+            .roster
+            .next_due(now)
+            .map_or(Duration::MAX, |due| Duration::from_millis(due.saturating_sub(now).max(1)));
         let now = Instant::now();
         self.tick_at.saturating_duration_since(now).min(dial).min(self.deadlines.pause(now))
     }
@@ -314,7 +325,9 @@ impl Node {
             Event::RelayAnswered { stations, result } => self.on_relay_answered(&stations, result),
             Event::RelayDialled { stations, result } => self.on_relay_dialled(&stations, result),
             Event::Message { from, message } => self.on_message(from, message),
-            Event::Closed { member, generation, misbehaved } => self.on_closed(member, generation, misbehaved),
+            Event::Closed { member, generation, misbehaved } => {
+                self.on_closed(member, generation, misbehaved)
+            }
             Event::DataLink { view, peer, link } => self.on_data_link(view, peer, link),
             Event::DataLinkBlocked { view, peer } => self.on_data_link_blocked(view, peer),
             Event::DialWanted { view, peer } => self.ask_to_dial(view, peer),
@@ -412,7 +425,8 @@ impl Node {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Before anything else is done: nothing that the driver knew before the sleep may be said after it.
+    /// Before anything else is done: nothing that the driver knew before the sleep may be said
+    /// after it.
     fn notice_sleep(&mut self) {
         let slept = self.sleep.slept();
         if slept > SLEEP_MIN {
@@ -456,7 +470,8 @@ impl Node {
         }
     }
 
-    /// Whoever was only cut off is to be found again: nobody else tells that its addresses are free to be dialled.
+    /// Whoever was only cut off is to be found again: nobody else tells that its addresses are free
+    /// to be dialled.
     fn hang_up(&mut self, member: MemberId) {
         self.drop_link(member);
         let now = self.now();
@@ -483,7 +498,10 @@ impl Node {
             Message::Pong(number) if number < PROBE => self.on_pong(from, number),
             Message::Peers(known) => {
                 let now = self.now();
-                known.iter().filter(|p| p.id.node != self.me.node).for_each(|p| self.roster.add(p.address, Origin::Gossip, now));
+                known
+                    .iter()
+                    .filter(|p| p.id.node != self.me.node)
+                    .for_each(|p| self.roster.add(p.address, Origin::Gossip, now));
             }
             Message::Leave => {
                 self.step(Input::Message(from, Message::Leave));

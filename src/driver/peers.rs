@@ -21,7 +21,8 @@ use tokio::time::Instant;
 /// Most members this node keeps links with: a View's worth, and as many that wait outside.
 pub(super) const LINKS_MAX: usize = 32;
 
-/// How long a link that another one replaced, or that came beside a better one, may deliver what is still on it.
+/// How long a link that another one replaced, or that came beside a better one, may deliver what is
+/// still on it.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// The control links.
@@ -86,33 +87,46 @@ pub(super) enum Taken {
 impl Peers {
     pub(super) fn new(me: NodeId, events: mpsc::Sender<Event>) -> Peers {
         let (writers, relayed_writers) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
-        Peers { me, links: BTreeMap::new(), voices: Voices::default(), generations: 0, events, writers, relayed_writers }
+        Peers {
+            me,
+            links: BTreeMap::new(),
+            voices: Voices::default(),
+            generations: 0,
+            events,
+            writers,
+            relayed_writers,
+        }
     }
 
-    /// Of two direct links between the same two boots one [stays](Claim::stays). A direct one comes before one that others pass on, unless
-    /// little is heard over it. Of two that are passed on the one dialled by the smaller node id stays; of two with the same dialler the newer
-    /// one, as at most one is tried at a time.
+    /// Of two direct links between the same two boots one [stays](Claim::stays). A direct one comes
+    /// before one that others pass on, unless little is heard over it. Of two that are passed on
+    /// the one dialled by the smaller node id stays; of two with the same dialler the newer one, as
+    /// at most one is tried at a time.
     pub(super) fn take(&mut self, arrival: Arrival, direct: Direct) -> Taken {
         let Arrival { stream, session, address, over, dialler } = arrival;
         let hello = session.peer.clone();
         let id = hello.id;
         let smaller = self.me.min(id.node);
-        let claim = Claim { dialler, relinks: session.purpose == Purpose::Relink, number: session.number };
-        let is_refused = match self.links.get(&id).map(|before| (before, before.is_direct(), over.is_empty())) {
-            None => self.links.len() >= LINKS_MAX,
-            Some((_, true, false)) => direct == Direct::Good,
-            Some((_, false, true)) => false,
-            Some((before, false, false)) => before.claim.dialler == smaller && dialler != smaller,
-            Some((before, true, true)) => {
-                let stood = before.since.elapsed();
-                let stays = before.claim.stays(stood, &claim, smaller);
-                if stays && stood <= FRESH {
-                    self.hear_out(id, into_control(stream, session).1);
-                    return Taken::Refused;
+        let claim =
+            Claim { dialler, relinks: session.purpose == Purpose::Relink, number: session.number };
+        let is_refused =
+            match self.links.get(&id).map(|before| (before, before.is_direct(), over.is_empty())) {
+                None => self.links.len() >= LINKS_MAX,
+                Some((_, true, false)) => direct == Direct::Good,
+                Some((_, false, true)) => false,
+                Some((before, false, false)) => {
+                    before.claim.dialler == smaller && dialler != smaller
                 }
-                stays
-            }
-        };
+                Some((before, true, true)) => {
+                    let stood = before.since.elapsed();
+                    let stays = before.claim.stays(stood, &claim, smaller);
+                    if stays && stood <= FRESH {
+                        self.hear_out(id, into_control(stream, session).1);
+                        return Taken::Refused;
+                    }
+                    stays
+                }
+            };
         if is_refused {
             return Taken::Refused;
         }
@@ -123,13 +137,27 @@ impl Peers {
         let (line, writer) = Voice::over(sender);
         let writers = if over.is_empty() { &mut self.writers } else { &mut self.relayed_writers };
         let writer = writers.spawn(writer);
-        let reader = tokio::spawn(read(receiver, id, generation, self.events.clone())).abort_handle();
+        let reader =
+            tokio::spawn(read(receiver, id, generation, self.events.clone())).abort_handle();
         // What goes the same way takes as long.
-        let same =
-            self.links.get(&id).filter(|before| before.local.map(|at| at.ip()) == local.map(|at| at.ip()) && before.over == over);
+        let same = self.links.get(&id).filter(|before| {
+            before.local.map(|at| at.ip()) == local.map(|at| at.ip()) && before.over == over
+        });
         let round_trip = same.map(|before| before.round_trip).unwrap_or_default();
         let since = Instant::now();
-        let link = Link { hello, address, over, local, round_trip, since, generation, claim, line, reader, writer };
+        let link = Link {
+            hello,
+            address,
+            over,
+            local,
+            round_trip,
+            since,
+            generation,
+            claim,
+            line,
+            reader,
+            writer,
+        };
         let is_relayed = !link.is_direct();
         // What operations say is not to come before what they have said.
         self.voices.remove(id);
@@ -147,10 +175,13 @@ impl Peers {
         }
     }
 
-    /// The other end may have said something over a link that it, too, will find to be one too many.
+    /// The other end may have said something over a link that it, too, will find to be one too
+    /// many.
     fn hear_out(&mut self, id: MemberId, receiver: ControlReceiver) {
         self.generations += 1;
-        linger(tokio::spawn(read(receiver, id, self.generations, self.events.clone())).abort_handle());
+        linger(
+            tokio::spawn(read(receiver, id, self.generations, self.events.clone())).abort_handle(),
+        );
     }
 
     /// Whether this was the member's present link; it is gone then.
@@ -176,15 +207,17 @@ impl Peers {
         &self.voices
     }
 
-    /// The member has been told what operations have said; from now on they speak over its link themselves.
+    /// The member has been told what operations have said; from now on they speak over its link
+    /// themselves.
     pub(super) fn let_speak(&self, id: MemberId) {
         if let Some(link) = self.links.get(&id) {
             self.voices.add(id, link.line.voice());
         }
     }
 
-    /// Queues a message; false when the member has no link or does not take what waits for it. In the second case its link
-    /// [has overrun](Peers::overrun), and the next one says all of it again.
+    /// Queues a message; false when the member has no link or does not take what waits for it. In
+    /// the second case its link [has overrun](Peers::overrun), and the next one says all of it
+    /// again.
     pub(super) fn send(&self, to: MemberId, message: Message) -> bool {
         self.say(to, |voice| voice.push(message))
     }
@@ -203,9 +236,12 @@ impl Peers {
         })
     }
 
-    /// Whether a member has a direct link that takes what is passed on for others: what this node says itself goes first.
+    /// Whether a member has a direct link that takes what is passed on for others: what this node
+    /// says itself goes first.
     pub(super) fn passes_on(&self, to: MemberId) -> bool {
-        self.links.get(&to).is_some_and(|l| l.is_direct() && l.line.voice().waiting() < WAITING_MAX / 4 * 3)
+        self.links
+            .get(&to)
+            .is_some_and(|l| l.is_direct() && l.line.voice().waiting() < WAITING_MAX / 4 * 3)
     }
 
     /// Members with a direct link.
@@ -225,7 +261,8 @@ impl Peers {
         self.links.iter()
     }
 
-    /// Members with a link that refused a message. Nothing more comes over such a link, either way: all is said again over another.
+    /// Members with a link that refused a message. Nothing more comes over such a link, either way:
+    /// all is said again over another.
     pub(super) fn overrun(&self) -> Vec<(MemberId, u64)> {
         let overrun = self.links.iter().filter(|(_, link)| link.line.voice().has_overrun());
         let ended = overrun.map(|(id, link)| {
@@ -238,7 +275,8 @@ impl Peers {
 
     /// Ends the links that others pass on; their writers end when what is queued has been sealed.
     pub(super) fn end_relayed(&mut self) -> tokio::task::JoinSet<()> {
-        let relayed: Vec<MemberId> = self.links.iter().filter(|(_, link)| !link.is_direct()).map(|(id, _)| *id).collect();
+        let relayed: Vec<MemberId> =
+            self.links.iter().filter(|(_, link)| !link.is_direct()).map(|(id, _)| *id).collect();
         relayed.into_iter().for_each(|id| _ = self.drop_link(id));
         std::mem::take(&mut self.relayed_writers)
     }
@@ -273,7 +311,12 @@ fn linger(reader: AbortHandle) {
     });
 }
 
-async fn read(mut from: ControlReceiver, member: MemberId, generation: u64, events: mpsc::Sender<Event>) {
+async fn read(
+    mut from: ControlReceiver,
+    member: MemberId,
+    generation: u64,
+    events: mpsc::Sender<Event>,
+) {
     let misbehaved = loop {
         let Ok(bytes) = from.recv().await else { break None };
         match Message::from_bytes(&bytes) {
@@ -303,10 +346,14 @@ mod tests {
     async fn dialled(from: &Local, to: &Local) -> (End, End) {
         let (world, ip) = (MemoryWorld::new(), |n: u8| IpAddr::from([10, 0, 0, n]));
         let mut listener = world.host(ip(2)).listen(&[]).await.expect("a port");
-        let near = world.host(ip(1)).dial((ip(2), listener.port()).into()).await.expect("connected");
+        let near =
+            world.host(ip(1)).dial((ip(2), listener.port()).into()).await.expect("connected");
         let (far, _) = listener.accept().await.expect("accepted");
         let replays = Mutex::new(Replays::default());
-        let (near, far) = tokio::join!(initiate(near, from, Purpose::Control, None), respond(far, to, &replays, |_| None));
+        let (near, far) = tokio::join!(
+            initiate(near, from, Purpose::Control, None),
+            respond(far, to, &replays, |_| None)
+        );
         (near.expect("a link"), far.expect("a link"))
     }
 
@@ -322,7 +369,9 @@ mod tests {
         while let Ok(event) = events.try_recv() {
             match event {
                 Event::Message { message: Message::Ping(number), .. } => pings.push(number),
-                Event::Closed { member, generation, .. } => ended |= peers.closed(member, generation).is_some(),
+                Event::Closed { member, generation, .. } => {
+                    ended |= peers.closed(member, generation).is_some()
+                }
                 _ => {}
             }
         }
@@ -334,13 +383,15 @@ mod tests {
         let (a, b) = (local(1, 1, 7), local(2, 2, 7));
         let (at_a, at_b) = (a.hello.id, b.hello.id);
         for (from, to, same_order) in [(&a, &b, false), (&b, &a, false), (&a, &b, true)] {
-            let ((first_near, first_far), (second_near, second_far)) = (dialled(from, to).await, dialled(from, to).await);
+            let ((first_near, first_far), (second_near, second_far)) =
+                (dialled(from, to).await, dialled(from, to).await);
             let (near_events, mut near_heard) = mpsc::channel(64);
             let (far_events, mut far_heard) = mpsc::channel(64);
             let mut near = Peers::new(from.hello.id.node, near_events);
             let mut far = Peers::new(to.hello.id.node, far_events);
             let dialler = from.hello.id.node;
-            let [one, other] = if same_order { [first_far, second_far] } else { [second_far, first_far] };
+            let [one, other] =
+                if same_order { [first_far, second_far] } else { [second_far, first_far] };
             let (near_id, far_id) = if from.hello.id == at_a { (at_a, at_b) } else { (at_b, at_a) };
             take(&mut near, first_near, dialler);
             take(&mut far, one, dialler);

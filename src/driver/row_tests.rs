@@ -1,6 +1,7 @@
 //! Layer: Host.
 //!
-//! Four nodes in a row, in memory: whoever has no cable to another one is linked with it by those between.
+//! Four nodes in a row, in memory: whoever has no cable to another one is linked with it by those
+//! between.
 
 use crate::driver;
 use crate::link::{MemoryWorld, Net};
@@ -12,7 +13,8 @@ use tokio::time::{sleep, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// For how long nothing may come of what has happened: silence would be noticed, and what is lost be given up.
+/// For how long nothing may come of what has happened: silence would be noticed, and what is lost
+/// be given up.
 const A_WHILE: Duration = Duration::from_millis(1200);
 
 fn ip(n: usize) -> IpAddr {
@@ -21,7 +23,9 @@ fn ip(n: usize) -> IpAddr {
 
 async fn join(world: &MemoryWorld, n: usize) -> Cluster {
     let net = world.host(ip(n));
-    let own = Config::from(Builder::new(Config::local()).open_lan("row").name(format!("n{n}")).min_members(4));
+    let own = Config::from(
+        Builder::new(Config::local()).open_lan("row").name(format!("n{n}")).min_members(4),
+    );
     let open = move || async move {
         let (mut node, mut doors) = crate::start::open(own).await?;
         doors.listener = net.listen(&[]).await.expect("a port");
@@ -42,7 +46,8 @@ async fn row(world: &MemoryWorld) -> (Vec<Cluster>, Vec<Context>) {
         clusters.push(join(world, n).await);
     }
     for cluster in &clusters {
-        contexts.push(timeout(PATIENCE, cluster.context()).await.expect("in time").expect("it runs"));
+        contexts
+            .push(timeout(PATIENCE, cluster.context()).await.expect("in time").expect("it runs"));
     }
     (clusters, contexts)
 }
@@ -51,7 +56,14 @@ async fn sum(contexts: &mut [Context]) {
     let [a, b, c, d] = contexts else { panic!("four") };
     let mut sums = [[1.0_f32; 300]; 4];
     let [of_a, of_b, of_c, of_d] = &mut sums;
-    let calls = async { tokio::try_join!(a.all_reduce(of_a), b.all_reduce(of_b), c.all_reduce(of_c), d.all_reduce(of_d)) };
+    let calls = async {
+        tokio::try_join!(
+            a.all_reduce(of_a),
+            b.all_reduce(of_b),
+            c.all_reduce(of_c),
+            d.all_reduce(of_d)
+        )
+    };
     timeout(PATIENCE, calls).await.expect("in time").expect("the View stands");
     assert_eq!(sums, [[4.0; 300]; 4]);
 }
@@ -61,7 +73,9 @@ async fn a_control_link_that_breaks_and_comes_back_costs_no_view_in_a_row() {
     let world = MemoryWorld::new();
     let (clusters, mut contexts) = row(&world).await;
     sum(&mut contexts).await;
-    let views = |clusters: &[Cluster]| clusters.iter().map(|c| c.status().counters.views).collect::<Vec<u64>>();
+    let views = |clusters: &[Cluster]| {
+        clusters.iter().map(|c| c.status().counters.views).collect::<Vec<u64>>()
+    };
     let before = views(&clusters);
     // In the middle, where three circuits go over it, and at an end, which has no other neighbour.
     for (a, b) in [(1, 2), (0, 1), (3, 2)] {

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::thread::{self, ThreadId};
 
-/// By member what operations may use of its link, which they do not keep. Who is not in it hears later what has been said, when the link is [added](Voices::add).
+/// By member what operations may use of its link, which they do not keep. Who is not in it hears
+/// later what has been said, when the link is [added](Voices::add).
 #[derive(Clone, Default)]
 pub(super) struct Voices(Arc<RwLock<BTreeMap<MemberId, Weak<Voice>>>>);
 
@@ -26,7 +27,10 @@ pub(super) struct Speaker {
 impl Voices {
     /// From now on operations speak over it.
     pub(super) fn add(&self, member: MemberId, voice: &Arc<Voice>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(member, Arc::downgrade(voice));
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(member, Arc::downgrade(voice));
     }
 
     /// Not any more.
@@ -48,7 +52,8 @@ impl Speaker {
     /// Of the others among these ranks, a bit for each.
     fn others(&self, audience: u32) -> impl Iterator<Item = Arc<Voice>> {
         let members = self.view.members.iter().enumerate();
-        let others = members.filter(move |(rank, member)| audience >> rank & 1 == 1 && member.id != self.me);
+        let others =
+            members.filter(move |(rank, member)| audience >> rank & 1 == 1 && member.id != self.me);
         others.filter_map(|(_, member)| self.voices.get(member.id))
     }
 }
@@ -61,7 +66,8 @@ impl Mouth for Speaker {
         }
     }
 
-    /// What the driver's own turn brings about leaves with all else that it says, in one write; other threads write themselves.
+    /// What the driver's own turn brings about leaves with all else that it says, in one write;
+    /// other threads write themselves.
     fn flush(&self) {
         let is_driver = thread::current().id() == self.driver;
         for voice in self.others(u32::MAX) {
@@ -109,7 +115,12 @@ mod tests {
             .into();
         speaker.tell(resolved(1));
         speaker.flush();
-        let waiting = || linked.iter().map(|(line, ..): &(Line, _, _)| line.voice().waiting()).collect::<Vec<_>>();
+        let waiting = || {
+            linked
+                .iter()
+                .map(|(line, ..): &(Line, _, _)| line.voice().waiting())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(waiting(), [1, 0, 1], "not for itself");
 
         voices.remove(view.members[2].id);
@@ -121,7 +132,10 @@ mod tests {
         said.join().expect("said");
         assert_eq!(waiting(), [0, 0, 1], "only where operations speak");
         let [mut first, _second, mut third] = <[_; 3]>::try_from(linked).ok().expect("three");
-        assert_eq!((next(&mut first.2).await, next(&mut first.2).await), (resolved(1), resolved(2)));
+        assert_eq!(
+            (next(&mut first.2).await, next(&mut first.2).await),
+            (resolved(1), resolved(2))
+        );
         tokio::select! {
             () = third.1 => panic!("it has not ended"),
             message = next(&mut third.2) => assert_eq!(message, resolved(1)),
@@ -144,6 +158,9 @@ mod tests {
         let speaker = Speaker::new(Arc::clone(&view), view.members[0].id, voices);
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
         speaker.tell(OpMessage { body: OpBody::Ready(op), ..resolved(0) });
-        assert_eq!(lines.iter().map(|line| line.voice().waiting()).collect::<Vec<_>>(), [0, 0, 1, 0]);
+        assert_eq!(
+            lines.iter().map(|line| line.voice().waiting()).collect::<Vec<_>>(),
+            [0, 0, 1, 0]
+        );
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! What this node says over one control link.
 //!
-//! Whoever has something to say queues it. What operations say is written by the thread that says it, if nobody else writes: no other thread
-//! has to wake up first. Everything else, and what the peer does not take at once, is written by a task of the link.
+//! Whoever has something to say queues it. What operations say is written by the thread that says
+//! it, if nobody else writes: no other thread has to wake up first. Everything else, and what the
+//! peer does not take at once, is written by a task of the link.
 
 use crate::election::Message;
 use crate::link::ControlSender;
@@ -15,13 +16,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
-/// New messages that may wait for a slow peer. One that lets more pile up is treated as gone: its link [overruns](Voice::has_overrun).
+/// New messages that may wait for a slow peer. One that lets more pile up is treated as gone: its
+/// link [overruns](Voice::has_overrun).
 pub(super) const WAITING_MAX: usize = 4096;
 
 /// From how many bytes on a write takes no more messages along.
 const AT_ONCE_BYTES: usize = 16 * 1024;
 
-/// How often in a row a thread of an operation writes what came meanwhile; then it is the task's turn.
+/// How often in a row a thread of an operation writes what came meanwhile; then it is the task's
+/// turn.
 const ROUNDS_MAX: usize = 2;
 
 /// The queue of a control link and its sending half.
@@ -31,7 +34,8 @@ pub(super) struct Voice {
     changed: Notify,
 }
 
-/// A link's hold on its voice. When it is dropped what is queued still leaves, then the half is let go.
+/// A link's hold on its voice. When it is dropped what is queued still leaves, then the half is let
+/// go.
 pub(super) struct Line(Arc<Voice>);
 
 struct State {
@@ -41,7 +45,8 @@ struct State {
     half: Half,
     /// Nothing more is taken.
     ended: bool,
-    /// A message was refused. Nothing is taken after it, so that what arrives is all that was said up to some point.
+    /// A message was refused. Nothing is taken after it, so that what arrives is all that was said
+    /// up to some point.
     overrun: bool,
 }
 
@@ -90,8 +95,9 @@ impl Voice {
         (Line(Arc::clone(&voice)), voice.carry())
     }
 
-    /// Queues a message; false when the link is over or the peer does not take what waits for it: then the link has
-    /// [overrun](Voice::has_overrun) and takes nothing more. It leaves with the next [`wake`](Voice::wake) or [`write`](Voice::write).
+    /// Queues a message; false when the link is over or the peer does not take what waits for it:
+    /// then the link has [overrun](Voice::has_overrun) and takes nothing more. It leaves with the
+    /// next [`wake`](Voice::wake) or [`write`](Voice::write).
     pub(super) fn push(&self, message: Message) -> bool {
         self.lock().push(message, Said::New)
     }
@@ -101,7 +107,8 @@ impl Voice {
         self.lock().push(message, Said::Again)
     }
 
-    /// Whether a message was refused because too many wait. What it said reaches the peer over another link only.
+    /// Whether a message was refused because too many wait. What it said reaches the peer over
+    /// another link only.
     pub(super) fn has_overrun(&self) -> bool {
         self.lock().overrun
     }
@@ -111,7 +118,8 @@ impl Voice {
         self.changed.notify_one();
     }
 
-    /// Writes what is queued on this thread, as far as the peer takes it at once; nothing when somebody else writes, who takes it along.
+    /// Writes what is queued on this thread, as far as the peer takes it at once; nothing when
+    /// somebody else writes, who takes it along.
     pub(super) fn write(&self) {
         for _ in 0..ROUNDS_MAX {
             let half = {
@@ -316,7 +324,8 @@ mod tests {
     const MANY: u64 = WAITING_MAX as u64;
 
     #[tokio::test]
-    async fn what_the_peer_does_not_take_is_written_by_the_task_in_order_and_before_the_link_ends() {
+    async fn what_the_peer_does_not_take_is_written_by_the_task_in_order_and_before_the_link_ends()
+    {
         let (line, task, mut heard) = voice();
         assert!((0..MANY).all(|number| line.voice().push(Message::Ping(number))));
         line.voice().write();
@@ -341,7 +350,10 @@ mod tests {
     #[tokio::test]
     async fn a_message_that_is_refused_is_the_last_one_that_a_link_is_asked_to_carry() {
         let (line, task, mut heard) = voice();
-        assert!((0..MANY).all(|number| line.voice().push(Message::Ping(number))) && !line.voice().has_overrun());
+        assert!(
+            (0..MANY).all(|number| line.voice().push(Message::Ping(number)))
+                && !line.voice().has_overrun()
+        );
         assert!(!line.voice().push(Message::Ping(MANY)) && line.voice().has_overrun());
         let task = tokio::spawn(task);
         line.voice().wake();

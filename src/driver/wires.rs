@@ -1,6 +1,7 @@
 //! Layer: Host.
 //!
-//! How this machine is connected, which changes while a node runs: cables are plugged in and pulled, radios find their network.
+//! How this machine is connected, which changes while a node runs: cables are plugged in and
+//! pulled, radios find their network.
 
 use crate::discovery::AddressPolicy;
 use crate::topology::Interface;
@@ -22,14 +23,20 @@ pub struct Wiring {
 
 /// Looks at it.
 pub trait Wires: Send {
-    /// How it is now; `None` when the system does not tell. Does not block for longer than reading some small files takes.
+    /// How it is now; `None` when the system does not tell. Does not block for longer than reading
+    /// some small files takes.
     fn look(&mut self) -> Option<Wiring>;
 }
 
 impl Wiring {
     /// Of a machine whose addresses are told in another way.
     pub fn none() -> Wiring {
-        Wiring { all: Vec::new(), chosen: Vec::new(), policy: AddressPolicy::Lan(Vec::new()), trusted: BTreeSet::new() }
+        Wiring {
+            all: Vec::new(),
+            chosen: Vec::new(),
+            policy: AddressPolicy::Lan(Vec::new()),
+            trusted: BTreeSet::new(),
+        }
     }
 
     /// Whether this is one of the machine's own addresses now.
@@ -40,7 +47,8 @@ impl Wiring {
     /// The interface with this address of the machine's own.
     pub(super) fn of(&self, at: SocketAddr) -> Option<&Interface> {
         let ip = at.ip().to_canonical();
-        // An interface may have got its link-local address since it was looked at; the scope tells which it is all the same.
+        // An interface may have got its link-local address since it was looked at; the scope tells
+        // which it is all the same.
         let is_scoped = |index: u32| matches!(at, SocketAddr::V6(v6) if v6.scope_id() != 0 && v6.scope_id() == index);
         self.all.iter().find(|i| is_scoped(i.index) || i.addresses.iter().any(|a| a.ip == ip))
     }

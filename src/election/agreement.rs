@@ -1,11 +1,13 @@
 //! Layer: Core.
 //!
-//! The rules that make Views safe: a three-step view change with durable ballots, after Paxos (Lamport 1998) and
-//! virtual synchrony (Birman and Joseph 1987). Nothing here knows time, and nothing trusts it.
+//! The rules that make Views safe: a three-step view change with durable ballots, after Paxos
+//! (Lamport 1998) and virtual synchrony (Birman and Joseph 1987). Nothing here knows time, and
+//! nothing trusts it.
 //!
-//! A proposer asks every member it wants to *promise* a ballot; who promises leaves its View for good and says what it
-//! holds. When all have promised, the proposer makes a View of it and asks all to *accept*; when all have accepted, it
-//! tells them to *install*. A promise and an acceptance leave only when they are durable.
+//! A proposer asks every member it wants to *promise* a ballot; who promises leaves its View for
+//! good and says what it holds. When all have promised, the proposer makes a View of it and asks
+//! all to *accept*; when all have accepted, it tells them to *install*. A promise and an acceptance
+//! leave only when they are durable.
 
 mod durable;
 #[cfg(test)]
@@ -28,7 +30,8 @@ use proposal::Proposal;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// How far a ballot may jump over the highest one seen: enough for any history, too little to exhaust the rounds.
+/// How far a ballot may jump over the highest one seen: enough for any history, too little to
+/// exhaust the rounds.
 const ROUND_JUMP_MAX: u64 = 1 << 20;
 
 /// What a step wants done, in order.
@@ -38,9 +41,11 @@ pub enum Effect {
     Send(MemberId, Message),
     /// Make this durable, then feed back the ticket.
     Persist(u64, Durable),
-    /// This View counts from now on. `Decides` says what becomes of the operations of the View before.
+    /// This View counts from now on. `Decides` says what becomes of the operations of the View
+    /// before.
     Install(Arc<View>, Decides),
-    /// No View may be made here that would decide about the open operations: they end without an outcome.
+    /// No View may be made here that would decide about the open operations: they end without an
+    /// outcome.
     CutOff,
     /// The control link to this member is of no use any more.
     Drop(MemberId),
@@ -58,7 +63,8 @@ pub enum Decides {
 /// Something from outside that the rules have to answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Event {
-    /// A message came from this member, or from this node itself. Those that are not about ballots are nothing here.
+    /// A message came from this member, or from this node itself. Those that are not about ballots
+    /// are nothing here.
     Message(MemberId, Message),
     /// A data link bound to this View was opened by another member.
     DataLink(ViewDigest),
@@ -68,11 +74,13 @@ pub(super) enum Event {
 
 /// What the agreement needs from around it.
 pub(super) trait Surroundings {
-    /// Freezes the operations of this View, the installed one, and reports them; the same report at every later call. Until its
-    /// installation is carried out there are none, and nothing to report.
+    /// Freezes the operations of this View, the installed one, and reports them; the same report at
+    /// every later call. Until its installation is carried out there are none, and nothing to
+    /// report.
     fn freeze(&mut self, view: ViewDigest) -> Closing;
     /// The members in rank order, each with the engines it offers, and how they shall talk.
-    fn arrange(&self, members: &BTreeMap<MemberId, Engines>, current: Option<&View>) -> Arrangement;
+    fn arrange(&self, members: &BTreeMap<MemberId, Engines>, current: Option<&View>)
+    -> Arrangement;
 }
 
 /// The agreement rules of one node.
@@ -89,8 +97,8 @@ pub(super) struct Agreement {
     installed_id: Option<ViewId>,
     /// What was open when the installed View was frozen.
     closing: Option<Closing>,
-    /// Open operations of the installed View have ended here without an outcome. Views of ballots up to this one count on it to have
-    /// what they commit, and are not for it.
+    /// Open operations of the installed View have ended here without an outcome. Views of ballots
+    /// up to this one count on it to have what they commit, and are not for it.
     cut_off: Option<Ballot>,
     /// This member's history when it installed its View.
     base: Option<History>,
@@ -130,7 +138,8 @@ impl Agreement {
         self
     }
 
-    /// One step. Effects are to be carried out in order; what is for this node itself comes back as an event.
+    /// One step. Effects are to be carried out in order; what is for this node itself comes back as
+    /// an event.
     pub(super) fn step(&mut self, event: Event, around: &mut dyn Surroundings) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
@@ -141,10 +150,20 @@ impl Agreement {
         effects
     }
 
-    fn on_message(&mut self, from: MemberId, message: Message, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
+    fn on_message(
+        &mut self,
+        from: MemberId,
+        message: Message,
+        around: &mut dyn Surroundings,
+        effects: &mut Vec<Effect>,
+    ) {
         match message {
-            Message::Prepare(ballot, members) => self.on_prepare(from, ballot, &members, around, effects),
-            Message::Promise(ballot, promise) => self.on_promise(from, ballot, *promise, around, effects),
+            Message::Prepare(ballot, members) => {
+                self.on_prepare(from, ballot, &members, around, effects)
+            }
+            Message::Promise(ballot, promise) => {
+                self.on_promise(from, ballot, *promise, around, effects)
+            }
             Message::Nack(ballot, promised) => self.on_nack(ballot, promised),
             Message::Accept(view) => self.on_accept(from, &view, around, effects),
             Message::Accepted(id) => self.on_accepted(from, id, effects),
@@ -205,7 +224,13 @@ impl Agreement {
         let ballot = Ballot { round, proposer: self.me };
         let message = Message::Prepare(ballot, members.iter().copied().collect());
         effects.extend(members.iter().map(|m| Effect::Send(*m, message.clone())));
-        self.proposal = Some(Proposal { ballot, members, promises: BTreeMap::new(), view: None, accepted: BTreeSet::new() });
+        self.proposal = Some(Proposal {
+            ballot,
+            members,
+            promises: BTreeMap::new(),
+            view: None,
+            accepted: BTreeSet::new(),
+        });
     }
 
     /// No further vote counts in the installed View.
@@ -213,8 +238,9 @@ impl Agreement {
         self.freeze(around);
     }
 
-    /// What is open in the installed View ends without an outcome here. Whoever decides it later still hears what this member
-    /// holds of it; but this member shares its history with nobody any more.
+    /// What is open in the installed View ends without an outcome here. Whoever decides it later
+    /// still hears what this member holds of it; but this member shares its history with nobody any
+    /// more.
     pub(super) fn cut_off(&mut self, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
         self.freeze(around);
         self.cut_off = Some(self.durable.promised);
@@ -238,12 +264,19 @@ impl Agreement {
     }
 
     /// Whether this `Prepare` would be answered by a promise.
-    pub(super) fn would_promise(&self, from: MemberId, ballot: Ballot, members: &[MemberId]) -> bool {
+    pub(super) fn would_promise(
+        &self,
+        from: MemberId,
+        ballot: Ballot,
+        members: &[MemberId],
+    ) -> bool {
         self.may_answer(from, ballot, members) && ballot > self.durable.promised
     }
 
     fn may_answer(&self, from: MemberId, ballot: Ballot, members: &[MemberId]) -> bool {
-        let meant = from == ballot.proposer && members.contains(&self.me) && self.partition.admits(members.iter().copied());
+        let meant = from == ballot.proposer
+            && members.contains(&self.me)
+            && self.partition.admits(members.iter().copied());
         meant && ballot.round <= self.round_seen + ROUND_JUMP_MAX
     }
 
@@ -288,7 +321,8 @@ impl Agreement {
         effects: &mut Vec<Effect>,
     ) {
         let Some(proposal) = &mut self.proposal else { return };
-        if proposal.ballot != ballot || proposal.view.is_some() || !proposal.members.contains(&from) {
+        if proposal.ballot != ballot || proposal.view.is_some() || !proposal.members.contains(&from)
+        {
             return;
         }
         proposal.promises.insert(from, promise);
@@ -296,7 +330,9 @@ impl Agreement {
             return;
         }
         let view = Arc::new(proposal.draft(self.installed.as_deref(), around, self.seeded));
-        effects.extend(proposal.members.iter().map(|m| Effect::Send(*m, Message::Accept(Arc::clone(&view)))));
+        effects.extend(
+            proposal.members.iter().map(|m| Effect::Send(*m, Message::Accept(Arc::clone(&view)))),
+        );
         proposal.view = Some(view);
     }
 
@@ -310,18 +346,28 @@ impl Agreement {
     }
 
     fn can_run(&self, view: &View) -> bool {
-        [EngineKind::Native, EngineKind::Gloo].into_iter().all(|kind| !view.runs(kind) || self.applicant.engines.can_run(kind))
+        [EngineKind::Native, EngineKind::Gloo]
+            .into_iter()
+            .all(|kind| !view.runs(kind) || self.applicant.engines.can_run(kind))
     }
 
-    fn on_accept(&mut self, from: MemberId, view: &Arc<View>, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
-        // A member is never told to run what it has not got: it has said in its promise what it has.
+    fn on_accept(
+        &mut self,
+        from: MemberId,
+        view: &Arc<View>,
+        around: &mut dyn Surroundings,
+        effects: &mut Vec<Effect>,
+    ) {
+        // A member is never told to run what it has not got: it has said in its promise what it
+        // has.
         if from != view.ballot.proposer || !view.contains(self.me) || !self.can_run(view) {
             return;
         }
         if !self.partition.admits(view.members.iter().map(|m| m.id)) {
             return;
         }
-        if self.outranks(self.durable.promised, view.ballot) || self.was_cut_off_since(view.ballot) {
+        if self.outranks(self.durable.promised, view.ballot) || self.was_cut_off_since(view.ballot)
+        {
             effects.push(Effect::Send(from, Message::Nack(view.ballot, self.durable.promised)));
             return;
         }
@@ -335,18 +381,21 @@ impl Agreement {
         let id = view.id();
         self.round_seen = self.round_seen.max(view.ballot.round);
         self.durable.promised = view.ballot;
-        self.durable.accepted = Some(Accepted { id, parent: view.parent, committed: view.committed.clone() });
+        self.durable.accepted =
+            Some(Accepted { id, parent: view.parent, committed: view.committed.clone() });
         self.accepted_here = Some(Arc::clone(view));
         self.persist(Some((from, Message::Accepted(id))), effects);
     }
 
     fn on_accepted(&mut self, from: MemberId, id: ViewId, effects: &mut Vec<Effect>) {
         let Some(proposal) = &mut self.proposal else { return };
-        if proposal.view.as_ref().is_none_or(|v| v.id() != id) || !proposal.members.contains(&from) {
+        if proposal.view.as_ref().is_none_or(|v| v.id() != id) || !proposal.members.contains(&from)
+        {
             return;
         }
         proposal.accepted.insert(from);
-        let early = self.seeded.has(Defect::EarlyInstall) && 2 * proposal.accepted.len() > proposal.members.len();
+        let early = self.seeded.has(Defect::EarlyInstall)
+            && 2 * proposal.accepted.len() > proposal.members.len();
         if proposal.accepted.len() < proposal.members.len() && !early {
             return;
         }
@@ -357,26 +406,37 @@ impl Agreement {
         }
     }
 
-    /// Installs the accepted View. Anybody who has installed it may say so: installing needs the acceptance of all.
+    /// Installs the accepted View. Anybody who has installed it may say so: installing needs the
+    /// acceptance of all.
     pub(super) fn on_install(&mut self, id: ViewId, effects: &mut Vec<Effect>) {
         let Some(view) = self.accepted_here.clone().filter(|v| v.id() == id) else { return };
         if self.was_cut_off_since(id.ballot) {
             return;
         }
-        if self.durable.promised == id.ballot && !self.installed.as_ref().is_some_and(|v| self.is_past(id.ballot, v.ballot)) {
+        if self.durable.promised == id.ballot
+            && !self.installed.as_ref().is_some_and(|v| self.is_past(id.ballot, v.ballot))
+        {
             self.install(view, effects);
         }
     }
 
     /// Who opens a data link has installed its View.
     fn on_data_link(&mut self, digest: ViewDigest, effects: &mut Vec<Effect>) {
-        if let Some(id) = self.accepted_here.as_ref().map(|v| v.id()).filter(|id| id.digest == digest) {
+        if let Some(id) =
+            self.accepted_here.as_ref().map(|v| v.id()).filter(|id| id.digest == digest)
+        {
             self.on_install(id, effects);
         }
     }
 
-    /// The View that `next` was made of was installed by somebody, so this member installs it too if it had accepted it.
-    fn install_late(&mut self, next: &View, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
+    /// The View that `next` was made of was installed by somebody, so this member installs it too
+    /// if it had accepted it.
+    fn install_late(
+        &mut self,
+        next: &View,
+        around: &mut dyn Surroundings,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(view) = self.late_view().cloned() else { return };
         if next.parent == Some(view.id()) {
             self.freeze(around);
@@ -387,13 +447,17 @@ impl Agreement {
 
     /// The View that this member has accepted and not installed, if it may be.
     fn late_view(&self) -> Option<&Arc<View>> {
-        let newer = |view: &Arc<View>| self.installed.as_ref().is_none_or(|v| v.ballot < view.ballot);
-        self.accepted_here.as_ref().filter(|view| newer(view) && !self.was_cut_off_since(view.ballot))
+        let newer =
+            |view: &Arc<View>| self.installed.as_ref().is_none_or(|v| v.ballot < view.ballot);
+        self.accepted_here
+            .as_ref()
+            .filter(|view| newer(view) && !self.was_cut_off_since(view.ballot))
     }
 
     fn install(&mut self, view: Arc<View>, effects: &mut Vec<Effect>) {
         let prev = self.installed_id;
-        let decides = if prev.is_some() && view.parent == prev { Decides::Parent } else { Decides::Nothing };
+        let decides =
+            if prev.is_some() && view.parent == prev { Decides::Parent } else { Decides::Nothing };
         self.base = self.history_in(&view);
         self.closing = None;
         self.cut_off = None;
@@ -410,7 +474,14 @@ impl Agreement {
         let member = view.rank_of(self.me).and_then(|rank| view.member(rank));
         let is_common = view.in_sync() || member.is_some_and(|m| m.in_sync);
         // Or its own, now that this one has decided about its View or left it behind.
-        let own = || standing::history_after(self.me, &self.promise(), (view.parent, &view.committed), self.seeded);
+        let own = || {
+            standing::history_after(
+                self.me,
+                &self.promise(),
+                (view.parent, &view.committed),
+                self.seeded,
+            )
+        };
         if is_common { view.history } else { own() }
     }
 
@@ -450,7 +521,8 @@ impl Agreement {
         }
         self.tickets += 1;
         self.held.extend(reply.map(|(to, message)| (self.tickets, to, message)));
-        let accepted = self.durable.accepted.clone().filter(|_| !self.seeded.has(Defect::AcceptedNotDurable));
+        let accepted =
+            self.durable.accepted.clone().filter(|_| !self.seeded.has(Defect::AcceptedNotDurable));
         effects.push(Effect::Persist(self.tickets, Durable { accepted, ..self.durable.clone() }));
     }
 

@@ -1,8 +1,10 @@
 //! Layer: Core.
 //!
-//! What the protocol claims, and everything that has to be remembered of a run to see whether it holds.
+//! What the protocol claims, and everything that has to be remembered of a run to see whether it
+//! holds.
 //!
-//! The model and the simulation tell a [`History`] what their nodes do; it says which claims are broken.
+//! The model and the simulation tell a [`History`] what their nodes do; it says which claims are
+//! broken.
 
 use super::Decides;
 use crate::collective::{Ledger, Outcome};
@@ -25,7 +27,8 @@ pub(super) enum Claim {
     AllHaveAccepted,
     /// S4: data links are open for the View a node is in or is about to install, and no other.
     OneViewIsOpen,
-    /// S5: what a member has reported of a View it left does not change, and it votes there no more.
+    /// S5: what a member has reported of a View it left does not change, and it votes there no
+    /// more.
     FrozenStays,
     /// A1: members that go on together have one outcome for every operation.
     TogetherAlike,
@@ -87,7 +90,8 @@ pub(super) enum Deed {
     Installs { before: Option<ViewId>, view: Arc<View>, decides: Decides },
     /// It has gone on. Comes after it.
     Installed { before: Option<ViewId>, view: Arc<View> },
-    /// An operation of a View has ended: `next` is the View that decided it, none when the votes did.
+    /// An operation of a View has ended: `next` is the View that decided it, none when the votes
+    /// did.
     Ended { op: (ViewId, OpId), ending: Ending, next: Option<ViewId> },
     /// It may call operations of this View, which it has just installed.
     Runs(ViewId),
@@ -101,7 +105,14 @@ impl fmt::Display for Deed {
             Deed::Accepted(id) => write!(f, "has accepted {}", id.ballot.round),
             Deed::Installs { view, .. } => {
                 let parent = view.parent.map_or(0, |v| v.ballot.round);
-                let member = |m: &Member| format!("{}.{}{}", m.id.node.0[0], m.id.boot.0, if m.in_sync { "" } else { "*" });
+                let member = |m: &Member| {
+                    format!(
+                        "{}.{}{}",
+                        m.id.node.0[0],
+                        m.id.boot.0,
+                        if m.in_sync { "" } else { "*" }
+                    )
+                };
                 let members: Vec<String> = view.members.iter().map(member).collect();
                 let history = view.history;
                 write!(
@@ -168,13 +179,15 @@ pub(super) struct History {
     lives: BTreeMap<MemberId, Life>,
     /// What those lived through whom a View calls in sync, when they installed it.
     synced: BTreeMap<ViewId, Lived>,
-    /// Most operations that somebody whom a View calls out of sync had lived through, when he installed it.
+    /// Most operations that somebody whom a View calls out of sync had lived through, when he
+    /// installed it.
     others: BTreeMap<ViewId, usize>,
     /// By claim, a bit each.
     broken: u16,
     /// Which ends were seen, a bit each.
     seen: u8,
-    /// Halves of a parted group that decided one operation differently: allowed, but for majorities.
+    /// Halves of a parted group that decided one operation differently: allowed, but for
+    /// majorities.
     pub(super) halves_differ: bool,
 }
 
@@ -195,7 +208,9 @@ impl History {
     pub(super) fn note(&mut self, who: MemberId, deed: &Deed) {
         match deed {
             Deed::Accepted(id) => self.accepted(who, *id),
-            Deed::Installs { before, view, decides } => self.installs(who, *before, view, view.id(), *decides),
+            Deed::Installs { before, view, decides } => {
+                self.installs(who, *before, view, view.id(), *decides)
+            }
             Deed::Installed { before, view } => self.installed(who, *before, view, view.id()),
             Deed::Ended { op, ending, next } => self.ended(who, *op, *ending, *next),
             Deed::Runs(id) => self.runs(who, *id),
@@ -209,7 +224,8 @@ impl History {
 
     /// Whether all members of a View have run it, so that all may have called its operations.
     pub(super) fn all_have_run(&self, view: &View) -> bool {
-        let mut running = self.running.range(ViewId { ballot: view.ballot, digest: ViewDigest([0; 32]) }..);
+        let mut running =
+            self.running.range(ViewId { ballot: view.ballot, digest: ViewDigest([0; 32]) }..);
         running.next().is_some_and(|(id, who)| id.ballot == view.ballot && who.len() == view.size())
     }
 
@@ -217,23 +233,37 @@ impl History {
         self.accepted.insert((who, id));
     }
 
-    fn installs(&mut self, who: MemberId, before: Option<ViewId>, view: &View, id: ViewId, decides: Decides) {
+    fn installs(
+        &mut self,
+        who: MemberId,
+        before: Option<ViewId>,
+        view: &View,
+        id: ViewId,
+        decides: Decides,
+    ) {
         let known = *self.views.entry(view.ballot).or_insert(id);
         self.expect(Claim::OneViewPerBallot, known == id);
         let newest = self.newest.insert(who.node, view.ballot);
         self.expect(Claim::ViewsGrow, newest.is_none_or(|newest| newest < view.ballot));
-        let all = view.contains(who) && view.members.iter().all(|m| self.accepted.contains(&(m.id, id)));
+        let all =
+            view.contains(who) && view.members.iter().all(|m| self.accepted.contains(&(m.id, id)));
         self.expect(Claim::AllHaveAccepted, all);
         if decides == Decides::Parent {
             let answers = self.answers.iter_mut().filter(|((view, _), _)| Some(*view) == before);
-            answers.flat_map(|(_, all)| all).filter(|a| a.who == who).for_each(|a| a.next = Some(id));
+            answers
+                .flat_map(|(_, all)| all)
+                .filter(|a| a.who == who)
+                .for_each(|a| a.next = Some(id));
         }
     }
 
     fn installed(&mut self, who: MemberId, before: Option<ViewId>, view: &View, id: ViewId) {
         let life = self.lives.entry(who).or_default();
         if !life.here.is_empty() {
-            let lived = Lived { ops: life.before.ops + life.here.len(), hash: hash(&(before, life.before, &life.here)) };
+            let lived = Lived {
+                ops: life.before.ops + life.here.len(),
+                hash: hash(&(before, life.before, &life.here)),
+            };
             *life = Life { before: lived, ..Life::default() };
         }
         let lived = life.before;
@@ -249,7 +279,8 @@ impl History {
             self.expect(Claim::MostWins, holds);
         }
         if let Some(before) = before {
-            let ops: Vec<(ViewId, OpId)> = self.answers.keys().filter(|(view, _)| *view == before).copied().collect();
+            let ops: Vec<(ViewId, OpId)> =
+                self.answers.keys().filter(|(view, _)| *view == before).copied().collect();
             ops.into_iter().for_each(|op| self.compare(op));
         }
     }
@@ -265,7 +296,15 @@ impl History {
         let once = all.iter().all(|a| a.who != who);
         // Kept in order, for the same history by whatever way.
         let at = all.partition_point(|a| a.who < who);
-        all.insert(at, Answer { who, end, by_votes: next.is_none(), next: next.filter(|_| end != End::Unknown) });
+        all.insert(
+            at,
+            Answer {
+                who,
+                end,
+                by_votes: next.is_none(),
+                next: next.filter(|_| end != End::Unknown),
+            },
+        );
         self.expect(Claim::EndsOnce, once);
         self.expect(Claim::OkHolds, end != End::Ok || ending.held);
         self.seen |= match (end, next) {
@@ -303,7 +342,8 @@ impl History {
         let ok = all.iter().any(|a| a.end == End::Ok);
         let unanimous = all.iter().any(|a| a.end == End::Ok && a.by_votes);
         let definite = |a: &&Answer| a.end != End::Unknown && a.next.is_some();
-        let alike = |a: &Answer| all.iter().filter(definite).all(|b| a.next != b.next || a.end == b.end);
+        let alike =
+            |a: &Answer| all.iter().filter(definite).all(|b| a.next != b.next || a.end == b.end);
         let together = all.iter().filter(definite).all(alike);
         self.expect(Claim::TogetherAlike, together);
         self.expect(Claim::UnanimousStands, !(unanimous && aborted));

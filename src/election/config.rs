@@ -12,9 +12,11 @@ pub struct ElectionConfig {
     pub heartbeat_ms: u64,
     /// Silence limits.
     pub limits: Limits,
-    /// A lost connection may be dialled again for so long before its peer counts as gone; for each of its links where others pass it on.
+    /// A lost connection may be dialled again for so long before its peer counts as gone; for each
+    /// of its links where others pass it on.
     pub redial_ms: u64,
-    /// How long the group waits for more peers after the last new one, at rest and with operations in flight.
+    /// How long the group waits for more peers after the last new one, at rest and with operations
+    /// in flight.
     pub damping_ms: (u64, u64),
     /// The longest it waits for more peers, at rest and with operations in flight.
     pub damping_cap_ms: (u64, u64),
@@ -22,17 +24,20 @@ pub struct ElectionConfig {
     pub turn_ms: u64,
     /// Operations in flight may finish for so long before a View is left for a joiner.
     pub drain_ms: u64,
-    /// A question that is not answered by all for so long has failed. Whoever is gone is noticed sooner by other means.
+    /// A question that is not answered by all for so long has failed. Whoever is gone is noticed
+    /// sooner by other means.
     pub ask_ms: u64,
     /// A phase of a proposal that takes longer has failed.
     pub phase_ms: u64,
     /// The same for a member that waits for its disk.
     pub persisting_ms: u64,
-    /// How long a node is kept out that is lost again and again, at first and at most; 0 never keeps it out.
+    /// How long a node is kept out that is lost again and again, at first and at most; 0 never
+    /// keeps it out.
     pub quarantine_ms: (u64, u64),
     /// Which Views may be made.
     pub partition: Partition,
-    /// Whether a node that sees nobody makes a View of its own, when it has waited as long as it would for joiners.
+    /// Whether a node that sees nobody makes a View of its own, when it has waited as long as it
+    /// would for joiners.
     pub alone: Alone,
     /// Seed of the jitter.
     pub seed: u64,

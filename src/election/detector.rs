@@ -1,7 +1,8 @@
 //! Layer: Core.
 //!
-//! Is a peer still there? Adaptive silence limits after Chen, Toueg and Aguilera (2002), with Lifeguard's rule
-//! (Dadgar, Phillips and Currey 2018) that a node that is itself late blames nobody else.
+//! Is a peer still there? Adaptive silence limits after Chen, Toueg and Aguilera (2002), with
+//! Lifeguard's rule (Dadgar, Phillips and Currey 2018) that a node that is itself late blames
+//! nobody else.
 
 /// Silence limits of one kind of network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +17,8 @@ impl Limits {
     /// Cables and loopback.
     pub const WIRED: Limits = Limits { suspect_floor_ms: 750, dead_cap_ms: 2000 };
 
-    /// Wi-Fi, which may say nothing for seconds while it saves power, scans or changes its access point.
+    /// Wi-Fi, which may say nothing for seconds while it saves power, scans or changes its access
+    /// point.
     pub const RADIO: Limits = Limits { suspect_floor_ms: 2000, dead_cap_ms: 5000 };
 
     /// Of a way that is first the one and then the other: each may be silent in its turn.
@@ -56,7 +58,13 @@ pub(super) struct Detector {
 
 impl Detector {
     pub(super) fn new(limits: Limits, interval_ms: u64, now: u64) -> Detector {
-        Detector { limits, last_ms: now, last_beat_ms: now, mean_ms: interval_ms as f64, deviation_ms: 0.0 }
+        Detector {
+            limits,
+            last_ms: now,
+            last_beat_ms: now,
+            mean_ms: interval_ms as f64,
+            deviation_ms: 0.0,
+        }
     }
 
     pub(super) fn set_limits(&mut self, limits: Limits) {
@@ -89,7 +97,8 @@ impl Detector {
         }
     }
 
-    /// Whether it has been silent for longer than two heartbeats take, and half as long as makes it suspect.
+    /// Whether it has been silent for longer than two heartbeats take, and half as long as makes it
+    /// suspect.
     pub(super) fn is_quiet(&self, now: u64) -> bool {
         now.saturating_sub(self.last_ms) > self.suspect_ms() / 2
     }
@@ -121,7 +130,11 @@ mod tests {
             (1200, 2001, 0, Verdict::Dead),
         ] {
             let now = 100 * gap + silence;
-            assert_eq!(regular(gap, 100).verdict(now, late), verdict, "gap {gap}, silence {silence}, late {late}");
+            assert_eq!(
+                regular(gap, 100).verdict(now, late),
+                verdict,
+                "gap {gap}, silence {silence}, late {late}"
+            );
         }
     }
 
@@ -129,9 +142,12 @@ mod tests {
     fn a_radio_may_be_silent_for_longer() {
         let mut detector = regular(250, 100);
         detector.set_limits(Limits::WIRED.or(Limits::RADIO));
-        for (silence, verdict) in
-            [(1900, Verdict::Alive), (2100, Verdict::Suspect), (3900, Verdict::Suspect), (4100, Verdict::Dead)]
-        {
+        for (silence, verdict) in [
+            (1900, Verdict::Alive),
+            (2100, Verdict::Suspect),
+            (3900, Verdict::Suspect),
+            (4100, Verdict::Dead),
+        ] {
             assert_eq!(detector.verdict(25_000 + silence, 0), verdict, "{silence}");
         }
     }

@@ -1,6 +1,7 @@
 //! Layer: Core.
 //!
-//! What makes the agreement live: who is heard, when a change of the View is wanted, who proposes it, when to try again.
+//! What makes the agreement live: who is heard, when a change of the View is wanted, who proposes
+//! it, when to try again.
 //!
 //! Nothing here can make a View unsafe; it only decides when [`Agreement`] is asked to move.
 
@@ -53,14 +54,16 @@ pub enum Input {
     Message(MemberId, Message),
     /// A data link of this View was opened by another member.
     DataLink(ViewDigest),
-    /// A data link of this View to another member is gone, though its control link may live. Links are not repaired
-    /// inside a View: what was on its way is lost, and the next View decides about it.
+    /// A data link of this View to another member is gone, though its control link may live. Links
+    /// are not repaired inside a View: what was on its way is lost, and the next View decides about
+    /// it.
     DataLinkLost(ViewDigest),
     /// The engine of this View does not work on this node, though its peers and links do.
     EngineUnfit(ViewDigest),
     /// The state of this ticket is durable.
     Persisted(u64),
-    /// This machine has slept, or this process was stopped: what was believed before is out of date.
+    /// This machine has slept, or this process was stopped: what was believed before is out of
+    /// date.
     Woke,
     /// Another living process showed this node's own identity.
     Twin,
@@ -70,8 +73,8 @@ pub enum Input {
 
 /// The operations of the installed View.
 pub trait Operations {
-    /// Freezes those of this View and reports them; the same report at every later call. Nothing, if that View's are not open yet:
-    /// then nobody may call any when they are.
+    /// Freezes those of this View and reports them; the same report at every later call. Nothing,
+    /// if that View's are not open yet: then nobody may call any when they are.
     fn freeze(&mut self, view: ViewDigest) -> Closing;
 
     /// How many are begun and not decided.
@@ -126,7 +129,8 @@ pub struct Election {
     members: Option<Vec<MemberId>>,
     /// The installed View has lost a data link here.
     broken: bool,
-    /// The last answer of [`Election::clique`] and the candidates it was found among, until somebody reports otherwise.
+    /// The last answer of [`Election::clique`] and the candidates it was found among, until
+    /// somebody reports otherwise.
     clique: Option<(BTreeSet<MemberId>, BTreeSet<MemberId>)>,
 }
 
@@ -198,7 +202,8 @@ impl Election {
         }
         let persisting = self.agreement.is_persisting();
         self.persisting_since = persisting.then(|| self.persisting_since.unwrap_or(now));
-        // What was so in the View before means nothing in a new one: that is looked at with the next step.
+        // What was so in the View before means nothing in a new one: that is looked at with the
+        // next step.
         let installs = effects.iter().any(|effect| matches!(effect, Effect::Install(..)));
         if !routine && !installs {
             self.pursue(now, &mut effects);
@@ -240,18 +245,32 @@ impl Election {
 
     /// The members this node has a live control link with.
     pub fn reach(&self, now: u64) -> BTreeSet<MemberId> {
-        self.peers.iter().filter(|(_, p)| p.alive(now, self.redial_ms())).map(|(id, _)| *id).take(REACH_MAX).collect()
+        self.peers
+            .iter()
+            .filter(|(_, p)| p.alive(now, self.redial_ms()))
+            .map(|(id, _)| *id)
+            .take(REACH_MAX)
+            .collect()
     }
 
     /// How long nothing will happen by itself, in milliseconds.
     pub fn rest_ms(&self) -> u64 {
-        let busy =
-            self.attempt != Attempt::Idle || self.draining.is_some() || self.agreement.is_frozen() || self.repair_since.is_some();
-        let unsettled = self.peers.keys().any(|id| self.agreement.installed().is_none_or(|v| !v.contains(*id)));
+        let busy = self.attempt != Attempt::Idle
+            || self.draining.is_some()
+            || self.agreement.is_frozen()
+            || self.repair_since.is_some();
+        let unsettled =
+            self.peers.keys().any(|id| self.agreement.installed().is_none_or(|v| !v.contains(*id)));
         if busy || unsettled { 20 } else { 50 }
     }
 
-    fn take(&mut self, now: u64, input: Input, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
+    fn take(
+        &mut self,
+        now: u64,
+        input: Input,
+        ops: &mut dyn Operations,
+        effects: &mut Vec<Effect>,
+    ) {
         match input {
             Input::Tick => self.on_tick(now, ops, effects),
             Input::LinkUp(peer) => self.on_link_up(now, peer, Vec::new(), effects),
@@ -271,7 +290,12 @@ impl Election {
     }
 
     /// Carries out at once what this node sends to itself; an acceptor is an acceptor.
-    fn loop_back(&mut self, now: u64, ops: &mut dyn Operations, effects: Vec<Effect>) -> Vec<Effect> {
+    fn loop_back(
+        &mut self,
+        now: u64,
+        ops: &mut dyn Operations,
+        effects: Vec<Effect>,
+    ) -> Vec<Effect> {
         let mut out = Vec::new();
         for effect in effects {
             match effect {
@@ -291,7 +315,14 @@ impl Election {
         out
     }
 
-    fn on_message(&mut self, now: u64, from: MemberId, message: Message, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
+    fn on_message(
+        &mut self,
+        now: u64,
+        from: MemberId,
+        message: Message,
+        ops: &mut dyn Operations,
+        effects: &mut Vec<Effect>,
+    ) {
         if self.leaving || self.twins.are_at_odds(now, from) {
             return;
         }
@@ -301,7 +332,9 @@ impl Election {
             Message::Ask(members) => self.on_ask(now, from, &members, effects),
             Message::Willing => self.on_willing(now, from, effects),
             Message::Unwilling => self.on_unwilling(now, from),
-            Message::Prepare(ballot, members) => self.on_prepare(now, from, ballot, members, ops, effects),
+            Message::Prepare(ballot, members) => {
+                self.on_prepare(now, from, ballot, members, ops, effects)
+            }
             Message::Promise(..) => {
                 let said = effects.len();
                 self.agree(Event::Message(from, message), ops, effects);
@@ -314,7 +347,9 @@ impl Election {
                 self.yield_to_proposer(now, from);
                 self.agree(Event::Message(from, message), ops, effects);
             }
-            Message::Accepted(_) | Message::Install(_) => self.agree(Event::Message(from, message), ops, effects),
+            Message::Accepted(_) | Message::Install(_) => {
+                self.agree(Event::Message(from, message), ops, effects)
+            }
             Message::Leave => self.on_left(now, from, effects),
             Message::Ping(number) => effects.push(Effect::Send(from, Message::Pong(number))),
             Message::Pong(number) => self.on_pong(now, from, number, effects),
@@ -371,7 +406,8 @@ impl Election {
         }
         self.yield_to_proposer(now, from);
         // What waits for a lost member or a lost link cannot finish.
-        let can_finish = |v: &View| v.members.iter().all(|m| members.contains(&m.id)) && !self.is_broken(v);
+        let can_finish =
+            |v: &View| v.members.iter().all(|m| members.contains(&m.id)) && !self.is_broken(v);
         let nobody_lost = self.agreement.installed().is_some_and(|v| can_finish(v));
         let lower = self.draining.take();
         if let Some(lower) = &lower {
@@ -391,8 +427,16 @@ impl Election {
         }
     }
 
-    pub(super) fn on_data_link_lost(&mut self, now: u64, digest: ViewDigest, effects: &mut Vec<Effect>) {
-        if !self.broken && !self.is_frozen() && self.agreement.installed_id().is_some_and(|id| id.digest == digest) {
+    pub(super) fn on_data_link_lost(
+        &mut self,
+        now: u64,
+        digest: ViewDigest,
+        effects: &mut Vec<Effect>,
+    ) {
+        if !self.broken
+            && !self.is_frozen()
+            && self.agreement.installed_id().is_some_and(|id| id.digest == digest)
+        {
             self.broken = true;
             self.announce(now, effects);
         }
@@ -425,8 +469,12 @@ impl Election {
                 peer.refused_until = 0;
             }
         }
-        let over: Vec<MemberId> =
-            self.peers.iter().filter(|(id, p)| p.link == Link::Gone && !view.contains(**id)).map(|(id, _)| *id).collect();
+        let over: Vec<MemberId> = self
+            .peers
+            .iter()
+            .filter(|(id, p)| p.link == Link::Gone && !view.contains(**id))
+            .map(|(id, _)| *id)
+            .collect();
         for id in over {
             self.forget(id);
         }
@@ -444,7 +492,11 @@ impl Surroundings for Around<'_> {
         self.ops.freeze(view)
     }
 
-    fn arrange(&self, members: &BTreeMap<MemberId, Engines>, current: Option<&View>) -> Arrangement {
+    fn arrange(
+        &self,
+        members: &BTreeMap<MemberId, Engines>,
+        current: Option<&View>,
+    ) -> Arrangement {
         arrange(members, current, self.ops.engine(), self.links)
     }
 }

@@ -8,7 +8,8 @@ use crate::identity::{Boot, MemberId, Name};
 use crate::relay::RelayFrame;
 use crate::topology::RateMessage;
 use crate::view::{
-    Ballot, CommittedOp, History, MEMBERS_MAX, OPS_DECIDED_MAX, OPS_LISTED_MAX, OpSet, Rank, View, ViewDigest, ViewId,
+    Ballot, CommittedOp, History, MEMBERS_MAX, OPS_DECIDED_MAX, OPS_LISTED_MAX, OpSet, Rank, View,
+    ViewDigest, ViewId,
 };
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_option};
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +19,8 @@ use std::sync::Arc;
 #[cfg(test)]
 const MESSAGE_BYTES_MAX: usize = 56 * 1024;
 
-/// Most peers a member reports as reachable; more than a View holds, because some are waiting outside.
+/// Most peers a member reports as reachable; more than a View holds, because some are waiting
+/// outside.
 pub const REACH_MAX: usize = 32;
 
 /// One message of the control link.
@@ -36,7 +38,8 @@ pub enum Message {
     Prepare(Ballot, Vec<MemberId>),
     /// Done.
     Promise(Ballot, Box<Promise>),
-    /// A higher ballot has been promised, the second one; or that one, and what was promised with it holds no more.
+    /// A higher ballot has been promised, the second one; or that one, and what was promised with
+    /// it holds no more.
     Nack(Ballot, Ballot),
     /// Everybody has promised: this is the View.
     Accept(Arc<View>),
@@ -64,7 +67,8 @@ pub enum Message {
     Rate(RateMessage),
     /// Of a circuit that goes over this link. On a direct link only.
     Relay(Box<RelayFrame>),
-    /// The sender's dials do not reach the receiver, who is to dial the data link of these two in this View.
+    /// The sender's dials do not reach the receiver, who is to dial the data link of these two in
+    /// this View.
     Dial(ViewDigest),
 }
 
@@ -88,7 +92,8 @@ pub struct Heartbeat {
     pub persisting: bool,
     /// The sender has lost a data link of its View.
     pub broken: bool,
-    /// The sender's end of this link is a radio, on which silence means less. Of a link that others pass on none.
+    /// The sender's end of this link is a radio, on which silence means less. Of a link that others
+    /// pass on none.
     pub radio: bool,
 }
 
@@ -114,11 +119,13 @@ pub struct Promise {
     pub rank: Option<Rank>,
     /// Its history when it installed that View.
     pub base: Option<History>,
-    /// The history of that View: of all who have seen an operation committed there, for in a View out of step the first is a sync.
+    /// The history of that View: of all who have seen an operation committed there, for in a View
+    /// out of step the first is a sync.
     pub common: Option<History>,
     /// Its operations in that View.
     pub closing: Closing,
-    /// Those that were open ended there without an outcome, while this member could not reach enough others.
+    /// Those that were open ended there without an outcome, while this member could not reach
+    /// enough others.
     pub cut_off: bool,
     /// The newest View it has accepted, from its durable state.
     pub accepted: Option<Accepted>,
@@ -188,7 +195,9 @@ impl Decode for Reached {
     fn decode(r: &mut Reader<'_>) -> Result<Reached, Malformed> {
         let (id, rtt_us) = (MemberId::decode(r)?, r.u32()?);
         match r.u8()? {
-            bits @ 0..=2 => Ok(Reached { id, rtt_us, relayed: bits & 1 != 0, radio: bits & 2 != 0 }),
+            bits @ 0..=2 => {
+                Ok(Reached { id, rtt_us, relayed: bits & 1 != 0, radio: bits & 2 != 0 })
+            }
             _ => Err(Malformed::UnknownTag),
         }
     }
@@ -205,7 +214,9 @@ impl Encode for Promise {
         put_option(out, self.accepted.as_ref());
         put_option(out, self.accepted_here.as_ref());
         put_option(out, self.if_installed.as_ref());
-        out.push(u8::from(self.stateless) | u8::from(self.cut_off) << 1 | u8::from(self.is_late) << 2);
+        out.push(
+            u8::from(self.stateless) | u8::from(self.cut_off) << 1 | u8::from(self.is_late) << 2,
+        );
         self.name.encode(out);
         self.engines.encode(out);
     }
@@ -214,7 +225,8 @@ impl Encode for Promise {
 impl Decode for Promise {
     fn decode(r: &mut Reader<'_>) -> Result<Promise, Malformed> {
         let (prev, rank, base, common) = (r.option()?, r.option()?, r.option()?, r.option()?);
-        let closing = Closing { ops: r.list::<Listed>(OPS_LISTED_MAX)?, committed: OpSet::decode(r)? };
+        let closing =
+            Closing { ops: r.list::<Listed>(OPS_LISTED_MAX)?, committed: OpSet::decode(r)? };
         let (accepted, accepted_here, if_installed) = (r.option()?, r.option()?, r.option()?);
         let (stateless, cut_off, is_late) = match r.u8()? {
             bits @ 0..=7 => (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0),
@@ -249,7 +261,11 @@ impl Encode for Accepted {
 
 impl Decode for Accepted {
     fn decode(r: &mut Reader<'_>) -> Result<Accepted, Malformed> {
-        Ok(Accepted { id: ViewId::decode(r)?, parent: r.option()?, committed: r.list(OPS_DECIDED_MAX)? })
+        Ok(Accepted {
+            id: ViewId::decode(r)?,
+            parent: r.option()?,
+            committed: r.list(OPS_DECIDED_MAX)?,
+        })
     }
 }
 
@@ -393,9 +409,16 @@ mod tests {
             rank: Some(Rank(2)),
             base: Some(History { ops: 3, lineage: [1; 32] }),
             common: Some(History { ops: 4, lineage: [2; 32] }),
-            closing: Closing { ops: vec![Listed { op, status: Status::Done(3), is_sync: false }], committed },
+            closing: Closing {
+                ops: vec![Listed { op, status: Status::Done(3), is_sync: false }],
+                committed,
+            },
             cut_off: true,
-            accepted: Some(Accepted { id: view.id(), parent: None, committed: vec![CommittedOp { op, digest: 9 }] }),
+            accepted: Some(Accepted {
+                id: view.id(),
+                parent: None,
+                committed: vec![CommittedOp { op, digest: 9 }],
+            }),
             accepted_here: Some(Rank(1)),
             is_late: true,
             if_installed: Some(History { ops: 5, lineage: [3; 32] }),
@@ -431,15 +454,25 @@ mod tests {
             Message::Ping(1),
             Message::Pong(u64::MAX),
             Message::Twin(Twin { boot: Boot(7), settled: true }),
-            Message::Plan(Box::new(PlanMessage { view: view.digest(), body: PlanStep::Switched { revision: 1 } })),
+            Message::Plan(Box::new(PlanMessage {
+                view: view.digest(),
+                body: PlanStep::Switched { revision: 1 },
+            })),
             Message::Rate(RateMessage { view: view.digest(), body: RateStep::Enough }),
             Message::Dial(view.digest()),
             Message::Relay(Box::new(RelayFrame {
                 circuit: Circuit { by_sender: true, number: 3 },
                 body: RelayBody::Bytes(vec![1, 2, 3]),
             })),
-            Message::Post(Box::new(Post { view: view.digest(), key: "0".into(), value: vec![1; 9] })),
-            Message::Peers(vec![PeerAddress { id: member_id(1), address: v4 }, PeerAddress { id: member_id(2), address: v6 }]),
+            Message::Post(Box::new(Post {
+                view: view.digest(),
+                key: "0".into(),
+                value: vec![1; 9],
+            })),
+            Message::Peers(vec![
+                PeerAddress { id: member_id(1), address: v4 },
+                PeerAddress { id: member_id(2), address: v6 },
+            ]),
         ];
         for message in &messages {
             assert_codec(message);
@@ -458,13 +491,17 @@ mod tests {
             member.name = Name::from_lossy(&"é".repeat(Name::CHARS_MAX));
         }
         assert!(Message::Accept(Arc::new(view.clone())).to_bytes().len() < MESSAGE_BYTES_MAX);
-        let listed = |op: &CommittedOp| Listed { op: op.op, status: Status::Done(u128::MAX), is_sync: true };
+        let listed =
+            |op: &CommittedOp| Listed { op: op.op, status: Status::Done(u128::MAX), is_sync: true };
         let promise = Promise {
             prev: view.parent,
             rank: Some(Rank(2)),
             base: Some(History { ops: 0, lineage: [0; 32] }),
             common: Some(History { ops: 0, lineage: [0; 32] }),
-            closing: Closing { ops: ops.iter().take(OPS_LISTED_MAX).map(listed).collect(), committed: OpSet::default() },
+            closing: Closing {
+                ops: ops.iter().take(OPS_LISTED_MAX).map(listed).collect(),
+                committed: OpSet::default(),
+            },
             cut_off: true,
             accepted: Some(Accepted { id: view.id(), parent: view.parent, committed: ops }),
             accepted_here: Some(Rank(1)),
@@ -474,9 +511,16 @@ mod tests {
             stateless: false,
             engines: Engines::GLOO,
         };
-        assert!(Message::Promise(view.ballot, Box::new(promise)).to_bytes().len() < MESSAGE_BYTES_MAX);
-        let lanes = (0..LANES_TOLD_MAX as u64).map(|lane| OpId { lane: Lane(lane), number: u64::MAX }).collect();
+        assert!(
+            Message::Promise(view.ballot, Box::new(promise)).to_bytes().len() < MESSAGE_BYTES_MAX
+        );
+        let lanes = (0..LANES_TOLD_MAX as u64)
+            .map(|lane| OpId { lane: Lane(lane), number: u64::MAX })
+            .collect();
         let body = PlanStep::Held { revision: u32::MAX, next: Some(lanes) };
-        assert!(Message::Plan(Box::new(PlanMessage { view: view.digest(), body })).to_bytes().len() < MESSAGE_BYTES_MAX);
+        assert!(
+            Message::Plan(Box::new(PlanMessage { view: view.digest(), body })).to_bytes().len()
+                < MESSAGE_BYTES_MAX
+        );
     }
 }

@@ -1,17 +1,21 @@
 //! Layer: Core.
 //!
-//! Every history of a small group: the real agreement and the real ledgers, and between them a network that delivers what it
-//! likes, as often as it likes, in any order or never. A model checker goes through all of them and looks at the claims.
+//! Every history of a small group: the real agreement and the real ledgers, and between them a
+//! network that delivers what it likes, as often as it likes, in any order or never. A model
+//! checker goes through all of them and looks at the claims.
 //!
-//! What is real: `Agreement::step`, which is all that an election lets happen to a View, and `Ledger`. What is not here: time,
-//! and everything that only decides when to propose. A model proposes whenever and for whomever it likes.
+//! What is real: `Agreement::step`, which is all that an election lets happen to a View, and
+//! `Ledger`. What is not here: time, and everything that only decides when to propose. A model
+//! proposes whenever and for whomever it likes.
 //!
-//! What is looked at is more than can happen: nobody has to be reached to be proposed, and nothing but a member's part in it ends
-//! a write, a call or a proposal. What is left out, so that there is an end: in the runs through all histories the operation of a
-//! View is begun by all with it, and answers that only say no are not sent. The walks ([`walk`]) have all of that but the last.
+//! What is looked at is more than can happen: nobody has to be reached to be proposed, and nothing
+//! but a member's part in it ends a write, a call or a proposal. What is left out, so that there is
+//! an end: in the runs through all histories the operation of a View is begun by all with it, and
+//! answers that only say no are not sent. The walks ([`walk`]) have all of that but the last.
 //!
-//! A group starts in a View of all with an operation under way. A write is on the disk at once, and a crash keeps what is there;
-//! whoever crashes is a new member. In a group of `slow_disks` writes take their time.
+//! A group starts in a View of all with an operation under way. A write is on the disk at once, and
+//! a crash keeps what is there; whoever crashes is a new member. In a group of `slow_disks` writes
+//! take their time.
 
 mod memo;
 mod runs;
@@ -102,13 +106,17 @@ impl Action {
                 let names: Vec<String> = members.iter().map(|m| letter(usize::from(*m))).collect();
                 format!("{n} proposes [{}]", names.join(" "))
             }
-            Action::Deliver(packet) => format!("{n} hears from {}: {}", letter(place(packet.from)), packet.story()),
+            Action::Deliver(packet) => {
+                format!("{n} hears from {}: {}", letter(place(packet.from)), packet.story())
+            }
             Action::Write(_) => format!("{n} has written"),
             Action::Call(_) => format!("{n} calls"),
             Action::Done(_, op) => format!("{n} holds the result of {op}"),
             Action::Abort(_, op) => format!("{n} has enough of {op}"),
             Action::Remind(_, to) => format!("{n} says all again to {}", letter(usize::from(*to))),
-            Action::DataLink(from, _) => format!("{n} takes a data link from {}", letter(usize::from(*from))),
+            Action::DataLink(from, _) => {
+                format!("{n} takes a data link from {}", letter(usize::from(*from)))
+            }
             Action::CutOff(_) => format!("{n} gives up its View"),
             Action::Crash(_) => format!("{n} crashes and starts again"),
         }
@@ -153,11 +161,19 @@ impl Group {
             let writing = (0..self.nodes).find(|n| !state.nodes[usize::from(*n)].writes.is_empty());
             // Nobody is told to install before all have accepted, whatever the rules here are.
             let installs = |p: &&Shared<Packet>| matches!(p.message, Message::Install(_));
-            let next = state.packets.iter().find(|p| !installs(p)).or(state.packets.first()).cloned();
-            let Some(action) = writing.map(Action::Write).or(next.map(Action::Deliver)) else { break };
+            let next =
+                state.packets.iter().find(|p| !installs(p)).or(state.packets.first()).cloned();
+            let Some(action) = writing.map(Action::Write).or(next.map(Action::Deliver)) else {
+                break;
+            };
             state = self.after(&state, &action);
         }
-        assert!(state.nodes.iter().all(|n| n.view.as_ref().is_some_and(|v| v.size() == usize::from(self.nodes))));
+        assert!(
+            state
+                .nodes
+                .iter()
+                .all(|n| n.view.as_ref().is_some_and(|v| v.size() == usize::from(self.nodes)))
+        );
         state
     }
 
@@ -200,7 +216,9 @@ impl Group {
     fn proposals(&self, n: u8) -> impl Iterator<Item = Vec<u8>> + use<> {
         let (nodes, least) = (self.nodes, self.least());
         let set = move |bits: u32| (0..nodes).filter(|m| bits >> m & 1 == 1).collect::<Vec<u8>>();
-        (1..1 << nodes).filter(move |bits: &u32| bits >> n & 1 == 1 && bits.count_ones() as usize >= least).map(set)
+        (1..1 << nodes)
+            .filter(move |bits: &u32| bits >> n & 1 == 1 && bits.count_ones() as usize >= least)
+            .map(set)
     }
 
     /// The claims that hold for this group.
@@ -219,7 +237,9 @@ impl Group {
     /// What a program, an engine and a caller of this node may do next.
     fn calls(&self, n: u8, state: &State, actions: &mut Vec<Action>) {
         let node = &state.nodes[usize::from(n)];
-        let Some(ledger) = node.ledger.as_ref().filter(|ledger| !ledger.is_frozen()) else { return };
+        let Some(ledger) = node.ledger.as_ref().filter(|ledger| !ledger.is_frozen()) else {
+            return;
+        };
         if let Calls::ByPrograms(most) = self.calls
             && ledger.in_flight() < most
         {
@@ -274,7 +294,9 @@ impl Model for Group {
 
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
         let (n, step) = action.step(state);
-        let result = self.memo.recall(&state.nodes[n], &step, || Turn::of(&state.nodes[n], self).take(&step));
+        let result = self
+            .memo
+            .recall(&state.nodes[n], &step, || Turn::of(&state.nodes[n], self).take(&step));
         let next = self.onward(state, &action, &result);
         (next != *state).then_some(next)
     }
@@ -296,12 +318,19 @@ impl Model for Group {
         ];
         let mine: Vec<Claim> = self.claims().collect();
         let always = always.into_iter().filter(|(claim, _)| mine.contains(claim));
-        let mut all: Vec<Property<Group>> = always.map(|(claim, holds)| Property::always(claim.name(), holds)).collect();
+        let mut all: Vec<Property<Group>> =
+            always.map(|(claim, holds)| Property::always(claim.name(), holds)).collect();
         all.extend([
-            Property::sometimes("committed by votes", |_: &Group, s: &State| s.history.has_seen(Way::CommittedByVotes)),
-            Property::sometimes("committed by a View", |_: &Group, s: &State| s.history.has_seen(Way::CommittedByView)),
+            Property::sometimes("committed by votes", |_: &Group, s: &State| {
+                s.history.has_seen(Way::CommittedByVotes)
+            }),
+            Property::sometimes("committed by a View", |_: &Group, s: &State| {
+                s.history.has_seen(Way::CommittedByView)
+            }),
             Property::sometimes("aborted", |_: &Group, s: &State| s.history.has_seen(Way::Aborted)),
-            Property::sometimes("left behind", |_: &Group, s: &State| s.history.has_seen(Way::Unknown)),
+            Property::sometimes("left behind", |_: &Group, s: &State| {
+                s.history.has_seen(Way::Unknown)
+            }),
         ]);
         all
     }

@@ -1,6 +1,7 @@
 //! Layer: Core.
 //!
-//! Whoever is lost again and again costs the others a View each time, so it is kept out for a while, each time for longer.
+//! Whoever is lost again and again costs the others a View each time, so it is kept out for a
+//! while, each time for longer.
 
 use crate::identity::NodeId;
 use std::collections::{BTreeMap, VecDeque};
@@ -33,9 +34,15 @@ struct Record {
 }
 
 impl Quarantine {
-    /// A View had to be made without this node, which did not say good-bye. Returns for how long it is kept out from now on, if it
-    /// is: `first_ms`, doubled for each further time, up to `cap_ms`.
-    pub(super) fn lost(&mut self, node: NodeId, now: u64, (first_ms, cap_ms): (u64, u64)) -> Option<u64> {
+    /// A View had to be made without this node, which did not say good-bye. Returns for how long it
+    /// is kept out from now on, if it is: `first_ms`, doubled for each further time, up to
+    /// `cap_ms`.
+    pub(super) fn lost(
+        &mut self,
+        node: NodeId,
+        now: u64,
+        (first_ms, cap_ms): (u64, u64),
+    ) -> Option<u64> {
         self.make_room(node);
         let record = self.records.entry(node).or_default();
         if now >= record.last + FORGET_MS {
@@ -60,7 +67,10 @@ impl Quarantine {
 
     /// Who is kept out, and for how long still.
     pub(super) fn held(&self, now: u64) -> impl Iterator<Item = (NodeId, u64)> {
-        self.records.iter().filter(move |(_, r)| now < r.until).map(move |(node, r)| (*node, r.until - now))
+        self.records
+            .iter()
+            .filter(move |(_, r)| now < r.until)
+            .map(move |(node, r)| (*node, r.until - now))
     }
 
     fn make_room(&mut self, node: NodeId) {
@@ -91,7 +101,9 @@ mod tests {
             held.extend(quarantine.lost(node(1), now, TIMES));
         }
         assert_eq!(held, [10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000]);
-        assert!(quarantine.holds(node(1), now + 299_999) && !quarantine.holds(node(1), now + 300_000));
+        assert!(
+            quarantine.holds(node(1), now + 299_999) && !quarantine.holds(node(1), now + 300_000)
+        );
         assert_eq!(quarantine.held(now).collect::<Vec<_>>(), [(node(1), 300_000)]);
     }
 
@@ -106,8 +118,12 @@ mod tests {
     #[test]
     fn ten_good_minutes_are_a_new_beginning() {
         let mut quarantine = Quarantine::default();
-        let mut thrice = |from: u64| (0..3).filter_map(|i| quarantine.lost(node(1), from + i, TIMES)).next();
-        assert_eq!([0, 100_000, 800_000].map(&mut thrice), [Some(10_000), Some(20_000), Some(10_000)]);
+        let mut thrice =
+            |from: u64| (0..3).filter_map(|i| quarantine.lost(node(1), from + i, TIMES)).next();
+        assert_eq!(
+            [0, 100_000, 800_000].map(&mut thrice),
+            [Some(10_000), Some(20_000), Some(10_000)]
+        );
     }
 
     #[test]

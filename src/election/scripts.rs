@@ -1,8 +1,10 @@
 //! Layer: Core.
 //!
-//! Elections as stories: every file in `tests/scripts` says what happens to a group, then everything that came of it.
+//! Elections as stories: every file in `tests/scripts` says what happens to a group, then
+//! everything that came of it.
 //!
-//! `POTLUCK_REWRITE=1 cargo test -p potluck --lib scripts` writes the second half anew; read the difference before keeping it.
+//! `POTLUCK_REWRITE=1 cargo test -p potluck --lib scripts` writes the second half anew; read the
+//! difference before keeping it.
 
 use super::simulation::World;
 use crate::partition::Partition;
@@ -25,7 +27,8 @@ fn every_story_ends_as_written() {
         let (commands, expected) = text.split_once(DIVIDER).unwrap_or((&text, ""));
         let found = tell(commands, &path);
         if rewrite {
-            std::fs::write(&path, format!("{commands}{DIVIDER}{found}")).expect("the story can be written");
+            std::fs::write(&path, format!("{commands}{DIVIDER}{found}"))
+                .expect("the story can be written");
         } else if found != expected {
             wrong.push(format!("{}\nexpected:\n{expected}\nfound:\n{found}", path.display()));
         }
@@ -35,7 +38,9 @@ fn every_story_ends_as_written() {
 
 fn stories() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
-    let files = std::fs::read_dir(folder).expect("the stories lie there").map(|file| file.expect("it can be listed").path());
+    let files = std::fs::read_dir(folder)
+        .expect("the stories lie there")
+        .map(|file| file.expect("it can be listed").path());
     files.filter(|path| path.extension().is_some_and(|e| e == "txt")).collect()
 }
 
@@ -43,7 +48,8 @@ fn stories() -> Vec<PathBuf> {
 fn tell(commands: &str, path: &Path) -> String {
     let mut world = World::new(SEED);
     for line in commands.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        obey(&mut world, line).unwrap_or_else(|| panic!("{}: no such command: {line}", path.display()));
+        obey(&mut world, line)
+            .unwrap_or_else(|| panic!("{}: no such command: {line}", path.display()));
     }
     let ends = world.living().into_iter().map(|n| world.state(n)).collect::<Vec<_>>();
     world.trace.iter().chain(&ends).map(|line| format!("{line}\n")).collect()

@@ -1,6 +1,7 @@
 //! Layer: Core.
 //!
-//! What the promises say together: which View is the newest, what became of its operations, who shares its history.
+//! What the promises say together: which View is the newest, what became of its operations, who
+//! shares its history.
 
 use super::message::{Accepted, Promise};
 use crate::collective::{Closing, Listed, Status};
@@ -27,47 +28,66 @@ pub(super) struct Standing {
 
 /// Reads the promises.
 ///
-/// The parent of an accepted View is evidence that it was installed; without that rule two halves can decide one
-/// operation differently after an acceptor's memory was overwritten.
+/// The parent of an accepted View is evidence that it was installed; without that rule two halves
+/// can decide one operation differently after an acceptor's memory was overwritten.
 pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Standing {
     let installed = promises.values().filter_map(|p| p.prev);
     let implied = promises.values().filter_map(|p| p.accepted.as_ref()?.parent);
     let tip = installed.chain(implied.filter(|_| !seeded.has(Defect::TipOfInstalled))).max();
     let committed = tip.map_or_else(Vec::new, |tip| decide(tip, promises, seeded));
-    let effective: BTreeMap<MemberId, Option<History>> =
-        promises.iter().map(|(id, p)| (*id, history_after(*id, p, (tip, &committed), seeded))).collect();
+    let effective: BTreeMap<MemberId, Option<History>> = promises
+        .iter()
+        .map(|(id, p)| (*id, history_after(*id, p, (tip, &committed), seeded)))
+        .collect();
     let history = winner(&effective, seeded);
     let in_sync = effective.into_iter().filter(|(_, h)| *h == history).map(|(id, _)| id).collect();
     Standing { tip, committed, history, in_sync }
 }
 
-/// The outcome of the tip's operations: what an accepted successor says, else what all its members hold.
+/// The outcome of the tip's operations: what an accepted successor says, else what all its members
+/// hold.
 fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Vec<CommittedOp> {
-    let successors = promises.values().filter_map(|p| p.accepted.as_ref()).filter(|a| succeeds(a, tip));
-    if let Some(adopted) = successors.max_by_key(|a| a.id.ballot).filter(|_| !seeded.has(Defect::NoAdoption)) {
+    let successors =
+        promises.values().filter_map(|p| p.accepted.as_ref()).filter(|a| succeeds(a, tip));
+    if let Some(adopted) =
+        successors.max_by_key(|a| a.id.ballot).filter(|_| !seeded.has(Defect::NoAdoption))
+    {
         let mut committed: BTreeSet<CommittedOp> = adopted.committed.iter().copied().collect();
         committed.extend(messages_committed_before(tip, promises));
         return committed.into_iter().collect();
     }
-    let installed =
-        promises.values().filter(|p| p.prev == Some(tip)).map(|p| Witness { rank: p.rank, closing: Some(&p.closing) });
+    let installed = promises
+        .values()
+        .filter(|p| p.prev == Some(tip))
+        .map(|p| Witness { rank: p.rank, closing: Some(&p.closing) });
     // A member that is in the tip and has not installed it has not begun any of its operations.
-    let not_installed = |p: &&Promise| p.prev != Some(tip) && p.accepted.as_ref().is_some_and(|a| a.id == tip);
-    let behind =
-        promises.values().filter(not_installed).filter(|p| p.accepted_here.is_some() || seeded.has(Defect::RestartedCounts));
+    let not_installed =
+        |p: &&Promise| p.prev != Some(tip) && p.accepted.as_ref().is_some_and(|a| a.id == tip);
+    let behind = promises
+        .values()
+        .filter(not_installed)
+        .filter(|p| p.accepted_here.is_some() || seeded.has(Defect::RestartedCounts));
     let behind = behind.map(|p| Witness { rank: p.accepted_here, closing: None });
     let witnesses: Vec<Witness<'_>> = installed.chain(behind).collect();
-    let candidates: BTreeSet<OpId> = witnesses.iter().filter_map(|w| w.closing).flat_map(|c| &c.ops).map(|l| l.op).collect();
+    let candidates: BTreeSet<OpId> =
+        witnesses.iter().filter_map(|w| w.closing).flat_map(|c| &c.ops).map(|l| l.op).collect();
     candidates.into_iter().filter_map(|op| to_be_committed(op, &witnesses, seeded)).collect()
 }
 
-/// The messages that one end knows as committed, by their votes, and the other one does not yet. A successor of which only the first was a
-/// member had no need to say so.
-fn messages_committed_before(tip: ViewId, promises: &BTreeMap<MemberId, Promise>) -> impl Iterator<Item = CommittedOp> {
-    let listed = move || promises.values().filter(move |p| p.prev == Some(tip)).flat_map(|p| &p.closing.ops);
-    let open: BTreeSet<OpId> = listed().filter(|l| matches!(l.status, Status::Done(_))).map(|l| l.op).collect();
+/// The messages that one end knows as committed, by their votes, and the other one does not yet. A
+/// successor of which only the first was a member had no need to say so.
+fn messages_committed_before(
+    tip: ViewId,
+    promises: &BTreeMap<MemberId, Promise>,
+) -> impl Iterator<Item = CommittedOp> {
+    let listed =
+        move || promises.values().filter(move |p| p.prev == Some(tip)).flat_map(|p| &p.closing.ops);
+    let open: BTreeSet<OpId> =
+        listed().filter(|l| matches!(l.status, Status::Done(_))).map(|l| l.op).collect();
     listed().filter_map(move |l| match l.status {
-        Status::Committed(digest) if l.op.lane.ends().is_some() && open.contains(&l.op) => Some(CommittedOp { op: l.op, digest }),
+        Status::Committed(digest) if l.op.lane.ends().is_some() && open.contains(&l.op) => {
+            Some(CommittedOp { op: l.op, digest })
+        }
         _ => None,
     })
 }
@@ -84,21 +104,25 @@ fn succeeds(accepted: &Accepted, tip: ViewId) -> bool {
     accepted.parent == Some(tip) && accepted.id.ballot > tip.ballot
 }
 
-/// The operation with its digest, if all who take part hold its result. One that is on no list was not begun there, or is decided
-/// everywhere.
+/// The operation with its digest, if all who take part hold its result. One that is on no list was
+/// not begun there, or is decided everywhere.
 ///
-/// A message that both ends know as committed need not be said again: of those there may be more than a View has room for.
+/// A message that both ends know as committed need not be said again: of those there may be more
+/// than a View has room for.
 fn to_be_committed(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<CommittedOp> {
     let participants = op.lane.participants(MEMBERS_MAX);
     let takes_part = |w: &&Witness<'_>| w.rank.is_none_or(|rank| participants >> rank.0 & 1 == 1);
     let status = |w: &Witness<'_>| Some(w.closing?.ops.iter().find(|l| l.op == op)?.status);
-    let digest = |status: Status| if let Status::Done(d) | Status::Committed(d) = status { Some(d) } else { None };
+    let digest = |status: Status| {
+        if let Status::Done(d) | Status::Committed(d) = status { Some(d) } else { None }
+    };
     let committed = |status: &Status| matches!(status, Status::Committed(_));
     if seeded.has(Defect::AnyoneCommitted) {
         let known = witnesses.iter().filter_map(status).find(committed)?;
         return Some(CommittedOp { op, digest: digest(known)? });
     }
-    let statuses: Vec<Status> = witnesses.iter().filter(takes_part).map(status).collect::<Option<_>>()?;
+    let statuses: Vec<Status> =
+        witnesses.iter().filter(takes_part).map(status).collect::<Option<_>>()?;
     if op.lane.ends().is_some() && statuses.iter().all(committed) {
         return None;
     }
@@ -111,14 +135,16 @@ fn listed(promise: &Promise, op: OpId) -> Option<&Listed> {
     promise.closing.ops.iter().find(|l| l.op == op)
 }
 
-/// A member's history once the newest View's operations are decided: which View that is, and what of it is committed.
+/// A member's history once the newest View's operations are decided: which View that is, and what
+/// of it is committed.
 pub(super) fn history_after(
     id: MemberId,
     promise: &Promise,
     (tip, committed): (Option<ViewId>, &[CommittedOp]),
     seeded: Seeded,
 ) -> Option<History> {
-    let comes_late = promise.is_late && promise.accepted.as_ref().is_some_and(|a| Some(a.id) == tip);
+    let comes_late =
+        promise.is_late && promise.accepted.as_ref().is_some_and(|a| Some(a.id) == tip);
     if comes_late && !seeded.has(Defect::LateIsBehind) {
         return promise.if_installed;
     }
@@ -142,16 +168,24 @@ pub(super) fn history_after(
     if total.is_empty() { promise.base } else { Some(advance(base, prev, total)) }
 }
 
-/// What the View commits and this member has only now. What it does not list it has: nobody forgets what somebody has not committed.
-fn newly_committed(promise: &Promise, committed: &[CommittedOp], seeded: Seeded) -> impl Iterator<Item = CommittedOp> {
+/// What the View commits and this member has only now. What it does not list it has: nobody forgets
+/// what somebody has not committed.
+fn newly_committed(
+    promise: &Promise,
+    committed: &[CommittedOp],
+    seeded: Seeded,
+) -> impl Iterator<Item = CommittedOp> {
     // Messages are no part of a history: only two members see them.
     let common = committed.iter().filter(|c| c.op.lane.ends().is_none());
-    let has_now = |c: &CommittedOp| listed(promise, c.op).is_some_and(|l| l.status == Status::Done(c.digest));
-    common.filter(move |c| has_now(c) || lacks(promise, c) && seeded.has(Defect::AdoptedCounts)).copied()
+    let has_now =
+        |c: &CommittedOp| listed(promise, c.op).is_some_and(|l| l.status == Status::Done(c.digest));
+    common
+        .filter(move |c| has_now(c) || lacks(promise, c) && seeded.has(Defect::AdoptedCounts))
+        .copied()
 }
 
-/// Whether a member does not hold a result with which others go on: an accepted successor, of which it was no member, may have committed
-/// what it never held.
+/// Whether a member does not hold a result with which others go on: an accepted successor, of which
+/// it was no member, may have committed what it never held.
 fn lacks(promise: &Promise, committed: &CommittedOp) -> bool {
     listed(promise, committed.op).is_some_and(|l| match l.status {
         Status::Done(digest) => digest != committed.digest,
@@ -162,8 +196,9 @@ fn lacks(promise: &Promise, committed: &CommittedOp) -> bool {
 
 /// The history after `ops` were committed in `view`.
 ///
-/// What the votes of all have committed is committed by every part of a View that goes on, but of what they left open two parts
-/// may each commit another half: so it matters which they were. And in one View members may have come from different histories.
+/// What the votes of all have committed is committed by every part of a View that goes on, but of
+/// what they left open two parts may each commit another half: so it matters which they were. And
+/// in one View members may have come from different histories.
 pub(super) fn advance(base: Option<History>, view: ViewId, ops: OpSet) -> History {
     let mut hash = Sha256::new();
     hash.update(b"potluck/1/lineage");
@@ -172,10 +207,14 @@ pub(super) fn advance(base: Option<History>, view: ViewId, ops: OpSet) -> Histor
     put_option(&mut more, base.as_ref());
     ops.encode(&mut more);
     hash.update(more);
-    History { ops: base.map_or(0, |h| h.ops).saturating_add(ops.len()), lineage: hash.finalize().into() }
+    History {
+        ops: base.map_or(0, |h| h.ops).saturating_add(ops.len()),
+        lineage: hash.finalize().into(),
+    }
 }
 
-/// The history of a member that cannot know what became of its operations: its own, shared with nobody.
+/// The history of a member that cannot know what became of its operations: its own, shared with
+/// nobody.
 fn cut_off(id: MemberId, view: ViewId, promise: &Promise) -> History {
     let mut hash = Sha256::new();
     hash.update(b"potluck/1/cut off");
@@ -194,8 +233,11 @@ fn winner(effective: &BTreeMap<MemberId, Option<History>>, seeded: Seeded) -> Op
     for history in effective.values() {
         *followers.entry(*history).or_default() += 1;
     }
-    let length = |h: &Option<History>| h.map_or(0, |h| if seeded.has(Defect::MostMembersWin) { 0 } else { h.ops });
-    let best = followers.into_iter().max_by_key(|(h, n)| (length(h), *n, Reverse(h.map(|h| h.lineage))));
+    let length = |h: &Option<History>| {
+        h.map_or(0, |h| if seeded.has(Defect::MostMembersWin) { 0 } else { h.ops })
+    };
+    let best =
+        followers.into_iter().max_by_key(|(h, n)| (length(h), *n, Reverse(h.map(|h| h.lineage))));
     best.and_then(|(history, _)| history)
 }
 
@@ -236,8 +278,13 @@ mod tests {
     }
 
     fn in_view(view: &View, status: Option<Status>) -> Promise {
-        let ops = status.into_iter().map(|status| Listed { op: OP, status, is_sync: false }).collect();
-        Promise { prev: Some(view.id()), closing: Closing { ops, committed: OpSet::default() }, ..fresh() }
+        let ops =
+            status.into_iter().map(|status| Listed { op: OP, status, is_sync: false }).collect();
+        Promise {
+            prev: Some(view.id()),
+            closing: Closing { ops, committed: OpSet::default() },
+            ..fresh()
+        }
     }
 
     fn all(promises: impl IntoIterator<Item = Promise>) -> BTreeMap<MemberId, Promise> {
@@ -256,9 +303,15 @@ mod tests {
         let done = in_view(&view, Some(Status::Done(1)));
         assert_eq!(read(&all([done.clone(), done.clone()])).committed, [with(1)]);
         for lacking in [None, Some(Status::NotDone), Some(Status::Aborted), Some(Status::Done(2))] {
-            assert!(read(&all([done.clone(), in_view(&view, lacking)])).committed.is_empty(), "{lacking:?}");
+            assert!(
+                read(&all([done.clone(), in_view(&view, lacking)])).committed.is_empty(),
+                "{lacking:?}"
+            );
         }
-        assert_eq!(read(&all([done, in_view(&view, Some(Status::Committed(1)))])).committed, [with(1)]);
+        assert_eq!(
+            read(&all([done, in_view(&view, Some(Status::Committed(1)))])).committed,
+            [with(1)]
+        );
     }
 
     #[test]
@@ -268,11 +321,13 @@ mod tests {
         let id = ViewId { ballot: later, digest: view.digest() };
         let accepted = Accepted { id, parent: Some(view.id()), committed: vec![] };
         let done = in_view(&view, Some(Status::Done(1)));
-        let acceptor = Promise { accepted: Some(accepted), accepted_here: Some(Rank(1)), ..done.clone() };
+        let acceptor =
+            Promise { accepted: Some(accepted), accepted_here: Some(Rank(1)), ..done.clone() };
         assert!(read(&all([done, acceptor])).committed.is_empty());
     }
 
-    /// Two of three were about to go on with what both held. The third, which held nothing, comes back before they have.
+    /// Two of three were about to go on with what both held. The third, which held nothing, comes
+    /// back before they have.
     #[test]
     fn who_was_not_there_does_not_share_what_a_successor_has_committed() {
         let view = view_of(3);
@@ -280,19 +335,27 @@ mod tests {
         let id = ViewId { ballot: later, digest: view.digest() };
         let accepted = Accepted { id, parent: Some(view.id()), committed: vec![with(1)] };
         let done = in_view(&view, Some(Status::Done(1)));
-        let acceptor = Promise { accepted: Some(accepted), accepted_here: Some(Rank(0)), ..done.clone() };
+        let acceptor =
+            Promise { accepted: Some(accepted), accepted_here: Some(Rank(0)), ..done.clone() };
         for lacking in [Status::NotDone, Status::Aborted, Status::Done(2)] {
-            let standing = read(&all([acceptor.clone(), done.clone(), in_view(&view, Some(lacking))]));
+            let standing =
+                read(&all([acceptor.clone(), done.clone(), in_view(&view, Some(lacking))]));
             assert_eq!(standing.committed, [with(1)], "{lacking:?}");
-            assert_eq!(standing.in_sync, BTreeSet::from([member_id(1), member_id(2)]), "{lacking:?}");
+            assert_eq!(
+                standing.in_sync,
+                BTreeSet::from([member_id(1), member_id(2)]),
+                "{lacking:?}"
+            );
         }
     }
 
-    /// Of three members, what the ends of a message from rank 0 to rank 2 say of it; rank 1 has no part in it.
+    /// Of three members, what the ends of a message from rank 0 to rank 2 say of it; rank 1 has no
+    /// part in it.
     fn of_a_message(view: &View, from: Option<Status>, to: Option<Status>) -> Standing {
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
         let said = [from, None, to].into_iter().enumerate().map(|(rank, status)| {
-            let ops = status.into_iter().map(|status| Listed { op, status, is_sync: false }).collect();
+            let ops =
+                status.into_iter().map(|status| Listed { op, status, is_sync: false }).collect();
             let closing = Closing { ops, committed: OpSet::default() };
             Promise { prev: Some(view.id()), rank: Some(Rank(rank as u8)), closing, ..fresh() }
         });
@@ -305,13 +368,21 @@ mod tests {
         let done = Some(Status::Done(0));
         let standing = of_a_message(&view, done, done);
         assert_eq!(standing.committed.len(), 1);
-        assert_eq!((standing.history, standing.in_sync.len()), (None, 3), "it is no part of a history");
+        assert_eq!(
+            (standing.history, standing.in_sync.len()),
+            (None, 3),
+            "it is no part of a history"
+        );
         for lacking in [None, Some(Status::NotDone), Some(Status::Aborted)] {
             assert!(of_a_message(&view, done, lacking).committed.is_empty(), "{lacking:?}");
         }
         assert_eq!(of_a_message(&view, done, Some(Status::Committed(0))).committed.len(), 1);
         // Both know it already, and there may be more of those than a View has room for.
-        assert!(of_a_message(&view, Some(Status::Committed(1)), Some(Status::Committed(1))).committed.is_empty());
+        assert!(
+            of_a_message(&view, Some(Status::Committed(1)), Some(Status::Committed(1)))
+                .committed
+                .is_empty()
+        );
     }
 
     /// A committed it by B's vote, and was then about to go on without B.
@@ -320,28 +391,49 @@ mod tests {
         let view = view_of(3);
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
         let end = |rank, status| {
-            let closing = Closing { ops: vec![Listed { op, status, is_sync: false }], committed: OpSet::default() };
+            let closing = Closing {
+                ops: vec![Listed { op, status, is_sync: false }],
+                committed: OpSet::default(),
+            };
             Promise { prev: Some(view.id()), rank: Some(Rank(rank)), closing, ..fresh() }
         };
         let later = Ballot { round: 5, ..view.ballot };
         let id = ViewId { ballot: later, digest: view.digest() };
         let accepted = Some(Accepted { id, parent: Some(view.id()), committed: vec![] });
-        let sender = Promise { accepted, accepted_here: Some(Rank(0)), ..end(0, Status::Committed(0)) };
+        let sender =
+            Promise { accepted, accepted_here: Some(Rank(0)), ..end(0, Status::Committed(0)) };
         let standing = read(&all([sender.clone(), end(2, Status::Done(0))]));
-        assert_eq!((standing.committed, standing.in_sync.len()), (vec![CommittedOp { op, digest: 0 }], 2));
+        assert_eq!(
+            (standing.committed, standing.in_sync.len()),
+            (vec![CommittedOp { op, digest: 0 }], 2)
+        );
     }
 
-    /// The sender has been told that it is committed. The receiver has not got it, and is to be brought in step.
+    /// The sender has been told that it is committed. The receiver has not got it, and is to be
+    /// brought in step.
     #[test]
     fn the_end_that_lacks_a_message_is_out_of_sync() {
         let view = view_of(3);
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
-        let closing = Closing { ops: vec![Listed { op, status: Status::NotDone, is_sync: false }], committed: OpSet::default() };
+        let closing = Closing {
+            ops: vec![Listed { op, status: Status::NotDone, is_sync: false }],
+            committed: OpSet::default(),
+        };
         let receiver = Promise { prev: Some(view.id()), rank: Some(Rank(2)), closing, ..fresh() };
         let later = Ballot { round: 5, ..view.ballot };
         let id = ViewId { ballot: later, digest: view.digest() };
-        let accepted = Some(Accepted { id, parent: Some(view.id()), committed: vec![CommittedOp { op, digest: 0 }] });
-        let other = Promise { prev: Some(view.id()), rank: Some(Rank(1)), accepted, accepted_here: Some(Rank(1)), ..fresh() };
+        let accepted = Some(Accepted {
+            id,
+            parent: Some(view.id()),
+            committed: vec![CommittedOp { op, digest: 0 }],
+        });
+        let other = Promise {
+            prev: Some(view.id()),
+            rank: Some(Rank(1)),
+            accepted,
+            accepted_here: Some(Rank(1)),
+            ..fresh()
+        };
         let standing = read(&all([other, receiver]));
         assert_eq!(standing.in_sync, BTreeSet::from([member_id(1)]));
     }
@@ -350,10 +442,17 @@ mod tests {
     fn a_message_to_a_member_that_has_not_installed_the_view_has_not_arrived() {
         let view = view_of(3);
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
-        let closing = Closing { ops: vec![Listed { op, status: Status::Done(0), is_sync: false }], committed: OpSet::default() };
+        let closing = Closing {
+            ops: vec![Listed { op, status: Status::Done(0), is_sync: false }],
+            committed: OpSet::default(),
+        };
         let sender = Promise { prev: Some(view.id()), rank: Some(Rank(0)), closing, ..fresh() };
         let accepted = Some(Accepted { id: view.id(), parent: None, committed: vec![] });
-        let behind = |rank| Promise { accepted: accepted.clone(), accepted_here: Some(Rank(rank)), ..fresh() };
+        let behind = |rank| Promise {
+            accepted: accepted.clone(),
+            accepted_here: Some(Rank(rank)),
+            ..fresh()
+        };
         assert!(read(&all([sender.clone(), behind(2)])).committed.is_empty());
         assert_eq!(
             read(&all([sender, behind(1)])).committed,
@@ -387,13 +486,15 @@ mod tests {
     #[test]
     fn a_joiner_does_not_share_the_history_of_veterans() {
         let view = view_of(2);
-        let veteran = Promise { closing: Closing { ops: vec![], committed: ops(4) }, ..in_view(&view, None) };
+        let veteran =
+            Promise { closing: Closing { ops: vec![], committed: ops(4) }, ..in_view(&view, None) };
         let standing = read(&all([veteran.clone(), veteran, fresh()]));
         assert_eq!(standing.history.map(|h| h.ops), Some(4));
         assert_eq!(standing.in_sync, BTreeSet::from([member_id(1), member_id(2)]));
     }
 
-    /// All who go on were out of sync when they came, and hold the state that a sync has brought them from somebody who is gone.
+    /// All who go on were out of sync when they came, and hold the state that a sync has brought
+    /// them from somebody who is gone.
     #[test]
     fn whoever_was_brought_in_step_is_on_the_history_of_the_view() {
         let view = view_of(3);
@@ -413,7 +514,10 @@ mod tests {
     fn members_that_move_on_together_agree_though_one_knew_less() {
         let view = view_of(2);
         let knows = Promise {
-            closing: Closing { ops: vec![Listed { op: OP, status: Status::Committed(1), is_sync: false }], committed: ops(1) },
+            closing: Closing {
+                ops: vec![Listed { op: OP, status: Status::Committed(1), is_sync: false }],
+                committed: ops(1),
+            },
             ..in_view(&view, None)
         };
         let standing = read(&all([knows, in_view(&view, Some(Status::Done(1)))]));
@@ -424,7 +528,10 @@ mod tests {
     /// The first of the main lane.
     fn ops(count: u64) -> OpSet {
         let mut set = OpSet::default();
-        set.extend((0..count).map(|number| CommittedOp { op: OpId { lane: Lane::MAIN, number }, digest: 1 }));
+        set.extend(
+            (0..count)
+                .map(|number| CommittedOp { op: OpId { lane: Lane::MAIN, number }, digest: 1 }),
+        );
         set
     }
 
@@ -437,11 +544,17 @@ mod tests {
             let said = [(done, Status::Done(1)), (open, Status::NotDone)];
             let mut ops = said.map(|(op, status)| Listed { op, status, is_sync: false }).to_vec();
             ops.sort_by_key(|l| l.op);
-            let promise = Promise { closing: Closing { ops, committed: OpSet::default() }, ..in_view(&view, None) };
+            let promise = Promise {
+                closing: Closing { ops, committed: OpSet::default() },
+                ..in_view(&view, None)
+            };
             read(&all([promise.clone(), promise]))
         };
         let (one, two) = (half(OP, other), half(other, OP));
-        assert_eq!((one.committed, two.committed), (vec![with(1)], vec![CommittedOp { op: other, digest: 1 }]));
+        assert_eq!(
+            (one.committed, two.committed),
+            (vec![with(1)], vec![CommittedOp { op: other, digest: 1 }])
+        );
         assert_eq!(one.history.map(|h| h.ops), two.history.map(|h| h.ops));
         assert_ne!(one.history, two.history);
     }
@@ -452,12 +565,14 @@ mod tests {
         let done = in_view(&view, Some(Status::Done(1)));
         let mut knows = in_view(&view, Some(Status::Committed(1)));
         knows.closing.committed = ops(1);
-        let history = |promises: &[&Promise]| read(&all(promises.iter().map(|p| (*p).clone()))).history;
+        let history =
+            |promises: &[&Promise]| read(&all(promises.iter().map(|p| (*p).clone()))).history;
         let parts = [vec![&done, &done], vec![&done, &knows], vec![&knows]];
         assert_eq!(parts.map(|part| history(&part)), [history(&[&knows, &knows]); 3]);
     }
 
-    /// They came into the View with histories of different lengths, and left it with operations of different numbers.
+    /// They came into the View with histories of different lengths, and left it with operations of
+    /// different numbers.
     #[test]
     fn members_of_different_past_do_not_meet_by_chance() {
         let view = view_of(2).id();
@@ -474,7 +589,11 @@ mod tests {
         new.ballot.round = 7;
         let theirs = Some(History { ops: 641, lineage: [1; 32] });
         let late = Promise {
-            accepted: Some(Accepted { id: new.id(), parent: Some(old.id()), committed: vec![with(1)] }),
+            accepted: Some(Accepted {
+                id: new.id(),
+                parent: Some(old.id()),
+                committed: vec![with(1)],
+            }),
             accepted_here: Some(Rank(0)),
             is_late: true,
             if_installed: theirs,
@@ -491,7 +610,8 @@ mod tests {
         let mut new = view_of(2);
         new.ballot.round = 7;
         let behind = in_view(&old, Some(Status::Done(1)));
-        let moved = Promise { closing: Closing { ops: vec![], committed: ops(3) }, ..in_view(&new, None) };
+        let moved =
+            Promise { closing: Closing { ops: vec![], committed: ops(3) }, ..in_view(&new, None) };
         let standing = read(&all([behind, moved.clone(), moved]));
         assert_eq!(standing.in_sync, BTreeSet::from([member_id(2), member_id(3)]));
     }

@@ -2,9 +2,10 @@
 //!
 //! The Gloo engine in one View: what may begin, the threads it runs on, and how it ends.
 //!
-//! An operation gets a thread for itself: one that is idle, else a new one. It begins before it is known what the others
-//! call, as the first messages go at once; should they differ, what an odd message did to it is held back until the descriptors
-//! tell who is to blame. Everything is said under one short lock; `done` is called under none.
+//! An operation gets a thread for itself: one that is idle, else a new one. It begins before it is
+//! known what the others call, as the first messages go at once; should they differ, what an odd
+//! message did to it is held back until the descriptors tell who is to blame. Everything is said
+//! under one short lock; `done` is called under none.
 
 use super::collective::Part;
 use super::context::{Context, Failure, version};
@@ -12,7 +13,9 @@ use super::task::Task;
 use super::turnout::Turnout;
 use crate::collective::p2p::Endpoint;
 use crate::collective::threads::Threads;
-use crate::collective::{Backend, Board, Done, Engine, EngineFault, Finished, Input, Job, Pool, Staging, Traffic};
+use crate::collective::{
+    Backend, Board, Done, Engine, EngineFault, Finished, Input, Job, Pool, Staging, Traffic,
+};
 use crate::engine::EngineKind;
 use crate::link::DataLink;
 use crate::view::{OPS_IN_FLIGHT_MAX, OpId, Rank, View};
@@ -34,7 +37,8 @@ pub struct GlooBackend {
     core: Arc<Core>,
 }
 
-/// What the threads and the callers share. They do not keep the backend itself, so that dropping that ends them.
+/// What the threads and the callers share. They do not keep the backend itself, so that dropping
+/// that ends them.
 struct Core {
     me: Rank,
     size: usize,
@@ -103,7 +107,8 @@ impl GlooEngine {
         self.threads.panics()
     }
 
-    /// Waits until the threads of all its backends have ended; gives how many have not when `timeout` is over.
+    /// Waits until the threads of all its backends have ended; gives how many have not when
+    /// `timeout` is over.
     #[cfg(test)]
     pub fn wait_for_threads(&self, timeout: Duration) -> usize {
         self.threads.wait(timeout)
@@ -122,7 +127,13 @@ impl Engine for GlooEngine {
 
 impl GlooBackend {
     /// A backend of `me` among `size` ranks, which begins to connect at once.
-    pub fn new(me: Rank, size: usize, board: Arc<dyn Board>, pool: Pool, threads: &Arc<Threads>) -> GlooBackend {
+    pub fn new(
+        me: Rank,
+        size: usize,
+        board: Arc<dyn Board>,
+        pool: Pool,
+        threads: &Arc<Threads>,
+    ) -> GlooBackend {
         let endpoint = Endpoint::new(me, size, pool.clone(), Arc::clone(threads));
         let state = State {
             turnout: Turnout::new(me, size),
@@ -213,7 +224,8 @@ impl Core {
     /// Gloo takes a contribution in one piece.
     fn feed(self: &Arc<Core>, op: OpId, input: &Input<'_>) {
         let Some((task, done)) = self.lock().unfed.remove(&op) else { return };
-        // Copied under no lock. Nobody can give it up meanwhile, as whoever does finds neither of the two.
+        // Copied under no lock. Nobody can give it up meanwhile, as whoever does finds neither of
+        // the two.
         let Some(input) = contribution(&task, input, self.me, self.size, &self.pool) else {
             self.endpoint.cancel(op, EngineFault::Unfit);
             return done(Err(EngineFault::Unfit));
@@ -247,7 +259,8 @@ impl Core {
         }
     }
 
-    /// Has as many threads wait as there is work, within bounds. Before the context is there nobody can work.
+    /// Has as many threads wait as there is work, within bounds. Before the context is there nobody
+    /// can work.
     fn staff(self: &Arc<Core>, state: &mut State) {
         while let Stage::Connected(context) = &state.stage
             && state.crew.idle < state.ready.len()
@@ -255,7 +268,8 @@ impl Core {
         {
             (state.crew.all, state.crew.idle) = (state.crew.all + 1, state.crew.idle + 1);
             let (core, context) = (Arc::clone(self), Arc::clone(context));
-            // When a thread cannot be had, another one that is through takes the work: the first one always stays.
+            // When a thread cannot be had, another one that is through takes the work: the first
+            // one always stays.
             self.threads.spawn("potluck-gloo".to_string(), move || core.work(&context));
         }
     }
@@ -307,7 +321,12 @@ impl Core {
                 return self.close(EngineFault::Gloo);
             }
         };
-        tracing::debug!(gloo = version(), rank = self.me.0, size = self.size, "Gloo has connected the members of the view");
+        tracing::debug!(
+            gloo = version(),
+            rank = self.me.0,
+            size = self.size,
+            "Gloo has connected the members of the view"
+        );
         {
             let mut state = self.lock();
             if !matches!(state.stage, Stage::Connecting) {
@@ -400,9 +419,15 @@ fn carried_out(part: &Part<'_>, task: &Task, input: Staging) -> Result<Finished,
     }
 }
 
-/// The contribution to a task in blocks cut as that asks for; none of a member that contributes nothing. `None` when it is
-/// not as long.
-fn contribution(task: &Task, input: &Input<'_>, me: Rank, size: usize, pool: &Pool) -> Option<Staging> {
+/// The contribution to a task in blocks cut as that asks for; none of a member that contributes
+/// nothing. `None` when it is not as long.
+fn contribution(
+    task: &Task,
+    input: &Input<'_>,
+    me: Rank,
+    size: usize,
+    pool: &Pool,
+) -> Option<Staging> {
     let lengths = if task.contributes(me) { task.layout(size) } else { Vec::new() };
     if !lengths.is_empty() && lengths.iter().sum::<usize>() != input.len() {
         return None;

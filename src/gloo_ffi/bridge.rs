@@ -2,7 +2,8 @@
 //!
 //! The border: everything that Rust calls in C++ and C++ in Rust.
 //!
-//! Callbacks return a `Result`, whose error becomes a C++ exception; they catch their own panics, which could not cross.
+//! Callbacks return a `Result`, whose error becomes a C++ exception; they catch their own panics,
+//! which could not cross.
 
 #![allow(unsafe_code, reason = "C++ is behind it")]
 
@@ -40,8 +41,15 @@ pub mod ffi {
 
         type Fold;
         /// # Safety
-        /// All three point to `bytes` bytes, which nobody else writes, and of `into` nobody else reads.
-        unsafe fn fold(self: &Fold, into: *mut u8, a: *const u8, b: *const u8, bytes: usize) -> Result<()>;
+        /// All three point to `bytes` bytes, which nobody else writes, and of `into` nobody else
+        /// reads.
+        unsafe fn fold(
+            self: &Fold,
+            into: *mut u8,
+            a: *const u8,
+            b: *const u8,
+            bytes: usize,
+        ) -> Result<()>;
     }
 
     unsafe extern "C++" {
@@ -76,8 +84,14 @@ pub mod ffi {
         /// `data` points to so many bytes, which nobody else uses.
         unsafe fn all_gather(self: &Group, data: *mut u8, bytes: usize) -> Result<()>;
         /// # Safety
-        /// `input` points to so many bytes, `out` to as many for each rank; nobody else writes the one or uses the other.
-        unsafe fn exchange(self: &Group, input: *const u8, bytes: usize, out: *mut u8) -> Result<()>;
+        /// `input` points to so many bytes, `out` to as many for each rank; nobody else writes the
+        /// one or uses the other.
+        unsafe fn exchange(
+            self: &Group,
+            input: *const u8,
+            bytes: usize,
+            out: *mut u8,
+        ) -> Result<()>;
         /// # Safety
         /// `out` and `input` point to the sums of their lengths in bytes, which nobody else uses.
         unsafe fn exchange_parts(
@@ -89,14 +103,33 @@ pub mod ffi {
             tag: u32,
         ) -> Result<()>;
         /// # Safety
-        /// `input` points to so many bytes, on the root `out` to as many for each rank; nobody else writes the one or uses the other.
-        unsafe fn gather(self: &Group, input: *const u8, bytes: usize, out: *mut u8, root: i32) -> Result<()>;
+        /// `input` points to so many bytes, on the root `out` to as many for each rank; nobody else
+        /// writes the one or uses the other.
+        unsafe fn gather(
+            self: &Group,
+            input: *const u8,
+            bytes: usize,
+            out: *mut u8,
+            root: i32,
+        ) -> Result<()>;
         /// # Safety
-        /// `out` points to so many bytes, on the root `input` to as many for each rank; nobody else writes the one or uses the other.
-        unsafe fn scatter(self: &Group, input: *const u8, out: *mut u8, bytes: usize, root: i32) -> Result<()>;
+        /// `out` points to so many bytes, on the root `input` to as many for each rank; nobody else
+        /// writes the one or uses the other.
+        unsafe fn scatter(
+            self: &Group,
+            input: *const u8,
+            out: *mut u8,
+            bytes: usize,
+            root: i32,
+        ) -> Result<()>;
         /// # Safety
         /// Both point to so many bytes; nobody else writes `input` or uses `out`.
-        unsafe fn all_to_all(self: &Group, input: *const u8, out: *mut u8, bytes: usize) -> Result<()>;
+        unsafe fn all_to_all(
+            self: &Group,
+            input: *const u8,
+            out: *mut u8,
+            bytes: usize,
+        ) -> Result<()>;
         /// # Safety
         /// `data` points to so many bytes, which nobody else writes.
         unsafe fn send(self: &Group, data: *const u8, bytes: usize, to: i32) -> Result<()>;

@@ -32,7 +32,8 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Carries out `task` on this member's contribution, which is cut as [`Task::layout`] says where it contributes.
+    /// Carries out `task` on this member's contribution, which is cut as [`Task::layout`] says
+    /// where it contributes.
     pub fn carry_out(&self, task: &Task, input: Staging) -> Result<Finished, Failure> {
         match *task {
             Task::Reduce(reduction) => self.reduce(reduction, only(input)),
@@ -58,7 +59,8 @@ impl Part<'_> {
         if reduction.algorithm == Algorithm::Exchange && self.size > 1 {
             return self.exchange(reduction, &block);
         }
-        // Alone nothing is exchanged and folded, so a copy is needed, and nothing is finished on the way.
+        // Alone nothing is exchanged and folded, so a copy is needed, and nothing is finished on
+        // the way.
         let alone = self.size < 2;
         let (mut block, overlay) = match self.pool.like(&block).filter(|_| !alone) {
             Some(fresh) => (fresh, Some(Arc::new(Overlay::new(block)))),
@@ -81,7 +83,13 @@ impl Part<'_> {
         let bytes = own.len();
         let mut all = self.pool.block(bytes * self.size);
         self.context.exchange(self.op, own.bytes(), all.bytes_mut())?;
-        let of = |rank: usize| if rank == self.me.index() { own.bytes() } else { &all.bytes()[rank * bytes..(rank + 1) * bytes] };
+        let of = |rank: usize| {
+            if rank == self.me.index() {
+                own.bytes()
+            } else {
+                &all.bytes()[rank * bytes..(rank + 1) * bytes]
+            }
+        };
         let mut block = self.pool.like(own).unwrap_or_else(|| self.pool.block(bytes));
         let sum = block.bytes_mut();
         fold_pair(op, dtype, sum, of(0), of(1));
@@ -94,12 +102,18 @@ impl Part<'_> {
     fn own_chunk(&self, reduction: Reduction) -> Option<Range<usize>> {
         let Algorithm::Ring { segment_bytes } = reduction.algorithm else { return None };
         let width = reduction.dtype.bytes();
-        let elements = gloo_ring_chunk(self.me.index(), self.size, reduction.count, width, segment_bytes);
+        let elements =
+            gloo_ring_chunk(self.me.index(), self.size, reduction.count, width, segment_bytes);
         Some(elements.start * width..elements.end * width)
     }
 
-    /// Every rank adds one shard, in rank order, and keeps it. Gloo has no reduce-scatter of its newer kind.
-    fn reduce_scatter(&self, reduction: Reduction, block: Option<Block>) -> Result<Finished, Failure> {
+    /// Every rank adds one shard, in rank order, and keeps it. Gloo has no reduce-scatter of its
+    /// newer kind.
+    fn reduce_scatter(
+        &self,
+        reduction: Reduction,
+        block: Option<Block>,
+    ) -> Result<Finished, Failure> {
         let Some(mut block) = block else { return Ok(apart(None)) };
         let shards = Shards::plain(reduction, self.size);
         self.add_shard(reduction, &shards, block.bytes_mut())?;
@@ -110,7 +124,12 @@ impl Part<'_> {
     }
 
     /// The same, and the shards go to the root.
-    fn reduce_to(&self, reduction: Reduction, root: Rank, block: Option<Block>) -> Result<Finished, Failure> {
+    fn reduce_to(
+        &self,
+        reduction: Reduction,
+        root: Rank,
+        block: Option<Block>,
+    ) -> Result<Finished, Failure> {
         let Some(mut block) = block else { return Ok(apart(None)) };
         let shards = Shards::plain(reduction, self.size);
         self.add_shard(reduction, &shards, block.bytes_mut())?;
@@ -125,15 +144,28 @@ impl Part<'_> {
     }
 
     /// Has the sum of everybody's contributions to this rank's shard at its place in `data`.
-    fn add_shard(&self, reduction: Reduction, shards: &Shards, data: &mut [u8]) -> Result<(), Failure> {
+    fn add_shard(
+        &self,
+        reduction: Reduction,
+        shards: &Shards,
+        data: &mut [u8],
+    ) -> Result<(), Failure> {
         let (me, each) = (self.me.index(), shards.bytes[self.me.index()]);
         let mut contributions = self.pool.block(each * self.size);
-        self.context.exchange_parts(self.op, 0, contributions.bytes_mut(), &vec![each; self.size], data, &shards.bytes)?;
+        self.context.exchange_parts(
+            self.op,
+            0,
+            contributions.bytes_mut(),
+            &vec![each; self.size],
+            data,
+            &shards.bytes,
+        )?;
         self.fold_all(reduction, contributions.bytes(), &mut data[shards.span(me)]);
         Ok(())
     }
 
-    /// Folds what all ranks contribute to `sum`, equally long parts one behind the other, in rank order.
+    /// Folds what all ranks contribute to `sum`, equally long parts one behind the other, in rank
+    /// order.
     fn fold_all(&self, reduction: Reduction, contributions: &[u8], sum: &mut [u8]) {
         let each = sum.len();
         copy(sum, &contributions[..each]);
@@ -167,7 +199,13 @@ impl Part<'_> {
         Ok(apart(Some(out)))
     }
 
-    fn message(&self, from: Rank, to: Rank, bytes: usize, own: Option<Block>) -> Result<Finished, Failure> {
+    fn message(
+        &self,
+        from: Rank,
+        to: Rank,
+        bytes: usize,
+        own: Option<Block>,
+    ) -> Result<Finished, Failure> {
         if bytes == 0 {
             return Ok(apart(None));
         }
@@ -210,7 +248,8 @@ struct Shards {
 
 impl Shards {
     fn plain(reduction: Reduction, size: usize) -> Shards {
-        let bytes = |rank| ring_segment(rank, size, reduction.count).len() * reduction.dtype.bytes();
+        let bytes =
+            |rank| ring_segment(rank, size, reduction.count).len() * reduction.dtype.bytes();
         Shards { bytes: (0..size).map(bytes).collect() }
     }
 

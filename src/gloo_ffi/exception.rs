@@ -88,9 +88,13 @@ impl fmt::Display for Thrown {
         match self {
             Thrown::Links(fault) => write!(f, "links|{fault}"),
             Thrown::Board(fault) => write!(f, "board|{fault}"),
-            Thrown::Address(rank) => write!(f, "address|the board holds no address of rank {rank} where it should"),
+            Thrown::Address(rank) => {
+                write!(f, "address|the board holds no address of rank {rank} where it should")
+            }
             Thrown::Panic => f.write_str("panic|a callback has panicked: report this as a bug"),
-            Thrown::Misuse => f.write_str("invalid|no operation runs, or it has no such rank or range"),
+            Thrown::Misuse => {
+                f.write_str("invalid|no operation runs, or it has no such rank or range")
+            }
         }
     }
 }
@@ -115,7 +119,10 @@ mod tests {
 
     #[test]
     fn a_text_without_a_kind_is_kept_whole() {
-        assert_eq!(Exception::parse("so"), Exception { kind: ExceptionKind::Other, text: "so".to_string() });
+        assert_eq!(
+            Exception::parse("so"),
+            Exception { kind: ExceptionKind::Other, text: "so".to_string() }
+        );
         assert_eq!(Exception::parse("std|a|b").text, "a|b");
     }
 }

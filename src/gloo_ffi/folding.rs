@@ -12,7 +12,8 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A multiple of every element's length, three of which the second-level cache holds beside what else is in use.
+/// A multiple of every element's length, three of which the second-level cache holds beside what
+/// else is in use.
 const IN_CACHE_BYTES: usize = 32 * 1024;
 
 /// How an operation's contributions are added, for C++ to call.
@@ -27,8 +28,9 @@ pub struct Fold {
 
 /// The part of the buffer that is complete as soon as it is folded here.
 ///
-/// In Gloo's ring that is the own chunk: every element of it is folded once on its owner, as the last of all. Finishing it
-/// there, in cache, means that what goes round the ring afterwards is the result.
+/// In Gloo's ring that is the own chunk: every element of it is folded once on its owner, as the
+/// last of all. Finishing it there, in cache, means that what goes round the ring afterwards is the
+/// result.
 pub struct Last {
     /// Which bytes of the buffer.
     pub bytes: Range<usize>,
@@ -39,14 +41,19 @@ pub struct Last {
 }
 
 impl Fold {
-    /// Of a reduction of the buffer that begins at `start`; `last` says what is complete then, `overlay` what the buffer
-    /// began as.
-    pub fn new(reduction: Reduction, start: *const u8, last: Option<Last>, overlay: Option<Arc<Overlay>>) -> Fold {
+    /// Of a reduction of the buffer that begins at `start`; `last` says what is complete then,
+    /// `overlay` what the buffer began as.
+    pub fn new(
+        reduction: Reduction,
+        start: *const u8,
+        last: Option<Last>,
+        overlay: Option<Arc<Overlay>>,
+    ) -> Fold {
         Fold { reduction, start, last, overlay, finished_bytes: Cell::new(0) }
     }
 
-    /// Whether all that was to be finished here is. A Gloo that goes another way round would leave it undone, and that is
-    /// better said than found out.
+    /// Whether all that was to be finished here is. A Gloo that goes another way round would leave
+    /// it undone, and that is better said than found out.
     pub fn is_complete(&self) -> bool {
         self.last.as_ref().is_none_or(|last| last.bytes.len() == self.finished_bytes.get())
     }
@@ -54,15 +61,22 @@ impl Fold {
     /// `into = a + b`.
     ///
     /// # Safety
-    /// All three point to `bytes` bytes, valid for reads and for `into` also for writes; equal, or without overlap; and
-    /// used by nobody else until this returns.
+    /// All three point to `bytes` bytes, valid for reads and for `into` also for writes; equal, or
+    /// without overlap; and used by nobody else until this returns.
     #[allow(unsafe_code)]
-    pub unsafe fn fold(&self, into: *mut u8, a: *const u8, b: *const u8, bytes: usize) -> Result<(), Thrown> {
+    pub unsafe fn fold(
+        &self,
+        into: *mut u8,
+        a: *const u8,
+        b: *const u8,
+        bytes: usize,
+    ) -> Result<(), Thrown> {
         if bytes == 0 {
             return Ok(()); // Nothing may lie anywhere.
         }
         guarded(|| {
-            // What `into` holds is one operand, and folding two values is commutative; or it holds none.
+            // What `into` holds is one operand, and folding two values is commutative; or it holds
+            // none.
             let (first, other) = match (std::ptr::eq(into, a), std::ptr::eq(into, b)) {
                 // Two equal operands were never asked for, and would be one slice twice.
                 (true, true) => return Err(Thrown::Misuse),
@@ -95,11 +109,14 @@ impl Fold {
         })
     }
 
-    /// `acc = first + x`, and `acc + x` without a first one. What is complete by that is finished and told of a piece at a time, while
-    /// that is in cache.
+    /// `acc = first + x`, and `acc + x` without a first one. What is complete by that is finished
+    /// and told of a piece at a time, while that is in cache.
     fn fold_here(&self, offset: usize, acc: &mut [u8], first: Option<&[u8]>, x: &[u8]) {
         let Reduction { op, dtype, .. } = self.reduction;
-        let last = self.last.as_ref().filter(|last| last.bytes.contains(&offset) && acc.len() <= last.bytes.end - offset);
+        let last = self
+            .last
+            .as_ref()
+            .filter(|last| last.bytes.contains(&offset) && acc.len() <= last.bytes.end - offset);
         for piece in cut(0..acc.len(), offset, DIGEST_BLOCK_BYTES) {
             for part in cut(piece.clone(), 0, IN_CACHE_BYTES) {
                 let acc = &mut acc[part.clone()];
@@ -130,7 +147,8 @@ fn began_as<'a>(overlay: &'a Overlay, range: &Range<usize>) -> Result<Option<&'a
     }
 }
 
-/// A range in pieces that end where, counted from `offset` before its beginning, a multiple of `step` does.
+/// A range in pieces that end where, counted from `offset` before its beginning, a multiple of
+/// `step` does.
 fn cut(range: Range<usize>, offset: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
     let (mut at, before) = (range.start, offset % step);
     std::iter::from_fn(move || {
@@ -150,7 +168,11 @@ mod tests {
         assert_eq!(pieces(0..10, 0, 4), [0..4, 4..8, 8..10]);
         assert_eq!(pieces(0..10, 3, 4), [0..1, 1..5, 5..9, 9..10]);
         assert_eq!(pieces(5..10, 4, 4), [5..8, 8..10]);
-        assert_eq!(pieces(0..3, usize::MAX - 1, 4), [0..2, 2..3], "of another buffer, which lies before this one");
+        assert_eq!(
+            pieces(0..3, usize::MAX - 1, 4),
+            [0..2, 2..3],
+            "of another buffer, which lies before this one"
+        );
         assert!(pieces(7..7, 0, 4).is_empty());
     }
 }

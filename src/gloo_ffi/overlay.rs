@@ -2,8 +2,9 @@
 //!
 //! A buffer that begins as another one without being a copy of it.
 //!
-//! Gloo's all-reduce works in place: its buffer holds the contribution first and the result at the end. What of it is not
-//! written yet is read from the caller's input instead, so that nothing is ever copied just to be overwritten.
+//! Gloo's all-reduce works in place: its buffer holds the contribution first and the result at the
+//! end. What of it is not written yet is read from the caller's input instead, so that nothing is
+//! ever copied just to be overwritten.
 
 use crate::collective::Block;
 use std::collections::BTreeMap;
@@ -59,7 +60,9 @@ impl Overlay {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut start, mut end) = (range.start, range.end);
         // Those that it meets become one with it.
-        while let Some((s, e)) = written.range(..=end).next_back().map(|(s, e)| (*s, *e)).filter(|(_, e)| *e >= start) {
+        while let Some((s, e)) =
+            written.range(..=end).next_back().map(|(s, e)| (*s, *e)).filter(|(_, e)| *e >= start)
+        {
             written.remove(&s);
             (start, end) = (start.min(s), end.max(e));
         }
@@ -81,7 +84,10 @@ mod tests {
     #[test]
     fn what_is_written_is_read_from_the_buffer() {
         let overlay = Overlay::new(Pool::new().block(100));
-        assert_eq!((overlay.source(&(0..100)), overlay.source(&(5..5))), (Source::Original, Source::Buffer));
+        assert_eq!(
+            (overlay.source(&(0..100)), overlay.source(&(5..5))),
+            (Source::Original, Source::Buffer)
+        );
         overlay.wrote(10..20);
         overlay.wrote(30..40);
         for (range, source) in [

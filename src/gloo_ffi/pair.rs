@@ -1,9 +1,11 @@
 //! Layer: Shells.
 //!
-//! Gloo and the native engine beside each other in one View, over the same links: the plan of an operation says which of them runs it.
+//! Gloo and the native engine beside each other in one View, over the same links: the plan of an
+//! operation says which of them runs it.
 //!
-//! An operation is credited, cancelled and retired at both, as only its start tells whose it is, and a peer's word may come before
-//! that. Their frames are told apart by what they are for: Gloo exchanges messages, the native engine knows none.
+//! An operation is credited, cancelled and retired at both, as only its start tells whose it is,
+//! and a peer's word may come before that. Their frames are told apart by what they are for: Gloo
+//! exchanges messages, the native engine knows none.
 
 use super::GlooEngine;
 use crate::collective::{Backend, Board, Enclosed, Engine, Input, Job, NativeEngine, Traffic};
@@ -64,7 +66,11 @@ impl Backend for Pair {
     }
 
     fn start(&self, job: Job) {
-        if job.plan.is_for(EngineKind::Gloo) { self.gloo.start(job) } else { self.native.start(job) }
+        if job.plan.is_for(EngineKind::Gloo) {
+            self.gloo.start(job)
+        } else {
+            self.native.start(job)
+        }
     }
 
     fn feed(&self, op: OpId, input: &Input<'_>) {

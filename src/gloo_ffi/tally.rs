@@ -1,7 +1,7 @@
 //! Layer: Core.
 //!
-//! The digest of a result that comes together in pieces, from several threads: each whole digest block is hashed while it
-//! is in cache, the others at the end.
+//! The digest of a result that comes together in pieces, from several threads: each whole digest
+//! block is hashed while it is in cache, the others at the end.
 
 use crate::collective::{Block, Digest};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,10 +16,12 @@ impl Tally {
         Tally(Arc::new(Mutex::new(Some(Digest::new(len)))))
     }
 
-    /// The result's `bytes` from `offset` on are here, and stay as they are. The first `before` of them were told of before.
+    /// The result's `bytes` from `offset` on are here, and stay as they are. The first `before` of
+    /// them were told of before.
     pub fn landed(&self, offset: usize, bytes: &[u8], before: usize) {
         let whole = |digest: &Digest| {
-            let (whole, told) = (digest.whole_blocks(offset, bytes.len()), digest.whole_blocks(offset, before));
+            let (whole, told) =
+                (digest.whole_blocks(offset, bytes.len()), digest.whole_blocks(offset, before));
             told.end.max(whole.start)..whole.end
         };
         let Some(whole) = self.lock().as_ref().map(whole) else { return };
@@ -62,7 +64,11 @@ mod tests {
         for piece in [1000, 256 * 1024, 300_000, 1 << 20] {
             let tally = Tally::new(bytes.len());
             // Not the first one: that is left for the end.
-            bytes.chunks(piece).enumerate().skip(1).for_each(|(i, part)| tally.landed(i * piece, part, 0));
+            bytes
+                .chunks(piece)
+                .enumerate()
+                .skip(1)
+                .for_each(|(i, part)| tally.landed(i * piece, part, 0));
             assert_eq!(tally.finish(&staging.blocks), plain, "pieces of {piece}");
             tally.landed(0, &bytes, 0);
             let (whole, start) = (Tally::new(bytes.len()), 77_777);
@@ -72,7 +78,11 @@ mod tests {
                 whole.landed(start, &bytes[start..start + here], before);
                 before = here;
             }
-            assert_eq!(whole.noted(), 3, "all blocks but the first, in which none of it begins, in pieces of {piece}");
+            assert_eq!(
+                whole.noted(),
+                3,
+                "all blocks but the first, in which none of it begins, in pieces of {piece}"
+            );
             assert_eq!(whole.finish(&staging.blocks), plain, "one message in pieces of {piece}");
         }
     }

@@ -89,19 +89,28 @@ pub enum Algorithm {
 }
 
 impl Task {
-    /// The task of `call` among `size` ranks. `sync_root` says whose state of how many bytes a sync hands on.
+    /// The task of `call` among `size` ranks. `sync_root` says whose state of how many bytes a sync
+    /// hands on.
     ///
     /// # Errors
-    /// [`Unfit`] when the plan is for another size or another engine, a root is no rank, the call makes no sense, a
-    /// codec is asked for anything but adding `f32`, a sync has no root yet, or the result cannot lie in memory.
-    pub fn of(call: &Call, plan: &Plan, sync_root: Option<(Rank, u64)>, size: usize) -> Result<Task, Unfit> {
+    /// [`Unfit`] when the plan is for another size or another engine, a root is no rank, the call
+    /// makes no sense, a codec is asked for anything but adding `f32`, a sync has no root yet, or
+    /// the result cannot lie in memory.
+    pub fn of(
+        call: &Call,
+        plan: &Plan,
+        sync_root: Option<(Rank, u64)>,
+        size: usize,
+    ) -> Result<Task, Unfit> {
         let length = |count: u64| bytes_of(count, call.dtype).ok_or(Unfit);
         if plan.classes.is_empty() {
             return Err(Unfit);
         }
         // Nobody goes without it, as all links of these schedules are alike.
         let codec = plan.coding(call).codec();
-        if codec != CodecId::None && !(matches!(call.kind, Kind::AllReduce(_)) && call.dtype == DType::F32) {
+        if codec != CodecId::None
+            && !(matches!(call.kind, Kind::AllReduce(_)) && call.dtype == DType::F32)
+        {
             return Err(Unfit);
         }
         if call.rejection(size).is_some() {
@@ -113,7 +122,9 @@ impl Task {
                 CodecId::None => Ok(Task::Reduce(reduction(op)?)),
                 codec => Ok(Task::ReduceEncoded(reduction(op)?, codec)),
             },
-            (Kind::Reduce { op, root }, _) if root.index() < size => Ok(Task::ReduceTo(reduction(op)?, root)),
+            (Kind::Reduce { op, root }, _) if root.index() < size => {
+                Ok(Task::ReduceTo(reduction(op)?, root))
+            }
             (Kind::ReduceScatter(op), _) => Ok(Task::ReduceScatter(reduction(op)?)),
             (Kind::Gather { root }, _) if root.index() < size => {
                 length(call.output_count(size))?;
@@ -124,7 +135,9 @@ impl Task {
                 Ok(Task::Scatter { root, bytes: length(call.count)? })
             }
             (Kind::AllToAll, _) => Ok(Task::AllToAll { bytes: length(call.count)? }),
-            (Kind::Broadcast { root }, _) if root.index() < size => Ok(Task::Broadcast { root, bytes: length(call.count)? }),
+            (Kind::Broadcast { root }, _) if root.index() < size => {
+                Ok(Task::Broadcast { root, bytes: length(call.count)? })
+            }
             (Kind::Sync { .. }, Some((root, bytes))) if root.index() < size => {
                 Ok(Task::Broadcast { root, bytes: length(bytes)? })
             }
@@ -132,13 +145,16 @@ impl Task {
                 length(call.output_count(size))?;
                 Ok(Task::Gather { bytes: length(call.count)? })
             }
-            (Kind::Message { from, to, .. }, _) => Ok(Task::Message { from, to, bytes: length(call.count)? }),
+            (Kind::Message { from, to, .. }, _) => {
+                Ok(Task::Message { from, to, bytes: length(call.count)? })
+            }
             (Kind::Barrier, _) => Ok(Task::Barrier),
             _ => Err(Unfit),
         }
     }
 
-    /// Lengths in bytes of the blocks in which a member hands in its contribution: one block, or none when it is empty.
+    /// Lengths in bytes of the blocks in which a member hands in its contribution: one block, or
+    /// none when it is empty.
     pub fn layout(&self, size: usize) -> Vec<usize> {
         let bytes = match self {
             Task::Reduce(reduction)
@@ -173,7 +189,13 @@ impl Reduction {
     }
 }
 
-fn reduction(op: ReduceOp, call: &Call, bytes: usize, plan: &Plan, size: usize) -> Result<Reduction, Unfit> {
+fn reduction(
+    op: ReduceOp,
+    call: &Call,
+    bytes: usize,
+    plan: &Plan,
+    size: usize,
+) -> Result<Reduction, Unfit> {
     if !plan.fits(size) {
         return Err(Unfit);
     }
@@ -189,7 +211,10 @@ fn reduction(op: ReduceOp, call: &Call, bytes: usize, plan: &Plan, size: usize) 
 
 /// `None` for what no allocation can hold.
 fn bytes_of(count: u64, dtype: DType) -> Option<usize> {
-    usize::try_from(count).ok()?.checked_mul(dtype.bytes()).filter(|bytes| isize::try_from(*bytes).is_ok())
+    usize::try_from(count)
+        .ok()?
+        .checked_mul(dtype.bytes())
+        .filter(|bytes| isize::try_from(*bytes).is_ok())
 }
 
 #[cfg(test)]
@@ -199,7 +224,12 @@ mod tests {
     use crate::topology::{AutoCodecs, PlanClass};
 
     fn plan(schedule: Schedule) -> Plan {
-        let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes: 1024, schedule, auto: AutoCodecs::NONE }];
+        let classes = vec![PlanClass {
+            bytes_max: u64::MAX,
+            chunk_bytes: 1024,
+            schedule,
+            auto: AutoCodecs::NONE,
+        }];
         Plan { revision: 0, reason: String::new(), classes }
     }
 
@@ -212,13 +242,19 @@ mod tests {
     #[test]
     fn the_plan_says_which_way_and_the_codec_whether_encoded() {
         let ring = Algorithm::Ring { segment_bytes: 1024 };
-        for (schedule, algorithm) in [(Schedule::GlooRing, ring), (Schedule::GlooBcube, Algorithm::Bcube)] {
+        for (schedule, algorithm) in
+            [(Schedule::GlooRing, ring), (Schedule::GlooBcube, Algorithm::Bcube)]
+        {
             let plan = plan(schedule);
-            let reduction = Reduction { op: ReduceOp::Sum, dtype: DType::F32, count: 10, algorithm };
+            let reduction =
+                Reduction { op: ReduceOp::Sum, dtype: DType::F32, count: 10, algorithm };
             let plain = call(SUM, DType::F32, 10);
             assert_eq!(Task::of(&plain, &plan, None, 3), Ok(Task::Reduce(reduction)));
             let coded = Call { codec: CodecId::Bf16, ..plain };
-            assert_eq!(Task::of(&coded, &plan, None, 3), Ok(Task::ReduceEncoded(reduction, CodecId::Bf16)));
+            assert_eq!(
+                Task::of(&coded, &plan, None, 3),
+                Ok(Task::ReduceEncoded(reduction, CodecId::Bf16))
+            );
             assert_eq!(reduction.bytes(), 40);
         }
     }
@@ -232,7 +268,10 @@ mod tests {
         let scatter = task(call(Kind::Scatter { root: Rank(2) }, DType::I64, 5), None);
         assert_eq!((scatter.layout(3), scatter.contributes(Rank(0))), (vec![120], false));
         let broadcast = task(call(Kind::Broadcast { root }, DType::F32, 5), None);
-        assert_eq!((broadcast.layout(3), broadcast.contributes(root), broadcast.contributes(Rank(0))), (vec![20], true, false));
+        assert_eq!(
+            (broadcast.layout(3), broadcast.contributes(root), broadcast.contributes(Rank(0))),
+            (vec![20], true, false)
+        );
         let sync = task(call(Kind::Sync { version: 1 }, DType::U8, 99), Some((root, 7)));
         assert_eq!(sync, Task::Broadcast { root, bytes: 7 });
         for empty in [call(SUM, DType::F32, 0), call(Kind::Barrier, DType::U8, 0)] {

@@ -2,8 +2,8 @@
 //!
 //! Which operations everybody has started alike.
 //!
-//! Until then one of them may be waited for without end, and what comes from a member that has not said what it calls may belong
-//! to something else.
+//! Until then one of them may be waited for without end, and what comes from a member that has not
+//! said what it calls may belong to something else.
 
 use crate::collective::retired::Retired;
 use crate::view::{OpId, Rank};
@@ -87,8 +87,11 @@ mod tests {
 
     #[test]
     fn an_operation_is_complete_whoever_came_last() {
-        let steps: [fn(&mut Turnout); 3] =
-            [|t| assert!(t.start(op(5))), |t| t.credit(op(5), Rank(1)), |t| t.credit(op(5), Rank(2))];
+        let steps: [fn(&mut Turnout); 3] = [
+            |t| assert!(t.start(op(5))),
+            |t| t.credit(op(5), Rank(1)),
+            |t| t.credit(op(5), Rank(2)),
+        ];
         for last in 0..3 {
             let mut turnout = turnout();
             for step in (0..3).filter(|step| *step != last) {

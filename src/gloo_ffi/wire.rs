@@ -1,8 +1,10 @@
 //! Layer: Shells.
 //!
-//! What Gloo's transport calls: memory that messages go out of and come into, through the message layer.
+//! What Gloo's transport calls: memory that messages go out of and come into, through the message
+//! layer.
 //!
-//! All of it is called from inside one of [`Context`](super::context::Context)'s methods, on the thread of its operation.
+//! All of it is called from inside one of [`Context`](super::context::Context)'s methods, on the
+//! thread of its operation.
 
 use super::exception::Thrown;
 use super::overlay::{Overlay, Source};
@@ -17,8 +19,9 @@ use std::time::Duration;
 
 /// Longest time in which nothing of an operation moves here.
 ///
-/// A member that is gone ends waits much earlier, and a late program's time does not count: it starts when all have begun (see
-/// [`Endpoint::hurry`]). What is left are other operations that go before it over the same slow link.
+/// A member that is gone ends waits much earlier, and a late program's time does not count: it
+/// starts when all have begun (see [`Endpoint::hurry`]). What is left are other operations that go
+/// before it over the same slow link.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A way into the message layer, for C++ to hold.
@@ -63,7 +66,11 @@ struct Beneath {
 }
 
 /// Runs `act`, whose messages belong to `op`; gives also why they failed, if they did.
-pub fn during<T>(op: OpId, output: Option<Output>, act: impl FnOnce() -> T) -> (T, Option<EngineFault>) {
+pub fn during<T>(
+    op: OpId,
+    output: Option<Output>,
+    act: impl FnOnce() -> T,
+) -> (T, Option<EngineFault>) {
     NOW.set(Some(Now { op, output, fault: None }));
     let result = act();
     (result, NOW.take().and_then(|now| now.fault))
@@ -80,20 +87,23 @@ impl Wire {
     /// Makes memory known to the message layer.
     ///
     /// # Safety
-    /// `len` bytes from `ptr` on are valid for reads and writes, and used by nobody but the messages that are asked for,
-    /// until the memory is dropped.
+    /// `len` bytes from `ptr` on are valid for reads and writes, and used by nobody but the
+    /// messages that are asked for, until the memory is dropped.
     #[allow(unsafe_code)]
     pub unsafe fn memory(&self, ptr: *mut u8, len: usize) -> Result<Box<Memory>, Thrown> {
         guarded(|| {
             let now = NOW.with_borrow(|now| now.as_ref().map(|now| (now.op, now.output.clone())));
             let (op, output) = now.ok_or(Thrown::Misuse)?;
             let output = output.filter(|output| std::ptr::eq(output.start, ptr));
-            let (landed, overlay) = output.map_or((None, None), |output| (Some(output.landed), output.overlay));
+            let (landed, overlay) =
+                output.map_or((None, None), |output| (Some(output.landed), output.overlay));
             let beneath = overlay.map(|overlay| {
                 let original = overlay.original();
-                // SAFETY: it stays as it is as long as the overlay, which the memory holds and lets go after the region.
-                // Nothing is received into it, so that it is read only.
-                let region = unsafe { self.0.region(op, original.as_ptr().cast_mut(), original.len(), None) };
+                // SAFETY: it stays as it is as long as the overlay, which the memory holds and lets
+                // go after the region. Nothing is received into it, so that it is read only.
+                let region = unsafe {
+                    self.0.region(op, original.as_ptr().cast_mut(), original.len(), None)
+                };
                 Beneath { region, overlay: Arc::clone(&overlay), sent: Cell::new(0) }
             });
             // A barrier's memory is nowhere, and empty.
@@ -110,7 +120,9 @@ impl Memory {
     pub fn send(&self, to: i32, slot: u64, offset: usize, len: usize) -> Result<(), Thrown> {
         guarded(|| {
             let to = rank(to)?;
-            let Some(beneath) = &self.beneath else { return noted(self.region.send(to, slot, offset, len)) };
+            let Some(beneath) = &self.beneath else {
+                return noted(self.region.send(to, slot, offset, len));
+            };
             match beneath.overlay.source(&(offset..offset.saturating_add(len))) {
                 Source::Buffer => noted(self.region.send(to, slot, offset, len)),
                 Source::Original => {
@@ -170,7 +182,8 @@ impl Memory {
     }
 }
 
-/// What a member puts on the board for each other one. Nobody is dialled by it; it only shows that the ranks agree.
+/// What a member puts on the board for each other one. Nobody is dialled by it; it only shows that
+/// the ranks agree.
 pub fn address_of(rank: i32) -> [u8; 8] {
     let mut bytes = *b"\0\0\0\0ptlk";
     bytes[..4].copy_from_slice(&rank.to_le_bytes());
@@ -187,7 +200,8 @@ pub fn guarded<T>(callback: impl FnOnce() -> Result<T, Thrown>) -> Result<T, Thr
     catch_unwind(AssertUnwindSafe(callback)).unwrap_or(Err(Thrown::Panic))
 }
 
-/// Of Gloo's time limits; it means different things by 0 in different places, and here it means nothing.
+/// Of Gloo's time limits; it means different things by 0 in different places, and here it means
+/// nothing.
 pub fn patience(timeout_ms: i64) -> Duration {
     match u64::try_from(timeout_ms) {
         Ok(0) | Err(_) => PATIENCE,

@@ -6,8 +6,9 @@ use crate::view::PARTS_MAX;
 use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A program's parameters in the order in which it registered them, cut into buckets: neighbours that travel as one buffer. A backward
-/// pass ends with the first parameter, so the first bucket has the last ones.
+/// A program's parameters in the order in which it registered them, cut into buckets: neighbours
+/// that travel as one buffer. A backward pass ends with the first parameter, so the first bucket
+/// has the last ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     lens: Vec<usize>,
@@ -24,8 +25,9 @@ pub struct Place {
 }
 
 impl Layout {
-    /// Parameters of so many elements each, in buckets of at most `most` elements where a parameter alone has no more. When that were
-    /// more than 64 buckets they are larger, so that a step has room for them.
+    /// Parameters of so many elements each, in buckets of at most `most` elements where a parameter
+    /// alone has no more. When that were more than 64 buckets they are larger, so that a step has
+    /// room for them.
     pub fn new(lens: &[usize], most: usize) -> Layout {
         let mut most = most.max(1);
         loop {

@@ -4,13 +4,16 @@
 
 use super::GradientSync;
 use crate::calls::{Bundle, Codec};
-use crate::collective::{Call, CodecId, DType, GradientProblem, Kind, Mode, ReduceOp, Rejection, bytes_of, bytes_of_mut};
+use crate::collective::{
+    Call, CodecId, DType, GradientProblem, Kind, Mode, ReduceOp, Rejection, bytes_of, bytes_of_mut,
+};
 use crate::error::Result;
 use std::time::Duration;
 
 /// One step of a [`GradientSync`].
 ///
-/// Dropped before it has [finished](GradientStep::finish), it is aborted for all members, and no gradient was touched.
+/// Dropped before it has [finished](GradientStep::finish), it is aborted for all members, and no
+/// gradient was touched.
 #[must_use = "a step counts only when it is finished, and is aborted for all members when it is dropped"]
 pub struct GradientStep<'sync, 'buf> {
     sync: &'sync mut GradientSync,
@@ -45,20 +48,23 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
         self.bundle.size()
     }
 
-    /// Gives the step up for all members when `after` has passed since [`finish`](GradientStep::finish) was first polled; the default
-    /// is to wait for members that live.
+    /// Gives the step up for all members when `after` has passed since
+    /// [`finish`](GradientStep::finish) was first polled; the default is to wait for members that
+    /// live.
     pub fn deadline(&mut self, after: Duration) {
         self.bundle.deadline(after);
     }
 
-    /// Takes the gradient of a parameter, each once, in any order; from the last parameter to the first is best. Its contents are
-    /// read now, and it is written when the step finishes.
+    /// Takes the gradient of a parameter, each once, in any order; from the last parameter to the
+    /// first is best. Its contents are read now, and it is written when the step finishes.
     ///
-    /// A parameter that is none, one for the second time, or a gradient of another length than was registered: the step is given up, and
-    /// `finish` says why.
+    /// A parameter that is none, one for the second time, or a gradient of another length than was
+    /// registered: the step is given up, and `finish` says why.
     pub fn push(&mut self, parameter: usize, gradient: &'buf mut [f32]) {
         let wrong = |problem| Rejection::Gradient { parameter, problem };
-        let Some(place) = self.sync.layout.place(parameter) else { return self.bundle.reject(wrong(GradientProblem::Unknown)) };
+        let Some(place) = self.sync.layout.place(parameter) else {
+            return self.bundle.reject(wrong(GradientProblem::Unknown));
+        };
         if self.gradients[parameter].is_some() {
             return self.bundle.reject(wrong(GradientProblem::Twice));
         }
@@ -75,18 +81,22 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
     /// Waits until all members hold the mean of every gradient, and writes them.
     ///
     /// # Errors
-    /// As every collective has them, for the step as a whole; the gradients are as they were pushed.
-    /// [`Error::Rejected`](crate::Error::Rejected) when a push made no sense or a gradient was not pushed.
+    /// As every collective has them, for the step as a whole; the gradients are as they were
+    /// pushed. [`Error::Rejected`](crate::Error::Rejected) when a push made no sense or a gradient
+    /// was not pushed.
     pub async fn finish(mut self) -> Result<()> {
         if let Some(parameter) = self.gradients.iter().position(Option::is_none) {
-            self.bundle.reject(Rejection::Gradient { parameter, problem: GradientProblem::Missing });
+            self.bundle
+                .reject(Rejection::Gradient { parameter, problem: GradientProblem::Missing });
         }
         let means = std::future::poll_fn(|task| self.bundle.poll_end(task)).await?;
         for (bucket, mean) in self.sync.buckets.iter_mut().zip(means) {
             mean.copy_to(bytes_of_mut(&mut bucket.elements));
         }
         for (parameter, gradient) in self.gradients.iter_mut().enumerate() {
-            if let Some((gradient, place)) = gradient.as_mut().zip(self.sync.layout.place(parameter)) {
+            if let Some((gradient, place)) =
+                gradient.as_mut().zip(self.sync.layout.place(parameter))
+            {
                 gradient.copy_from_slice(&self.sync.buckets[place.bucket].elements[place.elements]);
             }
         }
@@ -105,7 +115,11 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
                 codec: codec.map_or(CodecId::None, Codec::id),
                 mode: Mode::PerStep,
             };
-            self.bundle.begin_owing(call, Some(bytes_of(&bucket.elements)), codec.and_then(Codec::account));
+            self.bundle.begin_owing(
+                call,
+                Some(bytes_of(&bucket.elements)),
+                codec.and_then(Codec::account),
+            );
             self.begun += 1;
         }
     }

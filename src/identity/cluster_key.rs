@@ -6,10 +6,11 @@ use std::fmt;
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, Zeroizing};
 
-/// The 256-bit key that admits to a cluster. Whoever holds it is in; it is wiped from memory when dropped.
+/// The 256-bit key that admits to a cluster. Whoever holds it is in; it is wiped from memory when
+/// dropped.
 ///
-/// Its text form is `plk1`, the key in lower-case base32 (52 characters) and a 20-bit checksum (4 characters).
-/// Comparing two keys takes the same time whatever they are.
+/// Its text form is `plk1`, the key in lower-case base32 (52 characters) and a 20-bit checksum (4
+/// characters). Comparing two keys takes the same time whatever they are.
 #[derive(Clone)]
 pub struct ClusterKey([u8; ClusterKey::BYTES]);
 
@@ -63,7 +64,9 @@ impl ClusterKey {
         text.push_str(PREFIX);
         let symbols = self.symbols();
         let sum = checksum(&*symbols);
-        text.extend(symbols.iter().chain(&sum).map(|symbol| char::from(ALPHABET[usize::from(*symbol)])));
+        text.extend(
+            symbols.iter().chain(&sum).map(|symbol| char::from(ALPHABET[usize::from(*symbol)])),
+        );
         text
     }
 
@@ -76,7 +79,8 @@ impl ClusterKey {
         let mut symbols = Zeroizing::new([0; KEY_SYMBOLS]);
         for (i, symbol) in symbols.iter_mut().enumerate() {
             let (byte, shift) = (5 * i / 8, 5 * i % 8);
-            let pair = u16::from(self.0[byte]) << 8 | u16::from(*self.0.get(byte + 1).unwrap_or(&0));
+            let pair =
+                u16::from(self.0[byte]) << 8 | u16::from(*self.0.get(byte + 1).unwrap_or(&0));
             *symbol = (pair >> (11 - shift)) as u8 & 31;
         }
         symbols
@@ -117,14 +121,25 @@ impl fmt::Debug for ClusterKey {
 impl fmt::Display for KeyTextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            KeyTextError::Prefix => f.write_str("a cluster key begins with plk1; copy the whole key"),
+            KeyTextError::Prefix => {
+                f.write_str("a cluster key begins with plk1; copy the whole key")
+            }
             KeyTextError::Length(chars) => {
-                write!(f, "a cluster key has {} characters, this has {chars}; copy the whole key", ClusterKey::TEXT_CHARS)
+                write!(
+                    f,
+                    "a cluster key has {} characters, this has {chars}; copy the whole key",
+                    ClusterKey::TEXT_CHARS
+                )
             }
             KeyTextError::Character(place) => {
-                write!(f, "character {place} of the cluster key is not one of a-z and 2-7; copy the key again")
+                write!(
+                    f,
+                    "character {place} of the cluster key is not one of a-z and 2-7; copy the key again"
+                )
             }
-            KeyTextError::Checksum => f.write_str("a character of the cluster key is wrong; copy the key again"),
+            KeyTextError::Checksum => {
+                f.write_str("a character of the cluster key is wrong; copy the key again")
+            }
             KeyTextError::NotText => f.write_str("the cluster key is not text; copy the key again"),
         }
     }
@@ -160,8 +175,9 @@ fn symbols_of(body: &str) -> Result<Zeroizing<[u8; KEY_SYMBOLS + SUM_SYMBOLS]>, 
     Ok(symbols)
 }
 
-/// CRC-20 over the 5-bit symbols. Its polynomial was chosen because over 56 symbols it catches every
-/// combination of one or two wrong ones, which is how people mistype; a hash would only do so nearly always.
+/// CRC-20 over the 5-bit symbols. Its polynomial was chosen because over 56 symbols it catches
+/// every combination of one or two wrong ones, which is how people mistype; a hash would only do so
+/// nearly always.
 fn checksum(symbols: &[u8]) -> [u8; SUM_SYMBOLS] {
     let mut rest = CRC_MASK;
     for symbol in symbols {
@@ -219,7 +235,10 @@ mod tests {
         let text = key().to_text();
         for place in 4..text.len() {
             for with in ALPHABET.iter().copied().filter(|with| *with != text.as_bytes()[place]) {
-                assert_eq!(ClusterKey::parse(&replaced(&text, place, with)), Err(KeyTextError::Checksum));
+                assert_eq!(
+                    ClusterKey::parse(&replaced(&text, place, with)),
+                    Err(KeyTextError::Checksum)
+                );
             }
             for other in 4..place {
                 let (a, b) = (text.as_bytes()[place], text.as_bytes()[other]);
@@ -237,8 +256,16 @@ mod tests {
         assert_eq!(ClusterKey::parse(&text[..59]), Err(KeyTextError::Length(59)));
         assert_eq!(ClusterKey::parse(&format!("{}a", *text)), Err(KeyTextError::Length(61)));
         assert_eq!(ClusterKey::parse(&replaced(&text, 10, b'0')), Err(KeyTextError::Character(11)));
-        assert_eq!(ClusterKey::parse(&text.replacen(&text[20..22], "é", 1)), Err(KeyTextError::Length(59)));
-        for fault in [KeyTextError::Prefix, KeyTextError::Length(1), KeyTextError::Character(1), KeyTextError::Checksum] {
+        assert_eq!(
+            ClusterKey::parse(&text.replacen(&text[20..22], "é", 1)),
+            Err(KeyTextError::Length(59))
+        );
+        for fault in [
+            KeyTextError::Prefix,
+            KeyTextError::Length(1),
+            KeyTextError::Character(1),
+            KeyTextError::Checksum,
+        ] {
             assert!(fault.to_string().contains("copy"), "{fault}");
         }
     }

@@ -4,7 +4,10 @@
 
 use super::home::{Home, make_private_dir};
 use super::keystore::random_seed;
-use super::{ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, NamespaceName, NamespaceNameError, private_file};
+use super::{
+    ClusterKey, FileAction, IdentityProblem, Kept, KeyTextError, NamespaceName, NamespaceNameError,
+    private_file,
+};
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
@@ -26,7 +29,9 @@ pub enum Stored {
 }
 
 /// The namespace that `POTLUCK_NAMESPACE` names, else `default`. An empty variable counts as unset.
-pub fn namespace_name(lookup: impl Fn(&str) -> Option<OsString>) -> Result<NamespaceName, NamespaceNameError> {
+pub fn namespace_name(
+    lookup: impl Fn(&str) -> Option<OsString>,
+) -> Result<NamespaceName, NamespaceNameError> {
     match lookup(NAMESPACE_VARIABLE).filter(|value| !value.is_empty()) {
         // What is not text has the replacement character, which no name may have.
         Some(value) => NamespaceName::parse(&value.to_string_lossy()),
@@ -34,8 +39,8 @@ pub fn namespace_name(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Names
     }
 }
 
-/// The key of the namespace: `POTLUCK_KEY`, else its key file, else none. A variable or a file that is there but
-/// holds no key is an error, never passed over.
+/// The key of the namespace: `POTLUCK_KEY`, else its key file, else none. A variable or a file that
+/// is there but holds no key is an error, never passed over.
 pub fn find_cluster_key(
     name: &NamespaceName,
     home: &Home,
@@ -47,8 +52,12 @@ pub fn find_cluster_key(
     }
 }
 
-/// Makes a new key from the operating system's randomness and stores it. Fails when any key is stored under the name.
-pub fn create_cluster_key(name: &NamespaceName, home: &Home) -> Result<ClusterKey, IdentityProblem> {
+/// Makes a new key from the operating system's randomness and stores it. Fails when any key is
+/// stored under the name.
+pub fn create_cluster_key(
+    name: &NamespaceName,
+    home: &Home,
+) -> Result<ClusterKey, IdentityProblem> {
     let key = random_cluster_key()?;
     store_cluster_key(name, home, &key, Stored::Keep)?;
     Ok(key)
@@ -61,8 +70,14 @@ pub fn random_cluster_key() -> Result<ClusterKey, IdentityProblem> {
 
 /// Stores a key. Storing the same key again changes nothing.
 ///
-/// With [`Stored::Keep`] a different key, or a file that cannot be read as one, stays and is the error.
-pub fn store_cluster_key(name: &NamespaceName, home: &Home, key: &ClusterKey, stored: Stored) -> Result<(), IdentityProblem> {
+/// With [`Stored::Keep`] a different key, or a file that cannot be read as one, stays and is the
+/// error.
+pub fn store_cluster_key(
+    name: &NamespaceName,
+    home: &Home,
+    key: &ClusterKey,
+    stored: Stored,
+) -> Result<(), IdentityProblem> {
     make_private_dir(home.config_dir())?;
     let path = home.cluster_key_path(name);
     let mut line = Zeroizing::new(String::with_capacity(ClusterKey::TEXT_CHARS + 1));
@@ -93,7 +108,9 @@ fn key_of_variable(value: OsString) -> Result<ClusterKey, IdentityProblem> {
 }
 
 fn load(path: &Path) -> Result<Option<ClusterKey>, IdentityProblem> {
-    let Some(bytes) = private_file::read(path, Kept::ClusterKey, FILE_BYTES_MAX)? else { return Ok(None) };
+    let Some(bytes) = private_file::read(path, Kept::ClusterKey, FILE_BYTES_MAX)? else {
+        return Ok(None);
+    };
     let text = std::str::from_utf8(&bytes).map_err(|_| KeyTextError::NotText);
     let key = text.and_then(ClusterKey::parse);
     key.map(Some).map_err(|reason| IdentityProblem::NotAKey { path: path.to_owned(), reason })
@@ -117,8 +134,14 @@ mod tests {
         (scratch, home, NamespaceName::default())
     }
 
-    fn find(name: &NamespaceName, home: &Home, variable: Option<&str>) -> Result<Option<ClusterKey>, IdentityProblem> {
-        find_cluster_key(name, home, |asked| variable.filter(|_| asked == "POTLUCK_KEY").map(OsString::from))
+    fn find(
+        name: &NamespaceName,
+        home: &Home,
+        variable: Option<&str>,
+    ) -> Result<Option<ClusterKey>, IdentityProblem> {
+        find_cluster_key(name, home, |asked| {
+            variable.filter(|_| asked == "POTLUCK_KEY").map(OsString::from)
+        })
     }
 
     #[test]
@@ -132,7 +155,8 @@ mod tests {
         assert_eq!(find(&name, &home, Some(&other.to_text())), Ok(Some(other)));
         let elsewhere = NamespaceName::parse("lab").expect("a name");
         assert_eq!(find(&elsewhere, &home, None), Ok(None));
-        let mode = fs::metadata(home.cluster_key_path(&name)).expect("it exists").permissions().mode();
+        let mode =
+            fs::metadata(home.cluster_key_path(&name)).expect("it exists").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
@@ -155,19 +179,41 @@ mod tests {
         let (_scratch, home, name) = scratch_home();
         create_cluster_key(&name, &home).expect("created");
         let bad_variable = find(&name, &home, Some("secret")).expect_err("not a key");
-        assert_eq!(bad_variable, IdentityProblem::NotAKeyVariable { variable: "POTLUCK_KEY", reason: KeyTextError::Prefix });
-        let not_text = find_cluster_key(&name, &home, |_| Some(OsString::from_vec(vec![0xff]))).expect_err("not text");
-        assert_eq!(not_text, IdentityProblem::NotAKeyVariable { variable: "POTLUCK_KEY", reason: KeyTextError::NotText });
+        assert_eq!(
+            bad_variable,
+            IdentityProblem::NotAKeyVariable {
+                variable: "POTLUCK_KEY",
+                reason: KeyTextError::Prefix
+            }
+        );
+        let not_text = find_cluster_key(&name, &home, |_| Some(OsString::from_vec(vec![0xff])))
+            .expect_err("not text");
+        assert_eq!(
+            not_text,
+            IdentityProblem::NotAKeyVariable {
+                variable: "POTLUCK_KEY",
+                reason: KeyTextError::NotText
+            }
+        );
 
         let path = home.cluster_key_path(&name);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");
-        assert_eq!(find(&name, &home, None), Err(IdentityProblem::LoosePermissions { path: path.clone(), mode: 0o640 }));
+        assert_eq!(
+            find(&name, &home, None),
+            Err(IdentityProblem::LoosePermissions { path: path.clone(), mode: 0o640 })
+        );
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("changed");
         fs::write(&path, "plk1nonsense").expect("written");
         let reason = KeyTextError::Length(12);
-        assert_eq!(find(&name, &home, None), Err(IdentityProblem::NotAKey { path: path.clone(), reason }));
+        assert_eq!(
+            find(&name, &home, None),
+            Err(IdentityProblem::NotAKey { path: path.clone(), reason })
+        );
         fs::write(&path, b"").expect("written");
-        assert_eq!(find(&name, &home, None), Err(IdentityProblem::Empty { path, kept: Kept::ClusterKey }));
+        assert_eq!(
+            find(&name, &home, None),
+            Err(IdentityProblem::Empty { path, kept: Kept::ClusterKey })
+        );
     }
 
     #[test]
@@ -175,7 +221,8 @@ mod tests {
         let (_scratch, home, name) = scratch_home();
         let key = create_cluster_key(&name, &home).expect("created");
         let text = key.to_text();
-        fs::write(home.cluster_key_path(&name), format!("\n {} {} \r\n", &text[..30], &text[30..])).expect("written");
+        fs::write(home.cluster_key_path(&name), format!("\n {} {} \r\n", &text[..30], &text[30..]))
+            .expect("written");
         assert_eq!(find(&name, &home, None), Ok(Some(key)));
     }
 
@@ -185,10 +232,17 @@ mod tests {
         let key = ClusterKey::from_bytes(&std::array::from_fn(|i| i as u8 + 65));
         let text = key.to_text();
         let wrong = format!("{}a", &text[..59]).replace('7', "6");
-        let problems = [find(&name, &home, Some(&wrong)), find(&name, &home, Some(&text[..58])), find(&name, &home, Some(&text))];
-        for shown in
-            problems.map(|found| format!("{found:?} {}", found.as_ref().err().map(ToString::to_string).unwrap_or_default()))
-        {
+        let problems = [
+            find(&name, &home, Some(&wrong)),
+            find(&name, &home, Some(&text[..58])),
+            find(&name, &home, Some(&text)),
+        ];
+        for shown in problems.map(|found| {
+            format!(
+                "{found:?} {}",
+                found.as_ref().err().map(ToString::to_string).unwrap_or_default()
+            )
+        }) {
             assert_hides(&shown, text.as_bytes());
             assert_hides(&shown, key.bytes());
         }
@@ -196,12 +250,18 @@ mod tests {
 
     #[test]
     fn the_namespace_is_named_by_the_environment() {
-        let named =
-            |value: Option<&str>| namespace_name(|asked| value.filter(|_| asked == "POTLUCK_NAMESPACE").map(OsString::from));
+        let named = |value: Option<&str>| {
+            namespace_name(|asked| {
+                value.filter(|_| asked == "POTLUCK_NAMESPACE").map(OsString::from)
+            })
+        };
         assert_eq!(named(Some("lab")).map(|n| n.to_string()), Ok("lab".to_owned()));
         assert_eq!(named(None), Ok(NamespaceName::default()));
         assert_eq!(named(Some("")), Ok(NamespaceName::default()));
         assert_eq!(named(Some("a/b")), Err(NamespaceNameError::Character(2)));
-        assert_eq!(namespace_name(|_| Some(OsString::from_vec(vec![b'a', 0xff]))), Err(NamespaceNameError::Character(2)));
+        assert_eq!(
+            namespace_name(|_| Some(OsString::from_vec(vec![b'a', 0xff]))),
+            Err(NamespaceNameError::Character(2))
+        );
     }
 }

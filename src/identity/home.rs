@@ -8,7 +8,8 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The two directories of a user's potluck: what people decide (config) and what nodes remember (state).
+/// The two directories of a user's potluck: what people decide (config) and what nodes remember
+/// (state).
 ///
 /// The same on Linux and macOS. Nothing is touched until something is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,11 +29,13 @@ impl Home {
         Home { state: config.clone(), config }
     }
 
-    /// `POTLUCK_HOME` for everything, else `$XDG_CONFIG_HOME/potluck` and `$XDG_STATE_HOME/potluck`, else
-    /// `~/.config/potluck` and `~/.local/state/potluck`. A variable that is empty counts as unset, an XDG one
-    /// also when it is not absolute, as the XDG base directory specification wants it.
+    /// `POTLUCK_HOME` for everything, else `$XDG_CONFIG_HOME/potluck` and
+    /// `$XDG_STATE_HOME/potluck`, else `~/.config/potluck` and `~/.local/state/potluck`. A variable
+    /// that is empty counts as unset, an XDG one also when it is not absolute, as the XDG base
+    /// directory specification wants it.
     pub fn from_env(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Home, IdentityProblem> {
-        let directory = |name: &str| lookup(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let directory =
+            |name: &str| lookup(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(all) = directory("POTLUCK_HOME") {
             return Ok(Home::at(all));
         }
@@ -41,7 +44,10 @@ impl Home {
             let base = chosen.or_else(|| directory("HOME").map(|home| home.join(fallback)));
             base.map(|base| base.join("potluck")).ok_or(IdentityProblem::NoHome)
         };
-        Ok(Home { config: xdg("XDG_CONFIG_HOME", ".config")?, state: xdg("XDG_STATE_HOME", ".local/state")? })
+        Ok(Home {
+            config: xdg("XDG_CONFIG_HOME", ".config")?,
+            state: xdg("XDG_STATE_HOME", ".local/state")?,
+        })
     }
 
     /// Where people's decisions lie: `config.toml`, `cluster-<name>.key`.
@@ -89,12 +95,15 @@ impl Slot {
     }
 }
 
-/// Makes `directory` and what is missing above it, for the owner alone (0700). One that exists stays as it is.
+/// Makes `directory` and what is missing above it, for the owner alone (0700). One that exists
+/// stays as it is.
 pub(super) fn make_private_dir(directory: &Path) -> Result<(), IdentityProblem> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| IdentityProblem::Refused {
-        path: directory.to_owned(),
-        action: FileAction::MakeDirectory,
-        reason: error.kind(),
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
+        IdentityProblem::Refused {
+            path: directory.to_owned(),
+            action: FileAction::MakeDirectory,
+            reason: error.kind(),
+        }
     })
 }
 
@@ -105,7 +114,9 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn home(variables: &[(&str, &str)]) -> Result<Home, IdentityProblem> {
-        Home::from_env(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)))
+        Home::from_env(|name| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
+        })
     }
 
     #[test]
@@ -115,10 +126,14 @@ mod tests {
             let home = home(variables).expect("a home");
             (home.config_dir().display().to_string(), home.state_dir().display().to_string())
         };
-        let plain = ("/home/ada/.config/potluck".to_owned(), "/home/ada/.local/state/potluck".to_owned());
+        let plain =
+            ("/home/ada/.config/potluck".to_owned(), "/home/ada/.local/state/potluck".to_owned());
         assert_eq!(dirs(&[user]), plain);
         assert_eq!(dirs(&[user, ("XDG_CONFIG_HOME", ""), ("XDG_STATE_HOME", "relative")]), plain);
-        assert_eq!(dirs(&[user, ("POTLUCK_HOME", "/p"), ("XDG_CONFIG_HOME", "/c")]), ("/p".to_owned(), "/p".to_owned()));
+        assert_eq!(
+            dirs(&[user, ("POTLUCK_HOME", "/p"), ("XDG_CONFIG_HOME", "/c")]),
+            ("/p".to_owned(), "/p".to_owned())
+        );
         let both = dirs(&[("XDG_CONFIG_HOME", "/c"), ("XDG_STATE_HOME", "/s")]);
         assert_eq!(both, ("/c/potluck".to_owned(), "/s/potluck".to_owned()));
         assert_eq!(home(&[("XDG_CONFIG_HOME", "/c")]), Err(IdentityProblem::NoHome));
@@ -141,7 +156,10 @@ mod tests {
         let inner = scratch.path().join("a/b");
         make_private_dir(&inner).expect("a directory");
         for made in [inner.as_path(), &scratch.path().join("a")] {
-            assert_eq!(std::fs::metadata(made).expect("it exists").permissions().mode() & 0o777, 0o700);
+            assert_eq!(
+                std::fs::metadata(made).expect("it exists").permissions().mode() & 0o777,
+                0o700
+            );
         }
         make_private_dir(&inner).expect("a second time is fine");
     }

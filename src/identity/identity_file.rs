@@ -1,9 +1,10 @@
 //! Layer: Words.
 //!
-//! The text of an identity file: one line `potluck-ed25519-v1 <seed> <checksum>`, both in lower-case hexadecimal.
+//! The text of an identity file: one line `potluck-ed25519-v1 <seed> <checksum>`, both in
+//! lower-case hexadecimal.
 //!
-//! The checksum is the first eight bytes of the SHA-256 of everything before it. It tells a damaged file from
-//! a good one; what keeps the file from others is its permissions.
+//! The checksum is the first eight bytes of the SHA-256 of everything before it. It tells a damaged
+//! file from a good one; what keeps the file from others is its permissions.
 
 use super::Identity;
 use data_encoding::HEXLOWER;
@@ -41,19 +42,28 @@ pub fn encode_identity(identity: &Identity) -> Zeroizing<String> {
 /// Reads the text back. Exactly what [`encode_identity`] writes is accepted.
 pub fn decode_identity(text: &[u8]) -> Result<Identity, IdentityTextError> {
     if text.len() < TEXT_BYTES {
-        return Err(if is_whole(text) { IdentityTextError::UnknownVersion } else { IdentityTextError::Truncated });
+        return Err(if is_whole(text) {
+            IdentityTextError::UnknownVersion
+        } else {
+            IdentityTextError::Truncated
+        });
     }
     if !is_whole(text) {
         let line_end = text.iter().position(|byte| *byte == b'\n');
         let longer = line_end.is_some_and(|end| is_whole(&text[..=end])) && text.len() > TEXT_BYTES;
         return Err(if longer { IdentityTextError::TooLong } else { IdentityTextError::Damaged });
     }
-    let Some(fields) = text.strip_prefix(FORMAT.as_bytes()).and_then(|rest| rest.strip_prefix(b" ")) else {
+    let Some(fields) =
+        text.strip_prefix(FORMAT.as_bytes()).and_then(|rest| rest.strip_prefix(b" "))
+    else {
         return Err(IdentityTextError::UnknownVersion);
     };
     let mut seed = Zeroizing::new([0; SEED_BYTES]);
     // The length is checked first: decode_mut wants buffers that fit exactly.
-    let hex = fields.get(..2 * SEED_BYTES).filter(|_| text.len() == TEXT_BYTES).ok_or(IdentityTextError::Damaged)?;
+    let hex = fields
+        .get(..2 * SEED_BYTES)
+        .filter(|_| text.len() == TEXT_BYTES)
+        .ok_or(IdentityTextError::Damaged)?;
     match HEXLOWER.decode_mut(hex, &mut *seed) {
         Ok(SEED_BYTES) => Ok(Identity::from_seed(&seed)),
         _ => Err(IdentityTextError::Damaged),
@@ -73,7 +83,8 @@ impl fmt::Display for IdentityTextError {
 
 impl std::error::Error for IdentityTextError {}
 
-/// Whether the text is one line that ends in a space and the checksum of what is before it, whatever that is.
+/// Whether the text is one line that ends in a space and the checksum of what is before it,
+/// whatever that is.
 fn is_whole(text: &[u8]) -> bool {
     let Some(line) = text.strip_suffix(b"\n") else { return false };
     let Some(body_bytes) = line.len().checked_sub(2 * SUM_BYTES) else { return false };
@@ -133,10 +144,22 @@ mod tests {
         let mut longer = text();
         longer.extend_from_slice(b"\n");
         assert_eq!(fault(&longer), Some(IdentityTextError::TooLong));
-        assert_eq!(fault(&with_sum("potluck-ed25519-v2 something ")), Some(IdentityTextError::UnknownVersion));
-        assert_eq!(fault(&with_sum(&format!("potluck-ed25519-v2 {} ", "a".repeat(99)))), Some(IdentityTextError::UnknownVersion));
-        assert_eq!(fault(&with_sum(&format!("{FORMAT} {} ", "g".repeat(64)))), Some(IdentityTextError::Damaged));
-        assert_eq!(fault(&with_sum(&format!("{FORMAT} {} ", "a".repeat(66)))), Some(IdentityTextError::Damaged));
+        assert_eq!(
+            fault(&with_sum("potluck-ed25519-v2 something ")),
+            Some(IdentityTextError::UnknownVersion)
+        );
+        assert_eq!(
+            fault(&with_sum(&format!("potluck-ed25519-v2 {} ", "a".repeat(99)))),
+            Some(IdentityTextError::UnknownVersion)
+        );
+        assert_eq!(
+            fault(&with_sum(&format!("{FORMAT} {} ", "g".repeat(64)))),
+            Some(IdentityTextError::Damaged)
+        );
+        assert_eq!(
+            fault(&with_sum(&format!("{FORMAT} {} ", "a".repeat(66)))),
+            Some(IdentityTextError::Damaged)
+        );
     }
 
     proptest! {

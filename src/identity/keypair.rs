@@ -35,9 +35,11 @@ impl Identity {
 }
 
 impl NodeId {
-    /// Whether the node of this id signed `message`. Strict: weak keys and malleable signatures are refused.
+    /// Whether the node of this id signed `message`. Strict: weak keys and malleable signatures are
+    /// refused.
     pub fn verifies(&self, message: &[u8], signature: &[u8; 64]) -> bool {
-        VerifyingKey::from_bytes(&self.0).is_ok_and(|key| key.verify_strict(message, &Signature::from_bytes(signature)).is_ok())
+        VerifyingKey::from_bytes(&self.0)
+            .is_ok_and(|key| key.verify_strict(message, &Signature::from_bytes(signature)).is_ok())
     }
 }
 

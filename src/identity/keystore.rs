@@ -5,8 +5,8 @@
 use super::home::{Home, Slot, make_private_dir};
 use super::state_file::StateFile;
 use super::{
-    Boot, FileAction, Identity, IdentityProblem, IdentityTextError, Kept, NamespaceName, NodeId, decode_identity,
-    encode_identity, private_file,
+    Boot, FileAction, Identity, IdentityProblem, IdentityTextError, Kept, NamespaceName, NodeId,
+    decode_identity, encode_identity, private_file,
 };
 use std::fmt;
 use std::fs::{File, TryLockError};
@@ -46,10 +46,11 @@ impl fmt::Debug for HeldIdentity {
     }
 }
 
-/// Takes the first identity of `home` that no running process uses, and makes it when it has no file yet.
+/// Takes the first identity of `home` that no running process uses, and makes it when it has no
+/// file yet.
 ///
-/// A file that cannot be used is an error and stays as it is: a new identity in its place would be another node.
-/// The file locks are advisory, also between two calls in one process.
+/// A file that cannot be used is an error and stays as it is: a new identity in its place would be
+/// another node. The file locks are advisory, also between two calls in one process.
 pub fn load_or_create_identity(home: &Home) -> Result<HeldIdentity, IdentityProblem> {
     make_private_dir(home.state_dir())?;
     for slot in (0..SLOTS_MAX).map(Slot) {
@@ -61,7 +62,8 @@ pub fn load_or_create_identity(home: &Home) -> Result<HeldIdentity, IdentityProb
     Err(IdentityProblem::AllSlotsTaken { path: home.state_dir().to_owned() })
 }
 
-/// Who this home's first identity is, whether or not a process uses it now; it is made when it has no file yet.
+/// Who this home's first identity is, whether or not a process uses it now; it is made when it has
+/// no file yet.
 pub fn first_identity(home: &Home) -> Result<NodeId, IdentityProblem> {
     let path = home.identity_path(Slot::FIRST);
     if let Some(identity) = load(&path)? {
@@ -90,7 +92,9 @@ fn try_lock(path: &Path) -> Result<Option<File>, IdentityProblem> {
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(private_file::refused(path, FileAction::Lock, &error)),
+        Err(TryLockError::Error(error)) => {
+            Err(private_file::refused(path, FileAction::Lock, &error))
+        }
     }
 }
 
@@ -101,7 +105,8 @@ fn load_or_create(path: &Path) -> Result<Identity, IdentityProblem> {
     let identity = Identity::from_seed(&*random_seed()?);
     match private_file::create(path, encode_identity(&identity).as_bytes()) {
         Ok(()) => Ok(identity),
-        // Somebody whose lock does not reach us was faster (some network file systems): theirs is the identity.
+        // Somebody whose lock does not reach us was faster (some network file systems): theirs is
+        // the identity.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             load(path)?.ok_or_else(|| private_file::refused(path, FileAction::Write, &error))
         }
@@ -110,14 +115,24 @@ fn load_or_create(path: &Path) -> Result<Identity, IdentityProblem> {
 }
 
 fn load(path: &Path) -> Result<Option<Identity>, IdentityProblem> {
-    let Some(text) = private_file::read(path, Kept::Identity, FILE_BYTES_MAX)? else { return Ok(None) };
+    let Some(text) = private_file::read(path, Kept::Identity, FILE_BYTES_MAX)? else {
+        return Ok(None);
+    };
     let path = || path.to_owned();
     match decode_identity(&text) {
         Ok(identity) => Ok(Some(identity)),
-        Err(IdentityTextError::Truncated) => Err(IdentityProblem::Truncated { path: path(), kept: Kept::Identity }),
-        Err(IdentityTextError::TooLong) => Err(IdentityProblem::TooLong { path: path(), kept: Kept::Identity }),
-        Err(IdentityTextError::Damaged) => Err(IdentityProblem::Damaged { path: path(), kept: Kept::Identity }),
-        Err(IdentityTextError::UnknownVersion) => Err(IdentityProblem::UnknownVersion { path: path() }),
+        Err(IdentityTextError::Truncated) => {
+            Err(IdentityProblem::Truncated { path: path(), kept: Kept::Identity })
+        }
+        Err(IdentityTextError::TooLong) => {
+            Err(IdentityProblem::TooLong { path: path(), kept: Kept::Identity })
+        }
+        Err(IdentityTextError::Damaged) => {
+            Err(IdentityProblem::Damaged { path: path(), kept: Kept::Identity })
+        }
+        Err(IdentityTextError::UnknownVersion) => {
+            Err(IdentityProblem::UnknownVersion { path: path() })
+        }
     }
 }
 
@@ -144,7 +159,8 @@ mod tests {
         (scratch, home, path)
     }
 
-    /// The problem with the home, after checking that the file was left alone and the sentence helps.
+    /// The problem with the home, after checking that the file was left alone and the sentence
+    /// helps.
     fn problem(home: &Home, path: &Path) -> IdentityProblem {
         let before = fs::read(path).ok();
         let problem = load_or_create_identity(home).expect_err("an unusable file");
@@ -166,14 +182,16 @@ mod tests {
         let (_scratch, home, path) = used_home();
         let first = load_or_create_identity(&home).expect("the identity").identity().id();
         assert_eq!(load_or_create_identity(&home).expect("the identity").identity().id(), first);
-        let mode = |path: &Path| fs::metadata(path).expect("it exists").permissions().mode() & 0o777;
+        let mode =
+            |path: &Path| fs::metadata(path).expect("it exists").permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(home.state_dir())), (0o600, 0o700));
     }
 
     #[test]
     fn a_second_process_takes_the_next_slot_and_a_third_the_one_after() {
         let (_scratch, home, _) = used_home();
-        let held: Vec<HeldIdentity> = (0..3).map(|_| load_or_create_identity(&home).expect("a slot")).collect();
+        let held: Vec<HeldIdentity> =
+            (0..3).map(|_| load_or_create_identity(&home).expect("a slot")).collect();
         assert_eq!(held.iter().map(|h| h.slot().0).collect::<Vec<_>>(), [0, 1, 2]);
         assert!(held[0].identity().id() != held[1].identity().id());
         assert!(home.identity_path(Slot(2)).ends_with("identity.2.key"));
@@ -181,14 +199,16 @@ mod tests {
         assert!(held[1].state_file(&home, &name).path().ends_with("state-default.1.bin"));
         let second = held[1].identity().id();
         drop(held);
-        let again: Vec<HeldIdentity> = (0..2).map(|_| load_or_create_identity(&home).expect("a slot")).collect();
+        let again: Vec<HeldIdentity> =
+            (0..2).map(|_| load_or_create_identity(&home).expect("a slot")).collect();
         assert!(again[1].identity().id() == second, "a slot keeps its identity");
     }
 
     #[test]
     fn slots_end() {
         let (_scratch, home, _) = used_home();
-        let held: Vec<_> = (0..SLOTS_MAX).map(|_| load_or_create_identity(&home).expect("a slot")).collect();
+        let held: Vec<_> =
+            (0..SLOTS_MAX).map(|_| load_or_create_identity(&home).expect("a slot")).collect();
         let none = load_or_create_identity(&home).expect_err("none left");
         assert_eq!(none, IdentityProblem::AllSlotsTaken { path: home.state_dir().to_owned() });
         assert_eq!(held.len(), 64);
@@ -253,7 +273,8 @@ mod tests {
     fn a_home_that_cannot_be_made_is_an_error() {
         let (_scratch, _, path) = used_home();
         let below_a_file = path.join("home");
-        let problem = load_or_create_identity(&Home::at(&below_a_file)).expect_err("a file is in the way");
+        let problem =
+            load_or_create_identity(&Home::at(&below_a_file)).expect_err("a file is in the way");
         let (action, reason) = (FileAction::MakeDirectory, io::ErrorKind::NotADirectory);
         assert_eq!(problem, IdentityProblem::Refused { path: below_a_file, action, reason });
     }
@@ -277,7 +298,9 @@ mod tests {
         let shown = format!("{held:?} {:?}", held.identity());
         drop(held);
         let problem = load_or_create_identity(&home).expect_err("damaged");
-        for shown in [shown, format!("{problem:?} {problem}"), format!("{:?}", decode_identity(&text))] {
+        for shown in
+            [shown, format!("{problem:?} {problem}"), format!("{:?}", decode_identity(&text))]
+        {
             assert_hides(&shown, &*seed);
             assert_hides(&shown, &text[19..83]);
         }

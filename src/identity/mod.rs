@@ -2,12 +2,13 @@
 //!
 //! Who a node is: an Ed25519 key pair for life, a boot nonce for each start, a name for people.
 //!
-//! The public key is the [`NodeId`]. A process that starts again is a new [`MemberId`], so nothing that
-//! an earlier life of the node promised can be mistaken for a promise of this one.
+//! The public key is the [`NodeId`]. A process that starts again is a new [`MemberId`], so nothing
+//! that an earlier life of the node promised can be mistaken for a promise of this one.
 //!
-//! A cluster is a [`Namespace`], admitted by its [`ClusterKey`]. What a node keeps on disk is the matter of the
-//! shells here: [`home`] says where, [`keystore`] holds the key pair, [`cluster_key_file`] finds the cluster key,
-//! [`state_file`] and [`peers_file`] remember the last run.
+//! A cluster is a [`Namespace`], admitted by its [`ClusterKey`]. What a node keeps on disk is the
+//! matter of the shells here: [`home`] says where, [`keystore`] holds the key pair,
+//! [`cluster_key_file`] finds the cluster key, [`state_file`] and [`peers_file`] remember the last
+//! run.
 
 pub mod cluster_key_file;
 pub mod home;
@@ -75,7 +76,9 @@ impl std::str::FromStr for NodeId {
     type Err = NodeIdTextError;
 
     fn from_str(text: &str) -> Result<NodeId, NodeIdTextError> {
-        let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(text.as_bytes()).map_err(|_| NodeIdTextError)?;
+        let bytes = data_encoding::HEXLOWER_PERMISSIVE
+            .decode(text.as_bytes())
+            .map_err(|_| NodeIdTextError)?;
         bytes.try_into().map(NodeId).map_err(|_| NodeIdTextError)
     }
 }
@@ -125,7 +128,8 @@ impl Decode for MemberId {
 
 #[cfg(test)]
 pub(crate) mod secrecy {
-    /// Fails when `shown` holds eight bytes in a row of `secret`: as they are, in hexadecimal, or as a list of numbers.
+    /// Fails when `shown` holds eight bytes in a row of `secret`: as they are, in hexadecimal, or
+    /// as a list of numbers.
     pub(crate) fn assert_hides(shown: &str, secret: &[u8]) {
         for window in secret.windows(8) {
             let hex: String = window.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -7,8 +7,8 @@ use std::fmt;
 
 /// A node's name: 1 to 32 printable characters, by default the host name.
 ///
-/// It travels inside the authenticated handshake and is shown in quotes beside the short [`NodeId`](super::NodeId):
-/// it is the peer's own claim, good for reading, never for deciding.
+/// It travels inside the authenticated handshake and is shown in quotes beside the short
+/// [`NodeId`](super::NodeId): it is the peer's own claim, good for reading, never for deciding.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 
@@ -57,7 +57,8 @@ impl Decode for Name {
 }
 
 fn printable(c: char) -> bool {
-    // Quotes would let a name pretend to be the text around it; format characters reorder a terminal line.
+    // Quotes would let a name pretend to be the text around it; format characters reorder a
+    // terminal line.
     c == ' ' || (c.is_alphanumeric() || c.is_ascii_punctuation()) && c != '"'
 }
 

@@ -1,10 +1,12 @@
 //! Layer: Words.
 //!
-//! A [`Namespace`]: which of the clusters that share one network a node belongs to, and what keeps the others out.
+//! A [`Namespace`]: which of the clusters that share one network a node belongs to, and what keeps
+//! the others out.
 //!
-//! A *keyed* namespace is admitted by its [`ClusterKey`]; its name is only what this machine calls it. An *open*
-//! one is a name alone: separation, not admission. Everything that goes over the wire is derived from the key by
-//! HKDF-SHA256 (RFC 5869), so no derived value says anything about the key or about another derived value.
+//! A *keyed* namespace is admitted by its [`ClusterKey`]; its name is only what this machine calls
+//! it. An *open* one is a name alone: separation, not admission. Everything that goes over the wire
+//! is derived from the key by HKDF-SHA256 (RFC 5869), so no derived value says anything about the
+//! key or about another derived value.
 
 use super::{Boot, ClusterKey};
 use hkdf::Hkdf;
@@ -82,7 +84,8 @@ impl Namespace {
         Namespace { name, admission: Admission::Key(key) }
     }
 
-    /// The cluster of everybody on the network who uses `name`. Encrypted, but whoever knows the name is in.
+    /// The cluster of everybody on the network who uses `name`. Encrypted, but whoever knows the
+    /// name is in.
     pub fn open(name: NamespaceName) -> Namespace {
         Namespace { name, admission: Admission::Open }
     }
@@ -105,8 +108,8 @@ impl Namespace {
         }
     }
 
-    /// What an advertisement of the start `boot` carries, so that members know their own and nobody else can
-    /// link two starts of one node.
+    /// What an advertisement of the start `boot` carries, so that members know their own and nobody
+    /// else can link two starts of one node.
     pub fn tag(&self, boot: Boot) -> [u8; 8] {
         let key = match &self.admission {
             Admission::Key(key) => derived(key.bytes(), b"potluck/1/tag"),
@@ -122,7 +125,8 @@ impl Namespace {
     }
 
     fn public_psk(&self) -> Zeroizing<[u8; 32]> {
-        let digest = Sha256::new_with_prefix(b"potluck/1/open").chain_update(self.name.as_str()).finalize();
+        let digest =
+            Sha256::new_with_prefix(b"potluck/1/open").chain_update(self.name.as_str()).finalize();
         Zeroizing::new(digest.into())
     }
 }
@@ -148,10 +152,17 @@ impl fmt::Debug for NamespaceName {
 impl fmt::Display for NamespaceNameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NamespaceNameError::Empty => f.write_str("a namespace name must not be empty; use 1 to 32 of a-z, 0-9 and -"),
-            NamespaceNameError::TooLong => f.write_str("a namespace name has at most 32 characters; shorten it"),
+            NamespaceNameError::Empty => {
+                f.write_str("a namespace name must not be empty; use 1 to 32 of a-z, 0-9 and -")
+            }
+            NamespaceNameError::TooLong => {
+                f.write_str("a namespace name has at most 32 characters; shorten it")
+            }
             NamespaceNameError::Character(place) => {
-                write!(f, "character {place} of the namespace name is not one of a-z, 0-9 and -; choose another name")
+                write!(
+                    f,
+                    "character {place} of the namespace name is not one of a-z, 0-9 and -; choose another name"
+                )
             }
         }
     }
@@ -162,7 +173,9 @@ impl std::error::Error for NamespaceNameError {}
 fn derived(secret: &[u8; 32], info: &[u8]) -> Zeroizing<[u8; 32]> {
     let mut key = Zeroizing::new([0; 32]);
     // HKDF-SHA256 gives up to 8160 bytes, so 32 cannot fail.
-    Hkdf::<Sha256>::new(None, secret).expand(info, &mut *key).expect("32 bytes are within HKDF's limit");
+    Hkdf::<Sha256>::new(None, secret)
+        .expand(info, &mut *key)
+        .expect("32 bytes are within HKDF's limit");
     key
 }
 
@@ -219,13 +232,17 @@ mod tests {
 
     #[test]
     fn derived_values_never_change() {
-        // RFC 5869 and RFC 2104 computed by other software; two versions of potluck must agree on these.
+        // RFC 5869 and RFC 2104 computed by other software; two versions of potluck must agree on
+        // these.
         assert_eq!(
             data_encoding::HEXLOWER.encode(&*keyed("a", 1).psk()),
             "c3c1681e81e8d546d41e8fd0b6484fbfef951361df4a5759a4f880a81bcb1650"
         );
         assert_eq!(data_encoding::HEXLOWER.encode(&keyed("a", 1).tag(Boot(2))), "47fe4b4bd45c1fee");
-        assert_eq!(data_encoding::HEXLOWER.encode(&Namespace::open(name("a")).tag(Boot(2))), "7ea5127fb3caf3b3");
+        assert_eq!(
+            data_encoding::HEXLOWER.encode(&Namespace::open(name("a")).tag(Boot(2))),
+            "7ea5127fb3caf3b3"
+        );
     }
 
     #[test]

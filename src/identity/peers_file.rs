@@ -10,7 +10,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// The addresses of the last run's peers in one namespace, as TOML: `peers = ["192.168.1.7:47474"]`.
+/// The addresses of the last run's peers in one namespace, as TOML: `peers =
+/// ["192.168.1.7:47474"]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeersFile {
     path: PathBuf,
@@ -60,7 +61,8 @@ impl PeersFile {
     }
 
     fn read(&self) -> Result<Vec<SocketAddr>, Ignored> {
-        let bytes = private_file::read(&self.path, Kept::Peers, FILE_BYTES_MAX).map_err(Ignored::Unreadable)?;
+        let bytes = private_file::read(&self.path, Kept::Peers, FILE_BYTES_MAX)
+            .map_err(Ignored::Unreadable)?;
         let Some(bytes) = bytes else { return Ok(Vec::new()) };
         decode_peers(&bytes).ok_or(Ignored::NotPeers)
     }
@@ -95,9 +97,17 @@ mod tests {
     use std::net::{Ipv6Addr, SocketAddrV6};
 
     fn addresses(count: u16) -> Vec<SocketAddr> {
-        let long =
-            |port| SocketAddrV6::new(Ipv6Addr::from([0xfe80, 1111, 2222, 3333, 4444, 5555, 6666, port]), port, 0, u32::MAX);
-        (1..=count).map(|i| if i % 2 == 0 { SocketAddr::from(([10, 0, 0, 1], i)) } else { long(i).into() }).collect()
+        let long = |port| {
+            SocketAddrV6::new(
+                Ipv6Addr::from([0xfe80, 1111, 2222, 3333, 4444, 5555, 6666, port]),
+                port,
+                0,
+                u32::MAX,
+            )
+        };
+        (1..=count)
+            .map(|i| if i % 2 == 0 { SocketAddr::from(([10, 0, 0, 1], i)) } else { long(i).into() })
+            .collect()
     }
 
     #[test]

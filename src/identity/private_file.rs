@@ -1,7 +1,7 @@
 //! Layer: Shells.
 //!
-//! Reading and writing files that only their owner may see, so that nobody else can choose what we read
-//! and no crash leaves half a file behind.
+//! Reading and writing files that only their owner may see, so that nobody else can choose what we
+//! read and no crash leaves half a file behind.
 
 use super::{FileAction, IdentityProblem, Kept};
 use rustix::fs::OFlags;
@@ -14,8 +14,13 @@ use zeroize::Zeroizing;
 
 /// The bytes of a file, at most `bytes_max`; `None` when there is none.
 ///
-/// What was opened is judged, not what the path named before: a regular file, ours, closed to others.
-pub(super) fn read(path: &Path, kept: Kept, bytes_max: u64) -> Result<Option<Zeroizing<Vec<u8>>>, IdentityProblem> {
+/// What was opened is judged, not what the path named before: a regular file, ours, closed to
+/// others.
+pub(super) fn read(
+    path: &Path,
+    kept: Kept,
+    bytes_max: u64,
+) -> Result<Option<Zeroizing<Vec<u8>>>, IdentityProblem> {
     let file = match open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -27,10 +32,12 @@ pub(super) fn read(path: &Path, kept: Kept, bytes_max: u64) -> Result<Option<Zer
     if facts.len() > bytes_max {
         return Err(too_long());
     }
-    // Room for all of it at once (a growing Vec would leave copies of secrets behind), and one byte more,
-    // because the file may grow while it is read.
+    // Room for all of it at once (a growing Vec would leave copies of secrets behind), and one byte
+    // more, because the file may grow while it is read.
     let mut bytes = Zeroizing::new(Vec::with_capacity(facts.len() as usize + 1));
-    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|error| refused(path, FileAction::Read, &error))?;
+    file.take(bytes_max + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| refused(path, FileAction::Read, &error))?;
     match bytes.len() as u64 {
         0 => Err(IdentityProblem::Empty { path: path.to_owned(), kept }),
         len if len > bytes_max => Err(too_long()),
@@ -38,8 +45,8 @@ pub(super) fn read(path: &Path, kept: Kept, bytes_max: u64) -> Result<Option<Zer
     }
 }
 
-/// Writes a file that must not exist yet. Of two processes that try at the same time one succeeds; the other gets
-/// `AlreadyExists`, and the file is then whole.
+/// Writes a file that must not exist yet. Of two processes that try at the same time one succeeds;
+/// the other gets `AlreadyExists`, and the file is then whole.
 pub(super) fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = Temporary::write(path, bytes)?;
     // A link fails where a file is; a rename would replace it.
@@ -48,20 +55,25 @@ pub(super) fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_dir(path)
 }
 
-/// Writes a file, in place of one that may exist. After a crash the old or the new one is there, whole.
+/// Writes a file, in place of one that may exist. After a crash the old or the new one is there,
+/// whole.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = Temporary::write(path, bytes)?;
     fs::rename(&temporary.path, path)?;
     sync_dir(path)
 }
 
-/// Removes what writers of `path` left behind when they were killed. Only while nobody else writes it.
+/// Removes what writers of `path` left behind when they were killed. Only while nobody else writes
+/// it.
 pub(super) fn sweep(path: &Path) -> io::Result<()> {
     let prefix = temporary_prefix(path)?;
     for entry in fs::read_dir(parent(path)?)? {
         let entry = entry?;
         let name = entry.file_name();
-        if name.to_str().is_some_and(|name| name.starts_with(&prefix) && name.ends_with(TEMPORARY_SUFFIX)) {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with(&prefix) && name.ends_with(TEMPORARY_SUFFIX))
+        {
             fs::remove_file(entry.path())?;
         }
     }
@@ -72,8 +84,14 @@ pub(super) fn sweep(path: &Path) -> io::Result<()> {
 pub(super) fn open_lock(path: &Path) -> Result<File, IdentityProblem> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     // Locks over a network file system need a file opened for writing.
-    let opened =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(path);
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(path);
     let file = opened.map_err(|error| not_opened(path, FileAction::Lock, &error))?;
     let facts = file.metadata().map_err(|error| refused(path, FileAction::Lock, &error))?;
     judge(path, &facts, rustix::process::geteuid().as_raw())?;
@@ -145,7 +163,8 @@ impl Drop for Temporary {
 }
 
 fn temporary_prefix(target: &Path) -> io::Result<String> {
-    let name = target.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
+    let name =
+        target.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(format!(".{name}."))
 }
 
@@ -157,7 +176,11 @@ fn parent(path: &Path) -> io::Result<&Path> {
 fn sync_dir(path: &Path) -> io::Result<()> {
     match File::open(parent(path)?)?.sync_all() {
         // Some network file systems cannot sync a directory; their server does so by itself.
-        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) =>
+        {
+            Ok(())
+        }
         result => result,
     }
 }
@@ -176,8 +199,9 @@ mod tests {
     }
 
     fn entries(dir: &Path) -> Vec<String> {
-        let names =
-            fs::read_dir(dir).expect("a directory").map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned());
+        let names = fs::read_dir(dir)
+            .expect("a directory")
+            .map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned());
         let mut names: Vec<String> = names.collect();
         names.sort_unstable();
         names
@@ -226,17 +250,35 @@ mod tests {
         assert_eq!(read_state(&at("link")), Err(IdentityProblem::Symlink { path: at("link") }));
         fs::create_dir(at("dir")).expect("made");
         assert_eq!(read_state(&at("dir")), Err(IdentityProblem::NotAFile { path: at("dir") }));
-        assert!(std::process::Command::new("mkfifo").arg(at("fifo")).status().expect("mkfifo runs").success());
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(at("fifo"))
+                .status()
+                .expect("mkfifo runs")
+                .success()
+        );
         assert_eq!(read_state(&at("fifo")), Err(IdentityProblem::NotAFile { path: at("fifo") }));
         let _socket = UnixListener::bind(at("socket")).expect("bound");
-        assert_eq!(read_state(&at("socket")), Err(IdentityProblem::NotAFile { path: at("socket") }));
+        assert_eq!(
+            read_state(&at("socket")),
+            Err(IdentityProblem::NotAFile { path: at("socket") })
+        );
         create(&at("long"), b"123456789").expect("created");
-        assert_eq!(read_state(&at("long")), Err(IdentityProblem::TooLong { path: at("long"), kept: Kept::State }));
+        assert_eq!(
+            read_state(&at("long")),
+            Err(IdentityProblem::TooLong { path: at("long"), kept: Kept::State })
+        );
         create(&at("empty"), b"").expect("created");
-        assert_eq!(read_state(&at("empty")), Err(IdentityProblem::Empty { path: at("empty"), kept: Kept::State }));
+        assert_eq!(
+            read_state(&at("empty")),
+            Err(IdentityProblem::Empty { path: at("empty"), kept: Kept::State })
+        );
         for mode in [0o640, 0o604, 0o620, 0o601] {
             fs::set_permissions(at("good"), fs::Permissions::from_mode(mode)).expect("changed");
-            assert_eq!(read_state(&at("good")), Err(IdentityProblem::LoosePermissions { path: at("good"), mode }));
+            assert_eq!(
+                read_state(&at("good")),
+                Err(IdentityProblem::LoosePermissions { path: at("good"), mode })
+            );
         }
     }
 
@@ -247,11 +289,17 @@ mod tests {
         create(&path, b"x").expect("created");
         let facts = fs::metadata(&path).expect("it exists");
         let stranger = facts.uid() + 1;
-        assert_eq!(judge(&path, &facts, stranger), Err(IdentityProblem::WrongOwner { path: path.clone(), owner: facts.uid() }));
+        assert_eq!(
+            judge(&path, &facts, stranger),
+            Err(IdentityProblem::WrongOwner { path: path.clone(), owner: facts.uid() })
+        );
         assert_eq!(judge(&path, &facts, facts.uid()), Ok(()));
         // Only root can give a file away, and then the whole way is tested too.
         if std::os::unix::fs::chown(&path, Some(stranger), None).is_ok() {
-            assert_eq!(read_state(&path), Err(IdentityProblem::WrongOwner { path: path.clone(), owner: stranger }));
+            assert_eq!(
+                read_state(&path),
+                Err(IdentityProblem::WrongOwner { path: path.clone(), owner: stranger })
+            );
         }
     }
 

@@ -7,7 +7,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a file of the key store cannot be used. The file stays as it is: nothing is ever repaired or made anew silently.
+/// Why a file of the key store cannot be used. The file stays as it is: nothing is ever repaired or
+/// made anew silently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdentityProblem {
@@ -160,8 +161,12 @@ impl Kept {
     /// What to do when the contents are lost.
     fn remedy(self) -> &'static str {
         match self {
-            Kept::Identity => "Restore it from a backup, or move it away to start with a new identity",
-            Kept::ClusterKey => "Restore it from a backup, or move it away and join the cluster again",
+            Kept::Identity => {
+                "Restore it from a backup, or move it away to start with a new identity"
+            }
+            Kept::ClusterKey => {
+                "Restore it from a backup, or move it away and join the cluster again"
+            }
             Kept::State => "Move it away; the node then starts without memory of the last run",
             Kept::Peers => "Move it away; it is only a hint where to look for peers",
         }
@@ -213,9 +218,13 @@ impl FileAction {
     fn remedy(self) -> &'static str {
         match self {
             FileAction::Read => "Make it readable for the user that runs potluck",
-            FileAction::Write => "Make room there and let the user that runs potluck write to its directory",
+            FileAction::Write => {
+                "Make room there and let the user that runs potluck write to its directory"
+            }
             FileAction::Lock => "Set POTLUCK_HOME to a directory whose file system has file locks",
-            FileAction::MakeDirectory => "Make it by hand, or set POTLUCK_HOME to another directory",
+            FileAction::MakeDirectory => {
+                "Make it by hand, or set POTLUCK_HOME to another directory"
+            }
         }
     }
 }

@@ -12,7 +12,8 @@ impl Scratch {
     pub(crate) fn new() -> Scratch {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("potluck-identity-{}-{number}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("potluck-identity-{}-{number}", std::process::id()));
         // A directory of that name can only be left over from a killed process that had our id.
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("the temporary directory is writable");

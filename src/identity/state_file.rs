@@ -1,6 +1,7 @@
 //! Layer: Shells.
 //!
-//! What a node must not forget: opaque bytes in a file that is either the old one or the new one, never a mixture.
+//! What a node must not forget: opaque bytes in a file that is either the old one or the new one,
+//! never a mixture.
 
 use super::home::make_private_dir;
 use super::{IdentityProblem, Kept, private_file};
@@ -9,13 +10,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_128;
 
-/// The durable state of one identity in one namespace. One process at a time uses it: the one that holds the identity.
+/// The durable state of one identity in one namespace. One process at a time uses it: the one that
+/// holds the identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateFile {
     path: PathBuf,
 }
 
-/// Most bytes of contents: an accepted View that commits as many operations as it may has some 40 KiB, mostly it is a few hundred bytes.
+/// Most bytes of contents: an accepted View that commits as many operations as it may has some 40
+/// KiB, mostly it is a few hundred bytes.
 pub const STATE_BYTES_MAX: usize = 64 * 1024;
 
 impl StateFile {
@@ -31,26 +34,35 @@ impl StateFile {
 
     /// What was saved last; `None` when nothing ever was. Blocks on the disk.
     ///
-    /// A file that is damaged or unsafe is an error and stays as it is: whoever starts without it breaks
-    /// promises, so that must be somebody's decision. Call it before the first `save`: it also removes what a
-    /// killed writer left behind.
+    /// A file that is damaged or unsafe is an error and stays as it is: whoever starts without it
+    /// breaks promises, so that must be somebody's decision. Call it before the first `save`: it
+    /// also removes what a killed writer left behind.
     pub fn load(&self) -> Result<Option<Vec<u8>>, IdentityProblem> {
         // Only leftovers; failing to remove them harms nobody.
         let _ = private_file::sweep(&self.path);
         let bytes_max = (HEADER_BYTES + STATE_BYTES_MAX) as u64;
-        let Some(bytes) = private_file::read(&self.path, Kept::State, bytes_max)? else { return Ok(None) };
+        let Some(bytes) = private_file::read(&self.path, Kept::State, bytes_max)? else {
+            return Ok(None);
+        };
         let path = || self.path.clone();
         match decode_state(&bytes) {
             Ok(state) => Ok(Some(state)),
-            Err(Malformed::Truncated) => Err(IdentityProblem::Truncated { path: path(), kept: Kept::State }),
-            Err(Malformed::Trailing | Malformed::TooLong) => Err(IdentityProblem::TooLong { path: path(), kept: Kept::State }),
+            Err(Malformed::Truncated) => {
+                Err(IdentityProblem::Truncated { path: path(), kept: Kept::State })
+            }
+            Err(Malformed::Trailing | Malformed::TooLong) => {
+                Err(IdentityProblem::TooLong { path: path(), kept: Kept::State })
+            }
             Err(Malformed::UnknownTag) => Err(IdentityProblem::UnknownVersion { path: path() }),
-            Err(Malformed::Inconsistent) => Err(IdentityProblem::Damaged { path: path(), kept: Kept::State }),
+            Err(Malformed::Inconsistent) => {
+                Err(IdentityProblem::Damaged { path: path(), kept: Kept::State })
+            }
         }
     }
 
-    /// Replaces what was saved. When it returns `Ok`, a power cut leaves the new state; on an error or a crash
-    /// before that, the old one or the new one. Blocks on the disk, so it belongs on a thread of its own.
+    /// Replaces what was saved. When it returns `Ok`, a power cut leaves the new state; on an error
+    /// or a crash before that, the old one or the new one. Blocks on the disk, so it belongs on a
+    /// thread of its own.
     ///
     /// Fails with `InvalidInput` for more than [`STATE_BYTES_MAX`] bytes.
     pub fn save(&self, state: &[u8]) -> io::Result<()> {
@@ -68,7 +80,8 @@ impl StateFile {
     }
 }
 
-/// The bytes of a state file: magic, version, length, XXH3-128 of the contents, contents. `None` when they are too long.
+/// The bytes of a state file: magic, version, length, XXH3-128 of the contents, contents. `None`
+/// when they are too long.
 pub fn encode_state(state: &[u8]) -> Option<Vec<u8>> {
     let len = u32::try_from(state.len()).ok().filter(|_| state.len() <= STATE_BYTES_MAX)?;
     let mut bytes = Vec::with_capacity(HEADER_BYTES + state.len());
@@ -149,12 +162,18 @@ mod tests {
             assert_eq!(fs::read(&path).ok(), Some(bytes), "the file was touched");
             problem
         };
-        assert_eq!(changed(&|b| b.truncate(20)), IdentityProblem::Truncated { path: path.clone(), kept });
+        assert_eq!(
+            changed(&|b| b.truncate(20)),
+            IdentityProblem::Truncated { path: path.clone(), kept }
+        );
         assert_eq!(changed(&|b| b.push(0)), IdentityProblem::TooLong { path: path.clone(), kept });
         assert_eq!(changed(&|b| b[30] ^= 1), IdentityProblem::Damaged { path: path.clone(), kept });
         assert_eq!(changed(&|b| b[7] = 2), IdentityProblem::UnknownVersion { path: path.clone() });
         assert_eq!(changed(&Vec::clear), IdentityProblem::Empty { path: path.clone(), kept });
-        assert_eq!(changed(&|b| b.resize(70_000, 0)), IdentityProblem::TooLong { path: path.clone(), kept });
+        assert_eq!(
+            changed(&|b| b.resize(70_000, 0)),
+            IdentityProblem::TooLong { path: path.clone(), kept }
+        );
     }
 
     #[test]

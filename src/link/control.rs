@@ -2,15 +2,16 @@
 //!
 //! Control links: one message, one sealed record, in front of it its length.
 //!
-//! The length is bounded before anything is read or allocated for it, and each link has one receive buffer of fixed
-//! size. An error of either half is final: drop both, and the connection is closed.
+//! The length is bounded before anything is read or allocated for it, and each link has one receive
+//! buffer of fixed size. An error of either half is final: drop both, and the connection is closed.
 
 use super::Stream;
 use super::session::{Opener, Sealer, Session, TAG_BYTES};
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
-/// Largest control message: a Promise after a View that commits as many operations as it may is a little shorter.
+/// Largest control message: a Promise after a View that commits as many operations as it may is a
+/// little shorter.
 pub const CONTROL_BYTES_MAX: usize = 56 * 1024;
 
 /// The sending half of a control link.
@@ -35,18 +36,26 @@ pub fn into_control(stream: Box<dyn Stream>, session: Session) -> (ControlSender
     let (from, to) = tokio::io::split(stream);
     let (sealer, opener) = session.into_halves();
     let buffer = vec![0; LENGTH_BYTES + SEALED_BYTES_MAX].into_boxed_slice();
-    (ControlSender { to, sealer, unsent: Vec::new(), sent: 0 }, ControlReceiver { from, opener, buffer, start: 0, end: 0 })
+    (
+        ControlSender { to, sealer, unsent: Vec::new(), sent: 0 },
+        ControlReceiver { from, opener, buffer, start: 0, end: 0 },
+    )
 }
 
 impl ControlSender {
-    /// Seals one message of at most [`CONTROL_BYTES_MAX`] bytes behind those that have not been sent, for the next
-    /// [`flush`](ControlSender::flush): several that are there at once leave in one write.
+    /// Seals one message of at most [`CONTROL_BYTES_MAX`] bytes behind those that have not been
+    /// sent, for the next [`flush`](ControlSender::flush): several that are there at once leave in
+    /// one write.
     ///
     /// # Errors
-    /// `InvalidInput` for a longer message, which does the link no harm; every other error is final.
+    /// `InvalidInput` for a longer message, which does the link no harm; every other error is
+    /// final.
     pub fn add(&mut self, message: &[u8]) -> io::Result<()> {
         if message.len() > CONTROL_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the control message is longer than 56 KiB"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the control message is longer than 56 KiB",
+            ));
         }
         let start = self.unsent.len();
         self.unsent.resize(start + LENGTH_BYTES + message.len() + TAG_BYTES, 0);
@@ -68,7 +77,8 @@ impl ControlSender {
         self.flush().await
     }
 
-    /// Sends what was added; waits while the peer's window is full. Dropped half way the next one goes on with it, and the link stays whole.
+    /// Sends what was added; waits while the peer's window is full. Dropped half way the next one
+    /// goes on with it, and the link stays whole.
     ///
     /// # Errors
     /// All are final.
@@ -89,7 +99,8 @@ impl ControlReceiver {
     /// The next message. Cancel-safe: a message half received is kept for the next call.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the peer closed, `InvalidData` when a record is too long or does not open; all are final.
+    /// `UnexpectedEof` when the peer closed, `InvalidData` when a record is too long or does not
+    /// open; all are final.
     pub async fn recv(&mut self) -> io::Result<Vec<u8>> {
         loop {
             if let Some(message) = self.take_message()? {
@@ -106,10 +117,15 @@ impl ControlReceiver {
 
     fn take_message(&mut self) -> io::Result<Option<Vec<u8>>> {
         let received = &self.buffer[self.start..self.end];
-        let Some((length, rest)) = received.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let Some((length, rest)) = received.split_first_chunk::<LENGTH_BYTES>() else {
+            return Ok(None);
+        };
         let length = usize::from(u16::from_le_bytes(*length));
         if !(TAG_BYTES..=SEALED_BYTES_MAX).contains(&length) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer announced a control record of impossible size"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the peer announced a control record of impossible size",
+            ));
         }
         let Some(sealed) = rest.get(..length) else { return Ok(None) };
         let mut message = vec![0; length];
@@ -177,7 +193,10 @@ mod tests {
         }
         let waits = to.unsent();
         assert_eq!(waits, 3 * (LENGTH_BYTES + TAG_BYTES) + 501);
-        assert_eq!(to.add(&vec![0; CONTROL_BYTES_MAX + 1]).map_err(|e| e.kind()), Err(io::ErrorKind::InvalidInput));
+        assert_eq!(
+            to.add(&vec![0; CONTROL_BYTES_MAX + 1]).map_err(|e| e.kind()),
+            Err(io::ErrorKind::InvalidInput)
+        );
         assert_eq!(to.unsent(), waits, "what is refused is not added");
         to.flush().await.expect("sent");
         assert_eq!(to.unsent(), 0);
@@ -200,7 +219,9 @@ mod tests {
     #[tokio::test]
     async fn receiving_may_be_dropped_at_every_byte() {
         let (mut raw, mut sealer, mut from, _to) = tapped();
-        for byte in record(&mut sealer, b"piecemeal").into_iter().chain(record(&mut sealer, b"again")) {
+        for byte in
+            record(&mut sealer, b"piecemeal").into_iter().chain(record(&mut sealer, b"again"))
+        {
             // One poll that cannot finish, dropped; then one more byte.
             tokio::select! { biased; message = from.recv() => assert_eq!(message.expect("whole"), b"piecemeal"), () = std::future::ready(()) => () }
             raw.write_all(&[byte]).await.expect("written");
@@ -236,8 +257,16 @@ mod tests {
         for length in [0, 15, (SEALED_BYTES_MAX + 1) as u16, u16::MAX] {
             let (mut raw, _sealer, mut from, _to) = tapped();
             raw.write_all(&length.to_le_bytes()).await.expect("written");
-            assert_eq!(from.recv().await.map_err(|e| e.kind()), Err(io::ErrorKind::InvalidData), "{length}");
-            assert_eq!(from.recv().await.map_err(|e| e.kind()), Err(io::ErrorKind::InvalidData), "{length}, again");
+            assert_eq!(
+                from.recv().await.map_err(|e| e.kind()),
+                Err(io::ErrorKind::InvalidData),
+                "{length}"
+            );
+            assert_eq!(
+                from.recv().await.map_err(|e| e.kind()),
+                Err(io::ErrorKind::InvalidData),
+                "{length}, again"
+            );
         }
     }
 
@@ -248,7 +277,11 @@ mod tests {
             let (mut raw, mut sealer, mut from, _to) = tapped();
             raw.write_all(&record(&mut sealer, b"cut short")[..cut]).await.expect("written");
             drop(raw);
-            assert_eq!(from.recv().await.map_err(|e| e.kind()), Err(io::ErrorKind::UnexpectedEof), "{cut} bytes");
+            assert_eq!(
+                from.recv().await.map_err(|e| e.kind()),
+                Err(io::ErrorKind::UnexpectedEof),
+                "{cut} bytes"
+            );
         }
     }
 
@@ -261,8 +294,16 @@ mod tests {
             bent[at] ^= 0x10;
             raw.write_all(&bent).await.expect("written");
             raw.write_all(&record(&mut sealer, b"fine")).await.expect("written");
-            assert_eq!(from.recv().await.map_err(|e| e.kind()), Err(io::ErrorKind::InvalidData), "byte {at}");
-            assert_eq!(from.recv().await.map_err(|e| e.kind()), Err(io::ErrorKind::InvalidData), "byte {at}, again");
+            assert_eq!(
+                from.recv().await.map_err(|e| e.kind()),
+                Err(io::ErrorKind::InvalidData),
+                "byte {at}"
+            );
+            assert_eq!(
+                from.recv().await.map_err(|e| e.kind()),
+                Err(io::ErrorKind::InvalidData),
+                "byte {at}, again"
+            );
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Data links over TCP: frames on a blocking socket, a thread for each direction.
 //!
-//! A full window blocks the sender for as long as the peer takes; only the link's [`Shutdown`] ends that. The first
-//! error of either half ends the whole link.
+//! A full window blocks the sender for as long as the peer takes; only the link's [`Shutdown`] ends
+//! that. The first error of either half ends the whole link.
 
 use super::frame::{FrameReader, FrameWriter, Source};
 use super::hello::Wire;
@@ -18,13 +18,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Makes a data link of a stream whose handshake is through: of a TCP connection, or of an in-memory one its twin.
+/// Makes a data link of a stream whose handshake is through: of a TCP connection, or of an
+/// in-memory one its twin.
 ///
 /// Encrypted unless the session's wire is trusted.
 ///
 /// # Errors
 /// `Unsupported` when nothing that blocks is under the stream.
-pub fn into_data_link(mut stream: Box<dyn Stream>, session: Session) -> io::Result<Box<dyn DataLink>> {
+pub fn into_data_link(
+    mut stream: Box<dyn Stream>,
+    session: Session,
+) -> io::Result<Box<dyn DataLink>> {
     if let Some(twin) = stream.take_twin() {
         return Ok(twin);
     }
@@ -44,7 +48,8 @@ pub struct TcpData {
     line: Arc<Line>,
 }
 
-/// The sending half. Dropped, it ends the stream behind what was sent: the frames are dropped first.
+/// The sending half. Dropped, it ends the stream behind what was sent: the frames are dropped
+/// first.
 struct TcpSender {
     frames: FrameWriter<Outward>,
     line: EndOfStream,
@@ -66,7 +71,8 @@ struct Line {
     closed: AtomicBool,
 }
 
-/// The socket as the sending half sees it: once shut down it fails, whatever the kernel still holds.
+/// The socket as the sending half sees it: once shut down it fails, whatever the kernel still
+/// holds.
 struct Outward(Arc<Line>);
 
 /// The same for the receiving half.
@@ -96,7 +102,8 @@ impl TcpData {
             line: EndOfStream(Arc::clone(&line)),
         };
         let inward = Inward { line: Arc::clone(&line), low_water: LowWater::new() };
-        let receiver = TcpReceiver { frames: FrameReader::new(inward, opener), line: Arc::clone(&line) };
+        let receiver =
+            TcpReceiver { frames: FrameReader::new(inward, opener), line: Arc::clone(&line) };
         Ok(TcpData { sender, receiver, line })
     }
 }
@@ -137,7 +144,8 @@ impl DataReceiver for TcpReceiver {
 
 impl Drop for EndOfStream {
     fn drop(&mut self) {
-        // The peer reads what was sent, then the end. An error means that the connection has ended already.
+        // The peer reads what was sent, then the end. An error means that the connection has ended
+        // already.
         let _ = self.0.socket.shutdown(std::net::Shutdown::Write);
     }
 }
@@ -158,7 +166,11 @@ impl Shutdown for Line {
 
 impl Line {
     fn check(&self) -> io::Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
+        if self.closed.load(Ordering::Acquire) {
+            Err(io::ErrorKind::NotConnected.into())
+        } else {
+            Ok(())
+        }
     }
 
     /// A half has met its first error.
@@ -197,13 +209,15 @@ impl Write for Outward {
     }
 }
 
-/// Bytes that the kernel may hold unsent: enough to keep a wire of a gigabit busy for the four milliseconds in which a
-/// sender on a busy machine may not get its turn, few enough that what is sent next is still decided here.
+/// Bytes that the kernel may hold unsent: enough to keep a wire of a gigabit busy for the four
+/// milliseconds in which a sender on a busy machine may not get its turn, few enough that what is
+/// sent next is still decided here.
 #[cfg(target_os = "linux")]
 const NOTSENT_LOWAT_BYTES: u32 = 512 * 1024;
 
-/// Has the system end a link of whose bytes none is acknowledged for [`SWALLOWED`]: a way that loses large packets alone shows itself by
-/// nothing else, and TCP tries for a quarter of an hour. Where the system cannot be asked for that, it is as it was.
+/// Has the system end a link of whose bytes none is acknowledged for [`SWALLOWED`]: a way that
+/// loses large packets alone shows itself by nothing else, and TCP tries for a quarter of an hour.
+/// Where the system cannot be asked for that, it is as it was.
 fn give_up_in_time(socket: &TcpStream) {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = socket2::SockRef::from(socket).set_tcp_user_timeout(Some(SWALLOWED));
@@ -255,7 +269,9 @@ mod contract {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
         let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
         let (far, _) = listener.accept().expect("accepted");
-        let link = |socket, session| Box::new(made(TcpData::new(socket, session).expect("a link"))).split();
+        let link = |socket, session| {
+            Box::new(made(TcpData::new(socket, session).expect("a link"))).split()
+        };
         (link(near, a), link(far, b))
     }
 
@@ -267,7 +283,10 @@ mod contract {
             ("tcp, AES-256-GCM", tcp(session_pair_of(Suite::Aes256Gcm))),
             ("tcp, ChaCha20-Poly1305", tcp(session_pair_of(Suite::ChaCha20Poly1305))),
             ("tcp, AES-256-GCM, two threads", pressed(session_pair_of(Suite::Aes256Gcm))),
-            ("tcp, ChaCha20-Poly1305, two threads", pressed(session_pair_of(Suite::ChaCha20Poly1305))),
+            (
+                "tcp, ChaCha20-Poly1305, two threads",
+                pressed(session_pair_of(Suite::ChaCha20Poly1305)),
+            ),
             ("tcp, trusted", tcp(session_pair_over(trusted))),
         ]
     }
@@ -277,8 +296,18 @@ mod contract {
         DataHeader { op, flow: 1, chunk: number as u32, phase: Phase::Gather, len: len as u32 }
     }
 
-    const SIZES: [usize; 10] =
-        [0, 1, 65_486, 65_487, 65_488, 65_519, 2 * 65_487, 256 * 1024, PAYLOAD_BYTES_MAX - 1, PAYLOAD_BYTES_MAX];
+    const SIZES: [usize; 10] = [
+        0,
+        1,
+        65_486,
+        65_487,
+        65_488,
+        65_519,
+        2 * 65_487,
+        256 * 1024,
+        PAYLOAD_BYTES_MAX - 1,
+        PAYLOAD_BYTES_MAX,
+    ];
 
     #[test]
     fn frames_of_all_sizes_arrive_both_ways_in_order() {
@@ -286,7 +315,8 @@ mod contract {
             let talk = |(mut to, mut from, keep): Halves, salt: usize| {
                 let sending = thread::spawn(move || {
                     for (n, len) in SIZES.into_iter().enumerate() {
-                        let payload: Vec<u8> = (0..len).map(|i| (i * 31 + n + salt) as u8).collect();
+                        let payload: Vec<u8> =
+                            (0..len).map(|i| (i * 31 + n + salt) as u8).collect();
                         to.send(&header(n, len), &payload).expect("sent");
                     }
                     to
@@ -296,7 +326,13 @@ mod contract {
                     for (n, len) in SIZES.into_iter().enumerate() {
                         let (got, block) = from.recv(&pool).expect("received");
                         assert_eq!(got, header(n, len));
-                        assert!(block.bytes().iter().enumerate().all(|(i, b)| *b == (i * 31 + n + 1 - salt) as u8));
+                        assert!(
+                            block
+                                .bytes()
+                                .iter()
+                                .enumerate()
+                                .all(|(i, b)| *b == (i * 31 + n + 1 - salt) as u8)
+                        );
                     }
                     from
                 });
@@ -316,12 +352,16 @@ mod contract {
             let ((mut to, mut from, end), _peer) = (a, b);
             let sending = thread::spawn(move || {
                 loop {
-                    if let Err(error) = to.send(&header(0, PAYLOAD_BYTES_MAX), &[0; PAYLOAD_BYTES_MAX]) {
+                    if let Err(error) =
+                        to.send(&header(0, PAYLOAD_BYTES_MAX), &[0; PAYLOAD_BYTES_MAX])
+                    {
                         return (to, error);
                     }
                 }
             });
-            let receiving = thread::spawn(move || from.recv(&Pool::new()).map(drop).expect_err("nothing was sent"));
+            let receiving = thread::spawn(move || {
+                from.recv(&Pool::new()).map(drop).expect_err("nothing was sent")
+            });
             end.shutdown();
             end.shutdown();
             let (mut to, _) = sending.join().expect("the sender ends");
@@ -349,7 +389,8 @@ mod contract {
             let ((_to, _from, end), (mut to, mut from, _)) = (a, b);
             end.shutdown();
             assert!(from.recv(&Pool::new()).is_err(), "{name}");
-            let refused = (0..1000).any(|_| to.send(&header(0, PAYLOAD_BYTES_MAX), &[0; PAYLOAD_BYTES_MAX]).is_err());
+            let refused = (0..1000)
+                .any(|_| to.send(&header(0, PAYLOAD_BYTES_MAX), &[0; PAYLOAD_BYTES_MAX]).is_err());
             assert!(refused, "{name}");
         }
     }
@@ -367,7 +408,8 @@ mod contract {
         }
     }
 
-    /// What a core can do for a direction: `cargo test --release -p potluck --lib frame_after_frame -- --nocapture`.
+    /// What a core can do for a direction: `cargo test --release -p potluck --lib frame_after_frame
+    /// -- --nocapture`.
     #[test]
     fn frame_after_frame_is_what_it_was() {
         const FRAMES: usize = 64;
@@ -394,14 +436,22 @@ mod contract {
                     into.fill(0);
                 }
             });
-            let speed = |work: Duration| (FRAMES * PAYLOAD_BYTES_MAX) as f64 / work.as_nanos() as f64;
-            println!("{name}: a core sends {:.2} GB/s, receives {:.2} GB/s", speed(sending), speed(receiving));
+            let speed =
+                |work: Duration| (FRAMES * PAYLOAD_BYTES_MAX) as f64 / work.as_nanos() as f64;
+            println!(
+                "{name}: a core sends {:.2} GB/s, receives {:.2} GB/s",
+                speed(sending),
+                speed(receiving)
+            );
         }
     }
 
     /// The processor time of this thread, not that of others.
     fn worked(doing: impl FnOnce()) -> Duration {
-        let now = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("since the thread began");
+        let now = || {
+            Duration::try_from(clock_gettime(ClockId::ThreadCPUTime))
+                .expect("since the thread began")
+        };
         let began = now();
         doing();
         now() - began

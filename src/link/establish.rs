@@ -6,7 +6,9 @@
 
 use super::Stream;
 use super::gate::Replays;
-use super::handshake::{Initiator, MESSAGE1_BYTES, MESSAGE2_BYTES, MESSAGE3_BYTES, Responder, Terms};
+use super::handshake::{
+    Initiator, MESSAGE1_BYTES, MESSAGE2_BYTES, MESSAGE3_BYTES, Responder, Terms,
+};
 use super::local::Local;
 use super::preamble::{DataAsk, Preamble, Purpose};
 use super::refusal::Refusal;
@@ -33,7 +35,8 @@ pub struct DataTerms {
 /// The dialling end: proves who we are and learns who answers, within [`HANDSHAKE_TIMEOUT`].
 ///
 /// # Errors
-/// The [`Refusal`]; the stream is closed then. [`Refusal::WrongRank`] when `expect` names somebody else.
+/// The [`Refusal`]; the stream is closed then. [`Refusal::WrongRank`] when `expect` names somebody
+/// else.
 pub async fn initiate(
     stream: Box<dyn Stream>,
     local: &Local,
@@ -45,8 +48,9 @@ pub async fn initiate(
     timeout(HANDSHAKE_TIMEOUT, handshake).await.map_err(|_| Refusal::TooSlow)?
 }
 
-/// The accepting end. `views` tells what is known of a data link: the View of this hint, if this node has the rank
-/// `dst` in it, and who is at `src`. A peer that does not hold the cluster key gets no byte back.
+/// The accepting end. `views` tells what is known of a data link: the View of this hint, if this
+/// node has the rank `dst` in it, and who is at `src`. A peer that does not hold the cluster key
+/// gets no byte back.
 ///
 /// # Errors
 /// The [`Refusal`]; the stream is closed then.
@@ -56,7 +60,9 @@ pub async fn respond(
     replays: &Mutex<Replays>,
     views: impl Fn(&DataAsk) -> Option<DataTerms>,
 ) -> Result<(Box<dyn Stream>, Session), Refusal> {
-    timeout(HANDSHAKE_TIMEOUT, respond_unbounded(stream, local, replays, views)).await.map_err(|_| Refusal::TooSlow)?
+    timeout(HANDSHAKE_TIMEOUT, respond_unbounded(stream, local, replays, views))
+        .await
+        .map_err(|_| Refusal::TooSlow)?
 }
 
 async fn initiate_unbounded(
@@ -94,7 +100,10 @@ async fn respond_unbounded(
     Ok((stream, session))
 }
 
-fn terms_of(preamble: Preamble, views: impl Fn(&DataAsk) -> Option<DataTerms>) -> Result<(Purpose, Option<MemberId>), Refusal> {
+fn terms_of(
+    preamble: Preamble,
+    views: impl Fn(&DataAsk) -> Option<DataTerms>,
+) -> Result<(Purpose, Option<MemberId>), Refusal> {
     let known = |ask: &DataAsk| views(ask).ok_or(Refusal::UnknownView);
     match preamble {
         Preamble::Control => Ok((Purpose::Control, None)),
@@ -138,7 +147,12 @@ mod tests {
         }
     }
 
-    async fn meet(a: &Local, b: &Local, purpose: Purpose, streams: (Box<dyn Stream>, Box<dyn Stream>)) -> (Outcome, Outcome) {
+    async fn meet(
+        a: &Local,
+        b: &Local,
+        purpose: Purpose,
+        streams: (Box<dyn Stream>, Box<dyn Stream>),
+    ) -> (Outcome, Outcome) {
         let replays = Mutex::new(Replays::default());
         let views = one_view(local(1, 1, 7).hello.id);
         tokio::join!(initiate(streams.0, a, purpose, None), respond(streams.1, b, &replays, views))
@@ -152,7 +166,8 @@ mod tests {
         (near, listener.accept().await.expect("accepted").0)
     }
 
-    /// What a responder did with `bytes` and a closed connection behind them: its refusal, and what it sent.
+    /// What a responder did with `bytes` and a closed connection behind them: its refusal, and what
+    /// it sent.
     async fn answer_to(bytes: &[u8], replays: &Mutex<Replays>) -> (Option<Refusal>, Vec<u8>) {
         let (mut near, far) = pipe();
         let b = local(2, 2, 7);
@@ -171,7 +186,8 @@ mod tests {
         let (a, b) = (local(1, 1, 7), local(2, 2, 7));
         let terms = crate::link::handshake::testing::control();
         let (initiator, first) = Initiator::start(&a, terms).expect("randomness");
-        let (_, second) = crate::link::handshake::testing::respond(&b, terms, &first).expect("genuine");
+        let (_, second) =
+            crate::link::handshake::testing::respond(&b, terms, &first).expect("genuine");
         let third = initiator.conclude(&second).expect("genuine").message3;
         [first.to_vec(), second.to_vec(), third.to_vec()]
     }
@@ -182,7 +198,8 @@ mod tests {
         let (at_a, at_b) = meet(&a, &b, Purpose::Control, tcp_streams().await).await;
         let ((near, to_b), (far, to_a)) = (at_a.expect("a link"), at_b.expect("a link"));
         assert_eq!((&to_b.peer, &to_a.peer), (&b.hello, &a.hello));
-        let ((mut to, _from), (_to, mut from)) = (into_control(near, to_b), into_control(far, to_a));
+        let ((mut to, _from), (_to, mut from)) =
+            (into_control(near, to_b), into_control(far, to_a));
         to.send(b"welcome").await.expect("sent");
         assert_eq!(from.recv().await.expect("received"), b"welcome");
     }
@@ -202,7 +219,13 @@ mod tests {
             let (_to, mut from, _) = into_data_link(near, to_b).expect("tcp").split();
             let (mut to, _from, _) = into_data_link(far, to_a).expect("tcp").split();
             let op = crate::view::OpId { lane: crate::view::Lane::MAIN, number: 0 };
-            let header = crate::link::DataHeader { op, flow: 0, chunk: 0, phase: crate::link::Phase::Reduce, len: 4 };
+            let header = crate::link::DataHeader {
+                op,
+                flow: 0,
+                chunk: 0,
+                phase: crate::link::Phase::Reduce,
+                len: 4,
+            };
             to.send(&header, b"data").expect("sent");
             let (got, block) = from.recv(&crate::collective::Pool::new()).expect("received");
             assert_eq!((got, block.bytes()), (header, b"data".as_slice()));
@@ -217,7 +240,10 @@ mod tests {
         let claimed = Purpose::Data { view: ViewDigest([9; 32]), src: Rank(3), dst: Rank(1) };
         for purpose in [elsewhere, claimed] {
             let (at_a, at_b) = meet(&a, &b, purpose, pipe()).await;
-            assert_eq!((at_a.err(), at_b.err()), (Some(Refusal::Closed), Some(Refusal::UnknownView)));
+            assert_eq!(
+                (at_a.err(), at_b.err()),
+                (Some(Refusal::Closed), Some(Refusal::UnknownView))
+            );
         }
     }
 
@@ -227,7 +253,10 @@ mod tests {
         let (near, far) = pipe();
         let replays = Mutex::new(Replays::default());
         let expect = Some(local(4, 4, 7).hello.id);
-        let (at_a, at_b) = tokio::join!(initiate(near, &a, Purpose::Control, expect), respond(far, &b, &replays, |_| None));
+        let (at_a, at_b) = tokio::join!(
+            initiate(near, &a, Purpose::Control, expect),
+            respond(far, &b, &replays, |_| None)
+        );
         assert_eq!((at_a.err(), at_b.err()), (Some(Refusal::WrongRank), Some(Refusal::Closed)));
     }
 
@@ -242,10 +271,19 @@ mod tests {
         assert_eq!(answer_to(&request, &replays).await, (Some(Refusal::NotPotluck), Vec::new()));
         let mut newer = recorded().await[0].clone();
         newer[4] = 200;
-        assert_eq!(answer_to(&newer, &replays).await, (Some(Refusal::OtherVersion { theirs: 200 }), Vec::new()));
-        let data = Terms { purpose: Purpose::Data { view: ViewDigest([1; 32]), src: Rank(0), dst: Rank(1) }, ..terms };
+        assert_eq!(
+            answer_to(&newer, &replays).await,
+            (Some(Refusal::OtherVersion { theirs: 200 }), Vec::new())
+        );
+        let data = Terms {
+            purpose: Purpose::Data { view: ViewDigest([1; 32]), src: Rank(0), dst: Rank(1) },
+            ..terms
+        };
         let (_, no_such_view) = Initiator::start(&stranger, data).expect("randomness");
-        assert_eq!(answer_to(&no_such_view, &replays).await, (Some(Refusal::UnknownView), Vec::new()));
+        assert_eq!(
+            answer_to(&no_such_view, &replays).await,
+            (Some(Refusal::UnknownView), Vec::new())
+        );
     }
 
     #[tokio::test]
@@ -257,7 +295,11 @@ mod tests {
             let (refusal, answer) = answer_to(&said[..end], &replays).await;
             let expected = if end < said.len() { Refusal::Closed } else { Refusal::Forged };
             assert_eq!(refusal, Some(expected), "{end} bytes");
-            assert_eq!(answer.len(), if end < first.len() { 0 } else { MESSAGE2_BYTES }, "{end} bytes");
+            assert_eq!(
+                answer.len(),
+                if end < first.len() { 0 } else { MESSAGE2_BYTES },
+                "{end} bytes"
+            );
         }
     }
 
@@ -297,6 +339,9 @@ mod tests {
         }
         assert_eq!(began.elapsed().as_secs(), 2);
         let (silent, _kept) = pipe();
-        assert_eq!(initiate(silent, &b, Purpose::Control, None).await.err(), Some(Refusal::TooSlow));
+        assert_eq!(
+            initiate(silent, &b, Purpose::Control, None).await.err(),
+            Some(Refusal::TooSlow)
+        );
     }
 }

@@ -2,26 +2,38 @@
 //!
 //! One data link for two readers: what comes is told apart by its header, and both send.
 //!
-//! Who wants to send gets its turn after the frame that is being written, whoever else has more. The reader for whom a frame is reads on until
-//! one comes for the other; then the link changes hands. As long as all is for one of them reading costs no lock and no change of thread.
+//! Who wants to send gets its turn after the frame that is being written, whoever else has more.
+//! The reader for whom a frame is reads on until one comes for the other; then the link changes
+//! hands. As long as all is for one of them reading costs no lock and no change of thread.
 
 use super::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
 use parking_lot::FairMutex;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Two ends of one link: frames of which `is_for_first` holds come out of the first one, all others out of the second. Frames of
-/// one end keep their order, and frames of both go in the order in which they were sent. What waits for an end that nobody reads holds up the other one.
+/// Two ends of one link: frames of which `is_for_first` holds come out of the first one, all others
+/// out of the second. Frames of one end keep their order, and frames of both go in the order in
+/// which they were sent. What waits for an end that nobody reads holds up the other one.
 ///
-/// *Failure.* Either end's [`Shutdown`] ends the link for both; and so does an error of either receiver, or dropping it.
-pub fn fork(link: Box<dyn DataLink>, is_for_first: fn(&DataHeader) -> bool) -> [Box<dyn DataLink>; 2] {
+/// *Failure.* Either end's [`Shutdown`] ends the link for both; and so does an error of either
+/// receiver, or dropping it.
+pub fn fork(
+    link: Box<dyn DataLink>,
+    is_for_first: fn(&DataHeader) -> bool,
+) -> [Box<dyn DataLink>; 2] {
     let (sender, receiver, shutdown) = link.split();
     let sender = Arc::new(FairMutex::new(sender));
     let reading = Reading { idle: Some(receiver), header: None, is_over: false };
-    let hands = Arc::new(Hands { is_for_first, shutdown, reading: Mutex::new(reading), changed: Condvar::new() });
+    let hands = Arc::new(Hands {
+        is_for_first,
+        shutdown,
+        reading: Mutex::new(reading),
+        changed: Condvar::new(),
+    });
     [true, false].map(|is_first| {
         let receiver = BranchReceiver { hands: Arc::clone(&hands), is_first, held: None };
-        Box::new(Branch { sender: BranchSender(Arc::clone(&sender)), receiver }) as Box<dyn DataLink>
+        Box::new(Branch { sender: BranchSender(Arc::clone(&sender)), receiver })
+            as Box<dyn DataLink>
     })
 }
 
@@ -31,7 +43,8 @@ struct Branch {
     receiver: BranchReceiver,
 }
 
-/// A lock that is not fair is taken again by whoever has just given it back: one end with a backlog would keep the other from a slow link.
+/// A lock that is not fair is taken again by whoever has just given it back: one end with a backlog
+/// would keep the other from a slow link.
 struct BranchSender(Arc<FairMutex<Box<dyn DataSender>>>);
 
 struct BranchReceiver {
@@ -52,7 +65,8 @@ struct Hands {
 struct Reading {
     /// The link, while nobody reads it.
     idle: Option<Box<dyn DataReceiver>>,
-    /// What was read of it last: the frame for which it waits to be taken. None before the first frame.
+    /// What was read of it last: the frame for which it waits to be taken. None before the first
+    /// frame.
     header: Option<DataHeader>,
     is_over: bool,
 }
@@ -157,7 +171,13 @@ mod tests {
 
     fn header(is_first: bool, number: u32, len: usize) -> DataHeader {
         let phase = if is_first { Phase::Reduce } else { Phase::Message };
-        DataHeader { op: OpId { lane: Lane::MAIN, number: 1 }, flow: 0, chunk: number, phase, len: len as u32 }
+        DataHeader {
+            op: OpId { lane: Lane::MAIN, number: 1 },
+            flow: 0,
+            chunk: number,
+            phase,
+            len: len as u32,
+        }
     }
 
     type Halves = (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>);
@@ -169,7 +189,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Frames of any lengths for either end in any order, sent by both at once: each comes out once, whole, where it belongs and in order.
+        /// Frames of any lengths for either end in any order, sent by both at once: each comes out
+        /// once, whole, where it belongs and in order.
         #[test]
         fn each_end_gets_its_own_frames(turns in proptest::collection::vec((any::<bool>(), 0usize..50_000), 1..60), wire in 0..3) {
             let (near, far) = [memory, tcp, sealed_tcp][wire as usize]();
@@ -196,7 +217,8 @@ mod tests {
                             assert!(block.bytes().iter().all(|byte| *byte == number as u8));
                         }
                         tell.send(()).expect("somebody listens");
-                        // It reads on, as an engine does: what the other one gets may come by way of it.
+                        // It reads on, as an engine does: what the other one gets may come by way
+                        // of it.
                         receiver.header().expect_err("nothing more comes");
                     });
                 }
@@ -220,7 +242,8 @@ mod tests {
     #[test]
     fn both_send_in_turns_however_much_each_has() {
         let (tell, sent) = mpsc::channel();
-        let slow: Arc<FairMutex<Box<dyn DataSender>>> = Arc::new(FairMutex::new(Box::new(Slow(tell))));
+        let slow: Arc<FairMutex<Box<dyn DataSender>>> =
+            Arc::new(FairMutex::new(Box::new(Slow(tell))));
         for is_first in [true, false] {
             let mut sender = BranchSender(Arc::clone(&slow));
             thread::spawn(move || while sender.send(&header(is_first, 0, 0), &[]).is_ok() {});
@@ -253,7 +276,8 @@ mod tests {
             for shuts in [true, false] {
                 let (near, _far) = ends();
                 let [(_, first, shutdown), (_, mut second, _)] = forked(near);
-                let waiting = thread::spawn(move || second.header().expect_err("nothing comes").kind());
+                let waiting =
+                    thread::spawn(move || second.header().expect_err("nothing comes").kind());
                 if shuts {
                     shutdown.shutdown();
                 } else {

@@ -2,12 +2,14 @@
 //!
 //! Frames of bulk data on a byte stream, sealed or in the clear.
 //!
-//! Sealed, a frame is a row of records, each behind its length (`u16`, little-endian): the first holds the header
-//! and the odd beginning of the payload, all others exactly [`FULL_BYTES`] of it. So the header tells the size of
-//! every record that follows, and a record of another size ends the link. Most payload bytes are read straight
-//! into the block that the caller gets, and opened there. In the clear, a frame is the header and the payload.
+//! Sealed, a frame is a row of records, each behind its length (`u16`, little-endian): the first
+//! holds the header and the odd beginning of the payload, all others exactly [`FULL_BYTES`] of it.
+//! So the header tells the size of every record that follows, and a record of another size ends the
+//! link. Most payload bytes are read straight into the block that the caller gets, and opened
+//! there. In the clear, a frame is the header and the payload.
 //!
-//! Nothing is allocated for a frame before its header is authentic and within its bounds, and then only its block.
+//! Nothing is allocated for a frame before its header is authentic and within its bounds, and then
+//! only its block.
 
 use super::outlet::{Hands, Outlet};
 use super::session::{Opener, RECORD_BYTES_MAX, Sealer, TAG_BYTES};
@@ -34,8 +36,9 @@ pub struct FrameWriter<W> {
 
 /// Where frames come from.
 pub trait Source {
-    /// Reads as much as is there into `into`, and waits before that until there is something. A source may wait for up to `wanted`
-    /// bytes, no more, which are known to come. Zero bytes are the end.
+    /// Reads as much as is there into `into`, and waits before that until there is something. A
+    /// source may wait for up to `wanted` bytes, no more, which are known to come. Zero bytes are
+    /// the end.
     ///
     /// # Errors
     /// The source's own; after `Interrupted` and `WouldBlock` it can be asked again.
@@ -48,7 +51,8 @@ pub struct FrameReader<R> {
     /// None reads in the clear.
     opener: Option<Opener>,
     record: Box<[u8]>,
-    /// Of a sealed frame whose payload is to come: how much of it lies behind the header in `record`.
+    /// Of a sealed frame whose payload is to come: how much of it lies behind the header in
+    /// `record`.
     odd: usize,
     buffer: Box<[u8]>,
     start: usize,
@@ -63,13 +67,20 @@ impl<W: Write + Send + 'static> FrameWriter<W> {
         FrameWriter { outlet, sealer, first: zeros(first), filled: 0, sealing: Duration::ZERO }
     }
 
-    /// Writes one frame, which may still be on its way then. An error other than `InvalidInput` is final, and may be that of
-    /// an earlier frame.
+    /// Writes one frame, which may still be on its way then. An error other than `InvalidInput` is
+    /// final, and may be that of an earlier frame.
     pub fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
         if header.len as usize != payload.len() || payload.len() > PAYLOAD_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the header's length is not the payload's, or too large"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the header's length is not the payload's, or too large",
+            ));
         }
-        if self.sealer.is_some() { self.send_sealed(header, payload) } else { self.send_clear(header, payload) }
+        if self.sealer.is_some() {
+            self.send_sealed(header, payload)
+        } else {
+            self.send_clear(header, payload)
+        }
     }
 
     fn send_sealed(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
@@ -148,7 +159,15 @@ impl<R: Source> FrameReader<R> {
             Some(_) => (RECORD_BYTES_MAX, RECORD_BYTES_MAX + TAG_BYTES + AHEAD_BYTES),
             None => (0, AHEAD_BYTES),
         };
-        FrameReader { from, opener, record: zeros(record), odd: 0, buffer: zeros(buffer), start: 0, end: 0 }
+        FrameReader {
+            from,
+            opener,
+            record: zeros(record),
+            odd: 0,
+            buffer: zeros(buffer),
+            start: 0,
+            end: 0,
+        }
     }
 
     fn header_sealed(&mut self) -> io::Result<DataHeader> {
@@ -212,7 +231,11 @@ impl<R: Source> FrameReader<R> {
         // Now the buffer is empty, or nothing is missing.
         while !(first.is_empty() && second.is_empty()) {
             let (wanted, of_first) = (first.len() + second.len(), first.len());
-            let parts = &mut [IoSliceMut::new(first), IoSliceMut::new(second), IoSliceMut::new(&mut self.buffer[..AHEAD_BYTES])];
+            let parts = &mut [
+                IoSliceMut::new(first),
+                IoSliceMut::new(second),
+                IoSliceMut::new(&mut self.buffer[..AHEAD_BYTES]),
+            ];
             let read = some(&mut self.from, wanted, parts)?;
             (self.start, self.end) = (0, read.saturating_sub(wanted));
             first = &mut first[read.min(of_first)..];
@@ -246,7 +269,11 @@ impl<R: Source> FrameReader<R> {
         while self.end - self.start < n {
             let wanted = n - (self.end - self.start);
             let room = self.buffer.len().min(self.end + wanted.max(AHEAD_BYTES));
-            self.end += some(&mut self.from, wanted, &mut [IoSliceMut::new(&mut self.buffer[self.end..room])])?;
+            self.end += some(
+                &mut self.from,
+                wanted,
+                &mut [IoSliceMut::new(&mut self.buffer[self.end..room])],
+            )?;
         }
         Ok(())
     }
@@ -258,7 +285,11 @@ impl<R: Source + Send> DataReceiver for FrameReader<R> {
     }
 
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
-        if self.opener.is_some() { self.payload_sealed(into) } else { self.read_both(into, &mut []) }
+        if self.opener.is_some() {
+            self.payload_sealed(into)
+        } else {
+            self.read_both(into, &mut [])
+        }
     }
 }
 
@@ -268,7 +299,14 @@ fn some(from: &mut impl Source, wanted: usize, into: &mut [IoSliceMut<'_>]) -> i
         match from.read(wanted, into) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(read) => return Ok(read),
-            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => (),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+                ) =>
+            {
+                ()
+            }
             Err(error) => return Err(error),
         }
     }
@@ -290,7 +328,8 @@ fn zeros(len: usize) -> Box<[u8]> {
 const LENGTH_BYTES: usize = 2;
 /// A chunk of 256 KiB in one write.
 const BATCH_BYTES: usize = 5 * (LENGTH_BYTES + RECORD_BYTES_MAX + TAG_BYTES);
-/// What is read before it is known where it goes: a frame of 16 KiB is whole then, and of large ones little is copied once more.
+/// What is read before it is known where it goes: a frame of 16 KiB is whole then, and of large
+/// ones little is copied once more.
 const AHEAD_BYTES: usize = LENGTH_BYTES + DataHeader::BYTES + 16 * 1024 + TAG_BYTES;
 
 #[cfg(any(test, fuzzing))]
@@ -351,7 +390,9 @@ mod tests {
             let ends = (0..200).chain(whole.len() - 200..whole.len());
             for end in ends.step_by(7) {
                 let (bytes, opener) = written(sealed, &payload);
-                let error = FrameReader::new(Cursor::new(&bytes[..end]), opener).recv(&Pool::new()).expect_err("cut");
+                let error = FrameReader::new(Cursor::new(&bytes[..end]), opener)
+                    .recv(&Pool::new())
+                    .expect_err("cut");
                 assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{end} bytes");
             }
         }
@@ -363,7 +404,10 @@ mod tests {
         for at in (0..100).chain(FULL_BYTES..FULL_BYTES + 60) {
             let (mut bytes, opener) = written(true, &payload);
             bytes[at] ^= 1;
-            assert!(FrameReader::new(Cursor::new(bytes.as_slice()), opener).recv(&Pool::new()).is_err(), "byte {at}");
+            assert!(
+                FrameReader::new(Cursor::new(bytes.as_slice()), opener).recv(&Pool::new()).is_err(),
+                "byte {at}"
+            );
         }
     }
 
@@ -372,13 +416,16 @@ mod tests {
         let mut huge = header(0).to_bytes();
         huge[28..].copy_from_slice(&u32::MAX.to_le_bytes());
         let pool = Pool::new();
-        let error = FrameReader::new(Cursor::new(huge.as_slice()), None).recv(&pool).expect_err("too long");
+        let error =
+            FrameReader::new(Cursor::new(huge.as_slice()), None).recv(&pool).expect_err("too long");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         let (mut sealer, opener) = halves();
         let mut sealed = [0; 2 + 48];
         sealer.seal(&huge, &mut sealed[2..]).expect("room enough");
         sealed[0] = 48;
-        let error = FrameReader::new(Cursor::new(sealed.as_slice()), Some(opener)).recv(&pool).expect_err("too long");
+        let error = FrameReader::new(Cursor::new(sealed.as_slice()), Some(opener))
+            .recv(&pool)
+            .expect_err("too long");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert_eq!(pool.idle_bytes(), 0, "a block was made");
     }
@@ -391,7 +438,9 @@ mod tests {
         let mut sealed = vec![0; 2 + plain.len() + TAG_BYTES];
         let n = sealer.seal(&plain, &mut sealed[2..]).expect("room enough");
         sealed[..2].copy_from_slice(&(n as u16).to_le_bytes());
-        let error = FrameReader::new(Cursor::new(sealed.as_slice()), Some(opener)).recv(&Pool::new()).expect_err("short");
+        let error = FrameReader::new(Cursor::new(sealed.as_slice()), Some(opener))
+            .recv(&Pool::new())
+            .expect_err("short");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 
@@ -399,7 +448,10 @@ mod tests {
     fn a_wrong_length_is_the_callers_error_and_writes_nothing() {
         let mut writer = FrameWriter::new(Vec::new(), None, Hands::One);
         let error = writer.send(&header(3), b"four").expect_err("refused");
-        assert_eq!((error.kind(), writer.into_inner().expect("nothing failed").len()), (io::ErrorKind::InvalidInput, 0));
+        assert_eq!(
+            (error.kind(), writer.into_inner().expect("nothing failed").len()),
+            (io::ErrorKind::InvalidInput, 0)
+        );
     }
 
     /// Gives as much at a time as the next of `pieces` says, over and over.
@@ -410,7 +462,10 @@ mod tests {
 
     impl Source for InPieces<'_> {
         fn read(&mut self, wanted: usize, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-            assert!(wanted > 0 && into.iter().map(|part| part.len()).sum::<usize>() >= wanted, "room for what is wanted");
+            assert!(
+                wanted > 0 && into.iter().map(|part| part.len()).sum::<usize>() >= wanted,
+                "room for what is wanted"
+            );
             let piece = self.pieces.next().copied().unwrap_or_default().min(self.bytes.len());
             let read = io::Read::read_vectored(&mut &self.bytes[..piece], into)?;
             self.bytes = &self.bytes[read..];
@@ -420,21 +475,46 @@ mod tests {
 
     #[test]
     fn in_whatever_pieces_the_bytes_come_the_frames_are_the_same() {
-        let sizes =
-            [0, 5, FULL_BYTES, AHEAD_BYTES - 60, FULL_BYTES - 1, 1 << 18, 3 * FULL_BYTES + 9, AHEAD_BYTES, 40_000, 1 << 18];
+        let sizes = [
+            0,
+            5,
+            FULL_BYTES,
+            AHEAD_BYTES - 60,
+            FULL_BYTES - 1,
+            1 << 18,
+            3 * FULL_BYTES + 9,
+            AHEAD_BYTES,
+            40_000,
+            1 << 18,
+        ];
         for sealed in [true, false] {
-            for pieces in [&[1, 1000][..], &[7], &[AHEAD_BYTES, 3], &[FULL_BYTES + TAG_BYTES], &[65_000, 600], &[1 << 20]] {
+            for pieces in [
+                &[1, 1000][..],
+                &[7],
+                &[AHEAD_BYTES, 3],
+                &[FULL_BYTES + TAG_BYTES],
+                &[65_000, 600],
+                &[1 << 20],
+            ] {
                 let (sealer, opener) = halves();
                 let mut writer = FrameWriter::new(Vec::new(), sealed.then_some(sealer), Hands::One);
-                sizes.iter().for_each(|len| writer.send(&header(*len), &marked(*len)).expect("written"));
+                sizes
+                    .iter()
+                    .for_each(|len| writer.send(&header(*len), &marked(*len)).expect("written"));
                 let bytes = writer.into_inner().expect("written");
                 let from = InPieces { bytes: &bytes, pieces: pieces.iter().cycle() };
                 let mut reader = FrameReader::new(from, sealed.then_some(opener));
                 for len in sizes {
                     let (got, block) = reader.recv(&Pool::new()).expect("whole");
-                    assert!(got == header(len) && block.bytes() == marked(len), "{len} bytes by {pieces:?}");
+                    assert!(
+                        got == header(len) && block.bytes() == marked(len),
+                        "{len} bytes by {pieces:?}"
+                    );
                 }
-                assert_eq!(reader.recv(&Pool::new()).expect_err("the end").kind(), io::ErrorKind::UnexpectedEof);
+                assert_eq!(
+                    reader.recv(&Pool::new()).expect_err("the end").kind(),
+                    io::ErrorKind::UnexpectedEof
+                );
             }
         }
     }
@@ -453,7 +533,17 @@ mod tests {
     #[test]
     fn under_pressure_the_frames_are_the_same() {
         let (sealer, opener) = halves();
-        let sizes = [0, 5, FULL_BYTES, FULL_BYTES - 1, 1 << 18, 3 * FULL_BYTES + 9, PAYLOAD_BYTES_MAX, 1, 1 << 18];
+        let sizes = [
+            0,
+            5,
+            FULL_BYTES,
+            FULL_BYTES - 1,
+            1 << 18,
+            3 * FULL_BYTES + 9,
+            PAYLOAD_BYTES_MAX,
+            1,
+            1 << 18,
+        ];
         let mut writer = FrameWriter::new(Vec::new(), Some(sealer), Hands::Two);
         for (n, len) in sizes.into_iter().cycle().take(50).enumerate() {
             if n == 7 {
@@ -467,6 +557,9 @@ mod tests {
             let (got, block) = reader.recv(&Pool::new()).expect("authentic");
             assert!(got == header(len) && block.bytes() == marked(len), "{len} bytes");
         }
-        assert_eq!(reader.recv(&Pool::new()).expect_err("the end").kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(
+            reader.recv(&Pool::new()).expect_err("the end").kind(),
+            io::ErrorKind::UnexpectedEof
+        );
     }
 }

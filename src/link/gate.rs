@@ -2,8 +2,9 @@
 //!
 //! Who may start a handshake: bounds on what strangers can make this node spend.
 //!
-//! Nothing here is a decision about trust; that is the handshake's. A source that authenticated within the last
-//! hour has slots of its own, so that a flood of strangers does not keep members out.
+//! Nothing here is a decision about trust; that is the handshake's. A source that authenticated
+//! within the last hour has slots of its own, so that a flood of strangers does not keep members
+//! out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -17,7 +18,8 @@ pub struct Gate {
     open: [usize; 2],
 }
 
-/// A place at the gate; to be given back by [`Gate::release`] when the handshake has ended, however it ended.
+/// A place at the gate; to be given back by [`Gate::release`] when the handshake has ended, however
+/// it ended.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ticket {
@@ -71,8 +73,8 @@ impl Gate {
             Some(record) => record.may_come_again(now_ms, source)?,
             None => false,
         };
-        // After the source's own rate, so that one cannot use up everybody's; before it gets a record, so that
-        // strangers beyond everybody's rate do not push others out of the table.
+        // After the source's own rate, so that one cannot use up everybody's; before it gets a
+        // record, so that strangers beyond everybody's rate do not push others out of the table.
         if !known && !source.is_loopback() && !self.everybody.take(now_ms) {
             return Err(Overload::Rate);
         }
@@ -116,7 +118,8 @@ impl Gate {
         self.sources.entry(source).or_insert_with(|| Record::new(now_ms, source))
     }
 
-    /// Forgets the oldest source that has nothing open, privileged ones last. At most 80 have something open.
+    /// Forgets the oldest source that has nothing open, privileged ones last. At most 80 have
+    /// something open.
     fn forget_one(&mut self, now_ms: u64) {
         let idle = self.sources.iter().filter(|(_, record)| record.half_open == 0);
         let oldest = idle.min_by_key(|(_, record)| (record.is_privileged(now_ms), record.seen_ms));
@@ -138,7 +141,8 @@ impl Replays {
 
     /// Remembers the initiator's ephemeral key of a first message; false when it was known already.
     ///
-    /// To be asked only about messages that prove the cluster key, so that strangers cannot flush the memory.
+    /// To be asked only about messages that prove the cluster key, so that strangers cannot flush
+    /// the memory.
     pub fn is_first(&mut self, ephemeral: [u8; 32]) -> bool {
         if !self.known.insert(ephemeral) {
             return false;
@@ -279,7 +283,8 @@ mod tests {
     #[test]
     fn one_source_cannot_hold_more_than_its_share() {
         let mut gate = Gate::new();
-        let held: Vec<_> = (0..4).map(|_| gate.admit(0, host(1)).expect("within the share")).collect();
+        let held: Vec<_> =
+            (0..4).map(|_| gate.admit(0, host(1)).expect("within the share")).collect();
         assert_eq!(gate.admit(0, host(1)), Err(Overload::SourceHalfOpen));
         assert!(gate.admit(0, host(2)).is_ok(), "another source");
         held.into_iter().for_each(|ticket| gate.release(ticket));
@@ -293,14 +298,19 @@ mod tests {
         assert_eq!((0..20).filter(|_| pass(0).is_ok()).count(), 10);
         assert_eq!(pass(199), Err(Overload::SourceRate));
         assert_eq!(pass(200), Ok(()));
-        assert_eq!((0..20).filter(|_| pass(1_000_000).is_ok()).count(), 10, "no more than the burst is saved up");
+        assert_eq!(
+            (0..20).filter(|_| pass(1_000_000).is_ok()).count(),
+            10,
+            "no more than the burst is saved up"
+        );
     }
 
     #[test]
     fn everybody_together_is_slowed_but_not_members() {
         let mut gate = Gate::new();
         gate.authenticated(0, host(0));
-        let passed = (1..200).filter(|n| gate.admit(0, host(*n)).map(|t| gate.release(t)).is_ok()).count();
+        let passed =
+            (1..200).filter(|n| gate.admit(0, host(*n)).map(|t| gate.release(t)).is_ok()).count();
         assert_eq!(passed, 50);
         assert_eq!(gate.admit(0, host(999)), Err(Overload::Rate));
         assert!(gate.admit(0, host(0)).is_ok());
@@ -320,12 +330,17 @@ mod tests {
     fn members_find_a_place_when_strangers_hold_all() {
         let mut gate = Gate::new();
         gate.authenticated(0, host(500));
-        let held: Vec<_> = (0..64).filter_map(|n| gate.admit(u64::from(n) * 100, host(n)).ok()).collect();
+        let held: Vec<_> =
+            (0..64).filter_map(|n| gate.admit(u64::from(n) * 100, host(n)).ok()).collect();
         assert_eq!(held.len(), Gate::HALF_OPEN_MAX);
         assert_eq!(gate.admit(7000, host(100)), Err(Overload::HalfOpen));
         let reserved = gate.admit(7000, host(500)).expect("a reserved place");
         gate.release(reserved);
-        assert_eq!(gate.admit(Gate::AUTHENTICATED_MS, host(500)), Err(Overload::HalfOpen), "an hour later");
+        assert_eq!(
+            gate.admit(Gate::AUTHENTICATED_MS, host(500)),
+            Err(Overload::HalfOpen),
+            "an hour later"
+        );
     }
 
     #[test]
@@ -335,7 +350,8 @@ mod tests {
         let held: Vec<_> = (0..30).filter_map(|_| gate.admit(0, ip).ok()).collect();
         assert_eq!(held.len(), Gate::LOOPBACK_HALF_OPEN_MAX);
         let mut gate = Gate::new();
-        let passed = (0..200).filter(|_| gate.admit(0, ip).map(|t| gate.release(t)).is_ok()).count();
+        let passed =
+            (0..200).filter(|_| gate.admit(0, ip).map(|t| gate.release(t)).is_ok()).count();
         assert_eq!(passed, 100);
     }
 
@@ -378,6 +394,9 @@ mod tests {
             key[..8].copy_from_slice(&n.to_le_bytes());
             assert!(replays.is_first(key));
         }
-        assert_eq!((replays.known.len(), replays.order.len()), (Replays::KNOWN_MAX, Replays::KNOWN_MAX));
+        assert_eq!(
+            (replays.known.len(), replays.order.len()),
+            (Replays::KNOWN_MAX, Replays::KNOWN_MAX)
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Layer: Core.
 //!
-//! The handshake, bytes in and bytes out: Noise `XXpsk0_25519_AESGCM_SHA256` with an Ed25519 proof inside.
+//! The handshake, bytes in and bytes out: Noise `XXpsk0_25519_AESGCM_SHA256` with an Ed25519 proof
+//! inside.
 //!
 //! ```text
 //! -> preamble, psk, e                  64 bytes   a stranger fails here, before any key exchange, and hears nothing
@@ -8,13 +9,13 @@
 //! -> s, se, proof(initiator)          320 bytes   only now is there a link
 //! ```
 //!
-//! Each step is a type that the next one consumes, so the steps cannot be taken out of order. All messages have a
-//! fixed size. The X25519 keys live as long as the process; the Ed25519 key is the identity, and its signature
-//! covers the handshake so far (see [`super::hello`]).
+//! Each step is a type that the next one consumes, so the steps cannot be taken out of order. All
+//! messages have a fixed size. The X25519 keys live as long as the process; the Ed25519 key is the
+//! identity, and its signature covers the handshake so far (see [`super::hello`]).
 //!
 //! # What the responder spends
-//! On a stranger two hashes; on a holder of the cluster key two key exchanges and a signature, but on each first
-//! message only once (see [`super::gate::Replays`]).
+//! On a stranger two hashes; on a holder of the cluster key two key exchanges and a signature, but
+//! on each first message only once (see [`super::gate::Replays`]).
 
 use super::hello::{Binding, Hello, PROVEN_BYTES, Role, Wire};
 use super::local::{Local, contributes};
@@ -74,12 +75,17 @@ struct End<'a> {
 
 impl<'a> Initiator<'a> {
     /// Begins, and gives what to send first.
-    pub fn start(local: &'a Local, terms: Terms) -> Result<(Initiator<'a>, [u8; Preamble::BYTES + MESSAGE1_BYTES]), Refusal> {
+    pub fn start(
+        local: &'a Local,
+        terms: Terms,
+    ) -> Result<(Initiator<'a>, [u8; Preamble::BYTES + MESSAGE1_BYTES]), Refusal> {
         let noise = noise_of(local, &terms.purpose, Role::Initiator)?;
         let mut end = End { noise, local, terms };
         let mut first = [0; Preamble::BYTES + MESSAGE1_BYTES];
         first[..Preamble::BYTES].copy_from_slice(&terms.purpose.preamble());
-        end.noise.write_message(&[], &mut first[Preamble::BYTES..]).map_err(|_| Refusal::NoEntropy)?;
+        end.noise
+            .write_message(&[], &mut first[Preamble::BYTES..])
+            .map_err(|_| Refusal::NoEntropy)?;
         Ok((Initiator { end }, first))
     }
 
@@ -105,7 +111,11 @@ impl<'a> Responder<'a> {
     ///
     /// # Errors
     /// [`Refusal::WrongKey`] when its author does not hold the cluster key, or means another View.
-    pub fn open(local: &'a Local, terms: Terms, message1: &[u8; MESSAGE1_BYTES]) -> Result<Responder<'a>, Refusal> {
+    pub fn open(
+        local: &'a Local,
+        terms: Terms,
+        message1: &[u8; MESSAGE1_BYTES],
+    ) -> Result<Responder<'a>, Refusal> {
         let mut noise = noise_of(local, &terms.purpose, Role::Responder)?;
         noise.read_message(message1, &mut []).map_err(|_| Refusal::WrongKey)?;
         let mut ephemeral = [0; 32];
@@ -141,7 +151,11 @@ impl Answered<'_> {
 impl End<'_> {
     fn speak(&mut self, role: Role, message: &mut [u8]) -> Result<(), Refusal> {
         let local = self.local;
-        let binding = Binding { role, hash: self.noise.get_handshake_hash(), static_public: &local.static_public };
+        let binding = Binding {
+            role,
+            hash: self.noise.get_handshake_hash(),
+            static_public: &local.static_public,
+        };
         let proven = local.hello_over(self.terms.wire).proven_by(&local.identity, &binding);
         // All sizes are fixed, so only the operating system's randomness can fail here.
         self.noise.write_message(&proven, message).map(drop).map_err(|_| Refusal::NoEntropy)
@@ -182,7 +196,8 @@ impl End<'_> {
 }
 
 fn noise_of(local: &Local, purpose: &Purpose, role: Role) -> Result<HandshakeState, Refusal> {
-    // The pattern and all lengths are fixed, so only the operating system's randomness can be missing.
+    // The pattern and all lengths are fixed, so only the operating system's randomness can be
+    // missing.
     let no_entropy = |_| Refusal::NoEntropy;
     let prologue = purpose.prologue();
     let builder = Builder::new("Noise_XXpsk0_25519_AESGCM_SHA256".parse().map_err(no_entropy)?)
@@ -248,7 +263,10 @@ pub(crate) mod testing {
         let (initiator, first) = Initiator::start(a, terms).expect("randomness");
         let (answered, message2) = respond(b, terms, &first).expect("the first message is genuine");
         let done = initiator.conclude(&message2).expect("the second message is genuine");
-        (done.outcome.expect("a welcome peer"), answered.finish(&done.message3).expect("a welcome peer"))
+        (
+            done.outcome.expect("a welcome peer"),
+            answered.finish(&done.message3).expect("a welcome peer"),
+        )
     }
 
     pub(in crate::link) fn respond<'a>(
@@ -293,7 +311,10 @@ mod tests {
     }
 
     fn data(view: u8, src: u8, dst: u8) -> Terms {
-        Terms { purpose: Purpose::Data { view: ViewDigest([view; 32]), src: Rank(src), dst: Rank(dst) }, ..control() }
+        Terms {
+            purpose: Purpose::Data { view: ViewDigest([view; 32]), src: Rank(src), dst: Rank(dst) },
+            ..control()
+        }
     }
 
     #[test]
@@ -311,7 +332,11 @@ mod tests {
     #[test]
     fn a_wire_is_trusted_only_when_both_ends_say_so() {
         let (a, b) = (local(1, 1, 7), local(2, 2, 7));
-        for (x, y) in [(Wire::Trusted, Wire::Trusted), (Wire::Trusted, Wire::Untrusted), (Wire::Untrusted, Wire::Trusted)] {
+        for (x, y) in [
+            (Wire::Trusted, Wire::Trusted),
+            (Wire::Trusted, Wire::Untrusted),
+            (Wire::Untrusted, Wire::Trusted),
+        ] {
             let over = |wire| Terms { wire, ..control() };
             let (at_a, at_b) = run((&a, over(x)), (&b, over(y)), |_, _| ());
             let agreed = if x == y { Wire::Trusted } else { Wire::Untrusted };
@@ -332,7 +357,9 @@ mod tests {
     #[test]
     fn another_cluster_key_fails_at_the_first_message() {
         let (a, b) = (local(1, 1, 7), local(2, 2, 8));
-        let seen = refusals(run((&a, control()), (&b, control()), |number, _| assert_eq!(number, 1, "something was sent back")));
+        let seen = refusals(run((&a, control()), (&b, control()), |number, _| {
+            assert_eq!(number, 1, "something was sent back")
+        }));
         assert_eq!(seen, (Some(Refusal::Closed), Some(Refusal::WrongKey)));
     }
 
@@ -365,9 +392,12 @@ mod tests {
     fn a_recorded_handshake_cannot_be_played_again() {
         let (a, b) = (local(1, 1, 7), local(2, 2, 7));
         let mut recorded = Vec::new();
-        run((&a, control()), (&b, control()), |_, bytes| recorded.push(bytes.to_vec())).1.expect("the genuine one");
+        run((&a, control()), (&b, control()), |_, bytes| recorded.push(bytes.to_vec()))
+            .1
+            .expect("the genuine one");
         let first: [u8; 64] = recorded[0].as_slice().try_into().expect("64 bytes");
-        let (answered, _) = respond(&b, control(), &first).expect("the first message alone proves the key only");
+        let (answered, _) =
+            respond(&b, control(), &first).expect("the first message alone proves the key only");
         let third: [u8; MESSAGE3_BYTES] = recorded[2].as_slice().try_into().expect("its size");
         assert_eq!(answered.finish(&third).err(), Some(Refusal::Forged));
         let (initiator, _) = Initiator::start(&a, control()).expect("randomness");
@@ -390,7 +420,9 @@ mod tests {
         let expecting = Terms { expect: Some(a), ..data(3, 0, 1) };
         let seen = refusals(run((&mallory, data(3, 0, 1)), (&b, expecting), |_, _| ()));
         assert_eq!(seen, (None, Some(Refusal::WrongRank)), "as initiator");
-        let seen = refusals(run((&b, expecting), (&mallory, data(3, 0, 1)), |n, _| assert!(n < 3, "it heard who we are")));
+        let seen = refusals(run((&b, expecting), (&mallory, data(3, 0, 1)), |n, _| {
+            assert!(n < 3, "it heard who we are")
+        }));
         assert_eq!(seen, (Some(Refusal::WrongRank), Some(Refusal::Closed)), "as responder");
 
         let mut liar = local(3, 3, 7);
@@ -403,7 +435,10 @@ mod tests {
     fn an_earlier_life_of_the_expected_member_is_not_it() {
         let (old, b) = (local(1, 1, 7), local(2, 2, 7));
         let expecting = Terms { expect: Some(local(1, 9, 7).hello.id), ..data(3, 0, 1) };
-        assert_eq!(refusals(run((&old, data(3, 0, 1)), (&b, expecting), |_, _| ())).1, Some(Refusal::WrongRank));
+        assert_eq!(
+            refusals(run((&old, data(3, 0, 1)), (&b, expecting), |_, _| ())).1,
+            Some(Refusal::WrongRank)
+        );
     }
 
     #[test]
@@ -415,7 +450,8 @@ mod tests {
         assert_eq!(seen, (Some(Refusal::DuplicateIdentity), Some(Refusal::DuplicateIdentity)));
     }
 
-    /// A curve whose public keys are of low order: those of this process start, or those of the one handshake.
+    /// A curve whose public keys are of low order: those of this process start, or those of the one
+    /// handshake.
     #[derive(Clone, Copy, PartialEq)]
     enum Weak {
         Static,
@@ -469,10 +505,16 @@ mod tests {
             let real = snow::resolvers::DefaultResolver.resolve_dh(choice)?;
             Some(Box::new(WeakDh { real, weak: *self, is: Weak::Static }))
         }
-        fn resolve_hash(&self, choice: &snow::params::HashChoice) -> Option<Box<dyn snow::types::Hash>> {
+        fn resolve_hash(
+            &self,
+            choice: &snow::params::HashChoice,
+        ) -> Option<Box<dyn snow::types::Hash>> {
             snow::resolvers::RingResolver.resolve_hash(choice)
         }
-        fn resolve_cipher(&self, choice: &snow::params::CipherChoice) -> Option<Box<dyn snow::types::Cipher>> {
+        fn resolve_cipher(
+            &self,
+            choice: &snow::params::CipherChoice,
+        ) -> Option<Box<dyn snow::types::Cipher>> {
             snow::resolvers::RingResolver.resolve_cipher(choice)
         }
     }
@@ -483,9 +525,17 @@ mod tests {
         a.static_public = if weak == Weak::Static { [0; 32] } else { a.static_public };
         let pattern = "Noise_XXpsk0_25519_AESGCM_SHA256".parse().expect("a pattern");
         let prologue = Purpose::Control.prologue();
-        let builder = Builder::with_resolver(pattern, Box::new(weak)).local_private_key(a.static_private.as_slice());
-        let builder = builder.and_then(|b| b.psk(0, &a.psk)).and_then(|b| b.prologue(&prologue)).expect("fixed sizes");
-        let mut end = End { noise: builder.build_initiator().expect("randomness"), local: &a, terms: control() };
+        let builder = Builder::with_resolver(pattern, Box::new(weak))
+            .local_private_key(a.static_private.as_slice());
+        let builder = builder
+            .and_then(|b| b.psk(0, &a.psk))
+            .and_then(|b| b.prologue(&prologue))
+            .expect("fixed sizes");
+        let mut end = End {
+            noise: builder.build_initiator().expect("randomness"),
+            local: &a,
+            terms: control(),
+        };
         let mut first = [0; 64];
         first[..16].copy_from_slice(&Purpose::Control.preamble());
         end.noise.write_message(&[], &mut first[16..]).expect("fixed sizes");

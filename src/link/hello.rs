@@ -2,9 +2,9 @@
 //!
 //! What a node says of itself inside the handshake, and the proof of it.
 //!
-//! The proof is an Ed25519 signature over the role, the handshake's hash so far, the signer's X25519 key, its boot
-//! and all the rest it says. So it is good for this handshake alone: it cannot be carried into another one, turned
-//! around, or joined to other claims.
+//! The proof is an Ed25519 signature over the role, the handshake's hash so far, the signer's
+//! X25519 key, its boot and all the rest it says. So it is good for this handshake alone: it cannot
+//! be carried into another one, turned around, or joined to other claims.
 
 use super::refusal::Refusal;
 use super::suite::Suite;
@@ -92,7 +92,11 @@ impl Hello {
         if r.take(r.remaining()).is_ok_and(|rest| rest.iter().any(|byte| *byte != 0)) {
             return Err(Refusal::BadHello(Malformed::Trailing));
         }
-        if hello.id.node.verifies(&hello.testimony(binding, spoken), &signature) { Ok(hello) } else { Err(Refusal::BadSignature) }
+        if hello.id.node.verifies(&hello.testimony(binding, spoken), &signature) {
+            Ok(hello)
+        } else {
+            Err(Refusal::BadSignature)
+        }
     }
 
     fn testimony(&self, binding: &Binding<'_>, spoken: &[u8]) -> Vec<u8> {
@@ -131,7 +135,16 @@ impl Decode for Hello {
         let wire = if flags & TRUSTED_BIT != 0 { Wire::Trusted } else { Wire::Untrusted };
         let suite = if flags & AES_BIT != 0 { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 };
         let (engines, partition) = (Engines(r.u8()?), r.array()?);
-        Ok(Hello { id, name, port, stateless: flags & STATELESS_BIT != 0, engines, partition, wire, suite })
+        Ok(Hello {
+            id,
+            name,
+            port,
+            stateless: flags & STATELESS_BIT != 0,
+            engines,
+            partition,
+            wire,
+            suite,
+        })
     }
 }
 
@@ -167,7 +180,12 @@ mod tests {
     fn an_introduction_survives_the_wire() {
         let identity = Identity::from_seed(&[1; 32]);
         assert_codec(&hello_of(&identity, "mini-2"));
-        assert_codec(&Hello { stateless: false, wire: Wire::Untrusted, engines: Engines(0xff), ..hello_of(&identity, "x") });
+        assert_codec(&Hello {
+            stateless: false,
+            wire: Wire::Untrusted,
+            engines: Engines(0xff),
+            ..hello_of(&identity, "x")
+        });
         assert_codec(&Hello { suite: Suite::ChaCha20Poly1305, ..hello_of(&identity, "y") });
     }
 
@@ -203,8 +221,15 @@ mod tests {
             bent[at] ^= 1;
             assert!(Hello::verified(&bent, &bind).is_err(), "byte {at}");
         }
-        assert_eq!(Hello::verified(&hello_of(&a, "a").proven_by(&b, &bind), &bind), Err(Refusal::BadSignature));
-        let nobody = Hello { id: MemberId { node: NodeId([0; 32]), boot: Boot(1) }, ..hello_of(&a, "a") };
-        assert_eq!(Hello::verified(&nobody.proven_by(&a, &bind), &bind), Err(Refusal::BadSignature));
+        assert_eq!(
+            Hello::verified(&hello_of(&a, "a").proven_by(&b, &bind), &bind),
+            Err(Refusal::BadSignature)
+        );
+        let nobody =
+            Hello { id: MemberId { node: NodeId([0; 32]), boot: Boot(1) }, ..hello_of(&a, "a") };
+        assert_eq!(
+            Hello::verified(&nobody.proven_by(&a, &bind), &bind),
+            Err(Refusal::BadSignature)
+        );
     }
 }

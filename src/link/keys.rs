@@ -8,8 +8,9 @@
 //! next   = HKDF-Expand(secret, "potluck/1/next"), which takes the secret's place
 //! ```
 //!
-//! The hash covers both introductions and so what either end wants of the link. The keys that Noise itself would use are never used,
-//! so no key ever serves two ciphers, and of an earlier generation nothing is kept.
+//! The hash covers both introductions and so what either end wants of the link. The keys that Noise
+//! itself would use are never used, so no key ever serves two ciphers, and of an earlier generation
+//! nothing is kept.
 
 use super::session::{Broken, TAG_BYTES};
 use super::suite::Suite;
@@ -71,13 +72,17 @@ impl Keys {
         *self = Keys::of_secret(expanded(&self.secret, b"potluck/1/next"), self.suite);
     }
 
-    /// Seals `plain` into the front of `out`, which has room for it and the tag. No number may come twice in one generation.
+    /// Seals `plain` into the front of `out`, which has room for it and the tag. No number may come
+    /// twice in one generation.
     pub fn seal(&self, number: u64, plain: &[u8], out: &mut [u8]) -> Result<usize, Broken> {
         let (text, rest) = out.split_at_mut_checked(plain.len()).ok_or(Broken::Size)?;
         let place = rest.get_mut(..TAG_BYTES).ok_or(Broken::Size)?;
         copy(text, plain);
         let nonce = self.suite.nonce(number);
-        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::empty(), text).map_err(|_| Broken::Size)?;
+        let tag = self
+            .key
+            .seal_in_place_separate_tag(nonce, Aad::empty(), text)
+            .map_err(|_| Broken::Size)?;
         place.copy_from_slice(tag.as_ref());
         Ok(plain.len() + TAG_BYTES)
     }
@@ -85,14 +90,17 @@ impl Keys {
     /// Opens `text` where it is.
     pub fn open(&self, number: u64, text: &mut [u8], tag: [u8; TAG_BYTES]) -> Result<(), Broken> {
         let (nonce, tag) = (self.suite.nonce(number), Tag::from(tag));
-        self.key.open_in_place_separate_tag(nonce, Aad::empty(), tag, text, 0..).map_err(|_| Broken::Forged)?;
+        self.key
+            .open_in_place_separate_tag(nonce, Aad::empty(), tag, text, 0..)
+            .map_err(|_| Broken::Forged)?;
         Ok(())
     }
 }
 
 fn expanded(secret: &Secret, label: &[u8]) -> Secret {
     let mut out = Zeroizing::new([0; 32]);
-    let hkdf = Hkdf::<Sha256>::from_prk(secret.as_slice()).expect("32 bytes are what HKDF-SHA256 extracts");
+    let hkdf = Hkdf::<Sha256>::from_prk(secret.as_slice())
+        .expect("32 bytes are what HKDF-SHA256 extracts");
     hkdf.expand(label, &mut *out).expect("32 bytes are within HKDF's limit");
     out
 }
@@ -131,7 +139,9 @@ mod tests {
         }
         let (label, cipher): (&[u8], _) = match suite {
             Suite::Aes256Gcm => (b"potluck/1/records/aes-256-gcm\x01", CipherChoice::AESGCM),
-            Suite::ChaCha20Poly1305 => (b"potluck/1/records/chacha20-poly1305\x01", CipherChoice::ChaChaPoly),
+            Suite::ChaCha20Poly1305 => {
+                (b"potluck/1/records/chacha20-poly1305\x01", CipherChoice::ChaChaPoly)
+            }
         };
         let mut cipher = DefaultResolver.resolve_cipher(&cipher).expect("RustCrypto has both");
         cipher.set(&mac(&secret, label));
@@ -148,7 +158,11 @@ mod tests {
                 let plain: Vec<u8> = (0..1000).map(|i| (i * 7 + generation) as u8).collect();
                 let mut sealed = vec![0; plain.len() + TAG_BYTES];
                 assert_eq!(keys.seal(number, &plain, &mut sealed), Ok(sealed.len()));
-                assert_eq!(sealed, sealed_elsewhere(suite, generation as u8, number, &plain), "{suite}, generation {generation}");
+                assert_eq!(
+                    sealed,
+                    sealed_elsewhere(suite, generation as u8, number, &plain),
+                    "{suite}, generation {generation}"
+                );
                 keys.renew();
             }
         }
@@ -171,8 +185,12 @@ mod tests {
             keys(suite).seal(0, b"data", &mut sealed).expect("room enough");
             let mut renewed = keys(suite);
             renewed.renew();
-            let others = [Keys::of(&[5; 32], &[7; 32], suite), Keys::of(&[7; 32], &[6; 32], suite), renewed];
-            assert!(others.iter().all(|keys| opened(keys, 0, &sealed) == Err(Broken::Forged)), "{suite}");
+            let others =
+                [Keys::of(&[5; 32], &[7; 32], suite), Keys::of(&[7; 32], &[6; 32], suite), renewed];
+            assert!(
+                others.iter().all(|keys| opened(keys, 0, &sealed) == Err(Broken::Forged)),
+                "{suite}"
+            );
             assert_eq!(opened(&keys(suite), 1, &sealed), Err(Broken::Forged), "{suite}");
         }
     }

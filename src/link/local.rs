@@ -25,8 +25,9 @@ pub struct Local {
 }
 
 impl Local {
-    /// The node of `identity` in the cluster of `psk`. `static_private` is 32 fresh random bytes of this process
-    /// start, which are never stored; the introduction's node id is set to that of `identity`.
+    /// The node of `identity` in the cluster of `psk`. `static_private` is 32 fresh random bytes of
+    /// this process start, which are never stored; the introduction's node id is set to that of
+    /// `identity`.
     pub fn new(
         identity: Arc<Identity>,
         mut hello: Hello,
@@ -44,7 +45,8 @@ impl Local {
         if trusted.contains(&ip.to_canonical()) { Wire::Trusted } else { Wire::Untrusted }
     }
 
-    /// Replaces the own addresses on cables that the user declared as trusted: none at first. Links that stand stay as they are.
+    /// Replaces the own addresses on cables that the user declared as trusted: none at first. Links
+    /// that stand stay as they are.
     pub fn set_trusted(&self, trusted: BTreeSet<IpAddr>) {
         *self.trusted.write().unwrap_or_else(PoisonError::into_inner) = trusted;
     }
@@ -61,7 +63,8 @@ impl fmt::Debug for Local {
     }
 }
 
-/// Whether a peer's X25519 point takes part in the exchange at all. Points of low order give zero with every key.
+/// Whether a peer's X25519 point takes part in the exchange at all. Points of low order give zero
+/// with every key.
 pub(super) fn contributes(point: &[u8]) -> bool {
     let Some(mut dh) = DefaultResolver.resolve_dh(&DHChoice::Curve25519) else { return false };
     dh.set(&[8; 32]);

@@ -2,8 +2,9 @@
 //!
 //! How much a socket gathers before the thread that reads from it is woken.
 //!
-//! On a wire that is slower than the processor a thread that reads what is there is woken for every packet. The kernel
-//! can be told to wait for more (`SO_RCVLOWAT`, socket(7)), which takes fewer turns and so less of the processor.
+//! On a wire that is slower than the processor a thread that reads what is there is woken for every
+//! packet. The kernel can be told to wait for more (`SO_RCVLOWAT`, socket(7)), which takes fewer
+//! turns and so less of the processor.
 
 use std::io::{self, IoSliceMut};
 use std::net::TcpStream;
@@ -25,13 +26,19 @@ impl LowWater {
         }
     }
 
-    /// Reads as much as is there into `into`, once much of the `wanted` bytes has come, or the end of the stream. `wanted` is
-    /// what the peer is certain to send before it waits for anything.
+    /// Reads as much as is there into `into`, once much of the `wanted` bytes has come, or the end
+    /// of the stream. `wanted` is what the peer is certain to send before it waits for anything.
     ///
     /// # Errors
-    /// What reading from a socket gives; `WouldBlock` and `Interrupted` mean that nothing was read, and to try again.
+    /// What reading from a socket gives; `WouldBlock` and `Interrupted` mean that nothing was read,
+    /// and to try again.
     #[cfg(target_os = "linux")]
-    pub fn read(&mut self, socket: &TcpStream, wanted: usize, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    pub fn read(
+        &mut self,
+        socket: &TcpStream,
+        wanted: usize,
+        into: &mut [IoSliceMut<'_>],
+    ) -> io::Result<usize> {
         use io::Read as _;
         use rustix::event::{PollFd, PollFlags, poll};
         use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
@@ -44,7 +51,8 @@ impl LowWater {
         if mark == 1 {
             return (&mut &*socket).read_vectored(into);
         }
-        // To block in the read itself would be to wait for as much again after a part has been taken out, which may never come.
+        // To block in the read itself would be to wait for as much again after a part has been
+        // taken out, which may never come.
         poll(&mut [PollFd::new(socket, PollFlags::IN)], None)?;
         let read = recvmsg(socket, into, &mut RecvAncillaryBuffer::default(), RecvFlags::DONTWAIT)?;
         Ok(read.bytes)
@@ -55,7 +63,12 @@ impl LowWater {
     /// # Errors
     /// What reading from a socket gives.
     #[cfg(not(target_os = "linux"))]
-    pub fn read(&mut self, mut socket: &TcpStream, _wanted: usize, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    pub fn read(
+        &mut self,
+        mut socket: &TcpStream,
+        _wanted: usize,
+        into: &mut [IoSliceMut<'_>],
+    ) -> io::Result<usize> {
         io::Read::read_vectored(&mut socket, into)
     }
 }
@@ -64,7 +77,8 @@ impl LowWater {
 #[cfg(target_os = "linux")]
 const WORTH_BYTES: usize = 32 * 1024;
 
-/// About a record; what is waited for must have room in the socket's buffer, which begins with 128 KiB.
+/// About a record; what is waited for must have room in the socket's buffer, which begins with 128
+/// KiB.
 #[cfg(target_os = "linux")]
 const MARK_BYTES_MAX: usize = 68 * 1024;
 
@@ -75,9 +89,17 @@ fn mark_of(socket: &TcpStream, mark: usize) -> io::Result<()> {
 
     let value = libc::c_int::try_from(mark).map_err(|_| io::ErrorKind::InvalidInput)?;
     let len = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: the descriptor is open as long as the socket is borrowed, and `len` is how long `value` is.
-    let told =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, (&raw const value).cast(), len) };
+    // SAFETY: the descriptor is open as long as the socket is borrowed, and `len` is how long
+    // `value` is.
+    let told = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const value).cast(),
+            len,
+        )
+    };
     if told == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -103,7 +125,11 @@ mod tests {
             match low_water.read(socket, rest, &mut [IoSliceMut::new(&mut buffer[..rest])]) {
                 Ok(0) => break,
                 Ok(read) => all.extend_from_slice(&buffer[..read]),
-                Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+                    ) => {}
                 Err(error) => panic!("{error}"),
             }
         }
@@ -113,11 +139,15 @@ mod tests {
     #[test]
     fn whatever_the_pieces_are_all_of_it_comes_and_nothing_is_waited_for_in_vain() {
         // Around the least and the most that is waited for, and several times as much.
-        let lengths = [1, 32 * 1024 - 1, 32 * 1024, 68 * 1024, 68 * 1024 + 1, 100 * 1024, 256 * 1024];
+        let lengths =
+            [1, 32 * 1024 - 1, 32 * 1024, 68 * 1024, 68 * 1024 + 1, 100 * 1024, 256 * 1024];
         for piece in [1000, 7 * 1024, 40 * 1024, 256 * 1024] {
             let (mut near, far) = connected();
             let sending = thread::spawn(move || {
-                let bytes: Vec<u8> = lengths.into_iter().flat_map(|len| (0..len).map(move |i| (i * 31 + len) as u8)).collect();
+                let bytes: Vec<u8> = lengths
+                    .into_iter()
+                    .flat_map(|len| (0..len).map(move |i| (i * 31 + len) as u8))
+                    .collect();
                 bytes.chunks(piece).for_each(|part| near.write_all(part).expect("sent"));
                 near
             });
@@ -125,7 +155,8 @@ mod tests {
             for len in lengths {
                 let came = read_all(&mut low_water, &far, len);
                 assert!(
-                    came.len() == len && came.iter().enumerate().all(|(i, b)| *b == (i * 31 + len) as u8),
+                    came.len() == len
+                        && came.iter().enumerate().all(|(i, b)| *b == (i * 31 + len) as u8),
                     "{len} by {piece}"
                 );
             }

@@ -2,11 +2,15 @@
 //!
 //! [`Net`] without a network: hosts in one process, whose cables can be cut.
 //!
-//! A cut is a pulled cable, not a closed connection: dials time out, and what was sent on open connections arrives
-//! when the cut heals. A stream between two hosts carries the ends of an in-memory data link with it, so that
-//! [`into_data_link`](super::into_data_link) works as it does on TCP.
+//! A cut is a pulled cable, not a closed connection: dials time out, and what was sent on open
+//! connections arrives when the cut heals. A stream between two hosts carries the ends of an
+//! in-memory data link with it, so that [`into_data_link`](super::into_data_link) works as it does
+//! on TCP.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "cables are cut, and ends paired by hand, in tests alone"))]
+#![cfg_attr(
+    not(test),
+    expect(dead_code, reason = "cables are cut, and ends paired by hand, in tests alone")
+)]
 
 use super::tcp::DIAL_TIMEOUT;
 use super::twin::{Cable, Passage};
@@ -21,7 +25,8 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;
 
-/// All hosts that can reach each other, and which of them at the moment cannot. Clones are the same world.
+/// All hosts that can reach each other, and which of them at the moment cannot. Clones are the same
+/// world.
 #[derive(Clone, Default)]
 pub struct MemoryWorld(Arc<Mutex<World>>);
 
@@ -57,7 +62,8 @@ impl MemoryWorld {
         world.set(pair(a, b), Passage::Open);
     }
 
-    /// The control links between these hosts end, as connections do that are reset; new ones can be made at once.
+    /// The control links between these hosts end, as connections do that are reset; new ones can be
+    /// made at once.
     pub fn sever(&self, a: IpAddr, b: IpAddr) {
         let world = self.lock();
         let between = world.wires.iter().filter(|(ends, ..)| *ends == pair(a, b));
@@ -74,7 +80,8 @@ impl Net for MemoryNet {
     async fn listen(&self, ports: &[u16]) -> io::Result<Box<dyn Listener>> {
         let mut world = self.world.lock();
         let candidates = ports.iter().copied().chain(EPHEMERAL..=u16::MAX);
-        let free = |port: &u16| *port != 0 && !world.ports.contains_key(&SocketAddr::new(self.ip, *port));
+        let free =
+            |port: &u16| *port != 0 && !world.ports.contains_key(&SocketAddr::new(self.ip, *port));
         let port = candidates.into_iter().find(free).ok_or(io::ErrorKind::AddrInUse)?;
         let (knock, incoming) = mpsc::channel(BACKLOG);
         let at = SocketAddr::new(self.ip, port);
@@ -111,12 +118,18 @@ impl World {
         if self.cuts.contains(&pair(ip, to.ip())) {
             return None;
         }
-        let Some(knock) = self.ports.get(&to).cloned() else { return Some(Err(io::ErrorKind::ConnectionRefused.into())) };
+        let Some(knock) = self.ports.get(&to).cloned() else {
+            return Some(Err(io::ErrorKind::ConnectionRefused.into()));
+        };
         self.dialled = self.dialled.wrapping_add(1);
         let from = SocketAddr::new(ip, EPHEMERAL | self.dialled);
         let (near, far) = MemoryStream::pair(from, to);
         self.wires.retain(|(_, wire, cable)| wire.strong_count() + cable.strong_count() > 0);
-        self.wires.push((pair(ip, to.ip()), Arc::downgrade(&near.wire), Arc::downgrade(&near.cable)));
+        self.wires.push((
+            pair(ip, to.ip()),
+            Arc::downgrade(&near.wire),
+            Arc::downgrade(&near.cable),
+        ));
         match knock.try_send((far, from)) {
             Ok(()) => Some(Ok(near)),
             Err(_) => Some(Err(io::ErrorKind::ConnectionRefused.into())),
@@ -148,7 +161,8 @@ impl Listener for MemoryPort {
     }
 
     async fn accept(&mut self) -> io::Result<(Box<dyn Stream>, SocketAddr)> {
-        // The world holds a sender for as long as this port is in its table, which is for as long as it lives.
+        // The world holds a sender for as long as this port is in its table, which is for as long
+        // as it lives.
         let (stream, from) = self.incoming.recv().await.ok_or(io::ErrorKind::NotConnected)?;
         Ok((Box::new(stream), from))
     }
@@ -182,7 +196,11 @@ struct WireState {
 impl MemoryStream {
     fn pair(from: SocketAddr, to: SocketAddr) -> (MemoryStream, MemoryStream) {
         let (near, far) = tokio::io::duplex(STREAM_BYTES);
-        let wire = Arc::new(Wire(Mutex::new(WireState { passage: Passage::Open, over: false, waiting: [None, None] })));
+        let wire = Arc::new(Wire(Mutex::new(WireState {
+            passage: Passage::Open,
+            over: false,
+            waiting: [None, None],
+        })));
         let cable = Arc::new(Cable::new());
         let (near_twin, far_twin) = Cable::pair(&cable);
         let end = |bytes, local, side, twin| {
@@ -235,7 +253,11 @@ impl Stream for MemoryStream {
 }
 
 impl AsyncRead for MemoryStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match self.wire.poll_open(self.side, cx) {
             Poll::Ready(()) if self.wire.is_over() => Poll::Ready(Ok(())),
             Poll::Ready(()) => Pin::new(&mut self.bytes).poll_read(cx, out),
@@ -245,7 +267,11 @@ impl AsyncRead for MemoryStream {
 }
 
 impl AsyncWrite for MemoryStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         if self.wire.is_over() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
@@ -300,7 +326,8 @@ mod tests {
 
     async fn connected(world: &MemoryWorld) -> (Box<dyn Stream>, Box<dyn Stream>) {
         let mut listener = world.host(ip(2)).listen(&[]).await.expect("a port");
-        let near = world.host(ip(1)).dial((ip(2), listener.port()).into()).await.expect("connected");
+        let near =
+            world.host(ip(1)).dial((ip(2), listener.port()).into()).await.expect("connected");
         let (far, from) = listener.accept().await.expect("accepted");
         assert_eq!(from, near.local_addr().expect("an address"));
         (near, far)
@@ -331,9 +358,17 @@ mod tests {
         let mut got = [0; 4];
         assert!(timeout(Duration::from_secs(60), far.read_exact(&mut got)).await.is_err());
         let listener = world.host(ip(2)).listen(&[]).await.expect("a port");
-        let error = world.host(ip(1)).dial((ip(2), listener.port()).into()).await.map(drop).expect_err("cut");
+        let error = world
+            .host(ip(1))
+            .dial((ip(2), listener.port()).into())
+            .await
+            .map(drop)
+            .expect_err("cut");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert!(world.host(ip(3)).dial((ip(2), listener.port()).into()).await.is_ok(), "another host");
+        assert!(
+            world.host(ip(3)).dial((ip(2), listener.port()).into()).await.is_ok(),
+            "another host"
+        );
         let healing = async { world.heal(ip(1), ip(2)) };
         let (read, ()) = tokio::join!(far.read_exact(&mut got), healing);
         read.expect("read");
@@ -351,7 +386,9 @@ mod tests {
         let header = DataHeader { op, flow: 0, chunk: 0, phase: Phase::Reduce, len: 3 };
         world.cut(ip(1), ip(2));
         to.send(&header, b"abc").expect("sent");
-        let receiving = std::thread::spawn(move || from.recv(&Pool::new()).map(|(_, block)| block.bytes().to_vec()));
+        let receiving = std::thread::spawn(move || {
+            from.recv(&Pool::new()).map(|(_, block)| block.bytes().to_vec())
+        });
         assert!(!receiving.is_finished());
         world.heal(ip(1), ip(2));
         assert_eq!(receiving.join().expect("no panic").expect("received"), b"abc");

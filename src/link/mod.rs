@@ -1,9 +1,10 @@
 //! Layer: Doors.
 //!
-//! Links between two nodes: one TCP port, one handshake, control links for messages and data links for bulk.
+//! Links between two nodes: one TCP port, one handshake, control links for messages and data links
+//! for bulk.
 //!
-//! [`Net`] is the door to the operating system's sockets, [`DataLink`] the one that engines use. Both have
-//! in-memory twins, so that everything above them runs without a network too.
+//! [`Net`] is the door to the operating system's sockets, [`DataLink`] the one that engines use.
+//! Both have in-memory twins, so that everything above them runs without a network too.
 
 mod control;
 mod data;
@@ -96,13 +97,15 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
     /// The blocking socket under it, for data links; `None` when there is none.
     fn into_tcp(self: Box<Self>) -> Option<std::net::TcpStream>;
 
-    /// The end of an in-memory data link that goes with this stream, once; `None` on a real network.
+    /// The end of an in-memory data link that goes with this stream, once; `None` on a real
+    /// network.
     fn take_twin(&mut self) -> Option<Box<dyn DataLink>> {
         None
     }
 }
 
-/// An authenticated connection for bulk data between two members of one View. Used by blocking threads.
+/// An authenticated connection for bulk data between two members of one View. Used by blocking
+/// threads.
 pub trait DataLink: Send {
     /// The two directions, for a thread each, and a handle that ends both.
     fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>);
@@ -119,8 +122,9 @@ pub trait DataReceiver: Send {
     /// The header of the next frame; blocks until there is one. An error is final.
     fn header(&mut self) -> io::Result<DataHeader>;
 
-    /// Takes the payload of that frame, once and before the next header, into memory of exactly its length; blocks until it
-    /// is all here. An error is final, and what is in the memory then means nothing.
+    /// Takes the payload of that frame, once and before the next header, into memory of exactly its
+    /// length; blocks until it is all here. An error is final, and what is in the memory then means
+    /// nothing.
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()>;
 
     /// The next frame, its payload in a block of `pool`.
@@ -154,7 +158,8 @@ pub struct DataHeader {
     pub len: u32,
 }
 
-/// What a frame is for: the direction of a chunk in a schedule, or part of a message between two ranks.
+/// What a frame is for: the direction of a chunk in a schedule, or part of a message between two
+/// ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// A contribution on its way to be added.
@@ -191,7 +196,8 @@ impl DataHeader {
         out
     }
 
-    /// Reads the fixed layout; a length beyond [`PAYLOAD_BYTES_MAX`] is refused here, before anything is allocated.
+    /// Reads the fixed layout; a length beyond [`PAYLOAD_BYTES_MAX`] is refused here, before
+    /// anything is allocated.
     pub fn from_bytes(bytes: &[u8; DataHeader::BYTES]) -> Result<DataHeader, Malformed> {
         let mut r = Reader::new(bytes);
         let op = OpId { lane: Lane(r.u64()?), number: r.u64()? };
@@ -226,7 +232,13 @@ mod tests {
     #[test]
     fn a_header_has_one_form() {
         let op = OpId { lane: Lane(3), number: 1 << 40 };
-        let header = DataHeader { op, flow: 5, chunk: 6, phase: Phase::Gather, len: PAYLOAD_BYTES_MAX as u32 };
+        let header = DataHeader {
+            op,
+            flow: 5,
+            chunk: 6,
+            phase: Phase::Gather,
+            len: PAYLOAD_BYTES_MAX as u32,
+        };
         let bytes = header.to_bytes();
         assert_eq!(DataHeader::from_bytes(&bytes), Ok(header));
         for phase in [Phase::Reduce, Phase::Gather, Phase::Message, Phase::Posted] {

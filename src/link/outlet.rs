@@ -1,11 +1,13 @@
 //! Layer: Shells.
 //!
-//! Where sealed records leave: by the thread that sealed them, or by one more while both are too much for one core.
+//! Where sealed records leave: by the thread that sealed them, or by one more while both are too
+//! much for one core.
 //!
-//! The sender of a data link seals and then waits in the socket. On a wire as slow as a gigabit that is nearly all
-//! waiting. Where the wire is faster than a core can seal and write (with AES from about 15 Gbit/s on), the records are
-//! written by a thread of their own while the next ones are sealed; it is not used before, because what it does, small
-//! frames pay for with one more change of threads.
+//! The sender of a data link seals and then waits in the socket. On a wire as slow as a gigabit
+//! that is nearly all waiting. Where the wire is faster than a core can seal and write (with AES
+//! from about 15 Gbit/s on), the records are written by a thread of their own while the next ones
+//! are sealed; it is not used before, because what it does, small frames pay for with one more
+//! change of threads.
 
 use std::io::{self, Write};
 use std::num::NonZero;
@@ -54,8 +56,8 @@ struct Load {
     all: Duration,
 }
 
-/// Batches besides the one that is being filled: one is written, one waits, and one covers for a thread that does not
-/// get its turn at once.
+/// Batches besides the one that is being filled: one is written, one waits, and one covers for a
+/// thread that does not get its turn at once.
 const BATCHES: usize = 3;
 
 /// Fewer cores are busy with what the links have already: a thread for each direction.
@@ -64,7 +66,8 @@ const CORES_FOR_TWO: usize = 4;
 impl Hands {
     /// What this machine has cores for.
     pub fn of_this_machine() -> Hands {
-        static CORES: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
+        static CORES: LazyLock<usize> =
+            LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
         if *CORES >= CORES_FOR_TWO { Hands::Two } else { Hands::One }
     }
 }
@@ -72,7 +75,13 @@ impl Hands {
 impl<W: Write + Send + 'static> Outlet<W> {
     /// To `to`, in batches of at most `room` bytes.
     pub fn new(to: W, room: usize, hands: Hands) -> Outlet<W> {
-        Outlet { to: Arc::new(Mutex::new(to)), hands, load: Load::default(), batch: zeros(room), writer: None }
+        Outlet {
+            to: Arc::new(Mutex::new(to)),
+            hands,
+            load: Load::default(),
+            batch: zeros(room),
+            writer: None,
+        }
     }
 
     /// Room for the next batch.
@@ -80,8 +89,9 @@ impl<W: Write + Send + 'static> Outlet<W> {
         &mut self.batch
     }
 
-    /// Writes the first `filled` bytes of the room behind all that came before, now or soon; blocks while the peer's window is full
-    /// and no more batches may wait. An error may be that of an earlier batch, and is final.
+    /// Writes the first `filled` bytes of the room behind all that came before, now or soon; blocks
+    /// while the peer's window is full and no more batches may wait. An error may be that of an
+    /// earlier batch, and is final.
     pub fn write(&mut self, filled: usize) -> io::Result<()> {
         let wanted = self.hands == Hands::Two && self.load.is_high();
         if wanted && self.writer.is_none() {
@@ -98,7 +108,8 @@ impl<W: Write + Send + 'static> Outlet<W> {
     }
 
     fn hand_over(&mut self, filled: usize) -> io::Result<()> {
-        let handed = self.writer.as_mut().and_then(|writer| writer.hand_over(&mut self.batch, filled));
+        let handed =
+            self.writer.as_mut().and_then(|writer| writer.hand_over(&mut self.batch, filled));
         if handed.is_none() {
             self.writer.take().map_or(Ok(()), Writer::end)?;
             return Err(io::ErrorKind::NotConnected.into());
@@ -131,7 +142,8 @@ impl<W> Drop for Outlet<W> {
 impl Writer {
     fn start<W: Write + Send + 'static>(to: Arc<Mutex<W>>, room: usize) -> io::Result<Writer> {
         // Nothing ever waits to be taken back or handed over for want of a place.
-        let ((full, written), (done, empty)) = (sync_channel::<Batch>(BATCHES), sync_channel(BATCHES));
+        let ((full, written), (done, empty)) =
+            (sync_channel::<Batch>(BATCHES), sync_channel(BATCHES));
         let thread = thread::Builder::new().name("potluck-write".to_owned()).spawn(move || {
             for batch in written {
                 lock(&to).write_all(&batch.bytes[..batch.filled])?;
@@ -179,7 +191,8 @@ impl Load {
         }
     }
 
-    /// Whether it is worth a thread: more than a fourth. Where a wire is what the sender waits for, sealing takes less.
+    /// Whether it is worth a thread: more than a fourth. Where a wire is what the sender waits for,
+    /// sealing takes less.
     fn is_high(&self) -> bool {
         4 * self.sealing > self.all
     }
@@ -206,7 +219,10 @@ impl<W: Write + Send + 'static> Outlet<W> {
         self.writer.take().map_or(Ok(()), Writer::end)?;
         let to = Arc::clone(&self.to);
         drop(self);
-        Ok(Arc::into_inner(to).expect("the thread has ended").into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(Arc::into_inner(to)
+            .expect("the thread has ended")
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner))
     }
 
     /// How many threads it has besides the caller's.
@@ -263,7 +279,8 @@ mod tests {
                 put(&mut outlet, n).expect("written");
             }
             assert_eq!(outlet.threads(), usize::from(hands == Hands::Two && pressed));
-            let expected: Vec<u8> = (0..ROOM as u8).flat_map(|n| vec![n; usize::from(n) + 1]).collect();
+            let expected: Vec<u8> =
+                (0..ROOM as u8).flat_map(|n| vec![n; usize::from(n) + 1]).collect();
             assert_eq!(outlet.into_inner().expect("written"), expected, "{hands:?}");
         }
     }

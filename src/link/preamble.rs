@@ -1,13 +1,15 @@
 //! Layer: Core.
 //!
-//! The sixteen bytes in front of every handshake, in the clear: what protocol, which version, what for.
+//! The sixteen bytes in front of every handshake, in the clear: what protocol, which version, what
+//! for.
 //!
 //! ```text
 //! magic(4) version(1) suite+purpose(1) src rank(1) dst rank(1) view hint(8)
 //! ```
 //!
-//! They are part of the handshake's prologue, so whoever changes them on the way breaks the handshake. A data
-//! link's prologue also holds the View's whole digest, which is not sent: both ends must know it.
+//! They are part of the handshake's prologue, so whoever changes them on the way breaks the
+//! handshake. A data link's prologue also holds the View's whole digest, which is not sent: both
+//! ends must know it.
 
 use super::refusal::Refusal;
 use crate::view::{Rank, ViewDigest};
@@ -18,7 +20,8 @@ use crate::wire::{Decode, Malformed, PROTOCOL_VERSION, Reader};
 pub enum Purpose {
     /// Messages of the membership and of the calls.
     Control,
-    /// The same, from a member whose control link to the other end does not work any more, or had better take another path.
+    /// The same, from a member whose control link to the other end does not work any more, or had
+    /// better take another path.
     Relink,
     /// Bulk data from the member at `src`, who dials, to the member at `dst` and back.
     Data {

@@ -6,7 +6,8 @@ use super::suite::Suite;
 
 /// The suite that this processor would have.
 ///
-/// On other kinds of processors nothing is known of their instructions, so they count as having none.
+/// On other kinds of processors nothing is known of their instructions, so they count as having
+/// none.
 pub fn quick_suite() -> Suite {
     if has_aes() { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 }
 }
@@ -27,18 +28,25 @@ fn has_aes() -> bool {
     false
 }
 
-#[cfg(all(test, target_os = "linux", any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(all(
+    test,
+    target_os = "linux",
+    any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64")
+))]
 mod tests {
     use super::*;
 
     #[test]
     fn the_kernel_says_the_same_of_this_processor() {
         let known = std::fs::read_to_string("/proc/cpuinfo").expect("readable");
-        let line =
-            known.lines().find(|line| line.starts_with("flags") || line.starts_with("Features")).expect("a list of features");
+        let line = known
+            .lines()
+            .find(|line| line.starts_with("flags") || line.starts_with("Features"))
+            .expect("a list of features");
         let has = |feature: &str| line.split_whitespace().any(|word| word == feature);
         let multiplies = has("pclmulqdq") || has("pmull");
-        let expected = if has("aes") && multiplies { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 };
+        let expected =
+            if has("aes") && multiplies { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 };
         assert_eq!(quick_suite(), expected);
     }
 }

@@ -7,7 +7,8 @@ use crate::wire::Malformed;
 use std::fmt;
 use std::io;
 
-/// Why a connection did not become a link. The stream is closed in every case; nothing of this is told to the peer.
+/// Why a connection did not become a link. The stream is closed in every case; nothing of this is
+/// told to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -22,7 +23,8 @@ pub enum Refusal {
     WrongKey,
     /// A first message that was already used once, or more than once.
     Replayed,
-    /// A first message with our cluster key was followed by a last one that its author did not make.
+    /// A first message with our cluster key was followed by a last one that its author did not
+    /// make.
     Forged,
     /// The peer's key exchange has no secret in it (a point of low order).
     WeakPoint,
@@ -56,7 +58,10 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::OtherVersion { theirs } => {
-                write!(f, "the peer speaks version {theirs} of the protocol; run the same version of potluck on both")
+                write!(
+                    f,
+                    "the peer speaks version {theirs} of the protocol; run the same version of potluck on both"
+                )
             }
             Refusal::BadHello(why) => write!(f, "the peer's introduction is unreadable: {why}"),
             Refusal::Overloaded(why) => write!(f, "refused at the door: {why}"),
@@ -76,16 +81,23 @@ impl Refusal {
             Refusal::WeakPoint => "the peer's key exchange has no secret in it",
             Refusal::BadSignature => "the peer cannot prove the identity that it shows",
             Refusal::SelfDial => "this is the node itself",
-            Refusal::DuplicateIdentity => "another process uses this node's identity; give each node its own identity file",
+            Refusal::DuplicateIdentity => {
+                "another process uses this node's identity; give each node its own identity file"
+            }
             Refusal::OtherPartition => {
                 "the peer has another rule for a cut network; set the same partition with the same roster on all nodes"
             }
-            Refusal::UnknownView => "the peer asked for a data link of a view that this node has no part in",
+            Refusal::UnknownView => {
+                "the peer asked for a data link of a view that this node has no part in"
+            }
             Refusal::WrongRank => "the peer is not the member that the link is for",
             Refusal::TooSlow => "the handshake took longer than two seconds",
             Refusal::Closed => "the peer closed the connection; its cluster key may be another one",
             Refusal::NoEntropy => "the operating system gave no randomness",
-            Refusal::OtherVersion { .. } | Refusal::BadHello(_) | Refusal::Overloaded(_) | Refusal::Io(_) => "refused",
+            Refusal::OtherVersion { .. }
+            | Refusal::BadHello(_)
+            | Refusal::Overloaded(_)
+            | Refusal::Io(_) => "refused",
         }
     }
 }

@@ -3,11 +3,12 @@
 //! What a handshake leaves behind: who the peer is, and a key for each direction.
 //!
 //! # Counting
-//! Every record has the next number of its direction as its nonce, starting at 0; neither end ever sends it, so a
-//! record that is lost, repeated, swapped or changed does not open, and the link is over. Every 2^24 records
-//! (about a tebibyte) both ends derive the direction's next key. That is within what either suite may seal under
-//! one key: of 2^36 blocks of AES-GCM less than one chance in 2^56 comes to tell them from noise, and the end at the first
-//! forgery leaves nothing to guess by.
+//! Every record has the next number of its direction as its nonce, starting at 0; neither end ever
+//! sends it, so a record that is lost, repeated, swapped or changed does not open, and the link is
+//! over. Every 2^24 records (about a tebibyte) both ends derive the direction's next key. That is
+//! within what either suite may seal under one key: of 2^36 blocks of AES-GCM less than one chance
+//! in 2^56 comes to tell them from noise, and the end at the first forgery leaves nothing to guess
+//! by.
 
 use super::hello::{Hello, Wire};
 use super::keys::{BothWays, Keys};
@@ -67,17 +68,28 @@ pub enum Broken {
 }
 
 impl Session {
-    /// The session of a handshake that is through, between this end's introduction and the peer's; any other is refused.
-    pub(super) fn new(mut noise: HandshakeState, own: &Hello, peer: Hello, purpose: Purpose) -> Result<Session, Refusal> {
+    /// The session of a handshake that is through, between this end's introduction and the peer's;
+    /// any other is refused.
+    pub(super) fn new(
+        mut noise: HandshakeState,
+        own: &Hello,
+        peer: Hello,
+        purpose: Purpose,
+    ) -> Result<Session, Refusal> {
         if !noise.is_handshake_finished() {
             return Err(Refusal::Forged);
         }
         let both = [own.wire, peer.wire] == [Wire::Trusted; 2];
         let wire = if both { Wire::Trusted } else { Wire::Untrusted };
         let suite = own.suite.shared_with(peer.suite);
-        let number = noise.get_handshake_hash().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let number = noise
+            .get_handshake_hash()
+            .iter()
+            .take(8)
+            .fold(0, |number, byte| number << 8 | u64::from(*byte));
         let keys = BothWays::of(&mut noise, suite);
-        let (sealer, opener) = (Sealer { keys: keys.outgoing, next: 0 }, Opener { keys: keys.incoming, next: 0 });
+        let (sealer, opener) =
+            (Sealer { keys: keys.outgoing, next: 0 }, Opener { keys: keys.incoming, next: 0 });
         Ok(Session { peer, purpose, wire, suite, number, sealer, opener })
     }
 
@@ -88,7 +100,8 @@ impl Session {
 }
 
 impl Sealer {
-    /// Seals `plain` into the front of `out` and says how many bytes that took: [`TAG_BYTES`] more than `plain` has.
+    /// Seals `plain` into the front of `out` and says how many bytes that took: [`TAG_BYTES`] more
+    /// than `plain` has.
     pub fn seal(&mut self, plain: &[u8], out: &mut [u8]) -> Result<usize, Broken> {
         if plain.len() > RECORD_BYTES_MAX || out.len() < plain.len() + TAG_BYTES {
             return Err(Broken::Size);
@@ -102,8 +115,8 @@ impl Sealer {
 }
 
 impl Opener {
-    /// Opens `sealed` into the front of `out`, which needs room for the plain bytes. What `out` holds after an error is
-    /// unspecified.
+    /// Opens `sealed` into the front of `out`, which needs room for the plain bytes. What `out`
+    /// holds after an error is unspecified.
     pub fn open(&mut self, sealed: &[u8], out: &mut [u8]) -> Result<usize, Broken> {
         let (text, tag) = sealed.split_last_chunk::<TAG_BYTES>().ok_or(Broken::Size)?;
         let out = out.get_mut(..text.len()).ok_or(Broken::Size)?;
@@ -112,7 +125,8 @@ impl Opener {
         Ok(text.len())
     }
 
-    /// Opens a record where it is; its tag came behind it. What `text` holds after an error is unspecified.
+    /// Opens a record where it is; its tag came behind it. What `text` holds after an error is
+    /// unspecified.
     pub fn open_in_place(&mut self, text: &mut [u8], tag: [u8; TAG_BYTES]) -> Result<(), Broken> {
         if text.len() > RECORD_BYTES_MAX {
             return Err(Broken::Size);
@@ -142,7 +156,11 @@ fn rekey_is_due(number: u64) -> bool {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Session({:?}, {:?}, {:?}, {}, keys hidden)", self.peer.id, self.purpose, self.wire, self.suite)
+        write!(
+            f,
+            "Session({:?}, {:?}, {:?}, {}, keys hidden)",
+            self.peer.id, self.purpose, self.wire, self.suite
+        )
     }
 }
 
@@ -203,7 +221,11 @@ mod tests {
                 let (mut seal, mut open) = (a.into_halves().0, b.into_halves().1);
                 seal.seal(b"one", &mut one).expect("room enough");
                 one[at] ^= 1;
-                assert_eq!(open.open(&one[..n], &mut out), Err(Broken::Forged), "{suite}, byte {at}");
+                assert_eq!(
+                    open.open(&one[..n], &mut out),
+                    Err(Broken::Forged),
+                    "{suite}, byte {at}"
+                );
             }
         }
     }
@@ -276,7 +298,8 @@ mod tests {
         for suite in SUITES {
             let (mut seal, mut open) = halves(suite);
             let plain: Vec<u8> = (0..RECORD_BYTES_MAX).map(|i| (i * 31 + i / 253) as u8).collect();
-            let (mut sealed, mut out) = (vec![0; RECORD_BYTES_MAX + TAG_BYTES], vec![0; RECORD_BYTES_MAX]);
+            let (mut sealed, mut out) =
+                (vec![0; RECORD_BYTES_MAX + TAG_BYTES], vec![0; RECORD_BYTES_MAX]);
             let (mut sealing, mut opening) = ([Duration::ZERO; RECORDS], [Duration::ZERO; RECORDS]);
             for (seals, opens) in sealing.iter_mut().zip(&mut opening) {
                 let began = Instant::now();

@@ -2,11 +2,11 @@
 //!
 //! Which cipher seals a link's records: one that both processors are quick at.
 //!
-//! AES-256-GCM is the faster one where the processor has instructions for it, and slow where it has not;
-//! ChaCha20-Poly1305 needs none. Each end says in its introduction which one it would have, so the choice is as
-//! authentic as the rest of the handshake: nobody on the way can turn it, and what was said is in the keys (see
-//! [`super::keys`]). Both are good ciphers; only the speed is at stake. Control links follow the same rule, which saves
-//! having two.
+//! AES-256-GCM is the faster one where the processor has instructions for it, and slow where it has
+//! not; ChaCha20-Poly1305 needs none. Each end says in its introduction which one it would have, so
+//! the choice is as authentic as the rest of the handshake: nobody on the way can turn it, and what
+//! was said is in the keys (see [`super::keys`]). Both are good ciphers; only the speed is at
+//! stake. Control links follow the same rule, which saves having two.
 
 use ring::aead::{AES_256_GCM, Algorithm, CHACHA20_POLY1305, Nonce};
 use std::fmt;
@@ -21,7 +21,8 @@ pub enum Suite {
 }
 
 impl Suite {
-    /// The suite of a link between a node that would have this one and a node that would have `other`.
+    /// The suite of a link between a node that would have this one and a node that would have
+    /// `other`.
     pub fn shared_with(self, other: Suite) -> Suite {
         match (self, other) {
             (Suite::Aes256Gcm, Suite::Aes256Gcm) => Suite::Aes256Gcm,
@@ -71,8 +72,9 @@ mod tests {
     use crate::link::handshake::testing::{control, local, respond as answer};
     use crate::link::handshake::{Initiator, MESSAGE2_BYTES, MESSAGE3_BYTES};
     use crate::link::{
-        Bind, ControlReceiver, ControlSender, DataHeader, DataReceiver, DataSender, DataTerms, Local, Net, PAYLOAD_BYTES_MAX,
-        Phase, Purpose, Refusal, Replays, Session, Stream, TcpNet, initiate, into_control, into_data_link, respond,
+        Bind, ControlReceiver, ControlSender, DataHeader, DataReceiver, DataSender, DataTerms,
+        Local, Net, PAYLOAD_BYTES_MAX, Phase, Purpose, Refusal, Replays, Session, Stream, TcpNet,
+        initiate, into_control, into_data_link, respond,
     };
     use crate::view::{Lane, OpId, Rank, ViewDigest};
     use crate::wire::Encode;
@@ -112,7 +114,10 @@ mod tests {
         let far = listener.accept().await.expect("accepted").0;
         let replays = Mutex::new(Replays::default());
         let terms = DataTerms { view: ViewDigest([9; 32]), expect: a.hello.id };
-        let (near, far) = tokio::join!(initiate(near, a, purpose, None), respond(far, b, &replays, |_| Some(terms)));
+        let (near, far) = tokio::join!(
+            initiate(near, a, purpose, None),
+            respond(far, b, &replays, |_| Some(terms))
+        );
         (near.expect("a link"), far.expect("a link"))
     }
 
@@ -131,7 +136,8 @@ mod tests {
             tokio::spawn(async move {
                 let (near, _) = listener.accept().await.expect("accepted");
                 let far = TcpStream::connect(real).await.expect("connected");
-                let ((mut from, mut back), (mut answers, mut to)) = (near.into_split(), far.into_split());
+                let ((mut from, mut back), (mut answers, mut to)) =
+                    (near.into_split(), far.into_split());
                 tokio::spawn(async move { tokio::io::copy(&mut answers, &mut back).await });
                 let (mut part, mut passed, at) = (vec![0; 4096], 0, HANDSHAKE_BYTES + self.at);
                 // An end or an error means that either end has closed.
@@ -159,7 +165,11 @@ mod tests {
     }
 
     /// Sends a frame from one thread and receives it on another.
-    fn carry(to: &mut dyn DataSender, from: &mut dyn DataReceiver, len: usize) -> io::Result<Vec<u8>> {
+    fn carry(
+        to: &mut dyn DataSender,
+        from: &mut dyn DataReceiver,
+        len: usize,
+    ) -> io::Result<Vec<u8>> {
         let sent = payload(len);
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| from.recv(&Pool::new()));
@@ -176,7 +186,11 @@ mod tests {
         for (dialler, listener, expected) in combinations() {
             let (a, b) = nodes(dialler, listener);
             let ((near, to_b), (far, to_a)) = linked(&a, &b, DATA, None).await;
-            assert_eq!((to_b.suite, to_a.suite), (expected, expected), "{dialler} dials {listener}");
+            assert_eq!(
+                (to_b.suite, to_a.suite),
+                (expected, expected),
+                "{dialler} dials {listener}"
+            );
             assert_eq!((to_b.peer.suite, to_a.peer.suite), (listener, dialler));
             let (mut a_to, mut a_from, _) = into_data_link(near, to_b).expect("tcp").split();
             let (mut b_to, mut b_from, _) = into_data_link(far, to_a).expect("tcp").split();
@@ -197,9 +211,16 @@ mod tests {
                 let ((near, to_b), (far, to_a)) = linked(&a, &b, DATA, Some(Tap { at })).await;
                 let (mut to, _from, _) = into_data_link(near, to_b).expect("tcp").split();
                 let (_to, mut from, _) = into_data_link(far, to_a).expect("tcp").split();
-                let carried = tokio::task::spawn_blocking(move || carry(&mut *to, &mut *from, 100_000)).await.expect("no panic");
+                let carried =
+                    tokio::task::spawn_blocking(move || carry(&mut *to, &mut *from, 100_000))
+                        .await
+                        .expect("no panic");
                 let error = carried.expect_err("what was turned is not taken");
-                assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{dialler} dials {listener}, byte {at}");
+                assert_eq!(
+                    error.kind(),
+                    io::ErrorKind::InvalidData,
+                    "{dialler} dials {listener}, byte {at}"
+                );
             }
         }
     }
@@ -209,8 +230,13 @@ mod tests {
         for (dialler, listener, expected) in combinations() {
             let (a, b) = nodes(dialler, listener);
             let ((near, to_b), (far, to_a)) = linked(&a, &b, Purpose::Control, None).await;
-            assert_eq!((to_b.suite, to_a.suite), (expected, expected), "{dialler} dials {listener}");
-            let (mut near, mut far): ((ControlSender, ControlReceiver), _) = (into_control(near, to_b), into_control(far, to_a));
+            assert_eq!(
+                (to_b.suite, to_a.suite),
+                (expected, expected),
+                "{dialler} dials {listener}"
+            );
+            let (mut near, mut far): ((ControlSender, ControlReceiver), _) =
+                (into_control(near, to_b), into_control(far, to_a));
             near.0.send(b"there").await.expect("sent");
             assert_eq!(far.1.recv().await.expect("received"), b"there");
             far.0.send(b"and back").await.expect("sent");
@@ -228,7 +254,11 @@ mod tests {
                     b.set_trusted([LOOPBACK].into());
                 }
                 let (dialled, accepted) = linked(&a, &b, DATA, None).await;
-                let said = if trusted { "none: both ends trust the wire".to_owned() } else { expected.to_string() };
+                let said = if trusted {
+                    "none: both ends trust the wire".to_owned()
+                } else {
+                    expected.to_string()
+                };
                 for (stream, session) in [dialled, accepted] {
                     let trace = traced(|| drop(into_data_link(stream, session).expect("tcp")));
                     assert!(trace.contains(&format!("protection=\"{said}\"")), "{trace}");
@@ -241,14 +271,18 @@ mod tests {
     fn traced(doing: impl FnOnce()) -> String {
         let (mut reader, writer) = io::pipe().expect("a pipe");
         let writing = Mutex::new(writer);
-        let listener = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_ansi(false).with_writer(writing);
+        let listener = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_ansi(false)
+            .with_writer(writing);
         tracing::subscriber::with_default(listener.finish(), doing);
         let mut said = String::new();
         io::Read::read_to_string(&mut reader, &mut said).expect("text");
         said
     }
 
-    /// The cipher of the handshake only adds bits, so whoever knows the layout can turn exactly the one that says which suite.
+    /// The cipher of the handshake only adds bits, so whoever knows the layout can turn exactly the
+    /// one that says which suite.
     #[test]
     fn whoever_turns_what_an_end_says_of_its_suite_makes_no_link() {
         for suite in SUITES {
@@ -261,7 +295,11 @@ mod tests {
             let (other, _) = Initiator::start(&a, control()).expect("randomness");
             assert_eq!(other.conclude(&bent).err(), Some(Refusal::WrongKey));
             let mut message3 = initiator.conclude(&message2).expect("genuine").message3;
-            assert_eq!((MESSAGE2_BYTES, MESSAGE3_BYTES), (32 + 48 + 256 + 16, 48 + 256 + 16), "the layout that is meant here");
+            assert_eq!(
+                (MESSAGE2_BYTES, MESSAGE3_BYTES),
+                (32 + 48 + 256 + 16, 48 + 256 + 16),
+                "the layout that is meant here"
+            );
             message3[48 + flags(&a)] ^= 4;
             assert_eq!(answered.finish(&message3).err(), Some(Refusal::Forged));
         }

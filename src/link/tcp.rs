@@ -42,7 +42,9 @@ impl TcpNet {
         match self.bind {
             Bind::At(ip) => listening(SocketAddr::new(ip, port)),
             Bind::Everywhere => match listening((Ipv6Addr::UNSPECIFIED, port).into()) {
-                Err(error) if error.kind() != io::ErrorKind::AddrInUse => listening((Ipv4Addr::UNSPECIFIED, port).into()),
+                Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+                    listening((Ipv4Addr::UNSPECIFIED, port).into())
+                }
                 other => other,
             },
         }
@@ -60,7 +62,9 @@ impl Net for TcpNet {
     }
 
     async fn dial(&self, to: SocketAddr) -> io::Result<Box<dyn Stream>> {
-        let stream = tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(to)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        let stream = tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(to))
+            .await
+            .map_err(|_| io::ErrorKind::TimedOut)??;
         Ok(Box::new(TcpLink::new(stream)?))
     }
 }
@@ -110,7 +114,8 @@ fn verdict(error: &io::Error) -> Verdict {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Verdict::BackOff,
         // The last one is what a socket says, for ever, that does not listen any more.
-        Some(Errno::BADF | Errno::NOTSOCK | Errno::OPNOTSUPP | Errno::FAULT | Errno::INVAL) | None => Verdict::Fail,
+        Some(Errno::BADF | Errno::NOTSOCK | Errno::OPNOTSUPP | Errno::FAULT | Errno::INVAL)
+        | None => Verdict::Fail,
         // Linux hands over the pending network errors of the new connection here.
         Some(_) => Verdict::GoOn,
     }
@@ -165,13 +170,21 @@ impl Stream for TcpLink {
 }
 
 impl AsyncRead for TcpLink {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(cx, out)
     }
 }
 
 impl AsyncWrite for TcpLink {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }
 
@@ -204,7 +217,8 @@ mod tests {
         assert_eq!(&got, b"hello");
         let (mut near, mut far) = (near.into_tcp().expect("tcp"), far.into_tcp().expect("tcp"));
         assert!(near.nodelay().expect("an option") && far.nodelay().expect("an option"));
-        let reading = std::thread::spawn(move || std::io::Read::read_exact(&mut far, &mut got).map(|()| got));
+        let reading =
+            std::thread::spawn(move || std::io::Read::read_exact(&mut far, &mut got).map(|()| got));
         std::io::Write::write_all(&mut near, b"again").expect("written");
         assert_eq!(&reading.join().expect("no panic").expect("read"), b"again");
     }
@@ -232,7 +246,10 @@ mod tests {
     fn accept_goes_on_when_it_can() {
         let of = |errno: Errno| verdict(&io::Error::from_raw_os_error(errno.raw_os_error()));
         assert_eq!((of(Errno::MFILE), of(Errno::NFILE)), (Verdict::BackOff, Verdict::BackOff));
-        assert_eq!((of(Errno::CONNABORTED), of(Errno::HOSTUNREACH)), (Verdict::GoOn, Verdict::GoOn));
+        assert_eq!(
+            (of(Errno::CONNABORTED), of(Errno::HOSTUNREACH)),
+            (Verdict::GoOn, Verdict::GoOn)
+        );
         assert_eq!((of(Errno::BADF), of(Errno::INVAL)), (Verdict::Fail, Verdict::Fail));
     }
 

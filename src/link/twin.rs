@@ -2,7 +2,10 @@
 //!
 //! Data links without a network: two bounded queues of encoded frames.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "cables are cut, and ends paired by hand, in tests alone"))]
+#![cfg_attr(
+    not(test),
+    expect(dead_code, reason = "cables are cut, and ends paired by hand, in tests alone")
+)]
 
 use super::{DataHeader, DataLink, DataReceiver, DataSender, PAYLOAD_BYTES_MAX, Shutdown};
 use std::collections::VecDeque;
@@ -14,7 +17,8 @@ pub fn data_pair() -> (Box<dyn DataLink>, Box<dyn DataLink>) {
     Cable::pair(&Arc::new(Cable::new()))
 }
 
-/// Payload bytes under way in one direction before its sender waits: as much as a socket on a LAN would hold.
+/// Payload bytes under way in one direction before its sender waits: as much as a socket on a LAN
+/// would hold.
 pub const WINDOW_BYTES: usize = 2 * PAYLOAD_BYTES_MAX;
 
 /// Frames under way in one direction before its sender waits, however small they are.
@@ -87,7 +91,10 @@ impl DataLink for End {
 impl DataSender for TwinSender {
     fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
         if header.len as usize != payload.len() || payload.len() > PAYLOAD_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the header's length is not the payload's, or too large"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the header's length is not the payload's, or too large",
+            ));
         }
         let frame = (header.to_bytes(), payload.to_vec());
         let lane = &self.0.cable.lanes[self.0.own];
@@ -116,7 +123,8 @@ impl DataReceiver for TwinReceiver {
         };
         lane.changed.notify_all();
         self.1 = payload;
-        DataHeader::from_bytes(&header).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))
+        DataHeader::from_bytes(&header)
+            .map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))
     }
 
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
@@ -149,7 +157,8 @@ impl Shutdown for Cable {
 
 impl LaneState {
     fn has_room(&self, bytes: usize) -> bool {
-        self.frames.is_empty() || (self.bytes + bytes <= WINDOW_BYTES && self.frames.len() < WINDOW_FRAMES)
+        self.frames.is_empty()
+            || (self.bytes + bytes <= WINDOW_BYTES && self.frames.len() < WINDOW_FRAMES)
     }
 
     fn has_news(&self) -> bool {
@@ -159,7 +168,13 @@ impl LaneState {
 
 impl Lane {
     fn new() -> Lane {
-        let state = LaneState { frames: VecDeque::new(), bytes: 0, passage: Passage::Open, finished: false, closed: false };
+        let state = LaneState {
+            frames: VecDeque::new(),
+            bytes: 0,
+            passage: Passage::Open,
+            finished: false,
+            closed: false,
+        };
         Lane { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -170,6 +185,8 @@ impl Lane {
 
     fn wait_until(&self, ready: impl Fn(&LaneState) -> bool) -> MutexGuard<'_, LaneState> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.changed.wait_while(state, |state| !ready(state)).unwrap_or_else(PoisonError::into_inner)
+        self.changed
+            .wait_while(state, |state| !ready(state))
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! How many handshakes others may have begun over circuits to this node and not ended.
 //!
-//! Each neighbour has a bound of its own: one that begins many and ends none keeps nobody out that comes over another one.
+//! Each neighbour has a bound of its own: one that begins many and ends none keeps nobody out that
+//! comes over another one.
 
 use crate::identity::MemberId;
 use std::collections::BTreeMap;
@@ -56,7 +57,8 @@ mod tests {
     #[test]
     fn all_together_have_a_bound_and_nothing_is_kept_of_who_is_done() {
         let mut answering = Answering::default();
-        let begun: Vec<MemberId> = (0..=255).map(member_id).filter(|id| (0..3).all(|_| answering.begin(*id))).collect();
+        let begun: Vec<MemberId> =
+            (0..=255).map(member_id).filter(|id| (0..3).all(|_| answering.begin(*id))).collect();
         assert_eq!(begun.len(), IN_ALL_MAX / 3);
         let mut under_way = answering.clone().under_way;
         for (id, n) in std::mem::take(&mut under_way) {

@@ -27,7 +27,8 @@ pub struct Circuit {
 /// What becomes of a circuit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RelayBody {
-    /// It begins. Its stations in order: who opens it, those who pass it on, whom it is for; 3 to 16, each once.
+    /// It begins. Its stations in order: who opens it, those who pass it on, whom it is for; 3 to
+    /// 16, each once.
     Open(Vec<MemberId>),
     /// 1 to 16384 bytes of what its ends say to each other.
     Bytes(Vec<u8>),
@@ -40,10 +41,12 @@ pub enum RelayBody {
 /// Most stations of a circuit, both ends among them: no way within a View needs more.
 pub const STATIONS_MAX: usize = MEMBERS_MAX;
 
-/// What a circuit may have under way in one direction before its receiver has said that it took it: a whole control message and some.
+/// What a circuit may have under way in one direction before its receiver has said that it took it:
+/// a whole control message and some.
 pub const WINDOW: u32 = 128 * 1024;
 
-/// What a frame costs of the window besides its bytes, so that many small ones are as dear as few large ones.
+/// What a frame costs of the window besides its bytes, so that many small ones are as dear as few
+/// large ones.
 pub const FRAME_COST: u32 = 256;
 
 /// What so many bytes in one frame cost of the window.
@@ -126,7 +129,10 @@ mod tests {
         ] {
             assert_codec(&frame(body));
         }
-        assert_codec(&RelayFrame { circuit: Circuit { by_sender: false, number: u32::MAX }, body: RelayBody::Close });
+        assert_codec(&RelayFrame {
+            circuit: Circuit { by_sender: false, number: u32::MAX },
+            body: RelayBody::Close,
+        });
     }
 
     #[test]
@@ -141,7 +147,11 @@ mod tests {
             (RelayBody::Bytes(vec![0; RelayBody::BYTES_MAX + 1]), Malformed::TooLong),
             (RelayBody::Took(0), Malformed::Inconsistent),
         ] {
-            assert_eq!(RelayFrame::from_bytes(&frame(body.clone()).to_bytes()), Err(why), "{body:?}");
+            assert_eq!(
+                RelayFrame::from_bytes(&frame(body.clone()).to_bytes()),
+                Err(why),
+                "{body:?}"
+            );
         }
         assert_eq!(RelayFrame::from_bytes(&[1, 0, 0, 0, 0, 5]), Err(Malformed::UnknownTag));
     }

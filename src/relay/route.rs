@@ -7,14 +7,22 @@ use crate::identity::MemberId;
 use crate::topology::LinkMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The stations from `me` to `to` over at least one other node: the fewest, and of those ways the one over the smaller ids. It begins with one
-/// of `first`, to whom `me` has direct links. `None` when there is no way, or none short enough.
-pub fn route(links: &LinkMap, me: MemberId, to: MemberId, first: &BTreeSet<MemberId>) -> Option<Vec<MemberId>> {
-    let mut before: BTreeMap<MemberId, MemberId> = first.iter().filter(|id| **id != to).map(|id| (*id, me)).collect();
+/// The stations from `me` to `to` over at least one other node: the fewest, and of those ways the
+/// one over the smaller ids. It begins with one of `first`, to whom `me` has direct links. `None`
+/// when there is no way, or none short enough.
+pub fn route(
+    links: &LinkMap,
+    me: MemberId,
+    to: MemberId,
+    first: &BTreeSet<MemberId>,
+) -> Option<Vec<MemberId>> {
+    let mut before: BTreeMap<MemberId, MemberId> =
+        first.iter().filter(|id| **id != to).map(|id| (*id, me)).collect();
     let mut open: VecDeque<MemberId> = before.keys().copied().collect();
     while let Some(at) = open.pop_front() {
         if links.is_direct(at, to) {
-            let mut stations: Vec<MemberId> = std::iter::successors(Some(at), |id| before.get(id).copied()).collect();
+            let mut stations: Vec<MemberId> =
+                std::iter::successors(Some(at), |id| before.get(id).copied()).collect();
             stations.reverse();
             stations.push(to);
             return (stations.len() <= STATIONS_MAX).then_some(stations);
@@ -29,13 +37,21 @@ pub fn route(links: &LinkMap, me: MemberId, to: MemberId, first: &BTreeSet<Membe
     None
 }
 
-/// To whom there is a way over others that begins with one of `first`, short enough: of these themselves nothing is said.
-pub fn within_reach(links: &LinkMap, me: MemberId, first: &BTreeSet<MemberId>) -> BTreeSet<MemberId> {
+/// To whom there is a way over others that begins with one of `first`, short enough: of these
+/// themselves nothing is said.
+pub fn within_reach(
+    links: &LinkMap,
+    me: MemberId,
+    first: &BTreeSet<MemberId>,
+) -> BTreeSet<MemberId> {
     let (mut reached, mut edge) = (BTreeSet::new(), first.clone());
     // This node and the first one are stations already.
     for _ in 2..STATIONS_MAX {
         let next: BTreeSet<MemberId> = edge.iter().flat_map(|at| links.direct_from(*at)).collect();
-        edge = next.into_iter().filter(|id| *id != me && !first.contains(id) && !reached.contains(id)).collect();
+        edge = next
+            .into_iter()
+            .filter(|id| *id != me && !first.contains(id) && !reached.contains(id))
+            .collect();
         reached.extend(edge.iter().copied());
     }
     reached
@@ -57,7 +73,12 @@ mod tests {
     }
 
     fn found(links: &LinkMap, to: u8, first: &[u8]) -> Option<Vec<u8>> {
-        let stations = route(links, member_id(1), member_id(to), &first.iter().copied().map(member_id).collect());
+        let stations = route(
+            links,
+            member_id(1),
+            member_id(to),
+            &first.iter().copied().map(member_id).collect(),
+        );
         stations.map(|stations| stations.iter().map(|id| id.node.0[0]).collect())
     }
 
@@ -73,7 +94,11 @@ mod tests {
                 let ids: BTreeSet<MemberId> = first.iter().copied().map(member_id).collect();
                 let reached = within_reach(&links, member_id(1), &ids);
                 for to in (2..=13).filter(|to| !first.contains(to)) {
-                    assert_eq!(reached.contains(&member_id(to)), found(&links, to, first).is_some(), "{to} by {first:?}");
+                    assert_eq!(
+                        reached.contains(&member_id(to)),
+                        found(&links, to, first).is_some(),
+                        "{to} by {first:?}"
+                    );
                 }
             }
         }
@@ -84,7 +109,11 @@ mod tests {
         let ring = links(&[(1, 2), (2, 3), (3, 4), (4, 5), (5, 1)]);
         assert_eq!(found(&ring, 3, &[2, 5]), Some(vec![1, 2, 3]));
         assert_eq!(found(&ring, 4, &[2, 5]), Some(vec![1, 5, 4]));
-        assert_eq!(found(&ring, 3, &[5]), Some(vec![1, 5, 4, 3]), "the other way round, where the first is no more");
+        assert_eq!(
+            found(&ring, 3, &[5]),
+            Some(vec![1, 5, 4, 3]),
+            "the other way round, where the first is no more"
+        );
         let square = links(&[(1, 2), (2, 3), (3, 4), (4, 1)]);
         assert_eq!(found(&square, 3, &[2, 4]), Some(vec![1, 2, 3]));
     }

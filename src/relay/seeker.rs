@@ -2,11 +2,13 @@
 //!
 //! When a circuit to somebody is worth a try, and over which of its neighbours a node begins it.
 //!
-//! Whoever has only been heard of gets some time for a direct link, as on a switch that is what comes. Who is lost, or about to be, gets
-//! none: it is sought over one neighbour after the other. Of two ends that seek each other the one with the smaller id goes first.
+//! Whoever has only been heard of gets some time for a direct link, as on a switch that is what
+//! comes. Who is lost, or about to be, gets none: it is sought over one neighbour after the other.
+//! Of two ends that seek each other the one with the smaller id goes first.
 //!
-//! Who is only heard of may be invented. So there is a bound on those that are sought at a time, all have their turn in the order in which they
-//! were heard of, and who has had one makes room for those that wait.
+//! Who is only heard of may be invented. So there is a bound on those that are sought at a time,
+//! all have their turn in the order in which they were heard of, and who has had one makes room for
+//! those that wait.
 
 use crate::identity::MemberId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,12 +57,17 @@ impl Seeker {
             self.came += 1;
             self.waiting.entry(*id).or_insert(self.came);
         }
-        for (id, sought) in self.sought.iter_mut().filter(|(id, _)| wanted.get(id) == Some(&Want::Lost)) {
+        for (id, sought) in
+            self.sought.iter_mut().filter(|(id, _)| wanted.get(id) == Some(&Want::Lost))
+        {
             sought.hurry(turn_ms(self.me, *id) + now);
         }
         // Who is lost had a link, so nobody has invented it.
-        let mut next: Vec<(bool, u64, MemberId)> =
-            self.waiting.iter().map(|(id, came)| (wanted.get(id) == Some(&Want::HeardOf), *came, *id)).collect();
+        let mut next: Vec<(bool, u64, MemberId)> = self
+            .waiting
+            .iter()
+            .map(|(id, came)| (wanted.get(id) == Some(&Want::HeardOf), *came, *id))
+            .collect();
         next.sort_unstable();
         for (is_only_heard_of, _, id) in next {
             let want = if is_only_heard_of { Want::HeardOf } else { Want::Lost };
@@ -69,18 +76,27 @@ impl Seeker {
             }
             self.waiting.remove(&id);
             let due = now + turn_ms(self.me, id) + if is_only_heard_of { GRACE_MS } else { 0 };
-            self.sought.insert(id, Sought { want, due, rounds: 0, over: None, failed: BTreeSet::new() });
+            self.sought
+                .insert(id, Sought { want, due, rounds: 0, over: None, failed: BTreeSet::new() });
         }
     }
 
-    /// Makes room if it can: of those that are only heard of one that has had its turn, or for somebody lost any.
+    /// Makes room if it can: of those that are only heard of one that has had its turn, or for
+    /// somebody lost any.
     fn has_room(&mut self, want: Want) -> bool {
         if self.sought.len() < SOUGHT_MAX {
             return true;
         }
-        let gives_way =
-            |sought: &Sought| sought.want == Want::HeardOf && sought.over.is_none() && (want == Want::Lost || sought.rounds > 0);
-        let most_tried = self.sought.iter().filter(|(_, sought)| gives_way(sought)).max_by_key(|(_, sought)| sought.rounds);
+        let gives_way = |sought: &Sought| {
+            sought.want == Want::HeardOf
+                && sought.over.is_none()
+                && (want == Want::Lost || sought.rounds > 0)
+        };
+        let most_tried = self
+            .sought
+            .iter()
+            .filter(|(_, sought)| gives_way(sought))
+            .max_by_key(|(_, sought)| sought.rounds);
         let Some(id) = most_tried.map(|(id, _)| *id) else { return false };
         self.sought.remove(&id);
         self.came += 1;
@@ -88,7 +104,8 @@ impl Seeker {
         true
     }
 
-    /// What is to be tried now: whom, and by what stations. `way` gives them for a member and the neighbours that are not to be the first.
+    /// What is to be tried now: whom, and by what stations. `way` gives them for a member and the
+    /// neighbours that are not to be the first.
     pub fn due(
         &mut self,
         now: u64,
@@ -97,8 +114,12 @@ impl Seeker {
         let mut under_way = self.sought.values().filter(|sought| sought.over.is_some()).count();
         let mut tries = Vec::new();
         let is_due = |sought: &Sought| sought.over.is_none() && now >= sought.due;
-        let mut due: Vec<(MemberId, &mut Sought)> =
-            self.sought.iter_mut().filter(|(_, sought)| is_due(sought)).map(|(id, sought)| (*id, sought)).collect();
+        let mut due: Vec<(MemberId, &mut Sought)> = self
+            .sought
+            .iter_mut()
+            .filter(|(_, sought)| is_due(sought))
+            .map(|(id, sought)| (*id, sought))
+            .collect();
         // Whoever has waited for longest goes first.
         due.sort_by_key(|(id, sought)| (sought.want == Want::HeardOf, sought.due, *id));
         for (id, sought) in due {
@@ -117,8 +138,14 @@ impl Seeker {
         tries
     }
 
-    /// A try over this neighbour has come to nothing. Says whether a way is left that has not been tried.
-    pub fn failed(&mut self, now: u64, id: MemberId, way: impl Fn(&BTreeSet<MemberId>) -> bool) -> bool {
+    /// A try over this neighbour has come to nothing. Says whether a way is left that has not been
+    /// tried.
+    pub fn failed(
+        &mut self,
+        now: u64,
+        id: MemberId,
+        way: impl Fn(&BTreeSet<MemberId>) -> bool,
+    ) -> bool {
         let Some(sought) = self.sought.get_mut(&id) else { return false };
         sought.failed.extend(sought.over.take());
         let is_left = way(&sought.failed);
@@ -164,8 +191,9 @@ impl Sought {
     }
 }
 
-/// Whom others reach, and this node does not, has so long for a direct link: a dial on a switch takes some milliseconds, and
-/// with multicast DNS the later of two hears of the other within a few hundred.
+/// Whom others reach, and this node does not, has so long for a direct link: a dial on a switch
+/// takes some milliseconds, and with multicast DNS the later of two hears of the other within a few
+/// hundred.
 const GRACE_MS: u64 = 400;
 /// So much later goes the one with the larger id.
 const TURN_MS: u64 = 100;
@@ -200,7 +228,10 @@ mod tests {
             seeker.want(now, &wants(&[(9, Want::HeardOf)]));
             assert_eq!(seeker.due(now, over_two_or_three), []);
         }
-        assert_eq!(seeker.due(GRACE_MS, over_two_or_three), [(member_id(9), [5, 2, 9].map(member_id).to_vec())]);
+        assert_eq!(
+            seeker.due(GRACE_MS, over_two_or_three),
+            [(member_id(9), [5, 2, 9].map(member_id).to_vec())]
+        );
         assert!(seeker.is_trying(member_id(9)));
         assert_eq!(seeker.due(GRACE_MS + 1, over_two_or_three), [], "one at a time");
         // A direct one has come.
@@ -213,7 +244,9 @@ mod tests {
     fn of_two_ends_the_smaller_id_goes_first() {
         let mut seeker = Seeker::new(member_id(5));
         seeker.want(0, &wants(&[(1, Want::Lost), (9, Want::Lost)]));
-        let due = |seeker: &mut Seeker, now| seeker.due(now, over_two_or_three).into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        let due = |seeker: &mut Seeker, now| {
+            seeker.due(now, over_two_or_three).into_iter().map(|(id, _)| id).collect::<Vec<_>>()
+        };
         assert_eq!(due(&mut seeker, 0), [member_id(9)]);
         assert_eq!(due(&mut seeker, TURN_MS), [member_id(1)]);
     }
@@ -250,10 +283,14 @@ mod tests {
         let many: Vec<(u8, Want)> = (1..=200).map(|n| (n, Want::Lost)).collect();
         seeker.want(0, &wants(&many));
         assert_eq!(seeker.sought.len(), SOUGHT_MAX);
-        assert_eq!(seeker.due(1000, |to, _| Some([member_id(0), member_id(250), to].into())).len(), UNDER_WAY_MAX);
+        assert_eq!(
+            seeker.due(1000, |to, _| Some([member_id(0), member_id(250), to].into())).len(),
+            UNDER_WAY_MAX
+        );
     }
 
-    /// Those that do not exist are tried and come to nothing, by a neighbour that lets every try wait for as long as it may.
+    /// Those that do not exist are tried and come to nothing, by a neighbour that lets every try
+    /// wait for as long as it may.
     #[test]
     fn whoever_exists_has_its_turn_though_many_are_invented_all_the_time() {
         let mut seeker = Seeker::new(member_id(250));
@@ -266,7 +303,8 @@ mod tests {
             let wanted: Vec<(u8, Want)> = small.chain([(249, Want::HeardOf)]).collect();
             seeker.want(now, &wants(&wanted));
             assert!(seeker.sought.len() <= SOUGHT_MAX, "{}", seeker.sought.len());
-            let (over, waits): (Vec<_>, Vec<_>) = under_way.into_iter().partition(|(_, until)| now >= *until);
+            let (over, waits): (Vec<_>, Vec<_>) =
+                under_way.into_iter().partition(|(_, until)| now >= *until);
             under_way = waits;
             for (id, _) in over {
                 seeker.failed(now, id, |_| false);

@@ -2,9 +2,10 @@
 //!
 //! A node's part in all circuits that touch it: those that it passes on, and the ends of its own.
 //!
-//! For a frame that comes in at most one goes on. What a circuit may have under way is bounded by its window, which every station
-//! checks: so what a link's queue holds of it is bounded, too. Whoever exceeds it, or says what makes no sense, is not honest;
-//! what may be chance, as a circuit that ended at the other side a moment ago, is answered with its end.
+//! For a frame that comes in at most one goes on. What a circuit may have under way is bounded by
+//! its window, which every station checks: so what a link's queue holds of it is bounded, too.
+//! Whoever exceeds it, or says what makes no sense, is not honest; what may be chance, as a circuit
+//! that ended at the other side a moment ago, is answered with its end.
 
 use super::frame::{Circuit, FRAME_COST, RelayBody, RelayFrame, WINDOW, cost};
 use crate::identity::MemberId;
@@ -86,7 +87,8 @@ impl Switch {
         self.slots.is_empty()
     }
 
-    /// Begins a circuit over these stations, of which this node is the first. `None` when there are too many.
+    /// Begins a circuit over these stations, of which this node is the first. `None` when there are
+    /// too many.
     pub fn open(&mut self, stations: Vec<MemberId>) -> Option<(End, Act)> {
         let neighbour = *stations.get(1)?;
         let key = self.new_key(neighbour, SLOTS_MAX)?;
@@ -95,7 +97,8 @@ impl Switch {
         Some((end, key.send(RelayBody::Open(stations))))
     }
 
-    /// A frame came over the direct link of `from`. `takes` says whether a node has a direct link that takes one more.
+    /// A frame came over the direct link of `from`. `takes` says whether a node has a direct link
+    /// that takes one more.
     ///
     /// # Errors
     /// `from` is not honest. Its circuits are as they were, until its link is closed.
@@ -141,10 +144,12 @@ impl Switch {
         Some(key.send(RelayBody::Close))
     }
 
-    /// The direct link of a neighbour has ended, or another one has taken its place: all that went over it is over.
+    /// The direct link of a neighbour has ended, or another one has taken its place: all that went
+    /// over it is over.
     pub fn unlinked(&mut self, neighbour: MemberId) -> Vec<Act> {
         self.used.remove(&neighbour);
-        let over: Vec<Key> = self.slots.keys().filter(|key| key.neighbour == neighbour).copied().collect();
+        let over: Vec<Key> =
+            self.slots.keys().filter(|key| key.neighbour == neighbour).copied().collect();
         over.into_iter().flat_map(|key| self.end(key)).collect()
     }
 
@@ -155,13 +160,24 @@ impl Switch {
         stations: Vec<MemberId>,
         takes: impl Fn(MemberId) -> bool,
     ) -> Result<Vec<Act>, Dishonest> {
-        let place = stations.iter().position(|id| *id == self.me).filter(|place| *place > 0).ok_or(Dishonest)?;
+        let place = stations
+            .iter()
+            .position(|id| *id == self.me)
+            .filter(|place| *place > 0)
+            .ok_or(Dishonest)?;
         if key.by_me || self.slots.contains_key(&key) || stations[place - 1] != key.neighbour {
             return Err(Dishonest);
         }
-        let theirs = self.slots.keys().filter(|known| known.neighbour == key.neighbour && !known.by_me).count();
+        let theirs = self
+            .slots
+            .keys()
+            .filter(|known| known.neighbour == key.neighbour && !known.by_me)
+            .count();
         let is_full = self.slots.len() + 2 > SLOTS_MAX - OWN_MIN;
-        if is_full || theirs >= CIRCUITS_MAX || !self.used_by(key.neighbour, now).opens.take(now, 1, OPENS) {
+        if is_full
+            || theirs >= CIRCUITS_MAX
+            || !self.used_by(key.neighbour, now).opens.take(now, 1, OPENS)
+        {
             return Ok(vec![key.send(RelayBody::Close)]);
         }
         let Some(next) = stations.get(place + 1).copied() else {
@@ -179,21 +195,39 @@ impl Switch {
         }
     }
 
-    fn on_bytes(&mut self, now: u64, key: Key, bytes: Vec<u8>, takes: impl Fn(MemberId) -> bool) -> Result<Vec<Act>, Dishonest> {
+    fn on_bytes(
+        &mut self,
+        now: u64,
+        key: Key,
+        bytes: Vec<u8>,
+        takes: impl Fn(MemberId) -> bool,
+    ) -> Result<Vec<Act>, Dishonest> {
         let more = cost(bytes.len());
-        let Some(slot) = self.slots.get_mut(&key) else { return Ok(vec![key.send(RelayBody::Close)]) };
+        let Some(slot) = self.slots.get_mut(&key) else {
+            return Ok(vec![key.send(RelayBody::Close)]);
+        };
         let (Slot::On { under_way: open, .. } | Slot::Here { unread: open, .. }) = slot;
         *open = open.checked_add(more).filter(|open| *open <= WINDOW).ok_or(Dishonest)?;
         match *slot {
             Slot::Here { end, .. } => Ok(vec![Act::Bytes(end, bytes)]),
             Slot::On { to, .. } => {
-                let within = self.used_by(key.neighbour, now).bytes.take(now, u64::from(more), BYTES);
-                if within && takes(to.neighbour) { Ok(vec![to.send(RelayBody::Bytes(bytes))]) } else { Ok(self.cut(key)) }
+                let within =
+                    self.used_by(key.neighbour, now).bytes.take(now, u64::from(more), BYTES);
+                if within && takes(to.neighbour) {
+                    Ok(vec![to.send(RelayBody::Bytes(bytes))])
+                } else {
+                    Ok(self.cut(key))
+                }
             }
         }
     }
 
-    fn on_took(&mut self, key: Key, taken: u32, takes: impl Fn(MemberId) -> bool) -> Result<Vec<Act>, Dishonest> {
+    fn on_took(
+        &mut self,
+        key: Key,
+        taken: u32,
+        takes: impl Fn(MemberId) -> bool,
+    ) -> Result<Vec<Act>, Dishonest> {
         // Whole frames are taken, so that this costs the stations no more than what was sent.
         if taken < FRAME_COST {
             return Err(Dishonest);
@@ -209,7 +243,11 @@ impl Switch {
                 if let Some(Slot::On { under_way, .. }) = self.slots.get_mut(&to) {
                     *under_way = under_way.checked_sub(taken).ok_or(Dishonest)?;
                 }
-                if takes(to.neighbour) { Ok(vec![to.send(RelayBody::Took(taken))]) } else { Ok(self.cut(key)) }
+                if takes(to.neighbour) {
+                    Ok(vec![to.send(RelayBody::Took(taken))])
+                } else {
+                    Ok(self.cut(key))
+                }
             }
         }
     }
@@ -253,13 +291,18 @@ impl Switch {
 
     fn used_by(&mut self, neighbour: MemberId, now: u64) -> &mut Used {
         let full = |rate: Rate| Bucket { left: rate.burst, filled: now };
-        self.used.entry(neighbour).or_insert_with(|| Used { opens: full(OPENS), bytes: full(BYTES) })
+        self.used
+            .entry(neighbour)
+            .or_insert_with(|| Used { opens: full(OPENS), bytes: full(BYTES) })
     }
 }
 
 impl Key {
     fn send(self, body: RelayBody) -> Act {
-        Act::Send(self.neighbour, RelayFrame { circuit: Circuit { by_sender: self.by_me, number: self.number }, body })
+        Act::Send(
+            self.neighbour,
+            RelayFrame { circuit: Circuit { by_sender: self.by_me, number: self.number }, body },
+        )
     }
 }
 
@@ -283,11 +326,13 @@ impl Bucket {
     }
 }
 
-/// Circuits that come over one link: in a row of 16 the link in the middle carries 64 between the two halves.
+/// Circuits that come over one link: in a row of 16 the link in the middle carries 64 between the
+/// two halves.
 const CIRCUITS_MAX: usize = 128;
 /// Ends of circuits on links in all, about 200 bytes each.
 const SLOTS_MAX: usize = 1024;
-/// Of these so many are left for those that this node begins itself: as many as it has links, and as many that are tried.
+/// Of these so many are left for those that this node begins itself: as many as it has links, and
+/// as many that are tried.
 const OWN_MIN: usize = 64;
 /// As many as a View's worth of ends that all seek others at once, and then a try now and then.
 const OPENS: Rate = Rate { per_second: 50, burst: 256 };

@@ -86,7 +86,10 @@ fn bytes_go_both_ways_and_in_order() {
     say(&mut row, 4, far, b"back");
     row.settle();
     let told = |end, bytes: &[u8]| Act::Bytes(end, bytes.to_vec());
-    assert_eq!(row.heard(), [(4, told(far, b"one")), (4, told(far, b"two")), (1, told(near, b"back"))]);
+    assert_eq!(
+        row.heard(),
+        [(4, told(far, b"one")), (4, told(far, b"two")), (1, told(near, b"back"))]
+    );
     let act = row.switch(4).took(far, 2 * cost(3));
     row.carry_out(member_id(4), act);
     row.settle();
@@ -125,8 +128,12 @@ fn what_comes_for_a_circuit_that_has_ended_is_answered_with_its_end_and_nothing_
     let mut switch = Switch::new(member_id(2));
     let frame = |body| RelayFrame { circuit: Circuit { by_sender: true, number: 7 }, body };
     let hears = |switch: &mut Switch, body| switch.on_frame(0, member_id(1), frame(body), |_| true);
-    let end = RelayFrame { circuit: Circuit { by_sender: false, number: 7 }, body: RelayBody::Close };
-    assert_eq!(hears(&mut switch, RelayBody::Bytes(vec![1])), Ok(vec![Act::Send(member_id(1), end)]));
+    let end =
+        RelayFrame { circuit: Circuit { by_sender: false, number: 7 }, body: RelayBody::Close };
+    assert_eq!(
+        hears(&mut switch, RelayBody::Bytes(vec![1])),
+        Ok(vec![Act::Send(member_id(1), end)])
+    );
     assert_eq!(hears(&mut switch, RelayBody::Took(FRAME_COST)), Ok(Vec::new()));
     assert_eq!(hears(&mut switch, RelayBody::Close), Ok(Vec::new()));
 }
@@ -175,10 +182,20 @@ fn what_makes_no_sense_is_dishonest() {
         (1, theirs(9, opens(&[2, 1, 3]))),
         (1, theirs(9, opens(&[1, 3, 4]))),
         (3, theirs(9, opens(&[1, 2, 3]))),
-        (1, RelayFrame { circuit: Circuit { by_sender: false, number: 9 }, body: opens(&[1, 2, 3]) }),
+        (
+            1,
+            RelayFrame {
+                circuit: Circuit { by_sender: false, number: 9 },
+                body: opens(&[1, 2, 3]),
+            },
+        ),
         (1, theirs(1, RelayBody::Took(FRAME_COST))),
     ] {
-        assert_eq!(two.on_frame(0, member_id(from), frame.clone(), |_| true), Err(Dishonest), "{frame:?}");
+        assert_eq!(
+            two.on_frame(0, member_id(from), frame.clone(), |_| true),
+            Err(Dishonest),
+            "{frame:?}"
+        );
     }
     assert_eq!(two.slots.len(), 2);
 }
@@ -203,7 +220,10 @@ fn opens_have_a_rate_and_circuits_a_number() {
     assert!(refused >= 10, "{refused}");
     let open = RelayBody::Open([1, 2, 3].map(member_id).into());
     let acts = switch.unlinked(member_id(1));
-    assert!(acts.iter().all(|act| matches!(act, Act::Send(to, _) if *to == member_id(3))) && switch.is_empty());
+    assert!(
+        acts.iter().all(|act| matches!(act, Act::Send(to, _) if *to == member_id(3)))
+            && switch.is_empty()
+    );
     // After a while it may again.
     let frame = RelayFrame { circuit: Circuit { by_sender: true, number: 9999 }, body: open };
     let acts = switch.on_frame(60_000, member_id(1), frame, |_| true).expect("honest");
@@ -217,7 +237,8 @@ fn all_circuits_together_have_a_bound_and_own_ones_have_room_left() {
     for (to_here, neighbour) in (1..=10).flat_map(|n| [(true, n), (false, n)]) {
         for number in 1..=CIRCUITS_MAX {
             let number = u32::try_from(number).expect("small") + if to_here { 0 } else { 1000 };
-            let stations = if to_here { vec![50, neighbour, 100] } else { vec![neighbour, 100, 60] };
+            let stations =
+                if to_here { vec![50, neighbour, 100] } else { vec![neighbour, 100, 60] };
             let open = RelayBody::Open(stations.into_iter().map(member_id).collect());
             let frame = RelayFrame { circuit: Circuit { by_sender: true, number }, body: open };
             switch.on_frame(0, member_id(neighbour), frame, |_| true).expect("honest");
@@ -225,7 +246,9 @@ fn all_circuits_together_have_a_bound_and_own_ones_have_room_left() {
         }
     }
     assert!(switch.slots.len() > SLOTS_MAX - OWN_MIN - 2, "{}", switch.slots.len());
-    let own = (0..2 * OWN_MIN).filter(|_| switch.open([100, 1, 70].map(member_id).into()).is_some()).count();
+    let own = (0..2 * OWN_MIN)
+        .filter(|_| switch.open([100, 1, 70].map(member_id).into()).is_some())
+        .count();
     assert!((OWN_MIN..OWN_MIN + 2).contains(&own) && switch.slots.len() == SLOTS_MAX, "{own}");
 }
 
@@ -257,7 +280,8 @@ fn what_is_passed_on_for_a_neighbour_has_a_rate() {
     assert!(sent >= BYTES.burst);
 }
 
-/// Whatever comes, in whatever order: nothing panics, and what is kept and said stays within bounds.
+/// Whatever comes, in whatever order: nothing panics, and what is kept and said stays within
+/// bounds.
 #[test]
 fn garbage_never_panics_and_never_grows() {
     use rand::rngs::SmallRng;
@@ -268,7 +292,8 @@ fn garbage_never_panics_and_never_grows() {
         let mut ends = Vec::new();
         for now in 0..300 {
             let from = member_id(rng.random_range(1..=5));
-            let circuit = Circuit { by_sender: rng.random_bool(0.6), number: rng.random_range(0..6) };
+            let circuit =
+                Circuit { by_sender: rng.random_bool(0.6), number: rng.random_range(0..6) };
             let body = match rng.random_range(0..5) {
                 0 => {
                     let first = rng.random_range(1..=5);
@@ -284,9 +309,13 @@ fn garbage_never_panics_and_never_grows() {
             match switch.on_frame(now, from, RelayFrame { circuit, body }, |_| up) {
                 Ok(acts) => {
                     assert!(acts.len() <= 2, "seed {seed}: {acts:?}");
-                    let frames = acts.iter().filter(|act| matches!(act, Act::Send(_, f) if f.body != RelayBody::Close));
+                    let frames = acts
+                        .iter()
+                        .filter(|act| matches!(act, Act::Send(_, f) if f.body != RelayBody::Close));
                     assert!(frames.count() <= 1, "seed {seed}: one frame made two");
-                    ends.extend(acts.iter().filter_map(|act| if let Act::Begun(end, _) = act { Some(*end) } else { None }));
+                    ends.extend(acts.iter().filter_map(|act| {
+                        if let Act::Begun(end, _) = act { Some(*end) } else { None }
+                    }));
                 }
                 Err(Dishonest) => drop(switch.unlinked(from)),
             }
@@ -297,7 +326,10 @@ fn garbage_never_panics_and_never_grows() {
             for (key, slot) in &switch.slots {
                 if let Slot::On { to, .. } = slot {
                     let back = switch.slots.get(to);
-                    assert!(matches!(back, Some(Slot::On { to, .. }) if to == key), "seed {seed}: {key:?} leads to {back:?}");
+                    assert!(
+                        matches!(back, Some(Slot::On { to, .. }) if to == key),
+                        "seed {seed}: {key:?} leads to {back:?}"
+                    );
                 }
             }
         }

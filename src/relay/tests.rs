@@ -1,12 +1,14 @@
 //! Layer: Shells.
 //!
-//! Whole links over circuits: three nodes with real handshakes, and a station in the middle that is honest or not.
+//! Whole links over circuits: three nodes with real handshakes, and a station in the middle that is
+//! honest or not.
 
 use super::{Act, End, RelayBody, RelayFrame, Said, Switch, Tunnels};
 use crate::identity::MemberId;
 use crate::link::testing::local;
 use crate::link::{
-    ControlReceiver, ControlSender, Local, Purpose, Refusal, Replays, Session, Stream, initiate, into_control, respond,
+    ControlReceiver, ControlSender, Local, Purpose, Refusal, Replays, Session, Stream, initiate,
+    into_control, respond,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -75,7 +77,9 @@ impl Row {
             let mut heard = None;
             {
                 let mut nodes = self.nodes.values_mut();
-                let [Some(a), Some(b), Some(c)] = [nodes.next(), nodes.next(), nodes.next()] else { return };
+                let [Some(a), Some(b), Some(c)] = [nodes.next(), nodes.next(), nodes.next()] else {
+                    return;
+                };
                 tokio::select! {
                     Some(said) = a.said.recv() => heard = Some((ids[0], said)),
                     Some(said) = b.said.recv() => heard = Some((ids[1], said)),
@@ -101,7 +105,8 @@ async fn met(deed: Deed) -> ((Outcome, Outcome), Arc<Mutex<Vec<u8>>>) {
     };
     let (begun, mut begins) = mpsc::unbounded_channel();
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let mut row = Row { nodes: by_id.iter().map(node).collect(), deed, seen: Arc::clone(&seen), begun };
+    let mut row =
+        Row { nodes: by_id.iter().map(node).collect(), deed, seen: Arc::clone(&seen), begun };
     let first = row.nodes.get_mut(&by_id[0]).expect("the first");
     let (end, open): (End, Act) = first.switch.open(by_id.clone()).expect("room");
     let near = first.tunnels.begin(end);
@@ -135,7 +140,9 @@ async fn a_link_over_others_is_a_link_and_they_read_nothing() {
     talking.await;
     let seen = seen.lock().expect("no panic");
     assert!(seen.len() > 2 * secret.len(), "both of its links are looked at");
-    assert!(!seen.windows(16).any(|window| secret.windows(16).take(64).any(|known| known == window)));
+    assert!(
+        !seen.windows(16).any(|window| secret.windows(16).take(64).any(|known| known == window))
+    );
 }
 
 /// At every place, the handshake's among them.
@@ -163,6 +170,10 @@ async fn whoever_changes_what_it_passes_on_ends_the_link_and_nothing_else_comes_
         while let Ok(message) = far_from.recv().await {
             got.push(message);
         }
-        assert!(got.len() < 20 && got.iter().all(|message| message[..] == [7; 100]), "place {place}: {}", got.len());
+        assert!(
+            got.len() < 20 && got.iter().all(|message| message[..] == [7; 100]),
+            "place {place}: {}",
+            got.len()
+        );
     }
 }

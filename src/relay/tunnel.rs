@@ -1,6 +1,7 @@
 //! Layer: Shells.
 //!
-//! One end of a circuit as a byte stream, over which the handshake and the control link run as over any other.
+//! One end of a circuit as a byte stream, over which the handshake and the control link run as over
+//! any other.
 
 use super::frame::{FRAME_COST, RelayBody, WINDOW, cost};
 use super::switch::End;
@@ -59,7 +60,13 @@ impl Tunnels {
 
     /// One more end.
     pub fn begin(&mut self, end: End) -> Box<dyn Stream> {
-        let state = State { unread: VecDeque::new(), room: WINDOW, over: false, reader: None, writer: None };
+        let state = State {
+            unread: VecDeque::new(),
+            room: WINDOW,
+            over: false,
+            reader: None,
+            writer: None,
+        };
         let pipe = Arc::new(Pipe(Mutex::new(state)));
         self.pipes.insert(end, Arc::clone(&pipe));
         Box::new(Tunnel { end, pipe, said: self.said.clone() })
@@ -115,7 +122,11 @@ impl Stream for Tunnel {
 }
 
 impl AsyncRead for Tunnel {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let (mut state, mut taken) = (self.pipe.state(), 0);
         let mut got = false;
         while let Some((bytes, read)) = state.unread.front_mut().filter(|_| out.remaining() > 0) {
@@ -141,12 +152,19 @@ impl AsyncRead for Tunnel {
 }
 
 impl AsyncWrite for Tunnel {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let mut state = self.pipe.state();
         if state.over {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let n = bytes.len().min(RelayBody::BYTES_MAX).min(state.room.saturating_sub(FRAME_COST) as usize);
+        let n = bytes
+            .len()
+            .min(RelayBody::BYTES_MAX)
+            .min(state.room.saturating_sub(FRAME_COST) as usize);
         if n == 0 && !bytes.is_empty() {
             state.writer = Some(cx.waker().clone());
             return Poll::Pending;

@@ -2,12 +2,13 @@
 //!
 //! An engine without threads: contributions meet on a bus, and are there when a packet could be.
 //!
-//! The project's engines block threads of their own, for which virtual time does not wait. What is simulated is everything
-//! around them: who calls what, and whose result counts.
+//! The project's engines block threads of their own, for which virtual time does not wait. What is
+//! simulated is everything around them: who calls what, and whose result counts.
 
 use super::weather::Weather;
 use crate::collective::{
-    Backend, Board, DType, Engine, EngineFault, Finished, Input, Job, Kind, Pool, ReduceOp, Staging, Traffic,
+    Backend, Board, DType, Engine, EngineFault, Finished, Input, Job, Kind, Pool, ReduceOp,
+    Staging, Traffic,
 };
 use crate::engine::EngineKind;
 use crate::identity::MemberId;
@@ -69,7 +70,13 @@ impl Engine for SimEngine {
     fn open(&self, view: &Arc<View>, me: Rank, _board: Arc<dyn Board>) -> Arc<dyn Backend> {
         let me = view.member(me).expect("a rank of the View").id;
         let (bus, weather) = (self.bus.clone(), self.weather.clone());
-        Arc::new(SimBackend(Arc::new(Shared { view: Arc::clone(view), me, bus, weather, state: Mutex::default() })))
+        Arc::new(SimBackend(Arc::new(Shared {
+            view: Arc::clone(view),
+            me,
+            bus,
+            weather,
+            state: Mutex::default(),
+        })))
     }
 }
 
@@ -142,7 +149,8 @@ impl Shared {
             tokio::time::sleep(WATCH).await;
             let mut state = self.state();
             let Some(link) = state.links.get_mut(&peer) else { return };
-            if link.receiver.header().is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock) {
+            if link.receiver.header().is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock)
+            {
                 state.links.remove(&peer);
                 return;
             }
@@ -153,7 +161,12 @@ impl Shared {
     async fn run(self: Arc<Shared>, op: OpId) {
         loop {
             tokio::time::sleep(LOOK).await;
-            let Some((kind, root)) = self.state().jobs.get(&op).map(|job| (job.call, job.sync_root.map(|(root, _)| root))) else {
+            let Some((kind, root)) = self
+                .state()
+                .jobs
+                .get(&op)
+                .map(|job| (job.call, job.sync_root.map(|(root, _)| root)))
+            else {
                 return;
             };
             let from: Vec<MemberId> = match root {
@@ -175,20 +188,27 @@ impl Shared {
         }
     }
 
-    /// Whether something gets here from a member: over a data link that stands, where two have none by way of others.
+    /// Whether something gets here from a member: over a data link that stands, where two have none
+    /// by way of others.
     fn reached_by(&self, member: MemberId) -> bool {
-        let (Some(from), Some(me)) = (self.view.rank_of(member), self.view.rank_of(self.me)) else { return false };
+        let (Some(from), Some(me)) = (self.view.rank_of(member), self.view.rank_of(self.me)) else {
+            return false;
+        };
         let passes = |a: Rank, b: Rank| {
             let ends = [a, b].map(|rank| self.view.member(rank).map(|m| m.id));
             let [Some(a_id), Some(b_id)] = ends else { return false };
-            let stands = [(a, b), (b, a)].iter().all(|(near, far)| *near != me || self.state().links.contains_key(far));
+            let stands = [(a, b), (b, a)]
+                .iter()
+                .all(|(near, far)| *near != me || self.state().links.contains_key(far));
             !self.view.are_apart(a, b) && stands && self.weather.reach(a_id, b_id)
         };
         let (mut reached, mut open) = (BTreeSet::from([from]), vec![from]);
         while let Some(at) = open.pop() {
             // Straight where that is possible, as an exchange goes.
             let straight = at == from && !self.view.are_apart(at, me) && at != me;
-            for next in self.view.ranks().filter(|next| if straight { *next == me } else { *next != at }) {
+            for next in
+                self.view.ranks().filter(|next| if straight { *next == me } else { *next != at })
+            {
                 if passes(at, next) && reached.insert(next) {
                     open.push(next);
                 }
@@ -225,9 +245,13 @@ impl Bus {
 
 fn sum(parts: &[Vec<u8>]) -> Vec<u8> {
     let numbers = |part: &[u8]| -> Vec<u64> {
-        part.chunks_exact(8).map(|n| u64::from_le_bytes(n.try_into().expect("eight bytes"))).collect()
+        part.chunks_exact(8)
+            .map(|n| u64::from_le_bytes(n.try_into().expect("eight bytes")))
+            .collect()
     };
     let parts: Vec<Vec<u64>> = parts.iter().map(|part| numbers(part)).collect();
     let len = parts.iter().map(Vec::len).min().unwrap_or(0);
-    (0..len).flat_map(|i| parts.iter().fold(0_u64, |sum, part| sum.wrapping_add(part[i])).to_le_bytes()).collect()
+    (0..len)
+        .flat_map(|i| parts.iter().fold(0_u64, |sum, part| sum.wrapping_add(part[i])).to_le_bytes())
+        .collect()
 }

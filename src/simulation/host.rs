@@ -13,7 +13,9 @@ use crate::driver::{self, Doors, NodeConfig, Sleep, Store, Unchanging, Wiring};
 use crate::election::{Alone, Durable, ElectionConfig};
 use crate::engine::Engines;
 use crate::error::{Cause, Error, Result};
-use crate::identity::{Boot, ClusterKey, Identity, MemberId, Name, Namespace, NamespaceName, NodeId};
+use crate::identity::{
+    Boot, ClusterKey, Identity, MemberId, Name, Namespace, NamespaceName, NodeId,
+};
 use crate::link::{Hello, Local, Net, Suite, Wire};
 use crate::partition::Partition;
 use crate::wire::Decode;
@@ -57,7 +59,8 @@ struct SimDisk {
 /// What is to be on it, and who is told.
 type Write = (Vec<u8>, Box<dyn FnOnce() + Send>);
 
-/// What the program holds: a count of steps, a digest of all their results, and a count of all calls that made it what it is.
+/// What the program holds: a count of steps, a digest of all their results, and a count of all
+/// calls that made it what it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
     steps: u64,
@@ -73,8 +76,8 @@ struct Attempts {
     count: u32,
 }
 
-/// A call may wait for members that are being given up, and those may be many, one after the other, where three of ten segments are
-/// lost; nothing waits so long.
+/// A call may wait for members that are being given up, and those may be many, one after the other,
+/// where three of ten segments are lost; nothing waits so long.
 const CALL_MAX: Duration = Duration::from_secs(150);
 
 impl Host {
@@ -94,11 +97,16 @@ impl Host {
     async fn start(&self) -> Result<Cluster> {
         let ip = turmoil::lookup(name_of(self.number));
         let net: Arc<dyn Net> = Arc::new(SimNet(self.weather.clone()));
-        let listener = net.listen(&[]).await.map_err(|e| Error::Config(crate::error::ConfigProblem::NoPort(e.kind())))?;
+        let listener = net
+            .listen(&[])
+            .await
+            .map_err(|e| Error::Config(crate::error::ConfigProblem::NoPort(e.kind())))?;
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
         let config = self.config(ip, listener.port(), life);
         self.weather.lives(config.local.hello.id, ip);
-        let engines = vec![Arc::new(SimEngine { bus: self.bus.clone(), weather: self.weather.clone() }) as Arc<_>];
+        let engines =
+            vec![Arc::new(SimEngine { bus: self.bus.clone(), weather: self.weather.clone() })
+                as Arc<_>];
         let store = Box::new(SimDisk::start(Arc::clone(&self.disk), self.weather.clone()));
         let doors = Doors {
             net,
@@ -132,7 +140,9 @@ impl Host {
         let mut private = [self.number as u8 + 1; 32];
         private[..8].copy_from_slice(&boot.0.to_le_bytes());
         let durable = self.disk.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let durable = durable.map_or_else(Durable::default, |bytes| Durable::from_bytes(&bytes).expect("what was saved"));
+        let durable = durable.map_or_else(Durable::default, |bytes| {
+            Durable::from_bytes(&bytes).expect("what was saved")
+        });
         NodeConfig {
             local: Arc::new(Local::new(identity, hello, Zeroizing::new(private), namespace.psk())),
             namespace,
@@ -163,7 +173,9 @@ impl Host {
                     self.witness.failed();
                     ctx = self.context(cluster).await?;
                 }
-                Err(Error::Aborted { cause: Cause::Deadline { of: None } }) => self.witness.failed(),
+                Err(Error::Aborted { cause: Cause::Deadline { of: None } }) => {
+                    self.witness.failed()
+                }
                 Err(error) => return Err(error),
             }
             // By turns as fast as it can and with a step now and then.
@@ -180,14 +192,20 @@ impl Host {
         Ok(ctx)
     }
 
-    async fn step(&self, ctx: &mut Context, state: &mut State, attempts: &mut Attempts) -> Result<()> {
+    async fn step(
+        &self,
+        ctx: &mut Context,
+        state: &mut State,
+        attempts: &mut Attempts,
+    ) -> Result<()> {
         let mut bytes = state.to_bytes();
         let began = Instant::now();
         let was_out_of_step = !ctx.is_in_sync();
         let done = ctx.sync(state.steps, &mut bytes).await;
         self.in_time("sync", began);
         if done.is_err() && bytes != state.to_bytes() {
-            self.witness.wrong(format!("host {}: a sync that failed changed the state", self.number));
+            self.witness
+                .wrong(format!("host {}: a sync that failed changed the state", self.number));
         }
         done?;
         let synced = State::from_bytes(&bytes);
@@ -196,7 +214,10 @@ impl Host {
         }
         if synced.calls < state.calls {
             let (before, after) = (state.calls, synced.calls);
-            self.witness.wrong(format!("host {}: a sync took it from {before} calls to {after}", self.number));
+            self.witness.wrong(format!(
+                "host {}: a sync took it from {before} calls to {after}",
+                self.number
+            ));
         }
         // The sync itself is one.
         *state = State { calls: synced.calls + u64::from(was_out_of_step), ..synced };
@@ -212,21 +233,37 @@ impl Host {
         };
         self.in_time("all_reduce", began);
         if added.is_err() && numbers != own {
-            self.witness.wrong(format!("host {}: a call that failed changed the buffer", self.number));
+            self.witness
+                .wrong(format!("host {}: a call that failed changed the buffer", self.number));
         }
         match &added {
             Ok(()) => self.witness.ended(self.number, &ctx.view(), state.steps, attempt, End::Ok),
-            Err(Error::Aborted { .. }) => self.witness.ended(self.number, &ctx.view(), state.steps, attempt, End::Aborted),
+            Err(Error::Aborted { .. }) => {
+                self.witness.ended(self.number, &ctx.view(), state.steps, attempt, End::Aborted)
+            }
             Err(_) => {}
         }
         added?;
-        let tokens = ctx.members().iter().fold(0_u64, |sum, m| sum.wrapping_add(token(m.node, state.steps)));
+        let tokens =
+            ctx.members().iter().fold(0_u64, |sum, m| sum.wrapping_add(token(m.node, state.steps)));
         if numbers != [ctx.size() as u64, tokens] {
-            self.witness.wrong(format!("host {}: {numbers:?} is not the sum of step {}", self.number, state.steps));
+            self.witness.wrong(format!(
+                "host {}: {numbers:?} is not the sum of step {}",
+                self.number, state.steps
+            ));
         }
-        let digest = xxh3_64(&[state.digest.to_le_bytes(), numbers[0].to_le_bytes(), numbers[1].to_le_bytes()].concat());
+        let digest = xxh3_64(
+            &[state.digest.to_le_bytes(), numbers[0].to_le_bytes(), numbers[1].to_le_bytes()]
+                .concat(),
+        );
         *state = State { steps: state.steps + 1, digest, calls: state.calls + 1 };
-        self.witness.committed(self.number, &ctx.view(), state.steps, state.digest, turmoil::sim_elapsed().unwrap_or_default());
+        self.witness.committed(
+            self.number,
+            &ctx.view(),
+            state.steps,
+            state.digest,
+            turmoil::sim_elapsed().unwrap_or_default(),
+        );
         Ok(())
     }
 
@@ -281,7 +318,8 @@ impl State {
     }
 
     fn from_bytes(bytes: &[u8]) -> State {
-        let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let number =
+            |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         State { steps: number(0), digest: number(8), calls: number(16) }
     }
 }

@@ -1,7 +1,7 @@
 //! Layer: Face.
 //!
-//! Whole groups in virtual time: the real driver of several nodes on turmoil's hosts, with sockets, disks, discovery and
-//! engine of its own kind, and every fault that chance brings.
+//! Whole groups in virtual time: the real driver of several nodes on turmoil's hosts, with sockets,
+//! disks, discovery and engine of its own kind, and every fault that chance brings.
 //!
 //! A run is one seed. It is told what went wrong with the seed, and `SEED=n make sim` repeats it.
 
@@ -86,7 +86,9 @@ impl Run<'_> {
             .build();
         let size = 2 + weather.below(4) as usize;
         let partition = match weather.below(3) {
-            0 => Partition::Majority { roster: (0..size).map(|number| identity_of(number).id()).collect() },
+            0 => Partition::Majority {
+                roster: (0..size).map(|number| identity_of(number).id()).collect(),
+            },
             _ => Partition::Continue { min_members: 2 },
         };
         let one_group = matches!(partition, Partition::Majority { .. });
@@ -186,7 +188,9 @@ impl Run<'_> {
             }
             4 => {
                 self.tell(now, format_args!("{a} is held from all for {lasts:?}"));
-                (0..self.hosts.len()).filter(|other| *other != a).for_each(|other| self.hold(a, other, now + lasts));
+                (0..self.hosts.len())
+                    .filter(|other| *other != a)
+                    .for_each(|other| self.hold(a, other, now + lasts));
             }
             5 => {
                 // A line through the group.
@@ -207,7 +211,9 @@ impl Run<'_> {
             }
             7 => {
                 self.tell(now, format_args!("{a} sleeps for {lasts:?}"));
-                (0..self.hosts.len()).filter(|other| *other != a).for_each(|other| self.hold(a, other, now + lasts));
+                (0..self.hosts.len())
+                    .filter(|other| *other != a)
+                    .for_each(|other| self.hold(a, other, now + lasts));
                 self.pending.push((now + lasts, Relief::Wake(a, lasts)));
             }
             _ => {
@@ -228,7 +234,8 @@ impl Run<'_> {
     }
 
     fn relieve(&mut self, is_due: impl Fn(Duration) -> bool) {
-        let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pending).into_iter().partition(|(at, _)| is_due(*at));
+        let (due, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.pending).into_iter().partition(|(at, _)| is_due(*at));
         self.pending = later;
         for (_, relief) in due {
             match relief {

@@ -2,11 +2,14 @@
 //!
 //! Connections in virtual time: turmoil's TCP, on which segments come late instead of never.
 //!
-//! turmoil sends nothing again, so a segment that it drops ends a connection without a word. A lost segment of a real one is late,
-//! and holds up all behind it: that is what the pump of each stream does.
+//! turmoil sends nothing again, so a segment that it drops ends a connection without a word. A lost
+//! segment of a real one is late, and holds up all behind it: that is what the pump of each stream
+//! does.
 
 use super::weather::Weather;
-use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Listener, Net, Shutdown, Stream};
+use crate::link::{
+    DataHeader, DataLink, DataReceiver, DataSender, Listener, Net, Shutdown, Stream,
+};
 use async_trait::async_trait;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -34,8 +37,8 @@ struct SimStream {
     local: SocketAddr,
 }
 
-/// A data link over which nothing goes, as what would takes another way (see [`super::engine`]). That it has ended, at either end,
-/// is seen here.
+/// A data link over which nothing goes, as what would takes another way (see [`super::engine`]).
+/// That it has ended, at either end, is seen here.
 struct SimLink {
     ended: Arc<AtomicBool>,
     /// Both ends close with it.
@@ -55,7 +58,9 @@ impl Net for SimNet {
     }
 
     async fn dial(&self, to: SocketAddr) -> io::Result<Box<dyn Stream>> {
-        let stream = tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(to)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        let stream = tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(to))
+            .await
+            .map_err(|_| io::ErrorKind::TimedOut)??;
         Ok(Box::new(SimStream::new(stream, self.0.clone())?))
     }
 }
@@ -107,12 +112,18 @@ impl Stream for SimStream {
     }
 
     fn take_twin(&mut self) -> Option<Box<dyn DataLink>> {
-        self.halves.take().map(|(reads, writes)| Box::new(SimLink::new(reads, writes)) as Box<dyn DataLink>)
+        self.halves
+            .take()
+            .map(|(reads, writes)| Box::new(SimLink::new(reads, writes)) as Box<dyn DataLink>)
     }
 }
 
 impl AsyncRead for SimStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match &mut self.halves {
             Some((reads, _)) => Pin::new(reads).poll_read(cx, out),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
@@ -121,7 +132,11 @@ impl AsyncRead for SimStream {
 }
 
 impl AsyncWrite for SimStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match &mut self.halves {
             Some((_, writes)) => Pin::new(writes).poll_write(cx, bytes),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),

@@ -1,7 +1,8 @@
 //! Layer: Face.
 //!
-//! Which runs there are. Each is a process of its own: what a runtime does when a host crashes depends on the names that its process
-//! has given out before, and a seed shall mean the same run whether it is the only one or one of many.
+//! Which runs there are. Each is a process of its own: what a runtime does when a host crashes
+//! depends on the names that its process has given out before, and a seed shall mean the same run
+//! whether it is the only one or one of many.
 
 use super::{CALM, Outcome, Run, TROUBLE};
 use crate::simulation::witness::Counts;
@@ -16,7 +17,8 @@ const SAYS: &str = "sim-run:";
 /// `POTLUCK_SIM_SEED` is one run, `POTLUCK_SIM_SEEDS` are so many; some without either.
 #[test]
 fn groups_in_virtual_time_never_differ_and_find_together() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let number =
+        |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     match (number("POTLUCK_SIM_SEED"), number("POTLUCK_SIM_SEEDS")) {
         (Some(seed), _) => run_one(seed),
         (None, seeds) => run_all(0..seeds.unwrap_or(4)),
@@ -41,7 +43,8 @@ fn run_one(seed: u64) {
 
 /// Runs `seeds`, some at a time, and says what was wrong with which.
 fn run_all(seeds: Range<u64>) {
-    let (next, counts, failed) = (AtomicU64::new(seeds.start), Mutex::new(Counts::default()), Mutex::new(Vec::new()));
+    let (next, counts, failed) =
+        (AtomicU64::new(seeds.start), Mutex::new(Counts::default()), Mutex::new(Vec::new()));
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..workers {
@@ -62,11 +65,14 @@ fn run_all(seeds: Range<u64>) {
             });
         }
     });
-    let (mut failed, counts) = (failed.into_inner().expect("no panic"), counts.into_inner().expect("no panic"));
+    let (mut failed, counts) =
+        (failed.into_inner().expect("no panic"), counts.into_inner().expect("no panic"));
     failed.sort_unstable();
     let (minutes, runs) = ((TROUBLE + CALM).as_secs() / 60, seeds.end - seeds.start);
     let Counts { steps, failed: errors, views, syncs } = counts;
-    println!("{steps} steps done, {errors} calls with an error, {views} Views taken, {syncs} states brought by a sync");
+    println!(
+        "{steps} steps done, {errors} calls with an error, {views} Views taken, {syncs} states brought by a sync"
+    );
     println!("sim: {runs} seeds of at least {minutes} simulated minutes, {} failed", failed.len());
     assert!(failed.is_empty(), "seeds {failed:?}; SEED=n make sim repeats one");
 }
@@ -77,10 +83,14 @@ fn in_a_process_of_its_own(seed: u64) -> Result<Counts, String> {
     let name = concat!(module_path!(), "::groups_in_virtual_time_never_differ_and_find_together");
     // Without the name of the crate.
     let name = name.split_once("::").map_or(name, |(_, name)| name);
-    let run = Command::new(this).args(["--exact", name, "--nocapture"]).env("POTLUCK_SIM_SEED", seed.to_string()).output();
+    let run = Command::new(this)
+        .args(["--exact", name, "--nocapture"])
+        .env("POTLUCK_SIM_SEED", seed.to_string())
+        .output();
     let run = run.map_err(|error| format!("seed {seed}: {error}"))?;
     let said = String::from_utf8_lossy(&run.stdout).into_owned();
-    let counts = said.lines().find_map(|line| line.split_once(SAYS)).and_then(|(_, counts)| read(counts));
+    let counts =
+        said.lines().find_map(|line| line.split_once(SAYS)).and_then(|(_, counts)| read(counts));
     match counts.filter(|_| run.status.success()) {
         Some(counts) => Ok(counts),
         None => Err(format!("{said}{}", String::from_utf8_lossy(&run.stderr))),
@@ -88,7 +98,8 @@ fn in_a_process_of_its_own(seed: u64) -> Result<Counts, String> {
 }
 
 fn read(counts: &str) -> Option<Counts> {
-    let numbers: Vec<u64> = counts.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+    let numbers: Vec<u64> =
+        counts.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
     let [steps, failed, views, syncs] = numbers[..] else { return None };
     Some(Counts { steps, failed, views, syncs })
 }

@@ -31,7 +31,12 @@ impl Weather {
     /// Fine weather.
     pub fn new(seed: u64) -> Weather {
         let chance = SmallRng::seed_from_u64(seed);
-        Weather(Arc::new(Mutex::new(State { chance, loss: 0, cuts: BTreeSet::new(), places: BTreeMap::new() })))
+        Weather(Arc::new(Mutex::new(State {
+            chance,
+            loss: 0,
+            cuts: BTreeSet::new(),
+            places: BTreeMap::new(),
+        })))
     }
 
     /// A number below `end`.
@@ -44,7 +49,8 @@ impl Weather {
         self.state().loss = of_a_thousand;
     }
 
-    /// How late a segment is for having been lost, perhaps more than once: TCP waits twice as long each time.
+    /// How late a segment is for having been lost, perhaps more than once: TCP waits twice as long
+    /// each time.
     pub fn delay(&self) -> Duration {
         let mut state = self.state();
         let (mut delay, mut wait) = (Duration::ZERO, RESENT_AFTER);

@@ -13,11 +13,13 @@ pub struct Witness(Arc<Mutex<Seen>>);
 
 #[derive(Default)]
 struct Seen {
-    /// No group may go on without a majority, so nobody hears of a call that it was given up when another one has its result.
+    /// No group may go on without a majority, so nobody hears of a call that it was given up when
+    /// another one has its result.
     one_group: bool,
     /// The state after each step, by View and step.
     states: BTreeMap<(String, u64), u64>,
-    /// How each call ended where that is known, by View, step and how often the step had been tried there.
+    /// How each call ended where that is known, by View, step and how often the step had been tried
+    /// there.
     ends: BTreeMap<(String, u64, u32), End>,
     /// The members of each View.
     views: BTreeMap<String, Vec<NodeId>>,
@@ -62,7 +64,9 @@ impl Witness {
         let known = seen.views.entry(view.to_owned()).or_insert_with(|| members.to_vec());
         if *known != members {
             let known = known.clone();
-            seen.wrong.push(format!("host {host}: View {view} is of {members:?}, and of {known:?} elsewhere"));
+            seen.wrong.push(format!(
+                "host {host}: View {view} is of {members:?}, and of {known:?} elsewhere"
+            ));
         }
     }
 
@@ -127,13 +131,19 @@ impl Witness {
         self.seen().wrong.clone()
     }
 
-    /// Why the hosts are not one group of `size` that goes on, if they are not: all must have done a step in the same View since `since`.
+    /// Why the hosts are not one group of `size` that goes on, if they are not: all must have done
+    /// a step in the same View since `since`.
     pub fn divided(&self, size: usize, since: Duration) -> Option<String> {
         let seen = self.seen();
-        let fresh: BTreeMap<usize, &String> =
-            seen.last.iter().filter(|(_, (.., at))| *at >= since).map(|(host, (view, ..))| (*host, view)).collect();
+        let fresh: BTreeMap<usize, &String> = seen
+            .last
+            .iter()
+            .filter(|(_, (.., at))| *at >= since)
+            .map(|(host, (view, ..))| (*host, view))
+            .collect();
         let one = fresh.values().next().filter(|first| fresh.values().all(|view| view == *first));
-        let whole = one.is_some_and(|view| seen.views.get(*view).is_some_and(|members| members.len() == size));
+        let whole = one
+            .is_some_and(|view| seen.views.get(*view).is_some_and(|members| members.len() == size));
         (fresh.len() < size || !whole).then(|| format!("not one group of {size}: {:?}", seen.last))
     }
 

@@ -25,21 +25,25 @@ pub struct Arrangement {
     pub apart: Vec<(Rank, Rank)>,
 }
 
-/// Arranges these members, each with the engines it offers. `current` is the proposer's View, whose ranks stay in order, and `engine_now` what its calls run on
-/// by now, if that is known.
+/// Arranges these members, each with the engines it offers. `current` is the proposer's View, whose
+/// ranks stay in order, and `engine_now` what its calls run on by now, if that is known.
 ///
-/// Gloo is taken when every member offers it and all of them reach each other directly, else the first thing in
-/// rank order that speaks against it is the reason; but not where links are so uneven that trees, which only the native engine has, are
-/// faster by more than a tenth, unless a member wants Gloo all the same. Where they were so in the View before, and are not all measured yet
-/// in this one, that holds until they are. The same facts give the same arrangement.
+/// Gloo is taken when every member offers it and all of them reach each other directly, else the
+/// first thing in rank order that speaks against it is the reason; but not where links are so
+/// uneven that trees, which only the native engine has, are faster by more than a tenth, unless a
+/// member wants Gloo all the same. Where they were so in the View before, and are not all measured
+/// yet in this one, that holds until they are. The same facts give the same arrangement.
 pub fn arrange(
     members: &BTreeMap<MemberId, Engines>,
     current: Option<&View>,
     engine_now: Option<EngineChoice>,
     links: &LinkMap,
 ) -> Arrangement {
-    let was_uneven = engine_now.or(current.map(|view| view.engine)).is_some_and(|engine| engine.why == EngineReason::Uneven);
-    let current: Vec<MemberId> = current.map_or_else(Vec::new, |v| v.members.iter().map(|m| m.id).collect());
+    let was_uneven = engine_now
+        .or(current.map(|view| view.engine))
+        .is_some_and(|engine| engine.why == EngineReason::Uneven);
+    let current: Vec<MemberId> =
+        current.map_or_else(Vec::new, |v| v.members.iter().map(|m| m.id).collect());
     let all: BTreeSet<MemberId> = members.keys().copied().collect();
     let order = rank_order(&current, &all);
     let uneven = Uneven::of(&order, links);
@@ -65,22 +69,32 @@ fn pairs_apart(order: &[MemberId], links: &LinkMap) -> Vec<(Rank, Rank)> {
     apart.map(|((a, _), (b, _))| (a, b)).collect()
 }
 
-fn engine(order: &[MemberId], members: &BTreeMap<MemberId, Engines>, apart: &[(Rank, Rank)], is_uneven: bool) -> EngineChoice {
+fn engine(
+    order: &[MemberId],
+    members: &BTreeMap<MemberId, Engines>,
+    apart: &[(Rank, Rank)],
+    is_uneven: bool,
+) -> EngineChoice {
     let native = |why| EngineChoice { kind: EngineKind::Native, why };
     if order.len() < 2 {
         return native(EngineReason::Alone);
     }
-    if let Some(why) =
-        ranks(order.len()).zip(order).find_map(|(rank, id)| members.get(id).and_then(|engines| engines.objection(rank)))
+    if let Some(why) = ranks(order.len())
+        .zip(order)
+        .find_map(|(rank, id)| members.get(id).and_then(|engines| engines.objection(rank)))
     {
         return native(why);
     }
     match apart.first() {
         Some((a, b)) => native(EngineReason::Indirect(*a, *b)),
         None => {
-            let wants = |(_, id): &(Rank, &MemberId)| members.get(id).is_some_and(|engines| engines.wants_gloo());
+            let wants = |(_, id): &(Rank, &MemberId)| {
+                members.get(id).is_some_and(|engines| engines.wants_gloo())
+            };
             match ranks(order.len()).zip(order).find(wants) {
-                Some((rank, _)) => EngineChoice { kind: EngineKind::Gloo, why: EngineReason::Wanted(rank) },
+                Some((rank, _)) => {
+                    EngineChoice { kind: EngineKind::Gloo, why: EngineReason::Wanted(rank) }
+                }
                 None if is_uneven => native(EngineReason::Uneven),
                 None => EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo },
             }
@@ -111,7 +125,10 @@ mod tests {
     #[test]
     fn gloo_needs_all_members() {
         let all = of(&[Engines::GLOO; 3], &linked(3));
-        assert_eq!(all.engine, EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo });
+        assert_eq!(
+            all.engine,
+            EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo }
+        );
         assert!(all.plan.is_for(EngineKind::Gloo) && all.plan.fits(3));
         for (odd, why) in [
             (Engines::NATIVE, EngineReason::WithoutGloo(Rank(1))),
@@ -130,7 +147,10 @@ mod tests {
         let mut links = linked(3);
         // The second one stops reporting the third.
         links.set_reach(member_id(2), &BTreeSet::from([member_id(1)]));
-        assert_eq!(of(&[Engines::GLOO; 3], &links).engine.why, EngineReason::Indirect(Rank(1), Rank(2)));
+        assert_eq!(
+            of(&[Engines::GLOO; 3], &links).engine.why,
+            EngineReason::Indirect(Rank(1), Rank(2))
+        );
     }
 
     #[test]
@@ -141,7 +161,13 @@ mod tests {
         }
         let chain = of(&[Engines::GLOO; 4], &links);
         assert_eq!(chain.apart, [(0, 2), (0, 3), (1, 3)].map(|(a, b)| (Rank(a), Rank(b))));
-        assert_eq!(chain.engine, EngineChoice { kind: EngineKind::Native, why: EngineReason::Indirect(Rank(0), Rank(2)) });
+        assert_eq!(
+            chain.engine,
+            EngineChoice {
+                kind: EngineKind::Native,
+                why: EngineReason::Indirect(Rank(0), Rank(2))
+            }
+        );
         assert!(chain.plan.fits(4) && chain.plan.keeps_apart(&chain.apart), "{:?}", chain.plan);
         assert_eq!(of(&[Engines::GLOO; 4], &linked(4)).apart, []);
     }
@@ -158,14 +184,27 @@ mod tests {
         let with = |wired: [u32; 4]| Home::new(&wired.map(Lan::Wired), &[]).link_map(|_| 0);
         for engines in [Engines::NATIVE, Engines::GLOO] {
             let unequal = of(&[engines; 4], &with([940, 940, 940, 200]));
-            assert!(matches!(unequal.plan.class_for(64 << 20).schedule, Schedule::Trees { .. }), "{}", unequal.plan.reason);
+            assert!(
+                matches!(unequal.plan.class_for(64 << 20).schedule, Schedule::Trees { .. }),
+                "{}",
+                unequal.plan.reason
+            );
             assert!(unequal.plan.fits(4) && unequal.plan.is_for(unequal.engine.kind));
-            assert_eq!(of(&[engines; 4], &with([940; 4])).engine, of(&[engines; 4], &linked(4)).engine);
+            assert_eq!(
+                of(&[engines; 4], &with([940; 4])).engine,
+                of(&[engines; 4], &linked(4)).engine
+            );
         }
         let slow_one = with([940, 940, 940, 200]);
         assert_eq!(of(&[Engines::GLOO; 4], &slow_one).engine.why, EngineReason::Uneven);
-        let wanted = of(&[Engines::GLOO, Engines::GLOO, Engines::GLOO.wanting_gloo(), Engines::GLOO], &slow_one);
-        assert_eq!(wanted.engine, EngineChoice { kind: EngineKind::Gloo, why: EngineReason::Wanted(Rank(2)) });
+        let wanted = of(
+            &[Engines::GLOO, Engines::GLOO, Engines::GLOO.wanting_gloo(), Engines::GLOO],
+            &slow_one,
+        );
+        assert_eq!(
+            wanted.engine,
+            EngineChoice { kind: EngineKind::Gloo, why: EngineReason::Wanted(Rank(2)) }
+        );
         assert!(wanted.plan.is_for(EngineKind::Gloo));
         let native = of(&[Engines::NATIVE; 4], &with([940; 4])).plan;
         assert_eq!(native.classes, of(&[Engines::NATIVE; 4], &linked(4)).plan.classes);
@@ -174,9 +213,12 @@ mod tests {
     #[test]
     fn who_has_left_gloo_for_its_links_stays_so_until_those_of_a_newcomer_are_measured() {
         let members = (1..).map(member_id).zip([Engines::GLOO; 4]).collect();
-        let before = |why| View { engine: EngineChoice { kind: EngineKind::Native, why }, ..view_of(3) };
-        let engine = |view: &View, links: &LinkMap| arrange(&members, Some(view), None, links).engine.why;
-        let (uneven, declined) = (before(EngineReason::Uneven), before(EngineReason::Declined(Rank(1))));
+        let before =
+            |why| View { engine: EngineChoice { kind: EngineKind::Native, why }, ..view_of(3) };
+        let engine =
+            |view: &View, links: &LinkMap| arrange(&members, Some(view), None, links).engine.why;
+        let (uneven, declined) =
+            (before(EngineReason::Uneven), before(EngineReason::Declined(Rank(1))));
         assert_eq!(engine(&uneven, &linked(4)), EngineReason::Uneven);
         assert_eq!(engine(&declined, &linked(4)), EngineReason::AllHaveGloo);
         let even = Home::new(&[Lan::Wired(940); 4], &[]).link_map(|_| 0);

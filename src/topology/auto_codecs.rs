@@ -6,8 +6,8 @@ use super::{Coding, Plan, Schedule};
 use crate::collective::{Call, Coarsest, CodecId};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 
-/// For buffers of one size class: what is taken where codecs up to a coarsest one are allowed. Chosen by whoever made the plan, so
-/// that it is the same for all members.
+/// For buffers of one size class: what is taken where codecs up to a coarsest one are allowed.
+/// Chosen by whoever made the plan, so that it is the same for all members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AutoCodecs {
     /// In the order of [`Coarsest::ALL`]; each is nothing or one of the codecs up to that.
@@ -20,8 +20,11 @@ impl AutoCodecs {
 
     /// What `taken` says for each coarsest one. What that one does not allow is left out.
     pub fn new<C: Into<Coding>>(taken: impl Fn(Coarsest) -> C) -> AutoCodecs {
-        let allowed = |coarsest| Some(taken(coarsest).into()).filter(|coding| is_allowed(*coding, coarsest));
-        AutoCodecs { taken: Coarsest::ALL.map(|coarsest| allowed(coarsest).unwrap_or(Coding::NONE)) }
+        let allowed =
+            |coarsest| Some(taken(coarsest).into()).filter(|coding| is_allowed(*coding, coarsest));
+        AutoCodecs {
+            taken: Coarsest::ALL.map(|coarsest| allowed(coarsest).unwrap_or(Coding::NONE)),
+        }
     }
 
     /// What is taken where codecs up to `coarsest` are allowed.
@@ -46,7 +49,8 @@ impl Plan {
 }
 
 fn is_allowed(coding: Coding, coarsest: Coarsest) -> bool {
-    coding == Coding::NONE || Coarsest::ALL.iter().any(|finer| *finer <= coarsest && finer.id() == coding.codec())
+    coding == Coding::NONE
+        || Coarsest::ALL.iter().any(|finer| *finer <= coarsest && finer.id() == coding.codec())
 }
 
 impl Encode for AutoCodecs {
@@ -59,7 +63,9 @@ impl Decode for AutoCodecs {
     fn decode(r: &mut Reader<'_>) -> Result<AutoCodecs, Malformed> {
         let mut taken = [Coding::NONE; Coarsest::ALL.len()];
         for (coding, coarsest) in taken.iter_mut().zip(Coarsest::ALL) {
-            *coding = Some(Coding::decode(r)?).filter(|coding| is_allowed(*coding, coarsest)).ok_or(Malformed::Inconsistent)?;
+            *coding = Some(Coding::decode(r)?)
+                .filter(|coding| is_allowed(*coding, coarsest))
+                .ok_or(Malformed::Inconsistent)?;
         }
         Ok(AutoCodecs { taken })
     }
@@ -75,7 +81,14 @@ mod tests {
 
     #[test]
     fn only_what_is_allowed_is_taken() {
-        for all in [CodecId::None, CodecId::Bf16, CodecId::Int8, CodecId::Int4, CodecId::F16, CodecId::TopK { kept: 3 }] {
+        for all in [
+            CodecId::None,
+            CodecId::Bf16,
+            CodecId::Int8,
+            CodecId::Int4,
+            CodecId::F16,
+            CodecId::TopK { kept: 3 },
+        ] {
             let auto = AutoCodecs::new(|_| all);
             assert_codec(&auto);
             let taken = Coarsest::ALL.map(|coarsest| auto.up_to(coarsest).codec());
@@ -99,8 +112,13 @@ mod tests {
         let small = crate::topology::PlanClass { bytes_max: 4000, ..plan.classes[0].clone() };
         plan.classes.insert(0, small);
         plan.classes[1].auto = AutoCodecs::new(Coarsest::id);
-        let call =
-            |codec, count| Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count, codec, mode: Mode::PerOp };
+        let call = |codec, count| Call {
+            kind: Kind::AllReduce(ReduceOp::Sum),
+            dtype: DType::F32,
+            count,
+            codec,
+            mode: Mode::PerOp,
+        };
         let coded = |codec, count| plan.coding(&call(codec, count)).codec();
         for coarsest in Coarsest::ALL {
             assert_eq!(coded(CodecId::Auto(coarsest), 1000), CodecId::None);
@@ -112,10 +130,14 @@ mod tests {
     /// Trees of three, and a call of each member.
     fn trees(plain: &[u8]) -> Plan {
         let mut plan = Plan::mesh(3);
-        let tree = crate::topology::TreeShare { tree: crate::topology::Tree::star(Rank(1), 3), ppm: 1_000_000 };
+        let tree = crate::topology::TreeShare {
+            tree: crate::topology::Tree::star(Rank(1), 3),
+            ppm: 1_000_000,
+        };
         plan.classes[0].schedule = Schedule::Trees { trees: vec![tree] };
-        plan.classes[0].auto =
-            AutoCodecs::new(|coarsest| Coding::but_for(coarsest.id(), plain.iter().copied().map(Rank).collect()));
+        plan.classes[0].auto = AutoCodecs::new(|coarsest| {
+            Coding::but_for(coarsest.id(), plain.iter().copied().map(Rank).collect())
+        });
         plan
     }
 
@@ -124,12 +146,27 @@ mod tests {
         let plan = trees(&[0, 1]);
         assert_codec(&plan);
         assert!(plan.fits(3));
-        let call = |codec| Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 9, codec, mode: Mode::PerOp };
+        let call = |codec| Call {
+            kind: Kind::AllReduce(ReduceOp::Sum),
+            dtype: DType::F32,
+            count: 9,
+            codec,
+            mode: Mode::PerOp,
+        };
         let of = |codec| [0, 1, 2].map(|rank| plan.coding(&call(codec)).of(Rank(rank)));
-        assert_eq!(of(CodecId::Auto(Coarsest::Int8)), [CodecId::None, CodecId::None, CodecId::Int8]);
+        assert_eq!(
+            of(CodecId::Auto(Coarsest::Int8)),
+            [CodecId::None, CodecId::None, CodecId::Int8]
+        );
         assert_eq!(of(CodecId::Int8), [CodecId::Int8; 3], "who names a codec gets it everywhere");
         // Without a codec nobody can go without it.
-        assert_eq!(Coding::but_for(CodecId::None, plan.coding(&call(CodecId::Auto(Coarsest::Int8))).plain()), Coding::NONE);
+        assert_eq!(
+            Coding::but_for(
+                CodecId::None,
+                plan.coding(&call(CodecId::Auto(Coarsest::Int8))).plain()
+            ),
+            Coding::NONE
+        );
     }
 
     #[test]
@@ -137,7 +174,11 @@ mod tests {
         assert!(trees(&[]).fits(3) && trees(&[2]).fits(3));
         assert!(!trees(&[3]).fits(3), "no rank of this View");
         assert!(!trees(&[0, 1, 2]).fits(3), "a codec for nobody");
-        for schedule in [Schedule::OneShot, Schedule::Ring { order: [0, 1, 2].map(Rank).into() }, Schedule::GlooRing] {
+        for schedule in [
+            Schedule::OneShot,
+            Schedule::Ring { order: [0, 1, 2].map(Rank).into() },
+            Schedule::GlooRing,
+        ] {
             let mut plan = trees(&[0]);
             plan.classes[0].schedule = schedule;
             assert!(!plan.fits(3), "a member has no way of its own there");
@@ -147,7 +188,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes in is refused, or for these trees; then there is no other way to write it.
+        /// Whatever comes in is refused, or for these trees; then there is no other way to write
+        /// it.
         #[test]
         fn a_wrong_part_is_refused(plain: [u16; 3], taken in 0usize..8, place: prop::sample::Index, byte: u8) {
             let part = |place: usize| (0..16).filter(|bit| plain[place] & 1 << bit != 0).map(Rank).collect();

@@ -1,6 +1,7 @@
 //! Layer: Core.
 //!
-//! A burst of frames over one path, as its receiver sees it: what the path carries is how fast they come.
+//! A burst of frames over one path, as its receiver sees it: what the path carries is how fast they
+//! come.
 
 /// The frames of a burst that have come so far.
 #[derive(Clone, Debug, Default)]
@@ -12,7 +13,8 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Payload bytes of each frame. Small against what a slow path carries while it is measured, large against what a frame costs.
+    /// Payload bytes of each frame. Small against what a slow path carries while it is measured,
+    /// large against what a frame costs.
     pub const FRAME_BYTES: usize = 32 * 1024;
     /// Most frames of a burst: 16 MiB, a seventh of a second at a gigabit.
     pub const FRAMES_MAX: usize = 512;
@@ -38,14 +40,17 @@ impl Burst {
 
     fn is_enough(&self) -> bool {
         let last = self.marks.last().copied().unwrap_or_default();
-        self.going.is_some_and(|going| last.0 - going.0 >= WINDOW_US && last.1 - going.1 >= WINDOW_BYTES)
+        self.going
+            .is_some_and(|going| last.0 - going.0 >= WINDOW_US && last.1 - going.1 >= WINDOW_BYTES)
     }
 
-    /// What came, in kbit/s of payload, from when the path had got going; `None` when too little came since.
+    /// What came, in kbit/s of payload, from when the path had got going; `None` when too little
+    /// came since.
     ///
-    /// A fast path is through with all frames sooner: there the second half counts. A receiver that is held up finds more than the path carries
-    /// when it goes on, so only those moments count in which it had taken all there was: the corners of the upper hull of what it had
-    /// at which time, of which the edge in the middle is taken.
+    /// A fast path is through with all frames sooner: there the second half counts. A receiver that
+    /// is held up finds more than the path carries when it goes on, so only those moments count in
+    /// which it had taken all there was: the corners of the upper hull of what it had at which
+    /// time, of which the edge in the middle is taken.
     pub fn kbps(&self) -> Option<u32> {
         let last = self.marks.last().copied()?;
         let half = self.marks.iter().copied().find(|(_, bytes)| *bytes * 2 >= last.1)?;
@@ -67,7 +72,9 @@ fn upper_hull(points: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     for point in points {
         // Exact: a burst has 2^24 bytes and, within the patience of anybody, 2^40 microseconds.
         let is_below = |a: (u64, u64), b: (u64, u64)| {
-            let rise = |from: (u64, u64), to: (u64, u64)| (u128::from(to.0 - from.0), u128::from(to.1 - from.1));
+            let rise = |from: (u64, u64), to: (u64, u64)| {
+                (u128::from(to.0 - from.0), u128::from(to.1 - from.1))
+            };
             let ((ab_us, ab), (ac_us, ac)) = (rise(a, b), rise(a, point));
             ab * ac_us <= ac * ab_us
         };
@@ -79,8 +86,8 @@ fn upper_hull(points: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     hull
 }
 
-/// A path has got going after this long and so many bytes: its sender has found how much it may have under way, and a
-/// shaper on the way has spent what it had saved up.
+/// A path has got going after this long and so many bytes: its sender has found how much it may
+/// have under way, and a shaper on the way has spent what it had saved up.
 const GOING_US: u64 = 20_000;
 const GOING_BYTES: u64 = 128 * 1024;
 /// After this long and so many bytes more the rate is known.
@@ -93,7 +100,8 @@ const BYTES_MIN: u64 = 64 * 1024;
 mod tests {
     use super::*;
 
-    /// A path of so many kbit/s, after a bucket of so many bytes that come at once. Gives the time it took, and the rate.
+    /// A path of so many kbit/s, after a bucket of so many bytes that come at once. Gives the time
+    /// it took, and the rate.
     fn measured(kbps: u64, bucket: u64) -> (u64, Option<u32>) {
         let mut burst = Burst::default();
         let mut us = 1_000_000;
@@ -113,7 +121,10 @@ mod tests {
             for bucket in [0, 17_000, 100_000] {
                 let (us, found) = measured(kbps, bucket);
                 let found = f64::from(found.expect("a rate"));
-                assert!((0.98..=1.05).contains(&(found / kbps as f64)), "{found} of {kbps}, {bucket} saved up");
+                assert!(
+                    (0.98..=1.05).contains(&(found / kbps as f64)),
+                    "{found} of {kbps}, {bucket} saved up"
+                );
                 assert!(us < 150_000 || kbps < 50_000, "{kbps} kbit/s take {us} us");
             }
         }
@@ -143,7 +154,10 @@ mod tests {
                 }
             }
             let found = f64::from(burst.kbps().expect("a rate")) / 941_500.0;
-            assert!((0.95..=1.05).contains(&found), "held up for {held_ms} ms after {held_from_ms} ms: {found}");
+            assert!(
+                (0.95..=1.05).contains(&found),
+                "held up for {held_ms} ms after {held_from_ms} ms: {found}"
+            );
         }
     }
 

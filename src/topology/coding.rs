@@ -9,8 +9,8 @@ use crate::wire::{Decode, Encode, Malformed, Reader};
 
 /// A codec, and the members that send up their trees without it, as their way is fast.
 ///
-/// What such a member contributes counts as it is, and so does a sum that it passes on. The result comes down encoded to all, as all hold the
-/// same bits.
+/// What such a member contributes counts as it is, and so does a sum that it passes on. The result
+/// comes down encoded to all, as all hold the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Coding {
     codec: CodecId,
@@ -42,9 +42,11 @@ impl Coding {
         if self.plain.contains(rank) { CodecId::None } else { self.codec }
     }
 
-    /// Whether it is one for this schedule among `size` ranks: only trees have a way up for each member, and a codec is for somebody.
+    /// Whether it is one for this schedule among `size` ranks: only trees have a way up for each
+    /// member, and a codec is for somebody.
     pub fn fits(self, schedule: &Schedule, size: usize) -> bool {
-        self.plain.is_empty() || matches!(schedule, Schedule::Trees { .. }) && self.plain.is_part_of(size)
+        self.plain.is_empty()
+            || matches!(schedule, Schedule::Trees { .. }) && self.plain.is_part_of(size)
     }
 }
 

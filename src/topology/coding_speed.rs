@@ -5,8 +5,8 @@
 use crate::collective::{Coarsest, CodecId};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 
-/// Megabytes of `f32` that a member encodes and decodes in a second, each byte once there and once back, by one thread; 0 where
-/// that is not known.
+/// Megabytes of `f32` that a member encodes and decodes in a second, each byte once there and once
+/// back, by one thread; 0 where that is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CodingSpeed {
     /// In the order of [`Coarsest::ALL`].

@@ -1,6 +1,7 @@
 //! Layer: Core.
 //!
-//! What trees cost: which resources their edges use for how long, and the cheapest tree at given prices.
+//! What trees cost: which resources their edges use for how long, and the cheapest tree at given
+//! prices.
 
 use super::network::{Edge, Network};
 use petgraph::algo::min_spanning_tree;
@@ -22,7 +23,8 @@ pub(super) struct Costs {
 impl Costs {
     /// Of this network; `None` when it has no edges.
     pub(super) fn new(network: &Network) -> Option<Costs> {
-        let unit_kbps = f64::from(network.edges.iter().flat_map(Edge::uses).map(|busy| busy.kbps).min()?);
+        let unit_kbps =
+            f64::from(network.edges.iter().flat_map(Edge::uses).map(|busy| busy.kbps).min()?);
         let mut uses: Vec<Vec<(usize, f64)>> = Vec::new();
         for edge in &network.edges {
             let mut times = vec![0.0; network.resources.len()];
@@ -30,8 +32,11 @@ impl Costs {
             uses.push(times.into_iter().enumerate().filter(|(_, time)| *time > 0.0).collect());
         }
         let resources = without_slack(&mut uses, network.resources.len());
-        let edges =
-            network.edges.iter().enumerate().map(|(place, edge)| (u32::from(edge.a.0), u32::from(edge.b.0), (0.0, place)));
+        let edges = network
+            .edges
+            .iter()
+            .enumerate()
+            .map(|(place, edge)| (u32::from(edge.a.0), u32::from(edge.b.0), (0.0, place)));
         let mut graph = UnGraph::from_edges(edges);
         while graph.node_count() < network.size {
             graph.add_node(());
@@ -49,7 +54,8 @@ impl Costs {
         self.graph.node_indices().map(star).filter(|star| star.len() + 1 == self.graph.node_count())
     }
 
-    /// The spanning tree that costs least at these prices (Kruskal 1956), and what it costs; `None` when there is none.
+    /// The spanning tree that costs least at these prices (Kruskal 1956), and what it costs; `None`
+    /// when there is none.
     pub(super) fn cheapest(&mut self, prices: &[f64]) -> Option<(Vec<usize>, f64)> {
         for ((price, _), uses) in self.graph.edge_weights_mut().zip(&self.uses) {
             *price = uses.iter().map(|(resource, time)| time * prices[*resource]).sum();
@@ -86,7 +92,9 @@ fn without_slack(uses: &mut [Vec<(usize, f64)>], resources: usize) -> usize {
     let mut left = 0;
     for (place, mine) in by_resource.iter().enumerate() {
         let covers = |(other, theirs): (usize, &Vec<f64>)| {
-            other != place && never_busier(mine, theirs) && (other < place || !never_busier(theirs, mine))
+            other != place
+                && never_busier(mine, theirs)
+                && (other < place || !never_busier(theirs, mine))
         };
         if !by_resource.iter().enumerate().any(covers) {
             new_places[place] = Some(left);
@@ -94,7 +102,10 @@ fn without_slack(uses: &mut [Vec<(usize, f64)>], resources: usize) -> usize {
         }
     }
     for busy in uses {
-        *busy = busy.iter().filter_map(|(resource, time)| Some((new_places[*resource]?, *time))).collect();
+        *busy = busy
+            .iter()
+            .filter_map(|(resource, time)| Some((new_places[*resource]?, *time)))
+            .collect();
     }
     left
 }

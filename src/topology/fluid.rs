@@ -1,7 +1,8 @@
 //! Layer: Core.
 //!
-//! A fluid model of a home: messages flow at rates that are fair by progressive filling (Bertsekas and Gallager 1992, 6.5.2), one
-//! behind the other on each connection, as the native engine sends them.
+//! A fluid model of a home: messages flow at rates that are fair by progressive filling (Bertsekas
+//! and Gallager 1992, 6.5.2), one behind the other on each connection, as the native engine sends
+//! them.
 
 use super::homes::{Home, HomeWay};
 use super::{Plan, ranks};
@@ -11,7 +12,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// The seconds that an all-reduce of so many f32 takes under this plan, chunk by chunk.
 pub(super) fn simulated_s(home: &Home, plan: &Plan, count: u64) -> f64 {
-    let call = Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count, codec: CodecId::None, mode: Mode::PerOp };
+    let call = Call {
+        kind: Kind::AllReduce(ReduceOp::Sum),
+        dtype: DType::F32,
+        count,
+        codec: CodecId::None,
+        mode: Mode::PerOp,
+    };
     let itinerary = Itinerary::of(&call, None, plan, home.size()).expect("a plan that fits");
     let mut model = Fluid::new(home, &itinerary);
     for rank in ranks(home.size()) {
@@ -20,7 +27,10 @@ pub(super) fn simulated_s(home: &Home, plan: &Plan, count: u64) -> f64 {
         }
     }
     while model.step() {}
-    assert_eq!(model.held, home.size() * (0..itinerary.flows.len()).map(|flow| itinerary.chunks(flow)).sum::<usize>());
+    assert_eq!(
+        model.held,
+        home.size() * (0..itinerary.flows.len()).map(|flow| itinerary.chunks(flow)).sum::<usize>()
+    );
     model.now_s
 }
 
@@ -56,12 +66,17 @@ struct Fluid<'a> {
 
 impl<'a> Fluid<'a> {
     fn new(home: &Home, itinerary: &'a Itinerary) -> Fluid<'a> {
-        let pairs = ranks(home.size()).flat_map(|a| ranks(home.size()).map(move |b| (a, b))).filter(|(a, b)| a != b);
-        let connection = |way| Connection { way, queue: VecDeque::new(), bits_left: 0.0, bits_per_s: 0.0 };
+        let pairs = ranks(home.size())
+            .flat_map(|a| ranks(home.size()).map(move |b| (a, b)))
+            .filter(|(a, b)| a != b);
+        let connection =
+            |way| Connection { way, queue: VecDeque::new(), bits_left: 0.0, bits_per_s: 0.0 };
         Fluid {
             itinerary,
             resources: home.resources(),
-            connections: pairs.filter_map(|pair| Some((pair, connection(home.way(pair.0.0, pair.1.0)?)))).collect(),
+            connections: pairs
+                .filter_map(|pair| Some((pair, connection(home.way(pair.0.0, pair.1.0)?))))
+                .collect(),
             in_flight: BTreeMap::new(),
             contributions: BTreeMap::new(),
             sent: 0,
@@ -77,7 +92,9 @@ impl<'a> Fluid<'a> {
         *have += 1;
         if *have == station.contributors.len() {
             match station.then {
-                Then::Send(parent) => self.send(rank, parent, Message { flow, chunk, is_result: false }),
+                Then::Send(parent) => {
+                    self.send(rank, parent, Message { flow, chunk, is_result: false })
+                }
                 Then::HandOn => self.hold(rank, flow, chunk),
                 Then::Keep => panic!("whole buffers to everybody are not modelled"),
             }
@@ -110,16 +127,28 @@ impl<'a> Fluid<'a> {
     fn step(&mut self) -> bool {
         let busy = self.connections.values().filter(|connection| !connection.queue.is_empty());
         let sent_s = busy.map(|c| self.now_s + c.bits_left / c.bits_per_s).min_by(f64::total_cmp);
-        let arrival = self.in_flight.first_key_value().map(|(key, _)| (*key, f64::from_bits(key.0)));
-        let Some(next_s) = arrival.map(|(_, at_s)| at_s).into_iter().chain(sent_s).min_by(f64::total_cmp) else { return false };
+        let arrival =
+            self.in_flight.first_key_value().map(|(key, _)| (*key, f64::from_bits(key.0)));
+        let Some(next_s) =
+            arrival.map(|(_, at_s)| at_s).into_iter().chain(sent_s).min_by(f64::total_cmp)
+        else {
+            return false;
+        };
         let passed_s = next_s - self.now_s;
         self.now_s = next_s;
-        for connection in self.connections.values_mut().filter(|connection| !connection.queue.is_empty()) {
+        for connection in
+            self.connections.values_mut().filter(|connection| !connection.queue.is_empty())
+        {
             connection.bits_left -= passed_s * connection.bits_per_s;
         }
         if let Some((key, _)) = arrival.filter(|(_, at_s)| *at_s <= next_s) {
-            let (rank, Message { flow, chunk, is_result }) = self.in_flight.remove(&key).expect("it was there");
-            if is_result { self.hold(rank, flow, chunk) } else { self.contribute(rank, flow, chunk) }
+            let (rank, Message { flow, chunk, is_result }) =
+                self.in_flight.remove(&key).expect("it was there");
+            if is_result {
+                self.hold(rank, flow, chunk)
+            } else {
+                self.contribute(rank, flow, chunk)
+            }
         } else {
             self.finish_what_is_sent();
         }
@@ -128,7 +157,8 @@ impl<'a> Fluid<'a> {
 
     fn finish_what_is_sent(&mut self) {
         let done = |c: &Connection| !c.queue.is_empty() && c.bits_left < 1e-3;
-        let done: Vec<(Rank, Rank)> = self.connections.iter().filter(|(_, c)| done(c)).map(|(pair, _)| *pair).collect();
+        let done: Vec<(Rank, Rank)> =
+            self.connections.iter().filter(|(_, c)| done(c)).map(|(pair, _)| *pair).collect();
         let mut idle = false;
         for (from, to) in done {
             let Some(connection) = self.connections.get_mut(&(from, to)) else { continue };
@@ -138,7 +168,9 @@ impl<'a> Fluid<'a> {
             self.sent += 1;
             self.in_flight.insert((arrives_s.to_bits(), self.sent), (to, message));
             let bits_left = next.map_or(0.0, |next| self.bits(next));
-            self.connections.entry((from, to)).and_modify(|connection| connection.bits_left = bits_left);
+            self.connections
+                .entry((from, to))
+                .and_modify(|connection| connection.bits_left = bits_left);
             idle |= next.is_none();
         }
         if idle {
@@ -146,18 +178,27 @@ impl<'a> Fluid<'a> {
         }
     }
 
-    /// Gives all connections that send the same rate, as far as nothing they use is busy; then more to those that are left.
+    /// Gives all connections that send the same rate, as far as nothing they use is busy; then more
+    /// to those that are left.
     fn share(&mut self) {
-        let mut open: Vec<&mut Connection> = self.connections.values_mut().filter(|c| !c.queue.is_empty()).collect();
+        let mut open: Vec<&mut Connection> =
+            self.connections.values_mut().filter(|c| !c.queue.is_empty()).collect();
         let mut free = vec![1.0f64; self.resources];
         let mut rate = 0.0;
         while !open.is_empty() {
             let mut need = vec![0.0; self.resources];
-            open.iter().flat_map(|c| &c.way.busy).for_each(|(resource, time)| need[*resource] += time);
+            open.iter()
+                .flat_map(|c| &c.way.busy)
+                .for_each(|(resource, time)| need[*resource] += time);
             let room = |resource: &usize| free[*resource] / need[*resource];
-            let more = (0..self.resources).filter(|r| need[*r] > 0.0).map(|r| room(&r)).fold(f64::INFINITY, f64::min);
+            let more = (0..self.resources)
+                .filter(|r| need[*r] > 0.0)
+                .map(|r| room(&r))
+                .fold(f64::INFINITY, f64::min);
             rate += more;
-            let full: Vec<bool> = (0..self.resources).map(|r| need[r] > 0.0 && room(&r) <= more * (1.0 + 1e-9)).collect();
+            let full: Vec<bool> = (0..self.resources)
+                .map(|r| need[r] > 0.0 && room(&r) <= more * (1.0 + 1e-9))
+                .collect();
             free.iter_mut().zip(&need).for_each(|(free, need)| *free -= need * more);
             open.retain_mut(|connection| {
                 connection.bits_per_s = rate;

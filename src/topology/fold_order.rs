@@ -1,12 +1,14 @@
 //! Layer: Words.
 //!
-//! In which order a sum is made: what a schedule does to each element, for whoever wants to make the same sum alone.
+//! In which order a sum is made: what a schedule does to each element, for whoever wants to make
+//! the same sum alone.
 
 use super::tree::{Tree, ranks};
 use crate::view::Rank;
 use std::ops::Range;
 
-/// In which order the contributions to each element are added; the arithmetic of a sequential reference.
+/// In which order the contributions to each element are added; the arithmetic of a sequential
+/// reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldOrder {
     /// Consecutive ranges that cover the buffer.
@@ -34,7 +36,8 @@ pub enum FoldTree {
 impl FoldTree {
     /// What comes out at the root of a tree of all ranks.
     pub(super) fn up(tree: &Tree, size: usize) -> FoldTree {
-        tree.root(size).map_or_else(|| FoldTree::sum_of(ranks(size)), |root| FoldTree::below(tree, root))
+        tree.root(size)
+            .map_or_else(|| FoldTree::sum_of(ranks(size)), |root| FoldTree::below(tree, root))
     }
 
     fn below(tree: &Tree, node: Rank) -> FoldTree {
@@ -44,7 +47,9 @@ impl FoldTree {
         }
         parts.push(node);
         parts.sort_unstable();
-        let part = |rank: &Rank| if *rank == node { FoldTree::Leaf(node) } else { FoldTree::below(tree, *rank) };
+        let part = |rank: &Rank| {
+            if *rank == node { FoldTree::Leaf(node) } else { FoldTree::below(tree, *rank) }
+        };
         FoldTree::Sum(parts.iter().map(part).collect())
     }
 

@@ -8,17 +8,23 @@ use super::ranks;
 use crate::view::Rank;
 use std::collections::BTreeSet;
 
-/// The time that an all-reduce of so many bytes takes, in microseconds; `None` where two ranks that should send to each other
-/// have no edge.
+/// The time that an all-reduce of so many bytes takes, in microseconds; `None` where two ranks that
+/// should send to each other have no edge.
 ///
-/// That is how long the busiest resource is busy, and before that the latency of the steps one after the other and the
-/// time in which the pipeline fills: one chunk for each level of a tree. In a ring all are busy from the beginning, but each step takes as long as a
-/// chunk and its latency.
-pub(super) fn forecast_us(network: &Network, schedule: &Schedule, bytes: u64, chunk_bytes: u32) -> Option<f64> {
+/// That is how long the busiest resource is busy, and before that the latency of the steps one
+/// after the other and the time in which the pipeline fills: one chunk for each level of a tree. In
+/// a ring all are busy from the beginning, but each step takes as long as a chunk and its latency.
+pub(super) fn forecast_us(
+    network: &Network,
+    schedule: &Schedule,
+    bytes: u64,
+    chunk_bytes: u32,
+) -> Option<f64> {
     forecast_longer_us(network, schedule, bytes, chunk_bytes, |_| 1.0)
 }
 
-/// The same where what some ranks send up their trees is so many times longer than what else travels.
+/// The same where what some ranks send up their trees is so many times longer than what else
+/// travels.
 pub(super) fn forecast_longer_us(
     network: &Network,
     schedule: &Schedule,
@@ -30,9 +36,14 @@ pub(super) fn forecast_longer_us(
     let part = |share: f64| (bytes as f64 * share).min(f64::from(chunk_bytes));
     match schedule {
         Schedule::OneShot => {
-            let pairs = ranks(network.size).flat_map(|a| ranks(network.size).filter(move |b| a != *b).map(move |b| (a, b)));
-            let hops: Vec<Hop> = pairs.map(|(from, to)| Hop { from, to, times: 1.0, longer: 1.0 }).collect();
-            Some(longest(hops.iter().map(|hop| one_way_us(network, hop.from, hop.to)))? + busiest_us(network, &hops, bytes)?)
+            let pairs = ranks(network.size)
+                .flat_map(|a| ranks(network.size).filter(move |b| a != *b).map(move |b| (a, b)));
+            let hops: Vec<Hop> =
+                pairs.map(|(from, to)| Hop { from, to, times: 1.0, longer: 1.0 }).collect();
+            Some(
+                longest(hops.iter().map(|hop| one_way_us(network, hop.from, hop.to)))?
+                    + busiest_us(network, &hops, bytes)?,
+            )
         }
         Schedule::Ring { order } => ring_us(network, order, bytes, part(1.0 / size)),
         Schedule::GlooRing => {
@@ -42,7 +53,9 @@ pub(super) fn forecast_longer_us(
         Schedule::Trees { trees } => {
             let hops_of = |share: &TreeShare| tree_hops(share, &longer_up);
             let hops: Vec<Hop> = trees.iter().flat_map(hops_of).collect();
-            let fill_us = |share: &TreeShare| fill_of_tree_us(network, share, &hops_of(share), part(f64::from(share.ppm) / 1e6));
+            let fill_us = |share: &TreeShare| {
+                fill_of_tree_us(network, share, &hops_of(share), part(f64::from(share.ppm) / 1e6))
+            };
             Some(longest(trees.iter().map(fill_us))? + busiest_us(network, &hops, bytes)?)
         }
         Schedule::GlooExchange | Schedule::GlooBcube => None,
@@ -57,10 +70,12 @@ fn ring_us(network: &Network, order: &[Rank], bytes: u64, chunk: f64) -> Option<
     let size = network.size as f64;
     let next = order.iter().cycle().skip(1);
     let times = 2.0 * (size - 1.0) / size;
-    let hops: Vec<Hop> = order.iter().zip(next).map(|(a, b)| Hop { from: *a, to: *b, times, longer: 1.0 }).collect();
-    let round_us = hops.iter().map(|hop| one_way_us(network, hop.from, hop.to)).sum::<Option<f64>>()?;
-    // A chunk can go on a step after it has come, as all ports are busy from the beginning; where a segment is less than
-    // that, each step is waited for.
+    let hops: Vec<Hop> =
+        order.iter().zip(next).map(|(a, b)| Hop { from: *a, to: *b, times, longer: 1.0 }).collect();
+    let round_us =
+        hops.iter().map(|hop| one_way_us(network, hop.from, hop.to)).sum::<Option<f64>>()?;
+    // A chunk can go on a step after it has come, as all ports are busy from the beginning; where a
+    // segment is less than that, each step is waited for.
     let step_us = round_us / size + slowest_us(network, &hops, chunk)?;
     Some(f64::max(busiest_us(network, &hops, bytes)?, 2.0 * (size - 1.0) * step_us) + step_us)
 }
@@ -77,7 +92,9 @@ struct Hop {
 
 fn tree_hops(share: &TreeShare, longer_up: &impl Fn(Rank) -> f64) -> Vec<Hop> {
     let times = f64::from(share.ppm) / 1e6;
-    let edges = ranks(share.tree.parents.len()).zip(&share.tree.parents).filter_map(|(rank, parent)| Some((rank, (*parent)?)));
+    let edges = ranks(share.tree.parents.len())
+        .zip(&share.tree.parents)
+        .filter_map(|(rank, parent)| Some((rank, (*parent)?)));
     let both = |(child, parent)| {
         let up = Hop { from: child, to: parent, times, longer: longer_up(child) };
         [up, Hop { from: parent, to: child, times, longer: 1.0 }]
@@ -102,7 +119,11 @@ fn one_way_us(network: &Network, from: Rank, to: Rank) -> Option<f64> {
 
 /// What so many bytes take on the slowest of these hops.
 fn slowest_us(network: &Network, hops: &[Hop], bytes: f64) -> Option<f64> {
-    longest(hops.iter().map(|hop| Some(hop.longer * bytes * 8000.0 / f64::from(network.kbps(hop.from, hop.to)?))))
+    longest(
+        hops.iter().map(|hop| {
+            Some(hop.longer * bytes * 8000.0 / f64::from(network.kbps(hop.from, hop.to)?))
+        }),
+    )
 }
 
 /// 0 of none.
@@ -116,15 +137,21 @@ fn busiest_us(network: &Network, hops: &[Hop], bytes: u64) -> Option<f64> {
     let mut senders: Vec<BTreeSet<Rank>> = vec![BTreeSet::new(); network.resources.len()];
     for hop in hops {
         for busy in network.way(hop.from, hop.to)?.1 {
-            busy_us[busy.resource] += hop.times * hop.longer * bytes as f64 * 8000.0 / f64::from(busy.kbps);
+            busy_us[busy.resource] +=
+                hop.times * hop.longer * bytes as f64 * 8000.0 / f64::from(busy.kbps);
             senders[busy.resource].insert(hop.from);
         }
     }
-    let crowded = |place: usize| network.resources[place] == Resource::Receive && senders[place].len() > 2;
-    let times = busy_us.into_iter().enumerate().map(|(place, us)| if crowded(place) { us * INCAST } else { us });
+    let crowded =
+        |place: usize| network.resources[place] == Resource::Receive && senders[place].len() > 2;
+    let times = busy_us
+        .into_iter()
+        .enumerate()
+        .map(|(place, us)| if crowded(place) { us * INCAST } else { us });
     Some(times.fold(0.0, f64::max))
 }
 
-/// How much longer a wired port takes when more than two send to it at once: a switch drops what it cannot keep. Measured
-/// at four members and 100 Mbit/s, where an equal mesh took 3 to 7 % longer than a ring that moves the same bytes.
+/// How much longer a wired port takes when more than two send to it at once: a switch drops what it
+/// cannot keep. Measured at four members and 100 Mbit/s, where an equal mesh took 3 to 7 % longer
+/// than a ring that moves the same bytes.
 const INCAST: f64 = 1.06;

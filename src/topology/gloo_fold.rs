@@ -1,20 +1,29 @@
 //! Layer: Words.
 //!
-//! In which order Gloo's two all-reduce algorithms add, so that a sequential reference can do the same.
+//! In which order Gloo's two all-reduce algorithms add, so that a sequential reference can do the
+//! same.
 //!
-//! *Ring*: the buffer is cut into segments of at most the plan's chunk, as many for each rank, two at least; a rank's chunk is all of its segments. Chunk `c`
-//! starts at rank `c - 1`, goes down the ranks and ends at its owner `c`; each adds its own contribution.
-//! *Bcube*: at every step the ranks of a group exchange their parts of the chunk that they share; each adds, to what
-//! it has of its own part, those of the others by ascending rank. Groups are pairs while the size is even, then one
-//! group of all that are left.
+//! *Ring*: the buffer is cut into segments of at most the plan's chunk, as many for each rank, two
+//! at least; a rank's chunk is all of its segments. Chunk `c` starts at rank `c - 1`, goes down the
+//! ranks and ends at its owner `c`; each adds its own contribution. *Bcube*: at every step the
+//! ranks of a group exchange their parts of the chunk that they share; each adds, to what it has of
+//! its own part, those of the others by ascending rank. Groups are pairs while the size is even,
+//! then one group of all that are left.
 
 use super::{FoldSegment, FoldTree};
 use crate::view::Rank;
 use std::ops::Range;
 
-/// The elements whose sums `rank` finishes in Gloo's ring of `size` ranks, of a buffer of `count` elements in segments of at most
-/// `segment_bytes`. Those of all ranks follow each other and cover the buffer; the last ones may be short or empty.
-pub fn gloo_ring_chunk(rank: usize, size: usize, count: usize, elem_bytes: usize, segment_bytes: usize) -> Range<usize> {
+/// The elements whose sums `rank` finishes in Gloo's ring of `size` ranks, of a buffer of `count`
+/// elements in segments of at most `segment_bytes`. Those of all ranks follow each other and cover
+/// the buffer; the last ones may be short or empty.
+pub fn gloo_ring_chunk(
+    rank: usize,
+    size: usize,
+    count: usize,
+    elem_bytes: usize,
+    segment_bytes: usize,
+) -> Range<usize> {
     let total = count.saturating_mul(elem_bytes);
     let segment_max = elem_bytes * (segment_bytes / elem_bytes).max(1);
     let segments = total.div_ceil(segment_max).max(2 * size).next_multiple_of(size);
@@ -24,7 +33,12 @@ pub fn gloo_ring_chunk(rank: usize, size: usize, count: usize, elem_bytes: usize
 }
 
 /// How Gloo's ring folds.
-pub(super) fn ring(size: usize, count: usize, elem_bytes: usize, segment_bytes: usize) -> Vec<FoldSegment> {
+pub(super) fn ring(
+    size: usize,
+    count: usize,
+    elem_bytes: usize,
+    segment_bytes: usize,
+) -> Vec<FoldSegment> {
     let chunk = |owner: usize| {
         let way = (1..=size).map(|step| rank((owner + size - step) % size));
         let elements = gloo_ring_chunk(owner, size, count, elem_bytes, segment_bytes);
@@ -36,7 +50,10 @@ pub(super) fn ring(size: usize, count: usize, elem_bytes: usize, segment_bytes: 
 /// How Gloo's bcube folds.
 pub(super) fn bcube(size: usize, count: usize) -> Vec<FoldSegment> {
     let steps = group_sizes(size);
-    let chunk = |owner: usize| FoldSegment { elements: bcube_chunk(owner, &steps, count), tree: held_by(owner, &steps) };
+    let chunk = |owner: usize| FoldSegment {
+        elements: bcube_chunk(owner, &steps, count),
+        tree: held_by(owner, &steps),
+    };
     let mut segments: Vec<FoldSegment> = (0..size).map(chunk).collect();
     segments.sort_by_key(|segment| (segment.elements.start, segment.elements.end));
     segments
@@ -75,7 +92,9 @@ fn held_by(owner: usize, steps: &[usize]) -> FoldTree {
     let distance: usize = before.iter().product();
     let base = owner - owner / distance % group * distance;
     let others = (0..*group).map(|place| base + place * distance).filter(|other| *other != owner);
-    FoldTree::Sum(std::iter::once(owner).chain(others).map(|member| held_by(member, before)).collect())
+    FoldTree::Sum(
+        std::iter::once(owner).chain(others).map(|member| held_by(member, before)).collect(),
+    )
 }
 
 fn rank(index: usize) -> Rank {
@@ -90,7 +109,9 @@ mod tests {
     fn told(tree: &FoldTree) -> String {
         match tree {
             FoldTree::Leaf(rank) => rank.to_string(),
-            FoldTree::Sum(parts) => format!("({})", parts.iter().map(told).collect::<Vec<_>>().join(" ")),
+            FoldTree::Sum(parts) => {
+                format!("({})", parts.iter().map(told).collect::<Vec<_>>().join(" "))
+            }
         }
     }
 
@@ -108,7 +129,10 @@ mod tests {
         for size in 2..=16 {
             for count in [1, 2, 3, size - 1, size, 2 * size + 1, 1000, 65_537, 3_000_001] {
                 for segment_bytes in [1024, 1 << 20] {
-                    assert!(covers(&ring(size, count, 4, segment_bytes), count), "ring of {size}, {count} elements");
+                    assert!(
+                        covers(&ring(size, count, 4, segment_bytes), count),
+                        "ring of {size}, {count} elements"
+                    );
                 }
                 assert!(covers(&bcube(size, count), count), "bcube of {size}, {count} elements");
             }
@@ -118,8 +142,14 @@ mod tests {
     #[test]
     fn a_chunk_of_the_ring_ends_at_its_owner() {
         let segments = ring(3, 600, 4, 1 << 20);
-        assert_eq!(segments.iter().map(|s| told(&s.tree)).collect::<Vec<_>>(), ["(2 1 0)", "(0 2 1)", "(1 0 2)"]);
-        assert_eq!(segments.iter().map(|s| s.elements.clone()).collect::<Vec<_>>(), [0..200, 200..400, 400..600]);
+        assert_eq!(
+            segments.iter().map(|s| told(&s.tree)).collect::<Vec<_>>(),
+            ["(2 1 0)", "(0 2 1)", "(1 0 2)"]
+        );
+        assert_eq!(
+            segments.iter().map(|s| s.elements.clone()).collect::<Vec<_>>(),
+            [0..200, 200..400, 400..600]
+        );
         // Ten segments of one element for seven elements: the last ranks finish nothing.
         let ranges: Vec<_> = (0..5).map(|rank| gloo_ring_chunk(rank, 5, 7, 4, 1 << 20)).collect();
         assert_eq!(ranges, [0..2, 2..4, 4..6, 6..7, 7..7]);

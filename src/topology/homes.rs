@@ -1,6 +1,7 @@
 //! Layer: Core.
 //!
-//! Homes to plan for: what stands there, what a link map says of it, and how long its plans take in a fluid model.
+//! Homes to plan for: what stands there, what a link map says of it, and how long its plans take in
+//! a fluid model.
 
 use super::{InterfaceKind, LinkMap, Path, Port};
 use crate::identity::MemberId;
@@ -41,7 +42,8 @@ impl Home {
         (1..).take(self.size()).map(member_id).collect()
     }
 
-    /// What is told of this home once everything is measured, in the order of `turns`, which are drawn from.
+    /// What is told of this home once everything is measured, in the order of `turns`, which are
+    /// drawn from.
     pub(super) fn link_map(&self, mut turns: impl FnMut(usize) -> usize) -> LinkMap {
         let mut paths = Vec::new();
         for (from, to) in self.pairs() {
@@ -57,7 +59,8 @@ impl Home {
         links
     }
 
-    /// All that can be busy: of each machine two for its port, of each cable two, then the air and two ways of the access point's cable.
+    /// All that can be busy: of each machine two for its port, of each cable two, then the air and
+    /// two ways of the access point's cable.
     pub(super) fn resources(&self) -> usize {
         2 * self.size() + 2 * self.cables.len() + 3
     }
@@ -70,7 +73,8 @@ impl Home {
             let busy = vec![(cables + 2 * place + usize::from(a == from), second(mbps))];
             return Some(HomeWay { busy, latency_s: 50e-6 });
         }
-        let (air, ap_up, ap_down) = (self.resources() - 3, self.resources() - 2, self.resources() - 1);
+        let (air, ap_up, ap_down) =
+            (self.resources() - 3, self.resources() - 2, self.resources() - 1);
         let (sender, receiver) = (self.machines[usize::from(from)], self.machines[usize::from(to)]);
         let mut busy = match (sender, receiver) {
             (Lan::Wired(_), Lan::Radio(_)) => vec![(ap_down, second(AP_MBPS))],
@@ -85,14 +89,19 @@ impl Home {
             });
         }
         let radio = |lan: Lan| matches!(lan, Lan::Radio(_));
-        Some(HomeWay { busy, latency_s: if radio(sender) || radio(receiver) { 2e-3 } else { 100e-6 } })
+        Some(HomeWay {
+            busy,
+            latency_s: if radio(sender) || radio(receiver) { 2e-3 } else { 100e-6 },
+        })
     }
 
     /// Where a path between two leaves its sender, and its round-trip time.
     fn port(&self, from: u8, to: u8) -> Option<(Port, u32)> {
         let way = self.way(from, to)?;
         let (kind, number, mbps) = match (self.cable(from, to), self.machines[usize::from(from)]) {
-            (Some(place), _) => (InterfaceKind::Thunderbolt, 10 + place as u32, self.cables[place].2),
+            (Some(place), _) => {
+                (InterfaceKind::Thunderbolt, 10 + place as u32, self.cables[place].2)
+            }
             (None, Lan::Wired(mbps)) => (InterfaceKind::Ethernet, 2, mbps),
             (None, Lan::Radio(mbps)) => (InterfaceKind::Wifi, 3, mbps),
             (None, Lan::No) => return None,
@@ -110,7 +119,9 @@ impl Home {
     /// The fastest cable between two.
     fn cable(&self, from: u8, to: u8) -> Option<usize> {
         let between = |(a, b, _): &(u8, u8, u32)| (*a, *b) == (from, to) || (*b, *a) == (from, to);
-        (0..self.cables.len()).filter(|place| between(&self.cables[*place])).max_by_key(|place| self.cables[*place].2)
+        (0..self.cables.len())
+            .filter(|place| between(&self.cables[*place]))
+            .max_by_key(|place| self.cables[*place].2)
     }
 }
 

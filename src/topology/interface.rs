@@ -68,7 +68,8 @@ pub struct InterfaceFacts {
 }
 
 impl Interface {
-    /// Whether to use it when nobody says otherwise: never loopback, containers, tunnels and what we do not know.
+    /// Whether to use it when nobody says otherwise: never loopback, containers, tunnels and what
+    /// we do not know.
     pub fn usable(&self) -> bool {
         use InterfaceKind as K;
         matches!(self.kind, K::Ethernet | K::Wifi | K::Thunderbolt | K::Bridge)
@@ -76,19 +77,24 @@ impl Interface {
 }
 
 impl InterfaceKind {
-    /// Tells the kind by facts where there are some and by name elsewhere: names are all that macOS gives,
-    /// and only names tell a container's end of a cable from a real one.
+    /// Tells the kind by facts where there are some and by name elsewhere: names are all that macOS
+    /// gives, and only names tell a container's end of a cable from a real one.
     pub fn of(name: &str, facts: &InterfaceFacts) -> InterfaceKind {
         use InterfaceKind as K;
         let hardware = facts.hardware_type;
-        let thunderbolt = facts.driver.as_deref().is_some_and(|driver| driver.starts_with("thunderbolt"));
-        // On macOS bridge0 joins the Thunderbolt ports; bridge100 and up belong to virtual machines.
+        let thunderbolt =
+            facts.driver.as_deref().is_some_and(|driver| driver.starts_with("thunderbolt"));
+        // On macOS bridge0 joins the Thunderbolt ports; bridge100 and up belong to virtual
+        // machines.
         let mac_bridge = numbered(name, "bridge").filter(|_| !facts.bridge);
         if hardware == Some(HARDWARE_LOOPBACK) || numbered(name, "lo").is_some() {
             K::Loopback
         } else if is_container(name) || mac_bridge.is_some_and(|number| number >= 100) {
             K::Container
-        } else if facts.point_to_point || hardware.is_some_and(|h| HARDWARE_TUNNELS.contains(&h)) || is_vpn(name) {
+        } else if facts.point_to_point
+            || hardware.is_some_and(|h| HARDWARE_TUNNELS.contains(&h))
+            || is_vpn(name)
+        {
             K::Vpn
         } else if facts.wireless || name.starts_with("wl") {
             K::Wifi
@@ -96,7 +102,9 @@ impl InterfaceKind {
             K::Thunderbolt
         } else if facts.bridge {
             K::Bridge
-        } else if OTHER.iter().any(|prefix| name.starts_with(prefix)) || numbered(name, "ap").is_some() {
+        } else if OTHER.iter().any(|prefix| name.starts_with(prefix))
+            || numbered(name, "ap").is_some()
+        {
             K::Other
         } else if hardware.map_or_else(|| is_wire(name), |h| HARDWARE_WIRES.contains(&h)) {
             K::Ethernet
@@ -124,12 +132,18 @@ impl fmt::Display for InterfaceKind {
 /// The number of a name that is `prefix` and digits; 0 when there are none.
 fn numbered(name: &str, prefix: &str) -> Option<u32> {
     let digits = name.strip_prefix(prefix)?;
-    if digits.is_empty() { Some(0) } else { digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())? }
+    if digits.is_empty() {
+        Some(0)
+    } else {
+        digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
+    }
 }
 
 fn is_container(name: &str) -> bool {
     // The networks that Docker makes are called br- and twelve hexadecimal digits.
-    let docker_network = name.strip_prefix("br-").is_some_and(|id| id.len() == 12 && id.bytes().all(|b| b.is_ascii_hexdigit()));
+    let docker_network = name
+        .strip_prefix("br-")
+        .is_some_and(|id| id.len() == 12 && id.bytes().all(|b| b.is_ascii_hexdigit()));
     docker_network || CONTAINERS.iter().any(|prefix| name.starts_with(prefix))
 }
 
@@ -147,8 +161,8 @@ const HARDWARE_WIRES: [u32; 2] = [1, 32];
 /// PPP, the IP tunnels, GRE over IPv4 and IPv6, and what has no link layer at all (TUN, WireGuard).
 const HARDWARE_TUNNELS: [u32; 7] = [512, 768, 769, 776, 778, 823, 65534];
 const CONTAINERS: [&str; 18] = [
-    "docker", "veth", "virbr", "vnet", "lxcbr", "lxdbr", "incusbr", "podman", "cni", "flannel", "cali", "cilium", "kube",
-    "nerdctl", "vmnet", "vmenet", "vboxnet", "tap",
+    "docker", "veth", "virbr", "vnet", "lxcbr", "lxdbr", "incusbr", "podman", "cni", "flannel",
+    "cali", "cilium", "kube", "nerdctl", "vmnet", "vmenet", "vboxnet", "tap",
 ];
 const VPNS: [&str; 15] = [
     "tun",

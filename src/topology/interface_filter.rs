@@ -7,9 +7,9 @@ use std::fmt;
 
 /// A choice of interfaces, from `--interface` or `POTLUCK_INTERFACES`.
 ///
-/// `eth0,wl*` are these and no others, a star at the end standing for any rest; also a loopback or VPN interface
-/// when it is named. `^docker,utun` are all usable ones except those whose names begin so. The default, and an
-/// empty text, are all usable ones.
+/// `eth0,wl*` are these and no others, a star at the end standing for any rest; also a loopback or
+/// VPN interface when it is named. `^docker,utun` are all usable ones except those whose names
+/// begin so. The default, and an empty text, are all usable ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceFilter {
     rule: Rule,
@@ -49,7 +49,9 @@ impl InterfaceFilter {
             return Ok(InterfaceFilter::default());
         }
         let rule = match text.strip_prefix('^') {
-            Some(rest) => Rule::Except(patterns(rest)?.into_iter().map(Pattern::into_text).collect()),
+            Some(rest) => {
+                Rule::Except(patterns(rest)?.into_iter().map(Pattern::into_text).collect())
+            }
             None => Rule::Only(patterns(text)?),
         };
         Ok(InterfaceFilter { rule })
@@ -94,9 +96,14 @@ impl fmt::Display for InterfaceFilterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             InterfaceFilterError::EmptyName(place) => write!(f, "interface name {place} is empty")?,
-            InterfaceFilterError::Character(place) => write!(f, "interface name {place} has a character that no interface has")?,
+            InterfaceFilterError::Character(place) => {
+                write!(f, "interface name {place} has a character that no interface has")?
+            }
             InterfaceFilterError::CaretInside(place) => {
-                write!(f, "^ stands before interface name {place}, but counts for the whole list and stands in front of it")?;
+                write!(
+                    f,
+                    "^ stands before interface name {place}, but counts for the whole list and stands in front of it"
+                )?;
             }
             InterfaceFilterError::TooMany => write!(f, "more than {NAMES_MAX} interface names")?,
         }
@@ -108,8 +115,11 @@ impl std::error::Error for InterfaceFilterError {}
 
 fn patterns(list: &str) -> Result<Vec<Pattern>, InterfaceFilterError> {
     let names = list.split(',').take(NAMES_MAX + 1);
-    let patterns: Result<Vec<Pattern>, _> = names.enumerate().map(|(i, name)| pattern(name.trim(), i + 1)).collect();
-    patterns.and_then(|patterns| if patterns.len() > NAMES_MAX { Err(InterfaceFilterError::TooMany) } else { Ok(patterns) })
+    let patterns: Result<Vec<Pattern>, _> =
+        names.enumerate().map(|(i, name)| pattern(name.trim(), i + 1)).collect();
+    patterns.and_then(|patterns| {
+        if patterns.len() > NAMES_MAX { Err(InterfaceFilterError::TooMany) } else { Ok(patterns) }
+    })
 }
 
 fn pattern(text: &str, place: usize) -> Result<Pattern, InterfaceFilterError> {
@@ -140,13 +150,27 @@ mod tests {
     }
 
     fn interface(name: &str, kind: InterfaceKind) -> Interface {
-        Interface { name: name.to_owned(), index: 1, kind, addresses: Vec::new(), speed_mbps: None, mtu: None }
+        Interface {
+            name: name.to_owned(),
+            index: 1,
+            kind,
+            addresses: Vec::new(),
+            speed_mbps: None,
+            mtu: None,
+        }
     }
 
     #[test]
     fn names_allow_only_these() {
         let only = filter("eth0, en0,wl*");
-        for (name, allowed) in [("eth0", true), ("eth01", false), ("en0", true), ("wlan7", true), ("eth1", false), ("", false)] {
+        for (name, allowed) in [
+            ("eth0", true),
+            ("eth01", false),
+            ("en0", true),
+            ("wlan7", true),
+            ("eth1", false),
+            ("", false),
+        ] {
             assert_eq!(only.allows(name), allowed, "{name}");
         }
     }
@@ -162,12 +186,22 @@ mod tests {
 
     #[test]
     fn only_a_name_makes_an_unusable_interface_used() {
-        for kind in [InterfaceKind::Loopback, InterfaceKind::Container, InterfaceKind::Vpn, InterfaceKind::Other] {
+        for kind in [
+            InterfaceKind::Loopback,
+            InterfaceKind::Container,
+            InterfaceKind::Vpn,
+            InterfaceKind::Other,
+        ] {
             let interface = interface("x0", kind);
             assert!(!filter("").picks(&interface) && !InterfaceFilter::default().picks(&interface));
             assert!(filter("x0").picks(&interface));
         }
-        for kind in [InterfaceKind::Ethernet, InterfaceKind::Wifi, InterfaceKind::Thunderbolt, InterfaceKind::Bridge] {
+        for kind in [
+            InterfaceKind::Ethernet,
+            InterfaceKind::Wifi,
+            InterfaceKind::Thunderbolt,
+            InterfaceKind::Bridge,
+        ] {
             assert!(filter(" ").picks(&interface("x0", kind)));
         }
     }

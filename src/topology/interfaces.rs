@@ -9,16 +9,18 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The interfaces that are up and have an address, by index. A snapshot: cables and radios come and go.
+/// The interfaces that are up and have an address, by index. A snapshot: cables and radios come and
+/// go.
 ///
-/// On Linux kind, speed and MTU come from `/sys/class/net`; elsewhere the kind is told by the name and speed and
-/// MTU are unknown.
+/// On Linux kind, speed and MTU come from `/sys/class/net`; elsewhere the kind is told by the name
+/// and speed and MTU are unknown.
 pub fn inventory() -> io::Result<Vec<Interface>> {
     let mut interfaces = BTreeMap::<u32, Interface>::new();
     for entry in if_addrs::get_if_addrs()? {
         // One without a number is gone since it was listed; one without a carrier leads nowhere.
         let (Some(index), IfOperStatus::Up) = (entry.index, &entry.oper_status) else { continue };
-        let interface = interfaces.entry(index).or_insert_with(|| describe(Path::new(SYS_NET), index, &entry));
+        let interface =
+            interfaces.entry(index).or_insert_with(|| describe(Path::new(SYS_NET), index, &entry));
         interface.addresses.push(address_of(&entry.addr));
     }
     for interface in interfaces.values_mut() {
@@ -53,7 +55,8 @@ fn facts_of(sys: &Path) -> InterfaceFacts {
     let driver = fs::read_link(sys.join("device/driver")).ok();
     InterfaceFacts {
         hardware_type: number(&sys.join("type")),
-        driver: driver.and_then(|link| link.file_name().map(|name| name.to_string_lossy().into_owned())),
+        driver: driver
+            .and_then(|link| link.file_name().map(|name| name.to_string_lossy().into_owned())),
         wireless: sys.join("wireless").exists() || sys.join("phy80211").exists(),
         bridge: sys.join("bridge").exists(),
         point_to_point: false,
@@ -74,7 +77,10 @@ mod tests {
     #[test]
     fn this_machine_has_a_loopback_that_is_not_usable() {
         let interfaces = inventory().expect("the system lists its interfaces");
-        let loopback = interfaces.iter().find(|i| i.kind == InterfaceKind::Loopback).expect("a loopback interface");
+        let loopback = interfaces
+            .iter()
+            .find(|i| i.kind == InterfaceKind::Loopback)
+            .expect("a loopback interface");
         let localhost = InterfaceAddress { ip: IpAddr::V4(Ipv4Addr::LOCALHOST), prefix_bits: 8 };
         assert!(loopback.addresses.contains(&localhost));
         assert!(!loopback.usable());
@@ -88,7 +94,8 @@ mod tests {
         let sys = root.join("net0");
         fs::create_dir_all(sys.join("phy80211")).expect("writable");
         fs::create_dir_all(sys.join("device")).expect("writable");
-        std::os::unix::fs::symlink("../../drivers/iwlwifi", sys.join("device/driver")).expect("writable");
+        std::os::unix::fs::symlink("../../drivers/iwlwifi", sys.join("device/driver"))
+            .expect("writable");
         for (file, text) in [("type", "1\n"), ("mtu", "1500\n"), ("speed", "-1\n")] {
             fs::write(sys.join(file), text).expect("writable");
         }
@@ -98,7 +105,8 @@ mod tests {
             wireless: true,
             ..InterfaceFacts::default()
         };
-        let (facts, mtu, speed) = (facts_of(&sys), number(&sys.join("mtu")), number(&sys.join("speed")));
+        let (facts, mtu, speed) =
+            (facts_of(&sys), number(&sys.join("mtu")), number(&sys.join("speed")));
         let absent = facts_of(&root.join("absent"));
         fs::remove_dir_all(&root).expect("ours");
         assert_eq!((facts, mtu, speed), (expected, Some(1500), None));

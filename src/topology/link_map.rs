@@ -2,7 +2,8 @@
 //!
 //! Who reaches whom, how, and how fast: what the members have proven and reported.
 //!
-//! To reach somebody is to have a control link, and others may pass that on. Bulk data needs a direct one.
+//! To reach somebody is to have a control link, and others may pass that on. Bulk data needs a
+//! direct one.
 
 use super::{CodingSpeed, InterfaceKind, Port};
 use crate::identity::MemberId;
@@ -16,18 +17,21 @@ use std::num::NonZeroU32;
 
 /// The directed graph of working ways between members.
 ///
-/// A way exists when its sender has proven it with bytes that came back, or reports that it has. Nothing here
-/// grows by itself: the caller bounds whom it observes and forgets those it no longer believes in.
+/// A way exists when its sender has proven it with bytes that came back, or reports that it has.
+/// Nothing here grows by itself: the caller bounds whom it observes and forgets those it no longer
+/// believes in.
 #[derive(Clone, Debug, Default)]
 pub struct LinkMap {
     // The hasher without a seed keeps two runs alike; answers are sorted wherever an order shows.
     graph: GraphMap<MemberId, Way, Directed, BuildHasherDefault<DefaultHasher>>,
-    /// What was seen of ways. A way is not reported for a moment while its link is made anew; what was measured of it stays known.
+    /// What was seen of ways. A way is not reported for a moment while its link is made anew; what
+    /// was measured of it stays known.
     paths: BTreeMap<(MemberId, MemberId), Path>,
     coding: BTreeMap<MemberId, CodingSpeed>,
 }
 
-/// What is known about a proven path. Both ways of a pair use the same link, so each of its members tells its own end.
+/// What is known about a proven path. Both ways of a pair use the same link, so each of its members
+/// tells its own end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     /// Round-trip time in microseconds, while nothing is in the way.
@@ -68,8 +72,9 @@ impl LinkMap {
         }
     }
 
-    /// `from` has proven a path to `to` that takes so long, and leaves by this port where that is known. What was measured through
-    /// another port says nothing of this one; the rest stays known.
+    /// `from` has proven a path to `to` that takes so long, and leaves by this port where that is
+    /// known. What was measured through another port says nothing of this one; the rest stays
+    /// known.
     pub fn round_trip(&mut self, from: MemberId, to: MemberId, rtt_us: u32, port: Option<Port>) {
         let is_same = |known: &&Path| port.is_none_or(|port| port.number == known.port.number);
         let known = self.paths.get(&(from, to)).filter(is_same).copied();
@@ -80,15 +85,18 @@ impl LinkMap {
         self.observe(from, to, Path { rtt_us, ..path });
     }
 
-    /// What a path carries that leaves its sender by this port, in kbit/s of payload. Of members that have a way to each other, also when
-    /// its link is being made anew.
+    /// What a path carries that leaves its sender by this port, in kbit/s of payload. Of members
+    /// that have a way to each other, also when its link is being made anew.
     pub fn rate(&mut self, from: MemberId, to: MemberId, port: Port, kbps: NonZeroU32) {
         if from != to {
             let known = self.paths.get(&(from, to));
             let rtt_us = known.map_or(RTT_UNKNOWN_US, |path| path.rtt_us);
             let same = known.filter(|path| path.port.number == port.number);
             let port = Port { cell: port.cell.or(same.and_then(|path| path.port.cell)), ..port };
-            self.paths.insert((from, to), Path { port, rate_kbps: Some(kbps), ..Path::unmeasured(rtt_us) });
+            self.paths.insert(
+                (from, to),
+                Path { port, rate_kbps: Some(kbps), ..Path::unmeasured(rtt_us) },
+            );
         }
     }
 
@@ -102,15 +110,20 @@ impl LinkMap {
         self.coding.get(&member).copied().unwrap_or_default()
     }
 
-    /// The paths that leave `from` by this port share a medium. Paths that are not known yet are not told.
+    /// The paths that leave `from` by this port share a medium. Paths that are not known yet are
+    /// not told.
     pub fn share(&mut self, from: MemberId, number: u32, cell: u32) {
-        let leaving = self.paths.iter_mut().filter(|((sender, _), path)| *sender == from && path.port.number == number);
+        let leaving = self
+            .paths
+            .iter_mut()
+            .filter(|((sender, _), path)| *sender == from && path.port.number == number);
         leaving.for_each(|(_, path)| path.port.cell = Some(cell));
     }
 
     /// Forgets what the paths between these carry, and which media were seen to be shared.
     pub fn forget_rates(&mut self, members: &[MemberId]) {
-        for (from, to) in members.iter().flat_map(|from| members.iter().map(move |to| (*from, *to))) {
+        for (from, to) in members.iter().flat_map(|from| members.iter().map(move |to| (*from, *to)))
+        {
             if let Some(path) = self.paths.get_mut(&(from, to)) {
                 path.rate_kbps = None;
                 path.port.cell = Port::unmeasured(path.port.kind, 0).cell;
@@ -118,10 +131,14 @@ impl LinkMap {
         }
     }
 
-    /// Replaces what `from` reports about whom it reaches. What was measured of a path stays known for when it is reported again; of one
-    /// that nobody has measured nothing is kept.
+    /// Replaces what `from` reports about whom it reaches. What was measured of a path stays known
+    /// for when it is reported again; of one that nobody has measured nothing is kept.
     pub fn set_reach(&mut self, from: MemberId, to: &BTreeSet<MemberId>) {
-        let gone: Vec<MemberId> = self.graph.neighbors_directed(from, Outgoing).filter(|other| !to.contains(other)).collect();
+        let gone: Vec<MemberId> = self
+            .graph
+            .neighbors_directed(from, Outgoing)
+            .filter(|other| !to.contains(other))
+            .collect();
         for other in &gone {
             self.graph.remove_edge(from, *other);
             if self.paths.get(&(from, *other)).is_some_and(|path| path.rate_kbps.is_none()) {
@@ -180,7 +197,11 @@ impl LinkMap {
 
     /// To whom a member says that it has direct links, by id.
     pub fn direct_from(&self, from: MemberId) -> BTreeSet<MemberId> {
-        self.graph.edges_directed(from, Outgoing).filter(|(_, _, way)| !way.relayed).map(|(_, to, _)| to).collect()
+        self.graph
+            .edges_directed(from, Outgoing)
+            .filter(|(_, _, way)| !way.relayed)
+            .map(|(_, to, _)| to)
+            .collect()
     }
 
     /// Everybody of whom something is known, by id.
@@ -226,7 +247,8 @@ impl LinkMap {
         members.iter().all(|a| members.range(..*a).all(|b| self.direct_both_ways(*a, *b)))
     }
 
-    /// Those of `members` to whom direct links lead from `me`, over others of them. Without these nothing could be summed.
+    /// Those of `members` to whom direct links lead from `me`, over others of them. Without these
+    /// nothing could be summed.
     pub fn joined_with(&self, me: MemberId, members: &BTreeSet<MemberId>) -> BTreeSet<MemberId> {
         let (mut joined, mut open) = (BTreeSet::from([me]), vec![me]);
         while let Some(at) = open.pop() {
@@ -244,28 +266,48 @@ impl LinkMap {
         members.iter().all(|a| members.range(..*a).all(|b| self.reachable_both_ways(*a, *b)))
     }
 
-    /// The largest group, at most [`MEMBERS_MAX`], in which `me` is and everybody reaches everybody: who can form a View.
+    /// The largest group, at most [`MEMBERS_MAX`], in which `me` is and everybody reaches
+    /// everybody: who can form a View.
     ///
-    /// Of groups equally large the one with most of `prefer`, then the one with the smaller ids. Exact among the
-    /// 31 neighbours that come first when preferred ones, then small ids come first; the others are not looked at.
-    pub fn largest_clique_with(&self, me: MemberId, prefer: &BTreeSet<MemberId>) -> BTreeSet<MemberId> {
+    /// Of groups equally large the one with most of `prefer`, then the one with the smaller ids.
+    /// Exact among the 31 neighbours that come first when preferred ones, then small ids come
+    /// first; the others are not looked at.
+    pub fn largest_clique_with(
+        &self,
+        me: MemberId,
+        prefer: &BTreeSet<MemberId>,
+    ) -> BTreeSet<MemberId> {
         let candidates = self.candidates(me, prefer);
         let mask_of = |wanted: &dyn Fn(MemberId) -> bool| {
-            candidates.iter().enumerate().filter(|(_, id)| wanted(**id)).fold(0u32, |mask, (i, _)| mask | 1 << i)
+            candidates
+                .iter()
+                .enumerate()
+                .filter(|(_, id)| wanted(**id))
+                .fold(0u32, |mask, (i, _)| mask | 1 << i)
         };
         let mut search = CliqueSearch {
-            neighbours: candidates.iter().map(|a| mask_of(&|b| *a != b && self.reachable_both_ways(*a, b))).collect(),
+            neighbours: candidates
+                .iter()
+                .map(|a| mask_of(&|b| *a != b && self.reachable_both_ways(*a, b)))
+                .collect(),
             preferred: mask_of(&|id| prefer.contains(&id)),
             best: Group::default(),
         };
         search.extend(0, mask_of(&|_| true), 0);
-        let chosen = candidates.iter().enumerate().filter(|(i, _)| search.best.mask >> i & 1 == 1).map(|(_, id)| *id);
+        let chosen = candidates
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| search.best.mask >> i & 1 == 1)
+            .map(|(_, id)| *id);
         chosen.chain([me]).collect()
     }
 
     /// At most 31 neighbours of `me`, in the order of their ids.
     fn candidates(&self, me: MemberId, prefer: &BTreeSet<MemberId>) -> Vec<MemberId> {
-        let neighbours = self.graph.neighbors_directed(me, Outgoing).filter(|other| self.reachable_both_ways(me, *other));
+        let neighbours = self
+            .graph
+            .neighbors_directed(me, Outgoing)
+            .filter(|other| self.reachable_both_ways(me, *other));
         let mut candidates: Vec<MemberId> = neighbours.collect();
         candidates.sort_unstable_by_key(|id| (!prefer.contains(id), *id));
         candidates.truncate(CANDIDATES_MAX);
@@ -274,7 +316,8 @@ impl LinkMap {
     }
 }
 
-/// Bron and Kerbosch 1973 with Tomita's pivot, on bit masks: at most 3^(31/3) maximal cliques, some milliseconds.
+/// Bron and Kerbosch 1973 with Tomita's pivot, on bit masks: at most 3^(31/3) maximal cliques, some
+/// milliseconds.
 struct CliqueSearch {
     /// For each candidate, the others it reaches both ways.
     neighbours: Vec<u32>,
@@ -349,8 +392,16 @@ pub(super) mod testing {
         let mut links = LinkMap::new();
         for (a, b) in (1..=n).flat_map(|a| (1..a).map(move |b| (b, a))) {
             if let Some(rtt_us) = rtt_us(a.min(b), a.max(b)) {
-                links.observe(crate::view::testing::member_id(a), crate::view::testing::member_id(b), path(rtt_us));
-                links.observe(crate::view::testing::member_id(b), crate::view::testing::member_id(a), path(rtt_us));
+                links.observe(
+                    crate::view::testing::member_id(a),
+                    crate::view::testing::member_id(b),
+                    path(rtt_us),
+                );
+                links.observe(
+                    crate::view::testing::member_id(b),
+                    crate::view::testing::member_id(a),
+                    path(rtt_us),
+                );
             }
         }
         links
@@ -403,7 +454,10 @@ mod tests {
     #[test]
     fn what_was_measured_of_a_way_outlasts_the_link_that_it_was_measured_over() {
         let (a, b) = (member_id(1), member_id(2));
-        let (port, kbps) = (Port::unmeasured(InterfaceKind::Ethernet, 7), NonZeroU32::new(940_000).expect("not zero"));
+        let (port, kbps) = (
+            Port::unmeasured(InterfaceKind::Ethernet, 7),
+            NonZeroU32::new(940_000).expect("not zero"),
+        );
         let mut links = links_of(2, |_, _| Some(200));
         links.rate(a, b, port, kbps);
         // For a moment nobody reaches anybody.
@@ -420,7 +474,11 @@ mod tests {
         assert_eq!(links.path(b, a), Some(Path { rtt_us: 400, port, rate_kbps: Some(kbps) }));
         let other = Port::unmeasured(InterfaceKind::Wifi, 8);
         links.round_trip(a, b, 300, Some(other));
-        assert_eq!(links.path(a, b), Some(Path { port: other, ..Path::unmeasured(300) }), "another port is another path");
+        assert_eq!(
+            links.path(a, b),
+            Some(Path { port: other, ..Path::unmeasured(300) }),
+            "another port is another path"
+        );
         links.forget(a);
         links.set_reach(b, &ids(&[1]));
         assert_eq!(links.path(b, a), None, "another one with this name would be a stranger");
@@ -431,13 +489,21 @@ mod tests {
         let (a, b, c) = (member_id(1), member_id(2), member_id(3));
         let mut links = links_without(3, &[]);
         links.set_relayed(a, &ids(&[3]));
-        assert!(links.is_clique(&ids(&[1, 2, 3])) && !links.is_mesh(&ids(&[1, 2, 3])) && links.is_mesh(&ids(&[2, 3])));
+        assert!(
+            links.is_clique(&ids(&[1, 2, 3]))
+                && !links.is_mesh(&ids(&[1, 2, 3]))
+                && links.is_mesh(&ids(&[2, 3]))
+        );
         // One of the two has not said so yet.
         assert!(!links.direct_both_ways(a, c) && links.is_direct(c, a));
         links.observe(a, c, path(900));
         assert!(!links.is_direct(a, c), "a round trip does not make it direct");
         assert_eq!(links.joined_with(a, &ids(&[1, 2, 3])), ids(&[1, 2, 3]));
-        assert_eq!(links.joined_with(a, &ids(&[1, 3])), ids(&[1]), "nobody passes bulk data on between them");
+        assert_eq!(
+            links.joined_with(a, &ids(&[1, 3])),
+            ids(&[1]),
+            "nobody passes bulk data on between them"
+        );
         links.set_relayed(a, &BTreeSet::new());
         assert!(links.direct_both_ways(a, c) && links.is_mesh(&ids(&[1, 2, 3])));
         assert!(!links.without([(b, a)]).direct_both_ways(a, b) && links.direct_both_ways(a, b));
@@ -451,7 +517,11 @@ mod tests {
         let kbps = NonZeroU32::new(940_000).expect("not zero");
         links.rate(a, c, Port::unmeasured(InterfaceKind::Ethernet, 7), kbps);
         links.share(a, 0, 3);
-        assert_eq!((cell(&links, b), cell(&links, c)), (Some(3), None), "c is reached by another port");
+        assert_eq!(
+            (cell(&links, b), cell(&links, c)),
+            (Some(3), None),
+            "c is reached by another port"
+        );
         links.rate(a, b, Port::unmeasured(InterfaceKind::Ethernet, 0), kbps);
         assert_eq!(cell(&links, b), Some(3));
         links.rate(a, b, Port::unmeasured(InterfaceKind::Ethernet, 8), kbps);
@@ -469,7 +539,10 @@ mod tests {
     fn the_forgotten_are_gone_both_ways() {
         let mut links = links_without(3, &[]);
         links.forget(member_id(2));
-        assert_eq!((links.path(member_id(1), member_id(2)), links.path(member_id(2), member_id(1))), (None, None));
+        assert_eq!(
+            (links.path(member_id(1), member_id(2)), links.path(member_id(2), member_id(1))),
+            (None, None)
+        );
         assert!(links.is_clique(&ids(&[1, 3])) && !links.is_clique(&ids(&[1, 2, 3])));
         links.forget(member_id(9));
     }
@@ -497,7 +570,8 @@ mod tests {
 
     #[test]
     fn the_worst_graph_ends() {
-        // Moon and Moser 1965: groups of three that do not see each other inside have the most maximal cliques.
+        // Moon and Moser 1965: groups of three that do not see each other inside have the most
+        // maximal cliques.
         let links = links_of(31, |a, b| (a == 1 || (a - 2) / 3 != (b - 2) / 3).then_some(200));
         let group = links.largest_clique_with(member_id(1), &ids(&[3]));
         assert_eq!(group, ids(&[1, 3, 5, 8, 11, 14, 17, 20, 23, 26, 29]));

@@ -6,22 +6,26 @@ use super::{Schedule, ranks};
 use crate::view::Rank;
 use std::collections::BTreeMap;
 
-/// For each two ranks of which the first sends to the second, how much that is of a buffer that all reduce, in millionths of the buffer,
-/// rounded down. Empty for Gloo's bcube, which goes by steps that depend on the size of the group.
+/// For each two ranks of which the first sends to the second, how much that is of a buffer that all
+/// reduce, in millionths of the buffer, rounded down. Empty for Gloo's bcube, which goes by steps
+/// that depend on the size of the group.
 ///
 /// The schedule must fit `size` ranks.
 pub fn loads_ppm(schedule: &Schedule, size: usize) -> BTreeMap<(Rank, Rank), u32> {
     let mut loads = BTreeMap::new();
     match schedule {
         Schedule::OneShot | Schedule::GlooExchange => {
-            let pairs = ranks(size).flat_map(|a| ranks(size).map(move |b| (a, b))).filter(|(a, b)| a != b);
+            let pairs =
+                ranks(size).flat_map(|a| ranks(size).map(move |b| (a, b))).filter(|(a, b)| a != b);
             loads.extend(pairs.map(|pair| (pair, WHOLE)));
         }
         Schedule::Ring { order } => round(order, &mut loads),
         Schedule::GlooRing => round(&ranks(size).collect::<Vec<_>>(), &mut loads),
         Schedule::Trees { trees } => {
             for share in trees {
-                let edges = ranks(size).zip(&share.tree.parents).filter_map(|(rank, parent)| Some((rank, (*parent)?)));
+                let edges = ranks(size)
+                    .zip(&share.tree.parents)
+                    .filter_map(|(rank, parent)| Some((rank, (*parent)?)));
                 for way in edges.flat_map(|(a, b)| [(a, b), (b, a)]) {
                     // All shares together are a million.
                     *loads.entry(way).or_default() += share.ppm;
@@ -33,7 +37,8 @@ pub fn loads_ppm(schedule: &Schedule, size: usize) -> BTreeMap<(Rank, Rank), u32
     loads
 }
 
-/// Each rank sends all segments but one to the next, once while they are added up and once when they are done.
+/// Each rank sends all segments but one to the next, once while they are added up and once when
+/// they are done.
 fn round(order: &[Rank], loads: &mut BTreeMap<(Rank, Rank), u32>) {
     let size = order.len() as u64;
     if size < 2 {
@@ -66,7 +71,10 @@ mod tests {
             assert!(least - sum(&ring) < size as u64 && ring.len() == size, "{size}: {ring:?}");
             assert_eq!(sum(&loads_ppm(&Schedule::GlooRing, size)), sum(&ring));
             let star = |root, ppm| TreeShare { tree: Tree::star(Rank(root), size), ppm };
-            let trees = loads_ppm(&Schedule::Trees { trees: vec![star(0, 300_000), star(1, 700_000)] }, size);
+            let trees = loads_ppm(
+                &Schedule::Trees { trees: vec![star(0, 300_000), star(1, 700_000)] },
+                size,
+            );
             assert_eq!(sum(&trees), least, "{size}");
             assert_eq!(trees[&(Rank(0), Rank(1))], 1_000_000, "a part up and the other down");
         }
@@ -83,6 +91,9 @@ mod tests {
     fn whole_buffers_go_everywhere_and_of_bcube_nothing_is_said() {
         assert_eq!(sum(&loads_ppm(&Schedule::OneShot, 3)), 6_000_000);
         assert!(loads_ppm(&Schedule::GlooBcube, 4).is_empty());
-        assert!(loads_ppm(&Schedule::OneShot, 1).is_empty() && loads_ppm(&Schedule::GlooRing, 1).is_empty());
+        assert!(
+            loads_ppm(&Schedule::OneShot, 1).is_empty()
+                && loads_ppm(&Schedule::GlooRing, 1).is_empty()
+        );
     }
 }

@@ -1,14 +1,17 @@
 //! Layer: Core.
 //!
-//! Whose ports share a medium that carries one frame at a time, as radio does: told by what paths carry, alone and while as much
-//! as possible comes back.
+//! Whose ports share a medium that carries one frame at a time, as radio does: told by what paths
+//! carry, alone and while as much as possible comes back.
 //!
-//! A wired port sends and receives at once what it does alone. So each member exchanges bursts with the one whose paths carry the most, the hub. Where
-//! both directions together carry little more than one of them alone, one end is half duplex at least, and where anybody's exchange goes
-//! well it is not the hub's. Where nobody's does the paths between the others tell: from station to station a frame takes the medium
-//! twice, so such a path needs as long for a bit as the two ends' paths to a hub that is none need together.
+//! A wired port sends and receives at once what it does alone. So each member exchanges bursts with
+//! the one whose paths carry the most, the hub. Where both directions together carry little more
+//! than one of them alone, one end is half duplex at least, and where anybody's exchange goes well
+//! it is not the hub's. Where nobody's does the paths between the others tell: from station to
+//! station a frame takes the medium twice, so such a path needs as long for a bit as the two ends'
+//! paths to a hub that is none need together.
 //!
-//! A burst can show too little but never too much, so one exchange that goes well is enough, and several must have gone badly.
+//! A burst can show too little but never too much, so one exchange that goes well is enough, and
+//! several must have gone badly.
 
 use super::ranks;
 use super::survey::Pair;
@@ -35,7 +38,8 @@ pub(super) struct Alone<'a> {
 
 #[derive(Clone, Debug, Default)]
 struct Exchange {
-    /// What both directions carried each time that both bursts got through, in kbit/s; at most [`TRIES`].
+    /// What both directions carried each time that both bursts got through, in kbit/s; at most
+    /// [`TRIES`].
     carried: Vec<(u32, u32)>,
     /// How often they did not.
     failures: u32,
@@ -52,8 +56,8 @@ enum Verdict {
 }
 
 impl Media {
-    /// Between whom an exchange would tell more, the lower rank first. `None` where all is told, or all paths are alike: then nothing would
-    /// be done differently.
+    /// Between whom an exchange would tell more, the lower rank first. `None` where all is told, or
+    /// all paths are alike: then nothing would be done differently.
     pub(super) fn wanted(&self, alone: Alone<'_>) -> Option<Pair> {
         let hub = self.hub_of(alone)?;
         let open = |pair: &Pair| !self.is_done(*pair, alone) && alone.is_known(*pair);
@@ -71,7 +75,8 @@ impl Media {
         self.exchanges.remove(&ordered(from, to));
     }
 
-    /// What both directions of a pair have carried at once, in kbit/s; 0 where one has told nothing.
+    /// What both directions of a pair have carried at once, in kbit/s; 0 where one has told
+    /// nothing.
     pub(super) fn on_exchange(&mut self, pair: Pair, there_kbps: u32, back_kbps: u32) {
         let exchange = self.exchanges.entry(pair).or_default();
         if there_kbps == 0 || back_kbps == 0 {
@@ -81,42 +86,59 @@ impl Media {
         }
     }
 
-    /// The ports that share a medium, beside those that were known to, each as that by which the first of two ranks sends to the second, and
-    /// which medium.
+    /// The ports that share a medium, beside those that were known to, each as that by which the
+    /// first of two ranks sends to the second, and which medium.
     pub(super) fn stations(&self, alone: Alone<'_>) -> Vec<(Pair, u32)> {
         let Some(hub) = self.hub else { return Vec::new() };
         let of_spoke = |rank: &Rank| self.verdict(ordered(*rank, hub), alone);
-        let mut stations: Vec<Rank> = alone.others(hub).filter(|rank| of_spoke(rank) == Verdict::Half).collect();
-        let hub_is_wired = alone.others(hub).any(|rank| of_spoke(&rank) == Verdict::Clear) || alone.is_outside(hub, &stations);
+        let mut stations: Vec<Rank> =
+            alone.others(hub).filter(|rank| of_spoke(rank) == Verdict::Half).collect();
+        let hub_is_wired = alone.others(hub).any(|rank| of_spoke(&rank) == Verdict::Clear)
+            || alone.is_outside(hub, &stations);
         if !stations.is_empty() && !hub_is_wired {
-            match self.second_opinion(alone, hub).map_or(Verdict::Unknown, |pair| self.verdict(pair, alone)) {
+            match self
+                .second_opinion(alone, hub)
+                .map_or(Verdict::Unknown, |pair| self.verdict(pair, alone))
+            {
                 Verdict::Half => stations.push(hub),
                 Verdict::Clear => stations = vec![hub],
                 Verdict::Unknown => stations.clear(),
             }
         }
-        // Where too little was seen of a path alone its exchange seems to go well. What goes from station to station still takes the air twice.
+        // Where too little was seen of a path alone its exchange seems to go well. What goes from
+        // station to station still takes the air twice.
         let found = stations.clone();
         let others = alone.others(hub).filter(|rank| !found.contains(rank));
-        stations.extend(others.filter(|rank| found.iter().any(|station| alone.take_turns(*rank, *station, hub))));
+        stations.extend(
+            others
+                .filter(|rank| found.iter().any(|station| alone.take_turns(*rank, *station, hub))),
+        );
         // By way of a station nothing can be told of two others.
         let hub_is_one = stations.contains(&hub);
         let mut cells: Vec<Vec<Rank>> = Vec::new();
         for station in stations {
-            match cells.iter_mut().find(|cell| hub_is_one || !alone.are_apart(station, cell[0], hub)) {
+            match cells
+                .iter_mut()
+                .find(|cell| hub_is_one || !alone.are_apart(station, cell[0], hub))
+            {
                 Some(cell) => cell.push(station),
                 None => cells.push(vec![station]),
             }
         }
-        let partner = |rank: Rank| if rank == hub { alone.others(hub).next().unwrap_or(hub) } else { hub };
-        let ports = (0..).zip(cells).flat_map(|(cell, ranks)| ranks.into_iter().map(move |rank| (rank, cell)));
+        let partner =
+            |rank: Rank| if rank == hub { alone.others(hub).next().unwrap_or(hub) } else { hub };
+        let ports = (0..)
+            .zip(cells)
+            .flat_map(|(cell, ranks)| ranks.into_iter().map(move |rank| (rank, cell)));
         ports.map(|(rank, cell)| ((rank, partner(rank)), cell)).collect()
     }
 
-    /// Where nobody's exchange with the hub goes well, and the hub may be to blame: the fastest two of the others.
+    /// Where nobody's exchange with the hub goes well, and the hub may be to blame: the fastest two
+    /// of the others.
     fn second_opinion(&self, alone: Alone<'_>, hub: Rank) -> Option<Pair> {
         let of_spoke = |rank: &Rank| self.verdict(ordered(*rank, hub), alone);
-        let half: Vec<Rank> = alone.others(hub).filter(|rank| of_spoke(rank) == Verdict::Half).collect();
+        let half: Vec<Rank> =
+            alone.others(hub).filter(|rank| of_spoke(rank) == Verdict::Half).collect();
         let is_told = alone.others(hub).any(|rank| of_spoke(&rank) == Verdict::Clear);
         if is_told || alone.is_outside(hub, &half) {
             return None;
@@ -134,8 +156,11 @@ impl Media {
     fn verdict(&self, pair: Pair, alone: Alone<'_>) -> Verdict {
         let Some(exchange) = self.exchanges.get(&pair) else { return Verdict::Unknown };
         // Each direction in thousandths of what it carries alone.
-        let part = |kbps: u32, pair: Pair| Some(u64::from(kbps) * 1000 / u64::from(*alone.rates.get(&pair)?).max(1));
-        let parts = |(there, back): &(u32, u32)| Some(part(*there, pair)? + part(*back, (pair.1, pair.0))?);
+        let part = |kbps: u32, pair: Pair| {
+            Some(u64::from(kbps) * 1000 / u64::from(*alone.rates.get(&pair)?).max(1))
+        };
+        let parts =
+            |(there, back): &(u32, u32)| Some(part(*there, pair)? + part(*back, (pair.1, pair.0))?);
         match exchange.carried.iter().filter_map(parts).max() {
             Some(best) if best >= CLEAR => Verdict::Clear,
             Some(_) if exchange.carried.len() >= TRIES => Verdict::Half,
@@ -144,13 +169,15 @@ impl Media {
     }
 
     fn is_done(&self, pair: Pair, alone: Alone<'_>) -> bool {
-        let given_up = self.exchanges.get(&pair).is_some_and(|exchange| exchange.failures >= FAILURES_MAX);
+        let given_up =
+            self.exchanges.get(&pair).is_some_and(|exchange| exchange.failures >= FAILURES_MAX);
         given_up || self.verdict(pair, alone) != Verdict::Unknown
     }
 }
 
 impl Alone<'_> {
-    /// The member whose paths carry the most on average and that is no radio; `None` where there is none, or all paths carry the same.
+    /// The member whose paths carry the most on average and that is no radio; `None` where there is
+    /// none, or all paths carry the same.
     fn fastest(&self) -> Option<Rank> {
         let (least, most) = (self.rates.values().min()?, self.rates.values().max()?);
         if u64::from(*least) * 5 >= u64::from(*most) * 4 {
@@ -158,7 +185,8 @@ impl Alone<'_> {
         }
         let average = |rank: Rank| {
             let its = self.rates.iter().filter(move |((from, to), _)| *from == rank || *to == rank);
-            let (count, sum) = its.fold((0, 0), |(count, sum), (_, kbps)| (count + 1, sum + u64::from(*kbps)));
+            let (count, sum) =
+                its.fold((0, 0), |(count, sum), (_, kbps)| (count + 1, sum + u64::from(*kbps)));
             sum.checked_div(count)
         };
         let wired = ranks(self.size).filter(|rank| !self.radios.contains(rank));
@@ -171,7 +199,8 @@ impl Alone<'_> {
 
     /// Whether both ways have been measured, and no faster than a medium could be that is shared.
     fn is_known(&self, (a, b): Pair) -> bool {
-        let slow_enough = |pair: &Pair| self.rates.get(pair).is_some_and(|kbps| *kbps < SHARED_KBPS_MAX);
+        let slow_enough =
+            |pair: &Pair| self.rates.get(pair).is_some_and(|kbps| *kbps < SHARED_KBPS_MAX);
         slow_enough(&(a, b)) && slow_enough(&(b, a))
     }
 
@@ -180,16 +209,23 @@ impl Alone<'_> {
         Some(1_000_000_000_000 / u64::from(*self.rates.get(&(from, to))?).max(1))
     }
 
-    /// Whether a path from one of these to another, or to a radio that is known, needs as long as by way of the hub, which then is in nobody's way.
+    /// Whether a path from one of these to another, or to a radio that is known, needs as long as
+    /// by way of the hub, which then is in nobody's way.
     fn is_outside(&self, hub: Rank, others: &[Rank]) -> bool {
         let around = |a: Rank, b: Rank| Some(self.us(a, hub)? + self.us(hub, b)?);
-        let needs = |a: Rank, b: Rank| Some((self.us(a, b)? + self.us(b, a)?, around(a, b)? + around(b, a)?));
+        let needs = |a: Rank, b: Rank| {
+            Some((self.us(a, b)? + self.us(b, a)?, around(a, b)? + around(b, a)?))
+        };
         let stations = || others.iter().chain(self.radios);
-        let mut pairs = others.iter().flat_map(|a| stations().map(move |b| (*a, *b))).filter(|(a, b)| a != b);
-        pairs.any(|(a, b)| needs(a, b).is_some_and(|(straight, around)| straight * 20 >= around * 17))
+        let mut pairs =
+            others.iter().flat_map(|a| stations().map(move |b| (*a, *b))).filter(|(a, b)| a != b);
+        pairs.any(|(a, b)| {
+            needs(a, b).is_some_and(|(straight, around)| straight * 20 >= around * 17)
+        })
     }
 
-    /// Whether the path between two needs a good deal longer than the slower of their paths to the hub, both ways.
+    /// Whether the path between two needs a good deal longer than the slower of their paths to the
+    /// hub, both ways.
     fn take_turns(&self, a: Rank, b: Rank, hub: Rank) -> bool {
         let longer = |from: Rank, to: Rank| {
             let slower = self.us(from, hub)?.max(self.us(hub, to)?);
@@ -198,8 +234,9 @@ impl Alone<'_> {
         a != hub && b != hub && longer(a, b) == Some(true) && longer(b, a) == Some(true)
     }
 
-    /// Whether two stations go on undisturbed by each other: then the path between them carries what the slower of the two does. Where their rates
-    /// are far apart that tells nothing, and at home there is one radio.
+    /// Whether two stations go on undisturbed by each other: then the path between them carries
+    /// what the slower of the two does. Where their rates are far apart that tells nothing, and at
+    /// home there is one radio.
     fn are_apart(&self, a: Rank, b: Rank, hub: Rank) -> bool {
         let tells = |from: Rank, to: Rank| {
             let (direct, there, on) = (self.us(from, to)?, self.us(from, hub)?, self.us(hub, to)?);
@@ -214,8 +251,9 @@ fn ordered(a: Rank, b: Rank) -> Pair {
     (a.min(b), a.max(b))
 }
 
-/// Both directions of a wire carry two thousand thousandths, of which a busy processor may take some; of a radio one thousand, to which comes what
-/// is saved by having more to send in one go: 1 440 at most in the lab.
+/// Both directions of a wire carry two thousand thousandths, of which a busy processor may take
+/// some; of a radio one thousand, to which comes what is saved by having more to send in one go: 1
+/// 440 at most in the lab.
 const CLEAR: u64 = 1_600;
 /// So many exchanges must have gone badly.
 const TRIES: usize = 4;
@@ -242,18 +280,24 @@ mod tests {
             (Air(a, here), Air(b, there)) if here == there => a + b,
             (Wire(a) | Air(a, _), Wire(b) | Air(b, _)) => a.max(b),
         };
-        let pairs = ranks(ports.len()).flat_map(|a| ranks(ports.len()).map(move |b| (a, b))).filter(|(a, b)| a != b);
-        pairs.map(|(a, b)| ((a, b), (1_000_000_000 / us(ports[a.index()], ports[b.index()])) as u32)).collect()
+        let pairs = ranks(ports.len())
+            .flat_map(|a| ranks(ports.len()).map(move |b| (a, b)))
+            .filter(|(a, b)| a != b);
+        pairs
+            .map(|(a, b)| ((a, b), (1_000_000_000 / us(ports[a.index()], ports[b.index()])) as u32))
+            .collect()
     }
 
-    /// Exchanges until nothing is wanted, and gives the stations by rank and how many exchanges it took.
+    /// Exchanges until nothing is wanted, and gives the stations by rank and how many exchanges it
+    /// took.
     fn found(ports: &[Port], radios: &[u8]) -> (Vec<(u8, u32)>, usize) {
         let (rates, radios) = (rates(ports), radios.iter().map(|rank| Rank(*rank)).collect());
         let alone = Alone { size: ports.len(), rates: &rates, radios: &radios };
         let (mut media, mut count) = (Media::default(), 0);
         while let Some((a, b)) = media.wanted(alone) {
             media.begin(alone);
-            // Whether both directions keep an air busy for longer than they take alone, of which a fifth may be spared.
+            // Whether both directions keep an air busy for longer than they take alone, of which a
+            // fifth may be spared.
             let is_half = match [a, b].map(|rank| ports[rank.index()]) {
                 [Air(one, here), Air(other, there)] if here == there => one + other,
                 [Air(us, _), Wire(_)] | [Wire(_), Air(us, _)] => us,
@@ -262,13 +306,17 @@ mod tests {
             } * 2
                 * u64::from(rates[&(a, b)])
                 > 1_200_000_000;
-            let part = |pair: Pair, thousandths: u64| (u64::from(rates[&pair]) * thousandths / 1000) as u32;
-            let (there, back) = if is_half { (700, 400 + 100 * (count as u64 % 3)) } else { (970, 900) };
+            let part = |pair: Pair, thousandths: u64| {
+                (u64::from(rates[&pair]) * thousandths / 1000) as u32
+            };
+            let (there, back) =
+                if is_half { (700, 400 + 100 * (count as u64 % 3)) } else { (970, 900) };
             media.on_exchange((a, b), part((a, b), there), part((b, a), back));
             count += 1;
             assert!(count < 200, "no end");
         }
-        let mut stations: Vec<(u8, u32)> = media.stations(alone).into_iter().map(|((rank, _), cell)| (rank.0, cell)).collect();
+        let mut stations: Vec<(u8, u32)> =
+            media.stations(alone).into_iter().map(|((rank, _), cell)| (rank.0, cell)).collect();
         stations.sort_unstable();
         (stations, count)
     }
@@ -321,7 +369,8 @@ mod tests {
             let part = |pair: Pair| (u64::from(rates[&pair]) * thousandths / 1000) as u32;
             media.on_exchange((a, b), part((a, b)), part((b, a)));
         }
-        let mut stations: Vec<(u8, u32)> = media.stations(alone).into_iter().map(|((rank, _), cell)| (rank.0, cell)).collect();
+        let mut stations: Vec<(u8, u32)> =
+            media.stations(alone).into_iter().map(|((rank, _), cell)| (rank.0, cell)).collect();
         stations.sort_unstable();
         assert_eq!(stations, [(1, 0), (2, 0), (3, 0)]);
     }

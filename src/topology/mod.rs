@@ -2,9 +2,10 @@
 //!
 //! How the members of a View talk: what links there are, and the plan made of them.
 //!
-//! The shell [`interfaces`] lists what this machine has. Members prove paths to each other and report whom they
-//! reach; a [`LinkMap`] holds that. From it the proposer of a View takes the members ([`LinkMap::largest_clique_with`]),
-//! their ranks, the engine and the plan ([`arrange`]), and ships all of it: nobody else computes them again.
+//! The shell [`interfaces`] lists what this machine has. Members prove paths to each other and
+//! report whom they reach; a [`LinkMap`] holds that. From it the proposer of a View takes the
+//! members ([`LinkMap::largest_clique_with`]), their ranks, the engine and the plan ([`arrange`]),
+//! and ships all of it: nobody else computes them again.
 
 pub mod interfaces;
 

@@ -1,14 +1,16 @@
 //! Layer: Core.
 //!
-//! What the members of a View can carry to each other, as far as a plan cares: the edges between them, and what sending
-//! over one keeps busy.
+//! What the members of a View can carry to each other, as far as a plan cares: the edges between
+//! them, and what sending over one keeps busy.
 //!
-//! A wired port has two resources, for sending and for receiving. All radios of a cell have one together, their air, on which
-//! what goes from station to station counts twice, as it goes through the access point. The access point's own cable needs none: a station's
-//! rate is measured through it, so the air runs out first. A path from station to station that was measured has both hops in its rate. A path that carries less than the ports at its ends has a resource of its own.
+//! A wired port has two resources, for sending and for receiving. All radios of a cell have one
+//! together, their air, on which what goes from station to station counts twice, as it goes through
+//! the access point. The access point's own cable needs none: a station's rate is measured through
+//! it, so the air runs out first. A path from station to station that was measured has both hops in
+//! its rate. A path that carries less than the ports at its ends has a resource of its own.
 //!
-//! Rates are whole kbit/s of payload, and those that are alike are equal: two measurements of one thing differ, and a plan
-//! that follows the difference is slower than one that does not.
+//! Rates are whole kbit/s of payload, and those that are alike are equal: two measurements of one
+//! thing differ, and a plan that follows the difference is slower than one that does not.
 
 use super::{InterfaceKind, LinkMap, Path, Port, Tree, ranks};
 use crate::identity::MemberId;
@@ -67,8 +69,8 @@ pub(super) enum Resource {
 impl Network {
     /// Of these members, given in rank order; `None` where a rate is not known.
     ///
-    /// A port's rate is the highest that was seen of it, its own or that of a path through it: a measurement can show too little,
-    /// but never too much.
+    /// A port's rate is the highest that was seen of it, its own or that of a path through it: a
+    /// measurement can show too little, but never too much.
     pub(super) fn of(members: &[MemberId], links: &LinkMap) -> Option<Network> {
         let mut pairs = pairs(members, links)?;
         put_at_known_ports(&mut pairs);
@@ -81,10 +83,17 @@ impl Network {
         let outlets = outlets(&ports, &rates, &mut resources)?;
         let mut edges = Vec::new();
         for Pair { a, b, there, back } in pairs {
-            let [at_a, at_b] = [outlets.get(&(a, there.port.number))?, outlets.get(&(b, back.port.number))?];
+            let [at_a, at_b] =
+                [outlets.get(&(a, there.port.number))?, outlets.get(&(b, back.port.number))?];
             let there_uses = uses(at_a.send, at_b.receive, there.rate_kbps, &rates, &mut resources);
             let back_uses = uses(at_b.send, at_a.receive, back.rate_kbps, &rates, &mut resources);
-            edges.push(Edge { a, b, rtt_us: there.rtt_us.max(back.rtt_us), there: there_uses, back: back_uses });
+            edges.push(Edge {
+                a,
+                b,
+                rtt_us: there.rtt_us.max(back.rtt_us),
+                there: there_uses,
+                back: back_uses,
+            });
         }
         Some(Network { size: members.len(), edges, resources })
     }
@@ -94,12 +103,12 @@ impl Network {
         Network::of(members, links).is_some()
     }
 
-    /// Whether everybody reaches everybody through one port each, and these are of one make and carry the same: then there is
-    /// nothing to gain from treating anybody differently.
+    /// Whether everybody reaches everybody through one port each, and these are of one make and
+    /// carry the same: then there is nothing to gain from treating anybody differently.
     pub(super) fn is_even(&self) -> bool {
         let wired = |resource: &Resource| matches!(resource, Resource::Send | Resource::Receive);
-        let one_make =
-            self.resources == [Resource::Air] || self.resources.len() == 2 * self.size && self.resources.iter().all(wired);
+        let one_make = self.resources == [Resource::Air]
+            || self.resources.len() == 2 * self.size && self.resources.iter().all(wired);
         let mut rates = self.edges.iter().flat_map(Edge::uses).map(|busy| busy.kbps);
         let first = rates.next();
         one_make && self.is_mesh() && rates.all(|kbps| Some(kbps) == first)
@@ -122,9 +131,12 @@ impl Network {
         self.way(from, to)?.1.iter().map(|busy| busy.kbps).min()
     }
 
-    /// The tree of these edges from the root where it is lowest; `None` when they are none of all ranks.
+    /// The tree of these edges from the root where it is lowest; `None` when they are none of all
+    /// ranks.
     pub(super) fn tree(&self, edges: &[usize]) -> Option<Tree> {
-        let trees = ranks(self.size).map(|root| self.hung_up(edges, root)).filter(|tree| tree.root(self.size).is_some());
+        let trees = ranks(self.size)
+            .map(|root| self.hung_up(edges, root))
+            .filter(|tree| tree.root(self.size).is_some());
         trees.min_by_key(|tree| tree.root(self.size).map(|root| tree.height(root)))
     }
 
@@ -173,13 +185,19 @@ struct Outlet {
 /// The pairs with a direct link; `None` when nothing is known of a path between two that do.
 fn pairs(members: &[MemberId], links: &LinkMap) -> Option<Vec<Pair>> {
     let ranked = || ranks(members.len()).zip(members.iter().copied());
-    let pairs = ranked().flat_map(|low| ranked().filter(move |high| low.0 < high.0).map(move |high| (low, high)));
+    let pairs = ranked()
+        .flat_map(|low| ranked().filter(move |high| low.0 < high.0).map(move |high| (low, high)));
     let direct = pairs.filter(|((_, a), (_, b))| links.direct_both_ways(*a, *b));
-    direct.map(|((a, low), (b, high))| Some(Pair { a, b, there: links.path(low, high)?, back: links.path(high, low)? })).collect()
+    direct
+        .map(|((a, low), (b, high))| {
+            Some(Pair { a, b, there: links.path(low, high)?, back: links.path(high, low)? })
+        })
+        .collect()
 }
 
-/// A path between two others that nobody has measured is only reported, without a word of its ports. It is taken to leave its sender by the slowest port
-/// that is known of it, until it is measured too: a cable to one member alone is faster than what leads to all.
+/// A path between two others that nobody has measured is only reported, without a word of its
+/// ports. It is taken to leave its sender by the slowest port that is known of it, until it is
+/// measured too: a cable to one member alone is faster than what leads to all.
 fn put_at_known_ports(pairs: &mut [Pair]) {
     let mut slowest: BTreeMap<Rank, (NonZeroU32, Port)> = BTreeMap::new();
     for (rank, path) in pairs.iter().flat_map(|pair| [(pair.a, pair.there), (pair.b, pair.back)]) {
@@ -188,8 +206,12 @@ fn put_at_known_ports(pairs: &mut [Pair]) {
             *least = if kbps < least.0 { (kbps, path.port) } else { *least };
         }
     }
-    let is_unknown = |path: &Path| path.rate_kbps.is_none() && path.port == Port::unmeasured(InterfaceKind::Other, 0);
-    for (rank, path) in pairs.iter_mut().flat_map(|pair| [(pair.a, &mut pair.there), (pair.b, &mut pair.back)]) {
+    let is_unknown = |path: &Path| {
+        path.rate_kbps.is_none() && path.port == Port::unmeasured(InterfaceKind::Other, 0)
+    };
+    for (rank, path) in
+        pairs.iter_mut().flat_map(|pair| [(pair.a, &mut pair.there), (pair.b, &mut pair.back)])
+    {
         if let Some((_, port)) = slowest.get(&rank).filter(|_| is_unknown(path)) {
             path.port = *port;
         }
@@ -220,15 +242,18 @@ fn outlets(
     let mut cells: BTreeMap<u32, usize> = BTreeMap::new();
     let mut outlets = BTreeMap::new();
     for (name, port) in ports {
-        let [send_kbps, receive_kbps] = [rates.get(&port.send_kbps?.get())?, rates.get(&port.receive_kbps?.get())?];
+        let [send_kbps, receive_kbps] =
+            [rates.get(&port.send_kbps?.get())?, rates.get(&port.receive_kbps?.get())?];
         let (send, receive) = if let Some(cell) = port.cell {
             let air = *cells.entry(cell).or_insert_with(|| added(resources, Resource::Air));
             (air, air)
         } else {
             (added(resources, Resource::Send), added(resources, Resource::Receive))
         };
-        let outlet =
-            Outlet { send: Use { resource: send, kbps: *send_kbps }, receive: Use { resource: receive, kbps: *receive_kbps } };
+        let outlet = Outlet {
+            send: Use { resource: send, kbps: *send_kbps },
+            receive: Use { resource: receive, kbps: *receive_kbps },
+        };
         outlets.insert(*name, outlet);
     }
     Some(outlets)
@@ -258,15 +283,18 @@ fn added(resources: &mut Vec<Resource>, resource: Resource) -> usize {
     resources.len() - 1
 }
 
-/// What each rate counts as. From the highest down, those within a fifth below the first of a group count as its middle one.
+/// What each rate counts as. From the highest down, those within a fifth below the first of a group
+/// count as its middle one.
 ///
-/// With 10 % of error in its measurements a group of equals lost 8 % and more to a plan that believed them, and 2 % to one that did this.
+/// With 10 % of error in its measurements a group of equals lost 8 % and more to a plan that
+/// believed them, and 2 % to one that did this.
 fn alike(mut rates: Vec<u32>) -> BTreeMap<u32, u32> {
     rates.sort_unstable_by(|a, b| b.cmp(a));
     let least = rates.first().map_or(1, |highest| (highest / SPREAD_MAX).max(1));
     let (mut counts_as, mut left) = (BTreeMap::new(), &rates[..]);
     while let Some(first) = left.first() {
-        let (group, rest) = left.split_at(left.partition_point(|kbps| u64::from(*kbps) * 5 >= u64::from(*first) * 4));
+        let (group, rest) = left
+            .split_at(left.partition_point(|kbps| u64::from(*kbps) * 5 >= u64::from(*first) * 4));
         let middle = group[group.len() / 2].max(least);
         counts_as.extend(group.iter().map(|kbps| (*kbps, middle)));
         left = rest;
@@ -274,7 +302,8 @@ fn alike(mut rates: Vec<u32>) -> BTreeMap<u32, u32> {
     counts_as
 }
 
-/// A rate this many times below the highest counts as that: one is waited for as well as the other, and sums stay exact.
+/// A rate this many times below the highest counts as that: one is waited for as well as the other,
+/// and sums stay exact.
 const SPREAD_MAX: u32 = 10_000;
 
 #[cfg(test)]
@@ -294,7 +323,11 @@ mod tests {
     /// Measures the path between two, one way.
     fn measure(links: &mut LinkMap, from: u8, to: u8, kbps: u32) {
         let path = links.path(member_id(from), member_id(to)).expect("a path");
-        links.observe(member_id(from), member_id(to), Path { rate_kbps: NonZeroU32::new(kbps), ..path });
+        links.observe(
+            member_id(from),
+            member_id(to),
+            Path { rate_kbps: NonZeroU32::new(kbps), ..path },
+        );
     }
 
     fn kbps(network: &Network, from: u8, to: u8) -> Vec<u32> {
@@ -312,11 +345,22 @@ mod tests {
         }
         measure(&mut links, 3, 1, 100_000);
         let network = Network::of(&members, &links).expect("every port has sent and received");
-        assert_eq!(kbps(&network, 1, 2), [940_000, 940_000], "nobody measured it, but both ports are known");
-        assert_eq!((kbps(&network, 2, 1), kbps(&network, 0, 2)), (vec![100_000, 940_000], vec![940_000, 940_000]));
+        assert_eq!(
+            kbps(&network, 1, 2),
+            [940_000, 940_000],
+            "nobody measured it, but both ports are known"
+        );
+        assert_eq!(
+            (kbps(&network, 2, 1), kbps(&network, 0, 2)),
+            (vec![100_000, 940_000], vec![940_000, 940_000])
+        );
         links.set_reach(member_id(2), &[member_id(1)].into());
         links.set_reach(member_id(2), &[member_id(1), member_id(3)].into());
-        assert_eq!(Network::of(&members, &links), None, "2 says it reaches 3, and nothing of the way");
+        assert_eq!(
+            Network::of(&members, &links),
+            None,
+            "2 says it reaches 3, and nothing of the way"
+        );
     }
 
     #[test]
@@ -338,20 +382,31 @@ mod tests {
         assert_eq!(network.resources, [Resource::Air, Resource::Send, Resource::Receive]);
         let air = |kbps| Use { resource: 0, kbps };
         assert_eq!(network.way(Rank(0), Rank(1)).expect("an edge").1, [air(600_000), air(300_000)]);
-        assert_eq!(network.way(Rank(0), Rank(2)).expect("an edge").1, [air(600_000), Use { resource: 2, kbps: 940_000 }]);
+        assert_eq!(
+            network.way(Rank(0), Rank(2)).expect("an edge").1,
+            [air(600_000), Use { resource: 2, kbps: 940_000 }]
+        );
     }
 
     #[test]
     fn a_path_that_was_measured_from_station_to_station_has_both_hops_in_it() {
         let members: Vec<MemberId> = (1..=3).map(member_id).collect();
         let mut links = links_of(3, |_, _| Some(200));
-        for (from, to, kbps) in
-            [(1, 2, 600_000), (2, 1, 600_000), (1, 3, 300_000), (3, 1, 300_000), (2, 3, 190_000), (3, 2, 210_000)]
-        {
+        for (from, to, kbps) in [
+            (1, 2, 600_000),
+            (2, 1, 600_000),
+            (1, 3, 300_000),
+            (3, 1, 300_000),
+            (2, 3, 190_000),
+            (3, 2, 210_000),
+        ] {
             measure(&mut links, from, to, kbps);
         }
         let before = Network::of(&members, &links).expect("all rates");
-        assert!(before.resources.contains(&Resource::Path) && !before.resources.contains(&Resource::Air));
+        assert!(
+            before.resources.contains(&Resource::Path)
+                && !before.resources.contains(&Resource::Air)
+        );
         links.share(member_id(2), 0, 0);
         links.share(member_id(3), 0, 0);
         let network = Network::of(&members, &links).expect("all rates");
@@ -400,15 +455,26 @@ mod tests {
     fn a_path_that_is_only_reported_is_at_a_port_that_is_known() {
         let mut links = LinkMap::new();
         let ranks = [1, 2, 3, 4];
-        for (a, b) in ranks.iter().flat_map(|a| ranks.iter().map(move |b| (*a, *b))).filter(|(a, b)| a != b) {
+        for (a, b) in
+            ranks.iter().flat_map(|a| ranks.iter().map(move |b| (*a, *b))).filter(|(a, b)| a != b)
+        {
             links.observe(member_id(a), member_id(b), Path::unmeasured(200));
         }
         let members = ranks.map(member_id);
         let port = Port::unmeasured(InterfaceKind::Ethernet, 2);
         for (from, to) in [(1, 2), (2, 3), (3, 4)] {
-            links.rate(member_id(from), member_id(to), port, NonZeroU32::new(94_000).expect("not 0"));
+            links.rate(
+                member_id(from),
+                member_id(to),
+                port,
+                NonZeroU32::new(94_000).expect("not 0"),
+            );
         }
-        assert_eq!(Network::of(&members, &links), None, "nothing is known of what the first receives and the last sends");
+        assert_eq!(
+            Network::of(&members, &links),
+            None,
+            "nothing is known of what the first receives and the last sends"
+        );
         links.rate(member_id(4), member_id(1), port, NonZeroU32::new(93_000).expect("not 0"));
         let network = Network::of(&members, &links).expect("each port was seen both ways");
         assert!(network.is_even() && network.is_mesh(), "{network:?}");

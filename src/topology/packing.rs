@@ -1,17 +1,21 @@
 //! Layer: Core.
 //!
-//! The fractional packing of spanning trees: how much of a buffer goes over which tree, so that it gets through in the least time.
+//! The fractional packing of spanning trees: how much of a buffer goes over which tree, so that it
+//! gets through in the least time.
 //!
-//! A part of a buffer that goes up a tree and down again passes each of its edges once in both directions, wherever the
-//! root is. So the most that trees can carry together is a linear program: maximise the sum of their rates, with no resource busy
-//! for more than a second per second. There are far too many trees to write down, but its dual asks for prices of the
-//! resources at which no tree costs less than 1, and the cheapest tree is a minimum spanning tree. So, as in Gilmore and Gomory 1961:
-//! find prices for the trees known so far, find the cheapest tree at these prices, and stop when it costs 1.
+//! A part of a buffer that goes up a tree and down again passes each of its edges once in both
+//! directions, wherever the root is. So the most that trees can carry together is a linear program:
+//! maximise the sum of their rates, with no resource busy for more than a second per second. There
+//! are far too many trees to write down, but its dual asks for prices of the resources at which no
+//! tree costs less than 1, and the cheapest tree is a minimum spanning tree. So, as in Gilmore and
+//! Gomory 1961: find prices for the trees known so far, find the cheapest tree at these prices, and
+//! stop when it costs 1.
 //!
-//! The prices are also the proof that where sending costs as much as receiving nothing is faster that adds up whole elements by
-//! messages: into however many parts `k` the group is divided, an element passes from part to part at least `2 (k - 1)` times (one-way
-//! gossip, Harary and Schwenk 1974), and a tree needs no more than that.
-//! Blink (2020) and ForestColl (2024) plan for machines full of graphics cards in the same way.
+//! The prices are also the proof that where sending costs as much as receiving nothing is faster
+//! that adds up whole elements by messages: into however many parts `k` the group is divided, an
+//! element passes from part to part at least `2 (k - 1)` times (one-way gossip, Harary and Schwenk
+//! 1974), and a tree needs no more than that. Blink (2020) and ForestColl (2024) plan for machines
+//! full of graphics cards in the same way.
 
 use super::costs::Costs;
 use super::network::Network;
@@ -22,28 +26,33 @@ use microlp::{ComparisonOp, OptimizationDirection, Problem, Solution, Variable};
 /// Trees and what they carry.
 #[derive(Clone, Debug)]
 pub(super) struct Packing {
-    /// Few trees that carry nearly all that is possible. In the order of their roots; at most [`Plan::TREES_MAX`].
+    /// Few trees that carry nearly all that is possible. In the order of their roots; at most
+    /// [`Plan::TREES_MAX`].
     pub(super) trees: Vec<TreeShare>,
     /// What no plan can exceed, in kbit of the buffer per second.
     pub(super) bound_kbps: f64,
 }
 
 impl Packing {
-    /// For this network; `None` where it does not connect everybody, or the numbers are too odd to be solved.
+    /// For this network; `None` where it does not connect everybody, or the numbers are too odd to
+    /// be solved.
     pub(super) fn of(network: &Network) -> Option<Packing> {
         let optimum = Optimum::of(network)?;
         let chosen = optimum.few()?;
         let rates: Vec<f64> = chosen.iter().map(|(_, rate)| *rate).collect();
         let tree = |place: usize| optimum.columns[place].tree.clone();
-        let shares = chosen.iter().zip(millionths(&rates)).map(|((place, _), ppm)| TreeShare { tree: tree(*place), ppm });
+        let shares = chosen
+            .iter()
+            .zip(millionths(&rates))
+            .map(|((place, _), ppm)| TreeShare { tree: tree(*place), ppm });
         let mut trees: Vec<TreeShare> = shares.filter(|share| share.ppm > 0).collect();
         trees.sort_by_key(|share| (share.tree.root(network.size), share.tree.parents.clone()));
         Some(Packing { trees, bound_kbps: optimum.bound * optimum.unit_kbps })
     }
 }
 
-/// The solution of the linear program. Rates are in units of the slowest use of any resource, as no tree carries more than that
-/// over it, and numbers near 1 are what the solver is exact with.
+/// The solution of the linear program. Rates are in units of the slowest use of any resource, as no
+/// tree carries more than that over it, and numbers near 1 are what the solver is exact with.
 struct Optimum {
     unit_kbps: f64,
     /// The trees found.
@@ -71,15 +80,24 @@ impl Optimum {
         let (first, _) = costs.cheapest(&vec![1.0; costs.resources])?;
         let column = |edges: Vec<usize>, costs: &Costs| {
             let tree = network.tree(&edges)?;
-            Some(Column { depth: tree.height(tree.root(network.size)?), load: costs.load(&edges), edges, tree })
+            Some(Column {
+                depth: tree.height(tree.root(network.size)?),
+                load: costs.load(&edges),
+                edges,
+                tree,
+            })
         };
         let stars = costs.stars().filter(|star| *star != first).chain([first.clone()]);
-        let mut columns = stars.map(|edges| column(edges, &costs)).collect::<Option<Vec<Column>>>()?;
+        let mut columns =
+            stars.map(|edges| column(edges, &costs)).collect::<Option<Vec<Column>>>()?;
         let mut rounds_left = ROUNDS_MAX;
         loop {
             let (prices, rate) = prices(&columns)?;
             let (edges, cost) = costs.cheapest(&prices)?;
-            if cost >= 1.0 - TOLERANCE || rounds_left == 0 || columns.iter().any(|known| known.edges == edges) {
+            if cost >= 1.0 - TOLERANCE
+                || rounds_left == 0
+                || columns.iter().any(|known| known.edges == edges)
+            {
                 // At prices a little higher no tree at all costs less than 1.
                 let bound = rate / cost.min(1.0);
                 return Some(Optimum { unit_kbps: costs.unit_kbps, columns, rate, bound });
@@ -91,16 +109,19 @@ impl Optimum {
 
     /// Few trees, by their places, with their rates.
     ///
-    /// Of all solutions the one of the lowest trees, then of those found first. Of that, one tree after the other is
-    /// given up, the smallest first, as long as the others carry [`ENOUGH`] of the optimum: a sliver of the buffer on a slow way
-    /// costs more latency than it saves.
+    /// Of all solutions the one of the lowest trees, then of those found first. Of that, one tree
+    /// after the other is given up, the smallest first, as long as the others carry [`ENOUGH`] of
+    /// the optimum: a sliver of the buffer on a slow way costs more latency than it saves.
     fn few(&self) -> Option<Vec<(usize, f64)>> {
         let mut chosen = self.lowest()?;
         let mut needed = Vec::new();
         loop {
             let open = chosen.iter().filter(|(place, _)| !needed.contains(place));
-            let Some((least, _)) = open.min_by(|a, b| a.1.total_cmp(&b.1)).copied() else { return Some(chosen) };
-            let others: Vec<usize> = chosen.iter().map(|(place, _)| *place).filter(|place| *place != least).collect();
+            let Some((least, _)) = open.min_by(|a, b| a.1.total_cmp(&b.1)).copied() else {
+                return Some(chosen);
+            };
+            let others: Vec<usize> =
+                chosen.iter().map(|(place, _)| *place).filter(|place| *place != least).collect();
             let (without, rate) = self.fastest(&others)?;
             if rate >= ENOUGH * self.rate || chosen.len() > Plan::TREES_MAX {
                 chosen = without;
@@ -110,7 +131,8 @@ impl Optimum {
         }
     }
 
-    /// The rates of these trees that carry most together, without those that carry nothing, and their sum.
+    /// The rates of these trees that carry most together, without those that carry nothing, and
+    /// their sum.
     fn fastest(&self, places: &[usize]) -> Option<(Vec<(usize, f64)>, f64)> {
         let mut problem = Problem::new(OptimizationDirection::Maximize);
         let rates: Vec<Variable> = places.iter().map(|_| problem.add_var(1.0, FROM_ZERO)).collect();
@@ -124,10 +146,17 @@ impl Optimum {
         let places: Vec<usize> = (0..self.columns.len()).collect();
         let mut problem = Problem::new(OptimizationDirection::Minimize);
         // The second term only decides between trees of one depth.
-        let penalty = |place: &usize| self.columns[*place].depth as f64 + 1e-3 * *place as f64 / places.len() as f64;
-        let rates: Vec<Variable> = places.iter().map(|place| problem.add_var(penalty(place), FROM_ZERO)).collect();
+        let penalty = |place: &usize| {
+            self.columns[*place].depth as f64 + 1e-3 * *place as f64 / places.len() as f64
+        };
+        let rates: Vec<Variable> =
+            places.iter().map(|place| problem.add_var(penalty(place), FROM_ZERO)).collect();
         self.keep_within_time(&places, &rates, &mut problem);
-        problem.add_constraint(rates.iter().map(|rate| (*rate, 1.0)), ComparisonOp::Ge, self.rate * (1.0 - 1e-6));
+        problem.add_constraint(
+            rates.iter().map(|rate| (*rate, 1.0)),
+            ComparisonOp::Ge,
+            self.rate * (1.0 - 1e-6),
+        );
         Some(used(&places, &rates, &solve(&problem)?))
     }
 
@@ -135,22 +164,30 @@ impl Optimum {
     fn keep_within_time(&self, places: &[usize], rates: &[Variable], problem: &mut Problem) {
         let resources = self.columns.first().map_or(0, |column| column.load.len());
         for resource in 0..resources {
-            let busy = rates.iter().zip(places).map(|(rate, place)| (*rate, self.columns[*place].load[resource]));
+            let busy = rates
+                .iter()
+                .zip(places)
+                .map(|(rate, place)| (*rate, self.columns[*place].load[resource]));
             problem.add_constraint(busy.filter(|(_, time)| *time > 0.0), ComparisonOp::Le, 1.0);
         }
     }
 }
 
-/// The least prices of the resources, in sum, at which each of these trees costs at least 1, and that sum.
+/// The least prices of the resources, in sum, at which each of these trees costs at least 1, and
+/// that sum.
 fn prices(columns: &[Column]) -> Option<(Vec<f64>, f64)> {
     let mut problem = Problem::new(OptimizationDirection::Minimize);
-    let prices: Vec<Variable> = columns.first()?.load.iter().map(|_| problem.add_var(1.0, FROM_ZERO)).collect();
+    let prices: Vec<Variable> =
+        columns.first()?.load.iter().map(|_| problem.add_var(1.0, FROM_ZERO)).collect();
     for column in columns {
         let cost = prices.iter().zip(&column.load).map(|(price, time)| (*price, *time));
         problem.add_constraint(cost.filter(|(_, time)| *time > 0.0), ComparisonOp::Ge, 1.0);
     }
     let solution = solve(&problem)?;
-    Some((prices.iter().map(|price| solution.var_value(*price).max(0.0)).collect(), solution.objective()))
+    Some((
+        prices.iter().map(|price| solution.var_value(*price).max(0.0)).collect(),
+        solution.objective(),
+    ))
 }
 
 fn solve(problem: &Problem) -> Option<Solution> {
@@ -163,7 +200,8 @@ fn used(places: &[usize], rates: &[Variable], solution: &Solution) -> Vec<(usize
     rates.filter(|(_, rate)| *rate > NOTHING).collect()
 }
 
-/// Whole numbers in these proportions that make a million: rounded down, and what is left over to the largest remainders.
+/// Whole numbers in these proportions that make a million: rounded down, and what is left over to
+/// the largest remainders.
 fn millionths(parts: &[f64]) -> Vec<u32> {
     let all: f64 = parts.iter().sum();
     let exact: Vec<f64> = parts.iter().map(|part| part / all * 1e6).collect();
@@ -182,7 +220,8 @@ const TOLERANCE: f64 = 1e-7;
 const NOTHING: f64 = 1e-9;
 /// What fewer trees must still carry of the optimum.
 const ENOUGH: f64 = 0.97;
-/// Twice what any of 4000 homes drawn at random took, and some tens of milliseconds; the bound stays true where it ends early.
+/// Twice what any of 4000 homes drawn at random took, and some tens of milliseconds; the bound
+/// stays true where it ends early.
 const ROUNDS_MAX: usize = 100;
 
 #[cfg(test)]
@@ -208,8 +247,12 @@ mod tests {
         for _ in 0..rng.random_range(0..=size) {
             add_cable(&mut home, rng.random_range(0..size), rng.random_range(0..size), rng);
         }
-        // Whoever is in no network has a cable to somebody before, and the first machine to somebody who is in one.
-        for rank in (1..size).filter(|rank| home.machines[usize::from(*rank)] == Lan::No).collect::<Vec<_>>() {
+        // Whoever is in no network has a cable to somebody before, and the first machine to
+        // somebody who is in one.
+        for rank in (1..size)
+            .filter(|rank| home.machines[usize::from(*rank)] == Lan::No)
+            .collect::<Vec<_>>()
+        {
             add_cable(&mut home, rank, rng.random_range(0..rank), rng);
         }
         let in_network = home.machines.iter().position(|lan| *lan != Lan::No).unwrap_or(0);
@@ -233,9 +276,11 @@ mod tests {
         let pairs = members.iter().flat_map(|a| members.iter().map(move |b| (*a, *b)));
         for (from, to) in pairs.filter(|_| seed % 2 == 1) {
             let Some(mut path) = links.path(from, to) else { continue };
-            path.port.receive_kbps =
-                NonZeroU32::new(rng.random_range(10_000..=path.port.send_kbps.map_or(10_000, NonZeroU32::get)));
-            path.rate_kbps = NonZeroU32::new(rng.random_range(10_000..10_000_000)).filter(|_| rng.random_range(0..4) == 0);
+            path.port.receive_kbps = NonZeroU32::new(
+                rng.random_range(10_000..=path.port.send_kbps.map_or(10_000, NonZeroU32::get)),
+            );
+            path.rate_kbps = NonZeroU32::new(rng.random_range(10_000..10_000_000))
+                .filter(|_| rng.random_range(0..4) == 0);
             links.observe(from, to, path);
         }
         Network::of(&members, &links).expect("all rates are known")
@@ -245,11 +290,16 @@ mod tests {
         Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates are known")
     }
 
-    /// How long each resource is busy with these trees, in seconds per second, counted on the network as it is.
+    /// How long each resource is busy with these trees, in seconds per second, counted on the
+    /// network as it is.
     fn busiest(network: &Network, trees: &[(&[usize], f64)]) -> f64 {
         let mut busy = vec![0.0; network.resources.len()];
-        for (edge, kbps) in trees.iter().flat_map(|(edges, kbps)| edges.iter().map(move |edge| (*edge, *kbps))) {
-            network.edges[edge].uses().for_each(|used| busy[used.resource] += kbps / f64::from(used.kbps));
+        for (edge, kbps) in
+            trees.iter().flat_map(|(edges, kbps)| edges.iter().map(move |edge| (*edge, *kbps)))
+        {
+            network.edges[edge]
+                .uses()
+                .for_each(|used| busy[used.resource] += kbps / f64::from(used.kbps));
         }
         busy.into_iter().fold(0.0, f64::max)
     }
@@ -258,8 +308,14 @@ mod tests {
     fn prim(network: &Network, cost: impl Fn(usize) -> f64) -> f64 {
         let (mut inside, mut sum) = (vec![network.edges[0].a], 0.0);
         while inside.len() < network.size {
-            let crosses = |place: &usize| inside.contains(&network.edges[*place].a) != inside.contains(&network.edges[*place].b);
-            let next = (0..network.edges.len()).filter(crosses).min_by(|a, b| cost(*a).total_cmp(&cost(*b))).expect("connected");
+            let crosses = |place: &usize| {
+                inside.contains(&network.edges[*place].a)
+                    != inside.contains(&network.edges[*place].b)
+            };
+            let next = (0..network.edges.len())
+                .filter(crosses)
+                .min_by(|a, b| cost(*a).total_cmp(&cost(*b)))
+                .expect("connected");
             sum += cost(next);
             let Edge { a, b, .. } = network.edges[next];
             inside.push(if inside.contains(&a) { b } else { a });
@@ -271,23 +327,41 @@ mod tests {
     fn what_the_trees_carry_is_what_the_prices_allow() {
         for seed in 0..SEEDS {
             let network = any_network(seed);
-            let optimum = Optimum::of(&network).unwrap_or_else(|| panic!("seed {seed}: no optimum"));
-            // What it takes is so many small linear programs, each solved twice as many times at most to leave out trees.
-            assert!(optimum.columns.len() <= 17 + ROUNDS_MAX / 2, "seed {seed}: {} trees", optimum.columns.len());
+            let optimum =
+                Optimum::of(&network).unwrap_or_else(|| panic!("seed {seed}: no optimum"));
+            // What it takes is so many small linear programs, each solved twice as many times at
+            // most to leave out trees.
+            assert!(
+                optimum.columns.len() <= 17 + ROUNDS_MAX / 2,
+                "seed {seed}: {} trees",
+                optimum.columns.len()
+            );
             let all: Vec<usize> = (0..optimum.columns.len()).collect();
-            let (rates, primal) = optimum.fastest(&all).unwrap_or_else(|| panic!("seed {seed}: no rates"));
+            let (rates, primal) =
+                optimum.fastest(&all).unwrap_or_else(|| panic!("seed {seed}: no rates"));
 
             let carried: f64 = rates.iter().map(|(_, rate)| rate).sum();
-            let trees: Vec<(&[usize], f64)> =
-                rates.iter().map(|(place, rate)| (&optimum.columns[*place].edges[..], rate * optimum.unit_kbps)).collect();
-            assert!(trees.iter().all(|(edges, _)| network.tree(edges).is_some()), "seed {seed}: not all are trees");
+            let trees: Vec<(&[usize], f64)> = rates
+                .iter()
+                .map(|(place, rate)| (&optimum.columns[*place].edges[..], rate * optimum.unit_kbps))
+                .collect();
+            assert!(
+                trees.iter().all(|(edges, _)| network.tree(edges).is_some()),
+                "seed {seed}: not all are trees"
+            );
             let busiest = busiest(&network, &trees);
             assert!(busiest <= 1.0 + 1e-6, "seed {seed}: busy for {busiest}");
 
             let costs = Costs::new(&network).expect("edges");
-            let (prices, _) = prices(&optimum.columns).unwrap_or_else(|| panic!("seed {seed}: no prices"));
+            let (prices, _) =
+                prices(&optimum.columns).unwrap_or_else(|| panic!("seed {seed}: no prices"));
             assert!(prices.iter().all(|price| *price >= 0.0), "seed {seed}: a price below zero");
-            let price = |edge: usize| costs.uses[edge].iter().map(|(resource, time)| time * prices[*resource]).sum::<f64>();
+            let price = |edge: usize| {
+                costs.uses[edge]
+                    .iter()
+                    .map(|(resource, time)| time * prices[*resource])
+                    .sum::<f64>()
+            };
             let dual = prices.iter().sum::<f64>() / prim(&network, price).min(1.0);
             for value in [primal, carried, optimum.bound] {
                 assert!((value / dual - 1.0).abs() <= 1e-6, "seed {seed}: {value} is not {dual}");
@@ -299,29 +373,53 @@ mod tests {
     fn few_trees_carry_nearly_as_much() {
         for seed in 0..SEEDS {
             let network = any_network(seed);
-            let packing = Packing::of(&network).unwrap_or_else(|| panic!("seed {seed}: no packing"));
-            assert_eq!(packing.trees.iter().map(|share| share.ppm).sum::<u32>(), 1_000_000, "seed {seed}");
+            let packing =
+                Packing::of(&network).unwrap_or_else(|| panic!("seed {seed}: no packing"));
+            assert_eq!(
+                packing.trees.iter().map(|share| share.ppm).sum::<u32>(),
+                1_000_000,
+                "seed {seed}"
+            );
             let edges = |share: &TreeShare| {
-                let pairs = ranks(network.size).filter_map(|rank| Some((rank, share.tree.parents[rank.index()]?)));
-                let place = |(a, b)| network.edges.iter().position(|edge| (edge.a.min(edge.b), edge.a.max(edge.b)) == (a, b));
-                pairs.map(|(a, b)| place((a.min(b), a.max(b))).expect("an edge")).collect::<Vec<_>>()
+                let pairs = ranks(network.size)
+                    .filter_map(|rank| Some((rank, share.tree.parents[rank.index()]?)));
+                let place = |(a, b)| {
+                    network
+                        .edges
+                        .iter()
+                        .position(|edge| (edge.a.min(edge.b), edge.a.max(edge.b)) == (a, b))
+                };
+                pairs
+                    .map(|(a, b)| place((a.min(b), a.max(b))).expect("an edge"))
+                    .collect::<Vec<_>>()
             };
-            let trees: Vec<(Vec<usize>, f64)> =
-                packing.trees.iter().map(|share| (edges(share), f64::from(share.ppm) / 1e6)).collect();
-            let trees: Vec<(&[usize], f64)> = trees.iter().map(|(edges, part)| (&edges[..], *part)).collect();
+            let trees: Vec<(Vec<usize>, f64)> = packing
+                .trees
+                .iter()
+                .map(|share| (edges(share), f64::from(share.ppm) / 1e6))
+                .collect();
+            let trees: Vec<(&[usize], f64)> =
+                trees.iter().map(|(edges, part)| (&edges[..], *part)).collect();
             let enough = 1.0 / busiest(&network, &trees) / packing.bound_kbps;
-            assert!((ENOUGH - 1e-4..=1.0 + 1e-6).contains(&enough), "seed {seed}: {enough} with {} trees", trees.len());
+            assert!(
+                (ENOUGH - 1e-4..=1.0 + 1e-6).contains(&enough),
+                "seed {seed}: {enough} with {} trees",
+                trees.len()
+            );
             assert!(trees.len() <= Plan::TREES_MAX, "seed {seed}");
         }
     }
 
-    /// The least `t` with which `t` is enough for the slowest port and all together pass `2 (n - 1)`, no one more than `n - 1`.
+    /// The least `t` with which `t` is enough for the slowest port and all together pass `2 (n -
+    /// 1)`, no one more than `n - 1`.
     fn closed_form_kbps(ports: &[u32]) -> f64 {
         let most = ports.len() as f64 - 1.0;
-        let passed = |t: f64| ports.iter().map(|kbps| (t * f64::from(*kbps)).min(most)).sum::<f64>();
+        let passed =
+            |t: f64| ports.iter().map(|kbps| (t * f64::from(*kbps)).min(most)).sum::<f64>();
         let slowest = 1.0 / f64::from(*ports.iter().min().expect("ports"));
         // Between two kinks it is a line: try the kinks, and the line through the last two.
-        let mut kinks: Vec<f64> = ports.iter().map(|kbps| most / f64::from(*kbps)).chain([0.0]).collect();
+        let mut kinks: Vec<f64> =
+            ports.iter().map(|kbps| most / f64::from(*kbps)).chain([0.0]).collect();
         kinks.sort_by(f64::total_cmp);
         let after = kinks.iter().position(|t| passed(*t) >= 2.0 * most).expect("enough in the end");
         let (low, high) = (kinks[after - 1], kinks[after]);
@@ -334,12 +432,18 @@ mod tests {
         for seed in 0..SEEDS {
             let mut rng = SmallRng::seed_from_u64(seed);
             // Far enough apart to be different.
-            let ports: Vec<u32> =
-                (0..rng.random_range(3..=16)).map(|_| [100, 200, 500, 940, 2350, 5000, 9400][rng.random_range(0..7)]).collect();
-            let home = Home::new(&ports.iter().map(|mbps| Lan::Wired(*mbps)).collect::<Vec<_>>(), &[]);
-            let expected = closed_form_kbps(&ports.iter().map(|mbps| mbps * 1000).collect::<Vec<_>>());
+            let ports: Vec<u32> = (0..rng.random_range(3..=16))
+                .map(|_| [100, 200, 500, 940, 2350, 5000, 9400][rng.random_range(0..7)])
+                .collect();
+            let home =
+                Home::new(&ports.iter().map(|mbps| Lan::Wired(*mbps)).collect::<Vec<_>>(), &[]);
+            let expected =
+                closed_form_kbps(&ports.iter().map(|mbps| mbps * 1000).collect::<Vec<_>>());
             let found = Packing::of(&network(&home)).expect("trees").bound_kbps;
-            assert!((found / expected - 1.0).abs() < 1e-6, "seed {seed}: {found} instead of {expected} for {ports:?}");
+            assert!(
+                (found / expected - 1.0).abs() < 1e-6,
+                "seed {seed}: {found} instead of {expected} for {ports:?}"
+            );
         }
     }
 
@@ -350,7 +454,8 @@ mod tests {
             let home = any_home(16, &mut rng);
             let first = Packing::of(&network(&home)).expect("trees");
             let links = home.link_map(|left| rng.random_range(0..left));
-            let other = Packing::of(&Network::of(&home.members(), &links).expect("rates")).expect("trees");
+            let other =
+                Packing::of(&Network::of(&home.members(), &links).expect("rates")).expect("trees");
             assert_eq!(first.trees, other.trees, "seed {seed}");
         }
     }
@@ -369,8 +474,11 @@ mod tests {
             let mut times: Vec<(f64, usize)> = (0..SEEDS).map(time_ms).collect();
             times.sort_by(|a, b| a.0.total_cmp(&b.0));
             let trees = times.iter().map(|(_, trees)| *trees).max();
-            let [median, tenth, worst] = [times.len() / 2, times.len() * 9 / 10, times.len() - 1].map(|place| times[place].0);
-            println!("{size:2} members: {median:.2} ms, one in ten {tenth:.2} ms, worst {worst:.2} ms, up to {trees:?} trees");
+            let [median, tenth, worst] = [times.len() / 2, times.len() * 9 / 10, times.len() - 1]
+                .map(|place| times[place].0);
+            println!(
+                "{size:2} members: {median:.2} ms, one in ten {tenth:.2} ms, worst {worst:.2} ms, up to {trees:?} trees"
+            );
         }
     }
 }

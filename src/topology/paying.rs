@@ -2,12 +2,13 @@
 //!
 //! Which codec is worth it on which links, for calls that leave that to the plan.
 //!
-//! Whoever makes a plan works it out for each size class, and ships what comes of it, so that it is the same for all members. What counts is what
-//! the links carry, as it was measured, and how fast each member encodes and decodes, as it has measured itself. Where anything of that
-//! is not known nothing is encoded.
+//! Whoever makes a plan works it out for each size class, and ships what comes of it, so that it is
+//! the same for all members. What counts is what the links carry, as it was measured, and how fast
+//! each member encodes and decodes, as it has measured itself. Where anything of that is not known
+//! nothing is encoded.
 //!
-//! Over trees who has fast ways up goes without the codec, as far as that takes no more time: encoding for a cable beside a radio gains nothing, and what
-//! is not encoded is exact.
+//! Over trees who has fast ways up goes without the codec, as far as that takes no more time:
+//! encoding for a cable beside a radio gains nothing, and what is not encoded is exact.
 
 use super::forecast::{GLOO_SEGMENT_BYTES_MAX, forecast_longer_us, forecast_us};
 use super::network::Network;
@@ -28,8 +29,9 @@ pub(super) fn with_codecs(members: &[MemberId], links: &LinkMap, mut plan: Plan)
     plan
 }
 
-/// The same with other codecs, where by what is known now those save more than a tenth of the time of a large buffer; `None` where they do not. What is
-/// gained by less is not worth holding anybody's calls.
+/// The same with other codecs, where by what is known now those save more than a tenth of the time
+/// of a large buffer; `None` where they do not. What is gained by less is not worth holding
+/// anybody's calls.
 pub fn with_better_codecs(members: &[MemberId], links: &LinkMap, present: &Plan) -> Option<Plan> {
     let paying = Paying::new(members, links, present)?;
     let better = with_codecs(members, links, present.clone());
@@ -51,10 +53,21 @@ pub(super) struct Paying<'a> {
 }
 
 impl<'a> Paying<'a> {
-    pub(super) fn new(members: &'a [MemberId], links: &'a LinkMap, plan: &Plan) -> Option<Paying<'a>> {
+    pub(super) fn new(
+        members: &'a [MemberId],
+        links: &'a LinkMap,
+        plan: &Plan,
+    ) -> Option<Paying<'a>> {
         let network = Network::of(members, links).filter(|network| network.size > 1)?;
-        let goes_whole = |class: &PlanClass| !matches!(class.schedule, Schedule::Ring { .. } | Schedule::Trees { .. });
-        Some(Paying { straight: network.is_mesh() && plan.classes.iter().any(goes_whole), network, members, links })
+        let goes_whole = |class: &PlanClass| {
+            !matches!(class.schedule, Schedule::Ring { .. } | Schedule::Trees { .. })
+        };
+        Some(Paying {
+            straight: network.is_mesh() && plan.classes.iter().any(goes_whole),
+            network,
+            members,
+            links,
+        })
     }
 
     /// A rung is taken when it saves a third of the time of the one before.
@@ -64,30 +77,48 @@ impl<'a> Paying<'a> {
             let Some(us) = self.us(class, bytes, Coding::NONE) else { return Coding::NONE };
             let rungs = Coarsest::ALL.into_iter().filter(|rung| *rung <= coarsest);
             let timed = rungs.filter_map(|rung| self.best(class, bytes, rung.id()));
-            timed.fold((Coding::NONE, us), |best, next| if next.1 * PAYS <= best.1 { next } else { best }).0
+            timed
+                .fold(
+                    (Coding::NONE, us),
+                    |best, next| if next.1 * PAYS <= best.1 { next } else { best },
+                )
+                .0
         })
     }
 
-    /// Of the codings by one codec that take the least time, or hardly more, the one that leaves most as it is; and its time.
+    /// Of the codings by one codec that take the least time, or hardly more, the one that leaves
+    /// most as it is; and its time.
     fn best(&self, class: &PlanClass, bytes: u64, id: CodecId) -> Option<(Coding, f64)> {
-        let codings = self.plain_sets(&class.schedule)?.into_iter().map(|plain| Coding::but_for(id, plain));
-        let timed: Vec<(Coding, f64)> =
-            codings.map(|coding| Some((coding, self.us(class, bytes, coding)?))).collect::<Option<_>>()?;
+        let codings =
+            self.plain_sets(&class.schedule)?.into_iter().map(|plain| Coding::but_for(id, plain));
+        let timed: Vec<(Coding, f64)> = codings
+            .map(|coding| Some((coding, self.us(class, bytes, coding)?)))
+            .collect::<Option<_>>()?;
         let least = timed.iter().map(|(_, us)| *us).fold(f64::INFINITY, f64::min);
-        timed.into_iter().filter(|(_, us)| *us <= least * HARDLY_MORE).max_by_key(|(coding, _)| coding.plain().len())
+        timed
+            .into_iter()
+            .filter(|(_, us)| *us <= least * HARDLY_MORE)
+            .max_by_key(|(coding, _)| coding.plain().len())
     }
 
-    /// Who may go without a codec: nobody, or whoever has no way up in these trees that is slower than so much, for each rate there is. Never all.
+    /// Who may go without a codec: nobody, or whoever has no way up in these trees that is slower
+    /// than so much, for each rate there is. Never all.
     fn plain_sets(&self, schedule: &Schedule) -> Option<Vec<RankSet>> {
         let Schedule::Trees { trees } = schedule else { return Some(vec![RankSet::EMPTY]) };
-        let parent = |share: &TreeShare, rank: Rank| share.tree.parents.get(rank.index()).copied().flatten();
+        let parent =
+            |share: &TreeShare, rank: Rank| share.tree.parents.get(rank.index()).copied().flatten();
         let kbps = |rank: Rank| {
             let ways = trees.iter().filter_map(|share| parent(share, rank));
-            ways.map(|parent| self.network.kbps(rank, parent)).try_fold(u32::MAX, |least, kbps| Some(least.min(kbps?)))
+            ways.map(|parent| self.network.kbps(rank, parent))
+                .try_fold(u32::MAX, |least, kbps| Some(least.min(kbps?)))
         };
-        let slowest: Vec<(Rank, u32)> = ranks(self.network.size).map(|rank| Some((rank, kbps(rank)?))).collect::<Option<_>>()?;
+        let slowest: Vec<(Rank, u32)> = ranks(self.network.size)
+            .map(|rank| Some((rank, kbps(rank)?)))
+            .collect::<Option<_>>()?;
         let rates: BTreeSet<u32> = slowest.iter().map(|(_, kbps)| *kbps).collect();
-        let from = |least: &u32| slowest.iter().filter(|(_, kbps)| kbps >= least).map(|(rank, _)| *rank).collect();
+        let from = |least: &u32| {
+            slowest.iter().filter(|(_, kbps)| kbps >= least).map(|(rank, _)| *rank).collect()
+        };
         // From the lowest rate on they would be all.
         Some(rates.iter().skip(1).map(from).chain([RankSet::EMPTY]).collect())
     }
@@ -99,25 +130,43 @@ impl<'a> Paying<'a> {
         Some(f64::max(travel_us, coding_us))
     }
 
-    /// How long it is on its way, and how long whoever has most to encode does that beside everything else.
-    pub(super) fn travel_and_coding_us(&self, class: &PlanClass, bytes: u64, coding: Coding) -> Option<[f64; 2]> {
-        let is_gloo = matches!(class.schedule, Schedule::GlooRing | Schedule::GlooBcube | Schedule::GlooExchange);
-        let chunk_bytes = if is_gloo { class.chunk_bytes.min(GLOO_SEGMENT_BYTES_MAX) } else { class.chunk_bytes };
+    /// How long it is on its way, and how long whoever has most to encode does that beside
+    /// everything else.
+    pub(super) fn travel_and_coding_us(
+        &self,
+        class: &PlanClass,
+        bytes: u64,
+        coding: Coding,
+    ) -> Option<[f64; 2]> {
+        let is_gloo = matches!(
+            class.schedule,
+            Schedule::GlooRing | Schedule::GlooBcube | Schedule::GlooExchange
+        );
+        let chunk_bytes =
+            if is_gloo { class.chunk_bytes.min(GLOO_SEGMENT_BYTES_MAX) } else { class.chunk_bytes };
         let Some(codec) = codec(coding.codec()) else {
-            return Some([forecast_us(&self.network, &self.way(&class.schedule, false), bytes, chunk_bytes)?, 0.0]);
+            return Some([
+                forecast_us(&self.network, &self.way(&class.schedule, false), bytes, chunk_bytes)?,
+                0.0,
+            ]);
         };
         let way = self.way(&class.schedule, true);
         // A plan is made for buffers that there can be.
         let elements = usize::try_from(bytes / 4).ok()?;
         let chunk = codec.encoded_len(chunk_bytes as usize / 4) as u32;
         let encoded = codec.encoded_len(elements) as u64;
-        let longer_up = |rank| if coding.plain().contains(rank) { bytes as f64 / encoded.max(1) as f64 } else { 1.0 };
+        let longer_up = |rank| {
+            if coding.plain().contains(rank) { bytes as f64 / encoded.max(1) as f64 } else { 1.0 }
+        };
         let travel_us = forecast_longer_us(&self.network, &way, encoded, chunk, longer_up)?;
         let coding_us = |rank: Rank| {
-            let mbps = f64::from(self.links.coding(self.members[rank.index()]).mbps(coding.codec())?);
+            let mbps =
+                f64::from(self.links.coding(self.members[rank.index()]).mbps(coding.codec())?);
             Some(turns(&way, rank, self.network.size, coding) * bytes as f64 / mbps)
         };
-        let coding_us = ranks(self.network.size).map(coding_us).try_fold(0.0, |most, us| Some(f64::max(most, us?)))?;
+        let coding_us = ranks(self.network.size)
+            .map(coding_us)
+            .try_fold(0.0, |most, us| Some(f64::max(most, us?)))?;
         Some([travel_us, coding_us * BUSY])
     }
 
@@ -125,7 +174,9 @@ impl<'a> Paying<'a> {
     fn way(&self, schedule: &Schedule, is_coded: bool) -> Schedule {
         let size = self.network.size;
         let mesh = || {
-            let ppm = |rank: Rank| 1_000_000 / size as u32 + u32::from(rank.0 == 0) * (1_000_000 % size as u32);
+            let ppm = |rank: Rank| {
+                1_000_000 / size as u32 + u32::from(rank.0 == 0) * (1_000_000 % size as u32)
+            };
             let star = |rank| TreeShare { tree: Tree::star(rank, size), ppm: ppm(rank) };
             Schedule::Trees { trees: ranks(size).map(star).collect() }
         };
@@ -133,7 +184,9 @@ impl<'a> Paying<'a> {
             Schedule::Ring { .. } if is_coded && self.straight => mesh(),
             Schedule::GlooRing | Schedule::GlooBcube | Schedule::GlooExchange if is_coded => mesh(),
             Schedule::GlooExchange => Schedule::OneShot,
-            Schedule::GlooRing | Schedule::GlooBcube => Schedule::Ring { order: ranks(size).collect() },
+            Schedule::GlooRing | Schedule::GlooBcube => {
+                Schedule::Ring { order: ranks(size).collect() }
+            }
             other => other.clone(),
         }
     }
@@ -142,13 +195,17 @@ impl<'a> Paying<'a> {
         let class = plan.class_for(LARGE_BYTES);
         let time = |us: f64| format!("{:.0} ms", us / 1e3);
         let taken = class.auto.up_to(Coarsest::Int8);
-        let Some(plain) = self.us(class, LARGE_BYTES, Coding::NONE).map(time) else { return String::new() };
+        let Some(plain) = self.us(class, LARGE_BYTES, Coding::NONE).map(time) else {
+            return String::new();
+        };
         let codings = |id| Some(format!("{id} {}", time(self.best(class, LARGE_BYTES, id)?.1)));
-        let coded: Vec<String> = [CodecId::Bf16, CodecId::Int8].into_iter().filter_map(codings).collect();
+        let coded: Vec<String> =
+            [CodecId::Bf16, CodecId::Int8].into_iter().filter_map(codings).collect();
         if coded.is_empty() {
             return format!("{MARK}nothing, as it is not known how fast all members encode");
         }
-        let name = if taken == Coding::NONE { "nothing".to_owned() } else { taken.codec().to_string() };
+        let name =
+            if taken == Coding::NONE { "nothing".to_owned() } else { taken.codec().to_string() };
         let but = but_as_it_is(&class.schedule, taken.plain());
         format!("{MARK}{name}{but}: 64 MiB take about {plain} as they are, {}", coded.join(", "))
     }
@@ -157,12 +214,18 @@ impl<'a> Paying<'a> {
 /// Over which ways up the numbers travel as they are; nothing where it is none.
 fn but_as_it_is(schedule: &Schedule, plain: RankSet) -> String {
     let Schedule::Trees { trees } = schedule else { return String::new() };
-    let up = |share: &TreeShare, rank: Rank| share.tree.parents.get(rank.index()).copied().flatten().map(|parent| (rank, parent));
-    let ways: BTreeSet<(Rank, Rank)> = trees.iter().flat_map(|share| plain.iter().filter_map(|rank| up(share, rank))).collect();
-    let named: Vec<String> = ways.iter().take(NAMED_MAX).map(|(from, to)| format!("{from} to {to}")).collect();
+    let up = |share: &TreeShare, rank: Rank| {
+        share.tree.parents.get(rank.index()).copied().flatten().map(|parent| (rank, parent))
+    };
+    let ways: BTreeSet<(Rank, Rank)> =
+        trees.iter().flat_map(|share| plain.iter().filter_map(|rank| up(share, rank))).collect();
+    let named: Vec<String> =
+        ways.iter().take(NAMED_MAX).map(|(from, to)| format!("{from} to {to}")).collect();
     match ways.len() {
         0 => String::new(),
-        all if all > NAMED_MAX => format!(", but as it is from {} and over {} more", named.join(", "), all - NAMED_MAX),
+        all if all > NAMED_MAX => {
+            format!(", but as it is from {} and over {} more", named.join(", "), all - NAMED_MAX)
+        }
         _ => format!(", but as it is from {}", named.join(", ")),
     }
 }
@@ -181,9 +244,10 @@ fn turns(way: &Schedule, rank: Rank, size: usize, coding: Coding) -> f64 {
     let half_turns = match way {
         // Its own, which it rounds, and everybody's.
         Schedule::OneShot => 1.0 + size as f64,
-        Schedule::Trees { trees } => {
-            trees.iter().map(|share| f64::from(share.ppm) / 1e6 * in_tree(&share.tree, rank, coding) as f64).sum()
-        }
+        Schedule::Trees { trees } => trees
+            .iter()
+            .map(|share| f64::from(share.ppm) / 1e6 * in_tree(&share.tree, rank, coding) as f64)
+            .sum(),
         Schedule::Ring { .. } => 5.0,
         Schedule::GlooExchange | Schedule::GlooRing | Schedule::GlooBcube => 0.0,
     };
@@ -219,8 +283,8 @@ const WORTH_A_CHANGE: f64 = 1.1;
 const HARDLY_MORE: f64 = 1.03;
 /// Ways that a reason names; it must not get too long.
 const NAMED_MAX: usize = 6;
-/// How much longer it takes to encode than alone and with nothing else to do: the same threads add, seal and wait for each other, on
-/// processors that a program computes on.
+/// How much longer it takes to encode than alone and with nothing else to do: the same threads add,
+/// seal and wait for each other, on processors that a program computes on.
 const BUSY: f64 = 4.0;
 const LARGE_BYTES: u64 = 64 << 20;
 
@@ -239,15 +303,21 @@ mod tests {
     fn links_of(wired: &[u32], mbps: u32) -> (Vec<MemberId>, LinkMap) {
         let home = Home::new(&wired.iter().map(|rate| Lan::Wired(*rate)).collect::<Vec<_>>(), &[]);
         let mut links = home.link_map(|_| 0);
-        home.members().into_iter().for_each(|member| links.set_coding(member, CodingSpeed::new(|_| mbps)));
+        home.members()
+            .into_iter()
+            .for_each(|member| links.set_coding(member, CodingSpeed::new(|_| mbps)));
         (home.members(), links)
     }
 
     fn taken(wired: &[u32], mbps: u32, engines: Engines) -> ([CodecId; 3], Plan) {
         let (members, links) = links_of(wired, mbps);
-        let members: BTreeMap<MemberId, Engines> = members.into_iter().map(|member| (member, engines)).collect();
+        let members: BTreeMap<MemberId, Engines> =
+            members.into_iter().map(|member| (member, engines)).collect();
         let plan = arrange(&members, None, None, &links).plan;
-        (Coarsest::ALL.map(|coarsest| plan.class_for(LARGE_BYTES).auto.up_to(coarsest).codec()), plan)
+        (
+            Coarsest::ALL.map(|coarsest| plan.class_for(LARGE_BYTES).auto.up_to(coarsest).codec()),
+            plan,
+        )
     }
 
     #[test]
@@ -255,10 +325,15 @@ mod tests {
         let all = Coarsest::ALL.map(Coarsest::id);
         for engines in [Engines::NATIVE, Engines::GLOO] {
             for size in [2, 3, 4, 8] {
-                for (rate, expected) in [(20, all), (94, all), (940, all), (25_000, [CodecId::None; 3])] {
+                for (rate, expected) in
+                    [(20, all), (94, all), (940, all), (25_000, [CodecId::None; 3])]
+                {
                     let (taken, plan) = taken(&vec![rate; size], 5000, engines);
                     assert_eq!(taken, expected, "{size} of {rate} Mbit/s: {}", plan.reason);
-                    assert!(plan.reason.contains("Codec::auto takes") && plan.reason.len() <= Plan::REASON_BYTES_MAX);
+                    assert!(
+                        plan.reason.contains("Codec::auto takes")
+                            && plan.reason.len() <= Plan::REASON_BYTES_MAX
+                    );
                     assert_codec(&plan);
                 }
             }
@@ -273,7 +348,12 @@ mod tests {
         let (members, mut links) = links_of(&[940; 4], 5000);
         links.set_coding(members[2], CodingSpeed::new(|_| 50));
         let slow = with_codecs(&members, &links, gloo_plan(4));
-        assert_eq!(slow.class_for(LARGE_BYTES).auto, AutoCodecs::NONE, "one is enough: {}", slow.reason);
+        assert_eq!(
+            slow.class_for(LARGE_BYTES).auto,
+            AutoCodecs::NONE,
+            "one is enough: {}",
+            slow.reason
+        );
     }
 
     #[test]
@@ -295,11 +375,13 @@ mod tests {
     #[test]
     fn another_choice_must_be_worth_it() {
         let (members, links) = links_of(&[94; 4], 5000);
-        let better = with_better_codecs(&members, &links, &gloo_plan(4)).expect("int8 is four times as fast");
+        let better = with_better_codecs(&members, &links, &gloo_plan(4))
+            .expect("int8 is four times as fast");
         assert_eq!(better.class_for(LARGE_BYTES).auto.up_to(Coarsest::Int8).codec(), CodecId::Int8);
         assert_eq!(with_better_codecs(&members, &links, &better), None);
         let (members, fast) = links_of(&[25_000; 4], 5000);
-        let back = with_better_codecs(&members, &fast, &better).expect("the links have become faster than the codec");
+        let back = with_better_codecs(&members, &fast, &better)
+            .expect("the links have become faster than the codec");
         assert_eq!(back.class_for(LARGE_BYTES).auto, AutoCodecs::NONE);
         assert_eq!(back.reason.matches(MARK).count(), 1, "{}", back.reason);
     }
@@ -310,7 +392,8 @@ mod tests {
         assert_eq!(taken, Coarsest::ALL.map(Coarsest::id), "{}", plan.reason);
     }
 
-    /// Of a home whose members encode so fast: the plan, and who goes without int8 with a large buffer.
+    /// Of a home whose members encode so fast: the plan, and who goes without int8 with a large
+    /// buffer.
     fn plain(home: &Home, mbps: u32) -> (Plan, Coding) {
         let (members, mut links) = (home.members(), home.link_map(|_| 0));
         members.iter().for_each(|member| links.set_coding(*member, CodingSpeed::new(|_| mbps)));
@@ -328,7 +411,8 @@ mod tests {
 
     #[test]
     fn a_cable_beside_a_radio_goes_without() {
-        let home = Home::new(&[Lan::Wired(940), Lan::Wired(940), Lan::Radio(300), Lan::Radio(100)], &[]);
+        let home =
+            Home::new(&[Lan::Wired(940), Lan::Wired(940), Lan::Radio(300), Lan::Radio(100)], &[]);
         let (plan, coding) = plain(&home, 5000);
         assert_eq!(coding, Coding::but_for(CodecId::Int8, set(&[0, 1])), "{}", plan.reason);
         assert!(plan.reason.contains("takes int8, but as it is from 0 to 1:"), "{}", plan.reason);
@@ -340,21 +424,43 @@ mod tests {
     #[test]
     fn a_cable_that_is_as_slow_as_the_rest_does_not() {
         // What is sent as it is would take longer at the port of whoever adds.
-        let (plan, coding) = plain(&Home::new(&[Lan::Wired(940), Lan::Wired(940), Lan::Wired(940), Lan::Wired(200)], &[]), 5000);
-        let Schedule::Trees { trees } = &plan.class_for(LARGE_BYTES).schedule else { panic!("{plan:?}") };
+        let (plan, coding) = plain(
+            &Home::new(&[Lan::Wired(940), Lan::Wired(940), Lan::Wired(940), Lan::Wired(200)], &[]),
+            5000,
+        );
+        let Schedule::Trees { trees } = &plan.class_for(LARGE_BYTES).schedule else {
+            panic!("{plan:?}")
+        };
         let root = trees[0].tree.root(4).expect("a root");
-        assert_eq!((trees.len(), coding), (1, Coding::but_for(CodecId::Int8, set(&[root.0]))), "{}", plan.reason);
-        assert!(plan.reason.contains("takes int8: 64 MiB"), "nobody sends as it is: {}", plan.reason);
+        assert_eq!(
+            (trees.len(), coding),
+            (1, Coding::but_for(CodecId::Int8, set(&[root.0]))),
+            "{}",
+            plan.reason
+        );
+        assert!(
+            plan.reason.contains("takes int8: 64 MiB"),
+            "nobody sends as it is: {}",
+            plan.reason
+        );
         // Beside a slower one it does not.
-        let (plan, coding) = plain(&Home::new(&[Lan::Wired(940), Lan::Wired(940), Lan::Wired(940), Lan::Wired(100)], &[]), 5000);
+        let (plan, coding) = plain(
+            &Home::new(&[Lan::Wired(940), Lan::Wired(940), Lan::Wired(940), Lan::Wired(100)], &[]),
+            5000,
+        );
         assert_eq!(coding, Coding::but_for(CodecId::Int8, set(&[0, 1, 2])), "{}", plan.reason);
         // Trees of equal links: only who has no way up goes without, which costs nothing.
         let (members, links) = links_of(&[94; 4], 5000);
-        let star = Schedule::Trees { trees: vec![TreeShare { tree: Tree::star(Rank(2), 4), ppm: 1_000_000 }] };
+        let star = Schedule::Trees {
+            trees: vec![TreeShare { tree: Tree::star(Rank(2), 4), ppm: 1_000_000 }],
+        };
         let mut plan = Plan::mesh(4);
         plan.classes[0].schedule = star;
         let coded = with_codecs(&members, &links, plan);
-        assert_eq!(coded.classes[0].auto.up_to(Coarsest::Int8), Coding::but_for(CodecId::Int8, set(&[2])));
+        assert_eq!(
+            coded.classes[0].auto.up_to(Coarsest::Int8),
+            Coding::but_for(CodecId::Int8, set(&[2]))
+        );
         // Two stars: nobody is at the root of both.
         let mut plan = coded;
         let star = |root| TreeShare { tree: Tree::star(Rank(root), 4), ppm: 500_000 };
@@ -365,7 +471,8 @@ mod tests {
 
     #[test]
     fn where_all_ways_are_fast_there_is_no_codec() {
-        let (plan, coding) = plain(&Home::new(&[Lan::No; 3], &[(0, 1, 25_000), (1, 2, 16_000)]), 5000);
+        let (plan, coding) =
+            plain(&Home::new(&[Lan::No; 3], &[(0, 1, 25_000), (1, 2, 16_000)]), 5000);
         assert_eq!(coding, Coding::NONE, "{}", plan.reason);
         assert!(plan.reason.contains("takes nothing:"), "{}", plan.reason);
     }
@@ -374,7 +481,9 @@ mod tests {
     fn rings_and_gloo_know_no_fast_and_slow_ways() {
         for engines in [Engines::NATIVE, Engines::GLOO] {
             let (_, plan) = taken(&[94; 4], 5000, engines);
-            assert!(plan.classes.iter().all(|class| Coarsest::ALL.iter().all(|c| class.auto.up_to(*c).plain().is_empty())));
+            assert!(plan.classes.iter().all(|class| {
+                Coarsest::ALL.iter().all(|c| class.auto.up_to(*c).plain().is_empty())
+            }));
         }
     }
 
@@ -384,7 +493,11 @@ mod tests {
         machines.extend([Lan::Radio(300), Lan::Radio(100)]);
         let (plan, coding) = plain(&Home::new(&machines, &[]), 5000);
         assert_eq!(coding.plain().len(), 14, "{}", plan.reason);
-        assert!(plan.reason.len() <= Plan::REASON_BYTES_MAX && plan.reason.contains(" more: 64 MiB"), "{}", plan.reason);
+        assert!(
+            plan.reason.len() <= Plan::REASON_BYTES_MAX && plan.reason.contains(" more: 64 MiB"),
+            "{}",
+            plan.reason
+        );
     }
 
     /// What rank 0 knows when calls are held for measuring: each port has been seen, not each path.
@@ -406,11 +519,17 @@ mod tests {
             (3, 1, 93_798),
             (3, 2, 94_111),
         ] {
-            links.rate(members[a], members[b], port, std::num::NonZeroU32::new(kbps).expect("not 0"));
+            links.rate(
+                members[a],
+                members[b],
+                port,
+                std::num::NonZeroU32::new(kbps).expect("not 0"),
+            );
         }
         members.iter().for_each(|member| links.set_coding(*member, CodingSpeed::new(|_| 5000)));
         let plan = super::super::planner::plan(&members, &links);
-        let better = with_better_codecs(&members, &links, &plan).expect("int8 is four times as fast");
+        let better =
+            with_better_codecs(&members, &links, &plan).expect("int8 is four times as fast");
         assert_eq!(better.class_for(LARGE_BYTES).auto.up_to(Coarsest::Int8).codec(), CodecId::Int8);
     }
 }

@@ -27,7 +27,8 @@ pub struct Plan {
 pub struct PlanClass {
     /// Largest buffer in bytes, `u64::MAX` for the last class.
     pub bytes_max: u64,
-    /// Bytes that travel and are added as one piece, a multiple of 64: 1 KiB to 1 MiB, or to 4 MiB round Gloo's ring.
+    /// Bytes that travel and are added as one piece, a multiple of 64: 1 KiB to 1 MiB, or to 4 MiB
+    /// round Gloo's ring.
     pub chunk_bytes: u32,
     /// Who sends what to whom.
     pub schedule: Schedule,
@@ -39,23 +40,29 @@ pub struct PlanClass {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Schedule {
-    /// Everybody sends its whole buffer to everybody and adds all of them in rank order. One step; for small buffers and for two members.
+    /// Everybody sends its whole buffer to everybody and adds all of them in rank order. One step;
+    /// for small buffers and for two members.
     OneShot,
-    /// Reduce-scatter and all-gather round a ring in this order, chunks in flight behind each other (Patarasuk and Yuan 2009).
+    /// Reduce-scatter and all-gather round a ring in this order, chunks in flight behind each other
+    /// (Patarasuk and Yuan 2009).
     Ring {
         /// Every rank exactly once; each sends to the next one, the last to the first.
         order: Vec<Rank>,
     },
-    /// Up several trees to their roots and down again, each with its share of the buffer. A weighted mesh is one star for each member.
+    /// Up several trees to their roots and down again, each with its share of the buffer. A
+    /// weighted mesh is one star for each member.
     Trees {
         /// In the order of their shares of the buffer; at most [`Plan::TREES_MAX`].
         trees: Vec<TreeShare>,
     },
-    /// Everybody gets everybody's whole buffer by Gloo's all-gather and adds all of them in rank order. One step for two members.
+    /// Everybody gets everybody's whole buffer by Gloo's all-gather and adds all of them in rank
+    /// order. One step for two members.
     GlooExchange,
-    /// Gloo's ring: reduce-scatter and all-gather in rank order, each rank sending to the one before it.
+    /// Gloo's ring: reduce-scatter and all-gather in rank order, each rank sending to the one
+    /// before it.
     GlooRing,
-    /// Gloo's bcube: recursive halving and doubling in groups of two while the size is even, then among all that are left.
+    /// Gloo's bcube: recursive halving and doubling in groups of two while the size is even, then
+    /// among all that are left.
     GlooBcube,
 }
 
@@ -97,12 +104,14 @@ impl Plan {
         self.classes.iter().find(|c| bytes <= c.bytes_max).unwrap_or(&self.classes[last])
     }
 
-    /// In which order the members' contributions to a buffer of `count` elements are added, as a sequential
-    /// reference does it; `size` is the View's, which a plan without a ring does not know.
+    /// In which order the members' contributions to a buffer of `count` elements are added, as a
+    /// sequential reference does it; `size` is the View's, which a plan without a ring does not
+    /// know.
     ///
-    /// Ring: one segment per member in ring order, also where it is empty, each folded from its owner's successor
-    /// round to the owner. Trees: one segment for each; every node adds its own and its children's by ascending rank. OneShot and its
-    /// like on Gloo: one segment, in rank order. Gloo's ring and bcube: see `gloo_fold`.
+    /// Ring: one segment per member in ring order, also where it is empty, each folded from its
+    /// owner's successor round to the owner. Trees: one segment for each; every node adds its own
+    /// and its children's by ascending rank. OneShot and its like on Gloo: one segment, in rank
+    /// order. Gloo's ring and bcube: see `gloo_fold`.
     pub fn fold_order(&self, size: usize, count: usize, elem_bytes: usize) -> FoldOrder {
         let bytes = (count as u64).saturating_mul(elem_bytes as u64);
         let class = self.class_for(bytes);
@@ -111,32 +120,63 @@ impl Plan {
                 let ranks = (0..size).filter_map(|rank| u8::try_from(rank).ok()).map(Rank);
                 vec![FoldSegment { elements: 0..count, tree: FoldTree::sum_of(ranks) }]
             }
-            Schedule::Ring { order } => (0..order.len()).map(|place| ring_fold(order, place, count)).collect(),
+            Schedule::Ring { order } => {
+                (0..order.len()).map(|place| ring_fold(order, place, count)).collect()
+            }
             Schedule::Trees { trees } => {
                 let segments = trees.iter().zip(tree_segments(trees, 0..count));
-                segments.map(|(share, elements)| FoldSegment { elements, tree: FoldTree::up(&share.tree, size) }).collect()
+                segments
+                    .map(|(share, elements)| FoldSegment {
+                        elements,
+                        tree: FoldTree::up(&share.tree, size),
+                    })
+                    .collect()
             }
-            Schedule::GlooRing => gloo_fold::ring(size, count, elem_bytes, class.chunk_bytes as usize),
+            Schedule::GlooRing => {
+                gloo_fold::ring(size, count, elem_bytes, class.chunk_bytes as usize)
+            }
             Schedule::GlooBcube => gloo_fold::bcube(size, count),
         };
         FoldOrder { segments }
     }
 
-    /// The same for a `reduce` to `root`. Ring: one segment, from the root's successor round to the root. Trees: one segment for each,
-    /// as if `root` were its root. Else: in rank order.
-    pub fn reduce_order(&self, size: usize, root: Rank, count: usize, elem_bytes: usize) -> FoldOrder {
-        FoldOrder { segments: self.folds_towards(size, root, 0..count, (count as u64).saturating_mul(elem_bytes as u64)) }
+    /// The same for a `reduce` to `root`. Ring: one segment, from the root's successor round to the
+    /// root. Trees: one segment for each, as if `root` were its root. Else: in rank order.
+    pub fn reduce_order(
+        &self,
+        size: usize,
+        root: Rank,
+        count: usize,
+        elem_bytes: usize,
+    ) -> FoldOrder {
+        FoldOrder {
+            segments: self.folds_towards(
+                size,
+                root,
+                0..count,
+                (count as u64).saturating_mul(elem_bytes as u64),
+            ),
+        }
     }
 
-    /// The same for a `reduce_scatter`: the segments of a `reduce` of each rank's shard to it, also where it is empty.
+    /// The same for a `reduce_scatter`: the segments of a `reduce` of each rank's shard to it, also
+    /// where it is empty.
     pub fn reduce_scatter_order(&self, size: usize, count: usize, elem_bytes: usize) -> FoldOrder {
         let bytes = (count as u64).saturating_mul(elem_bytes as u64);
-        let shard = |owner: Rank| self.folds_towards(size, owner, ring_segment(owner.index(), size, count), bytes);
+        let shard = |owner: Rank| {
+            self.folds_towards(size, owner, ring_segment(owner.index(), size, count), bytes)
+        };
         FoldOrder { segments: ranks(size).flat_map(shard).collect() }
     }
 
     /// How these elements of a buffer of so many bytes are added for one rank.
-    fn folds_towards(&self, size: usize, owner: Rank, elements: Range<usize>, bytes: u64) -> Vec<FoldSegment> {
+    fn folds_towards(
+        &self,
+        size: usize,
+        owner: Rank,
+        elements: Range<usize>,
+        bytes: u64,
+    ) -> Vec<FoldSegment> {
         let tree = match &self.class_for(bytes).schedule {
             Schedule::Ring { order } => {
                 let place = order.iter().position(|rank| *rank == owner).unwrap_or(0);
@@ -145,7 +185,9 @@ impl Plan {
             Schedule::Trees { trees } => {
                 let segments = trees.iter().zip(tree_segments(trees, elements));
                 let fold = |share: &TreeShare| FoldTree::up(&share.tree.rerooted(owner), size);
-                return segments.map(|(share, elements)| FoldSegment { elements, tree: fold(share) }).collect();
+                return segments
+                    .map(|(share, elements)| FoldSegment { elements, tree: fold(share) })
+                    .collect();
             }
             _ => FoldTree::sum_of(ranks(size)),
         };
@@ -166,7 +208,9 @@ impl Plan {
     pub fn keeps_apart(&self, apart: &[(Rank, Rank)]) -> bool {
         let is_apart = |a: Rank, b: Rank| apart.contains(&(a.min(b), a.max(b)));
         apart.is_empty()
-            || self.classes.iter().all(|class| class.schedule.edges().is_some_and(|mut e| !e.any(|(a, b)| is_apart(a, b))))
+            || self.classes.iter().all(|class| {
+                class.schedule.edges().is_some_and(|mut e| !e.any(|(a, b)| is_apart(a, b)))
+            })
     }
 
     /// Whether the plan speaks of exactly `size` ranks and its classes are in order.
@@ -177,16 +221,21 @@ impl Plan {
     }
 }
 
-/// The elements of the segment that the member at `place` of a ring of `places` owns, of a buffer of `count`
-/// elements. The segments of all places follow each other, cover the buffer, and differ by at most one element.
+/// The elements of the segment that the member at `place` of a ring of `places` owns, of a buffer
+/// of `count` elements. The segments of all places follow each other, cover the buffer, and differ
+/// by at most one element.
 pub fn ring_segment(place: usize, places: usize, count: usize) -> Range<usize> {
     // In u128 because place * count may exceed 64 bits; the quotient is at most count.
     let cut = |place: usize| (place as u128 * count as u128 / places as u128) as usize;
     cut(place)..cut(place + 1)
 }
 
-/// How these elements are shared out to the trees, in their order: consecutive ranges that cover all of them.
-pub fn tree_segments(trees: &[TreeShare], elements: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+/// How these elements are shared out to the trees, in their order: consecutive ranges that cover
+/// all of them.
+pub fn tree_segments(
+    trees: &[TreeShare],
+    elements: Range<usize>,
+) -> impl Iterator<Item = Range<usize>> {
     let all: u128 = trees.iter().map(|share| u128::from(share.ppm)).sum::<u128>().max(1);
     let cut = move |ppm: u128| elements.start + (elements.len() as u128 * ppm / all) as usize;
     trees.iter().scan(0u128, move |before, share| {
@@ -198,14 +247,19 @@ pub fn tree_segments(trees: &[TreeShare], elements: Range<usize>) -> impl Iterat
 
 fn ring_fold(order: &[Rank], place: usize, count: usize) -> FoldSegment {
     let from_successor_to_owner = order.iter().cycle().skip(place + 1).take(order.len()).copied();
-    FoldSegment { elements: ring_segment(place, order.len(), count), tree: FoldTree::sum_of(from_successor_to_owner) }
+    FoldSegment {
+        elements: ring_segment(place, order.len(), count),
+        tree: FoldTree::sum_of(from_successor_to_owner),
+    }
 }
 
 impl Schedule {
     /// The engine that carries it out.
     fn engine(&self) -> EngineKind {
         match self {
-            Schedule::OneShot | Schedule::Ring { .. } | Schedule::Trees { .. } => EngineKind::Native,
+            Schedule::OneShot | Schedule::Ring { .. } | Schedule::Trees { .. } => {
+                EngineKind::Native
+            }
             Schedule::GlooExchange | Schedule::GlooRing | Schedule::GlooBcube => EngineKind::Gloo,
         }
     }
@@ -218,7 +272,8 @@ impl Schedule {
             _ => return None,
         };
         let around = around.iter().zip(around.iter().cycle().skip(1)).map(|(a, b)| (*a, *b));
-        let up = |tree: &'_ TreeShare| ranks(tree.tree.parents.len()).zip(tree.tree.parents.clone());
+        let up =
+            |tree: &'_ TreeShare| ranks(tree.tree.parents.len()).zip(tree.tree.parents.clone());
         let up = trees.iter().flat_map(up).filter_map(|(child, parent)| Some((child, parent?)));
         Some(around.chain(up))
     }
@@ -227,17 +282,24 @@ impl Schedule {
 impl PlanClass {
     fn fits(&self, size: usize) -> bool {
         let mib = if self.schedule == Schedule::GlooRing { 4 } else { 1 };
-        let chunk = (1024..=mib * 1024 * 1024).contains(&self.chunk_bytes) && self.chunk_bytes.is_multiple_of(64);
+        let chunk = (1024..=mib * 1024 * 1024).contains(&self.chunk_bytes)
+            && self.chunk_bytes.is_multiple_of(64);
         let schedule = match &self.schedule {
-            Schedule::OneShot | Schedule::GlooExchange | Schedule::GlooRing | Schedule::GlooBcube => true,
+            Schedule::OneShot
+            | Schedule::GlooExchange
+            | Schedule::GlooRing
+            | Schedule::GlooBcube => true,
             Schedule::Ring { order } => {
                 let mut seen: Vec<usize> = order.iter().map(|r| r.index()).collect();
                 seen.sort_unstable();
                 seen.into_iter().eq(0..size)
             }
             Schedule::Trees { trees } => {
-                let whole = trees.iter().map(|share| u64::from(share.ppm)).sum::<u64>() == 1_000_000;
-                whole && trees.len() <= Plan::TREES_MAX && trees.iter().all(|share| share.tree.root(size).is_some())
+                let whole =
+                    trees.iter().map(|share| u64::from(share.ppm)).sum::<u64>() == 1_000_000;
+                whole
+                    && trees.len() <= Plan::TREES_MAX
+                    && trees.iter().all(|share| share.tree.root(size).is_some())
             }
         };
         chunk && schedule && self.auto.fits(&self.schedule, size)
@@ -254,7 +316,11 @@ impl Encode for Plan {
 
 impl Decode for Plan {
     fn decode(r: &mut Reader<'_>) -> Result<Plan, Malformed> {
-        let plan = Plan { revision: r.u32()?, reason: r.text(Plan::REASON_BYTES_MAX)?, classes: r.list(Plan::CLASSES_MAX)? };
+        let plan = Plan {
+            revision: r.u32()?,
+            reason: r.text(Plan::REASON_BYTES_MAX)?,
+            classes: r.list(Plan::CLASSES_MAX)?,
+        };
         if plan.classes.is_empty() { Err(Malformed::Inconsistent) } else { Ok(plan) }
     }
 }
@@ -328,19 +394,33 @@ mod tests {
         let apart = [(Rank(0), Rank(2)), (Rank(0), Rank(3))];
         assert!(!Plan::mesh(4).keeps_apart(&apart) && Plan::mesh(4).keeps_apart(&[]));
         assert!(ring_of([0, 1, 2, 3].map(Rank).into()).keeps_apart(&apart[..1]));
-        assert!(!ring_of([0, 1, 2, 3].map(Rank).into()).keeps_apart(&apart), "the last one sends to the first");
-        for (parents, kept) in [([Some(1), None, Some(1), Some(2)], true), ([Some(1), None, Some(0), Some(2)], false)] {
+        assert!(
+            !ring_of([0, 1, 2, 3].map(Rank).into()).keeps_apart(&apart),
+            "the last one sends to the first"
+        );
+        for (parents, kept) in
+            [([Some(1), None, Some(1), Some(2)], true), ([Some(1), None, Some(0), Some(2)], false)]
+        {
             let tree = Tree { parents: parents.map(|parent| parent.map(Rank)).into() };
             let schedule = Schedule::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
-            let class = PlanClass { bytes_max: u64::MAX, chunk_bytes: 4096, schedule, auto: AutoCodecs::NONE };
+            let class = PlanClass {
+                bytes_max: u64::MAX,
+                chunk_bytes: 4096,
+                schedule,
+                auto: AutoCodecs::NONE,
+            };
             let plan = Plan { revision: 0, reason: String::new(), classes: vec![class] };
             assert_eq!(plan.keeps_apart(&apart), kept, "{plan:?}");
         }
     }
 
     fn ring_of(order: Vec<Rank>) -> Plan {
-        let class =
-            PlanClass { bytes_max: u64::MAX, chunk_bytes: 4096, schedule: Schedule::Ring { order }, auto: AutoCodecs::NONE };
+        let class = PlanClass {
+            bytes_max: u64::MAX,
+            chunk_bytes: 4096,
+            schedule: Schedule::Ring { order },
+            auto: AutoCodecs::NONE,
+        };
         Plan { revision: 0, reason: String::new(), classes: vec![class] }
     }
 
@@ -362,7 +442,12 @@ mod tests {
         let mut plan = Plan::mesh(3);
         plan.classes.insert(
             0,
-            PlanClass { bytes_max: 99, chunk_bytes: 4096, schedule: Schedule::Ring { order }, auto: AutoCodecs::NONE },
+            PlanClass {
+                bytes_max: 99,
+                chunk_bytes: 4096,
+                schedule: Schedule::Ring { order },
+                auto: AutoCodecs::NONE,
+            },
         );
         plan
     }
@@ -370,15 +455,27 @@ mod tests {
     #[test]
     fn chunks_have_bounds_and_those_of_gloos_ring_wider_ones() {
         let fits = |schedule: Schedule, chunk_bytes| {
-            let class = PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE };
+            let class =
+                PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE };
             Plan { revision: 0, reason: String::new(), classes: vec![class] }.fits(3)
         };
         const MIB: u32 = 1 << 20;
-        for (schedule, most) in [(Schedule::GlooRing, 4 * MIB), (Schedule::GlooBcube, MIB), (Schedule::OneShot, MIB)] {
-            for (chunk_bytes, is_good) in
-                [(1024, true), (most, true), (1023, false), (960, false), (1025, false), (most + 64, false)]
-            {
-                assert_eq!(fits(schedule.clone(), chunk_bytes), is_good, "{schedule:?}, {chunk_bytes}");
+        for (schedule, most) in
+            [(Schedule::GlooRing, 4 * MIB), (Schedule::GlooBcube, MIB), (Schedule::OneShot, MIB)]
+        {
+            for (chunk_bytes, is_good) in [
+                (1024, true),
+                (most, true),
+                (1023, false),
+                (960, false),
+                (1025, false),
+                (most + 64, false),
+            ] {
+                assert_eq!(
+                    fits(schedule.clone(), chunk_bytes),
+                    is_good,
+                    "{schedule:?}, {chunk_bytes}"
+                );
             }
         }
     }
@@ -389,10 +486,19 @@ mod tests {
     }
 
     fn trees(shares: &[(&[u8], u32)]) -> Plan {
-        let tree = |parents: &[u8]| Tree { parents: parents.iter().map(|p| (*p != 9).then_some(Rank(*p))).collect() };
-        let trees = shares.iter().map(|(parents, ppm)| TreeShare { tree: tree(parents), ppm: *ppm }).collect();
-        let class =
-            PlanClass { bytes_max: u64::MAX, chunk_bytes: 4096, schedule: Schedule::Trees { trees }, auto: AutoCodecs::NONE };
+        let tree = |parents: &[u8]| Tree {
+            parents: parents.iter().map(|p| (*p != 9).then_some(Rank(*p))).collect(),
+        };
+        let trees = shares
+            .iter()
+            .map(|(parents, ppm)| TreeShare { tree: tree(parents), ppm: *ppm })
+            .collect();
+        let class = PlanClass {
+            bytes_max: u64::MAX,
+            chunk_bytes: 4096,
+            schedule: Schedule::Trees { trees },
+            auto: AutoCodecs::NONE,
+        };
         Plan { revision: 0, reason: String::new(), classes: vec![class] }
     }
 
@@ -413,11 +519,17 @@ mod tests {
         // 2 above 0 and 3, 0 above 1.
         let plan = trees(&[(&[2, 0, 9, 2], 1_000_000)]);
         let at_0 = FoldTree::Sum(vec![leaf(0), leaf(1)]);
-        assert_eq!(plan.fold_order(4, 8, 4).segments[0].tree, FoldTree::Sum(vec![at_0, leaf(2), leaf(3)]));
+        assert_eq!(
+            plan.fold_order(4, 8, 4).segments[0].tree,
+            FoldTree::Sum(vec![at_0, leaf(2), leaf(3)])
+        );
         // For rank 1 the same cables: 1 above 0 above 2 above 3.
         let at_2 = FoldTree::Sum(vec![leaf(2), leaf(3)]);
         let at_0 = FoldTree::Sum(vec![leaf(0), at_2]);
-        assert_eq!(plan.reduce_order(4, Rank(1), 8, 4).segments[0].tree, FoldTree::Sum(vec![at_0, leaf(1)]));
+        assert_eq!(
+            plan.reduce_order(4, Rank(1), 8, 4).segments[0].tree,
+            FoldTree::Sum(vec![at_0, leaf(1)])
+        );
     }
 
     #[test]
@@ -436,7 +548,8 @@ mod tests {
     #[test]
     fn a_ring_folds_from_the_owners_successor_round_to_the_owner() {
         let fold = ring(&[2, 0, 1]).fold_order(3, 10, 8);
-        let shown: Vec<_> = fold.segments.iter().map(|s| (s.elements.clone(), leaves(&s.tree))).collect();
+        let shown: Vec<_> =
+            fold.segments.iter().map(|s| (s.elements.clone(), leaves(&s.tree))).collect();
         assert_eq!(shown, [(0..3, vec![0, 1, 2]), (3..6, vec![1, 2, 0]), (6..10, vec![2, 0, 1])]);
     }
 
@@ -444,9 +557,16 @@ mod tests {
     fn the_fold_follows_the_class_of_the_buffer() {
         let fold = ring(&[2, 0, 1]).fold_order(3, 100, 1);
         assert_eq!(fold.segments.len(), 1);
-        assert_eq!((fold.segments[0].elements.clone(), leaves(&fold.segments[0].tree)), (0..100, vec![0, 1, 2]));
+        assert_eq!(
+            (fold.segments[0].elements.clone(), leaves(&fold.segments[0].tree)),
+            (0..100, vec![0, 1, 2])
+        );
         assert_eq!(ring(&[2, 0, 1]).fold_order(3, 99, 1).segments.len(), 3);
-        assert_eq!(ring(&[2, 0, 1]).fold_order(3, usize::MAX, 8).segments.len(), 1, "a size past u64 is the last class");
+        assert_eq!(
+            ring(&[2, 0, 1]).fold_order(3, usize::MAX, 8).segments.len(),
+            1,
+            "a size past u64 is the last class"
+        );
     }
 
     #[test]

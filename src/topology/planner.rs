@@ -1,10 +1,10 @@
 //! Layer: Core.
 //!
-//! Which plan suits which links: whole buffers to everybody while they are small, a ring above. Where the direct links form no
-//! ring, all sizes go over a tree.
+//! Which plan suits which links: whole buffers to everybody while they are small, a ring above.
+//! Where the direct links form no ring, all sizes go over a tree.
 //!
-//! The proposer of a View plans and ships the result; followers only check that it speaks of their ranks.
-//! The same members and links give the same plan.
+//! The proposer of a View plans and ships the result; followers only check that it speaks of their
+//! ranks. The same members and links give the same plan.
 
 use super::plan::TreeShare;
 use super::rings::Rings;
@@ -15,10 +15,11 @@ use std::collections::BTreeSet;
 
 /// Plans for the members of a View, given in rank order and at most as many as a View may have.
 ///
-/// Small buffers are exchanged whole in one step. Larger ones go round a ring in the order with the least sum of
-/// round-trip times: the best one for up to eight members, above that the one that always goes to the nearest member left.
-/// Pairs without a direct link are not neighbours; where the links form no ring, all goes up the lowest tree there is and down again.
-/// Two members are a ring too: each adds up one half.
+/// Small buffers are exchanged whole in one step. Larger ones go round a ring in the order with the
+/// least sum of round-trip times: the best one for up to eight members, above that the one that
+/// always goes to the nearest member left. Pairs without a direct link are not neighbours; where
+/// the links form no ring, all goes up the lowest tree there is and down again. Two members are a
+/// ring too: each adds up one half.
 pub fn plan(members: &[MemberId], links: &LinkMap) -> Plan {
     if members.len() == 2 {
         return plan_of_two();
@@ -30,9 +31,14 @@ pub fn plan(members: &[MemberId], links: &LinkMap) -> Plan {
     let (reason, classes) = match (ring, tree) {
         (Some(order), _) => {
             let small = direct.then(|| class(SMALL_BYTES_MAX, 16, Schedule::OneShot));
-            (ring_reason(members, links, &order, &rings), small.into_iter().chain(ring_classes(&order)).collect())
+            (
+                ring_reason(members, links, &order, &rings),
+                small.into_iter().chain(ring_classes(&order)).collect(),
+            )
         }
-        (None, Some(tree)) => (tree_reason(members.len(), &tree), chunked(&tree_schedule(tree)).into()),
+        (None, Some(tree)) => {
+            (tree_reason(members.len(), &tree), chunked(&tree_schedule(tree)).into())
+        }
         (None, None) => (exchange_reason(members.len(), direct), exchange_classes()),
     };
     Plan { revision: 0, reason, classes }
@@ -49,40 +55,48 @@ fn plan_of_two() -> Plan {
 
 /// Plans for members that run on Gloo, whose schedules go by rank.
 pub fn gloo_plan(size: usize) -> Plan {
-    // The chunk is how Gloo cuts: its ring into segments, the others not at all. Threads wait for each other at every segment, which over
-    // fast links takes longer than what it carries; where each rank has four of them, two are on their way all the time.
+    // The chunk is how Gloo cuts: its ring into segments, the others not at all. Threads wait for
+    // each other at every segment, which over fast links takes longer than what it carries; where
+    // each rank has four of them, two are on their way all the time.
     let exchange = |bytes_max| class(bytes_max, 1024, Schedule::GlooExchange);
     let bcube = class(MIB, 1024, Schedule::GlooBcube);
     let four_each_of = |mib: u64| 4 * size as u64 * mib * MIB;
     let ring = |bytes_max, chunk_kib| class(bytes_max, chunk_kib, Schedule::GlooRing);
-    let rings = [ring(four_each_of(2) - 1, 1024), ring(four_each_of(4) - 1, 2048), ring(u64::MAX, 4096)];
+    let rings =
+        [ring(four_each_of(2) - 1, 1024), ring(four_each_of(4) - 1, 2048), ring(u64::MAX, 4096)];
     let (reason, classes) = if size == 2 {
-        let reason =
-            "two members on Gloo exchange whole buffers up to 64 KiB, which takes one step; bcube up to 1 MiB, its ring above";
+        let reason = "two members on Gloo exchange whole buffers up to 64 KiB, which takes one step; bcube up to 1 MiB, its ring above";
         (reason.to_owned(), vec![exchange(64 * KIB), bcube])
     } else {
-        let reason = format!("{size} members on Gloo: bcube up to 1 MiB, which takes the fewest steps, and its ring above");
+        let reason = format!(
+            "{size} members on Gloo: bcube up to 1 MiB, which takes the fewest steps, and its ring above"
+        );
         (reason, vec![bcube])
     };
     let classes = classes.into_iter().chain(rings).collect();
     Plan { revision: 0, reason, classes }
 }
 
-/// The ranks of the next View: the members that stay in the order they have, then the joiners by id.
+/// The ranks of the next View: the members that stay in the order they have, then the joiners by
+/// id.
 pub fn rank_order(current: &[MemberId], members: &BTreeSet<MemberId>) -> Vec<MemberId> {
-    let staying: Vec<MemberId> = current.iter().copied().filter(|id| members.contains(id)).collect();
+    let staying: Vec<MemberId> =
+        current.iter().copied().filter(|id| members.contains(id)).collect();
     let joiners = members.iter().copied().filter(|id| !staying.contains(id));
     staying.iter().copied().chain(joiners).collect()
 }
 
-/// Of the trees of shortest ways over direct links, one from each rank, the lowest; of equally low ones that of the lower rank.
+/// Of the trees of shortest ways over direct links, one from each rank, the lowest; of equally low
+/// ones that of the lower rank.
 fn lowest_tree(members: &[MemberId], links: &LinkMap) -> Option<Tree> {
     let size = members.len();
     let from = |root: Rank| {
         let (mut tree, mut reached, mut next) = (Tree::empty(size), vec![root], 0);
         while let Some(at) = reached.get(next).copied() {
             next += 1;
-            for other in ranks(size).filter(|other| links.direct_both_ways(members[at.index()], members[other.index()])) {
+            for other in ranks(size)
+                .filter(|other| links.direct_both_ways(members[at.index()], members[other.index()]))
+            {
                 if !reached.contains(&other) {
                     tree.parents[other.index()] = Some(at);
                     reached.push(other);
@@ -105,8 +119,9 @@ fn ring_classes(order: &[Rank]) -> [PlanClass; 3] {
 
 fn chunked(schedule: &Schedule) -> [PlanClass; 3] {
     let same = || schedule.clone();
-    // A segment should be several chunks, so that receiving, adding and sending overlap, but below 32 KiB a chunk costs
-    // more than that gains; above 1 MiB 256 KiB are what the processor's cache and the cost of a system call agree on.
+    // A segment should be several chunks, so that receiving, adding and sending overlap, but below
+    // 32 KiB a chunk costs more than that gains; above 1 MiB 256 KiB are what the processor's cache
+    // and the cost of a system call agree on.
     [class(256 * KIB, 32, same()), class(1024 * KIB, 64, same()), class(u64::MAX, 256, same())]
 }
 
@@ -122,7 +137,9 @@ fn exchange_reason(size: usize, direct: bool) -> String {
     match (size, direct) {
         (0 | 1, _) => "one member has nobody to talk to".to_owned(),
         (size, true) => format!("{size} members exchange whole buffers"),
-        (size, false) => format!("{size} members exchange whole buffers, because direct links do not join all of them"),
+        (size, false) => format!(
+            "{size} members exchange whole buffers, because direct links do not join all of them"
+        ),
     }
 }
 
@@ -132,25 +149,33 @@ fn tree_reason(size: usize, tree: &Tree) -> String {
 }
 
 fn ring_reason(members: &[MemberId], links: &LinkMap, order: &[Rank], rings: &Rings) -> String {
-    let (size, names) = (members.len(), order.iter().map(Rank::to_string).collect::<Vec<_>>().join("-"));
+    let (size, names) =
+        (members.len(), order.iter().map(Rank::to_string).collect::<Vec<_>>().join("-"));
     let mut reason = format!("{size} members in a ring ({names}");
     let Some(slowest_us) = slowest_us(members, links) else {
         return reason + "), chosen before all round trips were measured";
     };
     let round_us = rings.round_us(order).unwrap_or_default();
     reason += &format!(", {} round", ms(round_us));
-    let by_rank = (0..size).filter_map(|rank| u8::try_from(rank).ok()).map(Rank).collect::<Vec<_>>();
+    let by_rank =
+        (0..size).filter_map(|rank| u8::try_from(rank).ok()).map(Rank).collect::<Vec<_>>();
     if let Some(other_us) = rings.round_us(&by_rank).filter(|other_us| *other_us != round_us) {
         reason += &format!(" where rank order takes {}", ms(other_us));
     }
     // Half a round trip is one way; a ring takes each way twice, less the last step.
     let ring_us = round_us * (size as u64 - 1) / size as u64;
-    reason + &format!("); small buffers go whole to everybody, about {} of latency against {}", ms(slowest_us / 2), ms(ring_us))
+    reason
+        + &format!(
+            "); small buffers go whole to everybody, about {} of latency against {}",
+            ms(slowest_us / 2),
+            ms(ring_us)
+        )
 }
 
 /// The longest round-trip time of any pair, when all pairs are measured.
 fn slowest_us(members: &[MemberId], links: &LinkMap) -> Option<u64> {
-    let pairs = members.iter().enumerate().flat_map(|(i, a)| members[..i].iter().map(move |b| (*a, *b)));
+    let pairs =
+        members.iter().enumerate().flat_map(|(i, a)| members[..i].iter().map(move |b| (*a, *b)));
     let measured: Option<Vec<u32>> = pairs.map(|(a, b)| links.rtt_us(a, b)).collect();
     measured?.into_iter().max().map(u64::from)
 }
@@ -161,9 +186,11 @@ fn ms(us: u64) -> String {
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
-/// Up to here one step beats the ring's many on a wire (0.6 ms against 1.4 ms at four members and 1 Gbit/s).
+/// Up to here one step beats the ring's many on a wire (0.6 ms against 1.4 ms at four members and 1
+/// Gbit/s).
 const SMALL_BYTES_MAX: u64 = 16 * KIB;
-/// The same for two members: at 32 KiB both take 0.3 ms there, at 64 KiB the ring 0.61 ms and the exchange 0.70 ms.
+/// The same for two members: at 32 KiB both take 0.3 ms there, at 64 KiB the ring 0.61 ms and the
+/// exchange 0.70 ms.
 const SMALL_OF_TWO_BYTES_MAX: u64 = 32 * KIB;
 
 #[cfg(test)]
@@ -195,7 +222,10 @@ mod tests {
             assert!(all_one_shot(&plan(&members(1), &links)));
             let plan = plan(&members(2), &links);
             assert!(plan.fits(2) && plan.reason.len() <= Plan::REASON_BYTES_MAX);
-            assert_eq!((&plan.class_for(32 << 10).schedule, ring(&plan)), (&Schedule::OneShot, vec![0, 1]));
+            assert_eq!(
+                (&plan.class_for(32 << 10).schedule, ring(&plan)),
+                (&Schedule::OneShot, vec![0, 1])
+            );
         }
     }
 
@@ -204,7 +234,8 @@ mod tests {
         let plan = plan(&members(4), &links_of(4, |_, _| Some(200)));
         assert_eq!(plan.class_for(16 * 1024).schedule, Schedule::OneShot);
         assert_eq!(ring(&plan), [0, 1, 2, 3]);
-        let chunks = [16_385, 64 << 10, 256 << 10, 1 << 20, (1 << 20) + 1].map(|bytes| plan.class_for(bytes).chunk_bytes);
+        let chunks = [16_385, 64 << 10, 256 << 10, 1 << 20, (1 << 20) + 1]
+            .map(|bytes| plan.class_for(bytes).chunk_bytes);
         assert_eq!(chunks, [32 << 10, 32 << 10, 32 << 10, 64 << 10, 256 << 10]);
     }
 
@@ -219,7 +250,8 @@ mod tests {
     #[test]
     fn the_ring_keeps_the_slow_links_out() {
         // Two rooms, ranks 0 and 2 in the one, 1 and 3 in the other.
-        let plan = plan(&members(4), &links_of(4, |a, b| Some(if a % 2 == b % 2 { 100 } else { 3000 })));
+        let plan =
+            plan(&members(4), &links_of(4, |a, b| Some(if a % 2 == b % 2 { 100 } else { 3000 })));
         assert_eq!(ring(&plan), [0, 1, 3, 2]);
         assert_eq!(
             plan.reason,
@@ -233,7 +265,10 @@ mod tests {
         let sparse = links_of(4, |a, b| (![(1, 2), (3, 4)].contains(&(a, b))).then_some(200));
         let found = plan(&members(4), &sparse);
         assert_eq!(ring(&found), [0, 2, 1, 3]);
-        assert!(!found.classes.iter().any(|class| class.schedule == Schedule::OneShot), "one pair has no link for it");
+        assert!(
+            !found.classes.iter().any(|class| class.schedule == Schedule::OneShot),
+            "one pair has no link for it"
+        );
         let parted = links_of(4, |a, b| (a + 2 == b).then_some(200));
         let fallback = plan(&members(4), &parted);
         assert!(all_one_shot(&fallback) && fallback.fits(4));
@@ -243,17 +278,32 @@ mod tests {
     fn links_that_form_no_ring_are_a_tree_as_low_as_they_allow() {
         for (links, parents) in [
             (links_of(4, |a, _| (a == 2).then_some(200)), vec![None, None, Some(1), Some(1)]),
-            (links_of(4, |a, b| (a + 1 == b).then_some(200)), vec![Some(1), None, Some(1), Some(2)]),
-            (links_of(5, |a, b| (a + 1 == b).then_some(200)), vec![Some(1), Some(2), None, Some(2), Some(3)]),
+            (
+                links_of(4, |a, b| (a + 1 == b).then_some(200)),
+                vec![Some(1), None, Some(1), Some(2)],
+            ),
+            (
+                links_of(5, |a, b| (a + 1 == b).then_some(200)),
+                vec![Some(1), Some(2), None, Some(2), Some(3)],
+            ),
         ] {
             let size = parents.len();
             let found = plan(&members(size as u8), &links);
-            let expected = Tree { parents: parents.into_iter().map(|parent| parent.map(Rank)).collect() };
+            let expected =
+                Tree { parents: parents.into_iter().map(|parent| parent.map(Rank)).collect() };
             let connected = expected.root(size).is_some();
             for class in &found.classes {
-                assert_eq!(class.schedule == tree_schedule(expected.clone()), connected, "{found:?}");
+                assert_eq!(
+                    class.schedule == tree_schedule(expected.clone()),
+                    connected,
+                    "{found:?}"
+                );
             }
-            assert!(found.fits(size) && (!connected || found.reason.contains("no ring")), "{}", found.reason);
+            assert!(
+                found.fits(size) && (!connected || found.reason.contains("no ring")),
+                "{}",
+                found.reason
+            );
         }
     }
 
@@ -279,7 +329,9 @@ mod tests {
         assert!(found.fits(16) && found.reason.len() <= Plan::REASON_BYTES_MAX);
         // Two halves that share one member: no ring, and far too many ways to see that by trying.
         let halves = links_of(16, |a, b| (a == 1 || (a <= 8) == (b <= 8)).then_some(200));
-        let Schedule::Trees { trees } = &plan(&members(16), &halves).classes[0].schedule else { panic!("no tree") };
+        let Schedule::Trees { trees } = &plan(&members(16), &halves).classes[0].schedule else {
+            panic!("no tree")
+        };
         assert_eq!(trees[0].tree, Tree::star(Rank(0), 16));
         // Nearest first runs into a dead end here and has to go back.
         let detour = links_of(9, |a, b| match (a, b) {

@@ -38,7 +38,8 @@ pub enum Manner {
     Before,
 }
 
-/// What is said of a path. Rank 0 asks; a burst goes over the data link; its receiver tells what came, its sender tells everybody.
+/// What is said of a path. Rank 0 asks; a burst goes over the data link; its receiver tells what
+/// came, its sender tells everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RateStep {
     /// Rank 0: send a burst to this rank.
@@ -52,7 +53,8 @@ pub enum RateStep {
     },
     /// The receiver of the burst has seen enough.
     Enough,
-    /// All of it has come: what the path carries, in kbit/s of payload; 0 when too little came to tell.
+    /// All of it has come: what the path carries, in kbit/s of payload; 0 when too little came to
+    /// tell.
     Timed(u32),
     /// What the path from the sender to `to` carries.
     Rated {
@@ -73,7 +75,8 @@ pub enum RateStep {
     },
     /// To whoever offers another path for the data of these two: bursts over it are received.
     Ready,
-    /// To rank 0: the path from the sender to `to` is not what it was, or there are others to be tried; measure it.
+    /// To rank 0: the path from the sender to `to` is not what it was, or there are others to be
+    /// tried; measure it.
     Wish {
         /// Where it leads.
         to: Rank,
@@ -155,7 +158,9 @@ impl Encode for RateMessage {
             RateStep::Rated { to, kind, number, kbps, turn, coding, manner } => {
                 out.push(4);
                 to.encode(out);
-                out.push(KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len() - 1) as u8);
+                out.push(
+                    KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len() - 1) as u8
+                );
                 out.extend_from_slice(&number.to_le_bytes());
                 out.extend_from_slice(&kbps.to_le_bytes());
                 turn.encode(out);
@@ -181,12 +186,20 @@ impl Decode for RateMessage {
     fn decode(r: &mut Reader<'_>) -> Result<RateMessage, Malformed> {
         let view = ViewDigest::decode(r)?;
         let body = match r.u8()? {
-            1 => RateStep::Measure { to: Rank::decode(r)?, turn: Turn::decode(r)?, manner: Manner::decode(r)? },
+            1 => RateStep::Measure {
+                to: Rank::decode(r)?,
+                turn: Turn::decode(r)?,
+                manner: Manner::decode(r)?,
+            },
             2 => RateStep::Enough,
             3 => RateStep::Timed(r.u32()?),
             4 => {
-                let (to, kind) = (Rank::decode(r)?, KINDS.get(usize::from(r.u8()?)).copied().ok_or(Malformed::UnknownTag)?);
-                let (number, kbps, turn, coding) = (r.u32()?, r.u32()?, Turn::decode(r)?, CodingSpeed::decode(r)?);
+                let (to, kind) = (
+                    Rank::decode(r)?,
+                    KINDS.get(usize::from(r.u8()?)).copied().ok_or(Malformed::UnknownTag)?,
+                );
+                let (number, kbps, turn, coding) =
+                    (r.u32()?, r.u32()?, Turn::decode(r)?, CodingSpeed::decode(r)?);
                 RateStep::Rated { to, kind, number, kbps, turn, coding, manner: Manner::decode(r)? }
             }
             5 => RateStep::Ready,
@@ -205,10 +218,23 @@ mod tests {
 
     #[test]
     fn every_step_survives_the_wire() {
-        let (turn, coding, manner) = (Turn { survey: 3, path: 4 }, CodingSpeed::new(|_| 5000), Manner::Together);
-        let rated = |kind| RateStep::Rated { to: Rank(3), kind, number: 7, kbps: u32::MAX, turn, coding, manner };
+        let (turn, coding, manner) =
+            (Turn { survey: 3, path: 4 }, CodingSpeed::new(|_| 5000), Manner::Together);
+        let rated = |kind| RateStep::Rated {
+            to: Rank(3),
+            kind,
+            number: 7,
+            kbps: u32::MAX,
+            turn,
+            coding,
+            manner,
+        };
         let plain = [
-            RateStep::Measure { to: Rank(2), turn: Turn { survey: 1, path: 0 }, manner: Manner::Alone },
+            RateStep::Measure {
+                to: Rank(2),
+                turn: Turn { survey: 1, path: 0 },
+                manner: Manner::Alone,
+            },
             RateStep::Enough,
             RateStep::Timed(0),
             RateStep::Ready,

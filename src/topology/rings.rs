@@ -28,12 +28,23 @@ impl Rings {
             let way = a != b && links.direct_both_ways(a, b);
             way.then(|| links.rtt_us(a, b).unwrap_or(RTT_UNKNOWN_US))
         };
-        Rings { hops_us: members.iter().map(|a| members.iter().map(|b| hop_us(*a, *b)).collect()).collect() }
+        Rings {
+            hops_us: members
+                .iter()
+                .map(|a| members.iter().map(|b| hop_us(*a, *b)).collect())
+                .collect(),
+        }
     }
 
-    /// The order of the ring to use, from rank 0; `None` when there is none or it would take too long to find.
+    /// The order of the ring to use, from rank 0; `None` when there is none or it would take too
+    /// long to find.
     pub(super) fn best(&self) -> Option<Vec<Rank>> {
-        let mut search = RingSearch { hops_us: &self.hops_us, order: vec![0], best: None, steps_left: STEPS_MAX };
+        let mut search = RingSearch {
+            hops_us: &self.hops_us,
+            order: vec![0],
+            best: None,
+            steps_left: STEPS_MAX,
+        };
         if self.hops_us.len() <= EXACT_MAX {
             search.shortest(0);
         } else {
@@ -69,15 +80,20 @@ impl RingSearch<'_> {
         }
     }
 
-    /// Always goes to the nearest member left, and back where that ends without a ring. The first ring is taken.
+    /// Always goes to the nearest member left, and back where that ends without a ring. The first
+    /// ring is taken.
     fn nearest_first(&mut self) {
         let last = self.order[self.order.len() - 1];
         if self.order.len() == self.hops_us.len() {
             // The length does not matter: there is no second ring to compare with.
             return self.close(0);
         }
-        let ways = self.hops_us[last].iter().enumerate().filter_map(|(next, hop_us)| hop_us.map(|hop_us| (hop_us, next)));
-        let mut ways: Vec<(u32, usize)> = ways.filter(|(_, next)| !self.order.contains(next)).collect();
+        let ways = self.hops_us[last]
+            .iter()
+            .enumerate()
+            .filter_map(|(next, hop_us)| hop_us.map(|hop_us| (hop_us, next)));
+        let mut ways: Vec<(u32, usize)> =
+            ways.filter(|(_, next)| !self.order.contains(next)).collect();
         ways.sort_unstable();
         for (_, next) in ways {
             if self.best.is_some() || self.steps_left == 0 {
@@ -101,7 +117,8 @@ impl RingSearch<'_> {
 
 /// Seven factorial, 5040 rings, take well under a millisecond.
 const EXACT_MAX: usize = 8;
-/// A link nobody measured counts between a wire (0.2 ms) and Wi-Fi (2 ms and up): neither sought nor shunned.
+/// A link nobody measured counts between a wire (0.2 ms) and Wi-Fi (2 ms and up): neither sought
+/// nor shunned.
 const RTT_UNKNOWN_US: u32 = 1000;
 /// Finding a ring in a sparse graph can take forever; this many tries are some milliseconds.
 const STEPS_MAX: u32 = 50_000;

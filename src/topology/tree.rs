@@ -34,7 +34,9 @@ impl Tree {
 
     /// The ranks whose parent is `rank`, ascending.
     pub fn children(&self, rank: Rank) -> Vec<Rank> {
-        ranks(self.parents.len()).filter(|child| self.parents[child.index()] == Some(rank)).collect()
+        ranks(self.parents.len())
+            .filter(|child| self.parents[child.index()] == Some(rank))
+            .collect()
     }
 
     /// How many ranks one behind the other are below `rank`.
@@ -47,7 +49,8 @@ impl Tree {
         let mut roots = ranks(size).filter(|rank| self.parents.get(rank.index()) == Some(&None));
         let root = roots.next()?;
         let reaches = |rank| self.upwards(rank).take(size).last() == Some(root);
-        (self.parents.len() == size && roots.next().is_none() && ranks(size).all(reaches)).then_some(root)
+        (self.parents.len() == size && roots.next().is_none() && ranks(size).all(reaches))
+            .then_some(root)
     }
 
     /// The same cables with another root. Of a tree of all ranks.
@@ -61,7 +64,8 @@ impl Tree {
 
     /// The ranks from one to another along the tree, both included. Of a tree of all ranks.
     pub fn path(&self, from: Rank, to: Rank) -> Vec<Rank> {
-        let mut path: Vec<Rank> = self.rerooted(from).upwards(to).take(self.parents.len()).collect();
+        let mut path: Vec<Rank> =
+            self.rerooted(from).upwards(to).take(self.parents.len()).collect();
         path.reverse();
         path
     }
@@ -111,13 +115,15 @@ pub mod testing {
     /// Any tree of all ranks of a View of `size`.
     pub fn any_tree(size: usize) -> impl Strategy<Value = Tree> {
         let order = Just(ranks(size).collect::<Vec<_>>()).prop_shuffle();
-        (order, proptest::collection::vec(any::<prop::sample::Index>(), size)).prop_map(move |(order, above)| {
-            let mut parents = vec![None; size];
-            for (place, rank) in order.iter().enumerate().skip(1) {
-                parents[rank.index()] = Some(order[above[place].index(place)]);
-            }
-            Tree { parents }
-        })
+        (order, proptest::collection::vec(any::<prop::sample::Index>(), size)).prop_map(
+            move |(order, above)| {
+                let mut parents = vec![None; size];
+                for (place, rank) in order.iter().enumerate().skip(1) {
+                    parents[rank.index()] = Some(order[above[place].index(place)]);
+                }
+                Tree { parents }
+            },
+        )
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! What the bursts over one path have told, and when that is believed.
 //!
-//! A burst can show too little, but never too much: a processor that is busy with something else hides some of a rate, each time another amount.
+//! A burst can show too little, but never too much: a processor that is busy with something else
+//! hides some of a rate, each time another amount.
 
 /// The bursts over one path in one survey.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,8 +49,8 @@ impl Tries {
         self.begun as usize >= ALIKE
     }
 
-    /// Whether the path is believed whatever was told: the best three say the same, or six that told something, or twelve that were sent, were
-    /// not enough for that.
+    /// Whether the path is believed whatever was told: the best three say the same, or six that
+    /// told something, or twelve that were sent, were not enough for that.
     pub(super) fn are_sure(&self) -> bool {
         let are_alike = self.best.iter().all(|kbps| *kbps > 0 && !is_less(*kbps, self.best[0]));
         are_alike || self.told >= TOLD_MAX || self.begun >= 2 * TOLD_MAX
@@ -85,7 +86,10 @@ mod tests {
         assert!(!after(&[900, 890]).are_sure() && after(&[900, 890, 840]).are_sure());
         assert!(!after(&[900, 890, 830]).are_sure(), "more than 7 % less");
         assert!(after(&[500, 900, 400, 890, 880]).are_sure(), "the best three");
-        assert!(!after(&[500, 900, 400, 890, 600]).are_sure() && after(&[500, 900, 400, 890, 600, 1]).are_sure());
+        assert!(
+            !after(&[500, 900, 400, 890, 600]).are_sure()
+                && after(&[500, 900, 400, 890, 600, 1]).are_sure()
+        );
         assert_eq!(after(&[500, 900, 400]).most(), Some(900));
     }
 

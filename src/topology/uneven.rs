@@ -2,8 +2,9 @@
 //!
 //! The plan for members whose links are measured and not alike.
 //!
-//! There are few schedules to choose from: whole buffers to everybody, a ring, all to one hub and back, and the best packing of
-//! trees. For each size class the one is taken that is predicted to take the least time.
+//! There are few schedules to choose from: whole buffers to everybody, a ring, all to one hub and
+//! back, and the best packing of trees. For each size class the one is taken that is predicted to
+//! take the least time.
 
 use super::forecast::forecast_us;
 use super::network::Network;
@@ -28,8 +29,9 @@ pub(super) struct Uneven {
 }
 
 impl Uneven {
-    /// For these members, given in rank order. `None` when there are fewer than three, a rate is not known, all links are alike, or
-    /// the links do not connect everybody: then there is nothing to choose, or nothing to go by.
+    /// For these members, given in rank order. `None` when there are fewer than three, a rate is
+    /// not known, all links are alike, or the links do not connect everybody: then there is nothing
+    /// to choose, or nothing to go by.
     pub(super) fn of(members: &[MemberId], links: &LinkMap) -> Option<Uneven> {
         if members.len() < 3 {
             return None;
@@ -46,15 +48,22 @@ impl Uneven {
         Some(Uneven { plan: Plan { revision: 0, reason, classes }, us, ring_us })
     }
 
-    /// Whether a large buffer gets through in less time than round a ring in rank order, by more than a tenth.
+    /// Whether a large buffer gets through in less time than round a ring in rank order, by more
+    /// than a tenth.
     pub(super) fn is_worth_it(&self) -> bool {
         self.ring_us.is_none_or(|ring_us| ring_us > self.us * WORTH_IT)
     }
 }
 
-/// A plan for these members that is faster than their present one by more than a tenth, by what is known of their links now; `None` when there
-/// is none, or a rate is not known. What is gained by less is not worth holding anybody's calls. For `have_gloo` see [`best_plan`].
-pub fn better_plan(members: &[MemberId], links: &LinkMap, present: &Plan, have_gloo: bool) -> Option<Plan> {
+/// A plan for these members that is faster than their present one by more than a tenth, by what is
+/// known of their links now; `None` when there is none, or a rate is not known. What is gained by
+/// less is not worth holding anybody's calls. For `have_gloo` see [`best_plan`].
+pub fn better_plan(
+    members: &[MemberId],
+    links: &LinkMap,
+    present: &Plan,
+    have_gloo: bool,
+) -> Option<Plan> {
     let network = Network::of(members, links)?;
     let us = |plan: &Plan| {
         let class = plan.class_for(LARGE_BYTES);
@@ -66,8 +75,9 @@ pub fn better_plan(members: &[MemberId], links: &LinkMap, present: &Plan, have_g
     is_better.then_some(better)
 }
 
-/// The plan for these members by what is known of their links now. Where they `have_gloo`, all of them, and reach each other, it goes by
-/// Gloo's schedules, but where others are faster by more than a tenth.
+/// The plan for these members by what is known of their links now. Where they `have_gloo`, all of
+/// them, and reach each other, it goes by Gloo's schedules, but where others are faster by more
+/// than a tenth.
 pub fn best_plan(members: &[MemberId], links: &LinkMap, have_gloo: bool) -> Plan {
     let best = match Uneven::of(members, links) {
         Some(uneven) if !have_gloo || uneven.is_worth_it() => uneven.plan,
@@ -77,9 +87,15 @@ pub fn best_plan(members: &[MemberId], links: &LinkMap, have_gloo: bool) -> Plan
     with_codecs(members, links, best)
 }
 
-/// How long an all-reduce of so many bytes takes under this plan, by what is known of the links, in microseconds. Nothing when that is too
-/// little, or it goes by Gloo's bcube, whose steps are Gloo's own.
-pub fn forecasts_us<const N: usize>(members: &[MemberId], links: &LinkMap, plan: &Plan, bytes: [u64; N]) -> Vec<(u64, f64)> {
+/// How long an all-reduce of so many bytes takes under this plan, by what is known of the links, in
+/// microseconds. Nothing when that is too little, or it goes by Gloo's bcube, whose steps are
+/// Gloo's own.
+pub fn forecasts_us<const N: usize>(
+    members: &[MemberId],
+    links: &LinkMap,
+    plan: &Plan,
+    bytes: [u64; N],
+) -> Vec<(u64, f64)> {
     let Some(network) = Network::of(members, links) else { return Vec::new() };
     let us = |bytes: u64| {
         let class = plan.class_for(bytes);
@@ -99,7 +115,9 @@ struct Candidates<'a> {
 
 impl<'a> Candidates<'a> {
     fn of(network: &'a Network, ring: Option<Vec<Rank>>, packing: &Packing) -> Candidates<'a> {
-        let hub = |rank| Schedule::Trees { trees: vec![TreeShare { tree: Tree::star(rank, network.size), ppm: 1_000_000 }] };
+        let hub = |rank| Schedule::Trees {
+            trees: vec![TreeShare { tree: Tree::star(rank, network.size), ppm: 1_000_000 }],
+        };
         Candidates {
             network,
             ring: ring.map(|order| Schedule::Ring { order }),
@@ -115,7 +133,8 @@ impl<'a> Candidates<'a> {
 
     /// The best one for each size class; neighbours that agree are one class.
     fn classes(&self) -> Option<Vec<PlanClass>> {
-        // What is tiny goes straight where it can: one step, and it tells that everybody reaches everybody, which messages rely on.
+        // What is tiny goes straight where it can: one step, and it tells that everybody reaches
+        // everybody, which messages rely on.
         let tiny = self.exchange.iter().map(|schedule| class(TINY_BYTES_MAX, SIZES[0].2, schedule));
         let mut classes: Vec<PlanClass> = tiny.collect();
         for (bytes_max, typical_bytes, chunk_kib) in SIZES {
@@ -125,7 +144,9 @@ impl<'a> Candidates<'a> {
                 Some((us, schedule))
             });
             let best = class(bytes_max, chunk_kib, timed.min_by(|a, b| a.0.total_cmp(&b.0))?.1);
-            classes.pop_if(|last| (last.chunk_bytes, &last.schedule) == (best.chunk_bytes, &best.schedule));
+            classes.pop_if(|last| {
+                (last.chunk_bytes, &last.schedule) == (best.chunk_bytes, &best.schedule)
+            });
             classes.push(best);
         }
         Some(classes)
@@ -137,13 +158,19 @@ impl<'a> Candidates<'a> {
             Schedule::Ring { .. } => "round a ring".to_owned(),
             _ => "whole to everybody".to_owned(),
         };
-        let others = [("round a ring", self.ring.as_ref()), ("whole to everybody", self.exchange.as_ref())];
-        let against = others.iter().filter(|(name, _)| *name != way).filter_map(|(name, schedule)| {
-            let us = self.us((*schedule)?, LARGE_BYTES, large)?;
-            Some(format!("{} {name}", time(us)))
-        });
+        let others =
+            [("round a ring", self.ring.as_ref()), ("whole to everybody", self.exchange.as_ref())];
+        let against =
+            others.iter().filter(|(name, _)| *name != way).filter_map(|(name, schedule)| {
+                let us = self.us((*schedule)?, LARGE_BYTES, large)?;
+                Some(format!("{} {name}", time(us)))
+            });
         let against: Vec<String> = against.collect();
-        let against = if against.is_empty() { String::new() } else { format!(" against {}", against.join(" and ")) };
+        let against = if against.is_empty() {
+            String::new()
+        } else {
+            format!(" against {}", against.join(" and "))
+        };
         let bound = time(LARGE_BYTES as f64 * 8000.0 / bound_kbps);
         let size = self.network.size;
         format!(
@@ -154,7 +181,12 @@ impl<'a> Candidates<'a> {
 }
 
 fn class(bytes_max: u64, chunk_kib: u32, schedule: &Schedule) -> PlanClass {
-    PlanClass { bytes_max, chunk_bytes: chunk_kib * 1024, schedule: schedule.clone(), auto: AutoCodecs::NONE }
+    PlanClass {
+        bytes_max,
+        chunk_bytes: chunk_kib * 1024,
+        schedule: schedule.clone(),
+        auto: AutoCodecs::NONE,
+    }
 }
 
 fn over(trees: &[TreeShare], size: usize) -> String {
@@ -177,9 +209,14 @@ const KIB: u64 = 1024;
 const TINY_BYTES_MAX: u64 = KIB;
 /// The buffer by which plans are compared with each other.
 const LARGE_BYTES: u64 = 64 * 1024 * KIB;
-/// Size classes: the largest buffer, the one for which times are predicted, and the chunk in KiB as it suits a ring.
-const SIZES: [(u64, u64, u32); 4] =
-    [(16 * KIB, 8 * KIB, 16), (256 * KIB, 64 * KIB, 32), (1024 * KIB, 512 * KIB, 64), (u64::MAX, LARGE_BYTES, 256)];
+/// Size classes: the largest buffer, the one for which times are predicted, and the chunk in KiB as
+/// it suits a ring.
+const SIZES: [(u64, u64, u32); 4] = [
+    (16 * KIB, 8 * KIB, 16),
+    (256 * KIB, 64 * KIB, 32),
+    (1024 * KIB, 512 * KIB, 64),
+    (u64::MAX, LARGE_BYTES, 256),
+];
 
 #[cfg(test)]
 mod tests {
@@ -209,7 +246,8 @@ mod tests {
     /// The same in Mbit.
     const MBIT: f64 = 800.0;
 
-    /// What stands there, and the least time in which [`COUNT`] elements can be reduced there, in seconds.
+    /// What stands there, and the least time in which [`COUNT`] elements can be reduced there, in
+    /// seconds.
     struct Case {
         name: &'static str,
         home: Home,
@@ -222,29 +260,66 @@ mod tests {
 
     /// Gigabit and 10 Gigabit Ethernet carry 940 and 9400 Mbit/s, Thunderbolt 16 Gbit/s.
     ///
-    /// The bounds are counted by hand: every machine must let its numbers out and the result in, which takes its port once; all of them together
-    /// must pass `2 (n - 1)` buffers; what a station sends or receives takes the air; and an island has its exits only.
+    /// The bounds are counted by hand: every machine must let its numbers out and the result in,
+    /// which takes its port once; all of them together must pass `2 (n - 1)` buffers; what a
+    /// station sends or receives takes the air; and an island has its exits only.
     fn cases() -> Vec<Case> {
         const TB: u32 = 16_000;
         let (wired, radio) = (Wired(940), Radio(600));
         let air = |rates: &[f64]| 2.0 * MBIT * rates.iter().map(|rate| 1.0 / rate).sum::<f64>();
         let wired_4 = [wired; 4];
         let many = [Wired(2350), Wired(2350), wired, wired, wired, radio, Radio(300), Radio(150)];
-        let fast_and_slow = [Wired(9400), Wired(2350), Wired(2350), Wired(2350), wired, wired, wired, wired];
+        let fast_and_slow =
+            [Wired(9400), Wired(2350), Wired(2350), Wired(2350), wired, wired, wired, wired];
         vec![
             case("4 wired", &wired_4, &[], 1.5 * MBIT / 940.0),
-            case("2 wired, 2 stations", &[wired, wired, Radio(300), Radio(100)], &[], air(&[300.0, 100.0])),
+            case(
+                "2 wired, 2 stations",
+                &[wired, wired, Radio(300), Radio(100)],
+                &[],
+                air(&[300.0, 100.0]),
+            ),
             case("1 of 4 wired is slow", &[wired, wired, wired, Wired(200)], &[], MBIT / 200.0),
-            case("4 stations", &[radio, Radio(400), Radio(300), Radio(150)], &[], air(&[200.0, 400.0, 300.0, 150.0])),
-            case("a cable to a laptop", &[wired, radio, Radio(400), Radio(300)], &[(0, 1, TB)], air(&[400.0, 300.0])),
+            case(
+                "4 stations",
+                &[radio, Radio(400), Radio(300), Radio(150)],
+                &[],
+                air(&[200.0, 400.0, 300.0, 150.0]),
+            ),
+            case(
+                "a cable to a laptop",
+                &[wired, radio, Radio(400), Radio(300)],
+                &[(0, 1, TB)],
+                air(&[400.0, 300.0]),
+            ),
             case("a chain of 3 cables", &[No; 3], &[(0, 1, TB), (1, 2, TB)], MBIT / 16e3),
-            case("a triangle of cables", &[No; 3], &[(0, 1, TB), (1, 2, TB), (2, 0, TB)], MBIT / 24e3),
+            case(
+                "a triangle of cables",
+                &[No; 3],
+                &[(0, 1, TB), (1, 2, TB), (2, 0, TB)],
+                MBIT / 24e3,
+            ),
             case("8 mixed", &many, &[(2, 5, TB)], air(&[300.0, 150.0])),
             case("A: a chain of 4", &[No; 4], &[(0, 1, TB), (1, 2, TB), (2, 3, TB)], MBIT / 16e3),
-            case("B: a ring of 4", &[No; 4], &[(0, 1, TB), (1, 2, TB), (2, 3, TB), (3, 0, TB)], MBIT / 16e3 * 0.75),
-            case("C: 2 pairs, a port each", &[wired, No, wired, No], &[(0, 1, TB), (2, 3, TB)], MBIT / 940.0),
+            case(
+                "B: a ring of 4",
+                &[No; 4],
+                &[(0, 1, TB), (1, 2, TB), (2, 3, TB), (3, 0, TB)],
+                MBIT / 16e3 * 0.75,
+            ),
+            case(
+                "C: 2 pairs, a port each",
+                &[wired, No, wired, No],
+                &[(0, 1, TB), (2, 3, TB)],
+                MBIT / 940.0,
+            ),
             case("D: 2 pairs, all wired", &wired_4, &[(0, 1, TB), (2, 3, TB)], MBIT / 940.0 / 2.0),
-            case("E: 2 pairs, all stations", &[radio; 4], &[(0, 1, TB), (2, 3, TB)], air(&[600.0, 600.0])),
+            case(
+                "E: 2 pairs, all stations",
+                &[radio; 4],
+                &[(0, 1, TB), (2, 3, TB)],
+                air(&[600.0, 600.0]),
+            ),
             case("F: a chain and a machine", &wired_4, &[(0, 1, TB), (1, 2, TB)], MBIT / 940.0),
             case("G: 10, 2.5 and 1 Gbit/s", &fast_and_slow, &[], MBIT / 940.0),
         ]
@@ -256,17 +331,30 @@ mod tests {
             let plan = plan_for(&home);
             assert!(plan.fits(home.size()), "{name}");
             let seconds = simulated_s(&home, &plan, COUNT);
-            println!("{name:25} bound {bound_s:7.3} s  plan {seconds:7.3} s  {:.3}  {}", seconds / bound_s, plan.reason);
-            assert!((0.999..=1.05).contains(&(seconds / bound_s)), "{name}: {seconds} s of {bound_s} s, {}", plan.reason);
+            println!(
+                "{name:25} bound {bound_s:7.3} s  plan {seconds:7.3} s  {:.3}  {}",
+                seconds / bound_s,
+                plan.reason
+            );
+            assert!(
+                (0.999..=1.05).contains(&(seconds / bound_s)),
+                "{name}: {seconds} s of {bound_s} s, {}",
+                plan.reason
+            );
 
             let network = Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates");
             let class = plan.class_for(COUNT * 4);
-            let forecast_us = forecast_us(&network, &class.schedule, COUNT * 4, class.chunk_bytes).expect("direct links");
-            assert!((0.99..=1.07).contains(&(forecast_us / 1e6 / seconds)), "{name}: {seconds} s forecast as {forecast_us} us");
+            let forecast_us = forecast_us(&network, &class.schedule, COUNT * 4, class.chunk_bytes)
+                .expect("direct links");
+            assert!(
+                (0.99..=1.07).contains(&(forecast_us / 1e6 / seconds)),
+                "{name}: {seconds} s forecast as {forecast_us} us"
+            );
         }
     }
 
-    /// Three to nine machines with up to three cables between them, with rates that are far enough apart to be told.
+    /// Three to nine machines with up to three cables between them, with rates that are far enough
+    /// apart to be told.
     fn any_home(rng: &mut SmallRng) -> Home {
         let size: u8 = rng.random_range(3..=9);
         let lan = |rng: &mut SmallRng| match rng.random_range(0..2) {
@@ -290,12 +378,20 @@ mod tests {
             let network = Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates");
             let bound_s = MBIT * 1000.0 / Packing::of(&network).expect("trees").bound_kbps;
             let seconds = simulated_s(&home, &plan_for(&home), COUNT);
-            assert!((0.999..=1.15).contains(&(seconds / bound_s)), "seed {seed}: {seconds} s of {bound_s} s for {home:?}");
+            assert!(
+                (0.999..=1.15).contains(&(seconds / bound_s)),
+                "seed {seed}: {seconds} s of {bound_s} s for {home:?}"
+            );
             seconds / bound_s
         };
         let mut ratios: Vec<f64> = (0..60).map(ratio).collect();
         ratios.sort_by(f64::total_cmp);
-        println!("{} homes: median {:.3}, worst {:.3}", ratios.len(), ratios[ratios.len() / 2], ratios[ratios.len() - 1]);
+        println!(
+            "{} homes: median {:.3}, worst {:.3}",
+            ratios.len(),
+            ratios[ratios.len() / 2],
+            ratios[ratios.len() - 1]
+        );
     }
 
     #[test]
@@ -307,7 +403,11 @@ mod tests {
             let bytes = |links: &LinkMap| arrange(&members, None, None, links).plan.to_bytes();
             let first = bytes(&home.link_map(|_| 0));
             for _ in 0..3 {
-                assert_eq!(bytes(&home.link_map(|left| rng.random_range(0..left))), first, "{home:?}");
+                assert_eq!(
+                    bytes(&home.link_map(|left| rng.random_range(0..left))),
+                    first,
+                    "{home:?}"
+                );
             }
         }
     }
@@ -317,22 +417,38 @@ mod tests {
         for case in cases() {
             let (plan, pairs) = (plan_for(&case.home), case.home.size() * (case.home.size() - 1));
             let direct = |from: Rank, to: Rank| case.home.way(from.0, to.0).is_some();
-            let ways = ranks(case.home.size()).flat_map(|a| ranks(case.home.size()).map(move |b| (a, b))).filter(|(a, b)| a != b);
+            let ways = ranks(case.home.size())
+                .flat_map(|a| ranks(case.home.size()).map(move |b| (a, b)))
+                .filter(|(a, b)| a != b);
             let is_mesh = ways.filter(|(a, b)| direct(*a, *b)).count() == pairs;
-            assert_eq!(plan.classes.iter().any(|class| class.schedule == Schedule::OneShot), is_mesh, "{}", case.name);
+            assert_eq!(
+                plan.classes.iter().any(|class| class.schedule == Schedule::OneShot),
+                is_mesh,
+                "{}",
+                case.name
+            );
             for class in &plan.classes {
                 let Schedule::Trees { trees } = &class.schedule else { continue };
-                let edges = trees.iter().flat_map(|share| ranks(case.home.size()).zip(&share.tree.parents));
-                assert!(edges.filter_map(|(a, b)| Some((a, (*b)?))).all(|(a, b)| direct(a, b)), "{}", case.name);
+                let edges =
+                    trees.iter().flat_map(|share| ranks(case.home.size()).zip(&share.tree.parents));
+                assert!(
+                    edges.filter_map(|(a, b)| Some((a, (*b)?))).all(|(a, b)| direct(a, b)),
+                    "{}",
+                    case.name
+                );
             }
         }
     }
 
     #[test]
     fn sixteen_roots_fit_in_a_sentence() {
-        let cables: Vec<(u8, u8, u32)> = (0..16).map(|rank| (rank, (rank + 1) % 16, 16_000)).collect();
+        let cables: Vec<(u8, u8, u32)> =
+            (0..16).map(|rank| (rank, (rank + 1) % 16, 16_000)).collect();
         let plan = plan_for(&Home::new(&[No; 16], &cables));
-        assert!(plan.fits(16) && matches!(&plan.class_for(u64::MAX).schedule, Schedule::Trees { trees } if trees.len() > 10));
+        assert!(
+            plan.fits(16)
+                && matches!(&plan.class_for(u64::MAX).schedule, Schedule::Trees { trees } if trees.len() > 10)
+        );
         assert!(plan.reason.len() <= Plan::REASON_BYTES_MAX, "{}", plan.reason);
     }
 
@@ -341,13 +457,23 @@ mod tests {
         let links = |wired: [u32; 4]| Home::new(&wired.map(Wired), &[]).link_map(|_| 0);
         let members = Home::new(&[No; 4], &[]).members();
         let ring = plan(&members, &links_of(4, |_, _| Some(200)));
-        let for_slow = better_plan(&members, &links([940, 940, 940, 200]), &ring, false).expect("a ring waits for the slow one");
+        let for_slow = better_plan(&members, &links([940, 940, 940, 200]), &ring, false)
+            .expect("a ring waits for the slow one");
         assert!(matches!(for_slow.class_for(64 << 20).schedule, Schedule::Trees { .. }));
         assert_eq!(better_plan(&members, &links([940, 940, 940, 200]), &for_slow, false), None);
-        assert_eq!(better_plan(&members, &links([940, 940, 940, 180]), &for_slow, false), None, "about as it was");
+        assert_eq!(
+            better_plan(&members, &links([940, 940, 940, 180]), &for_slow, false),
+            None,
+            "about as it was"
+        );
         assert_eq!(better_plan(&members, &links([940; 4]), &ring, false), None);
-        assert_eq!(better_plan(&members, &links_of(4, |_, _| Some(200)), &for_slow, false), None, "nothing is known");
-        let again = better_plan(&members, &links([940; 4]), &for_slow, false).expect("a hub has three times as much to do");
+        assert_eq!(
+            better_plan(&members, &links_of(4, |_, _| Some(200)), &for_slow, false),
+            None,
+            "nothing is known"
+        );
+        let again = better_plan(&members, &links([940; 4]), &for_slow, false)
+            .expect("a hub has three times as much to do");
         assert_eq!(again.classes, ring.classes);
         let other = better_plan(&members, &links([940, 940, 940, 20]), &for_slow, false);
         assert_eq!(other, None, "the same tree is the best one still");
@@ -361,9 +487,17 @@ mod tests {
         let gloo = best_plan(&members, &even, true);
         assert_eq!((gloo.engine(), gloo.is_for(EngineKind::Gloo)), (EngineKind::Gloo, true));
         assert_eq!(better_plan(&members, &even, &gloo, true), None);
-        assert_eq!(better_plan(&members, &links([940, 940, 940, 900]), &gloo, true), None, "not worth it");
-        let trees = better_plan(&members, &slow, &gloo, true).expect("Gloo's ring waits for the slow one");
-        assert_eq!((trees.engine(), &trees), (EngineKind::Native, &best_plan(&members, &slow, false)));
+        assert_eq!(
+            better_plan(&members, &links([940, 940, 940, 900]), &gloo, true),
+            None,
+            "not worth it"
+        );
+        let trees =
+            better_plan(&members, &slow, &gloo, true).expect("Gloo's ring waits for the slow one");
+        assert_eq!(
+            (trees.engine(), &trees),
+            (EngineKind::Native, &best_plan(&members, &slow, false))
+        );
         assert_eq!(better_plan(&members, &slow, &trees, true), None);
         assert_eq!(better_plan(&members, &even, &trees, true), Some(gloo), "as fast as any");
     }
@@ -373,9 +507,17 @@ mod tests {
         let uneven = |home: &Home| Uneven::of(&home.members(), &home.link_map(|_| 0));
         assert_eq!(uneven(&Home::new(&[Wired(940), Wired(200)], &[])), None);
         assert_eq!(uneven(&Home::new(&[Wired(940); 4], &[])), None);
-        assert_eq!(uneven(&Home::new(&[Wired(940), Wired(200), No], &[])), None, "one is not connected");
+        assert_eq!(
+            uneven(&Home::new(&[Wired(940), Wired(200), No], &[])),
+            None,
+            "one is not connected"
+        );
         let home = Home::new(&[Wired(940), Wired(940), Wired(200)], &[]);
-        assert_eq!(Uneven::of(&home.members(), &links_of(3, |_, _| Some(200))), None, "nothing is measured");
+        assert_eq!(
+            Uneven::of(&home.members(), &links_of(3, |_, _| Some(200))),
+            None,
+            "nothing is measured"
+        );
     }
 
     #[test]
@@ -384,21 +526,33 @@ mod tests {
             let network = Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates");
             let packing = Packing::of(&network).expect("trees");
             let found_s = MBIT * 1000.0 / packing.bound_kbps;
-            assert!((found_s / bound_s - 1.0).abs() < 1e-6, "{name}: {found_s} s, by hand {bound_s} s");
+            assert!(
+                (found_s / bound_s - 1.0).abs() < 1e-6,
+                "{name}: {found_s} s, by hand {bound_s} s"
+            );
         }
     }
 
-    /// How long 100 MB travel in a home and are encoded beside it, in seconds: as they are, in eight bits, and as the plan has it; with who goes without the
-    /// codec then. `None` where the plan has no trees.
+    /// How long 100 MB travel in a home and are encoded beside it, in seconds: as they are, in
+    /// eight bits, and as the plan has it; with who goes without the codec then. `None` where the
+    /// plan has no trees.
     fn coded_s(home: &Home) -> Option<([[f64; 2]; 3], Coding)> {
         let (members, mut links) = (home.members(), home.link_map(|_| 0));
         members.iter().for_each(|member| links.set_coding(*member, CodingSpeed::new(|_| 5000)));
         let plan = best_plan(&members, &links, false);
         let class = plan.class_for(COUNT * 4);
         assert!(plan.fits(home.size()) && plan.reason.len() <= Plan::REASON_BYTES_MAX, "{plan:?}");
-        let (Schedule::Trees { .. }, taken) = (&class.schedule, class.auto.up_to(Coarsest::Int8)) else { return None };
+        let (Schedule::Trees { .. }, taken) = (&class.schedule, class.auto.up_to(Coarsest::Int8))
+        else {
+            return None;
+        };
         let paying = Paying::new(&members, &links, &plan).expect("a network");
-        let seconds = |coding| paying.travel_and_coding_us(class, COUNT * 4, coding).expect("all speeds").map(|us| us / 1e6);
+        let seconds = |coding| {
+            paying
+                .travel_and_coding_us(class, COUNT * 4, coding)
+                .expect("all speeds")
+                .map(|us| us / 1e6)
+        };
         Some(([Coding::NONE, CodecId::Int8.into(), taken].map(seconds), taken))
     }
 
@@ -422,7 +576,10 @@ mod tests {
                 taken.plain()
             );
             if taken.codec() == CodecId::Int8 {
-                assert!(most(some) <= 1.03 * most(all) && some[1] < all[1], "{name}: {some:?} after {all:?}");
+                assert!(
+                    most(some) <= 1.03 * most(all) && some[1] < all[1],
+                    "{name}: {some:?} after {all:?}"
+                );
                 exact += taken.plain().len();
             }
         }
@@ -431,7 +588,10 @@ mod tests {
             let home = any_home(&mut SmallRng::seed_from_u64(seed));
             let Some(([plain, all, some], taken)) = coded_s(&home) else { continue };
             match taken.codec() {
-                CodecId::Int8 => assert!(most(some) <= 1.03 * most(all), "seed {seed}: {some:?} after {all:?} for {home:?}"),
+                CodecId::Int8 => assert!(
+                    most(some) <= 1.03 * most(all),
+                    "seed {seed}: {some:?} after {all:?} for {home:?}"
+                ),
                 _ => assert!(most(some) <= most(plain), "seed {seed}"),
             }
         }

@@ -4,16 +4,18 @@
 
 use std::collections::VecDeque;
 
-/// Compares what operations take with what they should. Where processors are the limit all take longer than foretold, so what counts is by how
-/// much more than usual.
+/// Compares what operations take with what they should. Where processors are the limit all take
+/// longer than foretold, so what counts is by how much more than usual.
 ///
-/// Of operations that are under way together several end at once, after a while in which none does. So it is not one that is looked at but some in
-/// a row, and of these not the one that took longest: that may be chance.
+/// Of operations that are under way together several end at once, after a while in which none does.
+/// So it is not one that is looked at but some in a row, and of these not the one that took
+/// longest: that may be chance.
 #[derive(Clone, Debug)]
 pub struct Watch {
     /// The last ones: what was foretold, and what it took, in microseconds.
     last: VecDeque<(f64, f64)>,
-    /// The least that some in a row have taken, in forecasts: not less than one, nor more than a processor explains.
+    /// The least that some in a row have taken, in forecasts: not less than one, nor more than a
+    /// processor explains.
     usual: Option<f64>,
     /// Not before this time the links are measured again.
     not_before: u64,
@@ -29,7 +31,8 @@ impl Watch {
         Watch { last: VecDeque::new(), usual: None, not_before: now, rest_ms: REST_MS }
     }
 
-    /// An operation took so long in place of its forecast, in microseconds. Says whether the links should be measured again.
+    /// An operation took so long in place of its forecast, in microseconds. Says whether the links
+    /// should be measured again.
     pub fn note(&mut self, now: u64, forecast_us: f64, took_us: f64) -> bool {
         self.last.push_back((forecast_us, took_us));
         if self.last.len() > IN_A_ROW_MAX {
@@ -39,7 +42,12 @@ impl Watch {
             return false;
         }
         let excess = |(forecast, took): &(f64, f64)| took - forecast;
-        let longest = self.last.iter().max_by(|a, b| excess(a).total_cmp(&excess(b))).copied().unwrap_or_default();
+        let longest = self
+            .last
+            .iter()
+            .max_by(|a, b| excess(a).total_cmp(&excess(b)))
+            .copied()
+            .unwrap_or_default();
         let sum = |of: fn(&(f64, f64)) -> f64| self.last.iter().map(of).sum::<f64>() - of(&longest);
         let (forecast, took) = (sum(|one| one.0), sum(|one| one.1));
         let usual = self.usual.unwrap_or(USUAL_MAX).min(took / forecast).max(1.0);
@@ -47,7 +55,8 @@ impl Watch {
         let slack_us = SLACK_US * (self.last.len() - 1) as f64;
         let is_due = took > forecast * usual * LATE + slack_us && now >= self.not_before;
         if is_due {
-            // It may be something else that takes time, which measuring does not mend: then that is usual from now on.
+            // It may be something else that takes time, which measuring does not mend: then that is
+            // usual from now on.
             self.forget();
             self.not_before = now + self.rest_ms;
             self.rest_ms = (2 * self.rest_ms).min(REST_MAX_MS);
@@ -103,7 +112,14 @@ mod tests {
         let mut watch = Watch::new(0);
         assert!((0..8).all(|_| !usual(&mut watch, 0)));
         assert!((0..20).all(|_| !watch.note(0, 100_000.0, 145_000.0)), "nearly as foretold");
-        assert!((0..20).all(|n| !watch.note(1, 100_000.0, if n % 8 == 0 { 5_000_000.0 } else { 100_000.0 })), "chance");
+        assert!(
+            (0..20).all(|n| !watch.note(
+                1,
+                100_000.0,
+                if n % 8 == 0 { 5_000_000.0 } else { 100_000.0 }
+            )),
+            "chance"
+        );
         let after = late_until_due(&mut watch, 7).expect("late");
         assert!((4..=7).contains(&after), "{after}");
         assert!((8..100).all(|now| !late(&mut watch, now)), "it is usual now");
@@ -111,7 +127,10 @@ mod tests {
         assert!((101..200).all(|now| !late(&mut watch, now)), "not again at once");
         assert!(late(&mut watch, 7 + REST_MS));
         assert!((0..8).all(|_| !usual(&mut watch, 8 + REST_MS)));
-        assert!((0..9).all(|more| !late(&mut watch, 8 + 2 * REST_MS + more)), "it rests twice as long");
+        assert!(
+            (0..9).all(|more| !late(&mut watch, 8 + 2 * REST_MS + more)),
+            "it rests twice as long"
+        );
         assert!(late(&mut watch, 8 + 3 * REST_MS));
     }
 
@@ -154,7 +173,10 @@ mod tests {
         watch.was_right();
         for now in [REST_MS + 4, 2 * REST_MS + 20] {
             assert!((0..8).all(|_| !usual(&mut watch, now)));
-            assert!(late_until_due(&mut watch, now).is_some(), "and has rested no longer than at first");
+            assert!(
+                late_until_due(&mut watch, now).is_some(),
+                "and has rested no longer than at first"
+            );
         }
     }
 }

@@ -7,7 +7,8 @@ use crate::wire::{Decode, Encode, Malformed, Reader};
 
 /// An operation that is committed, and the digest of the result that all who hold it hold.
 ///
-/// Who has another result, or none, has no part in it: its call ends with `Indeterminate`, and its history goes on without it.
+/// Who has another result, or none, has no part in it: its call ends with `Indeterminate`, and its
+/// history goes on without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommittedOp {
     /// Which one.

@@ -20,8 +20,9 @@ pub struct OpId {
 
 /// A sequence of operations in program order; tasks that call at the same time use different lanes.
 ///
-/// A lane of the caller's has lanes under it: one for the messages from each rank to each other one, whose numbers only these
-/// two count, and one for the calls of its steps, 64 numbers for each step.
+/// A lane of the caller's has lanes under it: one for the messages from each rank to each other
+/// one, whose numbers only these two count, and one for the calls of its steps, 64 numbers for each
+/// step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(pub u64);
 
@@ -32,10 +33,12 @@ impl Lane {
     /// The lane of the Context itself.
     pub const MAIN: Lane = Lane(0);
 
-    /// Of frames that belong to no operation: bursts that measure a path. No caller's lane is like it.
+    /// Of frames that belong to no operation: bursts that measure a path. No caller's lane is like
+    /// it.
     pub(crate) const BURSTS: Lane = Lane(u64::MAX);
 
-    /// Of a frame that belongs to no operation either: the last one before a data link goes on over another path.
+    /// Of a frame that belongs to no operation either: the last one before a data link goes on over
+    /// another path.
     pub(crate) const MOVES: Lane = Lane(u64::MAX - 1);
 
     const BASE: u64 = (1 << 40) - 1;
@@ -53,7 +56,12 @@ impl Lane {
     /// The lane of this one's messages from one rank to another; both are below [`MEMBERS_MAX`].
     pub(crate) fn messages(self, from: Rank, to: Rank) -> Lane {
         let of = |rank: Rank| u64::from(rank.0) % MEMBERS_MAX as u64;
-        Lane(self.0 & Lane::BASE | Lane::MESSAGES | of(from) << Lane::FROM_AT | of(to) << Lane::TO_AT)
+        Lane(
+            self.0 & Lane::BASE
+                | Lane::MESSAGES
+                | of(from) << Lane::FROM_AT
+                | of(to) << Lane::TO_AT,
+        )
     }
 
     /// From whom to whom its messages go, if it is a lane of messages.
@@ -86,7 +94,8 @@ impl Lane {
 }
 
 impl OpId {
-    /// The name under which call `index` of this step is described and carried out; below [`PARTS_MAX`].
+    /// The name under which call `index` of this step is described and carried out; below
+    /// [`PARTS_MAX`].
     pub(crate) fn part(self, index: u8) -> OpId {
         let number = self.number.wrapping_mul(PARTS_MAX as u64).wrapping_add(u64::from(index));
         OpId { lane: Lane(self.lane.0 | Lane::STEPS), number }
@@ -166,7 +175,10 @@ mod tests {
             assert_eq!(there.participants(16), 1 << 2 | 1 << 15);
             assert_eq!((tag.ends(), tag.participants(3)), (None, 0b111));
         }
-        assert!(Lane::tagged(4).messages(Rank(0), Rank(1)) != Lane::tagged(5).messages(Rank(0), Rank(1)));
+        assert!(
+            Lane::tagged(4).messages(Rank(0), Rank(1))
+                != Lane::tagged(5).messages(Rank(0), Rank(1))
+        );
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! Layer: Words.
 //!
-//! Which operations a member has committed in a View, and with which results, however many: their number, and a digest that does not depend
-//! on the order.
+//! Which operations a member has committed in a View, and with which results, however many: their
+//! number, and a digest that does not depend on the order.
 
 use super::CommittedOp;
 use crate::wire::{Decode, Encode, Malformed, Reader};
 
 /// A set of operations that can be added to and compared, and says nothing else of its members.
 ///
-/// The digest is the XOR of the XXH3-128 of all names, each with the digest of its result. It guards against chance, as members do not lie to
-/// each other.
+/// The digest is the XOR of the XXH3-128 of all names, each with the digest of its result. It
+/// guards against chance, as members do not lie to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OpSet {
     len: u64,
@@ -61,7 +61,10 @@ mod tests {
 
     fn of(numbers: &[u64]) -> OpSet {
         let mut set = OpSet::default();
-        let op = |number: &u64| CommittedOp { op: OpId { lane: Lane::MAIN, number: *number }, digest: 7 };
+        let op = |number: &u64| CommittedOp {
+            op: OpId { lane: Lane::MAIN, number: *number },
+            digest: 7,
+        };
         set.extend(numbers.iter().map(op));
         set
     }

@@ -83,14 +83,29 @@ mod tests {
     fn it_has_those_that_were_put_in() {
         let some = set(&[15, 0, 3, 3]);
         assert_codec(&some);
-        assert_eq!((some.len(), some.iter().map(|rank| rank.0).collect::<Vec<_>>()), (3, vec![0, 3, 15]));
-        assert!(some.contains(Rank(15)) && !some.contains(Rank(1)) && !some.contains(Rank(16)) && !some.contains(Rank(255)));
-        assert_eq!((set(&[16, 255]), format!("{some:?}")), (RankSet::EMPTY, "{0, 3, 15}".to_owned()));
+        assert_eq!(
+            (some.len(), some.iter().map(|rank| rank.0).collect::<Vec<_>>()),
+            (3, vec![0, 3, 15])
+        );
+        assert!(
+            some.contains(Rank(15))
+                && !some.contains(Rank(1))
+                && !some.contains(Rank(16))
+                && !some.contains(Rank(255))
+        );
+        assert_eq!(
+            (set(&[16, 255]), format!("{some:?}")),
+            (RankSet::EMPTY, "{0, 3, 15}".to_owned())
+        );
     }
 
     #[test]
     fn a_part_is_not_the_whole() {
-        assert!(set(&[0, 2]).is_part_of(3) && !set(&[0, 2]).is_part_of(2) && !set(&[0, 1]).is_part_of(2));
+        assert!(
+            set(&[0, 2]).is_part_of(3)
+                && !set(&[0, 2]).is_part_of(2)
+                && !set(&[0, 1]).is_part_of(2)
+        );
         assert!(RankSet::EMPTY.is_part_of(1) && !set(&[0]).is_part_of(1));
     }
 }

@@ -74,7 +74,11 @@ impl Ask {
     }
 
     /// Calls the method: from here on it has its number.
-    pub fn begin<'b, T: Number>(&self, context: &mut Context, with: &'b mut Buffers<T>) -> Under<'b, T> {
+    pub fn begin<'b, T: Number>(
+        &self,
+        context: &mut Context,
+        with: &'b mut Buffers<T>,
+    ) -> Under<'b, T> {
         let Ask { op, root, best_effort, .. } = *self;
         macro_rules! unvoted {
             ($call:expr) => {{
@@ -132,7 +136,8 @@ impl Ask {
         }
     }
 
-    /// What comes back of a call whose result was lost, put where it belongs. The parts of the root it had before.
+    /// What comes back of a call whose result was lost, put where it belongs. The parts of the root
+    /// it had before.
     pub fn put_back<T: Number>(&self, rank: usize, taken: &[T], with: &mut Buffers<T>) {
         let (mine, parts) = taken.split_at(self.len.min(taken.len()));
         with.mine = mine.to_vec();
@@ -157,24 +162,49 @@ impl Ask {
             What::AllToAll => Kind::AllToAll,
             What::Step => {
                 let count = (self.len * (size + 1) * size_of::<T>()) as u64;
-                return Call { kind: Kind::Step { parts: 2 }, dtype: DType::U8, count, codec: CodecId::None, mode };
+                return Call {
+                    kind: Kind::Step { parts: 2 },
+                    dtype: DType::U8,
+                    count,
+                    codec: CodecId::None,
+                    mode,
+                };
             }
-            What::Barrier => return Call { kind: Kind::Barrier, dtype: DType::U8, count: 0, codec: CodecId::None, mode },
+            What::Barrier => {
+                return Call {
+                    kind: Kind::Barrier,
+                    dtype: DType::U8,
+                    count: 0,
+                    codec: CodecId::None,
+                    mode,
+                };
+            }
         };
         let count = if self.what == What::AllToAll { self.len * size } else { self.len };
-        let codec = if self.rounded && T::DTYPE == DType::F32 { CodecId::Bf16 } else { CodecId::None };
+        let codec =
+            if self.rounded && T::DTYPE == DType::F32 { CodecId::Bf16 } else { CodecId::None };
         Call { kind, dtype: T::DTYPE, count: count as u64, codec, mode }
     }
 
     /// That the buffer and the result are what this rank must have of it.
-    pub fn is_done<T: Number>(&self, context: &Context, seed: u64, have: &Buffers<T>, result: Option<&[T]>) -> Result<()> {
+    pub fn is_done<T: Number>(
+        &self,
+        context: &Context,
+        seed: u64,
+        have: &Buffers<T>,
+        result: Option<&[T]>,
+    ) -> Result<()> {
         let (rank, size) = (context.rank(), context.size());
         let all = |rank| self.buffers::<T>(seed, rank, size);
         let inputs = || (0..size).map(|rank| all(rank).mine).collect::<Vec<_>>();
         let own = rank * self.len..(rank + 1) * self.len;
         let in_place = match self.what {
-            What::AllReduce | What::Step => reduced(&context.fold_order::<T>(self.len), self.op, &inputs()),
-            What::Reduce if rank == self.root => reduced(&context.reduce_order::<T>(self.root, self.len), self.op, &inputs()),
+            What::AllReduce | What::Step => {
+                reduced(&context.fold_order::<T>(self.len), self.op, &inputs())
+            }
+            What::Reduce if rank == self.root => {
+                reduced(&context.reduce_order::<T>(self.root, self.len), self.op, &inputs())
+            }
             What::Scatter => all(self.root).parts[own.clone()].to_vec(),
             What::Broadcast => all(self.root).mine,
             _ => all(rank).mine,
@@ -184,22 +214,37 @@ impl Ask {
             same("the parts", &have.parts, &all(self.root).parts)?;
         }
         let apart = match self.what {
-            What::AllReduceOwned => Some(reduced(&context.fold_order::<T>(self.len), self.op, &inputs())),
+            What::AllReduceOwned => {
+                Some(reduced(&context.fold_order::<T>(self.len), self.op, &inputs()))
+            }
             What::ReduceScatter => {
-                let whole = reduced(&context.reduce_scatter_order::<T>(self.len), self.op, &inputs());
+                let whole =
+                    reduced(&context.reduce_scatter_order::<T>(self.len), self.op, &inputs());
                 Some(whole[context.shard(self.len)].to_vec())
             }
             What::AllGather => Some(inputs().concat()),
             What::Gather => (rank == self.root).then(|| inputs().concat()),
-            What::AllToAll => Some((0..size).flat_map(|rank| all(rank).parts[own.clone()].to_vec()).collect()),
+            What::AllToAll => {
+                Some((0..size).flat_map(|rank| all(rank).parts[own.clone()].to_vec()).collect())
+            }
             _ => None,
         };
-        ensure!(result.is_some() == apart.is_some(), "{:?} has a result: {}", self.what, result.is_some());
+        ensure!(
+            result.is_some() == apart.is_some(),
+            "{:?} has a result: {}",
+            self.what,
+            result.is_some()
+        );
         same("the result", result.unwrap_or_default(), &apart.unwrap_or_default())
     }
 
     /// That the buffer is as it was.
-    pub fn is_untouched<T: Number>(&self, context: &Context, seed: u64, have: &Buffers<T>) -> Result<()> {
+    pub fn is_untouched<T: Number>(
+        &self,
+        context: &Context,
+        seed: u64,
+        have: &Buffers<T>,
+    ) -> Result<()> {
         let was = self.buffers::<T>(seed, context.rank(), context.size());
         same("the buffer of a call without a result", &have.mine, &was.mine)?;
         same("the parts of a call without a result", &have.parts, &was.parts)
@@ -207,10 +252,14 @@ impl Ask {
 }
 
 /// Awaits all of them at once.
-pub async fn together<T: Number>(mut calls: Vec<Under<'_, T>>) -> Vec<potluck::Result<Option<Vec<T>>>> {
+pub async fn together<T: Number>(
+    mut calls: Vec<Under<'_, T>>,
+) -> Vec<potluck::Result<Option<Vec<T>>>> {
     let mut outcomes: Vec<_> = calls.iter().map(|_| None).collect();
     std::future::poll_fn(|task| {
-        for (call, outcome) in calls.iter_mut().zip(&mut outcomes).filter(|(_, outcome)| outcome.is_none()) {
+        for (call, outcome) in
+            calls.iter_mut().zip(&mut outcomes).filter(|(_, outcome)| outcome.is_none())
+        {
             if let Poll::Ready(ended) = call.as_mut().poll(task) {
                 *outcome = Some(ended);
             }
@@ -223,6 +272,11 @@ pub async fn together<T: Number>(mut calls: Vec<Under<'_, T>>) -> Vec<potluck::R
 
 fn same<T: Number>(what: &str, have: &[T], want: &[T]) -> Result<()> {
     let place = differs(have, want);
-    ensure!(place.is_none(), "{what}: {} elements, {} expected, {place:?} differs", have.len(), want.len());
+    ensure!(
+        place.is_none(),
+        "{what}: {} elements, {} expected, {place:?} differs",
+        have.len(),
+        want.len()
+    );
     Ok(())
 }

@@ -19,13 +19,15 @@ pub async fn sums(on: On) -> Result<()> {
             }
             for round in 0..400u64 {
                 let mut buffers = vec![vec![round; 3 + round as usize % 50]; 4];
-                let calls: Vec<_> = buffers.iter_mut().map(|b| context.all_reduce(b).best_effort()).collect();
+                let calls: Vec<_> =
+                    buffers.iter_mut().map(|b| context.all_reduce(b).best_effort()).collect();
                 for call in calls {
                     call.await?;
                 }
                 ensure!(buffers.iter().flatten().all(|x| *x == round * n as u64), "round {round}");
             }
-            // Who has its result must not leave before the others have theirs: nobody waits for them.
+            // Who has its result must not leave before the others have theirs: nobody waits for
+            // them.
             context.barrier().await?;
             Ok(())
         });
@@ -50,7 +52,10 @@ pub async fn given_up(on: On) -> Result<()> {
             drop(call);
         } else {
             let error = call.await;
-            ensure!(matches!(error, Err(Error::Aborted { cause: Cause::Dropped { by: Some(_) } })), "{error:?}");
+            ensure!(
+                matches!(error, Err(Error::Aborted { cause: Cause::Dropped { by: Some(_) } })),
+                "{error:?}"
+            );
         }
         ensure!(buffer == vec![1.0; 70_000], "the buffer is touched");
         context.all_reduce(&mut buffer).best_effort().await?;

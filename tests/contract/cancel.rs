@@ -1,7 +1,8 @@
-//! Calls given up at every place where they wait: by the count of polls, and from another thread at a moment of chance.
+//! Calls given up at every place where they wait: by the count of polls, and from another thread at
+//! a moment of chance.
 //!
-//! Whoever gives up finds the buffer as it was. The others are answered within a second: all `Ok`, and then the one that gave up has
-//! a lost result; or all aborted, naming it. The next call works.
+//! Whoever gives up finds the buffer as it was. The others are answered within a second: all `Ok`,
+//! and then the one that gave up has a lost result; or all aborted, naming it. The next call works.
 
 use super::ask::{Ask, Buffers, Under, What};
 use super::numbers::Chance;
@@ -60,7 +61,8 @@ pub async fn at_every_poll(on: On) -> Result<()> {
                 for way in [Drop::After, Drop::Woken] {
                     let mut polls = usize::from(way(0) == Drop::Woken(0));
                     loop {
-                        let (back, fate, _) = told(nodes, ask, victim, way(polls), others_first).await?;
+                        let (back, fate, _) =
+                            told(nodes, ask, victim, way(polls), others_first).await?;
                         nodes = back;
                         *fates.entry(fate).or_insert(0) += 1;
                         if fate == Fate::Done {
@@ -71,7 +73,8 @@ pub async fn at_every_poll(on: On) -> Result<()> {
                     }
                 }
                 for polls in [2, 3, 5, 8, 13, 21, 34, 55, 89, 144] {
-                    let (back, fate, _) = told(nodes, ask, victim, Drop::Eager(polls), others_first).await?;
+                    let (back, fate, _) =
+                        told(nodes, ask, victim, Drop::Eager(polls), others_first).await?;
                     nodes = back;
                     *fates.entry(fate).or_insert(0) += 1;
                 }
@@ -158,11 +161,18 @@ async fn sync_told(nodes: Nodes, victim: usize, way: Drop) -> Result<(Nodes, Fat
             _ => Some(call.await),
         };
         let ended = Instant::now();
-        ensure!(state == if matches!(over, Some(Ok(()))) { state_of(1) } else { was }, "not the state");
+        ensure!(
+            state == if matches!(over, Some(Ok(()))) { state_of(1) } else { was },
+            "not the state"
+        );
         let outcome = over.map_or(Ok(false), |outcome| outcome.map(|()| true));
         // Where nothing came of it, the members are as far from each other as before.
         let counts = outcome.as_ref().is_ok_and(|counts| *counts);
-        ensure!(rank == victim || context.is_in_sync() == counts, "in sync: {}, {outcome:?}", context.is_in_sync());
+        ensure!(
+            rank == victim || context.is_in_sync() == counts,
+            "in sync: {}, {outcome:?}",
+            context.is_in_sync()
+        );
         let (mut lost, mut taken) = (false, None);
         let refused = loop {
             match context.barrier().await {
@@ -174,7 +184,11 @@ async fn sync_told(nodes: Nodes, victim: usize, way: Drop) -> Result<(Nodes, Fat
             taken = taken.or(context.take_result::<u8>());
             tokio::task::yield_now().await;
         };
-        ensure!(!lost || rank == 1 || taken == Some(state_of(1)), "not the state that was lost: {:?}", taken.map(|t| t.len()));
+        ensure!(
+            !lost || rank == 1 || taken == Some(state_of(1)),
+            "not the state that was lost: {:?}",
+            taken.map(|t| t.len())
+        );
         ensure!(refused != (lost || counts), "refused: {refused}, lost: {lost}, {outcome:?}");
         Ok(Seen { node: (cluster, context), answer: Answer { began, ended, outcome }, lost })
     };
@@ -203,32 +217,43 @@ struct Answer {
     outcome: potluck::Result<bool>,
 }
 
-/// One round of all three: `victim` gives the call up, which takes it the time that is given back. With `others_first` their parts are on the way before it begins.
-async fn told(nodes: Nodes, ask: Ask, victim: usize, way: Drop, others_first: bool) -> Result<(Nodes, Fate, Duration)> {
+/// One round of all three: `victim` gives the call up, which takes it the time that is given back.
+/// With `others_first` their parts are on the way before it begins.
+async fn told(
+    nodes: Nodes,
+    ask: Ask,
+    victim: usize,
+    way: Drop,
+    others_first: bool,
+) -> Result<(Nodes, Fate, Duration)> {
     let begun = Arc::new(Barrier::new(3));
     let program = move |cluster: Cluster, mut context: Context| {
         let begun = Arc::clone(&begun);
         async move {
-            let (rank, others_first) = (context.rank(), if others_first { Some(&*begun) } else { None });
+            let (rank, others_first) =
+                (context.rank(), if others_first { Some(&*begun) } else { None });
             let answer = if rank == victim {
                 gives_up(&mut context, ask, way, others_first).await
             } else {
                 stays(&mut context, ask, others_first).await
             };
             let answer = answer.with_context(|| format!("rank {rank}"))?;
-            let lost = goes_on(&mut context, ask).await.with_context(|| format!("rank {rank} goes on"))?;
+            let lost =
+                goes_on(&mut context, ask).await.with_context(|| format!("rank {rank} goes on"))?;
             Ok(Seen { node: (cluster, context), answer, lost })
         }
     };
     let what = || format!("{ask:?}, {way:?} by {victim}, others first: {others_first}");
-    let seen: Vec<Seen> = everywhere(nodes, program).await?.into_iter().collect::<Result<_>>().with_context(what)?;
+    let seen: Vec<Seen> =
+        everywhere(nodes, program).await?.into_iter().collect::<Result<_>>().with_context(what)?;
     let fate = fate_of(&seen, victim).with_context(what)?;
     let took = seen[victim].answer.ended - seen[victim].answer.began;
     Ok((seen.into_iter().map(|seen| seen.node).collect(), fate, took))
 }
 
 fn fate_of(seen: &[Seen], victim: usize) -> Result<Fate> {
-    let others = || seen.iter().enumerate().filter(|(rank, _)| *rank != victim).map(|(_, seen)| seen);
+    let others =
+        || seen.iter().enumerate().filter(|(rank, _)| *rank != victim).map(|(_, seen)| seen);
     for other in others() {
         let late = other.answer.ended.saturating_duration_since(seen[victim].answer.ended);
         ensure!(late < SOON, "answered after {late:?}");
@@ -247,7 +272,12 @@ fn fate_of(seen: &[Seen], victim: usize) -> Result<Fate> {
 }
 
 /// Calls and gives up. True when it was over before.
-async fn gives_up(context: &mut Context, ask: Ask, way: Drop, others_first: Option<&Barrier>) -> Result<Answer> {
+async fn gives_up(
+    context: &mut Context,
+    ask: Ask,
+    way: Drop,
+    others_first: Option<&Barrier>,
+) -> Result<Answer> {
     if let Some(begun) = others_first {
         begun.wait().await;
     }
@@ -297,7 +327,8 @@ async fn stays(context: &mut Context, ask: Ask, others_first: Option<&Barrier>) 
     }
 }
 
-/// The next call, once a lost result is taken, which must be the right one. Tells whether there was one.
+/// The next call, once a lost result is taken, which must be the right one. Tells whether there was
+/// one.
 async fn goes_on(context: &mut Context, ask: Ask) -> Result<bool> {
     let (mut lost, mut taken) = (false, None);
     let mut next = vec![context.rank() as f32; 10];
@@ -339,8 +370,13 @@ fn is_the_lost_one(context: &Context, ask: Ask, taken: Option<Vec<f32>>) -> Resu
     }
 }
 
-/// Polls when woken, so many times; with `woken` it waits to be woken once more before it drops the call.
-pub async fn polled<R>(mut call: impl Future<Output = R> + Unpin, polls: usize, woken: bool) -> Option<R> {
+/// Polls when woken, so many times; with `woken` it waits to be woken once more before it drops the
+/// call.
+pub async fn polled<R>(
+    mut call: impl Future<Output = R> + Unpin,
+    polls: usize,
+    woken: bool,
+) -> Option<R> {
     let mut left = polls;
     let mut wakes = Wakes::default();
     std::future::poll_fn(|task| {
@@ -349,7 +385,9 @@ pub async fn polled<R>(mut call: impl Future<Output = R> + Unpin, polls: usize, 
         while left > 0 && wakes.take() {
             left -= 1;
             let waker = wakes.waker();
-            if let Poll::Ready(result) = std::pin::Pin::new(&mut call).poll(&mut Task::from_waker(&waker)) {
+            if let Poll::Ready(result) =
+                std::pin::Pin::new(&mut call).poll(&mut Task::from_waker(&waker))
+            {
                 return Poll::Ready(Some(result));
             }
         }
@@ -361,7 +399,8 @@ pub async fn polled<R>(mut call: impl Future<Output = R> + Unpin, polls: usize, 
 
 async fn polled_eagerly<R>(mut call: impl Future<Output = R> + Unpin, polls: usize) -> Option<R> {
     for _ in 0..polls {
-        let once = std::future::poll_fn(|task| Poll::Ready(std::pin::Pin::new(&mut call).poll(task)));
+        let once =
+            std::future::poll_fn(|task| Poll::Ready(std::pin::Pin::new(&mut call).poll(task)));
         if let Poll::Ready(result) = once.await {
             return Some(result);
         }
@@ -371,7 +410,10 @@ async fn polled_eagerly<R>(mut call: impl Future<Output = R> + Unpin, polls: usi
 }
 
 /// Polled on this thread, which waits for it without any runtime, and dropped on another one.
-fn dropped_elsewhere<T>(call: Under<'_, T>, after: Duration) -> Option<potluck::Result<Option<Vec<T>>>> {
+fn dropped_elsewhere<T>(
+    call: Under<'_, T>,
+    after: Duration,
+) -> Option<potluck::Result<Option<Vec<T>>>> {
     let until = Instant::now() + after;
     let here = std::thread::current();
     let (slot, waker) = (Mutex::new(Some(call)), Waker::from(Arc::new(Unpark(here.clone()))));

@@ -18,7 +18,10 @@ pub async fn copies(on: On) -> Result<()> {
             let mine: Vec<f64> = input(7, context.rank(), len);
             let all = context.all_gather(&mine).await?;
             let expected = (0..3).flat_map(|rank| input::<f64>(7, rank, len));
-            ensure!(all.iter().map(|x| x.to_bits()).eq(expected.map(f64::to_bits)), "all_gather of {len}");
+            ensure!(
+                all.iter().map(|x| x.to_bits()).eq(expected.map(f64::to_bits)),
+                "all_gather of {len}"
+            );
         }
         context.barrier().await?;
         let nowhere = context.broadcast(9, &mut [0f32; 4]).await;

@@ -27,16 +27,19 @@ const KINDS: [&str; 10] = [
     "barrier",
 ];
 
-/// Makes the call of that name. Of buffers that are the caller's it also says whether they are as they were.
+/// Makes the call of that name. Of buffers that are the caller's it also says whether they are as
+/// they were.
 async fn call(context: &mut Context, kind: &str, within: Duration) -> (potluck::Result<()>, bool) {
     let mut buffer = [1.5f32; 600];
     let mut part = [1.5f32; 200];
     let result = match kind {
         "all_reduce" => context.all_reduce(&mut buffer).deadline(within).await,
-        "all_reduce_owned" => match context.all_reduce_owned(buffer.to_vec()).deadline(within).await {
-            Ok(_) => Ok(()),
-            Err(Owned { error, buffer: back }) => return (Err(error), back == buffer),
-        },
+        "all_reduce_owned" => {
+            match context.all_reduce_owned(buffer.to_vec()).deadline(within).await {
+                Ok(_) => Ok(()),
+                Err(Owned { error, buffer: back }) => return (Err(error), back == buffer),
+            }
+        }
         "reduce" => context.reduce(1, &mut buffer).deadline(within).await,
         "reduce_scatter" => context.reduce_scatter(&buffer).deadline(within).await.map(drop),
         "broadcast" => context.broadcast(1, &mut buffer).deadline(within).await,
@@ -62,7 +65,8 @@ pub async fn of_every_kind(on: On) -> Result<()> {
                 }
                 let within = if context.rank() == 0 { SOON } else { LATE };
                 let (result, is_untouched) = call(&mut context, kind, within).await;
-                given_up(result, context.rank() == 0).with_context(|| format!("{kind} on rank {}", context.rank()))?;
+                given_up(result, context.rank() == 0)
+                    .with_context(|| format!("{kind} on rank {}", context.rank()))?;
                 ensure!(is_untouched, "{kind} has touched a buffer");
                 if context.rank() != 2 {
                     heard.wait().await;
@@ -81,7 +85,9 @@ pub async fn of_every_kind(on: On) -> Result<()> {
 fn given_up(result: potluck::Result<()>, is_its_own: bool) -> Result<()> {
     let error = result.err().context("done without rank 2")?;
     match &error {
-        Error::Aborted { cause: Cause::Deadline { of: None } } => ensure!(is_its_own && !error.is_retryable(), "{error}"),
+        Error::Aborted { cause: Cause::Deadline { of: None } } => {
+            ensure!(is_its_own && !error.is_retryable(), "{error}")
+        }
         Error::Aborted { cause: Cause::Deadline { of: Some(peer) } } => {
             ensure!(!is_its_own && peer.rank.index() == 0 && error.is_retryable(), "{error}");
         }
@@ -112,7 +118,8 @@ pub async fn the_same_everywhere(on: On) -> Result<()> {
     results.await?.into_iter().collect()
 }
 
-/// The time counts from the first poll: a call that is made and waits for the program's own sake has not begun.
+/// The time counts from the first poll: a call that is made and waits for the program's own sake
+/// has not begun.
 pub async fn from_the_first_poll(on: On) -> Result<()> {
     let nodes = group(on, "first-poll", 2).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
@@ -121,7 +128,8 @@ pub async fn from_the_first_poll(on: On) -> Result<()> {
         if context.rank() == 0 {
             let mut other = context.lane(1);
             let early = context.all_reduce(&mut buffer).deadline(second);
-            // Rank 1 does not call this one before it has passed, so the other's time would be over too.
+            // Rank 1 does not call this one before it has passed, so the other's time would be over
+            // too.
             given_up(other.barrier().deadline(second).await, true)?;
             early.await?;
         } else {
@@ -140,8 +148,12 @@ pub async fn from_the_first_poll(on: On) -> Result<()> {
 pub async fn of_a_sync(on: On) -> Result<()> {
     let namespace = fresh("sync-deadline");
     let heard = Arc::new(Barrier::new(3));
-    let mut clusters = vec![builder(on, &namespace, 2).join().await?, builder(on, &namespace, 2).join().await?];
-    let together = clusters.iter().cloned().map(|cluster| tokio::spawn(async move { cluster.context().await?.barrier().await }));
+    let mut clusters =
+        vec![builder(on, &namespace, 2).join().await?, builder(on, &namespace, 2).join().await?];
+    let together = clusters
+        .iter()
+        .cloned()
+        .map(|cluster| tokio::spawn(async move { cluster.context().await?.barrier().await }));
     for call in together.collect::<Vec<_>>() {
         call.await??;
     }
@@ -157,9 +169,19 @@ pub async fn of_a_sync(on: On) -> Result<()> {
                 heard.wait().await;
             }
             let within = if index == 0 { SOON } else { LATE };
-            let error = context.sync(0, &mut state).deadline(within).await.err().context("a sync without the third")?;
-            let Error::Aborted { cause: Cause::Deadline { of } } = &error else { bail!("{error:?}") };
-            ensure!(of.is_none() == (index == 0) && state == mine, "{error} at {index}, which has {state:?}");
+            let error = context
+                .sync(0, &mut state)
+                .deadline(within)
+                .await
+                .err()
+                .context("a sync without the third")?;
+            let Error::Aborted { cause: Cause::Deadline { of } } = &error else {
+                bail!("{error:?}")
+            };
+            ensure!(
+                of.is_none() == (index == 0) && state == mine,
+                "{error} at {index}, which has {state:?}"
+            );
             if index != 2 {
                 heard.wait().await;
             }
@@ -181,6 +203,12 @@ pub async fn of_a_sync(on: On) -> Result<()> {
 
 async fn of_three(cluster: &Cluster) -> Result<Context> {
     let mut changes = cluster.watch();
-    while changes.next().await.context("the node ended")?.view.is_none_or(|view| view.members.len() < 3) {}
+    while changes
+        .next()
+        .await
+        .context("the node ended")?
+        .view
+        .is_none_or(|view| view.members.len() < 3)
+    {}
     Ok(cluster.context().await?)
 }

@@ -1,4 +1,5 @@
-//! Ten thousand calls of chance, one after the other and eight at a time: all are right, and they leave nothing behind.
+//! Ten thousand calls of chance, one after the other and eight at a time: all are right, and they
+//! leave nothing behind.
 //!
 //! A process of its own, with one test at a time in it, because what the process holds is counted.
 
@@ -24,19 +25,23 @@ const LANES: usize = 8;
 
 const OPERATIONS: usize = 10_000;
 
-/// After these everything that is made once has been made: threads, and memory for the largest calls of all lanes at once.
+/// After these everything that is made once has been made: threads, and memory for the largest
+/// calls of all lanes at once.
 const WARM_UP: usize = 1600;
 
-/// Elements of a call. As in a program, lengths come back: memory for owned buffers is kept by length.
-const LENGTHS: [usize; 16] = [0, 1, 2, 3, 5, 8, 17, 64, 65, 100, 333, 1000, 1024, 4097, 5000, 20_000];
+/// Elements of a call. As in a program, lengths come back: memory for owned buffers is kept by
+/// length.
+const LENGTHS: [usize; 16] =
+    [0, 1, 2, 3, 5, 8, 17, 64, 65, 100, 333, 1000, 1024, 4097, 5000, 20_000];
 
-/// What may be there in the end that was not after the warm-up; freed memory does not all go back to the system. Calls that leave
-/// 1 KiB on each member would leave 24 MiB.
+/// What may be there in the end that was not after the warm-up; freed memory does not all go back
+/// to the system. Calls that leave 1 KiB on each member would leave 24 MiB.
 const GROWTH_KIB: u64 = 16 * 1024;
 
 fn main() {
     let mut suite = Suite::new();
-    let linux: &[Need] = if cfg!(target_os = "linux") { &[] } else { &[Need::Missing("/proc is asked")] };
+    let linux: &[Need] =
+        if cfg!(target_os = "linux") { &[] } else { &[Need::Missing("/proc is asked")] };
     let missing = potluck::gloo_version().is_none().then_some("this build has no Gloo");
     suite.on("native", None);
     suite.serial("ten thousand operations, eight in flight", linux, || run(EngineKind::Native));
@@ -47,9 +52,14 @@ fn main() {
 
 fn run(engine: EngineKind) -> Result<()> {
     tell_log();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let on = On { network: Network::Process, engine };
-    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(300), ten_thousand(on)).await.context("it never ended")? })
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(300), ten_thousand(on))
+            .await
+            .context("it never ended")?
+    })
 }
 
 async fn ten_thousand(on: On) -> Result<()> {
@@ -82,14 +92,19 @@ async fn ten_thousand(on: On) -> Result<()> {
         before.threads,
         after.threads
     );
-    ensure!(own <= 2 * LANES * MEMBERS, "{own} threads of operations, of which {} are under way at most", LANES * MEMBERS);
+    ensure!(
+        own <= 2 * LANES * MEMBERS,
+        "{own} threads of operations, of which {} are under way at most",
+        LANES * MEMBERS
+    );
     ensure!(after.descriptors <= before.descriptors, "{before:?} became {after:?}");
     ensure!(after.rss_kib < before.rss_kib + GROWTH_KIB, "{before:?} became {after:?}");
     drop(nodes);
     Ok(())
 }
 
-/// On Gloo an operation under way has a thread, and may have it still when the next one of its lane has begun.
+/// On Gloo an operation under way has a thread, and may have it still when the next one of its lane
+/// has begun.
 fn threads_of_operations(resources: &Resources) -> usize {
     resources.threads.iter().filter(|name| *name == "potluck-gloo").count()
 }
@@ -99,7 +114,8 @@ fn told(resources: &Resources) -> String {
     format!("{} threads, {descriptors} descriptors, {rss_kib} KiB", threads.len())
 }
 
-/// So many operations of this member, with all lanes busy. Lanes begin in another order on every rank.
+/// So many operations of this member, with all lanes busy. Lanes begin in another order on every
+/// rank.
 async fn stretch(context: &mut Context, seed: u64, number: u32, operations: usize) -> Result<()> {
     let mut of_rank = Chance::new(!seed ^ context.rank() as u64);
     let mut tags: Vec<u32> = (0..LANES as u32).map(|tag| number * LANES as u32 + tag).collect();
@@ -110,7 +126,12 @@ async fn stretch(context: &mut Context, seed: u64, number: u32, operations: usiz
     let mut tasks = JoinSet::new();
     for tag in tags {
         let (lane, of_rank) = (context.lane(tag), Chance::new(of_rank.next()));
-        tasks.spawn(in_lane(lane, Chance::new(seed ^ u64::from(tag) << 32), of_rank, operations / LANES));
+        tasks.spawn(in_lane(
+            lane,
+            Chance::new(seed ^ u64::from(tag) << 32),
+            of_rank,
+            operations / LANES,
+        ));
     }
     while let Some(ended) = tasks.join_next().await {
         // What the others say then is not what was wrong.
@@ -120,14 +141,21 @@ async fn stretch(context: &mut Context, seed: u64, number: u32, operations: usiz
 }
 
 /// What `chance` says is the same on every rank; how long each dawdles, is its own.
-async fn in_lane(mut lane: Context, mut chance: Chance, mut of_rank: Chance, operations: usize) -> Result<()> {
+async fn in_lane(
+    mut lane: Context,
+    mut chance: Chance,
+    mut of_rank: Chance,
+    operations: usize,
+) -> Result<()> {
     for number in 0..operations {
         for _ in 0..of_rank.below(3) {
             tokio::task::yield_now().await;
         }
         // The largest ones first, in all lanes at once.
-        let largest = [What::AllGather, What::AllToAll, What::Scatter, What::AllReduceOwned].get(number);
-        let ask = largest.map_or_else(|| any(&mut chance), |what| Ask::sum(*what, LENGTHS[LENGTHS.len() - 1]));
+        let largest =
+            [What::AllGather, What::AllToAll, What::Scatter, What::AllReduceOwned].get(number);
+        let ask = largest
+            .map_or_else(|| any(&mut chance), |what| Ask::sum(*what, LENGTHS[LENGTHS.len() - 1]));
         let (seed, element) = (chance.next(), if largest.is_some() { 1 } else { chance.below(10) });
         let called = match element {
             0 => call::<f32>(&mut lane, ask, seed).await,
@@ -141,7 +169,9 @@ async fn in_lane(mut lane: Context, mut chance: Chance, mut of_rank: Chance, ope
             8 => call::<u32>(&mut lane, ask, seed).await,
             _ => call::<u64>(&mut lane, ask, seed).await,
         };
-        called.with_context(|| format!("rank {}, the lane's call {number}: {ask:?} of element {element}", lane.rank()))?;
+        called.with_context(|| {
+            format!("rank {}, the lane's call {number}: {ask:?} of element {element}", lane.rank())
+        })?;
     }
     Ok(())
 }
@@ -149,8 +179,16 @@ async fn in_lane(mut lane: Context, mut chance: Chance, mut of_rank: Chance, ope
 /// Mostly small.
 fn any(chance: &mut Chance) -> Ask {
     let len = chance.of(&LENGTHS);
-    let op = chance.of(&[ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod]);
-    Ask { what: chance.of(&What::ALL), len, op, root: chance.below(MEMBERS), rounded: false, best_effort: chance.below(4) == 0 }
+    let op =
+        chance.of(&[ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod]);
+    Ask {
+        what: chance.of(&What::ALL),
+        len,
+        op,
+        root: chance.below(MEMBERS),
+        rounded: false,
+        best_effort: chance.below(4) == 0,
+    }
 }
 
 async fn call<T: Number>(lane: &mut Context, ask: Ask, seed: u64) -> Result<()> {

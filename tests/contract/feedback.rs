@@ -21,7 +21,10 @@ pub async fn small_numbers_arrive(on: On) -> Result<()> {
         let nodes = group(on, "feedback-small", n).await?;
         let results = everywhere(nodes, |_cluster, mut context| async move {
             let (mut plain, mut owing) = (Codec::int4(), Codec::int4().with_feedback());
-            ensure!(owing.owed().is_empty() && plain.owed().is_empty(), "something is owed before the first call");
+            ensure!(
+                owing.owed().is_empty() && plain.owed().is_empty(),
+                "something is owed before the first call"
+            );
             let mut arrived = [0.0; 2];
             for _ in 0..60 {
                 for (codec, arrived) in [&mut plain, &mut owing].into_iter().zip(&mut arrived) {
@@ -31,8 +34,16 @@ pub async fn small_numbers_arrive(on: On) -> Result<()> {
                     *arrived += buffer[LEN - 1];
                 }
             }
-            ensure!(arrived[0] == 0.0 && (arrived[1] - 9.0).abs() <= 1.0, "{arrived:?} of 9 arrived");
-            ensure!(plain.owed().is_empty() && owing.owed().len() == LEN, "{} and {}", plain.owed().len(), owing.owed().len());
+            ensure!(
+                arrived[0] == 0.0 && (arrived[1] - 9.0).abs() <= 1.0,
+                "{arrived:?} of 9 arrived"
+            );
+            ensure!(
+                plain.owed().is_empty() && owing.owed().len() == LEN,
+                "{} and {}",
+                plain.owed().len(),
+                owing.owed().len()
+            );
             owing.forget();
             ensure!(owing.owed().is_empty(), "still owed");
             Ok(())
@@ -42,11 +53,13 @@ pub async fn small_numbers_arrive(on: On) -> Result<()> {
     Ok(())
 }
 
-/// The same calls once without any trouble and once with calls between them that are given up: nothing is owed twice, and nothing lost.
+/// The same calls once without any trouble and once with calls between them that are given up:
+/// nothing is owed twice, and nothing lost.
 pub async fn given_up(on: On) -> Result<()> {
     let nodes = group(on, "feedback-given-up", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
-        let (mut calm, mut troubled) = (Codec::int8().with_feedback(), Codec::int8().with_feedback());
+        let (mut calm, mut troubled) =
+            (Codec::int8().with_feedback(), Codec::int8().with_feedback());
         for call in 0..3 {
             let (mut a, mut b) = (input(context.rank(), call), input(context.rank(), call));
             context.all_reduce(&mut a).mean().compress(&mut calm).await?;
@@ -54,17 +67,36 @@ pub async fn given_up(on: On) -> Result<()> {
             if context.rank() == call {
                 drop(context.all_reduce(&mut b).mean().compress(&mut troubled));
             } else {
-                let error = context.all_reduce(&mut b).mean().compress(&mut troubled).await.err().context("added without one")?;
+                let error = context
+                    .all_reduce(&mut b)
+                    .mean()
+                    .compress(&mut troubled)
+                    .await
+                    .err()
+                    .context("added without one")?;
                 ensure!(error.is_retryable(), "{error}");
             }
-            ensure!(bits(&troubled.owed()) == bits(&before), "what is owed has changed with a call that does not count");
+            ensure!(
+                bits(&troubled.owed()) == bits(&before),
+                "what is owed has changed with a call that does not count"
+            );
             // Handed over, in a step and borrowed are three ways to the same numbers.
             match call {
-                0 => b = context.all_reduce_owned(b).mean().compress(&mut troubled).await.map_err(Error::from)?,
+                0 => {
+                    b = context
+                        .all_reduce_owned(b)
+                        .mean()
+                        .compress(&mut troubled)
+                        .await
+                        .map_err(Error::from)?
+                }
                 1 => in_step(&mut context, &mut b, &mut troubled).await?,
                 _ => context.all_reduce(&mut b).mean().compress(&mut troubled).await?,
             }
-            ensure!(bits(&a) == bits(&b) && bits(&calm.owed()) == bits(&troubled.owed()), "call {call} differs");
+            ensure!(
+                bits(&a) == bits(&b) && bits(&calm.owed()) == bits(&troubled.owed()),
+                "call {call} differs"
+            );
             ensure!(bits(&before) != bits(&troubled.owed()), "nothing new is owed");
         }
         Ok(())
@@ -83,7 +115,10 @@ async fn in_step(context: &mut Context, buffer: &mut [f32], codec: &mut Codec) -
     } else {
         ensure!(step.commit().await.is_err(), "committed without rank 2");
     }
-    ensure!(bits(&codec.owed()) == bits(&before), "what is owed has changed with a step that does not count");
+    ensure!(
+        bits(&codec.owed()) == bits(&before),
+        "what is owed has changed with a step that does not count"
+    );
     let mut step = context.step();
     step.all_reduce(buffer).compress(codec).mean();
     step.all_reduce(&mut beside);
@@ -102,28 +137,34 @@ pub async fn over_views(on: On) -> Result<()> {
     for node in &nodes {
         contexts.push(of_size(node, 3).await?);
     }
-    let results = everywhere(nodes.into_iter().zip(contexts).collect(), |cluster, mut context| async move {
-        let (mut codec, rank) = (Codec::int4().with_feedback(), context.rank());
-        let mut buffer = input(rank, 0);
-        context.all_reduce(&mut buffer).compress(&mut codec).await?;
-        let before = codec.owed();
-        if rank == 2 {
-            cluster.leave().await;
-            return Ok(None);
-        }
-        // Begun in a View that ends, or called in one that has ended.
-        let mut buffer = input(rank, 1);
-        let error = context.all_reduce(&mut buffer).compress(&mut codec).await.err().context("added without rank 2")?;
-        ensure!(error.is_retryable() && bits(&codec.owed()) == bits(&before), "{error}");
-        let mut context = of_size(&cluster, 2).await?;
-        context.all_reduce(&mut buffer).compress(&mut codec).await?;
-        // The same again from its own beginning, with what was owed handed in by hand.
-        let (mut second, mut plain) = (input(rank, 1), Codec::int4());
-        second.iter_mut().zip(&before).for_each(|(x, owed)| *x += owed);
-        context.all_reduce(&mut second).compress(&mut plain).await?;
-        ensure!(bits(&buffer) == bits(&second), "what was owed was not handed in once");
-        Ok(Some(bits(&buffer)))
-    });
+    let results =
+        everywhere(nodes.into_iter().zip(contexts).collect(), |cluster, mut context| async move {
+            let (mut codec, rank) = (Codec::int4().with_feedback(), context.rank());
+            let mut buffer = input(rank, 0);
+            context.all_reduce(&mut buffer).compress(&mut codec).await?;
+            let before = codec.owed();
+            if rank == 2 {
+                cluster.leave().await;
+                return Ok(None);
+            }
+            // Begun in a View that ends, or called in one that has ended.
+            let mut buffer = input(rank, 1);
+            let error = context
+                .all_reduce(&mut buffer)
+                .compress(&mut codec)
+                .await
+                .err()
+                .context("added without rank 2")?;
+            ensure!(error.is_retryable() && bits(&codec.owed()) == bits(&before), "{error}");
+            let mut context = of_size(&cluster, 2).await?;
+            context.all_reduce(&mut buffer).compress(&mut codec).await?;
+            // The same again from its own beginning, with what was owed handed in by hand.
+            let (mut second, mut plain) = (input(rank, 1), Codec::int4());
+            second.iter_mut().zip(&before).for_each(|(x, owed)| *x += owed);
+            context.all_reduce(&mut second).compress(&mut plain).await?;
+            ensure!(bits(&buffer) == bits(&second), "what was owed was not handed in once");
+            Ok(Some(bits(&buffer)))
+        });
     let sums: Vec<_> = all_well(results.await?)?.into_iter().flatten().collect();
     ensure!(sums.len() == 2 && sums[0] == sums[1], "ranks differ");
     Ok(())
@@ -139,7 +180,9 @@ pub async fn lost(on: On) -> Result<()> {
         let mut buffer = input(context.rank(), 1);
         if context.rank() == 0 {
             let mut call = context.all_reduce(&mut buffer).compress(&mut codec);
-            let begun = std::future::poll_fn(|task| std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(task)));
+            let begun = std::future::poll_fn(|task| {
+                std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(task))
+            });
             ensure!(begun.await.is_pending(), "rank 1 has not called yet");
             context.lane(1).barrier().await?;
             // Rank 1 has its sum, so this rank has voted for it.
@@ -174,18 +217,30 @@ pub async fn refused(on: On) -> Result<()> {
         let before = codec.owed();
         let length = context.all_reduce(&mut short).compress(&mut codec).await;
         let given = FeedbackProblem::Length { given: 10, owed: LEN };
-        ensure!(matches!(length, Err(Error::Rejected(Rejection::Feedback(problem))) if problem == given), "{length:?}");
+        ensure!(
+            matches!(length, Err(Error::Rejected(Rejection::Feedback(problem))) if problem == given),
+            "{length:?}"
+        );
         let most = context.all_reduce(&mut buffer).max().compress(&mut codec).await;
         let no_sum = FeedbackProblem::NoSum(ReduceOp::Max);
-        ensure!(matches!(most, Err(Error::Rejected(Rejection::Feedback(problem))) if problem == no_sum), "{most:?}");
+        ensure!(
+            matches!(most, Err(Error::Rejected(Rejection::Feedback(problem))) if problem == no_sum),
+            "{most:?}"
+        );
         let (mut first, mut second) = (input(context.rank(), 1), input(context.rank(), 2));
         let mut step = context.step();
         step.all_reduce(&mut first).compress(&mut codec);
         step.all_reduce(&mut second).compress(&mut codec);
         let twice = step.commit().await;
         let in_use = FeedbackProblem::InUse;
-        ensure!(matches!(twice, Err(Error::Rejected(Rejection::Feedback(problem))) if problem == in_use), "{twice:?}");
-        ensure!(bits(&codec.owed()) == bits(&before) && short == [1.5; 10], "refused, and yet something has changed");
+        ensure!(
+            matches!(twice, Err(Error::Rejected(Rejection::Feedback(problem))) if problem == in_use),
+            "{twice:?}"
+        );
+        ensure!(
+            bits(&codec.owed()) == bits(&before) && short == [1.5; 10],
+            "refused, and yet something has changed"
+        );
         context.all_reduce(&mut first).compress(&mut codec).await?;
         Ok(())
     });

@@ -23,12 +23,22 @@ impl Float for f64 {
 }
 
 impl Float for F16 {
-    const UNFIT: [F16; 4] = [F16::from_bits(0x7bff), F16::from_bits(0x7e01), F16::from_bits(0x7c00), F16::from_bits(0xfc00)];
+    const UNFIT: [F16; 4] = [
+        F16::from_bits(0x7bff),
+        F16::from_bits(0x7e01),
+        F16::from_bits(0x7c00),
+        F16::from_bits(0xfc00),
+    ];
     const ONE: F16 = F16::from_bits(0x3c00);
 }
 
 impl Float for Bf16 {
-    const UNFIT: [Bf16; 4] = [Bf16::from_bits(0x7f7f), Bf16::from_bits(0x7fc1), Bf16::from_bits(0x7f80), Bf16::from_bits(0xff80)];
+    const UNFIT: [Bf16; 4] = [
+        Bf16::from_bits(0x7f7f),
+        Bf16::from_bits(0x7fc1),
+        Bf16::from_bits(0x7f80),
+        Bf16::from_bits(0xff80),
+    ];
     const ONE: Bf16 = Bf16::from_bits(0x3f80);
 }
 
@@ -41,8 +51,14 @@ enum Asks {
     No,
 }
 
-/// Adds up; the last rank is the root of a reduce, and has the last shard. Fails when a buffer was touched by an error.
-async fn add<T: Float>(context: &mut Context, call: &str, mine: &[T], asks: Asks) -> Result<potluck::Result<()>> {
+/// Adds up; the last rank is the root of a reduce, and has the last shard. Fails when a buffer was
+/// touched by an error.
+async fn add<T: Float>(
+    context: &mut Context,
+    call: &str,
+    mine: &[T],
+    asks: Asks,
+) -> Result<potluck::Result<()>> {
     let root = context.size() - 1;
     let mut buffer = mine.to_vec();
     let result = match (call, asks) {
@@ -50,11 +66,14 @@ async fn add<T: Float>(context: &mut Context, call: &str, mine: &[T], asks: Asks
         ("all_reduce", Asks::No) => context.all_reduce(&mut buffer).await,
         ("reduce", Asks::Yes) => context.reduce(root, &mut buffer).reject_non_finite().await,
         ("reduce", Asks::No) => context.reduce(root, &mut buffer).await,
-        ("reduce_scatter", Asks::Yes) => context.reduce_scatter(&buffer).reject_non_finite().await.map(drop),
+        ("reduce_scatter", Asks::Yes) => {
+            context.reduce_scatter(&buffer).reject_non_finite().await.map(drop)
+        }
         ("reduce_scatter", Asks::No) => context.reduce_scatter(&buffer).await.map(drop),
         (_, asks) => {
             let call = context.all_reduce_owned(std::mem::take(&mut buffer));
-            let result = if asks == Asks::Yes { call.reject_non_finite().await } else { call.await };
+            let result =
+                if asks == Asks::Yes { call.reject_non_finite().await } else { call.await };
             result.map(drop).map_err(|Owned { error, buffer: back }| {
                 buffer = back;
                 error
@@ -69,7 +88,12 @@ async fn add<T: Float>(context: &mut Context, call: &str, mine: &[T], asks: Asks
 fn met_on(result: potluck::Result<()>) -> Result<Option<usize>> {
     let error = result.err().context("a number that is none was added")?;
     let Error::Aborted { cause: Cause::NonFinite { on } } = &error else { bail!("{error:?}") };
-    ensure!(!error.is_retryable() && error.code() == "aborted" && error.to_string().contains("infinity"), "{error}");
+    ensure!(
+        !error.is_retryable()
+            && error.code() == "aborted"
+            && error.to_string().contains("infinity"),
+        "{error}"
+    );
     Ok(on.as_ref().map(|peer| peer.rank.index()))
 }
 
@@ -88,12 +112,14 @@ pub async fn handed_in(on: On) -> Result<()> {
     Ok(())
 }
 
-/// Rank 0 has what is no number, and sends nothing of it. Only before all other calls: bytes are counted a little after they left.
+/// Rank 0 has what is no number, and sends nothing of it. Only before all other calls: bytes are
+/// counted a little after they left.
 async fn nothing_is_sent(context: &mut Context) -> Result<()> {
     let has_it = context.rank() == 0;
     let mine = vec![if has_it { f32::NAN } else { 1.0 }; 70_000];
     for call in CALLS {
-        met_on(add(context, call, &mine, if has_it { Asks::Yes } else { Asks::No }).await?).context(call)?;
+        met_on(add(context, call, &mine, if has_it { Asks::Yes } else { Asks::No }).await?)
+            .context(call)?;
     }
     ensure!(!has_it || context.traffic().sent_bytes == 0, "{:?}", context.traffic());
     Ok(())
@@ -110,7 +136,8 @@ async fn one_hands_in<T: Float>(context: &mut Context) -> Result<()> {
                 mine[len - 1] = bad;
             }
             let asks = if has_it { Asks::Yes } else { Asks::No };
-            let met = met_on(add(context, call, &mine, asks).await.context(what.clone())?).context(what.clone())?;
+            let met = met_on(add(context, call, &mine, asks).await.context(what.clone())?)
+                .context(what.clone())?;
             ensure!(met == (!has_it).then_some(0), "{what}: on {met:?}");
             // Nobody asks, so it is a number like others.
             add(context, call, &mine, Asks::No).await?.context(what.clone())?;

@@ -4,7 +4,10 @@ use super::cancel::polled;
 use super::numbers::differs;
 use super::on::{On, all_well, builder, everywhere, fresh, group, of_size};
 use anyhow::{Context as _, Result, bail, ensure};
-use potluck::{Cause, Cluster, Codec, Context, Error, GradientProblem, GradientSync, Rank, ReduceOp, Rejection, reference_sum};
+use potluck::{
+    Cause, Cluster, Codec, Context, Error, GradientProblem, GradientSync, Rank, ReduceOp,
+    Rejection, reference_sum,
+};
 use std::time::Duration;
 
 /// A model of odd lengths, one of which is empty.
@@ -13,7 +16,9 @@ const LENS: [usize; 6] = [8192, 128, 0, 70_001, 1280, 10];
 /// The gradients of a rank.
 fn gradients(rank: usize, step: usize) -> Vec<Vec<f32>> {
     let one = |(parameter, len): (usize, &usize)| {
-        (0..*len).map(|i| ((i * (step + 2) + parameter) as f32 / 13.0).sin() * (rank + 1) as f32).collect()
+        (0..*len)
+            .map(|i| ((i * (step + 2) + parameter) as f32 / 13.0).sin() * (rank + 1) as f32)
+            .collect()
     };
     LENS.iter().enumerate().map(one).collect()
 }
@@ -26,8 +31,10 @@ fn bits(gradients: &[Vec<f32>]) -> Vec<u32> {
 fn means(sync: &GradientSync, context: &Context, step: usize) -> Vec<Vec<f32>> {
     let (mut all, n) = (gradients(0, step), context.size());
     for bucket in sync.buckets() {
-        let inputs: Vec<Vec<f32>> = (0..n).map(|rank| gradients(rank, step)[bucket.clone()].concat()).collect();
-        let mean = reference_sum(&context.fold_order::<f32>(inputs[0].len()), ReduceOp::Mean, &inputs);
+        let inputs: Vec<Vec<f32>> =
+            (0..n).map(|rank| gradients(rank, step)[bucket.clone()].concat()).collect();
+        let mean =
+            reference_sum(&context.fold_order::<f32>(inputs[0].len()), ReduceOp::Mean, &inputs);
         let mut start = 0;
         for gradient in &mut all[bucket.clone()] {
             let end = start + gradient.len();
@@ -38,7 +45,11 @@ fn means(sync: &GradientSync, context: &Context, step: usize) -> Vec<Vec<f32>> {
     all
 }
 
-async fn step(sync: &mut GradientSync, gradients: &mut [Vec<f32>], backwards: bool) -> potluck::Result<()> {
+async fn step(
+    sync: &mut GradientSync,
+    gradients: &mut [Vec<f32>],
+    backwards: bool,
+) -> potluck::Result<()> {
     let mut step = sync.step().await?;
     let mut parameters: Vec<_> = gradients.iter_mut().enumerate().collect();
     if backwards {
@@ -61,7 +72,10 @@ pub async fn are_the_means(on: On) -> Result<()> {
                     let mut mine = gradients(context.rank(), number);
                     step(&mut sync, &mut mine, backwards).await?;
                     for (have, want) in mine.iter().zip(means(&sync, &context, number)) {
-                        ensure!(differs(have, &want).is_none(), "step {number} in {buckets} buckets");
+                        ensure!(
+                            differs(have, &want).is_none(),
+                            "step {number} in {buckets} buckets"
+                        );
                     }
                 }
             }
@@ -76,8 +90,13 @@ pub async fn are_the_means(on: On) -> Result<()> {
 pub async fn leave_early(on: On) -> Result<()> {
     let nodes = group(on, "gradients-early", 3).await?;
     let results = everywhere(nodes, |cluster, context| async move {
-        // As much as a member sends of one bucket and of no more: two thirds of it there and as much back.
-        for (codec, bytes) in [(None, 200_000), (Some(Codec::bf16()), 100_000), (Some(Codec::int8().with_feedback()), 50_000)] {
+        // As much as a member sends of one bucket and of no more: two thirds of it there and as
+        // much back.
+        for (codec, bytes) in [
+            (None, 200_000),
+            (Some(Codec::bf16()), 100_000),
+            (Some(Codec::int8().with_feedback()), 50_000),
+        ] {
             let sync = GradientSync::new(&cluster, &[50_000; 3]).bucket_bytes(200_000);
             let mut sync = if let Some(codec) = codec { sync.compress(codec) } else { sync };
             let mut mine = vec![vec![context.rank() as f32; 50_000]; 3];
@@ -91,7 +110,10 @@ pub async fn leave_early(on: On) -> Result<()> {
             step.push(1, second);
             step.push(0, first);
             step.finish().await?;
-            ensure!(mine.iter().flatten().all(|mean| (mean - 1.0).abs() < 0.02), "wrong means with {sync:?}");
+            ensure!(
+                mine.iter().flatten().all(|mean| (mean - 1.0).abs() < 0.02),
+                "wrong means with {sync:?}"
+            );
         }
         Ok(())
     });
@@ -102,7 +124,8 @@ pub async fn leave_early(on: On) -> Result<()> {
 pub async fn of_many_parameters(on: On) -> Result<()> {
     let nodes = group(on, "gradients-many", 2).await?;
     let results = everywhere(nodes, |cluster, context| async move {
-        let mut sync = GradientSync::new(&cluster, &[3; 500]).bucket_bytes(12).compress(Codec::bf16());
+        let mut sync =
+            GradientSync::new(&cluster, &[3; 500]).bucket_bytes(12).compress(Codec::bf16());
         ensure!((2..=64).contains(&sync.buckets().len()), "{}", sync.buckets().len());
         let mut mine = vec![vec![context.rank() as f32; 3]; 500];
         step(&mut sync, &mut mine, true).await?;
@@ -117,13 +140,24 @@ pub async fn encoded_are_alike(on: On) -> Result<()> {
     let results = everywhere(nodes, |cluster, context| async move {
         let mut all = Vec::new();
         let top = || Codec::top_k(0.1);
-        for codec in [Codec::bf16(), Codec::int8(), Codec::int4().with_feedback(), top(), top().without_feedback()] {
+        for codec in [
+            Codec::bf16(),
+            Codec::int8(),
+            Codec::int4().with_feedback(),
+            top(),
+            top().without_feedback(),
+        ] {
             let mut sync = GradientSync::new(&cluster, &LENS).bucket_bytes(40_000).compress(codec);
             for number in 0..3 {
                 let mut mine = gradients(context.rank(), number);
                 step(&mut sync, &mut mine, true).await?;
                 let exact = means(&sync, &context, number);
-                let off = mine.iter().flatten().zip(exact.iter().flatten()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                let off = mine
+                    .iter()
+                    .flatten()
+                    .zip(exact.iter().flatten())
+                    .map(|(a, b)| (a - b).abs())
+                    .fold(0.0, f32::max);
                 ensure!(off > 0.0 && off < 6.0, "{sync:?}: off by {off}");
                 all.push(bits(&mine));
             }
@@ -147,26 +181,42 @@ pub async fn given_up(on: On) -> Result<()> {
             let before = bits(&first);
             if context.rank() == number {
                 let mut given_up = sync.step().await?;
-                first.iter_mut().enumerate().rev().take(4).for_each(|(parameter, gradient)| given_up.push(parameter, gradient));
+                first
+                    .iter_mut()
+                    .enumerate()
+                    .rev()
+                    .take(4)
+                    .for_each(|(parameter, gradient)| given_up.push(parameter, gradient));
                 drop(given_up);
             } else {
-                let error = step(&mut sync, &mut first, true).await.err().context("finished without one")?;
+                let error = step(&mut sync, &mut first, true)
+                    .await
+                    .err()
+                    .context("finished without one")?;
                 ensure!(error.is_retryable(), "{error}");
             }
             ensure!(bits(&first) == before && sync.owed() == owed, "something was written");
             step(&mut sync, &mut first, true).await?;
             let mut second = gradients(context.rank(), number);
             step(&mut calm, &mut second, true).await?;
-            ensure!(bits(&first) == bits(&second) && sync.owed() == calm.owed(), "step {number} differs");
+            ensure!(
+                bits(&first) == bits(&second) && sync.owed() == calm.owed(),
+                "step {number} differs"
+            );
         }
         // Nobody else comes to this one.
         if context.rank() == 1 {
             let mut mine = gradients(1, 9);
             let mut alone = sync.step().await?;
             alone.deadline(Duration::from_millis(50));
-            mine.iter_mut().enumerate().for_each(|(parameter, gradient)| alone.push(parameter, gradient));
+            mine.iter_mut()
+                .enumerate()
+                .for_each(|(parameter, gradient)| alone.push(parameter, gradient));
             let error = alone.finish().await.err().context("finished alone")?;
-            ensure!(matches!(error, Error::Aborted { cause: Cause::Deadline { of: None } }), "{error:?}");
+            ensure!(
+                matches!(error, Error::Aborted { cause: Cause::Deadline { of: None } }),
+                "{error:?}"
+            );
         }
         context.barrier().await?;
         Ok(())
@@ -174,7 +224,8 @@ pub async fn given_up(on: On) -> Result<()> {
     all_well(results.await?).map(drop)
 }
 
-/// Dropped after its vote a step may count: the next one waits for somebody to look, and nothing is owed twice.
+/// Dropped after its vote a step may count: the next one waits for somebody to look, and nothing is
+/// owed twice.
 pub async fn lost(on: On) -> Result<()> {
     let nodes = group(on, "gradients-lost", 2).await?;
     let results = everywhere(nodes, |cluster, context| async move {
@@ -186,15 +237,22 @@ pub async fn lost(on: On) -> Result<()> {
         if context.rank() == 0 {
             let untouched = bits(&mine);
             let mut begun = sync.step().await?;
-            mine.iter_mut().enumerate().rev().for_each(|(parameter, gradient)| begun.push(parameter, gradient));
+            mine.iter_mut()
+                .enumerate()
+                .rev()
+                .for_each(|(parameter, gradient)| begun.push(parameter, gradient));
             let mut finish = Box::pin(begun.finish());
-            let polled = std::future::poll_fn(|task| std::task::Poll::Ready(finish.as_mut().poll(task)));
+            let polled =
+                std::future::poll_fn(|task| std::task::Poll::Ready(finish.as_mut().poll(task)));
             ensure!(polled.await.is_pending(), "rank 1 has not called yet");
             context.lane(1).barrier().await?;
             // Rank 1 has its means, so this rank has voted for them.
             context.lane(2).barrier().await?;
             drop(finish);
-            ensure!(bits(&mine) == untouched && sync.owed() != before, "what was owed may have counted");
+            ensure!(
+                bits(&mine) == untouched && sync.owed() != before,
+                "what was owed may have counted"
+            );
             let refused = step(&mut sync, &mut mine, true).await;
             ensure!(matches!(refused, Err(Error::LostResult { .. })), "{refused:?}");
             while !sync.context().await?.discard_result() {
@@ -214,7 +272,8 @@ pub async fn lost(on: On) -> Result<()> {
     Ok(())
 }
 
-/// A step that is dropped while the layouts are compared, after each number of polls: the next one goes on where that was.
+/// A step that is dropped while the layouts are compared, after each number of polls: the next one
+/// goes on where that was.
 pub async fn begun_again(on: On) -> Result<()> {
     for polls in 0..20 {
         let nodes = group(on, "gradients-again", 2).await?;
@@ -259,7 +318,9 @@ pub async fn refused(on: On) -> Result<()> {
             let before = bits(&mine);
             let mut step = sync.step().await?;
             let skipped = if odd == 0 { Some(0) } else { None };
-            for (i, gradient) in mine.iter_mut().enumerate().filter(|(i, _)| Some(*i) != skipped).rev() {
+            for (i, gradient) in
+                mine.iter_mut().enumerate().filter(|(i, _)| Some(*i) != skipped).rev()
+            {
                 let end = if odd == 3 && i == 5 { 3 } else { gradient.len() };
                 step.push(i, &mut gradient[..end]);
             }
@@ -268,7 +329,10 @@ pub async fn refused(on: On) -> Result<()> {
             }
             let error = step.finish().await.err().context("a step that makes no sense")?;
             let expected = Rejection::Gradient { parameter, problem };
-            ensure!(matches!(error, Error::Rejected(rejection) if rejection == expected), "{odd}: {error:?}");
+            ensure!(
+                matches!(error, Error::Rejected(rejection) if rejection == expected),
+                "{odd}: {error:?}"
+            );
             ensure!(bits(&mine) == before, "{odd}: something was written");
         }
         // As many elements in all, of other parameters; and other buckets.
@@ -277,7 +341,10 @@ pub async fn refused(on: On) -> Result<()> {
         for _ in 0..2 {
             let error = unlike.step().await.err().context("parameters that differ")?;
             let expected = Rejection::Layout { rank: Rank(1 - context.rank() as u8) };
-            ensure!(matches!(error, Error::Rejected(rejection) if rejection == expected), "{error:?}");
+            ensure!(
+                matches!(error, Error::Rejected(rejection) if rejection == expected),
+                "{error:?}"
+            );
         }
         let bucket_bytes = if context.rank() == 0 { 40 } else { 1000 };
         let mut unlike = GradientSync::new(&cluster, &[10, 20, 30]).bucket_bytes(bucket_bytes);
@@ -333,11 +400,15 @@ pub async fn over_views(on: On) -> Result<()> {
         ends.push(task.await??);
     }
     ensure!(ends.windows(2).all(|pair| pair[0].0 == pair[1].0), "the models differ");
-    ensure!(ends.iter().all(|(_, owed, _)| owed.iter().flatten().any(|owed| *owed != 0.0)), "nothing is owed");
+    ensure!(
+        ends.iter().all(|(_, owed, _)| owed.iter().flatten().any(|owed| *owed != 0.0)),
+        "nothing is owed"
+    );
     Ok(())
 }
 
-/// One step of a model that is the hash of all means so far; `Some` of the View's size when it was done.
+/// One step of a model that is the hash of all means so far; `Some` of the View's size when it was
+/// done.
 async fn train_step(
     sync: &mut GradientSync,
     number: &mut u64,
@@ -357,11 +428,16 @@ async fn train_step(
     let mut step = sync.step().await?;
     let size = step.size();
     let mut mine = gradients(step.rank(), *number as usize);
-    mine.iter_mut().enumerate().rev().for_each(|(parameter, gradient)| step.push(parameter, gradient));
+    mine.iter_mut()
+        .enumerate()
+        .rev()
+        .for_each(|(parameter, gradient)| step.push(parameter, gradient));
     step.finish().await?;
-    let sum = bits(&mine).iter().fold(u32::from_le_bytes(model.as_slice().try_into().unwrap_or_default()), |sum, bits| {
-        sum.wrapping_mul(31).wrapping_add(*bits)
-    });
+    let sum = bits(&mine)
+        .iter()
+        .fold(u32::from_le_bytes(model.as_slice().try_into().unwrap_or_default()), |sum, bits| {
+            sum.wrapping_mul(31).wrapping_add(*bits)
+        });
     *model = sum.to_le_bytes().to_vec();
     *number += 1;
     Ok(Some(size))

@@ -1,5 +1,5 @@
-//! What a group of nodes promises, as one suite: on every engine, here over nodes of one process, and the same again over
-//! TCP and multicast DNS on a loopback interface of its own.
+//! What a group of nodes promises, as one suite: on every engine, here over nodes of one process,
+//! and the same again over TCP and multicast DNS on a loopback interface of its own.
 
 mod ask;
 mod best_effort;
@@ -40,7 +40,8 @@ type Story = fn(On) -> Told;
 type Told = std::pin::Pin<Box<dyn Future<Output = Result<()>>>>;
 
 fn main() {
-    let network = if std::env::var_os(INSIDE).is_some() { Network::Loopback } else { Network::Process };
+    let network =
+        if std::env::var_os(INSIDE).is_some() { Network::Loopback } else { Network::Process };
     let mut suite = Suite::new();
     // Most stories wait for each other's members.
     suite.at_once(4);
@@ -53,8 +54,11 @@ fn main() {
         for (name, story) in stories(network) {
             let place = if network == Network::Process { "process" } else { "loopback" };
             let missing = engine == EngineKind::Gloo && potluck::gloo_version().is_none();
-            let needs: &[Need] = if missing { &[Need::Missing("this build has no Gloo")] } else { &[] };
-            suite.test_needing(&format!("{engine}/{place}/{name}"), needs, move || run(story(On { network, engine })));
+            let needs: &[Need] =
+                if missing { &[Need::Missing("this build has no Gloo")] } else { &[] };
+            suite.test_needing(&format!("{engine}/{place}/{name}"), needs, move || {
+                run(story(On { network, engine }))
+            });
         }
     }
     suite.run()
@@ -69,7 +73,9 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("calls are dropped at every poll", |n| Box::pin(cancel::at_every_poll(n))),
         ("messages are dropped at every poll", |n| Box::pin(messages::dropped_at_every_poll(n))),
         ("syncs are dropped at every poll", |n| Box::pin(cancel::syncs_at_every_poll(n))),
-        ("a sync that follows a dropped one brings the state", |n| Box::pin(syncs::again_after_a_drop(n))),
+        ("a sync that follows a dropped one brings the state", |n| {
+            Box::pin(syncs::again_after_a_drop(n))
+        }),
         ("calls are dropped at a moment of chance", |n| Box::pin(cancel::at_random(n))),
     ];
     let mut stories: Vec<(&str, Story)> = vec![
@@ -77,8 +83,12 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("a call that makes no sense is refused", |n| Box::pin(reductions::rejected(n))),
         ("a root that is no rank is refused", |n| Box::pin(reductions::no_root(n))),
         ("copies reach everybody", |n| Box::pin(copies::copies(n))),
-        ("whoever calls something else, all hear who called what", |n| Box::pin(mismatches::every_kind(n))),
-        ("shapes in different order are a mismatch", |n| Box::pin(mismatches::shapes_in_different_order(n))),
+        ("whoever calls something else, all hear who called what", |n| {
+            Box::pin(mismatches::every_kind(n))
+        }),
+        ("shapes in different order are a mismatch", |n| {
+            Box::pin(mismatches::shapes_in_different_order(n))
+        }),
         ("parts that do not fit are refused", |n| Box::pin(parts::parts_that_do_not_fit(n))),
         ("all kinds at once", |n| Box::pin(parts::all_kinds_at_once(n))),
         ("what travels encoded gives the same bits to all", |n| Box::pin(reductions::codecs(n))),
@@ -90,7 +100,9 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("gradients are the means of their buckets", |n| Box::pin(gradients::are_the_means(n))),
         ("gradients leave while others are computed", |n| Box::pin(gradients::leave_early(n))),
         ("gradients of many parameters", |n| Box::pin(gradients::of_many_parameters(n))),
-        ("gradients that travel encoded are the same bits for all", |n| Box::pin(gradients::encoded_are_alike(n))),
+        ("gradients that travel encoded are the same bits for all", |n| {
+            Box::pin(gradients::encoded_are_alike(n))
+        }),
         ("gradients of a step that is given up", |n| Box::pin(gradients::given_up(n))),
         ("gradients of a step that was dropped too late", |n| Box::pin(gradients::lost(n))),
         ("gradients of a step that is begun again", |n| Box::pin(gradients::begun_again(n))),
@@ -121,7 +133,9 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
         ("a sync of each of two states", |n| Box::pin(syncs::of_two_states(n))),
         ("a deadline of a sync", |n| Box::pin(deadlines::of_a_sync(n))),
         ("a result that was dropped too late is kept", |n| Box::pin(outcomes::lost(n))),
-        ("a result that was dropped too late is kept when the View changes", |n| Box::pin(outcomes::lost_and_left(n))),
+        ("a result that was dropped too late is kept when the View changes", |n| {
+            Box::pin(outcomes::lost_and_left(n))
+        }),
         ("what was done is counted", |n| Box::pin(metrics::of_operations(n))),
         ("what is counted outlives its View", |n| Box::pin(metrics::over_views(n))),
         ("a joiner must sync", |n| Box::pin(members::joiner(n))),
@@ -139,8 +153,11 @@ fn stories(network: Network) -> Vec<(&'static str, Story)> {
 
 fn run(story: impl Future<Output = Result<()>>) -> Result<()> {
     tell_log();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, story).await.context("the story never ended")? })
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, story).await.context("the story never ended")?
+    })
 }
 
 /// Runs this very suite inside a namespace with nothing but `lo`.
@@ -149,7 +166,11 @@ fn the_same_over_loopback() -> Result<()> {
     let output = lab.command("n1", std::env::current_exe()?).env(INSIDE, "1").output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     eprintln!("{text}");
-    ensure!(output.status.success(), "the suite failed over loopback:\n{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success(),
+        "the suite failed over loopback:\n{text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     ensure!(text.contains("test result: ok"), "the suite did not run");
     Ok(())
 }

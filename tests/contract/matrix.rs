@@ -1,7 +1,9 @@
-//! Every call with every element, operation, length and size of group: against the sequential reference bit for bit, twice.
+//! Every call with every element, operation, length and size of group: against the sequential
+//! reference bit for bit, twice.
 //!
-//! In one process nothing is left out. Over loopback the matrix is thinned to groups of three and to an element of each size
-//! but one: `f32`, `Bf16`, `u8`, `i64`. Both print how many cells they ran; a cell is one call of all members, made twice.
+//! In one process nothing is left out. Over loopback the matrix is thinned to groups of three and
+//! to an element of each size but one: `f32`, `Bf16`, `u8`, `i64`. Both print how many cells they
+//! ran; a cell is one call of all members, made twice.
 
 use super::numbers::{Number, differs, input, reduced};
 use super::on::{Network, On, everywhere, group};
@@ -10,7 +12,8 @@ use potluck::{Bf16, Cluster, Context, F16, ReduceOp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-const OPS: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
+const OPS: [ReduceOp; 5] =
+    [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
 
 type Nodes = Vec<(Cluster, Context)>;
 
@@ -72,7 +75,10 @@ impl Row {
                 async move {
                     let what = format!("rank {} of {size}, {len} x {}", context.rank(), T::DTYPE);
                     for reduction in reductions.iter() {
-                        reduction.told(&mut context).await.with_context(|| format!("{what}, {}", reduction.op))?;
+                        reduction
+                            .told(&mut context)
+                            .await
+                            .with_context(|| format!("{what}, {}", reduction.op))?;
                     }
                     copy.told(&mut context).await.context(what)?;
                     context.barrier().await?;
@@ -87,7 +93,8 @@ impl Row {
 
 /// Every operation that the element has. Roots take turns.
 fn reductions<T: Number>(context: &Context, len: usize) -> Vec<Reduction<T>> {
-    let inputs: Arc<Vec<Vec<T>>> = Arc::new((0..context.size()).map(|rank| input(len as u64, rank, len)).collect());
+    let inputs: Arc<Vec<Vec<T>>> =
+        Arc::new((0..context.size()).map(|rank| input(len as u64, rank, len)).collect());
     let has_it = |op: &&ReduceOp| **op != ReduceOp::Mean || T::DTYPE.is_float();
     let reduction = |(turn, op): (usize, &ReduceOp)| {
         let root = (turn + len) % context.size();
@@ -124,7 +131,11 @@ impl<T: Number> Reduction<T> {
         [a, b, e, f].into_iter().collect::<potluck::Result<()>>()?;
         same("all_reduce", [&all, &all_again], &self.at_all)?;
         same("all_reduce_owned", [&owned(c)?, &owned(d)?], &self.at_all)?;
-        same("reduce", [&to_root, &to_root_again], if rank == root { &self.at_root } else { mine })?;
+        same(
+            "reduce",
+            [&to_root, &to_root_again],
+            if rank == root { &self.at_root } else { mine },
+        )?;
         same("reduce_scatter", [&g?, &h?], &self.in_shards[shard])
     }
 }
@@ -167,9 +178,12 @@ impl<T: Number> Copy<T> {
         same("all_gather", [&e?, &f?], &all)?;
         match (g?, h?) {
             (Some(first), Some(again)) if rank == root => same("gather", [&first, &again], &all)?,
-            (first, again) => ensure!(rank != root && first.is_none() && again.is_none(), "gather at {root}"),
+            (first, again) => {
+                ensure!(rank != root && first.is_none() && again.is_none(), "gather at {root}")
+            }
         }
-        let crossed: Vec<T> = self.parts.iter().flat_map(|parts| &parts[own.clone()]).copied().collect();
+        let crossed: Vec<T> =
+            self.parts.iter().flat_map(|parts| &parts[own.clone()]).copied().collect();
         same("all_to_all", [&i?, &j?], &crossed)
     }
 }
@@ -178,7 +192,12 @@ impl<T: Number> Copy<T> {
 fn same<T: Number>(call: &str, runs: [&[T]; 2], want: &[T]) -> Result<()> {
     for (run, have) in runs.into_iter().enumerate() {
         if let Some(place) = differs(have, want) {
-            bail!("{call}, run {run}: {:?} instead of {:?} at {place} of {}", have.get(place), want.get(place), want.len());
+            bail!(
+                "{call}, run {run}: {:?} instead of {:?} at {place} of {}",
+                have.get(place),
+                want.get(place),
+                want.len()
+            );
         }
     }
     Ok(())
@@ -191,7 +210,11 @@ pub fn inputs_are_awkward() -> Result<()> {
         for a in T::AWKWARD {
             for b in T::AWKWARD {
                 let meet = |(x, y): (&T, &T)| differs(&[*x, *y], &[*a, *b]).is_none();
-                ensure!(one.iter().zip(&other).any(meet), "{a:?} never meets {b:?} of {}", T::DTYPE);
+                ensure!(
+                    one.iter().zip(&other).any(meet),
+                    "{a:?} never meets {b:?} of {}",
+                    T::DTYPE
+                );
             }
         }
         Ok(())

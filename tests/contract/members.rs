@@ -19,11 +19,19 @@ pub async fn joiner(on: On) -> Result<()> {
             let mut context = cluster.context().await?;
             let mut buffer = vec![1.0f32; 10];
             context.all_reduce(&mut buffer).await?;
-            let third = if context.rank() == 0 { Some(builder(on, &namespace, 2).join().await?) } else { None };
+            let third = if context.rank() == 0 {
+                Some(builder(on, &namespace, 2).join().await?)
+            } else {
+                None
+            };
             let newcomer = third.map(|third| tokio::spawn(newcomer(third)));
             while context.size() < 3 {
                 let mut changes = cluster.watch();
-                while changes.next().await.is_some_and(|s| s.view.is_none_or(|v| v.members.len() < 3)) {}
+                while changes
+                    .next()
+                    .await
+                    .is_some_and(|s| s.view.is_none_or(|v| v.members.len() < 3))
+                {}
                 context = context.renewed().await?;
             }
             let refused = context.all_reduce(&mut buffer).await;
@@ -86,19 +94,28 @@ pub async fn leaving(on: On) -> Result<()> {
 }
 
 /// Calls what rank 2 never does: it leaves instead.
-async fn left_behind(cluster: Cluster, mut context: Context, told: oneshot::Sender<()>) -> Result<(Cluster, Context)> {
+async fn left_behind(
+    cluster: Cluster,
+    mut context: Context,
+    told: oneshot::Sender<()>,
+) -> Result<(Cluster, Context)> {
     let mut buffer = vec![1.0f32; 1000];
-    let error = begun(context.all_reduce(&mut buffer), told).await.err().context("added without rank 2")?;
+    let error =
+        begun(context.all_reduce(&mut buffer), told).await.err().context("added without rank 2")?;
     ensure!(error.is_retryable() && buffer == vec![1.0; 1000], "{error:?}");
     let Error::Aborted { cause: Cause::MemberLost { who } } = &error else { bail!("{error:?}") };
-    ensure!(who.len() == 1 && who[0].rank.index() == 2 && error.to_string().contains("rank 2 ("), "{error}");
+    ensure!(
+        who.len() == 1 && who[0].rank.index() == 2 && error.to_string().contains("rank 2 ("),
+        "{error}"
+    );
     ensure!(context.all_reduce(&mut buffer).await.is_err(), "the View is over");
     Ok((cluster, context))
 }
 
 pub async fn nobody(on: On) -> Result<()> {
     let cluster = builder(on, &fresh("nobody"), 2).join().await?;
-    let error = cluster.context_within(Duration::from_millis(300)).await.err().context("a group of one")?;
+    let error =
+        cluster.context_within(Duration::from_millis(300)).await.err().context("a group of one")?;
     ensure!(matches!(error, Error::NotEnoughPeers { present: 1, wanted: 2, .. }), "{error:?}");
     ensure!(matches!(cluster.status().state, State::Alone { .. }), "{:?}", cluster.status().state);
     cluster.clone().leave().await;

@@ -51,7 +51,8 @@ async fn pass<T: Number>(context: &mut Context, from: usize, to: usize, len: usi
     Ok(())
 }
 
-/// Many under way at once, both ways, among collectives that the third rank is in too, in an order of chance on every rank.
+/// Many under way at once, both ways, among collectives that the third rank is in too, in an order
+/// of chance on every rank.
 pub async fn in_order(on: On) -> Result<()> {
     let seed = seed("messages in order")?;
     let nodes = group(on, "messages", 3).await?;
@@ -66,7 +67,8 @@ pub async fn in_order(on: On) -> Result<()> {
             let mut got = vec![vec![0i32; len]; 5];
             let call = context.all_reduce(&mut sum);
             if rank == a || rank == b {
-                let (other, mine, theirs) = if rank == a { (b, &there, &back) } else { (a, &back, &there) };
+                let (other, mine, theirs) =
+                    if rank == a { (b, &there, &back) } else { (a, &back, &there) };
                 let sends: Vec<_> = mine.iter().map(|m| context.send(other, 1, m)).collect();
                 let recvs: Vec<_> = got.iter_mut().map(|m| context.recv(other, 1, m)).collect();
                 let (sends, recvs) = tokio::join!(all(sends), all(recvs));
@@ -120,13 +122,23 @@ pub async fn differ(on: On) -> Result<()> {
                     (rank, _) if rank == b => context.recv(a, 4, &mut mine).await.err(),
                     _ => continue,
                 };
-                ensure!(started.elapsed() < Duration::from_secs(1), "{odd}: told after {:?}", started.elapsed());
-                let Some(Error::Mismatch(calls)) = &error else { bail!("{odd} of {a} to {b}: {error:?}") };
-                let [one, other] = [&calls.one, &calls.other].map(|(peer, call)| (peer.rank, *call));
+                ensure!(
+                    started.elapsed() < Duration::from_secs(1),
+                    "{odd}: told after {:?}",
+                    started.elapsed()
+                );
+                let Some(Error::Mismatch(calls)) = &error else {
+                    bail!("{odd} of {a} to {b}: {error:?}")
+                };
+                let [one, other] =
+                    [&calls.one, &calls.other].map(|(peer, call)| (peer.rank, *call));
                 let ends = [one.0.index(), other.0.index()];
                 ensure!(ends == [a.min(b), a.max(b)], "{odd}: {calls}");
                 let kind = |tag| Kind::Message { from: Rank(a as u8), to: Rank(b as u8), tag };
-                ensure!([kind(4), kind(5)].contains(&one.1.kind) && one.1 != other.1, "{odd}: {calls}");
+                ensure!(
+                    [kind(4), kind(5)].contains(&one.1.kind) && one.1 != other.1,
+                    "{odd}: {calls}"
+                );
                 ensure!(mine == [5.0; 30], "the buffer is touched");
                 pass::<f32>(&mut context, a, b, 70_000).await?;
             }
@@ -143,12 +155,17 @@ pub async fn refused(on: On) -> Result<()> {
     let results = everywhere(nodes, |_cluster, mut context| async move {
         let (rank, other) = (context.rank(), 1 - context.rank());
         for nobody in [rank, 2, 15, 16, 255, 1 << 40] {
-            let errors = [context.send(nobody, 0, &[1u8]).await, context.recv(nobody, 0, &mut [1u8]).await];
+            let errors =
+                [context.send(nobody, 0, &[1u8]).await, context.recv(nobody, 0, &mut [1u8]).await];
             for error in errors {
-                ensure!(matches!(error, Err(Error::Rejected(Rejection::NoPeer { size: 2 }))), "{nobody}: {error:?}");
+                ensure!(
+                    matches!(error, Err(Error::Rejected(Rejection::NoPeer { size: 2 }))),
+                    "{nobody}: {error:?}"
+                );
             }
         }
-        // They have no place in a lane, so these are the first ones. The other end of half of them is not there yet.
+        // They have no place in a lane, so these are the first ones. The other end of half of them
+        // is not there yet.
         let (mine, mut got) = ([rank as u8; 3], vec![[9u8; 3]; 16]);
         let sends: Vec<_> = (0..16).map(|_| context.send(other, 0, &mine)).collect();
         let recvs: Vec<_> = got.iter_mut().map(|m| context.recv(other, 0, m)).collect();
@@ -165,7 +182,8 @@ pub async fn refused(on: On) -> Result<()> {
     all_well(results.await?).map(drop)
 }
 
-/// Either end drops it, waits for nobody, or comes too late for a deadline: the other hears of it, the third rank does not.
+/// Either end drops it, waits for nobody, or comes too late for a deadline: the other hears of it,
+/// the third rank does not.
 pub async fn dropped(on: On) -> Result<()> {
     let nodes = group(on, "messages-dropped", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
@@ -175,17 +193,29 @@ pub async fn dropped(on: On) -> Result<()> {
         if rank == 0 {
             drop(context.send(1, 0, &data));
             let error = context.send(1, 0, &data).await;
-            ensure!(matches!(error, Err(Error::Aborted { cause: Cause::Dropped { by: Some(_) } })), "{error:?}");
+            ensure!(
+                matches!(error, Err(Error::Aborted { cause: Cause::Dropped { by: Some(_) } })),
+                "{error:?}"
+            );
             let late = context.send(1, 0, &data).deadline(Duration::from_millis(50)).await;
-            ensure!(matches!(late, Err(Error::Aborted { cause: Cause::Deadline { of: None } })), "{late:?}");
+            ensure!(
+                matches!(late, Err(Error::Aborted { cause: Cause::Deadline { of: None } })),
+                "{late:?}"
+            );
             context.barrier().await?;
         } else if rank == 1 {
             let error = context.recv(0, 0, &mut buffer).await;
-            ensure!(matches!(error, Err(Error::Aborted { cause: Cause::Dropped { by: Some(_) } })), "{error:?}");
+            ensure!(
+                matches!(error, Err(Error::Aborted { cause: Cause::Dropped { by: Some(_) } })),
+                "{error:?}"
+            );
             drop(context.recv(0, 0, &mut buffer));
             context.barrier().await?;
             let late = context.recv(0, 0, &mut buffer).await;
-            ensure!(matches!(late, Err(Error::Aborted { cause: Cause::Deadline { of: Some(_) } })), "{late:?}");
+            ensure!(
+                matches!(late, Err(Error::Aborted { cause: Cause::Deadline { of: Some(_) } })),
+                "{late:?}"
+            );
             ensure!(buffer == vec![2.0; 50_000], "the buffer is touched");
         } else {
             context.barrier().await?;
@@ -197,7 +227,8 @@ pub async fn dropped(on: On) -> Result<()> {
     all_well(results.await?).map(drop)
 }
 
-/// A message of two, given up by either end after every count of polls: the other one hears of it, and the third goes on.
+/// A message of two, given up by either end after every count of polls: the other one hears of it,
+/// and the third goes on.
 pub async fn dropped_at_every_poll(on: On) -> Result<()> {
     let mut nodes = group(on, "cancel-message", 3).await?;
     let mut fates = BTreeMap::new();
@@ -212,7 +243,10 @@ pub async fn dropped_at_every_poll(on: On) -> Result<()> {
                 let seen = all_well(everywhere(nodes, program).await?)?;
                 let (theirs, other) = (seen[victim].2, seen[1 - victim].2);
                 let fits = if theirs == Some(Fate::Aborted) { Fate::Aborted } else { Fate::Done };
-                ensure!(other == Some(fits), "{theirs:?} after {polls} polls by {victim}, and {other:?}");
+                ensure!(
+                    other == Some(fits),
+                    "{theirs:?} after {polls} polls by {victim}, and {other:?}"
+                );
                 nodes = seen.into_iter().map(|(cluster, context, _)| (cluster, context)).collect();
                 *fates.entry(theirs).or_insert(0) += 1;
                 if theirs == Some(Fate::Done) {
@@ -223,12 +257,20 @@ pub async fn dropped_at_every_poll(on: On) -> Result<()> {
     }
     println!("measured: messages dropped by the count of polls on {}: {fates:?}", on.engine);
     // Whether a drop falls between the vote and the decision is a matter of chance.
-    ensure!(fates.contains_key(&Some(Fate::Done)) && fates.contains_key(&Some(Fate::Aborted)), "{fates:?}");
+    ensure!(
+        fates.contains_key(&Some(Fate::Done)) && fates.contains_key(&Some(Fate::Aborted)),
+        "{fates:?}"
+    );
     Ok(())
 }
 
 /// Rank 0 sends to rank 1; what became of it for this rank, if it is one of them.
-async fn message_dropped(context: &mut Context, victim: usize, polls: usize, woken: bool) -> Result<Option<Fate>> {
+async fn message_dropped(
+    context: &mut Context,
+    victim: usize,
+    polls: usize,
+    woken: bool,
+) -> Result<Option<Fate>> {
     let rank = context.rank();
     let sent: Vec<f32> = input(SEED, 0, LONG);
     let was: Vec<f32> = input(!SEED, 1, LONG);
@@ -242,14 +284,19 @@ async fn message_dropped(context: &mut Context, victim: usize, polls: usize, wok
     };
     let mut fate = match outcome {
         Some(Ok(())) => Some(Fate::Done),
-        Some(Err(Error::Aborted { cause: Cause::Dropped { by: Some(peer) } })) if peer.rank.index() == victim => {
+        Some(Err(Error::Aborted { cause: Cause::Dropped { by: Some(peer) } }))
+            if peer.rank.index() == victim =>
+        {
             Some(Fate::Aborted)
         }
         Some(Err(error)) => return Err(error.into()),
         None => (rank == victim).then_some(Fate::Aborted),
     };
     let expected = if fate == Some(Fate::Done) { &sent } else { &was };
-    ensure!(rank != 1 || differs(&buffer, expected).is_none(), "the buffer is neither as it was nor what was sent");
+    ensure!(
+        rank != 1 || differs(&buffer, expected).is_none(),
+        "the buffer is neither as it was nor what was sent"
+    );
     let mut taken = None;
     while let Err(error) = context.barrier().await {
         ensure!(matches!(error, Error::LostResult { .. }) && rank == victim, "{error}");
@@ -258,6 +305,9 @@ async fn message_dropped(context: &mut Context, victim: usize, polls: usize, wok
         tokio::task::yield_now().await;
     }
     let is_sent = |taken: &Vec<f32>| differs(taken, &sent).is_none();
-    ensure!(rank != 1 || fate != Some(Fate::Lost) || taken.as_ref().is_some_and(is_sent), "not the message that was lost");
+    ensure!(
+        rank != 1 || fate != Some(Fate::Lost) || taken.as_ref().is_some_and(is_sent),
+        "not the message that was lost"
+    );
     Ok(fate)
 }

@@ -25,7 +25,10 @@ pub async fn of_operations(on: On) -> Result<()> {
             let different = vec![1.0f32; 10 + context.rank()];
             ensure!(context.all_gather(&different).await.is_err(), "different lengths");
             if context.rank() == 0 {
-                ensure!(context.barrier().deadline(Duration::from_millis(50)).await.is_err(), "nobody else calls it");
+                ensure!(
+                    context.barrier().deadline(Duration::from_millis(50)).await.is_err(),
+                    "nobody else calls it"
+                );
                 done.wait().await;
             } else {
                 done.wait().await;
@@ -37,43 +40,72 @@ pub async fn of_operations(on: On) -> Result<()> {
             if begun == 1 {
                 let mut other = context.lane(7);
                 let mut call = other.gather(0, &[1u8]);
-                let polled = std::future::poll_fn(|task| std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(task)));
+                let polled = std::future::poll_fn(|task| {
+                    std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(task))
+                });
                 ensure!(polled.await.is_pending(), "nobody else calls it");
             }
 
             let metrics = cluster.metrics();
-            let counts = |kind: &str| metrics.operation(kind).map(|o| (o.begun, o.committed, o.aborted, o.bytes));
+            let counts = |kind: &str| {
+                metrics.operation(kind).map(|o| (o.begun, o.committed, o.aborted, o.bytes))
+            };
             ensure!(counts("all_reduce") == Some((6, 6, 0, 5 * 280_000 + 9)), "{metrics:?}");
             ensure!(counts("broadcast") == Some((1, 1, 0, 88)), "{metrics:?}");
             ensure!(counts("all_gather") == Some((1, 0, 1, 0)), "{metrics:?}");
             ensure!(counts("barrier") == Some((1, 0, 1, 0)), "{metrics:?}");
             ensure!(counts("reduce") == Some((1, 0, 1, 0)), "{metrics:?}");
             ensure!(counts("gather") == (begun == 1).then_some((1, 0, 1, 0)), "{metrics:?}");
-            ensure!(counts("scatter").is_none() && metrics.operations.len() as u64 == 5 + begun, "{metrics:?}");
+            ensure!(
+                counts("scatter").is_none() && metrics.operations.len() as u64 == 5 + begun,
+                "{metrics:?}"
+            );
             let sums = metrics.operation("all_reduce").context("counted above")?;
             let (sum, max) = (sums.duration_sum, sums.duration_max);
-            ensure!(max > Duration::ZERO && max <= sum && sum <= 6 * max && sum <= took, "{sum:?}, {max:?} of {took:?}");
+            ensure!(
+                max > Duration::ZERO && max <= sum && sum <= 6 * max && sum <= took,
+                "{sum:?}, {max:?} of {took:?}"
+            );
 
-            ensure!(metrics.edges.len() == 2 && metrics.edges.iter().all(|e| e.links >= 1 && e.busy >= sum), "{metrics:?}");
+            ensure!(
+                metrics.edges.len() == 2
+                    && metrics.edges.iter().all(|e| e.links >= 1 && e.busy >= sum),
+                "{metrics:?}"
+            );
             Ok((cluster, context))
         }
     });
     let nodes: Vec<_> = results.await?.into_iter().collect::<Result<_>>()?;
     let sent_everywhere = agreed(&nodes).await;
-    ensure!(sent_everywhere >= 4 * 5 * 280_000, "three cannot share {sent_everywhere} bytes of sums");
+    ensure!(
+        sent_everywhere >= 4 * 5 * 280_000,
+        "three cannot share {sent_everywhere} bytes of sums"
+    );
     Ok(())
 }
 
-/// Waits until every byte that one has sent is one that another has received, and counted there, and gives all that were sent.
+/// Waits until every byte that one has sent is one that another has received, and counted there,
+/// and gives all that were sent.
 async fn agreed(nodes: &[(Cluster, Context)]) -> u64 {
     loop {
         let told: Vec<Metrics> = nodes.iter().map(|(cluster, _)| cluster.metrics()).collect();
         let key = |i: usize| nodes[i].1.members()[i].node;
-        let pairs = (0..nodes.len()).flat_map(|i| (0..nodes.len()).map(move |j| (i, j))).filter(|(i, j)| i != j);
-        let alike = pairs.clone().all(|(i, j)| edge(&told[i], key(j)).sent_bytes == edge(&told[j], key(i)).received_bytes);
-        let whole = nodes.iter().zip(&told).all(|((_, context), its)| sum(its) == context.traffic().sent_bytes);
+        let pairs = (0..nodes.len())
+            .flat_map(|i| (0..nodes.len()).map(move |j| (i, j)))
+            .filter(|(i, j)| i != j);
+        let alike = pairs.clone().all(|(i, j)| {
+            edge(&told[i], key(j)).sent_bytes == edge(&told[j], key(i)).received_bytes
+        });
+        let whole = nodes
+            .iter()
+            .zip(&told)
+            .all(|((_, context), its)| sum(its) == context.traffic().sent_bytes);
         if alike && whole {
-            assert!(told.iter().flat_map(|its| &its.edges).all(|e| e.sent_rate().is_some() && e.received_rate().is_some()));
+            assert!(
+                told.iter()
+                    .flat_map(|its| &its.edges)
+                    .all(|e| e.sent_rate().is_some() && e.received_rate().is_some())
+            );
             return told.iter().map(sum).sum();
         }
         tokio::task::yield_now().await;
@@ -112,7 +144,10 @@ pub async fn over_views(on: On) -> Result<()> {
             let sums = metrics.operation("all_reduce").context("two were made")?;
             ensure!((sums.begun, sums.committed, sums.bytes) == (2, 2, 16_000), "{metrics:?}");
             let after = edge(&metrics, gone);
-            ensure!(after.sent_bytes + after.received_bytes > 0 && after == before, "{before:?} became {after:?}");
+            ensure!(
+                after.sent_bytes + after.received_bytes > 0 && after == before,
+                "{before:?} became {after:?}"
+            );
             ensure!(metrics.edges.len() == 2, "{metrics:?}");
             Ok(())
         })

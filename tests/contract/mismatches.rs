@@ -1,4 +1,5 @@
-//! Ranks that call different things: everybody is told the same, soon, nobody gets a value, and the View goes on.
+//! Ranks that call different things: everybody is told the same, soon, nobody gets a value, and the
+//! View goes on.
 
 use super::ask::{Ask, Buffers, What, together};
 use super::numbers::{Chance, Number};
@@ -24,7 +25,11 @@ type Made<'c> = Pin<Box<dyn Future<Output = Result<Error>> + Send + 'c>>;
 
 impl Line {
     fn of<T: Number>(ask: Ask) -> Line {
-        Line { ask, make: |ask, context| Box::pin(refused::<T>(ask, context)), named: Ask::named::<T> }
+        Line {
+            ask,
+            make: |ask, context| Box::pin(refused::<T>(ask, context)),
+            named: Ask::named::<T>,
+        }
     }
 }
 
@@ -68,7 +73,11 @@ fn table() -> Vec<(&'static str, Line, Line)> {
     }
     for what in [What::Reduce, What::Gather, What::Scatter, What::Broadcast] {
         for len in [3, 65537] {
-            rows.push(("root", f32(Ask::sum(what, len)), f32(Ask { root: 1, ..Ask::sum(what, len) })));
+            rows.push((
+                "root",
+                f32(Ask::sum(what, len)),
+                f32(Ask { root: 1, ..Ask::sum(what, len) }),
+            ));
         }
     }
     for one in calls() {
@@ -76,7 +85,8 @@ fn table() -> Vec<(&'static str, Line, Line)> {
             rows.push(("operation", f32(Ask::sum(one, 30)), f32(Ask::sum(other, 30))));
         }
     }
-    // An owned buffer is no other operation, and at two ends of the table the same call stands twice.
+    // An owned buffer is no other operation, and at two ends of the table the same call stands
+    // twice.
     rows.retain(|(_, one, other)| (one.named)(&one.ask, 2) != (other.named)(&other.ask, 2));
     rows
 }
@@ -90,7 +100,10 @@ pub async fn every_kind(on: On) -> Result<()> {
             let mut told = Vec::new();
             for (kind, usual, odd) in table() {
                 for odd_rank in 0..size {
-                    let what = format!("{kind}: rank {odd_rank} of {size} called {:?} instead of {:?}", odd.ask, usual.ask);
+                    let what = format!(
+                        "{kind}: rank {odd_rank} of {size} called {:?} instead of {:?}",
+                        odd.ask, usual.ask
+                    );
                     let error = meet(&mut context, odd_rank, [usual, odd]).await.context(what)?;
                     told.push(error.to_string());
                 }
@@ -101,7 +114,11 @@ pub async fn every_kind(on: On) -> Result<()> {
         println!("measured: {} mismatches among {size} on {}", told[0].len(), on.engine);
         for (place, said) in told[0].iter().enumerate() {
             let others = told.iter().all(|others| others[place] == *said);
-            ensure!(others, "told differently: {:?}", told.iter().map(|others| &others[place]).collect::<Vec<_>>());
+            ensure!(
+                others,
+                "told differently: {:?}",
+                told.iter().map(|others| &others[place]).collect::<Vec<_>>()
+            );
         }
     }
     Ok(())
@@ -116,7 +133,10 @@ async fn meet(context: &mut Context, odd_rank: usize, [usual, odd]: [Line; 2]) -
     let error = (line.make)(line.ask, context).await?;
     let Error::Mismatch(calls) = &error else { bail!("{error:?}") };
     let sides = [&calls.one, &calls.other].map(|(peer, call)| (peer.rank.index(), *call));
-    ensure!(sides[0].0 < sides[1].0 && sides.iter().filter(|(rank, _)| *rank == odd_rank).count() == 1, "{error}");
+    ensure!(
+        sides[0].0 < sides[1].0 && sides.iter().filter(|(rank, _)| *rank == odd_rank).count() == 1,
+        "{error}"
+    );
     for (rank, call) in sides {
         let line = if rank == odd_rank { odd } else { usual };
         ensure!(call == (line.named)(&line.ask, size), "{error}");
@@ -127,8 +147,8 @@ async fn meet(context: &mut Context, odd_rank: usize, [usual, odd]: [Line; 2]) -
     Ok(error)
 }
 
-/// Shapes in another order on every rank, eight in flight in one lane: where all call the same there is the right value,
-/// everywhere else a mismatch.
+/// Shapes in another order on every rank, eight in flight in one lane: where all call the same
+/// there is the right value, everywhere else a mismatch.
 pub async fn shapes_in_different_order(on: On) -> Result<()> {
     let seed = seed("shapes in different order")?;
     let nodes = group(on, "shapes", 3).await?;
@@ -136,16 +156,25 @@ pub async fn shapes_in_different_order(on: On) -> Result<()> {
         let mut mismatches = 0;
         for round in 0..100 {
             // Ranks change little, so that some places agree.
-            let orders: Vec<Vec<usize>> = (0..3).map(|rank| swapped(Chance::new(seed ^ (round * 3 + rank)))).collect();
+            let orders: Vec<Vec<usize>> =
+                (0..3).map(|rank| swapped(Chance::new(seed ^ (round * 3 + rank)))).collect();
             let shapes = &orders[context.rank()];
             context.barrier().await?;
-            mismatches += shaped(&mut context, &orders, shapes).await.with_context(|| format!("round {round}: {orders:?}"))?;
+            mismatches += shaped(&mut context, &orders, shapes)
+                .await
+                .with_context(|| format!("round {round}: {orders:?}"))?;
         }
         Ok(mismatches)
     });
     let told: Vec<usize> = told.await?.into_iter().collect::<Result<_>>()?;
-    ensure!(told[0] > 0 && told[0] < 800 && told.iter().all(|others| *others == told[0]), "mismatches: {told:?}");
-    println!("measured: {} of 800 calls in an order of chance were mismatches on {}", told[0], on.engine);
+    ensure!(
+        told[0] > 0 && told[0] < 800 && told.iter().all(|others| *others == told[0]),
+        "mismatches: {told:?}"
+    );
+    println!(
+        "measured: {} of 800 calls in an order of chance were mismatches on {}",
+        told[0], on.engine
+    );
     Ok(())
 }
 
@@ -161,10 +190,13 @@ const SHAPES: [(What, usize); 8] = [
 ];
 
 async fn shaped(context: &mut Context, orders: &[Vec<usize>], shapes: &[usize]) -> Result<usize> {
-    let asks: Vec<Ask> = shapes.iter().map(|shape| Ask::sum(SHAPES[*shape].0, SHAPES[*shape].1)).collect();
-    let mut buffers: Vec<Buffers<f32>> = asks.iter().map(|ask| ask.buffers(2, context.rank(), 3)).collect();
+    let asks: Vec<Ask> =
+        shapes.iter().map(|shape| Ask::sum(SHAPES[*shape].0, SHAPES[*shape].1)).collect();
+    let mut buffers: Vec<Buffers<f32>> =
+        asks.iter().map(|ask| ask.buffers(2, context.rank(), 3)).collect();
     let started = Instant::now();
-    let calls: Vec<_> = asks.iter().zip(&mut buffers).map(|(ask, with)| ask.begin(context, with)).collect();
+    let calls: Vec<_> =
+        asks.iter().zip(&mut buffers).map(|(ask, with)| ask.begin(context, with)).collect();
     let outcomes = together(calls).await;
     let took = started.elapsed();
     ensure!(took < SOON, "told after {took:?}");

@@ -1,16 +1,22 @@
-//! Inputs that every rank can work out for every other: ordinary numbers, and among them the awkward ones.
+//! Inputs that every rank can work out for every other: ordinary numbers, and among them the
+//! awkward ones.
 //!
-//! Inputs repeat after [`PERIOD`] elements, so that a result is checked with one period of plain arithmetic for each fold order.
-//! The period is a prime above the shorter buffers: an element at another place than it belongs differs all the same.
+//! Inputs repeat after [`PERIOD`] elements, so that a result is checked with one period of plain
+//! arithmetic for each fold order. The period is a prime above the shorter buffers: an element at
+//! another place than it belongs differs all the same.
 
-use potluck::{AllReduce, Arithmetic, Bf16, Codec, F16, FoldOrder, FoldSegment, FoldTree, ReduceOp, reference_sum};
+use potluck::{
+    AllReduce, Arithmetic, Bf16, Codec, F16, FoldOrder, FoldSegment, FoldTree, ReduceOp,
+    reference_sum,
+};
 
 /// Elements after which inputs repeat.
 const PERIOD: usize = 1009;
 
 /// A number type of a buffer.
 pub trait Number: Arithmetic + PartialOrd + Unpin + std::fmt::Debug + bytemuck::Pod {
-    /// Infinities, zeros, subnormals and NaNs, or the ends of the range. At most 31, so that every pair of them fits a period.
+    /// Infinities, zeros, subnormals and NaNs, or the ends of the range. At most 31, so that every
+    /// pair of them fits a period.
     const AWKWARD: &[Self];
     /// A number made of chance, seldom an awkward one.
     fn of(random: u64) -> Self;
@@ -48,7 +54,8 @@ impl Chance {
     }
 }
 
-/// What rank `rank` contributes. From 1000 elements on, ranks next to each other contribute every pair of awkward numbers.
+/// What rank `rank` contributes. From 1000 elements on, ranks next to each other contribute every
+/// pair of awkward numbers.
 pub fn input<T: Number>(seed: u64, rank: usize, len: usize) -> Vec<T> {
     let mut chance = Chance::new(seed ^ (rank as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03));
     let chance = std::iter::repeat_with(|| T::of(chance.next()));
@@ -71,20 +78,31 @@ fn repeated<T: Copy>(period: &[T], start: usize, len: usize) -> Vec<T> {
     out
 }
 
-/// What the reduction of `inputs` must give: the sequential reference, of one period for each of the order's trees.
+/// What the reduction of `inputs` must give: the sequential reference, of one period for each of
+/// the order's trees.
 pub fn reduced<T: Number>(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<T>]) -> Vec<T> {
     let len = inputs[0].len();
-    let periods: Vec<Vec<T>> = inputs.iter().map(|input| input[..PERIOD.min(len)].to_vec()).collect();
+    let periods: Vec<Vec<T>> =
+        inputs.iter().map(|input| input[..PERIOD.min(len)].to_vec()).collect();
     let mut known: Vec<(&FoldTree, Vec<T>)> = Vec::new();
     // Gloo cuts some buffers so that segments are not in order, or empty; none is left out.
     let mut result = inputs[0].clone();
-    for FoldSegment { elements, tree } in order.segments.iter().filter(|segment| !segment.elements.is_empty()) {
+    for FoldSegment { elements, tree } in
+        order.segments.iter().filter(|segment| !segment.elements.is_empty())
+    {
         if !known.iter().any(|(other, _)| *other == tree) {
             let whole = FoldSegment { elements: 0..periods[0].len(), tree: tree.clone() };
             known.push((tree, reference_sum(&FoldOrder { segments: vec![whole] }, op, &periods)));
         }
-        let reference = known.iter().find(|(other, _)| *other == tree).map_or(&[][..], |(_, reference)| reference);
-        result[elements.clone()].copy_from_slice(&repeated(reference, elements.start, elements.len()));
+        let reference = known
+            .iter()
+            .find(|(other, _)| *other == tree)
+            .map_or(&[][..], |(_, reference)| reference);
+        result[elements.clone()].copy_from_slice(&repeated(
+            reference,
+            elements.start,
+            elements.len(),
+        ));
     }
     result
 }

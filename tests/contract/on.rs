@@ -60,7 +60,11 @@ pub async fn group(on: On, story: &str, n: usize) -> Result<Vec<(Cluster, Contex
     nodes.sort_by_key(|(_, c)| c.rank());
     // One member has nobody to talk to, so its View is native.
     let engine = if n == 1 { EngineKind::Native } else { on.engine };
-    ensure!(nodes.iter().all(|(_, c)| c.engine() == engine), "not on {engine}: {}", nodes[0].1.engine_reason());
+    ensure!(
+        nodes.iter().all(|(_, c)| c.engine() == engine),
+        "not on {engine}: {}",
+        nodes[0].1.engine_reason()
+    );
     Ok(nodes)
 }
 
@@ -86,13 +90,22 @@ pub async fn out_of_step(on: On, story: &str) -> Result<Vec<(Cluster, Context)>>
         nodes.push((cluster, context));
     }
     nodes.sort_by_key(|(_, context)| context.rank());
-    ensure!(nodes.iter().all(|(_, context)| !context.is_in_sync()), "a newcomer cannot know what the others know");
+    ensure!(
+        nodes.iter().all(|(_, context)| !context.is_in_sync()),
+        "a newcomer cannot know what the others know"
+    );
     Ok(nodes)
 }
 
 pub async fn of_size(cluster: &Cluster, size: usize) -> Result<Context> {
     let mut changes = cluster.watch();
-    while changes.next().await.context("the node ended")?.view.is_none_or(|view| view.members.len() != size) {}
+    while changes
+        .next()
+        .await
+        .context("the node ended")?
+        .view
+        .is_none_or(|view| view.members.len() != size)
+    {}
     Ok(cluster.context().await?)
 }
 
@@ -139,10 +152,15 @@ pub fn seed(story: &str) -> Result<u64> {
     Ok(seed)
 }
 
-/// What every rank came through with; else what each of them met, as what the first one says may only follow from the others.
+/// What every rank came through with; else what each of them met, as what the first one says may
+/// only follow from the others.
 pub fn all_well<R>(results: Vec<Result<R>>) -> Result<Vec<R>> {
-    let (well, met): (Vec<_>, Vec<_>) = results.into_iter().enumerate().partition(|(_, result)| result.is_ok());
-    let met: Vec<String> = met.into_iter().filter_map(|(rank, r)| Some(format!("rank {rank}: {:#}", r.err()?))).collect();
+    let (well, met): (Vec<_>, Vec<_>) =
+        results.into_iter().enumerate().partition(|(_, result)| result.is_ok());
+    let met: Vec<String> = met
+        .into_iter()
+        .filter_map(|(rank, r)| Some(format!("rank {rank}: {:#}", r.err()?)))
+        .collect();
     ensure!(met.is_empty(), "{}", met.join("\n"));
     well.into_iter().map(|(_, result)| result).collect()
 }
@@ -151,5 +169,6 @@ pub fn all_well<R>(results: Vec<Result<R>>) -> Result<Vec<R>> {
 pub fn tell_log() {
     let filter = tracing_subscriber::EnvFilter::from_env("POTLUCK_LOG");
     // Only the first story of the process sets it up.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _ =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
 }

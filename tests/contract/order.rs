@@ -13,7 +13,10 @@ pub async fn many_at_once(on: On) -> Result<()> {
             for call in calls.into_iter().rev() {
                 call.await?;
             }
-            ensure!(buffers.iter().enumerate().all(|(i, b)| b.iter().all(|x| *x == 3.0 * i as f32)), "a wrong sum");
+            ensure!(
+                buffers.iter().enumerate().all(|(i, b)| b.iter().all(|x| *x == 3.0 * i as f32)),
+                "a wrong sum"
+            );
         }
         Ok(())
     });
@@ -33,7 +36,10 @@ pub async fn lanes(on: On) -> Result<()> {
                 for round in 0..25 {
                     let mut buffer = vec![(tag * 100 + round) as f32; 50_000];
                     lane.all_reduce(&mut buffer).await?;
-                    ensure!(buffer.iter().all(|x| *x == 3.0 * (tag * 100 + round) as f32), "lanes were mixed");
+                    ensure!(
+                        buffer.iter().all(|x| *x == 3.0 * (tag * 100 + round) as f32),
+                        "lanes were mixed"
+                    );
                 }
                 Ok(())
             }));

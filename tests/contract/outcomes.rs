@@ -13,8 +13,11 @@ pub async fn dropped(on: On) -> Result<()> {
             // Never polled.
             drop(context.all_reduce(&mut buffer));
         } else {
-            let error = context.all_reduce(&mut buffer).await.err().context("added without rank 1")?;
-            let Error::Aborted { cause: Cause::Dropped { by: Some(peer) } } = &error else { bail!("{error:?}") };
+            let error =
+                context.all_reduce(&mut buffer).await.err().context("added without rank 1")?;
+            let Error::Aborted { cause: Cause::Dropped { by: Some(peer) } } = &error else {
+                bail!("{error:?}")
+            };
             ensure!(peer.rank.index() == 1 && error.is_retryable(), "{error}");
         }
         ensure!(buffer == vec![context.rank() as f32; 200_000], "the buffer was touched");
@@ -32,7 +35,9 @@ pub async fn lost(on: On) -> Result<()> {
         if context.rank() == 0 {
             let mut call = context.all_reduce(&mut buffer);
             // Begun, and not looked at again: its data and its vote do without.
-            let begun = std::future::poll_fn(|task| std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(task)));
+            let begun = std::future::poll_fn(|task| {
+                std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(task))
+            });
             ensure!(begun.await.is_pending(), "rank 1 has not called yet");
             context.lane(1).barrier().await?;
             // Rank 1 has its sum, so this rank has voted for it.
@@ -80,7 +85,9 @@ pub async fn lost_and_left(on: On) -> Result<()> {
         let rank = context.rank();
         if rank == 0 {
             let mut call = context.all_reduce(&mut buffer);
-            let begun = std::future::poll_fn(|task| std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(task)));
+            let begun = std::future::poll_fn(|task| {
+                std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(task))
+            });
             ensure!(begun.await.is_pending(), "the others have not called yet");
             context.lane(1).barrier().await?;
             // The others have their sum, so this rank has voted for it.
@@ -124,16 +131,24 @@ pub async fn deadline(on: On) -> Result<()> {
                 }
                 None
             });
-            let error =
-                context.all_reduce(&mut buffer).deadline(Duration::from_millis(500)).await.err().context("no deadline")?;
-            ensure!(matches!(&error, Error::Aborted { cause: Cause::Deadline { of: None } }), "{error:?}");
+            let error = context
+                .all_reduce(&mut buffer)
+                .deadline(Duration::from_millis(500))
+                .await
+                .err()
+                .context("no deadline")?;
+            ensure!(
+                matches!(&error, Error::Aborted { cause: Cause::Deadline { of: None } }),
+                "{error:?}"
+            );
             ensure!(!error.is_retryable());
             ensure!(waiting.await? == Some(1), "the status does not say who was waited for");
             // Tells rank 1 in its own lane that the deadline has passed.
             context.lane(1).barrier().await?;
         } else {
             context.lane(1).barrier().await?;
-            let error = context.all_reduce(&mut buffer).await.err().context("the operation is over")?;
+            let error =
+                context.all_reduce(&mut buffer).await.err().context("the operation is over")?;
             ensure!(
                 matches!(&error, Error::Aborted { cause: Cause::Deadline { of: Some(p) } } if p.rank.index() == 0),
                 "{error:?}"
@@ -152,7 +167,8 @@ pub async fn owned(on: On) -> Result<()> {
         let sum = context.all_reduce_owned(vec![2.0f64; 70_000]).await.map_err(Error::from)?;
         ensure!(sum == vec![4.0; 70_000], "wrong");
         let buffer = vec![1.0f32; 5 + context.rank()];
-        let failed = context.all_reduce_owned(buffer.clone()).await.err().context("different lengths")?;
+        let failed =
+            context.all_reduce_owned(buffer.clone()).await.err().context("different lengths")?;
         ensure!(failed.buffer == buffer && failed.error.code() == "mismatch", "{failed:?}");
         Ok(())
     });

@@ -9,18 +9,27 @@ pub async fn parts_that_do_not_fit(on: On) -> Result<()> {
     let results = everywhere(nodes, |_cluster, mut context| async move {
         let rank = context.rank();
         let uneven = context.all_to_all(&[1u32; 7]).await;
-        ensure!(matches!(uneven, Err(Error::Rejected(Rejection::Uneven { count: 7, size: 3 }))), "{uneven:?}");
+        ensure!(
+            matches!(uneven, Err(Error::Rejected(Rejection::Uneven { count: 7, size: 3 }))),
+            "{uneven:?}"
+        );
         let mut sum = [1i32; 5];
         let mean = context.reduce(0, &mut sum).mean().await;
         ensure!(matches!(mean, Err(Error::Rejected(Rejection::MeanOfIntegers(_)))), "{mean:?}");
         for given in [None, Some(&[0u8; 11][..]), Some(&[0u8; 13][..])] {
             let mut out = [9u8; 4];
-            let error = context.scatter(1, given, &mut out).await.err().context("scattered what was not there")?;
+            let error = context
+                .scatter(1, given, &mut out)
+                .await
+                .err()
+                .context("scattered what was not there")?;
             match error {
                 Error::Rejected(Rejection::ScatterInput { given: n, part: 4, size: 3 }) => {
                     ensure!(rank == 1 && n == given.map_or(0, <[u8]>::len), "{n} on rank {rank}");
                 }
-                Error::Aborted { cause: Cause::Dropped { by: Some(peer) } } => ensure!(rank != 1 && peer.rank.index() == 1),
+                Error::Aborted { cause: Cause::Dropped { by: Some(peer) } } => {
+                    ensure!(rank != 1 && peer.rank.index() == 1)
+                }
                 error => bail!("{error:?}"),
             }
             ensure!(out == [9; 4], "the buffer was touched");
@@ -28,7 +37,10 @@ pub async fn parts_that_do_not_fit(on: On) -> Result<()> {
         for root in [3, 255, 256, usize::MAX] {
             ensure!(context.reduce(root, &mut sum).await.is_err(), "there is no rank {root}");
             ensure!(context.gather(root, &sum).await.is_err(), "there is no rank {root}");
-            ensure!(context.scatter(root, None, &mut sum).await.is_err(), "there is no rank {root}");
+            ensure!(
+                context.scatter(root, None, &mut sum).await.is_err(),
+                "there is no rank {root}"
+            );
         }
         ensure!(sum == [1; 5], "the buffer was touched");
         let parts = context.all_to_all(&[rank as u32; 3]).await?;

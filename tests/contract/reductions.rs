@@ -8,14 +8,24 @@ pub async fn rejected(on: On) -> Result<()> {
     let nodes = group(on, "rejected", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
         let mut buffer = vec![7i32; 100];
-        let error = context.all_reduce(&mut buffer).mean().await.err().context("the mean of integers")?;
-        ensure!(matches!(error, Error::Rejected(Rejection::MeanOfIntegers(DType::I32))), "{error:?}");
-        ensure!(error.code() == "rejected" && !error.is_retryable() && buffer == [7; 100], "{error}");
+        let error =
+            context.all_reduce(&mut buffer).mean().await.err().context("the mean of integers")?;
+        ensure!(
+            matches!(error, Error::Rejected(Rejection::MeanOfIntegers(DType::I32))),
+            "{error:?}"
+        );
+        ensure!(
+            error.code() == "rejected" && !error.is_retryable() && buffer == [7; 100],
+            "{error}"
+        );
         // One alone calls it so: its place in the lane is used up on every rank.
         let one = context.all_reduce(&mut buffer);
         let error = if context.rank() == 1 { one.mean().await } else { one.await };
         let error = error.err().context("added without rank 1")?;
-        ensure!(matches!(error, Error::Rejected(_)) == (context.rank() == 1) && buffer == [7; 100], "{error}");
+        ensure!(
+            matches!(error, Error::Rejected(_)) == (context.rank() == 1) && buffer == [7; 100],
+            "{error}"
+        );
         context.all_reduce(&mut buffer).product().await?;
         ensure!(buffer == [343; 100], "the next call is wrong");
         Ok(())
@@ -41,7 +51,10 @@ pub async fn no_root(on: On) -> Result<()> {
             for (index, error) in errors.into_iter().enumerate() {
                 let error = error.with_context(|| format!("call {index} to rank {root}"))?;
                 let is_told = matches!(error, Error::Rejected(Rejection::NoRoot { size: 3, .. }));
-                ensure!(is_told && !error.is_retryable() && error.to_string().contains("0 to 2"), "call {index}: {error:?}");
+                ensure!(
+                    is_told && !error.is_retryable() && error.to_string().contains("0 to 2"),
+                    "call {index}: {error:?}"
+                );
             }
             ensure!(buffer == [7; 30] && part == [7; 10], "something was written");
         }
@@ -59,12 +72,18 @@ pub async fn codecs(on: On) -> Result<()> {
         let results = everywhere(nodes, move |_cluster, mut context| async move {
             let mut all = Vec::new();
             // How far a contribution of magnitude 1 may be off; the sum is encoded too.
-            for (mut codec, off_by) in
-                [(Codec::bf16(), 0.004), (Codec::f16(), 0.0005), (Codec::int8(), 0.004), (Codec::int4(), 0.072)]
-                    .into_iter()
-                    .chain([(Codec::top_k(0.2), 1.0)])
+            for (mut codec, off_by) in [
+                (Codec::bf16(), 0.004),
+                (Codec::f16(), 0.0005),
+                (Codec::int8(), 0.004),
+                (Codec::int4(), 0.072),
+            ]
+            .into_iter()
+            .chain([(Codec::top_k(0.2), 1.0)])
             {
-                let mut buffer: Vec<f32> = (0..10_001).map(|i| (i as f32 / 17.0).sin() * (context.rank() + 1) as f32).collect();
+                let mut buffer: Vec<f32> = (0..10_001)
+                    .map(|i| (i as f32 / 17.0).sin() * (context.rank() + 1) as f32)
+                    .collect();
                 let most = (n * (n + 1) / 2) as f32;
                 let exact: Vec<f32> = (0..10_001).map(|i| (i as f32 / 17.0).sin() * most).collect();
                 context.all_reduce(&mut buffer).compress(&mut codec).await?;

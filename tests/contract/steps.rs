@@ -14,7 +14,8 @@ pub async fn count_as_one(on: On) -> Result<()> {
             for round in 0..5u64 {
                 let rank = context.rank();
                 let lens = [0, 1, 1000, 65_537, 300_000];
-                let mut buffers: Vec<Vec<f32>> = lens.iter().map(|len| input(round, rank, *len)).collect();
+                let mut buffers: Vec<Vec<f32>> =
+                    lens.iter().map(|len| input(round, rank, *len)).collect();
                 let mut beside = vec![1i64; 1000];
                 let mut step = context.step();
                 let mut first = None;
@@ -32,10 +33,14 @@ pub async fn count_as_one(on: On) -> Result<()> {
                 step.commit().await?;
                 ensure!(beside == vec![n as i64; 1000], "a wrong sum beside a step");
                 for (i, (buffer, len)) in buffers.iter().zip(lens).enumerate() {
-                    let inputs: Vec<Vec<f32>> = (0..n).map(|rank| input(round, rank, len)).collect();
+                    let inputs: Vec<Vec<f32>> =
+                        (0..n).map(|rank| input(round, rank, len)).collect();
                     let op = if i % 2 == 1 { ReduceOp::Mean } else { ReduceOp::Sum };
                     let expected = reduced(&context.fold_order::<f32>(len), op, &inputs);
-                    ensure!(differs(buffer, &expected).is_none(), "call {i} of round {round} among {n}");
+                    ensure!(
+                        differs(buffer, &expected).is_none(),
+                        "call {i} of round {round} among {n}"
+                    );
                 }
             }
             let empty = context.step();
@@ -61,7 +66,12 @@ pub async fn of_every_kind(on: On) -> Result<()> {
             step.all_reduce(&mut rounded).compress(&mut Codec::bf16());
             step.all_reduce(&mut exact);
             step.commit().await?;
-            ensure!(rounded != exact && (rounded[0] - exact[0]).abs() < 0.01, "{} and {}", rounded[0], exact[0]);
+            ensure!(
+                rounded != exact && (rounded[0] - exact[0]).abs() < 0.01,
+                "{} and {}",
+                rounded[0],
+                exact[0]
+            );
             Ok(())
         });
         all_well(results.await?)?;
@@ -100,9 +110,14 @@ async fn kinds<T: Number>(context: &mut Context, len: usize) -> Result<()> {
     same("reduce_scatter", &shard, &product[context.shard(len)])?;
     same("broadcast", &copied, &all[root][..len])?;
     same("all_gather", &gathered, &heads().concat())?;
-    same("gather", &at_root, &if rank == root { heads().concat() } else { vec![T::ZERO; len * n] })?;
+    same(
+        "gather",
+        &at_root,
+        &if rank == root { heads().concat() } else { vec![T::ZERO; len * n] },
+    )?;
     same("scatter", &scattered, &all[root][rank * len..(rank + 1) * len])?;
-    let crossing: Vec<T> = all.iter().flat_map(|all| &all[rank * len..(rank + 1) * len]).copied().collect();
+    let crossing: Vec<T> =
+        all.iter().flat_map(|all| &all[rank * len..(rank + 1) * len]).copied().collect();
     same("all_to_all", &crossed, &crossing)
 }
 
@@ -115,14 +130,29 @@ pub async fn differ(on: On) -> Result<()> {
                 context.barrier().await?;
                 let started = Instant::now();
                 let is_odd = context.rank() == odd_rank;
-                let error = differing(&mut context, odd, is_odd).await.with_context(|| format!("{odd} on {odd_rank}"))?;
-                ensure!(started.elapsed() < Duration::from_secs(1), "{odd}: told after {:?}", started.elapsed());
-                let Error::Mismatch(calls) = &error else { bail!("{odd} on {odd_rank}: {error:?}") };
+                let error = differing(&mut context, odd, is_odd)
+                    .await
+                    .with_context(|| format!("{odd} on {odd_rank}"))?;
+                ensure!(
+                    started.elapsed() < Duration::from_secs(1),
+                    "{odd}: told after {:?}",
+                    started.elapsed()
+                );
+                let Error::Mismatch(calls) = &error else {
+                    bail!("{odd} on {odd_rank}: {error:?}")
+                };
                 let sides = [&calls.one, &calls.other];
-                ensure!(sides.iter().filter(|(peer, _)| peer.rank.index() == odd_rank).count() == 1, "{odd}: {calls}");
-                let in_step =
-                    |(_, call): &&(_, potluck::Call)| call.mode == Mode::PerStep || matches!(call.kind, Kind::Step { .. });
-                ensure!(sides.iter().any(in_step) && calls.to_string().contains("step"), "{odd}: {calls}");
+                ensure!(
+                    sides.iter().filter(|(peer, _)| peer.rank.index() == odd_rank).count() == 1,
+                    "{odd}: {calls}"
+                );
+                let in_step = |(_, call): &&(_, potluck::Call)| {
+                    call.mode == Mode::PerStep || matches!(call.kind, Kind::Step { .. })
+                };
+                ensure!(
+                    sides.iter().any(in_step) && calls.to_string().contains("step"),
+                    "{odd}: {calls}"
+                );
                 let mut next = [1u8; 3];
                 context.all_reduce(&mut next).await?;
                 ensure!(next == [3; 3], "{odd}: the next call is wrong");
@@ -161,7 +191,8 @@ async fn ended(step: Step<'_>) -> Result<Error> {
     step.commit().await.err().context("a step that lacks a call was committed")
 }
 
-/// Whoever makes a step that cannot be is told why, the others that it was given up, and the next call is right.
+/// Whoever makes a step that cannot be is told why, the others that it was given up, and the next
+/// call is right.
 pub async fn refused(on: On) -> Result<()> {
     let nodes = group(on, "step-rejected", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
@@ -190,7 +221,8 @@ pub async fn refused(on: On) -> Result<()> {
                         };
                         ensure!(right, "case {case}: {why}");
                     }
-                    Error::Aborted { cause: Cause::Dropped { by: Some(_) } } if rank != odd_rank => {}
+                    Error::Aborted { cause: Cause::Dropped { by: Some(_) } }
+                        if rank != odd_rank => {}
                     // It has begun calls before the one too many.
                     Error::Mismatch(_) if rank != odd_rank && case == 1 => {}
                     error => bail!("case {case}: {error:?}"),
@@ -205,7 +237,8 @@ pub async fn refused(on: On) -> Result<()> {
     all_well(results.await?).map(drop)
 }
 
-/// Dropped before its end, at its end, too late for a deadline, or with what is no number in it: given up for all.
+/// Dropped before its end, at its end, too late for a deadline, or with what is no number in it:
+/// given up for all.
 pub async fn given_up(on: On) -> Result<()> {
     let nodes = group(on, "step-dropped", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {

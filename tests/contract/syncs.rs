@@ -1,4 +1,5 @@
-//! What a sync that says `Ok` has brought: after one that was dropped, in several lanes, of several states.
+//! What a sync that says `Ok` has brought: after one that was dropped, in several lanes, of several
+//! states.
 
 use super::cancel::polled;
 use super::numbers;
@@ -41,12 +42,19 @@ pub async fn again_after_a_drop(on: On) -> Result<()> {
                 let mut state = state_of(3, rank);
                 let mut dropped = false;
                 if rank == victim {
-                    let over = polled(context.sync(version_of(rank), &mut state), polls, false).await;
+                    let over =
+                        polled(context.sync(version_of(rank), &mut state), polls, false).await;
                     dropped = over.is_none();
-                    ensure!(!dropped || state == state_of(3, rank), "written by a call that was dropped");
+                    ensure!(
+                        !dropped || state == state_of(3, rank),
+                        "written by a call that was dropped"
+                    );
                 }
                 until_it_counts(&mut context, &mut state).await?;
-                ensure!(state == state_of(3, 1), "rank {rank} is told that it has the state, and has not");
+                ensure!(
+                    state == state_of(3, 1),
+                    "rank {rank} is told that it has the state, and has not"
+                );
                 context.barrier().await?;
                 Ok(dropped)
             };
@@ -62,8 +70,8 @@ pub async fn again_after_a_drop(on: On) -> Result<()> {
     Ok(())
 }
 
-/// Two tasks of each program, each with a state and a lane of its own. Two of the members begin the second one when the first one is over, the
-/// third both at once: that is no difference.
+/// Two tasks of each program, each with a state and a lane of its own. Two of the members begin the
+/// second one when the first one is over, the third both at once: that is no difference.
 pub async fn in_two_lanes(on: On) -> Result<()> {
     let program = |_cluster: Cluster, mut context: Context| async move {
         let rank = context.rank();
@@ -87,13 +95,17 @@ pub async fn in_two_lanes(on: On) -> Result<()> {
             anyhow::Ok(())
         };
         tokio::try_join!(one, two)?;
-        ensure!(first == state_of(3, 1) && second == state_of(4, 1), "rank {rank} has not both states");
+        ensure!(
+            first == state_of(3, 1) && second == state_of(4, 1),
+            "rank {rank} has not both states"
+        );
         Ok(())
     };
     everywhere(out_of_step(on, "sync-lanes").await?, program).await?.into_iter().collect()
 }
 
-/// A program that keeps its state in two buffers; and one that comes by the beginning of its loop again without having called anything.
+/// A program that keeps its state in two buffers; and one that comes by the beginning of its loop
+/// again without having called anything.
 pub async fn of_two_states(on: On) -> Result<()> {
     let turn = Arc::new(Barrier::new(3));
     let program = move |_cluster: Cluster, mut context: Context| {
@@ -103,7 +115,10 @@ pub async fn of_two_states(on: On) -> Result<()> {
             let (mut weights, mut moments) = (state_of(3, rank), state_of(4, rank));
             until_it_counts(&mut context, &mut weights).await?;
             until_it_counts(&mut context, &mut moments).await?;
-            ensure!(weights == state_of(3, 1) && moments == state_of(4, 1), "rank {rank} has not both states");
+            ensure!(
+                weights == state_of(3, 1) && moments == state_of(4, 1),
+                "rank {rank} has not both states"
+            );
             turn.wait().await;
             if rank == 2 {
                 // The others do not call this one.

@@ -24,7 +24,9 @@ impl Cell {
     pub fn replay(&self, seed: u64) -> String {
         let Cell { fault, phase, members, engine } = self;
         let (fault, phase) = (fault.name(), phase.name());
-        format!("make faults ARGS=\"--fault {fault} --phase {phase} --n {members} --engine {engine} --seed {seed}\"")
+        format!(
+            "make faults ARGS=\"--fault {fault} --phase {phase} --n {members} --engine {engine} --seed {seed}\""
+        )
     }
 
     /// Whether waiting is most of what it does, so that several may run beside each other.
@@ -46,7 +48,8 @@ pub fn all() -> Vec<Cell> {
     cells
 }
 
-/// Thirty: every fault with three phases, all sizes and both engines; every phase with all of these.
+/// Thirty: every fault with three phases, all sizes and both engines; every phase with all of
+/// these.
 pub fn few() -> Vec<Cell> {
     let rounds = (0..3).flat_map(|round| (0..fault::ALL.len()).map(move |at| (round, at)));
     let cell = |(round, at): (usize, usize)| Cell {

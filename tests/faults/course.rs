@@ -1,10 +1,13 @@
 //! One cell: a group, its trouble, and what must hold.
 //!
-//! - *Bound.* Whoever has lost a member, or all of them, has its answer within the time that is promised.
+//! - *Bound.* Whoever has lost a member, or all of them, has its answer within the time that is
+//!   promised.
 //! - *Buffer.* On every error it is as it was; a result is the reference, bit for bit.
-//! - *Agreement.* Those who go on together have one outcome, and who is left out of their View does not know it; who was only
-//!   frozen has no other; who was cut off and saw another one has to sync.
-//! - *Next.* Those who are left do the next operation right, or say that they are too few; and so do all, when all are back.
+//! - *Agreement.* Those who go on together have one outcome, and who is left out of their View does
+//!   not know it; who was only frozen has no other; who was cut off and saw another one has to
+//!   sync.
+//! - *Next.* Those who are left do the next operation right, or say that they are too few; and so
+//!   do all, when all are back.
 //! - Nobody thinks that another one broke the protocol.
 
 use std::fmt;
@@ -31,7 +34,8 @@ const LEN: usize = 2 << 20;
 const DEADLINE_MS: f64 = 10_000.0;
 /// For members of whom nothing is heard any more, until everybody has an answer.
 const SILENCE_MS: f64 = 3000.0;
-/// For each further one that is lost while the View changes; and until a member that is in no one's View any more asks for another.
+/// For each further one that is lost while the View changes; and until a member that is in no one's
+/// View any more asks for another.
 const FURTHER_MS: f64 = 2000.0;
 
 /// What the others said of the call that was hit.
@@ -62,8 +66,16 @@ pub fn run(cell: &Cell, seed: u64) -> Result<Answer> {
     let victim = chance.below(cell.members);
     let result = Course { cell, group: &mut group, victim, lag: None }.take(&mut chance);
     result.map_err(|error| {
-        let kept = group.keep_logs(&format!("faults/{}-{}", cell.engine, cell.name().replace(", ", "-").replace(' ', "-")));
-        error.context(format!("victim n{}; what the nodes wrote: {kept}; again: {}", victim + 1, cell.replay(seed)))
+        let kept = group.keep_logs(&format!(
+            "faults/{}-{}",
+            cell.engine,
+            cell.name().replace(", ", "-").replace(' ', "-")
+        ));
+        error.context(format!(
+            "victim n{}; what the nodes wrote: {kept}; again: {}",
+            victim + 1,
+            cell.replay(seed)
+        ))
     })
 }
 
@@ -115,7 +127,13 @@ impl Course<'_> {
 
     fn everybody_calls(&mut self, order: &Value) -> Result<()> {
         let is_gone = self.cell.fault.is_death();
-        for (_, peer) in self.group.peers.iter_mut().enumerate().filter(|(index, _)| !is_gone || *index != self.victim) {
+        for (_, peer) in self
+            .group
+            .peers
+            .iter_mut()
+            .enumerate()
+            .filter(|(index, _)| !is_gone || *index != self.victim)
+        {
             peer.order(order)?;
         }
         Ok(())
@@ -136,10 +154,16 @@ impl Course<'_> {
             return self.others_go_on().map(|()| answer);
         } else {
             self.group.waits_alone(1 - victim)?;
-            self.group.restart(victim)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
+            self.group.restart(victim)?.ask(
+                &json!({"do": "join", "min": 2}),
+                "joined",
+                PATIENCE,
+            )?;
             self.group.synced(victim).context("with the one that started again")?;
         }
-        all_exact(&self.group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)?;
+        all_exact(
+            &self.group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?,
+        )?;
         Ok(answer)
     }
 
@@ -171,7 +195,9 @@ impl Course<'_> {
         let (others, answer) = self.others_answer(since_ms)?;
         let own = self.own_answer(since_ms, &others)?;
         self.others_go_on()?;
-        let alone = |status: &Value| status["view"]["members"].as_array().is_some_and(|members| members.len() == 1);
+        let alone = |status: &Value| {
+            status["view"]["members"].as_array().is_some_and(|members| members.len() == 1)
+        };
         self.group.peers[self.victim].status_where(alone, PATIENCE)?;
         self.cell.fault.heal(self.group, self.victim)?;
         self.comes_back(&others, &own)?;
@@ -183,7 +209,10 @@ impl Course<'_> {
         let (others, answer) = self.others_answer(since_ms)?;
         let own = self.own_answer(since_ms, &others)?;
         // Somebody is in the next View, or there would be no next View.
-        ensure!(answer.ok.is_some() || own["code"] != "indeterminate", "nobody knows: {own} {others:?}");
+        ensure!(
+            answer.ok.is_some() || own["code"] != "indeterminate",
+            "nobody knows: {own} {others:?}"
+        );
         self.cell.fault.heal(self.group, self.victim)?;
         self.comes_back(&others, &own)?;
         Ok(answer)
@@ -192,16 +221,22 @@ impl Course<'_> {
     /// All but the victim, within the bound and with one outcome.
     fn others_answer(&mut self, since_ms: f64) -> Result<(Vec<Value>, Answer)> {
         let victim = self.victim;
-        let others = self.group.events(|index| index != victim, "done", PATIENCE).context("the others")?;
+        let others =
+            self.group.events(|index| index != victim, "done", PATIENCE).context("the others")?;
         let after_ms = answered_after(&others, since_ms);
-        self.in_time(after_ms, self.bound_ms()).with_context(|| format!("the others: {others:?}"))?;
-        let (left_out, together): (Vec<Value>, Vec<Value>) =
-            others.iter().cloned().partition(|event| event["code"] == "indeterminate" && self.may_be_left_out());
+        self.in_time(after_ms, self.bound_ms())
+            .with_context(|| format!("the others: {others:?}"))?;
+        let (left_out, together): (Vec<Value>, Vec<Value>) = others
+            .iter()
+            .cloned()
+            .partition(|event| event["code"] == "indeterminate" && self.may_be_left_out());
         all_failed_as(&left_out, &["indeterminate"])?;
         let ok = together.first().map(|event| event["ok"] == true);
         match ok {
             // They may have heard of it before they called.
-            Some(false) if self.cell.phase == Phase::Idle => all_failed_as(&together, &["aborted", "view-changed"])?,
+            Some(false) if self.cell.phase == Phase::Idle => {
+                all_failed_as(&together, &["aborted", "view-changed"])?
+            }
             Some(_) => one_outcome(&together)?,
             None => {}
         }
@@ -209,18 +244,22 @@ impl Course<'_> {
         Ok((others, answer))
     }
 
-    /// While one of them loses and finds others one by one, even those who never lost each other may part for a moment.
+    /// While one of them loses and finds others one by one, even those who never lost each other
+    /// may part for a moment.
     fn may_be_left_out(&self) -> bool {
         matches!(self.cell.fault, Fault::NewAddress | Fault::Loss)
     }
 
-    /// The victim's own, within the bound, its buffer right or untouched. One that was frozen knows no other outcome.
+    /// The victim's own, within the bound, its buffer right or untouched. One that was frozen knows
+    /// no other outcome.
     fn own_answer(&mut self, since_ms: f64, others: &[Value]) -> Result<Value> {
         let own = self.group.peers[self.victim].event("done", PATIENCE).context("the victim")?;
         let after_ms = answered_after(std::slice::from_ref(&own), since_ms);
-        // The others may have found it again before it has missed them: then it learns from what they say that they went on.
+        // The others may have found it again before it has missed them: then it learns from what
+        // they say that they went on.
         let found_ms = if self.cell.fault == Fault::NewAddress { FURTHER_MS } else { 0.0 };
-        self.in_time(after_ms, self.bound_ms() + found_ms).with_context(|| format!("the victim: {own}"))?;
+        self.in_time(after_ms, self.bound_ms() + found_ms)
+            .with_context(|| format!("the victim: {own}"))?;
         let verdict = if own["ok"] == true { "exact" } else { "untouched" };
         ensure!(own["verdict"] == verdict, "{own}");
         let known = ["aborted", "indeterminate", "view-changed"];
@@ -234,7 +273,10 @@ impl Course<'_> {
     /// What this machine itself was late does not count.
     fn in_time(&self, after_ms: f64, bound_ms: f64) -> Result<()> {
         let late_ms = self.lag.as_ref().map_or(0.0, Lag::ms);
-        ensure!(after_ms <= bound_ms + late_ms, "answered after {after_ms:.0} ms, the machine being {late_ms:.0} ms late");
+        ensure!(
+            after_ms <= bound_ms + late_ms,
+            "answered after {after_ms:.0} ms, the machine being {late_ms:.0} ms late"
+        );
         Ok(())
     }
 
@@ -262,8 +304,15 @@ impl Course<'_> {
 
     fn nobody_is_blamed(&mut self) -> Result<()> {
         let victim = self.victim;
-        let stays_away = self.cell.members > 2 && matches!(self.cell.fault, Fault::Kill | Fault::Leave);
-        for (_, peer) in self.group.peers.iter_mut().enumerate().filter(|(index, _)| !stays_away || *index != victim) {
+        let stays_away =
+            self.cell.members > 2 && matches!(self.cell.fault, Fault::Kill | Fault::Leave);
+        for (_, peer) in self
+            .group
+            .peers
+            .iter_mut()
+            .enumerate()
+            .filter(|(index, _)| !stays_away || *index != victim)
+        {
             let status = peer.status()?;
             ensure!(status["counters"]["misbehaviours"] == 0, "{status}");
         }

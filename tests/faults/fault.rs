@@ -77,7 +77,9 @@ impl Fault {
             Fault::Cut => &["cut", &machine],
             Fault::Loss => &["loss", &machine, "20", "both"],
             Fault::NewAddress => &["readdress", &machine, &away_ms],
-            Fault::Kill | Fault::Stop(_) | Fault::Leave | Fault::Restart => return Ok(Ready::Process(self)),
+            Fault::Kill | Fault::Stop(_) | Fault::Leave | Fault::Restart => {
+                return Ok(Ready::Process(self));
+            }
         };
         Ok(Ready::Network(group.lab.armed(change)?))
     }
@@ -90,7 +92,9 @@ impl Fault {
             Fault::OneWay | Fault::Loss => group.lab.tell(&["loss", &machine, "0"]).map(drop),
             Fault::Cut => group.lab.join(&machine),
             Fault::NewAddress => Ok(()),
-            Fault::Kill | Fault::Leave | Fault::Restart => bail!("a process that has ended does not heal"),
+            Fault::Kill | Fault::Leave | Fault::Restart => {
+                bail!("a process that has ended does not heal")
+            }
         }
     }
 
@@ -104,7 +108,8 @@ impl Fault {
 }
 
 impl Ready {
-    /// Lets it happen. A signal has its effect at once, a change of the network when it [has struck](Ready::struck).
+    /// Lets it happen. A signal has its effect at once, a change of the network when it [has
+    /// struck](Ready::struck).
     pub fn strike(&mut self, group: &mut Group, victim: usize) -> Result<()> {
         let fault = match self {
             Ready::Network(change) => return change.fire(),
@@ -122,7 +127,9 @@ impl Ready {
     pub fn struck(self, group: &mut Group, victim: usize) -> Result<()> {
         match self {
             Ready::Network(change) => change.made(),
-            Ready::Process(Fault::Restart) => group.restart(victim)?.order(&json!({"do": "join", "min": 2})),
+            Ready::Process(Fault::Restart) => {
+                group.restart(victim)?.order(&json!({"do": "join", "min": 2}))
+            }
             Ready::Process(_) => Ok(()),
         }
     }

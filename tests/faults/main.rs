@@ -1,9 +1,9 @@
-//! What becomes of a group of real processes when one of it dies, freezes, loses its cable, leaves or comes back, whatever
-//! they are doing at that moment.
+//! What becomes of a group of real processes when one of it dies, freezes, loses its cable, leaves
+//! or comes back, whatever they are doing at that moment.
 //!
-//! Every fault x phase x size x engine is a *cell* ([`cells`]); [`course`] is what happens in one and what must hold. Without
-//! arguments of its own this is a suite of thirty cells; `faults matrix ...` runs all or a choice of them and prints a table
-//! (`make faults`).
+//! Every fault x phase x size x engine is a *cell* ([`cells`]); [`course`] is what happens in one
+//! and what must hold. Without arguments of its own this is a suite of thirty cells; `faults matrix
+//! ...` runs all or a choice of them and prints a table (`make faults`).
 
 mod cells;
 mod course;
@@ -36,7 +36,11 @@ fn suite() -> ExitCode {
         suite.on(cell.engine, without(cell.engine));
         let body = move || try_cell(&cell, seed);
         let name = cell.name();
-        if cell.waits() { suite.test_needing(&name, &NEEDS, body) } else { suite.serial(&name, &NEEDS, body) }
+        if cell.waits() {
+            suite.test_needing(&name, &NEEDS, body)
+        } else {
+            suite.serial(&name, &NEEDS, body)
+        }
     }
     suite.run()
 }

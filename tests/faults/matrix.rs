@@ -14,8 +14,7 @@ use crate::cells::{self, Cell};
 use crate::course::{self, Answer};
 use crate::{NEEDS, fault, phase, without};
 
-const USAGE: &str =
-    "faults matrix [--fault F,..] [--phase P,..] [--n N,..] [--engine E,..] [--seed S] [--at-once N] [--out FILE]";
+const USAGE: &str = "faults matrix [--fault F,..] [--phase P,..] [--n N,..] [--engine E,..] [--seed S] [--at-once N] [--out FILE]";
 
 /// What the table's reader has to know.
 const LEGEND: &str = "Time until the last of the others had its answer, and what it was; of `loss` since the call, which has a deadline of 10 s; of `stop-1` with the \
@@ -78,7 +77,8 @@ impl Choice {
             bail!("the fault matrix cannot run here: {reason}");
         }
         let started = Instant::now();
-        let (waiting, serial): (Vec<Cell>, Vec<Cell>) = self.cells.iter().partition(|cell| cell.waits());
+        let (waiting, serial): (Vec<Cell>, Vec<Cell>) =
+            self.cells.iter().partition(|cell| cell.waits());
         // First those that wait, some at a time, then those whose times matter, one by one.
         let mut ends = self.run_all(waiting, self.at_once);
         ends.extend(self.run_all(serial, 1));
@@ -129,7 +129,11 @@ impl Choice {
 fn keep(cells: &mut Vec<Cell>, words: &str, name: impl Fn(&Cell) -> String) -> Result<()> {
     for word in words.split(',') {
         let known: BTreeSet<String> = cells::all().iter().map(&name).collect();
-        ensure!(known.contains(word), "there is no {word:?}, but: {}", known.into_iter().collect::<Vec<_>>().join(", "));
+        ensure!(
+            known.contains(word),
+            "there is no {word:?}, but: {}",
+            known.into_iter().collect::<Vec<_>>().join(", ")
+        );
     }
     cells.retain(|cell| words.split(',').any(|word| word == name(cell)));
     Ok(())
@@ -139,7 +143,8 @@ fn keep(cells: &mut Vec<Cell>, words: &str, name: impl Fn(&Cell) -> String) -> R
 fn report(ends: &[(Cell, End)], seed: u64, took_s: u64) -> (String, bool) {
     let mut text = format!("{LEGEND}\n\n| fault | phase |");
     // Writing to a String cannot fail.
-    let columns: Vec<(&str, usize)> = cells::ENGINES.iter().flat_map(|e| cells::SIZES.map(|n| (*e, n))).collect();
+    let columns: Vec<(&str, usize)> =
+        cells::ENGINES.iter().flat_map(|e| cells::SIZES.map(|n| (*e, n))).collect();
     for (engine, size) in &columns {
         let _ = write!(text, " {engine} {size} |");
     }
@@ -163,17 +168,25 @@ fn report(ends: &[(Cell, End)], seed: u64, took_s: u64) -> (String, bool) {
         }
     }
     let count = |is: fn(&End) -> bool| ends.iter().filter(|(_, end)| is(end)).count();
-    let (green, red, skipped) =
-        (count(|e| matches!(e, End::Green(_))), count(|e| matches!(e, End::Red)), count(|e| matches!(e, End::Skipped(_))));
+    let (green, red, skipped) = (
+        count(|e| matches!(e, End::Green(_))),
+        count(|e| matches!(e, End::Red)),
+        count(|e| matches!(e, End::Skipped(_))),
+    );
     for (cell, end) in ends {
         match end {
             End::Red => text.push_str(&format!("\nRed: {}\n", cell.replay(seed))),
-            End::Skipped(reason) => text.push_str(&format!("\nSkipped: {}, {}: {reason}\n", cell.engine, cell.name())),
+            End::Skipped(reason) => {
+                text.push_str(&format!("\nSkipped: {}, {}: {reason}\n", cell.engine, cell.name()))
+            }
             End::Green(_) => {}
         }
     }
     let (deaths, is_typical) = typical_death(ends);
-    let _ = write!(text, "\nfaults: {green} cells green, {red} red, {skipped} skipped; {deaths}seed {seed}, {took_s} s");
+    let _ = write!(
+        text,
+        "\nfaults: {green} cells green, {red} red, {skipped} skipped; {deaths}seed {seed}, {took_s} s"
+    );
     (text, red == 0 && is_typical)
 }
 

@@ -1,8 +1,9 @@
 //! What the group is doing when it happens.
 //!
-//! Nothing in the program under test knows of phases. A call is watched by the bytes that the victim has received: half of them
-//! are the reduce-scatter, the other half the all-gather. That is where the fault is *asked for*; a signal arrives within a
-//! millisecond, a change of the network within some ten, of a call that takes about a second.
+//! Nothing in the program under test knows of phases. A call is watched by the bytes that the
+//! victim has received: half of them are the reduce-scatter, the other half the all-gather. That is
+//! where the fault is *asked for*; a signal arrives within a millisecond, a change of the network
+//! within some ten, of a call that takes about a second.
 
 use std::thread;
 use std::time::Duration;
@@ -27,10 +28,11 @@ pub enum Phase {
     ViewChange,
 }
 
-pub const ALL: [Phase; 5] = [Phase::Idle, Phase::ReduceScatter, Phase::AllGather, Phase::BeforeDone, Phase::ViewChange];
+pub const ALL: [Phase; 5] =
+    [Phase::Idle, Phase::ReduceScatter, Phase::AllGather, Phase::BeforeDone, Phase::ViewChange];
 
-/// The share of bytes at which the other member is killed, and the most that may be between that and the fault, in milliseconds:
-/// as long as a View change takes here.
+/// The share of bytes at which the other member is killed, and the most that may be between that
+/// and the fault, in milliseconds: as long as a View change takes here.
 const CHANGE_AT: f64 = 0.5;
 const CHANGE_MS: usize = 30;
 
@@ -51,8 +53,16 @@ impl Phase {
         usize::from(self == Phase::ViewChange)
     }
 
-    /// Everybody calls as `order` says, if the phase is one of a call; the fault strikes when the group is in the phase.
-    pub fn struck_by(self, mut fault: Ready, group: &mut Group, victim: usize, order: &Value, chance: &mut Chance) -> Result<()> {
+    /// Everybody calls as `order` says, if the phase is one of a call; the fault strikes when the
+    /// group is in the phase.
+    pub fn struck_by(
+        self,
+        mut fault: Ready,
+        group: &mut Group,
+        victim: usize,
+        order: &Value,
+        chance: &mut Chance,
+    ) -> Result<()> {
         let share = match self {
             Phase::Idle => None,
             Phase::ReduceScatter => Some(0.1 + 0.3 * chance.unit()),

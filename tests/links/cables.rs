@@ -1,4 +1,5 @@
-//! Machines that have cables to some others and no switch: each cable a network of its own, and no way to whoever has none.
+//! Machines that have cables to some others and no switch: each cable a network of its own, and no
+//! way to whoever has none.
 
 use std::time::Duration;
 
@@ -12,12 +13,32 @@ use serde_json::{Value, json};
 use crate::LAN;
 
 pub fn add(suite: &mut Suite) {
-    suite.test_needing("direct3: a cable from each to each is a group, and a mesh of stars", &LAN, triangle);
-    suite.test_needing("chain4: four in a row are one group, and every collective goes through", &LAN, chain);
-    suite.test_needing("chain4: no message goes between two without a cable, and both are told", &LAN, messages);
-    suite.test_needing("chain4: who comes and who leaves is told to the other end", &LAN, comes_and_leaves);
+    suite.test_needing(
+        "direct3: a cable from each to each is a group, and a mesh of stars",
+        &LAN,
+        triangle,
+    );
+    suite.test_needing(
+        "chain4: four in a row are one group, and every collective goes through",
+        &LAN,
+        chain,
+    );
+    suite.test_needing(
+        "chain4: no message goes between two without a cable, and both are told",
+        &LAN,
+        messages,
+    );
+    suite.test_needing(
+        "chain4: who comes and who leaves is told to the other end",
+        &LAN,
+        comes_and_leaves,
+    );
     suite.test_needing("ring4: four in a ring are one group", &LAN, ring);
-    suite.serial("ring4: kill -9 of one: the other three are one group within a second", &LAN, killed);
+    suite.serial(
+        "ring4: kill -9 of one: the other three are one group within a second",
+        &LAN,
+        killed,
+    );
     suite.test_needing("ring4: a pulled cable: all four stay one group", &LAN, pulled);
 }
 
@@ -39,11 +60,17 @@ fn all_of_them(group: &mut Group) -> Result<()> {
     for (seed, len) in [1, 1000, 4096, 70_001, 300_000, 1 << 20].into_iter().enumerate() {
         all_exact(&group.all(&json!({"do": "all_reduce", "len": len, "seed": seed}), "done")?)?;
     }
-    for order in ["broadcast", "all_gather", "reduce", "reduce_scatter", "gather", "scatter", "all_to_all"] {
+    for order in
+        ["broadcast", "all_gather", "reduce", "reduce_scatter", "gather", "scatter", "all_to_all"]
+    {
         for len in [12, 40_000] {
-            let done = group.all(&json!({"do": order, "len": len, "seed": 5, "root": 2}), "done")?;
+            let done =
+                group.all(&json!({"do": order, "len": len, "seed": 5, "root": 2}), "done")?;
             for event in &done {
-                ensure!(event["ok"] == true && event["verdict"] == "exact", "{order} of {len}: {event}");
+                ensure!(
+                    event["ok"] == true && event["verdict"] == "exact",
+                    "{order} of {len}: {event}"
+                );
             }
         }
     }
@@ -70,7 +97,9 @@ fn ways(group: &mut Group, index: usize) -> Result<Vec<(String, usize)>> {
 
 fn expect_ways(group: &mut Group, expected: [[usize; 4]; 4]) -> Result<()> {
     for (index, through) in expected.into_iter().enumerate() {
-        let others = (0..4).filter(|other| *other != index).map(|other| (format!("p{}", other + 1), through[other]));
+        let others = (0..4)
+            .filter(|other| *other != index)
+            .map(|other| (format!("p{}", other + 1), through[other]));
         let found = ways(group, index)?;
         ensure!(found == others.collect::<Vec<_>>(), "p{}: {found:?}", index + 1);
     }
@@ -83,7 +112,11 @@ fn triangle() -> Result<()> {
     all_of_them(&mut group)?;
     for peer in &mut group.peers {
         let status = peer.status_where(|status| plan_of(status).contains("trees to"), MEASURED)?;
-        ensure!(plan_of(&status).contains("over trees to 0 (33 %), 1 (33 %), 2 (33 %)"), "{}", plan_of(&status));
+        ensure!(
+            plan_of(&status).contains("over trees to 0 (33 %), 1 (33 %), 2 (33 %)"),
+            "{}",
+            plan_of(&status)
+        );
     }
     all_of_them(&mut group)
 }
@@ -91,13 +124,17 @@ fn triangle() -> Result<()> {
 fn chain() -> Result<()> {
     let began = now_ms();
     let mut group = Group::up("chain4", 4)?;
-    println!("measured: four in a row are one group after {:.0} ms, with the lab and the processes", now_ms() - began);
+    println!(
+        "measured: four in a row are one group after {:.0} ms, with the lab and the processes",
+        now_ms() - began
+    );
     let contexts = group.meet()?;
     expect_ways(&mut group, [[0, 0, 1, 2], [0, 0, 0, 1], [1, 0, 0, 0], [2, 1, 0, 0]])?;
     let status = group.peers[0].status()?;
     ensure!(status["view"]["engine"] == "native", "{status}");
     all_of_them(&mut group)?;
-    // What the cables carry is measured, both ways of each, and of no other pair anything. Rank 0 has it measured and knows all of it.
+    // What the cables carry is measured, both ways of each, and of no other pair anything. Rank 0
+    // has it measured and knows all of it.
     let rated = |status: &Value| {
         let paths = status["view"]["paths"].as_array().cloned().unwrap_or_default();
         paths.iter().filter(|path| path["rate_kbps"].is_u64()).count()
@@ -118,12 +155,20 @@ fn messages() -> Result<()> {
     let send = |to: usize| json!({"do": "send", "peer": ranks[to], "len": 100, "seed": 5});
     let recv = |from: usize| json!({"do": "recv", "peer": ranks[from], "len": 100, "seed": 5});
     for (from, to) in [(0, 2), (3, 0), (1, 3)] {
-        let ends = [group.peers[from].ask(&send(to), "done", PATIENCE)?, group.peers[to].ask(&recv(from), "done", PATIENCE)?];
+        let ends = [
+            group.peers[from].ask(&send(to), "done", PATIENCE)?,
+            group.peers[to].ask(&recv(from), "done", PATIENCE)?,
+        ];
         all_failed(&ends, "rejected")?;
         for end in &ends {
             let message = end["message"].as_str().unwrap_or_default();
-            let named = [&ranks[from], &ranks[to]].iter().all(|rank| message.contains(&format!("rank {rank}")));
-            ensure!(named && message.contains("no direct link") && end["retryable"] == false, "{end}");
+            let named = [&ranks[from], &ranks[to]]
+                .iter()
+                .all(|rank| message.contains(&format!("rank {rank}")));
+            ensure!(
+                named && message.contains("no direct link") && end["retryable"] == false,
+                "{end}"
+            );
         }
     }
     for (from, to) in [(0, 1), (2, 1), (2, 3)] {
@@ -138,18 +183,25 @@ fn messages() -> Result<()> {
 fn comes_and_leaves() -> Result<()> {
     let mut group = Group::up("chain4", 4)?;
     let join = json!({"do": "join", "min": 2, "events": true});
-    // The last machine's process ends and another one begins: the first hears of both through two others.
+    // The last machine's process ends and another one begins: the first hears of both through two
+    // others.
     group.peers[3].process().kill()?;
     let since = now_ms();
     group.peers[0].status_where(|status| names(&status["view"]["members"]).len() == 3, PATIENCE)?;
-    println!("measured: an end of a row killed: the other end is in a View without it after {:.0} ms", now_ms() - since);
+    println!(
+        "measured: an end of a row killed: the other end is in a View without it after {:.0} ms",
+        now_ms() - since
+    );
     group.restart(3)?.ask(&join, "joined", PATIENCE)?;
     group.peers[0].status_where(|status| names(&status["view"]["members"]).len() == 4, PATIENCE)?;
     // It says good-bye, and nobody takes it for lost.
     group.peers[3].order(&json!({"do": "leave"}))?;
     let since = now_ms();
     group.peers[0].status_where(|status| names(&status["view"]["members"]).len() == 3, PATIENCE)?;
-    println!("measured: an end of a row leaves: the other end is in a View without it after {:.0} ms", now_ms() - since);
+    println!(
+        "measured: an end of a row leaves: the other end is in a View without it after {:.0} ms",
+        now_ms() - since
+    );
     Ok(())
 }
 
@@ -162,7 +214,10 @@ fn engine() -> Result<()> {
     group.all(&json!({"do": "join", "min": 2}), "joined")?;
     let contexts = group.meet()?;
     let reason = contexts[0]["engine_reason"].as_str().unwrap_or_default();
-    ensure!(contexts[0]["engine"] == "native" && reason.contains("have no direct link"), "{reason}");
+    ensure!(
+        contexts[0]["engine"] == "native" && reason.contains("have no direct link"),
+        "{reason}"
+    );
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 1000, "seed": 1}), "done")?)
 }
 
@@ -183,11 +238,15 @@ fn ring_that_tells() -> Result<(Group, Vec<u64>)> {
     group.meet()?;
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 5000, "seed": 1}), "done")?)?;
     let views = group.all(&json!({"do": "status"}), "status")?;
-    Ok((group, views.iter().map(|status| status["counters"]["views"].as_u64().unwrap_or(0)).collect()))
+    Ok((
+        group,
+        views.iter().map(|status| status["counters"]["views"].as_u64().unwrap_or(0)).collect(),
+    ))
 }
 
 fn killed() -> Result<()> {
-    // Whichever it is: one that passes the words of two others on, and one that does not, as it happens to be.
+    // Whichever it is: one that passes the words of two others on, and one that does not, as it
+    // happens to be.
     for victim in 0..4 {
         let (mut group, before) = ring_that_tells()?;
         let others = move |index: usize| index != victim;
@@ -195,18 +254,29 @@ fn killed() -> Result<()> {
         let since = now_ms();
         for index in (0..4).filter(|index| others(*index)) {
             let of_three = |status: &Value| names(&status["view"]["members"]).len() == 3;
-            group.peers[index].status_where(of_three, PATIENCE).with_context(|| format!("p{}", index + 1))?;
+            group.peers[index]
+                .status_where(of_three, PATIENCE)
+                .with_context(|| format!("p{}", index + 1))?;
         }
         let took = now_ms() - since;
         println!("measured: kill -9 of one of a ring: the others are one group after {took:.0} ms");
         ensure!(took <= 1000.0, "{took:.0} ms");
         group.meet_of(others)?;
-        all_exact(&group.some(others, &json!({"do": "all_reduce", "len": 5000, "seed": 2}), "done")?)?;
+        all_exact(&group.some(
+            others,
+            &json!({"do": "all_reduce", "len": 5000, "seed": 2}),
+            "done",
+        )?)?;
         for index in (0..4).filter(|index| others(*index)) {
             let status = group.peers[index].status()?;
             let views = status["counters"]["views"].as_u64().unwrap_or(0);
             // One View of three, and nobody else was out in between.
-            ensure!(views == before[index] + 1, "p{}: {} Views: {status}", index + 1, views - before[index]);
+            ensure!(
+                views == before[index] + 1,
+                "p{}: {} Views: {status}",
+                index + 1,
+                views - before[index]
+            );
         }
     }
     Ok(())
@@ -218,10 +288,15 @@ fn pulled() -> Result<()> {
     group.lab.cut_between("n1", "n2")?;
     let since = now_ms();
     for peer in &mut group.peers {
-        let renewed = |status: &Value| status["view"]["id"] != old && names(&status["view"]["members"]).len() == 4;
+        let renewed = |status: &Value| {
+            status["view"]["id"] != old && names(&status["view"]["members"]).len() == 4
+        };
         peer.status_where(renewed, PATIENCE)?;
     }
-    println!("measured: a cable of a ring pulled: one group of four again after {:.0} ms", now_ms() - since);
+    println!(
+        "measured: a cable of a ring pulled: one group of four again after {:.0} ms",
+        now_ms() - since
+    );
     group.meet()?;
     expect_ways(&mut group, [[0, 2, 1, 0], [2, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0]])?;
     for (index, peer) in group.peers.iter_mut().enumerate() {
@@ -230,7 +305,8 @@ fn pulled() -> Result<()> {
         ensure!(!peer.has_said("lost"), "p{}", index + 1);
     }
     all_of_them(&mut group)?;
-    // Plugged in again the direct link takes the place of the long way round, and when it has lasted there is a View in which it counts.
+    // Plugged in again the direct link takes the place of the long way round, and when it has
+    // lasted there is a View in which it counts.
     let old = group.peers[0].status()?["view"]["id"].clone();
     group.lab.join_between("n1", "n2")?;
     let direct = |status: &Value| {
@@ -239,7 +315,10 @@ fn pulled() -> Result<()> {
     };
     group.peers[0].status_where(direct, Duration::from_secs(40))?;
     for peer in &mut group.peers {
-        peer.status_where(|status| status["view"]["id"] != old && names(&status["view"]["members"]).len() == 4, PATIENCE)?;
+        peer.status_where(
+            |status| status["view"]["id"] != old && names(&status["view"]["members"]).len() == 4,
+            PATIENCE,
+        )?;
     }
     group.meet()?;
     expect_ways(&mut group, [[0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0]])?;

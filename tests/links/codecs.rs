@@ -12,7 +12,11 @@ use crate::{LAN, LO, all_exact};
 pub fn add(suite: &mut Suite) {
     suite.test_needing("slow links are measured, and all take the same codec", &LAN, on_slow_links);
     suite.test_needing("two members with a slow link take a codec too", &LAN, between_two);
-    suite.test_needing("on one machine nothing is encoded where a codec is left to the plan", &LO, on_one_machine);
+    suite.test_needing(
+        "on one machine nothing is encoded where a codec is left to the plan",
+        &LO,
+        on_one_machine,
+    );
 }
 
 /// For the native engine alone: Gloo has no trees.
@@ -28,7 +32,8 @@ fn auto(len: usize, seed: u64) -> Value {
     json!({"do": "all_reduce", "len": len, "codec": "auto", "seed": seed})
 }
 
-/// Every one of these calls succeeded, with the same bits everywhere, and near the right ones. Gives the codec that calls take from now on.
+/// Every one of these calls succeeded, with the same bits everywhere, and near the right ones.
+/// Gives the codec that calls take from now on.
 fn all_alike(events: &[Value]) -> Result<String> {
     for event in events {
         ensure!(event["ok"] == true && event["verdict"] == "close", "{events:?}");
@@ -57,7 +62,9 @@ fn until_told(group: &mut Group, codec: &str) -> Result<()> {
     all_alike(&group.all(&auto(1000, 0), "done")?)?;
     let takes = format!("Codec::auto takes {codec}");
     for peer in &mut group.peers {
-        let is_told = |status: &Value| status["view"]["plan"].as_str().is_some_and(|plan| plan.contains(&takes));
+        let is_told = |status: &Value| {
+            status["view"]["plan"].as_str().is_some_and(|plan| plan.contains(&takes))
+        };
         peer.status_where(is_told, MEASURED)?;
     }
     Ok(())
@@ -68,14 +75,16 @@ fn ms(events: &[Value]) -> f64 {
     events.iter().filter_map(|event| event["ms"].as_f64()).fold(0.0, f64::max)
 }
 
-/// What is chosen is what calls take, by the same bits as if they had named it, and takes less time.
+/// What is chosen is what calls take, by the same bits as if they had named it, and takes less
+/// time.
 fn pays(group: &mut Group) -> Result<()> {
     let plain = group.all(&json!({"do": "all_reduce", "len": LEN, "seed": 5}), "done")?;
     all_exact(&plain)?;
     let coded = group.all(&auto(LEN, 5), "done")?;
     let codec = all_alike(&coded)?;
     ensure!(codec == "int8" || codec == "bf16", "{coded:?}");
-    let by_name = group.all(&json!({"do": "all_reduce", "len": LEN, "seed": 5, "codec": codec}), "done")?;
+    let by_name =
+        group.all(&json!({"do": "all_reduce", "len": LEN, "seed": 5, "codec": codec}), "done")?;
     all_alike(&by_name)?;
     ensure!(by_name[0]["hash"] == coded[0]["hash"], "{codec} by name gives other bits");
     println!("measured: 1 MiB takes {:.0} ms, {:.0} ms by {codec}", ms(&plain), ms(&coded));
@@ -84,7 +93,8 @@ fn pays(group: &mut Group) -> Result<()> {
     Ok(())
 }
 
-/// A build that is not optimised encodes slowly, on a busy machine so slowly that only a very slow link is sure to be worth eight bits.
+/// A build that is not optimised encodes slowly, on a busy machine so slowly that only a very slow
+/// link is sure to be worth eight bits.
 fn on_slow_links() -> Result<()> {
     let mut group = Group::up_at("gbe4", 4, 8)?;
     let view = group.meet()?[0]["view"].clone();
@@ -103,7 +113,10 @@ fn between_two() -> Result<()> {
 
 fn keeps_its_view(group: &mut Group, view: &Value) -> Result<()> {
     let told = group.all(&json!({"do": "status"}), "status")?;
-    ensure!(told.iter().all(|status| status["view"]["id"] == *view), "the View has changed: {told:?}");
+    ensure!(
+        told.iter().all(|status| status["view"]["id"] == *view),
+        "the View has changed: {told:?}"
+    );
     Ok(())
 }
 
@@ -121,23 +134,36 @@ fn fast_and_slow() -> Result<()> {
     let view = group.meet()?[0]["view"].clone();
     for peer in &mut group.peers {
         let has_codecs = |plan: &str| plan.contains("Codec::auto takes int8");
-        peer.status_where(|status| status["view"]["plan"].as_str().is_some_and(has_codecs), MEASURED)?;
+        peer.status_where(
+            |status| status["view"]["plan"].as_str().is_some_and(has_codecs),
+            MEASURED,
+        )?;
     }
-    // Two of the fast ones send all that they have once and no more, the slow one a quarter of it. Who adds hands the result to all, in eight bits.
+    // Two of the fast ones send all that they have once and no more, the slow one a quarter of it.
+    // Who adds hands the result to all, in eight bits.
     let whole = 4 * LEN as u64;
     let fits = |sent: &[u64]| {
-        let fast = sent[..SLOW].iter().filter(|sent| (whole..whole + whole / 5).contains(sent)).count();
+        let fast =
+            sent[..SLOW].iter().filter(|sent| (whole..whole + whole / 5).contains(sent)).count();
         fast == 2 && (whole / 4..whole / 3).contains(&sent[SLOW])
     };
     let began = Instant::now();
     let done = loop {
         let before = sent_by(&group)?;
-        let order = json!({"do": "all_reduce", "len": LEN, "seed": 7, "codec": "auto", "reference": true});
+        let order =
+            json!({"do": "all_reduce", "len": LEN, "seed": 7, "codec": "auto", "reference": true});
         let done = group.all(&order, "done")?;
-        let sent: Vec<u64> = sent_by(&group)?.iter().zip(before).map(|(after, before)| after - before).collect();
-        ensure!(all_alike(&done)? == "int8" && done.iter().all(|event| event["as_reference"] == true), "{done:?}");
+        let sent: Vec<u64> =
+            sent_by(&group)?.iter().zip(before).map(|(after, before)| after - before).collect();
+        ensure!(
+            all_alike(&done)? == "int8" && done.iter().all(|event| event["as_reference"] == true),
+            "{done:?}"
+        );
         if fits(&sent) {
-            println!("measured: of {whole} bytes those with {MBIT:?} Mbit/s have sent {sent:?}: {}", done[0]["plan"]);
+            println!(
+                "measured: of {whole} bytes those with {MBIT:?} Mbit/s have sent {sent:?}: {}",
+                done[0]["plan"]
+            );
             break done;
         }
         // A burst came between, as long as links are still measured.
@@ -154,9 +180,15 @@ fn on_one_machine() -> Result<()> {
     let mut group = Group::up("lo", 3)?;
     for seed in 0..5 {
         let order = auto(300_000, seed);
-        ensure!(all_alike(&group.all(&order, "done")?)? == "no codec", "nothing is known of these links");
+        ensure!(
+            all_alike(&group.all(&order, "done")?)? == "no codec",
+            "nothing is known of these links"
+        );
         let plain = json!({"do": "all_reduce", "len": 300_000, "seed": seed});
-        let hashes = [group.all(&order, "done")?[0]["hash"].clone(), group.all(&plain, "done")?[0]["hash"].clone()];
+        let hashes = [
+            group.all(&order, "done")?[0]["hash"].clone(),
+            group.all(&plain, "done")?[0]["hash"].clone(),
+        ];
         ensure!(hashes[0] == hashes[1], "something was encoded");
     }
     Ok(())

@@ -24,7 +24,8 @@ pub fn add(suite: &mut Suite) {
     );
 }
 
-/// Within this a call ends of which nothing gets through: ten seconds, and what it takes to begin and to agree.
+/// Within this a call ends of which nothing gets through: ten seconds, and what it takes to begin
+/// and to agree.
 const SWALLOWED: Duration = Duration::from_secs(20);
 
 /// As where one machine has jumbo frames and the switch has not, and nobody is told.
@@ -54,11 +55,22 @@ fn mtu() -> Result<()> {
         began.elapsed().as_secs_f64(),
         answers[0]["message"]
     );
-    ensure!(answers.iter().all(|answer| answer["ok"] == false && answer["code"] == "aborted"), "{answers:?}");
+    ensure!(
+        answers.iter().all(|answer| answer["ok"] == false && answer["code"] == "aborted"),
+        "{answers:?}"
+    );
     let logs = group.peers.iter().map(Peer::log).collect::<String>();
     ensure!(logs.contains("MTU"), "nobody says what it may be");
     // Both live and know it, so they are a group as soon as there is a way again.
-    ensure!(group.lab.command("n2", "nft").args(["delete", "table", "netdev", "narrow"]).status()?.success(), "the way back");
+    ensure!(
+        group
+            .lab
+            .command("n2", "nft")
+            .args(["delete", "table", "netdev", "narrow"])
+            .status()?
+            .success(),
+        "the way back"
+    );
     let began = Instant::now();
     loop {
         group.meet()?;
@@ -94,7 +106,10 @@ fn control_link_broken() -> Result<()> {
         if now.len() >= 3 && now.iter().all(|link| !before.contains(link)) {
             break;
         }
-        ensure!(began.elapsed() < PATIENCE, "the links are not made anew: {now:?}, before: {before:?}");
+        ensure!(
+            began.elapsed() < PATIENCE,
+            "the links are not made anew: {now:?}, before: {before:?}"
+        );
     }
     for index in 0..4 {
         let status = group.peers[index].status_where(knows_all_paths, PATIENCE)?;
@@ -104,14 +119,18 @@ fn control_link_broken() -> Result<()> {
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 1 << 18, "seed": 6}), "done")?)
 }
 
-/// The ports of each control link of a machine, and of others that are being tried. A data link has carried a burst at least.
+/// The ports of each control link of a machine, and of others that are being tried. A data link has
+/// carried a burst at least.
 fn control_links(group: &Group, machine: &str) -> Result<Vec<(String, String)>> {
     const BURST: u64 = 300_000;
-    let output = group.lab.command(machine, "ss").args(["-tinOH", "state", "established"]).output()?;
+    let output =
+        group.lab.command(machine, "ss").args(["-tinOH", "state", "established"]).output()?;
     let text = String::from_utf8(output.stdout)?;
     let links = text.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let bytes = |of: &str| words.iter().find_map(|word| word.strip_prefix(of)?.parse::<u64>().ok()).unwrap_or(0);
+        let bytes = |of: &str| {
+            words.iter().find_map(|word| word.strip_prefix(of)?.parse::<u64>().ok()).unwrap_or(0)
+        };
         let is_small = bytes("bytes_sent:") + bytes("bytes_received:") < BURST;
         let port = |at: usize| Some(words.get(at)?.rsplit(':').next()?.to_owned());
         port(2).zip(port(3)).filter(|_| is_small)

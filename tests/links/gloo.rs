@@ -10,9 +10,19 @@ use serde_json::{Value, json};
 use crate::LAN;
 
 pub fn add(suite: &mut Suite) {
-    suite.serial("links that differ move a group to the native engine, and the View stays", &LAN, || uneven(None));
-    suite.serial("links that differ change nothing where Gloo is wanted", &LAN, || uneven(Some("gloo")));
-    suite.serial("a group that never rests moves to the native engine, and no call fails", &LAN, uneven_and_busy);
+    suite.serial(
+        "links that differ move a group to the native engine, and the View stays",
+        &LAN,
+        || uneven(None),
+    );
+    suite.serial("links that differ change nothing where Gloo is wanted", &LAN, || {
+        uneven(Some("gloo"))
+    });
+    suite.serial(
+        "a group that never rests moves to the native engine, and no call fails",
+        &LAN,
+        uneven_and_busy,
+    );
 }
 
 /// Four machines of which the last has a slow cable; all have Gloo.
@@ -27,7 +37,9 @@ fn four_of_which_one_is_slow(engine: Option<&str>) -> Result<Group> {
 }
 
 fn moved_to_native(status: &Value) -> bool {
-    let says = |field: &str| status["view"][field].as_str().is_some_and(|text| text.contains("links differ"));
+    let says = |field: &str| {
+        status["view"][field].as_str().is_some_and(|text| text.contains("links differ"))
+    };
     status["view"]["engine"] == "native" && says("engine_reason") && says("plan")
 }
 
@@ -35,13 +47,17 @@ fn uneven(engine: Option<&str>) -> Result<()> {
     let mut group = four_of_which_one_is_slow(engine)?;
     let before = group.meet()?[0]["view"].clone();
     let all_paths = |status: &Value| {
-        let known = |paths: &Vec<Value>| paths.iter().filter(|path| path["rate_kbps"].is_u64()).count();
+        let known =
+            |paths: &Vec<Value>| paths.iter().filter(|path| path["rate_kbps"].is_u64()).count();
         status["view"]["paths"].as_array().map_or(0, known) == 12
     };
     if engine.is_some() {
         for peer in &mut group.peers {
             let status = peer.status_where(all_paths, MEASURED)?;
-            ensure!(status["view"]["engine"] == "gloo" && status["view"]["id"] == before, "{status}");
+            ensure!(
+                status["view"]["engine"] == "gloo" && status["view"]["id"] == before,
+                "{status}"
+            );
             let reason = status["view"]["engine_reason"].as_str().unwrap_or_default();
             ensure!(reason.contains("was told to use it"), "{status}");
         }
@@ -58,10 +74,15 @@ fn uneven(engine: Option<&str>) -> Result<()> {
 
 /// The first one sends to the second, small and large.
 fn exchange(group: &mut Group) -> Result<()> {
-    let ranks: Vec<Value> = group.meet()?.into_iter().map(|context| context["rank"].clone()).collect();
+    let ranks: Vec<Value> =
+        group.meet()?.into_iter().map(|context| context["rank"].clone()).collect();
     for len in [100, 1 << 20] {
         group.peers[0].order(&json!({"do": "send", "peer": ranks[1], "len": len, "seed": 5}))?;
-        let received = group.peers[1].ask(&json!({"do": "recv", "peer": ranks[0], "len": len, "seed": 5}), "done", PATIENCE)?;
+        let received = group.peers[1].ask(
+            &json!({"do": "recv", "peer": ranks[0], "len": len, "seed": 5}),
+            "done",
+            PATIENCE,
+        )?;
         ensure!(received["verdict"] == "exact", "{received}");
         group.peers[0].event("done", PATIENCE)?;
     }
@@ -73,14 +94,20 @@ fn uneven_and_busy() -> Result<()> {
     const CALLS: usize = 120;
     let mut group = four_of_which_one_is_slow(None)?;
     let view = group.meet()?[0]["view"].clone();
-    let order = json!({"do": "flights", "calls": CALLS, "in_flight": 2, "len": (1 << 19) + 1, "seed": 3});
+    let order =
+        json!({"do": "flights", "calls": CALLS, "in_flight": 2, "len": (1 << 19) + 1, "seed": 3});
     group.peers.iter_mut().try_for_each(|peer| peer.order(&order))?;
     let flown = group.events(|_| true, "flown", 3 * PATIENCE)?;
     for told in &flown {
         let answers = told["answers"].as_array().context("answers")?;
-        ensure!(answers.len() == CALLS && answers.iter().all(|answer| answer["verdict"] == "exact"), "a call failed: {told}");
-        let moved =
-            answers.iter().position(|answer| answer["revision"].as_u64() >= Some(1)).context("the group has not moved")?;
+        ensure!(
+            answers.len() == CALLS && answers.iter().all(|answer| answer["verdict"] == "exact"),
+            "a call failed: {told}"
+        );
+        let moved = answers
+            .iter()
+            .position(|answer| answer["revision"].as_u64() >= Some(1))
+            .context("the group has not moved")?;
         println!("measured: moved after {moved} of {CALLS} calls");
     }
     for peer in &mut group.peers {

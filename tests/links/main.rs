@@ -1,5 +1,5 @@
-//! Real processes on cables and radios that are not alike: where they lead, what they carry, and what a group makes of it. Figures are
-//! printed as `measured …`.
+//! Real processes on cables and radios that are not alike: where they lead, what they carry, and
+//! what a group makes of it. Figures are printed as `measured …`.
 
 mod cables;
 mod codecs;

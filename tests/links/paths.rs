@@ -1,4 +1,5 @@
-//! Two machines with more than one way between them: the good one is taken, another one when it breaks, and it again when it is back.
+//! Two machines with more than one way between them: the good one is taken, another one when it
+//! breaks, and it again when it is back.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -23,9 +24,21 @@ pub fn add(suite: &mut Suite) {
 /// What is the same on every engine.
 pub fn add_once(suite: &mut Suite) {
     let needs = [Need::Lab, Need::Command("nft")];
-    suite.serial("a cable on which nothing gets through any more is left for another one", &needs, || fast_and_slow(dead));
-    suite.serial("a cable that was not there when the nodes started is found", &LAN, plugged_in_later);
-    suite.test_needing("bridges of containers, tunnels and a host name that means this host do not mislead", &LAN, traps);
+    suite.serial(
+        "a cable on which nothing gets through any more is left for another one",
+        &needs,
+        || fast_and_slow(dead),
+    );
+    suite.serial(
+        "a cable that was not there when the nodes started is found",
+        &LAN,
+        plugged_in_later,
+    );
+    suite.test_needing(
+        "bridges of containers, tunnels and a host name that means this host do not mislead",
+        &LAN,
+        traps,
+    );
     let kinds: [(&str, Prepare); 4] = [
         ("IPv4 alone", ipv4_alone),
         ("IPv6 of the link alone", ipv6_alone),
@@ -33,7 +46,11 @@ pub fn add_once(suite: &mut Suite) {
         ("broken IPv6", ipv6_broken),
     ];
     for (name, prepare) in kinds {
-        suite.test_needing(&format!("machines with {name} meet within three seconds"), &needs, move || meet_soon(prepare));
+        suite.test_needing(
+            &format!("machines with {name} meet within three seconds"),
+            &needs,
+            move || meet_soon(prepare),
+        );
     }
 }
 
@@ -105,7 +122,11 @@ fn fast_and_slow(change: Change) -> Result<()> {
     one_outcome(&answers).inspect_err(|_| println!("logs in {}", kept(&group)))?;
     // As a program does it. The end of a cable may be noticed a moment later.
     while !goes_through(&mut group)? {
-        ensure!(now_ms() - since < PATIENCE.as_secs_f64() * 1e3, "nothing goes through: {}", kept(&group));
+        ensure!(
+            now_ms() - since < PATIENCE.as_secs_f64() * 1e3,
+            "nothing goes through: {}",
+            kept(&group)
+        );
     }
     println!("measured: work goes on over the slow cable after {:.0} ms", now_ms() - since);
     ensure!(share_of_the_fast_one(&mut group, 1)? <= 0.05);
@@ -159,25 +180,33 @@ fn on_the_fast_one(group: &mut Group) -> Result<()> {
         let paths = status["view"]["paths"].as_array();
         paths.is_some_and(|paths| paths.len() == 2 && paths.iter().all(is_fast))
     };
-    let mut wait = || group.peers.iter_mut().try_for_each(|peer| peer.status_where(all_fast, MEASURED).map(drop));
+    let mut wait = || {
+        group.peers.iter_mut().try_for_each(|peer| peer.status_where(all_fast, MEASURED).map(drop))
+    };
     wait().inspect_err(|_| println!("logs in {}", kept(group)))
 }
 
 /// How much of the bytes of some calls goes over the fast cable.
 fn share_of_the_fast_one(group: &mut Group, calls: usize) -> Result<f64> {
-    let sent = |group: &Group, device| -> Result<f64> { Ok(group.lab.bytes_out("n1", device)? as f64) };
+    let sent =
+        |group: &Group, device| -> Result<f64> { Ok(group.lab.bytes_out("n1", device)? as f64) };
     let before = (sent(group, "eth0")?, sent(group, "eth1")?);
     for _ in 0..calls {
-        all_exact(&group.all(&call(), "done")?).inspect_err(|_| println!("logs in {}", kept(group)))?;
+        all_exact(&group.all(&call(), "done")?)
+            .inspect_err(|_| println!("logs in {}", kept(group)))?;
     }
     let (fast, slow) = (sent(group, "eth0")? - before.0, sent(group, "eth1")? - before.1);
     let share = fast / (fast + slow);
     println!("measured: {:.1} % of the bytes went over the fast cable", 100.0 * share);
-    ensure!(fast + slow >= BYTES * calls as f64, "{fast} + {slow} bytes are less than the calls have");
+    ensure!(
+        fast + slow >= BYTES * calls as f64,
+        "{fast} + {slow} bytes are less than the calls have"
+    );
     Ok(share)
 }
 
-/// Two machines as they are after a while: containers, a tunnel, a name that leads to themselves. No flags.
+/// Two machines as they are after a while: containers, a tunnel, a name that leads to themselves.
+/// No flags.
 fn traps() -> Result<()> {
     let mut group = Group::empty("gbe4", 2)?;
     for (machine, tunnel) in [("n1", "10.66.0.1/24"), ("n2", "10.66.0.2/24")] {
@@ -238,7 +267,10 @@ fn start_all(group: &mut Group) -> Result<()> {
 }
 
 fn ipv4_alone(group: &Group, machine: &str) -> Result<()> {
-    run(group.lab.command(machine, "sh").args(["-c", "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6"]))
+    run(group
+        .lab
+        .command(machine, "sh")
+        .args(["-c", "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6"]))
 }
 
 fn ipv6_alone(group: &Group, machine: &str) -> Result<()> {

@@ -1,4 +1,5 @@
-//! Machines that are not alike: what their links carry is measured, and the plan follows, while the View stays.
+//! Machines that are not alike: what their links carry is measured, and the plan follows, while the
+//! View stays.
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::{MEASURED, PATIENCE};
@@ -12,17 +13,29 @@ use std::time::{Duration, Instant};
 use crate::LAN;
 
 pub fn add(suite: &mut Suite) {
-    suite.serial("links that are not alike are measured and get a plan of their own", &LAN, measured);
+    suite.serial(
+        "links that are not alike are measured and get a plan of their own",
+        &LAN,
+        measured,
+    );
     suite.test_needing(
         "a link that becomes slow gets another plan within ten calls, and one more when it is fast again",
         &LAN,
         slowed_down,
     );
     let needs = [Need::Lab, Need::Command("nft"), Need::Command("iptables")];
-    suite.test_needing("the same with eight calls under way and a member whose control links lag", &needs, slowed_down_in_flight);
+    suite.test_needing(
+        "the same with eight calls under way and a member whose control links lag",
+        &needs,
+        slowed_down_in_flight,
+    );
     suite.test_needing("who comes later is told what was measured before", &LAN, told_later);
     suite.serial("while links are measured calls go on as ever", &LAN, called_meanwhile);
-    let radios = if Path::new("/dev/net/tun").exists() { Need::Lab } else { Need::Missing("the radio needs /dev/net/tun") };
+    let radios = if Path::new("/dev/net/tun").exists() {
+        Need::Lab
+    } else {
+        Need::Missing("the radio needs /dev/net/tun")
+    };
     suite.serial("stations of a radio that nobody has told of are found", &[radios], radio);
 }
 
@@ -32,7 +45,8 @@ const CALLS_MAX: usize = 10;
 /// Fewer than a burst at 20 Mbit/s has, and more than members say to each other in a second.
 const BURST_BYTES: u64 = 50_000;
 
-/// Between two calls: as while a model computes, once half a minute of calls is near, after which a path is tried again.
+/// Between two calls: as while a model computes, once half a minute of calls is near, after which a
+/// path is tried again.
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(1);
 const SPARE_AFTER_MS: f64 = 25_000.0;
@@ -57,27 +71,44 @@ pub fn knows_all_paths(status: &Value) -> bool {
 }
 
 pub fn until_all_paths_are_known(group: &mut Group) -> Result<()> {
-    let known = group.peers.iter_mut().try_for_each(|peer| peer.status_where(knows_all_paths, MEASURED).map(drop));
-    known.inspect_err(|_| println!("logs in {}", group.keep_logs(&format!("unknown-{}", std::process::id()))))
+    let known = group
+        .peers
+        .iter_mut()
+        .try_for_each(|peer| peer.status_where(knows_all_paths, MEASURED).map(drop));
+    known.inspect_err(|_| {
+        println!("logs in {}", group.keep_logs(&format!("unknown-{}", std::process::id())))
+    })
 }
 
 fn measured() -> Result<()> {
     let mut group = Group::up("slow1", 4)?;
     let contexts = group.meet()?;
     let view = contexts[0]["view"].clone();
-    let rates: Vec<f64> = contexts.iter().map(|c| if c["rank"] == rank_of(&contexts, 3) { 200.0 } else { 1000.0 }).collect();
-    let by_rank = |rank: u64| contexts.iter().position(|c| c["rank"] == rank).map_or(0.0, |index| rates[index]);
-    let line = |path: &Value| by_rank(path["from"].as_u64().unwrap_or(99)).min(by_rank(path["to"].as_u64().unwrap_or(99)));
-    let times = |path: &Value| path["rate_kbps"].as_f64().unwrap_or(0.0) / (line(path) * 1000.0 * PAYLOAD);
-    // The processor may be too busy for a fast one, and for a slow one now and then; mostly that is found to be as slow as it is.
+    let rates: Vec<f64> = contexts
+        .iter()
+        .map(|c| if c["rank"] == rank_of(&contexts, 3) { 200.0 } else { 1000.0 })
+        .collect();
+    let by_rank = |rank: u64| {
+        contexts.iter().position(|c| c["rank"] == rank).map_or(0.0, |index| rates[index])
+    };
+    let line = |path: &Value| {
+        by_rank(path["from"].as_u64().unwrap_or(99)).min(by_rank(path["to"].as_u64().unwrap_or(99)))
+    };
+    let times =
+        |path: &Value| path["rate_kbps"].as_f64().unwrap_or(0.0) / (line(path) * 1000.0 * PAYLOAD);
+    // The processor may be too busy for a fast one, and for a slow one now and then; mostly that is
+    // found to be as slow as it is.
     let are_found = |status: &Value| {
         let paths = status["view"]["paths"].as_array().into_iter().flatten();
-        let mut of_the_slow: Vec<f64> = paths.filter(|path| line(path) <= 200.0).map(times).collect();
+        let mut of_the_slow: Vec<f64> =
+            paths.filter(|path| line(path) <= 200.0).map(times).collect();
         of_the_slow.sort_by(f64::total_cmp);
         of_the_slow.len() == 6 && of_the_slow[0] > 0.5 && of_the_slow[3] > 0.9
     };
     for peer in &mut group.peers {
-        let is_measured = |status: &Value| knows_all_paths(status) && by_its_own_plan(status) && are_found(status);
+        let is_measured = |status: &Value| {
+            knows_all_paths(status) && by_its_own_plan(status) && are_found(status)
+        };
         let status = peer.status_where(is_measured, MEASURED)?;
         ensure!(status["view"]["id"] == view, "the View has changed: {status}");
         for path in status["view"]["paths"].as_array().into_iter().flatten() {
@@ -95,14 +126,20 @@ fn radio() -> Result<()> {
     let (view, wired) = (contexts[0]["view"].clone(), rank_of(&contexts, 0));
     let paths = |status: &Value| status["view"]["paths"].as_array().cloned().unwrap_or_default();
     // Three stations have a path to each of the three others.
-    let is_found = |status: &Value| paths(status).iter().filter(|path| !path["medium"].is_null()).count() == 9;
+    let is_found =
+        |status: &Value| paths(status).iter().filter(|path| !path["medium"].is_null()).count() == 9;
     for peer in &mut group.peers {
-        // There may be a plan before it is known who shares the channel; the one that counts comes after.
+        // There may be a plan before it is known who shares the channel; the one that counts comes
+        // after.
         let hub = format!("over a tree to {wired} take");
-        let is_theirs = |status: &Value| status["view"]["plan"].as_str().is_some_and(|plan| plan.contains(&hub));
+        let is_theirs = |status: &Value| {
+            status["view"]["plan"].as_str().is_some_and(|plan| plan.contains(&hub))
+        };
         let status = peer.status_where(|status| is_found(status) && is_theirs(status), MEASURED)?;
         ensure!(status["view"]["id"] == view, "the View has changed: {status}");
-        let is_right = |path: &Value| path["medium"] == if path["from"] == wired { Value::Null } else { json!(0) };
+        let is_right = |path: &Value| {
+            path["medium"] == if path["from"] == wired { Value::Null } else { json!(0) }
+        };
         ensure!(paths(&status).iter().all(is_right), "{wired} is the wired one: {status}");
     }
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 1 << 18, "seed": 5}), "done")?)
@@ -120,32 +157,48 @@ fn slowed_down() -> Result<()> {
         calls += 1;
         // None fails, and the View stays.
         let done = group.all(&order, "done")?;
-        all_exact(&done).inspect_err(|_| println!("logs in {}", group.keep_logs(&format!("slowed-{}", std::process::id()))))?;
+        all_exact(&done).inspect_err(|_| {
+            println!("logs in {}", group.keep_logs(&format!("slowed-{}", std::process::id())))
+        })?;
         let told = group.all(&json!({"do": "status"}), "status")?;
-        ensure!(told.iter().all(|status| status["view"]["id"] == view), "the View has changed: {told:?}");
+        ensure!(
+            told.iter().all(|status| status["view"]["id"] == view),
+            "the View has changed: {told:?}"
+        );
         if told.iter().all(by_its_own_plan) {
             break;
         }
         ensure!(calls < CALLS_MAX, "no other plan after {CALLS_MAX} calls: {told:?}");
     }
-    println!("measured: {calls} calls until the plan fitted a link that had become ten times slower");
+    println!(
+        "measured: {calls} calls until the plan fitted a link that had become ten times slower"
+    );
     until_all_is_measured(&group)?;
-    // Nobody would know that it is as fast as before, if it were not tried now and then, in a pause.
-    let trees = group.peers[0].status_where(by_its_own_plan, PATIENCE)?["view"]["plan_revision"].clone();
+    // Nobody would know that it is as fast as before, if it were not tried now and then, in a
+    // pause.
+    let trees =
+        group.peers[0].status_where(by_its_own_plan, PATIENCE)?["view"]["plan_revision"].clone();
     group.lab.rate("n3", 200, 200)?;
     let is_as_before = |status: &Value| {
         let paths = status["view"]["paths"].as_array().into_iter().flatten();
-        let are_fast = paths.map(|path| path["rate_kbps"].as_u64()).all(|kbps| kbps > Some(FAST_KBPS));
+        let are_fast =
+            paths.map(|path| path["rate_kbps"].as_u64()).all(|kbps| kbps > Some(FAST_KBPS));
         are_fast && status["view"]["plan_revision"].as_u64() > trees.as_u64()
     };
-    let (began, mut served_ms, order) = (Instant::now(), 0.0, json!({"do": "all_reduce", "len": 1 << 21, "seed": 4}));
-    while let Err(unlike) = group.peers[0].status_where(is_as_before, if served_ms < SPARE_AFTER_MS { SHORT } else { LONG }) {
+    let (began, mut served_ms, order) =
+        (Instant::now(), 0.0, json!({"do": "all_reduce", "len": 1 << 21, "seed": 4}));
+    while let Err(unlike) = group.peers[0]
+        .status_where(is_as_before, if served_ms < SPARE_AFTER_MS { SHORT } else { LONG })
+    {
         ensure!(began.elapsed() < RISEN_WITHIN, "{unlike}");
         let done = group.all(&order, "done")?;
         all_exact(&done)?;
         served_ms += done[0]["ms"].as_f64().unwrap_or(0.0);
     }
-    println!("measured: {:.0} s of calls until the plan fitted that link as it had been before", served_ms / 1e3);
+    println!(
+        "measured: {:.0} s of calls until the plan fitted that link as it had been before",
+        served_ms / 1e3
+    );
     for peer in &mut group.peers {
         let status = peer.status_where(is_as_before, MEASURED)?;
         ensure!(status["view"]["id"] == view, "the View has changed: {status}");
@@ -162,9 +215,14 @@ fn told_later() -> Result<()> {
             group.all(&json!({"do": "join", "min": 2}), "joined")?;
             let is_known = |status: &Value| {
                 let paths = status["view"]["paths"].as_array();
-                paths.is_some_and(|paths| paths.len() == 2 && paths.iter().all(|path| path["rate_kbps"].is_u64()))
+                paths.is_some_and(|paths| {
+                    paths.len() == 2 && paths.iter().all(|path| path["rate_kbps"].is_u64())
+                })
             };
-            group.peers.iter_mut().try_for_each(|peer| peer.status_where(is_known, MEASURED).map(drop))?;
+            group
+                .peers
+                .iter_mut()
+                .try_for_each(|peer| peer.status_where(is_known, MEASURED).map(drop))?;
         }
     }
     group.some(|index| index > 1, &json!({"do": "join", "min": 2}), "joined")?;
@@ -185,8 +243,8 @@ fn until_all_is_measured(group: &Group) -> Result<()> {
     }
 }
 
-/// What one member says arrives 300 ms late; that takes as long, and changes nothing else. The calls that are under way when the link becomes slow end
-/// by the plan that they have.
+/// What one member says arrives 300 ms late; that takes as long, and changes nothing else. The
+/// calls that are under way when the link becomes slow end by the plan that they have.
 fn slowed_down_in_flight() -> Result<()> {
     const CALLS: usize = 60;
     const IN_FLIGHT: usize = 8;
@@ -207,14 +265,24 @@ fn slowed_down_in_flight() -> Result<()> {
     let flown = group.events(|_| true, "flown", 3 * PATIENCE)?;
     for told in &flown {
         let answers = told["answers"].as_array().context("answers")?;
-        ensure!(answers.len() == CALLS && answers.iter().all(|a| a["verdict"] == "exact"), "a call failed: {told}");
-        let after: Vec<&Value> = answers.iter().filter(|a| a["at_ms"].as_f64() > Some(since)).collect();
-        let calls = after.iter().position(|a| a["revision"].as_u64() >= Some(1)).context("no other plan")?;
+        ensure!(
+            answers.len() == CALLS && answers.iter().all(|a| a["verdict"] == "exact"),
+            "a call failed: {told}"
+        );
+        let after: Vec<&Value> =
+            answers.iter().filter(|a| a["at_ms"].as_f64() > Some(since)).collect();
+        let calls = after
+            .iter()
+            .position(|a| a["revision"].as_u64() >= Some(1))
+            .context("no other plan")?;
         println!("measured: {calls} of {} calls until another plan", after.len());
         ensure!(calls <= CALLS_MAX + IN_FLIGHT, "{calls} calls until another plan");
     }
     let told = group.all(&json!({"do": "status"}), "status")?;
-    ensure!(told.iter().all(|status| status["view"]["id"] == view), "the View has changed: {told:?}");
+    ensure!(
+        told.iter().all(|status| status["view"]["id"] == view),
+        "the View has changed: {told:?}"
+    );
     Ok(())
 }
 
@@ -238,7 +306,10 @@ fn called_meanwhile() -> Result<()> {
         }
         calls += 1;
         let told = group.all(&json!({"do": "status"}), "status")?;
-        ensure!(told.iter().all(|status| status["view"]["id"] == view), "the View has changed: {told:?}");
+        ensure!(
+            told.iter().all(|status| status["view"]["id"] == view),
+            "the View has changed: {told:?}"
+        );
         if told.iter().all(by_its_own_plan) {
             break;
         }

@@ -7,8 +7,16 @@ use serde_json::json;
 use crate::{LAN, all_exact};
 
 pub fn add(suite: &mut Suite) {
-    suite.test_needing("data goes by IPv4 where a wire has both, whatever the control links took", &LAN, by_ipv4);
-    suite.test_needing("IPv4 that leads nowhere does not keep data back", &[Need::Lab, Need::Command("nft")], by_ipv6_alone);
+    suite.test_needing(
+        "data goes by IPv4 where a wire has both, whatever the control links took",
+        &LAN,
+        by_ipv4,
+    );
+    suite.test_needing(
+        "IPv4 that leads nowhere does not keep data back",
+        &[Need::Lab, Need::Command("nft")],
+        by_ipv6_alone,
+    );
 }
 
 const BYTES: u64 = 8 << 20;
@@ -58,6 +66,9 @@ fn by_ipv6_alone() -> Result<()> {
 fn ipv6_bytes_out(lab: &Lab, machine: &str) -> Result<u64> {
     let told = lab.command(machine, "cat").arg("/proc/net/snmp6").output()?;
     let told = String::from_utf8(told.stdout)?;
-    let line = told.lines().find_map(|line| line.strip_prefix("Ip6OutOctets")).context("no Ip6OutOctets")?;
+    let line = told
+        .lines()
+        .find_map(|line| line.strip_prefix("Ip6OutOctets"))
+        .context("no Ip6OutOctets")?;
     Ok(line.trim().parse()?)
 }

@@ -1,5 +1,5 @@
-//! Nodes of different builds in one group: without optimisation, for a newer processor with all of it, and in a program whose arithmetic
-//! is not the usual one.
+//! Nodes of different builds in one group: without optimisation, for a newer processor with all of
+//! it, and in a program whose arithmetic is not the usual one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,27 +20,37 @@ pub fn add(suite: &mut Suite) {
     };
     let newer = newer.unwrap_or_default();
     let with_libraries = [&LO[..], &[Need::Command("cc")]].concat();
-    suite.test_needing("a program that flushes subnormals to zero gets and gives the same bits", &with_libraries, flushing);
-    suite.test_needing("builds for different processors give the same bits", &needs, move || same_bits(&newer));
+    suite.test_needing(
+        "a program that flushes subnormals to zero gets and gives the same bits",
+        &with_libraries,
+        flushing,
+    );
+    suite.test_needing("builds for different processors give the same bits", &needs, move || {
+        same_bits(&newer)
+    });
 }
 
 /// Why this processor cannot run x86-64-v3.
 fn lacks() -> Option<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {
-        let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("bmi2");
+        let has = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("bmi2");
         (!has).then_some("this processor has no AVX2, FMA and BMI2")
     }
     #[cfg(not(target_arch = "x86_64"))]
     Some("this processor is no x86-64")
 }
 
-/// Whatever a rank's build does, it is the reference to the bit, which every node works out without optimisation.
+/// Whatever a rank's build does, it is the reference to the bit, which every node works out without
+/// optimisation.
 fn same_bits(newer: &Path) -> Result<()> {
     let mut group = Group::empty("lo", 3)?;
     for index in 0..3 {
         let usual = group.start(index);
-        let start = if index == 1 { Start { program: Some(newer.to_owned()), ..usual } } else { usual };
+        let start =
+            if index == 1 { Start { program: Some(newer.to_owned()), ..usual } } else { usual };
         group.add(index, &start)?;
     }
     let joined = group.all(&json!({"do": "join", "min": 3}), "joined")?;
@@ -57,19 +67,25 @@ fn same_bits(newer: &Path) -> Result<()> {
                 let order = json!({"do": call, "root": 1, "dtype": dtype, "op": op, "len": 65_537, "seed": 1, "awkward": true});
                 all_exact(&group.all(&order, "done")?).with_context(|| order.to_string())?;
             }
-            let order = json!({"do": "all_reduce", "dtype": dtype, "op": op, "len": 300_007, "seed": 2});
+            let order =
+                json!({"do": "all_reduce", "dtype": dtype, "op": op, "len": 300_007, "seed": 2});
             all_exact(&group.all(&order, "done")?).with_context(|| order.to_string())?;
         }
     }
     Ok(())
 }
 
-/// What a program does that loads a library linked with `-ffast-math`: from then on its threads take subnormals for zero.
+/// What a program does that loads a library linked with `-ffast-math`: from then on its threads
+/// take subnormals for zero.
 fn flushing() -> Result<()> {
     let scratch = Scratch::new()?;
     let (source, library) = (scratch.path().join("fast.c"), scratch.path().join("libfast.so"));
     std::fs::write(&source, "int fast;\n")?;
-    let built = Command::new("cc").args(["-shared", "-fPIC", "-ffast-math", "-o"]).arg(&library).arg(&source).status()?;
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-ffast-math", "-o"])
+        .arg(&library)
+        .arg(&source)
+        .status()?;
     ensure!(built.success(), "the library is not built");
     let mut group = Group::empty("lo", 3)?;
     for index in 0..3 {
@@ -92,7 +108,8 @@ fn flushing() -> Result<()> {
         for codec in ["bf16", "int8"] {
             let order = json!({"do": "all_reduce", "len": len, "codec": codec, "seed": len});
             let done = group.all(&order, "done")?;
-            let is_alike = |event: &Value| event["verdict"] == "close" && event["hash"] == done[0]["hash"];
+            let is_alike =
+                |event: &Value| event["verdict"] == "close" && event["hash"] == done[0]["hash"];
             ensure!(done.iter().all(is_alike), "{order}: {done:?}");
         }
     }

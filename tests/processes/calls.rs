@@ -57,7 +57,10 @@ fn mismatch() -> Result<()> {
         }
         let message = events[0]["message"].to_string();
         let odd_name = format!("p{}", odd + 1);
-        ensure!(message.contains(&odd_name) && message.matches("rank ").count() == 2, "{other}: {message}");
+        ensure!(
+            message.contains(&odd_name) && message.matches("rank ").count() == 2,
+            "{other}: {message}"
+        );
     }
     still_works(&mut group, &before)
 }
@@ -69,8 +72,10 @@ fn dropped() -> Result<()> {
     for (round, polls) in [0, 1, 20].into_iter().enumerate() {
         let loser = round % 3;
         let usual = json!({"do": "all_reduce", "len": 16 << 20, "seed": round});
-        let dropping = json!({"do": "drop_all_reduce", "len": 16 << 20, "seed": round, "polls": polls});
-        // One comes when it is dropped already: as long as somebody has not called, it cannot be over.
+        let dropping =
+            json!({"do": "drop_all_reduce", "len": 16 << 20, "seed": round, "polls": polls});
+        // One comes when it is dropped already: as long as somebody has not called, it cannot be
+        // over.
         let late = (loser + 2) % 3;
         group.peers[(loser + 1) % 3].order(&usual)?;
         let event = group.peers[loser].ask(&dropping, "dropped", PATIENCE)?;
@@ -92,7 +97,8 @@ fn forgotten() -> Result<()> {
     let mut group = Group::up("lo", 3)?;
     let before = group.peers[0].status()?;
     let usual = json!({"do": "all_reduce", "len": 4 << 20, "seed": 4});
-    // One comes when it is forgotten already: as long as somebody has not called, it cannot be over.
+    // One comes when it is forgotten already: as long as somebody has not called, it cannot be
+    // over.
     group.peers[0].order(&usual)?;
     let forgetting = json!({"do": "forget_all_reduce", "len": 4 << 20, "seed": 4, "polls": 2});
     let event = group.peers[1].ask(&forgetting, "forgotten", PATIENCE)?;
@@ -109,14 +115,20 @@ fn deadline() -> Result<()> {
     let before = group.peers[0].status()?;
     let call = json!({"do": "all_reduce", "len": 1000});
     group.peers[1].order(&call)?;
-    let own = group.peers[0].ask(&json!({"do": "all_reduce", "len": 1000, "deadline_ms": 300}), "done", SOON)?;
+    let own = group.peers[0].ask(
+        &json!({"do": "all_reduce", "len": 1000, "deadline_ms": 300}),
+        "done",
+        SOON,
+    )?;
     let other = group.peers[1].event("done", SOON)?;
     // Somebody who comes too late is told so.
     let late = group.peers[2].ask(&call, "done", SOON)?;
     all_failed(&[own.clone(), other.clone(), late.clone()], "aborted")?;
     ensure!(own["retryable"] == false && own["ms"].as_f64() >= Some(300.0), "{own}");
     for event in [other, late] {
-        let named = event["message"].as_str().is_some_and(|text| text.contains("deadline of") && text.contains("\"p1\""));
+        let named = event["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("deadline of") && text.contains("\"p1\""));
         ensure!(event["retryable"] == true && named, "{event}");
     }
     still_works(&mut group, &before)
@@ -125,7 +137,9 @@ fn deadline() -> Result<()> {
 fn nonsense() -> Result<()> {
     let mut group = Group::up("lo", 2)?;
     let before = group.peers[0].status()?;
-    for order in [json!({"do": "dance"}), json!(["join"]), json!({"do": "all_reduce", "len": "many"})] {
+    for order in
+        [json!({"do": "dance"}), json!(["join"]), json!({"do": "all_reduce", "len": "many"})]
+    {
         let event = group.peers[0].ask(&order, "error", SOON)?;
         ensure!(event["code"] == "order", "{event}");
     }

@@ -15,22 +15,43 @@ use crate::{LAN, LO, all_exact, all_failed, seed};
 const LARGE: usize = 16 << 20;
 
 pub fn add(suite: &mut Suite) {
-    suite.serial("kill -9 in the middle, 3 on lo: the others answer and go on", &LO, || killed("lo", 3));
-    suite.serial("kill -9 in the middle, 4 on a switch: the others answer and go on", &LAN, || killed("loop", 4));
-    suite.serial("kill -9 in the middle, 4 on gigabit cables: the others answer and go on", &LAN, || killed("gbe4", 4));
-    suite.serial("kill -9 of one of two: the other waits, and takes it back in", &LO, killed_of_two);
+    suite.serial("kill -9 in the middle, 3 on lo: the others answer and go on", &LO, || {
+        killed("lo", 3)
+    });
+    suite.serial("kill -9 in the middle, 4 on a switch: the others answer and go on", &LAN, || {
+        killed("loop", 4)
+    });
+    suite.serial(
+        "kill -9 in the middle, 4 on gigabit cables: the others answer and go on",
+        &LAN,
+        || killed("gbe4", 4),
+    );
+    suite.serial(
+        "kill -9 of one of two: the other waits, and takes it back in",
+        &LO,
+        killed_of_two,
+    );
     suite.serial("kill -9 at any moment: one outcome for all others", &LO, killed_any_time);
     suite.serial("kill -9 in the middle of a step: all of it or nothing", &LO, killed_in_a_step);
-    suite.serial("kill -9 of either end of a message, and of a third: who is left goes on", &LO, killed_by_a_message);
+    suite.serial(
+        "kill -9 of either end of a message, and of a third: who is left goes on",
+        &LO,
+        killed_by_a_message,
+    );
     suite.serial("kill -9 of two at once: the other two go on", &LO, two_killed);
     suite.serial("a pulled cable: the others answer and go on, and take it back in", &LAN, pulled);
-    suite.serial("a cable pulled at any moment: whoever differs has to sync", &LAN, pulled_any_time);
+    suite.serial(
+        "a cable pulled at any moment: whoever differs has to sync",
+        &LAN,
+        pulled_any_time,
+    );
     suite.serial("frozen at any moment: no other outcome than the others'", &LO, frozen_any_time);
     suite.serial("what happens to a group is told: killed, back, frozen, kept out", &LO, told);
     suite.serial("a frozen node is left out, and comes back when it thaws", &LO, frozen);
 }
 
-/// All call a large `all_reduce`; returns when the node at `victim` has a third of what it will receive.
+/// All call a large `all_reduce`; returns when the node at `victim` has a third of what it will
+/// receive.
 fn in_the_middle(group: &mut Group, victim: usize) -> Result<()> {
     group.remember()?;
     group.on_the_way(victim, &call_of(LARGE), 0.33)
@@ -40,8 +61,15 @@ fn call_of(len: usize) -> Value {
     json!({"do": "all_reduce", "len": len, "seed": 5})
 }
 
-/// The answers of all but `victim`: one outcome for all, untouched if it is a failure, within `bound` of `since_ms`.
-fn answers(group: &mut Group, victim: usize, since_ms: f64, bound: Duration, what: &str) -> Result<Vec<Value>> {
+/// The answers of all but `victim`: one outcome for all, untouched if it is a failure, within
+/// `bound` of `since_ms`.
+fn answers(
+    group: &mut Group,
+    victim: usize,
+    since_ms: f64,
+    bound: Duration,
+    what: &str,
+) -> Result<Vec<Value>> {
     let events = group.events(|index| index != victim, "done", PATIENCE)?;
     let answered = answered_after(&events, since_ms);
     println!("measured: {what}: all answered after {answered:.0} ms, {}", events[0]["message"]);
@@ -57,9 +85,18 @@ fn killed(profile: &str, size: usize) -> Result<()> {
     in_the_middle(&mut group, victim)?;
     group.peers[victim].process().kill()?;
     let since = now_ms();
-    answers(&mut group, victim, since, Duration::from_secs(3), &format!("kill -9, {size} on {profile}"))?;
+    answers(
+        &mut group,
+        victim,
+        since,
+        Duration::from_secs(3),
+        &format!("kill -9, {size} on {profile}"),
+    )?;
     group.go_on(|index| index != victim)?;
-    println!("measured: kill -9, {size} on {profile}: next result after {:.0} ms (with checks)", now_ms() - since);
+    println!(
+        "measured: kill -9, {size} on {profile}: next result after {:.0} ms (with checks)",
+        now_ms() - since
+    );
 
     group.restart(victim)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
     group.synced(victim)?;
@@ -69,7 +106,8 @@ fn killed(profile: &str, size: usize) -> Result<()> {
 fn killed_in_a_step() -> Result<()> {
     let mut group = Group::up("lo", 3)?;
     group.remember()?;
-    let step = json!({"do": "step", "lens": [10, LARGE / 4, 0, LARGE / 2, 1000, LARGE / 4], "seed": 5});
+    let step =
+        json!({"do": "step", "lens": [10, LARGE / 4, 0, LARGE / 2, 1000, LARGE / 4], "seed": 5});
     group.on_the_way(1, &step, 0.5)?;
     group.peers[1].process().kill()?;
     let since = now_ms();
@@ -83,16 +121,22 @@ fn killed_by_a_message() -> Result<()> {
     for victim in 0..3 {
         let mut group = Group::up("lo", 3)?;
         group.remember()?;
-        let ranks: Vec<Value> = group.meet()?.into_iter().map(|context| context["rank"].clone()).collect();
+        let ranks: Vec<Value> =
+            group.meet()?.into_iter().map(|context| context["rank"].clone()).collect();
         group.peers[1].order(&json!({"do": "send", "peer": ranks[0], "len": LARGE, "seed": 5}))?;
-        group.peers[0].order(&json!({"do": "recv", "peer": ranks[1], "len": LARGE, "seed": 5, "report_at": 0.3}))?;
+        group.peers[0].order(
+            &json!({"do": "recv", "peer": ranks[1], "len": LARGE, "seed": 5, "report_at": 0.3}),
+        )?;
         group.peers[0].event("progress", PATIENCE)?;
         group.peers[victim].process().kill()?;
         let since = now_ms();
         let ends = |index: usize| index != victim && index != 2;
         let events = group.events(ends, "done", PATIENCE)?;
         let answered = answered_after(&events, since);
-        println!("measured: kill -9 of {victim} beside a message: answered after {answered:.0} ms, {}", events[0]["message"]);
+        println!(
+            "measured: kill -9 of {victim} beside a message: answered after {answered:.0} ms, {}",
+            events[0]["message"]
+        );
         ensure!(answered <= 3000.0, "answered after {answered:.0} ms: {events:?}");
         one_outcome(&events)?;
         // Its sender is gone before it had sent all.
@@ -128,7 +172,8 @@ fn killed_any_time() -> Result<()> {
         group.on_the_way(victim, &call_of(1 << 20), share)?;
         group.peers[victim].process().kill()?;
         let what = format!("kill -9 at {share:.2}, 4 on lo");
-        answers(&mut group, victim, now_ms(), Duration::from_secs(3), &what).with_context(|| format!("round {round}"))?;
+        answers(&mut group, victim, now_ms(), Duration::from_secs(3), &what)
+            .with_context(|| format!("round {round}"))?;
         group.meet_of(|index| index != victim)?;
         group.restart(victim)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
         group.synced(victim).with_context(|| format!("round {round}"))?;
@@ -136,8 +181,9 @@ fn killed_any_time() -> Result<()> {
     Ok(())
 }
 
-/// Nothing tells of a closed connection, and both sides decide for themselves. Those that stay together have one outcome.
-/// The one that is alone may have another; then its state is another one too, and it must be told so when it is back.
+/// Nothing tells of a closed connection, and both sides decide for themselves. Those that stay
+/// together have one outcome. The one that is alone may have another; then its state is another one
+/// too, and it must be told so when it is back.
 fn pulled_any_time() -> Result<()> {
     let seed = seed("a pulled cable at any moment")?;
     let mut group = Group::up("loop", 3)?;
@@ -152,11 +198,16 @@ fn pulled_any_time() -> Result<()> {
         group.lab.cut(&machine)?;
         let events = group.events(|index| index != victim, "done", PATIENCE)?;
         let own = group.peers[victim].event("done", PATIENCE)?;
-        println!("measured: pulled at {share:.2}: the others {}, it says {} {}", events[0]["ok"], own["ok"], own["code"]);
+        println!(
+            "measured: pulled at {share:.2}: the others {}, it says {} {}",
+            events[0]["ok"], own["ok"], own["code"]
+        );
         one_outcome(&events).with_context(|| format!("round {round}"))?;
         // Until each side knows that the other one is gone.
         group.meet_of(|index| index != victim)?;
-        let alone = |status: &Value| status["view"]["members"].as_array().is_some_and(|members| members.len() == 1);
+        let alone = |status: &Value| {
+            status["view"]["members"].as_array().is_some_and(|members| members.len() == 1)
+        };
         group.peers[victim].status_where(alone, PATIENCE)?;
         group.lab.join(&machine)?;
         group.catch_up(&events, &own).with_context(|| format!("round {round}"))?;
@@ -164,7 +215,8 @@ fn pulled_any_time() -> Result<()> {
     Ok(())
 }
 
-/// One that was only away tells later what became of its call: it must not have been another outcome than the others'.
+/// One that was only away tells later what became of its call: it must not have been another
+/// outcome than the others'.
 fn frozen_any_time() -> Result<()> {
     let seed = seed("frozen at any moment")?;
     let mut group = Group::up("lo", 3)?;
@@ -180,7 +232,10 @@ fn frozen_any_time() -> Result<()> {
         group.meet_of(|index| index != victim)?;
         group.peers[victim].process().resume()?;
         let own = group.peers[victim].event("done", PATIENCE)?;
-        println!("measured: frozen at {share:.2}: the others {}, it says {} {}", events[0]["ok"], own["ok"], own["code"]);
+        println!(
+            "measured: frozen at {share:.2}: the others {}, it says {} {}",
+            events[0]["ok"], own["ok"], own["code"]
+        );
         one_story(&events, &own).with_context(|| format!("round {round}"))?;
         group.catch_up(&events, &own).with_context(|| format!("round {round}"))?;
     }
@@ -198,10 +253,18 @@ fn told() -> Result<()> {
     group.all(&join, "joined")?;
     group.meet()?;
     let hears = |group: &mut Group, index: usize, what: &str, whose: &str| {
-        let fits = |event: &Value| event["what"] == what && (whose.is_empty() || event["who"]["name"] == whose);
-        group.peers[index].event_where("happened", fits, PATIENCE).with_context(|| format!("{what} of {whose}"))
+        let fits = |event: &Value| {
+            event["what"] == what && (whose.is_empty() || event["who"]["name"] == whose)
+        };
+        group.peers[index]
+            .event_where("happened", fits, PATIENCE)
+            .with_context(|| format!("{what} of {whose}"))
     };
-    for (round, ended) in ["its connection ended", "its connection ended", "nothing was heard of it"].into_iter().enumerate() {
+    for (round, ended) in
+        ["its connection ended", "its connection ended", "nothing was heard of it"]
+            .into_iter()
+            .enumerate()
+    {
         if round < 2 {
             group.peers[2].process().kill()?;
         } else {
@@ -223,7 +286,9 @@ fn told() -> Result<()> {
     }
     for index in 0..2 {
         hears(&mut group, index, "quarantined", "p3")?;
-        let held = |status: &Value| status["reasons"].to_string().contains("was lost three times within a minute");
+        let held = |status: &Value| {
+            status["reasons"].to_string().contains("was lost three times within a minute")
+        };
         group.peers[index].status_where(held, PATIENCE)?;
     }
     group.peers[2].process().resume()?;
@@ -264,7 +329,10 @@ fn pulled() -> Result<()> {
     answers(&mut group, 1, since, Duration::from_secs(4), "a pulled cable, 3 on a switch")?;
     group.go_on(|index| index != 1)?;
     let event = group.peers[1].event("done", PATIENCE)?;
-    let code = event["code"].as_str().with_context(|| format!("it cannot have succeeded: {event}"))?.to_owned();
+    let code = event["code"]
+        .as_str()
+        .with_context(|| format!("it cannot have succeeded: {event}"))?
+        .to_owned();
     all_failed(&[event], &code)?;
 
     group.lab.join("n2")?;
@@ -285,7 +353,8 @@ fn frozen() -> Result<()> {
     // The others have a View without it and a result in that: for them it is gone.
     group.peers[1].process().resume()?;
     let own = group.peers[1].event("done", PATIENCE)?;
-    // On a busy machine the call may have been through before the signal came: then it has what the others have.
+    // On a busy machine the call may have been through before the signal came: then it has what the
+    // others have.
     one_story(&others, &own)?;
     ensure!(own["ok"] == true || own["verdict"] == "untouched", "{own}");
     group.synced(1)?;

@@ -18,16 +18,28 @@ pub fn add(suite: &mut Suite) {
     let missing = potluck::gloo_version().is_none().then_some("this build has no Gloo");
     suite.on("gloo", missing);
     suite.serial("a mismatch costs nothing, a hundred times", &LO, mismatches);
-    suite.serial("kill -9 in the middle of 256 MiB: all answer within a second", &LO, || lost(Loss::Killed));
-    suite.serial("SIGSTOP in the middle of 256 MiB: all answer within three seconds", &LO, || lost(Loss::Stopped));
-    suite.test_needing("one that declines Gloo makes the group native, until it leaves", &LO, || mixed(&Odd::Declines));
+    suite.serial("kill -9 in the middle of 256 MiB: all answer within a second", &LO, || {
+        lost(Loss::Killed)
+    });
+    suite.serial("SIGSTOP in the middle of 256 MiB: all answer within three seconds", &LO, || {
+        lost(Loss::Stopped)
+    });
+    suite.test_needing(
+        "one that declines Gloo makes the group native, until it leaves",
+        &LO,
+        || mixed(&Odd::Declines),
+    );
     let odd = std::env::var_os("POTLUCK_BIN_WITHOUT_GLOO").map(PathBuf::from);
     let without: &[Need] = match odd {
         Some(_) => &LO,
         None => &[Need::Missing("POTLUCK_BIN_WITHOUT_GLOO names no build without Gloo")],
     };
     let odd = Odd::Lacks(odd.unwrap_or_default());
-    suite.test_needing("one without Gloo makes the group native, until it leaves", without, move || mixed(&odd));
+    suite.test_needing(
+        "one without Gloo makes the group native, until it leaves",
+        without,
+        move || mixed(&odd),
+    );
 }
 
 /// What is different about the fourth node.
@@ -52,16 +64,27 @@ fn mixed(odd: &Odd) -> Result<()> {
     let contexts = group.meet()?;
     let reason = contexts[0]["engine_reason"].as_str().unwrap_or_default().to_owned();
     ensure!(contexts[0]["engine"] == "native", "{}", contexts[0]);
-    let expected = if matches!(odd, Odd::Declines) { "was told not to use Gloo" } else { "was built without Gloo" };
+    let expected = if matches!(odd, Odd::Declines) {
+        "was told not to use Gloo"
+    } else {
+        "was built without Gloo"
+    };
     ensure!(reason.contains("p4") && reason.contains(expected), "{reason}");
     let status = group.peers[0].status()?;
-    ensure!(status["view"]["engine"] == "native" && status["view"]["engine_reason"] == reason.as_str(), "{status}");
+    ensure!(
+        status["view"]["engine"] == "native" && status["view"]["engine_reason"] == reason.as_str(),
+        "{status}"
+    );
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001}), "done")?)?;
 
     group.peers[3].ask(&json!({"do": "leave"}), "left", PATIENCE)?;
     let contexts = group.meet_of(|index| index < 3)?;
     ensure!(contexts[0]["engine"] == "gloo", "{}", contexts[0]);
-    all_exact(&group.some(|index| index < 3, &json!({"do": "all_reduce", "len": 100_001, "seed": 2}), "done")?)
+    all_exact(&group.some(
+        |index| index < 3,
+        &json!({"do": "all_reduce", "len": 100_001, "seed": 2}),
+        "done",
+    )?)
 }
 
 fn mismatches() -> Result<()> {
@@ -84,9 +107,15 @@ fn mismatches() -> Result<()> {
     }
     let before = before.context("there were eleven rounds")?;
     let after = resources(&mut group)?;
-    println!("measured: threads and descriptors after 10 mismatches {before:?}, after 100 {after:?}");
-    // While an operation given up unwinds, the next ones have threads of their own, which stay: a few, not one for each of ninety.
-    let grown = before.iter().zip(&after).any(|(before, after)| after.0 > before.0 + 4 || after.1 > before.1);
+    println!(
+        "measured: threads and descriptors after 10 mismatches {before:?}, after 100 {after:?}"
+    );
+    // While an operation given up unwinds, the next ones have threads of their own, which stay: a
+    // few, not one for each of ninety.
+    let grown = before
+        .iter()
+        .zip(&after)
+        .any(|(before, after)| after.0 > before.0 + 4 || after.1 > before.1);
     ensure!(!grown, "{before:?} became {after:?}");
     let status = group.peers[0].status()?;
     ensure!(status["view"]["id"] == view && status["counters"]["misbehaviours"] == 0, "{status}");
@@ -95,7 +124,11 @@ fn mismatches() -> Result<()> {
 
 /// Threads and descriptors of each node.
 fn resources(group: &mut Group) -> Result<Vec<(usize, usize)>> {
-    group.peers.iter_mut().map(|peer| Ok((peer.process().threads()?, peer.process().descriptors()?))).collect()
+    group
+        .peers
+        .iter_mut()
+        .map(|peer| Ok((peer.process().threads()?, peer.process().descriptors()?)))
+        .collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -127,12 +160,21 @@ fn lost(loss: Loss) -> Result<()> {
         }
     };
     let events = group.events(|index| index != 1, "done", PATIENCE)?;
-    let answered = events.iter().filter_map(|event| event["at_ms"].as_f64()).fold(0.0, f64::max) - since;
-    println!("measured: {loss:?} in the middle of 256 MiB on gloo: all answered after {answered:.0} ms");
+    let answered =
+        events.iter().filter_map(|event| event["at_ms"].as_f64()).fold(0.0, f64::max) - since;
+    println!(
+        "measured: {loss:?} in the middle of 256 MiB on gloo: all answered after {answered:.0} ms"
+    );
     ensure!(answered <= bound.as_secs_f64() * 1e3, "answered after {answered:.0} ms: {events:?}");
-    let is_aborted = |event: &Value| event["ok"] == false && event["code"] == "aborted" && event["verdict"] == "untouched";
+    let is_aborted = |event: &Value| {
+        event["ok"] == false && event["code"] == "aborted" && event["verdict"] == "untouched"
+    };
     ensure!(events.iter().all(is_aborted), "not a third of it was there: {events:?}");
     let contexts = group.meet_of(|index| index != 1)?;
     ensure!(contexts[0]["engine"] == "gloo", "{}", contexts[0]);
-    all_exact(&group.some(|index| index != 1, &json!({"do": "all_reduce", "len": 100_001}), "done")?)
+    all_exact(&group.some(
+        |index| index != 1,
+        &json!({"do": "all_reduce", "len": 100_001}),
+        "done",
+    )?)
 }

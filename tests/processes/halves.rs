@@ -11,7 +11,11 @@ use crate::{LAN, all_exact, all_failed};
 
 pub fn add(suite: &mut Suite) {
     suite.serial("two halves go on, and one of them syncs when they meet", &LAN, both_go_on);
-    suite.serial("two halves of four, and a majority is three: both wait, and go on together", &LAN, neither_goes_on);
+    suite.serial(
+        "two halves of four, and a majority is three: both wait, and go on together",
+        &LAN,
+        neither_goes_on,
+    );
     suite.serial("nodes with different rosters get no link and say why", &LAN, other_roster);
     suite.serial("a roster that cannot work is refused at once", &LAN, bad_roster);
 }
@@ -40,14 +44,22 @@ fn adds_up(group: &mut Group, who: fn(usize) -> bool, seed: u64) -> Result<()> {
 /// All are in one View that is not in sync, refuse to add up, and hold one state after the sync.
 fn synced(group: &mut Group) -> Result<Vec<Value>> {
     let contexts = group.meet()?;
-    ensure!(contexts.iter().all(|c| c["in_sync"] == false), "two histories, and in sync: {contexts:?}");
+    ensure!(
+        contexts.iter().all(|c| c["in_sync"] == false),
+        "two histories, and in sync: {contexts:?}"
+    );
     all_failed(&group.all(&json!({"do": "all_reduce", "len": 10}), "done")?, "needs-sync")?;
     for (index, peer) in group.peers.iter_mut().enumerate() {
         let version = 3 + index;
-        peer.order(&json!({"do": "sync", "version": version, "bytes": 4096 * version, "seed": version}))?;
+        peer.order(
+            &json!({"do": "sync", "version": version, "bytes": 4096 * version, "seed": version}),
+        )?;
     }
     let events = group.events(|_| true, "synced", PATIENCE)?;
-    ensure!(events.iter().all(|event| event["hash"] == events[0]["hash"]), "different states: {events:?}");
+    ensure!(
+        events.iter().all(|event| event["hash"] == events[0]["hash"]),
+        "different states: {events:?}"
+    );
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 5001, "seed": 9}), "done")?)?;
     Ok(events)
 }
@@ -66,7 +78,8 @@ fn both_go_on() -> Result<()> {
     mend(&group.lab)?;
     let events = synced(&mut group)?;
     for (index, event) in events.iter().enumerate() {
-        // Of the two that hold the winning history the higher version is sent; both of the others take it.
+        // Of the two that hold the winning history the higher version is sent; both of the others
+        // take it.
         ensure!(first(index) || event["kept_own"] == false, "the wrong state won: {events:?}");
     }
     ensure!(events.iter().any(|event| event["kept_own"] == true), "nobody's state won: {events:?}");
@@ -98,14 +111,18 @@ fn neither_goes_on() -> Result<()> {
     for peer in &mut group.peers[..3] {
         peer.order(&call)?;
     }
-    group.peers[3].status_where(|status| status["view"]["members"].as_array().is_some_and(|m| m.len() == 4), PATIENCE)?;
+    group.peers[3].status_where(
+        |status| status["view"]["members"].as_array().is_some_and(|m| m.len() == 4),
+        PATIENCE,
+    )?;
     cut_in_half(&group.lab)?;
     let answers = group.events(called, "done", Duration::from_secs(12))?;
     all_failed(&answers, "indeterminate")?;
     for peer in &mut group.peers {
         peer.status_where(|status| status["state"] == "waiting for peers (2 of 3)", PATIENCE)?;
         // There is no View to be had.
-        let event = peer.ask(&json!({"do": "context", "min": 1, "within_s": 1.0}), "error", PATIENCE)?;
+        let event =
+            peer.ask(&json!({"do": "context", "min": 1, "within_s": 1.0}), "error", PATIENCE)?;
         ensure!(event["code"] == "not-enough-peers", "{event}");
     }
     mend(&group.lab)?;
@@ -123,7 +140,8 @@ fn other_roster() -> Result<()> {
     adds_up(&mut group, |_| true, 1)?;
     let start = group.start(2);
     let joined = group.add(2, &start)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
-    let told = |status: &Value| status["reasons"].to_string().contains("another rule for a cut network");
+    let told =
+        |status: &Value| status["reasons"].to_string().contains("another rule for a cut network");
     let status = group.peers[2].status_where(told, PATIENCE)?;
     ensure!(status["peers"].as_array().is_some_and(Vec::is_empty), "{joined} {status}");
     adds_up(&mut group, first, 2)

@@ -19,22 +19,42 @@ pub fn add(suite: &mut Suite) {
         suite.test_needing(&format!("{size} on lo find each other and add up"), &LO, move || {
             adds_up("lo", size, &[4 * KIB, MIB, 25 * MIB])
         });
-        suite.test_needing(&format!("{size} on a switch find each other and add up"), &LAN, move || {
-            adds_up("loop", size, &[4 * KIB, MIB, 25 * MIB])
-        });
-        suite.test_needing(&format!("{size} on gigabit cables find each other and add up"), &LAN, move || {
-            adds_up("gbe4", size, &[4 * KIB, 3 * MIB])
-        });
+        suite.test_needing(
+            &format!("{size} on a switch find each other and add up"),
+            &LAN,
+            move || adds_up("loop", size, &[4 * KIB, MIB, 25 * MIB]),
+        );
+        suite.test_needing(
+            &format!("{size} on gigabit cables find each other and add up"),
+            &LAN,
+            move || adds_up("gbe4", size, &[4 * KIB, 3 * MIB]),
+        );
     }
     suite.test_needing("the status shows the View that a context is of", &LO, status_keeps_up);
     suite.test_needing("every collective, type and operation", &LO, every_collective);
     suite.test_needing("two processes of one home are two members", &LO, one_home);
-    suite.test_needing("a copied identity is refused, and a restarted one let in at once", &LAN, same_key_twice);
+    suite.test_needing(
+        "a copied identity is refused, and a restarted one let in at once",
+        &LAN,
+        same_key_twice,
+    );
     suite.test_needing("a node that leaves is gone at once", &LO, leaves);
     let needs = [Need::Lab, Need::Command("nft")];
-    suite.test_needing("who cannot dial a peer and is dialled by it has nothing to complain of", &needs, dialled_instead);
-    suite.test_needing("who lets nobody in is dialled by nobody and adds up all the same", &needs, walled_in);
-    suite.test_needing("one address by hand is enough without multicast", &[Need::Lab, Need::Command("nft")], by_hand);
+    suite.test_needing(
+        "who cannot dial a peer and is dialled by it has nothing to complain of",
+        &needs,
+        dialled_instead,
+    );
+    suite.test_needing(
+        "who lets nobody in is dialled by nobody and adds up all the same",
+        &needs,
+        walled_in,
+    );
+    suite.test_needing(
+        "one address by hand is enough without multicast",
+        &[Need::Lab, Need::Command("nft")],
+        by_hand,
+    );
 }
 
 fn adds_up(profile: &str, size: usize, bytes: &[usize]) -> Result<()> {
@@ -76,8 +96,11 @@ fn every_collective() -> Result<()> {
                 continue;
             }
             // The edges do not depend on the type.
-            for len in if dtype == "f32" { vec![0, 1, 2, 3, 1000, 100_003] } else { vec![3, 100_003] } {
-                let call = json!({"do": "all_reduce", "len": len, "op": op, "dtype": dtype, "seed": len});
+            for len in
+                if dtype == "f32" { vec![0, 1, 2, 3, 1000, 100_003] } else { vec![3, 100_003] }
+            {
+                let call =
+                    json!({"do": "all_reduce", "len": len, "op": op, "dtype": dtype, "seed": len});
                 all_exact(&group.all(&call, "done")?)?;
             }
         }
@@ -86,12 +109,16 @@ fn every_collective() -> Result<()> {
             all_exact(&group.all(&call, "done")?)?;
         }
         for len in [0, 1, 50_001] {
-            all_exact(&group.all(&json!({"do": "all_gather", "len": len, "dtype": dtype, "seed": len}), "done")?)?;
+            all_exact(&group.all(
+                &json!({"do": "all_gather", "len": len, "dtype": dtype, "seed": len}),
+                "done",
+            )?)?;
         }
     }
     every_collective_of_parts(&mut group)?;
     all_exact(&group.all(&json!({"do": "barrier"}), "done")?)?;
-    let rounded = group.all(&json!({"do": "all_reduce", "len": 100_003, "codec": "bf16", "seed": 9}), "done")?;
+    let rounded = group
+        .all(&json!({"do": "all_reduce", "len": 100_003, "codec": "bf16", "seed": 9}), "done")?;
     for event in &rounded {
         ensure!(event["verdict"] == "close" && event["hash"] == rounded[0]["hash"], "{rounded:?}");
     }
@@ -109,7 +136,8 @@ fn every_collective_of_parts(group: &mut Group) -> Result<()> {
                 all_exact(&group.all(&call, "done")?)?;
             }
             for name in ["gather", "scatter", "all_to_all"] {
-                let call = json!({"do": name, "len": len, "root": root, "dtype": dtype, "seed": len});
+                let call =
+                    json!({"do": name, "len": len, "root": root, "dtype": dtype, "seed": len});
                 all_exact(&group.all(&call, "done")?)?;
             }
         }
@@ -159,14 +187,24 @@ fn same_key_twice() -> Result<()> {
     for index in 0..3 {
         let status = group.peers[index].status_where(shown, PATIENCE)?;
         ensure!(status["state"] == "in" && status["view"]["id"] == before, "{status}");
-        ensure!(status["reasons"].to_string().contains("two processes use the identity of"), "{status}");
+        ensure!(
+            status["reasons"].to_string().contains("two processes use the identity of"),
+            "{status}"
+        );
     }
     // It tries again, and no View changes.
     for seed in 0..20 {
-        all_exact(&group.some(first, &json!({"do": "all_reduce", "len": 500_001, "seed": seed}), "done")?)?;
+        all_exact(&group.some(
+            first,
+            &json!({"do": "all_reduce", "len": 500_001, "seed": seed}),
+            "done",
+        )?)?;
     }
     let after = group.peers[1].status()?;
-    ensure!(after["view"]["id"] == before && after["counters"]["views"] == views, "views came and went: {before} {after}");
+    ensure!(
+        after["view"]["id"] == before && after["counters"]["views"] == views,
+        "views came and went: {before} {after}"
+    );
 
     group.peers[0].process().kill()?;
     group.meet_of(|index| index != 0)?;
@@ -212,9 +250,12 @@ fn by_hand() -> Result<()> {
     let mut before: Option<String> = None;
     for index in 0..3 {
         let mut start = group.start(index);
-        start.options.extend(before.iter().flat_map(|address| ["--peer".to_owned(), address.clone()]));
+        start
+            .options
+            .extend(before.iter().flat_map(|address| ["--peer".to_owned(), address.clone()]));
         let ip = group.lab.addr(&format!("n{}", index + 1));
-        let joined = group.add(index, &start)?.ask(&json!({"do": "join", "min": 3}), "joined", PATIENCE)?;
+        let joined =
+            group.add(index, &start)?.ask(&json!({"do": "join", "min": 3}), "joined", PATIENCE)?;
         before = Some(format!("{ip}:{}", joined["port"]));
     }
     group.meet()?;
@@ -235,8 +276,8 @@ fn wall_in(group: &Group, machine: &str) -> Result<()> {
     Ok(())
 }
 
-/// The lower rank dials for data, and the highest one cannot be dialled: each View without another member needs new links. At last the wall is
-/// around the other one of two.
+/// The lower rank dials for data, and the highest one cannot be dialled: each View without another
+/// member needs new links. At last the wall is around the other one of two.
 fn walled_in() -> Result<()> {
     let mut group = Group::up("loop", 5)?;
     let contexts = group.meet()?;
@@ -246,14 +287,22 @@ fn walled_in() -> Result<()> {
     wall_in(&group, &machine(4))?;
     for lost in 0..3 {
         if lost == 2 {
-            let done = group.lab.command(&machine(4), "nft").args(["delete", "table", "inet", "wall"]).status()?;
+            let done = group
+                .lab
+                .command(&machine(4), "nft")
+                .args(["delete", "table", "inet", "wall"])
+                .status()?;
             ensure!(done.success(), "the wall stays");
             wall_in(&group, &machine(3))?;
         }
         group.peers[by_rank[lost]].process().kill()?;
         let since = std::time::Instant::now();
         add_up_in_the_end(&mut group, |index| by_rank[lost + 1..].contains(&index))?;
-        println!("measured: {} go on {} ms after one was killed", 4 - lost, since.elapsed().as_millis());
+        println!(
+            "measured: {} go on {} ms after one was killed",
+            4 - lost,
+            since.elapsed().as_millis()
+        );
     }
     Ok(())
 }
@@ -264,7 +313,8 @@ fn add_up_in_the_end(group: &mut Group, left: impl Fn(usize) -> bool + Copy) -> 
     loop {
         group.meet_of(left)?;
         let done = group.some(left, &json!({"do": "all_reduce", "len": 300_000}), "done")?;
-        let may_be_repeated = done.iter().all(|done| done["ok"] == true || done["retryable"] == true);
+        let may_be_repeated =
+            done.iter().all(|done| done["ok"] == true || done["retryable"] == true);
         match all_exact(&done) {
             Err(_) if may_be_repeated && began.elapsed() < PATIENCE => {}
             ended => return ended,
@@ -280,7 +330,8 @@ fn dialled_instead() -> Result<()> {
     start.options.extend(["--peer".to_owned(), walled.to_string()]);
     let peer = group.add(0, &start)?;
     peer.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
-    let complains = |status: &serde_json::Value| status["others"].to_string().contains(&walled.to_string());
+    let complains =
+        |status: &serde_json::Value| status["others"].to_string().contains(&walled.to_string());
     peer.status_where(complains, PATIENCE)?;
     let start = group.start(1);
     group.add(1, &start)?.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
@@ -295,7 +346,11 @@ fn leaves() -> Result<()> {
         let since = std::time::Instant::now();
         group.meet_of(|index| index < left)?;
         println!("measured: {left} go on {} ms after one has left", since.elapsed().as_millis());
-        all_exact(&group.some(|index| index < left, &json!({"do": "all_reduce", "len": 5000}), "done")?)
+        all_exact(&group.some(
+            |index| index < left,
+            &json!({"do": "all_reduce", "len": 5000}),
+            "done",
+        )?)
     };
     // Told to, by a signal, and because nobody will tell it anything more.
     group.peers[3].ask(&json!({"do": "leave"}), "left", PATIENCE)?;

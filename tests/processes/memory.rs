@@ -17,7 +17,11 @@ fn bounded() -> Result<()> {
     for owned in [false, true] {
         let mut group = Group::up("lo", 3)?;
         all_exact(&group.all(&json!({"do": "all_reduce", "len": 1001, "owned": owned}), "done")?)?;
-        let before: Vec<u64> = group.peers.iter_mut().map(|peer| peer.process().memory_kib("VmRSS")).collect::<Result<_>>()?;
+        let before: Vec<u64> = group
+            .peers
+            .iter_mut()
+            .map(|peer| peer.process().memory_kib("VmRSS"))
+            .collect::<Result<_>>()?;
         all_exact(&group.all(&json!({"do": "all_reduce", "len": LEN, "owned": owned}), "done")?)?;
         for (peer, before) in group.peers.iter_mut().zip(before) {
             let buffer = LEN as u64 * 4 / 1024;
@@ -36,7 +40,8 @@ fn bounded() -> Result<()> {
     Ok(())
 }
 
-/// Peak memory besides the buffer, as a multiple of it: what is sent, what it becomes, and chunks that came early.
+/// Peak memory besides the buffer, as a multiple of it: what is sent, what it becomes, and chunks
+/// that came early.
 const OVER_MAX_NATIVE: f64 = 3.0;
 
 /// Gloo works in one piece of memory.

@@ -17,21 +17,32 @@ fn late() -> Result<()> {
     let mut group = Group::up("lo", 3)?;
     let before = group.peers[0].status()?;
     let call = json!({"do": "all_reduce", "len": 100_001, "seed": 3});
-    // Longer than anybody is waited for who says nothing. It calls after 12 s in which its thread does not come back to the executor once.
+    // Longer than anybody is waited for who says nothing. It calls after 12 s in which its thread
+    // does not come back to the executor once.
     group.peers[2].order(&json!({"do": "block", "s": 12}))?;
     for peer in &mut group.peers {
         peer.order(&call)?;
     }
-    let waits = |status: &Value| status["waiting"]["ranks"].as_array().is_some_and(|ranks| !ranks.is_empty());
+    let waits = |status: &Value| {
+        status["waiting"]["ranks"].as_array().is_some_and(|ranks| !ranks.is_empty())
+    };
     for index in 0..2 {
         // At first the two wait for each other as well.
-        let named = |status: &Value| waits(status) && status["waiting"]["since_ms"].as_f64() >= Some(3000.0);
+        let named = |status: &Value| {
+            waits(status) && status["waiting"]["since_ms"].as_f64() >= Some(3000.0)
+        };
         let status = group.peers[index].status_where(named, PATIENCE)?;
         let ranks = &status["waiting"]["ranks"];
-        ensure!(ranks.as_array().is_some_and(|r| r.len() == 1) && ranks[0]["name"] == "p3", "{status}");
+        ensure!(
+            ranks.as_array().is_some_and(|r| r.len() == 1) && ranks[0]["name"] == "p3",
+            "{status}"
+        );
         ensure!(status["reasons"].to_string().contains("p3"), "{status}");
     }
-    ensure!(!group.peers[2].has_said("unblocked"), "the others were asked too late: this test says nothing");
+    ensure!(
+        !group.peers[2].has_said("unblocked"),
+        "the others were asked too late: this test says nothing"
+    );
     group.peers[2].event("unblocked", Duration::from_secs(60))?;
     let events = group.events(|_| true, "done", Duration::from_secs(5))?;
     all_exact(&events)?;
@@ -39,7 +50,10 @@ fn late() -> Result<()> {
     for peer in &mut group.peers {
         // A status is a snapshot of the last moment.
         let after = peer.status_where(|status| status["waiting"].is_null(), PATIENCE)?;
-        ensure!(after["view"]["id"] == before["view"]["id"], "a blocked program was left out: {before} {after}");
+        ensure!(
+            after["view"]["id"] == before["view"]["id"],
+            "a blocked program was left out: {before} {after}"
+        );
     }
     Ok(())
 }

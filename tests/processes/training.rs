@@ -41,7 +41,11 @@ fn train() -> Result<()> {
     returned.order(&order)?;
 
     let other = (victim + 1) % 3;
-    group.peers[other].event_where("step", |e| e["step"].as_u64() >= Some(newcomer_at), PATIENCE)?;
+    group.peers[other].event_where(
+        "step",
+        |e| e["step"].as_u64() >= Some(newcomer_at),
+        PATIENCE,
+    )?;
     let start = group.start(3);
     let newcomer = group.add(3, &start)?;
     newcomer.ask(&json!({"do": "join", "min": 2}), "joined", PATIENCE)?;
@@ -50,11 +54,15 @@ fn train() -> Result<()> {
     let ends = match group.events(|_| true, "trained", Duration::from_secs(60)) {
         Ok(ends) => ends,
         Err(error) => {
-            let said = group.peers.iter_mut().map(|peer| Ok(format!("\n  status: {}", peer.status()?)));
+            let said =
+                group.peers.iter_mut().map(|peer| Ok(format!("\n  status: {}", peer.status()?)));
             bail!("{error:#}{}", said.collect::<Result<String>>()?);
         }
     };
-    println!("measured: training with {} retries by its longest member, {} ms", ends[other]["retries"], ends[other]["ms"]);
+    println!(
+        "measured: training with {} retries by its longest member, {} ms",
+        ends[other]["retries"], ends[other]["ms"]
+    );
     same_end(&ends)
 }
 

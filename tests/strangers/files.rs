@@ -38,7 +38,8 @@ fn no_key() -> Result<()> {
     let message = error["message"].to_string();
     ensure!(message.contains("potluck up") && message.contains("potluck join"), "{error}");
 
-    let error = refused(&group, &Start { key: Some(KEY.replace("gxdk", "gxdj")), ..group.start(0) })?;
+    let error =
+        refused(&group, &Start { key: Some(KEY.replace("gxdk", "gxdj")), ..group.start(0) })?;
     ensure!(error["code"] == "config" || error["code"] == "identity", "{error}");
     Ok(())
 }
@@ -54,7 +55,10 @@ fn loose_key_file() -> Result<()> {
         let error = refused(&group, &start)?;
         ensure!(error["code"] == "identity", "mode {mode:o}: {error}");
         let message = error["message"].to_string();
-        ensure!(message.contains("cluster-default.key") && message.contains("chmod"), "mode {mode:o}: {error}");
+        ensure!(
+            message.contains("cluster-default.key") && message.contains("chmod"),
+            "mode {mode:o}: {error}"
+        );
     }
     fs::set_permissions(&file, Permissions::from_mode(0o600))?;
     let peer = group.add(0, &start)?;
@@ -76,7 +80,10 @@ fn damaged() -> Result<()> {
     let files = private_files(&start.home)?;
     let names: Vec<&str> = files.iter().filter_map(|path| path.file_name()?.to_str()).collect();
     for kind in ["identity", "state"] {
-        let file = files.iter().find(|path| named(path, kind)).with_context(|| format!("no {kind} file in {names:?}"))?;
+        let file = files
+            .iter()
+            .find(|path| named(path, kind))
+            .with_context(|| format!("no {kind} file in {names:?}"))?;
         let whole = fs::read(file)?;
         let end = whole.len() - 1;
         for length in [0, 1, end / 2, end] {
@@ -96,7 +103,8 @@ fn damaged() -> Result<()> {
 
 fn still_refused(group: &Group, start: &Start, file: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(file, bytes)?;
-    let error = refused(group, start).with_context(|| format!("{} of {} bytes", file.display(), bytes.len()))?;
+    let error = refused(group, start)
+        .with_context(|| format!("{} of {} bytes", file.display(), bytes.len()))?;
     ensure!(error["code"] == "identity", "{}: {error}", file.display());
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     ensure!(error["message"].to_string().contains(name), "{name} is not named: {error}");
@@ -110,8 +118,10 @@ fn named(path: &Path, kind: &str) -> bool {
 
 /// The files in a home; those of the first slot come first.
 fn private_files(home: &Path) -> Result<Vec<PathBuf>> {
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(home)?.filter_map(|entry| Some(entry.ok()?.path())).filter(|p| p.is_file()).collect();
+    let mut files: Vec<PathBuf> = fs::read_dir(home)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|p| p.is_file())
+        .collect();
     // `identity.key` before `identity.1.key`.
     files.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
     for file in &files {

@@ -26,7 +26,9 @@ impl Intruder {
     }
 
     fn start(mut command: Command, arguments: &[&str]) -> Result<Intruder> {
-        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/strangers/intruder.py")).args(arguments);
+        command
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/strangers/intruder.py"))
+            .args(arguments);
         Ok(Intruder(Child::spawn_told(&mut command)?))
     }
 
@@ -47,7 +49,10 @@ impl Intruder {
     pub fn captured(mut self) -> Result<Value> {
         self.0.end_input();
         let event = self.event("captured")?;
-        ensure!(event["drops"] == 0 && event["frames"].as_u64() > Some(0), "not all was seen: {event}");
+        ensure!(
+            event["drops"] == 0 && event["frames"].as_u64() > Some(0),
+            "not all was seen: {event}"
+        );
         Ok(event)
     }
 }

@@ -45,7 +45,8 @@ fn wrong_key() -> Result<()> {
     let ours = group.start(0);
     let member = group.add(0, &ours)?;
     let port = member.ask(&json!({"do": "join"}), "joined", PATIENCE)?["port"].to_string();
-    let mut capture = Intruder::on(&group.lab, "n1", &["capture", "00112233445566778899aabbccddeeff"])?;
+    let mut capture =
+        Intruder::on(&group.lab, "n1", &["capture", "00112233445566778899aabbccddeeff"])?;
     capture.event("capturing")?;
 
     let key = potluck::ClusterKey::from_bytes(&OTHER_KEY).to_text().to_string();
@@ -55,14 +56,18 @@ fn wrong_key() -> Result<()> {
     group.add(0, &theirs)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
     group.peers[0].status_where(|status| counter(status, "strangers") >= 2, PATIENCE)?;
     for peer in &mut group.peers {
-        let error = peer.ask(&json!({"do": "context", "min": 2, "within_s": 1}), "error", PATIENCE)?;
+        let error =
+            peer.ask(&json!({"do": "context", "min": 2, "within_s": 1}), "error", PATIENCE)?;
         ensure!(error["code"] == "not-enough-peers", "{error}");
         let status = peer.status()?;
         ensure!(status["peers"] == json!([]) && counter(&status, "links") == 0, "{status}");
     }
     let seen = capture.captured()?;
-    let (asked, answered): (Vec<_>, Vec<_>) =
-        seen["payload_from"].as_object().into_iter().flatten().partition(|(from, _)| !from.ends_with(&format!(":{port}")));
+    let (asked, answered): (Vec<_>, Vec<_>) = seen["payload_from"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .partition(|(from, _)| !from.ends_with(&format!(":{port}")));
     ensure!(!asked.is_empty() && answered.is_empty(), "a stranger was answered: {seen}");
     unharmed(&mut group)
 }
@@ -87,19 +92,35 @@ fn garbage() -> Result<()> {
         control[..7].to_vec(),
     ];
     for bytes in &openings {
-        let mut intruder = Intruder::on(&group.lab, "n1", &["send", "127.0.0.1", &port, &hex(bytes)])?;
+        let mut intruder =
+            Intruder::on(&group.lab, "n1", &["send", "127.0.0.1", &port, &hex(bytes)])?;
         let event = intruder.event("sent")?;
-        ensure!(event["received"] == 0 && event["closed"] == true && event["ms"].as_f64() < Some(5000.0), "{bytes:?}: {event}");
+        ensure!(
+            event["received"] == 0
+                && event["closed"] == true
+                && event["ms"].as_f64() < Some(5000.0),
+            "{bytes:?}: {event}"
+        );
     }
-    let mut intruder = Intruder::on(&group.lab, "n1", &["drip", "127.0.0.1", &port, &hex(&[control, &junk[..200]].concat())])?;
+    let mut intruder = Intruder::on(
+        &group.lab,
+        "n1",
+        &["drip", "127.0.0.1", &port, &hex(&[control, &junk[..200]].concat())],
+    )?;
     let event = intruder.event("dripped")?;
-    ensure!(event["received"] == 0 && event["closed"] == true && event["ms"].as_f64() < Some(5000.0), "{event}");
+    ensure!(
+        event["received"] == 0 && event["closed"] == true && event["ms"].as_f64() < Some(5000.0),
+        "{event}"
+    );
 
     let mut intruder = Intruder::on(&group.lab, "n1", &["silent", "127.0.0.1", &port, "60"])?;
     intruder.event("connected")?;
     undisturbed(&mut group, &before["view"]["id"])?;
     let event = intruder.event("waited")?;
-    ensure!(event["received"] == 0 && event["closed"] == 60 && event["ms"].as_f64() < Some(6000.0), "{event}");
+    ensure!(
+        event["received"] == 0 && event["closed"] == 60 && event["ms"].as_f64() < Some(6000.0),
+        "{event}"
+    );
 
     let after = group.peers[0].status_where(|s| counter(s, "strangers") >= 7, PATIENCE)?;
     ensure!(counter(&after, "overloads") >= 3 && counter(&after, "misbehaviours") == 0, "{after}");
@@ -112,11 +133,15 @@ fn other_version() -> Result<()> {
     let port = port_of(&before)?;
     for version in [0u8, 2, 255] {
         let opening = [&b"potl"[..], &[version, 0x10], &[0; 90]].concat();
-        let mut intruder = Intruder::on(&group.lab, "n1", &["send", "127.0.0.1", &port, &hex(&opening)])?;
+        let mut intruder =
+            Intruder::on(&group.lab, "n1", &["send", "127.0.0.1", &port, &hex(&opening)])?;
         let event = intruder.event("sent")?;
         ensure!(event["received"] == 0 && event["closed"] == true, "{event}");
     }
-    group.peers[0].status_where(|s| counter(s, "other_versions") == 3 && counter(s, "strangers") == 0, PATIENCE)?;
+    group.peers[0].status_where(
+        |s| counter(s, "other_versions") == 3 && counter(s, "strangers") == 0,
+        PATIENCE,
+    )?;
     undisturbed(&mut group, &before["view"]["id"])
 }
 
@@ -143,7 +168,11 @@ fn flood() -> Result<()> {
 
     let mut intruders = Vec::new();
     for seed in 0..4 {
-        intruders.push(Intruder::on(&group.lab, "n4", &["flood", &address, &port, "250", &seed.to_string()])?);
+        intruders.push(Intruder::on(
+            &group.lab,
+            "n4",
+            &["flood", &address, &port, "250", &seed.to_string()],
+        )?);
     }
     let mut calls = 0;
     while !intruders.iter().all(Intruder::has_spoken) {
@@ -156,7 +185,8 @@ fn flood() -> Result<()> {
     }
     undisturbed(&mut group, &before["view"]["id"])?;
     let after = group.peers[0].status()?;
-    let counted: u64 = ["strangers", "other_versions", "overloads"].iter().map(|name| counter(&after, name)).sum();
+    let counted: u64 =
+        ["strangers", "other_versions", "overloads"].iter().map(|name| counter(&after, name)).sum();
     ensure!((600..=1010).contains(&counted), "{after}");
     let node = group.peers[0].process();
     let grown = node.memory_kib("VmRSS")?.saturating_sub(memory);
@@ -164,7 +194,10 @@ fn flood() -> Result<()> {
     println!(
         "measured: flood of 1000: {calls} calls meanwhile, {grown} KiB more memory, {files} files open before and {files_after} after"
     );
-    ensure!(grown < 32 * 1024 && files_after <= files + 70, "{grown} KiB, {files} and {files_after} files");
+    ensure!(
+        grown < 32 * 1024 && files_after <= files + 70,
+        "{grown} KiB, {files} and {files_after} files"
+    );
     Ok(())
 }
 

@@ -14,12 +14,16 @@ const MARK: &[u8; 16] = b"potluck:marked!\x3e";
 pub fn add(suite: &mut Suite) {
     suite.test_needing("one TCP listener, and UDP 5353, and nothing else", &LAN, sockets);
     suite.serial("nothing of a tensor is on the wire", &LAN, || encrypted(&[]));
-    suite.serial("a trusted interface is the exception, and only then", &LAN, || encrypted(&["--trusted", "eth0"]));
+    suite.serial("a trusted interface is the exception, and only then", &LAN, || {
+        encrypted(&["--trusted", "eth0"])
+    });
 }
 
 /// The lines of a `/proc/net` table of a machine, cut into words.
 fn table(group: &Group, machine: &str, name: &str) -> Result<Vec<Vec<String>>> {
-    let mut child = Child::spawn(group.lab.command(machine, "sh").args(["-c", &format!("cat /proc/net/{name}; echo end")]))?;
+    let mut child = Child::spawn(
+        group.lab.command(machine, "sh").args(["-c", &format!("cat /proc/net/{name}; echo end")]),
+    )?;
     child.wait_for_line(|line| line == "end", PATIENCE)?;
     let lines = child.stdout();
     let rows = lines.iter().skip(1).filter(|line| *line != "end");
@@ -39,13 +43,18 @@ fn sockets() -> Result<()> {
             let (address, at) = row[1].split_once(':').context("no port in it")?;
             let at = u64::from_str_radix(at, 16)?;
             // As the kernel writes 127.x.x.x and ::1 on a little-endian machine.
-            let from_here_only = address.len() == 8 && address.ends_with("7F") || address == "00000000000000000000000001000000";
+            let from_here_only = address.len() == 8 && address.ends_with("7F")
+                || address == "00000000000000000000000001000000";
             if row[3] == open && !from_here_only {
-                if name.starts_with("tcp") { &mut listeners } else { &mut datagrams }.push((name, at));
+                if name.starts_with("tcp") { &mut listeners } else { &mut datagrams }
+                    .push((name, at));
             }
         }
     }
-    ensure!(listeners.len() == 1 && listeners[0].1 == port, "listeners {listeners:?}, the port is {port}");
+    ensure!(
+        listeners.len() == 1 && listeners[0].1 == port,
+        "listeners {listeners:?}, the port is {port}"
+    );
     ensure!(!datagrams.is_empty() && datagrams.iter().all(|(_, at)| *at == 5353), "{datagrams:?}");
     Ok(())
 }
@@ -69,13 +78,26 @@ fn encrypted(options: &[&str]) -> Result<()> {
     group.all(&json!({"do": "leave"}), "left")?;
     let seen = capture.captured()?;
     let carried = seen["bytes"].as_u64() > Some(2_000_000);
-    let said = |context: &Value| context["security"].as_array().is_some_and(|said| !said.is_empty());
-    println!("measured: {} frames, {} bytes, {} marks with {options:?}", seen["frames"], seen["bytes"], seen["hits"]);
+    let said =
+        |context: &Value| context["security"].as_array().is_some_and(|said| !said.is_empty());
+    println!(
+        "measured: {} frames, {} bytes, {} marks with {options:?}",
+        seen["frames"], seen["bytes"], seen["hits"]
+    );
     if options.is_empty() {
-        ensure!(carried && seen["hits"] == 0 && !contexts.iter().any(said), "{} marks in {} bytes", seen["hits"], seen["bytes"]);
+        ensure!(
+            carried && seen["hits"] == 0 && !contexts.iter().any(said),
+            "{} marks in {} bytes",
+            seen["hits"],
+            seen["bytes"]
+        );
     } else {
         // This shows that the capture would see it.
-        ensure!(seen["hits"].as_u64() > Some(10_000) && contexts.iter().all(said), "{} marks", seen["hits"]);
+        ensure!(
+            seen["hits"].as_u64() > Some(10_000) && contexts.iter().all(said),
+            "{} marks",
+            seen["hits"]
+        );
     }
     Ok(())
 }

@@ -51,7 +51,8 @@ impl Group {
     /// Starts the peer of a place and lets it join. Does not wait.
     pub async fn start(&mut self, place: usize) -> Result<()> {
         let at = self.places.get(place).context("there is no such place")?;
-        // One less than all of them is still a group: they are to go on without the one that is killed.
+        // One less than all of them is still a group: they are to go on without the one that is
+        // killed.
         let join = json!({ "do": "join", "min": self.size() - 1 });
         // Among the others before anything is awaited: whoever ends the group ends this one too.
         self.peers.push(Peer::start(&at.name, &at.home, &at.log, &self.key, self.engine)?);
@@ -88,7 +89,12 @@ impl Group {
                     "one View with different members: {contexts:?}"
                 );
                 let text = |field: &str| first[field].as_str().unwrap_or("?").to_owned();
-                ensure!(first["engine"] == self.engine.to_string(), "a View on {}: {}", first["engine"], first["engine_reason"]);
+                ensure!(
+                    first["engine"] == self.engine.to_string(),
+                    "a View on {}: {}",
+                    first["engine"],
+                    first["engine_reason"]
+                );
                 return Ok(Agreed { view: text("view"), engine: text("engine"), size });
             }
             // Some still have a View that is just being replaced.
@@ -96,18 +102,22 @@ impl Group {
         }
     }
 
-    /// One `all_reduce` of all that run, checked by each bit for bit, and that all hold the same. `None` when the View
-    /// was replaced meanwhile. Else the seconds from the last call to the result.
+    /// One `all_reduce` of all that run, checked by each bit for bit, and that all hold the same.
+    /// `None` when the View was replaced meanwhile. Else the seconds from the last call to the
+    /// result.
     pub async fn all_reduce(&mut self, len: usize, seed: u64) -> Result<Option<f64>> {
-        self.tell_all(&json!({ "do": "all_reduce", "len": len, "seed": seed, "op": "sum" })).await?;
+        self.tell_all(&json!({ "do": "all_reduce", "len": len, "seed": seed, "op": "sum" }))
+            .await?;
         let done = self.event_of_all("done").await?;
         Ok(self.judge(&done)?.then(|| {
-            // Who called last has waited shortest, and nobody has the result before everybody has called.
+            // Who called last has waited shortest, and nobody has the result before everybody has
+            // called.
             done.iter().filter_map(|d| d["ms"].as_f64()).fold(f64::INFINITY, f64::min) / 1e3
         }))
     }
 
-    /// Whether all have the sum. They may all have been told to call again instead; anything else is an error.
+    /// Whether all have the sum. They may all have been told to call again instead; anything else
+    /// is an error.
     pub fn judge(&self, done: &[Value]) -> Result<bool> {
         for (event, peer) in done.iter().zip(&self.peers) {
             let verdict = event["verdict"].as_str().unwrap_or("?");
@@ -115,7 +125,10 @@ impl Group {
             ensure!(good, "{} found its buffer {verdict}: {event}", peer.name());
         }
         if done.iter().all(|d| d["ok"] == true) {
-            ensure!(done.iter().all(|d| d["hash"] == done[0]["hash"]), "the peers hold different sums: {done:?}");
+            ensure!(
+                done.iter().all(|d| d["hash"] == done[0]["hash"]),
+                "the peers hold different sums: {done:?}"
+            );
             return Ok(true);
         }
         let same = done.iter().all(|d| d["ok"] == false && d["retryable"] == true);

@@ -14,7 +14,8 @@ pub enum Network {
     Loopback,
 }
 
-/// Starts this program anew in its own network namespace, with `--inside`. Returns when that is not possible here.
+/// Starts this program anew in its own network namespace, with `--inside`. Returns when that is not
+/// possible here.
 pub fn enter_own() {
     if !cfg!(target_os = "linux") {
         return;
@@ -25,7 +26,12 @@ pub fn enter_own() {
             continue;
         }
         let mut again = unshare(ways);
-        again.arg(format!("{SET_UP} && exec \"$@\"")).arg("demo").arg(&program).args(std::env::args_os().skip(1)).arg("--inside");
+        again
+            .arg(format!("{SET_UP} && exec \"$@\""))
+            .arg("demo")
+            .arg(&program)
+            .args(std::env::args_os().skip(1))
+            .arg("--inside");
         // Comes back only on failure; the demo then runs in the next best network.
         drop(again.exec());
     }
@@ -33,7 +39,13 @@ pub fn enter_own() {
 
 fn try_out(ways: &[&str]) -> bool {
     let quiet = || Stdio::null();
-    unshare(ways).arg(SET_UP).stdin(quiet()).stdout(quiet()).stderr(quiet()).status().is_ok_and(|status| status.success())
+    unshare(ways)
+        .arg(SET_UP)
+        .stdin(quiet())
+        .stdout(quiet())
+        .stderr(quiet())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 fn unshare(ways: &[&str]) -> Command {
@@ -45,6 +57,7 @@ fn unshare(ways: &[&str]) -> Command {
 /// As root, else as root of a user namespace, where the system lets users have one.
 const WAYS: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
 
-/// In a new namespace the loopback interface is down, has no multicast and no route for it. A user's path may lack `ip`.
+/// In a new namespace the loopback interface is down, has no multicast and no route for it. A
+/// user's path may lack `ip`.
 const SET_UP: &str = "PATH=\"$PATH:/usr/sbin:/sbin\" && ip link set lo up && ip link set lo multicast on \
 && ip route add 224.0.0.0/4 dev lo";

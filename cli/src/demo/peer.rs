@@ -1,4 +1,5 @@
-//! One peer of the demo: a `potluck peer` process that takes orders and tells events, a line of JSON each.
+//! One peer of the demo: a `potluck peer` process that takes orders and tells events, a line of
+//! JSON each.
 
 use anyhow::{Context, Result, bail};
 use potluck::EngineKind;
@@ -20,17 +21,30 @@ pub struct Peer {
 
 impl Peer {
     /// Starts a peer with a home of its own.
-    pub fn start(name: &str, home: &Path, log: &Path, key: &str, engine: EngineKind) -> Result<Peer> {
+    pub fn start(
+        name: &str,
+        home: &Path,
+        log: &Path,
+        key: &str,
+        engine: EngineKind,
+    ) -> Result<Peer> {
         let log = File::options().create(true).append(true).open(log)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["peer", "--loopback", "--name", name]);
-        for variable in ["POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_PARTITION"] {
+        for variable in
+            ["POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_PARTITION"]
+        {
             command.env_remove(variable);
         }
-        command.env("POTLUCK_HOME", home).env("POTLUCK_KEY", key).env("POTLUCK_ENGINE", engine.to_string());
+        command
+            .env("POTLUCK_HOME", home)
+            .env("POTLUCK_KEY", key)
+            .env("POTLUCK_ENGINE", engine.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
         let mut child = command.spawn().with_context(|| format!("{name} cannot be started"))?;
-        let (Some(orders), Some(events)) = (child.stdin.take(), child.stdout.take()) else { bail!("{name} has no pipes") };
+        let (Some(orders), Some(events)) = (child.stdin.take(), child.stdout.take()) else {
+            bail!("{name} has no pipes")
+        };
         Ok(Peer { name: name.to_owned(), child, orders, events: BufReader::new(events).lines() })
     }
 
@@ -42,16 +56,25 @@ impl Peer {
     /// Gives an order.
     pub async fn tell(&mut self, order: &Value) -> Result<()> {
         let line = format!("{order}\n");
-        self.orders.write_all(line.as_bytes()).await.with_context(|| format!("{} takes no orders", self.name))
+        self.orders
+            .write_all(line.as_bytes())
+            .await
+            .with_context(|| format!("{} takes no orders", self.name))
     }
 
     /// The next event, which must be one of `wanted`.
     pub async fn event(&mut self, wanted: &[&str]) -> Result<Value> {
-        let line = self.events.next_line().await?.with_context(|| format!("{} has ended", self.name))?;
-        let event: Value = serde_json::from_str(&line).with_context(|| format!("{} said {line:?}", self.name))?;
+        let line =
+            self.events.next_line().await?.with_context(|| format!("{} has ended", self.name))?;
+        let event: Value =
+            serde_json::from_str(&line).with_context(|| format!("{} said {line:?}", self.name))?;
         match event["event"].as_str() {
             Some(name) if wanted.contains(&name) => Ok(event),
-            Some("error") => bail!("{}: {}", self.name, event["message"].as_str().unwrap_or("an error without words")),
+            Some("error") => bail!(
+                "{}: {}",
+                self.name,
+                event["message"].as_str().unwrap_or("an error without words")
+            ),
             _ => bail!("{} said {event} instead of {}", self.name, wanted.join(" or ")),
         }
     }

@@ -132,7 +132,8 @@ impl Story {
     /// `None` when the operation was over too early to kill anybody in its middle.
     async fn kill_in(&mut self, agreed: &Agreed) -> Result<Option<PhaseReport>> {
         let started = Instant::now();
-        let mut order = json!({ "do": "all_reduce", "len": KILL_LEN, "seed": self.next_seed(), "op": "sum" });
+        let mut order =
+            json!({ "do": "all_reduce", "len": KILL_LEN, "seed": self.next_seed(), "op": "sum" });
         let survivors = self.group.peers.len() - 1;
         for peer in &mut self.group.peers[..survivors] {
             peer.tell(&order).await?;
@@ -162,17 +163,26 @@ impl Story {
     fn outcome(&self, done: &[Value]) -> Result<String> {
         let finished = self.group.judge(done)?;
         let code = done[0]["code"].as_str().unwrap_or("?");
-        ensure!(finished || done.iter().all(|d| d["code"] == code), "the survivors got different errors: {done:?}");
+        ensure!(
+            finished || done.iter().all(|d| d["code"] == code),
+            "the survivors got different errors: {done:?}"
+        );
         let n = done.len();
-        let then =
-            if finished { format!("all {n} got the whole sum") } else { format!("all {n} got `{code}`, every buffer untouched") };
+        let then = if finished {
+            format!("all {n} got the whole sum")
+        } else {
+            format!("all {n} got `{code}`, every buffer untouched")
+        };
         Ok(format!("SIGKILL when one had received a third; {then}"))
     }
 
     async fn go_on(&mut self) -> Result<PhaseReport> {
         let (_, killed_at) = self.killed.context("nobody was killed")?;
         let (agreed, _) = self.reduced(SMALL_LEN).await?;
-        let note = format!("View {}; from the kill to the next exact sum, all 64 MiB buffers checked in between", agreed.view);
+        let note = format!(
+            "View {}; from the kill to the next exact sum, all 64 MiB buffers checked in between",
+            agreed.view
+        );
         Ok(PhaseReport::done(Phase::GoOn, &agreed, killed_at.elapsed().as_secs_f64(), note))
     }
 
@@ -187,7 +197,8 @@ impl Story {
         self.group.peers[place].event(&["joined"]).await?;
         while !self.synced(&held).await? {}
         let (agreed, _) = self.reduced(SMALL_LEN).await?;
-        let note = format!("View {}; it took over {STATE_BYTES} bytes of version {VERSION}", agreed.view);
+        let note =
+            format!("View {}; it took over {STATE_BYTES} bytes of version {VERSION}", agreed.view);
         Ok(PhaseReport::done(Phase::Return, &agreed, started.elapsed().as_secs_f64(), note))
     }
 
@@ -204,7 +215,10 @@ impl Story {
             ensure!(again, "the states cannot be brought together: {synced:?}");
             return Ok(false);
         }
-        ensure!(synced.iter().all(|s| s["hash"] == *expected), "the peers hold different states: {synced:?}");
+        ensure!(
+            synced.iter().all(|s| s["hash"] == *expected),
+            "the peers hold different states: {synced:?}"
+        );
         Ok(true)
     }
 

@@ -49,26 +49,53 @@ impl PhaseReport {
     }
 
     /// A verified phase that moved enough for a bandwidth.
-    pub fn moved(phase: Phase, agreed: &Agreed, seconds: f64, bus_gb_per_s: f64, note: String) -> PhaseReport {
-        PhaseReport { bus_gb_per_s: Some(bus_gb_per_s), ..PhaseReport::done(phase, agreed, seconds, note) }
+    pub fn moved(
+        phase: Phase,
+        agreed: &Agreed,
+        seconds: f64,
+        bus_gb_per_s: f64,
+        note: String,
+    ) -> PhaseReport {
+        PhaseReport {
+            bus_gb_per_s: Some(bus_gb_per_s),
+            ..PhaseReport::done(phase, agreed, seconds, note)
+        }
     }
 
     /// A phase that failed, or was not reached.
     pub fn failed(phase: Phase, engine: EngineKind, note: String) -> PhaseReport {
         let (name, title, engine) = (phase.name(), phase.title(), Some(engine.to_string()));
-        PhaseReport { name, title, ok: false, ranks: None, engine, seconds: None, bus_gb_per_s: None, note }
+        PhaseReport {
+            name,
+            title,
+            ok: false,
+            ranks: None,
+            engine,
+            seconds: None,
+            bus_gb_per_s: None,
+            note,
+        }
     }
 }
 
 impl Report {
     /// Sums up the phases.
     pub fn new(network: Network, peers: usize, phases: Vec<PhaseReport>) -> Report {
-        Report { ok: phases.iter().all(|phase| phase.ok), network, peers, gloo: potluck::gloo_version(), phases }
+        Report {
+            ok: phases.iter().all(|phase| phase.ok),
+            network,
+            peers,
+            gloo: potluck::gloo_version(),
+            phases,
+        }
     }
 
     /// The table, with one line last that says it all.
     pub fn text(&self) -> String {
-        let head = format!("{:32} {:>5}  {:8} {:>9} {:>9}  {:7}", "phase", "ranks", "engine", "time", "bus GB/s", "verdict");
+        let head = format!(
+            "{:32} {:>5}  {:8} {:>9} {:>9}  {:7}",
+            "phase", "ranks", "engine", "time", "bus GB/s", "verdict"
+        );
         let mut lines = vec![head];
         for phase in &self.phases {
             lines.push(phase.row());
@@ -82,7 +109,10 @@ impl Report {
             lines.push("This build has no Gloo: docs/gloo.md says how to add it.".to_owned());
         }
         let what = format!("demo: {verified} of {all} phases verified with {} peers", self.peers);
-        lines.push(verdict(self.ok, &format!("{what}, {}", if self.ok { "everything is well" } else { "FAILED" })));
+        lines.push(verdict(
+            self.ok,
+            &format!("{what}, {}", if self.ok { "everything is well" } else { "FAILED" }),
+        ));
         lines.join("\n")
     }
 }

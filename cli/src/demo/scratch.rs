@@ -15,10 +15,15 @@ pub struct Scratch {
 impl Scratch {
     /// Makes it in the system's directory for temporary files.
     pub fn new(keep: bool) -> Result<Scratch> {
-        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        let path = std::env::temp_dir().join(format!("potluck-demo-{}-{nanos}", std::process::id()));
+        let nanos =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let path =
+            std::env::temp_dir().join(format!("potluck-demo-{}-{nanos}", std::process::id()));
         // Not recursive: it fails when somebody has put something there.
-        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("{}: cannot be made", path.display()))?;
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .with_context(|| format!("{}: cannot be made", path.display()))?;
         Ok(Scratch { path, keep })
     }
 
@@ -39,8 +44,10 @@ impl Scratch {
 
     /// The last words of every peer that said something.
     pub fn logs(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.path());
-        let mut logs: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|e| e == "log")).collect();
+        let entries =
+            fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut logs: Vec<PathBuf> =
+            entries.filter(|path| path.extension().is_some_and(|e| e == "log")).collect();
         logs.sort();
         logs.iter().filter_map(|log| last_words(log)).collect()
     }

@@ -3,7 +3,9 @@
 use super::Order;
 use super::coded::coded_sum;
 use super::milestone::{Milestone, all_reduced};
-use super::numbers::{Input, Number, hash, hash_bytes, input, is_close, is_exact, is_part_of, same};
+use super::numbers::{
+    Input, Number, hash, hash_bytes, input, is_close, is_exact, is_part_of, same,
+};
 use super::report::{emit, ms};
 use potluck::{AllReduce, Bf16, Coarsest, Codec, Context, Error, F16, ReduceOp};
 use serde::Deserialize;
@@ -125,7 +127,9 @@ pub struct Calls<'a> {
 impl Calls<'_> {
     pub async fn make(self, order: Order) {
         match order {
-            Order::AllReduce(r) if r.owned => of_type!(r.dtype, T => self.all_reduce_owned::<T>(&r).await),
+            Order::AllReduce(r) if r.owned => {
+                of_type!(r.dtype, T => self.all_reduce_owned::<T>(&r).await)
+            }
             Order::AllReduce(r) => match r.dtype {
                 Type::F32 => self.all_reduce_f32(&r).await,
                 dtype => of_type!(dtype, T => self.all_reduce::<T>(&r, |call| call).await),
@@ -145,7 +149,9 @@ impl Calls<'_> {
             Order::Step(s) => self.step(&s).await,
             Order::Barrier => self.barrier().await,
             Order::Sync { version, bytes, seed } => self.sync(version, bytes, seed).await,
-            other => emit(&json!({"event": "error", "code": "order", "message": format!("not a call: {other:?}")})),
+            other => emit(
+                &json!({"event": "error", "code": "order", "message": format!("not a call: {other:?}")}),
+            ),
         }
     }
 
@@ -156,10 +162,17 @@ impl Calls<'_> {
             Coding::Int8 => Some(Codec::int8()),
             Coding::Auto => Some(Codec::auto()),
         };
-        self.all_reduce::<f32>(r, |call| if let Some(codec) = &mut codec { call.compress(codec) } else { call }).await;
+        self.all_reduce::<f32>(r, |call| {
+            if let Some(codec) = &mut codec { call.compress(codec) } else { call }
+        })
+        .await;
     }
 
-    async fn all_reduce<T: Number>(self, r: &Reduction, encoded: impl FnOnce(AllReduce<'_, T>) -> AllReduce<'_, T>) {
+    async fn all_reduce<T: Number>(
+        self,
+        r: &Reduction,
+        encoded: impl FnOnce(AllReduce<'_, T>) -> AllReduce<'_, T>,
+    ) {
         let rank = self.context.rank();
         let mut buffer: Vec<T> = input(r.input(), rank, r.len);
         let before = self.context.fold_order::<T>(r.len);
@@ -176,7 +189,9 @@ impl Calls<'_> {
         let took = (SystemTime::now(), started.elapsed());
         let good = match (&outcome, r.codec) {
             (Err(_), _) => same(&buffer, &input(r.input(), rank, r.len)),
-            (Ok(()), Coding::None) => is_exact(self.context, &before, r.op.reduce(), r.input(), &buffer),
+            (Ok(()), Coding::None) => {
+                is_exact(self.context, &before, r.op.reduce(), r.input(), &buffer)
+            }
             (Ok(()), _) => is_close(self.context, r.op.reduce(), r.input(), &buffer),
         };
         let kept = if r.codec == Coding::None { "exact" } else { "close" };
@@ -189,8 +204,11 @@ impl Calls<'_> {
             event["plan"] = plan.explain().into();
             if r.reference {
                 // Only f32 is encoded.
-                let inputs: Vec<Vec<f32>> = (0..self.context.size()).map(|rank| input(r.input(), rank, r.len)).collect();
-                event["as_reference"] = coded_sum(&plan, Coarsest::Int8, &inputs).map(|sum| hash(&sum) == hash(&buffer)).into();
+                let inputs: Vec<Vec<f32>> =
+                    (0..self.context.size()).map(|rank| input(r.input(), rank, r.len)).collect();
+                event["as_reference"] = coded_sum(&plan, Coarsest::Int8, &inputs)
+                    .map(|sum| hash(&sum) == hash(&buffer))
+                    .into();
             }
         }
         emit(&event);
@@ -239,7 +257,9 @@ impl Calls<'_> {
             }
         };
         let untouched = same(&buffer, &input(r.input(), rank, r.len));
-        emit(&json!({"event": event, "was_over": over.is_some(), "verdict": if untouched { "untouched" } else { "damaged" }}));
+        emit(
+            &json!({"event": event, "was_over": over.is_some(), "verdict": if untouched { "untouched" } else { "damaged" }}),
+        );
     }
 
     async fn broadcast<T: Number>(self, c: &Copying) {
@@ -250,7 +270,13 @@ impl Calls<'_> {
         let outcome = self.context.broadcast(c.root, &mut buffer).await;
         let took = (SystemTime::now(), started.elapsed());
         let expected = input(from, if outcome.is_ok() { c.root } else { rank }, c.len);
-        emit(&done("done", outcome, verdict(same(&buffer, &expected), "exact"), &hash(&buffer), took));
+        emit(&done(
+            "done",
+            outcome,
+            verdict(same(&buffer, &expected), "exact"),
+            &hash(&buffer),
+            took,
+        ));
     }
 
     async fn all_gather<T: Number>(self, c: &Copying) {
@@ -262,10 +288,19 @@ impl Calls<'_> {
         let took = (SystemTime::now(), started.elapsed());
         match outcome {
             Ok(gathered) => {
-                let expected: Vec<T> = (0..size).flat_map(|rank| input(from, rank, c.len)).collect();
-                emit(&done("done", Ok(()), verdict(same(&gathered, &expected), "exact"), &hash(&gathered), took));
+                let expected: Vec<T> =
+                    (0..size).flat_map(|rank| input(from, rank, c.len)).collect();
+                emit(&done(
+                    "done",
+                    Ok(()),
+                    verdict(same(&gathered, &expected), "exact"),
+                    &hash(&gathered),
+                    took,
+                ));
             }
-            Err(error) => emit(&done("done", Err(error), ("untouched", "untouched"), &hash(&buffer), took)),
+            Err(error) => {
+                emit(&done("done", Err(error), ("untouched", "untouched"), &hash(&buffer), took))
+            }
         }
     }
 
@@ -293,7 +328,9 @@ impl Calls<'_> {
         let took = (SystemTime::now(), started.elapsed());
         let (size, shard) = (self.context.size(), self.context.shard(r.len));
         let order = self.context.reduce_scatter_order::<T>(r.len);
-        tell_own(outcome, took, |own| own.len() == shard.len() && is_part_of(size, &order, op, r.input(), shard.clone(), own));
+        tell_own(outcome, took, |own| {
+            own.len() == shard.len() && is_part_of(size, &order, op, r.input(), shard.clone(), own)
+        });
     }
 
     async fn gather<T: Number>(self, c: &Copying) {
@@ -316,7 +353,8 @@ impl Calls<'_> {
         let started = Instant::now();
         let outcome = self.context.scatter(c.root, parts.as_deref(), &mut out).await;
         let took = (SystemTime::now(), started.elapsed());
-        let expected = if outcome.is_ok() { input(Input::Seed(c.seed), rank, c.len) } else { given };
+        let expected =
+            if outcome.is_ok() { input(Input::Seed(c.seed), rank, c.len) } else { given };
         emit(&done("done", outcome, verdict(same(&out, &expected), "exact"), OWN, took));
     }
 
@@ -329,7 +367,8 @@ impl Calls<'_> {
         let took = (SystemTime::now(), started.elapsed());
         let part = rank * c.len..(rank + 1) * c.len;
         tell_own(outcome, took, |own| {
-            let expected: Vec<T> = (0..size).flat_map(|from| row(from)[part.clone()].to_vec()).collect();
+            let expected: Vec<T> =
+                (0..size).flat_map(|from| row(from)[part.clone()].to_vec()).collect();
             same(own, &expected)
         });
     }
@@ -337,11 +376,19 @@ impl Calls<'_> {
     async fn barrier(self) {
         let started = Instant::now();
         let outcome = self.context.barrier().await;
-        emit(&done("done", outcome, ("exact", "untouched"), "", (SystemTime::now(), started.elapsed())));
+        emit(&done(
+            "done",
+            outcome,
+            ("exact", "untouched"),
+            "",
+            (SystemTime::now(), started.elapsed()),
+        ));
     }
 
     async fn sync(self, version: u64, bytes: usize, seed: u64) {
-        let given: Vec<u8> = (0..bytes as u64).map(|i| (i.wrapping_mul(seed.wrapping_add(version) | 1) >> 3) as u8).collect();
+        let given: Vec<u8> = (0..bytes as u64)
+            .map(|i| (i.wrapping_mul(seed.wrapping_add(version) | 1) >> 3) as u8)
+            .collect();
         let mut state = given.clone();
         let started = Instant::now();
         let outcome = self.context.sync(version, &mut state).await;
@@ -399,11 +446,19 @@ pub(super) fn verdict(good: bool, kept: &'static str) -> Verdict {
     if good { (kept, "untouched") } else { ("wrong", "damaged") }
 }
 
-pub(super) fn done(event: &str, outcome: Result<(), Error>, verdict: Verdict, hash: &str, (answered, took): Answered) -> Value {
+pub(super) fn done(
+    event: &str,
+    outcome: Result<(), Error>,
+    verdict: Verdict,
+    hash: &str,
+    (answered, took): Answered,
+) -> Value {
     // When the answer came: the check of the buffer took its time since.
     let at = ms(answered.duration_since(UNIX_EPOCH).unwrap_or_default());
     match outcome {
-        Ok(()) => json!({"event": event, "ok": true, "verdict": verdict.0, "hash": hash, "ms": ms(took), "at_ms": at}),
+        Ok(()) => {
+            json!({"event": event, "ok": true, "verdict": verdict.0, "hash": hash, "ms": ms(took), "at_ms": at})
+        }
         Err(error) => json!({
             "event": event,
             "ok": false,

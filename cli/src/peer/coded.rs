@@ -1,8 +1,12 @@
 //! What a sum comes to that goes up one tree encoded, worked out in the plainest way there is.
 
-use potluck::{Coarsest, Codec, CodecId, FoldOrder, FoldSegment, FoldTree, Plan, Rank, ReduceOp, Way, reference_sum};
+use potluck::{
+    Coarsest, Codec, CodecId, FoldOrder, FoldSegment, FoldTree, Plan, Rank, ReduceOp, Way,
+    reference_sum,
+};
 
-/// The sum of these inputs where the codec is left to `plan`, to the bit; `None` where that has no single tree for such a buffer, or no codec.
+/// The sum of these inputs where the codec is left to `plan`, to the bit; `None` where that has no
+/// single tree for such a buffer, or no codec.
 pub fn coded_sum(plan: &Plan, coarsest: Coarsest, inputs: &[Vec<f32>]) -> Option<Vec<f32>> {
     let bytes = size_of_val(inputs.first()?.as_slice()) as u64;
     let class = plan.classes().into_iter().find(|class| bytes <= class.bytes_max)?;
@@ -10,8 +14,9 @@ pub fn coded_sum(plan: &Plan, coarsest: Coarsest, inputs: &[Vec<f32>]) -> Option
     let [tree] = &trees[..] else { return None };
     let of_sums = named(plan.codec(coarsest, bytes))?;
     let of_rank = |rank| named(plan.codec_of(rank, coarsest, bytes));
-    let contribution =
-        |(rank, input): (usize, &Vec<f32>)| of_rank(rank).map_or_else(|| input.clone(), |codec| rounded(&codec, input));
+    let contribution = |(rank, input): (usize, &Vec<f32>)| {
+        of_rank(rank).map_or_else(|| input.clone(), |codec| rounded(&codec, input))
+    };
     let contributions: Vec<Vec<f32>> = inputs.iter().enumerate().map(contribution).collect();
     let root = tree.parents.iter().position(Option::is_none)?;
     Some(rounded(&of_sums, &sum_at(root, &tree.parents, &contributions, &of_rank)))
@@ -30,13 +35,20 @@ fn sum_at(
         match of_rank(other) {
             _ if other == rank => contributions[rank].clone(),
             // A sum is encoded for its way; a contribution alone was encoded already.
-            Some(codec) if has_others => rounded(&codec, &sum_at(other, parents, contributions, of_rank)),
+            Some(codec) if has_others => {
+                rounded(&codec, &sum_at(other, parents, contributions, of_rank))
+            }
             _ => sum_at(other, parents, contributions, of_rank),
         }
     };
-    let parts: Vec<Vec<f32>> = (0..parents.len()).filter(|other| *other == rank || is_below(rank)(other)).map(part).collect();
-    let tree = FoldTree::Sum((0..).take(parts.len()).map(|place| FoldTree::Leaf(Rank(place))).collect());
-    let order = FoldOrder { segments: vec![FoldSegment { elements: 0..contributions[rank].len(), tree }] };
+    let parts: Vec<Vec<f32>> = (0..parents.len())
+        .filter(|other| *other == rank || is_below(rank)(other))
+        .map(part)
+        .collect();
+    let tree =
+        FoldTree::Sum((0..).take(parts.len()).map(|place| FoldTree::Leaf(Rank(place))).collect());
+    let order =
+        FoldOrder { segments: vec![FoldSegment { elements: 0..contributions[rank].len(), tree }] };
     reference_sum(&order, ReduceOp::Sum, &parts)
 }
 

@@ -26,7 +26,8 @@ pub struct Flights {
 type Flight = JoinHandle<(Result<Vec<f32>, Error>, SystemTime)>;
 
 impl Calls<'_> {
-    /// Tells of each call when it was answered and what came of it, and of the plan's revision then.
+    /// Tells of each call when it was answered and what came of it, and of the plan's revision
+    /// then.
     pub(super) async fn flights(self, f: &Flights) {
         let rank = self.context.rank();
         let given: Vec<f32> = input(Input::Seed(f.seed), rank, f.len);
@@ -47,7 +48,9 @@ impl Calls<'_> {
                 Some(flight) => Some(flight.await),
                 None => None,
             }) else {
-                return emit(&json!({"event": "error", "code": "order", "message": "a call did not end"}));
+                return emit(
+                    &json!({"event": "error", "code": "order", "message": "a call did not end"}),
+                );
             };
             let order = self.context.fold_order::<f32>(f.len);
             if !orders.contains(&order) {
@@ -57,7 +60,16 @@ impl Calls<'_> {
                 Ok(result) => {
                     let size = self.context.size();
                     let is_right = known.as_ref() == Some(result)
-                        || orders.iter().any(|o| is_part_of(size, o, ReduceOp::Sum, Input::Seed(f.seed), 0..f.len, result));
+                        || orders.iter().any(|o| {
+                            is_part_of(
+                                size,
+                                o,
+                                ReduceOp::Sum,
+                                Input::Seed(f.seed),
+                                0..f.len,
+                                result,
+                            )
+                        });
                     known = Some(result.clone());
                     if is_right { "exact" } else { "wrong" }
                 }

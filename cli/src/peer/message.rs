@@ -26,18 +26,27 @@ impl Calls<'_> {
         let buffer: Vec<f32> = input(Input::Seed(m.seed), self.context.rank(), m.len);
         let started = Instant::now();
         let outcome = self.context.send(m.peer, m.tag, &buffer).await;
-        emit(&done("done", outcome, verdict(true, "exact"), OWN, (SystemTime::now(), started.elapsed())));
+        emit(&done(
+            "done",
+            outcome,
+            verdict(true, "exact"),
+            OWN,
+            (SystemTime::now(), started.elapsed()),
+        ));
     }
 
     pub(super) async fn recv(self, m: &Message) {
         let given: Vec<f32> = input(Input::Seed(!m.seed), self.context.rank(), m.len);
         let mut buffer = given.clone();
         let bytes = size_of_val(&given[..]) as f64;
-        let mark = m.report_at.map(|share| Milestone::of(self.context.lane(u32::MAX), share, bytes));
+        let mark =
+            m.report_at.map(|share| Milestone::of(self.context.lane(u32::MAX), share, bytes));
         let started = Instant::now();
-        let outcome = Milestone::passed_by(mark, self.context.recv(m.peer, m.tag, &mut buffer)).await;
+        let outcome =
+            Milestone::passed_by(mark, self.context.recv(m.peer, m.tag, &mut buffer)).await;
         let took = (SystemTime::now(), started.elapsed());
-        let expected = if outcome.is_ok() { input(Input::Seed(m.seed), m.peer, m.len) } else { given };
+        let expected =
+            if outcome.is_ok() { input(Input::Seed(m.seed), m.peer, m.len) } else { given };
         emit(&done("done", outcome, verdict(same(&buffer, &expected), "exact"), OWN, took));
     }
 }

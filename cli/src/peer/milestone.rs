@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Watches the bytes that come, on a thread of its own: a call's first poll may take as long as the call.
+/// Watches the bytes that come, on a thread of its own: a call's first poll may take as long as the
+/// call.
 pub struct Milestone {
     over: Arc<AtomicBool>,
     /// Gives whether it has told.
@@ -35,8 +36,12 @@ impl Milestone {
         Milestone { over, watch }
     }
 
-    /// Awaits the call. One that succeeds has passed the mark, if there is one, whether it was seen or not.
-    pub async fn passed_by(mark: Option<Milestone>, call: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    /// Awaits the call. One that succeeds has passed the mark, if there is one, whether it was seen
+    /// or not.
+    pub async fn passed_by(
+        mark: Option<Milestone>,
+        call: impl Future<Output = Result<(), Error>>,
+    ) -> Result<(), Error> {
         let outcome = call.await;
         if let Some(Milestone { over, watch }) = mark {
             over.store(true, Ordering::Release);
@@ -49,7 +54,8 @@ impl Milestone {
     }
 }
 
-/// What a member receives of an all_reduce in every plan that shares the work: 2 (n - 1) / n of the buffer.
+/// What a member receives of an all_reduce in every plan that shares the work: 2 (n - 1) / n of the
+/// buffer.
 pub fn all_reduced(context: &Context, bytes: usize) -> f64 {
     let size = context.size() as f64;
     2.0 * (size - 1.0) / size * bytes as f64

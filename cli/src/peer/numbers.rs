@@ -1,9 +1,12 @@
-//! Inputs that every rank can work out for every other, and the check of a result against them, bit for bit.
+//! Inputs that every rank can work out for every other, and the check of a result against them, bit
+//! for bit.
 //!
-//! Inputs repeat after [`PERIOD`] elements, a prime: so a whole buffer is checked with one period of arithmetic per fold
-//! order, and yet elements at another place than they belong differ.
+//! Inputs repeat after [`PERIOD`] elements, a prime: so a whole buffer is checked with one period
+//! of arithmetic per fold order, and yet elements at another place than they belong differ.
 
-use potluck::{Bf16, Context, Element, F16, FoldOrder, FoldSegment, FoldTree, ReduceOp, reference_sum};
+use potluck::{
+    Bf16, Context, Element, F16, FoldOrder, FoldSegment, FoldTree, ReduceOp, reference_sum,
+};
 use std::ops::Range;
 
 /// Elements after which inputs repeat; coprime to every chunk.
@@ -110,7 +113,8 @@ fn of_fraction<T: Number>(random: u64) -> T {
     T::of((random >> 11) as f64 / (1u64 << 52) as f64 - 1.0)
 }
 
-/// The upper 16 bits of NaNs and of numbers that are subnormal or zero, whatever the width of the type.
+/// The upper 16 bits of NaNs and of numbers that are subnormal or zero, whatever the width of the
+/// type.
 const AWKWARD: [u16; 8] = [0x7fff, 0xffff, 0x7ff1, 0xfff2, 0x0001, 0x8001, 0x0000, 0x8000];
 
 fn of_anything<T: Number>(random: u64) -> T {
@@ -167,22 +171,39 @@ fn hex_of(hash: u64) -> String {
     format!("{hash:016x}")
 }
 
-/// Whether `result` is what all ranks' inputs give in the order that the plan fixes, to the bit: the plan there is, or the one there was
-/// before the call, whose order is given.
-pub fn is_exact<T: Number>(context: &Context, before: &FoldOrder, op: ReduceOp, from: Input, result: &[T]) -> bool {
-    let is_in = |order: &FoldOrder| is_part_of(context.size(), order, op, from, 0..result.len(), result);
+/// Whether `result` is what all ranks' inputs give in the order that the plan fixes, to the bit:
+/// the plan there is, or the one there was before the call, whose order is given.
+pub fn is_exact<T: Number>(
+    context: &Context,
+    before: &FoldOrder,
+    op: ReduceOp,
+    from: Input,
+    result: &[T],
+) -> bool {
+    let is_in =
+        |order: &FoldOrder| is_part_of(context.size(), order, op, from, 0..result.len(), result);
     is_in(before) || is_in(&context.fold_order::<T>(result.len()))
 }
 
-/// Whether `result` is near that: for codecs that round on the way. Each hop of the plan rounds by 2^-9 at most.
+/// Whether `result` is near that: for codecs that round on the way. Each hop of the plan rounds by
+/// 2^-9 at most.
 pub fn is_close<T: Number>(context: &Context, op: ReduceOp, from: Input, result: &[T]) -> bool {
     let size = context.size() as f64;
     let most = size * (size + 1.0) / 250.0;
     let near = |want: T, have: T| (want.value() - have.value()).abs() <= most;
-    compares(context.size(), &context.fold_order::<T>(result.len()), op, from, 0..result.len(), result, near)
+    compares(
+        context.size(),
+        &context.fold_order::<T>(result.len()),
+        op,
+        from,
+        0..result.len(),
+        result,
+        near,
+    )
 }
 
-/// Whether `result` is these elements of what the inputs of `size` ranks give in `order`, to the bit.
+/// Whether `result` is these elements of what the inputs of `size` ranks give in `order`, to the
+/// bit.
 pub fn is_part_of<T: Number>(
     size: usize,
     order: &FoldOrder,
@@ -208,18 +229,23 @@ fn compares<T: Number>(
     let mut known: Vec<(FoldTree, Vec<T>)> = Vec::new();
     let mut checked = 0;
     for segment in &order.segments {
-        let part = segment.elements.start.max(elements.start)..segment.elements.end.min(elements.end);
+        let part =
+            segment.elements.start.max(elements.start)..segment.elements.end.min(elements.end);
         if part.is_empty() {
             continue;
         }
         let place = known.iter().position(|(tree, _)| *tree == segment.tree).unwrap_or_else(|| {
-            let order = FoldOrder { segments: vec![FoldSegment { elements: 0..period, tree: segment.tree.clone() }] };
+            let order = FoldOrder {
+                segments: vec![FoldSegment { elements: 0..period, tree: segment.tree.clone() }],
+            };
             known.push((segment.tree.clone(), T::reference(&order, op, &inputs)));
             known.len() - 1
         });
         let reference = &known[place].1;
         checked += part.len();
-        if !part.into_iter().all(|i| result.get(i - elements.start).is_some_and(|have| likes(reference[i % period], *have))) {
+        if !part.into_iter().all(|i| {
+            result.get(i - elements.start).is_some_and(|have| likes(reference[i % period], *have))
+        }) {
             return false;
         }
     }

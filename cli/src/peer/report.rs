@@ -60,7 +60,9 @@ pub fn happened(event: &Event) -> Value {
         Event::Woke => ("woke", None, None),
         Event::Duplicate(who) => ("duplicate", Some(who), None),
         Event::OneWay(who) => ("one-way", Some(who), None),
-        Event::PathChanged { peer, interface } => ("path-changed", Some(peer), Some(interface.clone())),
+        Event::PathChanged { peer, interface } => {
+            ("path-changed", Some(peer), Some(interface.clone()))
+        }
         Event::Lagged(_) => ("lagged", None, None),
         _ => ("other", None, None),
     };

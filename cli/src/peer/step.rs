@@ -22,11 +22,14 @@ impl Calls<'_> {
     pub(super) async fn step(self, s: &Step) {
         let rank = self.context.rank();
         let from = |i: usize| Input::Seed(s.seed.wrapping_add(i as u64));
-        let given: Vec<Vec<f32>> = s.lens.iter().enumerate().map(|(i, len)| input(from(i), rank, *len)).collect();
+        let given: Vec<Vec<f32>> =
+            s.lens.iter().enumerate().map(|(i, len)| input(from(i), rank, *len)).collect();
         let mut buffers = given.clone();
-        let before: Vec<_> = s.lens.iter().map(|len| self.context.fold_order::<f32>(*len)).collect();
+        let before: Vec<_> =
+            s.lens.iter().map(|len| self.context.fold_order::<f32>(*len)).collect();
         let bytes = all_reduced(self.context, s.lens.iter().sum::<usize>() * size_of::<f32>());
-        let mark = s.report_at.map(|share| Milestone::of(self.context.lane(u32::MAX), share, bytes));
+        let mark =
+            s.report_at.map(|share| Milestone::of(self.context.lane(u32::MAX), share, bytes));
         let started = Instant::now();
         let mut step = self.context.step();
         for buffer in &mut buffers {

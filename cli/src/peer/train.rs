@@ -47,7 +47,9 @@ impl Training {
             match self.step(&mut ctx, &mut model).await {
                 Ok(()) => self.report(&ctx, &model),
                 Err(e) if e.is_retryable() => {
-                    emit(&json!({"event": "retry", "step": model.step, "code": e.code(), "message": e.to_string()}));
+                    emit(
+                        &json!({"event": "retry", "step": model.step, "code": e.code(), "message": e.to_string()}),
+                    );
                     retries += 1;
                     ctx = ctx.renewed().await?;
                 }
@@ -77,7 +79,8 @@ impl Training {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(self.step_ms)).await;
-        let mut gradients: Vec<f32> = input(Input::Seed(self.seed ^ (model.step << 20)), ctx.rank(), self.len);
+        let mut gradients: Vec<f32> =
+            input(Input::Seed(self.seed ^ (model.step << 20)), ctx.rank(), self.len);
         ctx.all_reduce(&mut gradients).mean().await?;
         for (weight, gradient) in model.weights.iter_mut().zip(&gradients) {
             *weight -= 0.01 * (gradient + 0.1 * *weight);
@@ -104,6 +107,7 @@ impl Model {
     fn load(&mut self, bytes: &[u8]) {
         let Some((step, weights)) = bytes.split_first_chunk::<8>() else { return };
         self.step = u64::from_le_bytes(*step);
-        self.weights = weights.as_chunks::<4>().0.iter().map(|weight| f32::from_le_bytes(*weight)).collect();
+        self.weights =
+            weights.as_chunks::<4>().0.iter().map(|weight| f32::from_le_bytes(*weight)).collect();
     }
 }

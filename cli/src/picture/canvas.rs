@@ -1,4 +1,5 @@
-//! A piece of a terminal to draw lines and words on: each cell is a character of Braille, with two dots across and four down.
+//! A piece of a terminal to draw lines and words on: each cell is a character of Braille, with two
+//! dots across and four down.
 
 use super::circle::Point;
 use anstyle::Style;
@@ -84,7 +85,8 @@ impl Canvas {
     pub fn text(&self, styled: bool) -> String {
         let mut text = String::new();
         for row in self.cells.chunks(self.columns.max(1)) {
-            let is_blank = |cell: &Cell| cell.dots == 0 && matches!(cell.word, Word::None | Word::Letter(' '));
+            let is_blank =
+                |cell: &Cell| cell.dots == 0 && matches!(cell.word, Word::None | Word::Letter(' '));
             let end = row.iter().rposition(|cell| !is_blank(cell)).map_or(0, |last| last + 1);
             for cell in &row[..end] {
                 let letter = match cell.word {

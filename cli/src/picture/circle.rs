@@ -32,7 +32,8 @@ mod tests {
     #[test]
     fn four_stand_like_the_hours_of_a_clock() {
         let places = circle(4, Point { x: 10.0, y: 10.0 }, 4.0, 2.0);
-        let rounded: Vec<(i64, i64)> = places.iter().map(|p| (p.x.round() as i64, p.y.round() as i64)).collect();
+        let rounded: Vec<(i64, i64)> =
+            places.iter().map(|p| (p.x.round() as i64, p.y.round() as i64)).collect();
         assert_eq!(rounded, [(10, 8), (14, 10), (10, 12), (6, 10)]);
         assert!(circle(0, places[0], 1.0, 1.0).is_empty());
     }

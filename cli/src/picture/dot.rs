@@ -10,8 +10,12 @@ pub fn dot(graph: &GraphDocument) -> String {
     let mut text = "graph potluck {\n".to_owned();
     let head = format!("view {}, {} engine", graph.view, graph.engine);
     let below = [Some(head), slowest(graph), Some(graph.plan.clone()), forecast(graph)];
-    let below = below.into_iter().flatten().flat_map(|sentence| wrapped(&sentence, COLUMNS)).map(Some);
-    text += &format!("  graph [layout=circo, labelloc=b, fontname=\"sans-serif\", label={}];\n", label(below));
+    let below =
+        below.into_iter().flatten().flat_map(|sentence| wrapped(&sentence, COLUMNS)).map(Some);
+    text += &format!(
+        "  graph [layout=circo, labelloc=b, fontname=\"sans-serif\", label={}];\n",
+        label(below)
+    );
     text += "  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n  edge [fontname=\"sans-serif\", fontsize=10];\n";
     for member in &graph.members {
         text += &node(graph, member);
@@ -25,7 +29,12 @@ pub fn dot(graph: &GraphDocument) -> String {
 fn node(graph: &GraphDocument, member: &GraphMember) -> String {
     let id: String = member.node.chars().take(8).collect();
     let mine = (member.rank == graph.me).then(|| "this node".to_owned());
-    let lines = [Some(format!("{} {}", member.rank, named(member))), Some(id), member.rate_bps.map(rate), mine];
+    let lines = [
+        Some(format!("{} {}", member.rank, named(member))),
+        Some(id),
+        member.rate_bps.map(rate),
+        mine,
+    ];
     let colour = if graph.slowest == Some(member.rank) { ", color=\"#c0392b\"" } else { "" };
     format!("  {} [label={}{colour}];\n", member.rank, label(lines))
 }
@@ -40,9 +49,13 @@ fn edge(graph: &GraphDocument, link: &GraphLink) -> String {
     };
     let style = if link.is_used() { "solid" } else { "dashed" };
     let width = if pace == Pace::Fast { 3 } else { 1 };
-    let lines = [rates(link), link.rtt_us().map(|us| time(u64::from(us))), kinds(link), share(link)];
+    let lines =
+        [rates(link), link.rtt_us().map(|us| time(u64::from(us))), kinds(link), share(link)];
     let label = label(lines);
-    format!("  {} -- {} [label={label}, color=\"{colour}\", style={style}, penwidth={width}];\n", link.a, link.b)
+    format!(
+        "  {} -- {} [label={label}, color=\"{colour}\", style={style}, penwidth={width}];\n",
+        link.a, link.b
+    )
 }
 
 /// A quoted label of several lines.
@@ -61,10 +74,15 @@ mod tests {
     use super::super::testing::graph;
     use super::*;
 
-    /// What the language is made of, as its grammar has it, and whether it ends where it should: a strict reader of what is written here.
+    /// What the language is made of, as its grammar has it, and whether it ends where it should: a
+    /// strict reader of what is written here.
     fn statements(text: &str) -> Vec<String> {
-        let body = text.strip_prefix("graph potluck {\n").and_then(|rest| rest.strip_suffix("}\n")).expect("a graph");
-        let (mut found, mut statement, mut quoted, mut escaped, mut depth) = (Vec::new(), String::new(), false, false, 0);
+        let body = text
+            .strip_prefix("graph potluck {\n")
+            .and_then(|rest| rest.strip_suffix("}\n"))
+            .expect("a graph");
+        let (mut found, mut statement, mut quoted, mut escaped, mut depth) =
+            (Vec::new(), String::new(), false, false, 0);
         for c in body.chars() {
             match c {
                 _ if escaped => escaped = false,
@@ -80,7 +98,10 @@ mod tests {
             }
             statement.push(c);
         }
-        assert!(!quoted && !escaped && depth == 0 && statement.trim().is_empty(), "left over: {statement:?}");
+        assert!(
+            !quoted && !escaped && depth == 0 && statement.trim().is_empty(),
+            "left over: {statement:?}"
+        );
         found
     }
 
@@ -91,7 +112,12 @@ mod tests {
         let heads: Vec<&str> = found.iter().filter_map(|s| s.split(" [").next()).collect();
         assert_eq!(heads, ["graph", "node", "edge", "0", "1", "2", "0 -- 1", "0 -- 2", "1 -- 2"]);
         assert!(found[4].contains("label=\"1 \\\"bob\\\"\\n"), "{}", found[4]);
-        assert!(found[7].contains("94 Mbit/s") && found[7].contains("2.00 buffers") && found[8].contains("dashed"), "{text}");
+        assert!(
+            found[7].contains("94 Mbit/s")
+                && found[7].contains("2.00 buffers")
+                && found[8].contains("dashed"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Pictures of a group: for a terminal, as SVG, for Graphviz. The same graph gives the same picture.
+//! Pictures of a group: for a terminal, as SVG, for Graphviz. The same graph gives the same
+//! picture.
 
 mod canvas;
 mod circle;
@@ -32,7 +33,9 @@ fn fastest_bps(graph: &GraphDocument) -> Option<u64> {
 
 fn pace(link: &GraphLink, fastest_bps: Option<u64>) -> Pace {
     match (link.rate_bps(), fastest_bps) {
-        (Some(bps), Some(fastest)) if bps.saturating_mul(3) >= fastest.saturating_mul(2) => Pace::Fast,
+        (Some(bps), Some(fastest)) if bps.saturating_mul(3) >= fastest.saturating_mul(2) => {
+            Pace::Fast
+        }
         (Some(bps), Some(fastest)) if bps.saturating_mul(4) >= fastest => Pace::Middling,
         (Some(_), Some(_)) => Pace::Slow,
         _ => Pace::Unknown,
@@ -44,9 +47,12 @@ const MANY: usize = 7;
 
 #[cfg(test)]
 mod testing {
-    use crate::graph_document::{GraphDirection, GraphDocument, GraphForecast, GraphLink, GraphMember, GraphPath};
+    use crate::graph_document::{
+        GraphDirection, GraphDocument, GraphForecast, GraphLink, GraphMember, GraphPath,
+    };
 
-    /// Everybody linked with everybody, member `k` with a port of `mbps[k]`, 0 for one that nobody has measured; a tree to rank 0.
+    /// Everybody linked with everybody, member `k` with a port of `mbps[k]`, 0 for one that nobody
+    /// has measured; a tree to rank 0.
     pub fn graph(names: &[&str], mbps: &[u64]) -> GraphDocument {
         let bps = |rank: usize| (mbps[rank] > 0).then_some(mbps[rank] * 1_000_000);
         let way = |a: usize, b: usize| GraphDirection {
@@ -62,12 +68,23 @@ mod testing {
             remote: format!("10.77.0.{}:47474", b + 1),
         };
         let ranks = 0..names.len();
-        let pairs = ranks.clone().flat_map(|a| ranks.clone().filter(move |b| a < *b).map(move |b| (a, b)));
-        let link = |(a, b)| GraphLink { a, b, there: way(a, b), back: way(b, a), path: (a == 0).then(|| path(b)) };
+        let pairs =
+            ranks.clone().flat_map(|a| ranks.clone().filter(move |b| a < *b).map(move |b| (a, b)));
+        let link = |(a, b)| GraphLink {
+            a,
+            b,
+            there: way(a, b),
+            back: way(b, a),
+            path: (a == 0).then(|| path(b)),
+        };
         let member = |rank: usize| GraphMember {
             rank,
             name: names[rank].to_owned(),
-            node: format!("{:016x}{:048x}", (rank as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15), rank),
+            node: format!(
+                "{:016x}{:048x}",
+                (rank as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                rank
+            ),
             rate_bps: bps(rank),
         };
         let least = ranks.clone().min_by_key(|rank| mbps[*rank]);
@@ -75,7 +92,10 @@ mod testing {
             view: "3.1f0c2a9e".to_owned(),
             me: 0,
             engine: "native".to_owned(),
-            plan: format!("{} members whose links differ: 64 MiB over a tree to 0 take about 5.70 s", names.len()),
+            plan: format!(
+                "{} members whose links differ: 64 MiB over a tree to 0 take about 5.70 s",
+                names.len()
+            ),
             plan_revision: 1,
             slowest: least.filter(|rank| mbps[*rank] * 2 < mbps[0] && mbps[*rank] > 0),
             members: (0..names.len()).map(member).collect(),

@@ -14,7 +14,10 @@ pub fn svg(graph: &GraphDocument) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\">\n"
     );
     let title = format!("A potluck group of {}: {}", graph.members.len(), graph.plan);
-    text += &format!("<title>{}</title>\n{STYLE}<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n", xml(&title));
+    text += &format!(
+        "<title>{}</title>\n{STYLE}<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n",
+        xml(&title)
+    );
     let places = circle(graph.members.len(), CENTRE, RADIUS_X, RADIUS_Y);
     let fastest = fastest_bps(graph);
     for link in &graph.links {
@@ -54,20 +57,33 @@ fn is_side(graph: &GraphDocument, link: &GraphLink) -> bool {
     apart == 1 || apart + 1 == graph.members.len()
 }
 
-fn line(graph: &GraphDocument, link: &GraphLink, from: Point, to: Point, fastest: Option<u64>) -> String {
+fn line(
+    graph: &GraphDocument,
+    link: &GraphLink,
+    from: Point,
+    to: Point,
+    fastest: Option<u64>,
+) -> String {
     let class = match pace(link, fastest) {
         Pace::Fast => "fast",
         Pace::Middling => "middling",
         Pace::Slow => "slow",
         Pace::Unknown => "unknown",
     };
-    let part = link.rate_bps().zip(fastest).map_or(0.0, |(bps, fastest)| bps as f64 / fastest.max(1) as f64);
+    let part = link
+        .rate_bps()
+        .zip(fastest)
+        .map_or(0.0, |(bps, fastest)| bps as f64 / fastest.max(1) as f64);
     // Short dashes of a thick line are a ladder.
     let (unused, thick) = if link.is_used() { ("", 2.0 + 5.0 * part) } else { (" unused", 2.0) };
     let ends = [link.a, link.b].map(|rank| graph.members.get(rank).map(named).unwrap_or_default());
     let rtt = link.rtt_us().map(|us| time(u64::from(us)));
-    let path = link.path.as_ref().map(|path| format!("{} to {}", path.interface.as_deref().unwrap_or("?"), path.remote));
-    let facts: Vec<String> = [rates(link), rtt, kinds(link), share(link), path].into_iter().flatten().collect();
+    let path = link
+        .path
+        .as_ref()
+        .map(|path| format!("{} to {}", path.interface.as_deref().unwrap_or("?"), path.remote));
+    let facts: Vec<String> =
+        [rates(link), rtt, kinds(link), share(link), path].into_iter().flatten().collect();
     let tip = format!("{} and {}: {}", ends[0], ends[1], facts.join(", "));
     format!(
         "<line class=\"{class}{unused}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke-width=\"{:.1}\"><title>{}</title></line>\n",
@@ -85,7 +101,12 @@ fn label(link: &GraphLink, from: Point, to: Point, is_side: bool) -> String {
     let Some(rates) = rates(link) else { return String::new() };
     let at = from.towards(to, if is_side { 0.5 } else { 0.36 });
     let faint = if link.is_used() { "" } else { " faint" };
-    format!("<text class=\"rate{faint}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\n", at.x, at.y + 4.0, xml(&rates))
+    format!(
+        "<text class=\"rate{faint}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\n",
+        at.x,
+        at.y + 4.0,
+        xml(&rates)
+    )
 }
 
 fn node(graph: &GraphDocument, member: &GraphMember, at: Point) -> String {
@@ -100,7 +121,11 @@ fn node(graph: &GraphDocument, member: &GraphMember, at: Point) -> String {
     let mine = if member.rank == graph.me { " mine" } else { "" };
     let mut said = member.rate_bps.map(rate).unwrap_or_default();
     if member.rank == graph.me {
-        said = [said, "this node".to_owned()].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+        said = [said, "this node".to_owned()]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(", ");
     }
     let tip = format!("{} {}", named(member), member.node);
     format!(
@@ -132,7 +157,8 @@ const BELOW: f64 = 545.0;
 const LINE: f64 = 22.0;
 /// Letters in a line of a sentence.
 const COLUMNS: usize = 108;
-/// Colours stand here as they are: not every program that shows SVG knows variables, and one that knows no media shows the light ones.
+/// Colours stand here as they are: not every program that shows SVG knows variables, and one that
+/// knows no media shows the light ones.
 const STYLE: &str = "<style>
   .paper { fill: #fdfdfb }
   text { font: 14px system-ui, sans-serif; fill: #22262a }
@@ -160,7 +186,8 @@ mod tests {
     use super::super::testing::graph;
     use super::*;
 
-    /// Checks that tags close in their order and gives how often each is opened; panics where a letter is out of place.
+    /// Checks that tags close in their order and gives how often each is opened; panics where a
+    /// letter is out of place.
     fn tags(text: &str) -> std::collections::BTreeMap<String, usize> {
         let (mut open, mut counts) = (Vec::new(), std::collections::BTreeMap::new());
         let mut rest = text;
@@ -168,7 +195,8 @@ mod tests {
             assert!(!rest[..start].contains('>'), "a stray > before {}", &rest[start..]);
             let end = start + rest[start..].find('>').expect("a tag ends");
             let tag = &rest[start + 1..end];
-            let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap_or_default().to_owned();
+            let name =
+                tag.trim_start_matches('/').split([' ', '/']).next().unwrap_or_default().to_owned();
             assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
             match (tag.starts_with('/'), tag.ends_with('/')) {
                 (true, _) => assert_eq!(open.pop(), Some(name)),
@@ -193,7 +221,10 @@ mod tests {
             let graph = graph(&names, &vec![940; size]);
             let picture = svg(&graph);
             let counts = tags(&picture);
-            assert_eq!((counts["circle"], counts.get("line").copied().unwrap_or(0)), (size, size * (size - 1) / 2));
+            assert_eq!(
+                (counts["circle"], counts.get("line").copied().unwrap_or(0)),
+                (size, size * (size - 1) / 2)
+            );
             assert_eq!(picture, svg(&graph), "the same graph, another picture");
         }
     }
@@ -202,14 +233,20 @@ mod tests {
     fn a_picture_asks_for_nothing_from_elsewhere() {
         let picture = svg(&graph(&["ada", "bob"], &[940, 94]));
         assert_eq!(picture.matches("http").count(), 1, "only the name of the language");
-        assert!(!picture.contains("href") && !picture.contains("url(") && !picture.contains("@import"), "{picture}");
+        assert!(
+            !picture.contains("href") && !picture.contains("url(") && !picture.contains("@import"),
+            "{picture}"
+        );
         assert!(picture.contains("prefers-color-scheme: dark"));
     }
 
     #[test]
     fn no_name_becomes_a_tag() {
         let plain = tags(&svg(&graph(&["a", "b", "c"], &[940; 3])));
-        let nasty = graph(&["</text><script>alert(1)</script>", "\" onload=\"x", "&amp;\u{0}]]>"], &[940; 3]);
+        let nasty = graph(
+            &["</text><script>alert(1)</script>", "\" onload=\"x", "&amp;\u{0}]]>"],
+            &[940; 3],
+        );
         assert_eq!(tags(&svg(&nasty)), plain);
     }
 }

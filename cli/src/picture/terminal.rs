@@ -1,4 +1,5 @@
-//! The picture for a terminal: members on a circle, lines between them, and what they are in words below.
+//! The picture for a terminal: members on a circle, lines between them, and what they are in words
+//! below.
 
 use super::canvas::{Canvas, width};
 use super::circle::{Point, circle};
@@ -18,7 +19,8 @@ pub struct Paper {
     pub unicode: bool,
 }
 
-/// The picture, of several lines that end with a newline each. From 40 columns on no line is wider than the paper.
+/// The picture, of several lines that end with a newline each. From 40 columns on no line is wider
+/// than the paper.
 pub fn drawn(graph: &GraphDocument, paper: Paper) -> String {
     let mut text = wrapped(&head(graph), paper.columns).join("\n") + "\n";
     if paper.unicode && is_wide(paper) && graph.members.len() > 1 {
@@ -33,7 +35,8 @@ pub fn drawn(graph: &GraphDocument, paper: Paper) -> String {
     }
     links.iter().for_each(|line| text += &format!("  {line}\n"));
     text += "\n";
-    let sentences = [slowest(graph), Some(format!("plan: {}", plain(&graph.plan))), forecast(graph)];
+    let sentences =
+        [slowest(graph), Some(format!("plan: {}", plain(&graph.plan))), forecast(graph)];
     for sentence in sentences.into_iter().flatten() {
         wrapped(&sentence, paper.columns).iter().for_each(|line| text += &format!("{line}\n"));
     }
@@ -58,9 +61,14 @@ fn drawn_circle(graph: &GraphDocument, paper: Paper) -> String {
     let mut canvas = Canvas::new(paper.columns.min(CIRCLE_COLUMNS_MAX), rows);
     let (across, down) = canvas.dots();
     let centre = Point { x: across / 2.0, y: down / 2.0 };
-    let labels: Vec<String> = graph.members.iter().map(|member| format!("{} {}", member.rank, cut(&named(member)))).collect();
+    let labels: Vec<String> = graph
+        .members
+        .iter()
+        .map(|member| format!("{} {}", member.rank, cut(&named(member))))
+        .collect();
     let widest = labels.iter().map(|label| width(label)).max().unwrap_or(0) as f64;
-    // Labels stand outside of the circle: beside it in whole cells, above and below it in one row each.
+    // Labels stand outside of the circle: beside it in whole cells, above and below it in one row
+    // each.
     let radius_y = down / 2.0 - 6.0;
     let radius_x = (across / 2.0 - 2.0 * (widest + 1.0)).min(1.9 * radius_y);
     let places = circle(graph.members.len(), centre, radius_x, radius_y);
@@ -88,7 +96,12 @@ fn drawn_circle(graph: &GraphDocument, paper: Paper) -> String {
             false => (row + 1).min(rows - 1),
         };
         let bold = Style::new().bold();
-        canvas.word(start, outside, label, if graph.slowest == Some(member.rank) { bold.fg_color(RED) } else { bold });
+        canvas.word(
+            start,
+            outside,
+            label,
+            if graph.slowest == Some(member.rank) { bold.fg_color(RED) } else { bold },
+        );
     }
     canvas.text(paper.colours)
 }
@@ -112,14 +125,19 @@ fn cut(name: &str) -> String {
 }
 
 fn members(graph: &GraphDocument, paper: Paper) -> Vec<String> {
-    let name = |member: &GraphMember| if is_wide(paper) { named(member) } else { cut(&named(member)) };
+    let name =
+        |member: &GraphMember| if is_wide(paper) { named(member) } else { cut(&named(member)) };
     let widest = graph.members.iter().map(|member| width(&name(member))).max().unwrap_or(0);
     let fastest = graph.members.iter().filter_map(|member| member.rate_bps).max();
     let line = |member: &GraphMember| {
         let (name, is_slow) = (name(member), graph.slowest == Some(member.rank));
         let blank = " ".repeat(widest.saturating_sub(width(&name)));
         let id = is_wide(paper).then(|| plain(&member.node).chars().take(8).collect());
-        let bar = member.rate_bps.zip(fastest).filter(|_| is_wide(paper)).map(|(bps, fastest)| bar(bps, fastest, paper));
+        let bar = member
+            .rate_bps
+            .zip(fastest)
+            .filter(|_| is_wide(paper))
+            .map(|(bps, fastest)| bar(bps, fastest, paper));
         let facts = [
             (id, Style::new()),
             (member.rate_bps.map(|bps| format!("{:>11}", rate(bps))), Style::new()),
@@ -143,8 +161,13 @@ fn bar(bps: u64, fastest: u64, paper: Paper) -> String {
     drawn + &" ".repeat(BAR.saturating_sub(long))
 }
 
-/// As many of these as fit on the paper, most important first, two blanks apart and two from its edge.
-fn row(first: (String, Style), facts: impl IntoIterator<Item = (Option<String>, Style)>, paper: Paper) -> String {
+/// As many of these as fit on the paper, most important first, two blanks apart and two from its
+/// edge.
+fn row(
+    first: (String, Style),
+    facts: impl IntoIterator<Item = (Option<String>, Style)>,
+    paper: Paper,
+) -> String {
     let (mut line, mut taken) = (String::new(), 0);
     let facts = facts.into_iter().filter_map(|(fact, style)| Some((fact?, style)));
     for (fact, style) in std::iter::once(first).chain(facts) {
@@ -179,7 +202,8 @@ fn link_line(graph: &GraphDocument, link: &GraphLink, paper: Paper) -> String {
         (false, true) => "==",
         (false, false) => "--",
     };
-    let interface = link.path.as_ref().and_then(|path| Some(format!(" ({})", plain(path.interface.as_ref()?))));
+    let interface =
+        link.path.as_ref().and_then(|path| Some(format!(" ({})", plain(path.interface.as_ref()?))));
     let kinds = kinds(link).map(|kinds| kinds + &interface.unwrap_or_default());
     let path = link.path.as_ref().map(|path| format!("to {}", plain(&path.remote)));
     let rtt = link.rtt_us().map(|us| time(u64::from(us)));
@@ -242,8 +266,15 @@ mod tests {
         ] {
             assert!(text.contains(part), "no {part} in\n{text}");
         }
-        assert!(text.contains("\"dan\" is the slow one: 94 Mbit/s where others have up to 940 Mbit/s"), "{text}");
-        assert!(text.contains("plan: 4 members whose links differ") && text.contains("64 MiB should take 5.70 s"), "{text}");
+        assert!(
+            text.contains("\"dan\" is the slow one: 94 Mbit/s where others have up to 940 Mbit/s"),
+            "{text}"
+        );
+        assert!(
+            text.contains("plan: 4 members whose links differ")
+                && text.contains("64 MiB should take 5.70 s"),
+            "{text}"
+        );
         assert_eq!(text, drawn(&mixed(), WIDE), "the same graph, another picture");
     }
 
@@ -252,7 +283,8 @@ mod tests {
         for size in 1..=16 {
             let names: Vec<String> = (0..size).map(|rank| format!("machine-{rank}")).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let graph = graph(&names, &(0..size as u64).map(|rank| 1000 - 60 * rank).collect::<Vec<_>>());
+            let graph =
+                graph(&names, &(0..size as u64).map(|rank| 1000 - 60 * rank).collect::<Vec<_>>());
             for columns in [40, 59, 60, 80, 200] {
                 let paper = Paper { columns, ..WIDE };
                 let text = drawn(&graph, paper);
@@ -288,9 +320,15 @@ mod tests {
 
     #[test]
     fn a_name_stays_a_name() {
-        let nasty = graph(&["\u{1b}[2J\u{202e}evil\n 9 \"root\"", "小小小小小小小小小小小小小小小小"], &[940, 940]);
+        let nasty = graph(
+            &["\u{1b}[2J\u{202e}evil\n 9 \"root\"", "小小小小小小小小小小小小小小小小"],
+            &[940, 940],
+        );
         let text = drawn(&nasty, WIDE);
-        assert!(!text.chars().any(|c| c.is_control() && c != '\n') && !text.contains('\u{202e}'), "{text:?}");
+        assert!(
+            !text.chars().any(|c| c.is_control() && c != '\n') && !text.contains('\u{202e}'),
+            "{text:?}"
+        );
         let plain = drawn(&graph(&["a", "b"], &[940, 940]), WIDE);
         assert_eq!(text.lines().count(), plain.lines().count(), "a name makes lines");
         assert!(text.contains("小小小小小小小…\""), "{text}");

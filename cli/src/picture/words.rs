@@ -1,7 +1,7 @@
 //! What pictures say, and how text from the network is made harmless in each of them.
 //!
-//! A name is what a member claims to be called. The library lets only letters, digits and ASCII punctuation through, but a picture may be
-//! drawn of what any process says on the socket.
+//! A name is what a member claims to be called. The library lets only letters, digits and ASCII
+//! punctuation through, but a picture may be drawn of what any process says on the socket.
 
 use crate::graph_document::{GraphDirection, GraphDocument, GraphLink, GraphMember};
 
@@ -26,7 +26,8 @@ pub fn xml(text: &str) -> String {
     escaped
 }
 
-/// For a label in Graphviz' language: with its quotes. There a backslash escapes, and what looks like an entity of HTML is one.
+/// For a label in Graphviz' language: with its quotes. There a backslash escapes, and what looks
+/// like an entity of HTML is one.
 pub fn dot(text: &str) -> String {
     let mut escaped = String::from("\"");
     for c in plain(text).chars() {
@@ -61,7 +62,9 @@ pub fn rate(bps: u64) -> String {
 /// Both directions: one rate where they differ by less than a tenth.
 pub fn rates(link: &GraphLink) -> Option<String> {
     match (link.there.rate_bps, link.back.rate_bps) {
-        (Some(there), Some(back)) if there.abs_diff(back) * 10 < there.max(back) => Some(rate(there.min(back))),
+        (Some(there), Some(back)) if there.abs_diff(back) * 10 < there.max(back) => {
+            Some(rate(there.min(back)))
+        }
         (Some(there), Some(back)) => Some(format!("{} there, {} back", rate(there), rate(back))),
         (Some(one), None) | (None, Some(one)) => Some(format!("{} one way", rate(one))),
         (None, None) => None,
@@ -88,7 +91,9 @@ pub fn kinds(link: &GraphLink) -> Option<String> {
     match link.ways().map(kind) {
         [None, None] => None,
         [a, b] if a == b => a,
-        [a, b] => Some(format!("{} to {}", a.as_deref().unwrap_or("?"), b.as_deref().unwrap_or("?"))),
+        [a, b] => {
+            Some(format!("{} to {}", a.as_deref().unwrap_or("?"), b.as_deref().unwrap_or("?")))
+        }
     }
 }
 
@@ -102,7 +107,12 @@ pub fn share(link: &GraphLink) -> Option<String> {
 pub fn slowest(graph: &GraphDocument) -> Option<String> {
     let slow = graph.members.get(graph.slowest?)?;
     let fastest = graph.members.iter().filter_map(|member| member.rate_bps).max()?;
-    Some(format!("{} is the slow one: {} where others have up to {}", named(slow), rate(slow.rate_bps?), rate(fastest)))
+    Some(format!(
+        "{} is the slow one: {} where others have up to {}",
+        named(slow),
+        rate(slow.rate_bps?),
+        rate(fastest)
+    ))
 }
 
 /// What a large buffer takes, in one sentence.
@@ -121,7 +131,8 @@ mod tests {
     use super::*;
 
     /// What a name would like to do to the picture around it.
-    pub const NASTY: &str = "a\"]; x -> y [label=\"\\N</text><script>&lt;'\u{1b}[31m\u{202e}\u{0}\u{9b}\n\\";
+    pub const NASTY: &str =
+        "a\"]; x -> y [label=\"\\N</text><script>&lt;'\u{1b}[31m\u{202e}\u{0}\u{9b}\n\\";
 
     #[test]
     fn nothing_gets_out_of_a_terminal_line() {
@@ -134,8 +145,14 @@ mod tests {
     #[test]
     fn nothing_gets_out_of_xml() {
         let escaped = xml(NASTY);
-        assert!(!escaped.contains(['<', '>', '"', '\'']) && !escaped.chars().any(char::is_control), "{escaped:?}");
-        assert!(escaped.contains("&amp;lt;&#39;") && escaped.starts_with("a&quot;];"), "{escaped:?}");
+        assert!(
+            !escaped.contains(['<', '>', '"', '\'']) && !escaped.chars().any(char::is_control),
+            "{escaped:?}"
+        );
+        assert!(
+            escaped.contains("&amp;lt;&#39;") && escaped.starts_with("a&quot;];"),
+            "{escaped:?}"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! demo, in a network namespace of the lab: where it can make none of its own, that is where it runs.
+//! demo, in a network namespace of the lab: where it can make none of its own, that is where it
+//! runs.
 
 use crate::run::clean;
 use anyhow::{Context, Result, ensure};
@@ -27,7 +28,8 @@ pub fn verified() -> Result<()> {
     let document: Value = serde_json::from_str(&out[0])?;
     ensure!(status.success() && document["ok"] == true, "{document:#} {:?}", child.stderr());
     let phases = document["phases"].as_array().context("a list")?;
-    let engines: &[&str] = if document["gloo"].is_null() { &["native"] } else { &["gloo", "native"] };
+    let engines: &[&str] =
+        if document["gloo"].is_null() { &["native"] } else { &["gloo", "native"] };
     ensure!(phases.len() == 5 * engines.len(), "{document:#}");
     for (phases, engine) in phases.chunks(5).zip(engines) {
         let names: Vec<&str> = phases.iter().filter_map(|phase| phase["name"].as_str()).collect();
@@ -64,8 +66,11 @@ fn wait_for_peers(demo: &Child) -> Result<Vec<String>> {
     let list = format!("/proc/{0}/task/{0}/children", demo.id());
     while Instant::now() < until {
         let children = fs::read_to_string(&list).unwrap_or_default();
-        let is_peer = |pid: &&str| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| contains(&line, b"\0peer\0"));
-        let peers: Vec<String> = children.split_whitespace().filter(is_peer).map(str::to_owned).collect();
+        let is_peer = |pid: &&str| {
+            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| contains(&line, b"\0peer\0"))
+        };
+        let peers: Vec<String> =
+            children.split_whitespace().filter(is_peer).map(str::to_owned).collect();
         if peers.len() == 4 {
             return Ok(peers);
         }

@@ -22,12 +22,19 @@ fn mode(path: &Path) -> Result<u32> {
 pub fn identity() -> Result<()> {
     let home = Scratch::new()?;
     let first = told(home.path(), &["identity", "--json"], "")?.json(0)?;
-    ensure!(first["ok"] == true && first["key"].is_null() && first["namespace"] == "default", "{first}");
+    ensure!(
+        first["ok"] == true && first["key"].is_null() && first["namespace"] == "default",
+        "{first}"
+    );
     let node = first["node"].as_str().unwrap_or_default();
-    ensure!(node.len() == 64 && node.starts_with(first["short"].as_str().unwrap_or("?")), "{first}");
+    ensure!(
+        node.len() == 64 && node.starts_with(first["short"].as_str().unwrap_or("?")),
+        "{first}"
+    );
     ensure!(mode(&home.path().join("identity.key"))? == 0o600);
 
-    let again = run(potluck(home.path()).args(["identity", "--json"]).env("POTLUCK_KEY", KEY), "")?.json(0)?;
+    let again = run(potluck(home.path()).args(["identity", "--json"]).env("POTLUCK_KEY", KEY), "")?
+        .json(0)?;
     ensure!(again["node"] == first["node"] && again["key"] == "environment", "{again}");
     told(home.path(), &["join"], KEY)?;
     for arguments in [&["identity"][..], &["identity", "--json", "-vvv"]] {
@@ -35,7 +42,10 @@ pub fn identity() -> Result<()> {
         let seed = fs::read_to_string(home.path().join("identity.key"))?;
         let seed = seed.split(' ').nth(1).unwrap_or("?").to_owned();
         for secret in [KEY, &KEY[4..30], &seed] {
-            ensure!(!shown.out.contains(secret) && !shown.err.contains(secret), "it shows a secret: {shown:?}");
+            ensure!(
+                !shown.out.contains(secret) && !shown.err.contains(secret),
+                "it shows a secret: {shown:?}"
+            );
         }
     }
     Ok(())
@@ -46,14 +56,22 @@ pub fn damaged_identity() -> Result<()> {
     told(home.path(), &["identity"], "")?;
     let file = home.path().join("identity.key");
     let good = fs::read(&file)?;
-    let flipped: Vec<u8> = good.iter().enumerate().map(|(i, byte)| if i == 40 { byte ^ 1 } else { *byte }).collect();
-    let cases = [(good[..50].to_vec(), "ends too early"), (flipped, "checksum does not match"), (Vec::new(), "is empty")];
+    let flipped: Vec<u8> =
+        good.iter().enumerate().map(|(i, byte)| if i == 40 { byte ^ 1 } else { *byte }).collect();
+    let cases = [
+        (good[..50].to_vec(), "ends too early"),
+        (flipped, "checksum does not match"),
+        (Vec::new(), "is empty"),
+    ];
     for (bytes, words) in cases {
         fs::write(&file, &bytes)?;
         let ran = told(home.path(), &["identity"], "")?;
         ensure!(ran.complaint(1)?.contains(words) && ran.out.is_empty(), "{ran:?}");
         let document = told(home.path(), &["identity", "--json"], "")?.json(1)?;
-        ensure!(document["ok"] == false && document["code"] == "identity" && document["exit"] == 1, "{document}");
+        ensure!(
+            document["ok"] == false && document["code"] == "identity" && document["exit"] == 1,
+            "{document}"
+        );
         ensure!(fs::read(&file)? == bytes, "the file was touched");
     }
     Ok(())
@@ -61,7 +79,9 @@ pub fn damaged_identity() -> Result<()> {
 
 pub fn join() -> Result<()> {
     let home = Scratch::new()?;
-    let stored = told(home.path(), &["join", "--json"], &format!(" {} \n{}\n", &KEY[..20], &KEY[20..]))?.json(0)?;
+    let stored =
+        told(home.path(), &["join", "--json"], &format!(" {} \n{}\n", &KEY[..20], &KEY[20..]))?
+            .json(0)?;
     ensure!(stored["stored"] == "new", "{stored}");
     let file = home.path().join("cluster-default.key");
     ensure!(stored["file"] == file.display().to_string() && mode(&file)? == 0o600, "{stored}");
@@ -72,7 +92,8 @@ pub fn join() -> Result<()> {
     let from = home.path().join("from");
     fs::write(&from, KEY)?;
     let from = from.display().to_string();
-    let lab = told(home.path(), &["join", "--json", "--namespace", "lab", "--file", &from], "")?.json(0)?;
+    let lab = told(home.path(), &["join", "--json", "--namespace", "lab", "--file", &from], "")?
+        .json(0)?;
     ensure!(lab["stored"] == "new" && lab["namespace"] == "lab", "{lab}");
     let missing = told(home.path(), &["join", "--file", "/nowhere/key"], "")?;
     ensure!(missing.complaint(1)?.contains("/nowhere/key"), "{missing:?}");

@@ -19,15 +19,47 @@ fn main() {
     suite.test("key: a file that others may read is refused", keys::loose_permissions);
     suite.test("key: only printed on demand", keys::show_on_demand);
     suite.test("a wrong name or number is wrong usage", keys::wrong_usage);
-    suite.test_needing("up: the first machine makes a key and says why it is alone", &[Need::Lab], nodes::first_machine);
-    suite.test_needing("up: a bad file or number ends it at once", &[Need::Lab], nodes::stopped_early);
-    suite.test_needing("up: beside another cluster no key is made", &[Need::Lab], nodes::beside_another_cluster);
-    suite.test_needing("up: two machines meet, and one that leaves is missed", &[Need::Lab], nodes::two_meet);
-    suite.test_needing("status: asks the running node, else looks around", &[Need::Lab], nodes::status);
-    suite.serial("status: three machines as a drawing, as SVG, for Graphviz and as JSON", &[Need::Lab], pictures::three_machines);
+    suite.test_needing(
+        "up: the first machine makes a key and says why it is alone",
+        &[Need::Lab],
+        nodes::first_machine,
+    );
+    suite.test_needing(
+        "up: a bad file or number ends it at once",
+        &[Need::Lab],
+        nodes::stopped_early,
+    );
+    suite.test_needing(
+        "up: beside another cluster no key is made",
+        &[Need::Lab],
+        nodes::beside_another_cluster,
+    );
+    suite.test_needing(
+        "up: two machines meet, and one that leaves is missed",
+        &[Need::Lab],
+        nodes::two_meet,
+    );
+    suite.test_needing(
+        "status: asks the running node, else looks around",
+        &[Need::Lab],
+        nodes::status,
+    );
+    suite.serial(
+        "status: three machines as a drawing, as SVG, for Graphviz and as JSON",
+        &[Need::Lab],
+        pictures::three_machines,
+    );
     suite.serial("status: no field of its JSON goes away", &[Need::Lab], pictures::schema);
-    suite.test_needing("status: where there is nothing to draw it says why", &[Need::Lab], pictures::nothing_to_draw);
+    suite.test_needing(
+        "status: where there is nothing to draw it says why",
+        &[Need::Lab],
+        pictures::nothing_to_draw,
+    );
     suite.serial("demo: everything is verified", &[Need::Lab], demo::verified);
-    suite.serial("demo: interrupted, it leaves no process and no file", &[Need::Lab], demo::interrupted);
+    suite.serial(
+        "demo: interrupted, it leaves no process and no file",
+        &[Need::Lab],
+        demo::interrupted,
+    );
     suite.run();
 }

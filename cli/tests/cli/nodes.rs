@@ -45,7 +45,8 @@ impl Machine {
 /// The next document of this kind that `likes` likes.
 fn event(child: &mut Child, kind: &str, likes: impl Fn(&Value) -> bool) -> Result<Value> {
     let parsed = |line: &str| serde_json::from_str::<Value>(line).ok();
-    let wanted = |line: &str| parsed(line).is_some_and(|event| event["event"] == kind && likes(&event));
+    let wanted =
+        |line: &str| parsed(line).is_some_and(|event| event["event"] == kind && likes(&event));
     let line = child.wait_for_line(wanted, SOON)?;
     parsed(&line).context("it was parsed before")
 }
@@ -68,16 +69,30 @@ fn key_of(home: &Path) -> Result<String> {
 pub fn first_machine() -> Result<()> {
     let machine = Machine::new()?;
     let mut ada = machine.up("ada", &[])?;
-    event(&mut ada, "key-made", |e| e["file"].as_str().is_some_and(|file| file.ends_with("cluster-default.key")))?;
+    event(&mut ada, "key-made", |e| {
+        e["file"].as_str().is_some_and(|file| file.ends_with("cluster-default.key"))
+    })?;
     let status = event(&mut ada, "status", |_| true)?;
-    ensure!(status["state"] == "alone" && status["name"] == "ada" && status["view"].is_null(), "{status}");
+    ensure!(
+        status["state"] == "alone" && status["name"] == "ada" && status["view"].is_null(),
+        "{status}"
+    );
     let alone = event(&mut ada, "alone", |_| true)?;
-    let reasons: Vec<&str> = alone["reasons"].as_array().context("a list")?.iter().filter_map(Value::as_str).collect();
-    ensure!(reasons.iter().any(|r| r.starts_with("lo: ") && r.contains("queries sent, 0 heard: nobody is heard")), "{reasons:?}");
+    let reasons: Vec<&str> =
+        alone["reasons"].as_array().context("a list")?.iter().filter_map(Value::as_str).collect();
+    ensure!(
+        reasons
+            .iter()
+            .any(|r| r.starts_with("lo: ") && r.contains("queries sent, 0 heard: nobody is heard")),
+        "{reasons:?}"
+    );
     ensure!(reasons.iter().any(|r| r.contains("--peer")), "{reasons:?}");
     let key = key_of(&machine.home("ada"))?;
     ensure!(key.starts_with("plk1"), "{key}");
-    ensure!(!ada.stdout().concat().contains(key.trim()) && !ada.stderr().concat().contains(key.trim()), "it shows the key");
+    ensure!(
+        !ada.stdout().concat().contains(key.trim()) && !ada.stderr().concat().contains(key.trim()),
+        "it shows the key"
+    );
     let said = ada.stderr().concat();
     ensure!(said.contains("potluck join") && said.contains("potluck key --show"), "{said}");
     end(ada, Signal::TERM, 0)?;
@@ -90,7 +105,8 @@ pub fn stopped_early() -> Result<()> {
     let machine = Machine::new()?;
     let home = machine.home("ada");
     let refused = |arguments: &[&str], code: i32, words: &str| {
-        let ran = run(&mut machine.command("ada", &[&["up", "--loopback"], arguments].concat()), "")?;
+        let ran =
+            run(&mut machine.command("ada", &[&["up", "--loopback"], arguments].concat()), "")?;
         ensure!(ran.complaint(code)?.contains(words) && ran.out.is_empty(), "{ran:?}");
         anyhow::Ok(())
     };
@@ -134,8 +150,12 @@ pub fn two_meet() -> Result<()> {
     let mut views = Vec::new();
     for child in [&mut ada, &mut bob] {
         let status = event(child, "status", |s| s["state"] == "in")?;
-        let names: Vec<&str> =
-            status["view"]["members"].as_array().context("a list")?.iter().filter_map(|m| m["name"].as_str()).collect();
+        let names: Vec<&str> = status["view"]["members"]
+            .as_array()
+            .context("a list")?
+            .iter()
+            .filter_map(|m| m["name"].as_str())
+            .collect();
         ensure!(names.len() == 2 && names.contains(&"ada") && names.contains(&"bob"), "{names:?}");
         views.push(status["view"]["id"].clone());
     }
@@ -147,16 +167,23 @@ pub fn two_meet() -> Result<()> {
 
 pub fn status() -> Result<()> {
     let machine = Machine::new()?;
-    let status = |name: &str| run(&mut machine.command(name, &["status", "--loopback", "--json"]), "");
+    let status =
+        |name: &str| run(&mut machine.command(name, &["status", "--loopback", "--json"]), "");
     told(&machine.home("ada"), &["join"], KEY)?;
     let nobody = status("ada")?.json(3)?;
-    ensure!(nobody["running"] == false && nobody["neighbours"] == serde_json::json!([]), "{nobody}");
+    ensure!(
+        nobody["running"] == false && nobody["neighbours"] == serde_json::json!([]),
+        "{nobody}"
+    );
     ensure!(nobody["interfaces"][0]["interface"] == "lo", "{nobody}");
 
     let mut ada = machine.up("ada", &[])?;
     event(&mut ada, "status", |_| true)?;
     let running = status("ada")?.json(0)?;
-    ensure!(running["running"] == true && running["name"] == "ada" && running["state"] == "alone", "{running}");
+    ensure!(
+        running["running"] == true && running["name"] == "ada" && running["state"] == "alone",
+        "{running}"
+    );
     let socket = machine.home("ada").join("up-default.sock");
     let mode = std::fs::metadata(&socket)?.permissions().mode();
     ensure!(mode & 0o777 == 0o600, "mode {mode:o}");

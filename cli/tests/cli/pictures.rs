@@ -1,4 +1,5 @@
-//! status --graph, --svg, --dot and --json, asked of a node whose group is three processes on three machines.
+//! status --graph, --svg, --dot and --json, asked of a node whose group is three processes on three
+//! machines.
 
 use crate::keys::KEY;
 use crate::run::{Ran, clean, run, told};
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// What the second one calls itself: each language of a picture has a word that could be broken here.
+/// What the second one calls itself: each language of a picture has a word that could be broken
+/// here.
 const NASTY: &str = "b</text>'&amp;\\N];";
 
 /// Three machines of which the last has a slow cable, a node on each.
@@ -28,7 +30,9 @@ impl Group {
         let mut group = Group { lab, scratch, nodes: Vec::new() };
         for (machine, name) in [(1, "ada"), (2, NASTY), (3, "cyd")] {
             told(&group.home(machine), &["join"], KEY)?;
-            let node = Child::spawn(&mut group.command(machine, &["up", "--json", "--min", "3", "--name", name]))?;
+            let node = Child::spawn(
+                &mut group.command(machine, &["up", "--json", "--min", "3", "--name", name]),
+            )?;
             group.nodes.push(node);
         }
         for node in &mut group.nodes {
@@ -57,10 +61,16 @@ impl Group {
         let began = Instant::now();
         loop {
             let status = self.status(machine, &["--json"])?.json(0)?;
-            let rates = |link: &Value| link["there"]["rate_bps"].is_u64() && link["back"]["rate_bps"].is_u64();
-            let links = status["topology"]["links"].as_array().map_or(0, |links| links.iter().filter(|link| rates(link)).count());
+            let rates = |link: &Value| {
+                link["there"]["rate_bps"].is_u64() && link["back"]["rate_bps"].is_u64()
+            };
+            let links = status["topology"]["links"]
+                .as_array()
+                .map_or(0, |links| links.iter().filter(|link| rates(link)).count());
             // A build with Gloo begins on that, and moves to the native engine.
-            let is_fitting = status["topology"]["plan"].as_str().is_some_and(|plan| plan.contains("whose links differ"));
+            let is_fitting = status["topology"]["plan"]
+                .as_str()
+                .is_some_and(|plan| plan.contains("whose links differ"));
             if links == 3 && is_fitting {
                 return Ok(status);
             }
@@ -85,10 +95,16 @@ pub fn three_machines() -> Result<()> {
     let topology = &status["topology"];
     let of_machine = |name: &str| {
         let members = topology["members"].as_array().context("a list")?;
-        members.iter().find(|member| member["name"] == name).with_context(|| format!("no {name} in {topology}"))
+        members
+            .iter()
+            .find(|member| member["name"] == name)
+            .with_context(|| format!("no {name} in {topology}"))
     };
     let (slow, nasty) = (of_machine("cyd")?, of_machine(NASTY)?);
-    ensure!(topology["slowest"] == slow["rank"] && topology["me"] == of_machine("ada")?["rank"], "{topology}");
+    ensure!(
+        topology["slowest"] == slow["rank"] && topology["me"] == of_machine("ada")?["rank"],
+        "{topology}"
+    );
     let slow_mbps = slow["rate_bps"].as_u64().context("a rate")? / 1_000_000;
     // Never more than it carries; less where processors have no time to send.
     ensure!((20..200).contains(&slow_mbps), "a cable of 200 Mbit/s carries {slow_mbps}");
@@ -96,31 +112,55 @@ pub fn three_machines() -> Result<()> {
     let graph = group.status(1, &["--graph"])?;
     ensure!(graph.code == 0 && !graph.out.contains('\u{1b}'), "colours in a pipe: {graph:?}");
     println!("{}", graph.out);
-    for part in
-        ["3 members", "\"ada\"", "\"cyd\" is the slow one", "this node", "ethernet (eth0)", "plan: 3 members whose links differ"]
-    {
+    for part in [
+        "3 members",
+        "\"ada\"",
+        "\"cyd\" is the slow one",
+        "this node",
+        "ethernet (eth0)",
+        "plan: 3 members whose links differ",
+    ] {
         ensure!(graph.out.contains(part), "no {part} in {}", graph.out);
     }
     ensure!(graph.out.contains(&format!("{} \"{NASTY}\"", nasty["rank"])), "{}", graph.out);
     // A path may be measured once more in between, so only who they are is compared.
     let ids = |topology: &Value| -> Vec<Value> {
-        topology["members"].as_array().into_iter().flatten().map(|member| member["node"].clone()).collect()
+        topology["members"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|member| member["node"].clone())
+            .collect()
     };
     let also_drawn = group.status(1, &["--graph", "--json"])?.json(0)?;
-    ensure!(ids(&also_drawn["topology"]) == ids(topology) && ids(topology).len() == 3, "{also_drawn}");
+    ensure!(
+        ids(&also_drawn["topology"]) == ids(topology) && ids(topology).len() == 3,
+        "{also_drawn}"
+    );
 
     let dot = group.status(1, &["--dot"])?;
-    ensure!(dot.code == 0 && dot.out.starts_with("graph potluck {") && dot.out.trim_end().ends_with('}'), "{dot:?}");
+    ensure!(
+        dot.code == 0
+            && dot.out.starts_with("graph potluck {")
+            && dot.out.trim_end().ends_with('}'),
+        "{dot:?}"
+    );
     ensure!(dot.out.lines().filter(|line| line.contains(" -- ")).count() == 3, "{}", dot.out);
     ensure!(dot.out.contains("b</text>'&amp;amp;\\\\N];"), "{}", dot.out);
-    ensure!(group.status(1, &["--dot", "--json"])?.code == 2 && group.status(1, &["--dot", "--graph"])?.code == 2);
+    ensure!(
+        group.status(1, &["--dot", "--json"])?.code == 2
+            && group.status(1, &["--dot", "--graph"])?.code == 2
+    );
 
     let file = group.scratch.path().join("group.svg");
     let svg = group.status(1, &["--svg", file.to_str().context("a path")?])?;
     ensure!(svg.code == 0 && svg.out.is_empty() && svg.err.contains("group.svg"), "{svg:?}");
     let picture = std::fs::read_to_string(&file)?;
     ensure!(picture.starts_with("<svg ") && picture.matches("<line ").count() == 3, "{picture}");
-    ensure!(picture.contains("b&lt;/text&gt;&#39;&amp;amp;\\N];") && !picture.contains(NASTY), "{picture}");
+    ensure!(
+        picture.contains("b&lt;/text&gt;&#39;&amp;amp;\\N];") && !picture.contains(NASTY),
+        "{picture}"
+    );
     let nowhere = group.status(1, &["--svg", "/nowhere/group.svg"])?;
     ensure!(nowhere.complaint(1)?.contains("cannot write /nowhere/group.svg"), "{nowhere:?}");
     group.end()
@@ -142,7 +182,8 @@ pub fn schema() -> Result<()> {
     let group = Group::up()?;
     let mut fields = std::collections::BTreeSet::new();
     collect(&group.measured(2)?, "", &mut fields);
-    let wanted: std::collections::BTreeSet<String> = FIELDS.split_whitespace().map(str::to_owned).collect();
+    let wanted: std::collections::BTreeSet<String> =
+        FIELDS.split_whitespace().map(str::to_owned).collect();
     let [gone, new] = [&wanted - &fields, &fields - &wanted];
     ensure!(fields == wanted, "gone: {gone:?}, new: {new:?}");
     group.end()
@@ -152,10 +193,13 @@ pub fn schema() -> Result<()> {
 fn collect(value: &Value, at: &str, fields: &mut std::collections::BTreeSet<String>) {
     match value {
         Value::Object(map) => {
-            let join = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
+            let join =
+                |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
             map.iter().for_each(|(name, value)| collect(value, &join(name), fields));
         }
-        Value::Array(list) if !list.is_empty() => list.iter().for_each(|value| collect(value, at, fields)),
+        Value::Array(list) if !list.is_empty() => {
+            list.iter().for_each(|value| collect(value, at, fields))
+        }
         _ => drop(fields.insert(at.to_owned())),
     }
 }

@@ -23,9 +23,14 @@ pub fn potluck(home: &Path) -> Command {
 
 /// The same environment for a command that starts it.
 pub fn clean(command: &mut Command, home: &Path) {
-    for variable in
-        ["POTLUCK_KEY", "POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_PARTITION", "POTLUCK_LOG"]
-    {
+    for variable in [
+        "POTLUCK_KEY",
+        "POTLUCK_NAMESPACE",
+        "POTLUCK_PEERS",
+        "POTLUCK_INTERFACES",
+        "POTLUCK_PARTITION",
+        "POTLUCK_LOG",
+    ] {
         command.env_remove(variable);
     }
     command.env("POTLUCK_HOME", home);
@@ -33,12 +38,17 @@ pub fn clean(command: &mut Command, home: &Path) {
 
 /// Runs it to its end with `input` on its standard input.
 pub fn run(command: &mut Command, input: &str) -> Result<Ran> {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     // A command that reads no input may be gone already.
     let _ = child.stdin.take().context("piped")?.write_all(input.as_bytes());
     let output = child.wait_with_output()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(Ran { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) })
+    Ok(Ran {
+        code: output.status.code().unwrap_or(-1),
+        out: text(&output.stdout),
+        err: text(&output.stderr),
+    })
 }
 
 /// A run with these arguments.

@@ -13,7 +13,8 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// One step of so many workers. `buckets` says which parameters the group adds as one buffer, `fold_order` in which order.
+    /// One step of so many workers. `buckets` says which parameters the group adds as one buffer,
+    /// `fold_order` in which order.
     pub fn step(
         &mut self,
         net: &Net,
@@ -30,7 +31,8 @@ impl Alone {
         let gradients: Vec<Vec<Vec<f32>>> = gradients.collect::<Result<_>>()?;
         let mut means = gradients[0].clone();
         for (bucket, order) in buckets {
-            let inputs: Vec<Vec<f32>> = gradients.iter().map(|all| all[bucket.clone()].concat()).collect();
+            let inputs: Vec<Vec<f32>> =
+                gradients.iter().map(|all| all[bucket.clone()].concat()).collect();
             let mut mean = reference_sum(order, ReduceOp::Mean, &inputs).into_iter();
             means[bucket.clone()].iter_mut().flatten().zip(&mut mean).for_each(|(to, x)| *to = x);
         }

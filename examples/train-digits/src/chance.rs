@@ -6,7 +6,9 @@ pub struct Chance(u64);
 impl Chance {
     /// Different for each seed and each purpose.
     pub fn of(seed: u64, purpose: u64) -> Chance {
-        Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose.wrapping_mul(0xd1b5_4a32_d192_ed03))
+        Chance(
+            seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose.wrapping_mul(0xd1b5_4a32_d192_ed03),
+        )
     }
 
     fn next(&mut self) -> u64 {

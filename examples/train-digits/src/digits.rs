@@ -27,11 +27,17 @@ pub struct Digits {
 impl Samples {
     /// Reads `digits.csv.gz`: 64 pixels from 0 to 16 and the class, a line for each picture.
     pub fn read(path: &Path) -> Result<Samples> {
-        let file = std::fs::File::open(path).with_context(|| format!("the digits in {}", path.display()))?;
+        let file = std::fs::File::open(path)
+            .with_context(|| format!("the digits in {}", path.display()))?;
         let mut text = String::new();
         GzDecoder::new(file).read_to_string(&mut text)?;
         let samples = Samples::parse(&text)?;
-        ensure!(samples.len() == 1797, "{} pictures in {}, not 1797", samples.len(), path.display());
+        ensure!(
+            samples.len() == 1797,
+            "{} pictures in {}, not 1797",
+            samples.len(),
+            path.display()
+        );
         Ok(samples)
     }
 
@@ -51,9 +57,17 @@ impl Samples {
     fn parse(text: &str) -> Result<Samples> {
         let mut samples = Samples::default();
         for line in text.lines() {
-            let numbers: Vec<f32> = line.split(',').map(str::parse).collect::<Result<_, _>>().with_context(|| line.to_owned())?;
+            let numbers: Vec<f32> = line
+                .split(',')
+                .map(str::parse)
+                .collect::<Result<_, _>>()
+                .with_context(|| line.to_owned())?;
             ensure!(numbers.len() == PIXELS + 1, "{} numbers in a line", numbers.len());
-            ensure!(numbers[PIXELS] >= 0.0 && numbers[PIXELS] < CLASSES as f32, "no digit: {}", numbers[PIXELS]);
+            ensure!(
+                numbers[PIXELS] >= 0.0 && numbers[PIXELS] < CLASSES as f32,
+                "no digit: {}",
+                numbers[PIXELS]
+            );
             samples.pixels.extend(numbers[..PIXELS].iter().map(|pixel| pixel / 16.0));
             samples.labels.push(numbers[PIXELS] as u32);
         }
@@ -66,7 +80,11 @@ impl Samples {
 
     /// These of them.
     pub fn pick(&self, indices: &[usize]) -> Samples {
-        let pixels = indices.iter().flat_map(|i| &self.pixels[i * PIXELS..(i + 1) * PIXELS]).copied().collect();
+        let pixels = indices
+            .iter()
+            .flat_map(|i| &self.pixels[i * PIXELS..(i + 1) * PIXELS])
+            .copied()
+            .collect();
         Samples { pixels, labels: indices.iter().map(|i| self.labels[*i]).collect() }
     }
 
@@ -75,7 +93,8 @@ impl Samples {
         let mut chance = Chance::of(seed, 1);
         let (mut train, mut test) = (Vec::new(), Vec::new());
         for class in 0..CLASSES as u32 {
-            let mut of_class: Vec<usize> = (0..self.len()).filter(|i| self.labels[*i] == class).collect();
+            let mut of_class: Vec<usize> =
+                (0..self.len()).filter(|i| self.labels[*i] == class).collect();
             chance.shuffle(&mut of_class);
             let cut = (of_class.len() * 7).div_ceil(10);
             train.extend_from_slice(&of_class[..cut]);
@@ -91,10 +110,16 @@ mod tests {
 
     #[test]
     fn a_line_is_a_picture_and_its_digit() {
-        let line = (0..64).map(|i| (i % 17).to_string()).chain(["7".to_owned()]).collect::<Vec<_>>().join(",");
+        let line = (0..64)
+            .map(|i| (i % 17).to_string())
+            .chain(["7".to_owned()])
+            .collect::<Vec<_>>()
+            .join(",");
         let samples = Samples::parse(&format!("{line}\n{line}\n")).expect("two pictures");
         assert_eq!((samples.len(), samples.labels[1], samples.pixels[64 + 16]), (2, 7, 1.0));
-        assert!(Samples::parse("1,2,3").is_err() && Samples::parse(&line.replace("7", "x")).is_err());
+        assert!(
+            Samples::parse("1,2,3").is_err() && Samples::parse(&line.replace("7", "x")).is_err()
+        );
     }
 
     #[test]

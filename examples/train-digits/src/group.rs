@@ -36,11 +36,28 @@ impl Group {
         Group::start(Lab::up_at("loop", MEMBERS, mbit)?, "lan", MEMBERS, digits)
     }
 
-    fn start(lab: Lab, network: &'static str, min_members: usize, digits: Option<&Path>) -> Result<Group> {
+    fn start(
+        lab: Lab,
+        network: &'static str,
+        min_members: usize,
+        digits: Option<&Path>,
+    ) -> Result<Group> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("train-digits-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "train-digits-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
         let (files, digits) = (std::env::temp_dir().join(name), digits.map(Path::to_owned));
-        let mut group = Group { members: Vec::new(), lab, network, min_members, digits, files, engine: String::new() };
+        let mut group = Group {
+            members: Vec::new(),
+            lab,
+            network,
+            min_members,
+            digits,
+            files,
+            engine: String::new(),
+        };
         for i in 0..MEMBERS {
             group.members.push(group.spawn(i)?);
         }
@@ -61,7 +78,13 @@ impl Group {
         command.env("POTLUCK_HOME", self.files.join(i.to_string()));
         // Matrices are multiplied by one thread, so in one order.
         command.env("RAYON_NUM_THREADS", "1");
-        for name in ["POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_KEY", "POTLUCK_NAMESPACE", "POTLUCK_PARTITION"] {
+        for name in [
+            "POTLUCK_PEERS",
+            "POTLUCK_INTERFACES",
+            "POTLUCK_KEY",
+            "POTLUCK_NAMESPACE",
+            "POTLUCK_PARTITION",
+        ] {
             command.env_remove(name);
         }
         Child::spawn_told(&mut command)
@@ -81,10 +104,15 @@ impl Group {
 
     /// What all members answer, when they have trained.
     pub fn end(&mut self) -> Result<Vec<Trained>> {
-        let trained = self.members.iter_mut().map(|member| Ok(serde_json::from_str(&answer(member, "trained")?)?));
+        let trained = self
+            .members
+            .iter_mut()
+            .map(|member| Ok(serde_json::from_str(&answer(member, "trained")?)?));
         let trained: Vec<Trained> = trained.collect::<Result<_>>()?;
         ensure!(
-            trained.windows(2).all(|pair| pair[0].chain == pair[1].chain && pair[0].steps == pair[1].steps),
+            trained
+                .windows(2)
+                .all(|pair| pair[0].chain == pair[1].chain && pair[0].steps == pair[1].steps),
             "the members' parameters differ after some step"
         );
         Ok(trained)
@@ -92,8 +120,11 @@ impl Group {
 
     /// Waits until a member has done so many steps.
     pub fn at_step(&mut self, i: usize, step: u64) -> Result<()> {
-        let reached =
-            |line: &str| line.strip_prefix("step ").and_then(|done| done.parse().ok()).is_some_and(|done: u64| done >= step);
+        let reached = |line: &str| {
+            line.strip_prefix("step ")
+                .and_then(|done| done.parse().ok())
+                .is_some_and(|done: u64| done >= step)
+        };
         self.members[i].wait_for_line(reached, PATIENCE).map(drop)
     }
 
@@ -117,7 +148,10 @@ impl Group {
         for member in &mut self.members {
             let seconds: Vec<f64> = serde_json::from_str(&answer(member, "summed")?)?;
             ensure!(seconds.len() == rounds, "{} sums", seconds.len());
-            slowest.iter_mut().zip(seconds).for_each(|(most, s): (&mut f64, f64)| *most = most.max(s));
+            slowest
+                .iter_mut()
+                .zip(seconds)
+                .for_each(|(most, s): (&mut f64, f64)| *most = most.max(s));
         }
         Ok(slowest)
     }

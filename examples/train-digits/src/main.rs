@@ -1,7 +1,9 @@
-//! Data-parallel training of two small models on handwritten digits, each worker a process: `make train`.
+//! Data-parallel training of two small models on handwritten digits, each worker a process: `make
+//! train`.
 //!
-//! `train-digits run [--quick] [--digits FILE] DOCS` is the whole run, in labs of its own (root needed). `train-digits peer NETWORK
-//! MIN_MEMBERS [FILE]` is one member, which takes its tasks from its input; [`train`] is what a program of one's own would have.
+//! `train-digits run [--quick] [--digits FILE] DOCS` is the whole run, in labs of its own (root
+//! needed). `train-digits peer NETWORK MIN_MEMBERS [FILE]` is one member, which takes its tasks
+//! from its input; [`train`] is what a program of one's own would have.
 
 mod alone;
 mod chance;
@@ -40,8 +42,12 @@ fn start(words: &[&str]) -> Result<ExitCode> {
             runtime.block_on(peer::serve(network, min_members, digits.first().map(Path::new)))?;
             Ok(ExitCode::SUCCESS)
         }
-        ["run", "--quick", "--digits", file, docs] => run::run(Extent::Quick, Some(Path::new(file)), Path::new(docs)),
-        ["run", "--digits", file, docs] => run::run(Extent::Full, Some(Path::new(file)), Path::new(docs)),
+        ["run", "--quick", "--digits", file, docs] => {
+            run::run(Extent::Quick, Some(Path::new(file)), Path::new(docs))
+        }
+        ["run", "--digits", file, docs] => {
+            run::run(Extent::Full, Some(Path::new(file)), Path::new(docs))
+        }
         ["run", "--quick", docs] => run::run(Extent::Quick, None, Path::new(docs)),
         ["run", docs] => run::run(Extent::Full, None, Path::new(docs)),
         _ => bail!("train-digits run [--quick] [--digits FILE] DOCS"),

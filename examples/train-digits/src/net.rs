@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 pub enum Kind {
     /// 64, 128, 64, 10: 17 226 parameters.
     Mlp,
-    /// Two convolutions of 3 by 3 with 8 and 16 channels, each halved by its maxima, then 10: 1 898 parameters.
+    /// Two convolutions of 3 by 3 with 8 and 16 channels, each halved by its maxima, then 10: 1 898
+    /// parameters.
     Cnn,
 }
 
@@ -26,8 +27,22 @@ impl Kind {
     /// The shape of each parameter.
     fn shapes(self) -> Vec<Vec<usize>> {
         match self {
-            Kind::Mlp => vec![vec![128, PIXELS], vec![128], vec![64, 128], vec![64], vec![CLASSES, 64], vec![CLASSES]],
-            Kind::Cnn => vec![vec![8, 1, 3, 3], vec![8], vec![16, 8, 3, 3], vec![16], vec![CLASSES, 64], vec![CLASSES]],
+            Kind::Mlp => vec![
+                vec![128, PIXELS],
+                vec![128],
+                vec![64, 128],
+                vec![64],
+                vec![CLASSES, 64],
+                vec![CLASSES],
+            ],
+            Kind::Cnn => vec![
+                vec![8, 1, 3, 3],
+                vec![8],
+                vec![16, 8, 3, 3],
+                vec![16],
+                vec![CLASSES, 64],
+                vec![CLASSES],
+            ],
         }
     }
 
@@ -55,7 +70,11 @@ impl Net {
     }
 
     /// The loss of a batch with these parameters, and its gradient for each.
-    pub fn gradients(&self, parameters: &[Vec<f32>], batch: &Samples) -> Result<(f32, Vec<Vec<f32>>)> {
+    pub fn gradients(
+        &self,
+        parameters: &[Vec<f32>],
+        batch: &Samples,
+    ) -> Result<(f32, Vec<Vec<f32>>)> {
         self.set(parameters)?;
         let loss = self.loss_of(batch)?;
         let found = loss.backward()?;
@@ -116,7 +135,10 @@ mod tests {
 
     #[test]
     fn the_models_have_as_many_parameters_as_they_say() {
-        assert_eq!((Kind::Mlp.lens().iter().sum(), Kind::Cnn.lens().iter().sum()), (17_226usize, 1_898usize));
+        assert_eq!(
+            (Kind::Mlp.lens().iter().sum(), Kind::Cnn.lens().iter().sum()),
+            (17_226usize, 1_898usize)
+        );
     }
 
     #[test]

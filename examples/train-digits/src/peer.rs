@@ -26,13 +26,17 @@ pub async fn serve(network: &str, min_members: usize, digits: Option<&Path>) -> 
         _ => bail!("no network {network}"),
     };
     let samples = digits.map_or_else(|| Ok(Samples::made_up()), Samples::read)?;
-    let cluster = Builder::new(config).open_lan("train-digits").min_members(min_members).join().await?;
+    let cluster =
+        Builder::new(config).open_lan("train-digits").min_members(min_members).join().await?;
     let context = cluster.context().await?;
     println!("ready {}", context.engine());
     drop(context);
     for line in std::io::stdin().lines() {
         match serde_json::from_str(&line?).context("a task")? {
-            Task::Train(order) => println!("trained {}", serde_json::to_string(&train(&cluster, &samples, &order).await?)?),
+            Task::Train(order) => println!(
+                "trained {}",
+                serde_json::to_string(&train(&cluster, &samples, &order).await?)?
+            ),
             Task::Sum { elements, codec, rounds } => {
                 let seconds = sum(&cluster, elements, &codec, rounds).await?;
                 println!("summed {}", serde_json::to_string(&seconds)?);
@@ -48,7 +52,8 @@ async fn sum(cluster: &Cluster, elements: usize, name: &str, rounds: usize) -> R
     let mut seconds = Vec::new();
     // The first one is not counted: memory is new then, and links are cold.
     for _ in 0..=rounds {
-        let mut buffer: Vec<f32> = (0..elements).map(|i| ((i + context.rank()) as f32).sin()).collect();
+        let mut buffer: Vec<f32> =
+            (0..elements).map(|i| ((i + context.rank()) as f32).sin()).collect();
         context.barrier().await?;
         let started = Instant::now();
         match codec(name)? {

@@ -22,7 +22,8 @@ const BOTTOM: f64 = 50.0;
 pub fn svg(title: &str, across: &str, up: &str, lines: &[Line]) -> String {
     let points = || lines.iter().flat_map(|line| &line.points);
     let far = points().map(|(x, _)| *x).fold(0.0, f64::max).max(1e-9);
-    let (low, high) = points().fold((f64::MAX, f64::MIN), |(low, high), (_, y)| (low.min(*y), high.max(*y)));
+    let (low, high) =
+        points().fold((f64::MAX, f64::MIN), |(low, high), (_, y)| (low.min(*y), high.max(*y)));
     let (low, high) = (low.log10().floor(), high.log10().ceil().max(low.log10().floor() + 1.0));
     let x = |value: f64| LEFT + value / far * (WIDTH - LEFT - RIGHT);
     let y = |value: f64| TOP + (high - value.log10()) / (high - low) * (HEIGHT - TOP - BOTTOM);
@@ -31,7 +32,8 @@ pub fn svg(title: &str, across: &str, up: &str, lines: &[Line]) -> String {
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"{LEFT}\" y=\"22\" font-size=\"15\">{title}</text>\n"
     );
     let mut text = |x: f64, y: f64, anchor: &str, what: &str| {
-        writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{what}</text>").ok();
+        writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{what}</text>")
+            .ok();
     };
     text((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 12.0, "middle", across);
     text(LEFT - 60.0, TOP - 10.0, "start", up);
@@ -44,12 +46,23 @@ pub fn svg(title: &str, across: &str, up: &str, lines: &[Line]) -> String {
     }
     for power in low as i32..=high as i32 {
         let at = y(10f64.powi(power));
-        writeln!(out, "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>", WIDTH - RIGHT).ok();
+        writeln!(
+            out,
+            "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>",
+            WIDTH - RIGHT
+        )
+        .ok();
     }
     for (i, line) in lines.iter().enumerate() {
-        let points: Vec<String> = line.points.iter().map(|(px, py)| format!("{:.1},{:.1}", x(*px), y(*py))).collect();
-        writeln!(out, "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"2\" points=\"{}\"/>", line.colour, points.join(" "))
-            .ok();
+        let points: Vec<String> =
+            line.points.iter().map(|(px, py)| format!("{:.1},{:.1}", x(*px), y(*py))).collect();
+        writeln!(
+            out,
+            "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"2\" points=\"{}\"/>",
+            line.colour,
+            points.join(" ")
+        )
+        .ok();
         let at = TOP + 8.0 + 18.0 * i as f64;
         writeln!(
             out,
@@ -78,9 +91,19 @@ mod tests {
     #[test]
     fn every_line_is_drawn_inside() {
         let line = |name: &str, points| Line { name: name.to_owned(), colour: "red", points };
-        let plot = svg("title", "s", "loss", &[line("a", vec![(0.0, 2.0), (3.0, 0.01)]), line("b", vec![(1.0, 0.5)])]);
+        let plot = svg(
+            "title",
+            "s",
+            "loss",
+            &[line("a", vec![(0.0, 2.0), (3.0, 0.01)]), line("b", vec![(1.0, 0.5)])],
+        );
         assert_eq!(plot.matches("<polyline").count(), 2);
-        assert!(plot.contains(">a</text>") && plot.contains("70.0,") && plot.contains("700.0,") && !plot.contains("NaN"));
+        assert!(
+            plot.contains(">a</text>")
+                && plot.contains("70.0,")
+                && plot.contains("700.0,")
+                && !plot.contains("NaN")
+        );
     }
 
     #[test]

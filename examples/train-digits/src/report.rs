@@ -57,7 +57,8 @@ impl Report {
 
     /// The summary, in one line at last.
     pub fn finish(&self) -> ExitCode {
-        let missed: Vec<&str> = self.musts.iter().filter(|(_, holds)| !holds).map(|(what, _)| what.as_str()).collect();
+        let missed: Vec<&str> =
+            self.musts.iter().filter(|(_, holds)| !holds).map(|(what, _)| what.as_str()).collect();
         missed.iter().for_each(|what| println!("missed: {what}"));
         println!("train: {} of {} held", self.musts.len() - missed.len(), self.musts.len());
         if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -71,7 +72,9 @@ pub fn mean(values: &[f64]) -> f64 {
 /// The standard deviation of the sample.
 pub fn spread(values: &[f64]) -> f64 {
     let middle = mean(values);
-    (values.iter().map(|x| (x - middle).powi(2)).sum::<f64>() / values.len().saturating_sub(1).max(1) as f64).sqrt()
+    (values.iter().map(|x| (x - middle).powi(2)).sum::<f64>()
+        / values.len().saturating_sub(1).max(1) as f64)
+        .sqrt()
 }
 
 pub fn median(values: &[f64]) -> f64 {

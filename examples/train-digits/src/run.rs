@@ -1,4 +1,5 @@
-//! The whole run: every codec on every seed, a member that is killed, times on slow cables. It writes `docs/training.md`.
+//! The whole run: every codec on every seed, a member that is killed, times on slow cables. It
+//! writes `docs/training.md`.
 
 use crate::group::{Group, MEMBERS};
 use crate::net::Kind;
@@ -31,12 +32,14 @@ const CODECS: [(&str, f64); 6] = [
 ];
 
 /// On the plot, with its colour.
-const DRAWN: [(&str, &str); 4] = [("f32", "#333"), ("bf16", "#1f77b4"), ("int8", "#2ca02c"), ("int4+ef", "#d62728")];
+const DRAWN: [(&str, &str); 4] =
+    [("f32", "#333"), ("bf16", "#1f77b4"), ("int8", "#2ca02c"), ("int4+ef", "#d62728")];
 
 /// No seed may lose more points than this.
 const WORST: f64 = 1.0;
 
-/// Trains and measures; `digits` is the file of them, without which nothing is judged. Where the whole is done it goes to `docs`.
+/// Trains and measures; `digits` is the file of them, without which nothing is judged. Where the
+/// whole is done it goes to `docs`.
 pub fn run(extent: Extent, digits: Option<&Path>, docs: &Path) -> Result<ExitCode> {
     let mut report = Report::new(digits.is_some());
     let seeds = if extent == Extent::Full { 10 } else { 2 };
@@ -47,7 +50,8 @@ pub fn run(extent: Extent, digits: Option<&Path>, docs: &Path) -> Result<ExitCod
     sums(if extent == Extent::Full { 5 } else { 2 }, &mut report)?;
     if extent == Extent::Full && digits.is_some() {
         std::fs::write(docs.join("training.svg"), plot).context("writing the plot")?;
-        std::fs::write(docs.join("training.md"), report.document()).context("writing the report")?;
+        std::fs::write(docs.join("training.md"), report.document())
+            .context("writing the report")?;
     }
     Ok(report.finish())
 }
@@ -90,7 +94,10 @@ fn accuracies(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<
     );
     report.say("| on the wire | test accuracy % | paired difference to f32 | worst seed |\n| --- | --- | --- | --- |");
     report.say(&format!("| f32 | {:.2} ± {:.2} | | |", mean(&exact), spread(&exact)));
-    report.must(&format!("f32: mean accuracy {:.2} %, at least 97.0", mean(&exact)), mean(&exact) >= 97.0);
+    report.must(
+        &format!("f32: mean accuracy {:.2} %, at least 97.0", mean(&exact)),
+        mean(&exact) >= 97.0,
+    );
     for (codec, most) in CODECS {
         let mut lost = Vec::new();
         for (seed, exact) in (1..=seeds).zip(&exact) {
@@ -99,10 +106,22 @@ fn accuracies(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<
         let (in_mean, worst) = (mean(&lost), lost.iter().copied().fold(f64::MIN, f64::max));
         let accuracy = mean(&exact) - in_mean;
         let error = spread(&lost) / (lost.len() as f64).sqrt();
-        report.say(&format!("| {codec} | {accuracy:.2} | {:+.2} (se {error:.2}) | {:+.2} |", 0.0 - in_mean, 0.0 - worst));
+        report.say(&format!(
+            "| {codec} | {accuracy:.2} | {:+.2} (se {error:.2}) | {:+.2} |",
+            0.0 - in_mean,
+            0.0 - worst
+        ));
         if most.is_finite() {
-            report.must(&format!("{codec}: loses {in_mean:.2} points in the mean, at most {most:.2}"), in_mean <= most);
-            report.must(&format!("{codec}: loses {worst:.2} points with the worst seed, at most {WORST:.1}"), worst <= WORST);
+            report.must(
+                &format!("{codec}: loses {in_mean:.2} points in the mean, at most {most:.2}"),
+                in_mean <= most,
+            );
+            report.must(
+                &format!(
+                    "{codec}: loses {worst:.2} points with the worst seed, at most {WORST:.1}"
+                ),
+                worst <= WORST,
+            );
         }
     }
     Ok(())
@@ -115,14 +134,16 @@ fn convolutions(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Resul
         "\nA CNN with two convolutions (1898 parameters), {seeds} seeds:\n\n| on the wire | test accuracy % |\n| --- | --- |"
     ));
     for codec in ["f32", "int8", "int4+ef"] {
-        let accuracies = (1..=seeds).map(|seed| Ok(of(&group.train(&order(Kind::Cnn, seed, codec))?)));
+        let accuracies =
+            (1..=seeds).map(|seed| Ok(of(&group.train(&order(Kind::Cnn, seed, codec))?)));
         let accuracies: Vec<f64> = accuracies.collect::<Result<_>>()?;
         report.say(&format!("| {codec} | {:.2} |", mean(&accuracies)));
     }
     Ok(())
 }
 
-/// One is killed at a third of the way, and another process comes in its place before the last third.
+/// One is killed at a third of the way, and another process comes in its place before the last
+/// third.
 fn killed(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<()> {
     report.say("\n## A member that is killed\n\nOf four one is killed (`kill -9`) after step 90; three go on, and a new process gets their state by `sync` before step 180.\n");
     report.say("| on the wire | seed | undisturbed %, loss | with one killed %, loss | steps begun again | steps done by three |\n| --- | --- | --- | --- | --- | --- |");
@@ -131,7 +152,8 @@ fn killed(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<()> 
         for seed in 1..=seeds {
             let mut group = Group::on_one_machine(MEMBERS - 1, digits)?;
             let calm = group.train(&order(Kind::Mlp, seed, codec))?;
-            let disturbed = Order { tell_every: 10, hold_at: Some(180), ..order(Kind::Mlp, seed, codec) };
+            let disturbed =
+                Order { tell_every: 10, hold_at: Some(180), ..order(Kind::Mlp, seed, codec) };
             group.begin(&disturbed)?;
             group.at_step(MEMBERS - 1, 90)?;
             group.kill(MEMBERS - 1)?;
@@ -139,19 +161,34 @@ fn killed(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<()> 
             let trained = group.end()?;
             let most = |of: fn(&Trained) -> u64| trained.iter().map(of).max().unwrap_or(0);
             let (retries, by_three) = (most(|one| one.retries), most(|one| one.short_handed));
-            let told = |all: &[Trained]| all.first().map_or(String::new(), |one| format!("{:.2}, {:.5}", one.accuracy, one.loss));
-            report.say(&format!("| {codec} | {seed} | {} | {} | {retries} | {by_three} |", told(&calm), told(&trained)));
+            let told = |all: &[Trained]| {
+                all.first()
+                    .map_or(String::new(), |one| format!("{:.2}, {:.5}", one.accuracy, one.loss))
+            };
+            report.say(&format!(
+                "| {codec} | {seed} | {} | {} | {retries} | {by_three} |",
+                told(&calm),
+                told(&trained)
+            ));
             fewest = fewest.min(by_three);
             lost.push(of(&calm) - of(&trained));
         }
-        report.must(&format!("{codec}, one killed: {fewest} steps or more done by three, at least 20"), fewest >= 20);
+        report.must(
+            &format!("{codec}, one killed: {fewest} steps or more done by three, at least 20"),
+            fewest >= 20,
+        );
         let worst = lost.iter().copied().fold(f64::MIN, f64::max);
         report.must(
             &format!("{codec}, one killed: loses {worst:.2} points with the worst seed, at most {WORST:.1}"),
             worst <= WORST,
         );
-        report
-            .must(&format!("{codec}, one killed: loses {:.2} points in the mean, at most 0.5", mean(&lost)), mean(&lost) <= 0.5);
+        report.must(
+            &format!(
+                "{codec}, one killed: loses {:.2} points in the mean, at most 0.5",
+                mean(&lost)
+            ),
+            mean(&lost) <= 0.5,
+        );
     }
     Ok(())
 }
@@ -166,9 +203,18 @@ fn over_time(digits: Option<&Path>, report: &mut Report) -> Result<String> {
         let trained = group.train(&Order { curve_every: 9, ..order(Kind::Mlp, 1, codec) })?;
         let first = trained.first().context("four members")?;
         report.say(&format!("| {codec} | {:.2} | {:.4} |", first.seconds, first.loss));
-        lines.push(Line { name: format!("{codec}, {:.1} s", first.seconds), colour, points: first.curve.clone() });
+        lines.push(Line {
+            name: format!("{codec}, {:.1} s", first.seconds),
+            colour,
+            points: first.curve.clone(),
+        });
     }
-    Ok(svg("MLP on digits, four machines at 100 Mbit/s, 30 epochs", "seconds", "training loss", &lines))
+    Ok(svg(
+        "MLP on digits, four machines at 100 Mbit/s, 30 epochs",
+        "seconds",
+        "training loss",
+        &lines,
+    ))
 }
 
 /// One large sum where cables are slow.
@@ -179,7 +225,8 @@ fn sums(rounds: usize, report: &mut Report) -> Result<()> {
     ));
     let plain = median(&group.sum(4 << 20, "f32", rounds)?);
     report.say(&format!("| f32 | {plain:.3} | |"));
-    for (codec, least) in [("bf16", 1.9), ("f16", 0.0), ("int8", 3.5), ("int4", 0.0), ("top1", 0.0)] {
+    for (codec, least) in [("bf16", 1.9), ("f16", 0.0), ("int8", 3.5), ("int4", 0.0), ("top1", 0.0)]
+    {
         let seconds = median(&group.sum(4 << 20, codec, rounds)?);
         let faster = plain / seconds;
         report.say(&format!("| {codec} | {seconds:.3} | {faster:.2} |"));

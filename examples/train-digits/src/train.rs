@@ -87,8 +87,11 @@ pub async fn train(cluster: &Cluster, samples: &Samples, order: &Order) -> Resul
     while training.trainee.step < steps {
         if let Err(error) = training.step(&mut gradients).await {
             match error.downcast_ref::<Error>() {
-                // The same step again, in the next View; who was cut off gets the others' state there.
-                Some(why) if why.is_retryable() || matches!(why, Error::Indeterminate) => retries += 1,
+                // The same step again, in the next View; who was cut off gets the others' state
+                // there.
+                Some(why) if why.is_retryable() || matches!(why, Error::Indeterminate) => {
+                    retries += 1
+                }
                 _ => return Err(error),
             }
         }
@@ -122,7 +125,9 @@ impl Training<'_> {
             context.sync(self.trainee.step, &mut state).await?;
             self.trainee.load(&state)?;
         }
-        if (self.trainee.step == 0 || hold_at == Some(self.trainee.step)) && context.size() < workers {
+        if (self.trainee.step == 0 || hold_at == Some(self.trainee.step))
+            && context.size() < workers
+        {
             // Nobody goes on before the others are there.
             return until_there_are(workers, self.cluster).await;
         }
@@ -130,7 +135,8 @@ impl Training<'_> {
             let len = self.order.kind.lens()[bucket.clone()].iter().sum();
             (bucket, context.fold_order::<f32>(len))
         };
-        let orders: Vec<_> = if self.alone.is_some() { buckets.into_iter().map(fold).collect() } else { Vec::new() };
+        let orders: Vec<_> =
+            if self.alone.is_some() { buckets.into_iter().map(fold).collect() } else { Vec::new() };
 
         let mut step = gradients.step().await?;
         let batch = self.train.pick(&self.course.batch(self.trainee.step, step.rank()));
@@ -145,7 +151,8 @@ impl Training<'_> {
         let done = self.trainee.step;
         self.short_handed += u64::from(size < workers);
         if self.order.curve_every > 0 && done.is_multiple_of(self.order.curve_every) {
-            self.snapshots.push((self.started.elapsed().as_secs_f64(), self.trainee.parameters.clone()));
+            self.snapshots
+                .push((self.started.elapsed().as_secs_f64(), self.trainee.parameters.clone()));
         }
         if self.order.tell_every > 0 && done.is_multiple_of(self.order.tell_every) {
             println!("step {done}");
@@ -165,7 +172,13 @@ impl Training<'_> {
 
 async fn until_there_are(workers: usize, cluster: &Cluster) -> Result<()> {
     let mut changes = cluster.watch();
-    while changes.next().await.context("the node has ended")?.view.is_none_or(|view| view.members.len() < workers) {}
+    while changes
+        .next()
+        .await
+        .context("the node has ended")?
+        .view
+        .is_none_or(|view| view.members.len() < workers)
+    {}
     Ok(())
 }
 

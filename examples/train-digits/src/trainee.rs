@@ -34,17 +34,20 @@ impl Trainee {
             }
         }
         self.step += 1;
-        self.chain = self
-            .parameters
-            .iter()
-            .flatten()
-            .fold(self.chain, |chain, w| (chain.rotate_left(5) ^ u64::from(w.to_bits())).wrapping_mul(0x517c_c1b7_2722_0a95));
+        self.chain = self.parameters.iter().flatten().fold(self.chain, |chain, w| {
+            (chain.rotate_left(5) ^ u64::from(w.to_bits())).wrapping_mul(0x517c_c1b7_2722_0a95)
+        });
     }
 
     /// What a member that comes late must get.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let numbers = self.parameters.iter().chain(&self.velocities).flatten().flat_map(|x| x.to_le_bytes());
-        [self.step.to_le_bytes(), self.chain.to_le_bytes()].concat().into_iter().chain(numbers).collect()
+        let numbers =
+            self.parameters.iter().chain(&self.velocities).flatten().flat_map(|x| x.to_le_bytes());
+        [self.step.to_le_bytes(), self.chain.to_le_bytes()]
+            .concat()
+            .into_iter()
+            .chain(numbers)
+            .collect()
     }
 
     pub fn load(&mut self, bytes: &[u8]) -> Result<()> {

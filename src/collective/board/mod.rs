@@ -1,11 +1,15 @@
 //! Layer: Doors.
 //!
-//! What the members of one View tell each other besides their operations: short values under keys, each set once.
+//! What the members of one View tell each other besides their operations: short values under keys,
+//! each set once.
 //!
-//! It feeds the rendezvous of an engine that asks a key-value store for the addresses of its peers. A board belongs to one
-//! View, so no key is ever used for two purposes.
+//! It feeds the rendezvous of an engine that asks a key-value store for the addresses of its peers.
+//! A board belongs to one View, so no key is ever used for two purposes.
 
-#![cfg_attr(not(feature = "gloo"), allow(dead_code, reason = "the native engine needs no rendezvous"))]
+#![cfg_attr(
+    not(feature = "gloo"),
+    allow(dead_code, reason = "the native engine needs no rendezvous")
+)]
 
 mod post;
 mod view_board;

@@ -2,7 +2,10 @@
 //!
 //! The board of one View: what a member sets goes to all others over their control links.
 
-#![cfg_attr(not(feature = "gloo"), allow(dead_code, reason = "the native engine needs no rendezvous"))]
+#![cfg_attr(
+    not(feature = "gloo"),
+    allow(dead_code, reason = "the native engine needs no rendezvous")
+)]
 
 use super::{Board, BoardFault, Post};
 use crate::collective::Outgoing;
@@ -37,7 +40,9 @@ impl ViewBoard {
 
     /// The board of `me`; what it sets goes out by `out`.
     pub fn new(me: Rank, out: UnboundedSender<Outgoing>) -> ViewBoard {
-        ViewBoard { shared: Arc::new(Shared { me, state: Mutex::default(), changed: Condvar::new(), out }) }
+        ViewBoard {
+            shared: Arc::new(Shared { me, state: Mutex::default(), changed: Condvar::new(), out }),
+        }
     }
 
     /// Another member has set a key.
@@ -64,10 +69,17 @@ impl ViewBoard {
             return Err(BoardFault::Closed);
         }
         if let Some((owner, known)) = state.entries.get(key) {
-            return if *owner == from && known == value { Ok(()) } else { Err(BoardFault::Refused) };
+            return if *owner == from && known == value {
+                Ok(())
+            } else {
+                Err(BoardFault::Refused)
+            };
         }
         let keys = state.entries.values().filter(|(owner, _)| *owner == from).count();
-        if key.len() > Post::KEY_BYTES_MAX || value.len() > Post::VALUE_BYTES_MAX || keys >= ViewBoard::KEYS_MAX {
+        if key.len() > Post::KEY_BYTES_MAX
+            || value.len() > Post::VALUE_BYTES_MAX
+            || keys >= ViewBoard::KEYS_MAX
+        {
             return Err(BoardFault::Refused);
         }
         state.entries.insert(key.to_owned(), (from, value.to_vec()));
@@ -104,7 +116,12 @@ impl Board for ViewBoard {
             if left.is_zero() {
                 return Err(BoardFault::TimedOut);
             }
-            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .shared
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 
@@ -153,7 +170,9 @@ mod tests {
         let (board, _out) = board(0);
         assert_eq!(board.hear(Rank(1), &"k".repeat(65), b""), Err(BoardFault::Refused));
         assert_eq!(board.hear(Rank(1), "k", &[0; 4097]), Err(BoardFault::Refused));
-        let set = (0..100).take_while(|n| board.hear(Rank(1), &n.to_string(), &[0; 4096]).is_ok()).count();
+        let set = (0..100)
+            .take_while(|n| board.hear(Rank(1), &n.to_string(), &[0; 4096]).is_ok())
+            .count();
         assert_eq!(set, ViewBoard::KEYS_MAX);
         board.hear(Rank(2), "another", b"").expect("others have room of their own");
     }
@@ -168,6 +187,9 @@ mod tests {
         };
         board.close();
         assert_eq!(waiting.join().expect("no panic"), Err(BoardFault::Closed));
-        assert_eq!((board.set("0", b""), board.hear(Rank(1), "0", b"")), (Err(BoardFault::Closed), Ok(())));
+        assert_eq!(
+            (board.set("0", b""), board.hear(Rank(1), "0", b"")),
+            (Err(BoardFault::Closed), Ok(()))
+        );
     }
 }

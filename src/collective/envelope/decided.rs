@@ -28,7 +28,8 @@ pub struct Decided {
     pub output: Option<Staging>,
     /// Of a step that is committed: the results of its calls in order.
     pub parts: Vec<Staging>,
-    /// Of the calls whose codec was left to the plan: by which one this member's contribution was encoded.
+    /// Of the calls whose codec was left to the plan: by which one this member's contribution was
+    /// encoded.
     pub codecs: BTreeMap<OpId, CodecId>,
     /// What the engine reported, if it failed here.
     pub fault: Option<EngineFault>,
@@ -78,7 +79,8 @@ pub enum SyncDue {
     Call,
     /// A sync of the lane was dropped before it was decided here: it is that one.
     Dropped(OpId),
-    /// One of an earlier View was dropped and has counted. This is what it brought; what there is to do in this View is another question.
+    /// One of an earlier View was dropped and has counted. This is what it brought; what there is
+    /// to do in this View is another question.
     Kept(Decided),
 }
 

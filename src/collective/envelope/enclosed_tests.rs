@@ -4,8 +4,8 @@
 
 use super::testing::Group;
 use crate::collective::{
-    AbortReason, Call, CodecId, DType, ENCLOSED_BYTES_MAX, Enclosed, Input, Kind, Mode, OpMessage, Outcome, PlanStep, ReduceOp,
-    Staging, bytes_of, bytes_of_mut,
+    AbortReason, Call, CodecId, DType, ENCLOSED_BYTES_MAX, Enclosed, Input, Kind, Mode, OpMessage,
+    Outcome, PlanStep, ReduceOp, Staging, bytes_of, bytes_of_mut,
 };
 use crate::view::testing::view_of;
 use crate::view::{Lane, OpId, Rank};
@@ -26,7 +26,10 @@ fn inputs(len: usize) -> Vec<Vec<f32>> {
 }
 
 fn summed(len: usize) -> Vec<f32> {
-    inputs(len).into_iter().reduce(|sum, next| sum.iter().zip(next).map(|(a, b)| a + b).collect()).expect("some members")
+    inputs(len)
+        .into_iter()
+        .reduce(|sum, next| sum.iter().zip(next).map(|(a, b)| a + b).collect())
+        .expect("some members")
 }
 
 fn numbers(output: Option<Staging>) -> Vec<f32> {
@@ -52,28 +55,42 @@ fn what_all_get_alike_needs_no_data_link_if_it_is_small() {
         let op = group.call_all(sum(len));
         group.begin_all(&op, sum(len), &inputs(len));
         for (rank, op) in op.iter().enumerate() {
-            assert!(numbers(group.decided(rank, *op).output) == summed(len), "a sum of {len} at {rank}");
+            assert!(
+                numbers(group.decided(rank, *op).output) == summed(len),
+                "a sum of {len} at {rank}"
+            );
         }
         let gather = call(Kind::AllGather, len);
         let op = group.call_all(gather);
         group.begin_all(&op, gather, &inputs(len));
         for (rank, op) in op.iter().enumerate() {
-            assert!(numbers(group.decided(rank, *op).output) == gathered(len), "{len} of each at {rank}");
+            assert!(
+                numbers(group.decided(rank, *op).output) == gathered(len),
+                "{len} of each at {rank}"
+            );
         }
         let hand_on = call(Kind::Broadcast { root: Rank(1) }, len);
         let op = group.call_all(hand_on);
         for (rank, (member, op)) in group.members.iter().zip(&op).enumerate() {
             let roots = inputs(len);
-            let input = if rank == 1 { Input::Borrowed(bytes_of(&roots[1])) } else { Input::Nothing };
+            let input =
+                if rank == 1 { Input::Borrowed(bytes_of(&roots[1])) } else { Input::Nothing };
             member.begin(*op, hand_on, &input);
         }
         for (rank, op) in op.iter().enumerate() {
-            assert!(numbers(group.decided(rank, *op).output) == inputs(len)[1], "{len} of the root at {rank}");
+            assert!(
+                numbers(group.decided(rank, *op).output) == inputs(len)[1],
+                "{len} of the root at {rank}"
+            );
         }
     }
     let traffic = group.members[0].backend().traffic_with(Rank(1));
     let each = 4 * (1 + 7 + most) as u64;
-    assert_eq!((traffic.sent_bytes, traffic.received_bytes), (2 * each, 3 * each), "it counts as what data links carry");
+    assert_eq!(
+        (traffic.sent_bytes, traffic.received_bytes),
+        (2 * each, 3 * each),
+        "it counts as what data links carry"
+    );
 }
 
 #[test]
@@ -102,7 +119,8 @@ fn a_link_that_broke_says_it_again_and_it_counts_once() {
     let mut group = Group::without_data_links(view_of(SIZE as u8));
     let op = group.call_all(sum(5));
     group.begin_all(&op, sum(5), &inputs(5));
-    // Nobody has heard what rank 1 said, and rank 2 hears it twice, the second time before rank 0 hears it at all.
+    // Nobody has heard what rank 1 said, and rank 2 hears it twice, the second time before rank 0
+    // hears it at all.
     let lost = group.take_said(1);
     assert!(lost.iter().any(|message| message.enclosed.is_some()), "{lost:?}");
     for to in [2, 2, 0] {
@@ -114,7 +132,10 @@ fn a_link_that_broke_says_it_again_and_it_counts_once() {
         assert!(numbers(group.decided(rank, *op).output) == summed(5), "rank {rank}");
     }
     let again = group.members[1].replay(Rank(2), |all| all);
-    assert!(again.iter().all(|message| message.enclosed.is_none()), "what is decided is not kept: {again:?}");
+    assert!(
+        again.iter().all(|message| message.enclosed.is_none()),
+        "what is decided is not kept: {again:?}"
+    );
 }
 
 #[test]
@@ -128,12 +149,17 @@ fn what_does_not_fit_its_call_fails_it() {
     for (case, spoil) in wrong.into_iter().enumerate() {
         for (is_early, has_links) in [(false, false), (true, false), (false, true), (true, true)] {
             let view = view_of(2);
-            let mut group = if has_links { Group::of(view) } else { Group::without_data_links(view) };
+            let mut group =
+                if has_links { Group::of(view) } else { Group::without_data_links(view) };
             let (theirs, mut said) = begun(&mut group, 1, sum(5), &inputs(5)[1]);
-            said.iter_mut().filter_map(|message| message.enclosed.as_mut()).for_each(|enclosed| spoil(Arc::make_mut(enclosed)));
+            said.iter_mut()
+                .filter_map(|message| message.enclosed.as_mut())
+                .for_each(|enclosed| spoil(Arc::make_mut(enclosed)));
             let hear = |group: &Group| {
                 for message in &said {
-                    group.members[0].on_message(Rank(1), message).expect("a descriptor like any other");
+                    group.members[0]
+                        .on_message(Rank(1), message)
+                        .expect("a descriptor like any other");
                 }
             };
             if is_early {
@@ -147,7 +173,10 @@ fn what_does_not_fit_its_call_fails_it() {
             for (rank, op) in [(0, ours), (1, theirs)] {
                 let outcome = group.decided(rank, op).outcome;
                 let is_the_engines = matches!(outcome, Outcome::Aborted(cause) if cause.reason == AbortReason::Engine);
-                assert!(is_the_engines, "case {case}, early: {is_early}, links: {has_links}, rank {rank}: {outcome:?}");
+                assert!(
+                    is_the_engines,
+                    "case {case}, early: {is_early}, links: {has_links}, rank {rank}: {outcome:?}"
+                );
             }
         }
     }
@@ -162,7 +191,11 @@ fn one_whose_call_differs_is_a_mismatch() {
             for rank in [first, 1 - first] {
                 let call = [ours, theirs][rank];
                 let op = group.members[rank].call(Lane::MAIN, call).expect("a number");
-                group.members[rank].begin(op, call, &Input::Borrowed(bytes_of(&inputs(call.count as usize)[rank])));
+                group.members[rank].begin(
+                    op,
+                    call,
+                    &Input::Borrowed(bytes_of(&inputs(call.count as usize)[rank])),
+                );
                 group.carry();
                 ops[rank] = Some(op);
             }
@@ -184,11 +217,19 @@ fn one_whose_call_differs_is_a_mismatch() {
 fn the_calls_of_a_step_are_enclosed_each_and_more_than_sixteen_are_not() {
     const CALLS: u8 = 20;
     let mut group = Group::of(view_of(SIZE as u8));
-    let end = Call { kind: Kind::Step { parts: CALLS }, dtype: DType::U8, count: 0, codec: CodecId::None, mode: Mode::PerOp };
+    let end = Call {
+        kind: Kind::Step { parts: CALLS },
+        dtype: DType::U8,
+        count: 0,
+        codec: CodecId::None,
+        mode: Mode::PerOp,
+    };
     let part = Call { mode: Mode::PerStep, ..sum(1) };
     let steps = group.call_all(end);
     for (member, (step, input)) in group.members.iter().zip(steps.iter().zip(inputs(1))) {
-        (0..CALLS).for_each(|index| member.begin_part(*step, index, part, &Input::Borrowed(bytes_of(&input))));
+        (0..CALLS).for_each(|index| {
+            member.begin_part(*step, index, part, &Input::Borrowed(bytes_of(&input)))
+        });
         member.end_step(*step, end, CALLS);
     }
     // Said twice, as after a link was down: the first time in part only.
@@ -204,7 +245,10 @@ fn the_calls_of_a_step_are_enclosed_each_and_more_than_sixteen_are_not() {
         let decided = group.decided(rank, *step);
         assert_eq!(decided.outcome, Outcome::Committed);
         assert_eq!(decided.parts.len(), usize::from(CALLS));
-        decided.parts.into_iter().for_each(|output| assert!(numbers(Some(output)) == summed(1), "rank {rank}"));
+        decided
+            .parts
+            .into_iter()
+            .for_each(|output| assert!(numbers(Some(output)) == summed(1), "rank {rank}"));
     }
 }
 
@@ -246,7 +290,8 @@ fn what_is_held_for_another_plan_is_enclosed_when_it_begins() {
 fn what_is_given_up_makes_room_for_others() {
     let mut group = Group::without_data_links(view_of(SIZE as u8));
     for _ in 0..3 {
-        let begun: Vec<(OpId, Vec<OpMessage>)> = (0..16).map(|_| begun(&mut group, 0, sum(1), &[1.0])).collect();
+        let begun: Vec<(OpId, Vec<OpMessage>)> =
+            (0..16).map(|_| begun(&mut group, 0, sum(1), &[1.0])).collect();
         assert!(begun.iter().flat_map(|(_, said)| said).all(|message| message.enclosed.is_some()));
         begun.iter().for_each(|(op, _)| _ = group.members[0].abandon(*op));
         group.take_said(0);

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Committed results of calls that were dropped in Views that have ended, of one node.
 ///
-/// They count for this node as for everybody, so its program may not go on in that lane before it has looked at them: it would add to a
-/// state of which it believes that they are no part.
+/// They count for this node as for everybody, so its program may not go on in that lane before it
+/// has looked at them: it would add to a state of which it believes that they are no part.
 #[derive(Clone, Debug, Default)]
 pub struct LostResults(Arc<Mutex<Vec<(OpId, Decided)>>>);
 

@@ -2,13 +2,15 @@
 //!
 //! The plans of a View: the one that it came with, and those that took its place.
 //!
-//! Which one a call runs under is agreed by number, see [`Revising`](crate::collective::Revising). A call that is made while that is
-//! being agreed on is kept with a copy of its input and handed to the engine afterwards, on a thread of its own: the
-//! control plane must not copy what may be large.
+//! Which one a call runs under is agreed by number, see [`Revising`](crate::collective::Revising).
+//! A call that is made while that is being agreed on is kept with a copy of its input and handed to
+//! the engine afterwards, on a thread of its own: the control plane must not copy what may be
+//! large.
 
 use super::{Envelope, State};
 use crate::collective::{
-    AbortReason, Block, Call, CodecId, ENCLOSED_BYTES_MAX, Enclosed, Input, Job, Misbehaviour, PlanStep, Switch,
+    AbortReason, Block, Call, CodecId, ENCLOSED_BYTES_MAX, Enclosed, Input, Job, Misbehaviour,
+    PlanStep, Switch,
 };
 use crate::engine::EngineChoice;
 use crate::topology::{Coding, Plan};
@@ -49,12 +51,19 @@ impl Begun {
 
 impl Plans {
     pub(super) fn new(first: &Plan) -> Plans {
-        Plans { known: BTreeMap::from([(first.revision, Arc::new(first.clone()))]), held: Vec::new() }
+        Plans {
+            known: BTreeMap::from([(first.revision, Arc::new(first.clone()))]),
+            held: Vec::new(),
+        }
     }
 
     fn of(&self, revision: u32) -> Arc<Plan> {
         // What a ledger names was proposed here, and is kept as long as the ledger may name it.
-        self.known.get(&revision).or(self.known.values().next()).cloned().expect("the plan of the View is always used")
+        self.known
+            .get(&revision)
+            .or(self.known.values().next())
+            .cloned()
+            .expect("the plan of the View is always used")
     }
 
     /// The View has ended: what waits is decided without the engine.
@@ -67,12 +76,16 @@ impl State {
     /// Takes the calls of which it is known by now under which plan they run.
     pub(super) fn no_longer_held(&mut self) -> Vec<(Begun, Option<Block>)> {
         let State { ledger, plans, .. } = self;
-        plans.held.extract_if(.., |(begun, _)| ledger.revision_of(begun.call().0).is_some()).collect()
+        plans
+            .held
+            .extract_if(.., |(begun, _)| ledger.revision_of(begun.call().0).is_some())
+            .collect()
     }
 }
 
 impl Envelope {
-    /// The plan that calls run under by now. Those of a member that is behind the others may still run under the one before.
+    /// The plan that calls run under by now. Those of a member that is behind the others may still
+    /// run under the one before.
     pub fn plan(&self) -> Arc<Plan> {
         let state = self.lock();
         state.plans.of(state.ledger.revision())
@@ -90,7 +103,8 @@ impl Envelope {
         self.view.engine_under(&state.plans.of(revision))
     }
 
-    /// Rank 0 thinks of another plan: collectives that are called from now on are held. Gives what rank 0 is to hear.
+    /// Rank 0 thinks of another plan: collectives that are called from now on are held. Gives what
+    /// rank 0 is to hear.
     ///
     /// # Errors
     /// Another one is being thought of, or this one was before.
@@ -102,11 +116,17 @@ impl Envelope {
         Ok(PlanStep::Held { revision, next: state.ledger.hold(revision)? })
     }
 
-    /// Rank 0 says which plan comes and where it begins, or that none does. What was held begins. Gives what rank 0 is to hear.
+    /// Rank 0 says which plan comes and where it begins, or that none does. What was held begins.
+    /// Gives what rank 0 is to hear.
     ///
     /// # Errors
-    /// The plan does not fit this View or its links, nothing is held for it, or a call that has begun would change its plan.
-    pub fn switch(self: &Arc<Envelope>, revision: u32, to: Option<&Switch>) -> Result<PlanStep, Misbehaviour> {
+    /// The plan does not fit this View or its links, nothing is held for it, or a call that has
+    /// begun would change its plan.
+    pub fn switch(
+        self: &Arc<Envelope>,
+        revision: u32,
+        to: Option<&Switch>,
+    ) -> Result<PlanStep, Misbehaviour> {
         let mut state = self.lock();
         if !state.ledger.is_past(revision) {
             let suits = |plan: &Plan| {
@@ -127,13 +147,14 @@ impl Envelope {
         Ok(PlanStep::Switched { revision })
     }
 
-    /// How many bytes reductions had since this was last asked, and how long they took: each from when everybody had called it and the
-    /// one before was done.
+    /// How many bytes reductions had since this was last asked, and how long they took: each from
+    /// when everybody had called it and the one before was done.
     pub fn take_served(&self) -> Vec<(u64, Duration)> {
         self.lock().served.take()
     }
 
-    /// Operations that are begun and not decided, without those that are held here for another plan.
+    /// Operations that are begun and not decided, without those that are held here for another
+    /// plan.
     pub fn moving(&self) -> usize {
         self.lock().ledger.moving()
     }
@@ -141,7 +162,8 @@ impl Envelope {
     /// The plan of a call, or nothing: then the call is kept with its input until that is known.
     fn plan_for(&self, begun: Begun, input: &Input<'_>) -> Option<Arc<Plan>> {
         let (op, _) = begun.call();
-        let known = |state: &State| state.ledger.revision_of(op).map(|revision| state.plans.of(revision));
+        let known =
+            |state: &State| state.ledger.revision_of(op).map(|revision| state.plans.of(revision));
         if let Some(plan) = known(&self.lock()) {
             return Some(plan);
         }
@@ -160,7 +182,8 @@ impl Envelope {
         if held.is_empty() {
             return;
         }
-        let (envelope, ops): (_, Vec<OpId>) = (Arc::clone(self), held.iter().map(|(begun, _)| begun.call().0.whole()).collect());
+        let (envelope, ops): (_, Vec<OpId>) =
+            (Arc::clone(self), held.iter().map(|(begun, _)| begun.call().0.whole()).collect());
         let begin = move || {
             for (begun, kept) in held {
                 envelope.carry_out(begun, &kept.map_or(Input::Nothing, Input::Lent));
@@ -171,14 +194,16 @@ impl Envelope {
         }
     }
 
-    /// Hands a call to the engine, under the plan that is agreed for it; later, where that is not known yet.
+    /// Hands a call to the engine, under the plan that is agreed for it; later, where that is not
+    /// known yet.
     pub(super) fn carry_out(self: &Arc<Envelope>, begun: Begun, input: &Input<'_>) {
         if let Some(plan) = self.plan_for(begun, input) {
             self.carry_out_under(plan, begun, input);
         }
     }
 
-    /// By which codec this member's contribution to a call is encoded that leaves it to the plan; `None` while that is not known, and afterwards.
+    /// By which codec this member's contribution to a call is encoded that leaves it to the plan;
+    /// `None` while that is not known, and afterwards.
     pub fn auto_codec(&self, op: OpId) -> Option<CodecId> {
         self.lock().slots.get(&op.whole())?.codecs.get(&op).copied()
     }
@@ -188,7 +213,8 @@ impl Envelope {
         self.lock().asks_for_codecs
     }
 
-    /// Notes by which codec this member's own contribution to `op` is encoded, where that was left to the plan.
+    /// Notes by which codec this member's own contribution to `op` is encoded, where that was left
+    /// to the plan.
     fn note_codec(&self, op: OpId, asked: &Call, coding: Coding) {
         let mut state = self.lock();
         state.asks_for_codecs = true;
@@ -212,7 +238,8 @@ impl Envelope {
         if is_small {
             enclosed = self.feed_small(op, input);
         }
-        // After the engine's start: the descriptor says that there is room for data. Before a feed that takes time.
+        // After the engine's start: the descriptor says that there is room for data. Before a feed
+        // that takes time.
         let mut state = self.lock();
         let is_told = match begun {
             Begun::Whole(op, _) => state.ledger.describe(op),
@@ -223,7 +250,9 @@ impl Envelope {
             }
         };
         // What nobody is told of is over.
-        state.enclosed.extend(enclosed.filter(|_| is_told).map(|enclosed| (op, Arc::new(enclosed))));
+        state
+            .enclosed
+            .extend(enclosed.filter(|_| is_told).map(|enclosed| (op, Arc::new(enclosed))));
         self.settle(state);
         if !is_small {
             self.backend.feed(op, input);
@@ -238,12 +267,20 @@ impl Envelope {
         None
     }
 
-    fn start(self: &Arc<Envelope>, op: OpId, call: Call, plan: Arc<Plan>, sync_root: Option<(Rank, u64)>, input: &Input<'_>) {
+    fn start(
+        self: &Arc<Envelope>,
+        op: OpId,
+        call: Call,
+        plan: Arc<Plan>,
+        sync_root: Option<(Rank, u64)>,
+        input: &Input<'_>,
+    ) {
         let envelope = Arc::clone(self);
         let done = Box::new(move |result| envelope.finished(op, call, result));
         self.backend.start(Job { op, call, plan, sync_root, model: input.model(), done });
     }
 }
 
-/// Contributions up to here may go to a peer before it has begun, and are there sooner than a descriptor.
+/// Contributions up to here may go to a peer before it has begun, and are there sooner than a
+/// descriptor.
 const SMALL_BYTES_MAX: usize = 64 * 1024;

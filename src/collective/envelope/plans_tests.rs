@@ -3,7 +3,10 @@
 //! Calls while another plan is being agreed on, on the native engine over links in memory.
 
 use super::testing::Group;
-use crate::collective::{Call, CodecId, DType, Input, Kind, Mode, Outcome, PlanStep, ReduceOp, Switch, bytes_of, reference};
+use crate::collective::{
+    Call, CodecId, DType, Input, Kind, Mode, Outcome, PlanStep, ReduceOp, Switch, bytes_of,
+    reference,
+};
 use crate::topology::{AutoCodecs, Plan, PlanClass, Schedule, Tree, TreeShare};
 use crate::view::testing::view_of;
 use crate::view::{Lane, OpId, Rank};
@@ -13,7 +16,13 @@ const SIZE: usize = 3;
 const LEN: usize = 50_001;
 
 fn sum(mode: Mode) -> Call {
-    Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: LEN as u64, codec: CodecId::None, mode }
+    Call {
+        kind: Kind::AllReduce(ReduceOp::Sum),
+        dtype: DType::F32,
+        count: LEN as u64,
+        codec: CodecId::None,
+        mode,
+    }
 }
 
 /// Numbers whose sum depends on the order.
@@ -26,7 +35,8 @@ fn inputs() -> Vec<Vec<f32>> {
 fn chain() -> Plan {
     let tree = Tree { parents: vec![None, Some(Rank(0)), Some(Rank(1))] };
     let schedule = Schedule::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
-    let class = PlanClass { bytes_max: u64::MAX, chunk_bytes: 16 * 1024, schedule, auto: AutoCodecs::NONE };
+    let class =
+        PlanClass { bytes_max: u64::MAX, chunk_bytes: 16 * 1024, schedule, auto: AutoCodecs::NONE };
     Plan { revision: 1, reason: "a chain".to_owned(), classes: vec![class] }
 }
 
@@ -49,7 +59,11 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
 
     let held = group.hold_all();
     let first_new = vec![OpId { lane: Lane::MAIN, number: 1 }];
-    assert!(held.iter().all(|step| *step == PlanStep::Held { revision: 1, next: Some(first_new.clone()) }), "{held:?}");
+    assert!(
+        held.iter()
+            .all(|step| *step == PlanStep::Held { revision: 1, next: Some(first_new.clone()) }),
+        "{held:?}"
+    );
     let whole = group.call_all(sum(Mode::PerOp));
     let step_call = Call { kind: Kind::Step { parts: 1 }, ..sum(Mode::PerOp) };
     let steps = group.call_all(step_call);
@@ -59,7 +73,9 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
         member.end_step(*step, step_call, 1);
     }
     group.carry();
-    let sent = |group: &Group| group.members.iter().map(|member| member.backend().traffic().sent_bytes).sum::<u64>();
+    let sent = |group: &Group| {
+        group.members.iter().map(|member| member.backend().traffic().sent_bytes).sum::<u64>()
+    };
     assert_eq!(sent(&group), 0, "nothing of what is held has begun");
 
     // What was called before does not wait, though it begins only now.
@@ -73,7 +89,11 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
     let switch = Switch { plan: next.clone(), first: first_new };
     for member in &group.members {
         assert_eq!(member.switch(1, Some(&switch)), Ok(PlanStep::Switched { revision: 1 }));
-        assert_eq!(member.switch(1, Some(&switch)), Ok(PlanStep::Switched { revision: 1 }), "said again");
+        assert_eq!(
+            member.switch(1, Some(&switch)),
+            Ok(PlanStep::Switched { revision: 1 }),
+            "said again"
+        );
     }
     for rank in 0..SIZE {
         let decided = group.decided(rank, whole[rank]);
@@ -109,8 +129,10 @@ fn what_is_held_ends_with_its_view_and_can_be_given_up() {
 #[test]
 fn what_somebody_has_begun_before_is_not_waited_for() {
     let mut group = Group::of(view_of(SIZE as u8));
-    let early: Vec<OpId> =
-        group.members[1..].iter().map(|member| member.call(Lane::MAIN, sum(Mode::PerOp)).expect("a number")).collect();
+    let early: Vec<OpId> = group.members[1..]
+        .iter()
+        .map(|member| member.call(Lane::MAIN, sum(Mode::PerOp)).expect("a number"))
+        .collect();
     group.members[1].begin(early[0], sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[1])));
     group.hold_all();
     let late = group.members[0].call(Lane::MAIN, sum(Mode::PerOp)).expect("a number");
@@ -120,7 +142,10 @@ fn what_somebody_has_begun_before_is_not_waited_for() {
     for rank in 0..SIZE {
         let decided = group.decided(rank, late);
         assert_eq!(decided.outcome, Outcome::Committed);
-        assert!(numbers(&decided.output.expect("a result")) == expected(&Plan::mesh(SIZE)), "rank {rank}");
+        assert!(
+            numbers(&decided.output.expect("a result")) == expected(&Plan::mesh(SIZE)),
+            "rank {rank}"
+        );
     }
 }
 

@@ -4,7 +4,9 @@
 
 use super::Decided;
 use super::plans::Plans;
-use crate::collective::{CodecId, Digest, Enclosed, EngineFault, Ledger, Measured, OpBody, Outcome, Staging};
+use crate::collective::{
+    CodecId, Digest, Enclosed, EngineFault, Ledger, Measured, OpBody, Outcome, Staging,
+};
 use crate::view::{Lane, OpId, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +22,8 @@ pub(super) struct State {
     pub(super) lost: BTreeSet<OpId>,
     /// By lane: the digest of the state that a sync has brought this member last.
     pub(super) brought: BTreeMap<Lane, u128>,
-    /// What went with descriptors, to be said again where a link broke: until the operation is decided, or by best effort until all have it.
+    /// What went with descriptors, to be said again where a link broke: until the operation is
+    /// decided, or by best effort until all have it.
     pub(super) enclosed: BTreeMap<OpId, Arc<Enclosed>>,
     pub(super) served: Served,
     /// Who is not in the next View.
@@ -41,7 +44,8 @@ pub(super) struct Slot {
     /// How many calls it has, once that is known.
     pub(super) parts_all: Option<u8>,
     pub(super) outcome: Option<Outcome>,
-    /// Of its calls whose codec was left to the plan: by which one this member's contribution is encoded.
+    /// Of its calls whose codec was left to the plan: by which one this member's contribution is
+    /// encoded.
     pub(super) codecs: BTreeMap<OpId, CodecId>,
     /// The caller takes finite numbers only.
     pub(super) finite_only: bool,
@@ -82,7 +86,8 @@ impl Served {
 /// More than are done between two looks at them.
 const SERVED_MAX: usize = 64;
 
-/// Most undecided operations whose contributions go with their descriptors: what more there are must not queue in front of votes.
+/// Most undecided operations whose contributions go with their descriptors: what more there are
+/// must not queue in front of votes.
 const ENCLOSED_OPS_MAX: usize = 16;
 
 impl State {
@@ -109,8 +114,16 @@ impl State {
         let outcome = slot.outcome.unwrap_or(Outcome::Indeterminate);
         let committed = outcome == Outcome::Committed;
         let output = slot.output.filter(|_| committed);
-        let parts = slot.parts.into_values().filter(|_| committed).map(|(output, _)| output).collect();
-        Decided { outcome, output, parts, codecs: slot.codecs, fault: slot.fault, is_sync: slot.is_sync }
+        let parts =
+            slot.parts.into_values().filter(|_| committed).map(|(output, _)| output).collect();
+        Decided {
+            outcome,
+            output,
+            parts,
+            codecs: slot.codecs,
+            fault: slot.fault,
+            is_sync: slot.is_sync,
+        }
     }
 
     /// A step is done here when it is ended and all its calls are.

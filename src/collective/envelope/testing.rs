@@ -47,7 +47,16 @@ impl Group {
         let open = |me| {
             let (tx, rx) = unbounded_channel();
             let mouth = Arc::new(Kept(tx));
-            (Arc::new(Envelope::open(Arc::clone(&view), me, &engine, unbounded_channel().0, mouth)), rx)
+            (
+                Arc::new(Envelope::open(
+                    Arc::clone(&view),
+                    me,
+                    &engine,
+                    unbounded_channel().0,
+                    mouth,
+                )),
+                rx,
+            )
         };
         let (members, said) = view.ranks().map(open).unzip();
         Group { members, said }

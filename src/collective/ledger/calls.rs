@@ -26,7 +26,8 @@ impl Calls {
         self.by_rank[rank.index()]
     }
 
-    /// Notes what `rank` says. `Some(false)` when it has said so before, `None` when it has said something else.
+    /// Notes what `rank` says. `Some(false)` when it has said so before, `None` when it has said
+    /// something else.
     pub(super) fn note(&mut self, rank: Rank, descriptor: Descriptor) -> Option<bool> {
         let known = &mut self.by_rank[rank.index()];
         match *known {
@@ -44,7 +45,11 @@ impl Calls {
 
     /// The participants of whom nothing is known yet.
     pub(super) fn missing(&self) -> impl Iterator<Item = Rank> {
-        let silent = self.by_rank.iter().enumerate().filter(|(i, d)| d.is_none() && self.participants >> i & 1 == 1);
+        let silent = self
+            .by_rank
+            .iter()
+            .enumerate()
+            .filter(|(i, d)| d.is_none() && self.participants >> i & 1 == 1);
         silent.map(|(i, _)| Rank(i as u8))
     }
 

@@ -4,7 +4,9 @@
 
 use super::calls::Calls;
 use crate::collective::revision::REVISION_UNKNOWN;
-use crate::collective::{AbortCause, AbortReason, Call, Kind, Listed, Mismatch, Mode, Outcome, Status, Vote};
+use crate::collective::{
+    AbortCause, AbortReason, Call, Kind, Listed, Mismatch, Mode, Outcome, Status, Vote,
+};
 use crate::defect::{Defect, Seeded};
 use crate::view::{CommittedOp, OpId, Rank};
 use std::collections::BTreeMap;
@@ -16,7 +18,8 @@ pub(super) struct Entry {
     pub(super) participants: u32,
     /// This member's own call, from the moment it took the number.
     pub(super) call: Option<Call>,
-    /// The revision of the plan that it runs under; `None` before this member's call, and as long as that is held.
+    /// The revision of the plan that it runs under; `None` before this member's call, and as long
+    /// as that is held.
     pub(super) revision: Option<u32>,
     /// Who has begun it, and with what. This member's own stands here once it is told.
     pub(super) calls: Calls,
@@ -70,34 +73,43 @@ impl Entry {
         let (participants, size) = (self.participants, self.votes.len());
         match part {
             None => &mut self.calls,
-            Some(index) => self.parts.entry(index).or_insert_with(|| Calls::new(participants, size)),
+            Some(index) => {
+                self.parts.entry(index).or_insert_with(|| Calls::new(participants, size))
+            }
         }
     }
 
     /// All that `rank` has begun, in order: the calls of a step before its end.
-    pub(super) fn begun_by(&self, rank: Rank) -> impl Iterator<Item = crate::collective::Descriptor> {
+    pub(super) fn begun_by(
+        &self,
+        rank: Rank,
+    ) -> impl Iterator<Item = crate::collective::Descriptor> {
         self.parts.values().chain([&self.calls]).filter_map(move |calls| calls.descriptor(rank))
     }
 
     /// Under which revision another member has begun it, or a call of it.
     pub(super) fn told_revision(&self) -> Option<u32> {
         let told = (0..self.votes.len()).flat_map(|rank| self.begun_by(Rank(rank as u8)));
-        told.map(|descriptor| descriptor.plan_revision).find(|revision| *revision != REVISION_UNKNOWN)
+        told.map(|descriptor| descriptor.plan_revision)
+            .find(|revision| *revision != REVISION_UNKNOWN)
     }
 
     pub(super) fn is_begun(&self) -> bool {
-        self.call.is_some() || self.parts.values().chain([&self.calls]).any(|calls| calls.said().next().is_some())
+        self.call.is_some()
+            || self.parts.values().chain([&self.calls]).any(|calls| calls.said().next().is_some())
     }
 
     pub(super) fn heard_from(&self, rank: Rank) -> bool {
         self.votes[rank.index()].is_some() || self.begun_by(rank).next().is_some()
     }
 
-    /// Whether `rank` asks for the same as `mine`, under the same plan, so that its data fits. A sync's data moves only after `Ready`.
+    /// Whether `rank` asks for the same as `mine`, under the same plan, so that its data fits. A
+    /// sync's data moves only after `Ready`.
     pub(super) fn credits(&self, part: Option<u8>, rank: Rank, mine: &Call) -> bool {
         let theirs = self.calls_of(part).and_then(|calls| calls.descriptor(rank));
-        theirs.is_some_and(|theirs| theirs.call.agrees(mine) && Some(theirs.plan_revision) == self.revision)
-            && !matches!(mine.kind, Kind::Sync { .. } | Kind::Step { .. })
+        theirs.is_some_and(|theirs| {
+            theirs.call.agrees(mine) && Some(theirs.plan_revision) == self.revision
+        }) && !matches!(mine.kind, Kind::Sync { .. } | Kind::Step { .. })
     }
 
     pub(super) fn is_sync(&self) -> bool {
@@ -120,12 +132,14 @@ impl Entry {
         same_name.or_else(|| self.calls.said().find_map(|end| self.unforeseen(end)))
     }
 
-    /// A call of a step that somebody has begun where this rank has ended it before, or calls no step at all.
+    /// A call of a step that somebody has begun where this rank has ended it before, or calls no
+    /// step at all.
     fn unforeseen(&self, (rank, call): (Rank, Call)) -> Option<Mismatch> {
         let foreseen = if let Kind::Step { parts } = call.kind { parts } else { 0 };
         let mut beyond = self.parts.range(foreseen..).flat_map(|(_, calls)| calls.said());
         let other = beyond.find(|(other, _)| *other != rank)?;
-        let (lower, higher) = if rank < other.0 { ((rank, call), other) } else { (other, (rank, call)) };
+        let (lower, higher) =
+            if rank < other.0 { ((rank, call), other) } else { (other, (rank, call)) };
         Some(Mismatch { lower, higher })
     }
 
@@ -139,23 +153,35 @@ impl Entry {
         complete && self.parts.len() == foreseen && self.mismatch().is_none()
     }
 
-    /// For a sync: among the members on the View's history the furthest version, on a tie the lowest rank.
+    /// For a sync: among the members on the View's history the furthest version, on a tie the
+    /// lowest rank.
     pub(super) fn sync_source(&self, sources: &[bool]) -> Option<(Rank, u64)> {
-        let versions = self.calls.said().filter(|(rank, _)| sources[rank.index()]).filter_map(|(rank, call)| {
-            let Kind::Sync { version } = call.kind else { return None };
-            Some((version, std::cmp::Reverse(rank), call.count))
-        });
+        let versions = self.calls.said().filter(|(rank, _)| sources[rank.index()]).filter_map(
+            |(rank, call)| {
+                let Kind::Sync { version } = call.kind else { return None };
+                Some((version, std::cmp::Reverse(rank), call.count))
+            },
+        );
         versions.max().map(|(_, std::cmp::Reverse(rank), count)| (rank, count))
     }
 
     /// The outcome, if it is known by now.
     pub(super) fn verdict(&self, seeded: Seeded) -> Option<Outcome> {
-        let votes: Vec<Option<Vote>> =
-            self.votes.iter().enumerate().filter(|(i, _)| self.participants >> i & 1 == 1).map(|(_, vote)| *vote).collect();
-        let causes: Vec<AbortCause> =
-            votes.iter().flatten().filter_map(|v| if let Vote::Abort(c) = v { Some(*c) } else { None }).collect();
+        let votes: Vec<Option<Vote>> = self
+            .votes
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| self.participants >> i & 1 == 1)
+            .map(|(_, vote)| *vote)
+            .collect();
+        let causes: Vec<AbortCause> = votes
+            .iter()
+            .flatten()
+            .filter_map(|v| if let Vote::Abort(c) = v { Some(*c) } else { None })
+            .collect();
         let least = causes.iter().min().copied();
-        // Calls that differ have no result anywhere, so all will say so; else somebody may have it already, and says nothing.
+        // Calls that differ have no result anywhere, so all will say so; else somebody may have it
+        // already, and says nothing.
         let differ = least.is_some_and(|cause| matches!(cause.reason, AbortReason::Mismatch(_)));
         if self.is_best_effort() && !differ {
             let held = self.held.is_some() && self.agreed;
@@ -177,13 +203,24 @@ impl Entry {
     }
 
     /// What becomes of it when the View ends that it belongs to, and these are committed.
-    pub(super) fn outcome_by(&self, op: OpId, committed: &[CommittedOp], me: Rank, seeded: Seeded) -> Outcome {
+    pub(super) fn outcome_by(
+        &self,
+        op: OpId,
+        committed: &[CommittedOp],
+        me: Rank,
+        seeded: Seeded,
+    ) -> Outcome {
         let Some(committed) = committed.iter().find(|c| c.op == op) else {
             return Outcome::Aborted(AbortCause { reason: AbortReason::ViewChange, by: me });
         };
-        let holds = self.vote_that_counts(me, seeded) == Some(Vote::Done { digest: committed.digest });
+        let holds =
+            self.vote_that_counts(me, seeded) == Some(Vote::Done { digest: committed.digest });
         // Others have gone on with a result that this member was not there for.
-        if holds || seeded.has(Defect::OkWithoutResult) { Outcome::Committed } else { Outcome::Indeterminate }
+        if holds || seeded.has(Defect::OkWithoutResult) {
+            Outcome::Committed
+        } else {
+            Outcome::Indeterminate
+        }
     }
 
     /// What a promise says of it; nothing of what the members do not decide together.
@@ -200,7 +237,9 @@ impl Entry {
 
     /// This member's vote, as the next View is to know it.
     fn vote_that_counts(&self, me: Rank, seeded: Seeded) -> Option<Vote> {
-        let kept = self.held.filter(|_| self.agreed && self.outcome.is_none() && seeded.has(Defect::KeepsDone));
+        let kept = self
+            .held
+            .filter(|_| self.agreed && self.outcome.is_none() && seeded.has(Defect::KeepsDone));
         kept.map(|digest| Vote::Done { digest }).or(self.votes[me.index()])
     }
 }

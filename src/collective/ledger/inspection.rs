@@ -22,16 +22,23 @@ impl Ledger {
         self.frozen || over || known == Some(vote) || matches!(known, Some(Vote::Abort(_)))
     }
 
-    /// The operations this member has called and not voted on, and whether all have called them alike.
+    /// The operations this member has called and not voted on, and whether all have called them
+    /// alike.
     pub(crate) fn unvoted(&self) -> impl Iterator<Item = (OpId, bool)> {
         let me = self.me.index();
-        let open = self.entries.iter().filter(move |(_, e)| !self.frozen && e.call.is_some() && e.votes[me].is_none());
+        let open = self
+            .entries
+            .iter()
+            .filter(move |(_, e)| !self.frozen && e.call.is_some() && e.votes[me].is_none());
         open.filter(|(_, e)| e.outcome.is_none()).map(|(op, e)| (*op, e.agreed))
     }
 
     /// The operations this member has called that are not decided.
     pub(crate) fn undecided(&self) -> impl Iterator<Item = OpId> {
-        self.entries.iter().filter(|(_, e)| e.call.is_some() && e.outcome.is_none()).map(|(op, _)| *op)
+        self.entries
+            .iter()
+            .filter(|(_, e)| e.call.is_some() && e.outcome.is_none())
+            .map(|(op, _)| *op)
     }
 
     /// Whether this operation brings the members to one history.
@@ -39,7 +46,8 @@ impl Ledger {
         self.entries.get(&op).is_some_and(super::Entry::is_sync)
     }
 
-    /// Whether this member holds a result of this operation. One that is forgotten it held, or it had ended otherwise.
+    /// Whether this member holds a result of this operation. One that is forgotten it held, or it
+    /// had ended otherwise.
     pub(crate) fn holds(&self, op: OpId) -> bool {
         self.entries.get(&op).is_none_or(|e| e.held.is_some())
     }

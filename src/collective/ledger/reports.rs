@@ -21,7 +21,8 @@ impl Ledger {
         self.forget_finished();
     }
 
-    /// Another member has decided every operation of the lane below this number; its reports may have been lost.
+    /// Another member has decided every operation of the lane below this number; its reports may
+    /// have been lost.
     pub fn on_settled(&mut self, from: Rank, below: OpId) {
         for (op, entry) in &mut self.entries {
             if op.lane == below.lane && op.number < below.number {
@@ -42,17 +43,22 @@ impl Ledger {
             bodies.extend(entry.ready.then_some(OpBody::Ready(*op)));
             bodies.extend(entry.votes[me.index()].map(|vote| OpBody::Vote(*op, vote)));
         }
-        let shared = self.numbers.iter().filter(|(lane, _)| lane.participants(size) >> to.0 & 1 == 1);
+        let shared =
+            self.numbers.iter().filter(|(lane, _)| lane.participants(size) >> to.0 & 1 == 1);
         bodies.extend(shared.map(|(lane, next)| {
-            let open = self.entries.iter().filter(|(op, e)| op.lane == *lane && e.call.is_some() && e.outcome.is_none());
+            let open = self
+                .entries
+                .iter()
+                .filter(|(op, e)| op.lane == *lane && e.call.is_some() && e.outcome.is_none());
             let number = open.map(|(op, _)| op.number).min().unwrap_or(*next);
             OpBody::Settled(OpId { lane: *lane, number })
         }));
         bodies
     }
 
-    /// Decided operations that others may still list: what every message about operations carries. First those that this member has called,
-    /// of which there are no more than fit. What it has not called may stay for as long as the View does, so it is told once.
+    /// Decided operations that others may still list: what every message about operations carries.
+    /// First those that this member has called, of which there are no more than fit. What it has
+    /// not called may stay for as long as the View does, so it is told once.
     pub fn resolved(&self) -> Vec<OpId> {
         let decided = || self.entries.iter().filter(|(_, e)| e.outcome.is_some());
         let called = decided().filter(|(_, e)| e.call.is_some());
@@ -60,12 +66,14 @@ impl Ledger {
         called.chain(uncalled).map(|(op, _)| *op).take(OPS_LISTED_MAX).collect()
     }
 
-    /// The same for a message that goes to all others of these ranks, bits by rank. After it this member need not list for their
-    /// sake what concerns no one else.
+    /// The same for a message that goes to all others of these ranks, bits by rank. After it this
+    /// member need not list for their sake what concerns no one else.
     pub fn report_resolved(&mut self, to: u32) -> Vec<OpId> {
         let (resolved, others) = (self.resolved(), !(1 << self.me.0));
         for op in &resolved {
-            if let Some(entry) = self.entries.get_mut(op).filter(|e| e.participants & others & !to == 0) {
+            if let Some(entry) =
+                self.entries.get_mut(op).filter(|e| e.participants & others & !to == 0)
+            {
                 entry.reported = true;
             }
         }
@@ -73,14 +81,16 @@ impl Ledger {
         resolved
     }
 
-    /// Operations that every member has decided are forgotten, unless this member's program is still to call them, or
-    /// the others have not been told yet: who forgot without a word would stay on their lists for ever. What was reported
-    /// when the View was left stays as it is.
+    /// Operations that every member has decided are forgotten, unless this member's program is
+    /// still to call them, or the others have not been told yet: who forgot without a word would
+    /// stay on their lists for ever. What was reported when the View was left stays as it is.
     fn forget_finished(&mut self) {
         if self.frozen {
             return;
         }
-        let over = |e: &Entry| e.resolved_by & e.participants == e.participants && e.call.is_some() && e.reported;
+        let over = |e: &Entry| {
+            e.resolved_by & e.participants == e.participants && e.call.is_some() && e.reported
+        };
         let effects = &mut self.effects;
         self.entries.retain(|op, entry| {
             let over = over(entry);
@@ -89,9 +99,14 @@ impl Ledger {
             }
             !over
         });
-        // Aborted before this member's program called it. When it does after this is forgotten, the others abort it again.
-        let uncalled: Vec<OpId> =
-            self.entries.iter().filter(|(_, e)| e.call.is_none() && e.outcome.is_some()).map(|(op, _)| *op).collect();
+        // Aborted before this member's program called it. When it does after this is forgotten, the
+        // others abort it again.
+        let uncalled: Vec<OpId> = self
+            .entries
+            .iter()
+            .filter(|(_, e)| e.call.is_none() && e.outcome.is_some())
+            .map(|(op, _)| *op)
+            .collect();
         for op in uncalled.iter().rev().skip(UNCALLED_MAX) {
             self.entries.remove(op);
         }

@@ -1,6 +1,7 @@
 //! Layer: Core.
 //!
-//! Which revision of the plan an operation runs under: the same on every member, see [`Revising`](crate::collective::Revising).
+//! Which revision of the plan an operation runs under: the same on every member, see
+//! [`Revising`](crate::collective::Revising).
 
 use super::{Ledger, Misbehaviour};
 use crate::collective::revision::LANES_TOLD_MAX;
@@ -13,8 +14,8 @@ pub(super) struct Revisions {
     first: u32,
     /// What everything before `since` runs under.
     oldest: u32,
-    /// Later ones, ascending, each with the call in each lane from which on it is used. A member that is behind still calls what others
-    /// have begun before.
+    /// Later ones, ascending, each with the call in each lane from which on it is used. A member
+    /// that is behind still calls what others have begun before.
     since: Vec<(u32, Vec<OpId>)>,
     /// The highest that was proposed.
     seen: u32,
@@ -44,11 +45,16 @@ impl Revisions {
     }
 
     pub(super) fn of_a_new_call(&self, op: OpId) -> Option<u32> {
-        if op.lane.ends().is_some() { Some(self.first) } else { Some(self.agreed_for(op)).filter(|_| self.held.is_none()) }
+        if op.lane.ends().is_some() {
+            Some(self.first)
+        } else {
+            Some(self.agreed_for(op)).filter(|_| self.held.is_none())
+        }
     }
 
     fn agreed_for(&self, op: OpId) -> u32 {
-        let begun = self.since.iter().rev().find(|(_, first)| op.number >= number_in(first, op.lane));
+        let begun =
+            self.since.iter().rev().find(|(_, first)| op.number >= number_in(first, op.lane));
         begun.map_or(self.oldest, |(revision, _)| *revision)
     }
 }
@@ -65,32 +71,47 @@ impl Ledger {
         called.map_or(Some(self.revisions.agreed_for(op.whole())), |entry| entry.revision)
     }
 
-    /// How many operations are begun here or elsewhere and not decided; without those that are held here.
+    /// How many operations are begun here or elsewhere and not decided; without those that are held
+    /// here.
     pub fn moving(&self) -> usize {
-        let is_held = |op: &&OpId| self.entries.get(op).is_some_and(|entry| entry.call.is_some() && entry.revision.is_none());
+        let is_held = |op: &&OpId| {
+            self.entries
+                .get(op)
+                .is_some_and(|entry| entry.call.is_some() && entry.revision.is_none())
+        };
         self.open().filter(|op| !is_held(op)).count()
     }
 
     /// Whether an operation may run under this revision that is not decided, or not called yet.
     pub fn uses(&self, revision: u32) -> bool {
-        let mut open = self.entries.values().filter(|entry| entry.outcome.is_none()).filter_map(|entry| entry.revision);
+        let mut open = self
+            .entries
+            .values()
+            .filter(|entry| entry.outcome.is_none())
+            .filter_map(|entry| entry.revision);
         self.revisions.has(revision) || open.any(|used| used == revision)
     }
 
-    /// Holds every collective that is called from now on, until [`switch`](Ledger::switch). Gives the number of the next call in each lane,
-    /// `None` when they are too many to be told; the same again when this is said again.
+    /// Holds every collective that is called from now on, until [`switch`](Ledger::switch). Gives
+    /// the number of the next call in each lane, `None` when they are too many to be told; the same
+    /// again when this is said again.
     ///
     /// # Errors
     /// Another revision is being agreed on, or this one was before.
     pub fn hold(&mut self, revision: u32) -> Result<Option<Vec<OpId>>, Misbehaviour> {
         if let Some(held) = &self.revisions.held {
-            return if held.revision == revision { Ok(held.next.clone()) } else { Err(Misbehaviour) };
+            return if held.revision == revision {
+                Ok(held.next.clone())
+            } else {
+                Err(Misbehaviour)
+            };
         }
         if revision <= self.revisions.seen {
             return Err(Misbehaviour);
         }
         let shared = self.numbers.iter().filter(|(lane, _)| lane.ends().is_none());
-        let next: Vec<OpId> = shared.map(|(lane, number)| OpId { lane: *lane, number: *number }).collect();
+        let next: Vec<OpId> =
+            shared.map(|(lane, number)| OpId { lane: *lane, number: *number }).collect();
         let next = Some(next).filter(|next| next.len() <= LANES_TOLD_MAX);
         self.revisions.held = Some(Held { revision, next: next.clone() });
         self.revisions.seen = revision;
@@ -99,16 +120,22 @@ impl Ledger {
 
     /// Whether this revision has been switched to, or given up.
     pub fn is_past(&self, revision: u32) -> bool {
-        revision <= self.revisions.seen && self.revisions.held.as_ref().is_none_or(|held| held.revision != revision)
+        revision <= self.revisions.seen
+            && self.revisions.held.as_ref().is_none_or(|held| held.revision != revision)
     }
 
-    /// Ends the hold: in each lane calls from these numbers on run under the new revision, and in lanes that are not named all of them.
-    /// `None` when the plan stays as it was.
+    /// Ends the hold: in each lane calls from these numbers on run under the new revision, and in
+    /// lanes that are not named all of them. `None` when the plan stays as it was.
     ///
     /// # Errors
     /// Nothing is held for this revision, or a call that has begun here would change its plan.
     pub fn switch(&mut self, revision: u32, first: Option<&[OpId]>) -> Result<(), Misbehaviour> {
-        let held = self.revisions.held.as_ref().filter(|held| held.revision == revision).ok_or(Misbehaviour)?;
+        let held = self
+            .revisions
+            .held
+            .as_ref()
+            .filter(|held| held.revision == revision)
+            .ok_or(Misbehaviour)?;
         if let Some(first) = first {
             let begun = held.next.as_ref().ok_or(Misbehaviour)?;
             if begun.iter().any(|op| number_in(first, op.lane) < op.number) {
@@ -117,7 +144,10 @@ impl Ledger {
             self.revisions.since.push((revision, first.to_vec()));
         }
         self.revisions.held = None;
-        let waiting = self.entries.iter_mut().filter(|(_, entry)| entry.call.is_some() && entry.revision.is_none());
+        let waiting = self
+            .entries
+            .iter_mut()
+            .filter(|(_, entry)| entry.call.is_some() && entry.revision.is_none());
         for (op, entry) in waiting {
             entry.revision = Some(self.revisions.agreed_for(*op));
         }

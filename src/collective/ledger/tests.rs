@@ -10,8 +10,13 @@ use crate::collective::{CodecId, DType, Mismatch, ReduceOp, Status};
 use crate::view::testing::view_of;
 use group::Group;
 
-const SUM: Call =
-    Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 10, codec: CodecId::None, mode: Mode::PerOp };
+const SUM: Call = Call {
+    kind: Kind::AllReduce(ReduceOp::Sum),
+    dtype: DType::F32,
+    count: 10,
+    codec: CodecId::None,
+    mode: Mode::PerOp,
+};
 
 #[test]
 fn a_result_counts_when_all_hold_it() {
@@ -196,7 +201,8 @@ fn who_decides_last_still_tells_the_others() {
     g.ledgers[0].done(op, 1);
     g.ledgers[1].done(op, 1);
     g.deliver_all();
-    // Member 1 reports first; member 0, which has said nothing since, must not forget before it has.
+    // Member 1 reports first; member 0, which has said nothing since, must not forget before it
+    // has.
     let reported = g.ledgers[1].report_resolved(u32::MAX);
     g.ledgers[0].on_resolved(Rank(1), &reported);
     let reported = g.ledgers[0].report_resolved(u32::MAX);
@@ -219,8 +225,10 @@ fn the_sixty_fifth_call_takes_no_number() {
 #[test]
 fn a_member_cannot_fill_the_memory_of_another() {
     let mut ledger = Ledger::new(&view_of(2), Rank(0));
-    let describe = |number| Descriptor { op: OpId { lane: Lane(5), number }, call: SUM, plan_revision: 0 };
-    let accepted = (0..10_000).take_while(|n| ledger.on_descriptor(Rank(1), describe(*n)).is_ok()).count();
+    let describe =
+        |number| Descriptor { op: OpId { lane: Lane(5), number }, call: SUM, plan_revision: 0 };
+    let accepted =
+        (0..10_000).take_while(|n| ledger.on_descriptor(Rank(1), describe(*n)).is_ok()).count();
     assert_eq!(accepted, OPS_LISTED_MAX);
 }
 
@@ -231,8 +239,13 @@ fn a_view_that_is_not_in_sync_takes_only_a_sync_from_its_history() {
     let mut g = Group::of(3);
     g.ledgers = (0..3).map(|i| Ledger::new(&view, Rank(i))).collect();
     assert_eq!(g.ledgers[0].call(Lane::MAIN, SUM), Err(CallRefusal::NeedsSync));
-    let sync =
-        |version, count| Call { kind: Kind::Sync { version }, dtype: DType::U8, count, codec: CodecId::None, mode: Mode::PerOp };
+    let sync = |version, count| Call {
+        kind: Kind::Sync { version },
+        dtype: DType::U8,
+        count,
+        codec: CodecId::None,
+        mode: Mode::PerOp,
+    };
     let op = g.begin(0, sync(99, 1));
     g.begin(1, sync(5, 30));
     g.begin(2, sync(5, 40));

@@ -9,10 +9,17 @@ use ::metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is said of each name; by the program's recorder, so it must be installed before the node joins.
+/// What is said of each name; by the program's recorder, so it must be installed before the node
+/// joins.
 pub fn describe() {
-    describe_counter!("potluck_operations_begun_total", "Operations begun by this process, by kind and engine");
-    describe_counter!("potluck_operations_total", "Operations decided in this process, by kind, outcome and engine");
+    describe_counter!(
+        "potluck_operations_begun_total",
+        "Operations begun by this process, by kind and engine"
+    );
+    describe_counter!(
+        "potluck_operations_total",
+        "Operations decided in this process, by kind, outcome and engine"
+    );
     describe_counter!(
         "potluck_operation_bytes_total",
         Unit::Bytes,
@@ -24,21 +31,37 @@ pub fn describe() {
         "From the first poll of an operation to its decision, by kind, outcome and engine"
     );
     describe_counter!("potluck_edge_sent_bytes_total", Unit::Bytes, "Bulk data sent to a peer");
-    describe_counter!("potluck_edge_received_bytes_total", Unit::Bytes, "Bulk data received from a peer");
-    describe_counter!("potluck_links_total", "Control links that came up with a peer where there was none");
+    describe_counter!(
+        "potluck_edge_received_bytes_total",
+        Unit::Bytes,
+        "Bulk data received from a peer"
+    );
+    describe_counter!(
+        "potluck_links_total",
+        "Control links that came up with a peer where there was none"
+    );
 }
 
 pub fn begun(kind: &'static str, engine: EngineKind) {
-    counter!("potluck_operations_begun_total", "kind" => kind, "engine" => name(engine)).increment(1);
+    counter!("potluck_operations_begun_total", "kind" => kind, "engine" => name(engine))
+        .increment(1);
 }
 
-pub fn ended(kind: &'static str, engine: EngineKind, bytes: u64, outcome: &'static str, duration: Duration) {
+pub fn ended(
+    kind: &'static str,
+    engine: EngineKind,
+    bytes: u64,
+    outcome: &'static str,
+    duration: Duration,
+) {
     let engine = name(engine);
-    counter!("potluck_operations_total", "kind" => kind, "outcome" => outcome, "engine" => engine).increment(1);
+    counter!("potluck_operations_total", "kind" => kind, "outcome" => outcome, "engine" => engine)
+        .increment(1);
     histogram!("potluck_operation_duration_seconds", "kind" => kind, "outcome" => outcome, "engine" => engine)
         .record(duration.as_secs_f64());
     if outcome == "committed" {
-        counter!("potluck_operation_bytes_total", "kind" => kind, "engine" => engine).increment(bytes);
+        counter!("potluck_operation_bytes_total", "kind" => kind, "engine" => engine)
+            .increment(bytes);
     }
 }
 
@@ -57,9 +80,12 @@ impl Told {
                 continue;
             }
             let peer = edge.node.to_string();
-            counter!("potluck_edge_sent_bytes_total", "peer" => peer.clone()).increment(now.0.saturating_sub(before.0));
-            counter!("potluck_edge_received_bytes_total", "peer" => peer.clone()).increment(now.1.saturating_sub(before.1));
-            counter!("potluck_links_total", "peer" => peer).increment(now.2.saturating_sub(before.2));
+            counter!("potluck_edge_sent_bytes_total", "peer" => peer.clone())
+                .increment(now.0.saturating_sub(before.0));
+            counter!("potluck_edge_received_bytes_total", "peer" => peer.clone())
+                .increment(now.1.saturating_sub(before.1));
+            counter!("potluck_links_total", "peer" => peer)
+                .increment(now.2.saturating_sub(before.2));
         }
     }
 }

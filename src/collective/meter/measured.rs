@@ -24,7 +24,13 @@ pub struct Measured {
 
 impl Measured {
     /// An operation begins, on this engine as far as one knows.
-    pub fn begin(meter: &Arc<Meter>, view: &View, engine: EngineKind, op: OpId, call: &Call) -> Measured {
+    pub fn begin(
+        meter: &Arc<Meter>,
+        view: &View,
+        engine: EngineKind,
+        op: OpId,
+        call: &Call,
+    ) -> Measured {
         let kind = kind_name(call);
         let bytes = call.count.saturating_mul(call.dtype.bytes() as u64);
         // The arguments are worked out only where somebody listens.
@@ -40,7 +46,15 @@ impl Measured {
         );
         meter.begun(kind, engine);
         let outcome = Outcome::Aborted(AbortCause { reason: AbortReason::Dropped, by: Rank(0) });
-        Measured { meter: Arc::clone(meter), kind, engine, bytes, since: Instant::now(), span, outcome }
+        Measured {
+            meter: Arc::clone(meter),
+            kind,
+            engine,
+            bytes,
+            since: Instant::now(),
+            span,
+            outcome,
+        }
     }
 
     /// Where what happens for it belongs in the trace.
@@ -61,7 +75,8 @@ impl Drop for Measured {
         if !self.span.is_disabled() {
             let _in_it = self.span.enter();
             self.span.record("outcome", outcome_name(self.outcome));
-            self.span.record("duration_us", u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
+            self.span
+                .record("duration_us", u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
             tracing::debug!("decided");
         }
     }

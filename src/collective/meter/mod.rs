@@ -2,7 +2,8 @@
 //!
 //! What a node's operations cost: measured where they begin and where they are decided.
 //!
-//! One [`Meter`] counts for a node, over all its Views. One [`Measured`] is an operation under way, with its span in the trace.
+//! One [`Meter`] counts for a node, over all its Views. One [`Measured`] is an operation under way,
+//! with its span in the trace.
 
 #[cfg(feature = "metrics")]
 mod facade;
@@ -105,7 +106,14 @@ impl Meter {
         let _ = engine;
     }
 
-    fn ended(&self, kind: &'static str, engine: EngineKind, bytes: u64, outcome: Outcome, duration: Duration) {
+    fn ended(
+        &self,
+        kind: &'static str,
+        engine: EngineKind,
+        bytes: u64,
+        outcome: Outcome,
+        duration: Duration,
+    ) {
         let mut state = self.lock();
         state.busy.end();
         let operation = state.operation(kind);
@@ -134,7 +142,9 @@ impl Meter {
 
 impl State {
     fn operation(&mut self, kind: &'static str) -> &mut OperationMetrics {
-        self.operations.entry(kind).or_insert_with(|| OperationMetrics { kind, ..OperationMetrics::default() })
+        self.operations
+            .entry(kind)
+            .or_insert_with(|| OperationMetrics { kind, ..OperationMetrics::default() })
     }
 
     fn edges(&self) -> Vec<EdgeMetrics> {
@@ -192,7 +202,11 @@ impl Busy {
 }
 
 /// Of somebody new only while there is room.
-fn edge<'a>(edges: &'a mut BTreeMap<NodeId, EdgeMetrics>, node: NodeId, name: &Name) -> Option<&'a mut EdgeMetrics> {
+fn edge<'a>(
+    edges: &'a mut BTreeMap<NodeId, EdgeMetrics>,
+    node: NodeId,
+    name: &Name,
+) -> Option<&'a mut EdgeMetrics> {
     if edges.len() >= EDGES_MAX && !edges.contains_key(&node) {
         return None;
     }

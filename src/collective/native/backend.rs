@@ -1,18 +1,21 @@
 //! Layer: Shells.
 //!
-//! The native engine in one View: a sender and a receiver thread for each link, and the receivers do the work.
+//! The native engine in one View: a sender and a receiver thread for each link, and the receivers
+//! do the work.
 //!
-//! A receiver takes a frame, finds its operation, folds, and queues what that sets free at the outboxes of other
-//! peers; so a message costs one change of thread on its way through a member. It never waits for another thread but at
-//! short locks: whatever a peer may send has memory waiting for it.
+//! A receiver takes a frame, finds its operation, folds, and queues what that sets free at the
+//! outboxes of other peers; so a message costs one change of thread on its way through a member. It
+//! never waits for another thread but at short locks: whatever a peer may send has memory waiting
+//! for it.
 //!
-//! What is small may come and go with descriptors, see [`Enclosed`]; then the control plane does what receivers do.
+//! What is small may come and go with descriptors, see [`Enclosed`]; then the control plane does
+//! what receivers do.
 //!
-//! A program's contribution is fed by the program's own thread, chunk after chunk, and what one sets free is on its way while
-//! the next is copied.
+//! A program's contribution is fed by the program's own thread, chunk after chunk, and what one
+//! sets free is on its way while the next is copied.
 //!
-//! Locks are taken in this order, and `done` is called under none: table, gate of an operation, outbox. A chunk's lock, and
-//! under it that of the result, is held together with none of them.
+//! Locks are taken in this order, and `done` is called under none: table, gate of an operation,
+//! outbox. A chunk's lock, and under it that of the result, is held together with none of them.
 
 use super::op::Active;
 use super::outbox::{Generation, Outbox};
@@ -146,7 +149,10 @@ impl Drop for NativeBackend {
 
 impl Carried {
     fn traffic(&self) -> Traffic {
-        Traffic { sent_bytes: self.sent.load(Ordering::Relaxed), received_bytes: self.received.load(Ordering::Relaxed) }
+        Traffic {
+            sent_bytes: self.sent.load(Ordering::Relaxed),
+            received_bytes: self.received.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -155,7 +161,8 @@ impl Core {
         let Job { op, call, plan, sync_root, model, done } = job;
         let size = self.outboxes.len();
         let itinerary = Itinerary::of(&call, sync_root, &plan, size).ok();
-        let run = itinerary.and_then(|itinerary| Run::new(op, self.me, itinerary, &self.pool, model.as_ref()));
+        let run = itinerary
+            .and_then(|itinerary| Run::new(op, self.me, itinerary, &self.pool, model.as_ref()));
         // The caller may want it back, as soon as it is not read any more.
         drop(model);
         let Some(run) = run else {
@@ -163,13 +170,18 @@ impl Core {
         };
         let mut run_and_done = Some((run, done));
         let begun = lock(&self.table).begin(op, |credited| {
-            let (run, done) = run_and_done.take().expect("called at most once, and taken nowhere else before");
+            let (run, done) =
+                run_and_done.take().expect("called at most once, and taken nowhere else before");
             Arc::new(Active::new(run, done, size, credited))
         });
         match begun {
             Ok((active, early)) => self.begin(&active, early),
             Err(refused) => {
-                let fault = if refused == Refused::Closed { EngineFault::Closed } else { EngineFault::Cancelled };
+                let fault = if refused == Refused::Closed {
+                    EngineFault::Closed
+                } else {
+                    EngineFault::Cancelled
+                };
                 if let Some((_, done)) = run_and_done {
                     done(Err(fault));
                 }
@@ -241,7 +253,8 @@ impl Core {
         let phase = if enclosed.is_result { Phase::Gather } else { Phase::Reduce };
         let len = enclosed.bytes.len();
         // It is as short as its sender's message.
-        let header = DataHeader { op, flow: enclosed.flow, chunk: enclosed.chunk, phase, len: len as u32 };
+        let header =
+            DataHeader { op, flow: enclosed.flow, chunk: enclosed.chunk, phase, len: len as u32 };
         let mut block = self.pool.block(len);
         block.bytes_mut().copy_from_slice(&enclosed.bytes);
         self.receive(from, outbox.generation(), &header, block, &mut Vec::new());
@@ -249,13 +262,16 @@ impl Core {
     }
 
     fn has_sent(&self, active: &Arc<Active>, parcel: &Parcel) {
-        self.carried[parcel.to.index()].sent.fetch_add(parcel.payload.bytes().len() as u64, Ordering::Relaxed);
+        self.carried[parcel.to.index()]
+            .sent
+            .fetch_add(parcel.payload.bytes().len() as u64, Ordering::Relaxed);
         if active.run().sent(parcel) == Progress::Complete {
             self.complete(active);
         }
     }
 
-    /// Takes the next frame of a link. What belongs to a result that is in the making is received straight into its place.
+    /// Takes the next frame of a link. What belongs to a result that is in the making is received
+    /// straight into its place.
     ///
     /// # Errors
     /// The link is over.
@@ -288,7 +304,14 @@ impl Core {
     }
 
     /// A frame has come from `from`, over this link or with a descriptor.
-    fn receive(&self, from: Rank, generation: Option<Generation>, header: &DataHeader, block: Block, out: &mut Vec<Parcel>) {
+    fn receive(
+        &self,
+        from: Rank,
+        generation: Option<Generation>,
+        header: &DataHeader,
+        block: Block,
+        out: &mut Vec<Parcel>,
+    ) {
         let routed = lock(&self.table).route(from, header, block);
         match routed {
             Routed::Taken => {}
@@ -318,7 +341,8 @@ impl Core {
         }
         match active.run().receive(from, header, block, out) {
             Ok(progress) => self.go_on(active, progress, out),
-            // It may have ended on another thread meanwhile, and nothing fits an operation that has.
+            // It may have ended on another thread meanwhile, and nothing fits an operation that
+            // has.
             Err(Violation) if active.is_over() => {}
             Err(violation) => return Err(violation),
         }
@@ -334,7 +358,8 @@ impl Core {
         }
     }
 
-    /// The result is here. The operation stays until it is retired, as others may still wait for its frames.
+    /// The result is here. The operation stays until it is retired, as others may still wait for
+    /// its frames.
     fn complete(&self, active: &Arc<Active>) {
         if let Some(done) = active.take_done() {
             // Without it somebody has given the operation up at this very moment.
@@ -342,8 +367,8 @@ impl Core {
         }
     }
 
-    /// What `by` sent does not fit. As long as its descriptor is not in, that may be an honest difference between two
-    /// programs; the ledger will say so.
+    /// What `by` sent does not fit. As long as its descriptor is not in, that may be an honest
+    /// difference between two programs; the ledger will say so.
     fn violated(&self, active: &Arc<Active>, by: Rank, generation: Option<Generation>) {
         if active.doubt(by) {
             return;
@@ -426,7 +451,9 @@ impl LinkEnd {
     fn receive_all(&self, mut receiver: Box<dyn DataReceiver>) {
         let mut out = Vec::new();
         // Whatever ends it, dropping this end says so.
-        while self.core.take_frame(self.peer, self.generation, receiver.as_mut(), &mut out).is_ok() {}
+        while self.core.take_frame(self.peer, self.generation, receiver.as_mut(), &mut out).is_ok()
+        {
+        }
     }
 }
 

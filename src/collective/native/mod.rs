@@ -3,32 +3,36 @@
 //! The native engine: schedules of this project on blocking threads, over data links.
 //!
 //! # Semantics
-//! A job is started, which makes room for its data, and fed, which may happen later or never. A member's chunks leave while
-//! the next are fed, as soon as the peer is known to have room for them, flow over each other along the schedule, and are
-//! folded where they meet. The result is received and finished in its place, which may be memory of the caller's type, and
-//! is handed out with it. What was lent is read until it is added and sent; what others still wait for is held until the job
-//! is retired.
+//! A job is started, which makes room for its data, and fed, which may happen later or never. A
+//! member's chunks leave while the next are fed, as soon as the peer is known to have room for
+//! them, flow over each other along the schedule, and are folded where they meet. The result is
+//! received and finished in its place, which may be memory of the caller's type, and is handed out
+//! with it. What was lent is read until it is added and sent; what others still wait for is held
+//! until the job is retired.
 //!
 //! # Credit
-//! A reader never waits for its program. Data of an operation goes to a peer after [`Backend::credit`];
-//! before that only 64 KiB per operation and 1 MiB per peer, for which the peer keeps room.
+//! A reader never waits for its program. Data of an operation goes to a peer after
+//! [`Backend::credit`]; before that only 64 KiB per operation and 1 MiB per peer, for which the
+//! peer keeps room.
 //!
 //! # Failure
-//! A link that breaks fails the running jobs that still need it and no other; a peer that sends what no schedule foresees
-//! loses its link. Nothing received can make a thread panic or take memory beyond the bounds. A chunk is received into a
-//! result once, and never into one that is handed out. A job that is given up before it is fed is never fed; memory that is
-//! being received into when its job ends goes back to the pool afterwards.
+//! A link that breaks fails the running jobs that still need it and no other; a peer that sends
+//! what no schedule foresees loses its link. Nothing received can make a thread panic or take
+//! memory beyond the bounds. A chunk is received into a result once, and never into one that is
+//! handed out. A job that is given up before it is fed is never fed; memory that is being received
+//! into when its job ends goes back to the pool afterwards.
 //!
-//! What a link had taken over when it broke is not sent again. A job that is complete here cannot be failed for that: a
-//! peer that starts it only later, as in a broadcast, waits until its ledger aborts it. So whoever hears of a broken
-//! link should abort what is undecided.
+//! What a link had taken over when it broke is not sent again. A job that is complete here cannot
+//! be failed for that: a peer that starts it only later, as in a broadcast, waits until its ledger
+//! aborts it. So whoever hears of a broken link should abort what is undecided.
 //!
-//! Subnormal numbers are kept, also where the program's threads flush them to zero: what is added and encoded is so in the default
-//! floating-point environment.
+//! Subnormal numbers are kept, also where the program's threads flush them to zero: what is added
+//! and encoded is so in the default floating-point environment.
 //!
 //! # Threads
-//! Two for each link, named `potluck-tx-<rank>` and `potluck-rx-<rank>`. They end when their link does; nobody joins
-//! them, so a backend may be closed and dropped on any thread, also on one of theirs.
+//! Two for each link, named `potluck-tx-<rank>` and `potluck-rx-<rank>`. They end when their link
+//! does; nobody joins them, so a backend may be closed and dropped on any thread, also on one of
+//! theirs.
 
 mod backend;
 mod coding;
@@ -77,7 +81,8 @@ impl NativeEngine {
         self.threads.panics()
     }
 
-    /// Waits until the threads of all its backends have ended; gives how many have not when `timeout` is over.
+    /// Waits until the threads of all its backends have ended; gives how many have not when
+    /// `timeout` is over.
     #[cfg(test)]
     pub fn wait_for_threads(&self, timeout: Duration) -> usize {
         self.threads.wait(timeout)

@@ -1,6 +1,7 @@
 //! Layer: Shells.
 //!
-//! An operation that is under way here: its run, the gates that hold its frames back until peers have room, and its `done`.
+//! An operation that is under way here: its run, the gates that hold its frames back until peers
+//! have room, and its `done`.
 
 use super::outbox::{Frame, Outbox};
 use super::run::{Parcel, Run, lock};
@@ -22,15 +23,28 @@ pub struct Active {
 struct Gate {
     open: bool,
     held: Vec<Parcel>,
-    /// The peer sent what this call does not foresee, before it was known that its call is the same.
+    /// The peer sent what this call does not foresee, before it was known that its call is the
+    /// same.
     doubtful: bool,
 }
 
 impl Active {
-    /// An operation among `size` ranks. The ranks in `credited`, a bit each, have room for it already.
+    /// An operation among `size` ranks. The ranks in `credited`, a bit each, have room for it
+    /// already.
     pub fn new(run: Run, done: Done, size: usize, credited: u16) -> Active {
-        let gate = |rank: usize| Mutex::new(Gate { open: credited & (1 << rank) != 0, held: Vec::new(), doubtful: false });
-        Active { run, gates: (0..size).map(gate).collect(), done: Mutex::new(Some(done)), over: AtomicBool::new(false) }
+        let gate = |rank: usize| {
+            Mutex::new(Gate {
+                open: credited & (1 << rank) != 0,
+                held: Vec::new(),
+                doubtful: false,
+            })
+        };
+        Active {
+            run,
+            gates: (0..size).map(gate).collect(),
+            done: Mutex::new(Some(done)),
+            over: AtomicBool::new(false),
+        }
     }
 
     /// Its progress.
@@ -65,7 +79,8 @@ impl Active {
         }
     }
 
-    /// `peer` has room for all of it, and calls the same. Gives whether it has sent what that call does not foresee.
+    /// `peer` has room for all of it, and calls the same. Gives whether it has sent what that call
+    /// does not foresee.
     pub fn credit(self: &Arc<Active>, peer: Rank, outbox: &Outbox) -> bool {
         let mut gate = lock(&self.gates[peer.index()]);
         gate.open = true;
@@ -75,8 +90,8 @@ impl Active {
         gate.doubtful
     }
 
-    /// `peer` has sent what this call does not foresee. Gives whether that may be because it calls something else, which
-    /// its descriptor will tell.
+    /// `peer` has sent what this call does not foresee. Gives whether that may be because it calls
+    /// something else, which its descriptor will tell.
     pub fn doubt(&self, peer: Rank) -> bool {
         let mut gate = lock(&self.gates[peer.index()]);
         gate.doubtful = true;

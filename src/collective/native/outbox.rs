@@ -2,9 +2,9 @@
 //!
 //! What waits to be sent to one peer, and the link it goes by.
 //!
-//! The queue has no length of its own because it owns next to nothing: each frame points to a block of some operation's
-//! staging, a schedule sends every chunk a fixed number of times, and operations are bounded by their ledger. When
-//! an operation ends, its frames are taken out.
+//! The queue has no length of its own because it owns next to nothing: each frame points to a block
+//! of some operation's staging, a schedule sends every chunk a fixed number of times, and
+//! operations are bounded by their ledger. When an operation ends, its frames are taken out.
 
 use super::op::Active;
 use super::run::{Parcel, lock};
@@ -18,10 +18,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 pub const EAGER_OP_BYTES: usize = 64 * 1024;
 /// Most payload bytes of all operations together that a peer may have got so.
 pub const EAGER_PEER_BYTES: usize = 1024 * 1024;
-/// Most eager frames of one operation, so that tiny ones cannot cost the receiver more in bookkeeping than in bytes.
+/// Most eager frames of one operation, so that tiny ones cannot cost the receiver more in
+/// bookkeeping than in bytes.
 pub const EAGER_OP_FRAMES: usize = 64;
-/// Most bytes of such frames that a receiver keeps for one peer. One that has more than [`EAGER_PEER_BYTES`] under way is not honest; the rest is
-/// for what it has decided and this one has not.
+/// Most bytes of such frames that a receiver keeps for one peer. One that has more than
+/// [`EAGER_PEER_BYTES`] under way is not honest; the rest is for what it has decided and this one
+/// has not.
 pub const EARLY_BYTES_MAX: usize = EARLY_OPS_MAX * EAGER_OP_BYTES;
 /// Most such frames: four of each call of as many steps as may be under way.
 pub const EARLY_FRAMES_MAX: usize = 4 * EARLY_OPS_MAX * PARTS_MAX;
@@ -80,7 +82,8 @@ impl Spent {
 
 impl Eager {
     fn add(&mut self, op: OpId, bytes: usize) -> bool {
-        let fits = self.bytes + bytes <= EAGER_PEER_BYTES && self.ops.entry(op).or_default().add(bytes);
+        let fits =
+            self.bytes + bytes <= EAGER_PEER_BYTES && self.ops.entry(op).or_default().add(bytes);
         if fits {
             self.bytes += bytes;
         }
@@ -105,7 +108,8 @@ impl Outbox {
 
     /// Queues a frame within the eager bounds, or gives it back.
     pub fn push_eager(&self, frame: Frame) -> Result<(), Frame> {
-        let fits = lock(&self.state).eager.add(frame.parcel.header.op, frame.parcel.payload.bytes().len());
+        let fits =
+            lock(&self.state).eager.add(frame.parcel.header.op, frame.parcel.payload.bytes().len());
         if !fits {
             return Err(frame);
         }
@@ -113,7 +117,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// The peer has room for all of `op` now, or no longer cares for it: its eager frames do not count any more.
+    /// The peer has room for all of `op` now, or no longer cares for it: its eager frames do not
+    /// count any more.
     pub fn give_back(&self, op: OpId) {
         lock(&self.state).eager.give_back(op);
     }
@@ -121,7 +126,9 @@ impl Outbox {
     /// Takes the frames of an operation out of the queue.
     pub fn purge(&self, op: OpId) {
         let mut state = lock(&self.state);
-        let (gone, kept) = std::mem::take(&mut state.queue).into_iter().partition(|frame| frame.of.run().op() == op);
+        let (gone, kept) = std::mem::take(&mut state.queue)
+            .into_iter()
+            .partition(|frame| frame.of.run().op() == op);
         state.queue = kept;
         drop(state);
         // Outside of the lock: the last frame of an operation takes the operation with it.

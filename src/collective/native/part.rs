@@ -13,7 +13,8 @@ pub enum Part {
     Block(Arc<Block>),
     /// In its place in the result.
     InPlace(Claim),
-    /// This rank's own, copied to where the result will be: it is added to something else, and then the place is free.
+    /// This rank's own, copied to where the result will be: it is added to something else, and then
+    /// the place is free.
     Staged(Claim),
 }
 
@@ -40,16 +41,19 @@ impl Part {
         }
     }
 
-    /// Folds two into one: into the place in the result, where one is there, else into a block that nobody else reads, else
-    /// into a copy.
+    /// Folds two into one: into the place in the result, where one is there, else into a block that
+    /// nobody else reads, else into a copy.
     pub fn fold(self, other: Part, op: ReduceOp, dtype: DType, pool: &Pool) -> Part {
-        let self_first = matches!(self, Part::InPlace(_)) || !matches!(other, Part::InPlace(_)) && self.is_writable();
+        let self_first = matches!(self, Part::InPlace(_))
+            || !matches!(other, Part::InPlace(_)) && self.is_writable();
         let (mut sum, with) = if self_first { (self, other) } else { (other, self) };
         if !sum.is_writable() {
             sum = sum.copied(pool);
         }
         match &mut sum {
-            Part::InPlace(claim) | Part::Staged(claim) => fold(op, dtype, claim.bytes_mut(), with.bytes()),
+            Part::InPlace(claim) | Part::Staged(claim) => {
+                fold(op, dtype, claim.bytes_mut(), with.bytes())
+            }
             Part::Block(block) => match Arc::get_mut(block) {
                 Some(block) => fold(op, dtype, block.bytes_mut(), with.bytes()),
                 None => debug_assert!(false, "it was seen to that nobody else has it"),

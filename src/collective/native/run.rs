@@ -1,34 +1,40 @@
 //! Layer: Shells.
 //!
-//! One operation's progress on one rank: contributions in, parcels and finally the result out. No thread, socket or clock in
-//! here; any number of threads may push it along at once.
+//! One operation's progress on one rank: contributions in, parcels and finally the result out. No
+//! thread, socket or clock in here; any number of threads may push it along at once.
 //!
-//! A run is complete when all is here that this rank keeps, and all has gone that it only brings in or passes on. So who
-//! gets nothing out of an operation is done when its part is on the way. What it sends of a result that it keeps too may
-//! still be waiting then.
+//! A run is complete when all is here that this rank keeps, and all has gone that it only brings in
+//! or passes on. So who gets nothing out of an operation is done when its part is on the way. What
+//! it sends of a result that it keeps too may still be waiting then.
 //!
-//! Each chunk has its own small lock, held while that chunk is folded. Two threads meet at it only when they bring
-//! contributions to the very same chunk, and those must be folded one after the other anyway.
+//! Each chunk has its own small lock, held while that chunk is folded. Two threads meet at it only
+//! when they bring contributions to the very same chunk, and those must be folded one after the
+//! other anyway.
 //!
 //! # Memory
 //!
-//! The result is one [`Canvas`], made when the run is: what is received of it goes straight to its place, and so does
-//! the contribution with which a rank that finishes a chunk begins; both are sent on from there. What a rank only adds to and
-//! passes on turns from a contribution into a sum and a parcel in the block that brought it in. A caller's own elements are
-//! read where they are; a borrowed contribution waits in the place of the result until it is added, and where it is sent
-//! first is a block until it has gone. So on a ring there is the result, and what is on its way, and, with a codec, blocks of
-//! the contribution and the encoded parcels.
+//! The result is one [`Canvas`], made when the run is: what is received of it goes straight to its
+//! place, and so does the contribution with which a rank that finishes a chunk begins; both are
+//! sent on from there. What a rank only adds to and passes on turns from a contribution into a sum
+//! and a parcel in the block that brought it in. A caller's own elements are read where they are; a
+//! borrowed contribution waits in the place of the result until it is added, and where it is sent
+//! first is a block until it has gone. So on a ring there is the result, and what is on its way,
+//! and, with a codec, blocks of the contribution and the encoded parcels.
 //!
-//! An exchange may have to keep the contributions of higher ranks until the lower ones are here: at most the number of
-//! members times the buffer. Exchanges are for small buffers. So it is at the root of a reduction in one step. Round a
-//! ring, who passes on what is for others keeps it until it has gone: in an `all_to_all`, the worst case, at most half the
-//! number of members times the buffer.
+//! An exchange may have to keep the contributions of higher ranks until the lower ones are here: at
+//! most the number of members times the buffer. Exchanges are for small buffers. So it is at the
+//! root of a reduction in one step. Round a ring, who passes on what is for others keeps it until
+//! it has gone: in an `all_to_all`, the worst case, at most half the number of members times the
+//! buffer.
 
 use super::coding::{decoded, encoded, round_trip, rounded};
 use super::part::{Part, Payload};
 use crate::collective::canvas::{Canvas, Claim};
 use crate::collective::schedule::{Itinerary, Station, Then};
-use crate::collective::{Block, Digest, ENCLOSED_BYTES_MAX, Enclosed, Finished, Input, Pool, Staging, elements_of_mut, finish};
+use crate::collective::{
+    Block, Digest, ENCLOSED_BYTES_MAX, Enclosed, Finished, Input, Pool, Staging, elements_of_mut,
+    finish,
+};
 use crate::compression::Codec;
 use crate::copying::copy;
 use crate::link::{DataHeader, Phase};
@@ -74,7 +80,8 @@ pub struct Parcel {
 pub enum Progress {
     /// Chunks are missing.
     Going,
-    /// This step brought the last chunk, or took the last frame away: take the [`output`](Run::output). Said once.
+    /// This step brought the last chunk, or took the last frame away: take the
+    /// [`output`](Run::output). Said once.
     Complete,
 }
 
@@ -120,10 +127,17 @@ impl Landing {
 }
 
 impl Run {
-    /// The run of `me` in operation `op`. Working memory comes from `pool`; that of the result is [like](Pool::like) `model`,
-    /// if that fits. `None` when there is no memory for it.
-    pub fn new(op: OpId, me: Rank, itinerary: Itinerary, pool: &Pool, model: Option<&Block>) -> Option<Run> {
-        let stations: Vec<Station> = (0..itinerary.flows.len()).map(|flow| itinerary.station(flow, me)).collect();
+    /// The run of `me` in operation `op`. Working memory comes from `pool`; that of the result is
+    /// [like](Pool::like) `model`, if that fits. `None` when there is no memory for it.
+    pub fn new(
+        op: OpId,
+        me: Rank,
+        itinerary: Itinerary,
+        pool: &Pool,
+        model: Option<&Block>,
+    ) -> Option<Run> {
+        let stations: Vec<Station> =
+            (0..itinerary.flows.len()).map(|flow| itinerary.station(flow, me)).collect();
         let (mut firsts, mut places) = (vec![0], vec![0]);
         for (flow, station) in stations.iter().enumerate() {
             let chunks = itinerary.chunks(flow);
@@ -131,10 +145,19 @@ impl Run {
             places.push(places[flow] + if station.keeps { chunks } else { 0 });
         }
         let chunks = firsts[stations.len()];
-        let missing = stations.iter().enumerate().map(|(flow, station)| station.steps() * itinerary.chunks(flow)).sum();
-        let digest = itinerary.is_common().then(|| Digest::new(itinerary.count() * itinerary.dtype.bytes()));
+        let missing = stations
+            .iter()
+            .enumerate()
+            .map(|(flow, station)| station.steps() * itinerary.chunks(flow))
+            .sum();
+        let digest =
+            itinerary.is_common().then(|| Digest::new(itinerary.count() * itinerary.dtype.bytes()));
         let flows = || stations.iter().enumerate();
-        let frames = |peer| flows().map(|(flow, station)| station.frames_with(peer, me) * itinerary.chunks(flow)).sum();
+        let frames = |peer| {
+            flows()
+                .map(|(flow, station)| station.frames_with(peer, me) * itinerary.chunks(flow))
+                .sum()
+        };
         let open = ranks(itinerary.size).map(frames).map(AtomicUsize::new).collect();
         let result = canvas(&itinerary, &stations, pool, model)?;
         Some(Run {
@@ -174,27 +197,36 @@ impl Run {
         if self.stations[parcel.header.flow as usize].keeps { Progress::Going } else { self.step() }
     }
 
-    /// The chunks of this rank's own contribution, as flow and chunk, in the order in which they are needed.
+    /// The chunks of this rank's own contribution, as flow and chunk, in the order in which they
+    /// are needed.
     pub fn feed_order(&self) -> Vec<(usize, usize)> {
         self.itinerary.feed_order(self.me)
     }
 
-    /// Whether `input` is as long as this rank's contribution. Of a rank that contributes nothing none is asked for.
+    /// Whether `input` is as long as this rank's contribution. Of a rank that contributes nothing
+    /// none is asked for.
     pub fn fits(&self, input: &Input<'_>) -> bool {
         let bytes = self.itinerary.input_bytes(self.me);
         bytes == 0 || bytes == input.len()
     }
 
-    /// Takes a chunk of this rank's own contribution, each once, from `input`, which [fits](Run::fits). What it sets free to be
-    /// sent is added to `out`.
-    pub fn contribute(&self, (flow, chunk): (usize, usize), input: &Input<'_>, out: &mut Vec<Parcel>) -> Progress {
+    /// Takes a chunk of this rank's own contribution, each once, from `input`, which
+    /// [fits](Run::fits). What it sets free to be sent is added to `out`.
+    pub fn contribute(
+        &self,
+        (flow, chunk): (usize, usize),
+        input: &Input<'_>,
+        out: &mut Vec<Parcel>,
+    ) -> Progress {
         let at = At { flow, chunk, cell: self.firsts[flow] + chunk };
-        let (station, bytes) = (&self.stations[flow], self.itinerary.input_range(self.me, flow, chunk));
+        let (station, bytes) =
+            (&self.stations[flow], self.itinerary.input_range(self.me, flow, chunk));
         let place = station.contributors.iter().position(|rank| *rank == self.me).unwrap_or(0);
-        // What is the result, and what is copied anyway and has others' added to it or is added to theirs, is copied to where
-        // the result will be.
+        // What is the result, and what is copied anyway and has others' added to it or is added to
+        // theirs, is copied to where the result will be.
         let own_codec = self.itinerary.codec_own(self.me);
-        let meets_others = own_codec.is_none() && station.contributors.len() > 1 && station.then != Then::Keep;
+        let meets_others =
+            own_codec.is_none() && station.contributors.len() > 1 && station.then != Then::Keep;
         if station.keeps
             && (self.itinerary.reduce.is_none() || input.is_copied() && meets_others)
             && let Some(mut claim) = self.claim(at)
@@ -202,22 +234,34 @@ impl Run {
             if !input.copy_to(bytes.start, claim.bytes_mut()) {
                 return Progress::Going;
             }
-            let part = if matches!(station.then, Then::Send(_)) { Part::Staged(claim) } else { Part::InPlace(claim) };
+            let part = if matches!(station.then, Then::Send(_)) {
+                Part::Staged(claim)
+            } else {
+                Part::InPlace(claim)
+            };
             return self.add(at, place, part, out);
         }
         let Some(mut block) = input.piece(&self.pool, bytes) else { return Progress::Going };
         if station.then != Then::Keep {
-            // What goes on alone is encoded then. What meets others here counts as they would have got it.
+            // What goes on alone is encoded then. What meets others here counts as they would have
+            // got it.
             let is_alone = station.contributors.len() == 1 && matches!(station.then, Then::Send(_));
             let encoding = own_codec.filter(|_| !is_alone);
             let own = encoding.and_then(|codec| rounded(codec, block.bytes(), &self.pool));
             return self.add(at, place, Part::new(own.unwrap_or(block)), out);
         }
-        let others: Vec<Rank> = station.contributors.iter().copied().filter(|rank| *rank != self.me).collect();
+        let others: Vec<Rank> =
+            station.contributors.iter().copied().filter(|rank| *rank != self.me).collect();
         // Everybody folds what the others could decode, so this rank does so too.
         let encoded = own_codec.map(|codec| round_trip(codec, block.bytes_mut(), &self.pool));
         let own = Arc::new(block);
-        self.post(at, Phase::Reduce, &others, &Payload::Block(encoded.unwrap_or_else(|| Arc::clone(&own))), out);
+        self.post(
+            at,
+            Phase::Reduce,
+            &others,
+            &Payload::Block(encoded.unwrap_or_else(|| Arc::clone(&own))),
+            out,
+        );
         self.add(at, place, Part::Block(own), out)
     }
 
@@ -225,7 +269,8 @@ impl Run {
     pub fn enclose(&self, parcels: &[Parcel]) -> Option<Enclosed> {
         let first = parcels.first()?;
         let DataHeader { flow, chunk, phase, .. } = first.header;
-        let to_all = parcels.len() + 1 == self.itinerary.size && parcels.iter().all(|parcel| parcel.header == first.header);
+        let to_all = parcels.len() + 1 == self.itinerary.size
+            && parcels.iter().all(|parcel| parcel.header == first.header);
         let bytes = first.payload.bytes();
         (to_all && bytes.len() <= ENCLOSED_BYTES_MAX).then(|| Enclosed {
             flow,
@@ -235,11 +280,13 @@ impl Run {
         })
     }
 
-    /// Where the payload of a frame from a peer is to be received, when that is straight in the result. Whoever gets a place
-    /// must have the frame [land](Run::land_frame), or end the link to that peer. `None` says nothing about the frame.
+    /// Where the payload of a frame from a peer is to be received, when that is straight in the
+    /// result. Whoever gets a place must have the frame [land](Run::land_frame), or end the link to
+    /// that peer. `None` says nothing about the frame.
     pub fn place(&self, from: Rank, header: &DataHeader) -> Option<Landing> {
         let at = self.locate(header)?;
-        let (station, elements) = (&self.stations[at.flow], self.itinerary.elements(at.flow, at.chunk).len());
+        let (station, elements) =
+            (&self.stations[at.flow], self.itinerary.elements(at.flow, at.chunk).len());
         let len = header.len as usize;
         let is_plain = self.codec_of(&at, from, header.phase)?.is_none();
         if !station.keeps || !is_plain || len != self.itinerary.wire_bytes(None, elements) {
@@ -269,16 +316,25 @@ impl Run {
         let Landing { at, from, phase, claim } = landing;
         self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
         match phase {
-            Phase::Reduce => self.add(at, self.contributor(at, from).unwrap_or(0), Part::InPlace(claim), out),
+            Phase::Reduce => {
+                self.add(at, self.contributor(at, from).unwrap_or(0), Part::InPlace(claim), out)
+            }
             _ => self.land(at, claim, None, out),
         }
     }
 
-    /// Takes a frame from a peer that has no place in the result. What it sets free to be sent is added to `out`.
+    /// Takes a frame from a peer that has no place in the result. What it sets free to be sent is
+    /// added to `out`.
     ///
     /// # Errors
     /// [`Violation`] when no such frame was to come from this peer; nothing has changed then.
-    pub fn receive(&self, from: Rank, header: &DataHeader, block: Block, out: &mut Vec<Parcel>) -> Result<Progress, Violation> {
+    pub fn receive(
+        &self,
+        from: Rank,
+        header: &DataHeader,
+        block: Block,
+        out: &mut Vec<Parcel>,
+    ) -> Result<Progress, Violation> {
         let at = self.locate(header).ok_or(Violation)?;
         let elements = self.itinerary.elements(at.flow, at.chunk).len();
         let codec = self.codec_of(&at, from, header.phase).ok_or(Violation)?;
@@ -291,17 +347,24 @@ impl Run {
         }
     }
 
-    /// The result, once, when a step has said [`Progress::Complete`]. Frames that are still to be sent keep reading from it.
-    /// `None` when the run was cleared meanwhile.
+    /// The result, once, when a step has said [`Progress::Complete`]. Frames that are still to be
+    /// sent keep reading from it. `None` when the run was cleared meanwhile.
     pub fn output(&self) -> Option<Finished> {
         let canvas = lock(&self.result).take()?;
         let block = Block::result(canvas)?;
-        let taken = self.digest.as_ref().map(|digest| std::mem::replace(&mut *lock(digest), Digest::new(0)));
+        let taken = self
+            .digest
+            .as_ref()
+            .map(|digest| std::mem::replace(&mut *lock(digest), Digest::new(0)));
         let blocks = if block.len() == 0 { Vec::new() } else { vec![block] };
-        Some(Finished { digest: taken.map_or(0, |digest| digest.finish(&blocks)), output: Staging { blocks } })
+        Some(Finished {
+            digest: taken.map_or(0, |digest| digest.finish(&blocks)),
+            output: Staging { blocks },
+        })
     }
 
-    /// Lets go of all memory; for a run that has failed or is decided. Who receives into it at that moment keeps it alive.
+    /// Lets go of all memory; for a run that has failed or is decided. Who receives into it at that
+    /// moment keeps it alive.
     pub fn clear(&self) {
         lock(&self.result).take();
         for cell in &self.cells {
@@ -309,7 +372,8 @@ impl Run {
         }
     }
 
-    /// How what a peer sends in this phase is encoded; `None` of one that belongs to another engine.
+    /// How what a peer sends in this phase is encoded; `None` of one that belongs to another
+    /// engine.
     fn codec_of(&self, at: &At, from: Rank, phase: Phase) -> Option<Option<&'static dyn Codec>> {
         match phase {
             Phase::Reduce => Some(self.itinerary.codec_up(at.flow, from)),
@@ -454,17 +518,31 @@ impl Run {
         }
         lock(&self.cells[at.cell]).landed = true;
         let encoded = match (self.itinerary.codec_down(), self.stations[at.flow].then) {
-            (Some(codec), Then::HandOn) => Some(Payload::Block(round_trip(codec, claim.bytes_mut(), &self.pool))),
+            (Some(codec), Then::HandOn) => {
+                Some(Payload::Block(round_trip(codec, claim.bytes_mut(), &self.pool)))
+            }
             _ => None,
         };
         self.land(at, claim, encoded, out)
     }
 
     /// A chunk of the result is here. It goes on from where it is, or as it is `encoded`.
-    fn land(&self, at: At, claim: Claim, encoded: Option<Payload>, out: &mut Vec<Parcel>) -> Progress {
+    fn land(
+        &self,
+        at: At,
+        claim: Claim,
+        encoded: Option<Payload>,
+        out: &mut Vec<Parcel>,
+    ) -> Progress {
         let piece = claim.land();
         let (canvas, range) = (Arc::clone(piece.canvas()), piece.range());
-        self.post(at, Phase::Gather, &self.stations[at.flow].down_to, &encoded.unwrap_or(Payload::Piece(piece)), out);
+        self.post(
+            at,
+            Phase::Gather,
+            &self.stations[at.flow].down_to,
+            &encoded.unwrap_or(Payload::Piece(piece)),
+            out,
+        );
         if let Some(digest) = &self.digest {
             let whole = lock(digest).landed(range);
             for index in whole {
@@ -479,28 +557,45 @@ impl Run {
     }
 
     fn step(&self) -> Progress {
-        if self.missing.fetch_sub(1, Ordering::AcqRel) == 1 { Progress::Complete } else { Progress::Going }
+        if self.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
+            Progress::Complete
+        } else {
+            Progress::Going
+        }
     }
 
     fn post(&self, at: At, phase: Phase, to: &[Rank], payload: &Payload, out: &mut Vec<Parcel>) {
-        // The casts lose nothing: schedules have few flows and a bounded number of chunks, chunks are smaller than 4 GiB.
+        // The casts lose nothing: schedules have few flows and a bounded number of chunks, chunks
+        // are smaller than 4 GiB.
         let len = payload.bytes().len() as u32;
-        let header = DataHeader { op: self.op, flow: at.flow as u32, chunk: at.chunk as u32, phase, len };
+        let header =
+            DataHeader { op: self.op, flow: at.flow as u32, chunk: at.chunk as u32, phase, len };
         out.extend(to.iter().map(|to| Parcel { to: *to, header, payload: payload.clone() }));
     }
 }
 
 /// The memory of the result of a rank: the chunks of the flows that it keeps, one behind the other.
-fn canvas(itinerary: &Itinerary, stations: &[Station], pool: &Pool, model: Option<&Block>) -> Option<Arc<Canvas>> {
+fn canvas(
+    itinerary: &Itinerary,
+    stations: &[Station],
+    pool: &Pool,
+    model: Option<&Block>,
+) -> Option<Arc<Canvas>> {
     let kept = || (0..stations.len()).filter(|flow| stations[*flow].keeps);
-    let bytes = kept().map(|flow| itinerary.flows[flow].elements.len()).sum::<usize>() * itinerary.dtype.bytes();
+    let bytes = kept().map(|flow| itinerary.flows[flow].elements.len()).sum::<usize>()
+        * itinerary.dtype.bytes();
     let like = model.filter(|model| model.len() == bytes).and_then(|model| pool.like(model));
     let memory = like.or_else(|| pool.try_block(bytes))?;
-    let chunks = kept().flat_map(|flow| (0..itinerary.chunks(flow)).map(move |chunk| (flow, chunk)));
-    Canvas::new(memory, chunks.map(|(flow, chunk)| itinerary.elements(flow, chunk).len() * itinerary.dtype.bytes()))
+    let chunks =
+        kept().flat_map(|flow| (0..itinerary.chunks(flow)).map(move |chunk| (flow, chunk)));
+    Canvas::new(
+        memory,
+        chunks.map(|(flow, chunk)| itinerary.elements(flow, chunk).len() * itinerary.dtype.bytes()),
+    )
 }
 
-/// A lock whose data stays usable when a thread panicked while holding it: every section here leaves it whole.
+/// A lock whose data stays usable when a thread panicked while holding it: every section here
+/// leaves it whole.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,7 @@
 //! Layer: Shells.
 //!
-//! Which operations a backend knows: those under way, those it has only heard of, and those that are over.
+//! Which operations a backend knows: those under way, those it has only heard of, and those that
+//! are over.
 
 use super::op::Active;
 use super::outbox::{EARLY_BYTES_MAX, EARLY_FRAMES_MAX, Spent};
@@ -71,9 +72,13 @@ pub enum Refused {
 }
 
 impl Table {
-    /// Enters an operation that begins; `make` gets the ranks that have room for it, a bit each. Gives the frames
-    /// that came before.
-    pub fn begin(&mut self, op: OpId, make: impl FnOnce(u16) -> Arc<Active>) -> Result<(Arc<Active>, EarlyFrames), Refused> {
+    /// Enters an operation that begins; `make` gets the ranks that have room for it, a bit each.
+    /// Gives the frames that came before.
+    pub fn begin(
+        &mut self,
+        op: OpId,
+        make: impl FnOnce(u16) -> Arc<Active>,
+    ) -> Result<(Arc<Active>, EarlyFrames), Refused> {
         if self.closed {
             return Err(Refused::Closed);
         }
@@ -91,7 +96,8 @@ impl Table {
         Ok((active, early.frames))
     }
 
-    /// Where a frame from `from` goes. One whose operation is not started is kept within the eager bounds.
+    /// Where a frame from `from` goes. One whose operation is not started is kept within the eager
+    /// bounds.
     pub fn route(&mut self, from: Rank, header: &DataHeader, block: Block) -> Routed {
         match self.entries.get_mut(&header.op) {
             Some(Entry::Active(active)) => Routed::Deliver(Arc::clone(active), block),
@@ -109,7 +115,8 @@ impl Table {
             Some(Entry::Failed) => {}
             None if self.closed || self.retired.contains(op) => {}
             None => {
-                self.entries.insert(op, Entry::Early(Early { credited: 1 << peer.0, ..Early::default() }));
+                self.entries
+                    .insert(op, Entry::Early(Early { credited: 1 << peer.0, ..Early::default() }));
             }
         }
         None
@@ -162,7 +169,10 @@ impl Table {
             Some(Entry::Early(early)) => early.spent.contains_key(&from),
             _ => false,
         };
-        if !kept.ops.has_room(header.op) || kept.frames >= EARLY_FRAMES_MAX || kept.bytes + block.len() > EARLY_BYTES_MAX {
+        if !kept.ops.has_room(header.op)
+            || kept.frames >= EARLY_FRAMES_MAX
+            || kept.bytes + block.len() > EARLY_BYTES_MAX
+        {
             return Routed::Overrun;
         }
         let entry = self.entries.entry(header.op).or_insert_with(|| Entry::Early(Early::default()));
@@ -209,7 +219,8 @@ mod tests {
     }
 
     fn frame(number: u64, len: usize) -> (DataHeader, Block) {
-        let header = DataHeader { op: op(number), flow: 0, chunk: 0, phase: Phase::Reduce, len: len as u32 };
+        let header =
+            DataHeader { op: op(number), flow: 0, chunk: 0, phase: Phase::Reduce, len: len as u32 };
         (header, Pool::new().block(len))
     }
 
@@ -234,7 +245,8 @@ mod tests {
 
     fn kept_of_step(table: &mut Table, number: u64, index: u8) -> bool {
         let step = OpId { lane: Lane(7), number };
-        let header = DataHeader { op: step.part(index), flow: 0, chunk: 0, phase: Phase::Reduce, len: 4 };
+        let header =
+            DataHeader { op: step.part(index), flow: 0, chunk: 0, phase: Phase::Reduce, len: 4 };
         matches!(table.route(Rank(1), &header, Pool::new().block(4)), Routed::Taken)
     }
 
@@ -244,9 +256,13 @@ mod tests {
         let mut table = Table::default();
         let all = |number| (0..PARTS_MAX as u8).map(move |index| (number, index));
         let steps = EARLY_OPS_MAX as u64;
-        assert!((0..steps).flat_map(all).all(|(number, index)| kept_of_step(&mut table, number, index)));
+        assert!(
+            (0..steps).flat_map(all).all(|(number, index)| kept_of_step(&mut table, number, index))
+        );
         assert!(!kept_of_step(&mut table, steps, 0));
-        all(3).for_each(|(number, index)| _ = table.retire(OpId { lane: Lane(7), number }.part(index)));
+        all(3).for_each(|(number, index)| {
+            _ = table.retire(OpId { lane: Lane(7), number }.part(index))
+        });
         assert!(kept_of_step(&mut table, steps, 0), "room is given back");
         assert!(!kept_of_step(&mut table, steps + 1, 0));
     }

@@ -2,9 +2,10 @@
 //!
 //! One rank's end of all its links: a sender and a receiver thread for each.
 //!
-//! One lock orders everything, and is held for a few steps at a time: no byte is copied or written under it. A receiver takes
-//! a header, asks where the bytes go, reads them straight to that place and wakes whoever waits for them. It never writes and never
-//! waits for a program, as whatever a peer may send has a place.
+//! One lock orders everything, and is held for a few steps at a time: no byte is copied or written
+//! under it. A receiver takes a header, asks where the bytes go, reads them straight to that place
+//! and wakes whoever waits for them. It never writes and never waits for a program, as whatever a
+//! peer may send has a place.
 
 use super::matching::Way;
 use super::outbox::Generation;
@@ -19,7 +20,8 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Messages between this rank and the others of its View. All clones are one endpoint; with the last one it is closed.
+/// Messages between this rank and the others of its View. All clones are one endpoint; with the
+/// last one it is closed.
 #[derive(Clone)]
 pub struct Endpoint(Arc<Owner>);
 
@@ -40,8 +42,8 @@ impl Endpoint {
         Endpoint(Arc::new(Owner(Arc::new(core))))
     }
 
-    /// Takes over the data link to `peer`. A later link to the same peer replaces the earlier one, and the operations that
-    /// need that one fail with [`EngineFault::LinkLost`].
+    /// Takes over the data link to `peer`. A later link to the same peer replaces the earlier one,
+    /// and the operations that need that one fail with [`EngineFault::LinkLost`].
     pub fn attach(&self, peer: Rank, link: Box<dyn DataLink>) {
         let (sender, receiver, end) = link.split();
         let core = self.core();
@@ -59,13 +61,14 @@ impl Endpoint {
         core.threads.spawn(format!("potluck-rx-{peer}"), move || rx.receive_all(receiver));
     }
 
-    /// `op` exchanges messages from now on. What came early for it was kept until now. Nothing happens when it began,
-    /// failed or was retired before.
+    /// `op` exchanges messages from now on. What came early for it was kept until now. Nothing
+    /// happens when it began, failed or was retired before.
     pub fn begin(&self, op: OpId) {
         self.core().lock().begin(op);
     }
 
-    /// The same, but nobody's patience runs out before [`hurry`](Endpoint::hurry): peers may not have begun.
+    /// The same, but nobody's patience runs out before [`hurry`](Endpoint::hurry): peers may not
+    /// have begun.
     pub fn begin_patiently(&self, op: OpId) {
         self.core().lock().begin_patiently(op);
     }
@@ -75,14 +78,14 @@ impl Endpoint {
         self.core().lock().hurry(op);
     }
 
-    /// All present and later sends, receives and waits of `op` fail with `fault`, unless they have a fault already. What
-    /// still comes for it is dropped.
+    /// All present and later sends, receives and waits of `op` fail with `fault`, unless they have
+    /// a fault already. What still comes for it is dropped.
     pub fn cancel(&self, op: OpId, fault: EngineFault) {
         self.core().lock().fail(op, fault);
     }
 
-    /// `op` is over: it is forgotten, and what still comes for it dropped. Whoever should still wait gets
-    /// [`EngineFault::Cancelled`].
+    /// `op` is over: it is forgotten, and what still comes for it dropped. Whoever should still
+    /// wait gets [`EngineFault::Cancelled`].
     pub fn retire(&self, op: OpId) {
         self.core().lock().retire(op);
     }
@@ -225,11 +228,17 @@ impl Core {
         }
     }
 
-    /// Takes the next frame of a link. Only what is small is read before its place is known: large pieces go straight there.
+    /// Takes the next frame of a link. Only what is small is read before its place is known: large
+    /// pieces go straight there.
     ///
     /// # Errors
     /// The link is over.
-    fn receive(&self, from: Rank, generation: Generation, receiver: &mut dyn DataReceiver) -> io::Result<()> {
+    fn receive(
+        &self,
+        from: Rank,
+        generation: Generation,
+        receiver: &mut dyn DataReceiver,
+    ) -> io::Result<()> {
         let header = receiver.header()?;
         let is_large = header.phase == Phase::Message && header.len as usize > EAGER_OP_BYTES;
         let mut block = self.pool.block(if is_large { 0 } else { header.len as usize });
@@ -245,7 +254,9 @@ impl Core {
         };
         match place {
             Ok(Some(landing)) => self.received(landing.write(receiver)?),
-            Ok(None) if is_large => receiver.payload(self.pool.block(header.len as usize).bytes_mut())?,
+            Ok(None) if is_large => {
+                receiver.payload(self.pool.block(header.len as usize).bytes_mut())?
+            }
             Ok(None) => {}
             Err(Offence) => {
                 self.lose(from, generation, EngineFault::Protocol(from));

@@ -1,15 +1,18 @@
 //! Layer: Core.
 //!
-//! Which operations exchange messages, with whom, and what becomes of each message. Decides only: nothing is moved here.
+//! Which operations exchange messages, with whom, and what becomes of each message. Decides only:
+//! nothing is moved here.
 //!
 //! # Bounds
-//! What a peer can make this rank keep: for each operation [`SLOTS_MAX`] flows, for each flow the eager messages; for at most
-//! [`EARLY_OPS_MAX`] operations that are not under way here, a step with all its calls being one; and of messages that
-//! nobody has asked for [`EARLY_BYTES_MAX`] and [`EARLY_MESSAGES_MAX`] in all. An honest peer stays below that by itself, so
-//! whoever does not has broken the protocol.
+//! What a peer can make this rank keep: for each operation [`SLOTS_MAX`] flows, for each flow the
+//! eager messages; for at most [`EARLY_OPS_MAX`] operations that are not under way here, a step
+//! with all its calls being one; and of messages that nobody has asked for [`EARLY_BYTES_MAX`] and
+//! [`EARLY_MESSAGES_MAX`] in all. An honest peer stays below that by itself, so whoever does not
+//! has broken the protocol.
 
 use super::stream::{
-    Arrival, Departure, EAGER_PART_BYTES, EAGER_PART_MESSAGES_MAX, Inward, Misfit, Outward, Payload, Posting, RegionId, Span,
+    Arrival, Departure, EAGER_PART_BYTES, EAGER_PART_MESSAGES_MAX, Inward, Misfit, Outward,
+    Payload, Posting, RegionId, Span,
 };
 use crate::collective::EngineFault;
 use crate::collective::early_ops::{EARLY_OPS_MAX, EarlyOps};
@@ -20,11 +23,13 @@ use std::collections::BTreeMap;
 /// Most flows of one operation from one rank to another. A collective needs one or two.
 pub const SLOTS_MAX: usize = 16;
 
-/// Most bytes of messages from one peer that nobody has asked for: as much as full steps of collectives with two flows each may send.
+/// Most bytes of messages from one peer that nobody has asked for: as much as full steps of
+/// collectives with two flows each may send.
 pub const EARLY_BYTES_MAX: usize = EARLY_OPS_MAX * PARTS_MAX * 2 * EAGER_PART_BYTES;
 
 /// Most such messages.
-pub const EARLY_MESSAGES_MAX: usize = EARLY_OPS_MAX * PARTS_MAX * 2 * EAGER_PART_MESSAGES_MAX as usize;
+pub const EARLY_MESSAGES_MAX: usize =
+    EARLY_OPS_MAX * PARTS_MAX * 2 * EAGER_PART_MESSAGES_MAX as usize;
 
 /// The messages of one rank.
 pub struct Matching {
@@ -52,7 +57,8 @@ struct Op {
     standing: Standing,
     /// Goes up whenever something of it moves.
     moved: u64,
-    /// By peer: why nothing more of it is exchanged with that one. A new link does not bring back what an old one lost.
+    /// By peer: why nothing more of it is exchanged with that one. A new link does not bring back
+    /// what an old one lost.
     lost: [Option<EngineFault>; MEMBERS_MAX],
     /// By peer: messages to and from it that are asked for and not through.
     open: [usize; MEMBERS_MAX],
@@ -93,7 +99,8 @@ impl Matching {
         }
     }
 
-    /// `op` exchanges messages from now on. Nothing happens when it has begun, failed or ended before.
+    /// `op` exchanges messages from now on. Nothing happens when it has begun, failed or ended
+    /// before.
     pub fn begin(&mut self, op: OpId) {
         if self.closed || self.retired.contains(op) {
             return;
@@ -105,7 +112,8 @@ impl Matching {
         }
     }
 
-    /// `op` fails here, unless it has already, or is over. Says whether it was this that made it fail.
+    /// `op` fails here, unless it has already, or is over. Says whether it was this that made it
+    /// fail.
     pub fn fail(&mut self, op: OpId, fault: EngineFault) -> bool {
         if self.closed || self.retired.contains(op) {
             return false;
@@ -135,7 +143,12 @@ impl Matching {
 
     /// Takes no more operations, fails those that are under way and gives them.
     pub fn close(&mut self) -> Vec<OpId> {
-        let running: Vec<OpId> = self.ops.iter().filter(|(_, op)| op.standing == Standing::Begun).map(|(op, _)| *op).collect();
+        let running: Vec<OpId> = self
+            .ops
+            .iter()
+            .filter(|(_, op)| op.standing == Standing::Begun)
+            .map(|(op, _)| *op)
+            .collect();
         for op in &running {
             self.fail(*op, EngineFault::Closed);
         }
@@ -177,10 +190,12 @@ impl Matching {
     /// A message is to be sent.
     ///
     /// # Errors
-    /// Why it cannot be. After [`EngineFault::Unfit`] all is as before, after every other fault the operation cannot go on.
+    /// Why it cannot be. After [`EngineFault::Unfit`] all is as before, after every other fault the
+    /// operation cannot go on.
     pub fn send(&mut self, to: Way, span: Span) -> Result<Departure, EngineFault> {
         let op = self.open_with(to)?;
-        let departure = entry_of(&mut op.outward, to, Outward::of).ok_or(EngineFault::Unfit)?.send(span);
+        let departure =
+            entry_of(&mut op.outward, to, Outward::of).ok_or(EngineFault::Unfit)?.send(span);
         op.open[to.peer.index()] += 1;
         Ok(departure)
     }
@@ -190,7 +205,8 @@ impl Matching {
     /// # Errors
     /// As for [`send`](Matching::send), or what the message that is here already says against it.
     pub fn post(&mut self, from: Way, span: Span) -> Result<Posting, Refusal> {
-        // What is here is here, whatever has become of its link: who is done may leave before the others.
+        // What is here is here, whatever has become of its link: who is done may leave before the
+        // others.
         let stashed = self.check(from.op).is_ok() && self.has_stashed(from);
         let op = match stashed {
             true => self.ops.get_mut(&from.op).ok_or(EngineFault::Unfit)?,
@@ -207,11 +223,17 @@ impl Matching {
         Ok(posting?)
     }
 
-    /// A frame of a message is here, after which `left` of the same message follow. Nothing comes back when nobody wants it.
+    /// A frame of a message is here, after which `left` of the same message follow. Nothing comes
+    /// back when nobody wants it.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn arrive(&mut self, from: Way, left: usize, payload: Payload) -> Result<Option<Arrival>, Misfit> {
+    pub fn arrive(
+        &mut self,
+        from: Way,
+        left: usize,
+        payload: Payload,
+    ) -> Result<Option<Arrival>, Misfit> {
         let Some(op) = self.wanting(from)? else { return Ok(None) };
         op.moved = op.moved.wrapping_add(1);
         let inward = entry_of(&mut op.inward, from, Inward::of).ok_or(Misfit::Violation)?;
@@ -236,7 +258,9 @@ impl Matching {
 
     /// One message to or from a peer is through. Says whether its operation still wants to know.
     pub fn settle(&mut self, op: OpId, peer: Rank) -> bool {
-        let Some(op) = self.ops.get_mut(&op).filter(|op| op.standing == Standing::Begun) else { return false };
+        let Some(op) = self.ops.get_mut(&op).filter(|op| op.standing == Standing::Begun) else {
+            return false;
+        };
         let open = &mut op.open[peer.index()];
         *open = open.saturating_sub(1);
         true
@@ -247,7 +271,8 @@ impl Matching {
         self.lost[peer.index()] = None;
     }
 
-    /// The link to `peer` is over. Gives the operations that need it, to be failed; the others may not use `peer` any more.
+    /// The link to `peer` is over. Gives the operations that need it, to be failed; the others may
+    /// not use `peer` any more.
     pub fn lose(&mut self, peer: Rank, fault: EngineFault) -> Vec<OpId> {
         self.lost[peer.index()] = Some(fault);
         let mut needing = Vec::new();
@@ -267,7 +292,8 @@ impl Matching {
         needing
     }
 
-    /// The memory of `region` is gone: what was to come into it will be dropped. Says whether messages from it were held.
+    /// The memory of `region` is gone: what was to come into it will be dropped. Says whether
+    /// messages from it were held.
     pub fn forget(&mut self, op: OpId, region: RegionId) -> bool {
         let Some(op) = self.ops.get_mut(&op) else { return false };
         for ((peer, _), inward) in &mut op.inward {
@@ -302,7 +328,8 @@ impl Matching {
         inward.is_some_and(|inward| inward.stashed().next().is_some())
     }
 
-    /// The operation that a frame is for, if it is to be kept; notes operations that have not begun.
+    /// The operation that a frame is for, if it is to be kept; notes operations that have not
+    /// begun.
     fn wanting(&mut self, from: Way) -> Result<Option<&mut Op>, Misfit> {
         if self.closed || self.retired.contains(from.op) {
             return Ok(None);
@@ -332,9 +359,11 @@ impl Matching {
         Ok(op.lost[peer].is_none().then_some(op))
     }
 
-    /// `op` is under way here, or over: it takes no place any more among those of these ranks that are not.
+    /// `op` is under way here, or over: it takes no place any more among those of these ranks that
+    /// are not.
     fn no_longer_early(&mut self, op: OpId, ranks: u16) {
-        let of_ranks = self.early.iter_mut().enumerate().filter(|(peer, _)| ranks & (1 << peer) != 0);
+        let of_ranks =
+            self.early.iter_mut().enumerate().filter(|(peer, _)| ranks & (1 << peer) != 0);
         of_ranks.for_each(|(_, early)| early.ops.remove(op));
     }
 
@@ -393,7 +422,11 @@ impl Op {
 }
 
 /// The flow of this way, made when there is room for one more.
-fn entry_of<T>(flows: &mut BTreeMap<(Rank, u32), T>, way: Way, new: fn(OpId) -> T) -> Option<&mut T> {
+fn entry_of<T>(
+    flows: &mut BTreeMap<(Rank, u32), T>,
+    way: Way,
+    new: fn(OpId) -> T,
+) -> Option<&mut T> {
     let key = (way.peer, way.flow);
     let of_peer = (way.peer, 0)..=(way.peer, u32::MAX);
     if !flows.contains_key(&key) && flows.range(of_peer).count() >= SLOTS_MAX {

@@ -2,10 +2,11 @@
 //!
 //! What waits to be sent to one peer, and the link it goes by.
 //!
-//! Credits and eager messages go before the rest, also between the frames of a large message. That keeps the order
-//! within a flow, as its eager messages are its first. Large messages of several operations take turns, a frame each, so that a
-//! short one does not wait for a long one; those of one operation go one after the other. The queues have no bound of their own: an entry is a few words, made by
-//! a call of this rank's own program, and goes when its operation ends.
+//! Credits and eager messages go before the rest, also between the frames of a large message. That
+//! keeps the order within a flow, as its eager messages are its first. Large messages of several
+//! operations take turns, a frame each, so that a short one does not wait for a long one; those of
+//! one operation go one after the other. The queues have no bound of their own: an entry is a few
+//! words, made by a call of this rank's own program, and goes when its operation ends.
 
 use super::matching::Way;
 use super::stream::{PIECE, Pace, Span, frames};
@@ -91,7 +92,11 @@ impl Outbox {
         match pace {
             Pace::Eager if item.message.is_none() => self.urgent.push_front(item),
             Pace::Eager => self.urgent.push_back(item),
-            Pace::Credited => match self.bulk.iter_mut().find(|queue| queue.iter().any(|other| other.way.op == item.way.op)) {
+            Pace::Credited => match self
+                .bulk
+                .iter_mut()
+                .find(|queue| queue.iter().any(|other| other.way.op == item.way.op))
+            {
                 Some(queue) => queue.push_back(item),
                 None => self.bulk.push_back(VecDeque::from([item])),
             },
@@ -118,7 +123,11 @@ impl Outbox {
     }
 
     /// Gives the half of a link back that has written; it comes back when that link is over.
-    pub fn give_back(&mut self, generation: Generation, half: Box<dyn DataSender>) -> Option<Box<dyn DataSender>> {
+    pub fn give_back(
+        &mut self,
+        generation: Generation,
+        half: Box<dyn DataSender>,
+    ) -> Option<Box<dyn DataSender>> {
         match &mut self.line {
             Some(line) if line.generation == generation => {
                 line.half = Some(half);
@@ -142,11 +151,20 @@ impl Outbox {
 
     /// Whether messages of a region wait.
     pub fn has(&self, concerned: impl Fn(&Span) -> bool) -> bool {
-        self.urgent.iter().chain(self.bulk.iter().flatten()).filter_map(|item| item.message).any(|(span, _)| concerned(&span))
+        self.urgent
+            .iter()
+            .chain(self.bulk.iter().flatten())
+            .filter_map(|item| item.message)
+            .any(|(span, _)| concerned(&span))
     }
 
     /// Uses a link. There must be none.
-    pub fn connect(&mut self, generation: Generation, half: Box<dyn DataSender>, end: Arc<dyn Shutdown>) {
+    pub fn connect(
+        &mut self,
+        generation: Generation,
+        half: Box<dyn DataSender>,
+        end: Arc<dyn Shutdown>,
+    ) {
         self.line = Some(Line { generation, half: Some(half), end });
     }
 
@@ -176,8 +194,10 @@ impl Item {
         // An empty message may have any offset.
         let bytes = Span { offset: span.offset.saturating_add(*taken), len, ..*span };
         *taken += len;
-        // The casts lose nothing: a piece is small, and the number of frames was checked when the message was taken on.
-        let header = DataHeader { op, flow, chunk: left as u32, phase: Phase::Message, len: len as u32 };
+        // The casts lose nothing: a piece is small, and the number of frames was checked when the
+        // message was taken on.
+        let header =
+            DataHeader { op, flow, chunk: left as u32, phase: Phase::Message, len: len as u32 };
         (header, Some(bytes), left == 0)
     }
 }
@@ -222,7 +242,10 @@ mod tests {
         outbox.push(Item::credit(way(3)), Pace::Eager);
         let rest: Vec<_> = std::iter::from_fn(|| write(&mut outbox)).collect();
         let message = |flow, left| (flow, Phase::Message, left);
-        assert_eq!(rest, [(3, Phase::Posted, 0), message(1, 0), message(2, 0), message(0, 1), message(0, 0)]);
+        assert_eq!(
+            rest,
+            [(3, Phase::Posted, 0), message(1, 0), message(2, 0), message(0, 1), message(0, 0)]
+        );
     }
 
     #[test]
@@ -233,7 +256,13 @@ mod tests {
             Item::message(way, Span { region: RegionId(1), offset: 0, len })
         };
         let mut outbox = connected();
-        for item in [item(0, 0, 3 * PIECE), item(0, 1, 1), item(1, 0, PIECE + 1), item(2, 0, PIECE), item(2, 1, 2 * PIECE)] {
+        for item in [
+            item(0, 0, 3 * PIECE),
+            item(0, 1, 1),
+            item(1, 0, PIECE + 1),
+            item(2, 0, PIECE),
+            item(2, 1, 2 * PIECE),
+        ] {
             outbox.push(item, Pace::Credited);
         }
         let mut frames = Vec::new();
@@ -244,7 +273,16 @@ mod tests {
                 outbox.purge(of(0));
             }
         }
-        let expected = [(0, 0, 2), (1, 0, 1), (2, 0, 0), (0, 0, 1), (1, 0, 0), (2, 1, 1), (0, 0, 0), (2, 1, 0)];
+        let expected = [
+            (0, 0, 2),
+            (1, 0, 1),
+            (2, 0, 0),
+            (0, 0, 1),
+            (1, 0, 0),
+            (2, 1, 1),
+            (0, 0, 0),
+            (2, 1, 0),
+        ];
         assert_eq!(frames, expected, "without flow 1 of the first one, which was taken out");
     }
 
@@ -260,8 +298,16 @@ mod tests {
         outbox.purge(way(0).op);
         assert!(outbox.give_back(departing.generation, departing.half).is_none());
         assert_eq!(outbox.push(message(0, PIECE), Pace::Credited), Turn::Later, "large");
-        assert_eq!(outbox.push(message(0, 10), Pace::Credited), Turn::Later, "a credited one is before it");
-        assert_eq!(outbox.push(message(1, 10), Pace::Eager), Turn::Mine, "those are of another kind");
+        assert_eq!(
+            outbox.push(message(0, 10), Pace::Credited),
+            Turn::Later,
+            "a credited one is before it"
+        );
+        assert_eq!(
+            outbox.push(message(1, 10), Pace::Eager),
+            Turn::Mine,
+            "those are of another kind"
+        );
         assert_eq!(write(&mut outbox), Some((1, Phase::Message, 0)));
     }
 
@@ -276,7 +322,10 @@ mod tests {
         assert!(!outbox.has(|_| true));
         let (half, _receiver, end) = memory().0.split();
         outbox.connect(2, half, end);
-        assert!(outbox.give_back(departing.generation, departing.half).is_some(), "it belongs to the old link");
+        assert!(
+            outbox.give_back(departing.generation, departing.half).is_some(),
+            "it belongs to the old link"
+        );
         assert_eq!(outbox.generation(), Some(2));
     }
 }

@@ -11,22 +11,25 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar};
 use std::time::Duration;
 
-/// Called when a piece of a message, not an empty one, has been received into a region: with the message's offset, its bytes
-/// so far, and how many of them were here before, so that the others are still in the cache.
+/// Called when a piece of a message, not an empty one, has been received into a region: with the
+/// message's offset, its bytes so far, and how many of them were here before, so that the others
+/// are still in the cache.
 ///
-/// It runs on a receiving thread, or on the one that posts a receive whose message was here before; under no lock, but
-/// while the region is held. So it should be short, and must not drop the region.
+/// It runs on a receiving thread, or on the one that posts a receive whose message was here before;
+/// under no lock, but while the region is held. So it should be short, and must not drop the
+/// region.
 pub type Landed = Arc<dyn Fn(usize, &[u8], usize) + Send + Sync>;
 
 /// Memory of an operation that messages are sent from and received into.
 ///
-/// Messages complete in any order; both kinds of wait say which has. Between two ranks, for one slot of one
-/// operation, the n-th message sent meets the n-th receive posted, which must be of the same length. Slots are told apart
-/// by 32 bits, see [`flow_of`].
+/// Messages complete in any order; both kinds of wait say which has. Between two ranks, for one
+/// slot of one operation, the n-th message sent meets the n-th receive posted, which must be of the
+/// same length. Slots are told apart by 32 bits, see [`flow_of`].
 ///
-/// Dropping it takes it off all queues and then waits until no thread touches it, which a thread that writes to a
-/// peer does until the peer takes the bytes or the link is shut down. Messages to be sent from it that have not gone
-/// make its operation fail with [`EngineFault::Cancelled`]; what was to be received into it is dropped on arrival.
+/// Dropping it takes it off all queues and then waits until no thread touches it, which a thread
+/// that writes to a peer does until the peer takes the bytes or the link is shut down. Messages to
+/// be sent from it that have not gone make its operation fail with [`EngineFault::Cancelled`]; what
+/// was to be received into it is dropped on arrival.
 pub struct Region {
     core: Arc<Core>,
     op: OpId,
@@ -62,17 +65,24 @@ struct Completions {
 }
 
 impl Region {
-    pub(super) fn new(core: &Arc<Core>, op: OpId, memory: Memory, landed: Option<Landed>) -> Region {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        op: OpId,
+        memory: Memory,
+        landed: Option<Landed>,
+    ) -> Region {
         let memory = Arc::new(memory);
         let id = core.register(Registered::new(op, Arc::clone(&memory), landed));
         Region { core: Arc::clone(core), op, id, memory }
     }
 
-    /// Sends `len` bytes at `offset` to the rank `to`. May write to the link itself when they are few.
+    /// Sends `len` bytes at `offset` to the rank `to`. May write to the link itself when they are
+    /// few.
     ///
     /// # Errors
-    /// The operation's fault; [`EngineFault::Unfit`] when the bytes are not in the region, `to` is no other rank, the operation has
-    /// not begun, or has [`SLOTS_MAX`](super::SLOTS_MAX) slots to that rank already. Nothing is sent then.
+    /// The operation's fault; [`EngineFault::Unfit`] when the bytes are not in the region, `to` is
+    /// no other rank, the operation has not begun, or has [`SLOTS_MAX`](super::SLOTS_MAX) slots to
+    /// that rank already. Nothing is sent then.
     pub fn send(&self, to: Rank, slot: u64, offset: usize, len: usize) -> Result<(), EngineFault> {
         self.within(offset, len)?;
         self.core.send(self.op, self.id, to, slot, offset, len)
@@ -81,23 +91,31 @@ impl Region {
     /// Receives a message of exactly `len` bytes from the rank `from` to `offset`.
     ///
     /// # Errors
-    /// As for [`send`](Region::send), and [`EngineFault::Protocol`] when the message is here and of another length.
-    pub fn recv(&self, from: Rank, slot: u64, offset: usize, len: usize) -> Result<(), EngineFault> {
+    /// As for [`send`](Region::send), and [`EngineFault::Protocol`] when the message is here and of
+    /// another length.
+    pub fn recv(
+        &self,
+        from: Rank,
+        slot: u64,
+        offset: usize,
+        len: usize,
+    ) -> Result<(), EngineFault> {
         self.within(offset, len)?;
         self.core.recv(self.op, self.id, from, slot, offset, len)
     }
 
-    /// Waits for the next message from this region that has been handed to its link; gives its destination. `None` when
-    /// [`abort_send`](Region::abort_send) was called.
+    /// Waits for the next message from this region that has been handed to its link; gives its
+    /// destination. `None` when [`abort_send`](Region::abort_send) was called.
     ///
     /// # Errors
-    /// The operation's fault. It gets [`EngineFault::Stalled`] when nothing of it was sent or received for `patience`.
+    /// The operation's fault. It gets [`EngineFault::Stalled`] when nothing of it was sent or
+    /// received for `patience`.
     pub fn wait_send(&self, patience: Duration) -> Result<Option<Rank>, EngineFault> {
         self.core.wait(self.op, self.id, Direction::Send, patience)
     }
 
-    /// Waits for the next message that has been received into this region; gives its source. `None` when
-    /// [`abort_recv`](Region::abort_recv) was called.
+    /// Waits for the next message that has been received into this region; gives its source. `None`
+    /// when [`abort_recv`](Region::abort_recv) was called.
     ///
     /// # Errors
     /// As for [`wait_send`](Region::wait_send).
@@ -189,8 +207,8 @@ impl Registered {
     }
 }
 
-/// The flow on the wire of a slot: its two halves in one. Different slots of one operation give different flows as long as
-/// they differ in one half alone, as a number counted up does.
+/// The flow on the wire of a slot: its two halves in one. Different slots of one operation give
+/// different flows as long as they differ in one half alone, as a number counted up does.
 pub fn flow_of(slot: u64) -> u32 {
     slot as u32 ^ (slot >> 32) as u32
 }

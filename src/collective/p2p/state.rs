@@ -1,13 +1,16 @@
 //! Layer: Shells.
 //!
-//! What an endpoint knows, behind its lock: carries out what the matching decides. Whatever takes time is handed out, as a
-//! [`Frame`] to be written or a [`Landing`] to be copied, each with its hold on the memory it needs.
+//! What an endpoint knows, behind its lock: carries out what the matching decides. Whatever takes
+//! time is handed out, as a [`Frame`] to be written or a [`Landing`] to be copied, each with its
+//! hold on the memory it needs.
 
 use super::matching::{Matching, Refusal, Way};
 use super::memory::Hold;
 use super::outbox::{Departing, Generation, Item, Line, Outbox, Turn};
 use super::region::{Direction, Landed, Registered};
-use super::stream::{Arrival, Departure, Misfit, Pace, Payload, Piece, Posting, RegionId, Span, frames};
+use super::stream::{
+    Arrival, Departure, Misfit, Pace, Payload, Piece, Posting, RegionId, Span, frames,
+};
 use crate::collective::{Block, EngineFault, Traffic};
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
 use crate::view::{OpId, Rank};
@@ -162,7 +165,12 @@ impl State {
     }
 
     /// Uses a link, unless there is one, there is no such peer, or all is closed.
-    pub fn connect(&mut self, peer: Rank, half: Box<dyn DataSender>, end: &Arc<dyn Shutdown>) -> Option<Generation> {
+    pub fn connect(
+        &mut self,
+        peer: Rank,
+        half: Box<dyn DataSender>,
+        end: &Arc<dyn Shutdown>,
+    ) -> Option<Generation> {
         let usable = !self.closed && peer != self.me && self.generation(peer).is_none();
         let outbox = self.outboxes.get_mut(peer.index()).filter(|_| usable)?;
         self.links_made += 1;
@@ -188,7 +196,10 @@ impl State {
             self.stop(op);
         }
         // Also those who wait for what never began.
-        self.regions.values().filter_map(Registered::waiters).for_each(|changed| changed.notify_all());
+        self.regions
+            .values()
+            .filter_map(Registered::waiters)
+            .for_each(|changed| changed.notify_all());
         let end = |outbox: &mut Outbox| {
             outbox.changed.notify_all();
             outbox.disconnect(outbox.generation()?)
@@ -235,8 +246,11 @@ impl State {
                 Ok(mine.map_or(Posted::Awaited, Posted::Credit))
             }
             Ok(Posting::Here(block)) => {
-                let piece = Piece { region: span.region, message: span.offset, before: 0, last: true };
-                Ok(self.landing(from, piece, Payload::Here(block)).map_or(Posted::Awaited, Posted::Here))
+                let piece =
+                    Piece { region: span.region, message: span.offset, before: 0, last: true };
+                Ok(self
+                    .landing(from, piece, Payload::Here(block))
+                    .map_or(Posted::Awaited, Posted::Here))
             }
             Err(Refusal::Fault(fault)) => Err(self.refuse(from.op, fault)),
             Err(Refusal::Misfit(misfit)) => {
@@ -247,17 +261,25 @@ impl State {
     }
 
     /// Takes a frame. Gives a piece to be copied, if it is one.
-    pub fn receive(&mut self, from: Rank, header: &DataHeader, block: Block) -> Result<Option<Landing>, Offence> {
+    pub fn receive(
+        &mut self,
+        from: Rank,
+        header: &DataHeader,
+        block: Block,
+    ) -> Result<Option<Landing>, Offence> {
         self.traffic[from.index()].received_bytes += block.len() as u64;
         let way = Way { op: header.op, peer: from, flow: header.flow };
         match header.phase {
             Phase::Message => self.arrive(way, header.chunk as usize, Payload::Here(block)),
-            Phase::Posted if header.chunk == 0 && header.len == 0 => self.credit(way).map(|()| None),
+            Phase::Posted if header.chunk == 0 && header.len == 0 => {
+                self.credit(way).map(|()| None)
+            }
             Phase::Posted | Phase::Reduce | Phase::Gather => Err(Offence),
         }
     }
 
-    /// Finds the place of a large piece of a message that is still to be read. Without one it is for nobody.
+    /// Finds the place of a large piece of a message that is still to be read. Without one it is
+    /// for nobody.
     pub fn expect(&mut self, from: Rank, header: &DataHeader) -> Result<Option<Landing>, Offence> {
         self.traffic[from.index()].received_bytes += u64::from(header.len);
         let way = Way { op: header.op, peer: from, flow: header.flow };
@@ -304,7 +326,12 @@ impl State {
     }
 
     /// What a wait ends with, if it does now.
-    pub fn outcome(&mut self, op: OpId, id: RegionId, direction: Direction) -> Result<Option<Option<Rank>>, EngineFault> {
+    pub fn outcome(
+        &mut self,
+        op: OpId,
+        id: RegionId,
+        direction: Direction,
+    ) -> Result<Option<Option<Rank>>, EngineFault> {
         self.matching.check(op)?;
         Ok(self.regions.get_mut(&id).and_then(|region| region.outcome(direction)))
     }
@@ -326,7 +353,12 @@ impl State {
         self.regions.get_mut(&id)?.abort(direction)
     }
 
-    fn arrive(&mut self, from: Way, left: usize, payload: Payload) -> Result<Option<Landing>, Offence> {
+    fn arrive(
+        &mut self,
+        from: Way,
+        left: usize,
+        payload: Payload,
+    ) -> Result<Option<Landing>, Offence> {
         match self.matching.arrive(from, left, payload) {
             Ok(Some(Arrival::Into(piece, payload))) => Ok(self.landing(from, piece, payload)),
             Ok(Some(Arrival::Dropped | Arrival::Kept) | None) => Ok(None),
@@ -338,7 +370,8 @@ impl State {
         }
     }
 
-    /// The peer has room for a message. This is a receiver's thread, so it leaves the writing to the sender's.
+    /// The peer has room for a message. This is a receiver's thread, so it leaves the writing to
+    /// the sender's.
     fn credit(&mut self, to: Way) -> Result<(), Offence> {
         let Some(span) = self.matching.credit(to).map_err(|_| Offence)? else { return Ok(()) };
         let outbox = &mut self.outboxes[to.peer.index()];
@@ -365,7 +398,13 @@ impl State {
         None
     }
 
-    fn complete(&mut self, op: OpId, peer: Rank, id: RegionId, direction: Direction) -> Option<Arc<Condvar>> {
+    fn complete(
+        &mut self,
+        op: OpId,
+        peer: Rank,
+        id: RegionId,
+        direction: Direction,
+    ) -> Option<Arc<Condvar>> {
         if !self.matching.settle(op, peer) {
             return None;
         }
@@ -405,21 +444,27 @@ impl Frame {
     /// Writes it, which may take as long as the peer does not read. `None` when the link is broken.
     pub fn write(self) -> Option<Written> {
         let Frame { mut departing, hold } = self;
-        let bytes = hold.as_ref().zip(departing.bytes).map_or(&[][..], |(hold, span)| hold.bytes(span.offset, span.len));
+        let bytes = hold
+            .as_ref()
+            .zip(departing.bytes)
+            .map_or(&[][..], |(hold, span)| hold.bytes(span.offset, span.len));
         departing.half.send(&departing.header, bytes).ok()?;
         Some(Written(departing))
     }
 }
 
 impl Landing {
-    /// Copies what is here, or reads what is coming straight to its place. Gives the message when it is whole.
+    /// Copies what is here, or reads what is coming straight to its place. Gives the message when
+    /// it is whole.
     ///
     /// # Errors
     /// Those of reading: the link is over.
     pub fn write(self, from: &mut dyn DataReceiver) -> io::Result<Option<Received>> {
         match &self.payload {
             Payload::Here(block) => self.hold.write(self.piece.at(), block.bytes()),
-            Payload::Coming(len) => self.hold.fill(self.piece.at(), *len, |into| from.payload(into))?,
+            Payload::Coming(len) => {
+                self.hold.fill(self.piece.at(), *len, |into| from.payload(into))?
+            }
         }
         Ok(self.written())
     }
@@ -435,7 +480,11 @@ impl Landing {
     fn written(self) -> Option<Received> {
         let Landing { way, piece, payload, hold, landed } = self;
         if let Some(landed) = landed.filter(|_| payload.len() > 0) {
-            landed(piece.message, hold.bytes(piece.message, piece.before + payload.len()), piece.before);
+            landed(
+                piece.message,
+                hold.bytes(piece.message, piece.before + payload.len()),
+                piece.before,
+            );
         }
         piece.last.then_some(Received { way, region: piece.region })
     }

@@ -1,11 +1,12 @@
 //! Layer: Core.
 //!
-//! The messages of one flow between two ranks, one direction: which may go at once, which wait for a credit, and which
-//! posted receive each one meets.
+//! The messages of one flow between two ranks, one direction: which may go at once, which wait for
+//! a credit, and which posted receive each one meets.
 //!
-//! Both ends count the lengths alike, those sent and those posted, so both know without a word which messages are
-//! *eager*: the first ones, as long as they are few and small together. They may come before anybody has asked for
-//! them. Every other message waits for a credit, which its receiver gives when it has memory for it.
+//! Both ends count the lengths alike, those sent and those posted, so both know without a word
+//! which messages are *eager*: the first ones, as long as they are few and small together. They may
+//! come before anybody has asked for them. Every other message waits for a credit, which its
+//! receiver gives when it has memory for it.
 
 use crate::collective::Block;
 use crate::view::OpId;
@@ -110,7 +111,8 @@ pub enum Posting {
 pub enum Payload {
     /// They are here.
     Here(Block),
-    /// So many are still to be read. More than are ever eager, so they are for a receive that is posted, or for nobody.
+    /// So many are still to be read. More than are ever eager, so they are for a receive that is
+    /// posted, or for nobody.
     Coming(usize),
 }
 
@@ -148,7 +150,8 @@ impl Piece {
 /// Why a frame cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// The message is not as long as the posted receive. When frames are to follow, `sent` is the least that it can be.
+    /// The message is not as long as the posted receive. When frames are to follow, `sent` is the
+    /// least that it can be.
     Length {
         /// Length of the posted receive.
         posted: usize,
@@ -178,7 +181,8 @@ impl Tally {
         }
     }
 
-    /// Counts one more message and says how it travels. From the first that is not eager on, none is.
+    /// Counts one more message and says how it travels. From the first that is not eager on, none
+    /// is.
     pub fn add(&mut self, len: usize) -> Pace {
         match (self.messages.checked_sub(1), self.bytes.checked_sub(len as u64)) {
             (Some(messages), Some(bytes)) => {
@@ -239,7 +243,13 @@ impl Inward {
     /// That of a flow of this operation.
     pub fn of(op: OpId) -> Inward {
         let tally = Tally::of(op);
-        Inward { posted: tally, arrived: tally, posts: VecDeque::new(), stash: VecDeque::new(), current: None }
+        Inward {
+            posted: tally,
+            arrived: tally,
+            posts: VecDeque::new(),
+            stash: VecDeque::new(),
+            current: None,
+        }
     }
 
     /// One more receive is posted.
@@ -250,9 +260,17 @@ impl Inward {
         let pace = self.posted.add(span.len);
         if let Some(block) = self.stash.pop_front() {
             let fits = block.len() == span.len;
-            return if fits { Ok(Posting::Here(block)) } else { Err(misfit(span.len, block.len())) };
+            return if fits {
+                Ok(Posting::Here(block))
+            } else {
+                Err(misfit(span.len, block.len()))
+            };
         }
-        self.posts.push_back(Post { region: Some(span.region), offset: span.offset, len: span.len });
+        self.posts.push_back(Post {
+            region: Some(span.region),
+            offset: span.offset,
+            len: span.len,
+        });
         Ok(Posting::Awaited(pace))
     }
 
@@ -273,7 +291,8 @@ impl Inward {
         if len > PIECE || (left > 0 && len < PIECE) {
             return Err(Misfit::Violation);
         }
-        // Of a message of several frames the whole length is not known yet, but it is more than is eager.
+        // Of a message of several frames the whole length is not known yet, but it is more than is
+        // eager.
         let pace = self.arrived.add(left.saturating_mul(PIECE).saturating_add(len));
         match (self.posts.pop_front(), payload) {
             (Some(post), payload) => self.go_on(Current { post, received: 0 }, left, payload),
@@ -285,25 +304,37 @@ impl Inward {
         }
     }
 
-    fn go_on(&mut self, current: Current, left: usize, payload: Payload) -> Result<Arrival, Misfit> {
+    fn go_on(
+        &mut self,
+        current: Current,
+        left: usize,
+        payload: Payload,
+    ) -> Result<Arrival, Misfit> {
         let Current { post, received } = current;
         let (rest, len) = (post.len - received, payload.len());
         if left != frames(rest) - 1 || len != rest.min(PIECE) {
             // Of the last frame at least one byte will come.
-            let sent = received.saturating_add(len).saturating_add(left.saturating_sub(1).saturating_mul(PIECE));
+            let sent = received
+                .saturating_add(len)
+                .saturating_add(left.saturating_sub(1).saturating_mul(PIECE));
             return Err(misfit(post.len, sent.saturating_add(usize::from(left > 0))));
         }
         if left > 0 {
             self.current = Some(Current { post, received: received + len });
         }
         let Some(region) = post.region else { return Ok(Arrival::Dropped) };
-        Ok(Arrival::Into(Piece { region, message: post.offset, before: received, last: left == 0 }, payload))
+        Ok(Arrival::Into(
+            Piece { region, message: post.offset, before: received, last: left == 0 },
+            payload,
+        ))
     }
 
-    /// The memory of `region` is gone: what was to come into it is let in and dropped. Says how many messages that is.
+    /// The memory of `region` is gone: what was to come into it is let in and dropped. Says how
+    /// many messages that is.
     pub fn forget(&mut self, region: RegionId) -> usize {
         let current = self.current.as_mut().map(|current| &mut current.post);
-        let of_region = self.posts.iter_mut().chain(current).filter(|post| post.region == Some(region));
+        let of_region =
+            self.posts.iter_mut().chain(current).filter(|post| post.region == Some(region));
         of_region.map(|post| post.region = None).count()
     }
 }
@@ -338,7 +369,10 @@ mod tests {
             [Pace::Eager, Pace::Eager, Pace::Eager, Pace::Credited, Pace::Credited]
         );
         let mut tally = Tally::of(whole);
-        assert_eq!((0..1000).filter(|_| tally.add(0) == Pace::Eager).count() as u64, EAGER_MESSAGES_MAX);
+        assert_eq!(
+            (0..1000).filter(|_| tally.add(0) == Pace::Eager).count() as u64,
+            EAGER_MESSAGES_MAX
+        );
         assert_eq!(Tally::of(whole).add(usize::MAX), Pace::Credited);
         let mut tally = Tally::of(whole.part(0));
         assert_eq!(
@@ -363,9 +397,15 @@ mod tests {
 
     #[test]
     fn frames_say_what_remains() {
-        assert_eq!([0, 1, PIECE, PIECE + 1, 2 * PIECE, 2 * PIECE + 1].map(frames), [1, 1, 1, 2, 2, 3]);
+        assert_eq!(
+            [0, 1, PIECE, PIECE + 1, 2 * PIECE, 2 * PIECE + 1].map(frames),
+            [1, 1, 1, 2, 2, 3]
+        );
         let mut flow = Inward::of(OpId { lane: Lane(7), number: 1 });
-        assert!(matches!(flow.post(Span { region: OURS, offset: 7, len: PIECE + 5 }), Ok(Posting::Awaited(Pace::Credited))));
+        assert!(matches!(
+            flow.post(Span { region: OURS, offset: 7, len: PIECE + 5 }),
+            Ok(Posting::Awaited(Pace::Credited))
+        ));
         let Ok(Arrival::Into(first, _)) = flow.arrive(1, block(PIECE)) else { panic!("it fits") };
         assert_eq!(first, Piece { region: OURS, message: 7, before: 0, last: false });
         let Ok(Arrival::Into(last, _)) = flow.arrive(0, block(5)) else { panic!("it fits") };
@@ -391,14 +431,23 @@ mod tests {
         }
         let mut flow = Inward::of(OpId { lane: Lane(7), number: 1 });
         flow.arrive(0, block(3)).expect("eager");
-        assert_eq!(flow.post(span(4)).expect_err("another length"), Misfit::Length { posted: 4, sent: 3 });
+        assert_eq!(
+            flow.post(span(4)).expect_err("another length"),
+            Misfit::Length { posted: 4, sent: 3 }
+        );
     }
 
     #[test]
     fn nothing_overflows() {
         let mut flow = Inward::of(OpId { lane: Lane(7), number: 1 });
-        assert_eq!(flow.arrive(usize::MAX, block(PIECE)).expect_err("not asked for"), Misfit::Violation);
+        assert_eq!(
+            flow.arrive(usize::MAX, block(PIECE)).expect_err("not asked for"),
+            Misfit::Violation
+        );
         flow.post(span(usize::MAX)).expect("nothing is here");
-        assert_eq!(flow.arrive(usize::MAX, block(PIECE)).expect_err("not so long"), Misfit::Violation);
+        assert_eq!(
+            flow.arrive(usize::MAX, block(PIECE)).expect_err("not so long"),
+            Misfit::Violation
+        );
     }
 }

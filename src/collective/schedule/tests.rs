@@ -9,7 +9,8 @@ use proptest::prelude::*;
 
 fn ring(order: &[u8], chunk_bytes: u32) -> Plan {
     let schedule = Schedule::Ring { order: order.iter().copied().map(Rank).collect() };
-    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE }];
+    let classes =
+        vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE }];
     Plan { revision: 0, reason: String::new(), classes }
 }
 
@@ -22,11 +23,17 @@ const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
 #[test]
 fn a_ring_adds_from_the_owners_successor_round_to_the_owner() {
     let itinerary = Itinerary::of(&call(SUM, 10), None, &ring(&[2, 0, 1], 1024), 3).expect("fits");
-    assert_eq!(itinerary.flows.iter().map(|f| f.elements.clone()).collect::<Vec<_>>(), [0..3, 3..6, 6..10]);
+    assert_eq!(
+        itinerary.flows.iter().map(|f| f.elements.clone()).collect::<Vec<_>>(),
+        [0..3, 3..6, 6..10]
+    );
     // Flow 0 is owned by rank 2: 0 sends to 1, 1 to 2; then 2 hands on to 0 and 0 to 1.
     let station = |me| itinerary.station(0, Rank(me));
     assert_eq!((station(0).contributors, station(0).then), (vec![Rank(0)], Then::Send(Rank(1))));
-    assert_eq!((station(1).contributors, station(1).then), (vec![Rank(0), Rank(1)], Then::Send(Rank(2))));
+    assert_eq!(
+        (station(1).contributors, station(1).then),
+        (vec![Rank(0), Rank(1)], Then::Send(Rank(2)))
+    );
     assert_eq!((station(2).contributors, station(2).then), (vec![Rank(1), Rank(2)], Then::HandOn));
     assert_eq!((station(2).down_from, station(2).down_to), (None, vec![Rank(0)]));
     assert_eq!((station(0).down_from, station(0).down_to), (Some(Rank(2)), vec![Rank(1)]));
@@ -37,14 +44,18 @@ fn a_ring_adds_from_the_owners_successor_round_to_the_owner() {
 fn on_a_ring_everybody_sends_to_its_successor_alone() {
     let order = [3, 1, 4, 0, 2];
     for kind in every_kind(Rank(4)) {
-        let itinerary = Itinerary::of(&call(kind, 1000), None, &ring(&order, 1024), 5).expect("fits");
+        let itinerary =
+            Itinerary::of(&call(kind, 1000), None, &ring(&order, 1024), 5).expect("fits");
         for (place, me) in order.into_iter().enumerate() {
             let (next, before) = (Rank(order[(place + 1) % 5]), Rank(order[(place + 4) % 5]));
             for flow in 0..itinerary.flows.len() {
                 let station = itinerary.station(flow, Rank(me));
                 assert!(station.contributors.iter().all(|c| *c == Rank(me) || *c == before));
                 assert!(!matches!(station.then, Then::Send(to) if to != next));
-                assert!(station.down_to.iter().all(|to| *to == next) && station.down_from.is_none_or(|f| f == before));
+                assert!(
+                    station.down_to.iter().all(|to| *to == next)
+                        && station.down_from.is_none_or(|f| f == before)
+                );
             }
         }
     }
@@ -58,7 +69,8 @@ fn chunks_cover_the_result_once_and_in_order() {
             for plan in [ring(&order, 1024), Plan::mesh(size)] {
                 for kind in every_kind(Rank(0)) {
                     let count = if kind == Kind::AllToAll { count * size } else { count };
-                    let itinerary = Itinerary::of(&call(kind, count as u64), None, &plan, size).expect("fits");
+                    let itinerary =
+                        Itinerary::of(&call(kind, count as u64), None, &plan, size).expect("fits");
                     let mut end = 0;
                     for flow in 0..itinerary.flows.len() {
                         for chunk in 0..itinerary.chunks(flow) {
@@ -71,7 +83,8 @@ fn chunks_cover_the_result_once_and_in_order() {
                         || matches!(kind, Kind::Gather { .. } | Kind::Scatter { .. });
                     let expected = if each { count * size } else { count };
                     assert_eq!((end, itinerary.count()), (expected, expected));
-                    let given = if matches!(kind, Kind::Scatter { .. }) { count * size } else { count };
+                    let given =
+                        if matches!(kind, Kind::Scatter { .. }) { count * size } else { count };
                     assert_eq!(itinerary.input_bytes(Rank(0)), given * 4);
                 }
             }
@@ -81,7 +94,12 @@ fn chunks_cover_the_result_once_and_in_order() {
 
 fn every_kind(root: Rank) -> [Kind; 8] {
     let op = ReduceOp::Sum;
-    let rooted = [Kind::Broadcast { root }, Kind::Reduce { op, root }, Kind::Gather { root }, Kind::Scatter { root }];
+    let rooted = [
+        Kind::Broadcast { root },
+        Kind::Reduce { op, root },
+        Kind::Gather { root },
+        Kind::Scatter { root },
+    ];
     let [a, b, c, d] = rooted;
     [SUM, Kind::AllGather, Kind::ReduceScatter(op), Kind::AllToAll, a, b, c, d]
 }
@@ -115,12 +133,18 @@ fn over(trees: Vec<Tree>) -> Plan {
     let (each, rest) = (1_000_000 / trees.len() as u32, 1_000_000 % trees.len() as u32);
     let share = |(i, tree)| TreeShare { tree, ppm: if i == 0 { each + rest } else { each } };
     let schedule = Schedule::Trees { trees: trees.into_iter().enumerate().map(share).collect() };
-    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes: 1024, schedule, auto: AutoCodecs::NONE }];
+    let classes = vec![PlanClass {
+        bytes_max: u64::MAX,
+        chunk_bytes: 1024,
+        schedule,
+        auto: AutoCodecs::NONE,
+    }];
     Plan { revision: 0, reason: String::new(), classes }
 }
 
 proptest! {
-    /// Where only neighbours reach each other, nothing is sent to anybody else, and all that is kept arrives.
+    /// Where only neighbours reach each other, nothing is sent to anybody else, and all that is
+    /// kept arrives.
     #[test]
     fn over_trees_everybody_sends_to_its_neighbours_alone(trees in (1usize..=6).prop_flat_map(|size| {
         proptest::collection::vec(any_tree(size), 1..4)
@@ -164,7 +188,8 @@ fn what_is_sent_is_expected_and_arrives() {
 }
 
 fn assert_flow(itinerary: &Itinerary, flow: usize) {
-    let stations: Vec<Station> = ranks(itinerary.size).map(|me| itinerary.station(flow, me)).collect();
+    let stations: Vec<Station> =
+        ranks(itinerary.size).map(|me| itinerary.station(flow, me)).collect();
     let mut has = Vec::new();
     for me in ranks(itinerary.size) {
         let station = &stations[me.index()];
@@ -176,7 +201,9 @@ fn assert_flow(itinerary: &Itinerary, flow: usize) {
         for to in &station.down_to {
             assert_eq!(stations[to.index()].down_from, Some(me));
         }
-        for from in station.contributors.iter().filter(|from| **from != me && station.then != Then::Keep) {
+        for from in
+            station.contributors.iter().filter(|from| **from != me && station.then != Then::Keep)
+        {
             assert_eq!(stations[from.index()].then, Then::Send(me));
         }
     }
@@ -193,20 +220,39 @@ fn what_is_for_one_rank_goes_straight_where_all_reach_each_other() {
     let mut plan = ring(&[0, 1, 2, 3], 1024);
     let frames = |plan: &Plan| {
         let itinerary = Itinerary::of(&call(Kind::AllToAll, 400), None, plan, 4).expect("fits");
-        let of = |flow: usize| ranks(4).map(|me| itinerary.station(flow, me).down_to.len()).sum::<usize>();
+        let of = |flow: usize| {
+            ranks(4).map(|me| itinerary.station(flow, me).down_to.len()).sum::<usize>()
+        };
         (0..16).map(of).sum::<usize>()
     };
     assert_eq!(frames(&plan), 4 * (1 + 2 + 3));
-    plan.classes.insert(0, PlanClass { bytes_max: 9, chunk_bytes: 1024, schedule: Schedule::OneShot, auto: AutoCodecs::NONE });
+    plan.classes.insert(
+        0,
+        PlanClass {
+            bytes_max: 9,
+            chunk_bytes: 1024,
+            schedule: Schedule::OneShot,
+            auto: AutoCodecs::NONE,
+        },
+    );
     assert_eq!(frames(&plan), 12);
 }
 
 #[test]
 fn a_sync_needs_its_root_and_takes_its_length() {
-    let sync = Call { kind: Kind::Sync { version: 3 }, dtype: DType::U8, count: 5, codec: CodecId::None, mode: Mode::PerOp };
+    let sync = Call {
+        kind: Kind::Sync { version: 3 },
+        dtype: DType::U8,
+        count: 5,
+        codec: CodecId::None,
+        mode: Mode::PerOp,
+    };
     assert_eq!(Itinerary::of(&sync, None, &Plan::mesh(3), 3), Err(Unfit));
     let itinerary = Itinerary::of(&sync, Some((Rank(2), 70)), &Plan::mesh(3), 3).expect("fits");
-    assert_eq!((itinerary.count(), itinerary.input_bytes(Rank(2)), itinerary.input_bytes(Rank(0))), (70, 70, 0));
+    assert_eq!(
+        (itinerary.count(), itinerary.input_bytes(Rank(2)), itinerary.input_bytes(Rank(0))),
+        (70, 70, 0)
+    );
 }
 
 #[test]
@@ -221,7 +267,10 @@ fn what_makes_no_sense_is_unfit() {
     }
     assert_eq!(of(call(Kind::AllToAll, 4)), Some(Unfit));
     assert_eq!(of(call(Kind::AllToAll, u64::MAX / 12 * 3)), Some(Unfit));
-    assert_eq!(of(Call { dtype: DType::U8, ..call(Kind::AllReduce(ReduceOp::Mean), 1) }), Some(Unfit));
+    assert_eq!(
+        of(Call { dtype: DType::U8, ..call(Kind::AllReduce(ReduceOp::Mean), 1) }),
+        Some(Unfit)
+    );
     assert_eq!(of(Call { codec: CodecId::Bf16, ..call(Kind::AllGather, 1) }), Some(Unfit));
     assert_eq!(of(Call { codec: CodecId::Bf16, dtype: DType::F64, ..call(SUM, 1) }), Some(Unfit));
     assert_eq!(Itinerary::of(&call(SUM, 1), None, &ring(&[0, 1], 1024), 3), Err(Unfit));

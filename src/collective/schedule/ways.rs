@@ -22,14 +22,24 @@ pub(super) struct Ways<'a> {
 
 impl<'a> Ways<'a> {
     /// The ways of `schedule`, which is one of the plan's.
-    pub(super) fn new(plan: &Plan, schedule: &'a Schedule, size: usize, codec: CodecId) -> Ways<'a> {
+    pub(super) fn new(
+        plan: &Plan,
+        schedule: &'a Schedule,
+        size: usize,
+        codec: CodecId,
+    ) -> Ways<'a> {
         // Without any exchange in the plan some pairs do not.
         let straight = plan.classes.iter().any(|class| class.schedule == Schedule::OneShot);
         Ways { schedule, neighbours_only: !straight, encodes: codec != CodecId::None, size }
     }
 
     /// The flows of a call whose result has `count` elements at the rank that has most of it.
-    pub(super) fn flows(&self, kind: Kind, count: usize, sync_root: Option<(Rank, u64)>) -> Result<Vec<Flow>, Unfit> {
+    pub(super) fn flows(
+        &self,
+        kind: Kind,
+        count: usize,
+        sync_root: Option<(Rank, u64)>,
+    ) -> Result<Vec<Flow>, Unfit> {
         let size = self.size;
         let each = count / size;
         let part = |index: usize| index * each..(index + 1) * each;
@@ -39,22 +49,30 @@ impl<'a> Ways<'a> {
         }
         Ok(match kind {
             Kind::AllReduce(_) => self.reducing(count),
-            Kind::AllGather => ranks(size).flat_map(|rank| self.copying(part(rank.index()), rank)).collect(),
+            Kind::AllGather => {
+                ranks(size).flat_map(|rank| self.copying(part(rank.index()), rank)).collect()
+            }
             Kind::Broadcast { .. } | Kind::Sync { .. } => self.copying(0..count, root),
             Kind::Reduce { .. } => self.reducing_to(0..count, root),
-            Kind::ReduceScatter(_) => {
-                ranks(size).flat_map(|rank| self.reducing_to(ring_segment(rank.index(), size, count), rank)).collect()
+            Kind::ReduceScatter(_) => ranks(size)
+                .flat_map(|rank| self.reducing_to(ring_segment(rank.index(), size, count), rank))
+                .collect(),
+            Kind::Gather { .. } => {
+                ranks(size).map(|from| self.carrying(part(from.index()), from, root)).collect()
             }
-            Kind::Gather { .. } => ranks(size).map(|from| self.carrying(part(from.index()), from, root)).collect(),
-            Kind::Scatter { .. } => ranks(size).map(|to| self.carrying(part(to.index()), root, to)).collect(),
+            Kind::Scatter { .. } => {
+                ranks(size).map(|to| self.carrying(part(to.index()), root, to)).collect()
+            }
             Kind::AllToAll => self.crossing(each),
-            // Nobody else knows of it, so nobody else can pass it on: between two without a link none is called.
+            // Nobody else knows of it, so nobody else can pass it on: between two without a link
+            // none is called.
             Kind::Message { from, to, .. } => vec![self.straight(0..count, from, to)],
             Kind::Barrier | Kind::Step { .. } => Vec::new(),
         })
     }
 
-    /// One exchange, or a flow for each place round a ring or each tree, owned by the rank that sits there.
+    /// One exchange, or a flow for each place round a ring or each tree, owned by the rank that
+    /// sits there.
     fn reducing(&self, count: usize) -> Vec<Flow> {
         let owned = |elements: Range<usize>, owner: Rank, up: Tree, down: Tree| {
             // A part is encoded as it would be in the whole.
@@ -64,8 +82,12 @@ impl<'a> Ways<'a> {
         };
         match self.schedule {
             Schedule::Ring { order } => {
-                let segments = order.iter().enumerate().map(|(place, owner)| (ring_segment(place, self.size, count), *owner));
-                // As many bytes, straight to the owner: so each contribution is encoded once, and each sum.
+                let segments = order
+                    .iter()
+                    .enumerate()
+                    .map(|(place, owner)| (ring_segment(place, self.size, count), *owner));
+                // As many bytes, straight to the owner: so each contribution is encoded once, and
+                // each sum.
                 let star = |owner| (Tree::star(owner, self.size), Tree::star(owner, self.size));
                 let around = |owner| {
                     if self.encodes && !self.neighbours_only {
@@ -84,7 +106,9 @@ impl<'a> Ways<'a> {
                 let root = |tree: &Tree| tree.root(self.size).unwrap_or(Rank(0));
                 let segments = trees.iter().zip(tree_segments(trees, 0..count));
                 segments
-                    .map(|(share, elements)| owned(elements, root(&share.tree), share.tree.clone(), share.tree.clone()))
+                    .map(|(share, elements)| {
+                        owned(elements, root(&share.tree), share.tree.clone(), share.tree.clone())
+                    })
                     .collect()
             }
             _ => vec![Flow { elements: 0..count, route: Route::Exchange }],
@@ -102,7 +126,10 @@ impl<'a> Ways<'a> {
 
     /// From one rank to all.
     fn copying(&self, elements: Range<usize>, owner: Rank) -> Vec<Flow> {
-        let flow = |(elements, _, down)| Flow { elements, route: Route::Paths { owner, up: None, down, kept: Kept::ByAll } };
+        let flow = |(elements, _, down)| Flow {
+            elements,
+            route: Route::Paths { owner, up: None, down, kept: Kept::ByAll },
+        };
         self.around(elements, owner).into_iter().map(flow).collect()
     }
 
@@ -120,18 +147,26 @@ impl<'a> Ways<'a> {
     /// From every rank to every rank, so many elements each.
     fn crossing(&self, each: usize) -> Vec<Flow> {
         let pairs = ranks(self.size).flat_map(|from| ranks(self.size).map(move |to| (from, to)));
-        let flow = |(index, (from, to)): (usize, (Rank, Rank))| self.carrying(index * each..(index + 1) * each, from, to);
+        let flow = |(index, (from, to)): (usize, (Rank, Rank))| {
+            self.carrying(index * each..(index + 1) * each, from, to)
+        };
         pairs.enumerate().map(flow).collect()
     }
 
-    /// By parts of these elements: everybody on its way to `owner`, and from there to everybody. Round the ring from its successor to
-    /// itself and along the same cables on, over each tree with its share, or straight.
+    /// By parts of these elements: everybody on its way to `owner`, and from there to everybody.
+    /// Round the ring from its successor to itself and along the same cables on, over each tree
+    /// with its share, or straight.
     fn around(&self, elements: Range<usize>, owner: Rank) -> Vec<(Range<usize>, Tree, Tree)> {
         match self.schedule {
-            Schedule::Ring { order } => vec![(elements, up_ring(order, owner), down_ring(order, owner))],
+            Schedule::Ring { order } => {
+                vec![(elements, up_ring(order, owner), down_ring(order, owner))]
+            }
             Schedule::Trees { trees } => {
                 let shares = trees.iter().map(|share| share.tree.rerooted(owner));
-                shares.zip(tree_segments(trees, elements)).map(|(tree, part)| (part, tree.clone(), tree)).collect()
+                shares
+                    .zip(tree_segments(trees, elements))
+                    .map(|(tree, part)| (part, tree.clone(), tree))
+                    .collect()
             }
             _ => vec![(elements, Tree::star(owner, self.size), Tree::star(owner, self.size))],
         }
@@ -155,7 +190,8 @@ impl<'a> Ways<'a> {
     }
 }
 
-/// Round a ring to `owner`, from its successor on: a chain told from its root, so against the direction of the ring.
+/// Round a ring to `owner`, from its successor on: a chain told from its root, so against the
+/// direction of the ring.
 fn up_ring(order: &[Rank], owner: Rank) -> Tree {
     let (size, place) = (order.len(), place(order, owner));
     Tree::chain((0..size).map(|step| order[(place + size - step) % size]), size)

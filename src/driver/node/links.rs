@@ -10,7 +10,9 @@ use crate::driver::event::Event;
 use crate::driver::peers::{Arrival, Direct, Taken};
 use crate::election::{Input, Message, PeerAddress};
 use crate::identity::MemberId;
-use crate::link::{DataAsk, DataTerms, Local, Net, Purpose, Refusal, Session, Stream, initiate, respond};
+use crate::link::{
+    DataAsk, DataTerms, Local, Net, Purpose, Refusal, Session, Stream, initiate, respond,
+};
 use crate::topology::{Interface, InterfaceKind, Port};
 use std::collections::BTreeSet;
 use std::io;
@@ -53,7 +55,8 @@ impl Node {
             self.counters.overloads += 1;
             return;
         };
-        let (local, replays, open) = (Arc::clone(&self.config.local), Arc::clone(&self.replays), Arc::clone(&self.open));
+        let (local, replays, open) =
+            (Arc::clone(&self.config.local), Arc::clone(&self.replays), Arc::clone(&self.open));
         let events = self.events.clone();
         tokio::spawn(async move {
             let result = respond(stream, &local, &replays, |ask| terms(&open, ask)).await;
@@ -61,7 +64,11 @@ impl Node {
         });
     }
 
-    pub(super) fn on_answered(&mut self, from: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
+    pub(super) fn on_answered(
+        &mut self,
+        from: SocketAddr,
+        result: Result<(Box<dyn Stream>, Session), Refusal>,
+    ) {
         match result {
             Ok((stream, session)) => {
                 self.gate.authenticated(self.now(), from.ip().to_canonical());
@@ -70,8 +77,12 @@ impl Node {
                     Purpose::Control | Purpose::Relink => {
                         _ = self.on_linked(stream, session, Way::direct(address), Dialled::ByPeer);
                     }
-                    Purpose::Data { view, src, .. } => self.on_data_accepted(stream, session, view, src, from),
-                    Purpose::Path { view, src, .. } => self.on_path_offered(stream, session, view, src, from),
+                    Purpose::Data { view, src, .. } => {
+                        self.on_data_accepted(stream, session, view, src, from)
+                    }
+                    Purpose::Path { view, src, .. } => {
+                        self.on_path_offered(stream, session, view, src, from)
+                    }
                 }
             }
             Err(refusal) => self.count(refusal),
@@ -82,22 +93,33 @@ impl Node {
         tracing::debug!(%refusal, "refused a connection");
         match refusal {
             Refusal::OtherVersion { .. } => self.counters.other_versions += 1,
-            Refusal::Overloaded(_) | Refusal::TooSlow | Refusal::Replayed => self.counters.overloads += 1,
+            Refusal::Overloaded(_) | Refusal::TooSlow | Refusal::Replayed => {
+                self.counters.overloads += 1
+            }
             Refusal::DuplicateIdentity => self.step(Input::Twin),
-            Refusal::UnknownView | Refusal::OtherPartition | Refusal::SelfDial | Refusal::Closed | Refusal::Io(_) => {}
+            Refusal::UnknownView
+            | Refusal::OtherPartition
+            | Refusal::SelfDial
+            | Refusal::Closed
+            | Refusal::Io(_) => {}
             _ => self.counters.strangers += 1,
         }
     }
 
     pub(super) fn dial(&self, to: SocketAddr) {
-        let (net, local, events) = (Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
+        let (net, local, events) =
+            (Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
         tokio::spawn(async move {
             let result = connect(net, &local, to, Purpose::Control, None).await;
             let _ = events.send(Event::Dialled { to, result }).await;
         });
     }
 
-    pub(super) fn on_dialled(&mut self, to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
+    pub(super) fn on_dialled(
+        &mut self,
+        to: SocketAddr,
+        result: Result<(Box<dyn Stream>, Session), Refusal>,
+    ) {
         let now = self.now();
         match result {
             Ok((stream, session)) => {
@@ -124,13 +146,20 @@ impl Node {
         }
     }
 
-    pub(super) fn on_linked(&mut self, stream: Box<dyn Stream>, session: Session, way: Way, dialled: Dialled) -> Taken {
+    pub(super) fn on_linked(
+        &mut self,
+        stream: Box<dyn Stream>,
+        session: Session,
+        way: Way,
+        dialled: Dialled,
+    ) -> Taken {
         let Way { address, over } = way;
         let (id, name, suite) = (session.peer.id, session.peer.name.clone(), session.suite);
         let dialler = if dialled == Dialled::ByMe { self.me.node } else { id.node };
         let before = self.peers.get(id).filter(|link| link.is_direct()).map(|link| link.address);
         let (was_direct, purpose) = (before.is_some(), session.purpose);
-        let direct = if self.election.is_quiet(self.now(), id) { Direct::Quiet } else { Direct::Good };
+        let direct =
+            if self.election.is_quiet(self.now(), id) { Direct::Quiet } else { Direct::Good };
         let arrival = Arrival { stream, session, address, over: over.clone(), dialler };
         let taken = self.peers.take(arrival, direct);
         if taken == Taken::Refused {
@@ -148,7 +177,9 @@ impl Node {
             self.roster.link_up(id);
             self.roster.add(address, Origin::Remembered, self.now());
             self.step(Input::LinkUp(id));
-            if let Some(before) = before.filter(|before| purpose == Purpose::Relink && !is_same_place(*before, address)) {
+            if let Some(before) = before
+                .filter(|before| purpose == Purpose::Relink && !is_same_place(*before, address))
+            {
                 self.ways.is_broken(self.now(), id, before);
             }
             if taken == Taken::New {
@@ -165,7 +196,9 @@ impl Node {
             self.meter.linked(id.node, &name);
             let peers = self.peers.iter().filter(|(other, link)| **other != id && link.is_direct());
             let told = peers.filter(|(_, link)| means_something_elsewhere(link.address));
-            let known = told.map(|(other, link)| PeerAddress { id: *other, address: link.address }).collect();
+            let known = told
+                .map(|(other, link)| PeerAddress { id: *other, address: link.address })
+                .collect();
             self.peers.send(id, Message::Peers(known));
             self.remember_peers();
         }
@@ -175,12 +208,16 @@ impl Node {
     /// What a member has to hear over a new link; after it operations use that.
     pub(super) fn replay(&mut self, to: MemberId) {
         let envelope = self.envelope.clone();
-        let Some((envelope, rank)) = envelope.and_then(|envelope| envelope.view().rank_of(to).map(|rank| (envelope, rank)))
+        let Some((envelope, rank)) =
+            envelope.and_then(|envelope| envelope.view().rank_of(to).map(|rank| (envelope, rank)))
         else {
             return self.peers.let_speak(to);
         };
         for (key, value) in envelope.board().own() {
-            self.peers.send_again(to, Message::Post(Box::new(Post { view: envelope.digest(), key, value })));
+            self.peers.send_again(
+                to,
+                Message::Post(Box::new(Post { view: envelope.digest(), key, value })),
+            );
         }
         envelope.replay(rank, |messages| {
             for message in messages {
@@ -193,11 +230,17 @@ impl Node {
     }
 
     pub(super) fn remember_peers(&mut self) {
-        let addresses: BTreeSet<SocketAddr> = self.peers.iter().filter(|(_, l)| l.is_direct()).map(|(_, l)| l.address).collect();
+        let addresses: BTreeSet<SocketAddr> =
+            self.peers.iter().filter(|(_, l)| l.is_direct()).map(|(_, l)| l.address).collect();
         self.store.remember(addresses.into_iter().collect());
     }
 
-    pub(super) fn on_closed(&mut self, member: MemberId, generation: u64, misbehaved: Option<String>) {
+    pub(super) fn on_closed(
+        &mut self,
+        member: MemberId,
+        generation: u64,
+        misbehaved: Option<String>,
+    ) {
         let Some(link) = self.peers.closed(member, generation) else { return };
         if let Some(why) = misbehaved {
             tracing::warn!(peer = %member, why, "closed the link of a member that broke the protocol");
@@ -233,8 +276,12 @@ impl Node {
 
     pub(super) fn on_pong(&mut self, from: MemberId, number: u64) {
         self.step(Input::Heard(from));
-        let (now, now_us) = (self.now(), u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX));
-        let Some(sample_us) = now_us.checked_sub(number).and_then(|us| u32::try_from(us).ok()) else { return };
+        let (now, now_us) =
+            (self.now(), u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX));
+        let Some(sample_us) = now_us.checked_sub(number).and_then(|us| u32::try_from(us).ok())
+        else {
+            return;
+        };
         let Some(link) = self.peers.get_mut(from) else { return };
         link.round_trip.sample(now, sample_us);
         let Some(rtt_us) = link.round_trip.us() else { return };
@@ -245,7 +292,8 @@ impl Node {
         self.election.links_mut().round_trip(self.me, from, rtt_us, port);
     }
 
-    /// Where a link leaves this machine that has this address here; `None` for an address that no interface has now.
+    /// Where a link leaves this machine that has this address here; `None` for an address that no
+    /// interface has now.
     pub(super) fn port_of(&self, at: SocketAddr) -> Option<Port> {
         self.wiring.of(at).map(|interface| Port::unmeasured(interface.kind, interface.index))
     }
@@ -255,7 +303,8 @@ impl Node {
     }
 }
 
-/// Where a peer that dialled from `from` listens. With its scope: a link-local address leads nowhere without one.
+/// Where a peer that dialled from `from` listens. With its scope: a link-local address leads
+/// nowhere without one.
 fn listening_at(mut from: SocketAddr, port: u16) -> SocketAddr {
     from.set_port(port);
     match from.ip().to_canonical() {
@@ -264,7 +313,8 @@ fn listening_at(mut from: SocketAddr, port: u16) -> SocketAddr {
     }
 }
 
-/// A link-local IPv6 address leads somewhere only together with the interface of the host that uses it.
+/// A link-local IPv6 address leads somewhere only together with the interface of the host that uses
+/// it.
 fn means_something_elsewhere(address: SocketAddr) -> bool {
     match address.ip() {
         IpAddr::V4(_) => true,
@@ -272,8 +322,9 @@ fn means_something_elsewhere(address: SocketAddr) -> bool {
     }
 }
 
-/// A link in place of another one, to the first of these addresses that connects and is that member's; of those that fail, what the first
-/// in the list said. The handshakes go one after the other, as the other end keeps the last one that was through.
+/// A link in place of another one, to the first of these addresses that connects and is that
+/// member's; of those that fail, what the first in the list said. The handshakes go one after the
+/// other, as the other end keeps the last one that was through.
 pub(super) async fn connect_first(
     net: Arc<dyn Net>,
     local: &Local,
@@ -302,8 +353,9 @@ pub(super) async fn connect_first(
     (was_at, Err(refused))
 }
 
-/// The first connection of several that are begun shortly after each other. TCP sends its first packet again after a second, which is
-/// longer than a member without a link is waited for, and on a cable that is full such a packet is lost now and then.
+/// The first connection of several that are begun shortly after each other. TCP sends its first
+/// packet again after a second, which is longer than a member without a link is waited for, and on
+/// a cable that is full such a packet is lost now and then.
 async fn dial_soon(net: Arc<dyn Net>, to: SocketAddr) -> io::Result<Box<dyn Stream>> {
     let mut dials = JoinSet::new();
     for _ in 1..DIALS {
@@ -321,7 +373,8 @@ async fn dial_soon(net: Arc<dyn Net>, to: SocketAddr) -> io::Result<Box<dyn Stre
 const DIALS: u32 = 3;
 const DIALS_APART: Duration = Duration::from_millis(80);
 
-/// Whether a machine has said that nobody is there, or somebody else is: then no other way leads to the member.
+/// Whether a machine has said that nobody is there, or somebody else is: then no other way leads to
+/// the member.
 pub(super) fn is_proof_of_absence(refusal: Refusal) -> bool {
     match refusal {
         Refusal::Io(kind) => kind == io::ErrorKind::ConnectionRefused,

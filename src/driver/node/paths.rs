@@ -1,14 +1,18 @@
 //! Layer: Host.
 //!
-//! By which of several paths a node is linked with a member: the best one, and another one when that breaks.
+//! By which of several paths a node is linked with a member: the best one, and another one when
+//! that breaks.
 //!
-//! Control link and data link of two members go by the same path, so that whoever hears the one need not ask about the other.
+//! Control link and data link of two members go by the same path, so that whoever hears the one
+//! need not ask about the other.
 //!
-//! - **Better**: when the path to a member is measured, the other ways to it are, too: a second data link over each, and a burst. One that carries a
-//!   fourth more is taken: the control link is dialled anew there, then the data link [moves](crate::driver::moving). Of two members the one with the
-//!   smaller node id does this.
-//! - **Broken**: a member that is silent, or was linked over an interface that is gone, is dialled over all other ways. If it answers there
-//!   it lives, and what it was linked by does not: the View is replaced, since what was under way on the data link is lost.
+//! - **Better**: when the path to a member is measured, the other ways to it are, too: a second
+//!   data link over each, and a burst. One that carries a fourth more is taken: the control link is
+//!   dialled anew there, then the data link [moves](crate::driver::moving). Of two members the one
+//!   with the smaller node id does this.
+//! - **Broken**: a member that is silent, or was linked over an interface that is gone, is dialled
+//!   over all other ways. If it answers there it lives, and what it was linked by does not: the
+//!   View is replaced, since what was under way on the data link is lost.
 
 use super::Node;
 use super::links::{Dialled, Way, connect_first, is_proof_of_absence};
@@ -41,7 +45,8 @@ pub(super) struct Ways {
     changed: BTreeSet<MemberId>,
     /// Members that are linked, or were a moment ago, and are being dialled.
     redials: BTreeSet<MemberId>,
-    /// Those of them whose words others pass on meanwhile, and until when their data links are not given up for that, in milliseconds.
+    /// Those of them whose words others pass on meanwhile, and until when their data links are not
+    /// given up for that, in milliseconds.
     awaited: BTreeMap<MemberId, u64>,
     /// When rank 0 was last asked to have a path measured, in milliseconds.
     wished: BTreeMap<Rank, u64>,
@@ -113,7 +118,8 @@ const WISHES_APART_MS: u64 = 5_000;
 /// How often a doubtful member is dialled over other ways. Then silence decides.
 const DOUBTS_MAX: u32 = 4;
 const DOUBTS_APART_MS: u64 = 300;
-/// A direct link that has ended may be made anew for so long, once others pass words on: a lost packet of its handshake costs 200 ms.
+/// A direct link that has ended may be made anew for so long, once others pass words on: a lost
+/// packet of its handshake costs 200 ms.
 const AWAITED_MS: u64 = 500;
 
 impl Ways {
@@ -144,24 +150,33 @@ impl Node {
         let (link, bursts) = self.with_bursts(view, peer, laid.link);
         let events = self.events.clone();
         // With a full queue the other direction stays where it is, which works as well.
-        let (link, moves) = movable(link, Box::new(move || _ = events.try_send(Event::Moved { view, peer })));
+        let (link, moves) =
+            movable(link, Box::new(move || _ = events.try_send(Event::Moved { view, peer })));
         self.planning.rates.measure_over(peer, bursts);
-        self.ways.tracks.insert(peer, Track { moves, ours: laid.ours, theirs: laid.theirs, offered: None });
+        self.ways
+            .tracks
+            .insert(peer, Track { moves, ours: laid.ours, theirs: laid.theirs, offered: None });
         link
     }
 
     /// Where the links with a member leave this machine.
     pub(super) fn port_toward(&self, member: MemberId) -> Option<Port> {
         let rank = self.envelope.as_ref().and_then(|e| e.view().rank_of(member));
-        let by_data = rank.and_then(|rank| self.ways.tracks.get(&rank)).and_then(|track| track.ours);
+        let by_data =
+            rank.and_then(|rank| self.ways.tracks.get(&rank)).and_then(|track| track.ours);
         let by_control = || self.peers.get(member).and_then(|link| link.local);
         self.port_of(by_data.or_else(by_control)?)
     }
 
     /// The ways to a member, the one in use left out, that are worth a trial by this node.
     fn ways_to_try(&mut self, peer: Rank) -> Vec<SocketAddr> {
-        let Some(member) = self.envelope.as_ref().and_then(|e| e.view().member(peer)).map(|m| m.id) else { return Vec::new() };
-        let Some(track) = self.ways.tracks.get(&peer).filter(|_| self.me.node < member.node) else { return Vec::new() };
+        let Some(member) = self.envelope.as_ref().and_then(|e| e.view().member(peer)).map(|m| m.id)
+        else {
+            return Vec::new();
+        };
+        let Some(track) = self.ways.tracks.get(&peer).filter(|_| self.me.node < member.node) else {
+            return Vec::new();
+        };
         let theirs: Vec<SocketAddr> = self.roster.addresses_of(member).collect();
         let mut others = ways(&self.wiring.chosen, &theirs);
         others.retain(|to| !is_same_place(*to, track.theirs));
@@ -173,19 +188,27 @@ impl Node {
 
     /// Asks rank 0 for a measurement where there is something new to see.
     pub(super) fn wish_for_trials(&mut self) {
-        let Some(view) = self.envelope.as_ref().filter(|e| !e.is_frozen()).map(|e| Arc::clone(e.view())) else { return };
+        let Some(view) =
+            self.envelope.as_ref().filter(|e| !e.is_frozen()).map(|e| Arc::clone(e.view()))
+        else {
+            return;
+        };
         let now = self.now();
         for peer in self.ways.tracks.keys().copied().collect::<Vec<Rank>>() {
             let lately = self.ways.wished.get(&peer).is_some_and(|at| now < at + WISHES_APART_MS);
             let has_changed = view.member(peer).is_some_and(|m| self.ways.changed.contains(&m.id));
-            if !lately && self.ways.round.is_none() && (has_changed || !self.ways_to_try(peer).is_empty()) {
+            if !lately
+                && self.ways.round.is_none()
+                && (has_changed || !self.ways_to_try(peer).is_empty())
+            {
                 self.ways.wished.insert(peer, now);
                 self.tell_rate(Rank(0), RateStep::Wish { to: peer });
             }
         }
     }
 
-    /// A burst to this member has been timed: now the other ways to it are tried, or everybody is told.
+    /// A burst to this member has been timed: now the other ways to it are tried, or everybody is
+    /// told.
     pub(super) fn timed(&mut self, peer: Rank, kbps: u32) {
         if self.ways.round.as_ref().is_some_and(|round| round.peer == peer) {
             return self.judge(kbps);
@@ -194,13 +217,15 @@ impl Node {
         if is_single { self.try_ways(peer, kbps) } else { self.path_rated(peer, kbps) }
     }
 
-    /// Tries the other ways to a member than one that carries so much; one that cannot be measured counts as carrying nothing.
+    /// Tries the other ways to a member than one that carries so much; one that cannot be measured
+    /// counts as carrying nothing.
     pub(super) fn try_ways(&mut self, peer: Rank, kbps: u32) {
         let rest = if self.ways.round.is_none() { self.ways_to_try(peer) } else { Vec::new() };
         let member = self.envelope.as_ref().and_then(|e| e.view().member(peer)).map(|m| m.id);
         match member.filter(|_| !rest.is_empty()) {
             Some(member) => {
-                self.ways.round = Some(Round { peer, member, kbps, on_trial: None, rest: rest.into(), until: 0 });
+                self.ways.round =
+                    Some(Round { peer, member, kbps, on_trial: None, rest: rest.into(), until: 0 });
                 self.try_next();
             }
             None => self.path_rated(peer, kbps),
@@ -226,8 +251,20 @@ impl Node {
         };
         round.on_trial = Some((to, Stage::Dialled));
         round.until = now + TRIAL_MS;
-        let dial = DataDial { view: view.0, me: view.1, peer: round.peer, expect: round.member, first: None, to };
-        self.data.try_path(&dial, Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
+        let dial = DataDial {
+            view: view.0,
+            me: view.1,
+            peer: round.peer,
+            expect: round.member,
+            first: None,
+            to,
+        };
+        self.data.try_path(
+            &dial,
+            Arc::clone(&self.net),
+            Arc::clone(&self.config.local),
+            self.events.clone(),
+        );
     }
 
     /// The way on trial is not taken.
@@ -263,7 +300,13 @@ impl Node {
     }
 
     /// The dial of another path has ended.
-    pub(super) fn on_path(&mut self, view: ViewDigest, peer: Rank, to: SocketAddr, link: Option<Laid>) {
+    pub(super) fn on_path(
+        &mut self,
+        view: ViewDigest,
+        peer: Rank,
+        to: SocketAddr,
+        link: Option<Laid>,
+    ) {
         let is_current = self.envelope.as_ref().is_some_and(|e| e.digest() == view);
         if !is_current || self.stage(peer).is_none_or(|trial| *trial != (to, Stage::Dialled)) {
             return;
@@ -282,7 +325,8 @@ impl Node {
         src: Rank,
         from: SocketAddr,
     ) {
-        let is_current = self.envelope.as_ref().is_some_and(|e| e.digest() == view && !e.is_frozen());
+        let is_current =
+            self.envelope.as_ref().is_some_and(|e| e.digest() == view && !e.is_frozen());
         let Some(laid) = laid(stream, session, from).filter(|_| is_current) else { return };
         if self.offer(view, src, laid, By::Peer) {
             self.tell_rate(src, RateStep::Ready);
@@ -291,16 +335,22 @@ impl Node {
 
     fn offer(&mut self, view: ViewDigest, peer: Rank, laid: Laid, by: By) -> bool {
         let (link, bursts) = self.with_bursts(view, peer, laid.link);
-        let Some(track) = self.ways.tracks.get_mut(&peer).filter(|track| track.moves.offer(link)) else { return false };
+        let Some(track) = self.ways.tracks.get_mut(&peer).filter(|track| track.moves.offer(link))
+        else {
+            return false;
+        };
         track.offered = Some(Candidate { by, to: laid.theirs, ours: laid.ours, bursts });
         true
     }
 
     /// The other end has the link over the way on trial.
     pub(super) fn on_path_ready(&mut self, peer: Rank) {
-        let Some(trial) = self.stage(peer).filter(|trial| trial.1 == Stage::Dialled) else { return };
+        let Some(trial) = self.stage(peer).filter(|trial| trial.1 == Stage::Dialled) else {
+            return;
+        };
         trial.1 = Stage::Measured;
-        if let Some(offered) = self.ways.tracks.get(&peer).and_then(|track| track.offered.as_ref()) {
+        if let Some(offered) = self.ways.tracks.get(&peer).and_then(|track| track.offered.as_ref())
+        {
             offered.bursts.begin();
         }
     }
@@ -359,9 +409,13 @@ impl Node {
 
     /// Tells that the links with a member take another path.
     fn tell_path(&mut self, peer: Rank) {
-        let Some(member) = self.envelope.as_ref().and_then(|e| e.view().member(peer)).map(|m| m.id) else { return };
+        let Some(member) = self.envelope.as_ref().and_then(|e| e.view().member(peer)).map(|m| m.id)
+        else {
+            return;
+        };
         let ours = self.ways.tracks.get(&peer).and_then(|track| track.ours);
-        let interface = ours.and_then(|ours| self.wiring.of(ours)).map_or_else(String::new, |i| i.name.clone());
+        let interface =
+            ours.and_then(|ours| self.wiring.of(ours)).map_or_else(String::new, |i| i.name.clone());
         self.path_event(member, interface);
     }
 
@@ -375,11 +429,18 @@ impl Node {
     pub(super) fn watch_paths(&mut self) {
         let now = self.now();
         // The dial of a control link ends by itself, and must not come to a trial that is over.
-        let is_waiting = |round: &Round| matches!(round.on_trial, Some((_, Stage::Dialled | Stage::Measured)));
+        let is_waiting =
+            |round: &Round| matches!(round.on_trial, Some((_, Stage::Dialled | Stage::Measured)));
         if self.ways.round.as_ref().is_some_and(|round| is_waiting(round) && now >= round.until) {
             self.drop_trial(Trial::Failed);
         }
-        let late: Vec<MemberId> = self.ways.awaited.iter().filter(|(_, until)| now >= **until).map(|(id, _)| *id).collect();
+        let late: Vec<MemberId> = self
+            .ways
+            .awaited
+            .iter()
+            .filter(|(_, until)| now >= **until)
+            .map(|(id, _)| *id)
+            .collect();
         late.into_iter().for_each(|member| self.direct_does_not_come(member));
         let doubtful = self.doubtful();
         self.ways.doubts.retain(|member, _| doubtful.contains(member));
@@ -395,8 +456,8 @@ impl Node {
         }
     }
 
-    /// Others pass the words of a member on now. Says whether its direct link, which has ended, may yet be made anew: then its data link is
-    /// not given up before that is known.
+    /// Others pass the words of a member on now. Says whether its direct link, which has ended, may
+    /// yet be made anew: then its data link is not given up before that is known.
     pub(super) fn awaits_direct(&mut self, member: MemberId) -> bool {
         let is_dialled = self.ways.redials.contains(&member);
         if is_dialled {
@@ -419,17 +480,25 @@ impl Node {
     /// Linked members that are silent, or that were linked over an interface that is gone.
     fn doubtful(&self) -> BTreeSet<MemberId> {
         let is_cut_off = |ours: Option<SocketAddr>| ours.is_some_and(|ours| !self.wiring.has(ours));
-        let cut_off = self.peers.iter().filter(|(_, link)| !self.wiring.all.is_empty() && is_cut_off(link.local));
+        let cut_off = self
+            .peers
+            .iter()
+            .filter(|(_, link)| !self.wiring.all.is_empty() && is_cut_off(link.local));
         let silent = self.election.suspects(self.now());
-        cut_off.map(|(id, _)| *id).chain(silent.filter(|id| self.peers.get(*id).is_some())).collect()
+        cut_off
+            .map(|(id, _)| *id)
+            .chain(silent.filter(|id| self.peers.get(*id).is_some()))
+            .collect()
     }
 
-    /// Dials a known member, at whichever of these addresses connects first. At most one dial to a member is under way: of two links that both
-    /// stand the ends might keep different ones. Says whether this one is.
+    /// Dials a known member, at whichever of these addresses connects first. At most one dial to a
+    /// member is under way: of two links that both stand the ends might keep different ones. Says
+    /// whether this one is.
     pub(super) fn redial(&mut self, member: MemberId, to: Vec<SocketAddr>) -> bool {
         let is_free = !to.is_empty() && self.ways.redials.insert(member);
         if is_free {
-            let (net, local, events) = (Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
+            let (net, local, events) =
+                (Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
             tokio::spawn(async move {
                 let (to, result) = connect_first(net, &local, to, member).await;
                 let _ = events.send(Event::Redialled { member, to, result }).await;
@@ -439,18 +508,27 @@ impl Node {
     }
 
     /// A known member has been dialled.
-    pub(super) fn on_redialled(&mut self, member: MemberId, to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal>) {
+    pub(super) fn on_redialled(
+        &mut self,
+        member: MemberId,
+        to: SocketAddr,
+        result: Result<(Box<dyn Stream>, Session), Refusal>,
+    ) {
         self.ways.redials.remove(&member);
         let round = self.ways.round.as_ref().filter(|round| round.member == member);
-        let on_trial = round.is_some_and(|r| matches!(r.on_trial, Some((at, Stage::Taken(_))) if at == to));
+        let on_trial =
+            round.is_some_and(|r| matches!(r.on_trial, Some((at, Stage::Taken(_))) if at == to));
         match result {
-            // The other end has it by now, in place of the one before, so this end takes it too, whether or not it is still wanted.
-            Ok((stream, session)) => match (self.on_linked(stream, session, Way::direct(to), Dialled::ByMe), on_trial) {
-                (Taken::Refused, true) => self.drop_trial(Trial::Failed),
-                (Taken::Refused, false) => {}
-                (_, true) => self.take_path(),
-                (_, false) => self.path_broke(member),
-            },
+            // The other end has it by now, in place of the one before, so this end takes it too,
+            // whether or not it is still wanted.
+            Ok((stream, session)) => {
+                match (self.on_linked(stream, session, Way::direct(to), Dialled::ByMe), on_trial) {
+                    (Taken::Refused, true) => self.drop_trial(Trial::Failed),
+                    (Taken::Refused, false) => {}
+                    (_, true) => self.take_path(),
+                    (_, false) => self.path_broke(member),
+                }
+            }
             Err(_) if on_trial => self.drop_trial(Trial::Failed),
             Err(refusal) => {
                 tracing::debug!(peer = %member, %to, %refusal, "a member does not answer there");
@@ -458,8 +536,13 @@ impl Node {
                     return self.direct_does_not_come(member);
                 }
                 self.roster.link_down(member, self.now());
-                // Its machine says that nobody is there, or somebody else is: no other way leads to it.
-                if is_proof_of_absence(refusal) { self.give_up(member) } else { self.seek_lost(member, DirectDial::Over) }
+                // Its machine says that nobody is there, or somebody else is: no other way leads to
+                // it.
+                if is_proof_of_absence(refusal) {
+                    self.give_up(member)
+                } else {
+                    self.seek_lost(member, DirectDial::Over)
+                }
             }
         }
     }
@@ -474,21 +557,33 @@ impl Node {
         others
     }
 
-    /// The control link with a member stands anew, since the one before did not work. If the data link lies elsewhere it does not either.
+    /// The control link with a member stands anew, since the one before did not work. If the data
+    /// link lies elsewhere it does not either.
     pub(super) fn path_broke(&mut self, member: MemberId) {
         let now = self.now();
         self.ways.doubts.remove(&member);
-        let Some((view, rank)) = self.envelope.as_ref().and_then(|e| Some((e.digest(), e.view().rank_of(member)?))) else {
+        let Some((view, rank)) =
+            self.envelope.as_ref().and_then(|e| Some((e.digest(), e.view().rank_of(member)?)))
+        else {
             return;
         };
-        let (Some(track), Some(link)) = (self.ways.tracks.get(&rank), self.peers.get(member)) else { return };
+        let (Some(track), Some(link)) = (self.ways.tracks.get(&rank), self.peers.get(member))
+        else {
+            return;
+        };
         let number = |at: Option<SocketAddr>| Some(self.port_of(at?)?.number);
         // By IPv4 and by IPv6 one may get to the same place.
-        let other_place = || track.theirs.is_ipv4() == link.address.is_ipv4() && !is_same_place(track.theirs, link.address);
+        let other_place = || {
+            track.theirs.is_ipv4() == link.address.is_ipv4()
+                && !is_same_place(track.theirs, link.address)
+        };
         if number(track.ours) == number(link.local) && !other_place() {
             return;
         }
-        let (before, interface) = (track.theirs, link.local.and_then(|ours| self.wiring.of(ours)).map(|i| i.name.clone()));
+        let (before, interface) = (
+            track.theirs,
+            link.local.and_then(|ours| self.wiring.of(ours)).map(|i| i.name.clone()),
+        );
         self.ways.paths.tried(now, member.node, before, Trial::Failed);
         self.ways.changed.insert(member);
         self.path_event(member, interface.unwrap_or_default());

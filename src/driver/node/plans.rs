@@ -1,13 +1,15 @@
 //! Layer: Host.
 //!
-//! How a View gets a plan that fits its links: rank 0 has them measured, in moments in which nothing goes on, and brings the plan.
+//! How a View gets a plan that fits its links: rank 0 has them measured, in moments in which
+//! nothing goes on, and brings the plan.
 //!
-//! Where there are no such moments, or the plan does not keep what it promised, it makes one: calls are held anyway while a plan is agreed
-//! on, so they are held for as long as it takes to measure the ports: as long as a burst tells something every three seconds, and ten at most after what
+//! Where there are no such moments, or the plan does not keep what it promised, it makes one: calls
+//! are held anyway while a plan is agreed on, so they are held for as long as it takes to measure
+//! the ports: as long as a burst tells something every three seconds, and ten at most after what
 //! was under way has ended.
 //!
-//! Gloo's schedules go by rank, whatever the links are. Where these turn out to suit trees much better the plan names those, and with them the
-//! native engine.
+//! Gloo's schedules go by rank, whatever the links are. Where these turn out to suit trees much
+//! better the plan names those, and with them the native engine.
 
 use super::Node;
 use super::rates::Rates;
@@ -17,7 +19,8 @@ use crate::engine::EngineKind;
 use crate::identity::MemberId;
 use crate::status::Forecast;
 use crate::topology::{
-    LinkMap, Manner, Plan, Probe, RateStep, Survey, Watch, best_plan, better_plan, forecasts_us, with_better_codecs,
+    LinkMap, Manner, Plan, Probe, RateStep, Survey, Watch, best_plan, better_plan, forecasts_us,
+    with_better_codecs,
 };
 use crate::view::{Rank, View};
 use std::sync::Arc;
@@ -108,14 +111,17 @@ impl Node {
     pub(super) fn go_on_planning(&mut self) {
         let leads = |e: &Arc<Envelope>| e.me() == Rank(0) && e.view().size() > 1 && !e.is_frozen();
         let Some(envelope) = self.envelope.clone().filter(leads) else { return };
-        if envelope.asks_for_codecs() && !std::mem::replace(&mut self.planning.asked_for_codecs, true) {
+        if envelope.asks_for_codecs()
+            && !std::mem::replace(&mut self.planning.asked_for_codecs, true)
+        {
             self.planning.looked = Looked::Never;
         }
         if !self.can_measure(&envelope) {
             return;
         }
         self.watch_the_plan(&envelope);
-        let was_idle = std::mem::replace(&mut self.planning.was_idle, envelope.in_flight() == 0) && self.planning.was_idle;
+        let was_idle = std::mem::replace(&mut self.planning.was_idle, envelope.in_flight() == 0)
+            && self.planning.was_idle;
         let is_quiet = match &self.planning.change {
             Some(change) if change.revising.is_held() => envelope.moving() == 0,
             Some(_) => false,
@@ -130,26 +136,36 @@ impl Node {
         }
     }
 
-    /// Whether there are no moments in which nothing goes on, and much is moved without knowing how best to.
+    /// Whether there are no moments in which nothing goes on, and much is moved without knowing how
+    /// best to.
     fn is_busy(&self, envelope: &Envelope) -> bool {
         // Two exchange whatever they have: only another path would help them, and what is encoded.
         let depends = envelope.view().size() > 2 || self.planning.asked_for_codecs;
         let has_no_plan = |survey: &Survey| depends && !survey.knows_the_ports();
-        let is_unknown = self.has_choice(envelope) && self.planning.rates.survey().is_some_and(has_no_plan);
+        let is_unknown =
+            self.has_choice(envelope) && self.planning.rates.survey().is_some_and(has_no_plan);
         let is_worth_it = || envelope.backend().traffic().sent_bytes >= BUSY_BYTES;
-        (is_unknown || self.planning.rates.is_wished()) && self.now() >= self.planning.pause_from && is_worth_it()
+        (is_unknown || self.planning.rates.is_wished())
+            && self.now() >= self.planning.pause_from
+            && is_worth_it()
     }
 
     /// Measures anew when operations take longer than was foretold.
     fn watch_the_plan(&mut self, envelope: &Envelope) {
         let served = envelope.take_served();
         self.planning.rates.note_served(served.iter().map(|(_, took)| *took).sum());
-        if self.planning.change.is_some() || served.is_empty() || !self.has_choice(envelope) || envelope.view().size() < 3 {
+        if self.planning.change.is_some()
+            || served.is_empty()
+            || !self.has_choice(envelope)
+            || envelope.view().size() < 3
+        {
             return;
         }
         let (order, now, plan) = (members(envelope), self.now(), envelope.plan());
-        // Of what goes through while others are on their way. What they wait for each other is not the links' fault.
-        let [(small, small_us), (large, large_us)] = forecasts_us(&order, self.election.links(), &plan, [GIB, 2 * GIB])[..]
+        // Of what goes through while others are on their way. What they wait for each other is not
+        // the links' fault.
+        let [(small, small_us), (large, large_us)] =
+            forecasts_us(&order, self.election.links(), &plan, [GIB, 2 * GIB])[..]
         else {
             return;
         };
@@ -157,7 +173,12 @@ impl Node {
         for (bytes, took) in served.into_iter().filter(|(bytes, _)| *bytes >= Watch::BYTES_MIN) {
             let us = bytes as f64 * us_of_a_byte;
             if self.planning.watch.note(now, us, took.as_secs_f64() * 1e6) {
-                tracing::info!(bytes, ?took, forecast_us = us, "operations take longer than foretold; measures the links again");
+                tracing::info!(
+                    bytes,
+                    ?took,
+                    forecast_us = us,
+                    "operations take longer than foretold; measures the links again"
+                );
                 self.survey_anew();
                 self.planning.looked = Looked::Never;
                 return self.hold_all(None);
@@ -165,9 +186,12 @@ impl Node {
         }
     }
 
-    /// Once when all ports are measured, and once when all paths are. Says whether there is another plan.
+    /// Once when all ports are measured, and once when all paths are. Says whether there is another
+    /// plan.
     fn look_for_a_plan(&mut self, envelope: &Envelope) -> bool {
-        let Some(survey) = self.planning.rates.survey().filter(|_| self.planning.looked < Looked::AtThePaths) else {
+        let Some(survey) =
+            self.planning.rates.survey().filter(|_| self.planning.looked < Looked::AtThePaths)
+        else {
             return false;
         };
         let known = match (survey.is_good_for_a_plan(), survey.is_over()) {
@@ -181,9 +205,12 @@ impl Node {
         self.planning.looked = known;
         let has_stations = !survey.stations().is_empty();
         let plan = self.better_plan(envelope).or_else(|| {
-            // Where a medium has been found to be shared, what the present plan promises is known to be wrong, if it is the best one all the same.
+            // Where a medium has been found to be shared, what the present plan promises is known
+            // to be wrong, if it is the best one all the same.
             let is_wrong = known == Looked::AtThePaths && has_stations && can_be_revised(envelope);
-            let best = is_wrong.then(|| best_plan(&members(envelope), &self.data_links(envelope), has_gloo(envelope)));
+            let best = is_wrong.then(|| {
+                best_plan(&members(envelope), &self.data_links(envelope), has_gloo(envelope))
+            });
             best.filter(|best| best.reason != envelope.plan().reason)
         });
         let is_better = plan.is_some();
@@ -200,9 +227,16 @@ impl Node {
 
     /// Another plan, or the present one with other codecs where those matter.
     fn better_plan(&self, envelope: &Envelope) -> Option<Plan> {
-        let (order, links, present) = (members(envelope), self.data_links(envelope), envelope.plan());
-        let other = if can_be_revised(envelope) { better_plan(&order, &links, &present, has_gloo(envelope)) } else { None };
-        other.or_else(|| self.planning.asked_for_codecs.then(|| with_better_codecs(&order, &links, &present))?)
+        let (order, links, present) =
+            (members(envelope), self.data_links(envelope), envelope.plan());
+        let other = if can_be_revised(envelope) {
+            better_plan(&order, &links, &present, has_gloo(envelope))
+        } else {
+            None
+        };
+        other.or_else(|| {
+            self.planning.asked_for_codecs.then(|| with_better_codecs(&order, &links, &present))?
+        })
     }
 
     /// All hold their calls for this plan, or for one that is to be found while they do.
@@ -232,7 +266,10 @@ impl Node {
     fn decide_plan(&mut self) {
         let Some(envelope) = self.envelope.clone() else { return };
         let (now, signs) = (self.now(), self.signs(&envelope));
-        let Some(change) = self.planning.change.as_mut().filter(|change| change.revising.is_held()) else { return };
+        let Some(change) = self.planning.change.as_mut().filter(|change| change.revising.is_held())
+        else {
+            return;
+        };
         if std::mem::replace(&mut change.signs, signs) != signs {
             change.until = now + PAUSE_MS;
         }
@@ -241,7 +278,8 @@ impl Node {
         }
         let is_over = now >= change.until.min(change.until_at_most);
         let survey = self.planning.rates.survey();
-        let is_unknown = survey.is_some_and(|survey| !survey.is_good_for_a_plan()) || self.planning.rates.is_wished();
+        let is_unknown = survey.is_some_and(|survey| !survey.is_good_for_a_plan())
+            || self.planning.rates.is_wished();
         if change.plan.is_none() && !is_over && is_unknown {
             return;
         }
@@ -298,7 +336,11 @@ impl Node {
     fn tell_plan_to_all(&mut self, step: &PlanStep) {
         let Some(envelope) = self.envelope.clone() else { return };
         // This node last: what it says to itself it hears at once.
-        envelope.view().ranks().filter(|rank| *rank != envelope.me()).for_each(|rank| self.tell_plan(rank, step));
+        envelope
+            .view()
+            .ranks()
+            .filter(|rank| *rank != envelope.me())
+            .for_each(|rank| self.tell_plan(rank, step));
         self.tell_plan(envelope.me(), step);
     }
 
@@ -315,7 +357,8 @@ impl Node {
 
     /// What a member must hear again whose link was down.
     pub(super) fn replay_plan(&mut self, to: Rank) {
-        let steps = self.planning.change.as_ref().map_or_else(Vec::new, |change| change.revising.replay());
+        let steps =
+            self.planning.change.as_ref().map_or_else(Vec::new, |change| change.revising.replay());
         steps.iter().for_each(|step| self.tell_plan(to, step));
     }
 
@@ -323,14 +366,22 @@ impl Node {
     pub(super) fn renew_forecasts(&mut self) {
         let Some(envelope) = &self.envelope else { return };
         let takes = |us: f64| Duration::from_secs_f64(us / 1e6);
-        let forecasts = forecasts_us(&members(envelope), self.election.links(), &envelope.plan(), FORECAST_BYTES);
-        self.planning.forecasts = forecasts.into_iter().map(|(bytes, us)| Forecast { bytes, takes: takes(us) }).collect();
+        let forecasts = forecasts_us(
+            &members(envelope),
+            self.election.links(),
+            &envelope.plan(),
+            FORECAST_BYTES,
+        );
+        self.planning.forecasts =
+            forecasts.into_iter().map(|(bytes, us)| Forecast { bytes, takes: takes(us) }).collect();
     }
 
     /// What is known of the links, of which a pair without a data link in this View has none.
     fn data_links(&self, envelope: &Envelope) -> LinkMap {
         let (order, view) = (members(envelope), envelope.view());
-        self.election.links().without(view.apart.iter().map(|(a, b)| (order[a.index()], order[b.index()])))
+        self.election
+            .links()
+            .without(view.apart.iter().map(|(a, b)| (order[a.index()], order[b.index()])))
     }
 
     /// Has the next path measured, if nothing else goes on.
@@ -371,12 +422,15 @@ pub(super) fn members(envelope: &Envelope) -> Vec<MemberId> {
 const GIB: u64 = 1 << 30;
 /// For which the plan's promise is told.
 const FORECAST_BYTES: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
-/// A View in which nothing was measured for so long, though so much was moved, has no quiet moments.
+/// A View in which nothing was measured for so long, though so much was moved, has no quiet
+/// moments.
 const BUSY_MS: u64 = 5_000;
 const BUSY_BYTES: u64 = 32 << 20;
-/// Calls are held for measuring no longer than this without anything that goes on, and not again for a while.
+/// Calls are held for measuring no longer than this without anything that goes on, and not again
+/// for a while.
 const PAUSE_MS: u64 = 3_000;
-/// And no longer than this after what was under way has ended. A burst takes half a second at most, and a member may answer late.
+/// And no longer than this after what was under way has ended. A burst takes half a second at most,
+/// and a member may answer late.
 const MEASURING_MS: u64 = 10_000;
 /// Nothing is measured before what was under way has ended; no longer is waited for that.
 const DRAIN_MS: u64 = 30_000;

@@ -11,7 +11,9 @@ use crate::driver::event::Event;
 use crate::election::Message;
 use crate::identity::MemberId;
 use crate::link::DataLink;
-use crate::topology::{CodingSpeed, InterfaceKind, Manner, Pair, Port, Probe, RateMessage, RateStep, Survey, Turn};
+use crate::topology::{
+    CodingSpeed, InterfaceKind, Manner, Pair, Port, Probe, RateMessage, RateStep, Survey, Turn,
+};
 use crate::view::{Rank, View, ViewDigest};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -87,8 +89,14 @@ impl Rates {
         self.served = self.served.saturating_add(took);
     }
 
-    /// The next path to be measured, and in which turn. `may_spare`: also one that is known, if it is time for that.
-    pub(super) fn next(&mut self, now: u64, is_quiet: bool, may_spare: bool) -> Option<(Probe, Turn)> {
+    /// The next path to be measured, and in which turn. `may_spare`: also one that is known, if it
+    /// is time for that.
+    pub(super) fn next(
+        &mut self,
+        now: u64,
+        is_quiet: bool,
+        may_spare: bool,
+    ) -> Option<(Probe, Turn)> {
         let survey = self.survey.as_mut()?;
         survey.tick(now);
         let probe = if is_quiet { survey.begin(now) } else { None };
@@ -107,25 +115,37 @@ impl Rates {
 
 impl Node {
     /// A data link over which bursts can be sent.
-    pub(super) fn with_bursts(&mut self, view: ViewDigest, peer: Rank, link: Box<dyn DataLink>) -> (Box<dyn DataLink>, Bursts) {
+    pub(super) fn with_bursts(
+        &mut self,
+        view: ViewDigest,
+        peer: Rank,
+        link: Box<dyn DataLink>,
+    ) -> (Box<dyn DataLink>, Bursts) {
         let events = self.events.clone();
         // A full queue means the driver is far behind: what came of the burst is asked for again.
         let tell = move |said| _ = events.try_send(Event::Burst { view, peer, said });
         with_bursts(link, &self.planning.rates.traffic, Box::new(tell))
     }
 
-    /// Whether all data links stand, and there is something to measure. Begins with what is known of earlier Views.
+    /// Whether all data links stand, and there is something to measure. Begins with what is known
+    /// of earlier Views.
     pub(super) fn can_measure(&mut self, envelope: &Envelope) -> bool {
         let view = envelope.view();
-        if self.planning.rates.bursts.len() < view.linked_with(envelope.me()).count() || !self.measures_any(view) {
+        if self.planning.rates.bursts.len() < view.linked_with(envelope.me()).count()
+            || !self.measures_any(view)
+        {
             return false;
         }
         if self.planning.rates.survey.is_none() {
             let (links, order) = (self.election.links(), members(envelope));
-            let known = |(from, to): Pair| links.path(order[from.index()], order[to.index()])?.rate_kbps.map(NonZeroU32::get);
+            let known = |(from, to): Pair| {
+                links.path(order[from.index()], order[to.index()])?.rate_kbps.map(NonZeroU32::get)
+            };
             let mut survey = Survey::new(view.size(), known).without(&view.apart);
             for (rank, from) in view.ranks().zip(&order) {
-                let shares = |to: &MemberId| links.path(*from, *to).is_some_and(|path| path.port.cell.is_some());
+                let shares = |to: &MemberId| {
+                    links.path(*from, *to).is_some_and(|path| path.port.cell.is_some())
+                };
                 if order.iter().any(shares) {
                     survey.is_radio(rank);
                 }
@@ -141,7 +161,8 @@ impl Node {
         self.planning.rates.surveys = self.planning.rates.surveys.saturating_add(1);
         self.election.links_mut().forget_rates(&members(&envelope));
         self.planning.rates.again.clear();
-        self.planning.rates.survey = Some(Survey::new(envelope.view().size(), |_| None).without(&envelope.view().apart));
+        self.planning.rates.survey =
+            Some(Survey::new(envelope.view().size(), |_| None).without(&envelope.view().apart));
         self.planning.rates.stations_told = false;
     }
 
@@ -182,7 +203,9 @@ impl Node {
                 }
             }
             RateStep::Enough => {
-                if let Some(bursts) = self.bursts_on_trial(from).or(self.planning.rates.bursts.get(&from)) {
+                if let Some(bursts) =
+                    self.bursts_on_trial(from).or(self.planning.rates.bursts.get(&from))
+                {
                     bursts.end();
                 }
             }
@@ -191,13 +214,34 @@ impl Node {
             RateStep::Wish { to } => self.on_wish(&envelope, (from, to)),
             RateStep::Rated { to, kbps, manner: Manner::Together, .. } => {
                 let now = self.now();
-                if self.planning.rates.survey.as_mut().is_some_and(|survey| survey.on_rate_together(now, (from, to), kbps)) {
+                if self
+                    .planning
+                    .rates
+                    .survey
+                    .as_mut()
+                    .is_some_and(|survey| survey.on_rate_together(now, (from, to), kbps))
+                {
                     self.go_on_planning();
                 }
             }
-            RateStep::Rated { to, kind, number, kbps, turn, coding, manner: manner @ (Manner::Alone | Manner::Spare) } => {
+            RateStep::Rated {
+                to,
+                kind,
+                number,
+                kbps,
+                turn,
+                coding,
+                manner: manner @ (Manner::Alone | Manner::Spare),
+            } => {
                 self.note_coding(&envelope, from, coding);
-                self.note_rate(&envelope, (from, to), Port::unmeasured(kind, number), kbps, turn, manner);
+                self.note_rate(
+                    &envelope,
+                    (from, to),
+                    Port::unmeasured(kind, number),
+                    kbps,
+                    turn,
+                    manner,
+                );
             }
             // Rank 0 takes nobody's word for it: what it does not know is measured.
             RateStep::Rated { manner: Manner::Before, .. } if envelope.me() == Rank(0) => {}
@@ -233,11 +277,24 @@ impl Node {
         }
     }
 
-    fn note_rate(&mut self, envelope: &Envelope, pair: Pair, port: Port, kbps: u32, turn: Turn, manner: Manner) {
+    fn note_rate(
+        &mut self,
+        envelope: &Envelope,
+        pair: Pair,
+        port: Port,
+        kbps: u32,
+        turn: Turn,
+        manner: Manner,
+    ) {
         let (order, now, rates) = (members(envelope), self.now(), &mut self.planning.rates);
-        let (Some(from), Some(to)) = (order.get(pair.0.index()).copied(), order.get(pair.1.index()).copied()) else { return };
+        let (Some(from), Some(to)) =
+            (order.get(pair.0.index()).copied(), order.get(pair.1.index()).copied())
+        else {
+            return;
+        };
         // Rank 0 counts them, and takes nobody's word for it.
-        let survey = if envelope.me() == Rank(0) { turn.survey.min(rates.surveys) } else { turn.survey };
+        let survey =
+            if envelope.me() == Rank(0) { turn.survey.min(rates.surveys) } else { turn.survey };
         let links = self.election.links_mut();
         if survey > rates.surveys {
             rates.surveys = survey;
@@ -249,9 +306,12 @@ impl Node {
         }
         let known = links.path(from, to);
         if let Some(kbps) = NonZeroU32::new(kbps) {
-            // A burst can show too little, but never too much. What is known is replaced only by what was measured because it is in doubt.
+            // A burst can show too little, but never too much. What is known is replaced only by
+            // what was measured because it is in doubt.
             let again = manner == Manner::Spare || rates.seen_in.insert(pair, turn) == Some(turn);
-            let before = known.filter(|path| again && path.port.number == port.number).and_then(|path| path.rate_kbps);
+            let before = known
+                .filter(|path| again && path.port.number == port.number)
+                .and_then(|path| path.rate_kbps);
             links.rate(from, to, port, before.map_or(kbps, |before| before.max(kbps)));
         }
         if let Some(ours) = &mut rates.survey {
@@ -273,7 +333,8 @@ impl Node {
         self.renew_forecasts();
     }
 
-    /// A member says that the path to another one is not what it was, or that there are others to be tried.
+    /// A member says that the path to another one is not what it was, or that there are others to
+    /// be tried.
     fn on_wish(&mut self, envelope: &Envelope, pair: Pair) {
         let (now, rates) = (self.now(), &mut self.planning.rates);
         let is_pair = pair.0 != pair.1 && pair.1.index() < envelope.view().size();
@@ -292,12 +353,24 @@ impl Node {
         let (turn, manner) = self.planning.rates.asked.get(&to).copied().unwrap_or_default();
         tracing::debug!(%to, kbps, ?manner, "a path was measured");
         let (kbps, coding) = (kbps.min(KBPS_MAX), coding_speed::known());
-        let rated = RateStep::Rated { to, kind: port.kind, number: port.number, kbps, turn, coding, manner };
+        let rated = RateStep::Rated {
+            to,
+            kind: port.kind,
+            number: port.number,
+            kbps,
+            turn,
+            coding,
+            manner,
+        };
         if manner == Manner::Together {
             return self.tell_rate(Rank(0), rated);
         }
         // This node last: what it says to itself it hears at once.
-        envelope.view().ranks().filter(|rank| *rank != envelope.me()).for_each(|rank| self.tell_rate(rank, rated));
+        envelope
+            .view()
+            .ranks()
+            .filter(|rank| *rank != envelope.me())
+            .for_each(|rank| self.tell_rate(rank, rated));
         self.tell_rate(envelope.me(), rated);
     }
 
@@ -316,7 +389,11 @@ impl Node {
         }
         for shared in self.stations(&envelope) {
             // This node last: what it says to itself it hears at once.
-            envelope.view().ranks().filter(|to| *to != Rank(0)).for_each(|to| self.tell_rate(to, shared));
+            envelope
+                .view()
+                .ranks()
+                .filter(|to| *to != Rank(0))
+                .for_each(|to| self.tell_rate(to, shared));
             self.tell_rate(Rank(0), shared);
         }
     }
@@ -331,7 +408,8 @@ impl Node {
         shared.collect()
     }
 
-    /// What a member has to hear that was not there when it was told: what this node's paths carry, from rank 0 who shares a medium.
+    /// What a member has to hear that was not there when it was told: what this node's paths carry,
+    /// from rank 0 who shares a medium.
     pub(super) fn replay_rates(&mut self, to: Rank) {
         let Some(envelope) = self.envelope.clone() else { return };
         let (me, order, links) = (envelope.me(), members(&envelope), self.election.links());
@@ -339,12 +417,24 @@ impl Node {
             let path = links.path(order[me.index()], order[peer.index()])?;
             let (kind, number, kbps) = (path.port.kind, path.port.number, path.rate_kbps?.get());
             let here = self.planning.rates.seen_in.get(&(me, peer));
-            let (turn, manner) = here.map_or((Turn::default(), Manner::Before), |turn| (*turn, Manner::Alone));
-            Some(RateStep::Rated { to: peer, kind, number, kbps, turn, coding: coding_speed::known(), manner })
+            let (turn, manner) =
+                here.map_or((Turn::default(), Manner::Before), |turn| (*turn, Manner::Alone));
+            Some(RateStep::Rated {
+                to: peer,
+                kind,
+                number,
+                kbps,
+                turn,
+                coding: coding_speed::known(),
+                manner,
+            })
         };
         // Rank 0 asks for what it misses.
-        let mut said: Vec<RateStep> =
-            if to == Rank(0) { Vec::new() } else { envelope.view().ranks().filter_map(known).collect() };
+        let mut said: Vec<RateStep> = if to == Rank(0) {
+            Vec::new()
+        } else {
+            envelope.view().ranks().filter_map(known).collect()
+        };
         if me == Rank(0) && self.planning.rates.stations_told {
             said.extend(self.stations(&envelope));
         }
@@ -357,7 +447,8 @@ impl Node {
             return self.hear_rate(to, body);
         }
         if let Some(member) = envelope.view().member(to) {
-            self.peers.send(member.id, Message::Rate(RateMessage { view: envelope.digest(), body }));
+            self.peers
+                .send(member.id, Message::Rate(RateMessage { view: envelope.digest(), body }));
         }
     }
 
@@ -367,16 +458,25 @@ impl Node {
     }
 
     fn measures_any(&self, view: &View) -> bool {
-        view.ranks().filter(|rank| *rank != Rank(0)).any(|rank| self.port_to(view, rank).is_some_and(is_measured))
+        view.ranks()
+            .filter(|rank| *rank != Rank(0))
+            .any(|rank| self.port_to(view, rank).is_some_and(is_measured))
     }
 }
 
 /// Inside one machine nothing is shaped by a wire, and of a tunnel nobody knows what it shares.
 fn is_measured(port: Port) -> bool {
-    matches!(port.kind, InterfaceKind::Ethernet | InterfaceKind::Wifi | InterfaceKind::Thunderbolt | InterfaceKind::Bridge)
+    matches!(
+        port.kind,
+        InterfaceKind::Ethernet
+            | InterfaceKind::Wifi
+            | InterfaceKind::Thunderbolt
+            | InterfaceKind::Bridge
+    )
 }
 
-/// A path that is known is measured once more when reductions took so long. A burst takes half a second at most, so that is a sixtieth of the time.
+/// A path that is known is measured once more when reductions took so long. A burst takes half a
+/// second at most, so that is a sixtieth of the time.
 const SPARE_AFTER: Duration = Duration::from_secs(30);
 /// Of one pair; a member that wishes more often is not heard.
 const WISHES_APART_MS: u64 = 1_000;

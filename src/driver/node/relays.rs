@@ -9,7 +9,9 @@ use crate::driver::peers::{Link, Taken};
 use crate::election::{Input, Message};
 use crate::identity::MemberId;
 use crate::link::{Purpose, Refusal, Session, Stream, initiate, respond};
-use crate::relay::{Act, Answering, End, RelayFrame, Said, Seeker, Switch, Tunnels, Want, route, within_reach};
+use crate::relay::{
+    Act, Answering, End, RelayFrame, Said, Seeker, Switch, Tunnels, Want, route, within_reach,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +22,8 @@ pub(super) struct Relays {
     switch: Switch,
     tunnels: Tunnels,
     seeker: Seeker,
-    /// Whose link has ended, and until when it is worth a hurry; and what became of dialling it directly.
+    /// Whose link has ended, and until when it is worth a hurry; and what became of dialling it
+    /// directly.
     lost: BTreeMap<MemberId, (u64, DirectDial)>,
     answering: Answering,
 }
@@ -33,7 +36,8 @@ pub(super) enum DirectDial {
     Over,
 }
 
-/// A lost link may come back for so long; after that its member is gone, and sought as anybody else.
+/// A lost link may come back for so long; after that its member is gone, and sought as anybody
+/// else.
 const LOST_MS: u64 = 1000;
 
 /// How long a handshake over a circuit may take: over three radios in a row a tenth of it is usual.
@@ -87,7 +91,8 @@ impl Node {
     fn act(&mut self, acts: impl IntoIterator<Item = Act>) {
         for act in acts {
             match act {
-                // A link that does not take it has overrun: it ends with the next tick, and all that goes over it.
+                // A link that does not take it has overrun: it ends with the next tick, and all
+                // that goes over it.
                 Act::Send(to, frame) => drop(self.peers.send(to, Message::Relay(Box::new(frame)))),
                 Act::Begun(end, stations) => self.answer(end, stations),
                 Act::Bytes(end, bytes) => self.relays.tunnels.bytes(end, bytes),
@@ -97,25 +102,36 @@ impl Node {
         }
     }
 
-    /// Whoever opens a circuit proves itself as over any connection; data links go direct. What is too much is closed unread.
+    /// Whoever opens a circuit proves itself as over any connection; data links go direct. What is
+    /// too much is closed unread.
     fn answer(&mut self, end: End, stations: Vec<MemberId>) {
-        if !last_before_this_one(&stations).is_some_and(|neighbour| self.relays.answering.begin(neighbour)) {
+        if !last_before_this_one(&stations)
+            .is_some_and(|neighbour| self.relays.answering.begin(neighbour))
+        {
             self.counters.overloads += 1;
             let close = self.relays.switch.close(end);
             return self.act(close);
         }
         let stream = self.relays.tunnels.begin(end);
-        let (local, replays, events) = (Arc::clone(&self.config.local), Arc::clone(&self.replays), self.events.clone());
+        let (local, replays, events) =
+            (Arc::clone(&self.config.local), Arc::clone(&self.replays), self.events.clone());
         tokio::spawn(async move {
             let result = respond(stream, &local, &replays, |_| None).await;
             let _ = events.send(Event::RelayAnswered { stations, result }).await;
         });
     }
 
-    pub(super) fn on_relay_answered(&mut self, stations: &[MemberId], result: Result<(Box<dyn Stream>, Session), Refusal>) {
-        last_before_this_one(stations).into_iter().for_each(|neighbour| self.relays.answering.end(neighbour));
+    pub(super) fn on_relay_answered(
+        &mut self,
+        stations: &[MemberId],
+        result: Result<(Box<dyn Stream>, Session), Refusal>,
+    ) {
+        last_before_this_one(stations)
+            .into_iter()
+            .for_each(|neighbour| self.relays.answering.end(neighbour));
         match result {
-            // A neighbour may have named somebody else as its beginning; who is there is what the handshake says.
+            // A neighbour may have named somebody else as its beginning; who is there is what the
+            // handshake says.
             Ok((stream, session)) if stations.first() == Some(&session.peer.id) => {
                 let over = stations[1..stations.len() - 1].iter().rev().copied().collect();
                 self.on_relayed(stream, session, over, Dialled::ByPeer);
@@ -132,21 +148,29 @@ impl Node {
         let wanted = self.wanted(now);
         self.relays.seeker.want(now, &wanted);
         let (links, me, direct) = (self.election.links(), self.me, self.direct_neighbours());
-        let tries = self.relays.seeker.due(now, |to, failed| route(links, me, to, &(&direct - failed)));
+        let tries =
+            self.relays.seeker.due(now, |to, failed| route(links, me, to, &(&direct - failed)));
         for (to, stations) in tries {
             self.open_circuit(to, stations);
         }
         self.give_up_the_hopeless(&wanted);
     }
 
-    /// Those whose link has ended, and to whom by now no way leads that could be tried, nor one that begins with a neighbour whose own link may be
-    /// back in a moment.
+    /// Those whose link has ended, and to whom by now no way leads that could be tried, nor one
+    /// that begins with a neighbour whose own link may be back in a moment.
     fn give_up_the_hopeless(&mut self, wanted: &BTreeMap<MemberId, Want>) {
         let Relays { seeker, lost, .. } = &self.relays;
-        let may_be_back = lost.iter().filter(|(_, (_, dial))| *dial == DirectDial::UnderWay).map(|(id, _)| *id).collect();
+        let may_be_back = lost
+            .iter()
+            .filter(|(_, (_, dial))| *dial == DirectDial::UnderWay)
+            .map(|(id, _)| *id)
+            .collect();
         let reached_then = within_reach(self.election.links(), self.me, &may_be_back);
-        let is_hopeless = |id: &MemberId| !wanted.contains_key(id) && !seeker.is_trying(*id) && !reached_then.contains(id);
-        let over = lost.iter().filter(|(id, (_, dial))| *dial == DirectDial::Over && is_hopeless(id));
+        let is_hopeless = |id: &MemberId| {
+            !wanted.contains_key(id) && !seeker.is_trying(*id) && !reached_then.contains(id)
+        };
+        let over =
+            lost.iter().filter(|(id, (_, dial))| *dial == DirectDial::Over && is_hopeless(id));
         let hopeless: Vec<MemberId> = over.map(|(id, _)| *id).collect();
         hopeless.into_iter().for_each(|id| self.give_up(id));
     }
@@ -161,7 +185,8 @@ impl Node {
             false => reached.contains(id),
         };
         let is_sought = |id: &MemberId| {
-            let is_other = id.node != self.me.node && (self.peers.get(*id).is_none() || suspects.contains(id));
+            let is_other =
+                id.node != self.me.node && (self.peers.get(*id).is_none() || suspects.contains(id));
             is_other && self.election.keeps_away_ms(now, *id).is_none() && has_route(id)
         };
         let is_urgent = |id: &MemberId| suspects.contains(id) || self.relays.lost.contains_key(id);
@@ -184,12 +209,17 @@ impl Node {
         let (local, events) = (Arc::clone(&self.config.local), self.events.clone());
         tokio::spawn(async move {
             let handshake = initiate(stream, &local, Purpose::Control, Some(to));
-            let result = tokio::time::timeout(PATIENCE, handshake).await.unwrap_or(Err(Refusal::TooSlow));
+            let result =
+                tokio::time::timeout(PATIENCE, handshake).await.unwrap_or(Err(Refusal::TooSlow));
             let _ = events.send(Event::RelayDialled { stations, result }).await;
         });
     }
 
-    pub(super) fn on_relay_dialled(&mut self, stations: &[MemberId], result: Result<(Box<dyn Stream>, Session), Refusal>) {
+    pub(super) fn on_relay_dialled(
+        &mut self,
+        stations: &[MemberId],
+        result: Result<(Box<dyn Stream>, Session), Refusal>,
+    ) {
         let [_, over @ .., to] = stations else { return };
         match result {
             Ok((stream, session)) => self.on_relayed(stream, session, over.to_vec(), Dialled::ByMe),
@@ -200,18 +230,28 @@ impl Node {
                 }
                 let (now, me, direct) = (self.now(), self.me, self.direct_neighbours());
                 let links = self.election.links();
-                self.relays.seeker.failed(now, *to, |failed| route(links, me, *to, &(&direct - failed)).is_some());
-                // A station whose next link has just ended may have it back in a moment, or says that it has not.
+                self.relays.seeker.failed(now, *to, |failed| {
+                    route(links, me, *to, &(&direct - failed)).is_some()
+                });
+                // A station whose next link has just ended may have it back in a moment, or says
+                // that it has not.
                 self.seek();
             }
         }
     }
 
-    fn on_relayed(&mut self, stream: Box<dyn Stream>, session: Session, over: Vec<MemberId>, dialled: Dialled) {
+    fn on_relayed(
+        &mut self,
+        stream: Box<dyn Stream>,
+        session: Session,
+        over: Vec<MemberId>,
+        dialled: Dialled,
+    ) {
         let peer = session.peer.id;
         let first = over.first().and_then(|first| self.peers.get(*first)).map(|link| link.address);
         // Without its first link the circuit is over, too.
-        let taken = first.map(|address| self.on_linked(stream, session, Way::over(address, over), dialled));
+        let taken =
+            first.map(|address| self.on_linked(stream, session, Way::over(address, over), dialled));
         if taken.is_none_or(|taken| taken == Taken::Refused) {
             self.relays.seeker.failed(self.now(), peer, |_| false);
         }
@@ -245,7 +285,8 @@ impl Node {
         self.act(acts);
     }
 
-    /// Others pass on what the direct link of a member carried. Its data link goes the same way as that did.
+    /// Others pass on what the direct link of a member carried. Its data link goes the same way as
+    /// that did.
     pub(super) fn lose_direct(&mut self, member: MemberId) {
         self.roster.link_down(member, self.now());
         let Some(envelope) = self.envelope.clone() else { return };
@@ -256,7 +297,10 @@ impl Node {
     }
 
     /// Good-byes to those whose links others pass on.
-    pub(in crate::driver) async fn leave_relayed(&mut self, said: &mut mpsc::UnboundedReceiver<Said>) {
+    pub(in crate::driver) async fn leave_relayed(
+        &mut self,
+        said: &mut mpsc::UnboundedReceiver<Said>,
+    ) {
         let mut writers = self.peers.end_relayed();
         let until = tokio::time::Instant::now() + GOODBYE;
         while !writers.is_empty() {

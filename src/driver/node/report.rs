@@ -8,7 +8,9 @@ use crate::engine::EngineChoice;
 use crate::error::Peer;
 use crate::identity::NodeId;
 use crate::link::Refusal;
-use crate::status::{AloneOn, PathStatus, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus, Waiting};
+use crate::status::{
+    AloneOn, PathStatus, PeerStatus, PlanShare, Quarantined, State, Status, ViewStatus, Waiting,
+};
 use crate::topology::{Plan, loads_ppm};
 use crate::view::{MEMBERS_MAX, Rank, View};
 use crate::wire::PROTOCOL_VERSION;
@@ -17,7 +19,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a node is shown as a duplicate after it last met its twin; dials are repeated more often than that.
+/// How long a node is shown as a duplicate after it last met its twin; dials are repeated more
+/// often than that.
 const DUPLICATE_SHOWN_MS: u64 = 90_000;
 
 /// A group of 16 takes a moment to form.
@@ -46,7 +49,8 @@ impl Node {
     pub(super) fn publish(&mut self) {
         let view = self.envelope.as_ref().map(|e| self.view_status(e));
         let mut counters = self.counters;
-        counters.committed = self.committed_before + self.envelope.as_ref().map_or(0, |e| e.committed());
+        counters.committed =
+            self.committed_before + self.envelope.as_ref().map_or(0, |e| e.committed());
         let status = Status {
             node: self.me.node,
             name: self.config.local.hello.name.clone(),
@@ -62,7 +66,10 @@ impl Node {
                     name: l.hello.name.clone(),
                     address: l.address,
                     local: l.local,
-                    interface: l.local.and_then(|local| self.interface_of(local)).map(|i| i.name.clone()),
+                    interface: l
+                        .local
+                        .and_then(|local| self.interface_of(local))
+                        .map(|i| i.name.clone()),
                     through: l.over.iter().map(|over| self.who(over.node)).collect(),
                     rtt_us: l.round_trip.us(),
                 })
@@ -90,13 +97,21 @@ impl Node {
         }
         match &self.envelope {
             // Whoever is in a group has its place, and the other one has none.
-            e if self.has_twin() && e.as_ref().is_none_or(|e| e.view().size() == 1) => State::Duplicate,
+            e if self.has_twin() && e.as_ref().is_none_or(|e| e.view().size() == 1) => {
+                State::Duplicate
+            }
             Some(e) if e.view().size() >= wanted && e.is_synced() => State::In,
             Some(e) if e.view().size() >= wanted => State::NeedsSync,
             Some(e) => State::NotEnoughPeers { present: e.view().size(), wanted },
-            None if self.peers.iter().next().is_none() => State::Alone { interfaces: self.alone_on() },
+            None if self.peers.iter().next().is_none() => {
+                State::Alone { interfaces: self.alone_on() }
+            }
             // As many as a View holds, and none of their Views has a place for this node.
-            None if self.peers.iter().count() >= MEMBERS_MAX && self.epoch.elapsed() > FULL_AFTER => State::Full,
+            None if self.peers.iter().count() >= MEMBERS_MAX
+                && self.epoch.elapsed() > FULL_AFTER =>
+            {
+                State::Full
+            }
             None => self.forming(),
         }
     }
@@ -120,14 +135,22 @@ impl Node {
     /// Identities that two living processes use.
     fn duplicates(&self) -> Vec<NodeId> {
         let now = self.now();
-        let others = self.election.twins().filter(|(_, at)| now < at + DUPLICATE_SHOWN_MS).map(|(node, _)| node);
+        let others = self
+            .election
+            .twins()
+            .filter(|(_, at)| now < at + DUPLICATE_SHOWN_MS)
+            .map(|(node, _)| node);
         self.has_twin().then_some(self.me.node).into_iter().chain(others).collect()
     }
 
     fn quarantined(&self) -> Vec<Quarantined> {
         let held = self.election.quarantined(self.now());
-        held.map(|(node, ms)| Quarantined { node, name: self.name_of(node), left: Duration::from_secs(ms.div_ceil(1000)) })
-            .collect()
+        held.map(|(node, ms)| Quarantined {
+            node,
+            name: self.name_of(node),
+            left: Duration::from_secs(ms.div_ceil(1000)),
+        })
+        .collect()
     }
 
     pub(super) fn view_status(&self, envelope: &Envelope) -> ViewStatus {
@@ -153,7 +176,8 @@ impl Node {
         let known = pairs.filter_map(|((from, sender), (to, receiver))| {
             let links = self.election.links();
             let path = links.path(sender.id, receiver.id);
-            let works = path.is_some() || sender.id != receiver.id && links.reachable_both_ways(sender.id, receiver.id);
+            let works = path.is_some()
+                || sender.id != receiver.id && links.reachable_both_ways(sender.id, receiver.id);
             works.then(|| PathStatus {
                 from: from.index(),
                 to: to.index(),
@@ -174,12 +198,14 @@ impl Node {
         Some(Waiting { op, ranks, since: since.elapsed() })
     }
 
-    /// Whether somebody who is linked now is known to be at this address; where nobody answered there, or on its machine, which may have been tried
-    /// at several ports.
+    /// Whether somebody who is linked now is known to be at this address; where nobody answered
+    /// there, or on its machine, which may have been tried at several ports.
     fn is_reached(&self, to: SocketAddr, refusal: Refusal) -> bool {
         let is_silent = matches!(refusal, Refusal::Io(_) | Refusal::TooSlow);
         let is_there = |at: SocketAddr| at == to || is_silent && at.ip() == to.ip();
-        self.peers.iter().any(|(id, link)| is_there(link.address) || self.roster.addresses_of(*id).any(is_there))
+        self.peers
+            .iter()
+            .any(|(id, link)| is_there(link.address) || self.roster.addresses_of(*id).any(is_there))
     }
 
     /// Who is seen and not joined, a sentence each.
@@ -193,7 +219,8 @@ impl Node {
                 }
             }
         });
-        let refused = self.refusals.iter().filter(|(to, refusal)| !self.is_reached(**to, **refusal));
+        let refused =
+            self.refusals.iter().filter(|(to, refusal)| !self.is_reached(**to, **refusal));
         let refused = refused.take(16).map(|(to, refusal)| format!("{to}: {refusal}"));
         adverts.chain(refused).collect()
     }
@@ -202,12 +229,17 @@ impl Node {
 /// What the plan does with a large buffer.
 fn shares(plan: &Plan, size: usize) -> Vec<PlanShare> {
     let loads = loads_ppm(&plan.class_for(LARGE_BYTES).schedule, size);
-    loads.into_iter().map(|((from, to), ppm)| PlanShare { from: from.index(), to: to.index(), ppm }).collect()
+    loads
+        .into_iter()
+        .map(|((from, to), ppm)| PlanShare { from: from.index(), to: to.index(), ppm })
+        .collect()
 }
 
 /// Why calls of the View run on this engine, with the members' names.
 pub fn engine_reason(view: &View, engine: EngineChoice) -> String {
-    engine.why.sentence(|rank| peer_at(view, rank).map_or_else(|| format!("rank {rank}"), |peer| peer.to_string()))
+    engine.why.sentence(|rank| {
+        peer_at(view, rank).map_or_else(|| format!("rank {rank}"), |peer| peer.to_string())
+    })
 }
 
 /// A member as errors and reports name it.

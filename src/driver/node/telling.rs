@@ -24,10 +24,14 @@ impl Node {
         for notice in self.election.take_notices() {
             let event = match notice {
                 Notice::Joined(id) => Event::Joined(self.who(id.node)),
-                Notice::Merged(ids) => Event::Merged(ids.into_iter().map(|id: MemberId| self.who(id.node)).collect()),
+                Notice::Merged(ids) => {
+                    Event::Merged(ids.into_iter().map(|id: MemberId| self.who(id.node)).collect())
+                }
                 Notice::Left(id) => Event::Left(self.who(id.node)),
                 Notice::Lost(id, why) => Event::Lost { peer: self.who(id.node), why },
-                Notice::Quarantined(node, ms) => Event::Quarantined { peer: self.who(node), lasts: Duration::from_millis(ms) },
+                Notice::Quarantined(node, ms) => {
+                    Event::Quarantined { peer: self.who(node), lasts: Duration::from_millis(ms) }
+                }
                 Notice::Woke => Event::Woke,
                 Notice::Twin(node) => Event::Duplicate(self.who(node)),
                 Notice::OneWay(id) => Event::OneWay(self.who(id.node)),
@@ -55,6 +59,10 @@ impl Node {
 
     /// What a node calls itself, as far as it has been here.
     pub(super) fn name_of(&self, node: NodeId) -> Option<Name> {
-        if node == self.me.node { Some(self.config.local.hello.name.clone()) } else { self.names.get(&node).cloned() }
+        if node == self.me.node {
+            Some(self.config.local.hello.name.clone())
+        } else {
+            self.names.get(&node).cloned()
+        }
     }
 }

@@ -30,7 +30,8 @@ const ENGINE_FAILURES_MAX: u32 = 2;
 /// A data link that was accepted from this address.
 pub(super) fn laid(stream: Box<dyn Stream>, session: Session, theirs: SocketAddr) -> Option<Laid> {
     let ours = stream.local_addr().ok();
-    let link = into_data_link(stream, session).inspect_err(|error| tracing::warn!(%error, "a data link could not be set up"));
+    let link = into_data_link(stream, session)
+        .inspect_err(|error| tracing::warn!(%error, "a data link could not be set up"));
     Some(Laid { link: link.ok()?, ours, theirs })
 }
 
@@ -50,12 +51,14 @@ impl Node {
         }
         let Some(me) = view.rank_of(self.me) else { return };
         let (tx, rx) = mpsc::unbounded_channel();
-        // The election accepts no View on an engine that this node has not. That of Gloo opens the native one beside it, where a View runs both.
+        // The election accepts no View on an engine that this node has not. That of Gloo opens the
+        // native one beside it, where a View runs both.
         let kind = if view.runs(EngineKind::Gloo) { EngineKind::Gloo } else { view.engine.kind };
         let Some(engine) = self.engines.iter().find(|engine| engine.kind() == kind) else { return };
         let mouth = Arc::new(Speaker::new(Arc::clone(view), self.me, self.peers.voices().clone()));
-        let envelope =
-            Envelope::open(Arc::clone(view), me, engine.as_ref(), tx, mouth).measured_by(&self.meter).after(&self.lost);
+        let envelope = Envelope::open(Arc::clone(view), me, engine.as_ref(), tx, mouth)
+            .measured_by(&self.meter)
+            .after(&self.lost);
         let envelope = Arc::new(envelope);
         let why = view.engine.why.sentence(|rank| format!("rank {rank}"));
         tracing::info!(view = %view.id(), rank = %me, size = view.size(), engine = %view.engine.kind, why, in_sync = view.in_sync(), "installed a view");
@@ -85,8 +88,9 @@ impl Node {
         self.is_envelope_new = true;
     }
 
-    /// Hands the installed View to callers. At the end of a turn, when all that tells the other members of it is queued: what calls say
-    /// goes the same way without the driver, and a member that has not heard of the View would let it pass.
+    /// Hands the installed View to callers. At the end of a turn, when all that tells the other
+    /// members of it is queued: what calls say goes the same way without the driver, and a member
+    /// that has not heard of the View would let it pass.
     pub(super) fn show_envelope(&mut self) {
         if !std::mem::take(&mut self.is_envelope_new) {
             return;
@@ -99,7 +103,9 @@ impl Node {
         let digest = view.digest();
         for peer in view.linked_with(me).filter(|r| *r > me) {
             match view.member(peer).map(|m| m.id) {
-                Some(expect) if self.walled.contains(&expect) => self.data.ask(digest, peer, self.events.clone()),
+                Some(expect) if self.walled.contains(&expect) => {
+                    self.data.ask(digest, peer, self.events.clone())
+                }
                 Some(expect) => self.dial_data_link(digest, me, peer, expect),
                 None => {}
             }
@@ -112,9 +118,15 @@ impl Node {
             // Its direct link broke this very moment, and nobody else will make the data link.
             return self.step(Input::DataLinkLost(view));
         };
-        let first = ours.and_then(|ours| lighter(&self.wiring.all, ours, self.roster.addresses_of(expect)));
+        let first =
+            ours.and_then(|ours| lighter(&self.wiring.all, ours, self.roster.addresses_of(expect)));
         let dial = DataDial { view, me, peer, expect, first, to };
-        self.data.dial(dial, Arc::clone(&self.net), Arc::clone(&self.config.local), self.events.clone());
+        self.data.dial(
+            dial,
+            Arc::clone(&self.net),
+            Arc::clone(&self.config.local),
+            self.events.clone(),
+        );
     }
 
     /// Nobody answered this node's dial for a data link.
@@ -124,7 +136,8 @@ impl Node {
         if self.data.has_stood(peer) {
             return;
         }
-        // One of a lower rank has asked because it does not get through either; one that was asked may not get through by now.
+        // One of a lower rank has asked because it does not get through either; one that was asked
+        // may not get through by now.
         if peer < envelope.me() || self.walled.remove(&member) {
             return self.step(Input::DataLinkLost(view));
         }
@@ -136,7 +149,8 @@ impl Node {
         self.data.ask(view, peer, self.events.clone());
     }
 
-    /// Who was asked to dial and has not may be the one that nobody lets out by now: in the next View this node tries again.
+    /// Who was asked to dial and has not may be the one that nobody lets out by now: in the next
+    /// View this node tries again.
     fn dial_again_who_did_not(&mut self) {
         let Some(envelope) = &self.envelope else { return };
         for rank in self.data.unanswered() {
@@ -156,10 +170,18 @@ impl Node {
     /// A member of a lower rank does not get through to this node.
     pub(super) fn on_asked_to_dial(&mut self, from: MemberId, view: ViewDigest) {
         self.step(Input::Heard(from));
-        let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == view && !e.is_frozen()) else { return };
+        let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == view && !e.is_frozen())
+        else {
+            return;
+        };
         let me = envelope.me();
-        let lower = envelope.view().linked_with(me).find(|rank| *rank < me && envelope.view().rank_of(from) == Some(*rank));
-        let is_missing = |peer: &Rank| !self.data.has_stood(*peer) && self.peers.get(from).is_some_and(Link::is_direct);
+        let lower = envelope
+            .view()
+            .linked_with(me)
+            .find(|rank| *rank < me && envelope.view().rank_of(from) == Some(*rank));
+        let is_missing = |peer: &Rank| {
+            !self.data.has_stood(*peer) && self.peers.get(from).is_some_and(Link::is_direct)
+        };
         if let Some(peer) = lower.filter(is_missing) {
             self.dial_data_link(view, me, peer, from);
         }
@@ -167,7 +189,8 @@ impl Node {
 
     pub(super) fn open_views(&mut self) {
         let views: Vec<Arc<View>> = self.election.open_views().cloned().collect();
-        let same = views.len() == self.open_now.len() && views.iter().zip(&self.open_now).all(|(a, b)| Arc::ptr_eq(a, b));
+        let same = views.len() == self.open_now.len()
+            && views.iter().zip(&self.open_now).all(|(a, b)| Arc::ptr_eq(a, b));
         if !same {
             let me = self.me;
             let open = views.iter().filter_map(|v| {
@@ -202,8 +225,8 @@ impl Node {
         }
     }
 
-    /// The envelope of this View. Whoever speaks of a View has installed it, so a node that has accepted it installs it now: nothing is lost that
-    /// comes before the news.
+    /// The envelope of this View. Whoever speaks of a View has installed it, so a node that has
+    /// accepted it installs it now: nothing is lost that comes before the news.
     pub(super) fn envelope_of(&mut self, view: ViewDigest) -> Option<Arc<Envelope>> {
         if self.envelope.as_ref().is_none_or(|envelope| envelope.digest() != view) {
             self.step(Input::DataLink(view));
@@ -238,7 +261,8 @@ impl Node {
         }
     }
 
-    /// Once may be chance. An engine that fails twice in one View, though nobody was lost, is not trusted with the next one.
+    /// Once may be chance. An engine that fails twice in one View, though nobody was lost, is not
+    /// trusted with the next one.
     pub(super) fn on_engine_failed(&mut self) {
         self.engine_failures += 1;
         let Some(view) = self.envelope.as_ref().map(|e| e.digest()) else { return };
@@ -247,9 +271,13 @@ impl Node {
         }
     }
 
-    /// Closes the link of a member that broke the protocol. It may come back; the election decides about its place.
+    /// Closes the link of a member that broke the protocol. It may come back; the election decides
+    /// about its place.
     pub(super) fn expel(&mut self, rank: Rank) {
-        let Some(member) = self.envelope.as_ref().and_then(|e| e.view().member(rank).map(|m| m.id)) else { return };
+        let Some(member) = self.envelope.as_ref().and_then(|e| e.view().member(rank).map(|m| m.id))
+        else {
+            return;
+        };
         tracing::warn!(peer = %member, "a member sent what no honest member sends; its link is closed");
         self.close_link_of(member);
     }

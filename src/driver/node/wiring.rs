@@ -13,20 +13,26 @@ use tokio::time::Instant;
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Node {
-    /// What was hidden behind a new interface is looked for, and links over one that is gone are made anew elsewhere.
+    /// What was hidden behind a new interface is looked for, and links over one that is gone are
+    /// made anew elsewhere.
     pub(super) fn look_at_wires(&mut self, now: Instant, discovery: &mut dyn Discovery) {
         if now < self.wires_at {
             return;
         }
         self.wires_at = now + LOOK;
-        let Some(wiring) = self.wires.look().filter(|wiring| *wiring != self.wiring) else { return };
-        let names = |chosen: &[Interface]| chosen.iter().map(|i| i.name.clone()).collect::<Vec<_>>();
+        let Some(wiring) = self.wires.look().filter(|wiring| *wiring != self.wiring) else {
+            return;
+        };
+        let names =
+            |chosen: &[Interface]| chosen.iter().map(|i| i.name.clone()).collect::<Vec<_>>();
         let chosen = names(&wiring.chosen);
         tracing::info!(before = ?names(&self.wiring.chosen), now = ?chosen, "the network of this machine has changed");
         self.config.local.set_trusted(wiring.trusted.clone());
         self.roster.set_policy(wiring.policy.clone(), self.now());
         discovery.follow(&chosen);
-        let places = |wiring: &Wiring| wiring.chosen.iter().map(|i| (i.name.clone(), i.addresses.clone())).collect::<Vec<_>>();
+        let places = |wiring: &Wiring| {
+            wiring.chosen.iter().map(|i| (i.name.clone(), i.addresses.clone())).collect::<Vec<_>>()
+        };
         if places(&wiring) != places(&self.wiring) {
             self.ways.network_changed();
         }

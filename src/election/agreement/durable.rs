@@ -11,7 +11,8 @@ use crate::wire::{Decode, Encode, Malformed, Reader, put_option};
 pub struct Durable {
     /// Lower ballots are ignored.
     pub promised: Ballot,
-    /// The newest accepted View. Nothing is installed that was not promised, so a next install is strictly later.
+    /// The newest accepted View. Nothing is installed that was not promised, so a next install is
+    /// strictly later.
     pub accepted: Option<Accepted>,
 }
 

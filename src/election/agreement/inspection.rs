@@ -9,17 +9,16 @@ use crate::identity::MemberId;
 use crate::view::Ballot;
 
 impl Agreement {
-    /// Whether this message changes nothing here, now and whatever comes. Answers that only tell a proposer to hurry up
-    /// or to give up count as nothing.
+    /// Whether this message changes nothing here, now and whatever comes. Answers that only tell a
+    /// proposer to hurry up or to give up count as nothing.
     pub(in crate::election) fn ignores(&self, from: MemberId, message: &Message) -> bool {
         let promised = self.durable.promised;
         let installed = self.installed.as_ref().map_or(Ballot::ZERO, |v| v.ballot);
         match message {
             Message::Prepare(ballot, _) => self.is_past(*ballot, promised),
-            Message::Promise(ballot, _) => !self
-                .proposal
-                .as_ref()
-                .is_some_and(|p| p.ballot == *ballot && p.view.is_none() && !p.promises.contains_key(&from)),
+            Message::Promise(ballot, _) => !self.proposal.as_ref().is_some_and(|p| {
+                p.ballot == *ballot && p.view.is_none() && !p.promises.contains_key(&from)
+            }),
             Message::Accept(view) => {
                 let here = self.accepted_here.as_ref().is_some_and(|v| v.ballot == view.ballot);
                 here || self.outranks(promised, view.ballot)
@@ -27,12 +26,17 @@ impl Agreement {
                     || self.is_past(view.ballot, installed)
             }
             Message::Accepted(id) => {
-                let waits = |p: &super::Proposal| p.ballot == id.ballot && p.view.is_some() && !p.accepted.contains(&from);
+                let waits = |p: &super::Proposal| {
+                    p.ballot == id.ballot && p.view.is_some() && !p.accepted.contains(&from)
+                };
                 !self.proposal.as_ref().is_some_and(waits)
             }
             Message::Install(id) => {
-                // Who has not accepted it has no use for it yet; only a broken rule lets it come so early.
-                self.outranks(promised, id.ballot) || self.was_cut_off_since(id.ballot) || self.is_past(id.ballot, installed)
+                // Who has not accepted it has no use for it yet; only a broken rule lets it come so
+                // early.
+                self.outranks(promised, id.ballot)
+                    || self.was_cut_off_since(id.ballot)
+                    || self.is_past(id.ballot, installed)
             }
             _ => true,
         }
@@ -40,7 +44,8 @@ impl Agreement {
 
     /// Whether it may yet install, or has installed and not left, the View of this ballot.
     pub(in crate::election) fn may_run(&self, ballot: Ballot) -> bool {
-        let running = self.installed.as_ref().is_some_and(|v| v.ballot == ballot) && self.closing.is_none();
+        let running =
+            self.installed.as_ref().is_some_and(|v| v.ballot == ballot) && self.closing.is_none();
         let coming = self.accepted_here.as_ref().is_some_and(|v| v.ballot == ballot)
             && self.installed.as_ref().is_none_or(|v| v.ballot < ballot);
         running || coming && self.durable.promised == ballot

@@ -24,14 +24,24 @@ pub(super) struct Proposal {
 
 impl Proposal {
     /// Makes its View, when all members have promised.
-    pub(super) fn draft(&self, current: Option<&View>, around: &dyn Surroundings, seeded: Seeded) -> View {
+    pub(super) fn draft(
+        &self,
+        current: Option<&View>,
+        around: &dyn Surroundings,
+        seeded: Seeded,
+    ) -> View {
         let standing = standing::read(&self.promises, seeded);
         let engines = self.promises.iter().map(|(id, promise)| (*id, promise.engines)).collect();
         let Arrangement { order, engine, plan, apart } = around.arrange(&engines, current);
         let member = |id: &MemberId| {
             let promise = self.promises.get(id)?;
             let in_sync = standing.in_sync.contains(id);
-            Some(Member { id: *id, name: promise.name.clone(), stateless: promise.stateless, in_sync })
+            Some(Member {
+                id: *id,
+                name: promise.name.clone(),
+                stateless: promise.stateless,
+                in_sync,
+            })
         };
         View {
             ballot: self.ballot,

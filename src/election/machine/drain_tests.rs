@@ -26,13 +26,19 @@ impl Operations for Busy {
 
 /// Member 1 of a View of three, in which an operation is open.
 fn busy_member() -> Election {
-    let applicant = Applicant { id: member_id(1), name: Name::from_lossy("a"), stateless: false, engines: Engines::NATIVE };
+    let applicant = Applicant {
+        id: member_id(1),
+        name: Name::from_lossy("a"),
+        stateless: false,
+        engines: Engines::NATIVE,
+    };
     let mut election = Election::new(applicant, Durable::default(), ElectionConfig::default());
     let view = Arc::new(View { ballot: ballot(1, 2), ..view_of(3) });
     for peer in [2, 3] {
         election.step(0, Input::LinkUp(member_id(peer)), &mut Busy);
     }
-    for message in [prepare(1, 2), Message::Accept(Arc::clone(&view)), Message::Install(view.id())] {
+    for message in [prepare(1, 2), Message::Accept(Arc::clone(&view)), Message::Install(view.id())]
+    {
         tell(&mut election, 0, 2, message);
     }
     election
@@ -53,25 +59,39 @@ fn tell(election: &mut Election, now: u64, from: u8, message: Message) -> Vec<(u
 
 fn answers(election: &mut Election, now: u64, input: Input) -> Vec<(u8, Message)> {
     let mut effects = election.step(now, input, &mut Busy);
-    let tickets: Vec<u64> = effects.iter().filter_map(|e| if let Effect::Persist(t, _) = e { Some(*t) } else { None }).collect();
-    effects.extend(tickets.into_iter().flat_map(|t| election.step(now, Input::Persisted(t), &mut Busy)));
-    let said = |effect| if let Effect::Send(to, message) = effect { Some((to.node.0[0], message)) } else { None };
+    let tickets: Vec<u64> = effects
+        .iter()
+        .filter_map(|e| if let Effect::Persist(t, _) = e { Some(*t) } else { None })
+        .collect();
+    effects.extend(
+        tickets.into_iter().flat_map(|t| election.step(now, Input::Persisted(t), &mut Busy)),
+    );
+    let said = |effect| {
+        if let Effect::Send(to, message) = effect { Some((to.node.0[0], message)) } else { None }
+    };
     let routine = |message: &Message| matches!(message, Message::Heartbeat(_) | Message::Ask(_));
     effects.into_iter().filter_map(said).filter(|(_, message)| !routine(message)).collect()
 }
 
 fn promised(answers: &[(u8, Message)]) -> Vec<(u8, u64)> {
-    let promise = |(to, message): &(u8, Message)| if let Message::Promise(b, _) = message { Some((*to, b.round)) } else { None };
+    let promise = |(to, message): &(u8, Message)| {
+        if let Message::Promise(b, _) = message { Some((*to, b.round)) } else { None }
+    };
     answers.iter().filter_map(promise).collect()
 }
 
 #[test]
-fn the_higher_of_two_ballots_is_promised_when_the_drain_is_over_and_the_lower_one_hears_so_at_once() {
+fn the_higher_of_two_ballots_is_promised_when_the_drain_is_over_and_the_lower_one_hears_so_at_once()
+{
     for (first, second) in [((5, 2), (3, 3)), ((3, 3), (5, 2))] {
         let mut election = busy_member();
         assert_eq!(tell(&mut election, 10, first.1, prepare(first.0, first.1)), []);
         let said = tell(&mut election, 20, second.1, prepare(second.0, second.1));
-        assert_eq!(said, [(3, Message::Nack(ballot(3, 3), ballot(5, 2)))], "{first:?} then {second:?}");
+        assert_eq!(
+            said,
+            [(3, Message::Nack(ballot(3, 3), ballot(5, 2)))],
+            "{first:?} then {second:?}"
+        );
         // The time to finish began with the first of them.
         assert_eq!(promised(&answers(&mut election, 509, Input::Tick)), []);
         assert_eq!(promised(&answers(&mut election, 510, Input::Tick)), [(2, 5)]);
@@ -84,9 +104,15 @@ fn what_would_not_be_promised_is_not_drained_for() {
     tell(&mut election, 10, 2, prepare(5, 2));
     // Not its proposer's, without this member, too far ahead, too low.
     assert_eq!(tell(&mut election, 20, 3, prepare(9, 2)), []);
-    assert_eq!(tell(&mut election, 20, 3, Message::Prepare(ballot(9, 3), [2, 3].map(member_id).to_vec())), []);
+    assert_eq!(
+        tell(&mut election, 20, 3, Message::Prepare(ballot(9, 3), [2, 3].map(member_id).to_vec())),
+        []
+    );
     assert_eq!(tell(&mut election, 20, 3, prepare(u64::MAX, 3)), []);
     assert_eq!(tell(&mut election, 20, 3, prepare(1, 1)), []);
-    assert_eq!(tell(&mut election, 20, 3, prepare(0, 3)), [(3, Message::Nack(ballot(0, 3), ballot(1, 2)))]);
+    assert_eq!(
+        tell(&mut election, 20, 3, prepare(0, 3)),
+        [(3, Message::Nack(ballot(0, 3), ballot(1, 2)))]
+    );
     assert_eq!(promised(&answers(&mut election, 510, Input::Tick)), [(2, 5)]);
 }

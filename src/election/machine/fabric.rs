@@ -1,6 +1,7 @@
 //! Layer: Core.
 //!
-//! What is known of the way to a peer: how patient one has to be on it, and whether it works in both directions.
+//! What is known of the way to a peer: how patient one has to be on it, and whether it works in
+//! both directions.
 
 use super::Election;
 use super::peers::Link;
@@ -21,25 +22,31 @@ impl Election {
         let over = self.peers.get(&id).map_or(&[][..], |p| &p.over);
         let Some(first) = over.first() else { return self.limits_of_direct(id) };
         let legs = over.iter().zip(over.iter().skip(1).chain([&id]));
-        let says = |from: &MemberId, to: &MemberId| self.peers.get(from).is_some_and(|p| p.radios.contains(to));
+        let says = |from: &MemberId, to: &MemberId| {
+            self.peers.get(from).is_some_and(|p| p.radios.contains(to))
+        };
         let of_leg = |(a, b): (&MemberId, &MemberId)| self.limits_if(says(a, b) || says(b, a));
         legs.map(of_leg).fold(self.limits_of_direct(*first), Limits::then)
     }
 
     fn limits_of_direct(&self, id: MemberId) -> Limits {
-        self.limits_if(self.over_radio.contains(&id) || self.peers.get(&id).is_some_and(|p| p.radio))
+        self.limits_if(
+            self.over_radio.contains(&id) || self.peers.get(&id).is_some_and(|p| p.radio),
+        )
     }
 
     fn limits_if(&self, radio: bool) -> Limits {
         if radio { self.config.limits.or(Limits::RADIO) } else { self.config.limits }
     }
 
-    /// Whether so little is heard of this peer that a link through others may take the place of its direct one.
+    /// Whether so little is heard of this peer that a link through others may take the place of its
+    /// direct one.
     pub fn is_quiet(&self, now: u64, id: MemberId) -> bool {
         self.peers.get(&id).is_some_and(|p| p.detector.is_quiet(now))
     }
 
-    /// Peers with a direct link that has been silent for so long that another way to them had better be looked for.
+    /// Peers with a direct link that has been silent for so long that another way to them had
+    /// better be looked for.
     pub fn suspects(&self, now: u64) -> impl Iterator<Item = MemberId> {
         let is_suspect = move |p: &super::Peer| {
             let is_up = matches!(p.link, Link::Up { .. }) && p.over.is_empty();
@@ -57,7 +64,8 @@ impl Election {
 
     /// A link under them has turned out to be a radio, or not to be.
     pub(super) fn set_limits_of_relayed(&mut self) {
-        let relayed: Vec<MemberId> = self.peers.iter().filter(|(_, p)| !p.over.is_empty()).map(|(id, _)| *id).collect();
+        let relayed: Vec<MemberId> =
+            self.peers.iter().filter(|(_, p)| !p.over.is_empty()).map(|(id, _)| *id).collect();
         relayed.into_iter().for_each(|id| self.set_limits(id));
     }
 

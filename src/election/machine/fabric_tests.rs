@@ -25,14 +25,22 @@ impl Operations for Idle {
 
 /// Node 1 with a link to node 2 since the time 0.
 fn linked() -> Election {
-    let applicant = Applicant { id: member_id(1), name: Name::from_lossy("a"), stateless: false, engines: Engines::NATIVE };
+    let applicant = Applicant {
+        id: member_id(1),
+        name: Name::from_lossy("a"),
+        stateless: false,
+        engines: Engines::NATIVE,
+    };
     let mut election = Election::new(applicant, Durable::default(), ElectionConfig::default());
     election.step(0, Input::LinkUp(member_id(2)), &mut Idle);
     election
 }
 
 fn heartbeat(reaches: &[u8], radio: bool) -> Message {
-    let reach = reaches.iter().map(|n| Reached { id: member_id(*n), rtt_us: 0, relayed: false, radio: false }).collect();
+    let reach = reaches
+        .iter()
+        .map(|n| Reached { id: member_id(*n), rtt_us: 0, relayed: false, radio: false })
+        .collect();
     Message::Heartbeat(Heartbeat { view: None, reach, persisting: false, broken: false, radio })
 }
 
@@ -68,7 +76,11 @@ fn the_other_end_is_told_of_this_ends_radio() {
     let effects = election.step(260, Input::Tick, &mut Idle);
     let said = |to: u8| {
         let to_it = |e: &Effect| {
-            if let Effect::Send(id, Message::Heartbeat(h)) = e { (*id == member_id(to)).then_some(h.radio) } else { None }
+            if let Effect::Send(id, Message::Heartbeat(h)) = e {
+                (*id == member_id(to)).then_some(h.radio)
+            } else {
+                None
+            }
         };
         effects.iter().find_map(to_it)
     };
@@ -95,20 +107,40 @@ fn a_peer_that_is_heard_and_hears_nothing_is_told_once_and_as_long_as_it_lasts()
 
 /// Node 1 with direct links to 3 and 4, and one to 2 that these pass on, in this order.
 fn relayed(over: &[u8]) -> Election {
-    let applicant = Applicant { id: member_id(1), name: Name::from_lossy("a"), stateless: false, engines: Engines::NATIVE };
+    let applicant = Applicant {
+        id: member_id(1),
+        name: Name::from_lossy("a"),
+        stateless: false,
+        engines: Engines::NATIVE,
+    };
     let mut election = Election::new(applicant, Durable::default(), ElectionConfig::default());
     for n in [3, 4] {
         election.step(0, Input::LinkUp(member_id(n)), &mut Idle);
     }
-    election.step(0, Input::RelayUp(member_id(2), over.iter().copied().map(member_id).collect()), &mut Idle);
+    election.step(
+        0,
+        Input::RelayUp(member_id(2), over.iter().copied().map(member_id).collect()),
+        &mut Idle,
+    );
     election
 }
 
 /// What a station says of its own links.
 fn station(reaches: &[(u8, bool)]) -> Message {
-    let reached = |(n, radio): &(u8, bool)| Reached { id: member_id(*n), rtt_us: 0, relayed: false, radio: *radio };
+    let reached = |(n, radio): &(u8, bool)| Reached {
+        id: member_id(*n),
+        rtt_us: 0,
+        relayed: false,
+        radio: *radio,
+    };
     let reach = reaches.iter().map(reached).collect();
-    Message::Heartbeat(Heartbeat { view: None, reach, persisting: false, broken: false, radio: false })
+    Message::Heartbeat(Heartbeat {
+        view: None,
+        reach,
+        persisting: false,
+        broken: false,
+        radio: false,
+    })
 }
 
 /// When node 2 is given up, where its stations go on telling of their links.
@@ -119,7 +151,14 @@ fn given_up_through(election: &mut Election, radio: bool) -> u64 {
         let effects = election.step(now, Input::Tick, &mut Idle);
         at = at.or(effects.contains(&Effect::Drop(member_id(2))).then_some(now));
         for from in [3, 4] {
-            election.step(now, Input::Message(member_id(from), station(&[(1, false), (2, radio), (7 - from, false)])), &mut Idle);
+            election.step(
+                now,
+                Input::Message(
+                    member_id(from),
+                    station(&[(1, false), (2, radio), (7 - from, false)]),
+                ),
+                &mut Idle,
+            );
         }
         if now % 250 == 0 && now <= last {
             election.step(now, Input::Message(member_id(2), heartbeat(&[1], false)), &mut Idle);
@@ -142,7 +181,11 @@ fn others_hear_which_links_are_passed_on_and_a_direct_one_takes_over() {
     let mut election = relayed(&[3]);
     let told = |effects: &[Effect]| {
         let to_it = |e: &Effect| {
-            if let Effect::Send(to, Message::Heartbeat(h)) = e { (*to == member_id(3)).then(|| h.reach.clone()) } else { None }
+            if let Effect::Send(to, Message::Heartbeat(h)) = e {
+                (*to == member_id(3)).then(|| h.reach.clone())
+            } else {
+                None
+            }
         };
         let reach = effects.iter().find_map(to_it).expect("a heartbeat");
         reach.iter().map(|r| (r.id.node.0[0], r.relayed)).collect::<Vec<_>>()
@@ -150,7 +193,10 @@ fn others_hear_which_links_are_passed_on_and_a_direct_one_takes_over() {
     let effects = election.step(260, Input::Tick, &mut Idle);
     assert_eq!(told(&effects), [(2, true), (3, false), (4, false)]);
     let (me, two) = (member_id(1), member_id(2));
-    assert!(!election.links().is_direct(me, two) && election.suspects(900).count() == 2, "only direct links are suspect");
+    assert!(
+        !election.links().is_direct(me, two) && election.suspects(900).count() == 2,
+        "only direct links are suspect"
+    );
     let effects = election.step(300, Input::LinkUp(two), &mut Idle);
     assert_eq!(told(&effects), [(2, false), (3, false), (4, false)]);
     assert!(election.links().is_direct(me, two));

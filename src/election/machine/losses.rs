@@ -16,12 +16,14 @@ impl Election {
 
     /// What the new View means for who is in.
     pub(super) fn compare_members(&mut self, now: u64, view: &View) {
-        let next: Vec<MemberId> = view.members.iter().map(|m| m.id).filter(|id| *id != self.me).collect();
+        let next: Vec<MemberId> =
+            view.members.iter().map(|m| m.id).filter(|id| *id != self.me).collect();
         let apart: Vec<MemberId> = next.iter().copied().filter(|id| self.was_apart(*id)).collect();
         let before = self.members.replace(next.clone());
         let is_merger = before.is_some() && apart.len() > 1;
         let before = before.unwrap_or_default();
-        for id in next.iter().filter(|id| !(before.contains(id) || is_merger && apart.contains(id))) {
+        for id in next.iter().filter(|id| !(before.contains(id) || is_merger && apart.contains(id)))
+        {
             self.note(Notice::Joined(*id));
         }
         if is_merger {
@@ -46,9 +48,11 @@ impl Election {
         }
     }
 
-    /// Of a View that breaks in pieces the smaller part is to blame, whatever each part thinks. Who says good-bye is not.
+    /// Of a View that breaks in pieces the smaller part is to blame, whatever each part thinks. Who
+    /// says good-bye is not.
     fn count_losses(&mut self, now: u64, before: Vec<MemberId>, view: &View) {
-        let (kept, gone): (Vec<MemberId>, Vec<MemberId>) = before.into_iter().partition(|id| view.contains(*id));
+        let (kept, gone): (Vec<MemberId>, Vec<MemberId>) =
+            before.into_iter().partition(|id| view.contains(*id));
         // This node is one of those that were kept.
         if 2 * (kept.len() + 1) < kept.len() + gone.len() + 1 {
             return;
@@ -56,7 +60,9 @@ impl Election {
         for id in gone {
             // Whoever has been forgotten since was lost by this node, when it was away itself.
             let to_blame = self.peers.get(&id).is_some_and(|p| !p.left);
-            if to_blame && let Some(ms) = self.quarantine.lost(id.node, now, self.config.quarantine_ms) {
+            if to_blame
+                && let Some(ms) = self.quarantine.lost(id.node, now, self.config.quarantine_ms)
+            {
                 self.note(Notice::Quarantined(id.node, ms));
             }
         }
@@ -64,7 +70,8 @@ impl Election {
 
     /// Whether this node is in quarantine. Nobody is taken out of a View for it.
     pub(super) fn is_kept_out(&self, now: u64, id: MemberId) -> bool {
-        self.quarantine.holds(id.node, now) && !self.agreement.installed().is_some_and(|v| v.contains(id))
+        self.quarantine.holds(id.node, now)
+            && !self.agreement.installed().is_some_and(|v| v.contains(id))
     }
 
     /// Whether some of these are in quarantine, and the others would be enough.

@@ -66,7 +66,8 @@ impl Peer {
             }
     }
 
-    /// Its disk has been waited for as long as anybody waits; it is left out until that disk has answered.
+    /// Its disk has been waited for as long as anybody waits; it is left out until that disk has
+    /// answered.
     pub(super) fn is_stuck(&self, now: u64, persisting_ms: u64) -> bool {
         self.persisting_since.is_some_and(|since| now >= since + persisting_ms)
     }
@@ -75,10 +76,16 @@ impl Peer {
 impl Election {
     pub(super) fn bury_the_silent(&mut self, now: u64, effects: &mut Vec<Effect>) {
         let late = self.late_ms;
-        let silent = |p: &Peer| matches!(p.link, Link::Up { .. }) && p.detector.verdict(now, late) == Verdict::Dead;
-        let expired = |p: &Peer| matches!(p.link, Link::Down { .. }) && !p.alive(now, self.redial_ms());
-        let loss = |p: &Peer| if silent(p) { Some(Loss::Silent) } else { expired(p).then_some(Loss::Closed) };
-        let gone: Vec<(MemberId, Loss)> = self.peers.iter().filter_map(|(id, p)| Some((*id, loss(p)?))).collect();
+        let silent = |p: &Peer| {
+            matches!(p.link, Link::Up { .. }) && p.detector.verdict(now, late) == Verdict::Dead
+        };
+        let expired =
+            |p: &Peer| matches!(p.link, Link::Down { .. }) && !p.alive(now, self.redial_ms());
+        let loss = |p: &Peer| {
+            if silent(p) { Some(Loss::Silent) } else { expired(p).then_some(Loss::Closed) }
+        };
+        let gone: Vec<(MemberId, Loss)> =
+            self.peers.iter().filter_map(|(id, p)| Some((*id, loss(p)?))).collect();
         for (id, why) in gone {
             effects.push(Effect::Drop(id));
             self.on_lost(now, id, why, effects);
@@ -90,8 +97,15 @@ impl Election {
         self.config.redial_ms + self.late_ms
     }
 
-    /// A link that replaces another one, or comes back in time, changes nothing of what is known about its peer.
-    pub(super) fn on_link_up(&mut self, now: u64, id: MemberId, over: Vec<MemberId>, effects: &mut Vec<Effect>) {
+    /// A link that replaces another one, or comes back in time, changes nothing of what is known
+    /// about its peer.
+    pub(super) fn on_link_up(
+        &mut self,
+        now: u64,
+        id: MemberId,
+        over: Vec<MemberId>,
+        effects: &mut Vec<Effect>,
+    ) {
         if self.is_contested(now, id, &over, effects) {
             return;
         }
@@ -171,7 +185,8 @@ impl Election {
         self.clique = None;
         self.links.set_reach(id, &BTreeSet::new());
         if self.agreement.installed().is_some_and(|v| v.contains(id)) {
-            // Its data links cannot be trusted any more, also if it is back before there is a View without it.
+            // Its data links cannot be trusted any more, also if it is back before there is a View
+            // without it.
             self.broken |= !self.is_frozen();
         } else {
             self.forget(id);
@@ -180,7 +195,8 @@ impl Election {
         self.succeed(now, id, effects);
     }
 
-    /// Drops everything about a node, also what others have said of their way to it: they will say so again.
+    /// Drops everything about a node, also what others have said of their way to it: they will say
+    /// so again.
     pub(super) fn forget(&mut self, id: MemberId) {
         self.peers.remove(&id);
         self.over_radio.remove(&id);
@@ -199,7 +215,13 @@ impl Election {
         }
     }
 
-    pub(super) fn on_heartbeat(&mut self, now: u64, from: MemberId, heartbeat: &Heartbeat, effects: &mut Vec<Effect>) {
+    pub(super) fn on_heartbeat(
+        &mut self,
+        now: u64,
+        from: MemberId,
+        heartbeat: &Heartbeat,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.detector.heartbeat(now);
         peer.persisting_since = heartbeat.persisting.then(|| peer.persisting_since.unwrap_or(now));
@@ -217,10 +239,13 @@ impl Election {
             self.set_limits(from);
         }
         self.learn_reach(from, &heartbeat.reach);
-        let mine = self.agreement.installed_id().zip(self.agreement.installed().map(|v| v.contains(from)));
+        let mine =
+            self.agreement.installed_id().zip(self.agreement.installed().map(|v| v.contains(from)));
         match (mine, heartbeat.view) {
             // It has missed the Install.
-            (Some((mine, true)), theirs) if !self.is_frozen() && theirs.is_none_or(|v| v.ballot < mine.ballot) => {
+            (Some((mine, true)), theirs)
+                if !self.is_frozen() && theirs.is_none_or(|v| v.ballot < mine.ballot) =>
+            {
                 effects.push(Effect::Send(from, Message::Install(mine)));
             }
             // This node may have missed it.
@@ -236,9 +261,13 @@ impl Election {
     }
 
     pub(super) fn learn_reach(&mut self, from: MemberId, reach: &[Reached]) {
-        let some = |which: fn(&Reached) -> bool| reach.iter().filter(|r| which(r)).map(|r| r.id).collect::<BTreeSet<MemberId>>();
+        let some = |which: fn(&Reached) -> bool| {
+            reach.iter().filter(|r| which(r)).map(|r| r.id).collect::<BTreeSet<MemberId>>()
+        };
         let (to, relayed, radios) = (some(|_| true), some(|r| r.relayed), some(|r| r.radio));
-        if let Some(peer) = self.peers.get_mut(&from).filter(|p| p.reach != to || p.relayed != relayed) {
+        if let Some(peer) =
+            self.peers.get_mut(&from).filter(|p| p.reach != to || p.relayed != relayed)
+        {
             self.links.set_reach(from, &to);
             self.links.set_relayed(from, &relayed);
             (peer.reach, peer.relayed) = (to, relayed);
@@ -273,9 +302,13 @@ impl Election {
             broken: self.broken,
             radio: false,
         };
-        let linked = self.peers.iter().filter(|(_, p)| matches!(p.link, Link::Up { .. })).map(|(id, _)| *id);
+        let linked =
+            self.peers.iter().filter(|(_, p)| matches!(p.link, Link::Up { .. })).map(|(id, _)| *id);
         let is_direct = |id| self.peers.get(&id).is_some_and(|p| p.over.is_empty());
-        let to = |id| Heartbeat { radio: self.over_radio.contains(&id) && is_direct(id), ..heartbeat.clone() };
+        let to = |id| Heartbeat {
+            radio: self.over_radio.contains(&id) && is_direct(id),
+            ..heartbeat.clone()
+        };
         effects.extend(linked.map(|id| Effect::Send(id, Message::Heartbeat(to(id)))));
     }
 }

@@ -20,7 +20,8 @@ pub(super) struct Wanted {
     from: u64,
 }
 
-/// A direct link that has just come may go again: so long it has to last before a View is replaced for it.
+/// A direct link that has just come may go again: so long it has to last before a View is replaced
+/// for it.
 const SETTLED_MS: u64 = 5000;
 
 impl Election {
@@ -39,12 +40,19 @@ impl Election {
         let members: Vec<MemberId> = wanted.members.iter().copied().collect();
         let turn = self.turn(self.me, &members) as u64;
         let jitter = if turn == 0 { 0 } else { self.jitter(self.config.turn_ms / 3) };
-        let due = (wanted.from + turn * self.config.turn_ms + jitter).max(self.retry_at).max(self.yielded_until(now));
+        let due = (wanted.from + turn * self.config.turn_ms + jitter)
+            .max(self.retry_at)
+            .max(self.yielded_until(now));
         // What is asked of somebody whose link is down is lost; it is back or given up in a moment.
-        let is_down = |id: &MemberId| self.peers.get(id).is_some_and(|p| matches!(p.link, Link::Down { .. }));
+        let is_down =
+            |id: &MemberId| self.peers.get(id).is_some_and(|p| matches!(p.link, Link::Down { .. }));
         let all_hear = !members.iter().any(is_down);
         // Whoever waits for its disk cannot promise anything either, not even to itself.
-        if self.attempt == Attempt::Idle && now >= due && all_hear && !self.agreement.is_persisting() {
+        if self.attempt == Attempt::Idle
+            && now >= due
+            && all_hear
+            && !self.agreement.is_persisting()
+        {
             self.ask(now, wanted.members, effects);
         }
     }
@@ -55,7 +63,9 @@ impl Election {
         let admitted = self.config.partition.admits(members.iter().copied());
         let view = self.agreement.installed().cloned();
         let Some(view) = view else { return self.first_view(now, members).filter(|_| admitted) };
-        let may_be = admitted && !(members.len() < self.config.partition.members_wanted() && self.is_left_behind(&view));
+        let may_be = admitted
+            && !(members.len() < self.config.partition.members_wanted()
+                && self.is_left_behind(&view));
         let lost = !self.is_intact(&view, &members);
         if lost || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
             let from = *self.repair_since.get_or_insert(now);
@@ -64,7 +74,8 @@ impl Election {
                 return None;
             }
             self.stranded_since = None;
-            // A link may close because its member is just leaving the View for a proposal that has not come here yet.
+            // A link may close because its member is just leaving the View for a proposal that has
+            // not come here yet.
             let grace = if lost || self.is_frozen() { 0 } else { self.config.turn_ms / 5 };
             return Some(Wanted { members, from: from + grace });
         }
@@ -80,8 +91,14 @@ impl Election {
             .map(|since| Wanted { members, from: since + SETTLED_MS })
     }
 
-    /// As with a lost data link the View has to be replaced; by one that does not run on that engine.
-    pub(super) fn on_engine_unfit(&mut self, now: u64, digest: ViewDigest, effects: &mut Vec<Effect>) {
+    /// As with a lost data link the View has to be replaced; by one that does not run on that
+    /// engine.
+    pub(super) fn on_engine_unfit(
+        &mut self,
+        now: u64,
+        digest: ViewDigest,
+        effects: &mut Vec<Effect>,
+    ) {
         let runs_on_gloo = self.agreement.installed().is_some_and(|v| v.runs(EngineKind::Gloo));
         if runs_on_gloo && self.agreement.installed_id().is_some_and(|id| id.digest == digest) {
             self.agreement.renounce_gloo();
@@ -89,36 +106,49 @@ impl Election {
         }
     }
 
-    /// Whether the next View of the same members would be a better one: two that had no direct link when this one was made have one now,
-    /// which gives them a data link and perhaps all another engine.
+    /// Whether the next View of the same members would be a better one: two that had no direct link
+    /// when this one was made have one now, which gives them a data link and perhaps all another
+    /// engine.
     fn is_outgrown(&self, view: &View) -> bool {
         let id = |rank| view.member(rank).map(|m| m.id);
-        let have_one = |(a, b): &(Rank, Rank)| id(*a).zip(id(*b)).is_some_and(|(a, b)| self.links.direct_both_ways(a, b));
+        let have_one = |(a, b): &(Rank, Rank)| {
+            id(*a).zip(id(*b)).is_some_and(|(a, b)| self.links.direct_both_ways(a, b))
+        };
         view.apart.iter().any(have_one)
     }
 
-    /// How many of the View's members are here, if it has to be replaced and these may not make another one. Those who have gone on
-    /// without this node are somewhere else.
+    /// How many of the View's members are here, if it has to be replaced and these may not make
+    /// another one. Those who have gone on without this node are somewhere else.
     pub fn stranded(&self, now: u64) -> Option<usize> {
         let view = self.agreement.installed().filter(|_| self.stranded_since.is_some())?;
         let alive = self.reach(now);
-        let is_here = |id: MemberId| id == self.me || alive.contains(&id) && !self.has_gone_on(view, id);
+        let is_here =
+            |id: MemberId| id == self.me || alive.contains(&id) && !self.has_gone_on(view, id);
         Some(view.members.iter().filter(|m| is_here(m.id)).count())
     }
 
-    /// Whether members of this View tell that they are in a later one without this node. What was open in this one is decided there, as a
-    /// few who are no group by themselves could only guess.
+    /// Whether members of this View tell that they are in a later one without this node. What was
+    /// open in this one is decided there, as a few who are no group by themselves could only guess.
     fn is_left_behind(&self, view: &View) -> bool {
         view.members.iter().any(|m| self.has_gone_on(view, m.id))
     }
 
     fn has_gone_on(&self, view: &View, id: MemberId) -> bool {
-        let is_in_a_later_one = |p: &Peer| p.apart && p.view.is_some_and(|theirs| theirs.ballot > view.ballot);
-        self.peers.get(&id).is_some_and(|p| matches!(p.link, Link::Up { .. }) && is_in_a_later_one(p))
+        let is_in_a_later_one =
+            |p: &Peer| p.apart && p.view.is_some_and(|theirs| theirs.ballot > view.ballot);
+        self.peers
+            .get(&id)
+            .is_some_and(|p| matches!(p.link, Link::Up { .. }) && is_in_a_later_one(p))
     }
 
-    /// Nobody may decide about the open operations here, and perhaps others do elsewhere: their callers wait no longer.
-    pub(super) fn give_up_when_stranded(&mut self, now: u64, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
+    /// Nobody may decide about the open operations here, and perhaps others do elsewhere: their
+    /// callers wait no longer.
+    pub(super) fn give_up_when_stranded(
+        &mut self,
+        now: u64,
+        ops: &mut dyn Operations,
+        effects: &mut Vec<Effect>,
+    ) {
         if !(self.is_stranded(now) || self.is_frozen() && self.disk_is_stuck(now)) {
             return;
         }
@@ -132,13 +162,17 @@ impl Election {
     }
 
     fn is_stranded(&self, now: u64) -> bool {
-        // Those who have gone on take it back in as soon as any newcomer, or refuse it for longer than this.
-        let is_left_behind = self.agreement.installed().is_some_and(|view| self.is_left_behind(view));
-        let patience = if is_left_behind { self.config.damping_cap_ms.0 } else { self.config.phase_ms };
+        // Those who have gone on take it back in as soon as any newcomer, or refuse it for longer
+        // than this.
+        let is_left_behind =
+            self.agreement.installed().is_some_and(|view| self.is_left_behind(view));
+        let patience =
+            if is_left_behind { self.config.damping_cap_ms.0 } else { self.config.phase_ms };
         self.stranded_since.is_some_and(|since| now >= since + patience)
     }
 
-    /// Whether the others go on without this node by now, as it waits for its disk and can promise nothing.
+    /// Whether the others go on without this node by now, as it waits for its disk and can promise
+    /// nothing.
     fn disk_is_stuck(&self, now: u64) -> bool {
         self.disk_waits_ms(now).is_some_and(|ms| ms >= self.config.persisting_ms)
     }
@@ -156,8 +190,8 @@ impl Election {
         }
     }
 
-    /// The largest set of nodes that all reach each other, this one among them, as far as direct links join them; present members first. Without those in quarantine,
-    /// if that leaves enough.
+    /// The largest set of nodes that all reach each other, this one among them, as far as direct
+    /// links join them; present members first. Without those in quarantine, if that leaves enough.
     pub(super) fn clique(&mut self, now: u64) -> BTreeSet<MemberId> {
         let wanted = self.config.partition.members_wanted();
         if self.quarantine.held(now).next().is_some() {
@@ -169,19 +203,34 @@ impl Election {
         self.clique_where(now, |_, _| true)
     }
 
-    fn clique_where(&mut self, now: u64, may: impl Fn(&Election, MemberId) -> bool) -> BTreeSet<MemberId> {
-        let shunned = |id: &MemberId| self.peers.get(id).is_some_and(|p| p.shunned_until.max(p.refused_until) > now);
-        let is_candidate = |id: &MemberId| !shunned(id) && !self.is_stuck(now, *id) && may(self, *id);
-        let candidates: BTreeSet<MemberId> = self.reach(now).into_iter().filter(is_candidate).collect();
+    fn clique_where(
+        &mut self,
+        now: u64,
+        may: impl Fn(&Election, MemberId) -> bool,
+    ) -> BTreeSet<MemberId> {
+        let shunned = |id: &MemberId| {
+            self.peers.get(id).is_some_and(|p| p.shunned_until.max(p.refused_until) > now)
+        };
+        let is_candidate =
+            |id: &MemberId| !shunned(id) && !self.is_stuck(now, *id) && may(self, *id);
+        let candidates: BTreeSet<MemberId> =
+            self.reach(now).into_iter().filter(is_candidate).collect();
         if let Some((known, clique)) = &self.clique
             && *known == candidates
         {
             return clique.clone();
         }
         self.links.set_reach(self.me, &candidates);
-        let relayed = candidates.iter().filter(|id| self.peers.get(id).is_some_and(|p| !p.over.is_empty())).copied().collect();
+        let relayed = candidates
+            .iter()
+            .filter(|id| self.peers.get(id).is_some_and(|p| !p.over.is_empty()))
+            .copied()
+            .collect();
         self.links.set_relayed(self.me, &relayed);
-        let prefer = self.agreement.installed().map_or_else(BTreeSet::new, |v| v.members.iter().map(|m| m.id).collect());
+        let prefer = self
+            .agreement
+            .installed()
+            .map_or_else(BTreeSet::new, |v| v.members.iter().map(|m| m.id).collect());
         let clique = self.links.largest_clique_with(self.me, &prefer);
         // Who passes their words on may be outside, and bulk data is passed on by members alone.
         let clique = self.links.joined_with(self.me, &clique);
@@ -189,12 +238,13 @@ impl Election {
         clique
     }
 
-    /// All members of this View still reach each other, also when a larger group without one of them shows itself: those
-    /// who have just met know too little of each other yet.
+    /// All members of this View still reach each other, also when a larger group without one of
+    /// them shows itself: those who have just met know too little of each other yet.
     pub(super) fn is_intact(&self, view: &View, members: &BTreeSet<MemberId>) -> bool {
         let present: BTreeSet<MemberId> = view.members.iter().map(|m| m.id).collect();
         present.is_subset(members)
-            || self.links.is_clique(&present) && self.links.joined_with(self.me, &present).len() == present.len()
+            || self.links.is_clique(&present)
+                && self.links.joined_with(self.me, &present).len() == present.len()
     }
 
     /// Some member of this View is in another one, and not just for the moment of an Install.
@@ -207,14 +257,30 @@ impl Election {
     /// Whether this member, or one of those it hears, has lost a data link of the View.
     pub(super) fn is_broken(&self, view: &View) -> bool {
         let id = self.agreement.installed_id();
-        self.broken || view.members.iter().filter_map(|m| self.peers.get(&m.id)).any(|p| p.broken && p.view == id)
+        self.broken
+            || view
+                .members
+                .iter()
+                .filter_map(|m| self.peers.get(&m.id))
+                .any(|p| p.broken && p.view == id)
     }
 
     /// When those who came last have been waited for.
-    pub(super) fn damped(&self, now: u64, members: &BTreeSet<MemberId>, view: Option<&View>) -> u64 {
-        let new = members.iter().filter(|id| view.is_none_or(|v| !v.contains(**id))).filter_map(|id| self.peers.get(id));
-        let ups: Vec<u64> = new.filter_map(|p| if let Link::Up { since } = p.link { Some(since) } else { None }).collect();
-        let (first, last) = (ups.iter().min().copied().unwrap_or(now), ups.iter().max().copied().unwrap_or(now));
+    pub(super) fn damped(
+        &self,
+        now: u64,
+        members: &BTreeSet<MemberId>,
+        view: Option<&View>,
+    ) -> u64 {
+        let new = members
+            .iter()
+            .filter(|id| view.is_none_or(|v| !v.contains(**id)))
+            .filter_map(|id| self.peers.get(id));
+        let ups: Vec<u64> = new
+            .filter_map(|p| if let Link::Up { since } = p.link { Some(since) } else { None })
+            .collect();
+        let (first, last) =
+            (ups.iter().min().copied().unwrap_or(now), ups.iter().max().copied().unwrap_or(now));
         let pick = |(rest, busy)| if self.ops_in_flight == 0 { rest } else { busy };
         (last + pick(self.config.damping_ms)).min(first + pick(self.config.damping_cap_ms))
     }
@@ -234,22 +300,38 @@ impl Election {
 
     pub(super) fn ask(&mut self, now: u64, members: BTreeSet<MemberId>, effects: &mut Vec<Effect>) {
         let list: Vec<MemberId> = members.iter().copied().collect();
-        effects.extend(list.iter().filter(|m| **m != self.me).map(|m| Effect::Send(*m, Message::Ask(list.clone()))));
+        effects.extend(
+            list.iter()
+                .filter(|m| **m != self.me)
+                .map(|m| Effect::Send(*m, Message::Ask(list.clone()))),
+        );
         let until = now + self.config.ask_ms;
         self.attempt = Attempt::Asking { members, willing: BTreeSet::new(), until };
         self.on_willing(now, self.me, effects);
     }
 
-    pub(super) fn on_ask(&mut self, now: u64, from: MemberId, members: &[MemberId], effects: &mut Vec<Effect>) {
-        let mine_first = self.attempt != Attempt::Idle && self.turn(from, members) > self.turn(self.me, members);
-        let hopeless = members.iter().any(|m| self.is_stuck(now, *m)) || self.has_enough_without_some(now, members);
-        let willing = members.contains(&self.me) && !mine_first && !hopeless && self.would_leave(now, from, members);
+    pub(super) fn on_ask(
+        &mut self,
+        now: u64,
+        from: MemberId,
+        members: &[MemberId],
+        effects: &mut Vec<Effect>,
+    ) {
+        let mine_first =
+            self.attempt != Attempt::Idle && self.turn(from, members) > self.turn(self.me, members);
+        let hopeless = members.iter().any(|m| self.is_stuck(now, *m))
+            || self.has_enough_without_some(now, members);
+        let willing = members.contains(&self.me)
+            && !mine_first
+            && !hopeless
+            && self.would_leave(now, from, members);
         if willing {
             self.attempt = Attempt::Idle;
             self.agreement.withdraw();
             self.yield_to(now, from, self.config.ask_ms);
         }
-        effects.push(Effect::Send(from, if willing { Message::Willing } else { Message::Unwilling }));
+        effects
+            .push(Effect::Send(from, if willing { Message::Willing } else { Message::Unwilling }));
     }
 
     /// Whether, from here, the View has a reason to be replaced as `from` asks.
@@ -257,13 +339,16 @@ impl Election {
         let Some(view) = self.agreement.installed() else { return true };
         let alive = self.reach(now);
         // What an outsider cannot reach is no loss of this View.
-        let cut = |m: MemberId| view.contains(from) && m != from && !self.links.reachable_both_ways(from, m);
+        let cut = |m: MemberId| {
+            view.contains(from) && m != from && !self.links.reachable_both_ways(from, m)
+        };
         let lost = |m: MemberId| m != self.me && (!alive.contains(&m) || cut(m));
         let new = |m: &MemberId| !view.contains(*m) && alive.contains(m);
         self.is_frozen()
             || view.ballot.proposer == from
             || view.members.iter().any(|m| lost(m.id))
-            // Only for a larger View, or two outsiders could take a member from each other for ever.
+            // Only for a larger View, or two outsiders could take a member from each other for
+            // ever.
             || members.len() > view.size() && members.iter().any(new)
             || self.is_out_of_step(now, view)
             || self.is_broken(view)
@@ -290,12 +375,14 @@ impl Election {
         }
     }
 
-    /// This View is to be repaired, and somebody in a later one does not want this node there: it goes on without them, if it has enough
-    /// others. Otherwise those who were left behind would wait in a View that is over.
+    /// This View is to be repaired, and somebody in a later one does not want this node there: it
+    /// goes on without them, if it has enough others. Otherwise those who were left behind would
+    /// wait in a View that is over.
     pub(super) fn note_refusal(&mut self, now: u64, from: MemberId) {
         let mine = self.agreement.installed_id();
         if self.repair_since.is_some()
-            && let Some(peer) = self.peers.get_mut(&from).filter(|p| p.view.is_some() && p.view > mine)
+            && let Some(peer) =
+                self.peers.get_mut(&from).filter(|p| p.view.is_some() && p.view > mine)
         {
             peer.refused_until = now + self.config.phase_ms;
         }
@@ -317,8 +404,10 @@ impl Election {
                 self.fail(now, self.config.turn_ms);
             }
             Attempt::Proposing { since } if now >= *since + self.config.phase_ms => {
-                let silent = self.agreement.proposal().map_or_else(BTreeSet::new, |(_, silent)| silent);
-                let all_at_their_disks = !silent.is_empty() && silent.iter().all(|m| self.is_persisting(*m));
+                let silent =
+                    self.agreement.proposal().map_or_else(BTreeSet::new, |(_, silent)| silent);
+                let all_at_their_disks =
+                    !silent.is_empty() && silent.iter().all(|m| self.is_persisting(*m));
                 if all_at_their_disks && now < *since + self.config.persisting_ms {
                     return;
                 }
@@ -334,7 +423,9 @@ impl Election {
         let involved = match &self.attempt {
             Attempt::Idle => false,
             Attempt::Asking { members, .. } => members.contains(&gone),
-            Attempt::Proposing { .. } => self.agreement.proposal().is_some_and(|(members, _)| members.contains(&gone)),
+            Attempt::Proposing { .. } => {
+                self.agreement.proposal().is_some_and(|(members, _)| members.contains(&gone))
+            }
         };
         if involved {
             self.attempt = Attempt::Idle;

@@ -13,7 +13,8 @@ use crate::view::testing::{member_id, view_of};
 use crate::view::{Ballot, CommittedOp, Lane, OpId, OpSet, View, ViewDigest};
 use std::sync::Arc;
 
-/// Of the View whose operations are open; those of the next one are when its installation is carried out.
+/// Of the View whose operations are open; those of the next one are when its installation is
+/// carried out.
 struct Open {
     view: ViewDigest,
     committed: OpSet,
@@ -39,8 +40,10 @@ impl Node {
     /// The disk is instant; effects are carried out after the step that wanted them.
     fn step(&mut self, now: u64, input: Input) -> Vec<Effect> {
         let mut effects = self.election.step(now, input, &mut self.ops);
-        let tickets: Vec<u64> =
-            effects.iter().filter_map(|e| if let Effect::Persist(t, _) = e { Some(*t) } else { None }).collect();
+        let tickets: Vec<u64> = effects
+            .iter()
+            .filter_map(|e| if let Effect::Persist(t, _) = e { Some(*t) } else { None })
+            .collect();
         for ticket in tickets {
             effects.extend(self.election.step(now, Input::Persisted(ticket), &mut self.ops));
         }
@@ -63,16 +66,29 @@ fn prepare(view: &View) -> Message {
 
 /// Node 2 lives, and does not hear node 1: no View of the two may be.
 fn deaf() -> Message {
-    Message::Heartbeat(Heartbeat { view: None, reach: Vec::new(), persisting: false, broken: false, radio: false })
+    Message::Heartbeat(Heartbeat {
+        view: None,
+        reach: Vec::new(),
+        persisting: false,
+        broken: false,
+        radio: false,
+    })
 }
 
-/// Node 1 of three, of which two may go on, in its second View, with node 2 alone. By what it knows that one is broken from the beginning,
-/// as the first one was for so long that it gave it up.
+/// Node 1 of three, of which two may go on, in its second View, with node 2 alone. By what it knows
+/// that one is broken from the beginning, as the first one was for so long that it gave it up.
 fn in_a_broken_view() -> (Node, u64) {
     let roster = (1..=3).map(|n| member_id(n).node).collect();
-    let config = ElectionConfig { partition: Partition::Majority { roster }, ..ElectionConfig::default() };
-    let applicant = Applicant { id: member_id(1), name: Name::from_lossy("a"), stateless: false, engines: Engines::NATIVE };
-    let first = Arc::new(View { ballot: Ballot { round: 1, proposer: member_id(2) }, ..view_of(3) });
+    let config =
+        ElectionConfig { partition: Partition::Majority { roster }, ..ElectionConfig::default() };
+    let applicant = Applicant {
+        id: member_id(1),
+        name: Name::from_lossy("a"),
+        stateless: false,
+        engines: Engines::NATIVE,
+    };
+    let first =
+        Arc::new(View { ballot: Ballot { round: 1, proposer: member_id(2) }, ..view_of(3) });
     let ballot = Ballot { round: 2, proposer: member_id(2) };
     let second = Arc::new(View { ballot, parent: Some(first.id()), ..view_of(2) });
     let ops = Open { view: first.digest(), committed: OpSet::default() };
@@ -80,7 +96,9 @@ fn in_a_broken_view() -> (Node, u64) {
     for peer in [2, 3] {
         node.step(0, Input::LinkUp(member_id(peer)));
     }
-    for message in [prepare(&first), Message::Accept(Arc::clone(&first)), Message::Install(first.id())] {
+    for message in
+        [prepare(&first), Message::Accept(Arc::clone(&first)), Message::Install(first.id())]
+    {
         node.hear(0, message);
     }
     node.ops.committed.insert(CommittedOp { op: OpId { lane: Lane::MAIN, number: 0 }, digest: 1 });
@@ -95,7 +113,10 @@ fn in_a_broken_view() -> (Node, u64) {
     node.hear(now, prepare(&second));
     node.hear(now, Message::Accept(Arc::clone(&second)));
     let effects = node.hear(now, Message::Install(second.id()));
-    assert!(effects.iter().any(|e| matches!(e, Effect::Install(view, _) if **view == *second)), "{effects:?}");
+    assert!(
+        effects.iter().any(|e| matches!(e, Effect::Install(view, _) if **view == *second)),
+        "{effects:?}"
+    );
     (node, now)
 }
 
@@ -115,7 +136,12 @@ fn what_a_view_reports_is_its_own() {
     let (mut node, begin) = in_a_broken_view();
     let next = View { ballot: Ballot { round: 3, proposer: member_id(2) }, ..view_of(2) };
     let effects = node.hear(begin, prepare(&next));
-    let promise = effects.iter().find_map(|e| if let Effect::Send(_, Message::Promise(_, p)) = e { Some(p) } else { None });
+    let promise = effects
+        .iter()
+        .find_map(|e| if let Effect::Send(_, Message::Promise(_, p)) = e { Some(p) } else { None });
     let promise = promise.unwrap_or_else(|| panic!("no promise: {effects:?}"));
-    assert_eq!((promise.prev.map(|id| id.digest), promise.closing.committed.len()), (Some(node.ops.view), 0));
+    assert_eq!(
+        (promise.prev.map(|id| id.digest), promise.closing.committed.len()),
+        (Some(node.ops.view), 0)
+    );
 }

@@ -1,8 +1,8 @@
 //! Layer: Core.
 //!
-//! Two lives of one node. Mostly the earlier one has ended, and nobody has told yet; else somebody has copied an identity
-//! and two processes use it. The one that has a link is asked for a sign of life: whoever gives it keeps its place, and
-//! the newcomer is told of its twin.
+//! Two lives of one node. Mostly the earlier one has ended, and nobody has told yet; else somebody
+//! has copied an identity and two processes use it. The one that has a link is asked for a sign of
+//! life: whoever gives it keeps its place, and the newcomer is told of its twin.
 
 use super::Election;
 use super::peers::Link;
@@ -12,7 +12,8 @@ use crate::election::notice::Notice;
 use crate::identity::{MemberId, NodeId};
 use std::collections::BTreeMap;
 
-/// How long an earlier life has for its answer. A process that has ended is known by its closed connection at once.
+/// How long an earlier life has for its answer. A process that has ended is known by its closed
+/// connection at once.
 const ANSWER_MS: u64 = 300;
 
 /// A node that was told of its twin leaves everybody alone for so long.
@@ -30,7 +31,8 @@ pub const PROBE: u64 = 1 << 63;
 /// What is known of twins, own and others'.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Twins {
-    /// By the life that has a link: who wants its place. At most one each, so no more than there are links.
+    /// By the life that has a link: who wants its place. At most one each, so no more than there
+    /// are links.
     contests: BTreeMap<MemberId, Contest>,
     probes: u64,
     /// When another life of a node was last refused here while this one lived.
@@ -49,7 +51,8 @@ struct Contest {
 }
 
 impl Twins {
-    /// Whether nothing that this peer says counts: it has no place yet, or this node has stepped aside.
+    /// Whether nothing that this peer says counts: it has no place yet, or this node has stepped
+    /// aside.
     pub(super) fn are_at_odds(&self, now: u64, with: MemberId) -> bool {
         self.is_aside(now) || self.contests.values().any(|c| c.newcomer == with)
     }
@@ -84,17 +87,33 @@ impl Election {
     pub fn keeps_away_ms(&self, now: u64, id: MemberId) -> Option<u64> {
         let known = self.peers.contains_key(&id);
         let seen = self.twins.seen.get(&id.node).filter(|_| !known).map(|at| at + ASIDE_MS);
-        seen.max(Some(self.twins.aside_until)).and_then(|until| until.checked_sub(now)).filter(|ms| *ms > 0)
+        seen.max(Some(self.twins.aside_until))
+            .and_then(|until| until.checked_sub(now))
+            .filter(|ms| *ms > 0)
     }
 
-    /// Whether this link is refused, or has to wait until another life of the same node has had time to answer.
-    pub(super) fn is_contested(&mut self, now: u64, id: MemberId, over: &[MemberId], effects: &mut Vec<Effect>) -> bool {
+    /// Whether this link is refused, or has to wait until another life of the same node has had
+    /// time to answer.
+    pub(super) fn is_contested(
+        &mut self,
+        now: u64,
+        id: MemberId,
+        over: &[MemberId],
+        effects: &mut Vec<Effect>,
+    ) -> bool {
         if self.twins.is_aside(now) {
             effects.extend([Effect::Send(id, Message::Leave), Effect::Drop(id)]);
             return true;
         }
-        let other_life = |(other, p): &(&MemberId, &super::Peer)| other.node == id.node && **other != id && p.link != Link::Gone;
-        let Some((holder, up)) = self.peers.iter().find(other_life).map(|(h, p)| (*h, matches!(p.link, Link::Up { .. }))) else {
+        let other_life = |(other, p): &(&MemberId, &super::Peer)| {
+            other.node == id.node && **other != id && p.link != Link::Gone
+        };
+        let Some((holder, up)) = self
+            .peers
+            .iter()
+            .find(other_life)
+            .map(|(h, p)| (*h, matches!(p.link, Link::Up { .. })))
+        else {
             return false;
         };
         if !up {
@@ -107,7 +126,10 @@ impl Election {
             None => {
                 self.twins.probes += 1;
                 let number = PROBE | self.twins.probes;
-                self.twins.contests.insert(holder, Contest { newcomer: id, over: over.to_vec(), number, until: now + ANSWER_MS });
+                self.twins.contests.insert(
+                    holder,
+                    Contest { newcomer: id, over: over.to_vec(), number, until: now + ANSWER_MS },
+                );
                 effects.push(Effect::Send(holder, Message::Ping(number)));
             }
         }
@@ -115,7 +137,13 @@ impl Election {
     }
 
     /// The life that has the link lives.
-    pub(super) fn on_pong(&mut self, now: u64, from: MemberId, number: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn on_pong(
+        &mut self,
+        now: u64,
+        from: MemberId,
+        number: u64,
+        effects: &mut Vec<Effect>,
+    ) {
         if self.twins.contests.get(&from).is_none_or(|c| c.number != number) {
             return;
         }
@@ -134,7 +162,12 @@ impl Election {
 
     pub(super) fn end_contests(&mut self, now: u64, effects: &mut Vec<Effect>) {
         let late = self.late_ms;
-        let over = self.twins.contests.iter().find(|(_, c)| now >= c.until + late).map(|(holder, _)| *holder);
+        let over = self
+            .twins
+            .contests
+            .iter()
+            .find(|(_, c)| now >= c.until + late)
+            .map(|(holder, _)| *holder);
         if let Some(holder) = over {
             self.bury_life(now, holder, effects);
         }
@@ -157,9 +190,15 @@ impl Election {
         self.on_gone(now, life, effects);
     }
 
-    /// Somebody has a link with this node's twin. Whoever is in a group stays there; of two that are in none the later boot
-    /// gives way, so that they do not keep each other out.
-    pub(super) fn on_twin(&mut self, now: u64, from: MemberId, twin: Twin, effects: &mut Vec<Effect>) {
+    /// Somebody has a link with this node's twin. Whoever is in a group stays there; of two that
+    /// are in none the later boot gives way, so that they do not keep each other out.
+    pub(super) fn on_twin(
+        &mut self,
+        now: u64,
+        from: MemberId,
+        twin: Twin,
+        effects: &mut Vec<Effect>,
+    ) {
         self.on_own_twin(now);
         let gives_way = twin.settled || self.me.boot > twin.boot;
         let members = self.agreement.installed().map_or(&[][..], |v| &v.members);

@@ -37,14 +37,25 @@ impl Default for Memo {
 }
 
 impl Memo {
-    pub(super) fn recall(&self, node: &Shared<Node>, step: &Step<'_>, take: impl FnOnce() -> Result) -> Arc<Result> {
-        let step = if let Step::Hear(packet) = step { packet.hash_value() } else { shared::hash(step) };
+    pub(super) fn recall(
+        &self,
+        node: &Shared<Node>,
+        step: &Step<'_>,
+        take: impl FnOnce() -> Result,
+    ) -> Arc<Result> {
+        let step =
+            if let Step::Hear(packet) = step { packet.hash_value() } else { shared::hash(step) };
         let key = (node.hash_value(), step);
         known(&self.shard(key).results, key, || Arc::new(take()))
     }
 
     /// The history after these deeds; the same copy for all states that share it.
-    pub(super) fn history(&self, before: &Shared<History>, who: MemberId, deeds: &[Deed]) -> Shared<History> {
+    pub(super) fn history(
+        &self,
+        before: &Shared<History>,
+        who: MemberId,
+        deeds: &[Deed],
+    ) -> Shared<History> {
         let key = (before.hash_value(), shared::hash(&(who, deeds)));
         known(&self.shard(key).histories, key, || {
             let mut history = before.clone();

@@ -33,7 +33,15 @@ struct Explored {
 
 fn group(partition: Partition, left: (u16, u16, u16)) -> Group {
     let left = Left { proposals: left.0, crashes: left.1, aborts: left.2, cut_offs: 0 };
-    Group { nodes: 3, partition, left, calls: Calls::AtInstall, slow_disks: false, defect: None, memo: Memo::default() }
+    Group {
+        nodes: 3,
+        partition,
+        left,
+        calls: Calls::AtInstall,
+        slow_disks: false,
+        defect: None,
+        memo: Memo::default(),
+    }
 }
 
 /// Only where no part goes on without a majority does anybody give up his View.
@@ -47,7 +55,8 @@ fn explore(group: &Group, threads: usize) -> Explored {
     let builder = group.clone().checker().threads(threads);
     if group.defect.is_some() {
         // The shortest histories first.
-        let builder = builder.finish_when(HasDiscoveries::AnyFailures).target_state_count(HUNT_STATES_MAX);
+        let builder =
+            builder.finish_when(HasDiscoveries::AnyFailures).target_state_count(HUNT_STATES_MAX);
         summed_up(group, &builder.spawn_bfs().join(), began)
     } else {
         // In depth, or what is still to be looked at would fill the memory.
@@ -59,7 +68,9 @@ fn summed_up(group: &Group, checker: &impl Checker<Group>, began: Instant) -> Ex
     let names: Vec<&'static str> = group.claims().map(super::Claim::name).collect();
     let found = checker.discoveries();
     let broken = found.iter().filter(|(name, _)| names.contains(name));
-    let broken = broken.map(|(name, path)| ((*name).to_owned(), path.clone().into_actions().len())).collect();
+    let broken = broken
+        .map(|(name, path)| ((*name).to_owned(), path.clone().into_actions().len()))
+        .collect();
     let wanted = ["committed by votes", "committed by a View", "aborted"];
     let unseen = wanted.into_iter().filter(|name| !found.contains_key(name)).collect();
     let (states, unique) = (checker.state_count(), checker.unique_state_count());
@@ -68,12 +79,15 @@ fn summed_up(group: &Group, checker: &impl Checker<Group>, began: Instant) -> Ex
 
 /// Goes through all histories of some groups, and prints a table of them.
 fn go_through(groups: Vec<Group>, threads: usize) {
-    println!("| nodes | Views | proposals | crashes | aborts | cut off | disks | unique states | steps | seconds | broken |");
+    println!(
+        "| nodes | Views | proposals | crashes | aborts | cut off | disks | unique states | steps | seconds | broken |"
+    );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let mut wrong = Vec::new();
     for group in groups {
         let Left { proposals, crashes, aborts, cut_offs } = group.left;
-        let (nodes, partition, disks) = (group.nodes, group.partition, if group.slow_disks { "slow" } else { "at once" });
+        let (nodes, partition, disks) =
+            (group.nodes, group.partition, if group.slow_disks { "slow" } else { "at once" });
         let Explored { states, unique, seconds, broken, unseen } = explore(&group, threads);
         let what = if broken.is_empty() { "nothing".to_owned() } else { format!("{broken:?}") };
         println!(
@@ -94,9 +108,11 @@ fn small_groups_keep_the_claims() {
 #[test]
 #[ignore = "minutes: make model"]
 fn all_histories_of_three_keep_the_claims() {
-    // Callers that give up beside a second proposal are too much for a table that is to be made in minutes: the walks have them.
+    // Callers that give up beside a second proposal are too much for a table that is to be made in
+    // minutes: the walks have them.
     let lefts = [(2, 1, 0), (1, 1, 1)];
-    let mut groups: Vec<Group> = lefts.into_iter().flat_map(|left| BOTH.map(|partition| group(partition, left))).collect();
+    let mut groups: Vec<Group> =
+        lefts.into_iter().flat_map(|left| BOTH.map(|partition| group(partition, left))).collect();
     groups.extend(BOTH.map(|partition| Group { slow_disks: true, ..group(partition, (1, 1, 0)) }));
     groups.push(cut_off());
     go_through(groups, 2);
@@ -111,33 +127,50 @@ fn walks_keep_the_claims() {
         let (began, mut steps) = (Instant::now(), 0);
         for seed in first..first + seeds {
             let mut story = Vec::new();
-            let Walked { steps: walked, broken, stuck } = walk(seed, None, partition, None, &mut story);
+            let Walked { steps: walked, broken, stuck } =
+                walk(seed, None, partition, None, &mut story);
             steps += walked;
             if !broken.is_empty() || stuck {
-                wrong.push(format!("{partition:?}, POTLUCK_SEED={seed} POTLUCK_SEEDS=1: {broken:?}, stuck: {stuck}"));
+                wrong.push(format!(
+                    "{partition:?}, POTLUCK_SEED={seed} POTLUCK_SEEDS=1: {broken:?}, stuck: {stuck}"
+                ));
             }
             if seeds == 1 {
                 println!("{}", story.join("\n"));
             }
         }
-        println!("{partition:?}: {seeds} walks, {steps} steps, {:.0} s", began.elapsed().as_secs_f64());
+        println!(
+            "{partition:?}: {seeds} walks, {steps} steps, {:.0} s",
+            began.elapsed().as_secs_f64()
+        );
     }
-    assert!(wrong.is_empty(), "{} walks of {}: {:#?}", wrong.len(), 2 * seeds, &wrong[..wrong.len().min(8)]);
+    assert!(
+        wrong.is_empty(),
+        "{} walks of {}: {:#?}",
+        wrong.len(),
+        2 * seeds,
+        &wrong[..wrong.len().min(8)]
+    );
 }
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|s| s.parse().ok())
 }
 
-/// Where a defect is looked for among all histories; two of them need larger groups and longer histories.
+/// Where a defect is looked for among all histories; two of them need larger groups and longer
+/// histories.
 fn hunting_ground(defect: Defect) -> Option<Group> {
     use Partition::{Continue, Majority};
     let (partition, left) = match defect {
         Defect::PromiseNotDurable => (Continue, (2, 1, 0)),
         Defect::EarlyInstall | Defect::AnyoneCommitted => (Continue, (1, 0, 0)),
-        Defect::NoTieBreak | Defect::MostMembersWin | Defect::OwnBase | Defect::LateIsBehind => (Continue, (2, 0, 0)),
+        Defect::NoTieBreak | Defect::MostMembersWin | Defect::OwnBase | Defect::LateIsBehind => {
+            (Continue, (2, 0, 0))
+        }
         Defect::RestartedCounts => (Continue, (1, 1, 0)),
-        Defect::NoAdoption | Defect::AdoptedCounts | Defect::OkWithoutResult => (Majority, (2, 0, 0)),
+        Defect::NoAdoption | Defect::AdoptedCounts | Defect::OkWithoutResult => {
+            (Majority, (2, 0, 0))
+        }
         Defect::CutOffGoesOn => return Some(Group { defect: Some(defect), ..cut_off() }),
         Defect::EarlyAbort | Defect::KeepsDone => (Majority, (1, 0, 1)),
         Defect::TipOfInstalled | Defect::AcceptedNotDurable => return None,
@@ -146,8 +179,13 @@ fn hunting_ground(defect: Defect) -> Option<Group> {
 }
 
 /// The first walk of five that shows a defect, from a seed on.
-fn first_walk(defect: Option<Defect>, partition: Partition, seeds: std::ops::Range<u64>) -> Option<(u64, Walked)> {
-    let mut walks = seeds.map(|seed| (seed, walk(seed, Some(5), partition, defect, &mut Vec::new())));
+fn first_walk(
+    defect: Option<Defect>,
+    partition: Partition,
+    seeds: std::ops::Range<u64>,
+) -> Option<(u64, Walked)> {
+    let mut walks =
+        seeds.map(|seed| (seed, walk(seed, Some(5), partition, defect, &mut Vec::new())));
     walks.find(|(_, walked)| !walked.broken.is_empty())
 }
 
@@ -185,29 +223,41 @@ fn each_seeded_defect_is_seen() {
     }
     for defect in EXPLORED {
         let found = hunting_ground(defect).map(|group| explore(&group, 1));
-        assert!(found.is_some_and(|explored| !explored.broken.is_empty()), "{defect:?} is not found");
+        assert!(
+            found.is_some_and(|explored| !explored.broken.is_empty()),
+            "{defect:?} is not found"
+        );
     }
 }
 
 #[test]
 #[ignore = "minutes: make model"]
 fn every_seeded_defect_is_found() {
-    println!("| defect | all histories of three | walks of five, parts go on | walks of five, majorities |");
+    println!(
+        "| defect | all histories of three | walks of five, parts go on | walks of five, majorities |"
+    );
     println!("| --- | --- | --- | --- |");
     let mut missed = Vec::new();
     for defect in Defect::ALL {
         let by_model = hunting_ground(defect).map(|group| explore(&group, 1));
-        let shown = |e: &Explored| e.broken.first().map(|(claim, steps)| format!("{claim} in {steps} steps"));
+        let shown = |e: &Explored| {
+            e.broken.first().map(|(claim, steps)| format!("{claim} in {steps} steps"))
+        };
         let by_model = by_model.map(|e| shown(&e).unwrap_or("not found".to_owned()));
         let by_walk = BOTH.map(|partition| {
             let found = first_walk(Some(defect), partition, 0..HUNT_WALKS);
             found.map(|(seed, walked)| format!("{} at seed {seed}", walked.broken[0].name()))
         });
-        if by_model.as_ref().is_none_or(|found| found == "not found") && by_walk.iter().all(Option::is_none) {
+        if by_model.as_ref().is_none_or(|found| found == "not found")
+            && by_walk.iter().all(Option::is_none)
+        {
             missed.push(defect);
         }
         let [parts, majorities] = by_walk.map(|found| found.unwrap_or("not found".to_owned()));
-        println!("| {defect:?} | {} | {parts} | {majorities} |", by_model.unwrap_or("too small".to_owned()));
+        println!(
+            "| {defect:?} | {} | {parts} | {majorities} |",
+            by_model.unwrap_or("too small".to_owned())
+        );
     }
     for partition in BOTH {
         let found = first_walk(None, partition, 0..HUNT_WALKS);

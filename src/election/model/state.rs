@@ -1,6 +1,7 @@
 //! Layer: Core.
 //!
-//! Everything that can differ between two moments of a group: its nodes, what is on its way, what has happened.
+//! Everything that can differ between two moments of a group: its nodes, what is on its way, what
+//! has happened.
 
 use super::memo::Memo;
 use super::shared::Shared;
@@ -20,8 +21,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
     pub(super) nodes: Vec<Shared<Node>>,
-    /// What is on its way, by its hash. It stays until its receiver would ignore it for ever, so that it can come twice, late,
-    /// in any order, or never.
+    /// What is on its way, by its hash. It stays until its receiver would ignore it for ever, so
+    /// that it can come twice, late, in any order, or never.
     pub(super) packets: Vec<Shared<Packet>>,
     pub(super) history: Shared<History>,
     /// What may still happen.
@@ -88,14 +89,20 @@ pub(super) fn place(id: MemberId) -> usize {
 
 impl Node {
     pub(super) fn start(me: MemberId, durable: Durable, seeded: Seeded) -> Node {
-        let applicant = Applicant { id: me, name: Name::from_lossy("n"), stateless: false, engines: Engines::NATIVE };
+        let applicant = Applicant {
+            id: me,
+            name: Name::from_lossy("n"),
+            stateless: false,
+            engines: Engines::NATIVE,
+        };
         let agreement = Agreement::new(applicant, durable.clone()).with(seeded);
         Node { me, agreement, ledger: None, view: None, durable, writes: VecDeque::new() }
     }
 
     /// Whether it has operations that could end without an outcome.
     pub(super) fn may_be_cut_off(&self) -> bool {
-        !self.agreement.is_cut_off() && self.ledger.as_ref().is_some_and(|ledger| ledger.undecided().next().is_some())
+        !self.agreement.is_cut_off()
+            && self.ledger.as_ref().is_some_and(|ledger| ledger.undecided().next().is_some())
     }
 
     /// Whether a message to this life changes nothing any more.
@@ -103,7 +110,9 @@ impl Node {
         if packet.to != self.me {
             return true;
         }
-        let Message::Op(op) = &packet.message else { return self.agreement.ignores(packet.from, &packet.message) };
+        let Message::Op(op) = &packet.message else {
+            return self.agreement.ignores(packet.from, &packet.message);
+        };
         if packet.about.is_none_or(|ballot| !self.agreement.may_run(ballot)) {
             return true;
         }
@@ -155,7 +164,8 @@ impl State {
         if self.nodes[place(packet.to)].me != packet.to {
             return;
         }
-        if let Err(at) = self.packets.binary_search_by_key(&packet.hash_value(), Shared::hash_value) {
+        if let Err(at) = self.packets.binary_search_by_key(&packet.hash_value(), Shared::hash_value)
+        {
             self.packets.insert(at, packet);
         }
     }
@@ -178,11 +188,15 @@ impl State {
     /// Whether the node's proposal waits for an answer that cannot come.
     fn has_lost(&self, n: usize) -> bool {
         let node = &self.nodes[n];
-        let (Some((_, silent)), Some((ballot, drafted))) = (node.agreement.proposal(), node.agreement.ballot()) else {
+        let (Some((_, silent)), Some((ballot, drafted))) =
+            (node.agreement.proposal(), node.agreement.ballot())
+        else {
             return false;
         };
         let under_way = |m: MemberId| {
-            let between = |p: &&Shared<Packet>| (p.from, p.to) == (m, node.me) || (p.from, p.to) == (node.me, m);
+            let between = |p: &&Shared<Packet>| {
+                (p.from, p.to) == (m, node.me) || (p.from, p.to) == (node.me, m)
+            };
             let about = |p: &Shared<Packet>| match &p.message {
                 Message::Prepare(b, _) | Message::Promise(b, _) => *b == ballot,
                 Message::Accept(view) => view.ballot == ballot,

@@ -1,12 +1,14 @@
 //! Layer: Core.
 //!
-//! One node takes a step: the real rules and the real ledger answer, and what they want is carried out.
+//! One node takes a step: the real rules and the real ledger answer, and what they want is carried
+//! out.
 
 use super::Group;
 use super::shared::Shared;
 use super::state::{Node, Packet, Step};
 use crate::collective::{
-    AbortReason, Call, Closing, CodecId, DType, Descriptor, Kind, Ledger, LedgerEffect, Mode, OpBody, OpMessage, ReduceOp,
+    AbortReason, Call, Closing, CodecId, DType, Descriptor, Kind, Ledger, LedgerEffect, Mode,
+    OpBody, OpMessage, ReduceOp,
 };
 use crate::election::agreement::{Event, Surroundings};
 use crate::election::claims::{Claim, Deed, Ending};
@@ -18,8 +20,13 @@ use crate::view::{Lane, OpId, View, ViewDigest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-const SUM: Call =
-    Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 1, codec: CodecId::None, mode: Mode::PerOp };
+const SUM: Call = Call {
+    kind: Kind::AllReduce(ReduceOp::Sum),
+    dtype: DType::F32,
+    count: 1,
+    codec: CodecId::None,
+    mode: Mode::PerOp,
+};
 
 /// The result of every operation: all members that hold one hold the same.
 const RESULT: u128 = 1;
@@ -46,10 +53,17 @@ struct Around<'a> {
 
 impl Surroundings for Around<'_> {
     fn freeze(&mut self, view: ViewDigest) -> Closing {
-        self.ledger.as_mut().filter(|ledger| ledger.view() == view).map_or_else(Closing::default, |ledger| ledger.freeze())
+        self.ledger
+            .as_mut()
+            .filter(|ledger| ledger.view() == view)
+            .map_or_else(Closing::default, |ledger| ledger.freeze())
     }
 
-    fn arrange(&self, members: &BTreeMap<MemberId, Engines>, current: Option<&View>) -> Arrangement {
+    fn arrange(
+        &self,
+        members: &BTreeMap<MemberId, Engines>,
+        current: Option<&View>,
+    ) -> Arrangement {
         // No rule asks for links; all have one to all.
         Arrangement { apart: Vec::new(), ..arrange(members, current, None, &LinkMap::new()) }
     }
@@ -106,13 +120,22 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Says all again that the other one may have missed, as after a link was down; and, as heartbeats do, in which View it is.
+    /// Says all again that the other one may have missed, as after a link was down; and, as
+    /// heartbeats do, in which View it is.
     fn remind(&mut self, to: MemberId) {
         let (Some(ledger), Some(view)) = (&mut self.node.ledger, &self.node.view) else { return };
         let Some(rank) = view.rank_of(to) else { return };
         let bodies = ledger.replay(rank);
-        let message = |body| Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.resolved(), enclosed: None });
-        let mut all: Vec<Message> = bodies.into_iter().chain([OpBody::Resolved]).map(message).collect();
+        let message = |body| {
+            Message::Op(OpMessage {
+                view: ledger.view(),
+                body,
+                resolved: ledger.resolved(),
+                enclosed: None,
+            })
+        };
+        let mut all: Vec<Message> =
+            bodies.into_iter().chain([OpBody::Resolved]).map(message).collect();
         if !self.node.agreement.is_frozen() {
             all.push(Message::Install(view.id()));
         }
@@ -132,7 +155,11 @@ impl<'a> Turn<'a> {
         ledger.cut_off();
         for effect in ledger.take_effects() {
             if let LedgerEffect::Resolved(op, outcome) = effect {
-                self.deeds.push(Deed::Ended { op: (view.id(), op), ending: Ending::of(ledger, op, outcome), next: None });
+                self.deeds.push(Deed::Ended {
+                    op: (view.id(), op),
+                    ending: Ending::of(ledger, op, outcome),
+                    next: None,
+                });
             }
         }
     }
@@ -153,7 +180,9 @@ impl<'a> Turn<'a> {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Send(to, message) => self.send(to, message),
-            Effect::Persist(ticket, durable) if self.group.slow_disks => self.node.writes.push_back((ticket, durable)),
+            Effect::Persist(ticket, durable) if self.group.slow_disks => {
+                self.node.writes.push_back((ticket, durable))
+            }
             Effect::Persist(ticket, durable) => self.persisted(ticket, durable),
             Effect::Install(view, decides) => self.install(view, decides),
             Effect::CutOff => self.end_without_outcome(),
@@ -180,7 +209,11 @@ impl<'a> Turn<'a> {
     }
 
     fn post(&mut self, to: MemberId, message: Message) {
-        let about = if let Message::Op(_) = message { self.node.view.as_ref().map(|v| v.ballot) } else { None };
+        let about = if let Message::Op(_) = message {
+            self.node.view.as_ref().map(|v| v.ballot)
+        } else {
+            None
+        };
         self.packets.push(Shared::new(Packet { from: self.node.me, to, message, about }));
     }
 
@@ -218,7 +251,11 @@ impl<'a> Turn<'a> {
     }
 
     fn next_call(ledger: &Ledger) -> Call {
-        if ledger.is_synced() { SUM } else { Call { kind: Kind::Sync { version: 0 }, dtype: DType::U8, ..SUM } }
+        if ledger.is_synced() {
+            SUM
+        } else {
+            Call { kind: Kind::Sync { version: 0 }, dtype: DType::U8, ..SUM }
+        }
     }
 
     fn begin(&mut self) {
@@ -233,24 +270,37 @@ impl<'a> Turn<'a> {
         self.begin();
         let (Some(ledger), Some(view)) = (&mut self.node.ledger, &self.node.view) else { return };
         let op = OpId { lane: Lane::MAIN, number: 0 };
-        let call = if view.in_sync() { SUM } else { Call { kind: Kind::Sync { version: 0 }, dtype: DType::U8, ..SUM } };
+        let call = if view.in_sync() {
+            SUM
+        } else {
+            Call { kind: Kind::Sync { version: 0 }, dtype: DType::U8, ..SUM }
+        };
         let descriptor = Descriptor { op, call, plan_revision: view.plan.revision };
-        for rank in view.ranks().filter(|rank| view.member(*rank).is_some_and(|m| m.id != self.node.me)) {
-            assert!(ledger.on_descriptor(rank, descriptor).is_ok(), "an honest member is never a misbehaving one");
+        for rank in
+            view.ranks().filter(|rank| view.member(*rank).is_some_and(|m| m.id != self.node.me))
+        {
+            assert!(
+                ledger.on_descriptor(rank, descriptor).is_ok(),
+                "an honest member is never a misbehaving one"
+            );
         }
         ledger.take_effects();
     }
 
     fn hear_of_operation(&mut self, from: MemberId, message: &OpMessage) {
         let (Some(ledger), Some(view)) = (&mut self.node.ledger, &self.node.view) else { return };
-        let Some(rank) = view.rank_of(from).filter(|_| ledger.view() == message.view) else { return };
+        let Some(rank) = view.rank_of(from).filter(|_| ledger.view() == message.view) else {
+            return;
+        };
         ledger.hear(rank, message);
     }
 
     /// Carries out what the ledger wants.
     fn spread(&mut self) {
         loop {
-            let (Some(ledger), Some(view)) = (&mut self.node.ledger, self.node.view.clone()) else { return };
+            let (Some(ledger), Some(view)) = (&mut self.node.ledger, self.node.view.clone()) else {
+                return;
+            };
             let effects = ledger.take_effects();
             if effects.is_empty() {
                 return;
@@ -267,7 +317,10 @@ impl<'a> Turn<'a> {
                         let ending = Ending::of(ledger, op, outcome);
                         self.deeds.push(Deed::Ended { op: (view.id(), op), ending, next: None });
                     }
-                    LedgerEffect::Agreed(..) | LedgerEffect::Credit(..) | LedgerEffect::Cancel(_) | LedgerEffect::Retire(_) => {}
+                    LedgerEffect::Agreed(..)
+                    | LedgerEffect::Credit(..)
+                    | LedgerEffect::Cancel(_)
+                    | LedgerEffect::Retire(_) => {}
                 }
             }
         }
@@ -276,7 +329,12 @@ impl<'a> Turn<'a> {
     fn tell(&mut self, view: &View, body: OpBody) {
         let Some(ledger) = &mut self.node.ledger else { return };
         let audience = body.audience(view.size());
-        let message = OpMessage { view: ledger.view(), body, resolved: ledger.report_resolved(audience), enclosed: None };
+        let message = OpMessage {
+            view: ledger.view(),
+            body,
+            resolved: ledger.report_resolved(audience),
+            enclosed: None,
+        };
         for (rank, other) in view.members.iter().enumerate() {
             if audience >> rank & 1 == 1 && other.id != self.node.me {
                 self.post(other.id, Message::Op(message.clone()));
@@ -289,9 +347,13 @@ impl<'a> Turn<'a> {
         let agreement = &self.node.agreement;
         let ours = |v: &Arc<View>| v.contains(self.node.me) && v.ballot <= agreement.promised();
         let open: Vec<&Arc<View>> = agreement.open_views().collect();
-        let one_open = open.iter().all(|v| ours(v)) && open.len() <= 2 && !(agreement.is_frozen() && open.len() > 1);
+        let one_open = open.iter().all(|v| ours(v))
+            && open.len() <= 2
+            && !(agreement.is_frozen() && open.len() > 1);
         let unchanged = match (agreement.closing(), &self.node.ledger) {
-            (Some(closing), Some(ledger)) if !agreement.is_cut_off() => ledger.is_frozen() && *closing == ledger.clone().freeze(),
+            (Some(closing), Some(ledger)) if !agreement.is_cut_off() => {
+                ledger.is_frozen() && *closing == ledger.clone().freeze()
+            }
             _ => true,
         };
         self.expect(Claim::OneViewIsOpen, one_open);

@@ -2,8 +2,9 @@
 //!
 //! A long history of a larger group, picked by chance: what no model can go through as a whole.
 //!
-//! The network is split and healed as the walk goes on, loses messages, delivers some twice; nodes say again what they have
-//! said, as they do when links come back. At the end everything on its way is lost, and one node proposes a View of all.
+//! The network is split and healed as the walk goes on, loses messages, delivers some twice; nodes
+//! say again what they have said, as they do when links come back. At the end everything on its way
+//! is lost, and one node proposes a View of all.
 
 use super::state::{Left, State, place};
 use super::{Action, Calls, Group, Partition};
@@ -32,11 +33,21 @@ pub(super) fn walk(
 ) -> Walked {
     let mut chance = Chance::of(seed);
     let nodes = nodes.unwrap_or_else(|| 3 + chance.below(3) as u8);
-    let calls = if chance.below(3) == 0 { Calls::AtInstall } else { Calls::ByPrograms(1 + chance.below(3) as usize) };
+    let calls = if chance.below(3) == 0 {
+        Calls::AtInstall
+    } else {
+        Calls::ByPrograms(1 + chance.below(3) as usize)
+    };
     let cut_offs = if partition == Partition::Majority && chance.below(2) == 0 { 4 } else { 0 };
-    let left = Left { proposals: 40, crashes: 6, aborts: if chance.below(2) == 0 { 0 } else { 6 }, cut_offs };
+    let left = Left {
+        proposals: 40,
+        crashes: 6,
+        aborts: if chance.below(2) == 0 { 0 } else { 6 },
+        cut_offs,
+    };
     let slow_disks = chance.below(2) == 0;
-    let group = Group { nodes, partition, left, calls, slow_disks, defect, memo: super::Memo::default() };
+    let group =
+        Group { nodes, partition, left, calls, slow_disks, defect, memo: super::Memo::default() };
     let mut state = group.first();
     let mut walked = Walked::default();
     let mut sides = vec![0; usize::from(nodes)];
@@ -75,19 +86,27 @@ fn pick(group: &Group, state: &State, sides: &[u64], chance: &mut Chance) -> Opt
     match chance.below(100) {
         0..12 if state.left.proposals > 0 => {
             // Mostly those it reaches, as an election would.
-            let reach: Vec<u8> = (0..group.nodes).filter(|m| !apart(usize::from(n), usize::from(*m))).collect();
+            let reach: Vec<u8> =
+                (0..group.nodes).filter(|m| !apart(usize::from(n), usize::from(*m))).collect();
             if chance.below(2) == 0 && reach.len() >= group.least() {
                 return Some(Action::Propose(n, reach));
             }
             some.extend(group.proposals(n).map(|members| Action::Propose(n, members)));
         }
         12..14 if state.left.crashes > 0 => some.push(Action::Crash(n)),
-        14..18 if n != other && !apart(usize::from(n), usize::from(other)) => some.push(Action::Remind(n, other)),
-        18..19 if n != other && !apart(usize::from(n), usize::from(other)) => some.push(Action::DataLink(n, other)),
-        19 if state.left.cut_offs > 0 && state.nodes[usize::from(n)].may_be_cut_off() => some.push(Action::CutOff(n)),
+        14..18 if n != other && !apart(usize::from(n), usize::from(other)) => {
+            some.push(Action::Remind(n, other))
+        }
+        18..19 if n != other && !apart(usize::from(n), usize::from(other)) => {
+            some.push(Action::DataLink(n, other))
+        }
+        19 if state.left.cut_offs > 0 && state.nodes[usize::from(n)].may_be_cut_off() => {
+            some.push(Action::CutOff(n))
+        }
         20..42 => (0..group.nodes).for_each(|n| group.calls(n, state, &mut some)),
         42..52 => {
-            let writing = (0..group.nodes).filter(|n| !state.nodes[usize::from(*n)].writes.is_empty());
+            let writing =
+                (0..group.nodes).filter(|n| !state.nodes[usize::from(*n)].writes.is_empty());
             some.extend(writing.map(Action::Write));
         }
         _ => {
@@ -102,8 +121,15 @@ fn pick(group: &Group, state: &State, sides: &[u64], chance: &mut Chance) -> Opt
     (!some.is_empty()).then(|| some.swap_remove(chance.below(some.len() as u64) as usize))
 }
 
-/// All that is on its way is lost. Then one node, told of the highest ballot, gets a View of all: nothing ever stands in its way.
-fn settle(group: &Group, mut state: State, chance: &mut Chance, walked: &mut Walked, trace: &mut Vec<String>) -> State {
+/// All that is on its way is lost. Then one node, told of the highest ballot, gets a View of all:
+/// nothing ever stands in its way.
+fn settle(
+    group: &Group,
+    mut state: State,
+    chance: &mut Chance,
+    walked: &mut Walked,
+    trace: &mut Vec<String>,
+) -> State {
     write_all(group, &mut state);
     state.packets.clear();
     state.left.proposals = 1;
@@ -118,8 +144,11 @@ fn settle(group: &Group, mut state: State, chance: &mut Chance, walked: &mut Wal
         walked.steps += 1;
     }
     let view = state.nodes[usize::from(n)].view.clone();
-    let whole = view.as_ref().is_some_and(|v| v.size() == usize::from(group.nodes) && v.ballot.round == round + 1);
-    walked.stuck = !(whole && state.nodes.iter().all(|node| node.view == view && !node.agreement.is_frozen()));
+    let whole = view
+        .as_ref()
+        .is_some_and(|v| v.size() == usize::from(group.nodes) && v.ballot.round == round + 1);
+    walked.stuck =
+        !(whole && state.nodes.iter().all(|node| node.view == view && !node.agreement.is_frozen()));
     state
 }
 

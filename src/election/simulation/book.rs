@@ -29,7 +29,9 @@ impl Book {
     /// Whether what was reported is still so.
     pub(super) fn stays_closed(&self) -> bool {
         match (&self.closing, &self.ledger) {
-            (Some(closing), Some(ledger)) if !self.is_cut_off => ledger.is_frozen() && ledger.clone().freeze() == *closing,
+            (Some(closing), Some(ledger)) if !self.is_cut_off => {
+                ledger.is_frozen() && ledger.clone().freeze() == *closing
+            }
             _ => true,
         }
     }
@@ -37,7 +39,9 @@ impl Book {
 
 impl Operations for Book {
     fn freeze(&mut self, view: ViewDigest) -> Closing {
-        let Some(ledger) = self.ledger.as_mut().filter(|ledger| ledger.view() == view) else { return Closing::default() };
+        let Some(ledger) = self.ledger.as_mut().filter(|ledger| ledger.view() == view) else {
+            return Closing::default();
+        };
         self.closing.get_or_insert_with(|| ledger.freeze()).clone()
     }
 

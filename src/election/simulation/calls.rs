@@ -3,15 +3,23 @@
 //! Operations: what nodes call, what their ledgers say to each other, and how it ends.
 
 use super::world::World;
-use crate::collective::{AbortReason, Call, CodecId, DType, Kind, LedgerEffect, Mode, OpBody, OpMessage, Outcome, ReduceOp};
+use crate::collective::{
+    AbortReason, Call, CodecId, DType, Kind, LedgerEffect, Mode, OpBody, OpMessage, Outcome,
+    ReduceOp,
+};
 use crate::election::claims::{Claim, Counts, Deed, Ending};
 use crate::election::{Input, Message};
 use crate::identity::MemberId;
 use crate::view::{Lane, OpId, View, ViewId};
 use std::sync::Arc;
 
-const SUM: Call =
-    Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: 8, codec: CodecId::None, mode: Mode::PerOp };
+const SUM: Call = Call {
+    kind: Kind::AllReduce(ReduceOp::Sum),
+    dtype: DType::F32,
+    count: 8,
+    codec: CodecId::None,
+    mode: Mode::PerOp,
+};
 const BEST_EFFORT: Lane = Lane(100);
 
 impl World {
@@ -20,7 +28,8 @@ impl World {
         self.engine_ms = ms;
     }
 
-    /// One call of an all_reduce on this node; its engine is done as soon as all have described theirs, or a little later.
+    /// One call of an all_reduce on this node; its engine is done as soon as all have described
+    /// theirs, or a little later.
     pub(in crate::election) fn call(&mut self, n: u8) {
         self.call_as(n, Lane::MAIN, SUM);
     }
@@ -36,7 +45,11 @@ impl World {
 
     /// The same in a lane of its own.
     pub(super) fn sync_in(&mut self, n: u8, lane: u32) {
-        self.call_as(n, Lane::tagged(lane), Call { kind: Kind::Sync { version: 0 }, dtype: DType::U8, ..SUM });
+        self.call_as(
+            n,
+            Lane::tagged(lane),
+            Call { kind: Kind::Sync { version: 0 }, dtype: DType::U8, ..SUM },
+        );
     }
 
     /// A step of two calls.
@@ -46,7 +59,8 @@ impl World {
 
     /// Both ends call a message, if they are in one View.
     pub(super) fn message(&mut self, a: u8, b: u8) {
-        let rank = |n: u8| self.nodes.get(&n).and_then(|node| node.book.view.as_ref()?.rank_of(node.id()));
+        let rank =
+            |n: u8| self.nodes.get(&n).and_then(|node| node.book.view.as_ref()?.rank_of(node.id()));
         let (Some(from), Some(to)) = (rank(a), rank(b)) else { return };
         if self.nodes[&a].book.view == self.nodes[&b].book.view {
             let call = Call { kind: Kind::Message { from, to, tag: 7 }, ..SUM };
@@ -61,9 +75,12 @@ impl World {
         self.call_as(n, BEST_EFFORT, Call { mode: Mode::BestEffort, ..SUM });
     }
 
-    /// The callers of all that is open on this node have had enough: a deadline, or the future is dropped.
+    /// The callers of all that is open on this node have had enough: a deadline, or the future is
+    /// dropped.
     pub(in crate::election) fn give_up(&mut self, n: u8) {
-        let Some(ledger) = self.nodes.get_mut(&n).and_then(|node| node.book.ledger.as_mut()) else { return };
+        let Some(ledger) = self.nodes.get_mut(&n).and_then(|node| node.book.ledger.as_mut()) else {
+            return;
+        };
         let open: Vec<OpId> = ledger.undecided().collect();
         open.into_iter().for_each(|op| ledger.abort(op, AbortReason::Deadline));
         self.spread(n);
@@ -75,7 +92,9 @@ impl World {
         match ledger.call(lane, call) {
             Ok(op) => {
                 if let Kind::Step { parts } = call.kind {
-                    (0..parts).for_each(|i| _ = ledger.describe_part(op.part(i), Call { mode: Mode::PerStep, ..SUM }));
+                    (0..parts).for_each(|i| {
+                        _ = ledger.describe_part(op.part(i), Call { mode: Mode::PerStep, ..SUM })
+                    });
                 }
                 ledger.describe(op);
             }
@@ -87,8 +106,11 @@ impl World {
     pub(super) fn results_due(&mut self) {
         for n in self.living() {
             let now = self.now;
-            let Some(node) = self.nodes.get_mut(&n).filter(|node| node.paused.is_none()) else { continue };
-            let due: Vec<OpId> = node.book.results.iter().filter(|(_, at)| **at <= now).map(|(op, _)| *op).collect();
+            let Some(node) = self.nodes.get_mut(&n).filter(|node| node.paused.is_none()) else {
+                continue;
+            };
+            let due: Vec<OpId> =
+                node.book.results.iter().filter(|(_, at)| **at <= now).map(|(op, _)| *op).collect();
             for op in &due {
                 node.book.results.remove(op);
                 if let Some(ledger) = &mut node.book.ledger {
@@ -104,7 +126,9 @@ impl World {
     pub(super) fn on_op(&mut self, n: u8, from: MemberId, message: &OpMessage) {
         let Some(node) = self.nodes.get_mut(&n) else { return };
         let Some(rank) = node.book.view.as_ref().and_then(|v| v.rank_of(from)) else { return };
-        let Some(ledger) = node.book.ledger.as_mut().filter(|l| l.view() == message.view) else { return };
+        let Some(ledger) = node.book.ledger.as_mut().filter(|l| l.view() == message.view) else {
+            return;
+        };
         ledger.hear(rank, message);
         self.spread(n);
     }
@@ -122,9 +146,12 @@ impl World {
                 self.carry_out_op(n, &effect);
             }
         }
-        if let Some(node) = self.nodes.get_mut(&n).filter(|node| node.alive && node.paused.is_none()) {
+        if let Some(node) =
+            self.nodes.get_mut(&n).filter(|node| node.alive && node.paused.is_none())
+        {
             // Every step asks how many operations are left.
-            let effects = node.election.step(self.now - node.behind, Input::Heard(node.id()), &mut node.book);
+            let effects =
+                node.election.step(self.now - node.behind, Input::Heard(node.id()), &mut node.book);
             effects.into_iter().for_each(|effect| self.carry_out(n, effect));
         }
     }
@@ -158,21 +185,37 @@ impl World {
     pub(super) fn tell(&mut self, n: u8, body: OpBody) {
         let Some(node) = self.nodes.get_mut(&n) else { return };
         let me = node.id();
-        let (Some(ledger), Some(view)) = (&mut node.book.ledger, node.book.view.clone()) else { return };
+        let (Some(ledger), Some(view)) = (&mut node.book.ledger, node.book.view.clone()) else {
+            return;
+        };
         let audience = body.audience(view.size());
-        let message =
-            Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.report_resolved(audience), enclosed: None });
+        let message = Message::Op(OpMessage {
+            view: ledger.view(),
+            body,
+            resolved: ledger.report_resolved(audience),
+            enclosed: None,
+        });
         let may_speak = !ledger.is_frozen();
         self.history.expect(Claim::FrozenStays, may_speak);
-        let others = view.members.iter().enumerate().filter(|(rank, m)| audience >> rank & 1 == 1 && m.id != me);
+        let others = view
+            .members
+            .iter()
+            .enumerate()
+            .filter(|(rank, m)| audience >> rank & 1 == 1 && m.id != me);
         for (_, member) in others {
             self.send(n, member.id, &message);
         }
     }
 
-    /// Tells all others of a node's View what is decided there, as its driver does with every heartbeat.
+    /// Tells all others of a node's View what is decided there, as its driver does with every
+    /// heartbeat.
     pub(super) fn report_resolved(&mut self, n: u8) {
-        if self.nodes[&n].book.ledger.as_ref().is_some_and(|ledger| !ledger.is_frozen() && !ledger.resolved().is_empty()) {
+        if self.nodes[&n]
+            .book
+            .ledger
+            .as_ref()
+            .is_some_and(|ledger| !ledger.is_frozen() && !ledger.resolved().is_empty())
+        {
             self.tell(n, OpBody::Resolved);
         }
     }
@@ -183,12 +226,26 @@ impl World {
         let rank = book.view.as_ref().and_then(|view| view.rank_of(to));
         let (Some(ledger), Some(rank)) = (&mut book.ledger, rank) else { return };
         let bodies = ledger.replay(rank);
-        let message = |body| Message::Op(OpMessage { view: ledger.view(), body, resolved: ledger.resolved(), enclosed: None });
+        let message = |body| {
+            Message::Op(OpMessage {
+                view: ledger.view(),
+                body,
+                resolved: ledger.resolved(),
+                enclosed: None,
+            })
+        };
         let messages: Vec<Message> = bodies.into_iter().map(message).collect();
         messages.iter().for_each(|message| self.send(n, to, message));
     }
 
-    pub(super) fn ended(&mut self, n: u8, view: &Arc<View>, op: OpId, mut ending: Ending, next: Option<ViewId>) {
+    pub(super) fn ended(
+        &mut self,
+        n: u8,
+        view: &Arc<View>,
+        op: OpId,
+        mut ending: Ending,
+        next: Option<ViewId>,
+    ) {
         let id = self.nodes[&n].id();
         self.committed += u64::from(ending.outcome == Outcome::Committed);
         self.tell_story(n, || format!("{op} of {}: {ending}", view.ballot.round));

@@ -31,9 +31,18 @@ impl Disks {
         self.held.get(&node).cloned().unwrap_or_default()
     }
 
-    /// Begins a write, which takes so long beyond the least where the disk is not slow. One after the other.
-    pub(super) fn write(&mut self, now: u64, node: u8, ticket: u64, durable: Durable, more_ms: u64) {
-        let after = self.under_way.iter().filter(|w| w.node == node).map(|w| w.at).max().unwrap_or(0);
+    /// Begins a write, which takes so long beyond the least where the disk is not slow. One after
+    /// the other.
+    pub(super) fn write(
+        &mut self,
+        now: u64,
+        node: u8,
+        ticket: u64,
+        durable: Durable,
+        more_ms: u64,
+    ) {
+        let after =
+            self.under_way.iter().filter(|w| w.node == node).map(|w| w.at).max().unwrap_or(0);
         let quick = (now + WRITE_MS + more_ms).max(after);
         let at = self.slow.get(&node).map_or(quick, |ms| now.max(after) + ms);
         self.under_way.push(Write { at, node, ticket, durable });

@@ -1,8 +1,9 @@
 //! Layer: Core.
 //!
-//! Histories by chance. A seed says how many nodes there are, what their network, disks and engines are like, and what is done to
-//! them: killed, started, parted, paused, cut off, made to call and to give up. In the end all is mended, and they have to come
-//! together, answer what was called, and be able to call again.
+//! Histories by chance. A seed says how many nodes there are, what their network, disks and engines
+//! are like, and what is done to them: killed, started, parted, paused, cut off, made to call and
+//! to give up. In the end all is mended, and they have to come together, answer what was called,
+//! and be able to call again.
 
 use super::World;
 use super::network::Weather;
@@ -89,7 +90,8 @@ fn history(seed: u64, is_told: bool) -> Result<World, String> {
 
 fn live(world: &mut World, seed: u64) -> Result<(), String> {
     let n = 2 + (seed % 7) as u8;
-    // On some networks single messages are lost, repeated or overtake each other. No rule relies on it that they do not.
+    // On some networks single messages are lost, repeated or overtake each other. No rule relies on
+    // it that they do not.
     let wild = u64::from(seed.is_multiple_of(3));
     world.network.weather = Weather {
         late: seed % 5 * 30,
@@ -126,7 +128,8 @@ fn live(world: &mut World, seed: u64) -> Result<(), String> {
     settle(world, n)
 }
 
-/// Cables in place of a switch: everybody has a direct way to somebody before it, and perhaps to some others.
+/// Cables in place of a switch: everybody has a direct way to somebody before it, and perhaps to
+/// some others.
 fn build_walls(world: &mut World, n: u8) {
     world.network.relays = true;
     for b in 2..=n {
@@ -244,7 +247,8 @@ fn settle(world: &mut World, n: u8) -> Result<(), String> {
     clean(world)
 }
 
-/// After all that a call still means something. A View may be on its way out, for a link that broke; then the next one is for it.
+/// After all that a call still means something. A View may be on its way out, for a link that
+/// broke; then the next one is for it.
 fn call_once_more(world: &mut World, n: u8) -> Result<(), String> {
     for lane in [200, 201] {
         let answered = (0..ATTEMPTS).any(|_| {
@@ -252,7 +256,8 @@ fn call_once_more(world: &mut World, n: u8) -> Result<(), String> {
             for node in 1..=n {
                 if lane == 200 { world.sync_in(node, lane) } else { world.call_in(node, lane) }
             }
-            let ended = within(world, ANSWERED_MS, |world| world.unanswered() == 0 && world.is_whole());
+            let ended =
+                within(world, ANSWERED_MS, |world| world.unanswered() == 0 && world.is_whole());
             ended && world.committed == before + u64::from(n)
         });
         if !answered {
@@ -284,7 +289,8 @@ fn two_nodes_form_and_reduce() {
     assert_eq!(world.unanswered(), 0, "{:#?}", world.trace);
 }
 
-/// What was on its way over its data links is lost all the same: operations of this View would wait for ever.
+/// What was on its way over its data links is lost all the same: operations of this View would wait
+/// for ever.
 #[test]
 fn a_member_that_was_given_up_and_is_back_at_once_gets_a_new_view() {
     let mut world = World::new(1);

@@ -65,9 +65,25 @@ impl World {
             ..ElectionConfig::default()
         };
         let id = MemberId { node: NodeId([key; 32]), boot: Boot(boot) };
-        let applicant = Applicant { id, name: Name::from_lossy(&letter(n)), stateless: false, engines: Engines::NATIVE };
+        let applicant = Applicant {
+            id,
+            name: Name::from_lossy(&letter(n)),
+            stateless: false,
+            engines: Engines::NATIVE,
+        };
         let election = Election::new(applicant, self.disks.held(n), config);
-        self.nodes.insert(n, Node { key, election, book: Book::default(), boot, alive: true, behind: 0, paused: None });
+        self.nodes.insert(
+            n,
+            Node {
+                key,
+                election,
+                book: Book::default(),
+                boot,
+                alive: true,
+                behind: 0,
+                paused: None,
+            },
+        );
     }
 
     /// The process is gone at once; what was not durable is lost.
@@ -100,7 +116,8 @@ impl World {
 
     /// The process goes on; its clock has gone on too.
     pub(super) fn go_on(&mut self, n: u8) {
-        let waiting = self.nodes.get_mut(&n).and_then(|node| node.paused.take()).unwrap_or_default().waiting;
+        let waiting =
+            self.nodes.get_mut(&n).and_then(|node| node.paused.take()).unwrap_or_default().waiting;
         waiting.into_iter().for_each(|input| self.feed(n, input));
     }
 
@@ -123,8 +140,14 @@ impl World {
     }
 
     pub(super) fn resume_due(&mut self) {
-        let is_due = |node: &Node| node.paused.as_ref().and_then(|paused| paused.until).is_some_and(|until| until <= self.now);
-        let due: Vec<u8> = self.nodes.iter().filter(|(_, node)| is_due(node)).map(|(n, _)| *n).collect();
+        let is_due = |node: &Node| {
+            node.paused
+                .as_ref()
+                .and_then(|paused| paused.until)
+                .is_some_and(|until| until <= self.now)
+        };
+        let due: Vec<u8> =
+            self.nodes.iter().filter(|(_, node)| is_due(node)).map(|(n, _)| *n).collect();
         due.into_iter().for_each(|n| self.go_on(n));
     }
 }

@@ -1,7 +1,8 @@
 //! Layer: Core.
 //!
-//! What is on its way between nodes. A link is like a TCP connection: in order, and what was on its way is lost when it breaks.
-//! A wild network also loses, repeats and reorders single messages, which no rule may mind.
+//! What is on its way between nodes. A link is like a TCP connection: in order, and what was on its
+//! way is lost when it breaks. A wild network also loses, repeats and reorders single messages,
+//! which no rule may mind.
 
 use crate::election::Message;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -65,17 +66,27 @@ impl Network {
         self.walls.contains(&pair(a, b))
     }
 
-    /// By whom something could get from one to the other that have no link: the fewest, over direct links that work.
+    /// By whom something could get from one to the other that have no link: the fewest, over direct
+    /// links that work.
     pub(super) fn way(&self, a: u8, b: u8, is_awake: impl Fn(u8) -> bool) -> Option<Vec<u8>> {
-        let works = |x: u8, y: u8| self.is_direct(x, y) && !self.is_muted(x, y) && !self.is_muted(y, x);
+        let works =
+            |x: u8, y: u8| self.is_direct(x, y) && !self.is_muted(x, y) && !self.is_muted(y, x);
         let mut before = BTreeMap::from([(a, a)]);
         let mut open = VecDeque::from([a]);
         while let Some(at) = open.pop_front().filter(|_| self.relays) {
-            let neighbours = self.linked.iter().flat_map(|(x, y)| [(*x, *y), (*y, *x)]).filter(|(x, _)| *x == at);
-            for next in neighbours.map(|(_, next)| next).filter(|next| works(at, *next)).collect::<Vec<_>>() {
+            let neighbours = self
+                .linked
+                .iter()
+                .flat_map(|(x, y)| [(*x, *y), (*y, *x)])
+                .filter(|(x, _)| *x == at);
+            for next in
+                neighbours.map(|(_, next)| next).filter(|next| works(at, *next)).collect::<Vec<_>>()
+            {
                 if next == b && at != a {
                     let mut over: Vec<u8> =
-                        std::iter::successors(Some(at), |x| before.get(x).copied()).take_while(|x| *x != a).collect();
+                        std::iter::successors(Some(at), |x| before.get(x).copied())
+                            .take_while(|x| *x != a)
+                            .collect();
                     over.reverse();
                     return Some(over);
                 }
@@ -98,7 +109,9 @@ impl Network {
 
     /// The links by others that go over this direct one.
     pub(super) fn relayed_over(&self, a: u8, b: u8) -> Vec<(u8, u8)> {
-        let uses = |ends: &(u8, u8)| self.legs(ends.0, ends.1).iter().any(|leg| pair(leg.0, leg.1) == pair(a, b));
+        let uses = |ends: &(u8, u8)| {
+            self.legs(ends.0, ends.1).iter().any(|leg| pair(leg.0, leg.1) == pair(a, b))
+        };
         self.relayed.keys().filter(|ends| uses(ends)).copied().collect()
     }
 
@@ -137,7 +150,9 @@ impl Network {
     }
 
     pub(super) fn neighbours(&self, n: u8) -> Vec<u8> {
-        let other = |(a, b): &(u8, u8)| [(*a == n).then_some(*b), (*b == n).then_some(*a)].into_iter().flatten().next();
+        let other = |(a, b): &(u8, u8)| {
+            [(*a == n).then_some(*b), (*b == n).then_some(*a)].into_iter().flatten().next()
+        };
         self.linked.iter().chain(self.relayed.keys()).filter_map(other).collect()
     }
 
@@ -181,12 +196,21 @@ impl Network {
 
     /// All that is on its way from one to the other.
     pub(super) fn take(&mut self, from: u8, to: u8) -> Vec<Message> {
-        self.wires.remove(&(from, to)).unwrap_or_default().into_iter().map(|(_, message)| message).collect()
+        self.wires
+            .remove(&(from, to))
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(_, message)| message)
+            .collect()
     }
 
     /// The links over which something has come.
     pub(super) fn due(&self, now: u64) -> Vec<(u8, u8)> {
-        self.wires.iter().filter(|(_, w)| w.front().is_some_and(|m| m.0 <= now)).map(|(k, _)| *k).collect()
+        self.wires
+            .iter()
+            .filter(|(_, w)| w.front().is_some_and(|m| m.0 <= now))
+            .map(|(k, _)| *k)
+            .collect()
     }
 
     pub(super) fn pop_due(&mut self, now: u64, from: u8, to: u8) -> Option<Message> {
@@ -196,7 +220,11 @@ impl Network {
 
     /// When the next message comes, to those who take any.
     pub(super) fn next(&self, takes: impl Fn(u8) -> bool) -> Option<u64> {
-        self.wires.iter().filter(|((_, to), _)| takes(*to)).filter_map(|(_, wire)| Some(wire.front()?.0)).min()
+        self.wires
+            .iter()
+            .filter(|((_, to), _)| takes(*to))
+            .filter_map(|(_, wire)| Some(wire.front()?.0))
+            .min()
     }
 }
 

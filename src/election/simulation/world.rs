@@ -119,7 +119,12 @@ impl World {
     pub(super) fn next_event(&self) -> u64 {
         let takes = |n: u8| self.nodes.get(&n).is_none_or(|node| node.paused.is_none());
         let tick = (self.now / TICK_MS + 1) * TICK_MS;
-        let results = self.nodes.values().filter(|n| n.alive).filter_map(|n| n.book.results.values().min().copied()).min();
+        let results = self
+            .nodes
+            .values()
+            .filter(|n| n.alive)
+            .filter_map(|n| n.book.results.values().min().copied())
+            .min();
         let resumed = self.nodes.values().filter_map(|node| node.paused.as_ref()?.until).min();
         let events = [self.network.next(takes), self.disks.next(), results, resumed, Some(tick)];
         events.into_iter().flatten().min().unwrap_or(tick).max(self.now + 1)
@@ -133,15 +138,23 @@ impl World {
     pub(super) fn is_whole(&self) -> bool {
         let living: BTreeMap<MemberId, &Node> =
             self.nodes.values().filter(|node| node.alive).map(|node| (node.id(), node)).collect();
-        let Some(view) = living.values().next().and_then(|node| node.book.view.as_ref()) else { return living.is_empty() };
-        let same = |node: &&Node| node.book.view.as_ref() == Some(view) && !node.election.is_frozen();
-        living.values().all(same) && view.members.iter().map(|m| m.id).collect::<BTreeSet<_>>().iter().eq(living.keys())
+        let Some(view) = living.values().next().and_then(|node| node.book.view.as_ref()) else {
+            return living.is_empty();
+        };
+        let same =
+            |node: &&Node| node.book.view.as_ref() == Some(view) && !node.election.is_frozen();
+        living.values().all(same)
+            && view.members.iter().map(|m| m.id).collect::<BTreeSet<_>>().iter().eq(living.keys())
     }
 
     /// Where a living node ended up, as one line.
     pub(in crate::election) fn state(&self, n: u8) -> String {
         let node = &self.nodes[&n];
-        let view = node.book.view.as_ref().map_or_else(|| "no view".to_owned(), |v| format!("view {}", v.ballot.round));
+        let view = node
+            .book
+            .view
+            .as_ref()
+            .map_or_else(|| "no view".to_owned(), |v| format!("view {}", v.ballot.round));
         let frozen = if node.election.is_frozen() { ", frozen" } else { "" };
         let open = node.book.ledger.as_ref().map_or(0, Ledger::in_flight);
         let open = if open == 0 { String::new() } else { format!(", {open} open") };
@@ -189,9 +202,14 @@ impl World {
     }
 
     pub(super) fn take_notices(&mut self, n: u8) {
-        let notices = self.nodes.get_mut(&n).map(|node| node.election.take_notices()).unwrap_or_default();
+        let notices =
+            self.nodes.get_mut(&n).map(|node| node.election.take_notices()).unwrap_or_default();
         if self.shows_notices {
-            self.trace.extend(notices.iter().map(|notice| format!("{:>6} {}: {}", self.now, letter(n), told(notice))));
+            self.trace.extend(
+                notices
+                    .iter()
+                    .map(|notice| format!("{:>6} {}: {}", self.now, letter(n), told(notice))),
+            );
         }
     }
 
@@ -215,7 +233,9 @@ impl World {
             let who = self.nodes[&n].id();
             self.history.note(who, &Deed::Accepted(*id));
         }
-        let Some(peer) = self.whose(to).filter(|peer| self.network.is_linked(n, *peer)) else { return };
+        let Some(peer) = self.whose(to).filter(|peer| self.network.is_linked(n, *peer)) else {
+            return;
+        };
         let weather = self.network.weather;
         // A late one is drawn for whatever the weather, for the same story with and without it.
         let late = self.random(1000) < weather.late;
@@ -226,8 +246,11 @@ impl World {
             overtaking: self.happens(weather.overtaking),
         };
         // As on the real wire: encoded and decoded.
-        let decoded =
-            if self.is_told { Message::from_bytes(&message.to_bytes()).expect("own messages decode") } else { message.clone() };
+        let decoded = if self.is_told {
+            Message::from_bytes(&message.to_bytes()).expect("own messages decode")
+        } else {
+            message.clone()
+        };
         self.network.send(self.now, n, peer, decoded, fate);
     }
 
@@ -276,13 +299,16 @@ impl World {
         }
     }
 
-    /// Before the write, or after it and before anybody hears of it. Writes that follow it are lost either way.
+    /// Before the write, or after it and before anybody hears of it. Writes that follow it are lost
+    /// either way.
     pub(super) fn die_writing(&mut self, write: &Write) {
         let before = self.random(2) == 0;
         if !before {
             self.disks.keep(write);
         }
-        self.tell_story(write.node, || format!("dies {} a write", if before { "before" } else { "after" }));
+        self.tell_story(write.node, || {
+            format!("dies {} a write", if before { "before" } else { "after" })
+        });
         self.kill(write.node);
     }
 
@@ -316,7 +342,8 @@ impl World {
         if self.network.is_linked(a, b) {
             return;
         }
-        let is_awake = |n: u8| self.nodes.get(&n).is_some_and(|node| node.alive && node.paused.is_none());
+        let is_awake =
+            |n: u8| self.nodes.get(&n).is_some_and(|node| node.alive && node.paused.is_none());
         let Some(over) = self.network.way(a, b, is_awake) else { return };
         let ids: Vec<MemberId> = over.iter().map(|n| self.nodes[n].id()).collect();
         self.network.relay(a, b, over);
@@ -353,7 +380,9 @@ impl World {
             self.history.note(id, &Deed::Accepted(view.id()));
         }
         self.history.note(id, &Deed::Installs { before, view: Arc::clone(view), decides });
-        let name = |id: MemberId, in_sync: bool| format!("{}{}", letter(id.node.0[0]), if in_sync { "" } else { "*" });
+        let name = |id: MemberId, in_sync: bool| {
+            format!("{}{}", letter(id.node.0[0]), if in_sync { "" } else { "*" })
+        };
         self.tell_story(n, || {
             let names: Vec<String> = view.members.iter().map(|m| name(m.id, m.in_sync)).collect();
             format!("installs {} [{}]", view.ballot.round, names.join(" "))
@@ -381,7 +410,9 @@ impl World {
 
     pub(super) fn cut_off(&mut self, n: u8) {
         let book = &mut self.nodes.get_mut(&n).expect("the node exists").book;
-        let (Some(view), Some(mut ledger)) = (book.view.clone(), book.ledger.take()) else { return };
+        let (Some(view), Some(mut ledger)) = (book.view.clone(), book.ledger.take()) else {
+            return;
+        };
         ledger.cut_off();
         book.is_cut_off = true;
         for effect in ledger.take_effects() {
@@ -398,7 +429,10 @@ fn told(notice: &Notice) -> String {
     let name = |node: NodeId| letter(node.0[0]);
     match notice {
         Notice::Joined(id) => format!("{} joined", name(id.node)),
-        Notice::Merged(ids) => format!("merged with {}", ids.iter().map(|id| name(id.node)).collect::<Vec<_>>().join(" ")),
+        Notice::Merged(ids) => format!(
+            "merged with {}",
+            ids.iter().map(|id| name(id.node)).collect::<Vec<_>>().join(" ")
+        ),
         Notice::Left(id) => format!("{} left", name(id.node)),
         Notice::Lost(id, why) => format!("{} lost, {why}", name(id.node)),
         Notice::Quarantined(node, ms) => format!("{} in quarantine for {ms} ms", name(*node)),

@@ -3,7 +3,9 @@
 //! Operations given up half way, links that break, boards that do not fill, and the end.
 
 use super::group::{Cables, Chance, Group, PATIENCE, TestBoard, bytes, op, plan};
-use crate::collective::{Backend, Board, Call, CodecId, DType, EngineFault, Input, Kind, Mode, Pool, ReduceOp, bytes_of};
+use crate::collective::{
+    Backend, Board, Call, CodecId, DType, EngineFault, Input, Kind, Mode, Pool, ReduceOp, bytes_of,
+};
 use crate::gloo_ffi::GlooEngine;
 use crate::topology::{Plan, Schedule};
 use crate::view::{OpId, Rank};
@@ -47,9 +49,19 @@ fn an_operation_given_up_inside_gloo_leaves_the_context_as_it_was() {
             let given_up = op(1, round);
             // Rank 2 does not call: the others enter, and wait inside for what it would send.
             for me in [Rank(0), Rank(1)] {
-                group.start(me, given_up, f32_call(SUM, count), None, &plan, bytes_of(&vec![1f32; count]));
+                group.start(
+                    me,
+                    given_up,
+                    f32_call(SUM, count),
+                    None,
+                    &plan,
+                    bytes_of(&vec![1f32; count]),
+                );
             }
-            chance.shuffled(group.ranks().collect()).iter().for_each(|me| group.backends[me.index()].cancel(given_up));
+            chance
+                .shuffled(group.ranks().collect())
+                .iter()
+                .for_each(|me| group.backends[me.index()].cancel(given_up));
             for _ in 0..2 {
                 let (_, of, result) = group.outcome();
                 assert_eq!((of, result.err()), (given_up, Some(EngineFault::Cancelled)));
@@ -59,7 +71,8 @@ fn an_operation_given_up_inside_gloo_leaves_the_context_as_it_was() {
             }
             assert_sums(&group, op(2, round), count, &plan);
         }
-        // Those given up unwind while the next one begins, so a member has a few threads, and not one for each of fifty.
+        // Those given up unwind while the next one begins, so a member has a few threads, and not
+        // one for each of fifty.
         let now = group.engine.threads();
         assert!(now <= threads + 5 * group.backends.len(), "{threads} became {now}");
         assert_eq!(group.engine.panics(), 0);
@@ -81,7 +94,10 @@ fn an_operation_given_up_at_any_moment_ends_once_everywhere() {
         for _ in 0..3 {
             let (rank, of, result) = group.outcome();
             assert_eq!(of, given_up);
-            assert!(result.is_ok() || result.as_ref().err() == Some(&EngineFault::Cancelled), "rank {rank}: {result:?}");
+            assert!(
+                result.is_ok() || result.as_ref().err() == Some(&EngineFault::Cancelled),
+                "rank {rank}: {result:?}"
+            );
         }
         assert_sums(&group, op(2, round), 1000, &plan);
     }
@@ -145,7 +161,12 @@ fn a_board_that_never_fills_is_left_when_the_backend_closes() {
     let boards = TestBoard::shared(2);
     // Rank 1 does not come.
     let view = Arc::new(crate::view::testing::view_of(2));
-    let backend = crate::collective::Engine::open(&engine, &view, Rank(0), Arc::clone(&boards[0]) as Arc<dyn Board>);
+    let backend = crate::collective::Engine::open(
+        &engine,
+        &view,
+        Rank(0),
+        Arc::clone(&boards[0]) as Arc<dyn Board>,
+    );
     let (report, outcomes) = std::sync::mpsc::channel();
     backend.start(job(op(0, 0), &report));
     backend.close();
@@ -157,7 +178,9 @@ fn a_board_that_never_fills_is_left_when_the_backend_closes() {
 
 fn job(op: OpId, report: &std::sync::mpsc::Sender<Option<EngineFault>>) -> crate::collective::Job {
     let report = report.clone();
-    let done = Box::new(move |result: Result<_, EngineFault>| report.send(result.err()).expect("somebody listens"));
+    let done = Box::new(move |result: Result<_, EngineFault>| {
+        report.send(result.err()).expect("somebody listens")
+    });
     let (call, plan) = (f32_call(Kind::Barrier, 0), plan(Schedule::GlooRing));
     crate::collective::Job { op, call, plan, sync_root: None, model: None, done }
 }
@@ -176,7 +199,14 @@ fn members_that_cannot_be_connected_fail_every_operation() {
         spoil(&boards);
         let group = Group::of(&engine, 2, &boards);
         for number in 0..3 {
-            group.start(Rank(0), op(0, number), f32_call(SUM, 1), None, &plan(Schedule::GlooRing), &[0; 4]);
+            group.start(
+                Rank(0),
+                op(0, number),
+                f32_call(SUM, 1),
+                None,
+                &plan(Schedule::GlooRing),
+                &[0; 4],
+            );
             assert_eq!(group.outcome().2.err(), Some(EngineFault::Gloo), "{what}");
         }
         group.backends.iter().for_each(|backend| backend.close());
@@ -191,9 +221,13 @@ fn what_does_not_fit_is_refused() {
     let coded = Call { codec: CodecId::Bf16, ..f32_call(Kind::AllGather, 1) };
     let huge = f32_call(SUM, usize::MAX / 2);
     let root = f32_call(Kind::Broadcast { root: Rank(2) }, 1);
-    for (call, plan) in
-        [(bytes, &ring), (coded, &ring), (huge, &ring), (root, &ring), (f32_call(SUM, 1), &plan(Schedule::OneShot))]
-    {
+    for (call, plan) in [
+        (bytes, &ring),
+        (coded, &ring),
+        (huge, &ring),
+        (root, &ring),
+        (f32_call(SUM, 1), &plan(Schedule::OneShot)),
+    ] {
         group.start(Rank(0), op(0, 0), call, None, plan, &[]);
         assert_eq!(group.outcome().2.err(), Some(EngineFault::Unfit), "{call}");
     }
@@ -204,7 +238,8 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 fn a_job_may_end_before_it_is_fed() {
-    let end: [fn(&dyn Backend); 3] = [|b| b.cancel(op(0, 0)), |b| b.retire(op(0, 0)), |b| b.close()];
+    let end: [fn(&dyn Backend); 3] =
+        [|b| b.cancel(op(0, 0)), |b| b.retire(op(0, 0)), |b| b.close()];
     for end in end {
         let (group, plan) = (Group::new(2, Cables::Memory), plan(Schedule::GlooRing));
         let (report, outcomes) = std::sync::mpsc::channel();
@@ -225,8 +260,22 @@ fn every_job_is_told_once_that_the_backend_has_closed() {
     let (group, plan) = (Group::new(2, Cables::Memory), plan(Schedule::GlooRing));
     // Each waits for the other one, which calls other operations.
     for number in 0..20 {
-        group.start(Rank(0), op(0, number), f32_call(SUM, 1000), None, &plan, bytes_of(&[1f32; 1000]));
-        group.start(Rank(1), op(1, number), f32_call(SUM, 1000), None, &plan, bytes_of(&[1f32; 1000]));
+        group.start(
+            Rank(0),
+            op(0, number),
+            f32_call(SUM, 1000),
+            None,
+            &plan,
+            bytes_of(&[1f32; 1000]),
+        );
+        group.start(
+            Rank(1),
+            op(1, number),
+            f32_call(SUM, 1000),
+            None,
+            &plan,
+            bytes_of(&[1f32; 1000]),
+        );
     }
     group.backends.iter().for_each(|backend| backend.close());
     group.backends.iter().for_each(|backend| backend.close());
@@ -237,12 +286,17 @@ fn every_job_is_told_once_that_the_backend_has_closed() {
         .iter()
         .map(|(rank, op, result)| {
             // The other one may have closed first, and with it the link.
-            assert!(matches!(result, Err(EngineFault::Closed | EngineFault::LinkLost(_))), "{result:?}");
+            assert!(
+                matches!(result, Err(EngineFault::Closed | EngineFault::LinkLost(_))),
+                "{result:?}"
+            );
             (rank, op)
         })
         .collect();
     told.sort_unstable();
-    let due = (0..=20).map(|number| (Rank(0), op(0, number))).chain((0..20).map(|number| (Rank(1), op(1, number))));
+    let due = (0..=20)
+        .map(|number| (Rank(0), op(0, number)))
+        .chain((0..20).map(|number| (Rank(1), op(1, number))));
     assert_eq!(told, due.collect::<Vec<_>>());
     assert_eq!((engine.wait_for_threads(PATIENCE), engine.panics()), (0, 0));
 }

@@ -2,7 +2,9 @@
 //!
 //! All ranks of a View in one process, with a board for each.
 
-use crate::collective::{Backend, Board, BoardFault, Call, Engine, EngineFault, Finished, Input, Job, NativeEngine, Pool};
+use crate::collective::{
+    Backend, Board, BoardFault, Call, Engine, EngineFault, Finished, Input, Job, NativeEngine, Pool,
+};
 use crate::engine::{EngineChoice, EngineKind, EngineReason};
 use crate::gloo_ffi::{GlooEngine, GlooOrNative};
 use crate::link::DataLink;
@@ -58,8 +60,14 @@ impl Group {
         Group::opened(engine.clone(), engine, &Arc::new(view_of(size as u8)), boards)
     }
 
-    fn opened(engine: GlooEngine, opens: &dyn Engine, view: &Arc<View>, boards: &[Arc<TestBoard>]) -> Group {
-        let open = |me: Rank| opens.open(view, me, Arc::clone(&boards[me.index()]) as Arc<dyn Board>);
+    fn opened(
+        engine: GlooEngine,
+        opens: &dyn Engine,
+        view: &Arc<View>,
+        boards: &[Arc<TestBoard>],
+    ) -> Group {
+        let open =
+            |me: Rank| opens.open(view, me, Arc::clone(&boards[me.index()]) as Arc<dyn Board>);
         let backends = view.ranks().map(open).collect();
         let (report, outcomes) = channel();
         Group { engine, backends, outcomes, report }
@@ -80,7 +88,15 @@ impl Group {
         (0..self.backends.len() as u8).map(Rank)
     }
 
-    pub fn start(&self, me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, input: &[u8]) {
+    pub fn start(
+        &self,
+        me: Rank,
+        op: OpId,
+        call: Call,
+        sync_root: Option<(Rank, u64)>,
+        plan: &Arc<Plan>,
+        input: &[u8],
+    ) {
         self.start_with(me, op, call, sync_root, plan, &Input::Borrowed(input));
     }
 
@@ -95,7 +111,14 @@ impl Group {
     ) {
         let report = self.report.clone();
         let done = Box::new(move |result| drop(report.send((me, op, result))));
-        self.backends[me.index()].start(Job { op, call, plan: Arc::clone(plan), sync_root, model: input.model(), done });
+        self.backends[me.index()].start(Job {
+            op,
+            call,
+            plan: Arc::clone(plan),
+            sync_root,
+            model: input.model(),
+            done,
+        });
         self.backends[me.index()].feed(op, input);
     }
 
@@ -110,7 +133,8 @@ impl Group {
         self.outcomes.recv_timeout(PATIENCE).expect("an outcome in time")
     }
 
-    /// Runs one call on all ranks, started in an order drawn from `chance`; gives the outcomes by rank.
+    /// Runs one call on all ranks, started in an order drawn from `chance`; gives the outcomes by
+    /// rank.
     pub fn run(
         &self,
         op: OpId,
@@ -164,7 +188,11 @@ impl TestBoard {
     /// One for each rank.
     pub fn shared(size: usize) -> Vec<Arc<TestBoard>> {
         let entries = Arc::default();
-        let board = |_| TestBoard { entries: Arc::clone(&entries), closed: Mutex::default(), refuses: Mutex::default() };
+        let board = |_| TestBoard {
+            entries: Arc::clone(&entries),
+            closed: Mutex::default(),
+            refuses: Mutex::default(),
+        };
         (0..size).map(board).map(Arc::new).collect()
     }
 
@@ -185,8 +213,11 @@ impl Board for TestBoard {
     }
 
     fn wait(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, BoardFault> {
-        let missing = |entries: &mut BTreeMap<String, Vec<u8>>| !entries.contains_key(key) && !*lock(&self.closed);
-        let waited = self.entries.changed.wait_timeout_while(lock(&self.entries.set), timeout, missing);
+        let missing = |entries: &mut BTreeMap<String, Vec<u8>>| {
+            !entries.contains_key(key) && !*lock(&self.closed)
+        };
+        let waited =
+            self.entries.changed.wait_timeout_while(lock(&self.entries.set), timeout, missing);
         let (entries, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if *lock(&self.closed) {
             return Err(BoardFault::Closed);
@@ -220,7 +251,8 @@ pub fn plan(schedule: Schedule) -> Arc<Plan> {
 }
 
 pub fn plan_in(schedule: Schedule, chunk_bytes: u32) -> Arc<Plan> {
-    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE }];
+    let classes =
+        vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE }];
     Arc::new(Plan { revision: 0, reason: String::new(), classes })
 }
 

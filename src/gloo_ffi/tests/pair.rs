@@ -5,7 +5,8 @@
 use super::group::{Cables, Chance, Group, PATIENCE, bytes, op, plan};
 use crate::collective::early_ops::EARLY_OPS_MAX;
 use crate::collective::{
-    Call, CodecId, DType, EngineFault, Kind, Mode, NativeEngine, Pool, ReduceOp, Traffic, bytes_of, reference,
+    Call, CodecId, DType, EngineFault, Kind, Mode, NativeEngine, Pool, ReduceOp, Traffic, bytes_of,
+    reference,
 };
 use crate::topology::{Plan, Schedule, Tree, TreeShare};
 use crate::view::{OpId, Rank};
@@ -39,7 +40,13 @@ fn until(so: impl Fn() -> bool) {
 }
 
 fn sum(count: usize) -> Call {
-    Call { kind: Kind::AllReduce(ReduceOp::Sum), dtype: DType::F32, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
+    Call {
+        kind: Kind::AllReduce(ReduceOp::Sum),
+        dtype: DType::F32,
+        count: count as u64,
+        codec: CodecId::None,
+        mode: Mode::PerOp,
+    }
 }
 
 fn inputs(size: usize, count: usize, chance: &mut Chance) -> Vec<Vec<f32>> {
@@ -62,25 +69,52 @@ fn calls_of_both_run_beside_each_other_and_are_exact() {
                 for (number, plan) in plans.iter().enumerate() {
                     let count = [1, 1000, 20_000, 200_001][chance.below(4) as usize];
                     let contributions = inputs(size, count, &mut chance);
-                    expected.insert(call_of(number), reference(&plan.fold_order(size, count, 4), ReduceOp::Sum, &contributions));
-                    calls.extend(group.ranks().map(|me| (number, me, contributions[me.index()].clone())));
+                    expected.insert(
+                        call_of(number),
+                        reference(&plan.fold_order(size, count, 4), ReduceOp::Sum, &contributions),
+                    );
+                    calls.extend(
+                        group.ranks().map(|me| (number, me, contributions[me.index()].clone())),
+                    );
                 }
                 for (number, me, input) in chance.shuffled(calls) {
-                    group.start(me, call_of(number), sum(input.len()), None, &plans[number], bytes_of(&input));
+                    group.start(
+                        me,
+                        call_of(number),
+                        sum(input.len()),
+                        None,
+                        &plans[number],
+                        bytes_of(&input),
+                    );
                     group.credit_from(call_of(number), me);
                 }
                 for _ in 0..plans.len() * size {
                     let (rank, of, result) = group.outcome();
-                    let finished = result.unwrap_or_else(|fault| panic!("{of} on rank {rank} of {size}: {fault}"));
-                    assert!(bytes(&finished) == bytes_of(&expected[&of]), "{of} on rank {rank} of {size}, {cables:?}");
+                    let finished = result
+                        .unwrap_or_else(|fault| panic!("{of} on rank {rank} of {size}: {fault}"));
+                    assert!(
+                        bytes(&finished) == bytes_of(&expected[&of]),
+                        "{of} on rank {rank} of {size}, {cables:?}"
+                    );
                 }
-                expected.keys().for_each(|of| group.backends.iter().for_each(|backend| backend.retire(*of)));
+                expected
+                    .keys()
+                    .for_each(|of| group.backends.iter().for_each(|backend| backend.retire(*of)));
             }
-            // Who writes counts a frame when it is written; then it may be there, and the call over.
-            let traffic = || group.backends.iter().fold(Traffic::default(), |sum, backend| sum.and(backend.traffic()));
+            // Who writes counts a frame when it is written; then it may be there, and the call
+            // over.
+            let traffic = || {
+                group
+                    .backends
+                    .iter()
+                    .fold(Traffic::default(), |sum, backend| sum.and(backend.traffic()))
+            };
             until(|| traffic().sent_bytes > 0 && traffic().sent_bytes == traffic().received_bytes);
             group.backends.iter().for_each(|backend| backend.close());
-            assert_eq!((group.engine.wait_for_threads(PATIENCE), native.wait_for_threads(PATIENCE)), (0, 0));
+            assert_eq!(
+                (group.engine.wait_for_threads(PATIENCE), native.wait_for_threads(PATIENCE)),
+                (0, 0)
+            );
             assert_eq!((group.engine.panics(), native.panics()), (0, 0));
         }
     }
@@ -115,14 +149,19 @@ fn a_call_given_up_of_one_leaves_the_others_alone() {
         let expected = reference(&even.fold_order(size, count, 4), ReduceOp::Sum, &contributions);
         for _ in 0..2 + size {
             match group.outcome() {
-                (_, of, result) if of == given_up => assert_eq!(result.err(), Some(EngineFault::Cancelled)),
+                (_, of, result) if of == given_up => {
+                    assert_eq!(result.err(), Some(EngineFault::Cancelled))
+                }
                 (rank, of, result) => {
-                    let finished = result.unwrap_or_else(|fault| panic!("{of} on rank {rank}: {fault}"));
+                    let finished =
+                        result.unwrap_or_else(|fault| panic!("{of} on rank {rank}: {fault}"));
                     assert!(bytes(&finished) == bytes_of(&expected), "{of} on rank {rank}");
                 }
             }
         }
-        [given_up, whole].iter().for_each(|of| group.backends.iter().for_each(|backend| backend.retire(*of)));
+        [given_up, whole]
+            .iter()
+            .for_each(|of| group.backends.iter().for_each(|backend| backend.retire(*of)));
     }
     drop(group.backends);
     assert_eq!(native.wait_for_threads(PATIENCE), 0);
@@ -139,11 +178,16 @@ fn the_end_of_a_member_is_told_by_both() {
         }
     }
     group.backends[2].close();
-    // The two that wait fail, and the rest of each operation with them when its envelope gives it up.
+    // The two that wait fail, and the rest of each operation with them when its envelope gives it
+    // up.
     let mut failed = 0;
     while failed < 4 {
         let (rank, of, result) = group.outcome();
-        assert!(matches!(result, Err(EngineFault::LinkLost(Rank(2)))), "{of} on rank {rank}: {:?}", result.err());
+        assert!(
+            matches!(result, Err(EngineFault::LinkLost(Rank(2)))),
+            "{of} on rank {rank}: {:?}",
+            result.err()
+        );
         failed += 1;
     }
 }

@@ -3,7 +3,10 @@
 //! Results are those of the sequential reference in Gloo's order, bit for bit, on every rank.
 
 use super::group::{Cables, Chance, Group, bytes, op, plan, plan_in};
-use crate::collective::{Arithmetic, Call, CodecId, DType, F16, Finished, Input, Kind, Mode, ReduceOp, bytes_of, reference};
+use crate::collective::{
+    Arithmetic, Call, CodecId, DType, F16, Finished, Input, Kind, Mode, ReduceOp, bytes_of,
+    reference,
+};
 use crate::compression::{Codec, codec, codec_of_sums};
 use crate::topology::{Plan, Schedule, ring_segment};
 use crate::view::Rank;
@@ -14,7 +17,8 @@ const OPS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Min, Reduce
 const SCHEDULES: [Schedule; 3] = [Schedule::GlooRing, Schedule::GlooBcube, Schedule::GlooExchange];
 
 fn f32s(count: usize, chance: &mut Chance) -> Vec<f32> {
-    let special = [0x7fc0_0001, 0xff80_1234, 0x7f80_0000, 0xff80_0000, 0x8000_0000, 0, 1, 0x8000_0007];
+    let special =
+        [0x7fc0_0001, 0xff80_1234, 0x7f80_0000, 0xff80_0000, 0x8000_0000, 0, 1, 0x8000_0007];
     (0..count)
         .map(|_| match chance.below(64) {
             n @ 0..8 => f32::from_bits(special[n as usize]),
@@ -33,7 +37,8 @@ fn call(kind: Kind, dtype: DType, count: usize) -> Call {
 
 fn digest_of(bytes: &[u8]) -> u128 {
     use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
-    let hashes: Vec<u8> = bytes.chunks(256 * 1024).flat_map(|block| xxh3_64(block).to_le_bytes()).collect();
+    let hashes: Vec<u8> =
+        bytes.chunks(256 * 1024).flat_map(|block| xxh3_64(block).to_le_bytes()).collect();
     xxh3_128(&hashes)
 }
 
@@ -49,8 +54,14 @@ fn assert_reduces<T: Arithmetic + PartialOrd>(
     let expected = reference(&plan.fold_order(size, count, T::DTYPE.bytes()), reduce, inputs);
     let raw: Vec<Vec<u8>> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
     let call = call(Kind::AllReduce(reduce), T::DTYPE, count);
-    for (rank, finished) in group.run(op(0, number), call, None, plan, &raw, chance).iter().enumerate() {
-        assert_right(finished, &expected, &format!("{call} on rank {rank} of {size}, {:?}", plan.classes));
+    for (rank, finished) in
+        group.run(op(0, number), call, None, plan, &raw, chance).iter().enumerate()
+    {
+        assert_right(
+            finished,
+            &expected,
+            &format!("{call} on rank {rank} of {size}, {:?}", plan.classes),
+        );
     }
 }
 
@@ -61,7 +72,8 @@ fn assert_right<T: Arithmetic>(finished: &Finished, expected: &[T], what: &str) 
 
 /// All schedules, and the ring with segments of several lengths.
 fn plans() -> Vec<Arc<Plan>> {
-    let rings = [1024, 256 * 1024, 4 * 1024 * 1024].map(|segment_bytes| plan_in(Schedule::GlooRing, segment_bytes));
+    let rings = [1024, 256 * 1024, 4 * 1024 * 1024]
+        .map(|segment_bytes| plan_in(Schedule::GlooRing, segment_bytes));
     rings.into_iter().chain(SCHEDULES[1..].iter().cloned().map(plan)).collect()
 }
 
@@ -143,8 +155,13 @@ fn what_is_lent_is_added_where_it_lies() {
         }
         for _ in group.ranks() {
             let (rank, _, result) = group.outcome();
-            let finished = result.unwrap_or_else(|fault| panic!("{call} on rank {rank} of {size}: {fault}"));
-            assert_right(&finished, &expected, &format!("{call} on rank {rank} of {size}, {:?}", plan.classes));
+            let finished =
+                result.unwrap_or_else(|fault| panic!("{call} on rank {rank} of {size}: {fault}"));
+            assert_right(
+                &finished,
+                &expected,
+                &format!("{call} on rank {rank} of {size}, {:?}", plan.classes),
+            );
         }
         for (kept, input) in lent.iter().zip(inputs) {
             assert!(bytes_of(kept) == bytes_of(input), "what is lent was written to");
@@ -156,10 +173,14 @@ fn what_is_lent_is_added_where_it_lies() {
         let (group, mut number) = (Group::new(size, Cables::Memory), 0);
         for plan in plans() {
             // Messages of more than one frame, where segments may be as long as that.
-            let large = if plan.classes[0].chunk_bytes > 1 << 20 { 140_000 * size + 1 } else { 40_001 };
-            for (count, reduce) in [(5, ReduceOp::Min), (9_999, ReduceOp::Mean), (large, ReduceOp::Sum)] {
+            let large =
+                if plan.classes[0].chunk_bytes > 1 << 20 { 140_000 * size + 1 } else { 40_001 };
+            for (count, reduce) in
+                [(5, ReduceOp::Min), (9_999, ReduceOp::Mean), (large, ReduceOp::Sum)]
+            {
                 let wide: Vec<Vec<f32>> = (0..size).map(|_| f32s(count, &mut chance)).collect();
-                let half: Vec<Vec<F16>> = wide.iter().map(|x| x.iter().copied().map(F16::from_f32).collect()).collect();
+                let half: Vec<Vec<F16>> =
+                    wide.iter().map(|x| x.iter().copied().map(F16::from_f32).collect()).collect();
                 assert_lent(&group, number, reduce, &plan, &wide);
                 assert_lent(&group, number + 1, reduce, &plan, &half);
                 number += 2;
@@ -179,11 +200,14 @@ fn copies_keep_every_bit() {
     for size in 1..=5 {
         let (group, mut number) = (Group::new(size, Cables::Memory), 0);
         for count in [0, 1, 2, 3, 7, size - 1, size, 1000, 65_537, 300_000] {
-            let inputs: Vec<Vec<u8>> = (0..size).map(|_| bytes_of(&f32s(count, &mut chance)).to_vec()).collect();
+            let inputs: Vec<Vec<u8>> =
+                (0..size).map(|_| bytes_of(&f32s(count, &mut chance)).to_vec()).collect();
             for root in group.ranks() {
                 let broadcast = call(Kind::Broadcast { root }, DType::F32, count);
                 // Only the root's input is looked at.
-                for finished in group.run(op(1, number), broadcast, None, &plan, &inputs, &mut chance) {
+                for finished in
+                    group.run(op(1, number), broadcast, None, &plan, &inputs, &mut chance)
+                {
                     assert!(bytes(&finished) == inputs[root.index()]);
                     assert_eq!(finished.digest, digest_of(&inputs[root.index()]));
                 }
@@ -192,7 +216,10 @@ fn copies_keep_every_bit() {
             let gathered = inputs.concat();
             let call = call(Kind::AllGather, DType::F32, count);
             for finished in group.run(op(1, number), call, None, &plan, &inputs, &mut chance) {
-                assert!(bytes(&finished) == gathered && finished.digest == digest_of(&gathered), "{call} of {size}");
+                assert!(
+                    bytes(&finished) == gathered && finished.digest == digest_of(&gathered),
+                    "{call} of {size}"
+                );
             }
             number += 1;
         }
@@ -237,8 +264,13 @@ fn what_was_kept_of_a_contribution_has_its_length() {
             }
             for _ in group.ranks() {
                 let (rank, _, result) = group.outcome();
-                let finished = result.unwrap_or_else(|fault| panic!("{count} on rank {rank}, {schedule:?}: {fault}"));
-                assert!(bytes(&finished) == bytes_of(&expected), "{count} on rank {rank}, {schedule:?}");
+                let finished = result.unwrap_or_else(|fault| {
+                    panic!("{count} on rank {rank}, {schedule:?}: {fault}")
+                });
+                assert!(
+                    bytes(&finished) == bytes_of(&expected),
+                    "{count} on rank {rank}, {schedule:?}"
+                );
             }
         }
     }
@@ -251,7 +283,9 @@ fn a_barrier_moves_nothing() {
         let group = Group::new(size, Cables::Memory);
         let barrier = call(Kind::Barrier, DType::U8, 0);
         let inputs = vec![Vec::new(); size];
-        for finished in group.run(op(0, 0), barrier, None, &plan(Schedule::GlooRing), &inputs, &mut chance) {
+        for finished in
+            group.run(op(0, 0), barrier, None, &plan(Schedule::GlooRing), &inputs, &mut chance)
+        {
             assert_eq!(finished.output.len(), 0);
         }
         assert!(group.backends.iter().all(|backend| backend.traffic().sent_bytes == 0));
@@ -260,7 +294,8 @@ fn a_barrier_moves_nothing() {
 
 /// All in one piece: how it is cut for the way does not show.
 fn coded(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
-    let (mut encoded, mut decoded) = (vec![0; codec.encoded_len(elements.len())], vec![0.0; elements.len()]);
+    let (mut encoded, mut decoded) =
+        (vec![0; codec.encoded_len(elements.len())], vec![0.0; elements.len()]);
     codec.encode(elements, &mut encoded);
     codec.decode(&encoded, &mut decoded).expect("what it has written");
     decoded
@@ -268,7 +303,8 @@ fn coded(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
 
 /// Everybody encodes once, all are added by rank, and the sum is encoded.
 fn coded_reference(id: CodecId, reduce: ReduceOp, inputs: &[Vec<f32>]) -> Vec<f32> {
-    let (own, of_sums) = (codec(id).expect("a codec"), codec_of_sums(id, inputs.len()).expect("a codec"));
+    let (own, of_sums) =
+        (codec(id).expect("a codec"), codec_of_sums(id, inputs.len()).expect("a codec"));
     let decoded: Vec<Vec<f32>> = inputs.iter().map(|input| coded(own, input)).collect();
     let in_rank_order = Plan::mesh(inputs.len()).fold_order(inputs.len(), inputs[0].len(), 4);
     coded(of_sums, &reference(&in_rank_order, reduce, &decoded))
@@ -282,8 +318,11 @@ fn what_travels_encoded_is_summed_in_f32_equal_on_every_rank_and_shorter() {
         let group = Group::new(size, Cables::Memory);
         // The last one goes in pieces.
         let counts = [0, 1, 2, size, 1000, 5003, 65_537, if size > 3 { 700_001 } else { 270_000 }];
-        let codecs = [CodecId::Bf16, CodecId::F16, CodecId::Int8, CodecId::Int4, CodecId::TopK { kept: 3 }];
-        for (number, (count, id)) in counts.into_iter().flat_map(|count| codecs.map(|id| (count, id))).enumerate() {
+        let codecs =
+            [CodecId::Bf16, CodecId::F16, CodecId::Int8, CodecId::Int4, CodecId::TopK { kept: 3 }];
+        for (number, (count, id)) in
+            counts.into_iter().flat_map(|count| codecs.map(|id| (count, id))).enumerate()
+        {
             let only_sums = matches!(id, CodecId::TopK { .. });
             let reduce = if only_sums { SUMS[number / 10 % 2] } else { OPS[number / 5 % 4] };
             let plan = plan(SCHEDULES[number % 2].clone());
@@ -291,7 +330,8 @@ fn what_travels_encoded_is_summed_in_f32_equal_on_every_rank_and_shorter() {
             let expected = coded_reference(id, reduce, &inputs);
             let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
             let call = Call { codec: id, ..call(Kind::AllReduce(reduce), DType::F32, count) };
-            let before: u64 = group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum();
+            let before: u64 =
+                group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum();
             for finished in group.run(op(0, number as u64), call, None, &plan, &raw, &mut chance) {
                 assert!(bytes(&finished) == bytes_of(&expected), "{call} of {size}");
                 assert_eq!(finished.digest, digest_of(bytes_of(&expected)));
@@ -307,7 +347,10 @@ fn what_travels_encoded_is_summed_in_f32_equal_on_every_rank_and_shorter() {
 
 #[test]
 fn shards_are_cut_as_the_ring_is() {
-    assert_eq!([ring_segment(0, 3, 10), ring_segment(1, 3, 10), ring_segment(2, 3, 10)], [0..3, 3..6, 6..10]);
+    assert_eq!(
+        [ring_segment(0, 3, 10), ring_segment(1, 3, 10), ring_segment(2, 3, 10)],
+        [0..3, 3..6, 6..10]
+    );
 }
 
 #[test]
@@ -318,23 +361,40 @@ fn many_operations_at_once_in_any_order_with_every_word_at_any_time() {
         let size = 2 + chance.below(4) as usize;
         let group = Group::new(size, Cables::Memory);
         // Small whole numbers, whose sums are exact in any order.
-        let input = |me: Rank, number: u64, count: usize| vec![f32::from(me.0) + number as f32; count];
+        let input =
+            |me: Rank, number: u64, count: usize| vec![f32::from(me.0) + number as f32; count];
         let sum = |number: u64| (0..size).map(|me| me as f32 + number as f32).sum::<f32>();
         let ops: Vec<(u64, usize, Arc<Plan>)> = (0..24)
-            .map(|number| (number, chance.below(60_000) as usize, plan(SCHEDULES[chance.below(3) as usize].clone())))
+            .map(|number| {
+                (
+                    number,
+                    chance.below(60_000) as usize,
+                    plan(SCHEDULES[chance.below(3) as usize].clone()),
+                )
+            })
             .collect();
-        // Every rank starts the operations in an order of its own; word of each start reaches each peer at
-        // some later time.
-        let mut starts = chance.shuffled(group.ranks().flat_map(|me| ops.iter().map(move |op| (me, op))).collect());
+        // Every rank starts the operations in an order of its own; word of each start reaches each
+        // peer at some later time.
+        let mut starts = chance
+            .shuffled(group.ranks().flat_map(|me| ops.iter().map(move |op| (me, op))).collect());
         let mut words: Vec<(Rank, Rank, u64)> = Vec::new();
         while !starts.is_empty() || !words.is_empty() {
             let pick = chance.below((starts.len() + words.len()) as u64) as usize;
             match pick.checked_sub(starts.len()).map(|at| words.swap_remove(at)) {
-                Some((to, from, number)) => group.backends[to.index()].credit(op(number % 3, number), from),
+                Some((to, from, number)) => {
+                    group.backends[to.index()].credit(op(number % 3, number), from)
+                }
                 None => {
                     let (me, (number, count, plan)) = starts.swap_remove(pick);
                     let call = call(Kind::AllReduce(ReduceOp::Sum), DType::F32, *count);
-                    group.start(me, op(number % 3, *number), call, None, plan, bytes_of(&input(me, *number, *count)));
+                    group.start(
+                        me,
+                        op(number % 3, *number),
+                        call,
+                        None,
+                        plan,
+                        bytes_of(&input(me, *number, *count)),
+                    );
                     words.extend(group.ranks().filter(|to| *to != me).map(|to| (to, me, *number)));
                 }
             }

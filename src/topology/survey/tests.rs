@@ -8,7 +8,8 @@ use rand::{Rng, SeedableRng};
 
 #[test]
 fn an_exchange_that_is_not_answered_is_given_up_in_the_end() {
-    let known = |(a, b): Pair| Some(if a.min(b) == Rank(0) && a.max(b) == Rank(1) { 900 } else { 300 });
+    let known =
+        |(a, b): Pair| Some(if a.min(b) == Rank(0) && a.max(b) == Rank(1) { 900 } else { 300 });
     let mut survey = Survey::new(3, known);
     let (mut now, mut exchanges) = (0, 0);
     while let Some(probe) = survey.begin(now) {
@@ -28,8 +29,8 @@ fn an_exchange_that_is_not_answered_is_given_up_in_the_end() {
     assert_eq!(exchanges, 20, "ten for each of two");
 }
 
-/// Goes through with it, where each path carries what `kbps` says at any time, and gives the order of the single bursts and whether it was
-/// good for a plan after each.
+/// Goes through with it, where each path carries what `kbps` says at any time, and gives the order
+/// of the single bursts and whether it was good for a plan after each.
 fn walk(survey: &mut Survey, kbps: impl Fn(Pair) -> u32) -> Vec<(Pair, bool)> {
     let (mut order, mut now) = (Vec::new(), 100_000);
     while !survey.is_over() {
@@ -61,7 +62,12 @@ fn slower_of(ports: &[u32]) -> impl Fn(Pair) -> u32 + '_ {
 
 #[test]
 fn every_port_meets_one_that_is_no_slower_before_a_plan_is_made() {
-    for ports in [vec![940, 940, 300, 100], vec![100, 940, 100, 940, 300], vec![100; 3], (1..=16).map(|n| n * 100).collect()] {
+    for ports in [
+        vec![940, 940, 300, 100],
+        vec![100, 940, 100, 940, 300],
+        vec![100; 3],
+        (1..=16).map(|n| n * 100).collect(),
+    ] {
         let (size, mut survey) = (ports.len(), Survey::new(ports.len(), |_| None));
         let order = walk(&mut survey, slower_of(&ports));
         let good_after = order.iter().position(|(_, good)| *good).expect("good in the end") + 1;
@@ -69,16 +75,31 @@ fn every_port_meets_one_that_is_no_slower_before_a_plan_is_made() {
         let seen = &order[..good_after];
         for rank in ranks(size) {
             let most = |of: &dyn Fn(Pair) -> bool| {
-                seen.iter().filter(|(pair, _)| of(*pair)).map(|(pair, _)| slower_of(&ports)(*pair)).max()
+                seen.iter()
+                    .filter(|(pair, _)| of(*pair))
+                    .map(|(pair, _)| slower_of(&ports)(*pair))
+                    .max()
             };
             // But for the fastest, which nobody can show more of than the second fastest.
-            let expected = ports.iter().enumerate().filter(|(other, _)| *other != rank.index()).map(|(_, kbps)| *kbps).max();
+            let expected = ports
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != rank.index())
+                .map(|(_, kbps)| *kbps)
+                .max();
             let expected = Some(ports[rank.index()]).min(expected);
-            assert_eq!((most(&|pair| pair.0 == rank), most(&|pair| pair.1 == rank)), (expected, expected), "{ports:?} {rank}");
+            assert_eq!(
+                (most(&|pair| pair.0 == rank), most(&|pair| pair.1 == rank)),
+                (expected, expected),
+                "{ports:?} {rank}"
+            );
         }
         let paths: BTreeSet<Pair> = order.iter().map(|(pair, _)| *pair).collect();
         assert_eq!(paths.len(), size * (size - 1), "in the end each path");
-        assert!(order.len() <= paths.len() + 4 * (size - 1), "some twice more, for what rests on them");
+        assert!(
+            order.len() <= paths.len() + 4 * (size - 1),
+            "some twice more, for what rests on them"
+        );
     }
 }
 
@@ -111,7 +132,10 @@ fn without_a_switch_every_cable_is_measured_and_nothing_else() {
     let apart = [(Rank(0), Rank(2)), (Rank(0), Rank(3)), (Rank(1), Rank(3))];
     let mut survey = Survey::new(4, |_| None).without(&apart);
     let order = walk(&mut survey, |_| 940);
-    assert_eq!(order.iter().map(|(_, good)| *good).collect::<Vec<_>>(), [false, false, false, false, false, true]);
+    assert_eq!(
+        order.iter().map(|(_, good)| *good).collect::<Vec<_>>(),
+        [false, false, false, false, false, true]
+    );
     assert!(order.iter().all(|((a, b), _)| a.0.abs_diff(b.0) == 1), "{order:?}");
 }
 
@@ -141,9 +165,12 @@ fn what_is_known_of_an_earlier_view_is_good_for_a_plan_though_it_is_tried_again(
     let mut survey = Survey::new(4, |pair| Some(kbps(pair)));
     assert_eq!(survey.begin(0), Some(Probe::Alone(slow)));
     assert!(survey.on_rate(1, slow, 0) && survey.is_good_for_a_plan());
-    // What is seen now counts, though it is less than what was known; there is a plan all the same where calls have to wait for it.
+    // What is seen now counts, though it is less than what was known; there is a plan all the same
+    // where calls have to wait for it.
     assert_eq!(survey.begin(1 + REST_MS), Some(Probe::Alone(slow)));
-    assert!(survey.on_rate(300, slow, 100) && survey.knows_the_ports() && !survey.is_good_for_a_plan());
+    assert!(
+        survey.on_rate(300, slow, 100) && survey.knows_the_ports() && !survey.is_good_for_a_plan()
+    );
     assert_eq!(survey.rates[&slow], 100);
 }
 
@@ -187,7 +214,11 @@ fn what_is_given_up_or_not_answered_is_tried_again_but_not_for_ever() {
     survey.tick(10 + REST_MS + PATIENCE_MS - 1);
     assert_eq!(survey.begin(20_000), None, "still under way");
     survey.tick(20_000);
-    assert_eq!((survey.begin(20_000 + REST_MS), survey.begin(20_000 + 2 * REST_MS)), (None, first), "twice as long");
+    assert_eq!(
+        (survey.begin(20_000 + REST_MS), survey.begin(20_000 + 2 * REST_MS)),
+        (None, first),
+        "twice as long"
+    );
     survey.on_rate(20_000, pair, 940);
     survey.leave((Rank(2), Rank(1)));
     let order = walk(&mut survey, |_| 0);
@@ -267,9 +298,13 @@ fn a_path_that_has_become_faster_has_those_beside_it_measured_again() {
     walk(&mut survey, slower_of(&before));
     let [risen] = spare(&mut survey, 1, slower_of(&after))[..] else { panic!("one") };
     assert!(survey.has_risen() && !survey.has_risen() && !survey.is_over());
-    let again: BTreeSet<Pair> = walk(&mut survey, slower_of(&after)).into_iter().map(|(pair, _)| pair).collect();
+    let again: BTreeSet<Pair> =
+        walk(&mut survey, slower_of(&after)).into_iter().map(|(pair, _)| pair).collect();
     let beside = |pair: &Pair| pair.0 == Rank(1) || pair.1 == Rank(1);
-    assert!(pairs(4).filter(|pair| beside(pair) && *pair != risen).all(|pair| again.contains(&pair)), "{again:?}");
+    assert!(
+        pairs(4).filter(|pair| beside(pair) && *pair != risen).all(|pair| again.contains(&pair)),
+        "{again:?}"
+    );
     let known: Vec<u32> = pairs(4).map(|pair| survey.rates[&pair]).collect();
     assert_eq!(known, pairs(4).map(slower_of(&after)).collect::<Vec<u32>>());
     assert!(survey.is_good_for_a_plan() && survey.stations().is_empty());
@@ -282,7 +317,10 @@ fn what_cannot_be_measured_is_left_also_when_something_beside_it_has_risen() {
     spare(&mut survey, 1, |_| 900);
     assert!(survey.has_risen());
     let again = walk(&mut survey, |_| 900);
-    assert!(!again.is_empty() && again.iter().all(|(pair, _)| pair.0 == Rank(0) || pair.1 == Rank(0)), "{again:?}");
+    assert!(
+        !again.is_empty() && again.iter().all(|(pair, _)| pair.0 == Rank(0) || pair.1 == Rank(0)),
+        "{again:?}"
+    );
 }
 
 #[test]

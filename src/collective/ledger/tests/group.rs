@@ -39,7 +39,8 @@ impl Group {
             match effect {
                 LedgerEffect::Tell(body) => {
                     let audience = body.audience(self.ledgers.len());
-                    let others = (0..self.ledgers.len()).filter(|j| *j != i && audience >> j & 1 == 1);
+                    let others =
+                        (0..self.ledgers.len()).filter(|j| *j != i && audience >> j & 1 == 1);
                     others.for_each(|j| self.wires[i][j].push(body));
                 }
                 LedgerEffect::Resolved(op, outcome) => self.resolved[i].push((op, outcome)),

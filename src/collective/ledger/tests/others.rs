@@ -1,6 +1,7 @@
 //! Layer: Core.
 //!
-//! What is not one vote of all on one call: messages of two, steps of several calls, calls by best effort.
+//! What is not one vote of all on one call: messages of two, steps of several calls, calls by best
+//! effort.
 
 use super::*;
 
@@ -76,7 +77,8 @@ fn a_lane_that_one_member_has_left_holds_up_nobody() {
         assert_eq!(give_up_alone(&mut g, Lane::MAIN), Ok(()), "question {n}");
     }
     for n in 0..3 * OPS_LISTED_MAX {
-        let calls: Vec<_> = g.ledgers.iter_mut().map(|ledger| ledger.call(Lane::tagged(5), SUM)).collect();
+        let calls: Vec<_> =
+            g.ledgers.iter_mut().map(|ledger| ledger.call(Lane::tagged(5), SUM)).collect();
         assert!(calls[0].is_ok() && calls[0] == calls[1], "call {n}: {calls:?}");
         for (ledger, op) in g.ledgers.iter_mut().zip(calls) {
             ledger.describe(op.expect("a number"));
@@ -87,9 +89,11 @@ fn a_lane_that_one_member_has_left_holds_up_nobody() {
         pass_reports(&mut g);
     }
     assert!(
-        g.resolved
+        g.resolved.iter().all(|resolved| resolved
             .iter()
-            .all(|resolved| resolved.iter().filter(|(_, end)| *end == Outcome::Committed).count() == 3 * OPS_LISTED_MAX)
+            .filter(|(_, end)| *end == Outcome::Committed)
+            .count()
+            == 3 * OPS_LISTED_MAX)
     );
 }
 
@@ -110,7 +114,8 @@ fn what_was_given_up_before_it_was_called_is_told_again_to_who_missed_it() {
 fn calls_that_wait_for_a_third_members_word_are_no_misbehaviour() {
     let mut ledger = Ledger::new(&view_of(3), Rank(1));
     let given_up = Vote::Abort(AbortCause { reason: AbortReason::Dropped, by: Rank(0) });
-    // Its sender lists no more before this member has decided them, for which rank 2's votes are missing.
+    // Its sender lists no more before this member has decided them, for which rank 2's votes are
+    // missing.
     for number in 0..OPS_LISTED_MAX as u64 {
         let op = OpId { lane: Lane::MAIN, number };
         let said = ledger.on_descriptor(Rank(0), Descriptor { op, call: SUM, plan_revision: 0 });
@@ -135,7 +140,10 @@ fn a_message_concerns_its_two_ends() {
     }
     assert!(g.resolved[1].is_empty() && g.ledgers[1].in_flight() == 0);
     pass_reports(&mut g);
-    assert!(g.ledgers.iter_mut().all(|l| l.resolved().is_empty()), "who has no part in it is not waited for");
+    assert!(
+        g.ledgers.iter_mut().all(|l| l.resolved().is_empty()),
+        "who has no part in it is not waited for"
+    );
 }
 
 #[test]
@@ -154,7 +162,11 @@ fn a_third_member_has_no_say_in_a_message() {
     let descriptor = Descriptor { op, call: message(), plan_revision: 0 };
     assert_eq!(g.ledgers[0].on_descriptor(Rank(1), descriptor), Err(Misbehaviour));
     assert_eq!(g.ledgers[0].on_vote(Rank(1), op, Vote::Done { digest: 0 }), Err(Misbehaviour));
-    assert_eq!(g.ledgers[1].on_descriptor(Rank(0), descriptor), Err(Misbehaviour), "it is not for this member");
+    assert_eq!(
+        g.ledgers[1].on_descriptor(Rank(0), descriptor),
+        Err(Misbehaviour),
+        "it is not for this member"
+    );
     g.ledgers[0].on_resolved(Rank(1), &[op]);
     g.ledgers[0].on_ready(Rank(1), op);
     g.drain(0);
@@ -180,7 +192,11 @@ fn what_no_honest_member_describes_is_misbehaviour() {
     for (op, call) in wrong {
         let mut g = Group::of(3);
         let descriptor = Descriptor { op, call, plan_revision: 0 };
-        assert_eq!(g.ledgers[0].on_descriptor(Rank(2), descriptor), Err(Misbehaviour), "{op}: {call}");
+        assert_eq!(
+            g.ledgers[0].on_descriptor(Rank(2), descriptor),
+            Err(Misbehaviour),
+            "{op}: {call}"
+        );
         assert_eq!(g.ledgers[0].in_flight(), 0, "{op}");
     }
     let vote = Vote::Done { digest: 0 };
@@ -203,7 +219,8 @@ fn a_replay_tells_each_member_what_concerns_it() {
     let mut g = Group::of(3);
     let op = begin_message(&mut g);
     let about = |body: &OpBody| {
-        matches!(body, OpBody::Describe(d) if d.op == op) || matches!(body, OpBody::Settled(o) if o.lane == op.lane)
+        matches!(body, OpBody::Describe(d) if d.op == op)
+            || matches!(body, OpBody::Settled(o) if o.lane == op.lane)
     };
     assert_eq!(g.ledgers[0].replay(Rank(2)).iter().filter(|b| about(b)).count(), 2);
     assert_eq!(g.ledgers[0].replay(Rank(1)).iter().filter(|b| about(b)).count(), 0);
@@ -278,7 +295,10 @@ fn a_step_given_up_elsewhere_has_no_call_carried_out() {
     g.deliver_all();
     make_step(&mut g, 1, &[4]);
     g.drain(1);
-    assert!(op.parts().all(|part| g.cancelled[1].contains(&part)), "engines hear of it before the calls begin");
+    assert!(
+        op.parts().all(|part| g.cancelled[1].contains(&part)),
+        "engines hear of it before the calls begin"
+    );
     assert_eq!(g.resolved[1].len(), 1);
 }
 
@@ -291,7 +311,10 @@ fn best_effort_counts_on_each_member_by_itself() {
     assert!(g.resolved[0].is_empty(), "it is not known yet what the other one calls");
     g.deliver_all();
     assert_eq!(g.resolved[0], [(op, Outcome::Committed)]);
-    assert!(g.resolved[1].is_empty() && g.retired[0].is_empty(), "the other one may still need data");
+    assert!(
+        g.resolved[1].is_empty() && g.retired[0].is_empty(),
+        "the other one may still need data"
+    );
     assert_eq!((g.ledgers[0].committed(), g.ledgers[0].clone().freeze().ops), (0, vec![]));
     g.ledgers[1].done(op, 2);
     g.drain(1);

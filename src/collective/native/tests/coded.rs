@@ -8,7 +8,10 @@ use crate::collective::{
     schedule::{Itinerary, Route},
 };
 use crate::compression::{Codec, codec, codec_of_sums};
-use crate::topology::{AutoCodecs, Coding, FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, Tree, TreeShare};
+use crate::topology::{
+    AutoCodecs, Coding, FoldOrder, FoldSegment, FoldTree, Plan, PlanClass, Schedule, Tree,
+    TreeShare,
+};
 use crate::view::Rank;
 use std::sync::Arc;
 
@@ -22,9 +25,15 @@ const CODECS: [CodecId; 6] = [
     CodecId::TopK { kept: 110 },
 ];
 
-/// One that is chosen for every buffer but the empty one, beside an exchange, so that everybody reaches everybody.
+/// One that is chosen for every buffer but the empty one, beside an exchange, so that everybody
+/// reaches everybody.
 pub fn plan(chunk_bytes: u32, schedule: Schedule) -> Arc<Plan> {
-    let class = |bytes_max, schedule| PlanClass { bytes_max, chunk_bytes, schedule, auto: AutoCodecs::NONE };
+    let class = |bytes_max, schedule| PlanClass {
+        bytes_max,
+        chunk_bytes,
+        schedule,
+        auto: AutoCodecs::NONE,
+    };
     let classes = vec![class(0, Schedule::OneShot), class(u64::MAX, schedule)];
     Arc::new(Plan { revision: 0, reason: "a test".to_owned(), classes })
 }
@@ -35,11 +44,19 @@ fn plans(size: usize, chance: &mut Chance) -> Vec<Arc<Plan>> {
     let chain = TreeShare { tree: Tree::chain(ranks(), size), ppm: 400_000 };
     let star = TreeShare { tree: Tree::star(Rank(size as u8 - 1), size), ppm: 600_000 };
     // A chunk of 656 elements is not a whole number of blocks.
-    [ring, Schedule::Trees { trees: vec![chain, star] }, Schedule::OneShot].map(|schedule| plan(2624, schedule)).into()
+    [ring, Schedule::Trees { trees: vec![chain, star] }, Schedule::OneShot]
+        .map(|schedule| plan(2624, schedule))
+        .into()
 }
 
 pub fn call(codec: CodecId, op: ReduceOp, count: usize) -> Call {
-    Call { kind: Kind::AllReduce(op), dtype: DType::F32, count: count as u64, codec, mode: Mode::PerOp }
+    Call {
+        kind: Kind::AllReduce(op),
+        dtype: DType::F32,
+        count: count as u64,
+        codec,
+        mode: Mode::PerOp,
+    }
 }
 
 fn coded(id: CodecId, elements: &[f32]) -> Vec<f32> {
@@ -47,21 +64,24 @@ fn coded(id: CodecId, elements: &[f32]) -> Vec<f32> {
 }
 
 fn coded_by(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
-    let (mut encoded, mut decoded) = (vec![0; codec.encoded_len(elements.len())], vec![0.0; elements.len()]);
+    let (mut encoded, mut decoded) =
+        (vec![0; codec.encoded_len(elements.len())], vec![0.0; elements.len()]);
     codec.encode(elements, &mut encoded);
     codec.decode(&encoded, &mut decoded).expect("what it has written");
     decoded
 }
 
-/// What the contributions to one chunk come to at a rank: its own, and those below it. A sum of some is encoded for its way; a
-/// contribution alone has been encoded once and is as it is, and so is what goes without the codec.
+/// What the contributions to one chunk come to at a rank: its own, and those below it. A sum of
+/// some is encoded for its way; a contribution alone has been encoded once and is as it is, and so
+/// is what goes without the codec.
 fn sum_at(rank: Rank, tree: &Tree, call: &Call, coding: Coding, parts: &[&[f32]]) -> Vec<f32> {
     let from = |child: Rank| {
         let sum = sum_at(child, tree, call, coding, parts);
         let goes_on = tree.children(child).is_empty() || coding.of(child) == CodecId::None;
         if goes_on { sum } else { coded_by(of_sums(coding.codec(), parts.len()), &sum) }
     };
-    let mut below: Vec<(Rank, Vec<f32>)> = tree.children(rank).into_iter().map(|child| (child, from(child))).collect();
+    let mut below: Vec<(Rank, Vec<f32>)> =
+        tree.children(rank).into_iter().map(|child| (child, from(child))).collect();
     below.push((rank, parts[rank.index()].to_vec()));
     below.sort_by_key(|(rank, _)| *rank);
     added(call, &below.into_iter().map(|(_, part)| part).collect::<Vec<_>>())
@@ -74,28 +94,35 @@ fn of_sums(id: CodecId, size: usize) -> &'static dyn Codec {
 fn added(call: &Call, parts: &[Vec<f32>]) -> Vec<f32> {
     let Kind::AllReduce(op) = call.kind else { unreachable!() };
     let op = if op == ReduceOp::Mean { ReduceOp::Sum } else { op };
-    let tree = FoldTree::Sum((0..parts.len() as u8).map(|rank| FoldTree::Leaf(Rank(rank))).collect());
+    let tree =
+        FoldTree::Sum((0..parts.len() as u8).map(|rank| FoldTree::Leaf(Rank(rank))).collect());
     let order = FoldOrder { segments: vec![FoldSegment { elements: 0..parts[0].len(), tree }] };
     reference(&order, op, parts)
 }
 
 fn finished(call: &Call, sum: Vec<f32>, size: usize) -> Vec<f32> {
     let mean = call.kind == Kind::AllReduce(ReduceOp::Mean);
-    sum.into_iter().map(|x| if mean { (x / size as f32).canonical() } else { x.canonical() }).collect()
+    sum.into_iter()
+        .map(|x| if mean { (x / size as f32).canonical() } else { x.canonical() })
+        .collect()
 }
 
-/// Of everybody's whole buffer as it is encoded in one piece, however the plan cuts it; or as it is, of whoever goes without the codec.
+/// Of everybody's whole buffer as it is encoded in one piece, however the plan cuts it; or as it
+/// is, of whoever goes without the codec.
 pub fn expected(call: &Call, plan: &Plan, inputs: &[Vec<f32>]) -> Vec<f32> {
     let (size, coding) = (inputs.len(), plan.coding(call));
     let of = |rank: u8| Some(coding.of(Rank(rank))).filter(|codec| *codec != CodecId::None);
-    let contribution = |(rank, input): (u8, &Vec<f32>)| of(rank).map_or_else(|| input.clone(), |codec| coded(codec, input));
+    let contribution = |(rank, input): (u8, &Vec<f32>)| {
+        of(rank).map_or_else(|| input.clone(), |codec| coded(codec, input))
+    };
     let contributions: Vec<Vec<f32>> = (0..).zip(inputs).map(contribution).collect();
     let itinerary = Itinerary::of(call, None, plan, size).expect("it can be carried out");
     let mut result = vec![0.0; inputs[0].len()];
     for (index, flow) in itinerary.flows.iter().enumerate() {
         for chunk in 0..itinerary.chunks(index) {
             let elements = itinerary.elements(index, chunk);
-            let parts: Vec<&[f32]> = contributions.iter().map(|all| &all[elements.clone()]).collect();
+            let parts: Vec<&[f32]> =
+                contributions.iter().map(|all| &all[elements.clone()]).collect();
             result[elements].copy_from_slice(&match &flow.route {
                 Route::Exchange => {
                     let parts: Vec<Vec<f32>> = parts.iter().map(|part| part.to_vec()).collect();
@@ -103,7 +130,10 @@ pub fn expected(call: &Call, plan: &Plan, inputs: &[Vec<f32>]) -> Vec<f32> {
                 }
                 Route::Paths { owner, up, .. } => {
                     let up = up.as_ref().expect("all contribute");
-                    coded_by(of_sums(coding.codec(), size), &finished(call, sum_at(*owner, up, call, coding, &parts), size))
+                    coded_by(
+                        of_sums(coding.codec(), size),
+                        &finished(call, sum_at(*owner, up, call, coding, &parts), size),
+                    )
                 }
             });
         }
@@ -112,7 +142,16 @@ pub fn expected(call: &Call, plan: &Plan, inputs: &[Vec<f32>]) -> Vec<f32> {
 }
 
 pub fn some(count: usize, chance: &mut Chance) -> Vec<f32> {
-    let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, -f32::MAX, f32::MIN_POSITIVE, 1e-42, -0.0];
+    let special = [
+        f32::NAN,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::MAX,
+        -f32::MAX,
+        f32::MIN_POSITIVE,
+        1e-42,
+        -0.0,
+    ];
     (0..count)
         .map(|_| match chance.below(4000) {
             n @ 0..8 => special[n as usize],
@@ -132,15 +171,24 @@ fn every_codec_adds_what_was_decoded_and_gives_everybody_the_same() {
             let ops = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max, ReduceOp::Prod];
             let adds = |op: ReduceOp| matches!(op, ReduceOp::Sum | ReduceOp::Mean);
             let all = CODECS.into_iter().flat_map(|codec| ops.map(|op| (codec, op)));
-            for (codec, op) in all.filter(|(codec, op)| adds(*op) || !matches!(codec, CodecId::TopK { .. })) {
+            for (codec, op) in
+                all.filter(|(codec, op)| adds(*op) || !matches!(codec, CodecId::TopK { .. }))
+            {
                 for count in [0, 1, size, 257, 5003] {
                     let inputs: Vec<_> = (0..size).map(|_| some(count, &mut chance)).collect();
                     let call = call(codec, op, count);
-                    let expected = if count == 0 { Vec::new() } else { expected(&call, &plan, &inputs) };
+                    let expected =
+                        if count == 0 { Vec::new() } else { expected(&call, &plan, &inputs) };
                     let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
-                    for finished in group.run(self::op(0, number), call, None, &plan, &raw, &mut chance) {
+                    for finished in
+                        group.run(self::op(0, number), call, None, &plan, &raw, &mut chance)
+                    {
                         let got = bytes(&finished);
-                        assert!(got == bytes_of(&expected), "{call} of {size}, {:?}", plan.classes[1].schedule);
+                        assert!(
+                            got == bytes_of(&expected),
+                            "{call} of {size}, {:?}",
+                            plan.classes[1].schedule
+                        );
                         assert_eq!(finished.digest, finished_digest(&got));
                     }
                     number += 1;
@@ -150,11 +198,13 @@ fn every_codec_adds_what_was_decoded_and_gives_everybody_the_same() {
     }
 }
 
-/// Of Student's t with four degrees of freedom, whose tails are about as heavy as those of gradients.
+/// Of Student's t with four degrees of freedom, whose tails are about as heavy as those of
+/// gradients.
 fn student(chance: &mut Chance) -> f32 {
     let mut normal = || {
         let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-        (-2.0 * unit(chance.next()).ln()).sqrt() * (std::f64::consts::TAU * unit(chance.next())).cos()
+        (-2.0 * unit(chance.next()).ln()).sqrt()
+            * (std::f64::consts::TAU * unit(chance.next())).cos()
     };
     let (z, squares) = (normal(), (0..4).map(|_| normal().powi(2)).sum::<f64>());
     (z / (squares / 4.0).sqrt()) as f32
@@ -166,46 +216,66 @@ fn the_sum_of_eight_is_as_near_as_the_codec_says_and_as_short() {
     let (size, count) = (8, 80_000);
     let mut chance = Chance(12);
     println!("seed {}", chance.0);
-    let inputs: Vec<Vec<f32>> = (0..size).map(|_| (0..count).map(|_| student(&mut chance)).collect()).collect();
+    let inputs: Vec<Vec<f32>> =
+        (0..size).map(|_| (0..count).map(|_| student(&mut chance)).collect()).collect();
     let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
-    let exact: Vec<f64> = (0..count).map(|i| inputs.iter().map(|input| f64::from(input[i])).sum::<f64>() / size as f64).collect();
+    let exact: Vec<f64> = (0..count)
+        .map(|i| inputs.iter().map(|input| f64::from(input[i])).sum::<f64>() / size as f64)
+        .collect();
     let plan = plan(256 * 1024, Schedule::Ring { order: (0..size as u8).map(Rank).collect() });
     // Of the bytes of f32 on the wire, and of the length of the exact mean.
-    for (number, (codec, of_bytes, off_by)) in
-        [(CodecId::Bf16, 0.505, 0.003), (CodecId::F16, 0.505, 0.001), (CodecId::Int8, 0.260, 0.02), (CodecId::Int4, 0.135, 0.35)]
-            .into_iter()
-            .enumerate()
+    for (number, (codec, of_bytes, off_by)) in [
+        (CodecId::Bf16, 0.505, 0.003),
+        (CodecId::F16, 0.505, 0.001),
+        (CodecId::Int8, 0.260, 0.02),
+        (CodecId::Int4, 0.135, 0.35),
+    ]
+    .into_iter()
+    .enumerate()
     {
         let group = Group::new(size);
-        let sent = || group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum::<u64>();
-        let results = group.run(op(0, number as u64), call(codec, ReduceOp::Mean, count), None, &plan, &raw, &mut chance);
+        let sent =
+            || group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum::<u64>();
+        let results = group.run(
+            op(0, number as u64),
+            call(codec, ReduceOp::Mean, count),
+            None,
+            &plan,
+            &raw,
+            &mut chance,
+        );
         let ratio = sent() as f64 / (2 * (size - 1) * count * 4) as f64;
         let result = bytes(&results[0]);
         assert!(results.iter().all(|other| bytes(other) == result), "ranks differ with {codec}");
         let result = elements_of::<f32>(&result).expect("f32");
         let length = |of: &mut dyn Iterator<Item = f64>| of.map(|x| x * x).sum::<f64>().sqrt();
-        let off = length(&mut result.iter().zip(&exact).map(|(a, b)| f64::from(*a) - b)) / length(&mut exact.iter().copied());
+        let off = length(&mut result.iter().zip(&exact).map(|(a, b)| f64::from(*a) - b))
+            / length(&mut exact.iter().copied());
         println!("{codec}: {ratio:.4} of the bytes, off by {:.2} %", off * 100.0);
         assert!(ratio <= of_bytes, "{codec}: {ratio} of the bytes");
         assert!(off > 0.0 && off < off_by, "{codec}: off by {off}");
     }
 }
 
-/// What is left out is left out once: the sum has all that was sent, and is no longer than that takes.
+/// What is left out is left out once: the sum has all that was sent, and is no longer than that
+/// takes.
 #[test]
 fn sums_of_the_largest_are_exact_and_short() {
     let (size, count) = (4, 80_000);
     let mut chance = Chance(13);
     println!("seed {}", chance.0);
     let id = CodecId::TopK { kept: 3 };
-    let inputs: Vec<Vec<f32>> = (0..size).map(|_| (0..count).map(|_| student(&mut chance).round()).collect()).collect();
+    let inputs: Vec<Vec<f32>> =
+        (0..size).map(|_| (0..count).map(|_| student(&mut chance).round()).collect()).collect();
     let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
     let sent: Vec<Vec<f32>> = inputs.iter().map(|input| coded(id, input)).collect();
     // Whole numbers, whose sums are exact in any order.
-    let exact: Vec<f32> = (0..count).map(|i| sent.iter().map(|part| part[i]).sum::<f32>() + 0.0).collect();
+    let exact: Vec<f32> =
+        (0..count).map(|i| sent.iter().map(|part| part[i]).sum::<f32>() + 0.0).collect();
     let ring = plan(256 * 1024, Schedule::Ring { order: (0..size as u8).map(Rank).collect() });
     let group = Group::new(size);
-    let results = group.run(op(0, 0), call(id, ReduceOp::Sum, count), None, &ring, &raw, &mut chance);
+    let results =
+        group.run(op(0, 0), call(id, ReduceOp::Sum, count), None, &ring, &raw, &mut chance);
     assert!(results.iter().all(|result| bytes(result) == bytes_of(&exact)));
     let wire: u64 = group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum();
     let ratio = wire as f64 / (2 * (size - 1) * count * 4) as f64;
@@ -219,5 +289,7 @@ fn what_is_left_out_counts_as_nothing_only_in_sums() {
     for op in [ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod] {
         assert!(Itinerary::of(&call(CodecId::TopK { kept: 3 }, op, 100), None, &ring, 2).is_err());
     }
-    assert!(Itinerary::of(&call(CodecId::TopK { kept: 3 }, ReduceOp::Sum, 100), None, &ring, 2).is_ok());
+    assert!(
+        Itinerary::of(&call(CodecId::TopK { kept: 3 }, ReduceOp::Sum, 100), None, &ring, 2).is_ok()
+    );
 }

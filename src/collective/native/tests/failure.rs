@@ -2,9 +2,14 @@
 //!
 //! Late starts, missing credit, peers that break or send nonsense, and the end.
 
-use super::group::{Chance, End, EndReceiver, EndSender, Group, Outcome, PATIENCE, board, bytes, job, link_pair, op, plan};
+use super::group::{
+    Chance, End, EndReceiver, EndSender, Group, Outcome, PATIENCE, board, bytes, job, link_pair,
+    op, plan,
+};
 use crate::collective::native::{EAGER_OP_BYTES, EAGER_OP_FRAMES, EAGER_PEER_BYTES, NativeEngine};
-use crate::collective::{Backend, Call, CodecId, DType, Engine, EngineFault, Input, Kind, Mode, Pool, ReduceOp, bytes_of};
+use crate::collective::{
+    Backend, Call, CodecId, DType, Engine, EngineFault, Input, Kind, Mode, Pool, ReduceOp, bytes_of,
+};
 use crate::link::{DataHeader, DataReceiver, DataSender, Phase, Shutdown};
 use crate::topology::{Plan, Schedule};
 use crate::view::testing::view_of;
@@ -110,7 +115,8 @@ fn lanes_may_be_started_in_different_orders() {
         begin(1, b);
         let all_end = |of: OpId| {
             for _ in 0..3 {
-                let (_, op, result) = group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+                let (_, op, result) =
+                    group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
                 assert_eq!(op, of);
                 assert!(bytes(&result.expect("a sum")) == bytes_of(&vec![3.0f32; 300_000]));
             }
@@ -126,7 +132,8 @@ fn without_credit_a_peer_gets_its_eager_share_and_no_more() {
     let mut alone = Alone::new(2);
     let plan = plan(16 * 1024, Schedule::OneShot);
     let large = f32_call(SUM, 256 * 1024);
-    // As many operations as fit into the peer's bound, then one more; then a mark that is credited from the start.
+    // As many operations as fit into the peer's bound, then one more; then a mark that is credited
+    // from the start.
     let eager_ops = (EAGER_PEER_BYTES / EAGER_OP_BYTES) as u64;
     for number in 0..=eager_ops {
         alone.start(op(0, number), large, &plan);
@@ -144,11 +151,16 @@ fn without_credit_a_peer_gets_its_eager_share_and_no_more() {
         *per_op.entry(header.op).or_default() += header.len as usize;
     }
     assert_eq!(eager, EAGER_PEER_BYTES);
-    assert!(per_op.len() == eager_ops as usize && per_op.values().all(|bytes| *bytes == EAGER_OP_BYTES));
+    assert!(
+        per_op.len() == eager_ops as usize && per_op.values().all(|bytes| *bytes == EAGER_OP_BYTES)
+    );
 
     // With credit the rest comes, once.
     alone.backend.credit(op(0, 3), Rank(1));
-    let rest: usize = (0..60).map(|_| alone.peers[0].recv()).map(|h| if h.op == op(0, 3) { h.len as usize } else { 0 }).sum();
+    let rest: usize = (0..60)
+        .map(|_| alone.peers[0].recv())
+        .map(|h| if h.op == op(0, 3) { h.len as usize } else { 0 })
+        .sum();
     assert_eq!(rest, (1 << 20) - EAGER_OP_BYTES);
     // And what it used of the bound is free again.
     alone.start(op(0, 100), large, &plan);
@@ -208,8 +220,14 @@ fn nonsense_costs_the_sender_its_link_and_nobody_else_theirs() {
                 alone.start(op(0, 0), call, &plan);
                 alone.backend.credit(op(0, 0), Rank(1));
             }
-            assert_eq!(alone.outcome(), (op(0, 0), Err(EngineFault::Protocol(Rank(1)))), "{frames:?}");
-            assert!(std::iter::repeat_with(|| alone.peers[0].is_cut_off()).take(100).any(|cut| cut));
+            assert_eq!(
+                alone.outcome(),
+                (op(0, 0), Err(EngineFault::Protocol(Rank(1)))),
+                "{frames:?}"
+            );
+            assert!(
+                std::iter::repeat_with(|| alone.peers[0].is_cut_off()).take(100).any(|cut| cut)
+            );
             // Rank 2 still serves an operation that has no use for rank 1.
             alone.start(op(2, 0), f32_call(Kind::Broadcast { root: Rank(2) }, 1), &plan);
             alone.peers[1].send(op(2, 0), (0, 0, Phase::Gather), &[1, 2, 3, 4]);
@@ -224,10 +242,13 @@ fn who_gets_nothing_is_done_when_its_part_has_gone_and_not_before() {
     let plan = plan(16 * 1024, Schedule::OneShot);
     let root = Rank(1);
     let elements = 2 * EAGER_OP_BYTES / 4;
-    for (number, kind) in [Kind::Gather { root }, Kind::Reduce { op: ReduceOp::Sum, root }].into_iter().enumerate() {
+    for (number, kind) in
+        [Kind::Gather { root }, Kind::Reduce { op: ReduceOp::Sum, root }].into_iter().enumerate()
+    {
         let op = op(number as u64, 0);
         alone.start(op, f32_call(kind, elements), &plan);
-        let received = |alone: &mut Alone| (0..4).map(|_| alone.peers[0].recv().len as usize).sum::<usize>();
+        let received =
+            |alone: &mut Alone| (0..4).map(|_| alone.peers[0].recv().len as usize).sum::<usize>();
         assert_eq!(received(&mut alone), EAGER_OP_BYTES);
         assert!(alone.outcomes.try_recv().is_err(), "{kind:?}: half of it waits for credit");
         alone.backend.credit(op, root);
@@ -245,7 +266,11 @@ fn who_only_passes_on_is_done_when_that_has_gone() {
     let order = vec![Rank(1), Rank(0), Rank(2)];
     // From rank 1 by way of rank 0 to rank 2, and rank 0's own.
     let op = op(0, 0);
-    alone.start(op, f32_call(Kind::Gather { root: Rank(2) }, 1), &plan(1024, Schedule::Ring { order }));
+    alone.start(
+        op,
+        f32_call(Kind::Gather { root: Rank(2) }, 1),
+        &plan(1024, Schedule::Ring { order }),
+    );
     assert_eq!(alone.peers[1].recv().flow, 0);
     assert!(alone.outcomes.try_recv().is_err(), "rank 1's part has not come");
     alone.peers[0].send(op, (1, 0, Phase::Gather), &[1, 2, 3, 4]);
@@ -288,7 +313,12 @@ fn whatever_a_peer_sends_no_thread_panics_and_every_job_ends() {
         let ring = Schedule::Ring { order: vec![Rank(0), Rank(1)] };
         let schedule = if chance.below(2) == 0 { Schedule::OneShot } else { ring };
         let root = Rank(chance.below(2) as u8);
-        let kinds = [SUM, Kind::Reduce { op: ReduceOp::Sum, root }, Kind::ReduceScatter(ReduceOp::Sum), Kind::AllToAll];
+        let kinds = [
+            SUM,
+            Kind::Reduce { op: ReduceOp::Sum, root },
+            Kind::ReduceScatter(ReduceOp::Sum),
+            Kind::AllToAll,
+        ];
         let more = [SUM, Kind::Gather { root }, Kind::Scatter { root }, Kind::Broadcast { root }];
         let kind = [kinds, more].concat()[chance.below(8) as usize];
         let codec = if kind == SUM && chance.below(2) == 0 { CodecId::Bf16 } else { CodecId::None };
@@ -343,15 +373,20 @@ fn a_rank_that_dies_in_the_middle_hangs_nobody() {
             group.credit_from(op(0, 0), me);
         }
         group.backends[2].close();
-        // In a ring, those who do not sit beside it learn it from their own neighbours, or from the ledger: play its part.
+        // In a ring, those who do not sit beside it learn it from their own neighbours, or from the
+        // ledger: play its part.
         let (mut failed, mut ended) = (0, 0);
         while ended < 4 {
-            let (rank, _, result) = group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+            let (rank, _, result) =
+                group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
             ended += 1;
             if let Err(fault) = result {
                 failed += 1;
                 assert!(
-                    matches!(fault, EngineFault::LinkLost(_) | EngineFault::Closed | EngineFault::Cancelled),
+                    matches!(
+                        fault,
+                        EngineFault::LinkLost(_) | EngineFault::Closed | EngineFault::Cancelled
+                    ),
                     "{rank}: {fault}"
                 );
                 group.backends.iter().for_each(|backend| backend.cancel(op(0, 0)));
@@ -409,7 +444,11 @@ fn what_is_over_stays_over() {
 fn what_does_not_fit_is_refused() {
     let alone = Alone::new(2);
     let plan = plan(1024, Schedule::OneShot);
-    alone.start(op(0, 0), Call { dtype: DType::U8, ..f32_call(Kind::AllReduce(ReduceOp::Mean), 8) }, &plan);
+    alone.start(
+        op(0, 0),
+        Call { dtype: DType::U8, ..f32_call(Kind::AllReduce(ReduceOp::Mean), 8) },
+        &plan,
+    );
     assert_eq!(alone.outcome(), (op(0, 0), Err(EngineFault::Unfit)));
     for (number, bytes) in [(1, 3996), (2, 4004), (3, 0)] {
         alone.begin(op(0, number), f32_call(SUM, 1000), &plan);

@@ -4,7 +4,9 @@
 
 use crate::collective::native::NativeEngine;
 use crate::collective::native::run::lock;
-use crate::collective::{Backend, Block, Call, Engine, EngineFault, Finished, Input, Job, Pool, ViewBoard};
+use crate::collective::{
+    Backend, Block, Call, Engine, EngineFault, Finished, Input, Job, Pool, ViewBoard,
+};
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
 use crate::topology::{AutoCodecs, Plan, PlanClass, Schedule};
 use crate::view::testing::view_of;
@@ -52,15 +54,33 @@ impl Group {
         (0..self.backends.len() as u8).map(Rank)
     }
 
-    pub fn start(&self, me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, input: &[u8]) {
+    pub fn start(
+        &self,
+        me: Rank,
+        op: OpId,
+        call: Call,
+        sync_root: Option<(Rank, u64)>,
+        plan: &Arc<Plan>,
+        input: &[u8],
+    ) {
         self.begin(me, op, call, sync_root, plan, None);
         self.backends[me.index()].feed(op, &Input::Borrowed(input));
     }
 
     /// The same, with what goes to all others alike handed to them as descriptors bring it.
-    fn start_enclosing(&self, me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, input: &[u8]) {
+    fn start_enclosing(
+        &self,
+        me: Rank,
+        op: OpId,
+        call: Call,
+        sync_root: Option<(Rank, u64)>,
+        plan: &Arc<Plan>,
+        input: &[u8],
+    ) {
         self.begin(me, op, call, sync_root, plan, None);
-        if let Some(enclosed) = self.backends[me.index()].feed_enclosing(op, &Input::Borrowed(input)) {
+        if let Some(enclosed) =
+            self.backends[me.index()].feed_enclosing(op, &Input::Borrowed(input))
+        {
             for other in self.ranks().filter(|other| *other != me) {
                 self.backends[other.index()].receive_enclosed(op, me, &enclosed);
             }
@@ -68,8 +88,17 @@ impl Group {
     }
 
     /// Starts it, and does not feed it.
-    pub fn begin(&self, me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, model: Option<Block>) {
-        self.backends[me.index()].start(Job { model, ..job(me, op, call, sync_root, plan, &self.report) });
+    pub fn begin(
+        &self,
+        me: Rank,
+        op: OpId,
+        call: Call,
+        sync_root: Option<(Rank, u64)>,
+        plan: &Arc<Plan>,
+        model: Option<Block>,
+    ) {
+        self.backends[me.index()]
+            .start(Job { model, ..job(me, op, call, sync_root, plan, &self.report) });
     }
 
     pub fn credit_from(&self, op: OpId, peer: Rank) {
@@ -78,7 +107,8 @@ impl Group {
         }
     }
 
-    /// Runs one call on all ranks, started in an order drawn from `chance`; gives the outcomes by rank.
+    /// Runs one call on all ranks, started in an order drawn from `chance`; gives the outcomes by
+    /// rank.
     pub fn run(
         &self,
         op: OpId,
@@ -99,7 +129,8 @@ impl Group {
         }
         let mut finished: Vec<(Rank, Finished)> = (0..self.backends.len())
             .map(|_| {
-                let (rank, of, result) = self.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+                let (rank, of, result) =
+                    self.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
                 assert_eq!(of, op);
                 (rank, result.unwrap_or_else(|fault| panic!("rank {rank}: {fault}")))
             })
@@ -111,7 +142,14 @@ impl Group {
 }
 
 /// A job as a test writes it: all of it in one line.
-pub fn job(me: Rank, op: OpId, call: Call, sync_root: Option<(Rank, u64)>, plan: &Arc<Plan>, report: &Sender<Outcome>) -> Job {
+pub fn job(
+    me: Rank,
+    op: OpId,
+    call: Call,
+    sync_root: Option<(Rank, u64)>,
+    plan: &Arc<Plan>,
+    report: &Sender<Outcome>,
+) -> Job {
     let report = report.clone();
     let done = Box::new(move |result| drop(report.send((me, op, result))));
     Job { op, call, plan: Arc::clone(plan), sync_root, model: None, done }
@@ -125,7 +163,8 @@ pub fn board(me: Rank) -> Arc<ViewBoard> {
 /// What the digest of a result with these bytes is.
 pub fn finished_digest(bytes: &[u8]) -> u128 {
     use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
-    let hashes: Vec<u8> = bytes.chunks(256 * 1024).flat_map(|block| xxh3_64(block).to_le_bytes()).collect();
+    let hashes: Vec<u8> =
+        bytes.chunks(256 * 1024).flat_map(|block| xxh3_64(block).to_le_bytes()).collect();
     xxh3_128(&hashes)
 }
 
@@ -140,7 +179,8 @@ pub fn op(lane: u64, number: u64) -> OpId {
 }
 
 pub fn plan(chunk_bytes: u32, schedule: Schedule) -> Arc<Plan> {
-    let classes = vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE }];
+    let classes =
+        vec![PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule, auto: AutoCodecs::NONE }];
     Arc::new(Plan { revision: 0, reason: String::new(), classes })
 }
 
@@ -217,8 +257,11 @@ impl DataSender for EndSender {
         assert_eq!(header.len as usize, payload.len());
         let mut frame = header.to_bytes().to_vec();
         frame.extend_from_slice(payload);
-        let mut state =
-            self.0.changed.wait_while(lock(&self.0.state), |s| s.0.len() >= self.0.frames_max && !s.1).expect("whole");
+        let mut state = self
+            .0
+            .changed
+            .wait_while(lock(&self.0.state), |s| s.0.len() >= self.0.frames_max && !s.1)
+            .expect("whole");
         if state.1 {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -230,7 +273,11 @@ impl DataSender for EndSender {
 
 impl DataReceiver for EndReceiver {
     fn header(&mut self) -> io::Result<DataHeader> {
-        let mut state = self.0.changed.wait_while(lock(&self.0.state), |s| s.0.is_empty() && !s.1).expect("whole");
+        let mut state = self
+            .0
+            .changed
+            .wait_while(lock(&self.0.state), |s| s.0.is_empty() && !s.1)
+            .expect("whole");
         if state.1 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -1,12 +1,14 @@
 //! Layer: Shells.
 //!
-//! Whose memory is read and written, and when: nothing is copied that need not be, and nothing touched that is not ours.
+//! Whose memory is read and written, and when: nothing is copied that need not be, and nothing
+//! touched that is not ours.
 
 use super::group::{Chance, End, Group, PATIENCE, board, bytes, job, link_pair, op, plan};
 use crate::collective::native::NativeEngine;
 use crate::collective::native::run::lock;
 use crate::collective::{
-    Block, Call, CodecId, DType, Engine, EngineFault, Finished, Input, Job, Kind, Mode, Pool, ReduceOp, bytes_of,
+    Block, Call, CodecId, DType, Engine, EngineFault, Finished, Input, Job, Kind, Mode, Pool,
+    ReduceOp, bytes_of,
 };
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
 use crate::topology::{Plan, Schedule};
@@ -55,7 +57,11 @@ struct SpyReceiver(Box<dyn DataReceiver>, Log, Option<DataHeader>);
 impl DataLink for Spy {
     fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>) {
         let (sender, receiver, shutdown) = self.0.split();
-        (Box::new(SpySender(sender, self.1.clone())), Box::new(SpyReceiver(receiver, self.1, None)), shutdown)
+        (
+            Box::new(SpySender(sender, self.1.clone())),
+            Box::new(SpyReceiver(receiver, self.1, None)),
+            shutdown,
+        )
     }
 }
 
@@ -100,9 +106,12 @@ fn traded(mut finished: Finished) -> Vec<f32> {
 fn of_what_is_lent_nothing_is_copied() {
     for size in 2..=5 {
         let logs: Vec<Log> = std::iter::repeat_with(Log::default).take(size).collect();
-        let group = Group::with_links(size, |me, end| Box::new(Spy(Box::new(end), logs[me.index()].clone())));
+        let group = Group::with_links(size, |me, end| {
+            Box::new(Spy(Box::new(end), logs[me.index()].clone()))
+        });
         let (op, call, plan) = (op(0, 0), f32_call(SUM, 20_011), ring(size));
-        let inputs: Vec<Arc<Vec<f32>>> = (0..size).map(|me| Arc::new(vec![me as f32; 20_011])).collect();
+        let inputs: Vec<Arc<Vec<f32>>> =
+            (0..size).map(|me| Arc::new(vec![me as f32; 20_011])).collect();
         // All begin before the first is fed: what comes before its operation is kept in blocks.
         for me in group.ranks() {
             group.begin(me, op, call, None, &plan, Input::lent(&inputs[me.index()]).model());
@@ -112,24 +121,40 @@ fn of_what_is_lent_nothing_is_copied() {
             group.backends[me.index()].feed(op, &Input::lent(&inputs[me.index()]));
         }
         for _ in 0..size {
-            let (me, _, result) = group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+            let (me, _, result) =
+                group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
             let result = traded(result.expect("a sum"));
             assert!(result.iter().all(|x| *x == (0..size).sum::<usize>() as f32));
             let (input, output) = (place(bytes_of(&inputs[me.index()])), place(bytes_of(&result)));
             let log = lock(&logs[me.index()].0).clone();
-            let of = |phase, received| log.iter().filter(move |t| t.header.phase == phase && t.received == received);
+            let of = |phase, received| {
+                log.iter().filter(move |t| t.header.phase == phase && t.received == received)
+            };
             // What is everybody's sum is received in its place and sent on from there.
-            assert!(of(Phase::Gather, true).chain(of(Phase::Gather, false)).all(|touch| within(&touch.place, &output)));
-            // The flow that begins here is sent as it was lent; the one that ends here arrives where its sum will be.
+            assert!(
+                of(Phase::Gather, true)
+                    .chain(of(Phase::Gather, false))
+                    .all(|touch| within(&touch.place, &output))
+            );
+            // The flow that begins here is sent as it was lent; the one that ends here arrives
+            // where its sum will be.
             let (first, last) = ((me.index() + size - 1) % size, me.index());
             let begins = |touch: &&Touch| touch.header.flow as usize == first;
             let ends = |touch: &&Touch| touch.header.flow as usize == last;
             assert!(of(Phase::Reduce, false).filter(begins).count() > 1);
-            assert!(of(Phase::Reduce, false).filter(begins).all(|touch| within(&touch.place, &input)));
+            assert!(
+                of(Phase::Reduce, false).filter(begins).all(|touch| within(&touch.place, &input))
+            );
             assert!(of(Phase::Reduce, true).filter(ends).count() > 1);
-            assert!(of(Phase::Reduce, true).filter(ends).all(|touch| within(&touch.place, &output)));
+            assert!(
+                of(Phase::Reduce, true).filter(ends).all(|touch| within(&touch.place, &output))
+            );
             // And nobody writes to what is lent.
-            assert!(log.iter().filter(|touch| touch.received).all(|touch| !within(&touch.place, &input)));
+            assert!(
+                log.iter()
+                    .filter(|touch| touch.received)
+                    .all(|touch| !within(&touch.place, &input))
+            );
         }
         group.backends.iter().for_each(|backend| backend.retire(op));
         let deadline = std::time::Instant::now() + PATIENCE;
@@ -147,7 +172,8 @@ fn the_first_chunk_is_at_its_peer_before_the_last_is_asked_for() {
     let (op, call) = (op(0, 0), f32_call(SUM, 10_000));
     for plan in [ring(2), plan(4096, Schedule::OneShot)] {
         // A View has many operations; this one has another number for each plan.
-        let op = OpId { number: u64::from(matches!(plan.classes[0].schedule, Schedule::OneShot)), ..op };
+        let op =
+            OpId { number: u64::from(matches!(plan.classes[0].schedule, Schedule::OneShot)), ..op };
         let input = vec![1.0f32; 10_000];
         group.begin(Rank(1), op, call, None, &plan, None);
         group.credit_from(op, Rank(1));
@@ -160,7 +186,10 @@ fn the_first_chunk_is_at_its_peer_before_the_last_is_asked_for() {
             drop(asked);
             let deadline = std::time::Instant::now() + PATIENCE;
             while !first && group.backends[1].traffic().received_bytes == before {
-                assert!(std::time::Instant::now() < deadline, "nothing leaves while {range:?} is not there");
+                assert!(
+                    std::time::Instant::now() < deadline,
+                    "nothing leaves while {range:?} is not there"
+                );
                 std::thread::yield_now();
             }
         };
@@ -175,7 +204,8 @@ fn the_first_chunk_is_at_its_peer_before_the_last_is_asked_for() {
     }
 }
 
-/// Rank 0 of two. The other one's frames are told by hand, and their payloads come when that is allowed.
+/// Rank 0 of two. The other one's frames are told by hand, and their payloads come when that is
+/// allowed.
 struct Slow {
     backend: Arc<dyn crate::collective::Backend>,
     engine: NativeEngine,
@@ -240,7 +270,9 @@ impl Slow {
     }
 
     fn send(&self, op: OpId, flow: u32, phase: Phase, (len, fill): (usize, u8)) {
-        self.frames.send((DataHeader { op, flow, chunk: 0, phase, len: len as u32 }, fill)).expect("the receiver lives");
+        self.frames
+            .send((DataHeader { op, flow, chunk: 0, phase, len: len as u32 }, fill))
+            .expect("the receiver lives");
     }
 
     fn asked(&self) -> Range<usize> {
@@ -265,7 +297,11 @@ fn what_is_given_up_while_it_is_received_stays_until_that_is_over() {
             slow.backend.retire(op(0, 0));
         }
         assert_eq!(slow.outcome().err(), Some(EngineFault::Cancelled));
-        assert_eq!(slow.pool.idle_bytes(), 0, "its memory is given to somebody else while it is written");
+        assert_eq!(
+            slow.pool.idle_bytes(),
+            0,
+            "its memory is given to somebody else while it is written"
+        );
         slow.allow.send(()).expect("it waits");
         drop((slow.frames, slow.allow));
         assert_eq!((slow.engine.wait_for_threads(PATIENCE), slow.engine.panics()), (0, 0));
@@ -287,7 +323,9 @@ fn a_link_that_breaks_in_the_middle_of_a_chunk_fails_what_it_is_for() {
 
 #[test]
 fn nothing_is_written_to_a_result_that_is_handed_out() {
-    for (phase, flow) in [(Phase::Gather, 1), (Phase::Reduce, 0), (Phase::Gather, 0), (Phase::Reduce, 1)] {
+    for (phase, flow) in
+        [(Phase::Gather, 1), (Phase::Reduce, 0), (Phase::Gather, 0), (Phase::Reduce, 1)]
+    {
         let slow = Slow::new();
         let (input, plan) = (Arc::new(vec![1.0f32; 2000]), ring(2));
         let lent = Input::lent(&input);
@@ -367,7 +405,10 @@ fn what_comes_before_the_feed_is_used() {
     assert!(slow.outcomes.try_recv().is_err());
     slow.backend.feed(op(0, 0), &Input::Borrowed(bytes_of(&vec![3.0f32; 2000])));
     slow.allow.send(()).expect("it waits");
-    assert!(bytes(&slow.outcome().expect("a sum")) == bytes_of(&[vec![3.0f32; 1000], vec![0.0; 1000]].concat()));
+    assert!(
+        bytes(&slow.outcome().expect("a sum"))
+            == bytes_of(&[vec![3.0f32; 1000], vec![0.0; 1000]].concat())
+    );
 }
 
 #[test]
@@ -385,15 +426,22 @@ fn starts_feeds_credits_and_ends_in_any_order() {
         let size = 2 + chance.below(4) as usize;
         let group = Group::new(size);
         let counts: Vec<usize> = (0..12).map(|_| chance.below(30_000) as usize).collect();
-        let plans: Vec<Arc<Plan>> =
-            counts.iter().map(|_| if chance.below(3) == 0 { plan(4096, Schedule::OneShot) } else { ring(size) }).collect();
+        let plans: Vec<Arc<Plan>> = counts
+            .iter()
+            .map(|_| if chance.below(3) == 0 { plan(4096, Schedule::OneShot) } else { ring(size) })
+            .collect();
         // A third of them is given up by everybody, each at its own time.
         let given_up: Vec<bool> = counts.iter().map(|_| chance.below(3) == 0).collect();
-        let inputs: Vec<Vec<Arc<Vec<f32>>>> =
-            counts.iter().map(|count| (0..size).map(|me| Arc::new(vec![me as f32 + 1.0; *count])).collect()).collect();
+        let inputs: Vec<Vec<Arc<Vec<f32>>>> = counts
+            .iter()
+            .map(|count| (0..size).map(|me| Arc::new(vec![me as f32 + 1.0; *count])).collect())
+            .collect();
         let numbers = || 0..counts.len() as u64;
-        let mut steps: Vec<Step> = numbers().flat_map(|n| group.ranks().map(move |me| Step::Begin(me, n))).collect();
-        let cancels = numbers().filter(|n| given_up[*n as usize]).flat_map(|n| group.ranks().map(move |me| Step::Cancel(me, n)));
+        let mut steps: Vec<Step> =
+            numbers().flat_map(|n| group.ranks().map(move |me| Step::Begin(me, n))).collect();
+        let cancels = numbers()
+            .filter(|n| given_up[*n as usize])
+            .flat_map(|n| group.ranks().map(move |me| Step::Cancel(me, n)));
         steps.extend(cancels);
         while !steps.is_empty() {
             let step = steps.swap_remove(chance.below(steps.len() as u64) as usize);
@@ -401,14 +449,27 @@ fn starts_feeds_credits_and_ends_in_any_order() {
                 Step::Begin(me, n) => {
                     let input = Input::lent(&inputs[n as usize][me.index()]);
                     let model = input.model().filter(|_| chance.below(2) == 0);
-                    group.begin(me, op(0, n), f32_call(SUM, counts[n as usize]), None, &plans[n as usize], model);
+                    group.begin(
+                        me,
+                        op(0, n),
+                        f32_call(SUM, counts[n as usize]),
+                        None,
+                        &plans[n as usize],
+                        model,
+                    );
                     steps.push(Step::Feed(me, n));
-                    steps.extend(group.ranks().filter(|to| *to != me).map(|to| Step::Credit(to, me, n)));
+                    steps.extend(
+                        group.ranks().filter(|to| *to != me).map(|to| Step::Credit(to, me, n)),
+                    );
                 }
                 Step::Feed(me, n) => {
                     let input = &inputs[n as usize][me.index()];
                     let borrowed = chance.below(2) == 0;
-                    let input = if borrowed { Input::Borrowed(bytes_of(input)) } else { Input::lent(input) };
+                    let input = if borrowed {
+                        Input::Borrowed(bytes_of(input))
+                    } else {
+                        Input::lent(input)
+                    };
                     group.backends[me.index()].feed(op(0, n), &input);
                 }
                 Step::Credit(to, from, n) => group.backends[to.index()].credit(op(0, n), from),
@@ -416,17 +477,25 @@ fn starts_feeds_credits_and_ends_in_any_order() {
             }
         }
         for _ in 0..size * counts.len() {
-            let (me, of, result) = group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+            let (me, of, result) =
+                group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
             let n = of.number as usize;
             match result {
                 Ok(finished) => {
                     let sum = (1..=size).sum::<usize>() as f32;
-                    assert!(bytes(&finished) == bytes_of(&vec![sum; counts[n]]), "{of} on rank {me}");
+                    assert!(
+                        bytes(&finished) == bytes_of(&vec![sum; counts[n]]),
+                        "{of} on rank {me}"
+                    );
                 }
-                Err(fault) => assert!(given_up[n] && fault == EngineFault::Cancelled, "{of} on rank {me}: {fault}"),
+                Err(fault) => assert!(
+                    given_up[n] && fault == EngineFault::Cancelled,
+                    "{of} on rank {me}: {fault}"
+                ),
             }
         }
-        let unharmed = |(me, input): (usize, &Arc<Vec<f32>>)| input.iter().all(|x| *x == me as f32 + 1.0);
+        let unharmed =
+            |(me, input): (usize, &Arc<Vec<f32>>)| input.iter().all(|x| *x == me as f32 + 1.0);
         assert!(inputs.iter().all(|of| of.iter().enumerate().all(unharmed)));
     }
 }

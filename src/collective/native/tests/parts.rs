@@ -12,11 +12,26 @@ use std::sync::Arc;
 fn plans(size: usize, chunk_bytes: u32, chance: &mut Chance) -> Vec<Arc<Plan>> {
     let order = chance.shuffled((0..size as u8).map(Rank).collect());
     let ring = Schedule::Ring { order };
-    let small = PlanClass { bytes_max: 1, chunk_bytes, schedule: Schedule::OneShot, auto: AutoCodecs::NONE };
-    let large = PlanClass { bytes_max: u64::MAX, chunk_bytes, schedule: ring.clone(), auto: AutoCodecs::NONE };
+    let small = PlanClass {
+        bytes_max: 1,
+        chunk_bytes,
+        schedule: Schedule::OneShot,
+        auto: AutoCodecs::NONE,
+    };
+    let large = PlanClass {
+        bytes_max: u64::MAX,
+        chunk_bytes,
+        schedule: ring.clone(),
+        auto: AutoCodecs::NONE,
+    };
     let both = Plan { revision: 0, reason: String::new(), classes: vec![small, large] };
     let trees = Schedule::Trees { trees: trees(size, chance) };
-    vec![plan(chunk_bytes, Schedule::OneShot), plan(chunk_bytes, ring), Arc::new(both), plan(chunk_bytes, trees)]
+    vec![
+        plan(chunk_bytes, Schedule::OneShot),
+        plan(chunk_bytes, ring),
+        Arc::new(both),
+        plan(chunk_bytes, trees),
+    ]
 }
 
 /// Three trees with unequal shares, one of them next to nothing.
@@ -43,9 +58,21 @@ fn sums_over_trees_are_the_reference() {
             let plan = plan(4096, Schedule::Trees { trees: trees(size, &mut chance) });
             for reduce in [ReduceOp::Sum, ReduceOp::Mean] {
                 let inputs: Vec<Vec<f32>> = (0..size).map(|_| numbers(len, &mut chance)).collect();
-                let results = results(&group, &mut number, Kind::AllReduce(reduce), len, &plan, &inputs, &mut chance);
-                let expected = reference(&plan.fold_order(size, len, f32::DTYPE.bytes()), reduce, &inputs);
-                assert!(results.iter().all(|result| result == bytes_of(&expected)), "{reduce} of {len} among {size}, {plan:?}");
+                let results = results(
+                    &group,
+                    &mut number,
+                    Kind::AllReduce(reduce),
+                    len,
+                    &plan,
+                    &inputs,
+                    &mut chance,
+                );
+                let expected =
+                    reference(&plan.fold_order(size, len, f32::DTYPE.bytes()), reduce, &inputs);
+                assert!(
+                    results.iter().all(|result| result == bytes_of(&expected)),
+                    "{reduce} of {len} among {size}, {plan:?}"
+                );
             }
         }
     }
@@ -53,7 +80,9 @@ fn sums_over_trees_are_the_reference() {
 
 /// Numbers whose sum depends on the order.
 fn numbers(count: usize, chance: &mut Chance) -> Vec<f32> {
-    (0..count).map(|_| (chance.next() as i32 as f32) * 2f32.powi(chance.below(40) as i32 - 20)).collect()
+    (0..count)
+        .map(|_| (chance.next() as i32 as f32) * 2f32.powi(chance.below(40) as i32 - 20))
+        .collect()
 }
 
 /// Runs a call of `f32` with these inputs; gives every rank's result.
@@ -67,13 +96,23 @@ fn results(
     chance: &mut Chance,
 ) -> Vec<Vec<u8>> {
     *number += 1;
-    let call = Call { kind, dtype: DType::F32, count: count as u64, codec: CodecId::None, mode: Mode::PerOp };
+    let call = Call {
+        kind,
+        dtype: DType::F32,
+        count: count as u64,
+        codec: CodecId::None,
+        mode: Mode::PerOp,
+    };
     let inputs: Vec<Vec<u8>> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
     group.run(op(0, *number), call, None, plan, &inputs, chance).iter().map(bytes).collect()
 }
 
 /// For every size, plan and length; `test` gets the length of what each rank brings in.
-fn everywhere(seed: u64, lens: &[usize], mut test: impl FnMut(&Group, &mut u64, usize, &Arc<Plan>, &mut Chance)) {
+fn everywhere(
+    seed: u64,
+    lens: &[usize],
+    mut test: impl FnMut(&Group, &mut u64, usize, &Arc<Plan>, &mut Chance),
+) {
     let mut chance = Chance(seed);
     println!("seed {seed}");
     for size in [1, 2, 3, 4, 5, 8] {
@@ -93,7 +132,15 @@ fn a_reduction_is_the_roots_alone() {
         let inputs: Vec<Vec<f32>> = (0..size).map(|_| numbers(len, chance)).collect();
         for root in group.ranks() {
             for reduce in [ReduceOp::Sum, ReduceOp::Mean] {
-                let results = results(group, number, Kind::Reduce { op: reduce, root }, len, plan, &inputs, chance);
+                let results = results(
+                    group,
+                    number,
+                    Kind::Reduce { op: reduce, root },
+                    len,
+                    plan,
+                    &inputs,
+                    chance,
+                );
                 let order = plan.reduce_order(size, root, len, f32::DTYPE.bytes());
                 let expected = reference(&order, reduce, &inputs);
                 for (rank, result) in results.iter().enumerate() {
@@ -110,10 +157,18 @@ fn each_rank_gets_its_shard_of_a_sum() {
     everywhere(12, &[0, 1, 2, 7, 1000, 65_537], |group, number, len, plan, chance| {
         let size = group.backends.len();
         let inputs: Vec<Vec<f32>> = (0..size).map(|_| numbers(len, chance)).collect();
-        let results = results(group, number, Kind::ReduceScatter(ReduceOp::Sum), len, plan, &inputs, chance);
-        let expected = reference(&plan.reduce_scatter_order(size, len, f32::DTYPE.bytes()), ReduceOp::Sum, &inputs);
+        let results =
+            results(group, number, Kind::ReduceScatter(ReduceOp::Sum), len, plan, &inputs, chance);
+        let expected = reference(
+            &plan.reduce_scatter_order(size, len, f32::DTYPE.bytes()),
+            ReduceOp::Sum,
+            &inputs,
+        );
         for (rank, result) in results.iter().enumerate() {
-            assert!(result == bytes_of(&expected[ring_segment(rank, size, len)]), "{len} at {rank} of {size}, {plan:?}");
+            assert!(
+                result == bytes_of(&expected[ring_segment(rank, size, len)]),
+                "{len} at {rank} of {size}, {plan:?}"
+            );
         }
     });
 }
@@ -125,14 +180,22 @@ fn the_root_gathers_and_scatters() {
         for root in group.ranks() {
             let inputs: Vec<Vec<f32>> = (0..size).map(|_| numbers(len, chance)).collect();
             let all = inputs.concat();
-            let gathered = results(group, number, Kind::Gather { root }, len, plan, &inputs, chance);
+            let gathered =
+                results(group, number, Kind::Gather { root }, len, plan, &inputs, chance);
             let mut parts = vec![vec![1.0; 9]; size];
             parts[root.index()] = all.clone();
-            let scattered = results(group, number, Kind::Scatter { root }, len, plan, &parts, chance);
+            let scattered =
+                results(group, number, Kind::Scatter { root }, len, plan, &parts, chance);
             for rank in 0..size {
                 let wanted = if rank == root.index() { bytes_of(&all) } else { &[] };
-                assert!(gathered[rank] == wanted, "gather of {len} at {rank} of {size} for {root}, {plan:?}");
-                assert!(scattered[rank] == bytes_of(&inputs[rank]), "scatter of {len} at {rank} of {size} by {root}, {plan:?}");
+                assert!(
+                    gathered[rank] == wanted,
+                    "gather of {len} at {rank} of {size} for {root}, {plan:?}"
+                );
+                assert!(
+                    scattered[rank] == bytes_of(&inputs[rank]),
+                    "scatter of {len} at {rank} of {size} by {root}, {plan:?}"
+                );
             }
         }
     });
@@ -142,7 +205,8 @@ fn the_root_gathers_and_scatters() {
 fn everybody_has_a_part_for_everybody() {
     everywhere(14, &[0, 1, 7, 500, 10_001], |group, number, len, plan, chance| {
         let size = group.backends.len();
-        let parts: Vec<Vec<Vec<f32>>> = (0..size).map(|_| (0..size).map(|_| numbers(len, chance)).collect()).collect();
+        let parts: Vec<Vec<Vec<f32>>> =
+            (0..size).map(|_| (0..size).map(|_| numbers(len, chance)).collect()).collect();
         let inputs: Vec<Vec<f32>> = parts.iter().map(|row| row.concat()).collect();
         let results = results(group, number, Kind::AllToAll, size * len, plan, &inputs, chance);
         for (rank, result) in results.iter().enumerate() {

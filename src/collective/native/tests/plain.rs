@@ -1,6 +1,7 @@
 //! Layer: Shells.
 //!
-//! Members whose way up the trees is fast: what they send goes as it is, beside others whose sums travel encoded.
+//! Members whose way up the trees is fast: what they send goes as it is, beside others whose sums
+//! travel encoded.
 
 use super::coded::{call, expected, plan, some};
 use super::group::{Chance, End, Group, PATIENCE, bytes, finished_digest, op};
@@ -16,7 +17,12 @@ use std::sync::{Arc, Mutex};
 
 /// A tree by the parents of all ranks, 9 for the root, and its share.
 fn tree(parents: &[u8], ppm: u32) -> TreeShare {
-    TreeShare { tree: Tree { parents: parents.iter().map(|parent| (*parent != 9).then_some(Rank(*parent))).collect() }, ppm }
+    TreeShare {
+        tree: Tree {
+            parents: parents.iter().map(|parent| (*parent != 9).then_some(Rank(*parent))).collect(),
+        },
+        ppm,
+    }
 }
 
 /// These trees, where these members go without the codec.
@@ -29,8 +35,9 @@ fn plan_of(trees: Vec<TreeShare>, plain: &[u8]) -> Arc<Plan> {
 
 /// Trees of a group of this size, each with who goes without.
 fn plans(size: usize) -> Vec<Arc<Plan>> {
-    let of =
-        |trees: &[TreeShare], plains: &[&[u8]]| plains.iter().map(|plain| plan_of(trees.to_vec(), plain)).collect::<Vec<_>>();
+    let of = |trees: &[TreeShare], plains: &[&[u8]]| {
+        plains.iter().map(|plain| plan_of(trees.to_vec(), plain)).collect::<Vec<_>>()
+    };
     let one = |parents: &[u8]| vec![tree(parents, 1_000_000)];
     let two = |a: &[u8], b: &[u8]| vec![tree(a, 400_000), tree(b, 600_000)];
     match size {
@@ -59,17 +66,24 @@ fn sums_are_those_of_a_reference_and_the_same_everywhere() {
         let group = Group::new(size);
         for plan in plans(size) {
             assert!(plan.fits(size), "{plan:?}");
-            for (coarsest, op) in
-                Coarsest::ALL.into_iter().flat_map(|c| [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max].map(|op| (c, op)))
+            for (coarsest, op) in Coarsest::ALL
+                .into_iter()
+                .flat_map(|c| [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max].map(|op| (c, op)))
             {
                 for count in [1, 257, 5003] {
                     let inputs: Vec<_> = (0..size).map(|_| some(count, &mut chance)).collect();
                     let call = call(CodecId::Auto(coarsest), op, count);
                     let expected = expected(&call, &plan, &inputs);
                     let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
-                    for finished in group.run(self::op(0, number), call, None, &plan, &raw, &mut chance) {
+                    for finished in
+                        group.run(self::op(0, number), call, None, &plan, &raw, &mut chance)
+                    {
                         let got = bytes(&finished);
-                        assert!(got == bytes_of(&expected), "{call} of {size}, {:?}", plan.classes[1]);
+                        assert!(
+                            got == bytes_of(&expected),
+                            "{call} of {size}, {:?}",
+                            plan.classes[1]
+                        );
                         assert_eq!(finished.digest, finished_digest(&got));
                     }
                     number += 1;
@@ -91,12 +105,17 @@ fn what_is_handed_over_comes_to_the_same() {
         let op = op(0, number);
         for me in chance.shuffled(group.ranks().collect()) {
             group.begin(me, op, call, None, &plan, None);
-            group.backends[me.index()].feed(op, &Input::lent(&Arc::new(inputs[me.index()].clone())));
+            group.backends[me.index()]
+                .feed(op, &Input::lent(&Arc::new(inputs[me.index()].clone())));
             group.credit_from(op, me);
         }
         for _ in 0..size {
-            let (rank, _, result) = group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
-            assert!(bytes(&result.expect("a sum")) == bytes_of(&expected(&call, &plan, &inputs)), "rank {rank}, {plan:?}");
+            let (rank, _, result) =
+                group.outcomes.recv_timeout(PATIENCE).expect("an outcome in time");
+            assert!(
+                bytes(&result.expect("a sum")) == bytes_of(&expected(&call, &plan, &inputs)),
+                "rank {rank}, {plan:?}"
+            );
         }
         group.backends.iter().for_each(|backend| backend.retire(op));
     }
@@ -122,7 +141,11 @@ fn what_is_not_encoded_is_exact() {
         for finished in group.run(op(0, number), call, None, &plan, &raw, &mut chance) {
             let got = bytes(&finished);
             let sum = elements_of::<f32>(&got).expect("f32");
-            assert!(sum.iter().all(|x| *x == if arrives { fine } else { 0.0 }), "{parents:?} without {plain:?}: {}", sum[0]);
+            assert!(
+                sum.iter().all(|x| *x == if arrives { fine } else { 0.0 }),
+                "{parents:?} without {plain:?}: {}",
+                sum[0]
+            );
         }
     }
 }
@@ -152,19 +175,38 @@ impl DataSender for CountedSender {
 #[test]
 fn four_bytes_an_element_go_up_a_fast_way_and_those_of_the_codec_up_a_slow_one() {
     let (sent, mut chance, count) = (Sent::default(), Chance(24), 20_000);
-    let group = Group::with_links(4, |me, end: End| Box::new(Counted(Box::new(end), me, Arc::clone(&sent))));
+    let group = Group::with_links(4, |me, end: End| {
+        Box::new(Counted(Box::new(end), me, Arc::clone(&sent)))
+    });
     // 3 and 2 under 1 under 0.
     let plan = plan_of(vec![tree(&[9, 0, 1, 1], 1_000_000)], &[0, 1, 3]);
     let raw: Vec<_> = (0..4).map(|_| bytes_of(&some(count, &mut chance)).to_vec()).collect();
     for (number, coarsest) in (0..).zip(Coarsest::ALL) {
         lock(&sent).clear();
-        group.run(op(0, number), call(CodecId::Auto(coarsest), ReduceOp::Sum, count), None, &plan, &raw, &mut chance);
+        group.run(
+            op(0, number),
+            call(CodecId::Auto(coarsest), ReduceOp::Sum, count),
+            None,
+            &plan,
+            &raw,
+            &mut chance,
+        );
         // Cut between blocks only, so in pieces it is as long as in one.
         let coded = codec(coarsest.id()).expect("a codec").encoded_len(count);
-        assert_eq!(*lock(&sent), BTreeMap::from([(Rank(1), 4 * count), (Rank(2), coded), (Rank(3), 4 * count)]));
+        assert_eq!(
+            *lock(&sent),
+            BTreeMap::from([(Rank(1), 4 * count), (Rank(2), coded), (Rank(3), 4 * count)])
+        );
         // Who names the codec gets it everywhere.
         lock(&sent).clear();
-        group.run(op(0, 10 + number), call(coarsest.id(), ReduceOp::Sum, count), None, &plan, &raw, &mut chance);
+        group.run(
+            op(0, 10 + number),
+            call(coarsest.id(), ReduceOp::Sum, count),
+            None,
+            &plan,
+            &raw,
+            &mut chance,
+        );
         assert_eq!(*lock(&sent), BTreeMap::from([1, 2, 3].map(|rank| (Rank(rank), coded))));
     }
 }

@@ -19,7 +19,8 @@ fn the_loss_of_a_peer_fails_only_what_needs_it() {
         for number in 0..4 {
             group.begin(op(number));
         }
-        let [needs, done, other, later] = [0, 1, 2, 3].map(|number| Buffer::new(&group.ends[0], op(number), vec![0; 100_000]));
+        let [needs, done, other, later] =
+            [0, 1, 2, 3].map(|number| Buffer::new(&group.ends[0], op(number), vec![0; 100_000]));
         needs.region().recv(B, 0, 0, 10).expect("posted");
         // Rank 1 says its last word in the second operation, and leaves.
         let last = Buffer::new(&group.ends[1], op(1), marked(10, 0));
@@ -51,8 +52,16 @@ fn the_loss_of_a_peer_fails_only_what_needs_it() {
 
 #[test]
 fn a_message_of_another_length_is_an_error_at_once_and_of_its_operation_alone() {
-    let lens =
-        [(10, 11), (11, 10), (0, 1), (1, 0), (10, 40_000), (PIECE + 1, PIECE), (PIECE + 1, 2 * PIECE), (2 * PIECE, PIECE + 1)];
+    let lens = [
+        (10, 11),
+        (11, 10),
+        (0, 1),
+        (1, 0),
+        (10, 40_000),
+        (PIECE + 1, PIECE),
+        (PIECE + 1, 2 * PIECE),
+        (2 * PIECE, PIECE + 1),
+    ];
     for (name, link) in LINKS {
         let group = Group::new(3, link);
         for (number, (sent, posted)) in (1..).zip(lens) {
@@ -64,7 +73,8 @@ fn a_message_of_another_length_is_an_error_at_once_and_of_its_operation_alone() 
                 if early {
                     out.region().send(A, 0, 0, sent).expect("sent");
                 }
-                // So that a long message has its credit: the two ends count differently from here on.
+                // So that a long message has its credit: the two ends count differently from here
+                // on.
                 let posted = into.region().recv(B, 0, 0, posted);
                 if !early {
                     out.region().send(A, 0, 0, sent).expect("sent");
@@ -73,7 +83,8 @@ fn a_message_of_another_length_is_an_error_at_once_and_of_its_operation_alone() 
                     assert_eq!(into.received(), Err(EngineFault::Protocol(B)), "{name}: {sent}");
                 }
                 assert_eq!(group.ends[0].fault(op), Some(EngineFault::Protocol(B)));
-                // The other two ranks go on, and so does this one with the same peer in another operation.
+                // The other two ranks go on, and so does this one with the same peer in another
+                // operation.
                 let far = Buffer::new(&group.ends[2], op, vec![3; 50_000]);
                 far.region().recv(B, 0, 0, 50_000).expect("posted");
                 let near = Buffer::new(&group.ends[1], op, vec![4; 50_000]);
@@ -120,7 +131,8 @@ fn a_cancelled_operation_wakes_all_who_wait_and_the_next_one_works() {
         for number in 0..100 {
             let this = op(number);
             group.begin(this);
-            let [a, b] = [0, 1].map(|rank| Buffer::new(&group.ends[rank], this, vec![0; 2_000_000]));
+            let [a, b] =
+                [0, 1].map(|rank| Buffer::new(&group.ends[rank], this, vec![0; 2_000_000]));
             // More than is ever received, in both directions.
             a.region().send(B, 0, 0, 1_000_000).expect("sent");
             b.region().send(A, 1, 0, 1_000_000).expect("held");
@@ -151,7 +163,8 @@ fn a_cancelled_operation_wakes_all_who_wait_and_the_next_one_works() {
     }
 }
 
-/// Sends small messages until the link is full and the thread that sends is stuck in it; gives what got through.
+/// Sends small messages until the link is full and the thread that sends is stuck in it; gives what
+/// got through.
 fn fill_up(group: &Group) -> Result<u64, EngineFault> {
     for number in 1.. {
         let this = op(number);
@@ -233,7 +246,10 @@ fn a_region_dropped_in_mid_receive_drops_the_rest() {
     peer.say(op(0), 0, Phase::Message, 0, &[2; 40_000]);
     peer.say(op(0), 0, Phase::Message, 0, &[3; 40_000]);
     assert_eq!(kept.received(), Ok(Some(B)));
-    assert!(kept.take() == vec![3; 40_000], "the receive that was posted third gets the third message");
+    assert!(
+        kept.take() == vec![3; 40_000],
+        "the receive that was posted third gets the third message"
+    );
     end.close();
     assert_eq!((threads.wait(PATIENCE), threads.panics()), (0, 0));
 }
@@ -260,12 +276,17 @@ fn a_link_that_replaces_another_fails_what_was_under_way_on_it() {
         for number in 0..2 {
             group.begin(op(number));
         }
-        let [needs, idle] = [0, 1].map(|number| Buffer::new(&group.ends[0], op(number), vec![0; 100]));
+        let [needs, idle] =
+            [0, 1].map(|number| Buffer::new(&group.ends[0], op(number), vec![0; 100]));
         needs.region().recv(B, 0, 0, 100).expect("posted");
         group.connect(0, 1, link());
         assert_eq!(needs.received(), Err(EngineFault::LinkLost(B)), "{name}");
         assert_eq!(group.ends[0].fault(op(1)), None);
-        assert_eq!(idle.region().send(B, 0, 0, 1), Err(EngineFault::LinkLost(B)), "{name}: begun on the old link");
+        assert_eq!(
+            idle.region().send(B, 0, 0, 1),
+            Err(EngineFault::LinkLost(B)),
+            "{name}: begun on the old link"
+        );
         ping(&group, 7);
         drop((needs, idle));
         group.end();
@@ -291,7 +312,10 @@ fn the_end_fails_everything_and_ends_all_threads() {
         let (left, right) = link();
         group.ends[0].attach(B, left);
         let (_sender, mut receiver, _end) = right.split();
-        assert!(receiver.recv(&crate::collective::Pool::new()).is_err(), "{name}: a closed endpoint takes no link");
+        assert!(
+            receiver.recv(&crate::collective::Pool::new()).is_err(),
+            "{name}: a closed endpoint takes no link"
+        );
         drop((buffers, late));
         group.end();
     }
@@ -368,8 +392,16 @@ fn calls_out_of_their_time_are_errors() {
     assert_eq!(buffer.received(), Err(EngineFault::Unfit), "not begun");
     end.begin(op(0));
     for rank in [A, C] {
-        assert_eq!(buffer.region().send(rank, 0, 0, 1), Err(EngineFault::Unfit), "itself, or nobody");
-        assert_eq!(buffer.region().recv(rank, 0, 0, 1), Err(EngineFault::Unfit), "itself, or nobody");
+        assert_eq!(
+            buffer.region().send(rank, 0, 0, 1),
+            Err(EngineFault::Unfit),
+            "itself, or nobody"
+        );
+        assert_eq!(
+            buffer.region().recv(rank, 0, 0, 1),
+            Err(EngineFault::Unfit),
+            "itself, or nobody"
+        );
     }
     let slots = (0..20).take_while(|slot| buffer.region().send(B, *slot, 0, 1).is_ok()).count();
     assert_eq!(slots, SLOTS_MAX);

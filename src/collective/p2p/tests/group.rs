@@ -42,7 +42,8 @@ impl Group {
     /// Without links.
     pub fn apart(size: usize) -> Group {
         let threads = Arc::new(Threads::default());
-        let end = |rank: usize| Endpoint::new(Rank(rank as u8), size, Pool::new(), Arc::clone(&threads));
+        let end =
+            |rank: usize| Endpoint::new(Rank(rank as u8), size, Pool::new(), Arc::clone(&threads));
         Group { ends: (0..size).map(end).collect(), threads }
     }
 
@@ -100,7 +101,8 @@ pub fn op(number: u64) -> OpId {
 
 /// Bytes that tell places and salts apart, made quickly.
 pub fn marked(len: usize, salt: u64) -> Vec<u8> {
-    let words = (0..len.div_ceil(8) as u64).map(|i| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(salt << 7));
+    let words = (0..len.div_ceil(8) as u64)
+        .map(|i| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(salt << 7));
     let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
     bytes.truncate(len);
     bytes

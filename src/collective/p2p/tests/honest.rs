@@ -4,7 +4,9 @@
 
 use super::group::{A, B, op};
 use crate::collective::p2p::matching::{Matching, Way};
-use crate::collective::p2p::stream::{Arrival, Departure, EAGER_OP_BYTES, PIECE, Pace, Payload, Posting, RegionId, Span, frames};
+use crate::collective::p2p::stream::{
+    Arrival, Departure, EAGER_OP_BYTES, PIECE, Pace, Payload, Posting, RegionId, Span, frames,
+};
 use crate::collective::{Block, Pool};
 use crate::view::{OpId, Rank};
 use proptest::prelude::*;
@@ -20,7 +22,8 @@ enum Wire {
 struct Side {
     peer: Rank,
     matching: Matching,
-    /// By flow: lengths of what is still to be sent, and of what is still to be posted, with how many were.
+    /// By flow: lengths of what is still to be sent, and of what is still to be posted, with how
+    /// many were.
     sends: Vec<VecDeque<usize>>,
     posts: Vec<VecDeque<usize>>,
     sent: Vec<u64>,
@@ -42,7 +45,8 @@ fn flow_of(op: OpId, flow: u32) -> usize {
 
 impl Side {
     fn new(me: Rank, peer: Rank, sends: &[Vec<usize>], posts: &[Vec<usize>]) -> Side {
-        let queues = |lens: &[Vec<usize>]| lens.iter().map(|lens| lens.iter().copied().collect()).collect();
+        let queues =
+            |lens: &[Vec<usize>]| lens.iter().map(|lens| lens.iter().copied().collect()).collect();
         Side {
             peer,
             matching: Matching::new(me, 2),
@@ -76,7 +80,11 @@ impl Side {
                 *first = span.region.0 as u8;
             }
             let piece = Wire::Piece { op, flow, left: count - 1 - n, block };
-            if pace == Pace::Eager { self.urgent.push_back(piece) } else { self.bulk.push_back(piece) }
+            if pace == Pace::Eager {
+                self.urgent.push_back(piece)
+            } else {
+                self.bulk.push_back(piece)
+            }
         }
     }
 
@@ -88,21 +96,30 @@ impl Side {
         match self.matching.post(from, span).expect("an honest receive") {
             Posting::Here(block) => self.take(flow, span.region, &block),
             Posting::Awaited(Pace::Eager) => {}
-            Posting::Awaited(Pace::Credited) => self.urgent.push_front(Wire::Credit { op: from.op, flow: from.flow }),
+            Posting::Awaited(Pace::Credited) => {
+                self.urgent.push_front(Wire::Credit { op: from.op, flow: from.flow })
+            }
         }
     }
 
     fn hear(&mut self, wire: Wire) {
         match wire {
             Wire::Credit { op, flow } => {
-                let freed = self.matching.credit(Way { op, peer: self.peer, flow }).expect("an honest credit");
+                let freed = self
+                    .matching
+                    .credit(Way { op, peer: self.peer, flow })
+                    .expect("an honest credit");
                 if let Some(span) = freed {
                     self.say(flow_of(op, flow), span, Pace::Credited);
                 }
             }
             Wire::Piece { op, flow, left, block } => {
                 let from = Way { op, peer: self.peer, flow };
-                match self.matching.arrive(from, left, Payload::Here(block)).expect("an honest frame") {
+                match self
+                    .matching
+                    .arrive(from, left, Payload::Here(block))
+                    .expect("an honest frame")
+                {
                     Some(Arrival::Into(piece, Payload::Here(block))) if piece.last => {
                         self.take(flow_of(op, flow), piece.region, &block);
                     }
@@ -115,7 +132,10 @@ impl Side {
 
     fn take(&mut self, flow: usize, region: RegionId, block: &Block) {
         // Frames after the first carry the mark too.
-        assert!(block.bytes().first().is_none_or(|first| *first == region.0 as u8), "another message than the receive's");
+        assert!(
+            block.bytes().first().is_none_or(|first| *first == region.0 as u8),
+            "another message than the receive's"
+        );
         self.received.entry(flow).or_default().push(region.0);
         assert!(self.matching.settle(way(self.peer, flow).op, self.peer));
     }

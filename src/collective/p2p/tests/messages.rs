@@ -17,10 +17,12 @@ use std::thread;
 fn a_receive_posted_when_its_message_is_here_takes_it_over() {
     for (name, link) in LINKS {
         let group = Group::new(2, link);
-        // Not even begun at the receiver when it comes; a message behind it on another flow shows when it is here.
+        // Not even begun at the receiver when it comes; a message behind it on another flow shows
+        // when it is here.
         group.ends[0].begin(op(0));
         group.ends[0].begin(op(1));
-        let from = Buffer::new(&group.ends[0], op(0), [vec![1; 100], vec![2; 100], vec![3; 100]].concat());
+        let from =
+            Buffer::new(&group.ends[0], op(0), [vec![1; 100], vec![2; 100], vec![3; 100]].concat());
         let signal = Buffer::new(&group.ends[0], op(1), vec![9]);
         from.region().send(B, 7, 0, 100).expect("sent");
         from.region().send(B, 7, 100, 100).expect("sent");
@@ -67,7 +69,17 @@ fn empty_messages_may_have_any_offset_and_others_must_be_inside() {
 
 #[test]
 fn messages_of_all_sizes_go_both_ways_at_once() {
-    let sizes = [0, 1, EAGER_OP_BYTES, EAGER_OP_BYTES + 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 5_000_003];
+    let sizes = [
+        0,
+        1,
+        EAGER_OP_BYTES,
+        EAGER_OP_BYTES + 1,
+        PIECE - 1,
+        PIECE,
+        PIECE + 1,
+        2 * PIECE,
+        5_000_003,
+    ];
     for (name, link) in LINKS {
         let group = Group::new(2, link);
         for (number, size) in sizes.into_iter().enumerate() {
@@ -83,7 +95,10 @@ fn messages_of_all_sizes_go_both_ways_at_once() {
                         into.region().recv(peer, 3, 0, size).expect("posted");
                         assert_eq!(out.sent(), Ok(Some(peer)), "{name} {size}");
                         assert_eq!(into.received(), Ok(Some(peer)), "{name} {size}");
-                        assert!(into.take() == marked(size, u64::from(peer.0)), "{name} {size}: other bytes");
+                        assert!(
+                            into.take() == marked(size, u64::from(peer.0)),
+                            "{name} {size}: other bytes"
+                        );
                         end.retire(op);
                     });
                 }
@@ -91,7 +106,11 @@ fn messages_of_all_sizes_go_both_ways_at_once() {
         }
         let total = sizes.iter().sum::<usize>() as u64;
         for end in &group.ends {
-            assert_eq!((end.traffic().sent_bytes, end.traffic().received_bytes), (total, total), "{name}");
+            assert_eq!(
+                (end.traffic().sent_bytes, end.traffic().received_bytes),
+                (total, total),
+                "{name}"
+            );
         }
         group.end();
     }
@@ -109,7 +128,9 @@ fn whoever_asks_hears_of_each_message_as_it_comes() {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let hear = {
             let heard = Arc::clone(&heard);
-            Arc::new(move |offset, bytes: &[u8], before| heard.lock().expect("whole").push((offset, bytes.to_vec(), before)))
+            Arc::new(move |offset, bytes: &[u8], before| {
+                heard.lock().expect("whole").push((offset, bytes.to_vec(), before))
+            })
         };
         let into = Buffer::hearing(&group.ends[1], op(0), vec![0; total], hear);
         let mut offset = 0;
@@ -119,7 +140,11 @@ fn whoever_asks_hears_of_each_message_as_it_comes() {
             into.region().recv(A, 0, offset, size).expect("posted");
             assert_eq!(into.received(), Ok(Some(A)), "{name}");
             for before in (0..size).step_by(PIECE) {
-                expected.push((offset, bytes[offset..offset + size.min(before + PIECE)].to_vec(), before));
+                expected.push((
+                    offset,
+                    bytes[offset..offset + size.min(before + PIECE)].to_vec(),
+                    before,
+                ));
             }
             offset += size;
         }
@@ -142,7 +167,11 @@ fn a_flow_without_credit_holds_up_no_other() {
             region.send(B, slot, 0, 1_000_000).expect("sent");
             let into = Buffer::new(&group.ends[1], op(number), vec![0; 1_000_000]);
             into.region().recv(A, slot, 0, 1_000_000).expect("posted");
-            assert_eq!((into.received(), region.wait_send(PATIENCE)), (Ok(Some(A)), Ok(Some(B))), "{name}");
+            assert_eq!(
+                (into.received(), region.wait_send(PATIENCE)),
+                (Ok(Some(A)), Ok(Some(B))),
+                "{name}"
+            );
         }
         let into = Buffer::new(&group.ends[1], op(0), vec![0; 2_000_000]);
         into.region().recv(A, 0, 0, 2_000_000).expect("posted");
@@ -171,7 +200,8 @@ fn links_may_come_after_the_calls() {
     group.end();
 }
 
-/// Threads of all ranks run operations at once; each has flows to every other rank, posted and sent in random order.
+/// Threads of all ranks run operations at once; each has flows to every other rank, posted and sent
+/// in random order.
 #[test]
 fn many_operations_and_slots_at_once() {
     const RANKS: usize = 3;
@@ -182,7 +212,11 @@ fn many_operations_and_slots_at_once() {
         thread::scope(|scope| {
             for (me, end) in group.ends.iter().enumerate() {
                 for thread in 0..3 {
-                    scope.spawn(move || (0..6).for_each(|number| exchange(end, (me, RANKS), thread * 100 + number, seed)));
+                    scope.spawn(move || {
+                        (0..6).for_each(|number| {
+                            exchange(end, (me, RANKS), thread * 100 + number, seed)
+                        })
+                    });
                 }
             }
         });
@@ -207,8 +241,10 @@ fn exchange(end: &Endpoint, (me, ranks): (usize, usize), number: u64, seed: u64)
     end.begin(this);
     let peers: Vec<usize> = (0..ranks).filter(|rank| *rank != me).collect();
     let buffer = |bytes| Buffer::new(end, this, bytes);
-    let outs: BTreeMap<usize, Buffer> = peers.iter().map(|peer| (*peer, buffer(marked(total, salt(me, *peer))))).collect();
-    let intos: BTreeMap<usize, Buffer> = peers.iter().map(|peer| (*peer, buffer(vec![0; total]))).collect();
+    let outs: BTreeMap<usize, Buffer> =
+        peers.iter().map(|peer| (*peer, buffer(marked(total, salt(me, *peer))))).collect();
+    let intos: BTreeMap<usize, Buffer> =
+        peers.iter().map(|peer| (*peer, buffer(vec![0; total]))).collect();
     let mut errands: Vec<Errand> = peers.iter().flat_map(|peer| errands_of(*peer, &lens)).collect();
     let mut order = Chance(seed ^ number << 20 ^ (me as u64) << 40);
     while !errands.is_empty() {
@@ -216,8 +252,12 @@ fn exchange(end: &Endpoint, (me, ranks): (usize, usize), number: u64, seed: u64)
         let Errand { peer, direction, slot, spans } = &mut errands[pick];
         let rank = Rank(*peer as u8);
         let done = match (spans.pop_front(), direction) {
-            (Some((offset, len)), Direction::Send) => outs[peer].region().send(rank, *slot, offset, len),
-            (Some((offset, len)), Direction::Receive) => intos[peer].region().recv(rank, *slot, offset, len),
+            (Some((offset, len)), Direction::Send) => {
+                outs[peer].region().send(rank, *slot, offset, len)
+            }
+            (Some((offset, len)), Direction::Receive) => {
+                intos[peer].region().recv(rank, *slot, offset, len)
+            }
             (None, _) => {
                 errands.swap_remove(pick);
                 continue;
@@ -225,9 +265,14 @@ fn exchange(end: &Endpoint, (me, ranks): (usize, usize), number: u64, seed: u64)
         };
         done.expect("an honest call");
     }
-    for (peer, _) in peers.iter().flat_map(|peer| lens.iter().flatten().map(move |len| (peer, len))) {
+    for (peer, _) in peers.iter().flat_map(|peer| lens.iter().flatten().map(move |len| (peer, len)))
+    {
         let rank = Rank(*peer as u8);
-        assert_eq!((outs[peer].sent(), intos[peer].received()), (Ok(Some(rank)), Ok(Some(rank))), "operation {number}");
+        assert_eq!(
+            (outs[peer].sent(), intos[peer].received()),
+            (Ok(Some(rank)), Ok(Some(rank))),
+            "operation {number}"
+        );
     }
     for (peer, into) in intos {
         assert!(into.take() == marked(total, salt(peer, me)), "operation {number}: other bytes");
@@ -245,7 +290,12 @@ fn errands_of(peer: usize, lens: &[Vec<usize>]) -> Vec<Errand> {
         };
         let spans: VecDeque<_> = lens.iter().map(&mut next).collect();
         for direction in [Direction::Send, Direction::Receive] {
-            errands.push(Errand { peer, direction, slot: (slot as u64) << 32, spans: spans.clone() });
+            errands.push(Errand {
+                peer,
+                direction,
+                slot: (slot as u64) << 32,
+                spans: spans.clone(),
+            });
         }
     }
     errands

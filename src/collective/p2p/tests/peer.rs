@@ -3,7 +3,9 @@
 //! Peers played by hand: what an honest one may say at odd times, and what it never says.
 
 use super::group::{A, B, Buffer, PATIENCE, op};
-use crate::collective::p2p::stream::{EAGER_MESSAGES_MAX, EAGER_OP_BYTES, EAGER_PART_BYTES, EAGER_PART_MESSAGES_MAX, PIECE};
+use crate::collective::p2p::stream::{
+    EAGER_MESSAGES_MAX, EAGER_OP_BYTES, EAGER_PART_BYTES, EAGER_PART_MESSAGES_MAX, PIECE,
+};
 use crate::collective::p2p::{Endpoint, SLOTS_MAX, Threads};
 use crate::collective::{EngineFault, Pool};
 use crate::link::testing::memory;
@@ -45,11 +47,14 @@ impl Peer {
     }
 
     fn is_cut_off(&mut self) -> bool {
-        std::iter::repeat_with(|| self.receiver.recv(&Pool::new())).take(1000).any(|heard| heard.is_err())
+        std::iter::repeat_with(|| self.receiver.recv(&Pool::new()))
+            .take(1000)
+            .any(|heard| heard.is_err())
     }
 }
 
-/// Whether rank 1 loses its link by this, and with it the operation that waits for it, while rank 2 does not.
+/// Whether rank 1 loses its link by this, and with it the operation that waits for it, while rank 2
+/// does not.
 fn is_violation(say: impl Fn(&mut Peer)) -> bool {
     let (end, mut peers, threads) = alone(3);
     for number in 0..2 {
@@ -63,7 +68,13 @@ fn is_violation(say: impl Fn(&mut Peer)) -> bool {
     say(&mut peers[0]);
     // What the operation waits for, unless the link is gone.
     for left in (0..4).rev() {
-        peers[0].say(op(0), 9, Phase::Message, left, &vec![1; if left > 0 { PIECE } else { 1_000_000 - 3 * PIECE }]);
+        peers[0].say(
+            op(0),
+            9,
+            Phase::Message,
+            left,
+            &vec![1; if left > 0 { PIECE } else { 1_000_000 - 3 * PIECE }],
+        );
     }
     let lost = match buffer.received() {
         Ok(from) => {
@@ -89,23 +100,41 @@ fn is_violation(say: impl Fn(&mut Peer)) -> bool {
 fn what_is_eager_may_come_at_any_time_and_nothing_more() {
     // For an operation that has begun, and for one that has not.
     for number in [1, 50] {
-        let message = |peer: &mut Peer, flow: u32, len: usize| peer.say(op(number), flow, Phase::Message, 0, &vec![1; len]);
+        let message = |peer: &mut Peer, flow: u32, len: usize| {
+            peer.say(op(number), flow, Phase::Message, 0, &vec![1; len])
+        };
         assert!(!is_violation(|peer| message(peer, 0, EAGER_OP_BYTES)));
         assert!(is_violation(|peer| message(peer, 0, EAGER_OP_BYTES + 1)));
         assert!(!is_violation(|peer| (0..EAGER_MESSAGES_MAX).for_each(|_| message(peer, 0, 0))));
         assert!(is_violation(|peer| (0..=EAGER_MESSAGES_MAX).for_each(|_| message(peer, 0, 0))));
-        assert!(!is_violation(|peer| (0..SLOTS_MAX as u32 - 1).for_each(|flow| message(peer, flow + 20, EAGER_OP_BYTES))));
-        assert!(is_violation(|peer| (0..=SLOTS_MAX as u32).for_each(|flow| message(peer, flow + 20, 1))));
+        assert!(!is_violation(|peer| (0..SLOTS_MAX as u32 - 1).for_each(|flow| message(
+            peer,
+            flow + 20,
+            EAGER_OP_BYTES
+        ))));
+        assert!(is_violation(|peer| (0..=SLOTS_MAX as u32).for_each(|flow| message(
+            peer,
+            flow + 20,
+            1
+        ))));
         assert!(is_violation(|peer| peer.say(op(number), 0, Phase::Message, 1, &[1; PIECE])));
     }
 }
 
 #[test]
 fn operations_that_have_not_begun_are_few() {
-    let early = |count: u64| move |peer: &mut Peer| (0..count).for_each(|n| peer.say(op(100 + n), 0, Phase::Message, 0, &[1]));
+    let early = |count: u64| {
+        move |peer: &mut Peer| {
+            (0..count).for_each(|n| peer.say(op(100 + n), 0, Phase::Message, 0, &[1]))
+        }
+    };
     assert!(!is_violation(early(OPS_IN_FLIGHT_MAX as u64)));
     assert!(is_violation(early(OPS_IN_FLIGHT_MAX as u64 + 1)));
-    let credits = |count: u64| move |peer: &mut Peer| (0..count).for_each(|n| peer.say(op(100 + n), 0, Phase::Posted, 0, &[]));
+    let credits = |count: u64| {
+        move |peer: &mut Peer| {
+            (0..count).for_each(|n| peer.say(op(100 + n), 0, Phase::Posted, 0, &[]))
+        }
+    };
     assert!(!is_violation(credits(OPS_IN_FLIGHT_MAX as u64)));
     assert!(is_violation(credits(OPS_IN_FLIGHT_MAX as u64 + 1)));
 }
@@ -113,8 +142,14 @@ fn operations_that_have_not_begun_are_few() {
 /// A member may have as many steps under way as other operations, with up to 64 calls each.
 #[test]
 fn a_step_that_has_not_begun_is_one_operation_with_all_its_calls() {
-    let calls = |steps: u64| (0..steps).flat_map(|step| (0..PARTS_MAX as u8).map(move |call| op(100 + step).part(call)));
-    let early = |steps: u64| move |peer: &mut Peer| calls(steps).for_each(|call| peer.say(call, 0, Phase::Message, 0, &[1]));
+    let calls = |steps: u64| {
+        (0..steps).flat_map(|step| (0..PARTS_MAX as u8).map(move |call| op(100 + step).part(call)))
+    };
+    let early = |steps: u64| {
+        move |peer: &mut Peer| {
+            calls(steps).for_each(|call| peer.say(call, 0, Phase::Message, 0, &[1]))
+        }
+    };
     assert!(!is_violation(early(OPS_IN_FLIGHT_MAX as u64)));
     assert!(is_violation(early(OPS_IN_FLIGHT_MAX as u64 + 1)));
 }
@@ -123,11 +158,17 @@ fn a_step_that_has_not_begun_is_one_operation_with_all_its_calls() {
 #[test]
 fn all_that_nobody_has_asked_for_is_bounded() {
     let call = op(100).part(3);
-    let message = |peer: &mut Peer, call: OpId, flow: u32, len: usize| peer.say(call, flow, Phase::Message, 0, &vec![1; len]);
+    let message = |peer: &mut Peer, call: OpId, flow: u32, len: usize| {
+        peer.say(call, flow, Phase::Message, 0, &vec![1; len])
+    };
     assert!(!is_violation(|peer| message(peer, call, 0, EAGER_PART_BYTES)));
     assert!(is_violation(|peer| message(peer, call, 0, EAGER_PART_BYTES + 1)));
-    assert!(!is_violation(|peer| (0..EAGER_PART_MESSAGES_MAX).for_each(|_| message(peer, call, 0, 0))));
-    assert!(is_violation(|peer| (0..=EAGER_PART_MESSAGES_MAX).for_each(|_| message(peer, call, 0, 0))));
+    assert!(!is_violation(
+        |peer| (0..EAGER_PART_MESSAGES_MAX).for_each(|_| message(peer, call, 0, 0))
+    ));
+    assert!(is_violation(
+        |peer| (0..=EAGER_PART_MESSAGES_MAX).for_each(|_| message(peer, call, 0, 0))
+    ));
 
     let full = |peer: &mut Peer, flows: u32| {
         for n in 0..(OPS_IN_FLIGHT_MAX * PARTS_MAX) as u64 {
@@ -140,7 +181,8 @@ fn all_that_nobody_has_asked_for_is_bounded() {
     let empty = |peer: &mut Peer, messages: u64| {
         for n in 0..(OPS_IN_FLIGHT_MAX * PARTS_MAX) as u64 {
             let call = op(100 + n / PARTS_MAX as u64).part((n % PARTS_MAX as u64) as u8);
-            (0..messages).for_each(|m| message(peer, call, (m / EAGER_PART_MESSAGES_MAX) as u32, 0));
+            (0..messages)
+                .for_each(|m| message(peer, call, (m / EAGER_PART_MESSAGES_MAX) as u32, 0));
         }
     };
     assert!(!is_violation(|peer| empty(peer, 2 * EAGER_PART_MESSAGES_MAX)));
@@ -150,8 +192,20 @@ fn all_that_nobody_has_asked_for_is_bounded() {
 #[test]
 fn credits_are_empty_and_of_few_flows() {
     for number in [1, 50] {
-        assert!(!is_violation(|peer| (0..1000).for_each(|_| peer.say(op(number), 0, Phase::Posted, 0, &[]))));
-        assert!(is_violation(|peer| (0..=SLOTS_MAX as u32).for_each(|flow| peer.say(op(number), flow, Phase::Posted, 0, &[]))));
+        assert!(!is_violation(|peer| (0..1000).for_each(|_| peer.say(
+            op(number),
+            0,
+            Phase::Posted,
+            0,
+            &[]
+        ))));
+        assert!(is_violation(|peer| (0..=SLOTS_MAX as u32).for_each(|flow| peer.say(
+            op(number),
+            flow,
+            Phase::Posted,
+            0,
+            &[]
+        ))));
         assert!(is_violation(|peer| peer.say(op(number), 0, Phase::Posted, 0, &[1])));
         assert!(is_violation(|peer| peer.say(op(number), 0, Phase::Posted, 1, &[])));
     }
@@ -181,7 +235,10 @@ fn badly_cut_messages_are_violations_or_fail_their_operation() {
         if fits {
             peers[0].say(this, 0, Phase::Message, 0, &[1; PIECE]);
         }
-        assert_eq!(buffer.received(), if fits { Ok(Some(B)) } else { Err(EngineFault::Protocol(B)) });
+        assert_eq!(
+            buffer.received(),
+            if fits { Ok(Some(B)) } else { Err(EngineFault::Protocol(B)) }
+        );
     }
     end.close();
     assert_eq!((threads.wait(PATIENCE), threads.panics()), (0, 0));
@@ -247,7 +304,8 @@ fn a_credit_that_comes_before_its_operation_is_kept() {
     out.region().send(B, 0, 0, PIECE + 1).expect("sent");
     out.region().send(B, 0, 0, PIECE + 2).expect("held");
     assert_eq!(out.sent(), Ok(Some(B)));
-    let heard = [peers[0].hear(), peers[0].hear()].map(|header| (header.chunk, header.len as usize, header.phase));
+    let heard = [peers[0].hear(), peers[0].hear()]
+        .map(|header| (header.chunk, header.len as usize, header.phase));
     assert_eq!(heard, [(1, PIECE, Phase::Message), (0, 1, Phase::Message)]);
     assert_eq!(end.traffic().sent_bytes, PIECE as u64 + 1, "the second has no credit");
     drop((marker, out));
