@@ -32,7 +32,7 @@ pub fn plan(members: &[MemberId], links: &LinkMap) -> Plan {
         (Some(order), _) => {
             let small = direct.then(|| class(SMALL_BYTES_MAX, 16, Schedule::OneShot));
             (
-                ring_reason(members, links, &order, &rings),
+                ring_reason(members, links, &order, &rings, direct),
                 small.into_iter().chain(ring_classes(&order)).collect(),
             )
         }
@@ -148,19 +148,28 @@ fn tree_reason(size: usize, tree: &Tree) -> String {
     format!("{size} members over a tree of direct links to {root}, because these form no ring")
 }
 
-fn ring_reason(members: &[MemberId], links: &LinkMap, order: &[Rank], rings: &Rings) -> String {
+fn ring_reason(
+    members: &[MemberId],
+    links: &LinkMap,
+    order: &[Rank],
+    rings: &Rings,
+    direct: bool,
+) -> String {
     let (size, names) =
         (members.len(), order.iter().map(Rank::to_string).collect::<Vec<_>>().join("-"));
     let mut reason = format!("{size} members in a ring ({names}");
-    let Some(slowest_us) = slowest_us(members, links) else {
+    let (slowest_us, round_us) = (slowest_us(members, links), rings.round_us(order));
+    let Some((slowest_us, round_us)) = slowest_us.zip(round_us) else {
         return reason + "), chosen before all round trips were measured";
     };
-    let round_us = rings.round_us(order).unwrap_or_default();
     reason += &format!(", {} round", ms(round_us));
     let by_rank =
         (0..size).filter_map(|rank| u8::try_from(rank).ok()).map(Rank).collect::<Vec<_>>();
     if let Some(other_us) = rings.round_us(&by_rank).filter(|other_us| *other_us != round_us) {
         reason += &format!(" where rank order takes {}", ms(other_us));
+    }
+    if !direct {
+        return reason + "); some pairs have no direct link";
     }
     // Half a round trip is one way; a ring takes each way twice, less the last step.
     let ring_us = round_us * (size as u64 - 1) / size as u64;
@@ -269,6 +278,7 @@ mod tests {
             !found.classes.iter().any(|class| class.schedule == Schedule::OneShot),
             "one pair has no link for it"
         );
+        assert!(!found.reason.contains("small buffers"), "{}", found.reason);
         let parted = links_of(4, |a, b| (a + 2 == b).then_some(200));
         let fallback = plan(&members(4), &parted);
         assert!(all_one_shot(&fallback) && fallback.fits(4));
