@@ -109,7 +109,11 @@ impl State {
 
     /// See [`Endpoint::hurry`](super::Endpoint::hurry).
     pub fn hurry(&mut self, op: OpId) {
-        self.patient.remove(&op);
+        if self.patient.remove(&op) {
+            // A thread that waits since long before looks at the time when it wakes up, and begins
+            // to count then.
+            self.matching.note_moved(op);
+        }
     }
 
     /// Whether waits of an operation have no end by themselves.

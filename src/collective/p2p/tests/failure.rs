@@ -355,6 +355,33 @@ fn patience_counts_only_from_when_all_have_begun() {
 }
 
 #[test]
+fn time_before_all_have_begun_does_not_count() {
+    const SHORT: Duration = Duration::from_secs(1);
+    let group = Group::new(2, memory);
+    group.ends[0].begin_patiently(op(0));
+    group.ends[1].begin(op(0));
+    let [a, b] = [0, 1].map(|rank| Buffer::new(&group.ends[rank], op(0), vec![0; 10]));
+    a.region().recv(B, 0, 0, 10).expect("posted");
+    thread::scope(|scope| {
+        let begun = Instant::now();
+        let until = |share: f64| {
+            while begun.elapsed() < SHORT.mul_f64(share) {
+                thread::yield_now();
+            }
+        };
+        let waiting = scope.spawn(|| a.region().wait_recv(SHORT));
+        // Shortly before the thread wakes up that began to wait at the beginning.
+        until(0.9);
+        group.ends[0].hurry(op(0));
+        until(1.3);
+        b.region().send(A, 0, 0, 10).expect("sent");
+        assert_eq!(waiting.join().expect("no panic"), Ok(Some(B)));
+    });
+    drop((a, b));
+    group.end();
+}
+
+#[test]
 fn a_wait_ends_when_nothing_moves_and_not_while_something_does() {
     const SHORT: Duration = Duration::from_secs(1);
     let group = Group::new(2, memory);
