@@ -20,15 +20,26 @@ use super::arithmetic::{Arithmetic, each};
 use super::call::ReduceOp;
 use super::dtype::DType;
 use super::element::{elements_of, elements_of_mut};
+use super::fault::EngineFault;
 use super::float_environment::in_default_environment;
 use super::half::{Bf16, F16};
 
-/// `acc = acc op x`, element by element, both whole elements of `dtype` and of one length.
+/// These bytes are not whole and aligned elements of their type, or not equally many: a bug of an
+/// engine, as blocks are aligned and schedules cut them between elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misfit;
+
+impl From<Misfit> for EngineFault {
+    fn from(_: Misfit) -> EngineFault {
+        EngineFault::Unfit
+    }
+}
+
+/// `acc = acc op x`, element by element.
 ///
-/// Bytes that are not aligned to their type stay as they are: blocks always are, and schedules cut
-/// them between elements.
-pub fn fold(op: ReduceOp, dtype: DType, acc: &mut [u8], x: &[u8]) {
-    debug_assert_eq!(acc.len(), x.len());
+/// # Errors
+/// [`Misfit`]: nothing is added then.
+pub fn fold(op: ReduceOp, dtype: DType, acc: &mut [u8], x: &[u8]) -> Result<(), Misfit> {
     in_default_environment(|| match dtype {
         DType::F32 => fold_as::<f32>(op, acc, x),
         DType::F64 => fold_as::<f64>(op, acc, x),
@@ -40,13 +51,24 @@ pub fn fold(op: ReduceOp, dtype: DType, acc: &mut [u8], x: &[u8]) {
         DType::U8 => fold_as::<u8>(op, acc, x),
         DType::U32 => fold_as::<u32>(op, acc, x),
         DType::U64 => fold_as::<u64>(op, acc, x),
-    });
+    })
 }
 
 /// `into = a op b`: a copy of `a` and a [`fold`], on one way through memory.
+///
+/// # Errors
+/// [`Misfit`]: `into` has no meaning then.
 #[cfg(any(feature = "gloo", test))]
-pub fn fold_pair(op: ReduceOp, dtype: DType, into: &mut [u8], a: &[u8], b: &[u8]) {
-    debug_assert!(into.len() == a.len() && a.len() == b.len());
+pub fn fold_pair(
+    op: ReduceOp,
+    dtype: DType,
+    into: &mut [u8],
+    a: &[u8],
+    b: &[u8],
+) -> Result<(), Misfit> {
+    if into.len() != a.len() || a.len() != b.len() {
+        return Err(Misfit);
+    }
     in_default_environment(|| match (op, dtype) {
         (ReduceOp::Sum | ReduceOp::Mean, DType::F32) => each_pair::<f32>(into, a, b, f32::plus),
         (ReduceOp::Sum | ReduceOp::Mean, DType::F64) => each_pair::<f64>(into, a, b, f64::plus),
@@ -58,10 +80,11 @@ pub fn fold_pair(op: ReduceOp, dtype: DType, into: &mut [u8], a: &[u8], b: &[u8]
                 .zip(b.chunks(IN_CACHE_BYTES));
             for ((into, a), b) in parts {
                 into.copy_from_slice(a);
-                fold(op, dtype, into, b);
+                fold(op, dtype, into, b)?;
             }
+            Ok(())
         }
-    });
+    })
 }
 
 /// A multiple of every element's length that leaves room in the first-level cache for three of
@@ -71,53 +94,57 @@ const IN_CACHE_BYTES: usize = 8 * 1024;
 
 /// Makes the folded contributions of `members` members the result: divides a mean, makes every NaN
 /// canonical. Integers are finished as they are.
-pub fn finish(op: ReduceOp, dtype: DType, acc: &mut [u8], members: usize) {
+///
+/// # Errors
+/// [`Misfit`]: nothing is changed then.
+pub fn finish(op: ReduceOp, dtype: DType, acc: &mut [u8], members: usize) -> Result<(), Misfit> {
     in_default_environment(|| match dtype {
         DType::F32 => finish_as::<f32>(op, acc, members),
         DType::F64 => finish_as::<f64>(op, acc, members),
         DType::F16 => finish_as::<F16>(op, acc, members),
         DType::Bf16 => finish_as::<Bf16>(op, acc, members),
-        DType::I8 | DType::I32 | DType::I64 | DType::U8 | DType::U32 | DType::U64 => {}
-    });
+        DType::I8 | DType::I32 | DType::I64 | DType::U8 | DType::U32 | DType::U64 => Ok(()),
+    })
 }
 
 #[cfg(any(feature = "gloo", test))]
-fn each_pair<T: Arithmetic>(into: &mut [u8], a: &[u8], b: &[u8], step: impl Fn(T, T) -> T) {
-    let (Some(into), Some(a), Some(b)) =
-        (elements_of_mut::<T>(into), elements_of::<T>(a), elements_of::<T>(b))
-    else {
-        debug_assert!(false, "blocks are aligned and cut between elements");
-        return;
-    };
+fn each_pair<T: Arithmetic>(
+    into: &mut [u8],
+    a: &[u8],
+    b: &[u8],
+    step: impl Fn(T, T) -> T,
+) -> Result<(), Misfit> {
+    let into = elements_of_mut::<T>(into).ok_or(Misfit)?;
+    let (a, b) = elements_of::<T>(a).zip(elements_of::<T>(b)).ok_or(Misfit)?;
     for ((into, &a), &b) in into.iter_mut().zip(a).zip(b) {
         *into = step(a, b);
     }
+    Ok(())
 }
 
-fn fold_as<T: Arithmetic>(op: ReduceOp, acc: &mut [u8], x: &[u8]) {
-    let (Some(acc), Some(x)) = (elements_of_mut::<T>(acc), elements_of::<T>(x)) else {
-        debug_assert!(false, "blocks are aligned and cut between elements");
-        return;
-    };
+fn fold_as<T: Arithmetic>(op: ReduceOp, acc: &mut [u8], x: &[u8]) -> Result<(), Misfit> {
+    let (acc, x) = elements_of_mut::<T>(acc).zip(elements_of::<T>(x)).ok_or(Misfit)?;
+    if acc.len() != x.len() {
+        return Err(Misfit);
+    }
     match op {
         ReduceOp::Sum | ReduceOp::Mean => T::add_to(acc, x),
         ReduceOp::Prod => T::multiply(acc, x),
         ReduceOp::Min => each(acc, x, T::least),
         ReduceOp::Max => each(acc, x, T::greatest),
     }
+    Ok(())
 }
 
-fn finish_as<T: Arithmetic>(op: ReduceOp, acc: &mut [u8], members: usize) {
-    let Some(acc) = elements_of_mut::<T>(acc) else {
-        debug_assert!(false, "blocks are aligned and cut between elements");
-        return;
-    };
+fn finish_as<T: Arithmetic>(op: ReduceOp, acc: &mut [u8], members: usize) -> Result<(), Misfit> {
+    let acc = elements_of_mut::<T>(acc).ok_or(Misfit)?;
     match op {
         ReduceOp::Mean => acc.iter_mut().for_each(|a| *a = a.over(members).canonical()),
         ReduceOp::Sum | ReduceOp::Min | ReduceOp::Max | ReduceOp::Prod => {
             acc.iter_mut().for_each(|a| *a = a.canonical())
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -135,8 +162,8 @@ mod tests {
     fn pair<T: Arithmetic>(op: ReduceOp, a: T, b: T) -> T {
         // Longer than any vector register, so that both the vector loop and its tail are asked.
         let (mut acc, x) = ([a; 37], [b; 37]);
-        fold(op, T::DTYPE, bytes_of_mut(&mut acc), bytes_of(&x));
-        finish(op, T::DTYPE, bytes_of_mut(&mut acc), 2);
+        fold(op, T::DTYPE, bytes_of_mut(&mut acc), bytes_of(&x)).expect("it fits");
+        finish(op, T::DTYPE, bytes_of_mut(&mut acc), 2).expect("it fits");
         assert!(acc.iter().all(|y| bytes_of(&[*y]) == bytes_of(&acc[..1])));
         acc[0]
     }
@@ -156,10 +183,11 @@ mod tests {
         let (a, b) = ([a; 37], [b; 37]);
         Box::new(move |op| {
             let (mut acc, mut into) = (a, b);
-            fold(op, T::DTYPE, bytes_of_mut(&mut acc), bytes_of(&b));
-            fold_pair(op, T::DTYPE, bytes_of_mut(&mut into), bytes_of(&a), bytes_of(&b));
+            fold(op, T::DTYPE, bytes_of_mut(&mut acc), bytes_of(&b)).expect("it fits");
+            fold_pair(op, T::DTYPE, bytes_of_mut(&mut into), bytes_of(&a), bytes_of(&b))
+                .expect("it fits");
             assert_eq!(bytes_of(&acc), bytes_of(&into), "{op}");
-            finish(op, T::DTYPE, bytes_of_mut(&mut acc), 3);
+            finish(op, T::DTYPE, bytes_of_mut(&mut acc), 3).expect("it fits");
             bytes_of(&acc).to_vec()
         })
     }
@@ -188,6 +216,30 @@ mod tests {
             || -> Vec<_> { reductions.iter().flat_map(|reduction| OPS.map(reduction)).collect() };
         let usual = all();
         crate::collective::float_testing::under_every_control_word(|| assert_eq!(all(), usual));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_left_as_it_is() {
+        let [mut eight, four] = [[1u32; 2], [2u32; 2]];
+        let eight = bytes_of_mut(&mut eight);
+        for (acc, x) in [(0..8, 0..4), (1..5, 0..4), (0..4, 1..5), (0..7, 0..7)] {
+            for dtype in [DType::F32, DType::U32] {
+                let folded = fold(
+                    ReduceOp::Sum,
+                    dtype,
+                    &mut eight[acc.clone()],
+                    &bytes_of(&four)[x.clone()],
+                );
+                assert_eq!(folded, Err(Misfit), "{dtype:?} {acc:?} {x:?}");
+            }
+        }
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
+            assert_eq!(finish(ReduceOp::Mean, dtype, &mut eight[1..4], 2), Err(Misfit));
+        }
+        let pair =
+            fold_pair(ReduceOp::Sum, DType::F32, &mut eight[..4], bytes_of(&four), bytes_of(&four));
+        assert_eq!(pair, Err(Misfit));
+        assert_eq!(*eight, *bytes_of(&[1u32; 2]));
     }
 
     #[test]
@@ -283,10 +335,11 @@ mod tests {
         for dtype in [F32, F64, F16, Bf16, I8, I32, I64, U8, U32, U64] {
             for op in OPS {
                 let (mut pair, mut plain) = (vec![7u64; a.len()], a.clone());
-                fold_pair(op, dtype, bytes_of_mut(&mut pair), bytes_of(&a), bytes_of(&b));
-                fold(op, dtype, bytes_of_mut(&mut plain), bytes_of(&b));
+                fold_pair(op, dtype, bytes_of_mut(&mut pair), bytes_of(&a), bytes_of(&b))
+                    .expect("it fits");
+                fold(op, dtype, bytes_of_mut(&mut plain), bytes_of(&b)).expect("it fits");
                 for sum in [&mut pair, &mut plain] {
-                    finish(op, dtype, bytes_of_mut(sum), 2);
+                    finish(op, dtype, bytes_of_mut(sum), 2).expect("it fits");
                 }
                 assert!(pair == plain, "{op} of {dtype:?}");
             }
@@ -313,7 +366,7 @@ mod tests {
             }
         }
         let mut alone = [f64::from_bits(0xfff0_0000_0000_0001)];
-        finish(ReduceOp::Max, DType::F64, bytes_of_mut(&mut alone), 1);
+        finish(ReduceOp::Max, DType::F64, bytes_of_mut(&mut alone), 1).expect("it fits");
         assert_eq!(alone[0].to_bits(), 0x7ff8_0000_0000_0000);
     }
 

@@ -62,7 +62,7 @@ pub use float_environment::in_default_environment;
 pub(crate) use float_environment::testing as float_testing;
 #[cfg(feature = "gloo")]
 pub use fold::fold_pair;
-pub use fold::{finish, fold};
+pub use fold::{Misfit, finish, fold};
 pub use half::{Bf16, F16};
 pub use input::Input;
 pub use ledger::{CallRefusal, Ledger, LedgerEffect, Misbehaviour};

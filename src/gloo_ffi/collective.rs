@@ -7,7 +7,9 @@ use super::overlay::Overlay;
 use super::tally::Tally;
 use super::task::{Algorithm, Reduction, Task};
 use crate::collective::p2p::Landed;
-use crate::collective::{Block, EngineFault, Finished, Pool, Staging, finish, fold, fold_pair};
+use crate::collective::{
+    Block, EngineFault, Finished, Misfit, Pool, Staging, finish, fold, fold_pair,
+};
 use crate::copying::copy;
 use crate::topology::{gloo_ring_chunk, ring_segment};
 use crate::view::{OpId, Rank};
@@ -16,6 +18,12 @@ use std::sync::Arc;
 
 /// Lengths that do not fit each other, after they have been checked: a bug.
 pub(super) const UNFIT: Failure = Failure::Links(EngineFault::Unfit);
+
+impl From<Misfit> for Failure {
+    fn from(_: Misfit) -> Failure {
+        UNFIT
+    }
+}
 
 /// A member's place in a collective.
 pub struct Part<'a> {
@@ -72,7 +80,7 @@ impl Part<'_> {
         let data = block.bytes_mut();
         self.context.all_reduce(self.op, data, reduction, own, overlay.as_ref(), &landed)?;
         if !is_ring {
-            finish(reduction.op, reduction.dtype, data, self.size);
+            finish(reduction.op, reduction.dtype, data, self.size)?;
         }
         Ok(finished(&tally, Some(block)))
     }
@@ -92,9 +100,9 @@ impl Part<'_> {
         };
         let mut block = self.pool.like(own).unwrap_or_else(|| self.pool.block(bytes));
         let sum = block.bytes_mut();
-        fold_pair(op, dtype, sum, of(0), of(1));
-        (2..self.size).for_each(|rank| fold(op, dtype, sum, of(rank)));
-        finish(op, dtype, sum, self.size);
+        fold_pair(op, dtype, sum, of(0), of(1))?;
+        (2..self.size).try_for_each(|rank| fold(op, dtype, sum, of(rank)))?;
+        finish(op, dtype, sum, self.size)?;
         Ok(finished(&Tally::new(bytes), Some(block)))
     }
 
@@ -160,19 +168,23 @@ impl Part<'_> {
             data,
             &shards.bytes,
         )?;
-        self.fold_all(reduction, contributions.bytes(), &mut data[shards.span(me)]);
-        Ok(())
+        self.fold_all(reduction, contributions.bytes(), &mut data[shards.span(me)])
     }
 
     /// Folds what all ranks contribute to `sum`, equally long parts one behind the other, in rank
     /// order.
-    fn fold_all(&self, reduction: Reduction, contributions: &[u8], sum: &mut [u8]) {
+    fn fold_all(
+        &self,
+        reduction: Reduction,
+        contributions: &[u8],
+        sum: &mut [u8],
+    ) -> Result<(), Failure> {
         let each = sum.len();
         copy(sum, &contributions[..each]);
         for part in contributions[each..].chunks_exact(each.max(1)) {
-            fold(reduction.op, reduction.dtype, sum, part);
+            fold(reduction.op, reduction.dtype, sum, part)?;
         }
-        finish(reduction.op, reduction.dtype, sum, self.size);
+        Ok(finish(reduction.op, reduction.dtype, sum, self.size)?)
     }
 
     fn gather_to(&self, root: Rank, bytes: usize, own: Option<Block>) -> Result<Finished, Failure> {

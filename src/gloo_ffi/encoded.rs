@@ -141,11 +141,10 @@ impl Part<'_> {
             let into = if rank == 0 { &mut *sum } else { &mut next };
             own.decode(part, into).map_err(|_| UNFIT)?;
             if rank > 0 {
-                fold(reduction.op, reduction.dtype, bytes_of_mut(sum), bytes_of(&next));
+                fold(reduction.op, reduction.dtype, bytes_of_mut(sum), bytes_of(&next))?;
             }
         }
-        finish(reduction.op, reduction.dtype, bytes_of_mut(sum), self.size);
-        Ok(())
+        Ok(finish(reduction.op, reduction.dtype, bytes_of_mut(sum), self.size)?)
     }
 }
 

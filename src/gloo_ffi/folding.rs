@@ -7,7 +7,7 @@ use super::overlay::{Overlay, Source};
 use super::task::Reduction;
 use super::wire::guarded;
 use crate::collective::p2p::Landed;
-use crate::collective::{DIGEST_BLOCK_BYTES, finish, fold, fold_pair};
+use crate::collective::{DIGEST_BLOCK_BYTES, Misfit, finish, fold, fold_pair};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -100,10 +100,10 @@ impl Fold {
                 Some(overlay) => {
                     let range = offset..offset + bytes;
                     let began_as = began_as(overlay, &range)?;
-                    self.fold_here(offset, acc, first.or(began_as), x);
+                    self.fold_here(offset, acc, first.or(began_as), x)?;
                     overlay.wrote(range);
                 }
-                None => self.fold_here(offset, acc, first, x),
+                None => self.fold_here(offset, acc, first, x)?,
             }
             Ok(())
         })
@@ -111,7 +111,13 @@ impl Fold {
 
     /// `acc = first + x`, and `acc + x` without a first one. What is complete by that is finished
     /// and told of a piece at a time, while that is in cache.
-    fn fold_here(&self, offset: usize, acc: &mut [u8], first: Option<&[u8]>, x: &[u8]) {
+    fn fold_here(
+        &self,
+        offset: usize,
+        acc: &mut [u8],
+        first: Option<&[u8]>,
+        x: &[u8],
+    ) -> Result<(), Thrown> {
         let Reduction { op, dtype, .. } = self.reduction;
         let last = self
             .last
@@ -124,8 +130,9 @@ impl Fold {
                     Some(first) => fold_pair(op, dtype, acc, &first[part.clone()], &x[part]),
                     None => fold(op, dtype, acc, &x[part]),
                 }
+                .map_err(|Misfit| Thrown::Misuse)?;
                 if let Some(last) = last {
-                    finish(op, dtype, acc, last.members);
+                    finish(op, dtype, acc, last.members).map_err(|Misfit| Thrown::Misuse)?;
                 }
             }
             if let Some(last) = last {
@@ -133,6 +140,7 @@ impl Fold {
                 (last.landed)(offset + piece.start, &acc[piece], 0);
             }
         }
+        Ok(())
     }
 }
 

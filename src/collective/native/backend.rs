@@ -353,8 +353,10 @@ impl Core {
         for parcel in out.drain(..) {
             active.post(parcel, &self.outboxes);
         }
-        if progress == Progress::Complete {
-            self.complete(active);
+        match progress {
+            Progress::Going => {}
+            Progress::Complete => self.complete(active),
+            Progress::Unfit => self.fail(active, EngineFault::Unfit),
         }
     }
 

@@ -3,7 +3,7 @@
 //! Bytes of one chunk on their way: contributions, sums of some of them, and what of it is sent.
 
 use crate::collective::canvas::{Claim, Piece};
-use crate::collective::{Block, DType, Pool, ReduceOp, fold};
+use crate::collective::{Block, DType, Misfit, Pool, ReduceOp, fold};
 use crate::copying::copy;
 use std::sync::Arc;
 
@@ -43,7 +43,16 @@ impl Part {
 
     /// Folds two into one: into the place in the result, where one is there, else into a block that
     /// nobody else reads, else into a copy.
-    pub fn fold(self, other: Part, op: ReduceOp, dtype: DType, pool: &Pool) -> Part {
+    ///
+    /// # Errors
+    /// [`Misfit`]: they are not whole elements, or not equally many.
+    pub fn fold(
+        self,
+        other: Part,
+        op: ReduceOp,
+        dtype: DType,
+        pool: &Pool,
+    ) -> Result<Part, Misfit> {
         let self_first = matches!(self, Part::InPlace(_))
             || !matches!(other, Part::InPlace(_)) && self.is_writable();
         let (mut sum, with) = if self_first { (self, other) } else { (other, self) };
@@ -52,15 +61,16 @@ impl Part {
         }
         match &mut sum {
             Part::InPlace(claim) | Part::Staged(claim) => {
-                fold(op, dtype, claim.bytes_mut(), with.bytes())
+                fold(op, dtype, claim.bytes_mut(), with.bytes())?;
             }
-            Part::Block(block) => match Arc::get_mut(block) {
-                Some(block) => fold(op, dtype, block.bytes_mut(), with.bytes()),
-                None => debug_assert!(false, "it was seen to that nobody else has it"),
-            },
+            // It was seen to that nobody else has it.
+            Part::Block(block) => {
+                let block = Arc::get_mut(block).ok_or(Misfit)?;
+                fold(op, dtype, block.bytes_mut(), with.bytes())?;
+            }
         }
         with.give_back();
-        sum
+        Ok(sum)
     }
 
     fn is_writable(&self) -> bool {

@@ -83,6 +83,8 @@ pub enum Progress {
     /// This step brought the last chunk, or took the last frame away: take the
     /// [`output`](Run::output). Said once.
     Complete,
+    /// The call, the plan and the input do not fit each other.
+    Unfit,
 }
 
 /// A peer sent what the schedule does not foresee.
@@ -232,7 +234,7 @@ impl Run {
             && let Some(mut claim) = self.claim(at)
         {
             if !input.copy_to(bytes.start, claim.bytes_mut()) {
-                return Progress::Going;
+                return Progress::Unfit;
             }
             let part = if matches!(station.then, Then::Send(_)) {
                 Part::Staged(claim)
@@ -241,7 +243,7 @@ impl Run {
             };
             return self.add(at, place, part, out);
         }
-        let Some(mut block) = input.piece(&self.pool, bytes) else { return Progress::Going };
+        let Some(mut block) = input.piece(&self.pool, bytes) else { return Progress::Unfit };
         if station.then != Then::Keep {
             // What goes on alone is encoded then. What meets others here counts as they would have
             // got it.
@@ -469,10 +471,12 @@ impl Run {
         while let Some(next) = cell.waiting.iter().position(|(place, _)| *place == cell.folded) {
             let (_, part) = cell.waiting.swap_remove(next);
             cell.folded += 1;
-            cell.sum = Some(match (cell.sum.take(), self.itinerary.reduce) {
+            let sum = match (cell.sum.take(), self.itinerary.reduce) {
                 (Some(sum), Some(op)) => sum.fold(part, op, self.itinerary.dtype, &self.pool),
-                _ => part,
-            });
+                _ => Ok(part),
+            };
+            let Ok(sum) = sum else { return Progress::Unfit };
+            cell.sum = Some(sum);
         }
         if cell.folded < self.stations[at.flow].contributors.len() {
             return Progress::Going;
@@ -513,8 +517,10 @@ impl Run {
         };
         // Gone when the run is over.
         let Some(mut claim) = claim else { return Progress::Going };
-        if let Some(op) = self.itinerary.reduce {
-            finish(op, self.itinerary.dtype, claim.bytes_mut(), self.itinerary.size);
+        let Itinerary { reduce, dtype, size, .. } = self.itinerary;
+        let finished = reduce.map_or(Ok(()), |op| finish(op, dtype, claim.bytes_mut(), size));
+        if finished.is_err() {
+            return Progress::Unfit;
         }
         lock(&self.cells[at.cell]).landed = true;
         let encoded = match (self.itinerary.codec_down(), self.stations[at.flow].then) {
