@@ -30,8 +30,8 @@ use proposal::Proposal;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// How far a ballot may jump over the highest one seen: enough for any history, too little to
-/// exhaust the rounds.
+/// How far the highest round seen may rise with one message: too little for a member to exhaust the
+/// rounds. A node that has missed more rounds than this learns them in steps, one with each message.
 const ROUND_JUMP_MAX: u64 = 1 << 20;
 
 /// What a step wants done, in order.
@@ -274,10 +274,19 @@ impl Agreement {
     }
 
     fn may_answer(&self, from: MemberId, ballot: Ballot, members: &[MemberId]) -> bool {
-        let meant = from == ballot.proposer
+        self.is_meant(from, ballot, members)
+            && ballot.round <= self.round_seen.saturating_add(ROUND_JUMP_MAX)
+    }
+
+    fn is_meant(&self, from: MemberId, ballot: Ballot, members: &[MemberId]) -> bool {
+        from == ballot.proposer
             && members.contains(&self.me)
-            && self.partition.admits(members.iter().copied());
-        meant && ballot.round <= self.round_seen + ROUND_JUMP_MAX
+            && self.partition.admits(members.iter().copied())
+    }
+
+    fn see(&mut self, round: u64) {
+        let reach = self.round_seen.saturating_add(ROUND_JUMP_MAX);
+        self.round_seen = self.round_seen.max(round.min(reach));
     }
 
     fn on_prepare(
@@ -288,10 +297,14 @@ impl Agreement {
         around: &mut dyn Surroundings,
         effects: &mut Vec<Effect>,
     ) {
-        if !self.may_answer(from, ballot, members) {
+        if !self.is_meant(from, ballot, members) {
             return;
         }
-        self.round_seen = self.round_seen.max(ballot.round);
+        let is_answered = self.may_answer(from, ballot, members);
+        self.see(ballot.round);
+        if !is_answered {
+            return;
+        }
         if ballot == self.durable.promised {
             // It has come twice, and is answered.
             return;
@@ -337,9 +350,7 @@ impl Agreement {
     }
 
     pub(super) fn on_nack(&mut self, ballot: Ballot, promised: Ballot) {
-        if promised.round <= self.round_seen + ROUND_JUMP_MAX {
-            self.round_seen = self.round_seen.max(promised.round);
-        }
+        self.see(promised.round);
         if self.proposal.as_ref().is_some_and(|p| p.ballot == ballot) {
             self.proposal = None;
         }

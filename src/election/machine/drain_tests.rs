@@ -99,6 +99,28 @@ fn the_higher_of_two_ballots_is_promised_when_the_drain_is_over_and_the_lower_on
 }
 
 #[test]
+fn the_same_question_twice_is_answered_once() {
+    let mut election = busy_member();
+    for at in [10, 20] {
+        assert_eq!(tell(&mut election, at, 2, prepare(5, 2)), []);
+    }
+    assert_eq!(promised(&answers(&mut election, 510, Input::Tick)), [(2, 5)]);
+}
+
+/// As after months in which others have made Views.
+#[test]
+fn a_node_that_has_missed_many_rounds_learns_them_in_steps() {
+    const FAR: u64 = 5_000_000;
+    // 2^20 rounds with each question.
+    for (questions, round) in [(4, 2), (5, FAR)] {
+        let mut election = busy_member();
+        assert_eq!(tell(&mut election, 10, 2, prepare(2, 2)), []);
+        (0..questions).for_each(|n| _ = tell(&mut election, 11 + n, 2, prepare(FAR, 2)));
+        assert_eq!(promised(&answers(&mut election, 510, Input::Tick)), [(2, round)]);
+    }
+}
+
+#[test]
 fn what_would_not_be_promised_is_not_drained_for() {
     let mut election = busy_member();
     tell(&mut election, 10, 2, prepare(5, 2));
