@@ -42,6 +42,9 @@ pub(crate) enum Defect {
     OwnBase,
     /// Who will install the newest View late counts as left behind.
     LateIsBehind,
+    /// A member never votes. Not one of [`ALL`](Defect::ALL): the others end its calls by time, of
+    /// which the model has none.
+    WithholdsVotes,
 }
 
 /// The defect of one node, if a test has seeded one.
@@ -80,7 +83,7 @@ impl From<Option<Defect>> for Seeded {
 
 #[cfg(test)]
 impl Defect {
-    /// All of them.
+    /// Those that the model has to find.
     pub(crate) const ALL: [Defect; 16] = [
         Defect::PromiseNotDurable,
         Defect::EarlyInstall,

@@ -35,7 +35,8 @@ pub enum Event {
         /// How that was noticed.
         why: Loss,
     },
-    /// It was lost three times within a minute and is kept out, if enough others are there.
+    /// It was lost three times within a minute, or has withheld its vote, and is kept out, if enough
+    /// others are there.
     Quarantined {
         /// Who.
         peer: Who,
@@ -79,6 +80,8 @@ pub enum Loss {
     Silent,
     /// It may be there, but not everybody who goes on reaches it.
     Unreached,
+    /// It lives, and does not vote on operations that the others have given up.
+    Withheld,
 }
 
 impl fmt::Display for Who {
@@ -96,6 +99,7 @@ impl fmt::Display for Loss {
             Loss::Closed => "its connection ended",
             Loss::Silent => "nothing was heard of it",
             Loss::Unreached => "not everybody reaches it",
+            Loss::Withheld => "it is there and does not vote",
         })
     }
 }
@@ -116,11 +120,7 @@ impl fmt::Display for Event {
             Event::Left(who) => write!(f, "{who} left"),
             Event::Lost { peer, why } => write!(f, "{peer} was lost: {why}"),
             Event::Quarantined { peer, lasts } => {
-                write!(
-                    f,
-                    "{peer} is kept out for {} s: lost three times in a minute",
-                    lasts.as_secs()
-                )
+                write!(f, "{peer} is kept out for {} s", lasts.as_secs())
             }
             Event::Woke => {
                 f.write_str("this machine has slept, or this process was stopped; it joins anew")

@@ -177,8 +177,8 @@ pub use partition::{Partition, RosterProblem};
 pub use plan::{Plan, SizeClass, Way, WeightedTree};
 pub use start::gloo_version;
 pub use status::{
-    AloneBecause, AloneOn, Counters, Forecast, PathStatus, PeerStatus, PlanShare, Quarantined,
-    State, Status, ViewStatus, Waiting,
+    AloneBecause, AloneOn, Counters, Forecast, KeptOut, PathStatus, PeerStatus, PlanShare,
+    Quarantined, State, Status, ViewStatus, Waiting,
 };
 pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};
 pub use topology::{FoldOrder, FoldSegment, FoldTree, InterfaceKind};

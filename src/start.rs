@@ -4,6 +4,7 @@
 
 use crate::collective::{Engine, NativeEngine, Pool};
 use crate::config::{Admission, Config, Engine as Choice, Network};
+use crate::defect::Seeded;
 use crate::discovery::{Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin};
 use crate::driver::{Disk, Doors, MachineSleep, NodeConfig, Store, Unchanging, Wiring};
 use crate::election::{Alone, Durable, ElectionConfig};
@@ -146,6 +147,7 @@ fn node_config(
         wiring,
         known,
         advertised: Vec::new(),
+        seeded: Seeded::NONE,
     }
 }
 

@@ -39,8 +39,8 @@ pub struct Status {
     /// Identities that two living processes use; this node's own among them when it has met its
     /// twin, or was told of it. The one that came first keeps its place, the other one is refused.
     pub duplicates: Vec<NodeId>,
-    /// Nodes that were lost three times within a minute and are kept out for a while, if enough
-    /// others are there.
+    /// Nodes that were lost three times within a minute, or withheld a vote, and are kept out for a
+    /// while, if enough others are there.
     pub quarantined: Vec<Quarantined>,
     /// For how long this node has waited for its disk to keep what it is to promise; `None` while
     /// it does not.
@@ -252,6 +252,18 @@ pub struct Quarantined {
     pub name: Option<Name>,
     /// For how long still, in whole seconds.
     pub left: Duration,
+    /// What for.
+    pub why: KeptOut,
+}
+
+/// Why a node is kept out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeptOut {
+    /// It was lost three times within a minute.
+    LostOften,
+    /// It was there, and did not vote on operations that the others had given up.
+    WithheldVote,
 }
 
 /// A call that others have not made yet.
@@ -364,12 +376,16 @@ impl fmt::Display for State {
 impl fmt::Display for Quarantined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name.as_ref().map_or_else(String::new, |name| format!("{name} "));
-        write!(
-            f,
-            "{name}{} was lost three times within a minute and is kept out for {} s",
-            self.node,
-            self.left.as_secs()
-        )
+        write!(f, "{name}{} {} and is kept out for {} s", self.node, self.why, self.left.as_secs())
+    }
+}
+
+impl fmt::Display for KeptOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeptOut::LostOften => "was lost three times within a minute",
+            KeptOut::WithheldVote => "answered and did not vote",
+        })
     }
 }
 

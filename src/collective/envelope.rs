@@ -28,9 +28,10 @@ pub use outgoing::Outgoing;
 
 use super::{
     AbortReason, Backend, Board, Call, Closing, Engine, EngineFault, Finished, Input, Kind, Ledger,
-    LedgerEffect, Measured, Meter, Misbehaviour, OpBody, OpMessage, Outcome, ViewBoard, all_finite,
-    digest_of,
+    LedgerEffect, Measured, Meter, Misbehaviour, OpBody, OpMessage, Outcome, ViewBoard, Vote,
+    all_finite, digest_of,
 };
+use crate::defect::Seeded;
 use crate::view::{Lane, OpId, Rank, View, ViewDigest};
 use plans::{Begun, Plans};
 use state::{Served, Slot, State};
@@ -105,6 +106,15 @@ impl Envelope {
     /// The same, after Views of which these results are left.
     pub fn after(self, before: &LostResults) -> Envelope {
         Envelope { before: before.clone(), ..self }
+    }
+
+    /// The same with one of its rules broken, as a test wants it.
+    pub(crate) fn with(self, seeded: Seeded) -> Envelope {
+        #[cfg(test)]
+        self.lock().ledger.break_rule(seeded);
+        #[cfg(not(test))]
+        let _ = seeded;
+        self
     }
 
     /// The View.
@@ -271,6 +281,9 @@ impl Envelope {
         if outcome.is_none() {
             state.ledger.abort(op, AbortReason::Dropped);
         }
+        // Where the View is being replaced the others decide, and may have all of it without a vote
+        // of this member.
+        let is_frozen = state.ledger.is_frozen();
         let voted_done = state.ledger.has_voted_done(op);
         let committed = outcome == Some(Outcome::Committed);
         if voted_done || committed {
@@ -283,7 +296,7 @@ impl Envelope {
         self.settle(state);
         match outcome {
             Some(outcome) => Fate::of(outcome),
-            None if voted_done => Fate::Unknown,
+            None if voted_done || is_frozen => Fate::Unknown,
             None => Fate::Void,
         }
     }
@@ -318,7 +331,14 @@ impl Envelope {
 
     /// The deadline of an operation has passed.
     pub fn expire(&self, op: OpId) {
-        self.give_up(op, AbortReason::Deadline);
+        let mut state = self.lock();
+        state.ledger.expire(op);
+        self.settle(state);
+    }
+
+    /// Members that have not answered for an open operation, see [`Ledger::unanswered`].
+    pub fn unanswered(&self, op: OpId) -> Vec<Rank> {
+        self.lock().ledger.unanswered(op)
     }
 
     /// Asks for an `Abort` when the result holds a NaN or an infinity.
@@ -384,6 +404,7 @@ impl Envelope {
                 state.ledger.on_settled(from, below);
                 Ok(())
             }
+            OpBody::Overdue(op) => state.ledger.on_overdue(from, op),
             OpBody::Resolved => Ok(()),
         };
         state.ledger.on_resolved(from, &message.resolved);
@@ -556,6 +577,10 @@ impl Envelope {
                 LedgerEffect::Tell(body) => {
                     self.mouth.tell(self.message_to_others(&mut state, body));
                     tells = true;
+                    if let OpBody::Vote(op, Vote::Abort(_)) | OpBody::Overdue(op) = body {
+                        // A node that has ended waits for no votes.
+                        let _ = self.out.send(Outgoing::VotesWanted(op));
+                    }
                 }
                 LedgerEffect::Agreed(op, source) => {
                     wakers.extend(state.slots.get_mut(&op).and_then(|s| s.agreed(source)))

@@ -28,7 +28,7 @@ use super::revision::REVISION_UNKNOWN;
 use super::{
     AbortCause, AbortReason, Call, Closing, Descriptor, Kind, Mode, OpBody, Outcome, Vote,
 };
-use crate::defect::Seeded;
+use crate::defect::{Defect, Seeded};
 use crate::view::{
     CommittedOp, Lane, MESSAGES_IN_FLIGHT_MAX, OPS_IN_FLIGHT_MAX, OPS_LISTED_MAX, OpId, OpSet,
     Rank, View, ViewDigest,
@@ -85,7 +85,7 @@ pub enum CallRefusal {
     Frozen,
     /// The members do not share one history yet.
     NeedsSync,
-    /// 64 operations are in flight, or 32 messages, or 256 are listed.
+    /// 64 operations that this member has called are in flight, or 32 messages, or 256 are listed.
     TooManyInFlight,
 }
 
@@ -161,10 +161,15 @@ impl Ledger {
         if !self.synced && !matches!(call.kind, Kind::Sync { .. }) {
             return Err(CallRefusal::NeedsSync);
         }
-        let listed = self.entries.values().filter(|e| e.call.is_some()).count();
-        let messages = || self.open().filter(|op| op.lane.ends().is_some()).count();
+        // Its own calls: those of others may wait for the very call that is made here.
+        let own = || self.entries.iter().filter(|(_, e)| e.call.is_some());
+        let in_flight = || own().filter(|(_, e)| e.outcome.is_none());
+        let messages = || in_flight().filter(|(op, _)| op.lane.ends().is_some()).count();
         let too_many_messages = lane.ends().is_some() && messages() >= MESSAGES_IN_FLIGHT_MAX;
-        if self.in_flight() >= OPS_IN_FLIGHT_MAX || listed >= OPS_LISTED_MAX || too_many_messages {
+        if in_flight().count() >= OPS_IN_FLIGHT_MAX
+            || own().count() >= OPS_LISTED_MAX
+            || too_many_messages
+        {
             return Err(CallRefusal::TooManyInFlight);
         }
         let number = self.numbers.entry(lane).or_insert(0);
@@ -282,6 +287,55 @@ impl Ledger {
         if own.is_none() {
             self.vote(op, Vote::Abort(AbortCause { reason, by: self.me }));
         }
+    }
+
+    /// The deadline of `op` has passed on this member. It gives `op` up if it has not voted. A vote
+    /// `Done` stands, as others may have committed on it: then this member asks those that have not
+    /// voted to give `op` up.
+    pub fn expire(&mut self, op: OpId) {
+        if self.has_voted_done(op) { self.hurry(op) } else { self.abort(op, AbortReason::Deadline) }
+    }
+
+    fn hurry(&mut self, op: OpId) {
+        if let Some(entry) = self.entries.get_mut(&op).filter(|e| !self.frozen && !e.overdue) {
+            entry.overdue = true;
+            self.effects.push(LedgerEffect::Tell(OpBody::Overdue(op)));
+        }
+    }
+
+    /// The deadline of `op` has passed on another member. A member that has voted `Done` says so
+    /// too: all of them then wait for the same votes from the same moment on.
+    pub fn on_overdue(&mut self, from: Rank, op: OpId) -> Result<(), Misbehaviour> {
+        if self.frozen {
+            return Ok(());
+        }
+        if op.step().is_some() {
+            return Err(Misbehaviour);
+        }
+        self.admit(from, op)?;
+        if self.has_voted_done(op) {
+            self.hurry(op);
+        } else if self.entries.get(&op).is_some_and(|e| e.votes[self.me.index()].is_none()) {
+            let cause = AbortCause { reason: AbortReason::Deadline, by: from };
+            self.vote(op, Vote::Abort(cause));
+        }
+        Ok(())
+    }
+
+    /// The other members whose vote on an open `op` is missing, though every correct member gives
+    /// it as soon as it has heard this one: `Abort` in answer to `Abort`, any vote in answer to
+    /// [`Overdue`](OpBody::Overdue).
+    pub fn unanswered(&self, op: OpId) -> Vec<Rank> {
+        let open = self.entries.get(&op).filter(|e| !self.frozen && e.outcome.is_none());
+        let Some(entry) = open else { return Vec::new() };
+        let answers = |vote: Option<Vote>| match entry.votes[self.me.index()] {
+            Some(Vote::Abort(_)) => matches!(vote, Some(Vote::Abort(_))),
+            Some(Vote::Done { .. }) => vote.is_some() || !entry.overdue,
+            None => true,
+        };
+        let ranks = (0..self.size).map(|rank| Rank(rank as u8));
+        let others = ranks.filter(|rank| *rank != self.me && entry.concerns(*rank));
+        others.filter(|rank| !answers(entry.votes[rank.index()])).collect()
     }
 
     /// Whether this member has voted `Done` for an operation that is not decided.
@@ -437,7 +491,7 @@ impl Ledger {
             (None, _) | (Some(Vote::Done { .. }), Vote::Abort(_)) => true,
             (Some(_), _) => false,
         };
-        if !allowed || entry.outcome.is_some() {
+        if !allowed || entry.outcome.is_some() || self.seeded.has(Defect::WithholdsVotes) {
             return;
         }
         entry.votes[me] = Some(vote);

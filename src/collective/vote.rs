@@ -129,6 +129,9 @@ pub enum OpBody {
     Ready(OpId),
     /// Every operation of this lane with a lower number is decided on the sender.
     Settled(OpId),
+    /// The deadline of an operation has passed on the sender, which has voted `Done`: a member that
+    /// has not voted gives it up.
+    Overdue(OpId),
     /// Only the list of resolved operations counts.
     Resolved,
 }
@@ -139,7 +142,9 @@ impl OpBody {
     pub fn audience(&self, size: usize) -> u32 {
         let op = match self {
             OpBody::Describe(descriptor) => Some(descriptor.op),
-            OpBody::Vote(op, _) | OpBody::Ready(op) | OpBody::Settled(op) => Some(*op),
+            OpBody::Vote(op, _) | OpBody::Ready(op) | OpBody::Settled(op) | OpBody::Overdue(op) => {
+                Some(*op)
+            }
             OpBody::Resolved => None,
         };
         op.map_or(Lane::MAIN, |op| op.lane).participants(size)
@@ -287,6 +292,10 @@ impl Encode for OpMessage {
                 out.push(5);
                 below.encode(out);
             }
+            OpBody::Overdue(op) => {
+                out.push(6);
+                op.encode(out);
+            }
         }
         put_list(out, &self.resolved);
         put_option(out, self.enclosed.as_deref());
@@ -302,6 +311,7 @@ impl Decode for OpMessage {
             3 => OpBody::Resolved,
             4 => OpBody::Ready(OpId::decode(r)?),
             5 => OpBody::Settled(OpId::decode(r)?),
+            6 => OpBody::Overdue(OpId::decode(r)?),
             _ => return Err(Malformed::UnknownTag),
         };
         let (resolved, enclosed) = (r.list(OPS_LISTED_MAX)?, r.option()?.map(Arc::new));

@@ -26,6 +26,9 @@ mod peers;
 #[cfg(test)]
 mod row_tests;
 mod speaker;
+mod unanswered;
+#[cfg(test)]
+mod unanswered_tests;
 mod voice;
 mod wires;
 

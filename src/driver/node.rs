@@ -18,8 +18,10 @@ use super::datalinks::DataLinks;
 use super::deadlines::Deadlines;
 use super::event::{Event, LinkEnd};
 use super::peers::Peers;
+use super::unanswered::Unanswered;
 use super::{Sleep, Store, Told, Wires, Wiring};
 use crate::collective::{Closing, Engine, Envelope, LostResults, Meter, Outgoing};
+use crate::defect::Seeded;
 use crate::discovery::{Advert, Discovery, InterfaceReport, Limits, Origin, Roster, Sighting};
 use crate::election::{
     Applicant, Durable, Effect, Election, ElectionConfig, Input, Message, Operations, PROBE,
@@ -79,6 +81,8 @@ pub struct NodeConfig {
     pub known: Vec<(SocketAddr, Origin)>,
     /// Members a View needs before it is of use.
     pub min_members: usize,
+    /// What a test breaks in this node.
+    pub(crate) seeded: Seeded,
 }
 
 /// Between two round-trip measurements.
@@ -117,6 +121,7 @@ pub(super) struct Node {
     peers: Peers,
     data: DataLinks,
     deadlines: Deadlines,
+    unanswered: Unanswered,
     envelope: Option<Arc<Envelope>>,
     /// It is not shown to callers yet.
     is_envelope_new: bool,
@@ -250,6 +255,7 @@ impl Node {
             durable,
             data: DataLinks::default(),
             deadlines: Deadlines::default(),
+            unanswered: Unanswered::default(),
             envelope: None,
             is_envelope_new: false,
             outgoing: None,
@@ -298,7 +304,8 @@ impl Node {
             .next_due(now)
             .map_or(Duration::MAX, |due| Duration::from_millis(due.saturating_sub(now).max(1)));
         let now = Instant::now();
-        self.tick_at.saturating_duration_since(now).min(dial).min(self.deadlines.pause(now))
+        let tick = self.tick_at.saturating_duration_since(now);
+        tick.min(dial).min(self.deadlines.pause(now)).min(self.unanswered.pause(now))
     }
 
     /// What the View's operations ask for; waits while there is no View.
@@ -353,6 +360,7 @@ impl Node {
         self.notice_sleep();
         match outgoing {
             Outgoing::Deadline(op, after) => self.arm(op, after),
+            Outgoing::VotesWanted(op) => self.await_votes(op),
             Outgoing::Post { key, value } => self.post(&key, &value),
             Outgoing::EngineFailed => self.on_engine_failed(),
         }
@@ -366,6 +374,7 @@ impl Node {
     pub(super) fn turn(&mut self, discovery: &mut dyn Discovery) {
         let now = Instant::now();
         self.expire(now);
+        self.expel_who_withholds_votes(now);
         if now >= self.tick_at {
             self.step(Input::Tick);
             self.tick_at = now + Duration::from_millis(self.election.rest_ms());

@@ -65,6 +65,8 @@ pub(super) struct Link {
     /// This end of a direct one.
     pub(super) local: Option<SocketAddr>,
     pub(super) round_trip: RoundTrip,
+    /// When the last ping was sent that the member has answered over this link.
+    answered: Option<Instant>,
     since: Instant,
     generation: u64,
     claim: Claim,
@@ -151,6 +153,7 @@ impl Peers {
             over,
             local,
             round_trip,
+            answered: None,
             since,
             generation,
             claim,
@@ -300,6 +303,16 @@ impl Peers {
 impl Link {
     pub(super) fn is_direct(&self) -> bool {
         self.over.is_empty()
+    }
+
+    /// The member has answered a ping that was sent then.
+    pub(super) fn has_answered(&mut self, sent: Instant) {
+        self.answered = self.answered.max(Some(sent));
+    }
+
+    /// When the last ping was sent that the member has answered over this link.
+    pub(super) fn answered(&self) -> Option<Instant> {
+        self.answered
     }
 }
 

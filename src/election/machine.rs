@@ -60,6 +60,8 @@ pub enum Input {
     DataLinkLost(ViewDigest),
     /// The engine of this View does not work on this node, though its peers and links do.
     EngineUnfit(ViewDigest),
+    /// This member is linked, and withholds a vote that every correct member gives.
+    Withheld(MemberId),
     /// The state of this ticket is durable.
     Persisted(u64),
     /// This machine has slept, or this process was stopped: what was believed before is out of
@@ -282,6 +284,7 @@ impl Election {
             Input::DataLink(digest) => self.agree(Event::DataLink(digest), ops, effects),
             Input::DataLinkLost(digest) => self.on_data_link_lost(now, digest, effects),
             Input::EngineUnfit(digest) => self.on_engine_unfit(now, digest, effects),
+            Input::Withheld(peer) => self.on_withheld(now, peer, effects),
             Input::Persisted(ticket) => self.agree(Event::Persisted(ticket), ops, effects),
             Input::Woke => self.on_woke(now, ops, effects),
             Input::Twin => self.on_own_twin(now),
@@ -400,6 +403,10 @@ impl Election {
             return;
         }
         if let Some(before) = self.draining.as_ref().filter(|d| d.ballot >= ballot) {
+            if before.ballot == ballot {
+                // The same once more: it is promised when the drain is over.
+                return;
+            }
             // The higher one will have been promised when the drain is over.
             effects.push(Effect::Send(from, Message::Nack(ballot, before.ballot)));
             return;

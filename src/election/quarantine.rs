@@ -4,6 +4,7 @@
 //! while, each time for longer.
 
 use crate::identity::NodeId;
+use crate::status::KeptOut;
 use std::collections::{BTreeMap, VecDeque};
 
 /// So many losses within [`WINDOW_MS`] are too many.
@@ -31,6 +32,8 @@ struct Record {
     last: u64,
     times: u32,
     until: u64,
+    /// It is kept out for a vote that it withheld.
+    expelled: bool,
 }
 
 impl Quarantine {
@@ -54,23 +57,42 @@ impl Quarantine {
         if record.losses.len() < LOSSES_MAX || first_ms == 0 {
             return None;
         }
-        record.losses.clear();
-        let for_ms = first_ms.saturating_mul(1 << record.times.min(32)).min(cap_ms);
-        record.times += 1;
-        record.until = now + for_ms;
-        Some(for_ms)
+        record.expelled = false;
+        Some(record.keep_out(now, (first_ms, cap_ms)))
+    }
+
+    /// This node withholds a vote: it is kept out at once, also from a View that it is a member of.
+    /// Returns for how long.
+    pub(super) fn expel(
+        &mut self,
+        node: NodeId,
+        now: u64,
+        (first_ms, cap_ms): (u64, u64),
+    ) -> Option<u64> {
+        if first_ms == 0 {
+            return None;
+        }
+        self.make_room(node);
+        let record = self.records.entry(node).or_default();
+        record.last = now;
+        record.expelled = true;
+        Some(record.keep_out(now, (first_ms, cap_ms)))
+    }
+
+    /// Whether it is kept out for a vote that it withheld.
+    pub(super) fn expels(&self, node: NodeId, now: u64) -> bool {
+        self.records.get(&node).is_some_and(|record| record.expelled && now < record.until)
     }
 
     pub(super) fn holds(&self, node: NodeId, now: u64) -> bool {
         self.records.get(&node).is_some_and(|record| now < record.until)
     }
 
-    /// Who is kept out, and for how long still.
-    pub(super) fn held(&self, now: u64) -> impl Iterator<Item = (NodeId, u64)> {
-        self.records
-            .iter()
-            .filter(move |(_, r)| now < r.until)
-            .map(move |(node, r)| (*node, r.until - now))
+    /// The nodes that are kept out, for how long still, and why.
+    pub(super) fn held(&self, now: u64) -> impl Iterator<Item = (NodeId, u64, KeptOut)> {
+        let held = self.records.iter().filter(move |(_, r)| now < r.until);
+        let why = |r: &Record| if r.expelled { KeptOut::WithheldVote } else { KeptOut::LostOften };
+        held.map(move |(node, r)| (*node, r.until - now, why(r)))
     }
 
     fn make_room(&mut self, node: NodeId) {
@@ -78,6 +100,16 @@ impl Quarantine {
             let oldest = self.records.iter().min_by_key(|(_, r)| r.last).map(|(node, _)| *node);
             oldest.map(|node| self.records.remove(&node));
         }
+    }
+}
+
+impl Record {
+    fn keep_out(&mut self, now: u64, (first_ms, cap_ms): (u64, u64)) -> u64 {
+        self.losses.clear();
+        let for_ms = first_ms.saturating_mul(1 << self.times.min(32)).min(cap_ms);
+        self.times += 1;
+        self.until = now + for_ms;
+        for_ms
     }
 }
 
@@ -104,7 +136,10 @@ mod tests {
         assert!(
             quarantine.holds(node(1), now + 299_999) && !quarantine.holds(node(1), now + 300_000)
         );
-        assert_eq!(quarantine.held(now).collect::<Vec<_>>(), [(node(1), 300_000)]);
+        assert_eq!(
+            quarantine.held(now).collect::<Vec<_>>(),
+            [(node(1), 300_000, KeptOut::LostOften)]
+        );
     }
 
     #[test]
@@ -124,6 +159,16 @@ mod tests {
             [0, 100_000, 800_000].map(&mut thrice),
             [Some(10_000), Some(20_000), Some(10_000)]
         );
+    }
+
+    #[test]
+    fn a_vote_withheld_is_enough_and_each_time_doubles() {
+        let mut quarantine = Quarantine::default();
+        assert_eq!(quarantine.expel(node(1), 0, TIMES), Some(10_000));
+        assert!(quarantine.expels(node(1), 9999) && quarantine.holds(node(1), 9999));
+        assert!(!quarantine.expels(node(1), 10_000));
+        assert_eq!(quarantine.expel(node(1), 10_000, TIMES), Some(20_000));
+        assert_eq!(quarantine.expel(node(1), 30_000, (0, 0)), None);
     }
 
     #[test]

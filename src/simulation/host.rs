@@ -158,6 +158,7 @@ impl Host {
             advertised: vec![SocketAddr::new(ip, port)],
             known: Vec::new(),
             min_members: 2,
+            seeded: crate::defect::Seeded::NONE,
         }
     }
 

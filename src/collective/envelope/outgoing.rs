@@ -7,12 +7,15 @@ use std::time::Duration;
 
 /// What an envelope asks of the control plane.
 ///
-/// The channel has no bound of its own: at most 64 operations are in flight at a time, and each
-/// asks for a few things.
+/// The channel has no bound of its own. Each open operation asks for a few things, and their number
+/// is bounded: 64 that this member has called, and for each other member 256 that it has not.
 #[derive(Debug)]
 pub enum Outgoing {
     /// Give this operation up when the time has passed.
     Deadline(OpId, Duration),
+    /// This member has asked all others for their votes on this operation: it has given it up, or
+    /// its deadline has passed. They answer at once, unless they withhold their votes.
+    VotesWanted(OpId),
     #[cfg_attr(
         not(feature = "gloo"),
         allow(dead_code, reason = "the native engine needs no rendezvous")

@@ -37,6 +37,8 @@ pub(super) struct Entry {
     pub(super) held: Option<u128>,
     /// The engine has begun with a sync.
     pub(super) ready: bool,
+    /// This member's deadline passed after its vote `Done`.
+    pub(super) overdue: bool,
 }
 
 impl Entry {
@@ -56,6 +58,7 @@ impl Entry {
             agreed: false,
             held: None,
             ready: false,
+            overdue: false,
         }
     }
 

@@ -10,8 +10,13 @@ use crate::view::{OpId, Rank};
 impl Ledger {
     /// The same with one of its rules broken.
     pub(crate) fn with(mut self, seeded: Seeded) -> Ledger {
-        self.seeded = seeded;
+        self.break_rule(seeded);
         self
+    }
+
+    /// From now on one of its rules is broken.
+    pub(crate) fn break_rule(&mut self, seeded: Seeded) {
+        self.seeded = seeded;
     }
 
     /// Whether it has taken this vote into account, or will not any more.
@@ -57,6 +62,7 @@ impl Ledger {
         let fine = match message.body {
             OpBody::Describe(descriptor) => self.on_descriptor(from, descriptor).map(drop),
             OpBody::Vote(op, vote) => self.on_vote(from, op, vote),
+            OpBody::Overdue(op) => self.on_overdue(from, op),
             OpBody::Settled(below) => {
                 self.on_settled(from, below);
                 Ok(())

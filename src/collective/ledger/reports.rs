@@ -42,6 +42,7 @@ impl Ledger {
             bodies.extend(entry.begun_by(me).map(OpBody::Describe));
             bodies.extend(entry.ready.then_some(OpBody::Ready(*op)));
             bodies.extend(entry.votes[me.index()].map(|vote| OpBody::Vote(*op, vote)));
+            bodies.extend(entry.overdue.then_some(OpBody::Overdue(*op)));
         }
         let shared =
             self.numbers.iter().filter(|(lane, _)| lane.participants(size) >> to.0 & 1 == 1);

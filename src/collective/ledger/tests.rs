@@ -47,6 +47,83 @@ fn one_abort_ends_it_for_all_even_after_done() {
 }
 
 #[test]
+fn a_deadline_after_done_ends_what_another_member_has_not_voted_on() {
+    let mut g = Group::of(3);
+    let op = g.begin_all(SUM);
+    g.deliver_all();
+    g.ledgers[0].done(op, 7);
+    g.ledgers[1].done(op, 7);
+    g.deliver_all();
+    g.ledgers[0].expire(op);
+    assert_eq!(g.ledgers[0].unanswered(op), [Rank(2)]);
+    g.deliver_all();
+    let aborted = Outcome::Aborted(AbortCause { reason: AbortReason::Deadline, by: Rank(0) });
+    assert!(g.resolved.iter().all(|r| *r == [(op, aborted)]));
+    assert!(g.ledgers.iter().all(|ledger| ledger.unanswered(op).is_empty()));
+}
+
+#[test]
+fn a_deadline_after_done_ends_nothing_that_all_have_voted_for() {
+    let mut g = Group::of(3);
+    let op = g.begin_all(SUM);
+    g.deliver_all();
+    (0..3).for_each(|i| g.ledgers[i].done(op, 7));
+    g.ledgers[0].expire(op);
+    g.deliver_all();
+    assert!(g.resolved.iter().all(|r| *r == [(op, Outcome::Committed)]));
+}
+
+#[test]
+fn a_deadline_after_done_is_said_again_over_a_new_link() {
+    let mut g = Group::of(2);
+    let op = g.begin_all(SUM);
+    g.deliver_all();
+    g.ledgers[0].done(op, 7);
+    g.ledgers[0].expire(op);
+    g.ledgers[0].expire(op);
+    let said = g.ledgers[0].replay(Rank(1));
+    assert_eq!(said.iter().filter(|body| **body == OpBody::Overdue(op)).count(), 1);
+}
+
+#[test]
+fn members_that_have_all_voted_done_wait_for_the_same_votes() {
+    let mut g = Group::of(3);
+    let op = g.begin_all(SUM);
+    g.deliver_all();
+    (0..2).for_each(|i| g.ledgers[i].done(op, 7));
+    g.deliver(0, 1);
+    g.deliver(1, 0);
+    g.ledgers[0].expire(op);
+    g.deliver(0, 1);
+    assert_eq!(g.ledgers[1].unanswered(op), [Rank(2)]);
+}
+
+/// A member that is far ahead of the others keeps nobody from the calls that it waits for.
+#[test]
+fn what_others_have_begun_takes_no_room_from_own_calls() {
+    let mut g = Group::of(2);
+    let ahead: Vec<OpId> = (0..OPS_IN_FLIGHT_MAX).map(|_| g.begin(0, SUM)).collect();
+    assert_eq!(g.ledgers[0].call(Lane::MAIN, SUM), Err(CallRefusal::TooManyInFlight));
+    g.deliver_all();
+    for op in ahead {
+        assert_eq!(g.ledgers[1].call(Lane::MAIN, SUM), Ok(op));
+    }
+}
+
+#[test]
+fn who_has_not_answered_is_known_by_rank() {
+    let mut g = Group::of(3);
+    let op = g.begin_all(SUM);
+    g.deliver_all();
+    assert!(g.ledgers[0].unanswered(op).is_empty(), "nobody has been asked");
+    g.ledgers[0].expire(op);
+    assert_eq!(g.ledgers[0].unanswered(op), [Rank(1), Rank(2)]);
+    g.deliver(0, 1);
+    g.deliver(1, 0);
+    assert_eq!(g.ledgers[0].unanswered(op), [Rank(2)]);
+}
+
+#[test]
 fn nobody_returns_aborted_before_all_have_voted_so() {
     let mut g = Group::of(3);
     let op = g.begin_all(SUM);

@@ -283,6 +283,7 @@ impl Node {
             return;
         };
         let Some(link) = self.peers.get_mut(from) else { return };
+        link.has_answered(self.epoch + Duration::from_micros(number));
         link.round_trip.sample(now, sample_us);
         let Some(rtt_us) = link.round_trip.us() else { return };
         let port = self.port_toward(from);

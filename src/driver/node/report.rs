@@ -145,10 +145,11 @@ impl Node {
 
     fn quarantined(&self) -> Vec<Quarantined> {
         let held = self.election.quarantined(self.now());
-        held.map(|(node, ms)| Quarantined {
+        held.map(|(node, ms, why)| Quarantined {
             node,
             name: self.name_of(node),
             left: Duration::from_secs(ms.div_ceil(1000)),
+            why,
         })
         .collect()
     }

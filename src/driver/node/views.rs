@@ -10,6 +10,7 @@ use crate::driver::event::LinkEnd;
 use crate::driver::lighter::lighter;
 use crate::driver::peers::Link;
 use crate::driver::speaker::Speaker;
+use crate::driver::unanswered::NO_PONG;
 use crate::election::{Decides, Input, Message};
 use crate::engine::EngineKind;
 use crate::identity::MemberId;
@@ -40,6 +41,7 @@ impl Node {
         self.dial_again_who_did_not();
         self.data.clear();
         self.deadlines.clear();
+        self.unanswered.clear();
         if let Some(before) = self.envelope.take() {
             match decides {
                 Decides::Parent => before.decide(view),
@@ -58,7 +60,8 @@ impl Node {
         let mouth = Arc::new(Speaker::new(Arc::clone(view), self.me, self.peers.voices().clone()));
         let envelope = Envelope::open(Arc::clone(view), me, engine.as_ref(), tx, mouth)
             .measured_by(&self.meter)
-            .after(&self.lost);
+            .after(&self.lost)
+            .with(self.config.seeded);
         let envelope = Arc::new(envelope);
         let why = view.engine.why.sentence(|rank| format!("rank {rank}"));
         tracing::info!(view = %view.id(), rank = %me, size = view.size(), engine = %view.engine.kind, why, in_sync = view.in_sync(), "installed a view");
@@ -300,6 +303,40 @@ impl Node {
         while let Some(op) = self.deadlines.next(now) {
             envelope.expire(op);
         }
+    }
+
+    /// All others have been asked for their votes on `op`.
+    pub(super) fn await_votes(&mut self, op: OpId) {
+        let Some(envelope) = &self.envelope else { return };
+        let is_open = |op| !envelope.unanswered(op).is_empty();
+        self.unanswered.ask(op, Instant::now(), is_open);
+    }
+
+    /// Members that are asked for their votes and withhold them lose their place: nobody could
+    /// answer a call as long as they have it.
+    pub(super) fn expel_who_withholds_votes(&mut self, now: Instant) {
+        for (op, asked) in self.unanswered.due(now) {
+            let Some(envelope) = self.envelope.clone() else { return };
+            let missing = envelope.unanswered(op);
+            if missing.is_empty() {
+                self.unanswered.end(op);
+            }
+            let members = missing.iter().filter_map(|rank| envelope.view().member(*rank));
+            let withheld: Vec<MemberId> =
+                members.map(|m| m.id).filter(|id| self.withholds_vote(*id, asked, now)).collect();
+            for member in withheld {
+                tracing::warn!(peer = %member, %op, "a member answers and withholds its vote; it loses its place");
+                self.step(Input::Withheld(member));
+            }
+        }
+    }
+
+    /// Whether this member would have voted by `now`, if it did what it is to do. See
+    /// [`unanswered`](crate::driver::unanswered).
+    fn withholds_vote(&self, id: MemberId, asked: Instant, now: Instant) -> bool {
+        let answered = self.peers.get(id).and_then(Link::answered);
+        answered.is_some_and(|ping| ping > asked)
+            || now >= asked + NO_PONG && self.election.hears_this_node(self.now(), id)
     }
 
     pub(super) fn report_resolved(&mut self) {

@@ -3,14 +3,17 @@
 //! Who is to blame for a View that had to be replaced, and what follows from it.
 
 use super::Election;
+use super::peers::Link;
+use crate::election::agreement::Effect;
 use crate::election::notice::Notice;
 use crate::events::Loss;
 use crate::identity::{MemberId, NodeId};
+use crate::status::KeptOut;
 use crate::view::View;
 
 impl Election {
-    /// Who is kept out because it was lost again and again, and for how many milliseconds still.
-    pub fn quarantined(&self, now: u64) -> impl Iterator<Item = (NodeId, u64)> {
+    /// The nodes that are kept out, for how many milliseconds still, and why.
+    pub fn quarantined(&self, now: u64) -> impl Iterator<Item = (NodeId, u64, KeptOut)> {
         self.quarantine.held(now)
     }
 
@@ -29,7 +32,7 @@ impl Election {
         if is_merger {
             self.note(Notice::Merged(apart));
         }
-        self.tell_losses(&before, view);
+        self.tell_losses(now, &before, view);
         self.count_losses(now, before, view);
     }
 
@@ -37,11 +40,12 @@ impl Election {
         self.peers.get_mut(&id).is_some_and(|p| std::mem::take(&mut p.apart))
     }
 
-    fn tell_losses(&mut self, before: &[MemberId], view: &View) {
+    fn tell_losses(&mut self, now: u64, before: &[MemberId], view: &View) {
         for id in before.iter().filter(|id| !view.contains(**id)) {
             let peer = self.peers.get(id);
             let notice = match peer {
                 Some(peer) if peer.left => Notice::Left(*id),
+                _ if self.quarantine.expels(id.node, now) => Notice::Lost(*id, Loss::Withheld),
                 _ => Notice::Lost(*id, peer.and_then(|p| p.loss).unwrap_or(Loss::Unreached)),
             };
             self.note(notice);
@@ -68,10 +72,32 @@ impl Election {
         }
     }
 
-    /// Whether this node is in quarantine. Nobody is taken out of a View for it.
+    /// Whether this node is in quarantine. Nobody is taken out of a View for losses of before, but
+    /// for a vote that is withheld now.
     pub(super) fn is_kept_out(&self, now: u64, id: MemberId) -> bool {
+        let is_member = || self.agreement.installed().is_some_and(|v| v.contains(id));
         self.quarantine.holds(id.node, now)
-            && !self.agreement.installed().is_some_and(|v| v.contains(id))
+            && (self.quarantine.expels(id.node, now) || !is_member())
+    }
+
+    /// A member that withholds its vote keeps every call of the View open: its link ends, it is
+    /// kept out at once, and the View is to be replaced.
+    pub(super) fn on_withheld(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
+        let is_member = self.agreement.installed().is_some_and(|v| v.contains(id));
+        if !is_member || self.is_frozen() || self.quarantine.expels(id.node, now) {
+            return;
+        }
+        if let Some(ms) = self.quarantine.expel(id.node, now, self.config.quarantine_ms) {
+            self.note(Notice::Quarantined(id.node, ms));
+        }
+        effects.push(Effect::Drop(id));
+        self.on_lost(now, id, Loss::Withheld, effects);
+    }
+
+    /// Whether this member is heard, and says that it hears this node.
+    pub fn hears_this_node(&self, now: u64, id: MemberId) -> bool {
+        let peer = self.peers.get(&id).filter(|p| matches!(p.link, Link::Up { .. }));
+        peer.is_some_and(|p| !p.detector.is_quiet(now) && p.deaf_since.is_none())
     }
 
     /// Whether some of these are in quarantine, and the others would be enough.

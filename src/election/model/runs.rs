@@ -173,7 +173,9 @@ fn hunting_ground(defect: Defect) -> Option<Group> {
         }
         Defect::CutOffGoesOn => return Some(Group { defect: Some(defect), ..cut_off() }),
         Defect::EarlyAbort | Defect::KeepsDone => (Majority, (1, 0, 1)),
-        Defect::TipOfInstalled | Defect::AcceptedNotDurable => return None,
+        Defect::TipOfInstalled | Defect::AcceptedNotDurable | Defect::WithholdsVotes => {
+            return None;
+        }
     };
     Some(Group { defect: Some(defect), ..group(partition, left) })
 }

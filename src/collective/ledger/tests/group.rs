@@ -61,6 +61,7 @@ impl Group {
                 OpBody::Vote(op, vote) => self.ledgers[to].on_vote(rank, op, vote).unwrap(),
                 OpBody::Ready(op) => self.ledgers[to].on_ready(rank, op),
                 OpBody::Settled(below) => self.ledgers[to].on_settled(rank, below),
+                OpBody::Overdue(op) => self.ledgers[to].on_overdue(rank, op).unwrap(),
                 OpBody::Resolved => {}
             }
         }

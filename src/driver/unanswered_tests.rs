@@ -1,0 +1,140 @@
+//! Layer: Host.
+//!
+//! A member that is linked, answers pings, and never votes.
+
+use crate::collective::{
+    Call, CodecId, DType, Decided, Envelope, Input, Kind, Mode, Outcome, ReduceOp, bytes_of,
+};
+use crate::defect::{Defect, Seeded};
+use crate::driver::{self, Handles};
+use crate::events::{Event, Loss};
+use crate::status::KeptOut;
+use crate::view::{Lane, OpId};
+use crate::{Builder, Config};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A call's deadline.
+const DEADLINE: Duration = Duration::from_millis(300);
+
+/// How much later than its deadline a call may end.
+const LATE_MAX: Duration = Duration::from_secs(5);
+
+const SUM: Call = Call {
+    kind: Kind::AllReduce(ReduceOp::Sum),
+    dtype: DType::F32,
+    count: 4,
+    codec: CodecId::None,
+    mode: Mode::PerOp,
+};
+
+async fn node(group: &'static str, name: &str, min: usize, seeded: Seeded) -> Handles {
+    let own =
+        Config::from(Builder::new(Config::local()).open_lan(group).name(name).min_members(min));
+    let open = move || async move {
+        let (node, doors) = crate::start::open(own).await?;
+        Ok((driver::NodeConfig { seeded, ..node }, doors))
+    };
+    driver::spawn(open).await.expect("it runs")
+}
+
+async fn view_of(size: usize, handles: &mut Handles) -> Arc<Envelope> {
+    let is_it = |envelope: &Option<Arc<Envelope>>| {
+        envelope.as_ref().is_some_and(|e| e.view().size() == size && !e.is_frozen())
+    };
+    let envelope = timeout(PATIENCE, handles.views.wait_for(is_it))
+        .await
+        .expect("in time")
+        .expect("it runs")
+        .clone();
+    envelope.expect("a View")
+}
+
+fn begin(envelope: &Arc<Envelope>) -> OpId {
+    let op = envelope.call(Lane::MAIN, SUM).expect("a number");
+    envelope.begin(op, SUM, &Input::Borrowed(bytes_of(&[1f32; 4])));
+    op
+}
+
+async fn decided(envelope: &Arc<Envelope>, op: OpId) -> Decided {
+    timeout(PATIENCE, poll_fn(|task| envelope.poll_decided(op, task)))
+        .await
+        .expect("the call stays open")
+}
+
+/// Two correct members and one that never votes. `calls` says whether that one calls at all: then
+/// the others have voted `Done` when the deadline passes, else they have not.
+async fn group(name: &'static str, calls: bool) {
+    let mut a = node(name, "a", 2, Seeded::NONE).await;
+    let mut b = node(name, "b", 2, Seeded::NONE).await;
+    let mut silent = node(name, "c", 2, Some(Defect::WithholdsVotes).into()).await;
+    let mut events = a.happened.resubscribe();
+    let (of_a, of_b) = (view_of(3, &mut a).await, view_of(3, &mut b).await);
+    let of_silent = view_of(3, &mut silent).await;
+    let rank = of_silent.me();
+    if calls {
+        begin(&of_silent);
+    }
+    // Only one of them has a deadline: both calls end.
+    let began = Instant::now();
+    let (at_a, at_b) = (begin(&of_a), begin(&of_b));
+    of_a.give_up_after(at_a, DEADLINE);
+    for (envelope, op) in [(&of_a, at_a), (&of_b, at_b)] {
+        let outcome = decided(envelope, op).await.outcome;
+        let took = began.elapsed();
+        // All who go on have the sum if the other one has contributed to it.
+        let is_right = match outcome {
+            Outcome::Committed => calls,
+            Outcome::Aborted(_) => !calls,
+            _ => false,
+        };
+        assert!(is_right, "{outcome:?}");
+        assert!(took < DEADLINE + LATE_MAX, "{took:?}");
+        assert_eq!(envelope.lost_members(), [rank]);
+    }
+    // They go on, and the other one is named and stays out.
+    let (of_a, of_b) = (view_of(2, &mut a).await, view_of(2, &mut b).await);
+    for (envelope, op) in [(&of_a, begin(&of_a)), (&of_b, begin(&of_b))] {
+        assert_eq!(decided(envelope, op).await.outcome, Outcome::Committed);
+    }
+    let told = async {
+        loop {
+            if let Event::Lost { peer, why } = events.recv().await.expect("it runs") {
+                return (peer.name, why);
+            }
+        }
+    };
+    let (who, why) = timeout(PATIENCE, told).await.expect("nobody says who");
+    assert_eq!((who.expect("a name").as_str(), why), ("c", Loss::Withheld));
+    let out = a.status.wait_for(|status| !status.quarantined.is_empty()).await.expect("it runs");
+    assert_eq!(out.quarantined[0].why, KeptOut::WithheldVote);
+}
+
+#[tokio::test]
+async fn a_member_that_calls_and_never_votes_is_named_and_loses_its_place() {
+    group("withholds-after-calling", true).await;
+}
+
+#[tokio::test]
+async fn a_member_that_never_calls_nor_votes_is_named_and_loses_its_place() {
+    group("withholds-without-calling", false).await;
+}
+
+/// Nobody else is left: the call ends all the same.
+#[tokio::test]
+async fn of_two_members_the_one_that_votes_gets_its_call_back() {
+    let mut a = node("withholds-of-two", "a", 2, Seeded::NONE).await;
+    let mut silent = node("withholds-of-two", "b", 2, Some(Defect::WithholdsVotes).into()).await;
+    let (of_a, of_silent) = (view_of(2, &mut a).await, view_of(2, &mut silent).await);
+    assert!(!of_silent.is_frozen());
+    let (op, began) = (begin(&of_a), Instant::now());
+    of_a.give_up_after(op, DEADLINE);
+    let outcome = decided(&of_a, op).await.outcome;
+    let took = began.elapsed();
+    assert!(matches!(outcome, Outcome::Aborted(_)), "{outcome:?}");
+    assert!(took < DEADLINE + LATE_MAX, "{took:?}");
+}
