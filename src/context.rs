@@ -407,17 +407,19 @@ impl Context {
 
     /// The result of a call of this lane that was dropped after its outcome was decided, if it was
     /// committed, in this View or one before; the lane can be used again. Of a step, the results of
-    /// its calls one after the other. `None` when there is none, or when it is not decided yet.
+    /// its calls one after the other. `None` when there is none, when it is not decided yet, or when
+    /// its bytes are no whole elements of `T`; then it stays.
     pub fn take_result<T: Element>(&mut self) -> Option<Vec<T>> {
-        let decided = self.envelope.take_lost(self.lane)?;
-        let output = decided.whole()?;
-        output.len().is_multiple_of(T::DTYPE.bytes()).then(|| elements(&output))
+        let fits =
+            |bytes: Option<usize>| bytes.is_none_or(|bytes| bytes.is_multiple_of(T::DTYPE.bytes()));
+        let output = self.envelope.take_lost(self.lane, fits)?.whole()?;
+        Some(elements(&output))
     }
 
     /// Forgets that result; the lane can be used again. False when there is none, or when it is not
     /// decided yet.
     pub fn discard_result(&mut self) -> bool {
-        self.envelope.take_lost(self.lane).is_some()
+        self.envelope.take_lost(self.lane, |_| true).is_some()
     }
 
     fn message<T: Element>(&self, from: Rank, to: Rank, tag: u32, count: usize) -> Flight {

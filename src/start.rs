@@ -162,7 +162,7 @@ pub fn gloo_version() -> Option<String> {
 
 /// The engines this node offers, and those it has.
 fn engines(config: &Config) -> Result<(Engines, Vec<Arc<dyn Engine>>)> {
-    let wanted = match (config.engine, lookup("POTLUCK_ENGINE")) {
+    let wanted = match (config.engine, lookup("POTLUCK_ENGINE").filter(|text| !text.is_empty())) {
         (Some(engine), _) => engine,
         (None, Some(text)) => text.to_string_lossy().parse().map_err(Error::Config)?,
         (None, None) => Choice::Auto,

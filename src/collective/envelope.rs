@@ -355,15 +355,18 @@ impl Envelope {
         self.settle(state);
     }
 
-    /// Takes the outcome of a dropped call, if it is decided; `None` when there is none or it is
-    /// still open.
-    pub fn take_lost(&self, lane: Lane) -> Option<Decided> {
-        if let Some(decided) = self.before.take(lane) {
-            return Some(decided);
+    /// Takes the outcome of a dropped call, if it is decided and its result has so many bytes as
+    /// `fits` allows, where it has one; else it stays.
+    pub fn take_lost(&self, lane: Lane, fits: impl Fn(Option<usize>) -> bool) -> Option<Decided> {
+        if self.before.first_in(lane).is_some() {
+            return self.before.take_if(lane, |decided| fits(decided.bytes()));
         }
         let mut state = self.lock();
         let op = state.lost_in(lane)?;
-        state.slots.get(&op)?.outcome?;
+        let slot = state.slots.get(&op).filter(|slot| slot.outcome.is_some())?;
+        if !fits(slot.bytes()) {
+            return None;
+        }
         state.lost.remove(&op);
         Some(state.take(op))
     }

@@ -31,7 +31,7 @@ pub async fn dropped(on: On) -> Result<()> {
 pub async fn lost(on: On) -> Result<()> {
     let nodes = group(on, "lost", 2).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
-        let mut buffer = vec![1.0f32; 70_000];
+        let mut buffer = vec![1.0f32; 70_001];
         if context.rank() == 0 {
             let mut call = context.all_reduce(&mut buffer);
             // Begun, and not looked at again: its data and its vote do without.
@@ -43,7 +43,7 @@ pub async fn lost(on: On) -> Result<()> {
             // Rank 1 has its sum, so this rank has voted for it.
             context.lane(2).barrier().await?;
             drop(call);
-            ensure!(buffer == vec![1.0; 70_000], "the buffer was touched");
+            ensure!(buffer == vec![1.0; 70_001], "the buffer was touched");
             let refused = context.all_reduce(&mut buffer).await;
             ensure!(matches!(refused, Err(Error::LostResult { .. })), "{refused:?}");
             let sum = loop {
@@ -53,11 +53,11 @@ pub async fn lost(on: On) -> Result<()> {
                     None => tokio::task::yield_now().await,
                 }
             };
-            ensure!(sum == vec![2.0; 70_000] && !context.discard_result(), "not the lost sum");
+            ensure!(sum == vec![2.0; 70_001] && !context.discard_result(), "not the lost sum");
         } else {
             context.lane(1).barrier().await?;
             context.all_reduce(&mut buffer).await?;
-            ensure!(buffer == vec![2.0; 70_000], "wrong");
+            ensure!(buffer == vec![2.0; 70_001], "wrong");
             context.lane(2).barrier().await?;
         }
         let mut next = vec![3.0f64; 10];
@@ -81,7 +81,7 @@ pub async fn lost_and_left(on: On) -> Result<()> {
     let mut nodes: Vec<_> = nodes.into_iter().zip(contexts).collect();
     nodes.sort_by_key(|(_, context)| context.rank());
     let results = everywhere(nodes, |cluster, mut context| async move {
-        let mut buffer = vec![1.0f32; 70_000];
+        let mut buffer = vec![1.0f32; 70_001];
         let rank = context.rank();
         if rank == 0 {
             let mut call = context.all_reduce(&mut buffer);
@@ -107,6 +107,7 @@ pub async fn lost_and_left(on: On) -> Result<()> {
         if rank == 0 {
             let refused = context.all_reduce(&mut next).await;
             ensure!(matches!(refused, Err(Error::LostResult { .. })), "{refused:?}");
+            ensure!(context.take_result::<f64>().is_none(), "half an element");
             let sum = context.take_result::<f32>().context("the lost sum is gone")?;
             ensure!(sum == vec![3.0; 70_000] && !context.discard_result(), "not the lost sum");
         }

@@ -38,6 +38,12 @@ pub struct Decided {
 }
 
 impl Decided {
+    /// The bytes of the [whole](Decided::whole) result; `None` when there is none.
+    pub fn bytes(&self) -> Option<usize> {
+        let of_parts = || self.parts.iter().map(Staging::len).sum();
+        self.output.as_ref().map(Staging::len).or((!self.parts.is_empty()).then(of_parts))
+    }
+
     /// The result; of a step, those of its calls behind each other.
     pub fn whole(self) -> Option<Staging> {
         if self.parts.is_empty() {

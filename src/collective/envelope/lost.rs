@@ -23,17 +23,16 @@ impl LostResults {
         self.lock().iter().map(|(op, _)| *op).find(|op| op.lane.caller() == lane.caller())
     }
 
-    pub(super) fn take(&self, lane: Lane) -> Option<Decided> {
+    /// The oldest one of the lane, if it is as is asked for.
+    pub(super) fn take_if(&self, lane: Lane, fits: impl Fn(&Decided) -> bool) -> Option<Decided> {
         let mut kept = self.lock();
         let at = kept.iter().position(|(op, _)| op.lane.caller() == lane.caller())?;
-        Some(kept.remove(at).1)
+        if fits(&kept[at].1) { Some(kept.remove(at).1) } else { None }
     }
 
     /// The oldest one of the lane, if that was a sync.
     pub(super) fn take_sync(&self, lane: Lane) -> Option<Decided> {
-        let mut kept = self.lock();
-        let at = kept.iter().position(|(op, _)| op.lane.caller() == lane.caller())?;
-        if kept[at].1.is_sync { Some(kept.remove(at).1) } else { None }
+        self.take_if(lane, |decided| decided.is_sync)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(OpId, Decided)>> {

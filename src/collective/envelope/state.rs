@@ -90,6 +90,17 @@ const SERVED_MAX: usize = 64;
 /// must not queue in front of votes.
 const ENCLOSED_OPS_MAX: usize = 16;
 
+impl Slot {
+    /// The bytes of the result, of a step those of its calls; `None` where it has none that counts.
+    pub(super) fn bytes(&self) -> Option<usize> {
+        let of_parts = || self.parts.values().map(|(part, _)| part.len()).sum();
+        let bytes = self.output.as_ref().map(Staging::len);
+        bytes
+            .or((!self.parts.is_empty()).then(of_parts))
+            .filter(|_| self.outcome == Some(Outcome::Committed))
+    }
+}
+
 impl State {
     /// Whether one more contribution may go with its descriptor.
     pub(super) fn may_enclose(&self) -> bool {
