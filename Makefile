@@ -1,5 +1,5 @@
-# Two commands are the whole set-up on a fresh machine: `make demo` and `make test`.
-# Recipes print nothing of their own, so that `make demo ARGS=--json` is one JSON document.
+# On a fresh machine two commands suffice: `make demo` and `make test`.
+# Recipes print nothing themselves, so `make demo ARGS=--json` prints one JSON document.
 
 .PHONY: help demo test check fix asan gloo-generations fuzz sim bench bench-topology train lab-clean faults reliability model fuzz-schedules
 

@@ -1,7 +1,7 @@
-//! Builds the C++ border when the feature `gloo` is on, and does nothing otherwise.
+//! Builds the C++ bridge if the feature `gloo` is on, and does nothing otherwise.
 //!
-//! CMake finds Gloo and compiles the shim together with what cxx generates into one archive, so
-//! that their order on a linker's command line does not matter.
+//! CMake finds Gloo, and compiles the shim together with cxx's generated code into one archive, so
+//! that their order on the linker's command line does not matter.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -33,7 +33,7 @@ mod gloo {
         for variable in ["GLOO_ROOT", "CMAKE", "CXX", "DOCS_RS"] {
             println!("cargo::rerun-if-env-changed={variable}");
         }
-        // A machine that builds documentation needs no C++.
+        // A documentation build needs no C++.
         if env::var_os("DOCS_RS").is_some() {
             return;
         }
@@ -42,7 +42,7 @@ mod gloo {
         }
     }
 
-    /// What CMake is told.
+    /// The definitions for CMake.
     struct Settings {
         defines: Vec<(&'static str, String)>,
     }
@@ -51,13 +51,13 @@ mod gloo {
         let out = PathBuf::from(env::var("OUT_DIR")?);
         let settings = Settings::of(&out)?;
         settings.try_out(&out.join("gloo-check"))?;
-        // Without `compile`: CMake does that.
+        // Generate only, without `compile`: CMake compiles.
         drop(cxx_build::bridge(BRIDGE));
         let mut cmake = cmake::Config::new("cpp");
         for (name, value) in &settings.defines {
             cmake.define(name, value);
         }
-        // In every profile: loops that move data are no place for a debug build.
+        // Optimize in every profile: the loops that move data are too slow in a debug build.
         let built = cmake.profile("Release").build_target("potluck_gloo").build().join("build");
         println!("cargo::rustc-link-search=native={}", built.display());
         println!("cargo::rustc-link-lib=static=potluck_gloo");
@@ -78,7 +78,8 @@ mod gloo {
             let bridge = out.join("cxxbridge");
             Ok(Settings {
                 defines: vec![
-                    // Set and empty is not the same as not set: then no prefix is searched.
+                    // A set but empty GLOO_ROOT differs from an unset one: the check then fails
+                    // instead of searching the default prefixes.
                     (
                         "POTLUCK_GLOO_ROOT_ONLY",
                         if root.is_some() { "ON" } else { "OFF" }.to_string(),
@@ -94,10 +95,10 @@ mod gloo {
             })
         }
 
-        /// Configures without compiling anything of ours, so that what is missing is said in a
-        /// sentence and not in pages of CMake's.
+        /// Runs CMake's configuration alone, so that a missing Gloo is reported in one sentence
+        /// instead of pages of CMake's output.
         fn try_out(&self, folder: &Path) -> Result<()> {
-            // What an earlier try has found does not count; nothing may be there to remove.
+            // Remove the result of an earlier check; the folder may not exist.
             let _ = fs::remove_dir_all(folder);
             let program = env::var_os("CMAKE").unwrap_or_else(|| "cmake".into());
             let mut cmake = Command::new(program);
@@ -119,7 +120,7 @@ mod gloo {
         }
     }
 
-    /// CMake has written down where Gloo's library lies.
+    /// Links Gloo's library, whose path CMake wrote to a file.
     fn link_gloo(built: &Path) -> Result<()> {
         let file = built.join("gloo_link.txt");
         let library = PathBuf::from(
@@ -133,8 +134,8 @@ mod gloo {
         let kind = if extension == "a" { "static" } else { "dylib" };
         println!("cargo::rustc-link-search=native={}", folder.display());
         println!("cargo::rustc-link-lib={kind}=gloo");
-        // The system's loader does not look there by itself. Programs that depend on potluck are
-        // linked without this.
+        // The system's loader does not search this folder by itself. This argument does not reach
+        // programs that depend on potluck.
         let is_system = folder.starts_with("/usr")
             || folder.starts_with("/lib")
             || folder.starts_with("/lib64");

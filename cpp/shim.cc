@@ -23,10 +23,10 @@ namespace potluck {
 
 namespace {
 
-// Any: operations tell their messages apart by themselves.
+// Any value works: an operation uses it for at most one message from one rank to another.
 constexpr std::uint64_t kMessageSlot = 0;
 
-// Gloo wants an element's size as a type.
+// Gloo takes the size of an element as a type.
 template <typename T>
 void all_reduce_of(const std::shared_ptr<::gloo::Context> &context, std::uint8_t *data, std::size_t elements,
                    const Fold &fold, ::gloo::AllreduceOptions::Algorithm algorithm, std::size_t segment_bytes) {
@@ -48,7 +48,8 @@ std::vector<T> copied(rust::Slice<const std::size_t> counts) {
 
 }  // namespace
 
-// Operations are kept apart by the links, which know them by name. So all of Gloo's tags are 0.
+// The links tell operations apart by their numbers. So Gloo's tags are 0 everywhere, except in
+// exchange_parts, whose calls can overlap within one operation.
 
 Group::Group(std::shared_ptr<::gloo::Context> context) : context_(std::move(context)) {}
 
@@ -83,7 +84,8 @@ void Group::all_gather(std::uint8_t *data, std::size_t bytes) const {
   ::gloo::allgather(options);
 }
 
-// Gloo's own all-gather cuts every part in two and goes round a ring.
+// Sends to all ranks at once. Gloo's own all-gather splits every part in two and sends it around a
+// ring.
 void Group::exchange(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out) const {
   auto own = context_->createUnboundBuffer(const_cast<std::uint8_t *>(in), bytes);  // Only read.
   auto all = context_->createUnboundBuffer(out, bytes * context_->size);
@@ -168,7 +170,7 @@ std::unique_ptr<Group> connect_group(rust::Box<Wire> wire, rust::Box<Noticeboard
 rust::String version() {
   std::string text = "Gloo " + std::to_string(GLOO_VERSION_MAJOR) + "." + std::to_string(GLOO_VERSION_MINOR) + "." +
                      std::to_string(GLOO_VERSION_PATCH);
-  // All of them call themselves 0.5.0.
+  // All Gloo versions so far report 0.5.0.
 #if defined(GLOO_SHARED_STORE)
   text += " (2025 interface)";
 #elif defined(GLOO_STORE_HAS_STORE_V2)

@@ -1,8 +1,8 @@
-// What Rust sees of Gloo: one context, its collectives, and exceptions as texts with a kind in
-// front.
+// Gloo's interface for Rust: one context, its collectives, and exceptions as texts that start with
+// a kind.
 //
-// A Group is made by one thread and used by many at once, each with another operation. Bytes move
-// on Rust's threads, see transport.h.
+// One thread makes a Group; many use it at once, each with another operation. Rust's threads send
+// and receive the bytes, see transport.h.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@
 
 #include "rust/cxx.h"
 
-// cxx leads every exception that leaves a bridged function through here. Rust splits the text at
-// the bar. EnforceNotMet is not one of Gloo's own exceptions, and IoException has nothing of its
-// own to say: order matters.
+// cxx calls this for every exception that leaves a bridged function. Rust splits the text at the
+// bar. The order of the handlers matters: IoException and InvalidOperationException derive from
+// gloo::Exception; EnforceNotMet does not.
 namespace rust {
 namespace behavior {
 
@@ -28,7 +28,7 @@ template <typename Try, typename Fail>
 static void trycatch(Try &&attempt, Fail &&fail) noexcept try {
   attempt();
 } catch (const ::rust::Error &error) {
-  fail(error.what());  // From a callback of ours, which has put its kind in front already.
+  fail(error.what());  // From one of our callbacks; it already starts with a kind.
 } catch (const ::gloo::EnforceNotMet &error) {
   fail(std::string("enforce|") + error.what());
 } catch (const ::gloo::IoException &error) {
@@ -60,8 +60,8 @@ struct Noticeboard;
 struct Fold;
 enum class Algorithm : std::uint8_t;
 
-// A connected Gloo context over potluck's links. Each collective begins and ends all of its
-// buffers, so nothing refers to the caller's memory when a call is over, in whichever way it ends.
+// A connected Gloo context over potluck's links. Each collective creates and destroys all of its
+// buffers, so nothing refers to the caller's memory after a call, whether it returns or throws.
 class Group {
  public:
   explicit Group(std::shared_ptr<::gloo::Context> context);
@@ -69,20 +69,21 @@ class Group {
   void all_reduce(std::uint8_t *data, std::size_t elements, std::size_t element_bytes, const Fold &fold,
                   Algorithm algorithm, std::size_t segment_bytes) const;
   void broadcast(std::uint8_t *data, std::size_t bytes, std::int32_t root) const;
-  // The own part lies in its place already.
+  // The own part is already in its place.
   void all_gather(std::uint8_t *data, std::size_t bytes) const;
-  // Brings everybody's `in` to its place in `out`, in one step. The own place stays as it is.
+  // Sends `in` to all ranks and receives theirs into `out`, in rank order and in one step. The own
+  // place is not written.
   void exchange(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out) const;
-  // Calls of one operation that run at the same time have different tags.
+  // Concurrent calls of one operation have different tags.
   void exchange_parts(std::uint8_t *out, rust::Slice<const std::size_t> out_bytes, std::uint8_t *in,
                       rust::Slice<const std::size_t> in_bytes, std::uint32_t tag) const;
-  // The root's `out` takes everybody's `in`; elsewhere it is null.
+  // The root's `out` receives the `in` of every rank; it is null on the other ranks.
   void gather(const std::uint8_t *in, std::size_t bytes, std::uint8_t *out, std::int32_t root) const;
-  // The root's `in` has a part of `bytes` for everybody; elsewhere it is null.
+  // The root's `in` has `bytes` bytes for every rank; it is null on the other ranks.
   void scatter(const std::uint8_t *in, std::uint8_t *out, std::size_t bytes, std::int32_t root) const;
-  // Both have so many bytes, an equal part for everybody.
+  // Both have `bytes` bytes, an equal part for every rank.
   void all_to_all(const std::uint8_t *in, std::uint8_t *out, std::size_t bytes) const;
-  // Between two ranks; an operation is one message, so all of them use one slot.
+  // Between two ranks. An operation is one message, so all use the same slot.
   void send(const std::uint8_t *data, std::size_t bytes, std::int32_t to) const;
   void recv(std::uint8_t *data, std::size_t bytes, std::int32_t from) const;
   void barrier() const;
@@ -91,11 +92,12 @@ class Group {
   std::shared_ptr<::gloo::Context> context_;
 };
 
-// Makes a context and connects it; blocks until all others have put their addresses on the board.
+// Makes a context and connects it; blocks until all other ranks have put their addresses on the
+// board.
 std::unique_ptr<Group> connect_group(rust::Box<Wire> wire, rust::Box<Noticeboard> board, std::int32_t rank,
                                      std::int32_t size, std::int64_t connect_timeout_ms, std::int64_t patience_ms);
 
-// Which Gloo this was built against, for people.
+// The Gloo version of this build, for display.
 rust::String version();
 
 }  // namespace potluck

@@ -1,4 +1,4 @@
-// Gloo's rendezvous store, answered by the View's board in Rust.
+// Gloo's rendezvous store on top of the View's board, which is in Rust.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class Store final : public ::gloo::rendezvous::Store {
     board_->set(text(key), {reinterpret_cast<const std::uint8_t *>(value.data()), value.size()});
   }
 
-  // Blocks: the generation of 2022 asks before it waits.
+  // Blocks until the key is set: Gloo's interface of 2022 calls get before wait.
   std::vector<char> get(const std::string &key) override {
     const rust::Vec<std::uint8_t> value = board_->wait(text(key), timeout_.count());
     return {value.begin(), value.end()};
@@ -34,7 +34,7 @@ class Store final : public ::gloo::rendezvous::Store {
   void wait(const std::vector<std::string> &keys) override { wait(keys, timeout_); }
 
   void wait(const std::vector<std::string> &keys, const std::chrono::milliseconds &timeout) override {
-    // Gloo gives the context's timeout, which is that of operations.
+    // Gloo passes the context's timeout, which is for operations and longer.
     for (const std::string &key : keys) board_->wait(text(key), std::min(timeout, timeout_).count());
   }
 

@@ -1,8 +1,8 @@
-// Gloo's transport interface over links that belong to Rust.
+// Gloo's transport interface, on top of the links that Rust owns.
 //
-// Thin on purpose: matching, credit, bounds and waiting are in Rust (src/collective/p2p). Only
-// unbound buffers exist, which is all that Gloo's newer collectives use; what the older ones need
-// is refused.
+// Deliberately thin: matching, credit, bounds and waiting are in Rust (src/collective/p2p). Only
+// unbound buffers are implemented, which all of Gloo's newer collectives use; the calls of the
+// older ones throw.
 #pragma once
 
 #include <array>
@@ -42,21 +42,21 @@ class Address final : public gt::Address {
   int rank_;
 };
 
-// A peer. It is connected already, by links that know whom they lead to.
+// A peer. There is nothing to connect here: Rust makes and authenticates the links.
 class Pair final : public gt::Pair {
  public:
   Pair(int me, int peer) : own_(me), peer_(peer) {}
 
   const gt::Address &address() const override { return own_; }
 
-  // Says whether the address on the board is the peer's; nothing is dialled.
+  // Checks that the address on the board is the peer's; nothing is dialled.
   void connect(const std::vector<char> &bytes) override {
     check_address(peer_, {reinterpret_cast<const std::uint8_t *>(bytes.data()), bytes.size()});
   }
 
   void close() override {}
   void setSync(bool, bool) override {}
-  // Only newer generations have this one to override.
+  // A virtual function in newer versions of Gloo only, hence no `override`.
   bool isConnected() { return true; }
 
   std::unique_ptr<gt::Buffer> createSendBuffer(int, void *, std::size_t) override { refuse(); }
@@ -74,7 +74,7 @@ class Pair final : public gt::Pair {
 };
 
 // Memory that messages are sent from and received into. Its destructor waits, in Rust, until no
-// thread touches it.
+// thread uses it.
 class UnboundBuffer final : public gt::UnboundBuffer {
  public:
   UnboundBuffer(rust::Box<Memory> memory, void *ptr, std::size_t size, std::chrono::milliseconds timeout)
@@ -83,8 +83,7 @@ class UnboundBuffer final : public gt::UnboundBuffer {
   using gt::UnboundBuffer::waitRecv;
   using gt::UnboundBuffer::waitSend;
 
-  // Callers among Gloo's collectives do not look at the result, so whatever is no success is
-  // thrown.
+  // Gloo's collectives ignore the result, so every failure throws.
   bool waitRecv(int *rank, std::chrono::milliseconds timeout) override {
     return waited(rank, memory_->wait_recv(milliseconds(timeout)));
   }
@@ -106,8 +105,8 @@ class UnboundBuffer final : public gt::UnboundBuffer {
   }
 
  private:
-  // Unspecified means the rest. Rust checks the range, and lets a message of no bytes lie anywhere,
-  // as bcube has them.
+  // An unspecified length means the rest of the buffer. Rust checks the range; an empty message, as
+  // bcube has them, may have any offset.
   std::size_t reach(std::size_t offset, std::size_t bytes) const {
     if (bytes != kUnspecifiedByteCount) return bytes;
     return offset < size ? size - offset : 0;

@@ -1,17 +1,17 @@
-//! Training that goes on while machines come and go.
+//! Training that continues while machines join and leave.
 //!
-//! Start it in two or three terminals, kill one with `kill -9`, start it again:
+//! Start it in two or three terminals, kill one with `kill -9`, and start it again:
 //!
 //! ```text
 //! cargo run --example elastic -- --loopback --steps 2000
 //! ```
 //!
-//! On several machines leave `--loopback` out; they need the cluster key. `--steps` is how long to
-//! train, `--min` how many members it takes at least (2), `ELASTIC_PAUSE_MS` how long a step
-//! pretends to compute (10).
+//! On several machines omit `--loopback`; they need the cluster key. `--steps` is the number of
+//! steps, `--min` the minimum number of members (2), `ELASTIC_PAUSE_MS` the simulated computing
+//! time of a step in milliseconds (10).
 //!
-//! The model is a toy: eight weights that learn a known line from made-up samples. What is real is
-//! [`train`].
+//! The model is a toy: eight weights that learn a known linear function from synthetic samples. The
+//! part to copy is [`train`].
 
 use anyhow::{Context as _, Result, bail};
 use potluck::{Builder, Cluster, Config, Context, Error};
@@ -37,8 +37,8 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// The loop for every elastic program: take a Context, do a step, and when the group has changed,
-/// take the next Context.
+/// The loop of every elastic program: take a Context, do steps, and take the next Context when the
+/// group has changed.
 async fn train(cluster: &Cluster, options: &Options) -> Result<Model> {
     let mut model = Model::new();
     let mut ctx = cluster.context().await?;
@@ -49,11 +49,10 @@ async fn train(cluster: &Cluster, options: &Options) -> Result<Model> {
                 println!("step {}: error {:.6}", model.step, model.error())
             }
             Ok(()) => {}
-            // Nothing happened to the model: the same step is done again, with whoever is there
-            // now.
+            // The model is unchanged: repeat the step with the current members.
             Err(error) if error.is_retryable() => ctx = renew(&ctx, &error, &model).await?,
-            // This node was cut off and cannot know whether the others did the step. They do;
-            // `sync` brings it here.
+            // This node was cut off and does not know whether the others have done the step. `sync`
+            // brings their state here.
             Err(error @ Error::Indeterminate) => ctx = renew(&ctx, &error, &model).await?,
             Err(error) => return Err(error).context("training cannot go on"),
         }
@@ -63,14 +62,13 @@ async fn train(cluster: &Cluster, options: &Options) -> Result<Model> {
 }
 
 async fn train_step(ctx: &mut Context, model: &mut Model) -> potluck::Result<()> {
-    // Sends nothing where all hold the same state. A node that has come late gets the model of the
-    // others here.
+    // Sends nothing if all members hold the same state. A late member receives the model here.
     let mut bytes = model.to_bytes();
     ctx.sync(model.step, &mut bytes).await?;
     model.take(&bytes);
     let mut gradient = model.gradient(ctx.rank(), ctx.size());
     ctx.all_reduce(&mut gradient).mean().await?;
-    // Only now, with a result that everybody holds, does the model change.
+    // The model changes only after the call has committed on all members.
     model.apply(&gradient);
     Ok(())
 }
@@ -94,19 +92,19 @@ fn greet(ctx: &Context, model: &Model) {
     );
 }
 
-/// Eight weights, and how many steps they have seen.
+/// Eight weights, and the number of steps done.
 struct Model {
     step: u64,
     weights: [f32; WEIGHTS],
 }
 
 impl Model {
-    /// The same on every node: those that start together agree from the first step on.
+    /// Equal on every node, so nodes that start together agree from the first step on.
     fn new() -> Model {
         Model { step: 0, weights: [0.0; WEIGHTS] }
     }
 
-    /// What [`Context::sync`] carries; the step belongs to the state.
+    /// The state for [`Context::sync`]. It includes the step.
     fn to_bytes(&self) -> Vec<u8> {
         let weights = self.weights.iter().flat_map(|weight| weight.to_le_bytes());
         self.step.to_le_bytes().into_iter().chain(weights).collect()
@@ -136,12 +134,12 @@ impl Model {
         self.step += 1;
     }
 
-    /// How far the weights are from the line that made the samples.
+    /// The distance between the weights and those of the true function.
     fn error(&self) -> f32 {
         (0..WEIGHTS).map(|k| (self.weights[k] - target(k)).powi(2)).sum::<f32>().sqrt()
     }
 
-    /// Differs when a single bit does: at the end it is the same in every terminal.
+    /// A checksum over all bits; at the end it is the same in every terminal.
     fn fingerprint(&self) -> u32 {
         self.weights
             .iter()
@@ -153,7 +151,7 @@ fn target(k: usize) -> f32 {
     k as f32 - 3.5
 }
 
-/// Numbers between -1 and 1 that look random and are the same everywhere (splitmix64).
+/// Pseudo-random numbers between -1 and 1 (SplitMix64), equal on every machine.
 fn sample(number: u64) -> [f32; WEIGHTS] {
     std::array::from_fn(|k| {
         let mut x = (number * WEIGHTS as u64 + k as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);

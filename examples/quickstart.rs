@@ -1,4 +1,4 @@
-//! Everybody brings four numbers, everybody gets the sum. Run it on two machines that hold the
+//! Every member contributes four numbers and gets the sum. Run it on two machines that have the
 //! cluster key, or in two terminals of one machine: `cargo run --example quickstart -- --loopback`.
 
 use potluck::{Builder, Cluster, Config, Result};
@@ -6,7 +6,7 @@ use potluck::{Builder, Cluster, Config, Result};
 #[tokio::main]
 async fn main() -> Result<()> {
     let cluster = match std::env::args().nth(1).as_deref() {
-        // Without a key: whoever is on this machine and knows the name is in.
+        // No key: every process on this machine that uses this name is admitted.
         Some("--loopback") => {
             Builder::new(Config::loopback()).open_lan("quickstart").join().await?
         }

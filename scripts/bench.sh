@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# make bench: real processes in the lab (root needed), about seven minutes after the build; --quick
-# is a look, in two. --only gloo (sums, codecs, changes) runs one part. make bench-topology:
-# machines that are not alike, beside Gloo's ring where Gloo is; about eight minutes, --quick three;
-# --only PROFILE.
+# make bench: benchmarks of real processes in the lab (needs root), about seven minutes after the
+# build, two with --quick. --only PART runs one part (gloo, sums, codecs, changes). make
+# bench-topology: heterogeneous machines, compared with Gloo's ring if Gloo is available; about
+# eight minutes, three with --quick; --only PROFILE runs one profile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh

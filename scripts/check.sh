@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make check: formatting, lints, documentation, licences. Never writes to the sources, installs no
+# make check: formatting, lints, documentation, licences. Never changes the sources, installs no
 # tool, and runs no test.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -15,25 +15,25 @@ want_gloo
 lints=(cargo clippy --workspace --all-targets --locked)
 documentation=(env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked)
 
-# Only to see that the targets compile: the fuzzing engine itself, which is C++, is not built.
+# Checks only that the targets compile: the fuzzing engine, which is C++, is not built.
 fuzz_targets() {
     RUSTFLAGS="--cfg fuzzing" CUSTOM_LIBFUZZER_PATH=/nowhere/libFuzzer.a cargo check --locked --manifest-path fuzz/Cargo.toml
 }
 
-# Packages outside of the workspace have lock files of their own, which a new dependency of the
-# library has to be in.
+# Packages outside of the workspace have their own lock files, which must contain every new
+# dependency of the library.
 locked_apart() {
     cargo update --workspace --locked --quiet --manifest-path fuzz/Cargo.toml &&
         cargo update --workspace --locked --quiet --manifest-path examples/train-digits/Cargo.toml
 }
 
 licences() {
-    cargo fetch --locked --quiet && # for every platform, since what follows stays offline
+    cargo fetch --locked --quiet && # for all platforms, because the following commands are offline
         cargo deny --workspace --offline check --hide-inclusion-graph bans licenses sources
 }
 
 check "format" cargo fmt --all --check
-# All ways to build must hold: with all features, where there is Gloo, and with none.
+# All feature sets must build: all features (where Gloo is available), and none.
 with_gloo "lints of all features" "${lints[@]}" --features gloo,metrics -- -D warnings
 check "lints" "${lints[@]}" -- -D warnings
 with_gloo "documentation of all features" "${documentation[@]}" --features gloo,metrics

@@ -1,7 +1,7 @@
-# Runs checks, goes on after a failure, and counts. Sourced by check.sh and test.sh, like gloo.sh.
+# Runs checks, continues after failures, and counts. Sourced by check.sh and test.sh.
 # shellcheck shell=bash
 
-# What count_results reads has no colours in it.
+# Output without colours, so that count_results can parse it.
 export CARGO_TERM_COLOR=never
 
 passed=0 failed=0 skipped=0
@@ -9,7 +9,7 @@ failures=() skips=()
 
 heading() { printf '\n== %s: %s\n' "$1" "${*:2}"; }
 
-# check NAME COMMAND...: one check, passed or failed.
+# check NAME COMMAND...: runs one check and counts it as passed or failed.
 check() {
     local name=$1
     heading "$@"
@@ -21,26 +21,26 @@ check() {
     fi
 }
 
-# must NAME COMMAND...: counts only when it fails.
+# must NAME COMMAND...: like check, but a success is not counted.
 must() {
     check "$@"
     [ ${#failures[@]} -gt 0 ] && [ "${failures[${#failures[@]} - 1]}" = "$1" ] || passed=$((passed - 1))
 }
 
-# skip NAME REASON: counts what cannot run here.
+# skip NAME REASON: counts a check that cannot run here.
 skip() {
     skipped=$((skipped + 1))
     skips+=("$1: $2")
 }
 
 # shellcheck disable=SC2154 # want_gloo sets both
-# with_gloo NAME COMMAND...: a check where there is Gloo, see want_gloo; skipped where there is not.
+# with_gloo NAME COMMAND...: runs a check if Gloo is available (see want_gloo), else skips it.
 with_gloo() {
     if [ ${#gloo_features[@]} -gt 0 ]; then check "$@"; else skip "$1" "$gloo_missing"; fi
 }
 
-# count_results NAME STATUS LOG: adds up what every test binary in the log says; one that ended
-# without a result has failed.
+# count_results NAME STATUS LOG: adds the results of every test binary in the log; a binary that
+# ended without a result has failed.
 count_results() {
     local name=$1 status=$2 log=$3 kind text before=$failed
     while IFS=$'\t' read -r kind text; do
@@ -58,7 +58,7 @@ count_results() {
     fi
 }
 
-# report TARGET: the end of a make target, with the counts in the last line.
+# report TARGET: ends a make target, with the counts in the last line.
 report() {
     local line summary
     echo

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make demo: several peers on this machine find each other and sum. What the demo prints is all
-# there is on stdout.
+# make demo: several peers on this machine find each other and compute sums. stdout contains only
+# the demo's own output.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make fuzz-schedules: elections by chance in virtual time. SEEDS of them (100000), or one SEED,
-# told line by line.
+# make fuzz-schedules: random elections in virtual time. SEEDS=n runs n seeds (100000); SEED=n runs
+# one, with a trace.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh

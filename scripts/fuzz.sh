@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make fuzz: every fuzz target for FUZZ_SECONDS (60). Arguments name the targets, none means all.
+# make fuzz: runs every fuzz target for FUZZ_SECONDS (60). Arguments select targets; none means all.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh
@@ -18,11 +18,11 @@ need_cargo_tool cargo-fuzz '^0.13' || exit 2
 export RUSTC_BOOTSTRAP=1
 host=$(rustc -vV | sed -n 's/^host: //p')
 passed=0 failed=0
-# Names of fuzz targets are Rust names: no spaces.
+# Names of fuzz targets are Rust identifiers: no spaces.
 # shellcheck disable=SC2046
 [ $# -gt 0 ] || set -- $(cargo fuzz list)
-# Some targets start threads, and one that is just ending looks like a leak. `make asan` looks for
-# real ones.
+# Leak detection is off: some targets start threads, and a thread that is just ending looks like a
+# leak. `make asan` detects real ones.
 export ASAN_OPTIONS=detect_leaks=0
 for target in "$@"; do
     printf '\n== %s: %s seconds\n' "$target" "$seconds"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# make gloo-generations ARGS="DIR...": builds the Gloo sources in each DIR, without any transport of
-# their own, into a prefix under target/, and tests potluck against it. Nothing is fetched: the
-# sources are yours. Add what distributions do not have yet, such as a checkout of the newest.
+# make gloo-generations ARGS="DIR...": builds the Gloo sources in each DIR, without optional
+# transports, into a prefix under target/, and tests potluck against it. Nothing is downloaded. Use
+# it for versions that no distribution has yet, for example a checkout of the newest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh
@@ -25,8 +25,8 @@ for sources in "$@"; do
     rm -rf "${work:?}/$name"
     mkdir -p "$work/$name"
     cp -R "$sources" "$work/$name/sources"
-    # Its TCP transport needs Linux and comes by itself there. Elsewhere there is none, and potluck
-    # needs none.
+    # The TCP transport is built automatically on Linux. On other systems there is none, and potluck
+    # does not need one.
     sed -i.orig 's/STREQUAL "Linux"/STREQUAL "none"/' "$work/$name/sources/gloo/CMakeLists.txt"
     {
         cmake -S "$work/$name/sources" -B "$work/$name/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$work/$name/prefix" \

@@ -1,9 +1,9 @@
-# What holds of builds without Gloo. Sourced by check.sh and test.sh.
+# Checks on builds without Gloo. Sourced by check.sh and test.sh.
 # shellcheck shell=bash
 
 cxx_crates='^(autocxx[a-z-]*|bindgen|cmake|cpp[a-z_]*|cxx|cxx-[a-z]+|cxxbridge-[a-z]+|link-cplusplus) v'
 
-# no_cxx: what potluck builds with unless told otherwise has no C++ in it, and no tool to build any.
+# no_cxx: the default build contains no C++ code and no tool that compiles any.
 no_cxx() {
     local package crates status=0
     for package in potluck potluck-cli; do
@@ -12,15 +12,15 @@ no_cxx() {
             echo "$package: its default features pull in the above"
             status=1
         fi
-        # Some C there is, of one crate.
+        # One crate contains some C code.
         crates=$(crates_of "$package" --invert cc --depth 1) || return
         if printf '%s\n' "$crates" | grep -Ev '^(cc|ring) v'; then
             echo "$package: by default the above also compile something"
             status=1
         fi
     done
-    # With the feature they are there, or this check would find nothing ever. No pipe: grep ends at
-    # the first one it finds, and who still writes then has failed.
+    # A counter-check: with the feature the pattern must match. No pipe, because grep -q exits at
+    # the first match, and the writer would then fail.
     crates=$(crates_of potluck --features gloo) || return
     if ! grep -Eq "$cxx_crates" <<<"$crates"; then
         echo "potluck: the feature gloo does not bring C++ under any name that is looked for"
@@ -29,15 +29,14 @@ no_cxx() {
     return "$status"
 }
 
-# crates_of PACKAGE ARGUMENT...: what is compiled for it on any platform, a line each.
+# crates_of PACKAGE ARGUMENT...: the crates compiled for it on any platform, one per line.
 crates_of() {
     cargo tree --locked --target all -e normal,build --prefix none --format '{p}' -p "$@"
 }
 
-# lack_of_gloo: what somebody reads who turns the feature on and has no Gloo. Where there is none, a
-# build tells. Elsewhere one that fails would make cargo build the library anew, twice; so the build
-# script that cargo made is run as cargo runs it, with a GLOO_ROOT that is set and empty: then
-# nothing is searched.
+# lack_of_gloo: the error message of the feature without Gloo. Without Gloo a build shows it. With
+# Gloo, a failing build would make cargo rebuild the library twice. So the compiled build script is
+# run as cargo runs it, but with an empty GLOO_ROOT: then it searches nowhere.
 lack_of_gloo() {
     local log script said
     log=$(mktemp)
@@ -48,12 +47,12 @@ lack_of_gloo() {
     fi
     rm -f "$log"
     printf '%s\n' "$said"
-    # `cargo::error=` is what cargo shows as an error of the package, without a panic around it.
+    # `cargo::error=` is shown by cargo as an error of the package, without a panic message.
     said=$(printf '%s\n' "$said" | grep -E '^cargo::error=|^error: potluck@')
     [ "$(printf '%s\n' "$said" | grep -c .)" -eq 1 ] && [[ $said == *libgloo-dev* && $said == *docs/gloo.md* ]]
 }
 
-# build_script: its path, out of what cargo says of a build.
+# build_script: extracts the path of the build script from cargo's messages.
 build_script() {
     local said
     said=$(cat)

@@ -1,7 +1,9 @@
-# What a machine must have, and how it gets it. Sourced by the other scripts; everything is said on
-# stderr. shellcheck shell=bash
+# The requirements of the scripts on the machine, and their installation. Sourced by the other
+# scripts; all messages go to stderr.
+# shellcheck shell=bash
 
-# A plain user's path on Debian has neither; cargo may be installed for this user only.
+# On Debian the PATH of a plain user lacks the sbin directories; cargo may be installed for this
+# user only.
 export PATH="$PATH:/usr/sbin:/sbin:${CARGO_HOME:-$HOME/.cargo}/bin:$HOME/.cargo/bin"
 
 say() { printf '%s\n' "$*" >&2; }
@@ -16,7 +18,7 @@ has_cxx() {
     echo '#include <vector>' | c++ -E -x c++ - >/dev/null 2>&1
 }
 
-# need_c_compiler: `ring` holds some C, and Rust links with it.
+# need_c_compiler: `ring` contains C code, and Rust links with the C compiler.
 need_c_compiler() {
     has_cc && return
     if [ "$(uname)" = Darwin ]; then
@@ -29,8 +31,8 @@ need_c_compiler() {
     fi
 }
 
-# want_program PROGRAM:PACKAGE...: installs what is missing where that is possible; says so where it
-# is not.
+# want_programs PROGRAM:PACKAGE...: installs missing programs if possible; prints a message
+# otherwise.
 want_programs() {
     local pair missing=()
     for pair in "$@"; do
@@ -40,8 +42,8 @@ want_programs() {
     install_packages "${missing[@]}" || say "Not installed: ${missing[*]}. What needs them is skipped."
 }
 
-# install_packages PACKAGE...: by apt-get, as root or by sudo; without a question where nobody can
-# answer.
+# install_packages PACKAGE...: by apt-get, as root or with sudo; never asks for a password without a
+# terminal.
 install_packages() {
     have apt-get || return 1
     local as_root=()
@@ -52,15 +54,14 @@ install_packages() {
     fi
     say "Installing from the system's packages: $*"
     as_root+=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120)
-    # One unreachable source need not matter: installing says whether it did.
+    # An unreachable package source may not matter: the installation decides.
     "${as_root[@]}" update >&2
     "${as_root[@]}" install -y --no-install-recommends "$@" </dev/null >&2
 }
 
-# shellcheck disable=SC2034 # gloo_features is for whoever sources this want_gloo: for the Gloo
-# engine, which potluck also does without. Sets gloo_features to what cargo is told, and
-# gloo_missing to the reason when that is nothing. `GLOO_ROOT= make test` leaves Gloo out on
-# purpose.
+# shellcheck disable=SC2034 # gloo_features is for scripts that source this
+# want_gloo: prepares the Gloo engine, which is optional. Sets gloo_features to cargo's options, or
+# gloo_missing to the reason why they are empty. `GLOO_ROOT= make test` disables Gloo on purpose.
 want_gloo() {
     gloo_features=() gloo_missing=
     if has_gloo; then
@@ -80,7 +81,8 @@ want_gloo() {
     say "Without the Gloo engine, because $gloo_missing: everything else runs, and docs/gloo.md tells how to get it."
 }
 
-# Asks what the build will ask, so that both always agree: CMake, in GLOO_ROOT alone if that is set.
+# Makes the same check as the build, so that both always agree: CMake, only in GLOO_ROOT if that is
+# set.
 has_gloo() {
     local folder status root=(-DPOTLUCK_GLOO_ROOT_ONLY=OFF)
     have cmake && has_cxx && [ -f cpp/CMakeLists.txt ] || return 1
@@ -92,7 +94,7 @@ has_gloo() {
     return "$status"
 }
 
-# need_rust: at least the version that Cargo.toml states.
+# need_rust: requires at least the version in Cargo.toml.
 need_rust() {
     local wanted found
     wanted=$(sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml | head -n 1)
@@ -103,22 +105,22 @@ need_rust() {
     fi
 }
 
-# at_least 1.95 1.89
+# at_least FOUND WANTED, for example `at_least 1.95 1.89`
 at_least() {
     local major=${1%%.*} minor=${1#*.} wanted_major=${2%%.*} wanted_minor=${2#*.}
     minor=${minor%%.*} wanted_minor=${wanted_minor%%.*}
     [ "$major" -gt "$wanted_major" ] || { [ "$major" -eq "$wanted_major" ] && [ "$minor" -ge "$wanted_minor" ]; }
 }
 
-# need_cargo_tool CRATE VERSION: its program has the same name.
+# need_cargo_tool CRATE VERSION: the program has the crate's name.
 need_cargo_tool() {
     have "$1" && return
     say "Installing $1 $2 with cargo (a few minutes, once)"
-    # Without optimisation: it is built more often than it runs.
+    # Without optimization: it is built more often than it is run.
     cargo install --locked --debug "$1" --version "$2" --quiet >&2
 }
 
-# has_x86_64_v3: whether programs for it run here. Only Linux is asked.
+# has_x86_64_v3: whether this processor runs such programs. Detected on Linux only.
 has_x86_64_v3() {
     local feature
     [ "$(uname -m)" = x86_64 ] || return 1
@@ -135,8 +137,8 @@ target_dir() {
     esac
 }
 
-# Gloo by itself, for comparisons; a program of ours finds it beside itself. After want_gloo. $1 is
-# where it goes.
+# Builds bare Gloo as the baseline of benchmarks, to the path $1, which is beside our program. Call
+# want_gloo before.
 build_bare_gloo() {
     local folder where=()
     if [ -n "${GLOO_ROOT:-}" ]; then
@@ -152,7 +154,7 @@ build_bare_gloo() {
     fi
 }
 
-# What tests with faults need of a machine: the lab with everything that it breaks. $1 is the make
+# Prepares the machine for fault tests: the lab with everything that it breaks. $1 is the make
 # target.
 need_lab_of_faults() {
     need_rust

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make model: every history of a small group, walks by chance through larger ones, and sixteen
-# defects on purpose that must be found.
+# make model: all histories of a small group, random walks through larger ones, and sixteen seeded
+# defects that must be detected.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . scripts/machine.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# make reliability: the fault matrix, then how long a group takes to form and to go on, a hundred
-# times each, and docs/reliability.md with both. An hour on a machine with nothing else to do;
-# --quick is a look at the times, in a minute, and writes nothing.
+# make reliability: runs the fault matrix, then measures a hundred times each how long a group takes
+# to form and to recover; writes both to docs/reliability.md. Takes an hour on an idle machine.
+# --quick measures only the times, in a minute, and writes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh
@@ -15,7 +15,7 @@ fi
 matrix="$(target_dir)/faults.md"
 rm -f "$matrix"
 green=0
-# What is red there is in the document too.
+# The document contains failed cells too.
 scripts/faults.sh --out "$matrix" || green=$?
 "$bench" reliability "$matrix" || exit
 exit "$green"

@@ -1,9 +1,9 @@
-# Reads the output of `cargo test`; writes lines of a kind, a tab, and a number or a text.
-# libtest and libtest-mimic both end with `test result: ok. N passed; M failed; K ignored; ...`.
+# Parses the output of `cargo test`; prints lines with a kind, a tab, and a number or a text. Both
+# libtest and libtest-mimic end with `test result: ok. N passed; M failed; K ignored; ...`.
 
 function out(kind, text) { printf "%s\t%s\n", kind, text }
 
-# A binary that started and never gave a result was killed or aborted.
+# A binary without a result was killed or aborted.
 function close_binary() {
     if (binary != "" && results == 0) {
         out("failed", 1)
@@ -14,17 +14,18 @@ function close_binary() {
 
 /^ +Running (unittests |tests\/|benches\/|examples\/)/ || /^ +Doc-tests / {
     close_binary()
-    # `Running tests/lab.rs (target/debug/deps/lab-0123456789abcdef)` is lab, and has its crate in front for unit tests.
+    # The suite of `Running tests/lab.rs (target/debug/deps/lab-0123456789abcdef)` is lab; for unit
+    # tests the crate's name precedes it.
     binary = $0
     if (sub(/^.*\(.*\//, "", binary)) sub(/-[0-9a-f]*\)$/, "", binary)
     sub(/^ +/, "", binary)
     next
 }
 
-# The harness's own words: `SKIPPED name: reason`.
+# A line of the harness: `SKIPPED name: reason`.
 /^SKIPPED / {
     text = substr($0, 9)
-    # A name may have colons, and so may a reason: remember every way to cut the line.
+    # Names and reasons may contain colons: remember every possible split.
     n = split(text, part, ": ")
     prefix = part[1]
     for (i = 2; i <= n; i++) { told[binary, prefix] = 1; prefix = prefix ": " part[i] }
@@ -32,7 +33,7 @@ function close_binary() {
     next
 }
 
-# libtest: `test name ... ignored` or `test name ... ignored, reason`.
+# A line of libtest: `test name ... ignored` or `test name ... ignored, reason`.
 /^test .* \.\.\. ignored/ {
     name = $0
     sub(/^test /, "", name)

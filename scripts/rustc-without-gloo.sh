@@ -1,6 +1,7 @@
 #!/bin/sh
-# For RUSTC_WORKSPACE_WRAPPER: builds our own packages as without the feature `gloo`, and quickly.
-# Cargo believes that they have it, so that all other crates are those of the usual build.
+# For RUSTC_WORKSPACE_WRAPPER: builds our own packages without the feature `gloo`, without a full
+# rebuild: cargo still believes that the feature is on, so all other crates are shared with the
+# usual build.
 for argument; do
     shift
     [ "$argument" != 'feature="gloo"' ] || argument='feature="no_gloo"'

@@ -1,4 +1,4 @@
 #!/bin/sh
-# For RUSTDOC: also checks with which error code a program does not compile that must not. A stable
-# rustdoc reads the code and leaves the check out.
+# For RUSTDOC: also checks the error codes of `compile_fail` examples. A stable rustdoc parses the
+# codes, but skips the check.
 RUSTC_BOOTSTRAP=1 exec rustdoc "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make sim: the real driver of whole groups in virtual time. SEEDS=n runs so many seeds (500),
-# SEED=n repeats one.
+# make sim: the real driver of whole groups in virtual time. SEEDS=n runs n seeds (500), SEED=n
+# repeats one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh
@@ -9,8 +9,8 @@ need_rust
 need_c_compiler
 export POTLUCK_SIM_SEEDS="${SEEDS:-500}"
 [ -z "${SEED:-}" ] || export POTLUCK_SIM_SEED="$SEED"
-# With this tokio's own chance is seeded too, and a panic of any task ends its run; all crates have
-# to be built with it.
+# With this flag tokio's random choices are seeded too, and a panic in any task ends its run. All
+# crates must be built with it.
 CARGO_TARGET_DIR="$(target_dir)/sim"
 export RUSTFLAGS="--cfg tokio_unstable" CARGO_TARGET_DIR
 cargo test --release --locked -p potluck --lib --no-run >&2

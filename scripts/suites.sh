@@ -1,22 +1,24 @@
-# What `make test` builds, and how it runs it: two suites at a time, as most of them wait most of
-# the time. Sourced by test.sh. shellcheck shell=bash
+# Builds the suites of `make test` and runs them, two at a time because most of them mostly wait.
+# Sourced by test.sh.
+# shellcheck shell=bash
 
-# The suites that take longest, longest first: what begins last should be short. All others follow.
+# The slowest suites, the slowest first: the last suites to start should be short. All others
+# follow.
 longest=(processes links faults contract views units lab)
 
-# Tests of multicast inside the library need root for a namespace each; elsewhere they are counted
-# as skipped.
+# Multicast tests inside the library, each of which needs a network namespace and therefore root;
+# without root they are counted as skipped.
 own_namespaces=(keeps_the_contract_of_discovery a_report_names_every_interface)
 
-# build [ARGUMENT...]: every build of tests is this one, so that all share what they can. After
-# want_gloo.
+# build [ARGUMENT...]: used by all builds of tests, so that they share their artifacts. Call
+# want_gloo before.
 build() {
     # shellcheck disable=SC2154 # want_gloo sets it
     cargo test --locked --features "metrics${gloo_features:+,gloo}" "$@"
 }
 
-# variant VARIABLE NAME: the command line as scripts/rustc-NAME.sh compiles our own packages, kept
-# where the variable says. All other crates are those of the usual build.
+# variant VARIABLE NAME: builds the command line with scripts/rustc-NAME.sh for our own packages,
+# and stores its path in VARIABLE. All other crates are shared with the usual build.
 variant() {
     local kept
     kept="$(target_dir)/debug/potluck-$2"
@@ -24,7 +26,7 @@ variant() {
     cp "$(target_dir)/debug/potluck" "$kept" && export "$1=$kept"
 }
 
-# suite NAME [ARGUMENT...]: runs one that is built.
+# suite NAME [ARGUMENT...]: runs one suite.
 suite() {
     local name=$1 test skips=()
     shift
@@ -39,8 +41,8 @@ suite() {
     esac
 }
 
-# all_suites: their names, in the order in which they begin. Those in tests/ and cli/tests/ are what
-# cargo says that it has built.
+# all_suites: the names of the suites in starting order. Suites in tests/ and cli/tests/ are taken
+# from cargo's output.
 all_suites() {
     local name built
     built=$(build --no-run 2>&1 | sed -n 's/^ *Executable tests\/.*(.*\/\([a-z0-9_]*\)-[0-9a-f]*)$/\1/p')
@@ -53,8 +55,8 @@ all_suites() {
     done | awk '!seen[$0]++'
 }
 
-# run_suites NAME...: two at a time; prints what each said when it has ended, counts it, and ends
-# with a table of seconds.
+# run_suites NAME...: runs two at a time. Prints the output of each when it has ended, counts the
+# results, and prints a table of seconds at the end.
 run_suites() {
     local folder name
     folder=$(mktemp -d)
@@ -70,7 +72,7 @@ run_suites() {
     rm -rf "$folder"
 }
 
-# One of those who run suites: takes the next that nobody has taken, until there is none.
+# One of the two workers: takes suites until none is left. `mkdir` is the lock.
 run_suites_of() {
     local folder=$1 name began
     while read -r name; do
@@ -79,7 +81,7 @@ run_suites_of() {
         suite "$name" >"$folder/$name.log" 2>&1
         echo "$?" >"$folder/$name.status"
         echo "$((SECONDS - began))" >"$folder/$name.seconds"
-        # Only one prints at a time.
+        # Only one worker prints at a time.
         until mkdir "$folder/printing" 2>/dev/null; do sleep 0.1; done
         heading "$name" "$((SECONDS - began)) s"
         cat "$folder/$name.log"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# make train: four processes train on handwritten digits in the lab (root needed), about five
-# minutes; --quick is a look. The digits are in scikit-learn's wheel, which pip fetches once;
-# without them the run makes up pictures and judges no accuracy.
+# make train: four processes train on handwritten digits in the lab (needs root), about five
+# minutes; --quick is shorter. The digits are part of scikit-learn's wheel, which pip downloads
+# once. Without them the run uses synthetic pictures and does not judge the accuracy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/machine.sh
@@ -37,7 +37,7 @@ else
     say "The digits cannot be had here."
 fi
 
-# A workspace of its own, with a folder of its own for what is built.
+# A separate workspace with its own target directory.
 export CARGO_TARGET_DIR
 CARGO_TARGET_DIR="$(target_dir)/digits"
 cargo test --release --locked --quiet --manifest-path examples/train-digits/Cargo.toml >&2

@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! A node in its group.
+//! The handle of a running node, and its streams of status and events.
 
 use crate::config::{Builder, Config};
 use crate::context::Context;
@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, oneshot, watch};
 
-/// A running node. Clones are handles to the same one; it leaves the group when the last handle and
-/// Context are gone.
+/// A running node. Clones are handles to the same node; it leaves the group when the last handle
+/// and the last Context are dropped.
 #[derive(Clone)]
 pub struct Cluster {
     handles: Arc<Handles>,
@@ -26,10 +26,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Joins the group of this machine's default namespace on the home network.
+    /// Joins the group of this machine's default namespace on the local network.
     ///
-    /// Returns as soon as the node runs; [`Cluster::context`] waits for others. Needs no runtime of
-    /// its own: the control plane has one, on its own thread.
+    /// Returns as soon as the node runs; [`Cluster::context`] waits for other members. Needs no
+    /// async runtime: the control plane runs its own on its own thread.
     ///
     /// # Errors
     /// [`Error::Config`] or [`Error::Identity`], with what to do about it.
@@ -37,12 +37,12 @@ impl Cluster {
         Cluster::join_with(Config::home()).await
     }
 
-    /// Sets what differs from [`Config::home`].
+    /// A builder that starts from [`Config::home`].
     pub fn builder() -> Builder {
         Builder::new(Config::home())
     }
 
-    /// Joins with a configuration.
+    /// Joins with a configuration. See [`Cluster::join`].
     pub async fn join_with(config: Config) -> Result<Cluster> {
         config.check()?;
         let (min_members, trusted) =
@@ -63,7 +63,7 @@ impl Cluster {
             if let Some(envelope) = newest.filter(|e| !e.is_frozen()) {
                 return Ok(Context::new(envelope, self.clone()));
             }
-            // A View that is being replaced is followed by the next one, unless this node ends.
+            // A View that is being replaced has a successor, unless this node ends.
             views.changed().await.map_err(|_| Error::Closed)?;
         }
     }
@@ -76,8 +76,8 @@ impl Cluster {
     pub async fn context_within(&self, patience: Duration) -> Result<Context> {
         let started = Instant::now();
         let (give_up, given_up) = oneshot::channel::<()>();
-        // Any executor may poll this, so the timer is a thread of ours; it ends early with the
-        // receiver.
+        // Any executor may poll this future, so the timer is a thread. `unpark` ends it early; if
+        // this future is dropped, the thread sleeps on until `patience` has passed.
         let timer = std::thread::Builder::new().name("potluck-timer".to_owned()).spawn(move || {
             std::thread::park_timeout(patience);
             drop(give_up);
@@ -95,46 +95,46 @@ impl Cluster {
         }
     }
 
-    /// What this node knows about itself and the group: a snapshot, at most about 50 ms old.
+    /// The state of this node and of its group: a snapshot, at most about 50 ms old.
     pub fn status(&self) -> Status {
         self.handles.status.borrow().clone()
     }
 
-    /// The group as a graph, with what is known of the links and how much the plan sends over each:
-    /// a snapshot, as old as [`Cluster::status`]. `None` while this node is in no View.
+    /// The group as a graph: the measured links, and the share of data that the plan sends over
+    /// each. A snapshot, as old as [`Cluster::status`]. `None` while this node is in no View.
     pub fn topology(&self) -> Option<Topology> {
         self.handles.status.borrow().topology()
     }
 
-    /// What this node's operations have cost since it joined, over all Views and lanes: a snapshot,
+    /// Counters of this node's operations since it joined, over all Views and lanes. A snapshot,
     /// exact for every operation whose call has returned. [`Context::traffic`] has the bytes of one
     /// View.
     pub fn metrics(&self) -> Metrics {
         self.handles.meter.metrics()
     }
 
-    /// The status now, and again whenever it changes.
+    /// The current status, then each change of it.
     pub fn watch(&self) -> StatusStream {
         StatusStream { status: self.handles.status.clone(), first: true }
     }
 
-    /// What happens to the group from now on: Views, who came and went and why. How things stand is
-    /// in [`Cluster::status`].
+    /// The events of the group from now on: new Views, and which members came and went, and why.
+    /// [`Cluster::status`] has the current state.
     pub fn events(&self) -> EventStream {
         EventStream { events: self.handles.happened.resubscribe() }
     }
 
-    /// Leaves the group: the others go on at once. Every open call ends with an error. Returns when
-    /// the node has gone.
+    /// Leaves the group. The other members continue at once; every open call of this node ends with
+    /// an error. Returns when the node has ended.
     pub async fn leave(self) {
         let (done, gone) = oneshot::channel();
         if self.handles.commands.send(Command::Leave(done)).await.is_ok() {
-            // An error means that it is gone already.
+            // An error means that the node has ended already.
             let _ = gone.await;
         }
     }
 
-    /// One whose driver runs elsewhere.
+    /// A handle to a node whose driver runs elsewhere.
     #[cfg(test)]
     pub(crate) fn of(handles: Handles) -> Cluster {
         Cluster { handles: Arc::new(handles), min_members: 2, trusted: Arc::new([]) }
@@ -152,14 +152,14 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// What happens to a group, as it happens. The last 256 events wait for whoever is late; then
-/// [`Event::Lagged`] says how many were lost.
+/// The events of a group. Up to 256 events are kept for a slow reader; after that [`Event::Lagged`]
+/// reports how many were lost.
 pub struct EventStream {
     events: broadcast::Receiver<Event>,
 }
 
 impl EventStream {
-    /// The next event. `None` when the node is gone. Cancel-safe.
+    /// The next event. `None` when the node has ended. Cancel-safe.
     pub async fn next(&mut self) -> Option<Event> {
         match self.events.recv().await {
             Ok(event) => Some(event),
@@ -169,15 +169,15 @@ impl EventStream {
     }
 }
 
-/// The changes of a node's status.
+/// The status changes of a node.
 pub struct StatusStream {
     status: watch::Receiver<Status>,
     first: bool,
 }
 
 impl StatusStream {
-    /// The present status at first, then each newer one; changes in between may be skipped. `None`
-    /// when the node is gone. Cancel-safe.
+    /// The current status on the first call, then each newer one; intermediate changes may be
+    /// skipped. `None` when the node has ended. Cancel-safe.
     pub async fn next(&mut self) -> Option<Status> {
         if !std::mem::take(&mut self.first) {
             self.status.changed().await.ok()?;

@@ -8,40 +8,41 @@ use crate::identity::ClusterKey;
 use crate::partition::Partition;
 use std::path::PathBuf;
 
-/// What a node needs to know to join. Start from a preset: [`Config::home`] is the default.
+/// The configuration of a node. Start from a preset: [`Config::home`] is the default.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
     /// Which network to use.
     pub network: Network,
-    /// The namespace. Default: `POTLUCK_NAMESPACE`, else `default`. With another one, this node
-    /// sees another group.
+    /// The namespace. Nodes of different namespaces form separate groups. Default:
+    /// `POTLUCK_NAMESPACE`, else `default`.
     pub namespace: Option<String>,
-    /// How the group is admitted. Default: the cluster key of the namespace, see
+    /// How nodes are admitted to the group. Default: by the cluster key of the namespace, see
     /// [`Admission::Found`].
     pub admission: Admission,
-    /// Where key and state files lie. Default: `POTLUCK_HOME`, else the XDG directories.
+    /// The directory of key and state files. Default: `POTLUCK_HOME`, else the XDG directories.
     pub home: Option<PathBuf>,
-    /// What this node calls itself, at most 32 printable characters. Default: the host name.
+    /// This node's display name, at most 32 printable characters. Default: the host name.
     pub name: Option<String>,
-    /// Which groups may go on when the network is cut. Default: `POTLUCK_PARTITION`, else every
-    /// group of at least two.
+    /// Which parts of the group may continue after a network partition. Default:
+    /// `POTLUCK_PARTITION`, else every part of at least two members.
     pub partition: Option<Partition>,
-    /// This node keeps nothing in step: when all members say so, nobody is ever asked to `sync`.
-    /// Default: no.
+    /// This node keeps no state in step with the others. If all members are stateless, no call ever
+    /// requires a `sync`. Default: no.
     pub stateless: bool,
-    /// Peers to dial besides those that are found, as `host` or `host:port`. Default:
-    /// `POTLUCK_PEERS`.
+    /// Peers to dial in addition to discovered ones, as `host` or `host:port`. Default: none; peers
+    /// in `POTLUCK_PEERS` are added in any case.
     pub peers: Vec<String>,
-    /// Interfaces to use, as `eth0,en*` or with a leading `^` those not to use. Default:
+    /// Interfaces to use, as `eth0,en*`, or with a leading `^` interfaces not to use. Default:
     /// `POTLUCK_INTERFACES`, else every interface of a home network (no loopback, VPN or
     /// container).
     pub interfaces: Option<String>,
-    /// Ports to try, then any. Default: 47474 to 47489.
+    /// TCP ports to try in order; if none is free, any port. Default: 47474 to 47489.
     pub ports: Vec<u16>,
-    /// Which engine moves and adds the bytes. Default: `POTLUCK_ENGINE`, else [`Engine::Auto`].
+    /// Which engine transfers and reduces the data. Default: `POTLUCK_ENGINE`, else
+    /// [`Engine::Auto`].
     pub engine: Option<Engine>,
-    /// Interfaces on which bulk data between two nodes that both say so travels unencrypted.
+    /// Interfaces on which bulk data travels unencrypted between two nodes that both list theirs.
     /// Default: none.
     pub trusted_links: Vec<String>,
 }
@@ -50,7 +51,7 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Network {
-    /// The home network: multicast DNS and TCP on this machine's interfaces.
+    /// The local network: multicast DNS and TCP on this machine's interfaces.
     Lan,
     /// 127.0.0.1 only: several nodes on one machine.
     Loopback,
@@ -58,19 +59,20 @@ pub enum Network {
     Process,
 }
 
-/// Which engine a node offers. A View runs on Gloo when all its members offer it and reach each
-/// other directly; else natively.
+/// Which engine a node offers. A View runs on Gloo if all its members offer Gloo and have direct
+/// links to each other; otherwise on the native engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Engine {
-    /// Gloo, where every member has it, all of them reach each other directly, and trees over
-    /// measured links would not be faster by more than a tenth.
+    /// Gloo, if every member has it, all of them have direct links to each other, and trees over
+    /// the measured links would be at most a tenth faster.
     #[default]
     Auto,
-    /// potluck's own only: no View that this node is in runs on Gloo.
+    /// The native engine only: no View that contains this node runs on Gloo.
     Native,
-    /// Gloo, whatever the links are, unless another member lacks or declines it; a build without it
-    /// refuses with [`ConfigProblem::NoGloo`].
+    /// Gloo, however heterogeneous the links are, unless another member lacks or declines it or two
+    /// members have no direct link. A build without Gloo refuses to join with
+    /// [`ConfigProblem::NoGloo`].
     Gloo,
 }
 
@@ -87,16 +89,17 @@ impl std::str::FromStr for Engine {
     }
 }
 
-/// How a group is admitted.
+/// How nodes are admitted to a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Admission {
-    /// By the cluster key in `POTLUCK_KEY`, else in the namespace's key file. Neither:
-    /// [`ConfigProblem::NoClusterKey`].
+    /// By the cluster key in `POTLUCK_KEY`, else in the namespace's key file. If there is neither,
+    /// joining fails with [`ConfigProblem::NoClusterKey`].
     Found,
     /// By this cluster key.
     Key(ClusterKey),
-    /// By the namespace's name alone: anybody on the network who knows it is in. Still encrypted.
+    /// By the namespace's name alone: every node on the network that knows the name is admitted.
+    /// Links are still encrypted.
     Open,
 }
 
@@ -130,7 +133,7 @@ impl Config {
         Config { network: Network::Loopback, ports: Vec::new(), ..Config::home() }
     }
 
-    /// Several nodes inside one process, without sockets and files, for tests: nodes of one
+    /// Several nodes inside one process, without sockets or files, for tests. Nodes of the same
     /// namespace find each other.
     pub fn local() -> Config {
         Config {
@@ -141,7 +144,7 @@ impl Config {
         }
     }
 
-    /// The rules that go across fields.
+    /// Checks the range of `min_members`. Rosters are checked later, against this node's identity.
     pub(crate) fn check(&self) -> Result<()> {
         match self.partition()? {
             Partition::Continue { min_members }
@@ -153,7 +156,7 @@ impl Config {
         }
     }
 
-    /// What is set, else what the environment says, else the default.
+    /// The configured partition rule, else that of the environment, else the default.
     pub(crate) fn partition(&self) -> Result<Partition> {
         match (&self.partition, std::env::var_os("POTLUCK_PARTITION")) {
             (Some(partition), _) => Ok(partition.clone()),
@@ -166,14 +169,14 @@ impl Config {
     }
 }
 
-/// What it has set.
+/// The configuration built so far.
 impl From<Builder> for Config {
     fn from(builder: Builder) -> Config {
         builder.config
     }
 }
 
-/// Sets what differs from a preset, then joins.
+/// Changes single settings of a preset, then joins.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
@@ -186,56 +189,58 @@ impl Builder {
         Builder { config }
     }
 
-    /// The namespace: 1 to 32 of `a-z`, `0-9` and `-`.
+    /// The namespace: 1 to 32 characters of `a-z`, `0-9` and `-`.
     pub fn namespace(mut self, name: impl Into<String>) -> Builder {
         self.config.namespace = Some(name.into());
         self
     }
 
-    /// The cluster key, in place of the environment and the key file.
+    /// The cluster key, used instead of the environment variable and the key file.
     pub fn key(mut self, key: ClusterKey) -> Builder {
         self.config.admission = Admission::Key(key);
         self
     }
 
-    /// No key: anybody on this network who uses `name` is in. Separation by name only; still
-    /// encrypted.
+    /// No key: every node on this network that uses the namespace `name` is admitted. The name only
+    /// separates groups and protects nothing; links are still encrypted.
     pub fn open_lan(mut self, name: impl Into<String>) -> Builder {
         self.config.namespace = Some(name.into());
         self.config.admission = Admission::Open;
         self
     }
 
-    /// Where key and state files lie.
+    /// The directory of key and state files.
     pub fn home(mut self, directory: impl Into<PathBuf>) -> Builder {
         self.config.home = Some(directory.into());
         self
     }
 
-    /// What this node calls itself.
+    /// This node's display name.
     pub fn name(mut self, name: impl Into<String>) -> Builder {
         self.config.name = Some(name.into());
         self
     }
 
-    /// Members a View needs before it is handed out: [`Partition::Continue`].
+    /// The members that a View needs before a Context is handed out, 1 to 16:
+    /// [`Partition::Continue`].
     pub fn min_members(self, members: usize) -> Builder {
         self.partition(Partition::Continue { min_members: members })
     }
 
-    /// Which groups may go on when the network is cut. The same on all nodes.
+    /// Which parts of the group may continue after a network partition. Must be the same on all
+    /// nodes.
     pub fn partition(mut self, partition: Partition) -> Builder {
         self.config.partition = Some(partition);
         self
     }
 
-    /// This node keeps nothing in step; see [`Config::stateless`].
+    /// This node keeps no state in step with the others; see [`Config::stateless`].
     pub fn stateless(mut self) -> Builder {
         self.config.stateless = true;
         self
     }
 
-    /// A peer to dial besides those that are found.
+    /// Adds a peer to dial in addition to discovered ones.
     pub fn peer(mut self, address: impl Into<String>) -> Builder {
         self.config.peers.push(address.into());
         self
@@ -253,8 +258,8 @@ impl Builder {
         self
     }
 
-    /// Bulk data over this interface travels unencrypted to nodes that say the same. For a cable
-    /// one trusts, and benchmarks.
+    /// Bulk data over this interface travels unencrypted to nodes that also trust theirs. For a
+    /// physically trusted cable, and for benchmarks.
     pub fn trusted_link(mut self, interface: impl Into<String>) -> Builder {
         self.config.trusted_links.push(interface.into());
         self

@@ -22,21 +22,21 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// This node's place in one View, and the calls its members make together.
+/// This node's rank in one View, and the collectives that its members call together.
 ///
-/// A Context is one *lane*: its calls are numbered when the method is called, in program order, and
-/// must come in the same order on every rank. The returned futures borrow only the buffer, so
-/// several may be in flight. Another task uses its own [`Context::lane`]; a Context can be sent to
-/// another thread but not shared.
+/// A Context is one *lane*: a sequence of calls. A call gets its number when the method is called,
+/// in program order; every rank must make the same calls in the same order. The returned futures
+/// borrow only the buffer, so several may be in flight. A second task uses its own
+/// [`Context::lane`]. A Context can be sent to another thread but not shared.
 ///
-/// *Failure.* A call is all or nothing for all members that go on, and on every error the buffer is
-/// as it was. *Determinism.* Results are the same bits on every rank and for the same View and
-/// plan.
+/// *Failure.* A call is all or nothing for all members that continue; on every error the buffer is
+/// unchanged. *Determinism.* Results are bit-identical on every rank, and repeatable for the same
+/// View, plan and inputs.
 pub struct Context {
     envelope: Arc<Envelope>,
     cluster: Cluster,
     lane: Lane,
-    /// One lane is one sequence of calls: sharing it would make the order a matter of chance.
+    /// A lane is one sequence of calls: shared between threads, its order would be a race.
     _not_shared: PhantomData<Cell<()>>,
 }
 
@@ -45,12 +45,12 @@ impl Context {
         Context { envelope, cluster, lane: Lane::MAIN, _not_shared: PhantomData }
     }
 
-    /// This node's rank, `0..size`. Never changes.
+    /// This node's rank, `0..size`. Constant.
     pub fn rank(&self) -> usize {
         self.envelope.me().index()
     }
 
-    /// How many members the View has. Never changes.
+    /// The number of members of the View. Constant.
     pub fn size(&self) -> usize {
         self.envelope.view().size()
     }
@@ -61,52 +61,54 @@ impl Context {
         view.ranks().filter_map(|rank| peer_at(view, rank)).collect()
     }
 
-    /// The View's name; grows with every View.
+    /// The View's identifier. It grows with every View.
     pub fn view(&self) -> String {
         self.envelope.view().id().to_string()
     }
 
-    /// The engine that calls run on by now, on all members. A group that is on Gloo because all
-    /// have it goes on natively where its links turn out to differ, and back where they are
-    /// measured again and alike; [`plan`](Context::plan) says how.
+    /// The engine that new calls run on, the same on all members. In a View of three or more
+    /// members that all have Gloo, and where none requires it
+    /// ([`Engine::Gloo`](crate::Engine::Gloo)), the plan may move calls to the native engine when
+    /// the links prove heterogeneous, and back to Gloo when a later measurement finds them alike.
+    /// [`plan`](Context::plan) describes the current plan.
     pub fn engine(&self) -> EngineKind {
         self.envelope.engine().kind
     }
 
-    /// Why this engine, in one sentence.
+    /// The reason for this engine, in one sentence.
     pub fn engine_reason(&self) -> String {
         engine_reason(self.envelope.view(), self.envelope.engine())
     }
 
-    /// How the members talk, and why. The plan may change while the Context stays, when it is known
-    /// what the links carry: no call that was made fails for it, and every call runs under one plan
-    /// on all members.
+    /// How the members exchange data, and why. The plan may change while the Context stays, once
+    /// the links have been measured. No call fails because of a change, and each call runs under
+    /// the same plan on all members.
     pub fn plan(&self) -> Plan {
         Plan::new(self.envelope.plan())
     }
 
-    /// In which order an `all_reduce` adds the contributions to a buffer of `len` elements of `T`:
-    /// the arithmetic of a sequential reference. See [`reference_sum`](crate::reference_sum). With
-    /// a [`Codec`](crate::Codec) what is added has been encoded and decoded, and the order may be
-    /// another one.
+    /// The order in which an `all_reduce` adds the contributions to a buffer of `len` elements of
+    /// `T`, for a sequential reference such as [`reference_sum`](crate::reference_sum). It
+    /// describes calls without a [`Codec`](crate::Codec): with one, the addends have been encoded
+    /// and decoded, and the order may differ.
     pub fn fold_order<T: Element>(&self, len: usize) -> FoldOrder {
         self.envelope.plan().fold_order(self.size(), len, T::DTYPE.bytes())
     }
 
-    /// The same for a [`reduce`](Context::reduce) to `root`.
+    /// As [`fold_order`](Context::fold_order), for a [`reduce`](Context::reduce) to `root`.
     pub fn reduce_order<T: Element>(&self, root: usize, len: usize) -> FoldOrder {
         self.envelope.plan().reduce_order(self.size(), Rank::clamped(root), len, T::DTYPE.bytes())
     }
 
-    /// The same for a [`reduce_scatter`](Context::reduce_scatter) of buffers of `len` elements; one
-    /// segment for each shard.
+    /// As [`fold_order`](Context::fold_order), for a [`reduce_scatter`](Context::reduce_scatter) of
+    /// buffers of `len` elements; one segment per shard.
     pub fn reduce_scatter_order<T: Element>(&self, len: usize) -> FoldOrder {
         self.envelope.plan().reduce_scatter_order(self.size(), len, T::DTYPE.bytes())
     }
 
-    /// This rank's shard of a buffer of `len` elements, as
-    /// [`reduce_scatter`](Context::reduce_scatter) cuts it. The shards of all ranks follow each
-    /// other, cover the buffer, and differ by at most one element.
+    /// The range of a buffer of `len` elements that [`reduce_scatter`](Context::reduce_scatter)
+    /// gives to this rank. The shards of all ranks are contiguous in rank order, cover the buffer,
+    /// and differ in length by at most one element.
     pub fn shard(&self, len: usize) -> Range<usize> {
         ring_segment(self.rank(), self.size(), len)
     }
@@ -117,12 +119,12 @@ impl Context {
         self.envelope.is_synced()
     }
 
-    /// What this View's data links have carried on this member so far.
+    /// The bytes that this member has sent and received in this View so far.
     pub fn traffic(&self) -> Traffic {
         self.envelope.backend().traffic()
     }
 
-    /// How the links are protected, as a sentence each: empty means that everything is encrypted.
+    /// Exceptions to encryption, one sentence each. If empty, everything is encrypted.
     pub fn security(&self) -> Vec<String> {
         self.cluster
             .trusted()
@@ -133,7 +135,7 @@ impl Context {
             .collect()
     }
 
-    /// Another lane of this View, for another task. The same tag is the same lane on every rank;
+    /// Another lane of this View, for another task. Equal tags name the same lane on every rank;
     /// use each tag once.
     pub fn lane(&self, tag: u32) -> Context {
         Context {
@@ -144,29 +146,30 @@ impl Context {
         }
     }
 
-    /// The newest View's Context: this View if it is still current, else the next one. Waits
+    /// The Context of the newest View: this View if it is still current, else its successor. Waits
     /// without bound. Cancel-safe.
     ///
     /// # Errors
     /// [`Error::Closed`](crate::Error::Closed) when the node has left.
     pub fn renewed(&self) -> impl Future<Output = Result<Context>> + Send + use<> {
-        // Not `async fn`: its future would borrow the Context, which cannot be shared, and could
-        // not change threads.
+        // Not an `async fn`: its future would borrow the Context, which is not `Sync`, and would
+        // not be `Send`.
         let cluster = self.cluster.clone();
         async move { cluster.context().await }
     }
 
-    /// Adds up `buffer` over all members, in place: afterwards every member holds the same sum.
+    /// Sums `buffer` over all members, in place: afterwards every member holds the same sum. All
+    /// buffers have the same length.
     ///
-    /// Set [`mean`](AllReduce::mean) and the rest before awaiting it.
+    /// Set [`mean`](AllReduce::mean) and other options before awaiting it.
     pub fn all_reduce<'buf, T: Element>(&mut self, buffer: &'buf mut [T]) -> AllReduce<'buf, T> {
         let call = self.call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
         AllReduce { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
     }
 
-    /// Like [`all_reduce`](Context::all_reduce) of a buffer that is handed over: the result comes
-    /// back in that memory or in other, whichever saves a copy, when it is decided; on an error the
-    /// input comes back as it was. The future borrows nothing.
+    /// Like [`all_reduce`](Context::all_reduce), but takes ownership of the buffer, so the future
+    /// borrows nothing. On success the result is returned in that memory or in other memory,
+    /// whichever saves a copy; on an error the unchanged input is returned with it.
     pub fn all_reduce_owned<T: Element>(&mut self, buffer: Vec<T>) -> AllReduceOwned<T> {
         let call = self.call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
         AllReduceOwned {
@@ -175,7 +178,8 @@ impl Context {
         }
     }
 
-    /// Copies the buffer of the rank `root` into everybody's. All buffers have the same length.
+    /// Copies the buffer of rank `root` into the buffers of all ranks. All buffers have the same
+    /// length.
     pub fn broadcast<'buf, T: Element>(
         &mut self,
         root: usize,
@@ -187,8 +191,8 @@ impl Context {
         Broadcast { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
     }
 
-    /// Collects everybody's buffer, in rank order: `size * buffer.len()` elements. All buffers have
-    /// the same length.
+    /// Collects the buffers of all ranks, in rank order: `size * buffer.len()` elements. All
+    /// buffers have the same length.
     pub fn all_gather<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllGather<'buf, T> {
         let call = self.call::<T>(Kind::AllGather, buffer.len());
         AllGather { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
@@ -199,11 +203,12 @@ impl Context {
         AllGatherOwned { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
     }
 
-    /// Adds up `buffer` over all members; the rank `root` gets the sum in place, the buffers of the
-    /// others stay as they are. All buffers have the same length.
+    /// Sums `buffer` over all members. Rank `root` gets the sum in place; the buffers of the others
+    /// stay unchanged. All buffers have the same length.
     ///
-    /// Set [`mean`](Reduce::mean) and the rest before awaiting it. On a rank that is not the root
-    /// it is done when its part is on its way and all members have voted for it.
+    /// Set [`mean`](Reduce::mean) and other options before awaiting it. On a rank other than the
+    /// root it completes when this rank's contribution has been sent and all members have voted for
+    /// the operation.
     ///
     /// # Errors
     /// Buffers of different lengths, or different roots, are
@@ -220,11 +225,10 @@ impl Context {
         Reduce { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
     }
 
-    /// Adds up `buffer` over all members and gives each rank its [`shard`](Context::shard) of the
-    /// sum. All buffers have the same length, which need not be a multiple of anything; a shard may
-    /// be empty.
+    /// Sums `buffer` over all members and gives each rank its [`shard`](Context::shard) of the sum.
+    /// All buffers have the same length; any length is allowed, and a shard may be empty.
     ///
-    /// Set [`mean`](ReduceScatter::mean) and the rest before awaiting it.
+    /// Set [`mean`](ReduceScatter::mean) and other options before awaiting it.
     ///
     /// # Errors
     /// Buffers of different lengths are [`Error::Mismatch`](crate::Error::Mismatch) on every rank.
@@ -236,7 +240,7 @@ impl Context {
         ReduceScatter { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
     }
 
-    /// Collects everybody's buffer at the rank `root`, in rank order: `Some` of `size *
+    /// Collects the buffers of all ranks at rank `root`, in rank order: `Some` of `size *
     /// buffer.len()` elements there, `None` elsewhere. All buffers have the same length.
     ///
     /// # Errors
@@ -250,12 +254,12 @@ impl Context {
         Gather { flight: Flight::numbered(&self.envelope, self.lane, call), buffer, is_root }
     }
 
-    /// Hands out the parts of the rank `root`: each rank gets its one in `out`, which has the same
-    /// length everywhere. The root gives `size * out.len()` elements in rank order; what others
-    /// give is not looked at, so `None` will do.
+    /// Distributes the parts of rank `root`: each rank receives its part in `out`, which has the
+    /// same length everywhere. The root passes `size * out.len()` elements in rank order. `parts`
+    /// is ignored on the other ranks; pass `None` there.
     ///
     /// # Errors
-    /// When the root's parts are not as many as that, it gets
+    /// If the root passes another number of elements, it gets
     /// [`Error::Rejected`](crate::Error::Rejected) and the others
     /// [`Error::Aborted`](crate::Error::Aborted). Parts of different lengths, or different roots,
     /// are [`Error::Mismatch`](crate::Error::Mismatch) on every rank; a root that is no rank is
@@ -285,34 +289,35 @@ impl Context {
         }
     }
 
-    /// Gives each rank one part of `buffer`, in rank order, and takes one part from each: the
-    /// result is what rank 0 had for this rank, then what rank 1 had, and so on. All buffers have
-    /// the same length, a multiple of `size`; so has the result.
+    /// Sends one part of `buffer` to each rank, in rank order, and receives one part from each: the
+    /// result is rank 0's part for this rank, then rank 1's, and so on. All buffers have the same
+    /// length, a multiple of `size`; the result has that length too.
     ///
     /// # Errors
-    /// A length that is no multiple of `size` is [`Error::Rejected`](crate::Error::Rejected) where
-    /// it is asked for; different lengths are [`Error::Mismatch`](crate::Error::Mismatch) on every
-    /// rank.
+    /// A length that is no multiple of `size` is [`Error::Rejected`](crate::Error::Rejected) on the
+    /// rank that passes it; different lengths are [`Error::Mismatch`](crate::Error::Mismatch) on
+    /// every rank.
     pub fn all_to_all<'buf, T: Element>(&mut self, buffer: &'buf [T]) -> AllToAll<'buf, T> {
         let call = self.call::<T>(Kind::AllToAll, buffer.len());
         AllToAll { flight: Flight::numbered(&self.envelope, self.lane, call), buffer }
     }
 
-    /// Sends `buffer` to the rank `to`, which [receives](Context::recv) it. Nobody else calls
-    /// anything for it.
+    /// Sends `buffer` to rank `to`, which [receives](Context::recv) it. The other ranks take no
+    /// part.
     ///
-    /// The messages from one rank to another in a lane meet in the order in which both call them;
-    /// `tag` is compared, so that a program that has lost its place finds out. It is done when the
-    /// other one has the message too, all or nothing like every call, so two ranks that send to
-    /// each other must not wait for the one before they begin with the other.
+    /// In each lane, the messages from one rank to another are matched in call order. `tag` is
+    /// compared only to detect programs that are out of step. Like every call it is all or nothing
+    /// and completes when the receiver has the message too: two ranks that send to each other must
+    /// not await the send before they begin the receive.
     ///
     /// # Errors
     /// Different lengths, element types or tags are [`Error::Mismatch`](crate::Error::Mismatch) on
-    /// both; this rank itself or one that is none is [`Error::Rejected`](crate::Error::Rejected),
-    /// and 32 messages under way are [`Error::TooManyInFlight`](crate::Error::TooManyInFlight).
-    /// Between members that have no direct link, as where cables join machines without a switch, it
-    /// is [`Error::Rejected`](crate::Error::Rejected) at both ends, which names the two: nobody
-    /// passes messages on, but collectives go everywhere.
+    /// both ranks. `to` being this rank or no rank is [`Error::Rejected`](crate::Error::Rejected).
+    /// With 32 messages in flight, further ones are
+    /// [`Error::TooManyInFlight`](crate::Error::TooManyInFlight). Between members without a direct
+    /// link, for example in a row of machines joined by cables without a switch, it is
+    /// [`Error::Rejected`](crate::Error::Rejected) at both ends, which names the two: messages are
+    /// not forwarded, collectives are.
     pub fn send<'buf, T: Element>(
         &mut self,
         to: usize,
@@ -325,10 +330,11 @@ impl Context {
         }
     }
 
-    /// Receives in `buffer` what the rank `from` [sends](Context::send); see there.
+    /// Receives into `buffer` a message that rank `from` [sends](Context::send); the same rules
+    /// apply.
     ///
     /// # Errors
-    /// As `send` has them.
+    /// As for `send`.
     pub fn recv<'buf, T: Element>(
         &mut self,
         from: usize,
@@ -341,8 +347,8 @@ impl Context {
         }
     }
 
-    /// Begins a step: several collectives that count together or not at all, with one vote for all
-    /// of them. It has one place in the lane, and ends with [`Step::commit`].
+    /// Begins a step: several collectives that commit together or not at all, with one vote. A step
+    /// takes one number in the lane and ends with [`Step::commit`].
     ///
     /// ```no_run
     /// # async fn example(mut ctx: potluck::Context, weights: &mut [f32], count: &mut [u64]) -> potluck::Result<()> {
@@ -357,7 +363,7 @@ impl Context {
         Step::new(self.bundle())
     }
 
-    /// Takes a place in the lane for several calls under one vote.
+    /// Takes a number in the lane for several calls under one vote.
     pub(crate) fn bundle(&mut self) -> Bundle {
         let call = Call {
             kind: Kind::Step { parts: 0 },
@@ -385,30 +391,32 @@ impl Context {
         Barrier { flight: Flight::numbered(&self.envelope, self.lane, call) }
     }
 
-    /// Brings all members to one state: that of the member which is furthest along the group's
+    /// Brings all members to one state: that of the member that is furthest along the group's
     /// history.
     ///
-    /// `version` is the caller's own count, for example steps done; among the members of the
-    /// winning history the highest one is taken, then the lowest rank. `state` is replaced by that
-    /// member's bytes; its length may differ between members.
+    /// `version` is the caller's own counter, for example the number of steps done. Among the
+    /// members of the winning history the highest `version` wins, then the lowest rank. `state` is
+    /// replaced by that member's bytes; its length may differ between members.
     ///
-    /// In a View whose members shared one history from the start it returns at once and sends
-    /// nothing, and so it does in a lane that has been used for another call since, or when `state`
-    /// is what it has brought last. All members do the same, whatever they have heard by then.
-    /// Histories are compared, not contents: members that have done nothing together yet count as
-    /// in sync, so programs that start from files must start from equal ones.
+    /// It returns at once and sends nothing in these cases: the members of the View shared one
+    /// history from the start; the lane has been used for another collective since; or `state`
+    /// equals the bytes that the last sync of this lane delivered. All members take the same
+    /// decision, whatever messages have arrived. Histories are compared, not contents: members that
+    /// have committed nothing together yet count as in sync, so programs that start from files must
+    /// start from equal ones.
     ///
-    /// *Cancellation.* Dropped before this member's vote it is aborted for all. Dropped after it,
-    /// the next sync of the lane is that one: it waits for how it ends, and takes the bytes that it
-    /// has brought, also in a later View. A dropped sync that counts is never passed over.
+    /// *Cancellation.* Dropped before this member's vote, it is aborted for all. Dropped after the
+    /// vote, the next sync of the lane continues it: it waits for the outcome and takes the
+    /// delivered bytes, also in a later View. A dropped sync that commits is never skipped.
     pub fn sync<'buf>(&mut self, version: u64, state: &'buf mut Vec<u8>) -> Sync<'buf> {
         Sync::new(&self.envelope, self.lane, version, state)
     }
 
-    /// The result of a call of this lane that was dropped after its outcome was decided, if it was
-    /// committed, in this View or one before; the lane can be used again. Of a step, the results of
-    /// its calls one after the other. `None` when there is none, when it is not decided yet, or when
-    /// its bytes are no whole elements of `T`; then it stays.
+    /// Takes the result of a call of this lane whose future was dropped and that committed anyway,
+    /// in this View or an earlier one; the lane is then usable again. For a step: the results of
+    /// its calls, concatenated. `None` if there is no such call, if it is still undecided, or if it
+    /// was aborted. Also `None` if the result's length in bytes is no multiple of the size of `T`;
+    /// the result then stays, and the lane remains blocked.
     pub fn take_result<T: Element>(&mut self) -> Option<Vec<T>> {
         let fits =
             |bytes: Option<usize>| bytes.is_none_or(|bytes| bytes.is_multiple_of(T::DTYPE.bytes()));
@@ -416,8 +424,8 @@ impl Context {
         Some(elements(&output))
     }
 
-    /// Forgets that result; the lane can be used again. False when there is none, or when it is not
-    /// decided yet.
+    /// Discards that result; the lane is then usable again. False if there is none or it is still
+    /// undecided.
     pub fn discard_result(&mut self) -> bool {
         self.envelope.take_lost(self.lane, |_| true).is_some()
     }

@@ -1,46 +1,46 @@
 //! Layer: Words.
 //!
-//! Ways in which the protocol can be wrong on purpose, so that its checks can be seen to find them.
+//! Seeded defects: deliberate violations of protocol rules, which prove that the checks find them.
 //!
-//! Only tests can seed one. Elsewhere [`Seeded`] is of no size and every question about it is
-//! answered `false` at compile time.
+//! Only tests can seed one. In other builds [`Seeded`] has no size, and every query is `false` at
+//! compile time.
 
-/// One rule of the protocol, broken.
+/// A protocol rule that a test can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub(crate) enum Defect {
-    /// A promise or an acceptance leaves at once, and the disk never hears of it.
+    /// Promises and acceptances are sent at once and never written to disk.
     PromiseNotDurable,
-    /// A View is installed when more than half of its members have accepted it.
+    /// A View is installed after more than half of its members have accepted it.
     EarlyInstall,
-    /// Of two ballots of one round neither is higher.
+    /// Ballots of the same round have no order.
     NoTieBreak,
-    /// An operation is committed when any member knows it as committed.
+    /// An operation is committed if any member knows it as committed.
     AnyoneCommitted,
-    /// A restarted member counts as one that was in the View and holds nothing.
+    /// A restarted acceptor counts as a witness that holds no result.
     RestartedCounts,
-    /// What an accepted successor has decided is decided again.
+    /// The decision of an accepted successor is ignored and made again.
     NoAdoption,
-    /// Only an installed View counts as the newest.
+    /// The parent of an accepted View does not count as installed.
     TipOfInstalled,
-    /// The disk keeps what was promised, and not what was accepted.
+    /// The disk keeps promises, but not acceptances.
     AcceptedNotDurable,
-    /// An operation is aborted at the first vote against it.
+    /// An operation is aborted at the first `Abort` vote.
     EarlyAbort,
-    /// Who has voted `Abort` after `Done` still lists the result.
+    /// A member that has voted `Abort` after `Done` still lists the result.
     KeepsDone,
-    /// What an accepted successor has committed counts for everybody who comes from the same View,
-    /// whether he holds it or not.
+    /// An operation committed by an accepted successor counts in the history of every member of the
+    /// same View, even without the result.
     AdoptedCounts,
     /// An operation that a View commits is answered `Ok` without a result.
     OkWithoutResult,
-    /// Of several histories that of most members wins, however short.
+    /// The history with the most members wins, however short.
     MostMembersWin,
-    /// Who was cut off installs the View that it had accepted before.
+    /// A member that was cut off installs a View it accepted before.
     CutOffGoesOn,
-    /// Whoever was brought in step by a sync is on the history with which he came.
+    /// A member that a sync brought up to date keeps the history it joined with.
     OwnBase,
-    /// Who will install the newest View late counts as left behind.
+    /// A member that will install the newest View late counts as left behind.
     LateIsBehind,
     /// A member never votes. Not one of [`ALL`](Defect::ALL): the others end its calls by time, of
     /// which the model has none.
@@ -55,7 +55,7 @@ pub(crate) struct Seeded {
 }
 
 impl Seeded {
-    /// The code as it is.
+    /// No defect.
     pub(crate) const NONE: Seeded = Seeded {
         #[cfg(test)]
         defect: None,

@@ -1,12 +1,12 @@
 //! Layer: Words.
 //!
-//! Which engines there are, which of them a node offers, and which one a View runs on.
+//! The engines, a node's offer of them, and the choice for a View.
 
 use crate::view::{MEMBERS_MAX, Rank};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::fmt;
 
-/// What moves and adds the bytes of a View.
+/// The engine that transfers and reduces a View's bulk data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum EngineKind {
@@ -16,18 +16,18 @@ pub enum EngineKind {
     Gloo,
 }
 
-/// What a node says of the engines it has. Bits that this version does not know are kept.
+/// The engines that a node offers, as wire bits. Unknown bits are preserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Engines(pub u8);
 
-/// The engine that a View begins on, and what decided it. Chosen by the View's proposer and shipped
-/// with it. Where all have Gloo and nobody wants it by name, plans may move calls from the one to
-/// the other, see [`View::runs`](crate::view::View::runs).
+/// The engine that a View starts with, and the reason. The View's proposer chooses it and sends it
+/// with the View. If all members have Gloo and none requires it, later plans may switch engines,
+/// see [`View::runs`](crate::view::View::runs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EngineChoice {
-    /// Which engine.
+    /// The engine.
     pub kind: EngineKind,
-    /// Why.
+    /// The reason.
     pub why: EngineReason,
 }
 
@@ -35,21 +35,21 @@ pub struct EngineChoice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EngineReason {
-    /// Every member has Gloo, and all of them reach each other directly.
+    /// Every member has Gloo, and all pairs have direct links.
     AllHaveGloo,
-    /// One member has nobody to talk to.
+    /// The View has one member.
     Alone,
     /// This member was built without Gloo.
     WithoutGloo(Rank),
-    /// This member was told not to use Gloo.
+    /// This member is configured not to use Gloo.
     Declined(Rank),
     /// Gloo has failed on this member.
     Failed(Rank),
-    /// These two have no direct link.
+    /// These two members have no direct link.
     Indirect(Rank, Rank),
-    /// The links are so uneven that the native engine's plan is faster by more than a tenth.
+    /// The links are so heterogeneous that the native engine's plan is faster by more than a tenth.
     Uneven,
-    /// Every member has Gloo, and this one was told to use it whatever the links are.
+    /// Every member has Gloo, and this one requires it regardless of the links.
     Wanted(Rank),
 }
 
@@ -57,33 +57,33 @@ pub enum EngineReason {
 impl Engines {
     /// Only potluck's own engine.
     pub const NATIVE: Engines = Engines(1);
-    /// Both, and Gloo is offered.
+    /// Both engines; Gloo is offered.
     pub const GLOO: Engines = Engines(1 | HAS_GLOO);
 
-    /// Gloo is here and shall not be used.
+    /// Gloo is available but must not be used.
     #[must_use]
     pub fn declining_gloo(self) -> Engines {
         Engines(self.0 | DECLINES_GLOO)
     }
 
-    /// Gloo is here and shall be used also where the links suit the native engine better.
+    /// Gloo is available and is to be used even if the links suit the native engine better.
     #[must_use]
     pub fn wanting_gloo(self) -> Engines {
         Engines(self.0 | WANTS_GLOO)
     }
 
-    /// Whether the node wants Gloo whatever the links are.
+    /// Whether the node requires Gloo regardless of the links.
     pub fn wants_gloo(self) -> bool {
         self.0 & WANTS_GLOO != 0
     }
 
-    /// Gloo is here and has failed.
+    /// Gloo is available but has failed.
     #[must_use]
     pub fn with_failed_gloo(self) -> Engines {
         Engines(self.0 | GLOO_FAILED)
     }
 
-    /// Whether a View may name this engine to the node at all.
+    /// Whether the node has this engine. A View must not name any other engine to it.
     pub fn can_run(self, kind: EngineKind) -> bool {
         match kind {
             EngineKind::Native => self.0 & Engines::NATIVE.0 != 0,
@@ -91,7 +91,7 @@ impl Engines {
         }
     }
 
-    /// What keeps the node at this rank from Gloo, if anything does.
+    /// The reason why the node at this rank prevents Gloo, if it does.
     pub fn objection(self, rank: Rank) -> Option<EngineReason> {
         if !self.can_run(EngineKind::Gloo) {
             Some(EngineReason::WithoutGloo(rank))
@@ -111,12 +111,12 @@ const GLOO_FAILED: u8 = 8;
 const WANTS_GLOO: u8 = 16;
 
 impl EngineChoice {
-    /// The native engine, for a member alone.
+    /// The native engine, for a single member.
     #[cfg(any(test, fuzzing))]
     pub const NATIVE: EngineChoice =
         EngineChoice { kind: EngineKind::Native, why: EngineReason::Alone };
 
-    /// Whether it speaks of ranks below `size`, and the reason belongs to the engine.
+    /// Whether its ranks are below `size` and the reason matches the engine.
     pub fn fits(&self, size: usize) -> bool {
         let known = |rank: Rank| rank.index() < size;
         match self.why {
@@ -132,7 +132,7 @@ impl EngineChoice {
 }
 
 impl EngineReason {
-    /// The reason in a sentence; `name` gives what people call a rank.
+    /// The reason in a sentence; `name` returns the display name of a rank.
     pub fn sentence(&self, name: impl Fn(Rank) -> String) -> String {
         match *self {
             EngineReason::AllHaveGloo => {

@@ -1,6 +1,6 @@
 //! Layer: Words.
 //!
-//! What can go wrong, as decisions for the caller.
+//! The error type of all calls, its causes, and the texts shown to people.
 
 use crate::collective::{Call, EngineFault, Rejection};
 use crate::identity::{IdentityProblem, Name, NodeId};
@@ -9,83 +9,82 @@ use crate::view::{OpId, Rank};
 use std::fmt;
 use std::time::Duration;
 
-/// Short for a result with potluck's [`enum@Error`].
+/// A result with potluck's [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call did not do what it was asked. On every error the caller's buffer is as it was before
-/// the call.
+/// Why a call failed. On every error the caller's buffer is unchanged.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operation never happened, on any member that goes on. Your buffer is untouched; see
-    /// [`Error::is_retryable`] for whether the same call may be made again.
+    /// The operation never took effect on any member that continues. [`Error::is_retryable`] says
+    /// whether the same call may be repeated.
     Aborted {
-        /// What happened, and where.
+        /// The cause, and the member it occurred on.
         cause: Cause,
     },
-    /// The View was replaced before this call began. Your buffer is untouched; take `ctx.renewed()`
-    /// and call again.
+    /// The View was replaced before this call began. Take `ctx.renewed()` and repeat the call.
     ViewChanged,
-    /// This member was left out of the group while the operation ran, or could not reach enough
-    /// others to go on, and cannot know whether it happened; or it knows that it happened for
-    /// others and has not got the result. Your buffer is untouched; take `ctx.renewed()`, `sync`
-    /// your state, then go on.
+    /// The outcome is unknown: this member was left out of the group while the operation ran, or
+    /// could not reach enough others to continue. Also returned if the operation took effect on the
+    /// others and this member does not have the result. Take `ctx.renewed()`, `sync` your state,
+    /// then continue.
     Indeterminate,
     /// The members do not hold the same state yet. Nothing was sent; call `ctx.sync(version, &mut
     /// state)` first.
     NeedsSync,
-    /// An earlier call of this lane was dropped after its result was decided. Nothing was sent;
-    /// take or discard that result first.
+    /// The future of an earlier call of this lane was dropped after this member's vote. Nothing was
+    /// sent; take or discard that result first
+    /// ([`Context::take_result`](crate::Context::take_result)).
     LostResult {
         /// The dropped operation.
         op: OpId,
     },
-    /// Two ranks called different things at the same place of the program. Nobody's buffer was
-    /// touched; this is a bug in the calling program.
+    /// Two ranks made different calls at the same place of the program. No buffer was changed; this
+    /// is a bug in the calling program.
     Mismatch(Box<Mismatched>),
-    /// The call makes no sense as it stands; this is a bug in the calling program. Your buffer is
-    /// untouched. The call has its place in the lane all the same and is given up for all members,
-    /// so that the next ones still meet.
+    /// The call is invalid on its own; this is a bug in the calling program. A rejected collective
+    /// still takes its number in the lane and is aborted for all members, so that later calls
+    /// match; a rejected message takes none.
     Rejected(Rejection),
-    /// 64 operations are under way, or 32 messages. Nothing was sent; wait for some of them first.
+    /// 64 operations are in flight, or 32 messages. Nothing was sent; await some of them first.
     TooManyInFlight,
-    /// Not enough members came in the time you gave. Nothing changed; wait longer, or look at
+    /// Too few members came within the given time. Nothing changed; wait longer, or read
     /// `cluster.status()`.
     NotEnoughPeers {
         /// Members in the group now, this one included.
         present: usize,
-        /// Members asked for.
+        /// Members required.
         wanted: usize,
-        /// How long was waited.
+        /// The time waited.
         waited: Duration,
     },
-    /// The configuration cannot work. Found before anything runs.
+    /// The configuration is invalid. Detected before the node runs.
     Config(ConfigProblem),
-    /// The identity or a key file cannot be used. No file was changed.
+    /// The identity file or a key file cannot be used. No file was changed.
     Identity(IdentityProblem),
-    /// The engine failed in a way that calling again will not cure. Your buffer is untouched.
+    /// The engine failed in a way that a retry will not cure.
     Engine(EngineFault),
     /// The node has left the group. Final.
     Closed,
 }
 
-/// A member as errors and reports name it.
+/// A member, as errors and reports name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its rank in the View.
     pub rank: Rank,
-    /// What it calls itself.
+    /// Its display name.
     pub name: Name,
-    /// Its key.
+    /// Its public key.
     pub node: NodeId,
 }
 
-/// Two calls that do not ask for the same.
+/// Two calls that do not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatched {
-    /// The lower rank, and what it called.
+    /// The lower rank, and its call.
     pub one: (Peer, Call),
-    /// The higher rank, and what it called.
+    /// The higher rank, and its call.
     pub other: (Peer, Call),
 }
 
@@ -93,42 +92,41 @@ pub struct Mismatched {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The View was replaced while it ran, mostly because a member was lost, and the next one
-    /// decided that not everybody held the result.
+    /// The View was replaced while the operation ran, usually because a member was lost, and the
+    /// next View found that not every member held the result.
     MemberLost {
-        /// Who is in the next View no more, with the rank in the one before. Empty where all are,
-        /// and what links them had broken.
+        /// Members of the View that are not in its successor, with their ranks in the old View.
+        /// Empty if all of them are in the successor; then links between them had broken.
         who: Vec<Peer>,
     },
-    /// A deadline passed: this rank's own (`None`) or that of another. Where half of this rank's
-    /// own time was over as well, its own is said to have passed: the same deadline on all ranks
-    /// ends in the same error on all.
+    /// A deadline passed: this rank's (`None`) or another rank's. If another rank's deadline passed
+    /// first but at least half of this rank's own has elapsed, this is `None` too, so that equal
+    /// deadlines give equal errors on all ranks.
     Deadline {
-        /// Whose, if not this rank's own.
+        /// The other rank, if the deadline was not this rank's own.
         of: Option<Peer>,
     },
-    /// A call that asked for it ([`reject_non_finite`](crate::AllReduce::reject_non_finite)) met a
-    /// NaN or an infinity, in what was handed in or in the result. Calling again with the same
-    /// numbers ends the same way.
+    /// A call with [`reject_non_finite`](crate::AllReduce::reject_non_finite) found a NaN or an
+    /// infinity in a contribution or in the result. A retry with the same numbers fails again.
     NonFinite {
-        /// On which rank, if not on this one.
+        /// The rank that found it, if not this one.
         on: Option<Peer>,
     },
-    /// The call was dropped before it was done: here (`None`) or on another rank.
+    /// The call's future was dropped before this was decided: here (`None`) or on another rank.
     Dropped {
-        /// Where, if not here.
+        /// The other rank, if it was not dropped here.
         by: Option<Peer>,
     },
-    /// The engine of a member could not finish it.
+    /// A member's engine could not complete the operation.
     Engine {
-        /// Where.
+        /// That member.
         on: Peer,
-        /// What it was, if it was here.
+        /// The fault, if the member is this one.
         fault: Option<EngineFault>,
     },
 }
 
-/// What is wrong with a configuration.
+/// The defect of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigProblem {
@@ -136,11 +134,11 @@ pub enum ConfigProblem {
     NoClusterKey,
     /// The text of a cluster key cannot be read.
     BadKey(String),
-    /// The name of a namespace is not valid.
+    /// The namespace's name is invalid.
     BadNamespace(String),
-    /// A fixed peer's address is not valid.
+    /// The address of a configured peer is invalid.
     BadPeer(String),
-    /// The interface filter is not valid, or leaves no interface.
+    /// The interface filter is invalid, or matches no interface.
     BadInterfaces(String),
     /// `min_members` is not between 1 and 16.
     BadMinMembers(usize),
@@ -150,18 +148,18 @@ pub enum ConfigProblem {
     BadRoster(RosterProblem),
     /// `POTLUCK_ENGINE` is none of `auto`, `native` and `gloo`.
     BadEngine(String),
-    /// Gloo is asked for, and this build has none.
+    /// The configuration requires Gloo, and this build does not contain it.
     NoGloo,
-    /// No port could be opened.
+    /// No TCP port could be opened.
     NoPort(std::io::ErrorKind),
-    /// Multicast could not be set up and no peer is named.
+    /// Multicast could not be set up and no peer is configured.
     NoDiscovery(String),
-    /// There is no place for files: neither `POTLUCK_HOME` nor `HOME` is set.
+    /// There is no directory for files: neither `POTLUCK_HOME` nor `HOME` is set.
     NoHome,
 }
 
 impl Error {
-    /// A short code that never changes, for logs and programs.
+    /// A stable code, for logs and programs.
     pub fn code(&self) -> &'static str {
         match self {
             Error::Aborted { .. } => "aborted",
@@ -181,8 +179,8 @@ impl Error {
         }
     }
 
-    /// Whether taking `ctx.renewed()` and calling again, with a `sync` before it, is the right
-    /// answer.
+    /// Whether the right reaction is to take `ctx.renewed()`, `sync` if needed, and repeat the
+    /// call.
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::ViewChanged | Error::NeedsSync => true,

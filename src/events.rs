@@ -1,6 +1,6 @@
 //! Layer: Words.
 //!
-//! What happens to a group, as it happens.
+//! The events of a group, as one node sees them.
 
 use crate::error::Peer;
 use crate::identity::{Name, NodeId};
@@ -8,79 +8,78 @@ use crate::view::ViewId;
 use std::fmt;
 use std::time::Duration;
 
-/// Something that happened, as one node saw it. How things stand is told by
-/// [`Status`](crate::Status).
+/// An event, as one node saw it. [`Status`](crate::Status) has the current state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A new View. What it means for its members comes right after it.
+    /// A new View. The events of its members follow directly.
     Installed {
-        /// Its name.
+        /// Its identifier.
         view: ViewId,
         /// Its members in rank order.
         members: Vec<Peer>,
-        /// Whether they share one history.
+        /// Whether the members share one history.
         in_sync: bool,
     },
-    /// It is in the new View, and was not in this node's View before.
+    /// A node is in the new View and was not in this node's previous one.
     Joined(Who),
-    /// These came together, out of another View than this node's: two groups have met.
+    /// These nodes were together in another View than this node's: two groups have merged.
     Merged(Vec<Who>),
-    /// It said good-bye.
+    /// A node left in an orderly way.
     Left(Who),
-    /// The new View had to be made without it.
+    /// A member of the previous View did not say good-bye and is not in the new View.
     Lost {
-        /// Who.
+        /// The lost node.
         peer: Who,
-        /// How that was noticed.
+        /// How the loss was detected.
         why: Loss,
     },
-    /// It was lost three times within a minute, or has withheld its vote, and is kept out, if enough
-    /// others are there.
+    /// A node was lost three times within a minute, or withheld its vote. It is kept out for a while
+    /// if enough others are present.
     Quarantined {
-        /// Who.
+        /// The node.
         peer: Who,
-        /// For how long from now on.
+        /// How long, from now on.
         lasts: Duration,
     },
-    /// This machine has slept, or this process was stopped: it leaves its View and joins anew.
+    /// This machine was suspended, or this process was stopped. The node leaves its View and joins
+    /// anew.
     Woke,
-    /// Two living processes use this identity. The one that came first keeps its place.
+    /// Two running processes use this identity. The earlier one keeps its place.
     Duplicate(Who),
-    /// This node hears it, and is not heard by it.
+    /// This node hears a peer that does not hear this node.
     OneWay(Who),
-    /// The links with it leave by another interface now, or lead to another one of its own.
+    /// The links with a peer moved to another local interface, or to another interface of the peer.
     PathChanged {
-        /// Who.
+        /// The peer.
         peer: Who,
-        /// This machine's interface, as its operating system calls it; empty where that is not
-        /// known.
+        /// The local interface's name in the operating system; empty if unknown.
         interface: String,
     },
-    /// So many events were lost, because they were not taken in time: look at the status.
+    /// This many events were lost because they were not read in time. Read the status.
     Lagged(u64),
 }
 
-/// A node, whichever life of it.
+/// A node, independent of restarts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
-    /// Its key.
+    /// Its public key.
     pub node: NodeId,
-    /// What it calls itself, if this node has ever known.
+    /// Its display name, if this node knows it.
     pub name: Option<Name>,
 }
 
-/// How a loss was noticed.
+/// How a loss was detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Its connection ended and could not be made again: mostly its process has.
+    /// Its connection ended and could not be restored: usually its process has ended.
     Closed,
-    /// Nothing was heard of it for too long.
+    /// It was silent for too long.
     Silent,
-    /// It may be there, but not everybody who goes on reaches it.
+    /// It may be running, but not every continuing member reaches it.
     Unreached,
-    /// It lives, and does not vote on operations that the others have given up.
+    /// It answers, but does not vote on operations that the others want decided.
     Withheld,
 }
 
@@ -104,7 +103,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// One sentence.
+/// The event in one sentence.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,10 +1,10 @@
 //! Layer: Face.
 //!
-//! Everything that reads bytes of the network or of files, one function per fuzz target. Only there
-//! with `--cfg fuzzing`.
+//! The decoders of bytes from the network and from files, one function per fuzz target. Only
+//! compiled with `--cfg fuzzing`.
 //!
-//! What is read must be written back as it was, and no input may panic, hang, or claim more memory
-//! than its bounds allow.
+//! A decoded value must encode to the same bytes. No input may panic, hang, or allocate more memory
+//! than the decoder's bounds allow.
 
 use crate::collective::p2p::{EAGER_OP_BYTES, Endpoint, Owned, PIECE, SLOTS_MAX, Threads};
 use crate::collective::{
@@ -33,7 +33,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// A View, and all that its plan is asked.
+/// A View, and the queries on its plan.
 pub fn view(bytes: &[u8]) {
     let Some(view) = round_trip::<View>(bytes) else { return };
     assert!(view.ranks().all(|rank| view.member(rank).is_some()));
@@ -54,13 +54,13 @@ pub fn view(bytes: &[u8]) {
     }
 }
 
-/// A message of the control link.
+/// A message on the control link.
 pub fn message(bytes: &[u8]) {
     round_trip::<Message>(bytes);
 }
 
-/// Frames of circuits from the neighbours of a node, one after the other: what it sends on is never
-/// more than what came, and what it keeps has a bound.
+/// Frames of relay circuits from the neighbours of a node. One frame may cause at most one
+/// forwarded frame, and all state is freed when the neighbours disconnect.
 pub fn relay_frames(bytes: &[u8]) {
     let neighbours: Vec<MemberId> =
         (1..=3).map(|n| MemberId { node: NodeId([n; 32]), boot: Boot(u64::from(n)) }).collect();
@@ -95,7 +95,7 @@ pub fn relay_frames(bytes: &[u8]) {
     assert!(switch.is_empty());
 }
 
-/// A message about operations, and what its call would come to.
+/// A message about operations, and the schedule of its call.
 pub fn op_message(bytes: &[u8]) {
     round_trip::<OpMessage>(bytes);
     let Some(descriptor) = round_trip::<Descriptor>(bytes) else { return };
@@ -109,7 +109,7 @@ pub fn op_message(bytes: &[u8]) {
     }
 }
 
-/// Frames in the clear.
+/// Unencrypted frames.
 pub fn frames(bytes: &[u8]) {
     if let Some(header) = bytes.first_chunk().and_then(|header| DataHeader::from_bytes(header).ok())
     {
@@ -118,8 +118,8 @@ pub fn frames(bytes: &[u8]) {
     read_all(FrameReader::new(Cursor::new(bytes.to_vec()), None));
 }
 
-/// Records that are authentic and hold anything: a member that breaks the protocol. With either
-/// suite.
+/// Authentic records with arbitrary contents, as from a member that violates the protocol. With
+/// both cipher suites.
 pub fn sealed_frames(bytes: &[u8]) {
     for suite in [Suite::Aes256Gcm, Suite::ChaCha20Poly1305] {
         sealed_frames_of(suite, bytes);
@@ -141,7 +141,7 @@ fn sealed_frames_of(suite: Suite, bytes: &[u8]) {
     read_all(FrameReader::new(Cursor::new(stream), Some(ours.into_halves().1)));
 }
 
-/// What a stranger may say: a preamble, a first message, an introduction.
+/// Bytes from an unauthenticated peer: a preamble, a first handshake message, a `Hello`.
 pub fn handshake(bytes: &[u8]) {
     let asked = bytes.first_chunk().map(Preamble::parse);
     if let (Some(Ok(Preamble::Control)), Some(bytes)) =
@@ -161,7 +161,7 @@ pub fn handshake(bytes: &[u8]) {
     }
 }
 
-/// A TXT record: the instance's name, then an entry per line.
+/// A TXT record: the instance's name, then one entry per line.
 pub fn txt(bytes: &[u8]) {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let instance = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
@@ -187,7 +187,7 @@ pub fn txt(bytes: &[u8]) {
     }
 }
 
-/// The text files of an identity and of a cluster key, and the list of peers.
+/// The text files of an identity and of a cluster key, and the list of known peers.
 pub fn identity(bytes: &[u8]) {
     if let Ok(identity) = decode_identity(bytes) {
         assert_eq!(encode_identity(&identity).as_bytes(), bytes);
@@ -198,17 +198,17 @@ pub fn identity(bytes: &[u8]) {
     peers_file::decode_peers(bytes);
 }
 
-/// The state file, and what the election keeps in it.
+/// The state file, and the election state in it.
 pub fn state(bytes: &[u8]) {
-    // Behind a checksum no input of a fuzzer would get far, so both are tried.
+    // An input of a fuzzer rarely passes the checksum, so the inner format is also tried alone.
     if let Ok(inner) = state_file::decode_state(bytes) {
         let _ = Durable::from_bytes(&inner);
     }
     round_trip::<Durable>(bytes);
 }
 
-/// A member of the View that sends frames of its own making while an operation runs: it ends, well
-/// or with an error.
+/// A member of the View that sends arbitrary frames during an operation. The operation ends, with a
+/// result or an error.
 pub fn engine(bytes: &[u8]) {
     let (size, rest) =
         bytes.split_first().map_or((2, bytes), |(first, rest)| (2 + usize::from(first % 3), rest));
@@ -264,8 +264,8 @@ pub fn engine(bytes: &[u8]) {
     backend.close();
 }
 
-/// A member of the View that sends pieces of messages of its own making: every receive ends, and no
-/// more is kept than may be.
+/// A member of the View that sends arbitrary pieces of messages. Every receive ends, and early
+/// pieces are kept only within their bounds.
 pub fn deliver(bytes: &[u8]) {
     const LENS: [usize; 3] = [100, 20_000, 300_000];
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -277,7 +277,7 @@ pub fn deliver(bytes: &[u8]) {
         let region = Owned::new(&end, op, vec![0; LENS.iter().sum()], None);
         let mut offset = 0;
         for (slot, len) in LENS.into_iter().enumerate() {
-            // The links come later, so nothing can be wrong yet.
+            // No link is attached yet, so neither call can fail.
             region.region().recv(peer, slot as u64 % 2, offset, len).expect("posted");
             region.region().send(peer, slot as u64 % 2, offset, 0).expect("an empty message");
             offset += len;
@@ -303,7 +303,7 @@ pub fn deliver(bytes: &[u8]) {
     assert_eq!((threads.wait(PATIENCE), threads.panics()), (0, 0));
 }
 
-/// Frames of four bytes each: which operation and what, which flow, how many follow, how long.
+/// Builds frames from four bytes each: operation, phase and flow, chunk, length.
 fn pieces_of(bytes: &[u8]) -> Cursor<Vec<u8>> {
     const LENS: [usize; 10] = [
         100,
@@ -338,8 +338,8 @@ fn pieces_of(bytes: &[u8]) -> Cursor<Vec<u8>> {
     Cursor::new(stream)
 }
 
-/// Frames of four bytes each: which operation and way, which flow, which chunk, how long. Nearly
-/// every input is one.
+/// Builds frames from four bytes each: operation and phase, flow, chunk, length. Nearly every input
+/// gives valid frames.
 fn stream_of(bytes: &[u8]) -> Cursor<Vec<u8>> {
     let mut stream = Vec::new();
     for frame in bytes.chunks_exact(4).take(32) {
@@ -381,7 +381,7 @@ fn append_sealed(sealer: &mut Sealer, plain: &[u8], stream: &mut Vec<u8>) {
     }
 }
 
-/// Both ends of a control link that is sealed with `suite`.
+/// Both ends of a control link sealed with `suite`.
 fn sessions(suite: Suite) -> (Session, Session) {
     let terms = Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted };
     let (a, mut b) = (local(1), local(2));
@@ -416,7 +416,7 @@ fn member(n: u8) -> Member {
     Member { id, name: Name::from_lossy("fuzz"), stateless: false, in_sync: true }
 }
 
-/// A link that takes everything and whose peer says what was written down.
+/// A link that discards what is sent to it and receives a recorded stream.
 struct Scripted(Cursor<Vec<u8>>);
 
 impl DataLink for Scripted {

@@ -1,6 +1,7 @@
 //! Layer: Words.
 //!
-//! The group as a graph: the members, what lies between them, and how much the plan sends there.
+//! The group as a graph: the members, the links between them, and the traffic that the plan puts on
+//! each link.
 
 use crate::engine::EngineKind;
 use crate::error::Peer;
@@ -9,31 +10,31 @@ use crate::topology::InterfaceKind;
 use crate::view::ViewId;
 use std::net::SocketAddr;
 
-/// The group of one View as this node knows it: a snapshot, see
+/// The group of one View as this node knows it. A snapshot, see
 /// [`Cluster::topology`](crate::Cluster::topology).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Topology {
     /// The View.
     pub view: ViewId,
-    /// The rank of the node that tells it.
+    /// The rank of the node that reports.
     pub me: usize,
     /// The members in rank order, at most 16.
     pub members: Vec<Peer>,
-    /// The pairs of members of which at least one has said that it reaches the other one,
-    /// ascending, each once.
+    /// One link for each pair of members of which at least one has reported that it reaches the
+    /// other, in ascending order, each pair once.
     pub links: Vec<TopologyLink>,
-    /// What the members run on.
+    /// The engine that new calls run on.
     pub engine: EngineKind,
-    /// Why the plan is as it is, in one sentence.
+    /// The reason for the plan, in one sentence.
     pub plan: String,
-    /// 0 for the plan that the View came with, more for those that took its place.
+    /// 0 for the View's first plan, larger for each plan that replaced it.
     pub plan_revision: u32,
-    /// How long an `all_reduce` should take; empty as long as too little is known of the links.
+    /// Predicted durations of an `all_reduce`; empty while too few links are measured.
     pub forecasts: Vec<Forecast>,
 }
 
-/// What lies between two members.
+/// The link between two members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopologyLink {
@@ -45,7 +46,7 @@ pub struct TopologyLink {
     pub there: LinkDirection,
     /// From the higher rank to the lower one.
     pub back: LinkDirection,
-    /// Where it runs, when this node is at one of its ends.
+    /// The local end of the link, if this node is one of its ends.
     pub path: Option<LinkPath>,
 }
 
@@ -53,38 +54,39 @@ pub struct TopologyLink {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkDirection {
-    /// What the sender's end is made of, as far as it has told.
+    /// The kind of the sender's interface; `None` until the sender has reported it.
     pub kind: Option<InterfaceKind>,
-    /// Which medium that shares with the other ends of the same number, of which one sends at a
-    /// time, as radio does; `None` for a wire, or where nobody has found out.
+    /// The number of the shared medium of this link. Ends with the same number share it: only one
+    /// of them sends at a time, as with radio. `None` for a wire, or if unknown.
     pub medium: Option<u32>,
-    /// Round-trip time in microseconds as its sender sees it, as far as it has told.
+    /// Round-trip time in microseconds as measured by the sender; `None` until the sender has
+    /// reported it.
     pub rtt_us: Option<u32>,
-    /// What it carries while nothing else goes on, in bit/s of payload; `None` where nobody has
-    /// measured it, as inside one machine. At most 8 Gbit/s are told apart.
+    /// The payload rate of the idle link in bit/s; `None` if not measured, as inside one machine.
+    /// Rates above 8 Gbit/s are not told apart.
     pub rate_bps: Option<u64>,
-    /// How much goes this way while a buffer of 64 MiB is reduced, in millionths of the buffer: 1
-    /// 500 000 round a ring of four. `None` where the plan sends nothing, or leaves it to Gloo's
+    /// The traffic in this direction for the reduction of a buffer of 64 MiB, in millionths of the
+    /// buffer: 1 500 000 in a ring of four. `None` if the plan sends nothing here, or uses Gloo's
     /// bcube.
     pub share_ppm: Option<u32>,
 }
 
-/// Where a link of this node runs. The data link keeps to the interface of the control link.
+/// The local end of a link of this node. The data link uses the same interface as the control link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkPath {
-    /// The name of this machine's interface; `None` where none has the address, as inside one
+    /// The name of the local interface; `None` if no interface has the local address, as inside one
     /// process.
     pub interface: Option<String>,
-    /// This end.
+    /// The local address.
     pub local: Option<SocketAddr>,
-    /// Where the other end listens.
+    /// The address at which the peer listens; for a relayed link, that of the first relay.
     pub remote: SocketAddr,
 }
 
 impl Status {
-    /// The same as a graph, with how much the plan sends over each link. `None` while there is no
-    /// View.
+    /// This status as a graph, with the traffic that the plan puts on each link. `None` while there
+    /// is no View.
     pub fn topology(&self) -> Option<Topology> {
         let view = self.view.as_ref()?;
         let me = view.members.iter().position(|member| member.node == self.node)?;
@@ -105,9 +107,10 @@ impl Status {
 }
 
 impl Topology {
-    /// What a member sends or receives at most, whichever is less, in bit/s of payload, by what was
-    /// measured of its links; `None` where that is nothing. A port that is faster than all others
-    /// shows no more than they do.
+    /// The measured rate of a member's port in bit/s of payload: the highest rate at which it sends
+    /// over any link, or that at which it receives, whichever is lower. `None` if one of the two is
+    /// not measured. A port that is faster than all others shows only the rate of the fastest other
+    /// port.
     pub fn port_bps(&self, rank: usize) -> Option<u64> {
         let ways = |sends: bool| {
             let its =
@@ -121,8 +124,8 @@ impl Topology {
         Some(ways(true)?.min(ways(false)?))
     }
 
-    /// The rank for which the others wait most: whose port carries less than four fifths of what
-    /// any other one does. `None` where there is no such member, or the port of one has not been
+    /// The rank that slows the group down: the one whose port carries less than four fifths of the
+    /// rate of every other port. `None` if no rank stands out, or if the port of any member is not
     /// measured.
     pub fn slowest(&self) -> Option<usize> {
         let ranks = 0..self.members.len();
@@ -180,7 +183,7 @@ mod tests {
     use crate::view::Rank;
     use crate::view::testing::view_of;
 
-    /// Three members, of which `ports` says in Mbit/s what they carry.
+    /// Three members whose ports carry these rates in Mbit/s.
     fn of_ports(ports: [Option<u32>; 3]) -> Topology {
         let carries = |a: usize, b: usize| Some(u64::from(ports[a]?.min(ports[b]?)) * 1_000_000);
         let way = |a, b| LinkDirection { rate_bps: carries(a, b), ..LinkDirection::default() };

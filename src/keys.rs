@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! The keys of this machine, for programs that look after them without being a node.
+//! Access to this machine's key files for programs that manage them without running a node.
 
 use crate::config::Config;
 use crate::error::Result;
@@ -14,8 +14,8 @@ use crate::identity::{ClusterKey, Name, NamespaceName, NodeId};
 use crate::start::{home_of, lookup, name_of, namespace_of};
 use std::path::{Path, PathBuf};
 
-/// The key files of one namespace in one home. Opening it touches nothing; nothing is held between
-/// calls.
+/// The key files of one namespace in one home directory. Creating this value reads and writes
+/// nothing; no lock is held between calls.
 #[derive(Clone, Debug)]
 pub struct Keys {
     home: Home,
@@ -23,36 +23,35 @@ pub struct Keys {
     name: Name,
 }
 
-/// What this machine is known by.
+/// This machine's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineIdentity {
     /// The public key.
     pub node: NodeId,
-    /// What it calls itself.
+    /// Its display name.
     pub name: Name,
     /// The file that holds the key pair.
     pub file: PathBuf,
-    /// Which of the home's identities this is. 0 is that of a process that is alone; further ones
-    /// are made for processes that run beside it.
+    /// The index of this identity in the home directory. A single process uses 0; concurrent
+    /// processes create and use further ones.
     pub slot: u8,
 }
 
 /// Where a cluster key was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredKey {
-    /// In the environment variable `POTLUCK_KEY`, which comes before the file.
+    /// In the environment variable `POTLUCK_KEY`, which takes precedence over the file.
     Environment(ClusterKey),
     /// In the key file of the namespace.
     File(ClusterKey),
 }
 
 impl Keys {
-    /// The keys that a node with this configuration would use; the admission it asks for does not
-    /// matter.
+    /// The keys that a node with this configuration would use. `config.admission` is ignored.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) when the namespace has no valid name,
-    /// [`Error::Identity`](crate::Error::Identity) when there is no place for files.
+    /// [`Error::Config`](crate::Error::Config) if the namespace's name is invalid,
+    /// [`Error::Identity`](crate::Error::Identity) if there is no directory for files.
     pub fn of(config: &Config) -> Result<Keys> {
         Ok(Keys { home: home_of(config)?, namespace: namespace_of(config)?, name: name_of(config) })
     }
@@ -62,21 +61,21 @@ impl Keys {
         self.namespace.as_str()
     }
 
-    /// The file of the cluster key, whether or not it is there.
+    /// The path of the cluster key's file, whether or not it exists.
     pub fn cluster_key_file(&self) -> PathBuf {
         self.home.cluster_key_path(&self.namespace)
     }
 
-    /// The directory in which nodes remember their last run. It may not exist yet.
+    /// The directory in which nodes store their state between runs. It may not exist yet.
     pub fn state_dir(&self) -> &Path {
         self.home.state_dir()
     }
 
-    /// The cluster key that a node would be admitted by, if there is one.
+    /// The cluster key that a node would use, if there is one.
     ///
     /// # Errors
-    /// [`Error::Identity`](crate::Error::Identity) when the variable or the file is there and
-    /// cannot be used.
+    /// [`Error::Identity`](crate::Error::Identity) if the variable or the file exists and cannot be
+    /// used.
     pub fn cluster_key(&self) -> Result<Option<StoredKey>> {
         let found = find_cluster_key(&self.namespace, &self.home, lookup)?;
         let from_variable = lookup(KEY_VARIABLE).is_some_and(|value| !value.is_empty());
@@ -85,40 +84,40 @@ impl Keys {
         }))
     }
 
-    /// Makes a new cluster key out of the operating system's randomness and stores it, readable for
-    /// its owner alone.
+    /// Creates a cluster key from the operating system's randomness and stores it, readable only by
+    /// its owner.
     ///
     /// # Errors
-    /// [`Error::Identity`](crate::Error::Identity) when a key is stored already, or the file cannot
-    /// be written.
+    /// [`Error::Identity`](crate::Error::Identity) if a key is stored already, the operating system
+    /// has no randomness, or the file cannot be written.
     pub fn create_cluster_key(&self) -> Result<ClusterKey> {
         Ok(create_cluster_key(&self.namespace, &self.home)?)
     }
 
-    /// Stores a cluster key, readable for its owner alone. Storing the same key again changes
+    /// Stores a cluster key, readable only by its owner. Storing the same key again changes
     /// nothing.
     ///
     /// # Errors
-    /// [`Error::Identity`](crate::Error::Identity) when another key is stored, which stays, or the
-    /// file cannot be written.
+    /// [`Error::Identity`](crate::Error::Identity) if another key is stored, which is kept, or if
+    /// the file cannot be written.
     pub fn store_cluster_key(&self, key: &ClusterKey) -> Result<()> {
         Ok(store_cluster_key(&self.namespace, &self.home, key, Stored::Keep)?)
     }
 
-    /// Stores a cluster key in place of whatever is stored: this machine leaves that other cluster
-    /// for good.
+    /// Stores a cluster key and overwrites any other. This machine can no longer join the old key's
+    /// cluster.
     ///
     /// # Errors
-    /// [`Error::Identity`](crate::Error::Identity) when the file cannot be written; the old key is
-    /// then still there.
+    /// [`Error::Identity`](crate::Error::Identity) if the file cannot be written; the old key is
+    /// then kept.
     pub fn replace_cluster_key(&self, key: &ClusterKey) -> Result<()> {
         Ok(store_cluster_key(&self.namespace, &self.home, key, Stored::Replace)?)
     }
 
-    /// Who this machine is, also while a node runs. The identity is made when there is none yet.
+    /// This machine's identity, available also while a node runs. It is created if there is none.
     ///
     /// # Errors
-    /// [`Error::Identity`](crate::Error::Identity) when its file cannot be used; nothing is
+    /// [`Error::Identity`](crate::Error::Identity) if the identity file cannot be used; it is not
     /// repaired.
     pub fn machine_identity(&self) -> Result<MachineIdentity> {
         Ok(MachineIdentity {
@@ -131,10 +130,10 @@ impl Keys {
 }
 
 impl ClusterKey {
-    /// A new key out of the operating system's randomness.
+    /// A new key from the operating system's randomness.
     ///
     /// # Errors
-    /// [`Error::Identity`](crate::Error::Identity) when the operating system has none.
+    /// [`Error::Identity`](crate::Error::Identity) if the operating system has no randomness.
     pub fn generate() -> Result<ClusterKey> {
         Ok(random_cluster_key()?)
     }

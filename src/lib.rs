@@ -1,7 +1,9 @@
 //! Layer: Face.
 //!
-//! Everybody brings what they have, everybody gets the sum: the computers on a home or lab network
-//! as one all-reduce group.
+//! Turns the computers of a home or lab network into one all-reduce group: every member contributes
+//! a buffer, every member gets the sum.
+//!
+//! # Start here
 //!
 //! ```no_run
 //! # async fn example() -> potluck::Result<()> {
@@ -15,98 +17,119 @@
 //! # }
 //! ```
 //!
-//! # How it goes
+//! [`Cluster::join`] starts this node. It finds others by multicast DNS, admits those that hold the
+//! cluster key, and agrees with them on a *View*: the members, their ranks, and how they exchange
+//! data. `potluck up` makes the key on the first machine, `potluck join` copies it to the others.
 //!
-//! A [`Cluster`] is this node. It finds others by multicast DNS, lets in who holds the cluster key,
-//! and agrees with them on a *View*: who is in, in which order, and how they talk. A [`Context`] is
-//! one View, and never becomes another one: when machines come or go, calls end with an error and
-//! [`Context::renewed`] waits for the next View.
+//! [`Cluster::context`] waits for a View and returns a [`Context`], which has the collectives as
+//! methods. A Context never changes to another View: when members come or go, its calls end with an
+//! error, and [`Context::renewed`] waits for the next View.
+//!
+//! Build with `--release`.
+//!
+//! # Types by task
+//!
+//! | task | types |
+//! | --- | --- |
+//! | join with other settings | [`Builder`], [`Config`], [`Admission`], [`Network`], [`Engine`] |
+//! | call | [`Context`], [`Step`] (several calls under one vote), [`ReduceOp`], [`Element`] |
+//! | train a model | [`GradientSync`], [`Codec`] |
+//! | handle failures | [`Error`](enum@Error), [`Cause`], [`Rejection`], [`Context::sync`] |
+//! | decide who continues in a cut network | [`Partition`] |
+//! | observe the group | [`Status`], [`Event`], [`Topology`], [`Plan`], [`Metrics`] |
+//! | look at the network without joining | [`look_around`], [`Surroundings`] |
+//! | manage keys | [`Keys`], [`ClusterKey`], [`NodeId`] |
+//! | call without async | [`blocking`] |
+//! | test a program in one process | [`Config::local`], [`reference_sum`] |
+//!
+//! All other types are parts or results of these.
 //!
 //! [`Builder`] and [`Config`] set what differs from [`Config::home`]. [`Config::loopback`] is for
-//! several processes on one machine, [`Config::local`] for several nodes in one process, which is
-//! how to test a program that uses potluck.
+//! several processes on one machine, [`Config::local`] for several nodes in one process.
 //!
 //! # What a call promises
 //!
-//! - *All or nothing.* A call that returns `Ok` did so, or will, on every member that goes on.
-//!   Members that go on together get the same answer.
+//! - *All or nothing.* A call that returns `Ok` has succeeded, or will succeed, on every member
+//!   that continues. Members that continue together get the same answer.
 //! - *The buffer* is written once, at the end, and only on `Ok`. On every error, and when a future
 //!   is dropped, it is as it was.
 //! - *The same bits* on every rank, and again for the same View, plan and inputs.
-//!   [`Context::fold_order`] says in which order values are added, [`reference_sum`] works it out
-//!   in the plainest way.
+//!   [`Context::fold_order`] gives the order of the additions, and [`reference_sum`] computes the
+//!   sum sequentially in that order.
 //! - *Disagreement is an error.* Ranks that call different things at one place of the program all
 //!   get [`Error::Mismatch`], which names two of them.
-//! - *A NaN is a number like others*, and so is an infinity, unless a reduction is asked to
-//!   [`reject_non_finite`](AllReduce::reject_non_finite): then the operation never happened, for
-//!   all members.
-//! - *Several calls can count as one.* What is called in a [`Context::step`] is written together,
-//!   or not at all.
+//! - *A NaN or an infinity is a number like others*, unless a reduction is asked to
+//!   [`reject_non_finite`](AllReduce::reject_non_finite): then the operation is aborted for all
+//!   members.
+//! - *Several calls can count as one.* The calls of a [`Context::step`] are written together, or
+//!   not at all.
 //! - *Messages are calls of two.* [`Context::send`] and [`Context::recv`] promise to their two ends
-//!   what the others promise to all.
-//! - *A dead member ends a wait; a living one does not.* Who lives and has not called is waited
-//!   for, and [`Status::waiting`] names it. `deadline`, which every call has, gives up for all.
+//!   what the other calls promise to all members.
+//! - *A dead member ends a wait; a living one does not.* A call waits for members that are alive
+//!   and have not called, and [`Status::waiting`] names them. `deadline`, which every call has,
+//!   aborts the call for all members.
 //!
-//! A call that is asked to do with [`best_effort`](AllReduce::best_effort) keeps all of this but
-//! the first: it is not voted on.
+//! A call with [`best_effort`](AllReduce::best_effort) keeps all of these promises but the first,
+//! because it is not voted on.
 //!
-//! Futures may be dropped at any time. That gives the operation up for all members, unless this one
-//! has voted for its result already; then the result is kept, over changes of the View too, and the
-//! next call waits for somebody to look at it: see [`Context::take_result`].
+//! Futures may be dropped at any time. That aborts the operation for all members, unless this
+//! member has voted for its result already. Then the result is kept, also when the View changes,
+//! and the lane refuses its next call until the result has been taken or discarded: see
+//! [`Context::take_result`].
 //!
 //! # State
 //!
-//! Members that joined later, or were cut off, do not hold what the others do. Calls in such a View
-//! return [`Error::NeedsSync`] until [`Context::sync`] has brought them together; nodes that keep
-//! nothing in step join with [`Builder::stateless`]. Histories are compared, not contents: nodes
-//! that have done nothing together yet count as agreed, so programs that start from files must
-//! start from equal ones.
+//! Members that joined later, or were cut off, do not hold what the others hold. Calls in such a
+//! View return [`Error::NeedsSync`] until [`Context::sync`] has brought all members to one state;
+//! nodes that keep no state join with [`Builder::stateless`]. Histories are compared, not contents:
+//! nodes that have done nothing together yet count as in sync, so programs that start from files
+//! must start from equal ones.
 //!
 //! # Training
 //!
-//! [`GradientSync`] takes the mean of a model's gradients while they are computed, and goes from
-//! View to View. A [`Codec`] makes them shorter on the wire; with [feedback](Codec::with_feedback)
-//! what it rounds away is added to the next step's.
+//! [`GradientSync`] computes the mean of a model's gradients while the backward pass continues, and
+//! carries over from View to View. A [`Codec`] compresses data on the wire; with
+//! [feedback](Codec::with_feedback), its rounding error is added to the next step.
 //!
 //! # A cut network
 //!
-//! Each part that has enough members goes on, and when parts meet one history wins. Where two
-//! histories are worse than standing still, [`Partition`] lets only a majority of named machines go
-//! on, or only all of them: set it by [`Builder::partition`], the same everywhere.
-//! [`Cluster::events`] tells who came and went, and why.
+//! By default, each part that has enough members continues, and when parts meet, one history wins.
+//! Where two histories are worse than standing still, [`Partition`] lets only a majority of named
+//! machines continue, or only all of them: set it by [`Builder::partition`], the same everywhere.
+//! [`Cluster::events`] reports who came and went, and why.
 //!
 //! # Engines
 //!
-//! A View runs on potluck's own engine or, when every member was built with the feature `gloo` and
-//! all of them reach each other directly, on Gloo. [`Builder::engine`] says what a node offers,
-//! [`Context::engine`] and [`Context::engine_reason`] what calls run on by now and why: where links
-//! turn out to differ, a group that is on Gloo only because all have it goes on natively, without a
-//! call that fails. The promises above hold on both.
+//! A View runs on potluck's native engine or, when every member was built with the feature `gloo`
+//! and all of them reach each other directly, on Gloo. [`Builder::engine`] sets what a node offers;
+//! [`Context::engine`] and [`Context::engine_reason`] give the engine of new calls, and why. A
+//! group that runs on Gloo only because all members have it changes to the native engine when its
+//! links prove heterogeneous; no call fails because of that. The promises above hold on both
+//! engines.
 //!
 //! # Threads
 //!
 //! One for the control plane, one for the disk, two for each other member of a View, and on Gloo
-//! one for each operation that is under way; where a View has both engines ready, two more for each
-//! other member. Any executor may poll the futures; none of them needs a tokio runtime of yours,
-//! and [`blocking`] is for programs that have no executor at all. The library prints nothing and
-//! installs nothing; what happens is told by `tracing`.
+//! one for each operation in flight; two more for each other member in a View that keeps both
+//! engines ready. Any executor may poll the futures. They need no tokio runtime, and [`blocking`]
+//! needs no executor. The library prints nothing and installs nothing; it reports by `tracing`.
 //!
-//! # Numbers and traces
+//! # Metrics and traces
 //!
 //! [`Cluster::metrics`] counts operations by kind and outcome, their bytes and times, and the bytes
-//! that went to and came from each other node. With the feature `metrics` the same numbers go to
-//! the recorder that the program has installed behind the crate `metrics`, under names that begin
-//! with `potluck_`; install it before joining, or it will not hear what they mean. Numbers of edges
-//! arrive there a few times per second, all others as things happen.
+//! sent to and received from each other node. With the feature `metrics` the same numbers go to the
+//! recorder that the program has installed behind the crate `metrics`, under names that begin with
+//! `potluck_`; install it before joining, or it misses their descriptions. The numbers of edges
+//! arrive there a few times per second, all others immediately.
 //!
 //! In the trace each operation is a span `op` at level debug, from its first poll to its decision,
-//! with its `kind`, `view`, `op` (lane and number), `bytes` and `engine`, and at the end `outcome`
-//! and `duration_us`.
+//! with `kind`, `view`, `op` (lane and number), `bytes` and `engine`, and at the end `outcome` and
+//! `duration_us`.
 //!
 //! # Limits
 //!
-//! At most 16 members; no mean of integers; Linux, and macOS untested. The README lists what is
-//! planned, SECURITY.md what is not defended.
+//! At most 16 members; no mean of integers; Linux, with macOS untested. docs/limits.md in the
+//! repository lists what is missing or untested, SECURITY.md what is not defended.
 
 pub mod blocking;
 mod calls;
@@ -184,12 +207,17 @@ pub use surroundings::{Kinship, Neighbour, Surroundings, look_around};
 pub use topology::{FoldOrder, FoldSegment, FoldTree, InterfaceKind};
 pub use view::{Ballot, Lane, OpId, Rank, ViewDigest, ViewId};
 
-/// The README's programs compile.
+/// Compiles the README's programs.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// What must not compile does not.
+/// Compiles the guide's programs.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide.md")]
+struct Guide;
+
+/// Checks that programs that must not compile are rejected.
 #[cfg(doctest)]
 #[doc = include_str!("../tests/sharing.md")]
 struct Sharing;

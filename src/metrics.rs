@@ -1,74 +1,74 @@
 //! Layer: Words.
 //!
-//! What a node's operations have cost, in numbers.
+//! Counters of a node's operations and links.
 
 use crate::identity::{Name, NodeId};
 use std::time::Duration;
 
-/// What this node has done since it joined, over all its Views and lanes: see
+/// Counters since this node joined, over all its Views and lanes. See
 /// [`Cluster::metrics`](crate::Cluster::metrics).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// One for each kind of operation that was ever begun here.
+    /// One entry per kind of operation that was begun here.
     pub operations: Vec<OperationMetrics>,
-    /// One for each other node that was ever linked or in a View with this one, the first 1024 of
-    /// them. They are told apart by their keys, so one that starts again is the same.
+    /// One entry per other node that was linked or in a View with this one, at most 1024 (the first
+    /// ones). Nodes are identified by their keys, so a restarted node keeps its entry.
     pub edges: Vec<EdgeMetrics>,
 }
 
-/// The operations of one kind, as this node saw them.
+/// Counters of one kind of operation, as seen by this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperationMetrics {
-    /// Which: the name of the method, for example `all_reduce`, also for `all_reduce_owned`;
-    /// `message` for a send or a recv. Of a step the whole is one operation, which begins with its
+    /// The kind, named after the method, for example `all_reduce` (also for `all_reduce_owned`);
+    /// `message` for a send or a recv. A step counts as one operation, which begins with its
     /// commit.
     pub kind: &'static str,
-    /// Polled for the first time, and not refused. Those that are neither of the following are
-    /// under way.
+    /// Operations that were polled and not refused. Those in none of the following four counts are
+    /// in flight.
     pub begun: u64,
-    /// Ended with `Ok`, also where nobody asks for the result any more.
+    /// Operations that ended with `Ok`, including those whose future was dropped.
     pub committed: u64,
-    /// Never happened: given up here or elsewhere, or by a change of the View; mismatches are among
-    /// them.
+    /// Operations that never took effect: aborted here, on another rank, or by a View change.
+    /// Includes mismatches.
     pub aborted: u64,
-    /// This node was cut off and cannot know.
+    /// Operations whose outcome is unknown because this node was cut off.
     pub indeterminate: u64,
-    /// The members held different bits of what should have been the same.
+    /// Operations whose result should be identical on all members and was not.
     pub failed: u64,
-    /// Bytes of this node's buffers in the committed ones: of what it hands in, of a scatter of the
-    /// part it gets.
+    /// Bytes of this node's buffers in committed operations: the contributions; for a scatter, the
+    /// received part.
     pub bytes: u64,
-    /// From the first poll to the decision, all committed ones together; waiting for members that
-    /// have not called is part of it.
+    /// Time from the first poll to the decision, summed over committed operations. Includes waiting
+    /// for members that have not called.
     pub duration_sum: Duration,
-    /// The longest of those.
+    /// The longest of these times.
     pub duration_max: Duration,
 }
 
-/// This node and another one.
+/// Counters between this node and another one.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct EdgeMetrics {
-    /// The other one's key.
+    /// The other node's public key.
     pub node: NodeId,
-    /// What it calls itself.
+    /// Its display name.
     pub name: Name,
-    /// Bulk data sent to it, in bytes, without headers and encryption.
+    /// Bulk data sent to it in bytes, without headers and encryption overhead.
     pub sent_bytes: u64,
-    /// Bulk data received from it.
+    /// Bulk data received from it in bytes, without headers and encryption overhead.
     pub received_bytes: u64,
-    /// How long operations of this node were under way in Views with it, counted once where several
-    /// were. Waiting for members that have not called is part of it.
+    /// The time in which at least one operation of this node was in flight in a View with that
+    /// node. Includes waiting for members that have not called.
     pub busy: Duration,
-    /// How often a control link with it came up where there was none. More than one: it was lost
-    /// and made again, or the node was started again.
+    /// How often a control link to it came up while there was none. More than one means that the
+    /// link was lost and restored, or the node was restarted.
     pub links: u64,
 }
 
 impl Metrics {
-    /// The operations of one kind, if there were any.
+    /// The counters of one kind, if it was ever begun.
     pub fn operation(&self, kind: &str) -> Option<&OperationMetrics> {
         self.operations.iter().find(|operation| operation.kind == kind)
     }
@@ -79,13 +79,14 @@ impl EdgeMetrics {
         EdgeMetrics { node, name, sent_bytes: 0, received_bytes: 0, busy: Duration::ZERO, links: 0 }
     }
 
-    /// Bytes per second sent to it while operations were under way: what was used, not what the
-    /// link could carry.
+    /// Bytes sent to it per second of [`busy`](EdgeMetrics::busy) time; `None` if that is zero.
+    /// This is the rate used, not the link's capacity.
     pub fn sent_rate(&self) -> Option<f64> {
         rate(self.sent_bytes, self.busy)
     }
 
-    /// The same of what was received.
+    /// Bytes received from it per second of [`busy`](EdgeMetrics::busy) time; `None` if that is
+    /// zero.
     pub fn received_rate(&self) -> Option<f64> {
         rate(self.received_bytes, self.busy)
     }

@@ -1,6 +1,6 @@
 //! Layer: Words.
 //!
-//! Which groups may go on when the network is cut.
+//! The rule for groups that may go on when the network is partitioned.
 
 use crate::identity::{MemberId, NodeId};
 use crate::view::MEMBERS_MAX;
@@ -9,50 +9,49 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which groups may go on when the network is cut, or machines are gone.
+/// The rule for groups that may go on when the network is partitioned or machines are lost.
 ///
-/// The same on all nodes: two that differ in it get no link, and the status says so. Two that both
-/// say [`Partition::Continue`] may differ in how many members they want.
+/// It must be the same on all nodes: nodes with different rules get no link, and the status says
+/// so. Only `min_members` of [`Partition::Continue`] may differ.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Partition {
-    /// Every part that has enough members goes on. When parts meet again, one history wins and the
-    /// others are told to [`sync`](crate::Context::sync): what they did meanwhile is lost.
+    /// Every part with enough members goes on. When parts meet again, one history wins and the
+    /// other members must [`sync`](crate::Context::sync), which discards their results.
     Continue {
-        /// Members a View needs before it is handed out, 1 to 16. With 1 a lone node is a group;
-        /// higher than the machines there are, nothing ever starts.
+        /// Members that a View needs before it is handed out, 1 to 16. With 1 a lone node is a
+        /// group. With more than there are machines nothing ever starts.
         min_members: usize,
     },
-    /// Only a part with more than half of these nodes goes on; so there is never more than one, and
-    /// no two members anywhere hear different outcomes of one operation. Everybody else waits, and
-    /// a call that was under way there ends with
-    /// [`Error::Indeterminate`](crate::Error::Indeterminate).
+    /// Only a part with more than half of these nodes goes on. So there is at most one, and no two
+    /// members anywhere get different definite outcomes of an operation. All other nodes wait, and
+    /// their calls in flight end with [`Error::Indeterminate`](crate::Error::Indeterminate).
     Majority {
-        /// All nodes there are, 1 to 16, in any order. No other node is let in.
+        /// All nodes of the group, 1 to 16, in any order. No other node is admitted.
         roster: Vec<NodeId>,
     },
     /// Only all of these nodes together go on: for jobs of a fixed size.
     All {
-        /// All nodes there are, 1 to 16, in any order. No other node is let in.
+        /// All nodes of the group, 1 to 16, in any order. No other node is admitted.
         roster: Vec<NodeId>,
     },
 }
 
-/// Why a roster cannot be used.
+/// The reason for refusing a roster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RosterProblem {
-    /// It names nobody.
+    /// It is empty.
     Empty,
-    /// It names more nodes than a View can have members.
+    /// It names this many nodes, more than a View can have members.
     TooLong(usize),
     /// It names this node twice.
     Twice(NodeId),
-    /// It does not name the node that is to use it, which is this one.
+    /// It does not name this node, which is to use it.
     WithoutThisNode(NodeId),
 }
 
-/// Two members is what most groups begin with.
+/// The default is `continue:2`, because most groups begin with two members.
 impl Default for Partition {
     fn default() -> Partition {
         Partition::Continue { min_members: 2 }
@@ -60,7 +59,7 @@ impl Default for Partition {
 }
 
 impl Partition {
-    /// Members without which nothing can be done.
+    /// The least number of members of a useful View.
     pub fn members_wanted(&self) -> usize {
         match self {
             Partition::Continue { min_members } => *min_members,
@@ -76,7 +75,7 @@ impl Partition {
         nodes.iter().all(|node| roster.contains(node)) && nodes.len() >= self.members_wanted()
     }
 
-    /// Equal for two nodes that may be in one group.
+    /// Digest of the rule: equal for two nodes that may be in one group.
     pub(crate) fn digest(&self) -> [u8; 8] {
         let (kind, roster) = match self {
             Partition::Continue { .. } => return [0; 8],
@@ -91,7 +90,7 @@ impl Partition {
         digest
     }
 
-    /// What is wrong with the roster for this node, if there is one.
+    /// Checks the roster for use on node `me`.
     pub(crate) fn check_roster(&self, me: NodeId) -> Result<(), RosterProblem> {
         let Some(roster) = self.roster() else { return Ok(()) };
         match roster.len() {
@@ -114,7 +113,7 @@ impl Partition {
     }
 }
 
-/// `continue:2`, `majority:ID,ID,ID` or `all:ID,ID`, with the public keys as `potluck identity`
+/// Parses `continue:2`, `majority:ID,ID,ID` or `all:ID,ID`, with public keys as `potluck identity`
 /// prints them.
 impl FromStr for Partition {
     type Err = String;
@@ -190,7 +189,7 @@ mod tests {
         ] {
             assert_eq!(admits(partition, members), may, "{members:?} by {partition:?}");
         }
-        // Two lives of one node are one node.
+        // Two boots of one node count once.
         let twice = [
             member_id(1),
             member_id(2),

@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! How the members of a View talk, for whoever wants to know.
+//! The plan of a View for users of the crate: a read-only view of [`topology::Plan`].
 
 use crate::collective::{Coarsest, CodecId};
 use crate::topology::{self, Schedule};
@@ -8,46 +8,48 @@ use crate::view::Rank;
 use std::fmt;
 use std::sync::Arc;
 
-/// How the members of a View move a buffer, as it is now. Another one may take its place while the
-/// View stays: once it is known what the links carry, see [`Context::plan`](crate::Context::plan).
+/// The plan of a View: how its collectives move a buffer. This is a snapshot. Another plan can
+/// replace it inside the same View once the links are measured, see
+/// [`Context::plan`](crate::Context::plan).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     plan: Arc<topology::Plan>,
 }
 
-/// What a plan does with buffers up to a size.
+/// The schedule for buffers of one size class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SizeClass {
     /// Largest buffer in bytes; `u64::MAX` for the last class.
     pub bytes_max: u64,
-    /// Bytes that travel and are added as one piece.
+    /// Size in bytes of the pieces in which a buffer is sent and reduced.
     pub chunk_bytes: u32,
-    /// Who sends what to whom.
+    /// The schedule.
     pub way: Way,
 }
 
-/// Who sends what to whom. Ranks are places in the View.
+/// The schedule of a size class: which rank sends what to which other rank. Ranks are positions in
+/// the View.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Way {
-    /// Everybody sends its whole buffer to everybody.
+    /// Every rank sends its whole buffer to every other rank.
     Exchange,
-    /// Round a ring in this order.
+    /// A ring in this rank order.
     Ring(Vec<usize>),
-    /// Up several trees and down again.
+    /// Several trees: up to their roots and down again.
     Trees(Vec<WeightedTree>),
-    /// As Gloo does it: one of `exchange`, `ring`, `bcube`.
+    /// An algorithm of Gloo: `exchange`, `ring` or `bcube`.
     Gloo(&'static str),
 }
 
-/// A tree, and how much of a buffer goes over it.
+/// A tree and its share of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WeightedTree {
-    /// Of each rank the one above it; `None` of the root.
+    /// The parent of each rank; `None` for the root.
     pub parents: Vec<Option<usize>>,
-    /// Its share in millionths.
+    /// The share in millionths; the shares of all trees add up to a million.
     pub ppm: u32,
 }
 
@@ -56,31 +58,31 @@ impl Plan {
         Plan { plan }
     }
 
-    /// 0 for the plan that the View came with, more for those that took its place.
+    /// 0 for the View's first plan, larger for each plan that replaced it.
     pub fn revision(&self) -> u32 {
         self.plan.revision
     }
 
-    /// Why it is as it is, in one sentence; with the times it promises against others, where the
-    /// links were measured.
+    /// The reason for this plan, in one sentence. If the links were measured, it compares the
+    /// predicted duration with those of other schedules.
     pub fn explain(&self) -> &str {
         &self.plan.reason
     }
 
-    /// Which codec [`Codec::auto_up_to`](crate::Codec::auto_up_to) this one is for a buffer of so
-    /// many bytes; [`CodecId::None`] where it is none.
+    /// The codec that [`Codec::auto_up_to`](crate::Codec::auto_up_to) selects for a buffer of
+    /// `bytes` bytes; [`CodecId::None`] if it selects none.
     pub fn codec(&self, coarsest: Coarsest, bytes: u64) -> CodecId {
         self.plan.class_for(bytes).auto.up_to(coarsest).codec()
     }
 
-    /// How the contribution of a rank to such a call is encoded: by that codec, or not at all where
-    /// all its ways to those who add are fast. Then it counts as it is, and with error feedback
-    /// nothing is owed.
+    /// The codec that encodes the contribution of `rank` to such a call: that of [`Plan::codec`],
+    /// or [`CodecId::None`] if all uplinks of this rank in the plan's trees are fast. Such a
+    /// contribution is added exactly, and error feedback keeps no residual for it.
     pub fn codec_of(&self, rank: usize, coarsest: Coarsest, bytes: u64) -> CodecId {
         self.plan.class_for(bytes).auto.up_to(coarsest).of(Rank::clamped(rank))
     }
 
-    /// What it does, by growing size.
+    /// The size classes, by increasing size.
     pub fn classes(&self) -> Vec<SizeClass> {
         let class = |c: &topology::PlanClass| SizeClass {
             bytes_max: c.bytes_max,

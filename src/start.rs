@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! From a configuration to a running node: keys, files, port, discovery.
+//! Builds a running node from a configuration: keys, files, port, discovery.
 
 use crate::collective::{Engine, NativeEngine, Pool};
 use crate::config::{Admission, Config, Engine as Choice, Network};
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use zeroize::Zeroizing;
 
-/// Opens everything a node needs. Runs on the driver's thread, inside its runtime.
+/// Opens the resources of a node. Runs on the driver's thread, inside its runtime.
 pub(crate) async fn open(config: Config) -> Result<(NodeConfig, Doors)> {
     match config.network {
         Network::Process => open_in_process(&config).await,
@@ -42,7 +42,7 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     let home = home_of(config)?;
     let namespace = namespace(config, &home)?;
     let interfaces = inventory().unwrap_or_default();
-    // One that uses nothing is told so; when the last cable is pulled later it waits.
+    // If the filter leaves no interface, joining fails. If all links go down later, the node waits.
     let chosen = choose(config, &interfaces)?;
     let wires = MachineWires::of(config)?;
     let wiring = wires.wiring(interfaces);
@@ -82,7 +82,7 @@ async fn open_on_network(config: &Config) -> Result<(NodeConfig, Doors)> {
     Ok((node, Doors { net, listener, discovery, wires, store, sleep, engines }))
 }
 
-/// Everything in memory: nodes of one namespace in one process share a made-up network.
+/// All in memory: the nodes of one namespace in one process share a simulated network.
 async fn open_in_process(config: &Config) -> Result<(NodeConfig, Doors)> {
     static WORLDS: Mutex<BTreeMap<String, (MemoryWorld, Medium)>> = Mutex::new(BTreeMap::new());
     static HOSTS: AtomicU32 = AtomicU32::new(1);
@@ -134,7 +134,7 @@ fn node_config(
     known: Vec<(SocketAddr, Origin)>,
 ) -> NodeConfig {
     let mut random = [0; 10];
-    // Without randomness new_boot has failed before; the boot alone makes the name unique then.
+    // An error cannot occur here: `new_boot` has drawn randomness before.
     let _ = getrandom::fill(&mut random);
     let alone = if partition.members_wanted() == 1 { Alone::Forms } else { Alone::Waits };
     NodeConfig {
@@ -151,7 +151,7 @@ fn node_config(
     }
 }
 
-/// The Gloo that this build has, as `Gloo 0.5.0 (2022 interface)`; `None` without the feature
+/// The version of Gloo in this build, as `Gloo 0.5.0 (2022 interface)`; `None` without the feature
 /// `gloo`.
 pub fn gloo_version() -> Option<String> {
     #[cfg(feature = "gloo")]
@@ -160,7 +160,7 @@ pub fn gloo_version() -> Option<String> {
     None
 }
 
-/// The engines this node offers, and those it has.
+/// The engines that this node offers, and their implementations.
 fn engines(config: &Config) -> Result<(Engines, Vec<Arc<dyn Engine>>)> {
     let wanted = match (config.engine, lookup("POTLUCK_ENGINE").filter(|text| !text.is_empty())) {
         (Some(engine), _) => engine,
@@ -262,7 +262,7 @@ pub(crate) fn choose(config: &Config, all: &[Interface]) -> Result<Vec<Interface
     }
 }
 
-/// Which interfaces the user wants, if that was said.
+/// The configured interface filter, if there is one.
 pub(crate) fn interface_filter(config: &Config) -> Result<Option<InterfaceFilter>> {
     let parsed = interface_text(config).map(|text| InterfaceFilter::parse(&text)).transpose();
     parsed.map_err(|e| Error::Config(ConfigProblem::BadInterfaces(e.to_string())))
@@ -276,7 +276,7 @@ fn interface_text(config: &Config) -> Option<String> {
     text.filter(|t| !t.trim().is_empty())
 }
 
-/// Multicast where it may go; without it fixed peers must do.
+/// Multicast discovery. If it cannot start, configured peers suffice.
 pub(crate) fn discover(config: &Config, chosen: &[Interface]) -> Result<Box<dyn Discovery>> {
     let scope = match config.network {
         Network::Loopback => MdnsScope::Loopback,
@@ -300,8 +300,7 @@ fn peer_texts(config: &Config) -> Vec<String> {
     config.peers.iter().cloned().chain(from_env).collect()
 }
 
-/// The addresses of the peers named by hand. A name that does not resolve now is reported and left
-/// out.
+/// The addresses of the configured peers. A host name that does not resolve is logged and skipped.
 async fn fixed_peers(config: &Config) -> Result<Vec<SocketAddr>> {
     let mut addresses = Vec::new();
     for text in peer_texts(config) {
@@ -335,7 +334,7 @@ fn random_32() -> Result<Zeroizing<[u8; 32]>> {
     Ok(bytes)
 }
 
-/// The disk, and the identity that stays locked as long as the node runs.
+/// The disk writer, and the identity, which stays locked while the node runs.
 struct Held {
     disk: Disk,
     _identity: HeldIdentity,
@@ -351,7 +350,7 @@ impl Store for Held {
     }
 }
 
-/// For nodes that live as long as their process: nothing outlives it.
+/// The store of nodes in memory, whose state ends with the process.
 struct Nowhere;
 
 impl Store for Nowhere {

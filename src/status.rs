@@ -1,6 +1,6 @@
 //! Layer: Words.
 //!
-//! What a node can say about itself and its group at any moment.
+//! A snapshot of a node and its group, for programs and people.
 
 use crate::discovery::{Activity, InterfaceReport, Skip};
 use crate::engine::EngineKind;
@@ -16,108 +16,111 @@ use std::time::Duration;
 /// A snapshot of one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
-    /// This node's key.
+    /// This node's public key.
     pub node: NodeId,
-    /// What it calls itself.
+    /// Its display name.
     pub name: Name,
     /// The namespace it is in.
     pub namespace: String,
-    /// Whether the namespace is open: separated by name, admitted by nothing.
+    /// Whether the namespace is open: anybody who knows its name is admitted.
     pub open: bool,
-    /// The TCP port it listens on.
+    /// The TCP port that it listens on.
     pub port: u16,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     /// The View it is in, if any.
     pub view: Option<ViewStatus>,
-    /// The nodes it has a link with.
+    /// The nodes with which it has a control link.
     pub peers: Vec<PeerStatus>,
-    /// What discovery does on each interface.
+    /// The state of discovery on each interface.
     pub interfaces: Vec<InterfaceReport>,
-    /// Nodes that are seen and not joined, with the reason.
+    /// Discovered nodes without a link, one sentence each with the reason.
     pub others: Vec<String>,
-    /// Identities that two living processes use; this node's own among them when it has met its
-    /// twin, or was told of it. The one that came first keeps its place, the other one is refused.
+    /// Identities that two running processes share. Contains this node's own if it has met the
+    /// other process or was informed of it. The earlier process keeps its place, the later one is
+    /// refused.
     pub duplicates: Vec<NodeId>,
-    /// Nodes that were lost three times within a minute, or withheld a vote, and are kept out for a
-    /// while, if enough others are there.
+    /// Nodes that were lost three times within a minute, or withheld a vote; they are kept out for a
+    /// while if enough others are present.
     pub quarantined: Vec<Quarantined>,
-    /// For how long this node has waited for its disk to keep what it is to promise; `None` while
-    /// it does not.
+    /// How long this node has been waiting for its disk to store state that it may not promise
+    /// before; `None` while it is not waiting.
     pub disk_waits: Option<Duration>,
-    /// The call that waits longest for somebody.
+    /// A call of this node that waits for members that have not made it: the first in order of lane
+    /// and number.
     pub waiting: Option<Waiting>,
     /// Counters since the start.
     pub counters: Counters,
 }
 
-/// Where a node stands.
+/// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
-    /// Nobody is linked.
+    /// No node is linked.
     Alone {
-        /// What came of looking for others, on each interface. Empty until discovery has reported,
-        /// and where there is none.
+        /// The result of discovery on each interface. Empty until discovery has reported, and
+        /// without discovery.
         interfaces: Vec<AloneOn>,
     },
-    /// Others are linked, and a View is being agreed.
+    /// Other nodes are linked, and a View is being agreed.
     Forming,
-    /// In a View of enough members.
+    /// In a View with enough members that is in sync.
     In,
-    /// The group is smaller than `min_members`.
+    /// The group is smaller than `min_members`, or this node can reach only a part of its View that
+    /// may not continue.
     NotEnoughPeers {
-        /// Members now.
+        /// Members present.
         present: usize,
-        /// Members wanted.
+        /// Members required.
         wanted: usize,
     },
     /// In a View whose members do not hold the same state yet.
     NeedsSync,
-    /// The View has 16 members and no place for this node.
+    /// The View has 16 members, so there is no place for this node.
     Full,
-    /// A peer is heard and does not hear this node, so they cannot be in one View.
+    /// This node hears a peer that does not hear this node, so they cannot be in one View.
     OneWay {
-        /// Who.
+        /// The peer.
         peer: Who,
     },
-    /// Another living process uses this node's identity and came first, or neither is in a group.
-    /// Give each its own.
+    /// Another running process uses this node's identity, and this node is in no group with others.
+    /// Give each process its own identity.
     Duplicate,
-    /// Left.
+    /// The node has left.
     Closed,
 }
 
-/// What came of looking for others on one interface.
+/// The result of discovery on one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AloneOn {
-    /// Its name.
+    /// The interface's name.
     pub interface: String,
-    /// Questions sent there, where they are counted.
+    /// Queries sent there; `None` if they are not counted.
     pub sent: Option<u64>,
-    /// Announcements of other nodes heard there.
+    /// Announcements of other nodes received there.
     pub heard: u64,
-    /// Why that has brought nobody.
+    /// Why no link has come of it.
     pub why: AloneBecause,
 }
 
-/// Why an interface has brought nobody.
+/// Why no link has come about over an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AloneBecause {
-    /// It is not used.
+    /// The interface is not used.
     Skipped(Skip),
-    /// No announcement was heard there: nobody else runs, or multicast does not get through.
+    /// No announcement was received there: no other node runs, or multicast is blocked.
     NothingHeard,
-    /// Whoever is heard belongs to other clusters, or speaks another version.
+    /// All announcements received are of other clusters or protocol versions.
     OnlyOthers,
-    /// Nodes of this cluster announce themselves, and no connection to them has come about: a
-    /// firewall, or they are refused.
+    /// Nodes of this cluster announce themselves, but there is no connection to them: a firewall
+    /// blocks it, or it is refused.
     NoLink,
 }
 
 impl AloneOn {
-    /// `ours_are_seen`: nodes of this cluster announce themselves, wherever.
+    /// `ours_are_seen`: nodes of this cluster announce themselves on any interface.
     pub(crate) fn of(report: &InterfaceReport, ours_are_seen: bool) -> AloneOn {
         let (sent, heard, why) = match &report.activity {
             Activity::Skipped(skip) => (None, 0, AloneBecause::Skipped(*skip)),
@@ -150,37 +153,36 @@ impl fmt::Display for AloneBecause {
     }
 }
 
-/// The View, for people.
+/// A View as the status reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewStatus {
-    /// Its name.
+    /// Its identifier.
     pub id: ViewId,
     /// The members in rank order.
     pub members: Vec<Peer>,
-    /// The engine that calls run on by now.
+    /// The engine that new calls run on.
     pub engine: EngineKind,
-    /// Why this one, in one sentence.
+    /// The reason for this engine, in one sentence.
     pub engine_reason: String,
-    /// Why the plan is as it is.
+    /// The reason for the plan.
     pub plan: String,
-    /// 0 for the plan that the View came with, more for those that took its place.
+    /// 0 for the View's first plan, larger for each plan that replaced it.
     pub plan_revision: u32,
-    /// The paths between the members that are known to work, by sender, then receiver, and what is
-    /// known of them.
+    /// The paths between members that are known to work, ordered by sender, then receiver.
     pub paths: Vec<PathStatus>,
-    /// How much the plan sends from whom to whom, by sender, then receiver; empty where it is
-    /// Gloo's bcube.
+    /// The share of a large buffer that the plan sends between each pair, ordered by sender, then
+    /// receiver. Empty for Gloo's bcube.
     pub shares: Vec<PlanShare>,
-    /// How long an `all_reduce` should take under the plan, by what is known of the paths; empty as
-    /// long as that is too little.
+    /// Predicted durations of an `all_reduce` under the plan, from the measured paths; empty while
+    /// too few are measured.
     pub forecasts: Vec<Forecast>,
     /// Whether the members share one history.
     pub in_sync: bool,
-    /// Operations committed in it by this member.
+    /// Operations that this member has committed in the View.
     pub committed: u64,
 }
 
-/// One direction between two members.
+/// One direction of the path between two members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PathStatus {
@@ -188,19 +190,19 @@ pub struct PathStatus {
     pub from: usize,
     /// The rank of the receiver.
     pub to: usize,
-    /// What the sender's end is made of, as far as it has told.
+    /// The kind of the sender's interface; `None` until the sender has reported it.
     pub kind: Option<InterfaceKind>,
-    /// Which medium that shares with the other ends of the same number, of which one sends at a
-    /// time, as radio does; `None` for a wire, or where nobody has found out.
+    /// The number of the shared medium of this path. Paths with the same number share it: only one
+    /// of their ends sends at a time, as with radio. `None` for a wire, or if unknown.
     pub medium: Option<u32>,
-    /// Round-trip time in microseconds while nothing is in the way, as far as the sender has told.
+    /// Idle round-trip time in microseconds, as reported by the sender.
     pub rtt_us: Option<u32>,
-    /// What it carries, in kbit/s of payload; `None` where nobody has measured it. At most 8 Gbit/s
-    /// are told apart.
+    /// Measured payload rate in kbit/s; `None` if not measured. Rates above 8 Gbit/s are not told
+    /// apart.
     pub rate_kbps: Option<u32>,
 }
 
-/// How much of a large buffer a plan sends from one member to another.
+/// The share of a large buffer that a plan sends from one member to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlanShare {
@@ -208,51 +210,51 @@ pub struct PlanShare {
     pub from: usize,
     /// The rank of the receiver.
     pub to: usize,
-    /// While a buffer of 64 MiB is reduced, in millionths of the buffer.
+    /// For the reduction of a buffer of 64 MiB, in millionths of that buffer.
     pub ppm: u32,
 }
 
-/// How long an operation should take.
+/// The predicted duration of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forecast {
-    /// Of a buffer of so many bytes.
+    /// The size of the buffer in bytes.
     pub bytes: u64,
-    /// Without the time in which members wait for each other.
+    /// The duration, without the time that members wait for each other.
     pub takes: Duration,
 }
 
 /// A linked node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerStatus {
-    /// Its key.
+    /// Its public key.
     pub node: NodeId,
-    /// What it calls itself.
+    /// Its display name.
     pub name: Name,
-    /// Where it is reached; where others pass the link on, the address of the first of these.
+    /// Its address; for a relayed link, the address of the first relay.
     pub address: SocketAddr,
-    /// This end of the control link.
+    /// The local address of the control link.
     pub local: Option<SocketAddr>,
-    /// This machine's interface that the control link uses, where one has its address. Data links
-    /// keep to it.
+    /// The local interface of the control link, if one has its local address. Data links use the
+    /// same interface.
     pub interface: Option<String>,
-    /// Who passes the control link on, in order from here; nobody where it is direct.
+    /// The relays of the control link, in order from this node; empty if it is direct.
     pub through: Vec<Who>,
-    /// Round-trip time of the control link in microseconds, once it is measured: the least of the
-    /// last seconds, so what waits in front of it does not count.
+    /// Round-trip time of the control link in microseconds, once measured: the minimum of the last
+    /// seconds, so it excludes queueing delay.
     pub rtt_us: Option<u32>,
 }
 
-/// A node that is kept out for a while.
+/// A node in quarantine: it is kept out of Views for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantined {
-    /// Its key.
+    /// Its public key.
     pub node: NodeId,
-    /// What it calls itself, if this node has ever known.
+    /// Its display name, if this node knows it.
     pub name: Option<Name>,
-    /// For how long still, in whole seconds.
+    /// The remaining time, rounded up to whole seconds.
     pub left: Duration,
-    /// What for.
+    /// The reason.
     pub why: KeptOut,
 }
 
@@ -262,22 +264,22 @@ pub struct Quarantined {
 pub enum KeptOut {
     /// It was lost three times within a minute.
     LostOften,
-    /// It was there, and did not vote on operations that the others had given up.
+    /// It answered, but did not vote on operations that the others wanted decided.
     WithheldVote,
 }
 
-/// A call that others have not made yet.
+/// A call of this node that other members have not made yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Which operation.
+    /// The operation.
     pub op: OpId,
-    /// Who has not called it.
+    /// The members that have not called it.
     pub ranks: Vec<Peer>,
-    /// For how long.
+    /// How long it has been the first operation that waits.
     pub since: Duration,
 }
 
-/// What happened since the start.
+/// Counts since the node started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -285,11 +287,12 @@ pub struct Counters {
     pub views: u64,
     /// Handshakes that ended in a link.
     pub links: u64,
-    /// Connections refused for a wrong key or because they were not potluck's.
+    /// Connections refused because of a wrong key or a foreign protocol.
     pub strangers: u64,
     /// Connections refused because they speak another protocol version.
     pub other_versions: u64,
-    /// Connections refused at the door: too many, too fast, too slow, replayed.
+    /// Connections refused by the limits on unauthenticated connections: too many, too frequent,
+    /// too slow, or replayed.
     pub overloads: u64,
     /// Links closed because an authenticated member broke the protocol.
     pub misbehaviours: u64,
@@ -298,7 +301,7 @@ pub struct Counters {
 }
 
 impl Status {
-    /// One sentence per reason why nobody, or not everybody, is here. Empty when all is well.
+    /// Sentences that explain why members are missing or calls wait. Empty if all is well.
     pub fn reasons(&self) -> Vec<String> {
         let mut reasons: Vec<String> = Vec::new();
         if matches!(self.state, State::Alone { .. } | State::NotEnoughPeers { .. }) {
@@ -331,7 +334,7 @@ impl Status {
         let alone =
             if let State::Alone { interfaces } = &self.state { &interfaces[..] } else { &[] };
         let why = alone.iter().find(|on| on.interface == report.interface).map(|on| on.why);
-        // Of one that is not used the report has said so.
+        // The report of a skipped interface contains the reason already.
         match why.filter(|why| !matches!(why, AloneBecause::Skipped(_))) {
             Some(why) => format!("{report}: {why}"),
             None => report.to_string(),

@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! Who else is on this network, seen without being seen.
+//! A passive scan of the local network for other nodes.
 
 use crate::config::{Admission, Config, Network};
 use crate::discovery::{Advert, Discovery, InterfaceReport, Sighting};
@@ -14,52 +14,56 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// What was seen by [`look_around`].
+/// The result of [`look_around`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Surroundings {
-    /// Nodes that announce themselves, at most 256, by address.
+    /// Nodes that announce themselves, at most 256, ordered by address.
     pub neighbours: Vec<Neighbour>,
-    /// What was asked and heard on each interface.
+    /// The queries sent and the announcements received on each interface.
     pub interfaces: Vec<InterfaceReport>,
 }
 
-/// A node that announces itself. Hearsay: nothing here is proven.
+/// A node that announces itself. An announcement is not authenticated: nothing here is proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Protocol version it speaks.
+    /// The protocol version that it announces.
     pub version: u8,
-    /// Where it says it can be reached.
+    /// The addresses that it announces.
     pub addresses: Vec<SocketAddr>,
-    /// How it stands to this node's cluster.
+    /// Its relation to this node's cluster.
     pub kinship: Kinship,
 }
 
-/// How a neighbour stands to the cluster of a configuration.
+/// The relation of a neighbour to the cluster of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kinship {
     /// It is in the same cluster.
     Ours,
-    /// It is in another cluster, or in any when this node has no key.
+    /// It is in another cluster, or it is in any cluster and this node has no key.
     Other,
-    /// It speaks a protocol version that this one cannot read.
+    /// It speaks another protocol version than this node.
     OtherVersion,
     /// It is in no cluster yet.
     None,
 }
 
-/// Listens for `patience` to who announces itself on the interfaces of `config`. Asks, announces
-/// nothing and dials nobody. Works without a cluster key: then every cluster is another one. Needs
-/// no runtime of its own.
+/// Listens for `patience` to the nodes that announce themselves on the interfaces of `config`. It
+/// sends mDNS queries but announces nothing and connects to no node. It works without a cluster
+/// key: then every cluster counts as [`Kinship::Other`]. With [`Network::Process`] the result is
+/// empty at once.
+///
+/// It runs on its own thread with its own runtime, so the caller needs no tokio runtime. If the
+/// future is dropped, the scan still runs until `patience` is over and its result is discarded.
 ///
 /// # Errors
-/// [`Error::Config`] when the configuration is wrong or nothing can be heard, [`Error::Identity`]
-/// when the cluster key cannot be used.
+/// [`Error::Config`] if the configuration is invalid, or if discovery cannot start and the
+/// configuration names no peers. [`Error::Identity`] if the cluster key cannot be used.
 pub async fn look_around(config: Config, patience: Duration) -> Result<Surroundings> {
     let (done, seen) = oneshot::channel();
     let looker = std::thread::Builder::new().name("potluck-look".to_owned());
     let runs = looker.spawn(move || {
-        // An error means that nobody waits any more.
+        // An error means that the caller has dropped the future.
         let _ = done.send(run(&config, patience));
     });
     runs.map_err(|_| unavailable())?;
@@ -82,7 +86,7 @@ async fn look(config: &Config, patience: Duration) -> Result<Surroundings> {
     let chosen = choose(config, &inventory().unwrap_or_default())?;
     let mut discovery = discover(config, &chosen)?;
     let mut adverts = BTreeMap::new();
-    // The end of the time is the usual end: there is always one more who could speak.
+    // The scan normally ends by this timeout: another node could always announce itself.
     let _ = tokio::time::timeout(patience, listen(&mut *discovery, &mut adverts)).await;
     let mut neighbours: Vec<Neighbour> =
         adverts.into_values().map(|advert| neighbour(advert, ours.as_ref())).collect();
@@ -132,7 +136,7 @@ fn unavailable() -> Error {
     Error::Config(ConfigProblem::NoDiscovery("this process may not start a thread".to_owned()))
 }
 
-// A network with more announcements than this is flooded; the list is for people.
+// More announcements than this mean that the network is flooded; the list is for people to read.
 const NEIGHBOURS_MAX: usize = 256;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Layer: Words.
 //!
-//! A [`View`] is a value: who is in, in which order, under which ballot, how they talk and with
-//! which engine.
+//! A [`View`] is an agreed membership: the members in rank order, the ballot, the plan and the
+//! engine.
 //!
-//! When the world changes nothing is repaired: a new View is agreed, new links are opened, the old
-//! ones are dropped. Everything in a View is chosen by its proposer and shipped; nobody computes
-//! any of it again.
+//! Nothing is repaired within a View. When the membership or a link changes, the group agrees on a
+//! new View, opens new links and drops the old ones. The proposer chooses everything in a View and
+//! sends it; no member derives any of it again.
 
 mod committed_op;
 mod op_id;
@@ -24,31 +24,32 @@ use crate::wire::{Decode, Encode, Malformed, Reader, put_list, put_option};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// Most members a View may have. A further node stays outside and says so.
+/// Most members of a View. A further node stays outside and says so.
 pub const MEMBERS_MAX: usize = 16;
 
-/// Most operations a member has called that are not decided; the next call is refused with
+/// Most undecided operations that a member has called; the next call is refused with
 /// `TooManyInFlight`.
 pub const OPS_IN_FLIGHT_MAX: usize = 64;
 
-/// Most of these that may be messages to or from one member.
+/// Most of these that may be messages (`send`, `recv`).
 pub const MESSAGES_IN_FLIGHT_MAX: usize = 32;
 
-/// Most operations a member keeps on its list: those in flight, and those decided here of which
-/// others have not said so. A member can be at most one round of 64 ahead of the slowest, so this
-/// is not reached before the other bound.
+/// Most called operations that a member keeps on its list: those in flight, and those decided here
+/// that some other member has not reported as decided. A call beyond it is refused with
+/// `TooManyInFlight`, but a member is at most 64 operations ahead of the slowest, so
+/// `OPS_IN_FLIGHT_MAX` is reached first.
 pub const OPS_LISTED_MAX: usize = 256;
 
-/// Most operations of its parent that a View commits: those that all members list, and messages
-/// that are in flight at one end, here or in a View that it takes over from.
+/// Most operations of its parent that a View commits: those that all members list, messages in
+/// flight at one end, and such messages that an adopted successor has committed.
 pub const OPS_DECIDED_MAX: usize = OPS_LISTED_MAX + 2 * MEMBERS_MAX * MESSAGES_IN_FLIGHT_MAX;
 
-/// A member's place in a View, `0..size`.
+/// A member's index in a View, `0..size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank(pub u8);
 
 impl Rank {
-    /// The rank that a caller means; one that cannot exist stays one.
+    /// Converts a caller's rank; one above 255 becomes 255, which is never valid.
     pub(crate) fn clamped(rank: usize) -> Rank {
         Rank(u8::try_from(rank).unwrap_or(u8::MAX))
     }
@@ -65,18 +66,17 @@ impl fmt::Display for Rank {
     }
 }
 
-/// Number of an attempt to agree on a View. Unique: a proposer never uses a round twice in one
-/// boot.
+/// The number of an attempt to agree on a View. Unique: a proposer uses a round once per boot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ballot {
     /// Grows with every attempt; 0 is before all of them.
     pub round: u64,
-    /// Who proposed.
+    /// The proposer.
     pub proposer: MemberId,
 }
 
 impl Ballot {
-    /// Below every ballot that anybody can propose.
+    /// Lower than every ballot that can be proposed.
     pub const ZERO: Ballot =
         Ballot { round: 0, proposer: MemberId { node: NodeId([0; 32]), boot: Boot(0) } };
 }
@@ -87,7 +87,7 @@ impl fmt::Debug for Ballot {
     }
 }
 
-/// Names one View: its ballot and the SHA-256 of its canonical encoding.
+/// Identifies a View: its ballot and the SHA-256 of its canonical encoding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ViewId {
     /// The ballot under which it was agreed.
@@ -101,7 +101,7 @@ pub struct ViewId {
 pub struct ViewDigest(pub [u8; 32]);
 
 impl ViewDigest {
-    /// The first eight bytes, as they stand in the clear in front of a data link's handshake.
+    /// The first eight bytes. They are sent in the clear before a data link's handshake.
     pub fn hint(&self) -> [u8; 8] {
         let mut hint = [0; 8];
         hint.copy_from_slice(&self.0[..8]);
@@ -127,15 +127,14 @@ impl fmt::Display for ViewId {
     }
 }
 
-/// What happened to a member's state so far: two members with equal histories hold the same state.
+/// Identifies a member's state: two members with equal histories hold the same state.
 ///
-/// A member that has seen no operation commit has no history (`None` wherever this stands in an
-/// `Option`).
+/// A member that has seen no operation commit has no history (`None`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct History {
-    /// Operations committed along this lineage; the longer history wins when two meet.
+    /// Operations committed along this lineage; the longer history wins.
     pub ops: u64,
-    /// Hash over the Views in which something was committed.
+    /// SHA-256 chain over the Views in which operations committed, and over these operations.
     pub lineage: [u8; 32],
 }
 
@@ -148,40 +147,40 @@ impl fmt::Debug for History {
 /// One member of a View.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Member {
-    /// Which life of which node.
+    /// The node and its boot.
     pub id: MemberId,
-    /// What it calls itself.
+    /// Its display name.
     pub name: Name,
-    /// It joined with nothing to keep in step, see `Builder::stateless`.
+    /// It has no state to keep in sync, see `Builder::stateless`.
     pub stateless: bool,
     /// Its history is the View's.
     pub in_sync: bool,
 }
 
-/// An agreed membership. See the module's story.
+/// An agreed membership, see the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct View {
-    /// The ballot under which it was agreed; grows along every member's Views.
+    /// The ballot under which it was agreed; it grows from View to View of a member.
     pub ballot: Ballot,
-    /// The View whose operations this one decides.
+    /// The View whose operations this one decides; `None` if no member has installed one.
     pub parent: Option<ViewId>,
-    /// The operations of the parent that are committed; every other undecided one is aborted.
+    /// The committed operations of the parent. Every other undecided one is aborted.
     pub committed: Vec<CommittedOp>,
     /// The winning history among the members.
     pub history: Option<History>,
     /// The members in rank order.
     pub members: Vec<Member>,
-    /// How they talk.
+    /// How the members communicate.
     pub plan: Plan,
-    /// Which engine all of them run, and why.
+    /// The engine that all of them run, and the reason for it.
     pub engine: EngineChoice,
-    /// Pairs without a direct link, lower rank first, ascending: they have no data link either, and
-    /// the plan sends nothing straight between them.
+    /// Pairs without a direct link, lower rank first, in ascending order. They have no data link,
+    /// and the plan sends nothing directly between them.
     pub apart: Vec<(Rank, Rank)>,
 }
 
 impl View {
-    /// The View's name.
+    /// The View's identifier.
     pub fn id(&self) -> ViewId {
         ViewId { ballot: self.ballot, digest: self.digest() }
     }
@@ -196,7 +195,7 @@ impl View {
         self.members.len()
     }
 
-    /// The rank of a member; never a default.
+    /// The rank of a member, if it is one.
     pub fn rank_of(&self, id: MemberId) -> Option<Rank> {
         self.members.iter().position(|m| m.id == id).and_then(|i| u8::try_from(i).ok()).map(Rank)
     }
@@ -206,7 +205,7 @@ impl View {
         self.members.get(rank.index())
     }
 
-    /// Whether this life of this node is in.
+    /// Whether this boot of this node is a member.
     pub fn contains(&self, id: MemberId) -> bool {
         self.rank_of(id).is_some()
     }
@@ -216,15 +215,16 @@ impl View {
         (0..self.members.len()).filter_map(|i| u8::try_from(i).ok()).map(Rank)
     }
 
-    /// Whether plans in it may name this engine: its own, and where all have Gloo, and nobody wants
-    /// it whatever the links are, the other one too.
+    /// Whether plans of this View may use this engine. A View always allows its own engine. A View
+    /// of more than two members allows both if the links decided its engine (all have Gloo, none
+    /// demands it).
     pub fn runs(&self, engine: EngineKind) -> bool {
         let goes_by_links =
             matches!(self.engine.why, EngineReason::AllHaveGloo | EngineReason::Uneven);
         engine == self.engine.kind || goes_by_links && self.size() > 2
     }
 
-    /// What calls under a plan of this View run on, and why.
+    /// The engine of calls under a plan of this View, and the reason for it.
     pub fn engine_under(&self, plan: &Plan) -> EngineChoice {
         match plan.engine() {
             kind if kind == self.engine.kind => self.engine,
@@ -243,7 +243,7 @@ impl View {
         self.ranks().filter(move |peer| *peer != me && !self.are_apart(me, *peer))
     }
 
-    /// Whether the members share one history, so that sums mean something without a `sync` first.
+    /// Whether the members share one history. Without it, calls need a `sync` first.
     pub fn in_sync(&self) -> bool {
         self.members.iter().all(|m| m.in_sync) || self.members.iter().all(|m| m.stateless)
     }
@@ -343,7 +343,7 @@ impl Encode for View {
         put_list(out, &self.members);
         self.plan.encode(out);
         self.engine.encode(out);
-        // Fewer than 128.
+        // At most 16 * 15 / 2 = 120 pairs.
         out.push(self.apart.len() as u8);
         for (a, b) in &self.apart {
             a.encode(out);
@@ -357,7 +357,7 @@ impl Decode for View {
         let view = View {
             ballot: Ballot::decode(r)?,
             parent: r.option()?,
-            // A committed operation is on every member's list, and a list has at most this many.
+            // No View commits more operations than this.
             committed: r.list(OPS_DECIDED_MAX)?,
             history: r.option()?,
             members: r.list(MEMBERS_MAX)?,
@@ -379,9 +379,9 @@ fn apart_from(r: &mut Reader<'_>) -> Result<Vec<(Rank, Rank)>, Malformed> {
 }
 
 impl View {
-    /// What the fields alone cannot say: members are distinct nodes, the proposer is one of them,
-    /// the parent is older, and the plan speaks of these ranks and to this engine, and asks for no
-    /// link that there is not.
+    /// Checks consistency: members are distinct nodes, the proposer is one of them, the parent is
+    /// older and present if operations are committed, `apart` is sorted, and plan and engine fit
+    /// the size, each other and the pairs without a link.
     fn check(&self) -> Result<(), Malformed> {
         let distinct = self
             .members
@@ -418,7 +418,7 @@ impl View {
 pub(crate) mod testing {
     use super::*;
 
-    /// The member that tests call `n`.
+    /// Member `n` of the tests.
     pub(crate) fn member_id(n: u8) -> MemberId {
         MemberId { node: NodeId([n; 32]), boot: Boot(u64::from(n)) }
     }
@@ -453,7 +453,7 @@ mod tests {
     use crate::topology::{LinkMap, Path, arrange};
     use crate::wire::testing::assert_codec;
 
-    /// A View of three in a row.
+    /// A View of three members in a row: ranks 0 and 2 have no direct link.
     fn row() -> View {
         let mut links = LinkMap::new();
         for (a, b) in [(1, 2), (2, 1), (2, 3), (3, 2)] {

@@ -1,16 +1,15 @@
 //! Layer: Words.
 //!
-//! Bytes on the wire and in files: fixed little-endian layouts, written by hand.
+//! Encoding of messages and files: fixed little-endian layouts, written by hand.
 //!
-//! Every decoder reads from a [`Reader`] that can only move forward inside the slice it was given.
-//! A length is checked against its own limit and against what is left *before* anything is
-//! allocated, so no input can make a decoder panic, recurse or allocate more than the input's own
-//! size.
+//! Every decoder reads from a [`Reader`], which only moves forward within its slice. A length is
+//! checked against its limit, and the length of a blob also against the bytes left, before anything
+//! is allocated. No input can make a decoder panic or recurse, and its memory use is proportional
+//! to the size of the input.
 
 use std::fmt;
 
-/// Version of everything potluck says on the wire. Peers with another version are shown, never
-/// joined.
+/// Version of the wire protocol. Peers with another version are listed, but never joined.
 pub const PROTOCOL_VERSION: u8 = 1;
 
 /// A value with one canonical byte form.
@@ -28,7 +27,7 @@ pub trait Encode {
 
 /// A value that can be read back from its canonical form.
 pub trait Decode: Sized {
-    /// Reads one value and leaves the reader behind it.
+    /// Reads one value; the reader stops right after it.
     fn decode(r: &mut Reader<'_>) -> Result<Self, Malformed>;
 
     /// Reads one value that must fill `bytes` exactly.
@@ -45,11 +44,11 @@ pub trait Decode: Sized {
 pub enum Malformed {
     /// The input ended inside a value.
     Truncated,
-    /// Bytes were left behind the value.
+    /// Bytes follow the value.
     Trailing,
     /// A count or length exceeds its limit.
     TooLong,
-    /// A tag or enum value that this version does not know.
+    /// This version does not know the tag or enum value.
     UnknownTag,
     /// The parts are readable but contradict each other.
     Inconsistent,
@@ -81,7 +80,7 @@ impl<'a> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    /// Bytes not read yet.
+    /// Number of unread bytes.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
@@ -121,7 +120,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// 0 or 1.
+    /// A byte that must be 0 or 1.
     pub fn bool(&mut self) -> Result<bool, Malformed> {
         match self.u8()? {
             0 => Ok(false),
@@ -130,7 +129,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A `u16` length of at most `max`, then as many bytes.
+    /// A `u16` length of at most `max`, then that many bytes.
     pub fn blob(&mut self, max: usize) -> Result<&'a [u8], Malformed> {
         let len = usize::from(self.u16()?);
         if len > max {
@@ -148,7 +147,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A `u16` count of at most `max`, then as many values.
+    /// A `u16` count of at most `max`, then that many values.
     pub fn list<T: Decode>(&mut self, max: usize) -> Result<Vec<T>, Malformed> {
         let count = usize::from(self.u16()?);
         if count > max {
@@ -162,27 +161,27 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
-    /// A presence byte, then perhaps a value.
+    /// A presence byte (0 or 1), then the value if it is 1.
     pub fn option<T: Decode>(&mut self) -> Result<Option<T>, Malformed> {
         Ok(if self.bool()? { Some(T::decode(self)?) } else { None })
     }
 
-    /// Everything must have been read.
+    /// Checks that all bytes have been read.
     pub fn finish(&self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed::Trailing) }
     }
 }
 
-/// Appends a blob as [`Reader::blob`] reads it. Longer than `u16::MAX` is a bug of the caller; the
-/// tail is cut.
+/// Appends a blob as [`Reader::blob`] reads it. A length above `u16::MAX` is a bug of the caller;
+/// the rest is cut off.
 pub fn put_blob(out: &mut Vec<u8>, bytes: &[u8]) {
     let len = bytes.len().min(usize::from(u16::MAX));
     out.extend_from_slice(&(len as u16).to_le_bytes());
     out.extend_from_slice(&bytes[..len]);
 }
 
-/// Appends a list as [`Reader::list`] reads it. Lists longer than `u16::MAX` are a bug of the
-/// caller; the tail is cut.
+/// Appends a list as [`Reader::list`] reads it. A length above `u16::MAX` is a bug of the caller;
+/// the rest is cut off.
 pub fn put_list<T: Encode>(out: &mut Vec<u8>, values: &[T]) {
     let count = values.len().min(usize::from(u16::MAX));
     out.extend_from_slice(&(count as u16).to_le_bytes());
@@ -204,7 +203,7 @@ pub(crate) mod testing {
     use super::{Decode, Encode};
     use std::fmt::Debug;
 
-    /// Round trip, truncation at every byte, and one byte too many.
+    /// Checks the round trip, truncation at every byte, and one trailing byte.
     pub(crate) fn assert_codec<T: Encode + Decode + PartialEq + Debug>(value: &T) {
         let bytes = value.to_bytes();
         assert_eq!(T::from_bytes(&bytes).as_ref(), Ok(value));

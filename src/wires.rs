@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! The network of this machine, as far as a configuration wants it used.
+//! The network interfaces of this machine, filtered by the configuration.
 
 use crate::config::{Config, Network};
 use crate::discovery::{AddressPolicy, Subnet};
@@ -11,7 +11,7 @@ use crate::topology::interfaces::inventory;
 use crate::topology::{Interface, InterfaceFilter, InterfaceKind};
 use std::net::IpAddr;
 
-/// Looks at the interfaces of this machine, with the eyes of a configuration.
+/// Lists the interfaces of this machine and applies a configuration to them.
 pub(crate) struct MachineWires {
     network: Network,
     filter: Option<InterfaceFilter>,
@@ -20,7 +20,7 @@ pub(crate) struct MachineWires {
 
 impl MachineWires {
     /// # Errors
-    /// The configuration's filter of interfaces cannot be read.
+    /// The configuration's interface filter cannot be parsed.
     pub(crate) fn of(config: &Config) -> Result<MachineWires> {
         let filter = interface_filter(config)?;
         Ok(MachineWires {
@@ -30,7 +30,8 @@ impl MachineWires {
         })
     }
 
-    /// What these interfaces mean.
+    /// Selects from all interfaces those that the configuration uses, the addresses that it accepts
+    /// and the addresses of trusted links.
     pub(crate) fn wiring(&self, all: Vec<Interface>) -> Wiring {
         let picks = |i: &&Interface| {
             self.filter.as_ref().map_or_else(|| i.usable(), |filter| filter.picks(i))

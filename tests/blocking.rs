@@ -1,4 +1,4 @@
-//! Members that are plain threads: no async, no runtime.
+//! Members on plain threads, without an async runtime.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::blocking::{Cluster, Context, Wait};
@@ -13,7 +13,8 @@ fn config(namespace: &str, members: usize) -> Builder {
     Builder::new(Config::local()).open_lan(namespace).min_members(members)
 }
 
-/// Runs one program on `members` threads, each a node of its own; gives the results in no order.
+/// Runs one program on `members` threads, each with its own node; returns the results in no
+/// particular order.
 fn members<R: Send + 'static>(
     namespace: &'static str,
     members: usize,
@@ -82,7 +83,7 @@ fn every_call_without_a_runtime() -> Result<()> {
             "{:?}",
             cluster.metrics()
         );
-        // Nobody leaves before all have counted.
+        // No member leaves before all have called.
         context.barrier().wait()?;
         Ok(())
     })?;
@@ -92,7 +93,7 @@ fn every_call_without_a_runtime() -> Result<()> {
 #[test]
 fn the_group_as_a_graph() -> Result<()> {
     members("graph", 3, |cluster, mut context| {
-        // Who reaches whom is told with the heartbeats.
+        // Heartbeats carry the information on who reaches whom.
         let knows_all = |topology: &Topology| topology.links.len() == 3;
         let until = Instant::now() + PATIENCE;
         let topology = cluster.watch().find_map(|_| match cluster.topology().filter(knows_all) {
@@ -115,7 +116,7 @@ fn the_group_as_a_graph() -> Result<()> {
             topology.links.iter().all(|link| link.path.is_some() == (link.a == me || link.b == me)),
             "{topology:?}"
         );
-        // Round a ring each sends two thirds twice, to one other.
+        // In a ring each member sends two thirds of the buffer twice, to one neighbour.
         let shares =
             topology.links.iter().flat_map(|link| [link.there.share_ppm, link.back.share_ppm]);
         ensure!(shares.clone().flatten().eq([1_333_333; 3]) && shares.count() == 6, "{topology:?}");
@@ -158,7 +159,7 @@ fn who_waits_sleeps() -> Result<()> {
     Ok(())
 }
 
-/// What this thread has had of a processor.
+/// The processor time of this thread.
 fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -178,7 +179,7 @@ fn a_node_alone_waits_as_long_as_it_is_told() -> Result<()> {
     cluster.clone().leave();
     let waited = waiting.join().expect("it does not panic");
     ensure!(matches!(waited, Err(Error::Closed)), "{waited:?}");
-    // It ends by itself.
+    // The stream ends by itself.
     let last = changes.last().context("there is always a present status")?;
     ensure!(last.state == State::Closed, "{last:?}");
     Ok(())
@@ -202,7 +203,7 @@ fn on_a_thread_of_a_runtime_it_works_and_holds_it_up() -> Result<()> {
                         bail!("another task ran on a thread that waits");
                     }
                     other.await?;
-                    // From here to there and back.
+                    // Converts to the async types and back.
                     let mut same: potluck::Context = context.into();
                     same.barrier().await?;
                     cluster.leave();

@@ -1,4 +1,4 @@
-//! What a program hears of its group while things happen.
+//! `Cluster::events`.
 
 use anyhow::{Context, Result, ensure};
 use potluck::{Builder, Cluster, Config, Event, EventStream, State};
@@ -10,7 +10,7 @@ async fn join(namespace: &str, name: &str) -> Result<Cluster> {
     Ok(Builder::new(Config::local()).open_lan(namespace).name(name).join().await?)
 }
 
-/// The next event that `likes`; what comes before it is passed over.
+/// The next event that satisfies `likes`; earlier events are discarded.
 async fn event(events: &mut EventStream, likes: impl Fn(&Event) -> bool) -> Result<Event> {
     let mut passed = Vec::new();
     let found = tokio::time::timeout(PATIENCE, async {
@@ -49,7 +49,7 @@ async fn who_comes_and_goes_is_told_in_order_and_the_stream_ends_with_the_node()
     b.leave().await;
     event(&mut events, |e| matches!(e, Event::Left(who) if named(who, "b"))).await?;
 
-    // A second listener hears only what is still to come.
+    // A later listener gets only later events.
     let mut late = a.events();
     a.leave().await;
     ensure!(late.next().await.is_none(), "there was an event after the end");
@@ -62,7 +62,7 @@ async fn whoever_does_not_listen_in_time_is_told_how_much_was_lost() -> Result<(
     let a = join("events-late", "a").await?;
     let (mut late, mut prompt) = (a.events(), a.events());
     let mut seen = 0;
-    // Each guest makes four events: two Views, one that comes and one that goes.
+    // Each guest causes four events: two Views, one join and one leave.
     while seen < 300 {
         let guest = join("events-late", "guest").await?;
         for of_the_guest in [true, false] {

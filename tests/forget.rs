@@ -1,6 +1,6 @@
-//! A call that is given up half way, or never polled again: the buffer is the caller's at once,
-//! nothing that was started touches it, the other member is answered within a bound, and the next
-//! call works. Runs under AddressSanitizer too.
+//! A call that is dropped half way, or leaked: the buffer belongs to the caller at once and is not
+//! written any more, the other member gets an answer within a bound, and the next call works. Runs
+//! under AddressSanitizer too.
 
 use anyhow::{Context as _, Result, ensure};
 use potluck::{Builder, Cluster, Config, Context, Engine, Error};
@@ -9,23 +9,23 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Longest wait for an answer; only a failing test gets there.
+/// The time limit for an answer; only a failing test reaches it.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// Several chunks, so that a call is half way for a while.
+/// Several chunks, so that a call takes a while.
 const LEN: usize = 1 << 20;
 
-/// The calls that write to a buffer they borrow.
+/// The calls that write to a borrowed buffer.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     AllReduce,
-    /// Of whom.
+    /// Its root.
     Broadcast(Root),
     Reduce(Root),
     Scatter(Root),
 }
 
-/// Which of the two members.
+/// The role of a root, or of a rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Root {
     TheOneThatForgets,
@@ -45,7 +45,7 @@ const CALLS: [Call; 7] = [
 type Under<'b> = Pin<Box<dyn Future<Output = potluck::Result<()>> + Send + 'b>>;
 
 impl Call {
-    /// `parts` is what a scatter hands out.
+    /// `parts` is the root's input of a scatter.
     fn begin<'b>(
         self,
         ctx: &mut Context,
@@ -62,8 +62,8 @@ impl Call {
         }
     }
 
-    /// What it leaves on the one that forgets, if it comes to its end there, and on the other one.
-    /// Their buffers hold 1 and 2, their parts 10 and 20.
+    /// The contents of the buffers on the leaking member, if the call completes there, and on the
+    /// other one. Before, their buffers hold 1 and 2, their parts 10 and 20.
     fn leaves(self) -> (f32, f32) {
         match self {
             Call::AllReduce => (3.0, 3.0),
@@ -147,8 +147,7 @@ async fn a_call_forgotten_while_its_data_moves_ends_without_its_buffer() -> Resu
     Ok(())
 }
 
-/// Polls a call a few times, forgets it, checks its buffers and frees them: for good, as a program
-/// may.
+/// Polls a call a few times, leaks it, checks its buffers and frees them, as a program may.
 #[expect(
     unsafe_code,
     reason = "the borrow checker would keep the buffers of a forgotten call alive"
@@ -164,12 +163,12 @@ async fn forget_half_way(ctx: &mut Context, call: Call, polls: usize) {
     // SAFETY: as above; the call that borrowed them will never be polled again, and nothing else
     // may hold a pointer into them.
     let (freed, _parts) = unsafe { (Box::from_raw(buffer), Box::from_raw(parts)) };
-    // On a busy machine the call may have come to its end between two polls.
+    // On a busy machine the call may complete between two polls.
     let expected = if reached.is_pending() { 1.0 } else { call.leaves().0 };
     assert!(freed.iter().all(|x| *x == expected), "the buffer of a forgotten {call:?} has changed");
 }
 
-/// Polls up to so many times without waiting in between.
+/// Polls up to `polls` times in a row.
 async fn poll_some(call: &mut Under<'_>, polls: usize) -> Poll<()> {
     for _ in 0..polls {
         let reached = std::future::poll_fn(|task| Poll::Ready(call.as_mut().poll(task))).await;
@@ -181,7 +180,7 @@ async fn poll_some(call: &mut Under<'_>, polls: usize) -> Poll<()> {
     Poll::Pending
 }
 
-/// The next call of both adds up.
+/// The next call of both members is correct.
 async fn sums(a: &mut Context, b: &mut Context) -> Result<()> {
     let (mut left, mut right) = (vec![1f32; LEN], vec![2f32; LEN]);
     let both = async { tokio::join!(a.all_reduce(&mut left), b.all_reduce(&mut right)) };
@@ -197,7 +196,7 @@ struct Node {
     _cluster: Cluster,
 }
 
-/// Those that this build has.
+/// The engines of this build.
 fn engines() -> Vec<Engine> {
     let gloo = potluck::gloo_version().map(|_| Engine::Gloo);
     std::iter::once(Engine::Native).chain(gloo).collect()

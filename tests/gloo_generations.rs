@@ -1,13 +1,13 @@
-//! The C++ border compiles, without a warning, against every generation of Gloo's interface.
+//! The C++ shim compiles without warnings against every generation of Gloo's interface.
 //!
-//! All of them call themselves 0.5.0. The one that is installed serves as it is; of the others the
-//! few headers that differ are declared in `gloo_headers/`, and found before the installed ones.
-//! `make gloo-generations` builds real ones.
+//! All generations have version 0.5.0. The installed one is used as it is. For the others, the few
+//! headers that differ are declared in `gloo_headers/`, which precedes the installed headers in the
+//! include path. `make gloo-generations` builds against real ones.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Compiles the shim's syntax and types; gives what the compiler says.
+/// Type-checks the shim; returns success and the compiler's messages.
 fn compile(generation: Option<&str>) -> (bool, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut compiler = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
@@ -24,7 +24,7 @@ fn compile(generation: Option<&str>) -> (bool, String) {
         compiler.arg("-I").arg(root.join("tests/gloo_headers"));
     }
     compiler.arg("-I").arg(root.join("cpp"));
-    // Where the build script had the bridge's header written.
+    // The generated header of the cxx bridge, from the build script.
     compiler.arg("-I").arg(Path::new(env!("OUT_DIR")).join("cxxbridge/include"));
     if let Some(prefix) = std::env::var_os("GLOO_ROOT") {
         compiler.arg("-isystem").arg(Path::new(&prefix).join("include"));

@@ -1,4 +1,4 @@
-//! The lab itself: does each profile give the network it promises, and is it gone afterwards?
+//! Tests of the lab: each profile gives the promised network, and nothing remains afterwards.
 
 use std::path::Path;
 use std::process::Command;
@@ -105,7 +105,7 @@ fn armed() -> Result<()> {
     cut.fire()?;
     cut.made()?;
     ensure!(lab.tell(&["ping", "n2", "n1"]).is_err(), "n2 reaches n1 without a cable");
-    // One that is let go never happens.
+    // A prepared change that is dropped never happens.
     drop(lab.armed(&["cut", "n2"])?);
     lab.join("n1")?;
     lab.tell(&["ping"])?;
@@ -125,8 +125,8 @@ fn loss() -> Result<()> {
 }
 
 fn line_rate() -> Result<()> {
-    // Slow enough for any machine, and a wide margin: what is tested is the shaping, not how busy
-    // the processor is.
+    // Slow enough for any machine, with a wide margin: this tests the shaping, not the processor's
+    // load.
     let lab = Lab::up_with("gbe4", 2)?;
     for node in lab.nodes() {
         lab.rate(&node, 20, 20)?;
@@ -135,7 +135,7 @@ fn line_rate() -> Result<()> {
     Ok(())
 }
 
-/// What a radio is made of.
+/// The device that the radio simulation needs.
 fn tap_devices() -> Need {
     if Path::new("/dev/net/tun").exists() {
         Need::Lab
@@ -146,8 +146,8 @@ fn tap_devices() -> Need {
 
 fn radio() -> Result<()> {
     let lab = Lab::up_with("wifi4", 3)?;
-    // While the processor is busy with something else less is carried than the medium would: what
-    // counts is that it can be.
+    // On a busy processor less than the medium's rate is carried. One good measurement of three is
+    // enough.
     let verify = || lab.tell(&["verify", "1"]);
     println!("{}", verify().or_else(|_| verify()).or_else(|_| verify())?);
     ensure!(
@@ -155,7 +155,7 @@ fn radio() -> Result<()> {
         "there is no cable to be changed"
     );
     let state: serde_json::Value = serde_json::from_str(&lab.tell(&["json"])?)?;
-    // One that has ended runs no program, even while nobody has asked what became of it.
+    // A zombie process has no executable, even before it is reaped.
     let air = format!("/proc/{}/exe", state["air"].as_u64().context("a process")?);
     ensure!(std::fs::read_link(&air).is_ok());
     drop(lab);
@@ -189,7 +189,7 @@ fn node_counts() -> Result<()> {
 }
 
 fn side_by_side() -> Result<()> {
-    // Same addresses, other cables: what is cut in one stays plugged in the other.
+    // The labs have the same addresses on separate cables: a cut in one does not affect the other.
     let (one, other) = (Lab::up_with("loop", 2)?, Lab::up_with("loop", 2)?);
     ensure!(one.addr("n1") == other.addr("n1"));
     one.cut("n1")?;

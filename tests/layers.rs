@@ -1,9 +1,9 @@
-//! The house rule of src/: imports point downward, and the lower floors are pure.
+//! The layer rule of src/: imports point downward, and the lower layers are pure.
 //!
-//! Every file says its layer in its first line, `//! Layer: Core.`. From low to high: Words, Core,
-//! Doors, Shells, Host, Face. A path `crate::…` or `super::…` may lead to the same layer or a lower
-//! one. A re-export counts as the file that defines it. Words and Core touch no clock, socket,
-//! file, thread or global chance. What is under `#[cfg(test)]` is free.
+//! Every file names its layer in its first line, `//! Layer: Core.`. From low to high: Words, Core,
+//! Doors, Shells, Host, Face. A path `crate::…` or `super::…` may lead to the same layer or to a
+//! lower one. A re-export counts as the file that defines the item. Words and Core use no clock,
+//! socket, file, thread or global random source. Code under `#[cfg(test)]` is exempt.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +28,8 @@ const LAYERS: [(&str, Layer); 6] = [
     ("Face", Layer::Face),
 ];
 
-/// What Words and Core may not say outside tests, compared word for word with paths written tight.
+/// Paths that Words and Core must not contain outside of tests, compared word by word with
+/// normalized paths.
 const IMPURE: [&str; 10] = [
     "tokio",
     "std::net::Tcp",
@@ -65,7 +66,7 @@ fn read_folder(folder: &Path, prefix: &str, sources: &mut BTreeMap<String, Strin
     }
 }
 
-/// All files of src/, by module path: `["election", "machine"]` is `election/machine.rs`, `[]` is
+/// All files of src/ by module path: `["election", "machine"]` is `election/machine.rs`, `[]` is
 /// `lib.rs`.
 struct House {
     rooms: BTreeMap<Vec<String>, Room>,
@@ -73,17 +74,16 @@ struct House {
 
 struct Room {
     file: String,
-    /// Not known when the first line does not say it.
+    /// `None` if the first line names no layer.
     layer: Option<Layer>,
     tokens: Vec<Token>,
     uses: Vec<Use>,
-    /// Beginnings of the paths of files that exist for tests only, as `#[cfg(test)] mod tests;`
-    /// makes them.
+    /// Path prefixes of files that exist only for tests, as declared by `#[cfg(test)] mod tests;`.
     test_files: Vec<String>,
 }
 
-/// One leaf of a `use`: `pub(crate) use session::Session as S` brings the name `S` from
-/// `session::Session`.
+/// One leaf of a `use`: `pub(crate) use session::Session as S` imports `session::Session` under the
+/// name `S`.
 struct Use {
     path: Vec<String>,
     name: String,
@@ -124,7 +124,7 @@ impl House {
                 continue;
             };
             if module.is_empty() || self.for_tests_only(&room.file) {
-                continue; // lib.rs is the list of everything
+                continue; // lib.rs re-exports everything
             }
             self.upward_arrows(module, room, layer, &mut faults);
             if layer <= Layer::Core {
@@ -163,11 +163,11 @@ impl House {
         }
     }
 
-    /// The file that defines what a path names: down the modules as far as they go, then through
+    /// The file that defines the item of a path: follows modules as far as possible, then
     /// re-exports.
     fn resolve(&self, path: &[String]) -> &Room {
         let mut path = path.to_vec();
-        // Re-exports of re-exports: a chain is never longer than this unless it is a circle.
+        // A bound for chains of re-exports, in case of a cycle.
         for _ in 0..16 {
             let (depth, room) = self.deepest(&path);
             let Some(name) = path.get(depth) else {
@@ -187,13 +187,14 @@ impl House {
         found.expect("src/lib.rs is a room")
     }
 
-    /// Where module `at` has `name` from, as a path from the crate's root, if it only passes it on.
+    /// The path from the crate's root from which module `at` imports `name`; `None` if it does not
+    /// import it.
     fn re_export(&self, at: &[String], room: &Room, name: &str) -> Option<Vec<String>> {
         let named = room.uses.iter().find(|u| u.name == name);
         if let Some(found) = named {
             return self.absolute(at, &found.path);
         }
-        // `use session::*`: the one starred module that has the name itself.
+        // For `use session::*`: the glob-imported module that defines the name.
         room.uses.iter().filter(|u| u.name == "*").find_map(|star| {
             let module = self.absolute(at, &star.path)?;
             let has = |t: &[Token]| t[1].text == name && DEFINES.contains(&t[0].text.as_str());
@@ -210,7 +211,7 @@ impl House {
             _ => (at, path),
         };
         let absolute = [base, rest].concat();
-        // Another crate's name leads nowhere in this house.
+        // Names of other crates do not resolve here.
         (self.deepest(&absolute).0 > base.len()).then_some(absolute)
     }
 }
@@ -227,8 +228,8 @@ fn impure_words(room: &Room, layer: Layer, faults: &mut Vec<String>) {
     }
 }
 
-/// Whether `path` has the words of `forbidden` in a row; the last one may go on (`std::net::Tcp`
-/// finds `TcpStream`).
+/// Whether `path` contains the words of `forbidden` in sequence. The last word is a prefix:
+/// `std::net::Tcp` matches `TcpStream`.
 fn says(path: &[String], forbidden: &str) -> bool {
     let words: Vec<&str> = forbidden.split("::").collect();
     let (last, first) = words.split_last().expect("split gives at least one word");
@@ -257,8 +258,8 @@ fn declared_layer(text: &str) -> Option<Layer> {
     LAYERS.iter().find(|(n, _)| *n == name).map(|(_, layer)| *layer)
 }
 
-/// Every path into this crate, in a `use` or anywhere else, from the crate's root: `crate::…`, and
-/// `super::…` seen from `module`.
+/// Every path into this crate, in a `use` or elsewhere, from the crate's root: `crate::…`, and
+/// `super::…` as seen from `module`.
 fn inner_paths(tokens: &[Token], module: &[String]) -> Vec<(Vec<String>, usize)> {
     let from_root = |(path, line): (Vec<String>, usize)| {
         let (first, rest) = path.split_first()?;
@@ -267,13 +268,13 @@ fn inner_paths(tokens: &[Token], module: &[String]) -> Vec<(Vec<String>, usize)>
             "super" => &module[..module.len().checked_sub(1)?],
             _ => return None,
         };
-        // `pub(crate)` and `pub(super)` are paths of one word.
+        // `pub(crate)` and `pub(super)` contain paths of one word.
         (!rest.is_empty()).then(|| ([base, rest].concat(), line))
     };
     all_paths(tokens).into_iter().filter_map(from_root).collect()
 }
 
-/// Every `a::b::c` with braces spread out.
+/// Every path `a::b::c`, with brace groups expanded.
 fn all_paths(tokens: &[Token]) -> Vec<(Vec<String>, usize)> {
     let mut found = Vec::new();
     let mut i = 0;
@@ -287,7 +288,7 @@ fn all_paths(tokens: &[Token]) -> Vec<(Vec<String>, usize)> {
     found
 }
 
-/// Reads the path at `i`, pushes its leaves, and returns the index behind it.
+/// Reads the path at `i`, pushes its leaves, and returns the index after it.
 fn spread(
     tokens: &[Token],
     mut i: usize,
@@ -331,7 +332,7 @@ fn spread_group(
     i + 1
 }
 
-/// The leaves of all `use` items, with the names they bring in.
+/// The leaves of all `use` items, with the names that they import.
 fn uses(tokens: &[Token]) -> Vec<Use> {
     let mut found = Vec::new();
     let starts = (0..tokens.len()).filter(|i| at(tokens, *i, "use"));
@@ -381,7 +382,7 @@ fn is_word(token: &Token) -> bool {
     first.is_some_and(|c| c.is_alphabetic() || c == '_') && token.text != "as"
 }
 
-/// Removes every item that stands under `#[cfg(test)]`, or a `cfg` that cannot be without it.
+/// Removes all items under `#[cfg(test)]`, or under a `cfg` that requires it.
 fn without_tests(tokens: &[Token]) -> Vec<Token> {
     let mut kept = Vec::new();
     let mut i = 0;
@@ -397,8 +398,8 @@ fn without_tests(tokens: &[Token]) -> Vec<Token> {
     kept
 }
 
-/// Where the `mod name;` under `#[cfg(test)]` in `file` lead: `folder/name.rs` and all of
-/// `folder/name/`, or where `#[path = "…"]` says.
+/// The files declared by `mod name;` under `#[cfg(test)]` in `file`: `folder/name.rs` and all of
+/// `folder/name/`, or the file named by `#[path = "…"]`.
 fn test_files(file: &str, tokens: &[Token]) -> Vec<String> {
     let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
     let own = module_path(file).join("/");
@@ -417,7 +418,7 @@ fn test_files(file: &str, tokens: &[Token]) -> Vec<String> {
     behind.filter_map(leads).flatten().collect()
 }
 
-/// The index behind the attribute at `i` if it is `#[cfg(test)]` or `#[cfg(all(test, …))]`.
+/// The index after the attribute at `i` if it is `#[cfg(test)]` or `#[cfg(all(test, …))]`.
 fn test_attribute(tokens: &[Token], i: usize) -> Option<usize> {
     let starts = [
         &["#", "[", "cfg", "(", "test", ")"][..],
@@ -427,7 +428,7 @@ fn test_attribute(tokens: &[Token], i: usize) -> Option<usize> {
     starts.iter().any(|start| is(start)).then(|| closing(tokens, i + 1))
 }
 
-/// The index behind the item at `i`: behind its `;` or its braces, whichever comes first.
+/// The index after the item at `i`: after its `;` or its braces, whichever comes first.
 fn item_end(tokens: &[Token], mut i: usize) -> usize {
     while i < tokens.len() {
         match tokens[i].text.as_str() {
@@ -440,7 +441,7 @@ fn item_end(tokens: &[Token], mut i: usize) -> usize {
     i
 }
 
-/// The index behind the bracket that closes the one at `i`.
+/// The index after the bracket that closes the one at `i`.
 fn closing(tokens: &[Token], mut i: usize) -> usize {
     let mut depth = 0usize;
     while i < tokens.len() {
@@ -457,8 +458,8 @@ fn closing(tokens: &[Token], mut i: usize) -> usize {
     i
 }
 
-/// Words, punctuation and plain strings of Rust source, without comments, raw strings, characters
-/// and lifetimes.
+/// The words, punctuation and plain strings of Rust source, without comments, raw strings,
+/// character literals and lifetimes.
 fn tokens(text: &str) -> Vec<Token> {
     let c: Vec<char> = text.chars().collect();
     let (mut found, mut i, mut line) = (Vec::new(), 0, 1);
@@ -519,7 +520,7 @@ fn string_end(c: &[char], mut i: usize) -> usize {
     (i + 1).min(c.len())
 }
 
-/// The end of `r"…"`, `r#"…"#`, `br"…"`; none when this is something else, such as `r#type`.
+/// The end of `r"…"`, `r#"…"#` or `br"…"`; `None` for anything else, for example `r#type`.
 fn raw_string_end(c: &[char], i: usize) -> Option<usize> {
     let mut k = i + if c[i] == 'b' { 2 } else { 1 };
     let hashes = c[k.min(c.len())..].iter().take_while(|c| **c == '#').count();
@@ -540,7 +541,7 @@ fn char_or_lifetime_end(c: &[char], i: usize) -> usize {
     if c.get(i + 2) == Some(&'\'') { i + 3 } else { i + 1 }
 }
 
-// ---- does this test catch anything? ----
+// ---- tests of this test ----
 
 fn faults(files: &[(&str, &str)]) -> Vec<String> {
     let mut sources: BTreeMap<String, String> =
@@ -613,7 +614,7 @@ fn arrows_hide_in_braces_and_in_code() {
          fn f() { let _ = crate::link::session::Session::<u8>::new(); }",
     );
     let lines: Vec<&str> = found.iter().map(|f| f.split(": ").next().unwrap_or("")).collect();
-    // `view` is no file here, so it is lib.rs that is asked for: Face.
+    // `view` is not a file here, so the path resolves to lib.rs: Face.
     assert_eq!(
         lines,
         ["src/plan.rs:2", "src/plan.rs:2", "src/plan.rs:3", "src/plan.rs:4"],
@@ -654,7 +655,7 @@ fn tests_comments_and_texts_are_free() {
         #[cfg(test)]\nmod tests { use crate::link::Session; fn g() { std::fs::read(\"}\"); } }\n\
         #[cfg(all(test, unix))]\nuse std::thread;\n";
     assert_eq!(faults_beside_link("plan.rs", text), Vec::<String>::new());
-    // What comes after the test module is looked at again.
+    // Code after the test module is checked again.
     let after = format!("{text}\nuse std::fs;\n");
     assert_eq!(faults_beside_link("plan.rs", &after).len(), 1);
 }

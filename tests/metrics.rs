@@ -1,5 +1,4 @@
-//! The numbers of `Cluster::metrics`, as the crate `metrics` hands them to whatever a program has
-//! installed.
+//! The counters of `Cluster::metrics`, as reported to a recorder of the crate `metrics`.
 
 use metrics::{
     Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A number that is added to; of a histogram how many values there were.
+/// A counter or gauge; for a histogram, the number of values.
 #[derive(Default)]
 struct Number(AtomicU64);
 
@@ -110,7 +109,7 @@ fn the_recorder_of_the_program_has_the_same_numbers() {
         ] {
             assert_eq!(book.of(name), number, "{name}");
         }
-        // Of edges it hears within moments, and at the latest when the node has left.
+        // Counters of edges arrive with a delay, at the latest when the node has left.
         let (a, b) = (one.status().node, two.status().node);
         one.leave().await;
         two.leave().await;

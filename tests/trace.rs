@@ -1,4 +1,4 @@
-//! The trace that a program can listen to: one span for each operation.
+//! The trace: one span per operation.
 
 use potluck::{Builder, Config, Engine};
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ fn every_operation_is_a_span_with_its_outcome() {
         (a.view(), b.view())
     });
     assert_eq!(views.0, views.1);
-    // A call may have its answer a moment before the thread that decided it has closed its span.
+    // A call may return a moment before the thread that decided it closes its span.
     let until = Instant::now() + PATIENCE;
     let spans = loop {
         let ops = |(name, fields): &(&str, Fields)| (*name == "op").then(|| fields.clone());

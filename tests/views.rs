@@ -1,4 +1,4 @@
-//! Views come and go, and leave nothing behind: no thread, no descriptor, no memory.
+//! Views come and go without leaking threads, descriptors or memory.
 
 use anyhow::{Context as _, Result, ensure};
 use potluck::{Builder, Cluster, Config, Context, Engine, EngineKind};
@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 /// Every round makes two Views on the member that stays.
 const ROUNDS: usize = 100;
 
-/// From here on everything that is made once has been made.
+/// After this many rounds everything that is allocated once exists.
 const WARM: usize = 20;
 
 fn main() {
@@ -62,8 +62,8 @@ async fn come_and_go(engine: EngineKind) -> Result<()> {
     let after = spawn_blocking(move || Resources::back_to(&known)).await??;
     println!("measured: {engine}: {before:?} after {WARM} rounds, {after:?} after {ROUNDS}");
     ensure!(after.is_within(&before), "{before:?} became {after:?}");
-    // Freed memory does not all go back to the system; a leak of one small context each would be
-    // far more.
+    // The allocator does not return all freed memory. A leak of one small context per round would
+    // be far more.
     ensure!(after.rss_kib < before.rss_kib + 4096, "{before:?} became {after:?}");
     stays.leave().await;
     Ok(())
@@ -75,7 +75,7 @@ async fn join(engine: EngineKind) -> Result<Cluster> {
     Ok(Builder::new(Config::local()).open_lan(namespace).engine(offered).stateless().join().await?)
 }
 
-/// The newest View, which must be of two.
+/// The newest View, which must have two members.
 async fn pair(cluster: &Cluster) -> Result<Context> {
     loop {
         let context = tokio::time::timeout(Duration::from_secs(30), cluster.context())
@@ -85,12 +85,12 @@ async fn pair(cluster: &Cluster) -> Result<Context> {
         {
             return Ok(context);
         }
-        // The View of two that has just ended.
+        // The old View of two, which has just ended.
         tokio::task::yield_now().await;
     }
 }
 
-/// Returns when the other one has gone from the View.
+/// Returns when the other member has left the View.
 async fn alone(cluster: &Cluster) {
     while cluster.status().view.is_some_and(|view| view.members.len() > 1) {
         tokio::time::sleep(Duration::from_millis(1)).await;

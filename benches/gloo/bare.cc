@@ -1,17 +1,18 @@
-// Gloo by itself, over its own TCP transport: what `potluck-bench` holds potluck's Gloo engine
-// against.
+// Gloo alone, over its own TCP transport: the baseline of `potluck-bench` for potluck's engines.
 //
-//   bare RANK SIZE STORE ADDRESS SIZES ALGORITHM CALLS bare RANK SIZE STORE ADDRESS -
-//   orders `SIZES ALGORITHM CALLS`, a line each, on standard input
+//   bare RANK SIZE STORE ADDRESS SIZES ALGORITHM CALLS
+//   bare RANK SIZE STORE ADDRESS -
 //
-// STORE is a folder that all ranks share and that is empty at first (or does not exist), ADDRESS an
-// address of this machine as a literal, SIZES bytes with commas between, ALGORITHM ring, bcube or
-// auto (Gloo's own choice), CALLS the timed calls for each size. CALLS may be 0: then only a sum is
-// checked, which also warms up.
+// With `-` it reads commands `SIZES ALGORITHM CALLS` from standard input, one per line.
 //
-// For each size one line of JSON on standard output: the time of every call in microseconds, the
-// seconds of processor time that this process spent in them, user and system, and whether the
-// checked sum was right (null: none was checked).
+// STORE is a directory shared by all ranks, which is empty or missing at the start. ADDRESS is an
+// address of this machine as a literal, SIZES a comma-separated list of bytes, ALGORITHM ring,
+// bcube or auto (Gloo's default), CALLS the number of timed calls per size. If CALLS is 0, only one
+// sum is checked, which also warms up.
+//
+// Prints one line of JSON per size: the time of every call in microseconds, the processor seconds
+// of this process for these calls (user and system), and whether the checked sum was correct (null
+// if none was checked).
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -38,9 +39,9 @@ namespace {
 using Algorithm = gloo::AllreduceOptions::Algorithm;
 using Group = std::shared_ptr<gloo::rendezvous::Context>;
 
-// Longer than any call here, so that only a failing run gets there.
+// Longer than any call here; only a failing run reaches it.
 constexpr auto kPatience = std::chrono::seconds(60);
-// Gloo tells messages apart by tags; what follows one another must differ.
+// Gloo matches messages by tags; consecutive operations need different ones.
 constexpr uint32_t kSumTag = 0;
 constexpr uint32_t kBarrierTag = 1;
 
@@ -66,7 +67,7 @@ Order order(const std::string& sizes, const std::string& name, const std::string
 }
 
 Group join(int rank, int size, const std::string& store, const std::string& address) {
-  // The first one makes it; it is there for all others.
+  // The first rank creates it; for the others it exists.
   mkdir(store.c_str(), 0700);
   gloo::transport::tcp::attr attr(address.c_str());
   auto device = gloo::transport::tcp::CreateDevice(attr);
@@ -103,14 +104,14 @@ double processor_s() {
   return seconds(spent.ru_utime) + seconds(spent.ru_stime);
 }
 
-// A fast wrong sum is worth nothing.
+// The time of a wrong sum is meaningless.
 bool is_right(const Group& group, std::vector<float>& buffer, Algorithm algorithm) {
   std::fill(buffer.begin(), buffer.end(), float(group->rank + 1));
   barrier(group);
   sum(group, buffer, algorithm);
   const float expected = float(group->size * (group->size + 1) / 2);
   const bool right = std::all_of(buffer.begin(), buffer.end(), [=](float x) { return x == expected; });
-  // Zeros stay zeros, however often they are added up.
+  // Zeros stay zeros in repeated sums.
   std::fill(buffer.begin(), buffer.end(), 0.0f);
   return right;
 }
@@ -118,7 +119,7 @@ bool is_right(const Group& group, std::vector<float>& buffer, Algorithm algorith
 void measure(const Group& group, const Order& order, std::vector<float>& buffer) {
   const auto chosen = algorithm(order.algorithm);
   for (size_t bytes : order.sizes) {
-    // Kept from one order to the next: fresh memory would cost page faults in the first call.
+    // Reused between commands: new memory would cause page faults in the first call.
     if (buffer.size() != bytes / sizeof(float)) buffer.assign(bytes / sizeof(float), 0.0f);
     const char* right = "null";
     if (order.calls == 0) right = is_right(group, buffer, chosen) ? "true" : "false";
@@ -156,7 +157,7 @@ int run(const std::vector<std::string>& words) {
   }
   std::string sizes, name, calls;
   while (told && std::cin >> sizes >> name >> calls) measure(group, order(sizes, name, calls), buffer);
-  // Who is first must not hang up on the others' last call.
+  // A rank that exits first would close its connections during the others' last call.
   barrier(group);
   return 0;
 }

@@ -1,18 +1,18 @@
-//! The tables of Gloo beside Gloo, and what they are held against.
+//! Tables that compare potluck's engines with bare Gloo, and their requirements.
 
 use crate::report::{Report, bytes, time};
 
-/// What is measured by turns.
+/// The contenders, measured in turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Series {
-    /// Gloo over its own TCP transport, with the algorithm it takes unless told otherwise.
+    /// Gloo over its own TCP transport, with its default algorithm.
     BareRing,
     BareBcube,
-    /// potluck's Gloo engine over a trusted link.
+    /// potluck's Gloo engine over a trusted (unencrypted) link.
     Plain,
-    /// potluck's Gloo engine as it comes.
+    /// potluck's Gloo engine with its default, encrypted links.
     Encrypted,
-    /// potluck's own engine over a trusted link.
+    /// The native engine over a trusted (unencrypted) link.
     Native,
 }
 
@@ -21,15 +21,15 @@ impl Series {
         [Series::BareRing, Series::BareBcube, Series::Plain, Series::Encrypted, Series::Native];
 }
 
-/// The median call, as long as its slowest member.
+/// The median over calls of the slowest member's time.
 #[derive(Clone, Copy)]
 pub struct Taken {
     pub seconds: f64,
-    /// Processor seconds of all members for every GiB of buffer.
+    /// Processor seconds of all members per GiB of buffer.
     pub cpu: f64,
 }
 
-/// One row.
+/// One row of a table.
 pub struct Beside {
     pub profile: &'static str,
     pub size: usize,
@@ -51,7 +51,7 @@ impl Beside {
     }
 }
 
-/// The heading of a table.
+/// Starts a table with its heading.
 pub fn begin(report: &mut Report, profile: &str) {
     let place = if profile == "lo" { "loopback" } else { "gbe4 (a gigabit for each machine)" };
     report.line(&format!("\n### Gloo beside Gloo, {place}\n"));
@@ -85,8 +85,8 @@ pub fn row(report: &mut Report, row: &Beside) {
     judge_native(report, row);
 }
 
-/// The native engine must not lose to the bare library over loopback, in the clear as that is, must
-/// win small sums by far, and large ones at little more of the processor.
+/// Requirements on the unencrypted native engine over loopback: not slower than bare Gloo, much
+/// faster for small sums, and for large ones only little more processor time.
 fn judge_native(report: &mut Report, row: &Beside) {
     let (Some(times), Some(cpu)) =
         (row.over_bare(Series::Native), row.cpu_over_bare(Series::Native))
@@ -102,8 +102,8 @@ fn judge_native(report: &mut Report, row: &Beside) {
     }
 }
 
-/// The engine must not lose more than 30 % of a large sum's time to the bare library, and win every
-/// small one.
+/// Requirements on the Gloo engine: at most 30 % slower than bare Gloo for large sums, and faster
+/// for all small ones.
 fn judge(report: &mut Report, row: &Beside) {
     let at_most = match row.bytes >> 10 {
         65536 => 1.3,
@@ -112,7 +112,7 @@ fn judge(report: &mut Report, row: &Beside) {
     };
     let what =
         format!("{}, {} x {}, Gloo engine to bare Gloo", row.profile, row.size, bytes(row.bytes));
-    // A group that is not there has been reported as such.
+    // A missing group has been reported already.
     if let Some(times) = row.over_bare(Series::Plain) {
         report.must(&what, times, at_most);
     }

@@ -1,4 +1,4 @@
-//! How long a group takes to form, and to go on when one of it is lost.
+//! The time to form a group, and to continue after the loss of a member.
 
 use crate::Extent;
 use crate::machine::{Machines, PATIENCE, answer, median, number, worst};
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 const SIZE: usize = 4;
 const BYTES: &str = "1048576";
-/// The starts of a group lie within so many seconds.
+/// The members of a group start within this many seconds.
 const SPREAD_S: f64 = 2.0;
-/// Before a member is lost, and before another one comes, in seconds.
+/// The pauses before a member is lost and before a replacement joins, in seconds.
 const CALM_S: (f64, f64) = (0.3, 0.8);
-/// The same run every time.
+/// Fixed, so that every run makes the same choices.
 pub const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 
 pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
@@ -36,26 +36,26 @@ pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
 pub enum Loss {
     /// SIGKILL: the kernel closes its connections.
     Killed,
-    /// SIGSTOP: nothing tells of it but silence.
+    /// SIGSTOP: detected only by silence.
     Stopped,
 }
 
 /// Seconds from each loss, on the slowest survivor.
 #[derive(Default)]
 pub struct Times {
-    /// Until the call that it broke was answered.
+    /// Until the interrupted call was answered.
     pub answer_s: Vec<f64>,
-    /// Until the first call without it was completed.
+    /// Until the first call without the lost member was completed.
     pub next_s: Vec<f64>,
 }
 
-/// For each of so many groups, see [`form`].
+/// The times of `rounds` groups, see [`form`].
 pub fn forming(rounds: usize, chance: &mut Chance) -> Result<Vec<f64>> {
     (0..rounds).map(|round| form(chance).with_context(|| format!("round {round}"))).collect()
 }
 
-/// Seconds from the last of four starts, in any order within two seconds, until all are in one
-/// View.
+/// Seconds from the last of four starts, which come in random order within two seconds, until all
+/// are in one View.
 fn form(chance: &mut Chance) -> Result<f64> {
     let machines = Machines::up("gbe4", SIZE)?;
     let mut starts: Vec<(f64, usize)> = (1..=SIZE).map(|n| (chance.unit() * SPREAD_S, n)).collect();
@@ -78,8 +78,7 @@ fn form(chance: &mut Chance) -> Result<f64> {
     Ok(last_view - last_start)
 }
 
-/// Four members call without a pause, and now and then one is lost, and another one comes in its
-/// place.
+/// Four members call continuously. Now and then one is lost and another one replaces it.
 pub fn losses(loss: Loss, rounds: usize, chance: &mut Chance) -> Result<Times> {
     let machines = Machines::up("gbe4", SIZE)?;
     let start = |n: usize| machines.start(n, SIZE, "-", &["loop", BYTES]);
@@ -107,8 +106,8 @@ pub fn losses(loss: Loss, rounds: usize, chance: &mut Chance) -> Result<Times> {
         times.answer_s.push(answer - lost_s);
         times.next_s.push(next - lost_s);
         pause(CALM_S.1);
-        // A node that is lost again and again is kept out for a while. That is not what is
-        // measured, so another one comes.
+        // A node that is lost repeatedly is put into quarantine. That is not measured here, so a
+        // new node replaces it.
         if loss == Loss::Stopped {
             peers[victim].kill()?;
         }
@@ -119,7 +118,7 @@ pub fn losses(loss: Loss, rounds: usize, chance: &mut Chance) -> Result<Times> {
     Ok(times)
 }
 
-/// When the first call of the next View of `size` members ended.
+/// The time at which the first call in the next View of `size` members ended.
 fn done(peer: &mut Child, size: usize) -> Result<f64> {
     let is_it = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
@@ -129,7 +128,7 @@ fn done(peer: &mut Child, size: usize) -> Result<f64> {
     line.split(' ').nth(1).context("a time")?.parse().context("a time")
 }
 
-/// Part of what is measured: the order and the distance of events.
+/// A part of the measured scenario: it sets the order and the distance of events.
 fn pause(seconds: f64) {
     std::thread::sleep(Duration::from_secs_f64(seconds.max(0.0)));
 }

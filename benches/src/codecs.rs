@@ -1,5 +1,4 @@
-//! How fast codecs encode and decode, and what they save where links are slow and cost where they
-//! are not.
+//! The speed of codecs, their gain on slow links, and their cost on fast ones.
 
 use crate::Extent;
 use crate::group::{Group, Who};
@@ -10,16 +9,16 @@ use anyhow::{Context, Result, bail, ensure};
 use potluck::Codec;
 use std::time::{Duration, Instant};
 
-/// Elements of a chunk, and of a buffer that no cache holds.
+/// The elements of a chunk, and of a buffer larger than every cache.
 const SIZES: [(&str, usize); 2] = [("256 KiB", 64 << 10), ("64 MiB", 16 << 20)];
-/// As they are named in orders and tables; "auto" is up to int8.
+/// The names in commands and tables; "auto" allows codecs up to int8.
 const CODECS: [&str; 5] = ["bf16", "f16", "int8", "int4", "top-k 1 %"];
 const SLOW_MBIT: u32 = 100;
 const BYTES: usize = 16 << 20;
-/// On one machine, where nothing is encoded, what it may cost to ask.
+/// The maximum slowdown by "auto" on one machine, where nothing is encoded.
 const ASKING: f64 = 1.05;
 
-/// The codec of a name; none of "f32".
+/// The codec of this name; `None` for "f32".
 pub fn by_name(name: &str) -> Result<Option<Codec>> {
     Ok(Some(match name {
         "f32" => return Ok(None),
@@ -39,7 +38,7 @@ pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
     on_one_machine(extent, report)
 }
 
-/// One thread by itself.
+/// One thread alone.
 fn alone(extent: Extent, report: &mut Report) -> Result<()> {
     report.line("\n### Codecs, one thread, GB of f32 a second\n");
     let heads = SIZES.map(|(size, _)| format!("encode {size} | decode {size}"));
@@ -51,7 +50,7 @@ fn alone(extent: Extent, report: &mut Report) -> Result<()> {
         let mut cells = Vec::new();
         let mut ratio = 0.0;
         for (_, count) in SIZES {
-            // Of many magnitudes and both signs.
+            // Elements of many magnitudes and of both signs.
             let mut elements: Vec<f32> =
                 (0..count).map(|i| ((i * 7919 % 10_007) as f32 - 5003.5) * 1e-3).collect();
             let mut bytes = Vec::new();
@@ -68,7 +67,7 @@ fn alone(extent: Extent, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Of one call, in the median of as many as there is time for.
+/// The median time of a call, repeated for `within`.
 fn seconds(within: Duration, mut call: impl FnMut()) -> f64 {
     let (began, mut times) = (Instant::now(), Vec::new());
     while began.elapsed() < within || times.len() < 5 {
@@ -92,7 +91,7 @@ fn on_slow_links(extent: Extent, report: &mut Report) -> Result<()> {
         until_chosen(&mut group, "int8")?;
         let mut plain = f64::NAN;
         for name in ["f32"].into_iter().chain(CODECS).chain(["auto"]) {
-            // The first one warms up.
+            // The first call is a warm-up.
             group.calls(BYTES, 1, word(name))?;
             let mut turns = Turns::wanted(rounds);
             while turns.go_on() {
@@ -121,7 +120,7 @@ fn on_slow_links(extent: Extent, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// By turns, as the difference is small.
+/// In turns, because the difference is small.
 fn on_one_machine(extent: Extent, report: &mut Report) -> Result<()> {
     let rounds = if extent == Extent::Quick { 20 } else { 100 };
     let mut group = Group::up(Machines::up("lo", 2)?, 2, Who::Ours(Engine::Native, "lo"))?;
@@ -140,15 +139,15 @@ fn on_one_machine(extent: Extent, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// As a codec is named in an order.
+/// The name of a codec in a command.
 fn word(name: &str) -> &str {
     name.split(' ').next().unwrap_or(name)
 }
 
-/// Until what the links carry is known, and the plan takes this codec.
+/// Waits until the links are measured and the plan uses this codec.
 fn until_chosen(group: &mut Group, codec: &str) -> Result<()> {
     let (began, said) = (Instant::now(), format!("Codec::auto takes {codec}"));
-    // Links are measured while nothing goes on, once somebody has asked for a codec.
+    // The links are measured when idle, after a call has requested a codec.
     group.calls(1 << 20, 1, "auto")?;
     loop {
         std::thread::sleep(Duration::from_millis(100));

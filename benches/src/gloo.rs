@@ -1,8 +1,8 @@
-//! Gloo beside Gloo: potluck's Gloo engine against Gloo's own transport, in one run, by turns.
+//! Compares potluck's engines with bare Gloo in one run, in turns.
 //!
-//! All groups of one row are up at the same time, each in a lab of its own, and one after the other
-//! is told to do some calls; so whatever else the machine does meets all of them. Who is not called
-//! waits.
+//! All groups of a row run at the same time, each in its own lab, and make some calls one after the
+//! other. So other load on the machine affects all of them. The groups that are not called are
+//! idle.
 
 use crate::Extent;
 use crate::beside::{Beside, Series, Taken, begin, row};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// Buffers of one length: so many calls in a row for each group, in so many rounds.
+/// Buffers of one length: the number of calls per turn, and the number of rounds.
 #[derive(Clone, Copy)]
 struct Work {
     bytes: usize,
@@ -39,7 +39,8 @@ const FULL: [Work; 7] = [
     work(64 * MIB, 1, 7),
 ];
 
-/// Up to here bcube is worth a look: it is for small buffers, and potluck takes it so far.
+/// The largest buffer for which bcube is measured: it is meant for small buffers, and potluck uses
+/// it up to this size.
 const SMALL: usize = MIB;
 
 pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
@@ -56,7 +57,7 @@ pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
     };
     for profile in ["lo", "gbe4"] {
         begin(report, profile);
-        // Told below the table, which they would break.
+        // Printed below the table, because they would interrupt it.
         let mut failures = Vec::new();
         for size in sizes.iter().copied() {
             let (rivals, failed) = rivals(profile, size, &program);
@@ -70,8 +71,8 @@ pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Bare Gloo, which `scripts/bench.sh` puts beside this program; or why there is nothing to
-/// compare.
+/// The bare Gloo program, which `scripts/bench.sh` puts beside this one; or the reason why there is
+/// none.
 fn bare_program() -> Result<PathBuf, &'static str> {
     if !cfg!(feature = "gloo") {
         return Err("this program was built without the feature `gloo`");
@@ -86,7 +87,7 @@ fn bare_program() -> Result<PathBuf, &'static str> {
     }
 }
 
-/// One that does not come up leaves the others worth a look.
+/// If one contender cannot start, the others are measured anyway.
 fn rivals(profile: &'static str, size: usize, program: &Path) -> (Vec<Rival>, Vec<String>) {
     let (mut up, mut failures) = (Vec::new(), Vec::new());
     for kind in [Kind::Bare, Kind::Plain, Kind::Encrypted, Kind::Native] {
@@ -110,7 +111,7 @@ fn beside(mut rivals: Vec<Rival>, works: &[Work], report: &mut Report) -> Result
     rivals.into_iter().try_for_each(|rival| rival.group.end())
 }
 
-/// All series with one length of buffer, round after round.
+/// All series for one length of buffer, round by round.
 fn by_turns(rivals: &mut [Rival], work: Work) -> Result<Vec<(Series, Taken)>> {
     let mut series_of = Vec::new();
     for series in
@@ -126,7 +127,7 @@ fn by_turns(rivals: &mut [Rival], work: Work) -> Result<Vec<(Series, Taken)>> {
     }
     let mut round = 0;
     while series_of.iter().any(|(_, _, turns)| turns.go_on()) {
-        // Who comes first changes; who comes behind whom stays.
+        // The first contender rotates; the order is fixed.
         let first = round % series_of.len();
         let (late, early) = series_of.split_at_mut(first);
         for (series, at, turns) in early.iter_mut().chain(late) {
@@ -140,7 +141,7 @@ fn by_turns(rivals: &mut [Rival], work: Work) -> Result<Vec<(Series, Taken)>> {
     Ok(series_of.iter().map(|(series, _, turns)| (*series, taken(turns))).collect())
 }
 
-/// Who does the calls.
+/// The kind of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bare,
@@ -160,7 +161,7 @@ impl Kind {
     }
 }
 
-/// A group of one kind, on machines of its own.
+/// A group of one kind, on its own machines.
 struct Rival {
     kind: Kind,
     profile: &'static str,
@@ -182,7 +183,7 @@ impl Rival {
 }
 
 impl Series {
-    /// What bare Gloo is told; ours have it from their plan.
+    /// The algorithm that bare Gloo is told to use; potluck's groups use their plan.
     fn how(self) -> &'static str {
         match self {
             Series::BareRing => "ring",

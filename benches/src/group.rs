@@ -1,4 +1,4 @@
-//! Peers on machines of their own that wait for orders: ours, or bare Gloo.
+//! A group of peers, of potluck or of bare Gloo, on machines of a lab, which executes commands.
 
 use crate::machine::{Engine, Machines, PATIENCE};
 use crate::turns::{Turn, Watch};
@@ -7,25 +7,25 @@ use potluck_harness::Child;
 use serde_json::Value;
 use std::path::Path;
 
-/// Who does the calls.
+/// The program that makes the calls.
 #[derive(Clone, Copy, Debug)]
 pub enum Who<'a> {
-    /// This program, on an engine, and in the clear over this interface, or "-".
+    /// This program with this engine; unencrypted over this interface, or "-" for none.
     Ours(Engine, &'a str),
     /// The program at this path: Gloo without potluck.
     Bare(&'a Path),
 }
 
-/// See the module.
+/// A running group, see the module.
 pub struct Group {
     peers: Vec<Child>,
     is_bare: bool,
-    /// Gone after the processes on it.
+    /// Declared after the processes, so it is dropped after them.
     _machines: Machines,
 }
 
 impl Group {
-    /// One peer on each of so many machines, once all are in the group.
+    /// One peer on each of `size` machines; returns when all are in the group.
     pub fn up(machines: Machines, size: usize, who: Who<'_>) -> Result<Group> {
         let start = |n: usize| match who {
             Who::Bare(program) => machines.bare(n, size, program),
@@ -38,7 +38,7 @@ impl Group {
         };
         for peer in &mut peers {
             let ready = said(peer)?;
-            // A figure under the wrong name is worse than none.
+            // A measurement must not be reported under the wrong engine.
             ensure!(
                 ready["ready"] == true && ready["engine"] == engine,
                 "not ready with engine {engine}: {ready}"
@@ -51,8 +51,8 @@ impl Group {
         self.peers.len()
     }
 
-    /// A fast wrong sum is worth nothing. Also warms up. `how` is the algorithm of bare Gloo, or
-    /// our codec, or empty.
+    /// Checks a sum, because the time of a wrong sum is meaningless. Also warms up. `how` is bare
+    /// Gloo's algorithm, or potluck's codec, or empty.
     pub fn check(&mut self, bytes: usize, how: &str) -> Result<()> {
         let answers = self.ask(&self.order(bytes, 0, how))?;
         ensure!(
@@ -62,7 +62,7 @@ impl Group {
         Ok(())
     }
 
-    /// So many calls behind each other, with a barrier before each.
+    /// Makes `calls` calls in sequence, with a barrier before each.
     pub fn calls(&mut self, bytes: usize, calls: usize, how: &str) -> Result<Turn> {
         let watch = Watch::begin();
         let answers = self.ask(&self.order(bytes, calls, how))?;
@@ -89,7 +89,7 @@ impl Group {
         words.trim_end().to_owned()
     }
 
-    /// What each answers.
+    /// Sends a command to all peers; returns their answers.
     pub fn ask(&mut self, order: &str) -> Result<Vec<Value>> {
         self.peers.iter_mut().try_for_each(|peer| peer.tell(order))?;
         self.peers.iter_mut().map(said).collect()

@@ -1,4 +1,4 @@
-//! This program as the machines of a lab.
+//! The machines of a lab, on which this program starts itself.
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::{Child, Lab};
@@ -7,10 +7,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Longest wait for a line of a peer; only a failing run gets there.
+/// The time limit for a line of a peer; only a failing run reaches it.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Which engine the peers shall run; never left to chance or to who built this program.
+/// The engine of the peers; always explicit, independent of the environment and the build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     Native,
@@ -18,7 +18,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// As `POTLUCK_ENGINE` and `Context::engine` have it.
+    /// The name in `POTLUCK_ENGINE` and of `Context::engine`.
     pub fn word(self) -> &'static str {
         match self {
             Engine::Native => "native",
@@ -27,7 +27,7 @@ impl Engine {
     }
 }
 
-/// A lab, and a folder for the files of its machines.
+/// A lab, and a directory for the files of its machines.
 pub struct Machines {
     lab: Lab,
     profile: &'static str,
@@ -39,7 +39,7 @@ impl Machines {
         Machines::on(Lab::up_with(profile, count)?, profile)
     }
 
-    /// The same, with this line rate in Mbit/s on every cable.
+    /// Like `up`, with this line rate in Mbit/s on every cable.
     pub fn up_at(profile: &'static str, count: usize, mbit: u32) -> Result<Machines> {
         Machines::on(Lab::up_at(profile, count, mbit)?, profile)
     }
@@ -54,22 +54,22 @@ impl Machines {
         Ok(Machines { lab, profile, files: std::env::temp_dir().join(name) })
     }
 
-    /// Starts a peer on machine `n`, 1 and up: what it shall do, in a group of `size`.
+    /// Starts a peer on machine `n`, from 1 on, with these orders, in a group of `size`.
     pub fn start(&self, n: usize, size: usize, trusted: &str, order: &[&str]) -> Result<Child> {
         Child::spawn(&mut self.peer(n, size, trusted, order, Engine::Native)?)
     }
 
-    /// Whoever starts on machine `n` next is nobody that has been there.
+    /// Deletes the identity on machine `n`: the next peer there is a new node.
     pub fn forget(&self, n: usize) -> Result<()> {
         Ok(std::fs::remove_dir_all(self.files.join(n.to_string()))?)
     }
 
-    /// Starts a peer that waits for orders.
+    /// Starts a peer that waits for commands.
     pub fn serve(&self, n: usize, size: usize, trusted: &str, engine: Engine) -> Result<Child> {
         Child::spawn_told(&mut self.peer(n, size, trusted, &["serve"], engine)?)
     }
 
-    /// Starts `program`, which is Gloo without potluck, as one of `size`, to wait for orders.
+    /// Starts `program`, Gloo without potluck, as one of `size`; it waits for commands.
     pub fn bare(&self, n: usize, size: usize, program: &Path) -> Result<Child> {
         std::fs::create_dir_all(&self.files)?;
         let mut command = self.lab.command(&format!("n{n}"), program);
@@ -99,7 +99,7 @@ impl Machines {
             .args(["peer", network, &size.to_string(), trusted])
             .args(order)
             .env("POTLUCK_HOME", home);
-        // Nothing from outside changes what is measured.
+        // The environment must not influence the measurement.
         for name in [
             "POTLUCK_PEERS",
             "POTLUCK_INTERFACES",
@@ -116,18 +116,18 @@ impl Machines {
 
 impl Drop for Machines {
     fn drop(&mut self) {
-        // Keys of groups that are gone; at worst they stay in the folder for temporary files.
+        // Keys of ended groups; on an error they stay in the temporary directory.
         let _ = std::fs::remove_dir_all(&self.files);
     }
 }
 
-/// The words behind the next line that begins with `title`.
+/// The words after the next line's `title`.
 pub fn answer(child: &mut Child, title: &str) -> Result<Vec<String>> {
     let line = child.wait_for_line(|line| line.split(' ').next() == Some(title), PATIENCE)?;
     Ok(line.split(' ').skip(1).map(str::to_owned).collect())
 }
 
-/// The only number of such a line.
+/// The number at this position of such a line.
 pub fn number(words: &[String], at: usize) -> Result<f64> {
     ensure!(at < words.len(), "a peer's line is too short: {words:?}");
     words[at].parse().with_context(|| format!("not a number: {}", words[at]))
@@ -144,7 +144,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The value that 99 of 100 do not exceed (nearest rank).
+/// The 99th percentile (nearest rank).
 pub fn p99(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

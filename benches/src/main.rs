@@ -1,12 +1,12 @@
-//! Benchmarks of potluck: real processes as machines of the lab, in one run that anybody can repeat
-//! (`make bench`).
+//! Benchmarks of potluck: real processes on the machines of a lab, in one reproducible run (`make
+//! bench`).
 //!
-//! `potluck-bench [--quick] [--only PART]` is the run: it brings labs up, starts itself as their
-//! machines, and prints. Without either it also writes `docs/benchmarks.md`. `potluck-bench
-//! reliability [--quick] [FILE]` measures how a group forms and goes on, and writes
-//! `docs/reliability.md` with what the fault matrix left in FILE. `potluck-bench topology
-//! [--cables] [--quick] [--only PROFILE]` is about machines that are not alike, or only about those
-//! with cables to each other. `potluck-bench peer ...` is one machine.
+//! `potluck-bench [--quick] [--only PART]` is the run: it brings up labs, starts itself on their
+//! machines, and prints the results. Without options it also writes `docs/benchmarks.md`.
+//! `potluck-bench reliability [--quick] [FILE]` measures how a group forms and recovers, and writes
+//! `docs/reliability.md` with the fault matrix's results in FILE. `potluck-bench topology
+//! [--cables] [--quick] [--only PROFILE]` measures heterogeneous machines, with `--cables` only
+//! machines with direct cables. `potluck-bench peer ...` is one machine.
 
 mod beside;
 mod changes;
@@ -27,12 +27,12 @@ use report::{BENCHMARKS, Report};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// How much is measured.
+/// The extent of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// A look, in about a minute.
+    /// A quick look of about a minute.
     Quick,
-    /// What the documentation shows.
+    /// The run that the documentation shows.
     Full,
 }
 
@@ -91,7 +91,7 @@ fn measure(extent: Extent, only: Option<&str>) -> Result<ExitCode> {
             "no part {part}: sums, codecs, changes or gloo"
         );
     }
-    // A document with one part of three would have lost the others.
+    // A document with only one part would overwrite the others.
     let mut report = if only.is_none() && extent == Extent::Full {
         Report::documented(BENCHMARKS)
     } else {

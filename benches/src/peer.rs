@@ -1,4 +1,4 @@
-//! One machine of a benchmark: joins, does as it is told, writes what it saw as lines of words.
+//! One machine of a benchmark: joins, executes commands, and prints the results as lines of words.
 
 use crate::turns::Watch;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -7,8 +7,8 @@ use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// `peer lan|loopback SIZE TRUSTED sum BYTES:OPS:BATCHES...`, `... form`, `... loop BYTES` or `...
-/// serve`. TRUSTED may be `-`.
+/// The arguments: `peer lan|loopback SIZE TRUSTED sum BYTES:OPS:BATCHES...`, `... form`, `... loop
+/// BYTES` or `... serve`. TRUSTED may be `-`.
 pub fn run(order: &[&str]) -> Result<()> {
     let born = now_s();
     let _ = tracing_subscriber::fmt()
@@ -36,7 +36,7 @@ pub fn run(order: &[&str]) -> Result<()> {
     })
 }
 
-/// Seconds of the machine's monotonic clock: the same for all peers, as they share a kernel.
+/// Seconds of the machine's monotonic clock, which all peers share because they share a kernel.
 pub fn now_s() -> f64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
@@ -52,7 +52,7 @@ async fn sum(cluster: Cluster, size: usize, works: &[&str]) -> Result<()> {
             bail!("peer: not BYTES:OPS:BATCHES: {work}")
         };
         check(&mut ctx, bytes).await?;
-        // Zeros stay zeros, however often they are added up.
+        // Zeros stay zeros in repeated sums.
         let mut buffer = vec![0f32; bytes / 4];
         for batch in 0..=batches {
             let watch = Watch::begin();
@@ -60,7 +60,7 @@ async fn sum(cluster: Cluster, size: usize, works: &[&str]) -> Result<()> {
             let (stolen_borrowed, watch) = (watch.stolen(), Watch::begin());
             let (owned, spent_owned) = owned(&mut ctx, &mut buffer, ops, None).await?;
             let stolen_owned = watch.stolen();
-            // The first one warms up.
+            // The first batch is a warm-up.
             if batch > 0 {
                 say(&format!(
                     "batch {borrowed} {owned} {spent_borrowed} {spent_owned} {stolen_borrowed} {stolen_owned}"
@@ -70,24 +70,24 @@ async fn sum(cluster: Cluster, size: usize, works: &[&str]) -> Result<()> {
     }
     ctx.barrier().await?;
     say("end")?;
-    // Who is first must not end the View under the others' last call.
+    // A peer that leaves at once would end the View during the others' last call.
     tokio::time::sleep(Duration::from_millis(200)).await;
     cluster.leave().await;
     Ok(())
 }
 
-/// A fast wrong sum is worth nothing.
+/// Checks a sum: the time of a wrong sum is meaningless.
 async fn check(ctx: &mut Context, bytes: usize) -> Result<()> {
     let mut buffer = vec![(ctx.rank() + 1) as f32; bytes / 4];
     ctx.all_reduce(&mut buffer).await?;
     ensure_sum(ctx, &buffer, 0.0)
 }
 
-/// The same with a buffer that is handed over, as the timed calls do it: the library then has
-/// memory for the next one.
+/// Checks a sum of an owned buffer, as the timed calls make it. Afterwards the library's pool has
+/// memory for the next call.
 async fn check_owned(ctx: &mut Context, bytes: usize, codec: Option<&mut Codec>) -> Result<()> {
     let buffer = vec![(ctx.rank() + 1) as f32; bytes / 4];
-    // Of eight bits, rounded twice; of what is left out nothing can be said here.
+    // The tolerance for eight bits, rounded twice. For top-k no bound can be given.
     let near = if codec.is_some() { 0.01 } else { 0.0 };
     let sum = reduced(ctx, buffer, codec).await?;
     ensure_sum(ctx, &sum, near)
@@ -106,7 +106,7 @@ async fn reduced(
     Ok(call.await.map_err(|failed| failed.error)?)
 }
 
-/// Each element is at most this part away from the sum.
+/// Checks that each element differs from the sum by at most this fraction.
 fn ensure_sum(ctx: &Context, buffer: &[f32], near: f32) -> Result<()> {
     let expected = (ctx.size() * (ctx.size() + 1) / 2) as f32;
     ensure!(
@@ -117,7 +117,7 @@ fn ensure_sum(ctx: &Context, buffer: &[f32], near: f32) -> Result<()> {
     Ok(())
 }
 
-/// Seconds for each call, and seconds of processor time for all of them.
+/// Seconds of each call, and processor seconds of all calls.
 async fn borrowed(ctx: &mut Context, buffer: &mut [f32], ops: usize) -> Result<(f64, f64)> {
     ctx.barrier().await?;
     let (start, spent) = (Instant::now(), processor_s());
@@ -141,8 +141,8 @@ async fn owned(
     Ok((start.elapsed().as_secs_f64() / ops as f64, processor_s() - spent))
 }
 
-/// What is known of the links, and the plan made of it, as JSON. By the machines' numbers, which
-/// their addresses end with.
+/// The measured links and the plan, as JSON. Members are identified by their machine's number, the
+/// last part of the address.
 fn known(cluster: &Cluster, ctx: &Context) -> String {
     let status = cluster.status();
     let view = status.view.as_ref();
@@ -174,14 +174,14 @@ fn known(cluster: &Cluster, ctx: &Context) -> String {
     )
 }
 
-/// Orders `BYTES CALLS`, `BYTES CALLS CODEC` or `plan` on standard input until it ends, each
-/// answered as bare Gloo does it, see `benches/gloo/bare.cc`.
+/// Executes commands from standard input until its end: `BYTES CALLS`, `BYTES CALLS CODEC` or
+/// `plan`. The answers have the format of bare Gloo's, see `benches/gloo/bare.cc`.
 async fn serve(cluster: Cluster, size: usize) -> Result<()> {
     let mut ctx = cluster.context().await?;
     ensure!(ctx.size() == size, "{} members in place of {size}", ctx.size());
     say(&format!("{{\"ready\":true,\"engine\":\"{}\"}}", ctx.engine()))?;
     let mut buffer = Vec::new();
-    // Waiting here holds nobody up: potluck's own work happens on threads of its own.
+    // Blocking here is harmless: potluck works on its own threads.
     for order in std::io::stdin().lines() {
         let order = order?;
         if order == "plan" {
@@ -195,8 +195,7 @@ async fn serve(cluster: Cluster, size: usize) -> Result<()> {
             _ => bail!("peer: not BYTES CALLS: {order}"),
         };
         let (bytes, calls): (usize, usize) = (words[0].parse()?, words[1].parse()?);
-        // Kept from one order to the next, and touched: fresh memory would cost page faults in the
-        // first call.
+        // Reused and touched before: new memory would cause page faults in the first call.
         if buffer.len() != bytes / 4 {
             buffer = vec![1f32; bytes / 4];
             buffer.fill(0.0);
@@ -221,7 +220,7 @@ async fn serve(cluster: Cluster, size: usize) -> Result<()> {
     Ok(())
 }
 
-/// User and system time of this process, all its threads.
+/// User and system time of all threads of this process.
 fn processor_s() -> f64 {
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
@@ -233,8 +232,7 @@ async fn form(cluster: Cluster, born: f64) -> Result<()> {
     forever().await
 }
 
-/// Calls for ever, and tells when a call was given up, and when the first call of a View has ended
-/// well.
+/// Calls forever; reports each aborted call, and the first successful call of each View.
 async fn go_on(cluster: Cluster, bytes: usize) -> Result<()> {
     let mut buffer = vec![0f32; bytes / 4];
     let mut ctx = cluster.context().await?;

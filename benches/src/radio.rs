@@ -1,5 +1,5 @@
-//! One wired machine and three stations that share one radio channel, which nobody has told the
-//! group: what it gains over Gloo's ring by finding out.
+//! One wired machine and three stations that share a radio channel, of which the group is not told:
+//! the gain over Gloo's ring from detecting the channel.
 
 use crate::Extent;
 use crate::group::Group;
@@ -13,10 +13,10 @@ use std::path::Path;
 /// The profile of the lab.
 pub const RADIO: &str = "wifi4";
 const BYTES: usize = 8 << 20;
-/// Three stations have a path to each of the three others.
+/// Each of three stations has a path to each of the three other machines.
 const SHARED_PATHS: u64 = 9;
 const ROUNDS: usize = 7;
-/// The least that is to be gained.
+/// The required gain.
 const FASTER: f64 = 1.35;
 
 pub fn compare(extent: Extent, gloo: Option<&Path>, report: &mut Report) -> Result<()> {
@@ -31,7 +31,7 @@ pub fn compare(extent: Extent, gloo: Option<&Path>, report: &mut Report) -> Resu
     let [mut our_turns, mut their_turns] = [(); 2].map(|()| Turns::wanted(rounds));
     let mut round = 0;
     while our_turns.go_on() || theirs.is_some() && their_turns.go_on() {
-        // Who comes first changes.
+        // The first contender alternates.
         for turn in 0..2 {
             match ((turn + round) % 2, &mut theirs) {
                 (0, _) => our_turns.add(ours.calls(BYTES, 1, "")?),

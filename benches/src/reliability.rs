@@ -1,4 +1,4 @@
-//! How long a group takes to form, and to go on when one of it is lost, a hundred times each.
+//! The time to form a group, and to continue after the loss of a member, a hundred times each.
 
 use crate::Extent;
 use crate::changes::{Loss, SEED, forming, losses};
@@ -9,9 +9,9 @@ use potluck_harness::Chance;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// `matrix`: a file with the table of the fault matrix, for the document.
+/// `matrix`: a file with the table of the fault matrix, which is included in the document.
 pub fn measure(extent: Extent, matrix: Option<&Path>) -> Result<ExitCode> {
-    // Read first: a wrong name is known before half an hour has passed.
+    // Read first: a wrong name fails now, not after half an hour.
     let table = matrix.map(|path| {
         std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
     });

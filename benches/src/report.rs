@@ -1,4 +1,4 @@
-//! What was measured, as text for people, and what it is held against.
+//! The results as text, and their requirements.
 
 use crate::turns::Watch;
 use anyhow::Result;
@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Line rate of a machine of `gbe4`, in bytes per second.
+/// The line rate of a machine of `gbe4`, in bytes per second.
 const GBE: f64 = 125e6;
 
-/// One row: the slowest rank counts, the median of several batches.
+/// One row: the median over batches of the slowest rank's time.
 pub struct Sum {
     pub profile: &'static str,
     pub encrypted: bool,
@@ -17,27 +17,29 @@ pub struct Sum {
     pub bytes: usize,
     pub borrowed_s: f64,
     pub owned_s: f64,
-    /// Processor seconds of all members for every GiB of buffer.
+    /// Processor seconds of all members per GiB of buffer.
     pub borrowed_cpu: f64,
     pub owned_cpu: f64,
 }
 
 impl Sum {
-    /// Bytes that must pass every member's cable each way: twice all but the own part.
+    /// The bytes that pass every member's cable in each direction: twice the buffer without the own
+    /// part.
     fn on_the_wire(&self) -> f64 {
         2.0 * (self.size - 1) as f64 / self.size as f64 * self.bytes as f64
     }
 
-    /// Times the least time that the cables allow, where there are cables.
+    /// The time relative to the minimum that the cables allow; `None` without cables.
     fn over_bound(&self, seconds: f64) -> Option<f64> {
         (self.profile == "gbe4").then(|| seconds / (self.on_the_wire() / GBE))
     }
 }
 
-/// A page of the documentation: above the mark people write, below it a run does.
+/// A page of the documentation: the text above the mark is written by hand, the text below it by a
+/// run.
 #[derive(Clone, Copy)]
 pub struct Document {
-    /// In `docs`.
+    /// The file's name in `docs`.
     file: &'static str,
     title: &'static str,
     mark: &'static str,
@@ -55,9 +57,9 @@ pub const RELIABILITY: Document = Document {
     mark: "<!-- Below this line everything is written by `make reliability`. -->",
 };
 
-/// Collects rows, prints each when it comes, and ends with one line.
+/// Collects rows, prints each one at once, and ends with a summary line.
 pub struct Report {
-    /// Where the text shall go in the end, besides standard output.
+    /// The document to write at the end, besides standard output.
     document: Option<Document>,
     text: String,
     profile: String,
@@ -68,12 +70,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// One that is only printed.
+    /// A report that is only printed.
     pub fn printed() -> Report {
         Report::new(None)
     }
 
-    /// One that is also written to the documentation.
+    /// A report that is also written to the documentation.
     pub fn documented(document: Document) -> Report {
         Report::new(Some(document))
     }
@@ -193,7 +195,7 @@ impl Report {
         let _ = writeln!(self.text, "{line}");
     }
 
-    /// Writes the document, if there is to be one. Not a success when something failed or a goal
+    /// Writes the document, if there is one. Returns a failure if something failed or a requirement
     /// was missed.
     pub fn finish(mut self) -> Result<ExitCode> {
         if !self.missed.is_empty() {
@@ -237,7 +239,7 @@ fn machine() -> String {
     });
     let model = model.unwrap_or_else(|| "unknown".to_owned());
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    // A figure taken beside other work says little, and this says so.
+    // The load average, because a measurement on a busy machine means little.
     let load = load.split(' ').next().unwrap_or("?");
     format!(
         "{cores} cores ({model}), which all machines of the lab share; load average before the run: {load}"

@@ -1,4 +1,4 @@
-//! How long a sum takes: borrowed and owned, encrypted and in the clear, by size and number of
+//! The time of a sum: borrowed and owned, encrypted and unencrypted, by size and number of
 //! machines.
 
 use crate::Extent;
@@ -11,11 +11,11 @@ use potluck_harness::Child;
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// Calls of one batch: enough to be longer than the noise of a shared processor.
+/// The calls of a batch: enough to exceed the noise of a shared processor.
 const WORKS: [(usize, usize); 5] =
     [(4 * KIB, 200), (64 * KIB, 100), (MIB, 20), (16 * MIB, 3), (64 * MIB, 1)];
 
-/// How many times as many batches are made as must count.
+/// This many times the required number of batches is made; the least disturbed ones count.
 const SPARE: usize = 2;
 
 pub fn measure(extent: Extent, report: &mut Report) -> Result<()> {
@@ -54,8 +54,7 @@ fn group(
     size: usize,
     works: &[(usize, usize, usize)],
 ) -> Result<Vec<Sum>> {
-    // A lab with more machines than are needed costs nothing; one of its own keeps earlier groups
-    // out.
+    // A lab of its own keeps earlier groups out.
     let machines = Machines::up(profile, size)?;
     let words: Vec<String> =
         works.iter().map(|(bytes, ops, batches)| format!("{bytes}:{ops}:{batches}")).collect();
@@ -68,8 +67,7 @@ fn group(
     for (bytes, ops, batches) in works.iter().copied() {
         let [mut borrowed, mut owned] = [(); 2].map(|()| Turns::wanted(batches.div_ceil(SPARE)));
         for _ in 0..batches {
-            // Seconds for each call of both kinds, and processor seconds for all calls of all
-            // members.
+            // Seconds per call of both kinds, and processor seconds of all calls on all members.
             let (mut slowest, mut spent, mut stolen) = ([0f64; 2], [0f64; 2], [0f64; 2]);
             for peer in &mut peers {
                 let words = answer(peer, "batch")?;

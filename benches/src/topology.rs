@@ -1,9 +1,8 @@
-//! Machines that are not alike: what the measured plan gains over Gloo's ring, and how far it is
-//! from the best that the cables allow.
+//! Heterogeneous machines: the gain of the measured plan over Gloo's ring, and its distance from
+//! the optimum that the cables allow.
 //!
-//! As in `gloo.rs` all groups of a profile are up at the same time, each in a lab of its own, and
-//! called by turns. Where machines have cables to each other and no switch there is nobody to
-//! compare with.
+//! As in `gloo.rs`, all groups of a profile run at the same time, each in its own lab, and are
+//! called in turns. For machines with direct cables and no switch there is no contender.
 
 use crate::Extent;
 use crate::group::{Group, Who};
@@ -18,16 +17,16 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
-/// Calls of 1 MiB for each of 64.
+/// Calls with 1 MiB per call with 64 MiB.
 const SMALL_CALLS: usize = 5;
 /// The algorithm of bare Gloo.
 pub const RING: &str = "ring";
 const LARGE: usize = 64 * MIB;
-/// Of a line rate, what is left for TCP's payload on Ethernet.
+/// The share of an Ethernet line rate that remains for TCP payload.
 const PAYLOAD: f64 = 0.9415;
-/// Where all are alike nothing can be won, and nothing shall be lost.
+/// The bound where all machines are alike: nothing can be gained, and nothing may be lost.
 const EVEN: f64 = 1.08;
-/// Measuring twelve paths takes two seconds where nothing else goes on.
+/// Measuring twelve paths takes two seconds on an idle machine.
 const MEASURED_WITHIN: Duration = Duration::from_secs(30);
 
 /// A profile of the lab, with the line rates of its machines in Mbit/s.
@@ -43,22 +42,22 @@ const CASES: [Case; 3] = [
     Case { profile: "gbe4", rates: [1000.0; 4], rounds: 9 },
 ];
 
-/// A profile of machines with equal cables to each other.
+/// A profile of machines that are joined by equal direct cables.
 struct Cables {
     profile: &'static str,
     machines: usize,
     cables: usize,
-    /// The line rate of each cable.
+    /// The line rate of each cable in Mbit/s.
     mbit: u32,
-    /// What is more than two cores can seal is shown and not judged.
+    /// Whether the result is judged: not if it exceeds what two cores can encrypt.
     judged: bool,
-    /// What stands in the plan that suits them.
+    /// A part of the text of the expected plan.
     plan: &'static str,
     rounds: usize,
 }
 
-/// All cables of a ring together carry twice what a switch with four gigabit machines does; that
-/// two cores cannot seal. At a third of the rate it is the cables that are measured.
+/// The cables of a ring together carry twice as much as a switch with four gigabit machines, more
+/// than two cores can encrypt. At a third of the rate the cables are the bottleneck.
 const CABLES: [Cables; 6] = [
     Cables {
         profile: "direct3",
@@ -158,7 +157,7 @@ pub fn measure(extent: Extent, only: Option<&str>) -> Result<ExitCode> {
     report.finish()
 }
 
-/// The part about machines without a switch alone.
+/// Runs only the part on machines without a switch.
 pub fn measure_cables(extent: Extent) -> Result<ExitCode> {
     let mut report = Report::printed();
     let plans = all_cables(extent, &mut report);
@@ -166,7 +165,7 @@ pub fn measure_cables(extent: Extent) -> Result<ExitCode> {
     report.finish()
 }
 
-/// A row for each shape. Gives the plans.
+/// One row per profile. Returns the plans.
 fn all_cables(extent: Extent, report: &mut Report) -> Vec<String> {
     let mut plans = Vec::new();
     report
@@ -193,7 +192,7 @@ fn bare_program() -> Result<std::path::PathBuf> {
     Ok(program)
 }
 
-/// One row. Gives what the group knew of its links.
+/// One row. Returns the measured links.
 fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report) -> Result<Known> {
     let mut ours = ours(Machines::up(case.profile, 4)?, 4)?;
     let mut theirs = gloo.map(|program| bare(case.profile, program)).transpose()?;
@@ -209,7 +208,7 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
         || small.go_on()
         || int8.go_on()
     {
-        // Who comes first changes.
+        // The first contender alternates.
         for turn in 0..2 {
             match ((turn + round) % 2, &mut theirs) {
                 (0, _) => our_turns.add(ours.calls(LARGE, 1, "")?),
@@ -253,7 +252,7 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
     if case.profile == "mixed4" && their_s.is_finite() {
         report.must("mixed4, 64 MiB in eight bits, to Gloo's ring", int8_s / their_s, 1.0 / 4.0);
     }
-    // What was odd has been measured again while the others had their turns.
+    // Doubtful rates have been measured again during the others' turns.
     let known_then = until_measured(&mut ours, case)?;
     report.must(
         &format!("{}, rates measured, farthest off", case.profile),
@@ -266,7 +265,7 @@ fn compare(case: &Case, rounds: usize, gloo: Option<&Path>, report: &mut Report)
     Ok(known_then)
 }
 
-/// Our group on machines of a lab.
+/// A potluck group on machines of a lab.
 pub fn ours(machines: Machines, size: usize) -> Result<Group> {
     Group::up(machines, size, Who::Ours(Engine::Native, "-"))
 }
@@ -276,19 +275,19 @@ pub fn bare(profile: &'static str, program: &Path) -> Result<Group> {
     Group::up(Machines::up(profile, 4)?, 4, Who::Bare(program))
 }
 
-/// Waits until everybody knows of all paths what they carry, and, where the machines are not alike,
-/// goes by a plan made of that.
+/// Waits until all members know the rates of all paths and, if the machines are heterogeneous, use
+/// a plan made from them.
 fn until_measured(group: &mut Group, case: &Case) -> Result<Known> {
     let uneven = u64::from(case.rates.iter().any(|rate| *rate != case.rates[0]));
     until_all_know(group, |known| known.revision >= uneven)
 }
 
-/// Waits until everybody knows of all paths what they carry, and more.
+/// Waits until all members know the rates of all paths and satisfy `more`.
 pub fn until_all_know(group: &mut Group, more: impl Fn(&Known) -> bool) -> Result<Known> {
     let (began, pairs) = (Instant::now(), group.size() * (group.size() - 1));
     loop {
         let answers = group.ask("plan")?;
-        // By hosts, which are numbered as the profile has them; ranks are not.
+        // Identified by the machines' numbers, as in the profile; ranks vary.
         let known = answers.iter().map(Known::of).collect::<Result<Vec<Known>>>()?;
         let complete =
             known.iter().all(|k| k.paths.len() == pairs && more(k) && k.plan == known[0].plan);
@@ -302,16 +301,16 @@ pub fn until_all_know(group: &mut Group, more: impl Fn(&Known) -> bool) -> Resul
     }
 }
 
-/// Machines with equal cables to each other. Whole elements that are added up by messages pass from
-/// machine to machine at least `2 (n - 1)` times, and all cables together carry so many at a time:
-/// where they are alike no other cut of the network is tighter.
+/// Machines with equal direct cables. The lower bound: each element must be sent at least `2 (n -
+/// 1)` times, and all cables together send as many elements at a time as there are cable
+/// directions. For equal cables no other cut of the network is tighter.
 fn over_cables(case: &Cables, rounds: usize, report: &mut Report) -> Result<Known> {
     let machines = Machines::up_at(case.profile, case.machines, case.mbit)?;
     let mut group = ours(machines, case.machines)?;
     let began = Instant::now();
     let known = loop {
         let known = group.ask("plan")?.iter().map(Known::of).collect::<Result<Vec<Known>>>()?;
-        // Who was there first has them measured, and knows all of it.
+        // Rank 0 coordinates the measurements and knows all rates.
         let complete = known.iter().any(|k| k.paths.len() == 2 * case.cables);
         let suits = known.iter().all(|k| k.plan == known[0].plan && k.plan.contains(case.plan));
         if let Some(best) =
@@ -363,7 +362,7 @@ fn over_cables(case: &Cables, rounds: usize, report: &mut Report) -> Result<Know
     Ok(known)
 }
 
-/// What was foretold for 64 MiB and 1 MiB, and what they took.
+/// Compares the predicted times for 64 MiB and 1 MiB with the measured ones.
 fn judge_forecasts(report: &mut Report, of: &str, forecasts_s: [f64; 2], took_s: [f64; 2]) {
     for (what, (forecast_s, took_s)) in
         ["64 MiB", "1 MiB"].into_iter().zip(forecasts_s.into_iter().zip(took_s))
@@ -376,8 +375,8 @@ fn judge_forecasts(report: &mut Report, of: &str, forecasts_s: [f64; 2], took_s:
     }
 }
 
-/// The least time at line rate: the slowest machine lets its numbers out and the sum in, and all
-/// together pass `2 (n - 1)` buffers, none more than `n - 1`.
+/// The lower bound at line rate: the slowest machine sends its contribution and receives the sum,
+/// and all machines together send `2 (n - 1)` buffers, none of them more than `n - 1`.
 fn bound_s(mbit: &[f64]) -> f64 {
     let most = mbit.len() as f64 - 1.0;
     let buffer_s = |mbit: f64| LARGE as f64 * 8e-6 / mbit;
@@ -391,11 +390,11 @@ fn bound_s(mbit: &[f64]) -> f64 {
     high.max(slowest)
 }
 
-/// What a group knows of its links.
+/// The measured links of a group.
 pub struct Known {
     pub plan: String,
     pub revision: u64,
-    /// How many paths leave by a port that shares a medium.
+    /// The number of paths that leave by a port of a shared medium.
     pub shared: u64,
     /// From, to, kbit/s.
     pub paths: Vec<(usize, usize, f64)>,
@@ -425,13 +424,13 @@ impl Known {
         found.map(|(_, s)| *s).with_context(|| format!("no forecast for {bytes} bytes"))
     }
 
-    /// Each rate in parts of what the cables carry.
+    /// Each rate relative to the cable's rate.
     fn of_the_cables(&self, mbit: &[f64]) -> impl Iterator<Item = f64> {
         let carried = |from: usize, to: usize| mbit[from].min(mbit[to]) * 1e3 * PAYLOAD;
         self.paths.iter().map(move |(from, to, kbps)| kbps / carried(*from, *to))
     }
 
-    /// The largest part by which a rate differs from what the cables carry.
+    /// The largest relative difference of a rate from the cable's rate.
     fn farthest_off(&self, mbit: &[f64]) -> f64 {
         self.of_the_cables(mbit).map(|part| (part - 1.0).abs()).fold(0.0, f64::max)
     }

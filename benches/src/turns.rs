@@ -1,32 +1,32 @@
-//! Times of calls that are made by turns, and whose the processors were meanwhile.
+//! Times of calls made in turns, filtered by steal time.
 //!
-//! A virtual machine is told for how long others had its processors while it wanted them. A time
-//! taken then says more of the others than of what is measured: so each turn is made again when
-//! that was long, and the turns in which it was shortest count. On a machine of one's own all do.
+//! A virtual machine reports for how long others used its processors while it wanted them. A time
+//! measured then depends on the others. So a turn with much steal time is repeated, and the turns
+//! with the least steal time count. On a dedicated machine all turns count.
 
 use crate::machine::median;
 
-/// Up to this part of the processors' time a turn is as good as undisturbed.
+/// A turn with at most this share of steal time counts as undisturbed.
 const CALM: f64 = 0.02;
-/// How many times as many turns as are wanted are made for want of calm ones.
+/// At most this many times the wanted number of turns is made.
 const PATIENT: usize = 3;
 
-/// From now on: see [`stolen`](Watch::stolen).
+/// The start of a measurement, see [`stolen`](Watch::stolen).
 pub struct Watch(Option<[u64; 2]>);
 
-/// What was measured by turns.
+/// The turns of one series.
 pub struct Turns {
     wanted: usize,
     made: Vec<Turn>,
 }
 
-/// Some calls behind each other.
+/// Some calls in sequence.
 pub struct Turn {
-    /// Of each call the time of the member for which it took longest.
+    /// The time of each call on its slowest member.
     pub seconds: Vec<f64>,
     /// Processor seconds of all members for all calls.
     pub cpu_s: f64,
-    /// The part of the processors' time that others had, 0 to 1.
+    /// The share of steal time, 0 to 1.
     pub stolen: f64,
 }
 
@@ -35,8 +35,7 @@ impl Watch {
         Watch(ticks())
     }
 
-    /// The part of the processors' time since then that others had, 0 to 1; 0 where the kernel does
-    /// not say.
+    /// The share of steal time since the start, 0 to 1; 0 if the kernel does not report it.
     pub fn stolen(&self) -> f64 {
         match (self.0, ticks()) {
             (Some([stolen, all]), Some([stolen_now, all_now])) if all_now > all => {
@@ -47,13 +46,13 @@ impl Watch {
     }
 }
 
-/// Stolen, and all.
+/// The steal time, and the total of all processor time.
 fn ticks() -> Option<[u64; 2]> {
     ticks_of(&std::fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// The first line has the sums of all processors: user, nice, system, idle, iowait, irq, softirq,
-/// steal, and two that are counted as user already.
+/// The first line contains the sums over all processors: user, nice, system, idle, iowait, irq,
+/// softirq, steal, and two that are contained in user.
 fn ticks_of(stat: &str) -> Option<[u64; 2]> {
     let ticks: Option<Vec<u64>> = stat
         .lines()
@@ -67,7 +66,7 @@ fn ticks_of(stat: &str) -> Option<[u64; 2]> {
 }
 
 impl Turns {
-    /// So many of which shall count.
+    /// A series of which `wanted` turns count.
     pub fn wanted(wanted: usize) -> Turns {
         Turns { wanted, made: Vec::new() }
     }
@@ -76,26 +75,27 @@ impl Turns {
         self.made.push(turn);
     }
 
-    /// Whether another turn is due: until as many were calm as are wanted, or patience ends.
+    /// Whether another turn is needed: until enough turns were undisturbed, or the limit is
+    /// reached.
     pub fn go_on(&self) -> bool {
         self.calm() < self.wanted && self.made.len() < self.wanted * PATIENT
     }
 
-    /// The median call of the turns that count.
+    /// The median time of a call in the turns that count.
     pub fn median_s(&self) -> f64 {
         median(
             &self.counting().iter().flat_map(|turn| &turn.seconds).copied().collect::<Vec<f64>>(),
         )
     }
 
-    /// Processor seconds of one call, in the mean of the turns that count.
+    /// The mean processor seconds of a call in the turns that count.
     pub fn cpu_s(&self) -> f64 {
         let counting = self.counting();
         counting.iter().map(|turn| turn.cpu_s).sum::<f64>()
             / counting.iter().map(|turn| turn.seconds.len()).sum::<usize>() as f64
     }
 
-    /// The calm ones, and where there are not enough of them those that were calmest.
+    /// The undisturbed turns; if there are too few, the turns with the least steal time.
     fn counting(&self) -> Vec<&Turn> {
         let mut turns: Vec<&Turn> = self.made.iter().collect();
         turns.sort_by(|a, b| a.stolen.total_cmp(&b.stolen));

@@ -1,4 +1,4 @@
-//! What several commands are told about the node.
+//! Command-line options that several commands share.
 
 use clap::Args;
 use potluck::Config;
@@ -25,21 +25,21 @@ pub struct Where {
 }
 
 impl Which {
-    /// The home network's configuration for this cluster.
+    /// The configuration of this cluster on the local network.
     pub fn config(&self) -> Config {
         let mut config = Config::home();
         config.namespace.clone_from(&self.namespace);
         config
     }
 
-    /// As it is typed after a command of ours.
+    /// The option as typed after a potluck command; empty for the default namespace.
     pub fn flag(&self) -> String {
         self.namespace.as_ref().map(|name| format!(" --namespace {name}")).unwrap_or_default()
     }
 }
 
 impl Where {
-    /// The configuration for this cluster on this network.
+    /// The configuration of this cluster on this network.
     pub fn config(&self, which: &Which) -> Config {
         let mut config = if self.loopback { Config::loopback() } else { Config::home() };
         config.namespace.clone_from(&which.namespace);

@@ -1,4 +1,4 @@
-//! `potluck demo`: the main job on this machine, with real processes, and checked.
+//! `potluck demo`: runs and verifies a group of real processes on this machine.
 
 mod group;
 mod network;
@@ -47,7 +47,7 @@ impl Demo {
     /// Runs the command.
     pub async fn run(self, output: &Output) -> Result<Exit> {
         if !self.inside {
-            // Comes back only when there is no namespace to be had.
+            // Returns only if no network namespace can be created.
             network::enter_own();
         }
         let network = if self.inside { Network::Own } else { Network::Loopback };
@@ -80,13 +80,13 @@ impl Demo {
     }
 }
 
-/// The engines that this build has; each goes through all phases.
+/// The engines of this build; each runs all phases.
 fn engines() -> Vec<EngineKind> {
     let gloo = potluck::gloo_version().map(|_| EngineKind::Gloo);
     gloo.into_iter().chain([EngineKind::Native]).collect()
 }
 
-/// All phases, as far as they get.
+/// Runs all phases until one fails.
 async fn phases(story: &mut Story, engine: EngineKind, progress: &ProgressBar) -> Vec<PhaseReport> {
     let mut reports = Vec::new();
     for phase in Phase::ALL {
@@ -113,13 +113,13 @@ async fn phases(story: &mut Story, engine: EngineKind, progress: &ProgressBar) -
 }
 
 fn spinner() -> ProgressBar {
-    // It draws on stderr, and only where that is a terminal.
+    // Drawn on stderr, and only if that is a terminal.
     let spinner = ProgressBar::new_spinner();
     spinner.set_style(ProgressStyle::default_spinner());
     spinner.enable_steady_tick(Duration::from_millis(100));
     spinner
 }
 
-/// Most a phase may take. On two slow cores they take a few seconds; on two that are busy with ten
-/// other things the sums alone half a minute.
+/// The time limit of a phase. Two idle slow cores need a few seconds; with ten other busy processes
+/// the sums alone take half a minute.
 const DEADLINE: Duration = Duration::from_secs(90);

@@ -1,5 +1,5 @@
-//! The JSON documents that several commands print, and their text. Fields are added, never renamed
-//! or taken away.
+//! The JSON documents that several commands print, and their text form. The format is stable:
+//! fields are only added, never renamed or removed.
 
 use crate::graph_document::GraphDocument;
 use potluck::{
@@ -9,43 +9,42 @@ use potluck::{
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// What a running node says about itself: the answer of `potluck status`, and a line of `potluck
-/// up`.
+/// The status of a running node: the answer of `potluck status`, and one line of `potluck up`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusDocument {
     pub ok: bool,
-    /// Whether a node runs here: true in this document.
+    /// Whether a node runs here: always true in this document.
     pub running: bool,
     pub node: String,
     pub name: String,
     pub namespace: String,
-    /// Whether the namespace admits everybody.
+    /// Whether the namespace is open: it admits every node that knows its name.
     pub open: bool,
     pub port: u16,
     /// alone, forming, in, not-enough-peers, needs-sync, full, one-way, duplicate or closed.
     pub state: String,
-    /// The state as people read it.
+    /// The state as text.
     pub state_text: String,
     pub view: Option<ViewDocument>,
-    /// Nodes with a link.
+    /// Nodes with a control link.
     pub peers: Vec<PeerDocument>,
     pub interfaces: Vec<InterfaceDocument>,
-    /// Why nobody, or not everybody, is here: a sentence each.
+    /// Why members are missing or calls wait, one sentence each.
     pub reasons: Vec<String>,
-    /// Why each interface has brought nobody, while the state is `alone`.
+    /// The result of discovery on each interface, while the state is `alone`.
     #[serde(default)]
     pub alone: Vec<AloneDocument>,
-    /// Identities that two living processes use.
+    /// Identities that two running processes share.
     #[serde(default)]
     pub duplicates: Vec<String>,
-    /// Nodes that are kept out for a while because they were lost again and again.
+    /// Nodes in quarantine because they were lost repeatedly.
     #[serde(default)]
     pub quarantined: Vec<QuarantinedDocument>,
-    /// The View's members and what lies between them; null while there is no View.
+    /// The View as a graph of members and links; null while there is no View.
     #[serde(default)]
     pub topology: Option<GraphDocument>,
     pub counters: CountersDocument,
-    /// The Gloo of this build; null when it has none.
+    /// The version of Gloo in this build; null without Gloo.
     pub gloo: Option<String>,
 }
 
@@ -53,7 +52,7 @@ pub struct StatusDocument {
 pub struct ViewDocument {
     pub id: String,
     pub engine: String,
-    /// Why this engine.
+    /// The reason for this engine.
     pub engine_reason: String,
     pub plan: String,
     pub in_sync: bool,
@@ -74,10 +73,10 @@ pub struct PeerDocument {
     pub name: String,
     pub node: String,
     pub address: String,
-    /// Who passes the control link on, by key, in order from here; nobody where it is direct.
+    /// The keys of the relays of the control link, in order from this node; empty if it is direct.
     #[serde(default)]
     pub through: Vec<String>,
-    /// Round-trip time in microseconds: the least of the last seconds.
+    /// Round-trip time in microseconds: the minimum of the last seconds.
     pub rtt_us: Option<u32>,
 }
 
@@ -88,7 +87,7 @@ pub struct AloneDocument {
     pub heard: u64,
     /// skipped, nothing-heard, only-others or no-link.
     pub why: String,
-    /// The same for people.
+    /// The same as text.
     pub text: String,
 }
 
@@ -96,21 +95,21 @@ pub struct AloneDocument {
 pub struct QuarantinedDocument {
     pub name: Option<String>,
     pub node: String,
-    /// For how long still.
+    /// The remaining time in seconds.
     pub left_s: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InterfaceDocument {
     pub interface: String,
-    /// Why nothing is asked there; null when it is used.
+    /// Why the interface is not used; null if it is used.
     pub skipped: Option<String>,
-    /// Own addresses announced there.
+    /// This node's addresses announced there.
     pub addresses: Vec<String>,
     pub queries: Option<u64>,
     pub heard: u64,
     pub dropped: u64,
-    /// All of it as people read it.
+    /// The whole report as text.
     pub text: String,
 }
 
@@ -125,7 +124,7 @@ pub struct CountersDocument {
     pub committed: u64,
 }
 
-/// A node seen from outside.
+/// A node of which announcements were received.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NeighbourDocument {
     pub version: u8,
@@ -231,7 +230,7 @@ impl From<&Neighbour> for NeighbourDocument {
 }
 
 impl StatusDocument {
-    /// Several lines for people.
+    /// The status as several lines of text.
     pub fn text(&self) -> String {
         let mut text =
             format!("\"{}\" {} in namespace {}", self.name, short(&self.node), self.namespace);
@@ -258,7 +257,7 @@ impl StatusDocument {
         text
     }
 
-    /// One line for people.
+    /// The status as one line of text.
     pub fn line(&self) -> String {
         let Some(view) = &self.view else { return self.state_text.clone() };
         let members: Vec<String> =
@@ -290,7 +289,7 @@ impl StatusDocument {
     }
 }
 
-/// Which Gloo a build has, for people.
+/// The version of Gloo in a build, as text.
 pub fn gloo_line(gloo: Option<&str>) -> String {
     gloo.map_or_else(
         || "this build has no Gloo".to_owned(),
@@ -298,12 +297,12 @@ pub fn gloo_line(gloo: Option<&str>) -> String {
     )
 }
 
-/// All 64 digits of a node's key.
+/// All 64 hexadecimal digits of a node's key.
 pub fn hex(node: NodeId) -> String {
     node.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Where a key was found, in one word.
+/// The source of a key, in one word.
 pub fn key_source(key: &StoredKey) -> &'static str {
     match key {
         StoredKey::Environment(_) => "environment",

@@ -1,10 +1,10 @@
-//! How a command ends: exit codes, and from which error each comes.
+//! The exit codes of the commands, and their mapping from errors.
 
 use potluck::{Cause, ConfigProblem, Error, IdentityProblem};
 use std::fmt;
 use std::process::ExitCode;
 
-/// What `--help` says about them.
+/// The text on exit codes in `--help`.
 pub const HELP: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no or too few peers, 4 a peer was lost, \
 5 another version, 6 the cluster key is missing or wrong, 130 interrupted.";
 
@@ -13,15 +13,15 @@ pub const HELP: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no or too
 pub enum Exit {
     /// Done.
     Done = 0,
-    /// Failed for a reason that has no code of its own.
+    /// Failed for a reason without a code of its own.
     Failed = 1,
     /// The command line or the environment is wrong.
     Usage = 2,
-    /// No peers, or too few, or no node of our own.
+    /// No peers, too few peers, or no node runs on this machine.
     NoPeers = 3,
     /// A peer was lost.
     PeerLost = 4,
-    /// The others run another version.
+    /// The other nodes run another protocol version.
     OtherVersion = 5,
     /// The cluster key is missing or wrong.
     Key = 6,
@@ -35,19 +35,19 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An end that a command decided on.
+/// An exit that a command has decided on.
 #[derive(Debug)]
 pub struct Stop {
-    /// How the process ends.
+    /// The exit code of the process.
     pub exit: Exit,
-    /// A short code that never changes.
+    /// A stable code.
     pub code: &'static str,
-    /// What happened and what to do.
+    /// What happened, and what the user can do.
     pub sentence: String,
 }
 
 impl Stop {
-    /// An error for `?`.
+    /// The same as an error for `?`.
     pub fn with(exit: Exit, code: &'static str, sentence: impl Into<String>) -> anyhow::Error {
         Stop { exit, code, sentence: sentence.into() }.into()
     }
@@ -61,7 +61,7 @@ impl fmt::Display for Stop {
 
 impl std::error::Error for Stop {}
 
-/// The exit and the stable code of an error.
+/// The exit code and the stable code of an error.
 pub fn of(error: &anyhow::Error) -> (Exit, &'static str) {
     if let Some(stop) = error.downcast_ref::<Stop>() {
         return (stop.exit, stop.code);

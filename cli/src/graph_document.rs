@@ -1,28 +1,28 @@
-//! The group as a graph, as `potluck status --json` prints it and as pictures are made of it.
-//! Fields are added, never renamed or taken away.
+//! The group as a graph: printed by `potluck status --json`, and the input of all pictures. The
+//! format is stable: fields are only added, never renamed or removed.
 
 use crate::document::hex;
 use potluck::{LinkDirection, LinkPath, Topology, TopologyLink};
 use serde::{Deserialize, Serialize};
 
-/// The members of a View and what lies between them.
+/// The members of a View and the links between them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GraphDocument {
     pub view: String,
     /// The rank of this node.
     pub me: usize,
     pub engine: String,
-    /// Why the plan is as it is, in one sentence.
+    /// The reason for the plan, in one sentence.
     pub plan: String,
     pub plan_revision: u32,
-    /// The rank whose port carries less than four fifths of what any other one does; null when none
-    /// stands out, or not all are measured.
+    /// The rank whose port carries less than four fifths of every other port's rate; null if there
+    /// is none, or not all ports are measured.
     pub slowest: Option<usize>,
     /// In rank order, at most 16.
     pub members: Vec<GraphMember>,
-    /// By their lower, then their higher rank.
+    /// Ordered by lower, then higher rank.
     pub links: Vec<GraphLink>,
-    /// By growing size; empty as long as too little is measured.
+    /// By increasing size; empty while too little is measured.
     pub forecasts: Vec<GraphForecast>,
 }
 
@@ -31,8 +31,7 @@ pub struct GraphMember {
     pub rank: usize,
     pub name: String,
     pub node: String,
-    /// What it sends or receives at most, whichever is less, in bit/s of payload; null until it is
-    /// measured.
+    /// The lower of its maximum send and receive rates, in bit/s of payload; null until measured.
     pub rate_bps: Option<u64>,
 }
 
@@ -46,31 +45,31 @@ pub struct GraphLink {
     pub there: GraphDirection,
     /// From `b` to `a`.
     pub back: GraphDirection,
-    /// Where it runs; null where this node is at neither end.
+    /// Addresses and interface of the link; null if this node is at neither end.
     pub path: Option<GraphPath>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GraphDirection {
-    /// What the sender's end is made of: ethernet, wifi, thunderbolt, bridge, vpn, container,
-    /// loopback or other; null until it is told.
+    /// The kind of the sender's interface: ethernet, wifi, thunderbolt, bridge, vpn, container,
+    /// loopback or other; null until reported.
     pub kind: Option<String>,
-    /// Ends of one number share a medium, as radios do, of which one sends at a time; null for a
-    /// wire, or where nobody has found out.
+    /// The number of the shared medium. Only one end with this number sends at a time, as with
+    /// radio. Null for a wire, or if unknown.
     #[serde(default)]
     pub medium: Option<u32>,
-    /// Round-trip time in microseconds as the sender sees it; null until it is told.
+    /// Round-trip time in microseconds as measured by the sender; null until reported.
     pub rtt_us: Option<u32>,
-    /// In bit/s of payload; null until it is measured, which it never is inside one machine.
+    /// In bit/s of payload; null until measured. Links inside one machine are never measured.
     pub rate_bps: Option<u64>,
-    /// How much goes this way while 64 MiB are reduced, in millionths of that; null for nothing, or
-    /// unknown.
+    /// The share of a 64 MiB buffer that is sent in this direction while it is reduced, in
+    /// millionths; null if nothing or unknown.
     pub share_ppm: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GraphPath {
-    /// Of this machine; null where none has the address.
+    /// This machine's interface; null if none has the local address.
     pub interface: Option<String>,
     pub local: Option<String>,
     pub remote: String,
@@ -78,9 +77,9 @@ pub struct GraphPath {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GraphForecast {
-    /// Of a buffer of so many bytes.
+    /// The size of the buffer in bytes.
     pub bytes: u64,
-    /// An all-reduce should take so long.
+    /// The predicted duration of an all-reduce in microseconds.
     pub us: u64,
 }
 
@@ -141,22 +140,22 @@ impl From<&LinkDirection> for GraphDirection {
 }
 
 impl GraphLink {
-    /// Both directions, this one first.
+    /// Both directions, `there` first.
     pub fn ways(&self) -> [&GraphDirection; 2] {
         [&self.there, &self.back]
     }
 
-    /// What it carries in its slower direction, in bit/s; `None` while either is not measured.
+    /// The rate of the slower direction in bit/s; `None` unless both are measured.
     pub fn rate_bps(&self) -> Option<u64> {
         Some(self.there.rate_bps?.min(self.back.rate_bps?))
     }
 
-    /// Whether the plan sends something over it.
+    /// Whether the plan sends data over it.
     pub fn is_used(&self) -> bool {
         self.ways().iter().any(|way| way.share_ppm.is_some_and(|ppm| ppm > 0))
     }
 
-    /// Round-trip time in microseconds, as the slower of the two ends sees it.
+    /// Round-trip time in microseconds, the larger of the two ends' measurements.
     pub fn rtt_us(&self) -> Option<u32> {
         self.there.rtt_us.max(self.back.rtt_us)
     }

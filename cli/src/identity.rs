@@ -1,4 +1,4 @@
-//! `potluck identity`: who this machine is.
+//! `potluck identity`: shows the identity of this machine.
 
 use crate::args::Which;
 use crate::document::{hex, key_source};

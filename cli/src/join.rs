@@ -1,4 +1,4 @@
-//! `potluck join`: takes the cluster key of another machine.
+//! `potluck join`: stores the cluster key of another machine.
 
 use crate::args::Which;
 use crate::exit::{Exit, Stop};

@@ -1,4 +1,4 @@
-//! `potluck key`: the cluster key of this machine.
+//! `potluck key`: shows the cluster key of this machine.
 
 use crate::args::Which;
 use crate::document::key_source;

@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     log_to_stderr(cli.verbose);
     let output = Output::new(cli.json);
     let verb = match cli.verb {
-        // It has a runtime of its own, that it may block.
+        // `peer` builds its own runtime, which it may block.
         Verb::Peer(options) => return peer::run(options),
         verb => verb,
     };

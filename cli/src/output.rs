@@ -1,4 +1,4 @@
-//! Where words go: results to stdout, chatter to stderr.
+//! The output of commands: results on stdout, messages on stderr.
 
 use crate::exit::{self, Exit};
 use crate::picture::Paper;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 
-/// What the user wants to read.
+/// The format of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Text,
@@ -21,7 +21,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// With `json`, stdout carries JSON alone.
+    /// With `json`, stdout carries only JSON.
     pub fn new(json: bool) -> Output {
         Output { form: if json { Form::Json } else { Form::Text } }
     }
@@ -31,7 +31,7 @@ impl Output {
         self.form == Form::Json
     }
 
-    /// A result: `document` as one line of JSON, or `text`.
+    /// Prints a result: `document` as one line of JSON, or `text`.
     pub fn result(&self, document: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
         let words = match self.form {
             Form::Json => serde_json::to_string(document)?,
@@ -39,30 +39,29 @@ impl Output {
         };
         let mut out = io::stdout().lock();
         match writeln!(out, "{}", words.trim_end()).and_then(|()| out.flush()) {
-            // Whoever read it has read enough.
+            // The reader has closed the pipe, as `head` does: no error.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => Ok(written?),
         }
     }
 
-    /// What stdout can show of a picture.
+    /// The capabilities of stdout for pictures.
     pub fn paper(&self) -> Paper {
         let is_terminal = io::stdout().is_terminal();
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|_| is_terminal);
-        // A terminal that says 0 has not been told its size.
+        // 0 columns: the terminal does not know its size.
         let columns = size.map_or(0, |size| usize::from(size.ws_col));
         let columns = if columns == 0 { COLUMNS } else { columns };
         Paper { columns, colours: is_terminal && colours_wanted(), unicode: unicode_wanted() }
     }
 
-    /// A word to the person, never to a program.
+    /// Prints a message for people on stderr.
     pub fn say(&self, text: &str) {
-        // There is nobody to complain to about a closed stderr.
+        // If stderr is closed, the error cannot be reported.
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 
-    /// The end of a command that failed: a sentence on stderr, with `--json` also a document on
-    /// stdout.
+    /// Reports a failed command: a sentence on stderr, and with `--json` also a document on stdout.
     pub fn failure(&self, error: &anyhow::Error) -> Exit {
         let (exit, code) = exit::of(error);
         let message = format!("{error:#}");
@@ -70,20 +69,20 @@ impl Output {
         if self.is_json() {
             let document =
                 json!({ "ok": false, "code": code, "message": message, "exit": exit as u8 });
-            // The exit code says it too.
+            // An error is ignored: the exit code reports the failure too.
             let _ = self.result(&document, String::new);
         }
         exit
     }
 }
 
-/// Whether colours may be used where there is a terminal: `NO_COLOR` set to anything means no.
+/// Whether a terminal may show colours: not if `NO_COLOR` is set to anything but the empty string.
 pub fn colours_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Whether the locale's letters are UTF-8. Where none is set, as on macOS and in most containers,
-/// they are.
+/// Whether the locale's encoding is UTF-8. If no locale is set, as on macOS and in most containers,
+/// it is assumed.
 fn unicode_wanted() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()
@@ -94,10 +93,10 @@ fn unicode_wanted() -> bool {
     })
 }
 
-/// Where no terminal says how wide it is.
+/// The width if there is no terminal, or it does not report one.
 const COLUMNS: usize = 100;
 
-/// `text` in green or red, where stdout is a terminal that wants it.
+/// `text` in green or red if stdout is a terminal that may show colours.
 pub fn verdict(good: bool, text: &str) -> String {
     if !(io::stdout().is_terminal() && colours_wanted()) {
         return text.to_owned();

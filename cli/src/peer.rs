@@ -1,9 +1,9 @@
-//! `potluck peer`: a node that is told what to do, one JSON object per line, and answers with one
-//! JSON event per line.
+//! `potluck peer`: a node controlled by JSON commands, one object per line, which answers with JSON
+//! events, one per line.
 //!
-//! Commands are carried out one after the other on the program's own thread, as a training program
-//! would. `status` alone is answered at once, also while a call waits or the program is blocked. At
-//! the end of the input, or on SIGTERM, the node leaves. Whatever goes wrong is an event; a node
+//! Commands run one after the other on the program's own thread, as in a training program. Only
+//! `status` is answered at once, even while a call waits or the program is blocked. At the end of
+//! the input, or on SIGTERM, the node leaves. Every failure is reported as an event; only a node
 //! that cannot join ends with exit code 1.
 
 mod call;
@@ -51,27 +51,27 @@ pub struct Options {
     trusted: Vec<String>,
 }
 
-/// One line of the input.
+/// One command, a line of the input.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 enum Order {
     Join {
         min: Option<usize>,
-        /// As `POTLUCK_PARTITION`, in place of `min`.
+        /// In the syntax of `POTLUCK_PARTITION`; overrides `min`.
         partition: Option<String>,
-        /// Tell what happens to the group, as `happened`.
+        /// Report the events of the group as `happened`.
         #[serde(default)]
         events: bool,
     },
     Context {
         min: Option<usize>,
         within_s: Option<f64>,
-        /// Followed by the status as it is right then.
+        /// Report the status right after the context.
         #[serde(default)]
         status_at_once: bool,
     },
     AllReduce(call::Reduction),
-    /// Many `all_reduce` calls, several at a time.
+    /// Many `all_reduce` calls, several in flight.
     Flights(flights::Flights),
     DropAllReduce(call::Reduction),
     ForgetAllReduce(call::Reduction),
@@ -100,15 +100,15 @@ enum Order {
     Leave,
 }
 
-/// For a context, when the order names no time.
+/// The time limit for a context if the command sets none.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the thread that reads and the thread that works both look at.
+/// Shared by the reading thread and the working thread.
 type Shared = Arc<Mutex<Option<Cluster>>>;
 
-/// Reads and obeys until the end of the input.
+/// Reads and executes commands until the end of the input.
 pub fn run(options: Options) -> ExitCode {
-    // A second subscriber is refused; there is none.
+    // Fails only if there is a subscriber already; there is none.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_env("POTLUCK_LOG"))
         .with_writer(std::io::stderr)
@@ -133,7 +133,7 @@ fn failed(code: &str, message: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs on a thread of its own until the end of the input, which ends the channel.
+/// The reading thread. The end of the input closes the channel.
 fn read(shared: &Shared, orders: &mpsc::UnboundedSender<Order>) {
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return };
@@ -162,7 +162,7 @@ fn tell_status(shared: &Shared) {
     }
 }
 
-/// On a thread of its own, which ends with the node.
+/// Reports events on a thread of its own, which ends with the node.
 fn tell_events(cluster: &Cluster) {
     let events = potluck::blocking::Cluster::from(cluster.clone()).events();
     let thread = std::thread::Builder::new().name("events".to_owned());
@@ -178,11 +178,11 @@ struct Peer {
     context: Option<Context>,
 }
 
-/// Why a node stops obeying.
+/// Why a node stops executing commands.
 enum End {
-    /// There is nothing more to do.
+    /// The end of the input, or SIGTERM.
     Over,
-    /// It could not join.
+    /// The node could not join.
     Unjoined,
 }
 
@@ -198,8 +198,8 @@ impl Peer {
                     () = &mut terminated => break End::Over,
                 },
             };
-            // While a call waits, further orders are kept, and the end of the input ends the call
-            // too.
+            // While a call waits, further commands are queued. The end of the input cancels the
+            // call.
             let ended = async {
                 while let Some(order) = todo.recv().await {
                     waiting.push_back(order);
@@ -270,9 +270,9 @@ impl Peer {
             Ok(cluster) => {
                 let status = cluster.status();
                 *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);
-                // What the program may use of the processor without asking it.
+                // Whether this program was compiled to use AVX2 without checking the processor.
                 let avx2 = cfg!(target_feature = "avx2");
-                // What libraries may have done to its arithmetic before it began.
+                // Whether a library has switched this thread to flush subnormal numbers to zero.
                 let flushes =
                     std::hint::black_box(f32::MIN_POSITIVE) / std::hint::black_box(2.0) == 0.0;
                 let (node, port) = (report::hex(&status.node), status.port);
@@ -316,7 +316,7 @@ impl Peer {
         }
     }
 
-    /// Holds up the program's thread, as a long computation without an await would.
+    /// Blocks the program's thread, like a long computation without an `await`.
     fn block(&self, seconds: f64) {
         std::thread::sleep(Duration::try_from_secs_f64(seconds).unwrap_or_default());
         emit(&json!({"event": "unblocked"}));
@@ -326,7 +326,7 @@ impl Peer {
         let Some(cluster) = self.cluster() else {
             return emit(&json!({"event": "error", "code": "not-joined", "message": "join first"}));
         };
-        // Its loop takes contexts of its own.
+        // The training loop takes its own contexts.
         self.context = None;
         match training.run(&cluster).await {
             Ok(event) => emit(&event),
@@ -343,7 +343,7 @@ impl Peer {
     }
 }
 
-/// The newest View's Context once it has at least `min` members.
+/// The Context of the newest View, once it has at least `min` members.
 async fn context_of(cluster: &Cluster, min: usize) -> potluck::Result<Context> {
     let mut context = cluster.context().await?;
     while context.size() < min {
@@ -352,7 +352,7 @@ async fn context_of(cluster: &Cluster, min: usize) -> potluck::Result<Context> {
     Ok(context)
 }
 
-/// The Context of a View that is newer than `view`.
+/// The Context of a newer View than `view`.
 async fn context_after(cluster: &Cluster, view: &str) -> potluck::Result<Context> {
     let mut changes = cluster.watch();
     loop {

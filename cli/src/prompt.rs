@@ -1,4 +1,4 @@
-//! Reading a secret: from a terminal without showing it, from a pipe, from a file.
+//! Reads a secret from a terminal without echo, from a pipe, or from a file.
 
 use crate::exit::{Exit, Stop};
 use anyhow::{Context, Result};
@@ -7,10 +7,10 @@ use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// One line from the terminal without echo, or all of a pipe, which may hold the key in several
-/// groups.
+/// Reads one line from the terminal without echo, or the whole of a pipe, whose text may contain
+/// white space.
 ///
-/// Ctrl-C gives the terminal back as it was.
+/// On Ctrl-C the terminal's settings are restored.
 pub async fn secret(question: &str) -> Result<Zeroizing<String>> {
     if !io::stdin().is_terminal() {
         return limited(io::stdin().lock()).context("reading the standard input");
@@ -18,8 +18,7 @@ pub async fn secret(question: &str) -> Result<Zeroizing<String>> {
     let _hidden = Hidden::on_terminal()?;
     say(question);
     let (done, line) = tokio::sync::oneshot::channel();
-    // A thread of its own and not the runtime's pool, which would wait for the line when we have
-    // given up.
+    // Not on the runtime's blocking pool: at shutdown that would wait for the line after Ctrl-C.
     std::thread::spawn(move || drop(done.send(line_of(io::stdin().lock()))));
     let line = tokio::select! {
         line = line => line??,
@@ -28,12 +27,12 @@ pub async fn secret(question: &str) -> Result<Zeroizing<String>> {
             return Err(Stop::with(Exit::Interrupted, "interrupted", "interrupted"));
         }
     };
-    // The line break that was typed was not shown either.
+    // The user's line break was not echoed either.
     say("\n");
     Ok(line)
 }
 
-/// All of a file; `-` is the standard input.
+/// Reads a whole file; `-` is the standard input.
 pub fn secret_of(file: &Path) -> Result<Zeroizing<String>> {
     if file == Path::new("-") {
         return limited(io::stdin().lock()).context("reading the standard input");
@@ -45,7 +44,7 @@ pub fn secret_of(file: &Path) -> Result<Zeroizing<String>> {
 
 fn say(text: &str) {
     let mut err = io::stderr().lock();
-    // Without a stderr the person types blindly.
+    // If stderr is closed, the user types without a prompt.
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }
 
@@ -61,7 +60,7 @@ fn limited(input: impl Read) -> io::Result<Zeroizing<String>> {
     Ok(text)
 }
 
-/// The terminal does not show what is typed as long as this lives.
+/// Turns off the terminal's echo while it lives.
 struct Hidden {
     before: Termios,
 }
@@ -79,11 +78,11 @@ impl Hidden {
 
 impl Drop for Hidden {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // An error means that the terminal is gone.
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
     }
 }
 
-// A key has 60 characters; people put blanks and line breaks between them. Allocated at once:
-// growing leaves copies.
+// A key has 60 characters; users may add blanks and line breaks. The buffer is allocated at full
+// size, because growing it would leave copies of the secret in memory.
 const BYTES_MAX: u64 = 4096;

@@ -1,4 +1,4 @@
-//! `potluck status`: what the running node knows, or what is on the network.
+//! `potluck status`: asks the running node, or lists the nodes on the network.
 
 use crate::args::{Where, Which};
 use crate::document::{InterfaceDocument, NeighbourDocument, StatusDocument, gloo_line};
@@ -133,5 +133,5 @@ fn line(neighbour: &NeighbourDocument) -> String {
     format!("{}  {whose}", neighbour.addresses.join(" "))
 }
 
-/// Two nodes that start together may hear each other only after a second.
+/// Two nodes that start together may take a second until they hear each other.
 pub const LOOK: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
-//! How a running `potluck up` answers `potluck status`: a Unix socket in the state directory, for
-//! the owner alone.
+//! The Unix socket in the state directory on which `potluck up` answers `potluck status`. Only the
+//! owner may connect.
 //!
-//! One connection is one [`StatusDocument`]; nothing is read from it.
+//! Each connection receives one [`StatusDocument`]; the server reads nothing.
 
 use crate::document::StatusDocument;
 use anyhow::{Context, Result, bail, ensure};
@@ -17,7 +17,7 @@ pub fn path_of(keys: &Keys) -> PathBuf {
     keys.state_dir().join(format!("up-{}.sock", keys.namespace()))
 }
 
-/// Asks the node of this namespace, if one runs.
+/// The status of the node of this namespace, if one runs.
 pub async fn ask(keys: &Keys) -> Result<Option<StatusDocument>> {
     let Ok(stream) = UnixStream::connect(path_of(keys)).await else { return Ok(None) };
     let mut answer = Vec::new();
@@ -30,14 +30,14 @@ pub async fn ask(keys: &Keys) -> Result<Option<StatusDocument>> {
     ))
 }
 
-/// The listening end. Dropping it removes the socket.
+/// The listening socket. Dropping it removes the socket file.
 pub struct StatusSocket {
     listener: UnixListener,
     path: PathBuf,
 }
 
 impl StatusSocket {
-    /// Fails when another node of this namespace serves it already, or the path is too long for a
+    /// Fails if another node of this namespace serves it already, or if the path is too long for a
     /// socket.
     pub async fn open(keys: &Keys) -> Result<StatusSocket> {
         let path = path_of(keys);
@@ -47,13 +47,13 @@ impl StatusSocket {
                 keys.namespace()
             );
         }
-        // Nobody listens: what is there was left by one that was killed.
+        // No process listens, so the file is a leftover of a killed process.
         ensure!(
             path.symlink_metadata().is_err() || std::fs::remove_file(&path).is_ok(),
             "{} is in the way",
             path.display()
         );
-        // The mode must be right from the first moment.
+        // Set at creation: with a later `chmod` other users could connect in between.
         let before = rustix::process::umask(Mode::from_raw_mode(0o177));
         let bound = UnixListener::bind(&path);
         rustix::process::umask(before);
@@ -63,19 +63,20 @@ impl StatusSocket {
         Ok(StatusSocket { listener, path })
     }
 
-    /// Answers for ever.
+    /// Answers connections; never returns.
     pub async fn serve(&self, cluster: &Cluster) {
         loop {
             let Ok((mut stream, _)) = self.listener.accept().await else {
-                // Out of file descriptors, most likely: that passes, and must not become a busy
-                // loop.
+                // Most likely there are no free file descriptors. That passes; the pause avoids a
+                // busy loop.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
             let Ok(answer) = serde_json::to_vec(&StatusDocument::from(&cluster.status())) else {
                 continue;
             };
-            // One at a time; who does not take its answer soon loses it.
+            // Connections are served one at a time; a client that does not read is dropped after
+            // `PATIENCE`.
             let _ = tokio::time::timeout(PATIENCE, stream.write_all(&answer)).await;
         }
     }
@@ -83,7 +84,7 @@ impl StatusSocket {
 
 impl Drop for StatusSocket {
     fn drop(&mut self) {
-        // It may be gone with its directory.
+        // The file may have been removed with its directory.
         let _ = std::fs::remove_file(&self.path);
     }
 }

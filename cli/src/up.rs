@@ -1,4 +1,4 @@
-//! `potluck up`: a node in the foreground, to see that the machines find each other.
+//! `potluck up`: runs a node in the foreground, to test whether machines find each other.
 
 use crate::args::{Where, Which};
 use crate::document::StatusDocument;
@@ -50,7 +50,7 @@ pub struct Up {
 impl Up {
     /// Runs the command.
     pub async fn run(self, output: &Output) -> Result<Exit> {
-        // First, so that an early Ctrl-C leaves like a late one.
+        // Installed first, so that an early Ctrl-C is handled like a late one.
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         tokio::select! {
@@ -78,12 +78,12 @@ impl Up {
         config.partition = self.min.map(|min_members| Partition::Continue { min_members });
         config.peers.clone_from(&self.peer);
         config.name.clone_from(&self.name);
-        // It has no state, so nobody should wait for it to be brought up to date.
+        // This node has no state, so no member should wait for it to sync.
         config.stateless = true;
         config
     }
 
-    /// Sees to it that there is a cluster key, or says why none is made.
+    /// Makes sure that there is a cluster key, or fails with the reason why none is made.
     async fn key(&self, output: &Output) -> Result<()> {
         let config = self.config();
         let keys = Keys::of(&config)?;
@@ -150,11 +150,11 @@ async fn serve(socket: Option<&StatusSocket>, cluster: &Cluster) {
     }
 }
 
-/// Prints what changes until the node ends by itself.
+/// Prints each change of the status until the node ends by itself.
 async fn watch(cluster: &Cluster, output: &Output) -> Result<Exit> {
     let mut changes = cluster.watch();
     let (mut shown, mut was_alone) = (None, false);
-    // When being alone is worth a word; none while it is not, or once it has been said.
+    // When to print the reasons for being alone; `None` if not alone, or once printed.
     let mut alone_at = None;
     while let Some(step) = step(&mut changes, alone_at).await {
         let Step::Changed(status) = step else {
@@ -162,7 +162,7 @@ async fn watch(cluster: &Cluster, output: &Output) -> Result<Exit> {
             show_alone(&cluster.status(), output)?;
             continue;
         };
-        // The text: figures of a state that lasts are no news.
+        // The state as text, which omits figures that change while the state lasts.
         let key = (
             status.state.to_string(),
             status.view.as_ref().map(|view| view.id),
@@ -230,5 +230,5 @@ fn event(name: &str, mut document: Value) -> Value {
     document
 }
 
-/// After this long alone, the reasons are told.
+/// After this time alone, the reasons are printed.
 const ALONE: Duration = Duration::from_millis(4500);

@@ -1,11 +1,11 @@
-//! What is left to chance, and can be had again.
+//! Reproducible pseudo-randomness for tests.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 
-/// `POTLUCK_SEED`, else the time. Printed with the name of what it is for, so that it can be had
-/// again.
+/// The seed from `POTLUCK_SEED`, else from the time. It is printed with the name of its use, so
+/// that the run can be reproduced.
 pub fn seed(of: &str) -> Result<u64> {
     let seed = match std::env::var("POTLUCK_SEED") {
         Ok(seed) => seed.parse().context("POTLUCK_SEED is a number")?,
@@ -15,17 +15,17 @@ pub fn seed(of: &str) -> Result<u64> {
     Ok(seed)
 }
 
-/// A splitmix64 generator (Steele, Lea and Flood 2014): the same numbers for the same seed.
+/// A SplitMix64 generator (Steele, Lea and Flood 2014): equal seeds give equal numbers.
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// The numbers of a seed.
+    /// The generator for a seed.
     pub fn new(seed: u64) -> Chance {
         Chance(seed)
     }
 
-    /// The numbers of a seed for something that has a name: others for each name.
+    /// The generator for a seed and a name; each name gives another sequence.
     pub fn named(seed: u64, name: &str) -> Chance {
         // FNV-1a.
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| {
@@ -34,7 +34,7 @@ impl Chance {
         Chance(seed ^ hash)
     }
 
-    /// Any number.
+    /// A number from the full 64-bit range.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -42,12 +42,12 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 up to 1.
+    /// A number in `0.0..1.0`.
     pub fn unit(&mut self) -> f64 {
         (self.number() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// From 0 to below `end`, which is not 0.
+    /// A number in `0..end`; `end` is not 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.unit() * end as f64) as usize
     }

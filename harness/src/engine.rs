@@ -1,4 +1,4 @@
-//! The engine that the nodes of a test are told to offer.
+//! The engine that the nodes of a test offer.
 
 use std::cell::Cell;
 
@@ -6,8 +6,7 @@ thread_local! {
     static ENGINE: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
-/// Runs `body` with every node that this thread starts in it told to offer `engine`, as
-/// `POTLUCK_ENGINE` says it.
+/// Runs `body`; every node that this thread starts meanwhile gets `engine` as `POTLUCK_ENGINE`.
 pub fn with<R>(engine: Option<&'static str>, body: impl FnOnce() -> R) -> R {
     let before = ENGINE.replace(engine);
     let result = body();
@@ -15,7 +14,7 @@ pub fn with<R>(engine: Option<&'static str>, body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// What nodes are told now; `None` leaves it to the node.
+/// The engine set now; `None` leaves the choice to the node.
 pub fn current() -> Option<&'static str> {
     ENGINE.get()
 }

@@ -1,4 +1,4 @@
-//! Several nodes on one network of the lab, each with a folder of its own.
+//! Several nodes on one network of the lab, each with its own home directory.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,27 +11,27 @@ use crate::lab::Lab;
 use crate::peer::{KEY, Peer, Start};
 use crate::scratch::Scratch;
 
-/// Nodes on the machines `n1`, `n2`, … of a lab. Fields drop in order: first the nodes, then their
+/// Nodes on the machines `n1`, `n2`, ... of a lab. Fields drop in order: the nodes end before their
 /// network.
 #[derive(Debug)]
 pub struct Group {
-    /// The nodes; the one at `i` runs on machine `n{i + 1}`.
+    /// The nodes; `peers[i]` was started on machine `n{i + 1}`.
     pub peers: Vec<Peer>,
-    /// Their network.
+    /// The network of the nodes.
     pub lab: Lab,
     homes: Scratch,
     profile: String,
 }
 
-/// Long enough for everything that is not itself under a clock, also on a busy machine.
+/// The time limit for everything that is not timed itself; long enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The same for what links carry: a burst that was disturbed is repeated after a while, on a busy
+/// The time limit for measured rates: a disturbed burst is repeated after a pause, on a busy
 /// machine more than once.
 pub const MEASURED: Duration = Duration::from_secs(120);
 
 impl Group {
-    /// A lab with room for `machines`, and nobody on it.
+    /// A lab with `machines` machines and no nodes.
     pub fn empty(profile: &str, machines: usize) -> Result<Group> {
         Group::on(Lab::up_with(profile, machines)?, profile)
     }
@@ -40,22 +40,22 @@ impl Group {
         Ok(Group { peers: Vec::new(), lab, homes: Scratch::new()?, profile: profile.to_owned() })
     }
 
-    /// `size` nodes that have joined and hold one Context together.
+    /// `size` nodes that have joined one View and hold its Context.
     pub fn up(profile: &str, size: usize) -> Result<Group> {
         Group::up_with(profile, size, 2)
     }
 
-    /// The same, of which no View is handed out that is smaller than `min`.
+    /// Like [`up`](Group::up), with `min` as the nodes' `min_members`.
     pub fn up_with(profile: &str, size: usize, min: usize) -> Result<Group> {
         Group::empty(profile, size)?.filled(size, min)
     }
 
-    /// The same as [`up`](Group::up), with this line rate in Mbit/s on every cable.
+    /// Like [`up`](Group::up), with this line rate in Mbit/s on every cable.
     pub fn up_at(profile: &str, size: usize, mbit: u32) -> Result<Group> {
         Group::on(Lab::up_at(profile, size, mbit)?, profile)?.filled(size, 2)
     }
 
-    /// The same, with these line rates in Mbit/s, one for each machine.
+    /// Like [`up`](Group::up), with these line rates in Mbit/s, one per machine.
     pub fn up_rated(profile: &str, mbit: &[u32]) -> Result<Group> {
         let lab = Lab::up_with(profile, mbit.len())?;
         for (node, mbit) in lab.nodes().iter().zip(mbit) {
@@ -74,11 +74,12 @@ impl Group {
         Ok(self)
     }
 
-    /// How the node on machine `n{index + 1}` starts: the common key, its own home.
+    /// The start options of the node on machine `n{index + 1}`: the common key and its own home
+    /// directory.
     pub fn start(&self, index: usize) -> Start {
         let where_to: &[&str] = match self.profile.as_str() {
             "lo" => &["--loopback"],
-            // A machine has some cables here, and finds out by itself where each leads.
+            // These machines have several cables; the nodes find out where each one leads.
             "twin2" | "direct3" | "chain4" | "ring4" => &[],
             _ => &["--interface", "eth0"],
         };
@@ -93,23 +94,21 @@ impl Group {
         }
     }
 
-    /// Starts another node on machine `n{index + 1}`; it takes the last place in `peers`.
+    /// Starts another node on machine `n{index + 1}` and appends it to `peers`.
     pub fn add(&mut self, index: usize, start: &Start) -> Result<&mut Peer> {
         self.peers.push(Peer::start(&self.lab, &format!("n{}", index + 1), start)?);
         let last = self.peers.len() - 1;
         Ok(&mut self.peers[last])
     }
 
-    /// Starts the node at `index` again, in place of the one that was there, which is killed if it
-    /// still runs.
+    /// Starts the node at `index` again and replaces the old one, which is killed if it still runs.
     pub fn restart(&mut self, index: usize) -> Result<&mut Peer> {
         let peer = Peer::start(&self.lab, &format!("n{}", index + 1), &self.start(index))?;
         self.peers[index] = peer;
         Ok(&mut self.peers[index])
     }
 
-    /// Writes what the nodes have said of themselves to files below the folder for builds; returns
-    /// where.
+    /// Writes the nodes' logs to a directory below `target`; returns a text with its path.
     pub fn keep_logs(&self, name: &str) -> String {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target").join(name);
         let kept = std::fs::create_dir_all(&folder).and_then(|()| {
@@ -123,12 +122,12 @@ impl Group {
         )
     }
 
-    /// Gives all nodes one order and waits for each one's event of that kind.
+    /// Sends all nodes one command and waits for each one's event of this kind.
     pub fn all(&mut self, order: &Value, kind: &str) -> Result<Vec<Value>> {
         self.some(|_| true, order, kind)
     }
 
-    /// The same for the nodes whose index `takes_part`.
+    /// Like [`all`](Group::all), for the nodes whose index `takes_part`.
     pub fn some(
         &mut self,
         takes_part: impl Fn(usize) -> bool,
@@ -143,7 +142,7 @@ impl Group {
         self.events(takes_part, kind, PATIENCE)
     }
 
-    /// The next event of that kind of each of these nodes, all of them within that time.
+    /// The next event of this kind from each of these nodes, all within the given time.
     pub fn events(
         &mut self,
         takes_part: impl Fn(usize) -> bool,
@@ -157,20 +156,20 @@ impl Group {
             .collect()
     }
 
-    /// All nodes take a Context of all of them: the same View with different ranks.
+    /// All nodes take a Context of one View of all of them.
     pub fn meet(&mut self) -> Result<Vec<Value>> {
         self.meet_of(|_| true)
     }
 
-    /// The same for the nodes whose index `takes_part`.
+    /// Like [`meet`](Group::meet), for the nodes whose index `takes_part`.
     pub fn meet_of(&mut self, takes_part: impl Fn(usize) -> bool + Copy) -> Result<Vec<Value>> {
         let size = (0..self.peers.len()).filter(|index| takes_part(*index)).count();
         let order = json!({"do": "context", "min": size, "within_s": PATIENCE.as_secs()});
         let until = Instant::now() + PATIENCE;
         loop {
             let contexts = self.some(takes_part, &order, "context")?;
-            // A View may be replaced while it is handed out, by one with a node that was late or is
-            // not yet missed; and its plan.
+            // A View may be replaced while it is handed out, by one with a late node or without a
+            // dead one; its plan may change too.
             let same =
                 |c: &Value| c["view"] == contexts[0]["view"] && c["plan"] == contexts[0]["plan"];
             let common = contexts.iter().all(|c| c["size"] == size && same(c));
@@ -179,13 +178,12 @@ impl Group {
                 self.status_has(takes_part, &contexts[0]["view"])?;
                 return Ok(contexts);
             }
-            // The condition itself is asked for again; this only keeps the nodes from doing nothing
-            // else.
+            // Polls the condition; the pause keeps the nodes from only answering.
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Every status shows that View.
+    /// Waits until every node's status shows this View.
     fn status_has(&mut self, takes_part: impl Fn(usize) -> bool, view: &Value) -> Result<()> {
         for (_, peer) in self.peers.iter_mut().enumerate().filter(|(index, _)| takes_part(*index)) {
             peer.status_where(|status| status["view"]["id"] == *view, PATIENCE)?;
@@ -194,7 +192,7 @@ impl Group {
     }
 }
 
-/// One View of `size` members, in which each of these nodes has a place of its own.
+/// Checks that these Contexts have different ranks of one View of `size` members.
 fn agree(contexts: &[Value], size: usize) -> Result<()> {
     let mut places: Vec<u64> = contexts.iter().filter_map(|c| c["rank"].as_u64()).collect();
     places.sort_unstable();

@@ -1,4 +1,5 @@
-//! A network of several machines on this one, for as long as the guard lives. See `lab/README.md`.
+//! A network of simulated machines on this one, removed when the guard is dropped. See
+//! `lab/README.md`.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -12,40 +13,41 @@ use serde_json::Value;
 
 use crate::process::Child;
 
-/// A lab that is up. Dropping it removes its namespaces and ends whatever runs in them.
+/// A running lab. Dropping it removes its network namespaces and ends all processes in them.
 ///
-/// Several may be up at once, in one process or in many: each has a name of its own.
+/// Several labs may run at once, in one process or in many: each has a unique name.
 #[derive(Debug)]
 pub struct Lab {
     name: String,
     state: Value,
 }
 
-/// Directions seen from the machine: `Up` is what it sends.
+/// A direction, as seen from the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// What the machine sends.
+    /// Sent by the machine.
     Up,
-    /// What the machine receives.
+    /// Received by the machine.
     Down,
-    /// Both directions, each by itself.
+    /// Both directions, each on its own.
     Both,
 }
 
 impl Lab {
-    /// Brings up a profile (`lab/lab profiles` names them) with its usual number of machines.
+    /// Brings up a profile with its default number of machines; `lab/lab profiles` lists the
+    /// profiles.
     ///
-    /// Fails with the lab's own sentence when the machine does not allow it.
+    /// Fails with the script's message if this machine does not support labs.
     pub fn up(profile: &str) -> Result<Lab> {
         Lab::start(&["up", profile])
     }
 
-    /// Brings up a profile with machines `n1` to `n{nodes}`, 1 to 16.
+    /// Brings up a profile with the machines `n1` to `n{nodes}`, 1 to 16.
     pub fn up_with(profile: &str, nodes: usize) -> Result<Lab> {
         Lab::start(&["up", profile, "--nodes", &nodes.to_string()])
     }
 
-    /// The same, with this line rate in Mbit/s on every cable.
+    /// Like [`up_with`](Lab::up_with), with this line rate in Mbit/s on every cable.
     pub fn up_at(profile: &str, nodes: usize, mbit: u32) -> Result<Lab> {
         Lab::start(&["up", profile, "--nodes", &nodes.to_string(), "--rate", &mbit.to_string()])
     }
@@ -55,7 +57,7 @@ impl Lab {
         static REAP: Once = Once::new();
         let pid = std::process::id();
         let name = format!("t{pid}_{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        // Leftovers of test runs that were killed; nothing depends on it.
+        // Removes leftovers of killed test runs; an error is harmless.
         REAP.call_once(|| drop(ask(&name, &["reap"])));
         let mut lab = Lab { name, state: Value::Null };
         let owner = pid.to_string();
@@ -64,12 +66,12 @@ impl Lab {
         Ok(lab)
     }
 
-    /// The lab's name, as in `LAB=name lab/lab status`.
+    /// The lab's name, for `LAB=name lab/lab status`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Names of the machines in order: `n1`, `n2`, …
+    /// The names of the machines in order: `n1`, `n2`, ...
     pub fn nodes(&self) -> Vec<String> {
         (1..=self.state["nodes"].as_object().map_or(0, serde_json::Map::len))
             .map(|i| format!("n{i}"))
@@ -79,16 +81,15 @@ impl Lab {
     /// The first address of a machine.
     ///
     /// # Panics
-    /// When there is no such machine.
+    /// If there is no such machine.
     pub fn addr(&self, node: &str) -> IpAddr {
         self.read_addr(node, &self.state["nodes"][node]["addr"])
     }
 
-    /// The address at which `from` finds `node`; with direct cables there is one for each
-    /// neighbour.
+    /// The address at which `from` reaches `node`; with direct cables it differs by neighbour.
     ///
     /// # Panics
-    /// When there is no such machine.
+    /// If there is no such machine.
     pub fn addr_from(&self, node: &str, from: &str) -> IpAddr {
         match &self.state["nodes"][node]["addr_at"][from] {
             Value::Null => self.addr(node),
@@ -101,8 +102,8 @@ impl Lab {
         address.unwrap_or_else(|| panic!("no machine {node} in lab {}", self.name))
     }
 
-    /// The network namespace of the switch, for `ip netns exec`: whatever two machines say to each
-    /// other passes there.
+    /// The network namespace of the switch, for `ip netns exec`. All traffic between machines
+    /// passes there.
     ///
     /// Fails for profiles without a switch.
     pub fn switch(&self) -> Result<String> {
@@ -111,28 +112,29 @@ impl Lab {
         far.as_str().filter(|_| is_switch).map(str::to_owned).context("this lab has no switch")
     }
 
-    /// A command that runs as machine `node`: its network, host name and hosts file.
+    /// A command that runs as machine `node`, with its network, host name and hosts file.
     ///
-    /// The spawned process *is* the program (the way there only replaces itself), so signals to it
-    /// arrive.
+    /// The wrapper scripts replace themselves by the program (`exec`), so signals to the spawned
+    /// process reach it.
     pub fn command(&self, node: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = script(&self.name);
         command.args(["exec", node]).arg(program);
         command
     }
 
-    /// Pulls all cables of a machine.
+    /// Unplugs all cables of a machine.
     pub fn cut(&self, node: &str) -> Result<()> {
         self.tell(&["cut", node]).map(drop)
     }
 
-    /// Puts all cables of a machine back.
+    /// Plugs in all cables of a machine.
     pub fn join(&self, node: &str) -> Result<()> {
         self.tell(&["join", node]).map(drop)
     }
 
-    /// Stops what goes between two machines; both still reach everybody else. Each may be several,
-    /// as `n1,n2`: on a switch all of it stops at one moment. Needs `nft` there.
+    /// Drops all traffic between two machines; both still reach all others. Each argument may name
+    /// several machines, as `n1,n2`: on a switch all cuts take effect at one moment. Needs `nft`
+    /// there.
     pub fn cut_between(&self, node: &str, other: &str) -> Result<()> {
         self.tell(&["cut", node, other]).map(drop)
     }
@@ -142,7 +144,7 @@ impl Lab {
         self.tell(&["join", node, other]).map(drop)
     }
 
-    /// Loses frames at random, 0 to 100 per cent of them; 0 ends it. Needs `nft` and `ethtool`.
+    /// Drops frames at random, 0 to 100 per cent of them; 0 ends it. Needs `nft` and `ethtool`.
     pub fn loss(&self, node: &str, percent: f64, way: Way) -> Result<()> {
         let way = match way {
             Way::Up => "up",
@@ -152,7 +154,7 @@ impl Lab {
         self.tell(&["loss", node, &percent.to_string(), way]).map(drop)
     }
 
-    /// Bytes that a machine has sent over an interface so far.
+    /// The bytes that a machine has sent over an interface so far.
     pub fn bytes_out(&self, node: &str, interface: &str) -> Result<u64> {
         let told = self
             .command(node, "cat")
@@ -161,43 +163,43 @@ impl Lab {
         Ok(String::from_utf8(told.stdout)?.trim().parse()?)
     }
 
-    /// Holds what a machine says on its control links for so many milliseconds; 0 ends it. Needs
-    /// `nft` and `iptables`.
+    /// Delays the machine's outgoing traffic on control links by this many milliseconds; 0 ends it.
+    /// Needs `nft` and `iptables`.
     pub fn lag(&self, node: &str, ms: u32) -> Result<()> {
         self.tell(&["lag", node, &ms.to_string()]).map(drop)
     }
 
-    /// Line rates of a machine's cables in Mbit/s, 0 for no limit.
+    /// Sets the line rates of a machine's cables in Mbit/s, 0 for no limit.
     pub fn rate(&self, node: &str, up_mbit: u32, down_mbit: u32) -> Result<()> {
         self.tell(&["rate", node, &up_mbit.to_string(), &down_mbit.to_string()]).map(drop)
     }
 
-    /// Makes one of the script's changes ready (`["cut", "n1"]`): it takes effect some milliseconds
-    /// after [`Armed::fire`], instead of after the start of an interpreter.
+    /// Prepares a command of the script, for example `["cut", "n1"]`: it takes effect some
+    /// milliseconds after [`Armed::fire`], without the start time of an interpreter.
     pub fn armed(&self, change: &[&str]) -> Result<Armed> {
         let mut child = Child::spawn_told(script(&self.name).arg("armed").args(change))?;
         child.wait_for_line(|line| line == "armed", Duration::from_secs(30))?;
         Ok(Armed(child))
     }
 
-    /// Runs one of the script's commands on this lab and returns what it prints; its complaint is
-    /// the error.
+    /// Runs a command of the script on this lab and returns its output; its error message is the
+    /// error.
     pub fn tell(&self, arguments: &[&str]) -> Result<String> {
         ask(&self.name, arguments)
     }
 }
 
-/// A change of a lab that only waits for its moment. Dropped before that, it never happens.
+/// A prepared change of a lab. If dropped before [`fire`](Armed::fire), it never happens.
 #[derive(Debug)]
 pub struct Armed(Child);
 
 impl Armed {
-    /// Begins the change.
+    /// Starts the change.
     pub fn fire(&mut self) -> Result<()> {
         self.0.tell("now")
     }
 
-    /// Returns when the change is made.
+    /// Waits until the change has been made.
     pub fn made(mut self) -> Result<()> {
         let ended = self.0.wait(Duration::from_secs(30))?;
         ensure!(ended.success(), "the lab's change ended with {ended}: {:?}", self.0.stderr());
@@ -213,7 +215,7 @@ impl Drop for Lab {
     }
 }
 
-/// Path of the lab script in this checkout.
+/// The path of the lab script in this checkout.
 pub fn script_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/lab")
 }

@@ -1,12 +1,12 @@
-//! How late this machine is.
+//! The scheduling delay of this machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Measures, from its beginning on, how much later than asked for a thread is woken: what a promise
-/// in seconds cannot be held to when more wants to run than the machine has processors for.
+/// Measures how much later than requested a thread wakes up, from its creation on. On an overloaded
+/// machine, time limits in seconds must be extended by this.
 #[derive(Debug)]
 pub struct Lag {
     late_us: Arc<AtomicU64>,
@@ -14,11 +14,11 @@ pub struct Lag {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Between two looks.
+/// The sleep between two measurements.
 const REST: Duration = Duration::from_millis(10);
 
 impl Lag {
-    /// Begins.
+    /// Starts the measurement.
     pub fn begin() -> Lag {
         let (late_us, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (theirs, ended) = (Arc::clone(&late_us), Arc::clone(&over));
@@ -36,7 +36,7 @@ impl Lag {
         Lag { late_us, over, thread: Some(thread) }
     }
 
-    /// All the time since then that this machine was late.
+    /// The sum of all delays since the start.
     pub fn ms(&self) -> f64 {
         self.late_us.load(Ordering::Relaxed) as f64 / 1e3
     }
@@ -45,7 +45,7 @@ impl Lag {
 impl Drop for Lag {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        // It has nothing to say that matters any more.
+        // The thread's result does not matter.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

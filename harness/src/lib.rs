@@ -1,16 +1,16 @@
-//! What the tests of potluck share.
+//! The common parts of potluck's tests.
 //!
-//! - [`Suite`]: tests that say what they [`Need`]. A test whose need is not met here is *skipped
-//!   with a reason*, never passed.
-//! - [`Lab`]: a small network of this machine's own, brought down when the guard drops.
-//! - [`Child`]: a program under test, ended when the guard drops, whose output is waited for by
-//!   condition.
-//! - [`Peer`]: a potluck node in a process of its own; a [`Group`] of them on one network.
-//! - [`outcome`]: what the answers of several nodes to one call may be together.
-//! - [`Chance`]: what is left to chance, and can be had again.
-//! - [`Lag`]: how late this machine is.
-//! - [`Resources`]: what this process holds: threads, descriptors, memory.
-//! - [`Scratch`]: a folder for one test.
+//! - [`Suite`]: tests that declare what they [`Need`]. A test whose need is not met on this machine
+//!   is *skipped with a reason*, never passed.
+//! - [`Lab`]: a small simulated network, removed when the guard is dropped.
+//! - [`Child`]: a program under test, killed when the guard is dropped. Tests wait for conditions
+//!   on its output, not for times.
+//! - [`Peer`]: a potluck node in its own process; a [`Group`] of them on one network.
+//! - [`outcome`]: checks on the combined answers of several nodes to one call.
+//! - [`Chance`]: reproducible pseudo-randomness.
+//! - [`Lag`]: the scheduling delay of this machine.
+//! - [`Resources`]: the threads, descriptors and memory of this process.
+//! - [`Scratch`]: a temporary directory for one test.
 
 pub mod chance;
 pub mod engine;

@@ -1,5 +1,5 @@
-//! What a test needs of the machine, and whether it is there. Every probe really tries, once per
-//! process.
+//! The requirements of tests on the machine, and their probes. Each probe performs the real
+//! operation, once per process.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
@@ -10,26 +10,26 @@ use socket2::{Domain, Socket, Type};
 
 use crate::lab::Lab;
 
-/// Something a test cannot do without.
+/// A requirement of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// To be root, or root of an own user namespace.
+    /// Run as root, or as root of a user namespace.
     Root,
     /// A [`Lab`] can be brought up.
     Lab,
-    /// A multicast datagram sent on the loopback interface is heard there.
+    /// A multicast datagram sent on the loopback interface is received there.
     LoopbackMulticast,
     /// This program is on the search path.
     Command(&'static str),
-    /// Something that the test knows to be missing, and says.
+    /// Always unmet: the test itself has found out that this is missing.
     Missing(&'static str),
 }
 
-/// A probe's answer: the reason why not, if not.
+/// A probe's answer: the reason why the need is not met, or `None`.
 type Unmet = Option<String>;
 
 impl Need {
-    /// Why the need is not met on this machine, `None` when it is.
+    /// The reason why the need is not met on this machine; `None` if it is met.
     pub fn unmet(self) -> Option<String> {
         static ROOT: OnceLock<Unmet> = OnceLock::new();
         static LAB: OnceLock<Unmet> = OnceLock::new();
@@ -61,10 +61,10 @@ fn probe_lab() -> Unmet {
     if let Some(reason) = probe_root() {
         return Some(format!("the lab {reason}"));
     }
-    // Two shaped machines on a switch: namespaces, veth, bridge and htb are all there or not.
+    // Two rate-limited machines on a switch need namespaces, veth, bridge and htb.
     let refused = Lab::up_with("gbe4", 2).err()?.to_string();
-    // What the script says itself begins with its name. Anything else is a broken script: a
-    // failure, not a reason to skip.
+    // Messages of the script begin with its name. Any other text means that the script is broken:
+    // the test must fail and not be skipped.
     refused.starts_with("lab").then(|| format!("no lab here: {refused}"))
 }
 
@@ -76,7 +76,7 @@ fn probe_multicast() -> Unmet {
 }
 
 fn hear_oneself() -> std::io::Result<()> {
-    // Not the mDNS group: others may listen there.
+    // Not the mDNS group: other programs may listen there.
     const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 77, 77);
     let ear = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     ear.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into())?;

@@ -1,9 +1,9 @@
-//! What the answers to one call, of several nodes, may be together.
+//! Checks on the combined answers of several nodes to one call.
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-/// Every one of these calls succeeded, with the same bits everywhere, and the right ones.
+/// All calls succeeded, with correct and bit-identical results.
 pub fn all_exact(events: &[Value]) -> Result<()> {
     for event in events {
         ensure!(event["ok"] == true && event["verdict"] == "exact", "{events:?}");
@@ -12,12 +12,12 @@ pub fn all_exact(events: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// None of these calls succeeded, with this code, and no buffer was touched.
+/// All calls failed with this code, and no buffer was changed.
 pub fn all_failed(events: &[Value], code: &str) -> Result<()> {
     all_failed_as(events, &[code])
 }
 
-/// None of these calls succeeded, each with one of these codes, and no buffer was touched.
+/// All calls failed, each with one of these codes, and no buffer was changed.
 pub fn all_failed_as(events: &[Value], codes: &[&str]) -> Result<()> {
     for event in events {
         let is_known = codes.iter().any(|code| event["code"] == *code);
@@ -27,12 +27,13 @@ pub fn all_failed_as(events: &[Value], codes: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// One outcome for all: the result, or a call given up and no buffer touched.
+/// All calls had the same outcome: the correct result, or an abort with unchanged buffers.
 pub fn one_outcome(events: &[Value]) -> Result<()> {
     if events[0]["ok"] == true { all_exact(events) } else { all_failed(events, "aborted") }
 }
 
-/// All that stayed have one outcome, and the one that was away no other; it may not know.
+/// All nodes that stayed had the same outcome. The node that was away (`own`) had no contradicting
+/// one; it may not know the outcome.
 pub fn one_story(events: &[Value], own: &Value) -> Result<()> {
     one_outcome(events)?;
     let fits = if events[0]["ok"] == true { own["code"] != "aborted" } else { own["ok"] == false };
@@ -40,7 +41,7 @@ pub fn one_story(events: &[Value], own: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Milliseconds from then until the last of these answers.
+/// Milliseconds from `since_ms` to the last of these answers.
 pub fn answered_after(events: &[Value], since_ms: f64) -> f64 {
     events.iter().filter_map(|event| event["at_ms"].as_f64()).fold(since_ms, f64::max) - since_ms
 }

@@ -1,4 +1,4 @@
-//! A potluck node in a process of its own: orders go in as JSON, events come out as JSON. See
+//! A potluck node in its own process, controlled by JSON commands; it answers with JSON events. See
 //! `potluck peer`.
 
 use std::collections::VecDeque;
@@ -11,39 +11,39 @@ use serde_json::{Value, json};
 use crate::lab::Lab;
 use crate::process::Child;
 
-/// A node under test. Dropping it kills it.
+/// A node under test. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Peer {
     name: String,
     child: Child,
-    /// Events that nobody has asked for yet.
+    /// Events that no call has returned yet.
     unclaimed: VecDeque<Value>,
 }
 
-/// How a node starts, besides its options.
+/// The start options of a node.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// `POTLUCK_KEY`; none leaves it unset.
+    /// `POTLUCK_KEY`; `None` leaves it unset.
     pub key: Option<String>,
     /// `POTLUCK_HOME`.
     pub home: PathBuf,
-    /// What the node calls itself.
+    /// The node's display name.
     pub name: String,
-    /// `POTLUCK_ENGINE`; none leaves it unset.
+    /// `POTLUCK_ENGINE`; `None` leaves it unset.
     pub engine: Option<String>,
-    /// The program, if it is not the one that all tests use.
+    /// The program, if it differs from the one that all tests use.
     pub program: Option<PathBuf>,
-    /// Further options of `potluck peer`.
+    /// Further options for `potluck peer`.
     pub options: Vec<String>,
-    /// Further variables of its environment.
+    /// Further environment variables.
     pub variables: Vec<(&'static str, PathBuf)>,
 }
 
-/// The key that tests share.
+/// The cluster key of all tests.
 pub const KEY: &str = "plk1aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaagxdk";
 
 impl Peer {
-    /// Starts a node on a machine of the lab. It does nothing before it is told to join.
+    /// Starts a node on a machine of the lab. It is idle until it is told to join.
     pub fn start(lab: &Lab, machine: &str, start: &Start) -> Result<Peer> {
         let program = match &start.program {
             Some(program) => program.clone(),
@@ -75,17 +75,17 @@ impl Peer {
         })
     }
 
-    /// The node's name.
+    /// The node's display name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The process, for signals and for what it wrote.
+    /// The process, for signals and for its output.
     pub fn process(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// All it wrote: its events, and what `POTLUCK_LOG` asks for.
+    /// Its whole output: the events, and the log that `POTLUCK_LOG` enables.
     pub fn log(&self) -> String {
         [self.child.stdout(), self.child.stderr()]
             .concat()
@@ -94,18 +94,19 @@ impl Peer {
             .collect()
     }
 
-    /// Gives an order, such as `json!({"do": "barrier"})`.
+    /// Sends a command, for example `json!({"do": "barrier"})`.
     pub fn order(&mut self, order: &Value) -> Result<()> {
         self.child.tell(&order.to_string())
     }
 
-    /// The next event of this kind that nobody has taken yet. Fails at once on an `error` event
-    /// that was not asked for.
+    /// The next event of this kind that no call has returned yet. Fails at once on an `error`
+    /// event, unless `kind` is `error`.
     pub fn event(&mut self, kind: &str, within: Duration) -> Result<Value> {
         self.event_where(kind, |_| true, within)
     }
 
-    /// The next event of this kind that `likes`; others of this kind are passed over.
+    /// The next event of this kind that satisfies `likes`; earlier events of this kind are
+    /// discarded.
     pub fn event_where(
         &mut self,
         kind: &str,
@@ -139,7 +140,7 @@ impl Peer {
         }
     }
 
-    /// Whether an event of this kind has come and nobody has taken it. Does not wait.
+    /// Whether there is an unclaimed event of this kind. Does not wait.
     pub fn has_said(&mut self, kind: &str) -> bool {
         while let Ok(line) = self.child.wait_for_line(|_| true, Duration::ZERO) {
             self.unclaimed.extend(serde_json::from_str::<Value>(&line));
@@ -147,18 +148,18 @@ impl Peer {
         self.unclaimed.iter().any(|event| event["event"] == kind)
     }
 
-    /// Orders, and waits for the event.
+    /// Sends a command and waits for the event.
     pub fn ask(&mut self, order: &Value, kind: &str, within: Duration) -> Result<Value> {
         self.order(order)?;
         self.event(kind, within)
     }
 
-    /// The node's status now.
+    /// The node's current status.
     pub fn status(&mut self) -> Result<Value> {
         self.ask(&json!({"do": "status"}), "status", Duration::from_secs(10))
     }
 
-    /// Asks for the status until `likes` it.
+    /// Polls the status until it satisfies `likes`.
     pub fn status_where(
         &mut self,
         likes: impl Fn(&Value) -> bool,
@@ -173,8 +174,7 @@ impl Peer {
             if Instant::now() >= until {
                 bail!("{}: not that status within {within:?}, but {status}", self.name);
             }
-            // The condition itself is asked for again; this only keeps the node from doing nothing
-            // else.
+            // Polls the condition; the pause keeps the node from only answering.
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -186,13 +186,13 @@ impl Peer {
     }
 }
 
-/// Now, as the field `at_ms` of an answer has it.
+/// The current time, in the format of the field `at_ms` of events.
 pub fn now_ms() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3
 }
 
-/// The program under test: `POTLUCK_BIN`, else what cargo leaves beside the folder that this test
-/// is in.
+/// The program under test: `POTLUCK_BIN`, else the binary that cargo has built beside this test's
+/// directory.
 pub fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("POTLUCK_BIN") {
         return Ok(PathBuf::from(path));

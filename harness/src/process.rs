@@ -1,5 +1,5 @@
-//! A program under test. Only this process is ever signalled, by its own id, while it has not been
-//! waited for.
+//! A process under test. Signals are sent to this process only, by its process id, and never after
+//! it has been reaped.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A running program whose output is collected. Dropping it kills it (SIGKILL) and waits for its
-/// end.
+/// A running program whose output is collected. Dropping it kills the process (SIGKILL) and reaps
+/// it.
 #[derive(Debug)]
 pub struct Child {
     name: String,
@@ -21,18 +21,18 @@ pub struct Child {
     err: Arc<Lines>,
 }
 
-/// How long the output of a program that has ended is waited for: another one that it has started
-/// may hold it open.
+/// How long to wait for the end of the output after the program has ended: a process that it has
+/// started may keep the pipe open.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl Child {
-    /// Starts `command` with nothing on its input and its output collected.
+    /// Starts `command` with an empty input and collects its output.
     pub fn spawn(command: &mut Command) -> Result<Child> {
         Child::start(command, Stdio::null())
     }
 
-    /// Starts `command` with an input that [`tell`](Child::tell) writes to; it ends when the guard
-    /// drops.
+    /// Starts `command` with an input that [`tell`](Child::tell) writes to; the input ends when the
+    /// guard is dropped.
     pub fn spawn_told(command: &mut Command) -> Result<Child> {
         Child::start(command, Stdio::piped())
     }
@@ -55,7 +55,7 @@ impl Child {
             .with_context(|| format!("telling {}", self.name))
     }
 
-    /// Ends its input.
+    /// Closes its input.
     pub fn end_input(&mut self) {
         drop(self.child.stdin.take());
     }
@@ -65,17 +65,17 @@ impl Child {
         self.child.id()
     }
 
-    /// Its threads now. Linux only, like the other two.
+    /// The number of its threads. Linux only, like the next two.
     pub fn threads(&self) -> Result<usize> {
         Ok(std::fs::read_dir(format!("/proc/{}/task", self.id()))?.count())
     }
 
-    /// Its open files and sockets now.
+    /// The number of its open files and sockets.
     pub fn descriptors(&self) -> Result<usize> {
         Ok(std::fs::read_dir(format!("/proc/{}/fd", self.id()))?.count())
     }
 
-    /// A line of its `/proc/PID/status`, in KiB: `VmRSS`, `VmHWM`.
+    /// A field of its `/proc/PID/status` in KiB, for example `VmRSS` or `VmHWM`.
     pub fn memory_kib(&self, line: &str) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
         let value = status
@@ -85,28 +85,28 @@ impl Child {
         Ok(value.trim().trim_end_matches(" kB").parse()?)
     }
 
-    /// SIGTERM: please end.
+    /// Sends SIGTERM: a request to end.
     pub fn terminate(&mut self) -> Result<()> {
         self.signal(Signal::TERM)
     }
 
-    /// SIGKILL: end, without a chance to say anything.
+    /// Sends SIGKILL: ends at once.
     pub fn kill(&mut self) -> Result<()> {
         self.signal(Signal::KILL)
     }
 
-    /// SIGSTOP: freeze, as a closed laptop would.
+    /// Sends SIGSTOP: freezes the process, as when a laptop is closed.
     pub fn stop(&mut self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// SIGCONT: thaw.
+    /// Sends SIGCONT: continues the process.
     pub fn resume(&mut self) -> Result<()> {
         self.signal(Signal::CONT)
     }
 
     fn signal(&mut self, signal: Signal) -> Result<()> {
-        // As long as it has not been waited for, the id cannot belong to anybody else.
+        // The process id cannot be reused before the process is reaped.
         if let Some(status) = self.child.try_wait()? {
             bail!("{} has already ended: {status}{}", self.name, self.tail());
         }
@@ -114,9 +114,9 @@ impl Child {
         said.with_context(|| format!("{signal:?} to {}", self.name))
     }
 
-    /// Waits for the next line of standard output that `wanted` likes: the first one after the line
-    /// that the last call returned. Fails when the output ends first or `within` is over, and shows
-    /// the last lines of both outputs.
+    /// Waits for the next line of standard output that satisfies `wanted`, starting after the line
+    /// that the last call returned. Fails if the output ends or `within` passes first; the error
+    /// contains the last lines of both outputs.
     pub fn wait_for_line(
         &mut self,
         wanted: impl Fn(&str) -> bool,
@@ -133,15 +133,14 @@ impl Child {
         }
     }
 
-    /// Waits for the program to end, and for what it has written. Fails when `within` is over; the
-    /// program goes on.
+    /// Waits for the end of the program and of its output. Fails if `within` passes; the program
+    /// then continues.
     pub fn wait(&mut self, within: Duration) -> Result<ExitStatus> {
-        // The standard library has no wait with a deadline; this asks the condition itself every
-        // few milliseconds.
+        // The standard library has no wait with a time limit, so this polls every few milliseconds.
         let until = Instant::now() + within;
         loop {
             if let Some(status) = self.child.try_wait()? {
-                // What it wrote last may still be on its way here.
+                // The last output may not have been read yet.
                 self.out.wait_for_end(LAST_WORDS);
                 self.err.wait_for_end(LAST_WORDS);
                 return Ok(status);
@@ -176,7 +175,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both fail only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -187,7 +186,7 @@ fn described(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// What a program has written, line by line.
+/// The output of a program, line by line.
 #[derive(Debug, Default)]
 struct Lines {
     inner: Mutex<Written>,
@@ -197,12 +196,12 @@ struct Lines {
 #[derive(Debug, Default)]
 struct Written {
     lines: VecDeque<String>,
-    /// How many of `lines`, from the front, were passed over by `wait_for`.
+    /// How many of `lines`, from the front, `wait_for` has consumed.
     seen: usize,
     ended: bool,
 }
 
-/// A test that prints more than this has other troubles.
+/// A bound on memory; no sound test prints more.
 const LINES_MAX: usize = 10_000;
 
 enum Missed {
@@ -255,7 +254,7 @@ impl Lines {
         }
     }
 
-    /// Until no more can come, or `within` is over.
+    /// Waits for the end of the output, at most `within`.
     fn wait_for_end(&self, within: Duration) {
         drop(self.more.wait_timeout_while(self.lock(), within, |written| !written.ended));
     }

@@ -1,4 +1,4 @@
-//! What this process holds.
+//! The resources of this process.
 
 use std::time::{Duration, Instant};
 
@@ -7,17 +7,17 @@ use anyhow::{Context, Result};
 /// Threads, descriptors and memory of this process. Linux only.
 #[derive(Clone, Debug)]
 pub struct Resources {
-    /// The threads' names, in order; those of tokio's runtimes are left out, as they come and go by
-    /// rules of their own.
+    /// The names of the threads, sorted. Threads of tokio's runtimes are left out, because tokio
+    /// starts and ends them as it likes.
     pub threads: Vec<String>,
-    /// Open files and sockets.
+    /// The number of open files and sockets.
     pub descriptors: usize,
-    /// Memory that is there.
+    /// Resident memory in KiB.
     pub rss_kib: u64,
 }
 
 impl Resources {
-    /// What it holds now.
+    /// The current resources.
     pub fn now() -> Result<Resources> {
         let mut threads: Vec<String> = std::fs::read_dir("/proc/self/task")?
             .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
@@ -35,8 +35,8 @@ impl Resources {
         })
     }
 
-    /// What it holds once its threads and descriptors have been the same for half a second; the
-    /// last ones may be about to end.
+    /// The resources once threads and descriptors have not changed for half a second; before, some
+    /// may still be about to end.
     pub fn settled() -> Result<Resources> {
         let until = Instant::now() + PATIENCE;
         let (mut known, mut since) = (Resources::now()?, Instant::now());
@@ -51,8 +51,8 @@ impl Resources {
         Ok(known)
     }
 
-    /// What it holds as soon as it has no more threads and descriptors than `before`, else after
-    /// some seconds.
+    /// The resources as soon as there are no more threads and descriptors than `before`, at the
+    /// latest after `PATIENCE`.
     pub fn back_to(before: &Resources) -> Result<Resources> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -64,11 +64,11 @@ impl Resources {
         }
     }
 
-    /// Whether it has no more threads and descriptors than `before`.
+    /// Whether there are no more threads and descriptors than in `before`.
     pub fn is_within(&self, before: &Resources) -> bool {
         self.threads.len() <= before.threads.len() && self.descriptors <= before.descriptors
     }
 }
 
-/// How long threads and descriptors are waited for that may be about to end.
+/// How long to wait for threads and descriptors that are about to end.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,17 +1,17 @@
-//! A folder of its own for one test.
+//! A temporary directory for one test.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 
-/// An empty folder below the system's temporary one, removed with all that is in it when the guard
-/// drops.
+/// An empty directory below the system's temporary one. Dropping it removes the directory with its
+/// contents.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes the folder.
+    /// Creates the directory.
     pub fn new() -> Result<Scratch> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!(
@@ -20,13 +20,13 @@ impl Scratch {
             COUNT.fetch_add(1, Ordering::Relaxed)
         );
         let path = std::env::temp_dir().join(name);
-        // What is there belongs to an ended process with the same id.
+        // A leftover of an ended process with the same id.
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
         Ok(Scratch(path))
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -34,7 +34,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The system's temporary folder is emptied anyway.
+        // An error is harmless: the system clears temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! How a group gets into trouble, and how it gets out of it again.
+//! Steps of fault tests: how a group gets into a fault, and how it recovers.
 
 use std::time::Instant;
 
@@ -9,13 +9,13 @@ use crate::group::{Group, PATIENCE};
 use crate::outcome::{all_exact, all_failed, all_failed_as};
 
 impl Group {
-    /// A common history: without one a newcomer would have nothing to catch up with.
+    /// Creates a common history: without one, a new member has nothing to catch up with.
     pub fn remember(&mut self) -> Result<()> {
         all_exact(&self.all(&json!({"do": "all_reduce", "len": 1001}), "done")?)
     }
 
-    /// All call as `order` says; returns when the node at `watched` has this share of the bytes
-    /// that it will receive.
+    /// All nodes call `order`; returns when the node at `watched` has received this share of the
+    /// expected bytes.
     pub fn on_the_way(&mut self, watched: usize, order: &Value, share: f64) -> Result<()> {
         for (index, peer) in self.peers.iter_mut().enumerate() {
             let mut order = order.clone();
@@ -28,14 +28,14 @@ impl Group {
         Ok(())
     }
 
-    /// The next View of all of these, and a right result in it.
+    /// The next View of exactly these nodes, and a correct result in it.
     pub fn go_on(&mut self, takes_part: impl Fn(usize) -> bool + Copy) -> Result<()> {
         self.meet_of(takes_part)?;
         all_exact(&self.some(takes_part, &json!({"do": "all_reduce", "len": 100_001}), "done")?)
     }
 
-    /// Who is left of two waits, and says so; a program that asks for a group is told that there is
-    /// none.
+    /// The survivor of two waits alone and reports that; a program that asks for a context gets an
+    /// error.
     pub fn waits_alone(&mut self, survivor: usize) -> Result<()> {
         let alone = |status: &Value| {
             status["state"]
@@ -52,8 +52,8 @@ impl Group {
         Ok(())
     }
 
-    /// The node at `newcomer` is in one View with all others, which needs a sync and gets it: their
-    /// state wins.
+    /// The node at `newcomer` is in one View with all others. The View needs a sync, and the
+    /// others' state wins.
     pub fn synced(&mut self, newcomer: usize) -> Result<()> {
         let contexts = self.meet()?;
         ensure!(
@@ -63,7 +63,7 @@ impl Group {
         let refused = self.all(&json!({"do": "all_reduce", "len": 10}), "done")?;
         all_failed(&refused, "needs-sync")?;
         for (index, peer) in self.peers.iter_mut().enumerate() {
-            // Its count is higher, its history is not.
+            // The newcomer's version is higher, but its history is shorter.
             let version = if index == newcomer { 9 } else { 3 };
             peer.order(&json!({"do": "sync", "version": version, "bytes": 4096 * version, "seed": version}))?;
         }
@@ -75,9 +75,9 @@ impl Group {
         Ok(())
     }
 
-    /// All are in one View again and do an operation together, as a program does: whoever is told
-    /// to tries again. Those who have seen the same outcomes, `others` and `own`, hold the same
-    /// state; otherwise a sync is called for.
+    /// All nodes are in one View again and complete an operation, with retries as a program makes
+    /// them. Nodes that have seen the same outcomes, `others` and `own`, hold the same state;
+    /// otherwise a sync is required.
     pub fn catch_up(&mut self, others: &[Value], own: &Value) -> Result<()> {
         let until = Instant::now() + PATIENCE;
         let in_sync = self.meet_in_sync()?;

@@ -1,4 +1,4 @@
-//! A test binary whose tests say what they need.
+//! A test binary whose tests declare their requirements.
 //!
 //! For targets with `harness = false`:
 //!
@@ -31,39 +31,39 @@ pub struct Suite {
     at_once: usize,
 }
 
-/// A test that has not been run.
+/// A test that has not run yet.
 struct Test {
     name: String,
     company: Company,
     engine: Option<&'static str>,
-    /// Why it cannot run here.
+    /// Why it cannot run on this machine.
     unmet: Option<String>,
     body: Body,
 }
 
 type Body = Box<dyn FnOnce() -> anyhow::Result<()> + Send>;
 
-/// Beside whom a test runs.
+/// Which tests may run at the same time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Company {
-    /// As many others as the suite allows.
+    /// Any others, up to the suite's limit.
     Any,
-    /// The same, but no other one of this kind.
+    /// Any others, but not another serial test.
     Serial,
 }
 
-/// What nodes of the tests that are added now are told to offer.
+/// The engine of the tests that are added next.
 #[derive(Clone, Copy)]
 struct Engine {
     name: &'static str,
     missing: Option<&'static str>,
 }
 
-/// A test that takes longer is named at the end of the suite.
+/// Tests that take longer are listed at the end of the suite.
 const LONG: Duration = Duration::from_secs(5);
 
 impl Suite {
-    /// Reads the options from the command line; ends the process on an option it does not know.
+    /// Reads the options from the command line; exits the process on an unknown option.
     #[allow(clippy::new_without_default)] // a default that reads the command line would surprise
     pub fn new() -> Suite {
         Suite::of(Arguments::from_args())
@@ -74,21 +74,20 @@ impl Suite {
         Suite { arguments, tests: Vec::new(), engine: None, at_once }
     }
 
-    /// The tests that are added from now on have the engine in front of their name, and nodes that
-    /// they start on their own thread are told to offer it. They are skipped if it is missing, for
-    /// the reason given.
+    /// Tests added from now on get the engine as a prefix of their name, and nodes that they start
+    /// on their own thread offer it. If `missing` is set, they are skipped with that reason.
     pub fn on(&mut self, engine: &'static str, missing: Option<&'static str>) {
         self.engine = Some(Engine { name: engine, missing });
     }
 
-    /// So many tests run at the same time, and one serial test beside them: for tests that mostly
-    /// wait. Without this it is as many as there are processors; `--test-threads` says otherwise.
+    /// Sets how many tests run at the same time, plus one serial test; for tests that mostly wait.
+    /// Default: the number of processors. `--test-threads` overrides it.
     pub fn at_once(&mut self, tests: usize) {
         self.at_once = tests;
     }
 
-    /// A test that runs anywhere. Tests of a suite run in parallel; a panic or an error is a
-    /// failure.
+    /// Adds a test without requirements. The tests of a suite run in parallel; a panic or an error
+    /// is a failure.
     pub fn test<F>(&mut self, name: &str, body: F)
     where
         F: FnOnce() -> anyhow::Result<()> + Send + 'static,
@@ -96,10 +95,10 @@ impl Suite {
         self.test_needing(name, &[], body);
     }
 
-    /// A test that is skipped, with the reason printed as `SKIPPED name: reason`, when a need is
-    /// not met here.
+    /// Adds a test that is skipped if a need is not met on this machine. The reason is printed as
+    /// `SKIPPED name: reason`.
     ///
-    /// Asked for by `--ignored` or `--include-ignored` all the same, it fails with that reason.
+    /// If requested by `--ignored` or `--include-ignored`, it fails with that reason instead.
     pub fn test_needing<F>(&mut self, name: &str, needs: &[Need], body: F)
     where
         F: FnOnce() -> anyhow::Result<()> + Send + 'static,
@@ -108,7 +107,7 @@ impl Suite {
     }
 
     /// Like [`test_needing`](Suite::test_needing), but never at the same time as another serial
-    /// test of this binary: for tests that measure time, or that would starve others.
+    /// test of this binary: for tests that measure time or use all processors.
     pub fn serial<F>(&mut self, name: &str, needs: &[Need], body: F)
     where
         F: FnOnce() -> anyhow::Result<()> + Send + 'static,
@@ -134,13 +133,13 @@ impl Suite {
         });
     }
 
-    /// Runs the tests and ends the process with the exit code `cargo test` expects.
+    /// Runs the tests and exits the process with the exit code that `cargo test` expects.
     pub fn run(self) -> ! {
         self.concluded().exit()
     }
 
-    /// Every test has a thread, and what limits them are turns: else the threads would fill up with
-    /// serial tests that wait for each other.
+    /// Every test has its own thread, and `Turns` limit how many run. With a fixed number of
+    /// threads, serial tests that wait for each other could occupy all of them.
     fn concluded(mut self) -> Conclusion {
         let (any, serial) = match self.arguments.test_threads {
             Some(1) => (1, None),
@@ -165,8 +164,7 @@ impl Suite {
         end
     }
 
-    /// Whether the filters let `name` through. Needs of other tests are not probed, and not
-    /// complained about.
+    /// Whether the filters select `name`. The needs of other tests are neither probed nor reported.
     fn would_run(&self, name: &str) -> bool {
         let matches = |filter: &String| {
             if self.arguments.exact { name == filter } else { name.contains(filter.as_str()) }
@@ -207,7 +205,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn suite(arguments: &[&str]) -> Suite {
-        // What the suites under test print must not be taken for results of this one.
+        // The output of the suites under test must not appear among the results of this suite.
         let quiet = ["suite", "--logfile", "/dev/null"];
         Suite::of(Arguments::from_iter(quiet.iter().chain(arguments)))
     }
@@ -250,7 +248,7 @@ mod tests {
             let (serial, met) = (Arc::clone(&serial), Arc::clone(&met));
             suite.serial(name, &[], move || {
                 anyhow::ensure!(serial.fetch_add(1, Ordering::SeqCst) == 0, "not alone");
-                // One of the others runs at this moment.
+                // Meets a test that is not serial.
                 met.wait();
                 serial.fetch_sub(1, Ordering::SeqCst);
                 Ok(())

@@ -1,8 +1,8 @@
-//! How many tests of a suite run at the same time.
+//! Limits how many tests of a suite run at the same time.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// At most so many holders at once; whoever comes later waits.
+/// A counting semaphore: at most `most` holders at once; others wait.
 #[derive(Debug)]
 pub struct Turns {
     free: Mutex<usize>,
@@ -10,12 +10,12 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Room for `most` holders, at least one.
+    /// A semaphore for `most` holders, at least one.
     pub fn of(most: usize) -> Turns {
         Turns { free: Mutex::new(most.max(1)), freed: Condvar::new() }
     }
 
-    /// Runs `body` in a turn. The turn ends with it, also by a panic.
+    /// Runs `body` while holding a turn. The turn is released at its end, also by a panic.
     pub fn take<R>(&self, body: impl FnOnce() -> R) -> R {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         *self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner) -=
@@ -50,7 +50,7 @@ mod tests {
                 scope.spawn(|| {
                     turns.take(|| {
                         most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                        // Nobody passes alone.
+                        // Blocks until another holder arrives.
                         barrier.wait();
                         now.fetch_sub(1, Ordering::SeqCst);
                     });

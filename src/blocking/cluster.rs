@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! A node in its group, for a program without async.
+//! The handle of a running node, for programs without async.
 
 use super::{Context, Wait};
 use crate::config::Config;
@@ -13,15 +13,15 @@ use crate::surroundings::Surroundings;
 use std::fmt;
 use std::time::Duration;
 
-/// A running node: [`potluck::Cluster`](crate::Cluster), whose methods wait here. Clones are
-/// handles to the same one.
+/// A running node: [`potluck::Cluster`](crate::Cluster) with blocking methods. Clones are handles
+/// to the same node.
 #[derive(Clone)]
 pub struct Cluster {
     cluster: crate::Cluster,
 }
 
 impl Cluster {
-    /// Joins the group of this machine's default namespace on the home network. Returns as soon as
+    /// Joins the group of this machine's default namespace on the local network. Returns as soon as
     /// the node runs.
     ///
     /// # Errors
@@ -31,8 +31,7 @@ impl Cluster {
         Ok(crate::Cluster::join().wait()?.into())
     }
 
-    /// Joins with a configuration: a [`Config`], or a [`Builder`](crate::Builder) that has made
-    /// one.
+    /// Joins with a configuration: a [`Config`] or a [`Builder`](crate::Builder).
     ///
     /// # Errors
     /// As [`Cluster::join`].
@@ -57,7 +56,7 @@ impl Cluster {
         Ok(self.cluster.context_within(patience).wait()?.into())
     }
 
-    /// What this node knows about itself and the group: a snapshot, at most about 50 ms old.
+    /// The state of this node and of its group: a snapshot, at most about 50 ms old.
     pub fn status(&self) -> Status {
         self.cluster.status()
     }
@@ -72,19 +71,19 @@ impl Cluster {
         self.cluster.metrics()
     }
 
-    /// The status now, and again whenever it changes.
+    /// The current status, then each change of it.
     pub fn watch(&self) -> StatusStream {
         StatusStream { stream: self.cluster.watch() }
     }
 
-    /// What happens to the group from now on; see
+    /// The events of the group from now on; see
     /// [`potluck::Cluster::events`](crate::Cluster::events).
     pub fn events(&self) -> EventStream {
         EventStream { stream: self.cluster.events() }
     }
 
-    /// Leaves the group: the others go on at once. Every open call ends with an error. Returns when
-    /// the node has gone.
+    /// Leaves the group. The other members continue at once; every open call of this node ends with
+    /// an error. Returns when the node has ended.
     pub fn leave(self) {
         self.cluster.leave().wait();
     }
@@ -110,7 +109,7 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// What happens to a group, each event when it is there. It ends when the node is gone.
+/// The events of a group as a blocking iterator. It ends when the node has ended.
 pub struct EventStream {
     stream: crate::EventStream,
 }
@@ -123,8 +122,8 @@ impl Iterator for EventStream {
     }
 }
 
-/// The changes of a node's status. The present one comes first, then each newer one when it is
-/// there; changes in between may be skipped. It ends when the node is gone.
+/// The status changes of a node as a blocking iterator: the current status first, then each newer
+/// one; intermediate changes may be skipped. It ends when the node has ended.
 pub struct StatusStream {
     stream: crate::StatusStream,
 }
@@ -137,10 +136,10 @@ impl Iterator for StatusStream {
     }
 }
 
-/// [`potluck::look_around`](crate::look_around), which waits here.
+/// [`potluck::look_around`](crate::look_around), blocking.
 ///
 /// # Errors
-/// The same.
+/// As there.
 pub fn look_around(config: Config, patience: Duration) -> Result<Surroundings> {
     crate::look_around(config, patience).wait()
 }

@@ -1,14 +1,14 @@
 //! Layer: Face.
 //!
-//! The collectives on one View, for a program without async.
+//! The collectives on one View, for programs without async.
 
 use super::Wait;
 use crate::error::Result;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// This node's place in one View: all that a [`potluck::Context`](crate::Context) has, by its own
-/// methods. Its calls end with [`wait()`](Wait::wait) in place of `.await`:
+/// This node's rank in one View. Dereferences to [`potluck::Context`](crate::Context), so it has
+/// all of its methods; end calls with [`wait()`](Wait::wait) in place of `.await`:
 ///
 /// ```no_run
 /// # fn step(ctx: &mut potluck::blocking::Context, gradient: &mut Vec<f32>) -> potluck::Result<()> {
@@ -23,7 +23,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// The newest View's Context: this View if it is still current, else the next one. Waits
+    /// The Context of the newest View: this View if it is still current, else its successor. Waits
     /// without bound.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl Context {
         Ok(self.context.renewed().wait()?.into())
     }
 
-    /// Another lane of this View, for another thread. The same tag is the same lane on every rank;
+    /// Another lane of this View, for another thread. Equal tags name the same lane on every rank;
     /// use each tag once.
     pub fn lane(&self, tag: u32) -> Context {
         self.context.lane(tag).into()

@@ -1,17 +1,17 @@
 //! Layer: Face.
 //!
-//! The same without `async`: for programs that have no runtime and want none.
+//! The API without `async`, for programs that have no async runtime and need none.
 //!
-//! [`Cluster`] and [`Context`] have the methods of their namesakes, and wait in them. The calls of
-//! a Context are the same ones, with the same choices; [`Wait::wait`] at their end stands where
-//! `.await` would.
+//! [`Cluster`] and [`Context`] have the methods of their async namesakes, and block in them. The
+//! calls of a Context and their options are the same; end them with [`Wait::wait`] where async code
+//! has `.await`.
 //!
 //! ```
 //! use potluck::blocking::{Cluster, Wait};
 //! use potluck::{Builder, Config};
 //!
 //! fn member() -> potluck::Result<Vec<f32>> {
-//!     // Nodes of one process, to try it out; `Cluster::join()` joins the group of this machine's network.
+//!     // Nodes of one process, for a test; `Cluster::join()` joins the group on the local network.
 //!     let cluster = Cluster::join_with(Builder::new(Config::local()).open_lan("blocking"))?;
 //!     let mut ctx = cluster.context()?; // waits until there are two
 //!     let mut numbers = vec![1.0, 2.0, ctx.rank() as f32];
@@ -28,13 +28,13 @@
 //!
 //! # Threads
 //!
-//! Who waits sleeps: the thread is parked until one of potluck's own threads has news for it. A
-//! call begins when it is waited for, so several calls of one thread run one after the other; take
-//! a [lane](Context::lane) for each of several threads.
+//! A waiting thread is parked until one of potluck's threads wakes it. A call begins when it is
+//! waited for, so the calls of one thread run one after the other; use one [lane](Context::lane)
+//! per thread.
 //!
-//! Inside an async runtime it works too, and holds up the thread it is called on: neither that task
-//! nor others of that thread go on meanwhile. A member that is a task of the same thread can then
-//! never call, and the wait is without end. There `.await` is the better choice.
+//! Inside an async runtime waiting works too, but blocks the calling thread: no other task of that
+//! thread runs meanwhile. If another member is a task of the same thread, it can never make its
+//! call, and the wait never ends. Use `.await` there.
 
 mod cluster;
 mod context;

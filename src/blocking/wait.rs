@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! Waits for a future with the thread it is called on.
+//! Blocks the calling thread until a future completes.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Poll, Wake, Waker};
 use std::thread::Thread;
 
-/// What waits in place of `.await`.
+/// Blocks in place of `.await`.
 ///
-/// It is there for every future. Those of potluck need nothing of the thread that waits; others
-/// may, for example a tokio runtime for tokio's sockets and timers.
+/// It is implemented for every future. potluck's futures need nothing from the waiting thread;
+/// other futures may, for example a tokio runtime for tokio's sockets and timers.
 pub trait Wait: Future + Sized {
-    /// Parks the thread until the result is there.
+    /// Parks the thread until the future completes.
     fn wait(self) -> Self::Output {
-        // On a thread of tokio's its channels would want to let other tasks go first, which cannot
-        // go while this one waits.
+        // On a tokio thread, tokio's channels would yield to other tasks after a while (cooperative
+        // budget). Those cannot run while this thread waits, so the wait would never end.
         let mut future = pin!(tokio::task::unconstrained(self));
         let alarm =
             Arc::new(Alarm { sleeper: std::thread::current(), rang: AtomicBool::new(false) });
@@ -34,8 +34,8 @@ impl<F: Future> Wait for F {}
 
 struct Alarm {
     sleeper: Thread,
-    /// A thread is unparked for other reasons too, and a future may have used up what was meant for
-    /// us.
+    /// Set by `wake`. `unpark` alone does not suffice: the thread may be unparked for other
+    /// reasons, and the future may consume the token itself.
     rang: AtomicBool,
 }
 
@@ -69,7 +69,7 @@ mod tests {
         let output = std::future::poll_fn(|task| {
             polls += 1;
             task.waker().wake_by_ref();
-            // Whatever else uses up the thread's one token.
+            // Consumes the thread's only park token.
             std::thread::park();
             parked.unpark();
             if polls < 100 { Poll::Pending } else { Poll::Ready(polls) }
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_task_of_tokio_may_wait_as_often_as_it_likes() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        // Of a task tokio takes 128 of these in one go.
+        // tokio's budget is 128 of these per poll of a task.
         let sum: u32 = runtime.block_on(async {
             let one = || {
                 let (tell, told) = oneshot::channel();

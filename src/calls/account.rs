@@ -1,42 +1,42 @@
 //! Layer: Face.
 //!
-//! What a codec owes to one buffer, from call to call.
+//! Error feedback: the residual that a codec carries from one call to the next.
 
 use crate::collective::{CodecId, Fate, FeedbackProblem, Kind, ReduceOp, Rejection};
 use crate::compression::{Feedback, codec};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Shared by a codec and the call that it is used in.
+/// The residual of one codec, shared with the call that uses it.
 #[derive(Debug, Default)]
 pub(crate) struct Account(Arc<Mutex<Books>>);
 
 #[derive(Debug, Default)]
 struct Books {
     feedback: Feedback,
-    /// Memory for the next call.
+    /// Buffers reused by the next call.
     spare_contribution: Vec<f32>,
     spare_next: Feedback,
-    /// A call has added it to its contribution, and is not decided.
+    /// A call has added the residual to its contribution and is undecided.
     in_use: bool,
 }
 
-/// A call under way that hands in what was owed. Dropped without a word it counts as one of which
-/// nobody knows the end.
+/// An in-flight call whose contribution includes the residual. If it is dropped without
+/// [`settle`](Payment::settle), the outcome counts as unknown.
 #[derive(Debug)]
 pub(crate) struct Payment {
     account: Account,
     contribution: Vec<f32>,
-    /// Known once it is known by which codec the contribution is encoded.
+    /// The residual after this call; known once the codec of the contribution is known.
     next: Option<Feedback>,
     fate: Fate,
 }
 
 impl Account {
-    /// The account's part in a call on `elements`, with what to hand in for them.
+    /// Begins a call on `elements`: its contribution is the elements plus the residual.
     ///
     /// # Errors
-    /// The call is no sum or mean, another call has the account, or there were more or fewer
-    /// elements before.
+    /// The reduction is no sum or mean, another call uses the account, or the residual has another
+    /// length.
     pub(crate) fn open(&self, kind: Kind, elements: &[f32]) -> Result<Payment, Rejection> {
         if let Some(op) =
             kind.reduce_op().filter(|op| !matches!(op, ReduceOp::Sum | ReduceOp::Mean))
@@ -60,28 +60,28 @@ impl Account {
         Ok(Payment { account: self.share(), contribution, next: None, fate: Fate::Unknown })
     }
 
-    /// The same account in another hand.
+    /// A handle to the same account.
     pub(crate) fn share(&self) -> Account {
         Account(Arc::clone(&self.0))
     }
 
-    /// What is owed to each element; empty when nothing is.
+    /// The residual of each element; empty if there is none.
     pub(crate) fn residual(&self) -> Vec<f32> {
         self.books().feedback.residual().to_vec()
     }
 
-    /// Forgets what is owed. A call under way goes on, and settles the account when it ends.
+    /// Drops the residual. A call in flight continues and sets the residual when it ends.
     pub(crate) fn forget(&self) {
         self.books().feedback = Feedback::default();
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        // Each section leaves them whole.
+        // Every critical section leaves the books consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Another account that owes the same.
+/// A separate account with a copy of the residual.
 impl Clone for Account {
     fn clone(&self) -> Account {
         let feedback = self.books().feedback.clone();
@@ -90,24 +90,24 @@ impl Clone for Account {
 }
 
 impl Payment {
-    /// What to hand in: the elements, and what was owed to them.
+    /// The elements plus the residual.
     pub(crate) fn contribution(&self) -> &[f32] {
         &self.contribution
     }
 
-    /// Works out what is owed next, as it is known how the contribution is encoded. Once; that
-    /// takes as long as encoding it.
+    /// Computes the next residual for this codec, the first time it is called. Takes as long as
+    /// encoding.
     pub(crate) fn encoded_by(&mut self, id: CodecId) {
         if self.next.is_some() {
             return;
         }
         let spare = std::mem::take(&mut self.account.books().spare_next);
         let after = |codec| Feedback::after(codec, &self.contribution, spare);
-        // Without a codec nothing is rounded.
+        // Without a codec nothing is rounded, so there is no residual.
         self.next = Some(codec(id).map(after).unwrap_or_default());
     }
 
-    /// Ends it, as the call has ended.
+    /// Ends the call with this fate of its contribution.
     pub(crate) fn settle(mut self, fate: Fate) {
         self.fate = fate;
     }
@@ -122,7 +122,7 @@ impl Drop for Payment {
             (Fate::Counts, Some(next)) => std::mem::replace(&mut books.feedback, next),
             (Fate::Void, next) => next.unwrap_or_default(),
             (Fate::Unknown | Fate::Counts, next) => {
-                // What was owed may have counted: to hand it in again would be to count it twice.
+                // The residual may have counted; adding it again could count it twice.
                 books.feedback = Feedback::default();
                 next.unwrap_or_default()
             }
@@ -134,7 +134,7 @@ impl Drop for Payment {
 mod tests {
     use super::*;
 
-    /// A call whose contribution is encoded in four bits.
+    /// A call whose contribution is encoded with four bits per element.
     fn begun(account: &Account, elements: &[f32]) -> (Vec<f32>, Payment) {
         let mut payment = account.open(MEAN, elements).expect("a call");
         payment.encoded_by(CodecId::Int4);

@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! An all_reduce in place.
+//! The future of an all_reduce in place.
 
 use super::codec::Codec;
 use super::flight::Flight;
@@ -9,9 +9,10 @@ use crate::error::Result;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
-/// An [`all_reduce`](crate::Context::all_reduce) under way.
+/// An [`all_reduce`](crate::Context::all_reduce) in flight.
 ///
-/// Dropped before it is done, it is aborted for all members; forgotten, it goes on without touching
+/// If dropped before it completes, it is aborted for all members unless this member has voted (see
+/// [`Context::take_result`](crate::Context::take_result)). If leaked, it continues without writing
 /// the buffer.
 #[must_use = "an all_reduce does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct AllReduce<'buf, T: Element> {
@@ -20,8 +21,8 @@ pub struct AllReduce<'buf, T: Element> {
 }
 
 impl AllReduce<'_, f32> {
-    /// Encodes what goes over the wire. Every rank must use the same codec; whether it has feedback
-    /// is each rank's own business.
+    /// Encodes the data on the wire. Every rank must use the same codec; error feedback may differ
+    /// between ranks.
     pub fn compress(mut self, codec: &mut Codec) -> Self {
         self.flight.encoded_by(codec);
         self

@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! Calls under one vote, from the first of them to the outcome of all.
+//! Several calls under one vote: the common part of [`Step`](super::Step) and `GradientStep`.
 
 use super::account::Account;
 use super::flight::{Flight, Stage};
@@ -10,12 +10,12 @@ use crate::view::{PARTS_MAX, Rank};
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
-/// Calls under one vote. Dropped before it has ended, it is aborted for all members.
+/// Calls under one vote. Dropping it before its end aborts all of them for all members.
 pub(crate) struct Bundle {
     flight: Flight,
-    /// Made so far.
+    /// The number of calls made so far.
     calls: usize,
-    /// Of this rank's buffers in all of them.
+    /// The bytes of this rank's buffers in all of these calls.
     bytes: u64,
 }
 
@@ -32,12 +32,12 @@ impl Bundle {
         self.flight.envelope.view().size()
     }
 
-    /// Begins the next call, unless all is lost already.
+    /// Begins the next call, unless the bundle is rejected.
     pub(crate) fn begin(&mut self, call: Call, input: Option<&[u8]>) {
         self.begin_owing(call, input, None);
     }
 
-    /// The same of a call to whose input `account` owes something.
+    /// Like [`begin`](Bundle::begin), with the residual of `account` added to the input.
     pub(crate) fn begin_owing(
         &mut self,
         call: Call,
@@ -57,7 +57,7 @@ impl Bundle {
                     match account.open(call.kind, elements_of(input).unwrap_or_default()) {
                         Ok(payment) => {
                             self.carry_out(call, Some(bytes_of(payment.contribution())));
-                            // Less than 64 of them are there.
+                            // Below `PARTS_MAX`: further calls are rejected above.
                             if let Ok(step) = self.flight.number() {
                                 self.flight.paid(step.part(self.calls as u8), call, payment);
                             }
@@ -72,7 +72,7 @@ impl Bundle {
             self.bytes.saturating_add(call.count.saturating_mul(call.dtype.bytes() as u64));
     }
 
-    /// All is given up for all members at once; the end says why.
+    /// Aborts all calls for all members now; the end returns the first rejection.
     pub(crate) fn reject(&mut self, rejection: Rejection) {
         self.flight.rejected.get_or_insert(rejection);
         if let Ok(op) = self.flight.number() {
@@ -80,8 +80,8 @@ impl Bundle {
         }
     }
 
-    /// Gives all up when a reduction that is made from now on, or its result, holds a NaN or an
-    /// infinity.
+    /// Aborts all calls if a reduction that begins from now on has a NaN or an infinity in its
+    /// input, or if any result has one.
     pub(super) fn reject_non_finite(&mut self) {
         self.flight.finite_only = true;
         if let Ok(op) = self.flight.number() {
@@ -89,17 +89,17 @@ impl Bundle {
         }
     }
 
-    /// Gives all up when so much time has passed since the end was first asked for.
+    /// Aborts all calls if they are undecided this long after the first poll of the end.
     pub(crate) fn deadline(&mut self, after: Duration) {
         self.flight.deadline = Some(after);
     }
 
-    /// Ends it, and gives the results of all calls in their order when everybody has them.
+    /// Ends the bundle; resolves to the results of all calls in order when they are committed.
     pub(crate) fn poll_end(&mut self, task: &mut Task<'_>) -> Poll<Result<Vec<Staging>>> {
         let op = self.flight.op()?;
         if self.flight.stage == Stage::Numbered {
             self.flight.check(op)?;
-            // No more than 64, or it is rejected.
+            // At most `PARTS_MAX`, else `check` has rejected it.
             self.flight.end_step(op, self.calls as u8, self.bytes);
         }
         let mut decided = ready!(self.flight.envelope.poll_decided(op, task));
@@ -108,7 +108,7 @@ impl Bundle {
     }
 
     fn carry_out(&self, call: Call, input: Option<&[u8]>) {
-        // It has one, or nothing is carried out.
+        // Callers check that there is a number.
         let Ok(op) = self.flight.number() else { return };
         let envelope = &self.flight.envelope;
         let input = input.map_or(Input::Nothing, Input::Borrowed);
@@ -118,7 +118,7 @@ impl Bundle {
         {
             return envelope.give_up(op, AbortReason::NonFinite);
         }
-        // Less than 64 of them are there.
+        // Below `PARTS_MAX`: further calls are rejected before.
         envelope.begin_part(op, self.calls as u8, call, &input);
     }
 }

@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! What can be asked of a call before it is awaited: said here once for all kinds.
+//! The options that can be set on a call before it is awaited, defined once for all kinds.
 
 use super::bundle::Bundle;
 use super::{
@@ -10,18 +10,17 @@ use super::{
 use crate::collective::{Element, Kind, Mode, ReduceOp};
 use std::time::Duration;
 
-/// Of every kind.
+/// For every kind of call.
 macro_rules! calls {
     ($($call:ident<$($lifetime:lifetime)? $(,)? $($element:ident)?>)*) => {
         $(
             impl<$($element: Element)?> $call<$($lifetime,)? $($element)?> {
-                /// Gives up for all members when `after` has passed since the first poll; the
-                /// default is to wait for members that live.
+                /// Aborts the call for all members if it is undecided when `after` has passed since
+                /// the first poll. The default is to wait for living members without bound.
                 ///
                 /// This rank then gets [`Cause::Deadline`](crate::Cause::Deadline) `{ of: None }`,
-                /// the others the same of this rank. Once all have called and this rank has voted
-                /// for its result nothing can be given up any more: the call ends as the others
-                /// decide.
+                /// the others the same with `of` this rank. Once this rank has voted for the
+                /// result, its deadline has no effect: the other ranks' votes decide.
                 pub fn deadline(mut self, after: Duration) -> Self {
                     self.flight.give_up_after(after);
                     self
@@ -31,19 +30,18 @@ macro_rules! calls {
     };
 }
 
-/// Of all but those that must agree, beside what every kind has.
+/// For every kind that may do without the vote, in addition to the above.
 macro_rules! votes {
     ($($call:ident<$($lifetime:lifetime)? $(,)? $($element:ident)?>)*) => {
         calls! { $($call<$($lifetime,)? $($element)?>)* }
         $(
             impl<$($element: Element)?> $call<$($lifetime,)? $($element)?> {
-                /// Does without the vote: on each rank it is done as soon as that one holds its
-                /// result, which saves a message's way.
+                /// Skips the vote: on each rank the call completes as soon as this rank has its
+                /// result, which saves one message delay. Every rank must request it.
                 ///
-                /// A member that is lost meanwhile, or that gives up, may leave some ranks with the
-                /// result and others without, and nobody finds out; the group's history does not
-                /// count it. A sum that is there is right all the same, and every rank must ask for
-                /// it.
+                /// If a member is lost or gives up meanwhile, some ranks may have the result and
+                /// others not, and no rank detects that; the group's history does not count the
+                /// call. A result that is returned is correct.
                 pub fn best_effort(mut self) -> Self {
                     self.flight.call.mode = Mode::BestEffort;
                     self
@@ -53,12 +51,12 @@ macro_rules! votes {
     };
 }
 
-/// Of those that make one value of all contributions.
+/// For the reductions.
 macro_rules! reductions {
     ($($call:ident<$($lifetime:lifetime,)? $element:ident>)*) => {
         $(
             impl<$element: Element> $call<$($lifetime,)? $element> {
-                /// How contributions become one value. Default: the sum. A mean of integers is
+                /// The reduction operator. Default: the sum. A mean of integers is
                 /// [`Error::Rejected`](crate::Error::Rejected).
                 pub fn op(mut self, op: ReduceOp) -> Self {
                     let kind = &mut self.flight.call.kind;
@@ -66,18 +64,18 @@ macro_rules! reductions {
                     self
                 }
 
-                /// The sum divided by the number of members. Of floats only: of integers it is
+                /// The sum divided by the number of members. Floats only: for integers it is
                 /// [`Error::Rejected`](crate::Error::Rejected).
                 pub fn mean(self) -> Self {
                     self.op(ReduceOp::Mean)
                 }
 
-                /// The least value.
+                /// The minimum.
                 pub fn min(self) -> Self {
                     self.op(ReduceOp::Min)
                 }
 
-                /// The greatest value.
+                /// The maximum.
                 pub fn max(self) -> Self {
                     self.op(ReduceOp::Max)
                 }
@@ -87,14 +85,14 @@ macro_rules! reductions {
                     self.op(ReduceOp::Prod)
                 }
 
-                /// Gives up for all members when what this rank hands in, or what it would get,
-                /// holds a NaN or an infinity: every rank then gets
-                /// [`Cause::NonFinite`](crate::Cause::NonFinite). Of integers it does nothing.
+                /// Aborts the call for all members if this rank's contribution or result has a NaN
+                /// or an infinity: every rank then gets
+                /// [`Cause::NonFinite`](crate::Cause::NonFinite). No effect for integers.
                 ///
-                /// This rank looks at its own contribution before anything is sent and at its own
-                /// result before it counts, each in one more pass over it. It is enough that one
-                /// rank asks; but an infinity that somebody else hands in and a minimum hides is
-                /// found by nobody who does not ask there.
+                /// This rank checks its own contribution before anything is sent, and its own
+                /// result before it votes, each in one extra pass. One rank that requests this
+                /// usually suffices, but it does not see an infinite contribution of another rank
+                /// that the operator hides, as a minimum does; that rank must request it too.
                 pub fn reject_non_finite(mut self) -> Self {
                     self.flight.finite_only = true;
                     self
@@ -131,7 +129,7 @@ reductions! {
     ReduceScatter<'_, T>
 }
 
-/// The same reduction by another operation.
+/// The same collective with another reduction operator.
 pub(super) fn reducing_by(kind: Kind, op: ReduceOp) -> Kind {
     match kind {
         Kind::AllReduce(_) => Kind::AllReduce(op),
@@ -141,7 +139,7 @@ pub(super) fn reducing_by(kind: Kind, op: ReduceOp) -> Kind {
     }
 }
 
-/// What may have an operation under way.
+/// A type that may contain an operation in flight.
 trait MayGiveUp {
     fn give_up_after(&mut self, after: Duration);
 }
@@ -158,7 +156,7 @@ impl MayGiveUp for Bundle {
     }
 }
 
-/// A sync where there is nothing to do ends before any deadline.
+/// A sync without an operation has ended already, so it needs no deadline.
 impl MayGiveUp for Option<Flight> {
     fn give_up_after(&mut self, after: Duration) {
         if let Some(flight) = self {

@@ -1,43 +1,45 @@
 //! Layer: Face.
 //!
-//! Encodings of bulk data that a caller can choose.
+//! The codecs of bulk data that a caller can choose.
 
 use super::account::Account;
 use crate::collective::{Coarsest, CodecId, bytes_of, bytes_of_mut};
 use crate::compression::codec;
 use std::fmt;
 
-/// How bulk data is encoded on the wire. Contributions are decoded before they are added, in f32;
-/// every rank gets the same bits, the result being encoded by whoever has added it.
+/// The encoding of bulk data on the wire. Contributions are decoded before they are added, in f32.
+/// The member that adds up a part of the buffer encodes the result, so every rank gets the same
+/// bits.
 ///
-/// Every contribution is encoded once, and every sum: where the plan is a ring, each member adds
-/// its share of the buffer from the contributions of all others, instead of a part of the sum being
-/// encoded anew at every hop. Only where some members do not reach each other parts of the sum are
-/// encoded on their way.
+/// Each contribution and each sum is encoded once. In a ring, too, each member receives the
+/// contributions of all others for its segment instead of partial sums that are encoded anew at
+/// every hop. Partial sums are encoded only if some members do not reach each other.
 ///
-/// What counts of a member's contribution is what its whole buffer decodes to after it was encoded,
-/// on every engine and under every plan; of its own part too, which never travels. Blocks of 256
-/// elements are counted from the beginning of the buffer. Only where the codec is [left to the
-/// plan](Codec::auto_up_to) there may be members that go without it.
+/// The value that counts of a contribution is what its whole buffer decodes to after encoding, on
+/// every engine and under every plan; also for the part that never leaves the member. Blocks of 256
+/// elements are counted from the start of the buffer. Only if the codec is [left to the
+/// plan](Codec::auto_up_to) may some members contribute without encoding.
 ///
 /// # Error feedback
 ///
-/// What is rounded away is lost, unless the codec is [`with_feedback`](Codec::with_feedback): then
-/// it is owed, and added to this member's contribution to the next call with the same codec.
+/// The rounding error is lost, unless the codec is [`with_feedback`](Codec::with_feedback). Then it
+/// is kept as the *residual* and added to this member's contribution to the next call with the same
+/// codec.
 ///
-/// - A codec with feedback belongs to one buffer: calls of one length, one after the other, each a
-///   sum or a mean. Anything else is [`Error::Rejected`](crate::Error::Rejected). Of several
-///   buffers each needs its own; a clone is another codec that owes the same.
-/// - What is owed changes only when a call counts. After an error it is as it was, so the same call
-///   may be made again, in the next View too.
-/// - Where nobody knows whether a call has counted, after
-///   [`Error::Indeterminate`](crate::Error::Indeterminate) or when its future was dropped after
-///   this member's vote, what was owed is forgotten: it is never handed in twice.
-/// - It is this member's own: it is not sent by a [`sync`](crate::Context::sync), and a member that
-///   is lost takes it along.
-/// - What is rounded away when the sum is encoded is not owed by anybody.
+/// - A codec with feedback belongs to one buffer: its calls have one length, run one after the
+///   other, and are sums or means. Other calls are [`Error::Rejected`](crate::Error::Rejected).
+///   Each of several buffers needs its own codec; a clone is a separate codec with a copy of the
+///   residual.
+/// - The residual changes only when a call commits. After an error it is unchanged, so the same
+///   call may be repeated, also in the next View.
+/// - If the outcome of a call is unknown, after
+///   [`Error::Indeterminate`](crate::Error::Indeterminate) or because its future was dropped after
+///   this member's vote, the residual is dropped: it never counts twice.
+/// - The residual is local: a [`sync`](crate::Context::sync) does not transfer it, and it is lost
+///   with its member.
+/// - The rounding error of encoding the sum is not part of any residual.
 ///
-/// It takes memory for three times the buffer's elements, which is kept from call to call.
+/// Feedback needs memory for three times the buffer's elements, which is kept between calls.
 #[derive(Clone)]
 pub struct Codec {
     id: CodecId,
@@ -45,7 +47,7 @@ pub struct Codec {
 }
 
 impl Codec {
-    /// bfloat16: half the bytes, about three decimal digits, the whole range.
+    /// bfloat16: half the bytes, about three decimal digits, the full exponent range.
     pub fn bf16() -> Codec {
         Codec { id: CodecId::Bf16, account: None }
     }
@@ -56,82 +58,83 @@ impl Codec {
         Codec { id: CodecId::F16, account: None }
     }
 
-    /// Eight bits an element, and a step for every 256 of them: 0.254 of the bytes. An element is
-    /// off by half a step at most, which is 1/254 of the largest magnitude among its 256. An
-    /// infinity or a NaN makes all 256 NaN; magnitudes below 2^-100 become zero.
+    /// Eight bits per element and one step size per 256 elements: 0.254 of the bytes. The error of
+    /// an element is at most half a step, 1/254 of the largest magnitude among its 256. An infinity
+    /// or a NaN makes all 256 NaN; magnitudes below 2^-100 become zero.
     pub fn int8() -> Codec {
         Codec { id: CodecId::Int8, account: None }
     }
 
-    /// Four bits an element, and a step for every 256 of them: 0.129 of the bytes. An element is
-    /// off by 1/14 of the largest magnitude among its 256 at most; otherwise as
+    /// Four bits per element and one step size per 256 elements: 0.129 of the bytes. The error of
+    /// an element is at most 1/14 of the largest magnitude among its 256; otherwise like
     /// [`int8`](Codec::int8).
     pub fn int4() -> Codec {
         Codec { id: CodecId::Int4, account: None }
     }
 
-    /// Whatever pays: nothing, bf16 or int8, see [`auto_up_to`](Codec::auto_up_to).
+    /// The codec that saves time: none, bf16 or int8, see [`auto_up_to`](Codec::auto_up_to).
     pub fn auto() -> Codec {
         Codec::auto_up_to(Coarsest::Int8)
     }
 
-    /// What the View's plan finds worth it for a buffer of this size, of all codecs up to the
-    /// coarsest one that is allowed; `coarsest` must be the same on every rank. Nothing is encoded
-    /// where it is not known what the links carry, as in the first moments of a View and always on
-    /// one machine.
+    /// The codec that the View's plan chooses for a buffer of this size, up to the coarsest one
+    /// allowed; `coarsest` must be the same on every rank. Nothing is encoded while the links are
+    /// not measured, as in the first moments of a View and always on one machine.
     ///
-    /// Whoever makes the plan chooses, for all members, by what the links were measured to carry
-    /// and by how fast each member was measured to encode. A coarser codec is taken where it is
-    /// foretold to save a third of the time of the finer one, so at a gigabit and below int8 or
-    /// int4, and above 10 to 25 Gbit/s nothing. [`Plan::explain`](crate::Plan::explain) says what
-    /// was chosen and by which times, [`Plan::codec`](crate::Plan::codec) gives it. It may change
-    /// with the plan, while the View stays.
+    /// The planner chooses for all members, from the measured rates of the links and from each
+    /// member's measured encoding speed. It takes a coarser codec if that is predicted to save at
+    /// least a third of the finer one's time: at one gigabit and below int8 or int4, above 10 to 25
+    /// Gbit/s none. [`Plan::explain`](crate::Plan::explain) describes the choice with the predicted
+    /// times, [`Plan::codec`](crate::Plan::codec) returns it. It may change with the plan, while
+    /// the View stays.
     ///
-    /// Where the plan has trees with fast and slow ways, as with cables beside a radio, members
-    /// whose ways to those who add are all fast go without the codec, as far as that takes no more
-    /// time: what they contribute counts as it is, and with error feedback they owe nothing.
-    /// [`Plan::codec_of`](crate::Plan::codec_of) tells who. The result is encoded for all.
+    /// In a plan of trees with fast and slow links, for example cables and radio, members whose
+    /// links to all their parents are fast contribute without encoding, if that does not lengthen
+    /// the call: their contributions are exact, and with error feedback their residual is empty.
+    /// [`Plan::codec_of`](crate::Plan::codec_of) returns the codec of a member. The result is
+    /// encoded for all.
     pub fn auto_up_to(coarsest: Coarsest) -> Codec {
         Codec { id: CodecId::Auto(coarsest), account: None }
     }
 
-    /// Of every 256 elements those of the largest magnitude, `share` of them, at least one and at
-    /// most half; the others count as 0. They travel as they are, in 5 bytes each, so one of a
-    /// hundred takes 0.015 of the bytes; sums travel with room for what all members have sent,
-    /// which is that times their number, and lose nothing. For sums and means only.
+    /// Top-k sparsification: of every 256 elements the ones of largest magnitude, a fraction
+    /// `share` of them, at least one and at most half; the others count as 0. Each selected element
+    /// takes 5 bytes and is exact, so a share of 0.01 takes 0.015 of the bytes. Sums are sent
+    /// without loss, with room for the selections of all members: that many bytes times the number
+    /// of members. For sums and means only.
     ///
-    /// [With error feedback](Codec::with_feedback), without which most of a gradient would never be
-    /// sent; so it is for one buffer. A share that is no number counts as 0.
+    /// Created [with error feedback](Codec::with_feedback), because most of a gradient would never
+    /// be sent without it; so it belongs to one buffer. A NaN counts as a share of 0.
     pub fn top_k(share: f64) -> Codec {
-        // A cast takes the nearest where it does not fit.
+        // `as` saturates, and turns NaN into 0.
         let kept = ((share * 256.0).ceil() as u8).clamp(1, CodecId::KEPT_MAX);
         Codec { id: CodecId::TopK { kept }, account: Some(Account::default()) }
     }
 
-    /// The same without error feedback; what is owed is forgotten.
+    /// The same codec without error feedback; the residual is dropped.
     pub fn without_feedback(self) -> Codec {
         Codec { account: None, ..self }
     }
 
-    /// The same, with error feedback and nothing owed.
+    /// The same codec with error feedback and an empty residual.
     pub fn with_feedback(self) -> Codec {
         Codec { id: self.id, account: Some(Account::default()) }
     }
 
-    /// What is owed to each element of the buffer; empty when nothing is, as before the first call.
-    /// While a call is under way: what was owed before it.
+    /// The residual of each element of the buffer; empty if there is none, as before the first
+    /// call. During a call: the residual before it.
     pub fn owed(&self) -> Vec<f32> {
         self.account.as_ref().map(Account::residual).unwrap_or_default()
     }
 
-    /// Forgets what is owed, as when the buffer is to be another one.
+    /// Drops the residual, for example before the codec is used for another buffer.
     pub fn forget(&mut self) {
         self.account.iter().for_each(Account::forget);
     }
 
-    /// Writes to `out` what elements are on the wire that one member contributes, in place of what
-    /// was there. What is owed, or what a plan would choose, is not looked at. To see what a codec
-    /// makes of numbers; calls do it by themselves.
+    /// Encodes `elements` as one member's contribution and replaces the contents of `out`. Ignores
+    /// the residual; an `auto` codec encodes nothing here. For inspection: calls encode by
+    /// themselves.
     pub fn encode(&self, elements: &[f32], out: &mut Vec<u8>) {
         match codec(self.id) {
             Some(codec) => {
@@ -145,11 +148,11 @@ impl Codec {
         }
     }
 
-    /// Reads as many elements as `out` has of what [`encode`](Codec::encode) has written.
+    /// Decodes `out.len()` elements from the output of [`encode`](Codec::encode).
     ///
     /// # Errors
-    /// [`Undecodable`] when `bytes` are of another length than that, or what no encoder writes;
-    /// `out` is anything then.
+    /// [`Undecodable`] if `bytes` have another length, or contents that no encoder writes; the
+    /// contents of `out` are then unspecified.
     pub fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Undecodable> {
         match codec(self.id) {
             Some(codec) => codec.decode(bytes, out).map_err(|_| Undecodable),
@@ -161,12 +164,12 @@ impl Codec {
         }
     }
 
-    /// Its name on the wire.
+    /// Its identifier on the wire.
     pub fn id(&self) -> CodecId {
         self.id
     }
 
-    /// Another one like it.
+    /// A codec of the same kind, with an empty residual if this one has feedback.
     pub(crate) fn owing_nothing(&self) -> Codec {
         Codec { id: self.id, account: self.account.as_ref().map(|_| Account::default()) }
     }
@@ -176,7 +179,7 @@ impl Codec {
     }
 }
 
-/// Bytes that are no elements of a codec.
+/// Bytes that this codec cannot decode to the requested number of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undecodable;
 

@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! The calls after which all hold the same, nothing added: broadcast, all_gather, barrier.
+//! The futures of calls that copy without reduction: broadcast, all_gather, barrier.
 
 use super::flight::{Flight, elements};
 use crate::collective::{Element, bytes_of, bytes_of_mut};
@@ -8,7 +8,7 @@ use crate::error::Result;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
-/// A [`broadcast`](crate::Context::broadcast) under way.
+/// A [`broadcast`](crate::Context::broadcast) in flight.
 #[must_use = "a broadcast does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct Broadcast<'buf, T: Element> {
     pub(crate) flight: Flight,
@@ -28,7 +28,7 @@ impl<T: Element> Future for Broadcast<'_, T> {
     }
 }
 
-/// An [`all_gather`](crate::Context::all_gather) under way.
+/// An [`all_gather`](crate::Context::all_gather) in flight.
 #[must_use = "an all_gather does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct AllGather<'buf, T: Element> {
     pub(crate) flight: Flight,
@@ -45,7 +45,7 @@ impl<T: Element> Future for AllGather<'_, T> {
     }
 }
 
-/// The same of elements of its own, so that it need not end with the future that has begun it.
+/// An all_gather that owns its buffer, so that it may outlive the future that began it.
 pub(crate) struct AllGatherOwned<T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: Vec<T>,
@@ -61,7 +61,7 @@ impl<T: Element + Unpin> Future for AllGatherOwned<T> {
     }
 }
 
-/// A [`barrier`](crate::Context::barrier) under way.
+/// A [`barrier`](crate::Context::barrier) in flight.
 #[must_use = "a barrier does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct Barrier {
     pub(crate) flight: Flight,

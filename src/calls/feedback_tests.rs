@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! Error feedback where the codec is left to the plan, and some members go without it.
+//! Error feedback if the plan chooses the codec and exempts some members.
 
 use super::codec::Codec;
 use super::flight::{Flight, elements};
@@ -15,7 +15,7 @@ use std::task::{Context as Task, Waker};
 
 const LEN: usize = 700;
 
-/// 1 and 2 under 0, where these go without.
+/// A star of three with root 0; the `plain` ranks contribute without encoding.
 fn plan(plain: &[u8]) -> Plan {
     let mut plan = Plan::mesh(3);
     plan.classes[0].schedule =
@@ -34,7 +34,7 @@ fn codecs() -> [Codec; 3] {
     [(); 3].map(|()| Codec::auto_up_to(Coarsest::Bf16).with_feedback())
 }
 
-/// A sum of each member's number, as all of them get it; `between` comes after all have called.
+/// The sum of each member's number, as all members get it. `between` runs after all have called.
 fn sum_of(
     group: &mut Group,
     codecs: &[Codec; 3],
@@ -73,7 +73,7 @@ fn owed(codecs: &[Codec; 3]) -> [Option<f32>; 3] {
     [0, 1, 2].map(|rank| codecs[rank].owed().first().copied())
 }
 
-/// Numbers that bf16 does not have, whose sums it has.
+/// Numbers that bf16 cannot represent, whose sums it can.
 const NUMBERS: [f32; 3] = [0.125, -256.25, 257.0];
 
 #[test]
@@ -95,7 +95,7 @@ fn what_was_owed_before_is_handed_in_whole() {
     let codecs = codecs();
     assert_eq!(sum_of(&mut group(plan(&[])), &codecs, [0.0, 257.0, -257.0], |_| ()), 0.0);
     assert_eq!(owed(&codecs), [Some(0.0), Some(1.0), Some(-1.0)]);
-    // In the next View another plan lets rank 1 go without.
+    // In the next View another plan exempts rank 1.
     let mut next = group(plan(&[0, 1]));
     assert_eq!(sum_of(&mut next, &codecs, [0.0, 256.25, -256.0], |_| ()), 257.25 - 256.0);
     assert_eq!(owed(&codecs), [None, None, Some(-1.0)]);
@@ -103,7 +103,7 @@ fn what_was_owed_before_is_handed_in_whole() {
     assert_eq!(owed(&codecs), [None, None, Some(0.0)]);
 }
 
-/// Who goes without is not known yet when what is owed is handed in.
+/// When the residual is added, it is not known yet which members are exempt.
 #[test]
 fn a_call_that_was_held_for_its_plan_owes_by_that_plan() {
     let (mut group, codecs) = (group(plan(&[])), codecs());

@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! One operation of this member, from its number to its outcome.
+//! The state machine of one operation of this member, shared by all futures of calls.
 
 use super::account::{Account, Payment};
 use super::codec::Codec;
@@ -17,22 +17,23 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// One operation of this member, from its number to its outcome.
+/// One operation of this member, from its number to its outcome. Dropping it abandons the
+/// operation.
 pub(crate) struct Flight {
     pub(super) envelope: Arc<Envelope>,
     pub(super) call: Call,
     op: std::result::Result<OpId, Refused>,
     pub(super) deadline: Option<Duration>,
-    /// When it was told to give up after that.
+    /// When the deadline was armed.
     began: Option<Instant>,
-    /// What is wrong with it besides what its [`Call`] tells.
+    /// A defect of the arguments that the [`Call`] does not contain.
     pub(super) rejected: Option<Rejection>,
-    /// A NaN or an infinity gives it up.
+    /// A NaN or an infinity aborts the operation.
     pub(super) finite_only: bool,
     pub(super) stage: Stage,
-    /// What its codec owes, of a single call.
+    /// The residual of its codec, until the call begins. Not used by steps.
     account: Option<Account>,
-    /// What the codecs of its calls owed and was handed in.
+    /// The residuals added to the contributions of its calls.
     payments: Vec<(OpId, Payment)>,
 }
 
@@ -48,14 +49,14 @@ impl Flight {
         Flight::with(envelope, call, envelope.call(lane, call))
     }
 
-    /// One that was dropped, and is waited for again.
+    /// Continues an operation whose first future was dropped.
     pub(super) fn resumed(envelope: &Arc<Envelope>, call: Call, op: OpId) -> Flight {
         let mut flight = Flight::with(envelope, call, Ok(op));
         flight.stage = Stage::Begun;
         flight
     }
 
-    /// A call that cannot even have a number.
+    /// A call that is refused before it takes a number.
     pub(crate) fn refused(envelope: &Arc<Envelope>, call: Call, rejection: Rejection) -> Flight {
         Flight::with(envelope, call, Err(Refused::Senseless(rejection)))
     }
@@ -79,7 +80,7 @@ impl Flight {
         }
     }
 
-    /// Encodes what goes over the wire.
+    /// Encodes the data on the wire with this codec.
     pub(super) fn encoded_by(&mut self, codec: &Codec) {
         self.call.codec = codec.id();
         self.account = codec.account().map(Account::share);
@@ -95,7 +96,7 @@ impl Flight {
         self.op
     }
 
-    /// The operation's number, or why it has none: then it is over.
+    /// The operation's number. Without one, the operation is over with this error.
     pub(super) fn op(&mut self) -> Result<OpId> {
         self.op.map_err(|refused| {
             self.stage = Stage::Over;
@@ -141,7 +142,7 @@ impl Flight {
         Poll::Ready(self.over(decided))
     }
 
-    /// Gives up, for all members, what makes no sense.
+    /// Aborts an invalid call for all members.
     pub(super) fn check(&mut self, op: OpId) -> Result<()> {
         let rejection = self.rejected.or_else(|| self.call.rejection(self.envelope.view().size()));
         rejection.map_or(Ok(()), |rejection| Err(self.reject(op, rejection)))
@@ -153,7 +154,7 @@ impl Flight {
         Error::Rejected(rejection)
     }
 
-    /// Gives it up for all members, or leaves it to them where this one has voted.
+    /// Aborts the operation for all members, or leaves the outcome to them if this one has voted.
     pub(super) fn abandon(&mut self, op: OpId) {
         let fate = self.envelope.abandon(op);
         self.settle(fate, &BTreeMap::new());
@@ -163,8 +164,9 @@ impl Flight {
         account.open(self.call.kind, elements_of(bytes).unwrap_or_default())
     }
 
-    /// What a payment's contribution was handed in to: this call, or one of this step. What is owed
-    /// next is worked out while that is on its way, or when it is known how it was encoded.
+    /// Records the residual that was added to the contribution of `op`: this call, or a call of
+    /// this step. Computes the next residual now, while the data is in transit, if the codec is
+    /// known; otherwise at the end.
     pub(super) fn paid(&mut self, op: OpId, call: Call, mut payment: Payment) {
         let codec = if let CodecId::Auto(_) = call.codec {
             self.envelope.auto_codec(op)
@@ -184,7 +186,7 @@ impl Flight {
 
     fn begin_finite(&mut self, op: OpId, input: &Input<'_>) {
         if self.finite_only && !input.is_finite(self.call.dtype) {
-            // For all, before anything is sent; how it ends they say together.
+            // Aborted for all, before anything is sent. The votes decide the outcome, as always.
             self.stage = Stage::Begun;
             self.envelope.refuse(op, &self.call, AbortReason::NonFinite);
         } else {
@@ -208,7 +210,7 @@ impl Flight {
         }
     }
 
-    /// Ends a step of so many calls on so many bytes.
+    /// Ends a step of `parts` calls with buffers of `bytes` in total.
     pub(super) fn end_step(&mut self, op: OpId, parts: u8, bytes: u64) {
         self.stage = Stage::Begun;
         self.arm(op);
@@ -220,12 +222,12 @@ impl Flight {
         self.stage = Stage::Over;
         self.settle(Fate::of(decided.outcome), &decided.codecs);
         match decided.outcome {
-            // The results of a step are those of its calls.
+            // The results of a step are in `Decided::parts`.
             Outcome::Committed if matches!(self.call.kind, Kind::Step { .. }) => {
                 Ok(Staging::default())
             }
-            // Nothing is committed that this member does not hold; were it so, a buffer left as it
-            // was must not pass for a sum.
+            // A member commits only a result that it holds. If that were violated, an unchanged
+            // buffer must not pass as a result.
             Outcome::Committed => decided.output.ok_or(Error::Indeterminate),
             Outcome::Aborted(cause) => Err(self.aborted(cause, &decided)),
             Outcome::Indeterminate => Err(Error::Indeterminate),
@@ -257,7 +259,7 @@ impl Flight {
         Error::Aborted { cause }
     }
 
-    /// Whether half of its own time is over.
+    /// Whether at least half of this call's own deadline has elapsed.
     fn is_late(&self) -> bool {
         self.began
             .zip(self.deadline)
@@ -271,7 +273,7 @@ impl Flight {
 }
 
 impl Drop for Flight {
-    /// Before this member's vote the operation is aborted for all; after it the decided result is
+    /// Before this member's vote the operation is aborted for all members; after it the result is
     /// kept, see [`crate::Context::take_result`].
     fn drop(&mut self) {
         if let (Ok(op), true) = (self.op, self.stage != Stage::Over) {
@@ -280,7 +282,7 @@ impl Drop for Flight {
     }
 }
 
-/// The bytes of a result as elements of their own.
+/// Copies the bytes of a result into new elements.
 pub(crate) fn elements<T: Element>(output: &Staging) -> Vec<T> {
     let mut elements = vec![T::ZERO; output.len() / T::DTYPE.bytes()];
     output.copy_to(bytes_of_mut(&mut elements));

@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! A message from one rank to another: sending and receiving it.
+//! The futures of point-to-point messages: send and recv.
 
 use super::flight::Flight;
 use crate::collective::{Element, bytes_of, bytes_of_mut};
@@ -8,19 +8,19 @@ use crate::error::Result;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
-/// A [`send`](crate::Context::send) under way.
+/// A [`send`](crate::Context::send) in flight.
 ///
-/// Dropped before it is done, it is aborted for both.
+/// If dropped before this end's vote, it is aborted at both ends.
 #[must_use = "a send does nothing until it is awaited, and is aborted for both when it is dropped"]
 pub struct Sending<'buf, T: Element> {
     pub(crate) flight: Flight,
     pub(crate) buffer: &'buf [T],
 }
 
-/// A [`recv`](crate::Context::recv) under way.
+/// A [`recv`](crate::Context::recv) in flight.
 ///
-/// Dropped before it is done, it is aborted for both; forgotten, it goes on without touching the
-/// buffer.
+/// If dropped before this end's vote, it is aborted at both ends. If leaked, it continues without
+/// writing the buffer.
 #[must_use = "a recv does nothing until it is awaited, and is aborted for both when it is dropped"]
 pub struct Receiving<'buf, T: Element> {
     pub(crate) flight: Flight,

@@ -1,9 +1,10 @@
 //! Layer: Face.
 //!
-//! The calls of a [`Context`](crate::Context) under way: one future each, around one [`Flight`].
+//! The futures of a [`Context`](crate::Context)'s calls, one type per kind, each around one
+//! [`Flight`].
 //!
-//! A future reads and writes the caller's buffer only while it is polled: filled once, written
-//! once, at the commit.
+//! A future accesses the caller's buffer only while it is polled: it reads the buffer once at the
+//! start and writes it once after the commit.
 
 mod account;
 mod all_reduce;

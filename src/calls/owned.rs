@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! An all_reduce of a buffer that is handed over, and comes back.
+//! The future of an all_reduce that owns its buffer.
 
 use super::codec::Codec;
 use super::flight::Flight;
@@ -11,19 +11,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
-/// An [`all_reduce_owned`](crate::Context::all_reduce_owned) under way.
+/// An [`all_reduce_owned`](crate::Context::all_reduce_owned) in flight.
 #[must_use = "an all_reduce does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct AllReduceOwned<T: Element> {
     pub(crate) flight: Flight,
-    /// The engine may have it too, to read.
+    /// Shared with the engine, which may read it.
     pub(crate) buffer: Arc<Vec<T>>,
 }
 
-/// A failed call with the buffer it was given.
+/// The error of a failed call, with the caller's buffer.
 pub struct Owned<T> {
-    /// What went wrong.
+    /// The error.
     pub error: Error,
-    /// The buffer, untouched.
+    /// The unchanged buffer.
     pub buffer: Vec<T>,
 }
 
@@ -40,7 +40,7 @@ impl<T> fmt::Debug for Owned<T> {
 }
 
 impl AllReduceOwned<f32> {
-    /// Encodes what goes over the wire, see [`AllReduce::compress`](crate::AllReduce::compress).
+    /// Encodes the data on the wire, see [`AllReduce::compress`](crate::AllReduce::compress).
     pub fn compress(mut self, codec: &mut Codec) -> Self {
         self.flight.encoded_by(codec);
         self
@@ -56,7 +56,7 @@ impl<T: Element + Unpin> Future for AllReduceOwned<T> {
         let buffer = std::mem::take(&mut this.buffer);
         Poll::Ready(match result {
             Ok(output) => Ok(this.taken(output, buffer)),
-            // Where an operation was given up, its engine may not have let go yet.
+            // The engine of an aborted operation may still hold a reference.
             Err(error) => Err(Owned {
                 error,
                 buffer: Arc::try_unwrap(buffer).unwrap_or_else(|shared| shared.to_vec()),
@@ -66,8 +66,9 @@ impl<T: Element + Unpin> Future for AllReduceOwned<T> {
 }
 
 impl<T: Element> AllReduceOwned<T> {
-    /// The result, in memory whose pages are there already: what the engine worked in, if that is
-    /// one piece, and the input's memory is kept for the next call; else the input's.
+    /// The result in memory whose pages are mapped already. If the engine's result is one block,
+    /// that block is returned and the input's memory goes to the pool; otherwise the result is
+    /// copied into the input's memory.
     fn taken(&self, mut output: Staging, buffer: Arc<Vec<T>>) -> Vec<T> {
         let length = buffer.len();
         let mut spare = Arc::try_unwrap(buffer).ok();
@@ -88,7 +89,7 @@ impl<T: Element> AllReduceOwned<T> {
     }
 }
 
-/// What is small is copied sooner than shared and made ready to be traded.
+/// Small buffers are copied: that is faster than sharing them and preparing the trade.
 fn contribution<T: Element>(buffer: &Arc<Vec<T>>) -> Input<'_> {
     if size_of_val(buffer.as_slice()) <= COPIED_BYTES_MAX {
         Input::Borrowed(bytes_of(buffer))
@@ -97,5 +98,5 @@ fn contribution<T: Element>(buffer: &Arc<Vec<T>>) -> Input<'_> {
     }
 }
 
-/// Two copies of so much take a microsecond or two.
+/// Two copies of this size take one or two microseconds.
 const COPIED_BYTES_MAX: usize = 16 * 1024;

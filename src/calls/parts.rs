@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! The calls that hand parts of buffers from rank to rank: gather, scatter, all_to_all.
+//! The futures of calls that exchange parts of buffers: gather, scatter, all_to_all.
 
 use super::flight::{Flight, elements};
 use crate::collective::{Element, bytes_of, bytes_of_mut};
@@ -8,9 +8,9 @@ use crate::error::Result;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
-/// A [`gather`](crate::Context::gather) under way.
+/// A [`gather`](crate::Context::gather) in flight.
 ///
-/// Dropped before it is done, it is aborted for all members.
+/// If dropped before this member's vote, it is aborted for all members.
 #[must_use = "a gather does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct Gather<'buf, T: Element> {
     pub(crate) flight: Flight,
@@ -28,14 +28,14 @@ impl<T: Element> Future for Gather<'_, T> {
     }
 }
 
-/// A [`scatter`](crate::Context::scatter) under way.
+/// A [`scatter`](crate::Context::scatter) in flight.
 ///
-/// Dropped before it is done, it is aborted for all members; forgotten, it goes on without touching
-/// `out`.
+/// If dropped before this member's vote, it is aborted for all members. If leaked, it continues
+/// without writing `out`.
 #[must_use = "a scatter does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct Scatter<'buf, T: Element> {
     pub(crate) flight: Flight,
-    /// The root's parts for all; of nobody else.
+    /// The parts for all ranks; only at the root.
     pub(crate) parts: Option<&'buf [T]>,
     pub(crate) out: &'buf mut [T],
 }
@@ -51,9 +51,9 @@ impl<T: Element> Future for Scatter<'_, T> {
     }
 }
 
-/// An [`all_to_all`](crate::Context::all_to_all) under way.
+/// An [`all_to_all`](crate::Context::all_to_all) in flight.
 ///
-/// Dropped before it is done, it is aborted for all members.
+/// If dropped before this member's vote, it is aborted for all members.
 #[must_use = "an all_to_all does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct AllToAll<'buf, T: Element> {
     pub(crate) flight: Flight,

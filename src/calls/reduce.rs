@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! The reductions whose result is not everybody's: reduce, reduce_scatter.
+//! The futures of reductions whose result is not the same on all ranks: reduce, reduce_scatter.
 
 use super::flight::{Flight, elements};
 use crate::collective::{Element, bytes_of, bytes_of_mut};
@@ -8,10 +8,10 @@ use crate::error::Result;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
-/// A [`reduce`](crate::Context::reduce) under way.
+/// A [`reduce`](crate::Context::reduce) in flight.
 ///
-/// Dropped before it is done, it is aborted for all members; forgotten, it goes on without touching
-/// the buffer.
+/// If dropped before this member's vote, it is aborted for all members. If leaked, it continues
+/// without writing the buffer.
 #[must_use = "a reduce does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct Reduce<'buf, T: Element> {
     pub(crate) flight: Flight,
@@ -19,9 +19,9 @@ pub struct Reduce<'buf, T: Element> {
     pub(crate) is_root: bool,
 }
 
-/// A [`reduce_scatter`](crate::Context::reduce_scatter) under way.
+/// A [`reduce_scatter`](crate::Context::reduce_scatter) in flight.
 ///
-/// Dropped before it is done, it is aborted for all members.
+/// If dropped before this member's vote, it is aborted for all members.
 #[must_use = "a reduce_scatter does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct ReduceScatter<'buf, T: Element> {
     pub(crate) flight: Flight,

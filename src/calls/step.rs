@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! Several calls that count together or not at all.
+//! Several calls that commit together or not at all.
 
 use super::account::Account;
 use super::bundle::Bundle;
@@ -18,36 +18,37 @@ use std::task::{Context as Task, Poll, ready};
 
 /// Several collectives under one vote, see [`Context::step`](crate::Context::step).
 ///
-/// Each call begins when it is made, with the contents that its buffer has then; what comes of it
-/// is written when the step is [committed](Step::commit), of all calls or of none. Every rank makes
-/// the same calls in the same order.
+/// Each call begins when it is made and reads its input buffer then. All results are written when
+/// the step is [committed](Step::commit), or none. Every rank makes the same calls in the same
+/// order.
 ///
-/// Dropped before that, the step is aborted for all members; forgotten, it never ends for the
-/// others, unless they have a deadline, and touches no buffer.
+/// If dropped before its commit, the step is aborted for all members. If leaked, it never ends for
+/// the others, unless they set a deadline, and no buffer is written.
 #[must_use = "a step counts only when it is committed, and is aborted for all members when it is dropped"]
 pub struct Step<'buf> {
     bundle: Bundle,
-    /// Where the results of the calls go; a call may have none here.
+    /// The destination of each call's result; `None` if this rank gets none.
     outputs: Vec<Option<&'buf mut [u8]>>,
 }
 
-/// A reduction that a step is about to make: it begins when this value goes, at the end of the
-/// statement.
+/// A reduction of a step whose options can still be set. It begins when this value is dropped, at
+/// the end of the statement.
 pub struct StepReduction<'step, 'buf, T: Element> {
     step: &'step mut Step<'buf>,
     call: Call,
-    /// None when the input is what `output` holds.
+    /// `None` if the input is in `output`.
     input: Option<&'buf [T]>,
     output: Option<&'buf mut [u8]>,
-    /// What its codec owes.
+    /// The residual of its codec.
     account: Option<Account>,
     of: PhantomData<T>,
 }
 
-/// The end of a [`Step`] under way.
+/// The commit of a [`Step`] in flight.
 ///
-/// Dropped before it is done, the step is aborted for all members; forgotten, it goes on without
-/// touching the buffers.
+/// If dropped before it completes, the step is aborted for all members unless this member has voted
+/// (see [`Context::take_result`](crate::Context::take_result)). If leaked, it continues without
+/// writing the buffers.
 #[must_use = "a step is not committed until this is awaited, and is aborted for all members when it is dropped"]
 pub struct Commit<'buf> {
     pub(super) flight: Bundle,
@@ -59,15 +60,16 @@ impl<'buf> Step<'buf> {
         Step { bundle, outputs: Vec::new() }
     }
 
-    /// Adds up `buffer` over all members, in place, as
-    /// [`Context::all_reduce`](crate::Context::all_reduce) does. What is to be done else than
-    /// adding is said of what this returns: `step.all_reduce(&mut buffer).mean();`.
+    /// Sums `buffer` over all members, in place, like
+    /// [`Context::all_reduce`](crate::Context::all_reduce). Set options on the returned value:
+    /// `step.all_reduce(&mut buffer).mean();`.
     pub fn all_reduce<T: Element>(&mut self, buffer: &'buf mut [T]) -> StepReduction<'_, 'buf, T> {
         let call = call::<T>(Kind::AllReduce(ReduceOp::Sum), buffer.len());
         self.reduction(call, None, Some(bytes_of_mut(buffer)))
     }
 
-    /// The same for the rank `root`, in place; the buffers of the others stay as they are.
+    /// Sums `buffer` over all members at rank `root`, in place; the buffers of the others stay
+    /// unchanged.
     pub fn reduce<T: Element>(
         &mut self,
         root: usize,
@@ -78,8 +80,8 @@ impl<'buf> Step<'buf> {
         self.reduction(call, None, Some(bytes_of_mut(buffer)))
     }
 
-    /// Adds up `buffer` over all members and gives each rank its [`shard`](crate::Context::shard)
-    /// of the sum in `out`, which must be as long.
+    /// Sums `buffer` over all members and writes each rank's [`shard`](crate::Context::shard) of
+    /// the sum to `out`, whose length must be that of the shard.
     pub fn reduce_scatter<T: Element>(
         &mut self,
         buffer: &'buf [T],
@@ -91,7 +93,7 @@ impl<'buf> Step<'buf> {
         self.reduction(call, Some(buffer), Some(bytes_of_mut(out)))
     }
 
-    /// Copies the buffer of the rank `root` into everybody's.
+    /// Copies the buffer of rank `root` into the buffers of all ranks.
     pub fn broadcast<T: Element>(&mut self, root: usize, buffer: &'buf mut [T]) {
         let root = Rank::clamped(root);
         let (call, is_root) =
@@ -101,7 +103,7 @@ impl<'buf> Step<'buf> {
         self.outputs.push(Some(output));
     }
 
-    /// Collects everybody's buffer in `out`, in rank order: `size * buffer.len()` elements.
+    /// Collects the buffers of all ranks in `out`, in rank order: `size * buffer.len()` elements.
     pub fn all_gather<T: Element>(&mut self, buffer: &[T], out: &'buf mut [T]) {
         self.want(out.len(), buffer.len().saturating_mul(self.bundle.size()));
         self.copying(
@@ -111,7 +113,8 @@ impl<'buf> Step<'buf> {
         );
     }
 
-    /// The same at the rank `root`, which alone has an `out`; what others give is not looked at.
+    /// Collects the buffers of all ranks at rank `root`, in its `out`. `out` is ignored on other
+    /// ranks.
     pub fn gather<T: Element>(&mut self, root: usize, buffer: &[T], out: Option<&'buf mut [T]>) {
         let root = Rank::clamped(root);
         let out = out.filter(|_| root == self.bundle.me());
@@ -128,8 +131,7 @@ impl<'buf> Step<'buf> {
         );
     }
 
-    /// Hands out the parts of the rank `root`, as [`Context::scatter`](crate::Context::scatter)
-    /// does.
+    /// Distributes the parts of rank `root`, like [`Context::scatter`](crate::Context::scatter).
     pub fn scatter<T: Element>(&mut self, root: usize, parts: Option<&[T]>, out: &'buf mut [T]) {
         let root = Rank::clamped(root);
         let parts = (root == self.bundle.me()).then(|| parts.unwrap_or_default());
@@ -146,8 +148,8 @@ impl<'buf> Step<'buf> {
         );
     }
 
-    /// Gives each rank one part of `buffer` and takes one from each in `out`, which is as long, as
-    /// [`Context::all_to_all`](crate::Context::all_to_all) does.
+    /// Sends one part of `buffer` to each rank and receives one part from each in `out`, which has
+    /// the same length, like [`Context::all_to_all`](crate::Context::all_to_all).
     pub fn all_to_all<T: Element>(&mut self, buffer: &[T], out: &'buf mut [T]) {
         self.want(out.len(), buffer.len());
         self.copying(
@@ -157,19 +159,19 @@ impl<'buf> Step<'buf> {
         );
     }
 
-    /// Gives the step up for all members when a reduction of it that is made from now on, or its
-    /// result, holds a NaN or an infinity, as
-    /// [`AllReduce::reject_non_finite`](crate::AllReduce::reject_non_finite) does.
+    /// Aborts the step for all members if a reduction of it has a NaN or an infinity in its input
+    /// or result, like [`AllReduce::reject_non_finite`](crate::AllReduce::reject_non_finite). Call
+    /// it before these reductions: inputs of earlier ones are not checked.
     pub fn reject_non_finite(&mut self) {
         self.bundle.reject_non_finite();
     }
 
-    /// Ends the step: waits until all members hold the results of all calls, and writes them.
+    /// Ends the step: waits until all members have the results of all calls, then writes them.
     ///
     /// # Errors
-    /// As every collective has them, for the step as a whole.
-    /// [`Error::Rejected`](crate::Error::Rejected) when one of its calls made no sense here: too
-    /// many of them, or an output of another length than its call has.
+    /// The errors of a collective, for the step as a whole.
+    /// [`Error::Rejected`](crate::Error::Rejected) if a call was invalid on this rank: more than 64
+    /// calls, an output of the wrong length, or an invalid call.
     pub fn commit(self) -> Commit<'buf> {
         Commit { flight: self.bundle, outputs: self.outputs }
     }
@@ -196,23 +198,23 @@ impl<'buf> Step<'buf> {
 }
 
 impl<T: Element> StepReduction<'_, '_, T> {
-    /// How contributions become one value. Default: the sum. A mean of integers is
+    /// The reduction operator. Default: the sum. A mean of integers is
     /// [`Error::Rejected`](crate::Error::Rejected).
     pub fn op(mut self, op: ReduceOp) {
         self.call.kind = reducing_by(self.call.kind, op);
     }
 
-    /// The sum divided by the number of members. Of floats only.
+    /// The sum divided by the number of members. Floats only.
     pub fn mean(self) {
         self.op(ReduceOp::Mean);
     }
 
-    /// The least value.
+    /// The minimum.
     pub fn min(self) {
         self.op(ReduceOp::Min);
     }
 
-    /// The greatest value.
+    /// The maximum.
     pub fn max(self) {
         self.op(ReduceOp::Max);
     }
@@ -224,8 +226,8 @@ impl<T: Element> StepReduction<'_, '_, T> {
 }
 
 impl StepReduction<'_, '_, f32> {
-    /// Encodes what goes over the wire. Every rank must use the same codec; only an all_reduce can
-    /// be encoded.
+    /// Encodes the data on the wire. Every rank must use the same codec; only an all_reduce can be
+    /// encoded.
     pub fn compress(mut self, codec: &mut Codec) -> Self {
         self.call.codec = codec.id();
         self.account = codec.account().map(Account::share);
@@ -238,7 +240,7 @@ impl<T: Element> Drop for StepReduction<'_, '_, T> {
         let (call, output) = (self.call, self.output.take());
         let input = self.input.map(bytes_of).or(output.as_deref());
         self.step.bundle.begin_owing(call, input, self.account.as_ref());
-        // Who gets no result keeps what it has.
+        // A rank without a result keeps its buffer.
         let is_mine = call.kind.root().is_none_or(|root| root == self.step.bundle.me());
         self.step.outputs.push(output.filter(|_| is_mine));
     }

@@ -12,10 +12,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
-/// A [`sync`](crate::Context::sync) under way.
+/// A [`sync`](crate::Context::sync) in flight.
 #[must_use = "a sync does nothing until it is awaited, and is aborted for all members when it is dropped"]
 pub struct Sync<'buf> {
-    /// None when there is nothing to do.
+    /// `None` if there is nothing to do.
     pub(crate) flight: Option<Flight>,
     state: &'buf mut Vec<u8>,
     lane: Lane,
@@ -24,11 +24,11 @@ pub struct Sync<'buf> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
-    /// An earlier one of this lane was dropped after its vote: how that ends is waited for.
+    /// A dropped sync of this lane, which this member had voted for, is undecided.
     Dropped,
-    /// Not all have called it.
+    /// Not all members have called it.
     Called,
-    /// The state is on its way.
+    /// The state is being transferred.
     Moving,
 }
 
@@ -41,7 +41,7 @@ impl<'buf> Sync<'buf> {
     ) -> Sync<'buf> {
         let due = loop {
             match envelope.sync_due(lane, state) {
-                // It counts for this node as for everybody.
+                // It has committed, so it counts for this node too.
                 SyncDue::Kept(decided) => {
                     decided.whole().iter().for_each(|output| put(output, state))
                 }
@@ -58,8 +58,8 @@ impl<'buf> Sync<'buf> {
         Sync { flight, state, lane, progress }
     }
 
-    /// The one that was dropped: where it has counted it is this one, where nothing came of it this
-    /// one is a call of its own.
+    /// Waits for the dropped sync. If that one commits, it is the result of this call; if it was
+    /// aborted, this call takes a number of its own.
     fn poll_dropped(&mut self, task: &mut Task<'_>) -> Poll<Result<()>> {
         let Some(flight) = &mut self.flight else { return Poll::Ready(Ok(())) };
         let op = flight.op()?;

@@ -1,28 +1,28 @@
 //! Layer: Core.
 //!
-//! What a step of a reduction does to one element, for every type.
+//! The arithmetic of one element in a reduction step, for every type.
 //!
-//! Written without branches where the compiler would not remove them: the loops in
-//! [`fold`](super::fold()) are these steps, and should become vector instructions.
+//! It avoids branches that the compiler would not remove: the loops in [`fold`](super::fold())
+//! consist of these steps and should become vector instructions.
 
 use super::element::Element;
 use super::half::{Bf16, F16};
 use ::half::slice::HalfFloatSliceExt;
 
-/// One element's arithmetic.
+/// The arithmetic of one element.
 pub trait Arithmetic: Element {
     /// `self + x`.
     fn plus(self, x: Self) -> Self;
     /// `self * x`.
     fn times(self, x: Self) -> Self;
-    /// The lesser by the total rule; any NaN when there is one.
+    /// The lesser by the total rule; any NaN if one operand is NaN.
     fn least(self, x: Self) -> Self;
-    /// The greater by the total rule; any NaN when there is one.
+    /// The greater by the total rule; any NaN if one operand is NaN.
     fn greatest(self, x: Self) -> Self;
-    /// `self` divided by the number of members. An integer stays as it is: there is no mean of
-    /// them.
+    /// `self` divided by the number of members. An integer is returned unchanged: integers have no
+    /// mean.
     fn over(self, members: usize) -> Self;
-    /// `self`, a NaN made canonical: positive, quiet, no payload.
+    /// `self`, with a NaN made canonical: positive, quiet, no payload.
     fn canonical(self) -> Self;
 
     /// `acc = acc + x`, element by element.
@@ -49,8 +49,8 @@ macro_rules! float {
                 self * x
             }
 
-            // Neither below the other: equal, then the bits are too except for the sign of a zero;
-            // or a NaN, which stays one when bits are added to it.
+            // The tie case has three kinds. Equal nonzero values have equal bits; for zeros the OR
+            // takes the negative sign; a NaN stays a NaN when bits are set in it.
             #[inline]
             fn least(self, x: $float) -> $float {
                 let tie = <$float>::from_bits(self.to_bits() | x.to_bits());
@@ -185,7 +185,7 @@ macro_rules! half {
 half!(F16, 0x7c00, 0x7e00, f16_in_f32);
 half!(Bf16, 0x7f80, 0x7fc0, bf16_in_f32);
 
-/// One plain loop, which the compiler turns into vector instructions.
+/// A plain loop that the compiler vectorises.
 #[inline]
 pub(super) fn each<T: Copy>(acc: &mut [T], x: &[T], step: impl Fn(T, T) -> T) {
     for (a, &x) in acc.iter_mut().zip(x) {
@@ -193,15 +193,16 @@ pub(super) fn each<T: Copy>(acc: &mut [T], x: &[T], step: impl Fn(T, T) -> T) {
     }
 }
 
-/// Where a half that is no NaN stands among all of them, -0 below +0: of the negative ones the
-/// larger bits are less.
+/// The position of a half, not a NaN, in the order of all halves, -0 below +0. Negative halves with
+/// larger bits are smaller.
 #[inline]
 fn place(bits: u16) -> i16 {
     let sign = bits.cast_signed() >> 15;
     bits.cast_signed() ^ (sign & i16::MAX)
 }
 
-/// In blocks that stay in the first cache; whole ones are converted by the processor where it can.
+/// Works in blocks that stay in the first-level cache; the conversions use the processor's
+/// instructions if it has them.
 fn f16_in_f32(acc: &mut [F16], x: &[F16], step: impl Fn(f32, f32) -> f32) {
     const BLOCK: usize = 512;
     let (mut sums, mut terms) = ([0f32; BLOCK], [0f32; BLOCK]);
@@ -215,8 +216,8 @@ fn f16_in_f32(acc: &mut [F16], x: &[F16], step: impl Fn(f32, f32) -> f32) {
     }
 }
 
-/// Adding just under half a unit of the last kept place, plus that place's own bit, carries exactly
-/// when rounding to nearest even goes up.
+/// Rounds to nearest, ties to even: adding 0x7fff plus the lowest kept bit carries into the upper
+/// half exactly if the value rounds up.
 fn bf16_in_f32(acc: &mut [Bf16], x: &[Bf16], step: impl Fn(f32, f32) -> f32) {
     let wide = |half: Bf16| f32::from_bits(u32::from(half.to_bits()) << 16);
     each(acc, x, |a, x| {

@@ -1,6 +1,6 @@
 //! Layer: Words.
 //!
-//! What a collective call asks for, as every member must say it alike.
+//! The arguments of a collective call, which all members must agree on.
 
 use super::codec_id::CodecId;
 use super::dtype::DType;
@@ -9,19 +9,19 @@ use crate::view::{OpId, PARTS_MAX, Rank};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::fmt;
 
-/// How contributions become one value.
+/// The reduction operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ReduceOp {
-    /// Sum; of integers the sum modulo 2 to the number of bits.
+    /// Sum; integers wrap around (modulo 2 to the number of bits).
     Sum,
-    /// Sum divided by the number of members of the View. Of floats only.
+    /// Sum divided by the number of members of the View. Floats only.
     Mean,
     /// Least value; NaN wins, -0 is below +0.
     Min,
     /// Greatest value; NaN wins, -0 is below +0.
     Max,
-    /// Product; of integers the product modulo 2 to the number of bits.
+    /// Product; integers wrap around (modulo 2 to the number of bits).
     Prod,
 }
 
@@ -29,97 +29,99 @@ pub enum ReduceOp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Everybody gets the reduction of all contributions.
+    /// Every rank gets the reduction of all contributions.
     AllReduce(ReduceOp),
-    /// Everybody gets the root's buffer.
+    /// Every rank gets the root's buffer.
     Broadcast {
-        /// Whose buffer.
+        /// The rank that sends its buffer.
         root: Rank,
     },
-    /// Everybody gets all contributions in rank order.
+    /// Every rank gets all contributions in rank order.
     AllGather,
     /// The root gets the reduction of all contributions.
     Reduce {
-        /// How.
+        /// The operator.
         op: ReduceOp,
-        /// Who.
+        /// The rank that gets the result.
         root: Rank,
     },
-    /// Everybody gets its shard of the reduction of all contributions.
+    /// Every rank gets its shard of the reduction of all contributions.
     ReduceScatter(ReduceOp),
     /// The root gets all contributions in rank order.
     Gather {
-        /// Who.
+        /// The rank that gets the result.
         root: Rank,
     },
-    /// Everybody gets its part of the root's buffer.
+    /// Every rank gets its part of the root's buffer.
     Scatter {
-        /// Whose buffer.
+        /// The rank that sends its buffer.
         root: Rank,
     },
-    /// Everybody gets one part of everybody's buffer.
+    /// Every rank sends one part of its buffer to each rank.
     AllToAll,
-    /// Nobody leaves before everybody has come.
+    /// No rank returns before all ranks have called it.
     Barrier,
-    /// One rank gets the buffer of another; only these two call it.
+    /// One rank sends its buffer to another; only these two call it.
     Message {
-        /// Who sends.
+        /// The sender.
         from: Rank,
-        /// Who receives.
+        /// The receiver.
         to: Rank,
-        /// What both must call it by.
+        /// The tag, which must be the same on both ends.
         tag: u32,
     },
-    /// The end of a step of so many calls, which count together or not at all.
+    /// The end of a step of `parts` calls, which commit together or not at all.
     Step {
-        /// At most 64.
+        /// The number of calls, at most 64.
         parts: u8,
     },
-    /// Everybody gets the state of the member that is furthest along the View's history.
+    /// Every rank gets the state with the highest version among the members that share the View's
+    /// history; the lowest rank wins a tie.
     Sync {
-        /// How far this member's state is; the caller's own count, for example steps.
+        /// The version of this member's state, counted by the caller, for example in training
+        /// steps.
         version: u64,
     },
 }
 
-/// One call: the same on every rank, but for the version and count of a `Sync`.
+/// One call. It is the same on every rank, except for the version and the count of a `Sync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Call {
     /// Which collective.
     pub kind: Kind,
-    /// Of what.
+    /// The type of the elements.
     pub dtype: DType,
-    /// Elements of this member's contribution; of a scatter, of each member's part.
+    /// Elements of this member's contribution; for a scatter, of each member's part.
     pub count: u64,
-    /// How contributions are encoded on the wire.
+    /// The encoding of contributions on the wire.
     pub codec: CodecId,
-    /// When it counts.
+    /// When the result counts.
     pub mode: Mode,
 }
 
-/// When a call counts.
+/// When the result of a call counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// When all members have voted that they hold its result.
+    /// When all members have voted that they hold it.
     #[default]
     PerOp,
-    /// When its step does.
+    /// When its step commits.
     PerStep,
-    /// On each member when that one holds its result: a member that is lost meanwhile may leave
-    /// some with it and some without.
+    /// On each member as soon as that member holds it. If a member is lost meanwhile, some of the
+    /// others may have the result and some not.
     BestEffort,
 }
 
-/// What a member tells all others when it begins an operation. It is also their permission to send
-/// it bulk data.
+/// A member's announcement to all others that it begins an operation. It also is their credit to
+/// send it bulk data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Descriptor {
-    /// Which operation of the View.
+    /// The operation's number in the View.
     pub op: OpId,
-    /// What this member calls.
+    /// The call that this member makes.
     pub call: Call,
-    /// Under which revision of the plan it runs; the same for all, or nothing flows.
+    /// The plan revision under which it runs; no data flows between members whose revisions differ.
     pub plan_revision: u32,
 }
 
@@ -143,7 +145,7 @@ impl ReduceOp {
 }
 
 impl Kind {
-    /// How contributions become one value, where they do.
+    /// The reduction operator, if the collective has one.
     pub(crate) fn reduce_op(self) -> Option<ReduceOp> {
         match self {
             Kind::AllReduce(op) | Kind::Reduce { op, .. } | Kind::ReduceScatter(op) => Some(op),
@@ -151,7 +153,7 @@ impl Kind {
         }
     }
 
-    /// The root that the caller names.
+    /// The root, if the collective has one that the caller names.
     pub(crate) fn root(self) -> Option<Rank> {
         match self {
             Kind::Broadcast { root }
@@ -162,7 +164,7 @@ impl Kind {
         }
     }
 
-    /// Whether every rank gets the same result, which the votes then compare.
+    /// Whether every rank gets the same result; the votes then compare the digests.
     pub(crate) fn has_common_result(self) -> bool {
         !matches!(
             self,
@@ -177,7 +179,8 @@ impl Kind {
 }
 
 impl Call {
-    /// How many bytes it reduces for all, uncompressed: what plans foretell the time of.
+    /// Uncompressed bytes of an all-reduce without a codec, for which plans predict the duration;
+    /// `None` for any other call.
     pub(crate) fn reduced_by_all(&self) -> Option<u64> {
         match self.kind {
             Kind::AllReduce(_) if self.codec == CodecId::None => {
@@ -187,7 +190,8 @@ impl Call {
         }
     }
 
-    /// Elements of the largest buffer that a member of a View of `size` has of it.
+    /// Elements of the largest buffer that any member of a View of `size` members has for this
+    /// call.
     pub fn output_count(&self, size: usize) -> u64 {
         match self.kind {
             Kind::AllGather | Kind::Gather { .. } | Kind::Scatter { .. } => {
@@ -197,7 +201,7 @@ impl Call {
         }
     }
 
-    /// Why it makes no sense in a View of `size`, if it does not.
+    /// Why the call is invalid in a View of `size` members; `None` if it is valid.
     pub(crate) fn rejection(&self, size: usize) -> Option<Rejection> {
         if self.kind.reduce_op() == Some(ReduceOp::Mean) && !self.dtype.is_float() {
             return Some(Rejection::MeanOfIntegers(self.dtype));
@@ -220,7 +224,7 @@ impl Call {
         uneven.then_some(Rejection::Uneven { count: self.count, size })
     }
 
-    /// Whether two members ask for the same thing.
+    /// Whether two members make the same call; syncs may differ in version and count.
     pub fn agrees(&self, other: &Call) -> bool {
         match (self.kind, other.kind) {
             (Kind::Sync { .. }, Kind::Sync { .. }) => {

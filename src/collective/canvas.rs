@@ -1,10 +1,17 @@
 //! Layer: Core.
 //!
-//! A result in the making: one stretch of memory that threads write part by part, send from, and
+//! The buffer of a result: one stretch of memory that threads write part by part, send from, and
 //! hand out in the end.
 //!
-//! Each part is written by whoever claims it, and only read once it has landed. The memory is
-//! handed out when nobody else has any of it. All that is unsafe about results is in this file.
+//! Each part is written by the thread that claims it, and only read once it has landed. The memory
+//! is handed out when no other reference to it is left. All unsafe code about results is in this
+//! file.
+//!
+//! ```text
+//! BLANK --claim--> CLAIMED --land--> LANDED (readable, never written again)
+//!   ^                 |
+//!   '---give_back-----'     a dropped claim leaves the part CLAIMED for ever
+//! ```
 
 #![allow(
     unsafe_code,
@@ -17,47 +24,47 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A result in the making.
+/// The buffer of a result in progress.
 pub struct Canvas {
     start: *mut u8,
-    /// Where each part ends; the next one begins there.
+    /// The end offset of each part; the next part begins there.
     ends: Vec<usize>,
     states: Vec<AtomicU8>,
-    /// What `start` points into. Not looked at before it is taken out again.
+    /// The owner of the memory at `start`. Not accessed until it is taken out again.
     memory: Block,
 }
 
-/// The right to write one part. Who lets go of it before it has [landed](Claim::land) leaves the
-/// part to nobody.
+/// The exclusive right to write one part. Dropping it before it has [landed](Claim::land) leaves
+/// the part unusable: it can be neither claimed nor read again.
 pub struct Claim {
     canvas: Arc<Canvas>,
     part: usize,
 }
 
-/// A part that is written, to be read.
+/// A written part, for reading.
 #[derive(Clone)]
 pub struct Piece {
     canvas: Arc<Canvas>,
     part: usize,
 }
 
-/// Nobody has claimed the part.
+/// The part is not claimed.
 const BLANK: u8 = 0;
-/// Somebody may write it, and nobody else touches it.
+/// One claim may write the part, and no other thread accesses it.
 const CLAIMED: u8 = 1;
-/// It is written, and nobody ever writes it again.
+/// The part is written, and no thread ever writes it again.
 const LANDED: u8 = 2;
 
-// SAFETY: `start` is only followed by a `Claim`, of which there is at most one for a part, and
-// where the part has landed, after which there is none. The memory belongs to the canvas, so both
-// keep it alive; it may be used by any thread.
+// SAFETY: `start` is only dereferenced by a `Claim`, of which there is at most one per part, and in
+// parts that have landed, for which there is no claim. The memory belongs to the canvas, so both
+// keep it alive; any thread may use it.
 unsafe impl Send for Canvas {}
 // SAFETY: as above; the states order the write of a part before every read.
 unsafe impl Sync for Canvas {}
 
 impl Canvas {
-    /// Over `memory`, in parts of these lengths. `None` when they are not as long as the memory
-    /// together.
+    /// A buffer over `memory`, in parts of these lengths. `None` if the lengths do not add up to
+    /// that of the memory.
     pub fn new(mut memory: Block, lengths: impl Iterator<Item = usize>) -> Option<Arc<Canvas>> {
         let mut end = Some(0usize);
         let ends: Vec<usize> = lengths
@@ -74,14 +81,14 @@ impl Canvas {
         Some(Arc::new(Canvas { start, ends, states, memory }))
     }
 
-    /// The right to write a part; given once, unless it is [given back](Claim::give_back).
+    /// The right to write a part. It is given once, unless it is [given back](Claim::give_back).
     pub fn claim(self: &Arc<Canvas>, part: usize) -> Option<Claim> {
         let state = self.states.get(part)?;
         state.compare_exchange(BLANK, CLAIMED, Ordering::Acquire, Ordering::Relaxed).ok()?;
         Some(Claim { canvas: Arc::clone(self), part })
     }
 
-    /// These bytes, when all parts that they touch have landed.
+    /// These bytes, if all parts that they touch have landed.
     pub fn landed(&self, range: Range<usize>) -> Option<&[u8]> {
         let first = self.ends.partition_point(|end| *end <= range.start);
         let touched =
@@ -94,57 +101,57 @@ impl Canvas {
         if range.start > range.end || range.end > self.len() {
             return None;
         }
-        // SAFETY: inside of the memory, which is initialised and lives as long as this canvas. What
-        // has landed is not written again, and loading the states with `Acquire` makes what was
-        // written before visible here.
+        // SAFETY: The range is inside of the memory, which is initialised and lives as long as this
+        // canvas. A landed part is not written again, and the `Acquire` loads of the states make
+        // the earlier writes visible here.
         Some(unsafe { std::slice::from_raw_parts(self.start.add(range.start), range.len()) })
     }
 
-    /// How many bytes.
+    /// The length in bytes.
     pub fn len(&self) -> usize {
         self.memory.len()
     }
 
-    /// The bytes of a part.
+    /// The byte range of a part.
     pub fn range(&self, part: usize) -> Range<usize> {
         let start = part.checked_sub(1).map_or(0, |before| self.ends[before]);
         start..self.ends[part]
     }
 
-    /// The memory, when nobody else has any of it.
+    /// The memory, if there is no other reference to the canvas.
     ///
     /// # Errors
-    /// The canvas, while somebody writes to it or reads from it.
+    /// The canvas, while a claim or a piece refers to it.
     pub fn take(self: Arc<Canvas>) -> Result<Block, Arc<Canvas>> {
-        // Claims and pieces hold the canvas, so where it is alone `start` is followed by nobody any
-        // more.
+        // Claims and pieces hold a reference to the canvas. If this is the only one, `start` is not
+        // dereferenced any more.
         Arc::try_unwrap(self).map(|canvas| canvas.memory)
     }
 }
 
 impl Claim {
-    /// What is there: before the first write nothing in particular.
+    /// The part's bytes; unspecified before the first write.
     pub fn bytes(&self) -> &[u8] {
         let range = self.canvas.range(self.part);
-        // SAFETY: inside of the memory, which is initialised and which the canvas keeps alive. This
-        // claim is the only one of the part, whose bytes are those of no other part, and nobody
-        // reads a part before it has landed.
+        // SAFETY: The range is inside of the memory, which is initialised and which the canvas
+        // keeps alive. This claim is the only one of the part, no other part shares its bytes, and
+        // no part is read before it has landed.
         unsafe { std::slice::from_raw_parts(self.canvas.start.add(range.start), range.len()) }
     }
 
-    /// The bytes, to be written.
+    /// The part's bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let range = self.canvas.range(self.part);
-        // SAFETY: as for `bytes`, and the claim is borrowed for as long as they are written.
+        // SAFETY: As for `bytes`; the claim is mutably borrowed while they are written.
         unsafe { std::slice::from_raw_parts_mut(self.canvas.start.add(range.start), range.len()) }
     }
 
-    /// Somebody else may claim it.
+    /// Allows another thread to claim the part.
     pub fn give_back(self) {
         self.canvas.states[self.part].store(BLANK, Ordering::Release);
     }
 
-    /// The part is written.
+    /// Marks the part as written.
     pub fn land(self) -> Piece {
         self.canvas.states[self.part].store(LANDED, Ordering::Release);
         Piece { canvas: self.canvas, part: self.part }
@@ -154,16 +161,16 @@ impl Claim {
 impl Piece {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        // It has landed, or there was no piece.
+        // A piece only exists for a landed part.
         self.canvas.landed(self.range()).unwrap_or_default()
     }
 
-    /// Where it is in the result.
+    /// The byte range in the result.
     pub fn range(&self) -> Range<usize> {
         self.canvas.range(self.part)
     }
 
-    /// The result that it is a part of.
+    /// The result that contains the part.
     pub fn canvas(&self) -> &Arc<Canvas> {
         &self.canvas
     }
@@ -261,8 +268,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// Threads race for all parts; each is written by one of them, and read whole by all
-        /// others.
+        /// Threads race for all parts; one thread writes each part, and the others read it whole.
         #[test]
         fn threads_that_race_write_every_part_once(lengths in proptest::collection::vec(0usize..300, 1..40)) {
             let canvas = canvas(&lengths);

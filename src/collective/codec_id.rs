@@ -1,35 +1,35 @@
 //! Layer: Words.
 //!
-//! The names of codecs, as members tell them to each other.
+//! The identifiers of codecs on the wire.
 
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::fmt;
 
-/// Which encoding the elements have on the wire.
+/// The encoding of elements on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CodecId {
-    /// As they are.
+    /// No encoding.
     None,
     /// bfloat16: the upper half of an f32, rounded to nearest even.
     Bf16,
     /// IEEE 754 half precision, rounded to nearest even.
     F16,
-    /// Multiples, -127 to 127, of a step for every 256 elements.
+    /// Multiples, -127 to 127, of one step per 256 elements.
     Int8,
-    /// Multiples, -7 to 7, of a step for every 256 elements.
+    /// Multiples, -7 to 7, of one step per 256 elements.
     Int4,
-    /// Of every 256 elements those of the largest magnitude, as they are; the others are 0.
+    /// The elements with the largest magnitude in every 256, unencoded; the others count as 0.
     TopK {
-        /// How many: 1 to [`CodecId::KEPT_MAX`].
+        /// The number of elements kept per 256: 1 to [`CodecId::KEPT_MAX`].
         kept: u8,
     },
-    /// What the plan finds worth it for the call's size: nothing, or one of the codecs up to this
-    /// one. Which one is no name of its own.
+    /// The plan's choice for the call's size: no codec, or one of the codecs up to this one. The
+    /// choice has no identifier of its own.
     Auto(Coarsest),
 }
 
-/// The coarsest codec that may be chosen where nobody has named one.
+/// The coarsest codec that the plan may choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Coarsest {
     /// bf16.
@@ -41,8 +41,8 @@ pub enum Coarsest {
 }
 
 impl CodecId {
-    /// Most elements of 256 that a [`CodecId::TopK`] keeps: with more than half of them bf16 takes
-    /// fewer bytes.
+    /// Most elements per 256 that a [`CodecId::TopK`] keeps: above half of them bf16 takes fewer
+    /// bytes.
     pub const KEPT_MAX: u8 = 128;
 }
 

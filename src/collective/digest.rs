@@ -1,42 +1,43 @@
 //! Layer: Core.
 //!
-//! The digest of a result: XXH3-128 over the XXH3-64 of each 256 KiB, by position in the result.
+//! The digest of a result: XXH3-128 over the XXH3-64 hashes of its 256 KiB blocks, by position in
+//! the result.
 //!
-//! It does not depend on how the result was cut into chunks. A digest block is hashed when the last
-//! of it lands, while it is in cache, where the result is in one piece; else when it lies in one
-//! chunk, and the others in a pass at the end. It guards against bugs and memory faults, not
-//! against members.
+//! It does not depend on the cut of the result into chunks. If the result is contiguous, a digest
+//! block is hashed when its last bytes land, while it is in cache. Otherwise a block that lies in
+//! one chunk is hashed with that chunk, and the rest in a pass at the end. The digest guards
+//! against bugs and memory faults, not against members.
 
 use super::staging::Block;
 use std::ops::Range;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128};
 
-/// Bytes that are hashed as one.
+/// Bytes per digest block.
 pub const DIGEST_BLOCK_BYTES: usize = 256 * 1024;
 
-/// The digest of bytes that are here at once.
+/// Plain XXH3-128 of `bytes`; differs from the [`Digest`] of a result.
 pub fn digest_of(bytes: &[u8]) -> u128 {
     xxh3_128(bytes)
 }
 
-/// A digest that is being taken.
+/// A digest in progress.
 #[derive(Debug)]
 pub struct Digest {
     len: usize,
     hashes: Vec<Option<u64>>,
-    /// By digest block: bytes of it that have [landed](Digest::landed).
+    /// By digest block: its bytes that have [landed](Digest::landed).
     here: Vec<usize>,
 }
 
 impl Digest {
-    /// Of a result of `len` bytes.
+    /// The digest of a result of `len` bytes.
     pub fn new(len: usize) -> Digest {
         let blocks = len.div_ceil(DIGEST_BLOCK_BYTES);
         Digest { len, hashes: vec![None; blocks], here: vec![0; blocks] }
     }
 
-    /// These bytes of the result are here now, each once. Gives the digest blocks all of which is
-    /// here by that: whoever brings the last bytes of one is to hash it.
+    /// Notes that these bytes of the result have landed; to be called once for each byte. Returns
+    /// the digest blocks that are complete by that. The caller must hash them.
     pub fn landed(&mut self, bytes: Range<usize>) -> Range<usize> {
         let mut whole = 0..0;
         for index in bytes.start / DIGEST_BLOCK_BYTES
@@ -62,8 +63,8 @@ impl Digest {
         xxh3_128(&digests.flat_map(u128::to_le_bytes).collect::<Vec<u8>>())
     }
 
-    /// The digest blocks that lie wholly in `len` bytes from `start`. Hashing them needs no access
-    /// to the digest.
+    /// The digest blocks that lie wholly in the `len` bytes from `start` on. They can be hashed
+    /// without access to the digest.
     #[cfg(any(feature = "gloo", test))]
     pub fn whole_blocks(&self, start: usize, len: usize) -> Range<usize> {
         let end = start + len;
@@ -72,8 +73,8 @@ impl Digest {
         first..last.max(first)
     }
 
-    /// The hash of digest block `index`, given the result's bytes from `start` on that hold all of
-    /// it.
+    /// The hash of digest block `index`; `bytes` are the result's bytes from `start` on and hold
+    /// all of it.
     #[cfg(any(feature = "gloo", test))]
     pub fn hash_in(index: usize, start: usize, bytes: &[u8]) -> u64 {
         let from = index * DIGEST_BLOCK_BYTES - start;
@@ -81,7 +82,7 @@ impl Digest {
         xxh3_64(&bytes[from..to])
     }
 
-    /// The hash of the bytes of a digest block.
+    /// The hash of a digest block's bytes.
     pub fn hash(block: &[u8]) -> u64 {
         xxh3_64(block)
     }
@@ -91,14 +92,14 @@ impl Digest {
         self.hashes[index] = Some(hash);
     }
 
-    /// How many are noted.
+    /// The number of noted hashes.
     #[cfg(test)]
     pub fn noted(&self) -> usize {
         self.hashes.iter().flatten().count()
     }
 
-    /// The digest of the result, which is `blocks` one behind the other; hashes what is not noted
-    /// yet.
+    /// The digest of the result, which is the concatenation of `blocks`; hashes the digest blocks
+    /// that are not noted yet.
     pub fn finish(mut self, blocks: &[Block]) -> u128 {
         let (mut position, mut straddling) = (0, None::<Xxh3>);
         for block in blocks {
@@ -179,7 +180,7 @@ mod tests {
             let mut digest = Digest::new(len);
             let mut chunks: Vec<_> =
                 (0..len).step_by(chunk).map(|start| start..len.min(start + chunk)).collect();
-            // Odd ones first, from behind.
+            // Odd chunks first, in descending order.
             chunks.sort_by_key(|chunk_range| {
                 (chunk_range.start / chunk % 2 == 0, std::cmp::Reverse(chunk_range.start))
             });

@@ -1,6 +1,6 @@
 //! Layer: Words.
 //!
-//! What the elements of a buffer are.
+//! The types of buffer elements.
 
 use crate::wire::Malformed;
 use std::fmt;
@@ -13,7 +13,7 @@ pub enum DType {
     F32,
     /// IEEE 754 binary64.
     F64,
-    /// Bytes, which are also what a state is made of.
+    /// Bytes; also the elements of a sync's state.
     U8,
     /// IEEE 754 binary16.
     F16,
@@ -56,7 +56,7 @@ impl DType {
         }
     }
 
-    /// What stands for it on the wire.
+    /// The byte that identifies it on the wire.
     pub(super) fn tag(self) -> u8 {
         match self {
             DType::F32 => 1,

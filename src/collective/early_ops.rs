@@ -1,34 +1,34 @@
 //! Layer: Core.
 //!
-//! Operations of which a peer has sent something before they have begun here.
+//! Operations for which a peer has sent data before they have begun here.
 
 use crate::view::{OPS_IN_FLIGHT_MAX, OpId};
 use std::collections::BTreeMap;
 
-/// Most of them of one peer. No member has more undecided, and an operation that is decided at the
-/// sender may still be undecided at the receiver; so this, not what the sender has outstanding by
-/// its own count, is what an honest peer stays below.
+/// Most such operations per peer; equal to the limit of undecided operations. They are counted at
+/// the receiver, where an operation that the sender has decided may still be undecided.
 pub const EARLY_OPS_MAX: usize = OPS_IN_FLIGHT_MAX;
 
-/// Those of one peer: a step counts as one, however many of its calls are among them.
+/// The early operations of one peer. A step counts as one operation, however many of its calls are
+/// among them.
 #[derive(Debug, Default)]
 pub struct EarlyOps {
-    /// With the number of calls of which something is here.
+    /// By operation: the number of its calls with early data.
     calls: BTreeMap<OpId, usize>,
 }
 
 impl EarlyOps {
-    /// Whether an honest peer may send something of this operation, or call of a step, too.
+    /// Whether an honest peer may send data for this operation, or call of a step, too.
     pub fn has_room(&self, op: OpId) -> bool {
         self.calls.len() < EARLY_OPS_MAX || self.calls.contains_key(&op.whole())
     }
 
-    /// Something of it is here for the first time.
+    /// The first data for it has arrived.
     pub fn add(&mut self, op: OpId) {
         *self.calls.entry(op.whole()).or_default() += 1;
     }
 
-    /// One that was added has begun here, or is over.
+    /// An added operation has begun here, or is over.
     pub fn remove(&mut self, op: OpId) {
         let Some(calls) = self.calls.get_mut(&op.whole()) else { return };
         *calls -= 1;

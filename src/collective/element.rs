@@ -1,9 +1,9 @@
 //! Layer: Words.
 //!
-//! The number types a collective adds, and their bytes.
+//! The element types of collectives, and their bytes.
 //!
-//! Elements travel little-endian, which is also how every supported machine keeps them: bytes are
-//! cast, never converted.
+//! Elements travel in little-endian order, which is also their order in memory on every supported
+//! machine: bytes are cast, never converted.
 
 use super::dtype::DType;
 use super::half::{Bf16, F16};
@@ -13,13 +13,13 @@ compile_error!(
     "potluck sends elements as they lie in memory and supports little-endian machines only"
 );
 
-/// A number type that can be added: `f32`, `f64`, [`F16`], [`Bf16`], `i8`, `i32`, `i64`, `u8`,
-/// `u32` or `u64`. Sealed.
+/// An element type: `f32`, `f64`, [`F16`], [`Bf16`], `i8`, `i32`, `i64`, `u8`, `u32` or `u64`.
+/// Sealed.
 ///
-/// Integers wrap around on overflow. Of halves each step is done in `f32` and rounded once, to the
+/// Integers wrap around on overflow. Each step on halves is computed in `f32` and rounded once, to
 /// nearest.
 pub trait Element: sealed::Sealed + Copy + PartialEq + Send + Sync + 'static {
-    /// The type's name on the wire.
+    /// The type's identifier on the wire.
     const DTYPE: DType;
     /// The neutral element of addition.
     const ZERO: Self;
@@ -56,17 +56,17 @@ pub fn bytes_of<T: Element>(elements: &[T]) -> &[u8] {
     bytemuck::cast_slice(elements)
 }
 
-/// The bytes of `elements`, to be written; every bit pattern is a number.
+/// The bytes of `elements`, for writing; every bit pattern is a number.
 pub fn bytes_of_mut<T: Element>(elements: &mut [T]) -> &mut [u8] {
     bytemuck::cast_slice_mut(elements)
 }
 
-/// `bytes` as elements, `None` when they are misaligned or end inside an element.
+/// `bytes` as elements; `None` if they are misaligned or end inside an element.
 pub fn elements_of<T: Element>(bytes: &[u8]) -> Option<&[T]> {
     bytemuck::try_cast_slice(bytes).ok()
 }
 
-/// `bytes` as elements to be written, `None` when they are misaligned or end inside an element.
+/// `bytes` as elements for writing; `None` if they are misaligned or end inside an element.
 pub fn elements_of_mut<T: Element>(bytes: &mut [u8]) -> Option<&mut [T]> {
     bytemuck::try_cast_slice_mut(bytes).ok()
 }

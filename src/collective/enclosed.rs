@@ -1,27 +1,27 @@
 //! Layer: Words.
 //!
-//! A contribution that goes with its descriptor.
+//! A contribution that travels with its descriptor.
 
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob};
 use std::fmt;
 
-/// Most bytes of one: what a record of a control link takes in without holding up what comes behind
-/// it.
+/// Most bytes of an enclosed contribution: small enough for one control record that does not delay
+/// the records behind it.
 pub const ENCLOSED_BYTES_MAX: usize = 4 * 1024;
 
-/// What a member's schedule sends to all others alike, if it is one small chunk.
+/// The one small chunk that a member's schedule sends to all others alike.
 ///
-/// Two messages to each member become one, and neither end needs the threads of its data links for
-/// it.
+/// Enclosing it saves one of two messages to each member, and neither end has to wake the threads
+/// of its data links.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Enclosed {
-    /// Which flow of the operation's schedule.
+    /// The flow of the operation's schedule.
     pub flow: u32,
-    /// Which chunk of the flow.
+    /// The chunk of the flow.
     pub chunk: u32,
-    /// A result, and no contribution to one.
+    /// Whether it is a result instead of a contribution.
     pub is_result: bool,
-    /// At most [`ENCLOSED_BYTES_MAX`] of them.
+    /// The chunk, at most [`ENCLOSED_BYTES_MAX`] bytes.
     pub bytes: Box<[u8]>,
 }
 

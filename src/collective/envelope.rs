@@ -1,12 +1,12 @@
 //! Layer: Shells.
 //!
-//! One View's operations on this member: the ledger behind its lock, the engine's backend, and the
-//! calls that wait.
+//! The session of one View on this member: the ledger behind its lock, the engine's backend, and
+//! the pending calls.
 //!
-//! *Semantics.* A call takes a number, its descriptor goes to all members, the backend works on
-//! owned staging, its result is voted on, and only the decided outcome reaches the caller.
-//! *Failure.* [`Envelope::freeze`] ends the View: votes stop, links close; the next View says what
-//! was decided. Nothing here ever touches a caller's buffer.
+//! *Semantics.* A call takes a number. Its descriptor goes to all members, the backend works on
+//! owned staging memory, and the members vote on the result. The caller only sees the decided
+//! outcome. *Failure.* [`Envelope::freeze`] ends the View: voting stops and the links close; the
+//! next View states which operations were committed. Nothing here ever writes to a caller's buffer.
 
 mod decided;
 #[cfg(test)]
@@ -42,7 +42,7 @@ use std::task::{Context as Task, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// See the module.
+/// The session of one View on this member; see the module.
 pub struct Envelope {
     view: Arc<View>,
     digest: ViewDigest,
@@ -52,13 +52,13 @@ pub struct Envelope {
     out: UnboundedSender<Outgoing>,
     mouth: Arc<dyn Mouth>,
     meter: Arc<Meter>,
-    /// Of Views that have ended.
+    /// Results of abandoned calls of earlier Views.
     before: LostResults,
     state: Mutex<State>,
 }
 
 impl Envelope {
-    /// Opens the envelope of a View in which this node is `me`, on the engine's backend for it.
+    /// Opens the session of a View in which this node has rank `me`, on the engine's backend.
     pub fn open(
         view: Arc<View>,
         me: Rank,
@@ -97,13 +97,13 @@ impl Envelope {
         }
     }
 
-    /// The same, measured by `meter`.
+    /// Measures this session's operations with `meter`.
     pub fn measured_by(self, meter: &Arc<Meter>) -> Envelope {
         meter.enter(&self.view, self.me, &self.backend);
         Envelope { meter: Arc::clone(meter), ..self }
     }
 
-    /// The same, after Views of which these results are left.
+    /// Sets the committed results of abandoned calls that earlier Views have left.
     pub fn after(self, before: &LostResults) -> Envelope {
         Envelope { before: before.clone(), ..self }
     }
@@ -122,12 +122,12 @@ impl Envelope {
         &self.view
     }
 
-    /// The View's digest, hashed once: every message is compared with it.
+    /// The View's digest, hashed once because every message is compared with it.
     pub fn digest(&self) -> ViewDigest {
         self.digest
     }
 
-    /// This node's rank in it.
+    /// This node's rank in the View.
     pub fn me(&self) -> Rank {
         self.me
     }
@@ -137,12 +137,16 @@ impl Envelope {
         &self.backend
     }
 
-    /// What the members tell each other besides operations.
+    /// The View's key-value board.
     pub fn board(&self) -> &ViewBoard {
         &self.board
     }
 
     /// Takes the next number of a lane.
+    ///
+    /// # Errors
+    /// This node has left, a result of the lane was abandoned and not fetched, or the
+    /// ledger refuses the call.
     pub fn call(&self, lane: Lane, call: Call) -> Result<OpId, Refused> {
         let mut state = self.lock();
         if state.left {
@@ -160,8 +164,8 @@ impl Envelope {
         Ok(op)
     }
 
-    /// Begins an operation with this member's contribution, which is read now and, where it is
-    /// borrowed, not later. Of a sync nothing is read yet, see [`Envelope::begin_sync`].
+    /// Begins an operation with this member's contribution. A borrowed `input` is only read during
+    /// this call. A sync reads nothing yet, see [`Envelope::begin_sync`].
     pub fn begin(self: &Arc<Envelope>, op: OpId, call: Call, input: &Input<'_>) {
         self.lock().ledger.amend(op, call);
         let _in_its_span = self.measure(op, &call).entered();
@@ -173,13 +177,13 @@ impl Envelope {
         self.carry_out(Begun::Whole(op, call), input);
     }
 
-    /// Begins one call of a step, below [`PARTS_MAX`](crate::view::PARTS_MAX), as
-    /// [`begin`](Envelope::begin) does.
+    /// Begins the call with this `index` of a step, as [`begin`](Envelope::begin) does; `index` is
+    /// below [`PARTS_MAX`](crate::view::PARTS_MAX).
     pub fn begin_part(self: &Arc<Envelope>, step: OpId, index: u8, call: Call, input: &Input<'_>) {
         self.carry_out(Begun::Part(step.part(index), call), input);
     }
 
-    /// Ends a step of so many calls, which have been begun: `end` is its own call.
+    /// Ends a step of `parts` calls, all of which have begun. `end` is the step's own call.
     pub fn end_step(&self, step: OpId, end: Call, parts: u8) {
         let _in_its_span = self.measure(step, &end).entered();
         let mut state = self.lock();
@@ -192,13 +196,13 @@ impl Envelope {
         self.settle(state);
     }
 
-    /// Gives an operation up in place of beginning it.
+    /// Gives up an operation instead of beginning it.
     pub fn refuse(&self, op: OpId, call: &Call, reason: AbortReason) {
         let _in_its_span = self.measure(op, call).entered();
         self.give_up(op, reason);
     }
 
-    /// What a sync in this lane has to do for a member that has this state.
+    /// Decides how a sync in this lane proceeds for a member with this state.
     pub fn sync_due(&self, lane: Lane, state: &[u8]) -> SyncDue {
         if let Some(decided) = self.before.take_sync(lane) {
             return SyncDue::Kept(decided);
@@ -210,14 +214,15 @@ impl Envelope {
             own.lost.remove(&op);
             return SyncDue::Dropped(op);
         }
-        // Of other results that were dropped the program has to hear before it goes on.
+        // The program must fetch other abandoned results first: `Call` makes it run into the
+        // refusal of `call`, which names the result.
         let is_lost = self.before.first_in(lane).or_else(|| own.lost_in(lane)).is_some();
         let brings = own.ledger.sync_brings(lane)
             && own.brought.get(&lane).is_none_or(|brought| *brought != digest_of(state));
         if brings || is_lost || own.ledger.is_frozen() { SyncDue::Call } else { SyncDue::Nothing }
     }
 
-    /// A sync has brought this member this state, which its program has.
+    /// Notes that a sync has delivered this state to the program.
     pub fn brought(&self, lane: Lane, state: &[u8]) {
         let mut own = self.lock();
         if own.ledger.sync_brings(lane) {
@@ -225,7 +230,7 @@ impl Envelope {
         }
     }
 
-    /// Begins to move the state of a sync that all have agreed on.
+    /// Begins to transfer the state of a sync after all members have agreed on its source.
     pub fn begin_sync(
         self: &Arc<Envelope>,
         op: OpId,
@@ -236,7 +241,8 @@ impl Envelope {
         self.carry_out(Begun::Sync(op, call, source), input);
     }
 
-    /// Ends with the operation's outcome. The slot is gone then.
+    /// Resolves to the operation's outcome and frees its slot. A freed slot resolves to
+    /// `Indeterminate`.
     pub fn poll_decided(&self, op: OpId, task: &mut Task<'_>) -> Poll<Decided> {
         let mut state = self.lock();
         let Some(slot) = state.slots.get_mut(&op) else {
@@ -256,7 +262,7 @@ impl Envelope {
         Poll::Ready(state.take(op))
     }
 
-    /// Ends when all members have come to a sync, or when it is over before.
+    /// Resolves when all members have called the sync, or when it is decided before that.
     pub fn poll_sync(&self, op: OpId, task: &mut Task<'_>) -> Poll<SyncStep> {
         let mut state = self.lock();
         let ready = state.slots.get(&op).is_none_or(|s| s.outcome.is_some());
@@ -271,8 +277,10 @@ impl Envelope {
         Poll::Pending
     }
 
-    /// The call's future is gone. Before this member's vote that is an `Abort`; after it the result
-    /// is kept as lost. Gives what becomes of it, as far as one can know now.
+    /// Handles a call whose future was dropped. Before this member's vote it votes `Abort`. After
+    /// `Done`, or if the call is committed, it keeps the result for
+    /// [`take_lost`](Envelope::take_lost). Returns the fate of the contribution, as far as it is
+    /// known now.
     pub fn abandon(&self, op: OpId) -> Fate {
         let mut state = self.lock();
         let Some(slot) = state.slots.get_mut(&op) else { return Fate::Unknown };
@@ -289,7 +297,7 @@ impl Envelope {
         if voted_done || committed {
             state.lost.insert(op);
         } else {
-            // Nobody will ask for it any more.
+            // No later call asks for it.
             state.slots.remove(&op);
         }
         self.hand_on(&mut state);
@@ -301,7 +309,8 @@ impl Envelope {
         }
     }
 
-    /// When the View has ended, what was dropped here and counts is for the next one to ask about.
+    /// Once the View has ended, moves the committed results of abandoned calls to the list that the
+    /// next View reads.
     fn hand_on(&self, state: &mut State) {
         if !state.ledger.is_frozen() {
             return;
@@ -317,19 +326,19 @@ impl Envelope {
         }
     }
 
-    /// Asks for an `Abort` when `after` has passed.
+    /// Requests an `Abort` after this time.
     pub fn give_up_after(&self, op: OpId, after: Duration) {
-        // The driver outlives every envelope that is in use; if it is gone, the call ends with the
-        // View.
+        // The driver outlives every session in use. Without it the call ends with the View.
         let _ = self.out.send(Outgoing::Deadline(op, after));
     }
 
-    /// Whether somebody waits for an operation that is not decided.
+    /// Whether this member has called the operation and it is undecided. Also true for an abandoned
+    /// call.
     pub fn is_open(&self, op: OpId) -> bool {
         self.lock().slots.get(&op).is_some_and(|slot| slot.outcome.is_none())
     }
 
-    /// The deadline of an operation has passed.
+    /// The operation's deadline has passed.
     pub fn expire(&self, op: OpId) {
         let mut state = self.lock();
         state.ledger.expire(op);
@@ -341,22 +350,22 @@ impl Envelope {
         self.lock().ledger.unanswered(op)
     }
 
-    /// Asks for an `Abort` when the result holds a NaN or an infinity.
+    /// Votes `Abort` if this member's result holds a NaN or an infinity.
     pub fn finite_only(&self, op: OpId) {
         if let Some(slot) = self.lock().slots.get_mut(&op) {
             slot.finite_only = true;
         }
     }
 
-    /// Votes `Abort`, unless this member has voted.
+    /// Votes `Abort`, unless this member has already voted.
     pub fn give_up(&self, op: OpId, reason: AbortReason) {
         let mut state = self.lock();
         state.ledger.abort(op, reason);
         self.settle(state);
     }
 
-    /// Takes the outcome of a dropped call, if it is decided and its result has so many bytes as
-    /// `fits` allows, where it has one; else it stays.
+    /// Takes the outcome of the first abandoned call of the lane. `None`, and the outcome stays, if
+    /// it is undecided or if `fits` refuses the number of bytes of its result.
     pub fn take_lost(&self, lane: Lane, fits: impl Fn(Option<usize>) -> bool) -> Option<Decided> {
         if self.before.first_in(lane).is_some() {
             return self.before.take_if(lane, |decided| fits(decided.bytes()));
@@ -371,17 +380,21 @@ impl Envelope {
         Some(state.take(op))
     }
 
-    /// Whether the View's members share one history by now.
+    /// Whether the View's members share one history now.
     pub fn is_synced(&self) -> bool {
         self.lock().ledger.is_synced()
     }
 
-    /// Whether the View is being or has been replaced.
+    /// Whether the View is being replaced or has been replaced.
     pub fn is_frozen(&self) -> bool {
         self.lock().ledger.is_frozen()
     }
 
-    /// A message about this View's operations.
+    /// Handles a message about this View's operations. Its list of resolved operations is applied
+    /// even if its body is in error.
+    ///
+    /// # Errors
+    /// No honest member sends this message.
     pub fn on_message(
         self: &Arc<Envelope>,
         from: Rank,
@@ -420,14 +433,15 @@ impl Envelope {
         heard
     }
 
-    /// Ends the View on this member: no vote changes any more, and its data links close.
+    /// Ends the View on this member and returns its report for the promise: votes no longer change,
+    /// and the data links close.
     pub fn freeze(&self) -> Closing {
         let closing = self.lock().ledger.freeze();
         self.close();
         closing
     }
 
-    /// The next View was made of this one.
+    /// Decides the open operations from the next View, which lists the committed ones.
     pub fn decide(&self, next: &View) {
         let is_gone =
             |rank: &Rank| self.view.member(*rank).is_some_and(|member| !next.contains(member.id));
@@ -435,18 +449,19 @@ impl Envelope {
         self.end(|ledger| ledger.decide(&next.committed));
     }
 
-    /// Members that are not in the View that has decided what was open in this one.
+    /// Ranks of this View that are not in the View that followed it.
     pub fn lost_members(&self) -> Vec<Rank> {
         self.lock().gone.clone()
     }
 
-    /// This node leaves: no call is made any more.
+    /// This node leaves: later calls are refused and open operations end as `Indeterminate`.
     pub fn leave(&self) {
         self.lock().left = true;
         self.cut_off();
     }
 
-    /// This member was left out of the next View, or leaves.
+    /// This member was left out of the next View, or leaves: open operations end as
+    /// `Indeterminate`.
     pub fn cut_off(&self) {
         self.end(Ledger::cut_off);
         self.close();
@@ -457,25 +472,26 @@ impl Envelope {
         end(&mut state.ledger);
         state.plans.forget_held();
         self.settle(state);
-        // Now the slots know what has become of them.
+        // `settle` has written the outcomes into the slots.
         self.hand_on(&mut self.lock());
     }
 
-    /// Ends the View's links, and every thread that works for it.
+    /// Closes the View's links and board, and ends the backend's threads.
     pub fn close(&self) {
         self.board.close();
         self.backend.close();
     }
 
-    /// What a member whose link was down has to hear again. Nothing is told to anybody before
-    /// `heard` has returned, which must not call the envelope.
+    /// The messages that a member must hear again after its link was down. `heard` runs under the
+    /// lock: no other message is queued before it returns, and it must not call this session
+    /// (deadlock).
     pub fn replay<T>(&self, to: Rank, heard: impl FnOnce(Vec<OpMessage>) -> T) -> T {
         let mut state = self.lock();
         let bodies = state.ledger.replay(to);
         heard(bodies.into_iter().map(|body| self.message(&state, body)).collect())
     }
 
-    /// Tells the others which operations are decided that they may still list, if there are any.
+    /// Sends the list of decided operations that the others may still list, if there are any.
     pub fn tell_resolved(&self) {
         let mut state = self.lock();
         let message = self.message_to_others(&mut state, OpBody::Resolved);
@@ -486,22 +502,23 @@ impl Envelope {
         self.mouth.flush();
     }
 
-    /// The oldest operation that waits for members that have not called it.
+    /// The first operation, in order of lane and number, that waits for members that have not
+    /// called it.
     pub fn waiting_for(&self) -> Option<(OpId, Vec<Rank>)> {
         self.lock().ledger.waiting_for()
     }
 
-    /// Operations that are begun and not decided.
+    /// The number of operations that are begun and undecided.
     pub fn in_flight(&self) -> usize {
         self.lock().ledger.in_flight()
     }
 
-    /// Operations committed in this View so far.
+    /// The number of operations committed in this View so far.
     pub fn committed(&self) -> u64 {
         self.lock().ledger.committed()
     }
 
-    /// Measures an operation from now until it is decided; gives its span.
+    /// Measures an operation from now until it is decided; returns its span.
     fn measure(&self, op: OpId, call: &Call) -> tracing::Span {
         let measured = Measured::begin(&self.meter, &self.view, self.engine_of(op).kind, op, call);
         let span = measured.span();
@@ -511,7 +528,7 @@ impl Envelope {
                 *place = Some(measured);
                 *reduced_bytes = call.reduced_by_all();
             }
-            // It was decided before it began.
+            // Already decided.
             decided => {
                 let outcome = decided.and_then(|slot| slot.outcome);
                 drop(state);
@@ -524,7 +541,7 @@ impl Envelope {
     fn finished(&self, op: OpId, call: Call, result: Result<Finished, EngineFault>) {
         match result {
             Ok(Finished { output, digest }) => {
-                // Where every rank holds something else there is nothing to compare.
+                // If the ranks hold different results, there is no common digest to compare.
                 let digest = if call.kind.has_common_result() { digest } else { 0 };
                 let mut state = self.lock();
                 let whole = op.step().map_or(op, |(step, _)| step);
@@ -549,7 +566,7 @@ impl Envelope {
                 state.ledger.done(op, digest);
                 self.settle(state);
             }
-            // The operation was given up, or its View has ended: somebody else says what becomes of
+            // The operation was given up or the View has ended; the vote or the next View decides
             // it.
             Err(EngineFault::Closed | EngineFault::Cancelled) => {}
             Err(fault) => self.fail(op, fault),
@@ -570,8 +587,14 @@ impl Envelope {
         self.settle(state);
     }
 
-    /// Carries out what the ledger wants: messages in order under the lock, everything else after
-    /// it.
+    /// Executes the ledger's effects: messages in order under the lock, everything else after it is
+    /// released.
+    ///
+    /// | Effect | Under the lock | After it |
+    /// | --- | --- | --- |
+    /// | `Tell` | queue the message | flush once |
+    /// | `Agreed`, `Resolved` | update the slot | wake the caller |
+    /// | `Credit`, `Cancel`, `Retire` | forget enclosed bytes | call the backend |
     fn settle(&self, mut state: MutexGuard<'_, State>) {
         let (mut wakers, mut measured) = (Vec::new(), Vec::new());
         let (mut later, mut tells) = (Vec::new(), false);
@@ -638,13 +661,13 @@ impl Envelope {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The ledger is changed by total functions only; a panic elsewhere leaves it whole.
+        // Only total functions change the ledger; a panic elsewhere leaves it consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Does what belongs to somebody else: a caller's waker, or what listens to metrics and spans. This
-/// may be the driver's thread or an engine's, where a panic would end more than the one who panics.
+/// Runs foreign code, a caller's waker or a metrics or trace sink, and catches its panic. The
+/// current thread may be the driver's or an engine's, which a panic would end.
 fn unharmed(theirs: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(theirs)).is_err() {
         tracing::error!("a waker or a sink of this program has panicked");

@@ -1,6 +1,6 @@
 //! Layer: Words.
 //!
-//! How an engine fails.
+//! The failures of an engine.
 
 use crate::view::Rank;
 use std::fmt;
@@ -15,15 +15,15 @@ pub enum EngineFault {
     Cancelled,
     /// The data link to this rank broke.
     LinkLost(Rank),
-    /// This rank sent what the schedule does not foresee.
+    /// This rank sent data that the schedule does not expect.
     Protocol(Rank),
     /// The ranks hold different bits: a bug or a memory fault.
     DigestMismatch,
-    /// No data of the operation has moved for too long, although everybody is alive.
+    /// No data of the operation has moved for too long, although all peers are alive.
     Stalled,
-    /// Gloo reported an error; the log has its words.
+    /// Gloo reported an error; the log has its message.
     Gloo,
-    /// The call, the plan and the input do not fit each other: a bug of the caller of the engine.
+    /// The call, the plan and the input do not fit each other: a bug in the engine's caller.
     Unfit,
 }
 

@@ -1,13 +1,13 @@
 //! Layer: Core.
 //!
-//! Whether numbers are numbers: neither NaN nor infinite.
+//! Tests elements for NaN and infinity.
 
 use super::DType;
 
-/// Whether all elements are finite; integers always are. What is left over at the end of `bytes` is
-/// not looked at.
+/// Whether all elements are finite; integers always are. An incomplete element at the end of
+/// `bytes` is ignored.
 pub fn all_finite(dtype: DType, bytes: &[u8]) -> bool {
-    // An exponent of nothing but ones.
+    // A float is not finite if all exponent bits are ones.
     match dtype {
         DType::F32 => {
             !any::<4>(bytes, |element| u32::from_le_bytes(element) & 0x7f80_0000 == 0x7f80_0000)
@@ -21,8 +21,8 @@ pub fn all_finite(dtype: DType, bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether one of the elements is such. Stops between pieces only, so that the loop over a piece
-/// has no branch.
+/// Whether the predicate holds for any element. Stops only between pieces, so that the loop over a
+/// piece has no branch.
 fn any<const SIZE: usize>(bytes: &[u8], is_such: impl Fn([u8; SIZE]) -> bool) -> bool {
     let (elements, _) = bytes.as_chunks::<SIZE>();
     elements
@@ -30,7 +30,7 @@ fn any<const SIZE: usize>(bytes: &[u8], is_such: impl Fn([u8; SIZE]) -> bool) ->
         .any(|piece| piece.iter().fold(false, |found, element| found | is_such(*element)))
 }
 
-/// Elements of a piece: a few kilobytes.
+/// Elements per piece: 8 to 32 KiB.
 const PIECE: usize = 4096;
 
 #[cfg(test)]

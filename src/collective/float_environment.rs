@@ -1,30 +1,28 @@
 //! Layer: Core.
 //!
-//! The floating-point environment in which everything is added, divided and encoded.
+//! The floating-point environment of all additions, divisions and encodings.
 //!
-//! A thread has a control word: how its arithmetic rounds, and whether subnormal numbers are taken
-//! for zero. Libraries change it for speed (code linked with `-ffast-math`,
-//! `torch.set_flush_denormal`), and threads made afterwards inherit it. Results are the same bits
-//! on every rank only if every rank computes under the same control word, so the library computes
-//! under the default one of IEEE 754, whichever thread it is on: round to nearest, ties to even,
-//! subnormals kept, no traps. The program finds its own control word again afterwards.
+//! A thread has a control word. It holds the rounding mode and whether subnormal numbers count as
+//! zero. Libraries change it for speed (code linked with `-ffast-math`,
+//! `torch.set_flush_denormal`), and new threads inherit it. Results have the same bits on every
+//! rank only if every rank computes under the same control word. The library therefore computes
+//! under the IEEE 754 default on every thread: round to nearest, ties to even, subnormals kept, no
+//! traps. Afterwards it restores the program's own control word.
 
 use std::hint::black_box;
 
-/// Runs `work` in the default environment. The control word is read once, and written twice where
-/// it is another one.
+/// Runs `work` in the default environment. Reads the control word once, and writes it twice if it
+/// differs from the default.
 ///
-/// What it computes from must lie in memory, as slices do: a compiler that does not know of control
-/// words may compute from what is in registers already before it begins.
+/// The operands of `work` must lie in memory, as slices do: the compiler does not know about
+/// control words and may compute from registers before `work` begins.
 pub fn in_default_environment<R>(work: impl FnOnce() -> R) -> R {
     let _restored = Restored::to_default();
-    // Nor may it put off what is left to compute of the result until the thread has its own word
-    // again.
+    // The compiler must not move the rest of the computation behind the restoration either.
     black_box(work())
 }
 
-/// The thread's own control word, which it has again when this is dropped; `None` where it is the
-/// default already.
+/// The thread's own control word, restored on drop; `None` if it is the default already.
 struct Restored(Option<control::Word>);
 
 impl Restored {
@@ -46,7 +44,7 @@ impl Drop for Restored {
     }
 }
 
-/// MXCSR. Its low six bits are flags of what has happened, and no modes.
+/// MXCSR. Its low six bits are exception flags, not modes.
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "the control word has no safe door")]
 mod control {
@@ -58,21 +56,21 @@ mod control {
 
     pub fn word() -> Word {
         let mut word: Word = 0;
-        // SAFETY: it writes four bytes, which are `word`'s. That it may touch memory keeps what is
-        // computed from memory on its side.
+        // SAFETY: It writes four bytes, those of `word`. The compiler assumes that it touches
+        // memory, and therefore does not move computations on memory across it.
         unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut word, options(nostack, preserves_flags)) };
         word
     }
 
     pub fn set(word: Word) {
-        // SAFETY: it reads four bytes of `word`, which is the default or what the thread had.
-        // Compiled code assumes the default; where the thread had another one, this is what makes
-        // that assumption true, until the thread has its own again.
+        // SAFETY: It reads four bytes of `word`, which is the default or the thread's own word.
+        // Compiled code assumes the default. If the thread had another one, this call makes that
+        // assumption true, until the thread's own word is restored.
         unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const word, options(nostack, preserves_flags)) };
     }
 }
 
-/// FPCR, which is modes alone.
+/// FPCR, which only contains modes.
 #[cfg(target_arch = "aarch64")]
 #[allow(unsafe_code, reason = "the control word has no safe door")]
 mod control {
@@ -84,19 +82,19 @@ mod control {
 
     pub fn word() -> Word {
         let word: Word;
-        // SAFETY: it reads a register. That it may touch memory keeps what is computed from memory
-        // on its side.
+        // SAFETY: It reads a register. The compiler assumes that it touches memory, and therefore
+        // does not move computations on memory across it.
         unsafe { asm!("mrs {}, fpcr", out(reg) word, options(nostack, preserves_flags)) };
         word
     }
 
     pub fn set(word: Word) {
-        // SAFETY: as on x86-64.
+        // SAFETY: As on x86-64.
         unsafe { asm!("msr fpcr, {}", in(reg) word, options(nostack, preserves_flags)) };
     }
 }
 
-/// Elsewhere the environment is what the program has made it.
+/// On other architectures the environment stays as the program has set it.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod control {
     pub type Word = u32;
@@ -114,12 +112,12 @@ mod control {
 pub(crate) mod testing {
     use super::{Restored, control};
 
-    /// Flush to zero, and subnormals taken for zero.
+    /// Flush to zero, and subnormal operands treated as zero.
     const FLUSHING: u32 = 0x8040;
     /// Round towards zero.
     const TRUNCATING: u32 = 0x6000;
 
-    /// Runs `work` under each control word that a program may have set, and under the default one.
+    /// Runs `work` under each control word that a program may have set, including the default.
     pub(crate) fn under_every_control_word(work: impl Fn()) {
         for modes in [0, FLUSHING, TRUNCATING, FLUSHING | TRUNCATING] {
             let _restored = Restored(Some(control::word()));

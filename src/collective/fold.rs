@@ -1,18 +1,18 @@
 //! Layer: Core.
 //!
-//! The one fold: the arithmetic of every reduction, whatever the schedule or engine.
+//! The arithmetic of every reduction, for all schedules and engines.
 //!
 //! # Determinism
 //!
 //! A result is `finish(fold(.. fold(a, b) .., z))`. Each step is one IEEE 754 operation per
-//! element, in the order the schedule fixes; nothing is fused or reassociated, so optimisation
-//! level and vector width do not show in the bits, and [whatever the thread's control word
-//! is](super::in_default_environment), it is the default one for each step. Payloads of NaN do
-//! differ between machines, so [`finish`] writes every NaN as the type's canonical quiet one. Up to
-//! that, each step is commutative, and a node may use either operand as its accumulator.
+//! element, in the order that the schedule fixes. Nothing is fused or reassociated, so optimisation
+//! level and vector width do not change the bits. Each step runs under the default control word,
+//! [whatever the thread's own one is](super::in_default_environment). NaN payloads differ between
+//! machines, so [`finish`] replaces every NaN by the type's canonical quiet one. Up to that, each
+//! step is commutative, and a node may use either operand as its accumulator.
 //!
-//! Halves are widened to `f32` for each step, and its result is rounded once, to the nearest, ties
-//! to even: what is on its way between members is a half too. Integers wrap around.
+//! Halves are widened to `f32` for each step, and the result is rounded once, to nearest, ties to
+//! even; partial sums between members are halves too. Integers wrap around.
 //!
 //! `Min` and `Max` follow a total rule: NaN wins, and -0 is below +0.
 
@@ -24,8 +24,8 @@ use super::fault::EngineFault;
 use super::float_environment::in_default_environment;
 use super::half::{Bf16, F16};
 
-/// These bytes are not whole and aligned elements of their type, or not equally many: a bug of an
-/// engine, as blocks are aligned and schedules cut them between elements.
+/// The slices are not whole and aligned elements of their type, or differ in length. This is a bug
+/// of an engine: blocks are aligned, and schedules cut them between elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misfit;
 
@@ -35,10 +35,11 @@ impl From<Misfit> for EngineFault {
     }
 }
 
-/// `acc = acc op x`, element by element.
+/// `acc = acc op x`, element by element. Both slices hold whole elements of `dtype` and have the
+/// same length.
 ///
 /// # Errors
-/// [`Misfit`]: nothing is added then.
+/// [`Misfit`]; `acc` is unchanged.
 pub fn fold(op: ReduceOp, dtype: DType, acc: &mut [u8], x: &[u8]) -> Result<(), Misfit> {
     in_default_environment(|| match dtype {
         DType::F32 => fold_as::<f32>(op, acc, x),
@@ -54,10 +55,10 @@ pub fn fold(op: ReduceOp, dtype: DType, acc: &mut [u8], x: &[u8]) -> Result<(), 
     })
 }
 
-/// `into = a op b`: a copy of `a` and a [`fold`], on one way through memory.
+/// `into = a op b`: a copy of `a` and a [`fold`], in one pass over memory.
 ///
 /// # Errors
-/// [`Misfit`]: `into` has no meaning then.
+/// [`Misfit`]; the contents of `into` are unspecified.
 #[cfg(any(feature = "gloo", test))]
 pub fn fold_pair(
     op: ReduceOp,
@@ -72,7 +73,7 @@ pub fn fold_pair(
     in_default_environment(|| match (op, dtype) {
         (ReduceOp::Sum | ReduceOp::Mean, DType::F32) => each_pair::<f32>(into, a, b, f32::plus),
         (ReduceOp::Sum | ReduceOp::Mean, DType::F64) => each_pair::<f64>(into, a, b, f64::plus),
-        // Their steps take longer than the copy, which stays in the first cache.
+        // These steps take longer than the copy, which stays in the first-level cache.
         _ => {
             let parts = into
                 .chunks_mut(IN_CACHE_BYTES)
@@ -87,16 +88,16 @@ pub fn fold_pair(
     })
 }
 
-/// A multiple of every element's length that leaves room in the first-level cache for three of
-/// them.
+/// A multiple of every element's length; three slices of this length fit into the first-level
+/// cache.
 #[cfg(any(feature = "gloo", test))]
 const IN_CACHE_BYTES: usize = 8 * 1024;
 
-/// Makes the folded contributions of `members` members the result: divides a mean, makes every NaN
-/// canonical. Integers are finished as they are.
+/// Turns the folded contributions of `members` members into the result: divides a mean and makes
+/// every NaN canonical. Integers are left unchanged.
 ///
 /// # Errors
-/// [`Misfit`]: nothing is changed then.
+/// [`Misfit`]; `acc` is unchanged.
 pub fn finish(op: ReduceOp, dtype: DType, acc: &mut [u8], members: usize) -> Result<(), Misfit> {
     in_default_environment(|| match dtype {
         DType::F32 => finish_as::<f32>(op, acc, members),
@@ -160,7 +161,7 @@ mod tests {
     }
 
     fn pair<T: Arithmetic>(op: ReduceOp, a: T, b: T) -> T {
-        // Longer than any vector register, so that both the vector loop and its tail are asked.
+        // Longer than any vector register, so that both the vector loop and its tail run.
         let (mut acc, x) = ([a; 37], [b; 37]);
         fold(op, T::DTYPE, bytes_of_mut(&mut acc), bytes_of(&x)).expect("it fits");
         finish(op, T::DTYPE, bytes_of_mut(&mut acc), 2).expect("it fits");
@@ -176,8 +177,7 @@ mod tests {
         pair(op, Bf16::from_bits(a), Bf16::from_bits(b)).to_bits()
     }
 
-    /// The bytes of a reduction of these two, with operands that are what they are before it
-    /// begins.
+    /// The bytes of a reduction of these two values. Both are fixed before the reduction begins.
     #[cfg(target_arch = "x86_64")]
     fn reduction<T: Arithmetic>(a: T, b: T) -> Box<dyn Fn(ReduceOp) -> Vec<u8>> {
         let (a, b) = ([a; 37], [b; 37]);
@@ -262,8 +262,8 @@ mod tests {
 
     #[test]
     fn halves_are_added_in_f32_and_rounded_once() {
-        // 2048 + 1 lies between two halves and goes to the even one; 2050 + 1 is a tie the other
-        // way.
+        // 2048 + 1 lies between two halves and rounds to the even one, down; 2050 + 1 is a tie that
+        // rounds up.
         assert_eq!(f16(ReduceOp::Sum, 0x6800, 0x3c00), 0x6800);
         assert_eq!(f16(ReduceOp::Sum, 0x6801, 0x3c00), 0x6802);
         assert_eq!(f16(ReduceOp::Sum, 0x7bff, 0x7bff), 0x7c00, "too large is infinite");
@@ -298,7 +298,7 @@ mod tests {
         );
     }
 
-    /// The loops over halves and the arithmetic of one of them go different ways to the same
+    /// The vector loops over halves and the arithmetic of one half take different ways to the same
     /// number.
     #[test]
     fn loops_over_halves_agree_with_the_plain_arithmetic() {
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn folding_a_pair_is_copying_one_and_folding_the_other() {
         use DType::{Bf16, F16, F32, F64, I8, I32, I64, U8, U32, U64};
-        // More than two parts, all bits at odds.
+        // More than two parts, with mixed bits.
         let bits = |salt: u64| -> Vec<u64> {
             (1..=2500u64).map(|i| i.wrapping_mul(salt | 1).rotate_left(i as u32 % 64)).collect()
         };

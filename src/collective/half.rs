@@ -1,14 +1,13 @@
 //! Layer: Words.
 //!
-//! The two floats of 16 bits. They are for buffers that are kept in them; arithmetic is done in
-//! `f32`.
+//! The two 16-bit floats. They are storage formats for buffers; arithmetic is done in `f32`.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 /// IEEE 754 binary16: 11 bits of precision, largest number 65504.
 ///
-/// Lies in memory as its 16 bits, so a buffer of another crate's half type can be cast to it.
+/// Its memory layout is its 16 bits, so a buffer of another crate's half type can be cast to it.
 /// Compares as a float does.
 #[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
@@ -16,7 +15,7 @@ pub struct F16(u16);
 
 /// bfloat16, the upper half of an `f32`: 8 bits of precision, the range of `f32`.
 ///
-/// Lies in memory as its 16 bits, so a buffer of another crate's half type can be cast to it.
+/// Its memory layout is its 16 bits, so a buffer of another crate's half type can be cast to it.
 /// Compares as a float does.
 #[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
@@ -25,12 +24,13 @@ pub struct Bf16(u16);
 macro_rules! half {
     ($half:ident, $inner:ty) => {
         impl $half {
-            /// The nearest number, ties to even; too large ones become infinite, a NaN stays one.
+            /// The nearest number, ties to even. Too large values become infinite; a NaN stays a
+            /// NaN.
             pub fn from_f32(x: f32) -> $half {
                 $half(<$inner>::from_f32(x).to_bits())
             }
 
-            /// The same number; every one of them is an `f32`.
+            /// The same number, exactly.
             pub fn to_f32(self) -> f32 {
                 <$inner>::from_bits(self.0).to_f32()
             }
@@ -40,7 +40,7 @@ macro_rules! half {
                 $half(bits)
             }
 
-            /// Sign, exponent and fraction.
+            /// The bits: sign, exponent and fraction.
             pub const fn to_bits(self) -> u16 {
                 self.0
             }

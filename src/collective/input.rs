@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! A member's contribution, while its caller is being polled.
+//! A member's contribution, as the caller passes it in.
 
 use super::dtype::DType;
 use super::element::{Element, bytes_of_mut};
@@ -10,15 +10,15 @@ use crate::copying::copy;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A contribution, handed over piece by piece.
+/// A contribution, read piece by piece.
 pub enum Input<'a> {
     /// This member contributes nothing.
     Nothing,
-    /// A caller's slice, which is copied: it is the caller's again when the poll is over.
+    /// A caller's slice. It is copied, because it belongs to the caller again after the poll.
     Borrowed(&'a [u8]),
-    /// A caller's own elements, which are read where they are.
+    /// A caller's own elements, read in place.
     Lent(Block),
-    /// A borrowed one, and who is told of every piece that is asked for, before it is copied.
+    /// A borrowed slice; the function is called with each requested range before it is copied.
     #[cfg(test)]
     Watched(&'a [u8], &'a dyn Fn(&Range<usize>)),
 }
@@ -29,17 +29,17 @@ impl Input<'_> {
         Input::Lent(Block::lent(Arc::clone(elements)))
     }
 
-    /// How many bytes it has.
+    /// The length in bytes.
     pub fn len(&self) -> usize {
         self.bytes().len()
     }
 
-    /// Whether elements of this type in it are neither NaN nor infinite.
+    /// Whether its elements, of this type, are neither NaN nor infinite.
     pub fn is_finite(&self, dtype: DType) -> bool {
         all_finite(dtype, self.bytes())
     }
 
-    /// All of it.
+    /// All bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Input::Nothing => &[],
@@ -50,12 +50,12 @@ impl Input<'_> {
         }
     }
 
-    /// Whether its pieces are copies.
+    /// Whether pieces of it are copies.
     pub fn is_copied(&self) -> bool {
         !matches!(self, Input::Lent(_))
     }
 
-    /// These bytes of it; `None` when it has not as many.
+    /// The bytes in `range`; `None` if it has fewer.
     pub fn piece(&self, pool: &Pool, range: Range<usize>) -> Option<Block> {
         match self {
             Input::Nothing => None,
@@ -74,7 +74,8 @@ impl Input<'_> {
         }
     }
 
-    /// Copies these bytes of it to `out`, as many as that has; says whether there were.
+    /// Copies bytes from `start` on into `out` until `out` is full. Returns false, without copying,
+    /// if there are too few.
     pub fn copy_to(&self, start: usize, out: &mut [u8]) -> bool {
         #[cfg(test)]
         if let Input::Watched(_, watch) = self {
@@ -84,14 +85,14 @@ impl Input<'_> {
         bytes.map(|bytes| copy(out, bytes)).is_some()
     }
 
-    /// All of it, to be handed in later as [`Input::Lent`]: a copy of what is borrowed. `None` when
+    /// All of it, to be handed in later as [`Input::Lent`]; a borrowed slice is copied. `None` if
     /// nothing is contributed.
     pub fn kept(&self) -> Option<Block> {
         match self {
             Input::Nothing => None,
             Input::Lent(block) => block.part(0..block.len()),
             _ => {
-                // In words of 8 bytes, so that elements of every type are where they may be.
+                // In words of 8 bytes, so that elements of every type are aligned.
                 let bytes = self.bytes();
                 let mut words = vec![0u64; bytes.len().div_ceil(8)];
                 bytes_of_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
@@ -100,7 +101,7 @@ impl Input<'_> {
         }
     }
 
-    /// What the memory of the result should be like, where it is to be the caller's afterwards: see
+    /// The model for the memory of the result, if the caller takes that memory over: see
     /// [`Pool::like`].
     pub fn model(&self) -> Option<Block> {
         match self {

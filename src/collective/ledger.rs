@@ -1,21 +1,28 @@
 //! Layer: Core.
 //!
-//! Every vote and status of one View, on one member.
+//! The votes and statuses of all operations of one View, on one member.
 //!
-//! One ledger sits behind one lock. Engines report results to it, the control plane feeds it the
-//! other members' messages, and a promise to leave the View is a snapshot of it:
-//! [`Ledger::freeze`]. After that no vote changes any more; the next View decides what is open.
+//! The ledger sits behind one lock. Engines report results to it, and the control plane delivers
+//! the other members' messages. [`Ledger::freeze`] takes the snapshot that goes into a promise to
+//! leave the View. After that no vote changes; the next View decides the open operations.
 //!
-//! Rules. Every member votes once per operation, to all members, and `Done` only when all have
-//! called it. `Committed` needs `Done` from all, `Aborted` needs `Abort` from all; until then the
-//! call waits. An `Abort` is answered with an `Abort` by everybody, also by a member that voted
-//! `Done` and has not committed, and by one whose program has not called the operation yet. A
-//! member lists an operation from its own call until every member has reported it decided. All
-//! members are those that take part: of a message its two ends.
+//! Rules. Every member votes `Done` or `Abort` on each operation and sends the vote to all
+//! participants: all members, or the two ends of a message. It votes `Done` only after all of them
+//! have called the operation. `Committed` needs `Done` from all, `Aborted` needs `Abort` from all;
+//! until then the call waits. Every member answers an `Abort` with an `Abort`, even if it has voted
+//! `Done` and not committed, or if its program has not called the operation yet. A member lists an
+//! operation from its own call until every participant has reported it decided.
 //!
-//! A step is one operation of several calls: each is described by itself, and none is voted on. A
-//! call by best effort is not voted on either; it is decided on each member as soon as that one
-//! holds its result, and listed by nobody.
+//! ```text
+//! own vote:  none --> Done --> Abort       Done: result held, all descriptors agree
+//!            none -----------> Abort       an Abort is final
+//! all Done, equal digests   -> Committed   all Done, digests differ -> DigestMismatch
+//! all Abort                 -> Aborted     anything else            -> open
+//! ```
+//!
+//! A step is one operation of several calls. Each call has its own descriptor, but only the step is
+//! voted on. A best-effort call has no votes for `Done`: each member commits it as soon as it holds
+//! the result, and it is not listed.
 
 mod calls;
 mod entry;
@@ -45,14 +52,14 @@ pub struct Ledger {
     me: Rank,
     size: usize,
     revisions: Revisions,
-    /// By rank: whose state a sync may take, because its history is the View's.
+    /// By rank: whether a sync may take this member's state, because its history is the View's.
     sources: Vec<bool>,
     frozen: bool,
-    /// The members share one history, from the start or since a sync was committed.
+    /// The members share one history, from the start or since a sync committed.
     synced: bool,
-    /// They did from the start.
+    /// The members shared one history from the start.
     began_synced: bool,
-    /// Where they did not: lanes in which this member has called something else than a sync.
+    /// If they did not: lanes in which this member has called anything but a sync.
     worked: BTreeSet<Lane>,
     committed: OpSet,
     numbers: BTreeMap<Lane, u64>,
@@ -61,20 +68,22 @@ pub struct Ledger {
     seeded: Seeded,
 }
 
-/// What the ledger wants done; in order.
+/// A request of the ledger; requests are executed in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LedgerEffect {
     /// Send to every other member that takes part.
     Tell(OpBody),
-    /// This member's descriptor and that of the rank are both known: bulk data may flow to it.
+    /// Bulk data may flow to this rank: its descriptor agrees with this member's, or its `Ready`
+    /// for a sync is in.
     Credit(OpId, Rank),
-    /// All descriptors are in and agree. For a sync: from whom, and how many bytes.
+    /// All descriptors are in and agree. For a sync: the source of the state and its length in
+    /// bytes.
     Agreed(OpId, Option<(Rank, u64)>),
-    /// The engine need not go on with it.
+    /// The engine can stop working on it.
     Cancel(OpId),
-    /// It is decided here.
+    /// The operation is decided here.
     Resolved(OpId, Outcome),
-    /// Nobody needs anything for it from the engine any more.
+    /// No member needs data of it from this engine any more.
     Retire(OpId),
 }
 
@@ -85,16 +94,17 @@ pub enum CallRefusal {
     Frozen,
     /// The members do not share one history yet.
     NeedsSync,
-    /// 64 operations that this member has called are in flight, or 32 messages, or 256 are listed.
+    /// Of the operations that this member has called, 64 are undecided, the call is a message and
+    /// 32 messages are undecided, or 256 are listed.
     TooManyInFlight,
 }
 
-/// What a member that sends such a message must be told: it broke the protocol.
+/// No honest member sends this message: its sender broke the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misbehaviour;
 
 impl Ledger {
-    /// The empty ledger of a View in which this member is `me`.
+    /// The empty ledger of a View in which this member has rank `me`.
     pub fn new(view: &View, me: Rank) -> Ledger {
         Ledger {
             view: view.digest(),
@@ -114,7 +124,7 @@ impl Ledger {
         }
     }
 
-    /// What is to be done since the last time this was called.
+    /// Takes the effects since the last call of this method.
     pub fn take_effects(&mut self) -> Vec<LedgerEffect> {
         std::mem::take(&mut self.effects)
     }
@@ -124,27 +134,27 @@ impl Ledger {
         self.frozen
     }
 
-    /// Whether the members share one history.
+    /// Whether the members share one history now.
     pub fn is_synced(&self) -> bool {
         self.synced
     }
 
-    /// Whether a sync of this lane brings a state: where the members did not share one history from
-    /// the start, until the lane is used for something else. It depends on what this member has
-    /// called and on nothing that it has heard, so that all members say the same.
+    /// Whether a sync in this lane transfers a state: if the members did not share one history from
+    /// the start, until the lane is used for anything else. It depends only on this member's own
+    /// calls and not on messages, so all members get the same answer.
     pub fn sync_brings(&self, lane: Lane) -> bool {
         !self.began_synced && !self.worked.contains(&lane)
     }
 
-    /// Operations committed here so far.
+    /// The number of operations committed here so far, without messages and best-effort calls.
     pub fn committed(&self) -> u64 {
         self.committed.len()
     }
 
-    /// Operations that this member or another one has begun and that are not decided.
+    /// The number of undecided operations that this member or another one has begun.
     ///
-    /// Those of others count too: a member that is about to call may finish them, unless it leaves
-    /// its View at once.
+    /// Operations begun only elsewhere count too: this member's program may be about to call them,
+    /// and they can complete unless the member leaves its View at once.
     pub fn in_flight(&self) -> usize {
         self.open().count()
     }
@@ -161,7 +171,7 @@ impl Ledger {
         if !self.synced && !matches!(call.kind, Kind::Sync { .. }) {
             return Err(CallRefusal::NeedsSync);
         }
-        // Its own calls: those of others may wait for the very call that is made here.
+        // Only own calls count: the calls of others may wait for this very call.
         let own = || self.entries.iter().filter(|(_, e)| e.call.is_some());
         let in_flight = || own().filter(|(_, e)| e.outcome.is_none());
         let messages = || in_flight().filter(|(op, _)| op.lane.ends().is_some()).count();
@@ -195,7 +205,7 @@ impl Ledger {
         Ok(op)
     }
 
-    /// Replaces what a call asks for, before it is told to anybody.
+    /// Replaces the arguments of a call, before its descriptor is sent.
     pub fn amend(&mut self, op: OpId, call: Call) {
         let me = self.me;
         if let Some(entry) = self.entries.get_mut(&op).filter(|e| e.calls.of(me).is_none()) {
@@ -203,14 +213,15 @@ impl Ledger {
         }
     }
 
-    /// Tells everybody that this member has begun `op`: its staging is ready. Not when it is
-    /// decided by now; gives whether it does.
+    /// Announces to all participants that this member has begun `op` and has its staging memory
+    /// ready. Sends nothing if the operation is already decided; returns whether the descriptor was
+    /// sent.
     pub fn describe(&mut self, op: OpId) -> bool {
         let call = self.entries.get(&op).and_then(|e| e.call);
         call.is_some_and(|call| self.tell_begun(op, None, call))
     }
 
-    /// The same of one call of a step.
+    /// Like [`describe`](Ledger::describe), for one call of a step.
     pub fn describe_part(&mut self, part: OpId, call: Call) -> bool {
         part.step().is_some_and(|(op, index)| self.tell_begun(op, Some(index), call))
     }
@@ -225,7 +236,8 @@ impl Ledger {
             return false;
         };
         let name = part.map_or(op, |index| op.part(index));
-        // One that is held is a sync, or the end of a step: their data moves later.
+        // Only a sync or the end of a step is described while its plan is unknown. Their
+        // descriptors grant no credit.
         let descriptor = Descriptor {
             op: name,
             call,
@@ -243,7 +255,7 @@ impl Ledger {
         true
     }
 
-    /// The engine has begun with a sync, whose data could not move before all descriptors were in.
+    /// The engine has begun the transfer of a sync, which had to wait for all descriptors.
     pub fn ready(&mut self, op: OpId) {
         if let Some(entry) = self.entries.get_mut(&op).filter(|e| !e.ready && e.outcome.is_none()) {
             entry.ready = true;
@@ -251,18 +263,18 @@ impl Ledger {
         }
     }
 
-    /// Another member has begun with a sync.
+    /// Another member's engine has begun the transfer of a sync.
     pub fn on_ready(&mut self, from: Rank, op: OpId) {
         if self.entries.get(&op).is_some_and(|e| e.outcome.is_none() && e.concerns(from)) {
             self.effects.push(LedgerEffect::Credit(op, from));
         }
     }
 
-    /// The engine holds the full result; of a step, that of every call. Ignored when the View is
-    /// frozen or the operation is given up.
+    /// The engine holds the full result; for a step, the results of all its calls. Ignored if the
+    /// View is frozen or this member has voted `Abort`.
     ///
-    /// The vote waits until all have called: a root that has sent everything off may give up as
-    /// long as somebody has not come.
+    /// The vote waits until all members have called the operation: a root that has sent everything
+    /// may still give up while a member is missing.
     pub fn done(&mut self, op: OpId, digest: u128) {
         if let Some(entry) = self.entries.get_mut(&op).filter(|_| !self.frozen) {
             entry.held = Some(digest);
@@ -270,8 +282,8 @@ impl Ledger {
         }
     }
 
-    /// A result counts from when all have called: it is voted for, or decides a call that nobody
-    /// votes on.
+    /// Uses a result once all members have called the operation: votes `Done`, or decides a
+    /// best-effort call.
     fn count_result(&mut self, op: OpId) {
         let Some(entry) = self.entries.get(&op).filter(|e| e.agreed) else { return };
         match entry.held {
@@ -280,8 +292,8 @@ impl Ledger {
         }
     }
 
-    /// Gives `op` up, if this member has not voted `Done` for it: then the decision must be waited
-    /// for.
+    /// Gives `op` up, unless this member has voted. After `Done` the caller must wait for the
+    /// decision.
     pub fn abort(&mut self, op: OpId, reason: AbortReason) {
         let own = self.entries.get(&op).and_then(|e| e.votes[self.me.index()]);
         if own.is_none() {
@@ -289,9 +301,9 @@ impl Ledger {
         }
     }
 
-    /// The deadline of `op` has passed on this member. It gives `op` up if it has not voted. A vote
-    /// `Done` stands, as others may have committed on it: then this member asks those that have not
-    /// voted to give `op` up.
+    /// Handles the deadline of `op` on this member. Before its vote this member votes `Abort`. A
+    /// vote `Done` stands, because others may have committed on it; then this member asks the
+    /// members that have not voted to vote `Abort`.
     pub fn expire(&mut self, op: OpId) {
         if self.has_voted_done(op) { self.hurry(op) } else { self.abort(op, AbortReason::Deadline) }
     }
@@ -303,8 +315,8 @@ impl Ledger {
         }
     }
 
-    /// The deadline of `op` has passed on another member. A member that has voted `Done` says so
-    /// too: all of them then wait for the same votes from the same moment on.
+    /// Handles the deadline of `op` on another member. A member that has voted `Done` repeats the
+    /// request, so that all members wait for the same votes from the same moment on.
     pub fn on_overdue(&mut self, from: Rank, op: OpId) -> Result<(), Misbehaviour> {
         if self.frozen {
             return Ok(());
@@ -322,9 +334,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// The other members whose vote on an open `op` is missing, though every correct member gives
-    /// it as soon as it has heard this one: `Abort` in answer to `Abort`, any vote in answer to
-    /// [`Overdue`](OpBody::Overdue).
+    /// The other members whose vote on an open `op` is missing although a correct member votes at
+    /// once: `Abort` in answer to `Abort`, any vote in answer to [`Overdue`](OpBody::Overdue).
     pub fn unanswered(&self, op: OpId) -> Vec<Rank> {
         let open = self.entries.get(&op).filter(|e| !self.frozen && e.outcome.is_none());
         let Some(entry) = open else { return Vec::new() };
@@ -338,14 +349,14 @@ impl Ledger {
         others.filter(|rank| !answers(entry.votes[rank.index()])).collect()
     }
 
-    /// Whether this member has voted `Done` for an operation that is not decided.
+    /// Whether this member has voted `Done` for an operation that is undecided.
     pub fn has_voted_done(&self, op: OpId) -> bool {
         let entry = self.entries.get(&op).filter(|e| e.outcome.is_none());
         entry.is_some_and(|e| matches!(e.votes[self.me.index()], Some(Vote::Done { .. })))
     }
 
-    /// Another member has begun an operation. Gives whether it says so for the first time, and it
-    /// is of interest still.
+    /// Another member has begun an operation. Returns whether this is its first such message for an
+    /// operation that is still tracked.
     pub fn on_descriptor(
         &mut self,
         from: Rank,
@@ -366,7 +377,8 @@ impl Ledger {
             return Ok(false);
         };
         let is_first = entry.calls_of_mut(part).note(from, descriptor).ok_or(Misbehaviour)?;
-        // A plan that this member has not got yet will come, and with it what is held.
+        // If this member does not have that plan yet, the message with the plan will also release
+        // the held call.
         if entry.call.is_some()
             && entry.revision.is_none()
             && self.revisions.has(descriptor.plan_revision)
@@ -408,8 +420,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// No vote changes any more. Returns what this member has to report; the same at every later
-    /// call.
+    /// No vote changes any more. Returns this member's report; later calls return the same until
+    /// the ledger is decided or cut off.
     pub fn freeze(&mut self) -> Closing {
         self.frozen = true;
         Closing {
@@ -422,20 +434,21 @@ impl Ledger {
         }
     }
 
-    /// The next View was made of this one: these operations are committed, every other open one is
-    /// aborted. Of a committed one whose result this member does not hold it knows no more than
-    /// that others have gone on with it: that one stays unknown.
+    /// The next View follows this one: these operations are committed, and every other open one is
+    /// aborted. A committed operation for which this member has not voted `Done` ends as
+    /// `Indeterminate`.
     pub fn decide(&mut self, committed: &[CommittedOp]) {
         let (me, seeded) = (self.me, self.seeded);
         self.close_with(|op, entry| entry.outcome_by(*op, committed, me, seeded));
     }
 
-    /// This member was left out of the next View: what was open stays unknown.
+    /// This member was left out of the next View: open operations end as `Indeterminate`.
     pub fn cut_off(&mut self) {
         self.close_with(|_, _| Outcome::Indeterminate);
     }
 
-    /// The oldest operation that this member has begun and some ranks have not.
+    /// The first operation, in order of lane and number, that this member has begun and some ranks
+    /// have not; with these ranks.
     pub fn waiting_for(&self) -> Option<(OpId, Vec<Rank>)> {
         self.entries.iter().find_map(|(op, e)| {
             let missing: Vec<Rank> = e.calls.missing().collect();
@@ -449,7 +462,8 @@ impl Ledger {
         self.view
     }
 
-    /// Makes room for what `from` says about `op`, within what one member may have open.
+    /// Creates an entry for a message of `from` about `op`, within the limit of open operations per
+    /// member.
     fn admit(&mut self, from: Rank, op: OpId) -> Result<(), Misbehaviour> {
         let concerns = |rank: Rank| op.lane.participants(self.size) >> rank.0 & 1 == 1;
         if !op.lane.fits(self.size) || !concerns(from) || !concerns(self.me) {
@@ -460,8 +474,9 @@ impl Ledger {
         {
             return Ok(());
         }
-        // A member lists each of them until this one has reported it decided. What it gave up may
-        // be open here for long, where a third member's word is late.
+        // An honest sender lists each of these until this member has reported it decided. An
+        // operation that the sender has aborted may stay open here for long, if a third member's
+        // vote is late.
         let open = self
             .entries
             .values()
@@ -474,8 +489,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A descriptor for an operation that is over and forgotten here: it cannot have been committed
-    /// without its sender.
+    /// Votes down a descriptor for an operation that is decided and forgotten here. It cannot have
+    /// been committed, because its sender had not called it.
     fn refuse_finished(&mut self, op: OpId) {
         let cause = AbortCause { reason: AbortReason::Dropped, by: self.me };
         self.effects.push(LedgerEffect::Tell(OpBody::Vote(op, Vote::Abort(cause))));
@@ -502,7 +517,8 @@ impl Ledger {
         self.settle(op);
     }
 
-    /// Compares the descriptors; a difference is voted down, naming the lowest pair.
+    /// Compares the descriptors. A difference leads to an `Abort` that names the lowest pair of
+    /// ranks.
     fn compare(&mut self, op: OpId) {
         let Some(entry) = self.entries.get_mut(&op) else { return };
         if entry.outcome.is_some() || entry.agreed {
@@ -522,7 +538,7 @@ impl Ledger {
         }
     }
 
-    /// Decides `op` when all votes are in.
+    /// Decides `op` if its verdict is known.
     fn settle(&mut self, op: OpId) {
         let Some(entry) = self.entries.get_mut(&op) else { return };
         if entry.outcome.is_some() {
@@ -547,14 +563,14 @@ impl Ledger {
         }
         if called {
             self.effects.push(LedgerEffect::Resolved(op, outcome));
-            // Who holds a result that nobody votes on may still have to hand it on.
+            // A member that holds a best-effort result may still have to forward data.
             if !(alone && outcome == Outcome::Committed) {
                 self.in_engine(op, LedgerEffect::Retire);
             }
         }
     }
 
-    /// An effect on `op` as engines know it: by the names of all its calls, if it is a step.
+    /// Applies an effect to `op` under the engine's names: for a step, to each of its calls.
     fn in_engine(&mut self, op: OpId, effect: fn(OpId) -> LedgerEffect) {
         let Some(entry) = self.entries.get(&op) else { return };
         if entry.is_step() {
@@ -575,7 +591,7 @@ impl Ledger {
     }
 }
 
-/// Whether an honest member can have begun this, by its own name or as one call of a step.
+/// Whether an honest member can send this descriptor, for an operation or for one call of a step.
 fn is_honest(descriptor: &Descriptor, part: Option<u8>) -> bool {
     let call = &descriptor.call;
     let ends = if let Kind::Message { from, to, .. } = call.kind { Some((from, to)) } else { None };

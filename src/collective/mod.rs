@@ -1,10 +1,10 @@
 //! Layer: Doors.
 //!
-//! Collectives: what is called, how it is scheduled, folded and carried out.
+//! Collectives: the calls, their schedules, the reduction arithmetic, the votes and the engines.
 //!
-//! An [`Engine`] opens one [`Backend`] per View; a Backend runs jobs until it is closed. It reads a
-//! borrowed buffer only while it is fed by the caller's own thread, see [`Input`]. Whether a result
-//! counts is decided by votes, outside of the engine.
+//! An [`Engine`] opens one [`Backend`] per View. A backend runs jobs until it is closed. It reads a
+//! borrowed buffer only inside [`Backend::feed`], on the caller's own thread (see [`Input`]). Votes
+//! outside of the engine decide whether a result counts.
 
 mod arithmetic;
 mod board;
@@ -96,8 +96,8 @@ pub trait Engine: Send + Sync {
     /// Which engine this is.
     fn kind(&self) -> EngineKind;
 
-    /// A backend for one View, of which this node is `me`. Links are attached as they come up.
-    /// `board` is the View's.
+    /// Opens the backend of one View, in which this node has rank `me`. Links are attached as they
+    /// come up. `board` is the View's key-value board.
     fn open(&self, view: &Arc<View>, me: Rank, board: Arc<dyn Board>) -> Arc<dyn Backend>;
 }
 
@@ -109,51 +109,55 @@ pub trait Backend: Send + Sync {
     /// Takes over the data link to `peer`. A later link to the same peer replaces the earlier one.
     fn attach(&self, peer: Rank, link: Box<dyn DataLink>);
 
-    /// Begins a job: makes room for its data. Its `done` is called exactly once, from any thread
-    /// and under no lock, also when the job is cancelled or the backend closes; perhaps before this
-    /// returns, as when the call cannot be carried out under the plan. It should be short: it may
-    /// hold up a link's receiver, or the control plane.
+    /// Starts a job and allocates memory for its data.
+    ///
+    /// The backend calls `done` exactly once, from any thread and without holding a lock, also when
+    /// the job is cancelled or the backend closes. The call may happen before `start` returns, for
+    /// example when the job cannot run under its plan. `done` must be short: it may delay a link's
+    /// receiver or the control plane.
     fn start(&self, job: Job);
 
-    /// Hands in this member's contribution to a job that was started, once; [`Input::Nothing`]
-    /// where it has none. What was copied of it first is on its way before the last is. `input` is
-    /// not looked at any more when this returns; what it lends may be, until the job is done and
-    /// retired. Nothing happens when the job has ended; a contribution of another length than the
-    /// call's fails it.
+    /// Hands in this member's contribution to a started job; at most once per job, and
+    /// [`Input::Nothing`] if this member contributes nothing. A backend may send the first chunk
+    /// before it has copied the last one. A borrowed `input` is not read after `feed` returns; lent
+    /// memory may be read until the job is done and retired. A job that has ended ignores the call.
+    /// A contribution whose length differs from the expected one fails the job.
     fn feed(&self, op: OpId, input: &Input<'_>);
 
-    /// The same, but for what is to be [`Enclosed`] with this member's descriptor: that does not go
-    /// over the data links, and counts as sent. A backend that knows of nothing like it feeds.
+    /// Like [`feed`](Backend::feed), but returns a small contribution for the caller to send inside
+    /// this member's descriptor, as [`Enclosed`]. These bytes do not go over the data links and
+    /// count as sent. The default implementation only feeds.
     fn feed_enclosing(&self, op: OpId, input: &Input<'_>) -> Option<Enclosed> {
         self.feed(op, input);
         None
     }
 
-    /// `from` has enclosed this with its descriptor of `op`; said once of each. It is treated as if
-    /// a data link had brought it.
+    /// Delivers the contribution that `from` enclosed with its descriptor of `op`, as if a data
+    /// link had brought it. Called once per peer and operation. The default implementation ignores
+    /// it.
     fn receive_enclosed(&self, op: OpId, from: Rank, enclosed: &Enclosed) {
         let _ = (op, from, enclosed);
     }
 
-    /// `peer` calls the same `op` and has room for all its data: [`start`](Backend::start) was
-    /// called for it there, and word of that has come here.
+    /// Grants credit: `peer` has called [`start`](Backend::start) for the same `op` and has room
+    /// for all its data.
     ///
-    /// Its descriptor is that word when it leaves after the call of `start`. Where an operation can
-    /// only start when other descriptors are in, a sync for one, the word must be a later message.
-    /// May come before `start` is called here.
+    /// A peer's descriptor is this grant if it was sent after `start`. An operation that can only
+    /// start once all descriptors are in, such as a sync, needs a later message for it. The credit
+    /// may arrive before `start` is called here.
     fn credit(&self, op: OpId, peer: Rank);
 
-    /// Forgets `op`: a running job is failed with [`EngineFault::Cancelled`], data that still
-    /// arrives for it is dropped.
+    /// Forgets `op`: a running job fails with [`EngineFault::Cancelled`], and later data for it is
+    /// dropped.
     fn cancel(&self, op: OpId);
 
-    /// `op` is decided on this member; data that still arrives for it is dropped.
+    /// `op` is decided on this member; later data for it is dropped.
     fn retire(&self, op: OpId);
 
-    /// What the View's data links have carried so far, and what went with descriptors.
+    /// The traffic of the View's data links so far, plus the bytes enclosed with descriptors.
     fn traffic(&self) -> Traffic;
 
-    /// The same of what went between this member and `peer` alone.
+    /// The part of [`traffic`](Backend::traffic) between this member and `peer`.
     fn traffic_with(&self, peer: Rank) -> Traffic;
 
     /// Shuts the links down and ends every job and thread.
@@ -163,9 +167,9 @@ pub trait Backend: Send + Sync {
 /// Bytes of bulk data, without headers and encryption.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Handed to the links, or enclosed with a descriptor for a peer.
+    /// Bytes handed to the links, or enclosed with a descriptor for a peer.
     pub sent_bytes: u64,
-    /// Taken from the links, or from descriptors.
+    /// Bytes received from the links, or with descriptors.
     pub received_bytes: u64,
 }
 
@@ -180,31 +184,31 @@ impl Traffic {
 
 /// One operation for a backend.
 pub struct Job {
-    /// Which operation.
+    /// The operation's number in the View.
     pub op: OpId,
-    /// What is to be done; agreed by all members or the result will be thrown away.
+    /// The call. If the members' calls differ, the vote discards the result.
     pub call: Call,
-    /// The plan whose revision the operation runs under.
+    /// The plan of the revision under which the operation runs.
     pub plan: Arc<Plan>,
-    /// For a sync, which member's state of how many bytes is handed on; `None` for every other
-    /// call.
+    /// For a sync, the rank that sends its state and the state's length in bytes; `None` for every
+    /// other call.
     pub sync_root: Option<(Rank, u64)>,
-    /// What the memory of the result should be [like](Pool::like), so that it can become the
-    /// caller's.
+    /// Allocate the result [like](Pool::like) this block, so that the caller can take it over
+    /// without a copy.
     pub model: Option<Block>,
     /// Receives the result.
     pub done: Done,
 }
 
-/// Where a job's result goes.
+/// The callback that receives a job's result.
 pub type Done = Box<dyn FnOnce(Result<Finished, EngineFault>) + Send>;
 
-/// A result that waits for the votes.
+/// A result that waits for the vote.
 #[derive(Debug)]
 pub struct Finished {
-    /// The result's elements in wire-independent, native form.
+    /// The result's elements, in native little-endian form.
     pub output: Staging,
-    /// XXH3-128 over the XXH3-64 of each 256 KiB of the result, equal on every rank; anything where
-    /// their results differ.
+    /// XXH3-128 over the XXH3-64 hashes of the result's 256 KiB blocks; equal on every rank if the
+    /// collective has a common result, otherwise unspecified.
     pub digest: u128,
 }

@@ -1,9 +1,9 @@
 //! Layer: Core.
 //!
-//! What a reduction must give, worked out one element at a time from a [`FoldOrder`].
+//! The reference result of a reduction, computed one element at a time from a [`FoldOrder`].
 //!
-//! Written apart from the fast loops on purpose, in the plainest way there is, so that they can be
-//! compared bit for bit.
+//! It shares no loop with the fast code on purpose and is as plain as possible, so that the two can
+//! be compared bit for bit.
 
 use super::arithmetic::Arithmetic;
 use super::call::ReduceOp;
@@ -11,10 +11,10 @@ use super::float_environment::in_default_environment;
 use crate::topology::{FoldOrder, FoldTree};
 use std::cmp::Ordering;
 
-/// The result of reducing `inputs`, one buffer per rank and all of one length, in `order`.
+/// The result of reducing `inputs`, one buffer per rank and all of the same length, in `order`.
 ///
-/// Elements that no segment covers stay at the first input's value. Integers have no mean: of them
-/// it is the sum.
+/// Elements that no segment covers keep the first input's value. Integers have no mean; for them it
+/// is the sum.
 pub fn reference<T: Arithmetic + PartialOrd>(
     order: &FoldOrder,
     op: ReduceOp,
@@ -43,7 +43,7 @@ fn value<T: Arithmetic + PartialOrd>(
         FoldTree::Leaf(rank) => inputs[rank.index()][i],
         FoldTree::Sum(parts) => {
             let values = parts.iter().map(|part| value(part, op, inputs, i));
-            // A sum of nothing is no plan's; it stands for nothing.
+            // No plan contains an empty sum; it evaluates to zero.
             values.reduce(|acc, x| step(op, acc, x)).unwrap_or(T::ZERO)
         }
     }
@@ -67,7 +67,7 @@ fn step<T: Arithmetic + PartialOrd>(op: ReduceOp, a: T, b: T) -> T {
     }
 }
 
-/// Of two equal values the one whose sign the total rule prefers; they differ only when both are
+/// The one of two equal values whose sign the total rule prefers. They differ only if both are
 /// zeros of a float.
 fn tie<T: Arithmetic>(op: ReduceOp, a: T, b: T) -> T {
     let a_is_negative = super::element::bytes_of(&[a]).last().is_some_and(|byte| byte & 0x80 != 0);

@@ -1,31 +1,31 @@
 //! Layer: Words.
 //!
-//! Why a call makes no sense, whatever the other members do.
+//! The reasons to refuse an invalid call, independently of the other members.
 
 use super::call::ReduceOp;
 use super::dtype::DType;
 use crate::view::Rank;
 use std::fmt;
 
-/// Why a call makes no sense as it stands.
+/// Why a call is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// The mean of integers: most often it is none.
+    /// A mean of integers: in most cases it is not an integer.
     MeanOfIntegers(DType),
-    /// The root is no rank of the View.
+    /// The root is not a rank of the View.
     NoRoot {
-        /// The root that was asked for; 255 also stands for any above.
+        /// The requested root; 255 also stands for any larger number.
         root: Rank,
         /// Members of the View.
         size: usize,
     },
-    /// A message to or from a rank that is none, or is this rank itself.
+    /// A message to or from this rank itself, or a rank that does not exist.
     NoPeer {
         /// Members of the View.
         size: usize,
     },
-    /// A message between members that have no direct link: nobody passes messages on.
+    /// A message between members without a direct link: messages are not forwarded.
     NoDirectLink {
         /// The sender.
         from: Rank,
@@ -34,38 +34,38 @@ pub enum Rejection {
     },
     /// A step of more than 64 calls.
     StepTooLong,
-    /// The output of a step's call is not as long as what comes of it.
+    /// The output of a step's call does not have the length of the result.
     Output {
-        /// Elements of the output; 0 when there is none.
+        /// Elements of the output; 0 if there is none.
         given: usize,
-        /// Elements that come.
+        /// Elements of the result.
         wanted: usize,
     },
-    /// An `all_to_all` of a buffer that cannot be cut into one part for each member.
+    /// An `all_to_all` of a buffer that cannot be cut into one equal part per member.
     Uneven {
         /// Elements of the buffer.
         count: u64,
         /// Members of the View.
         size: usize,
     },
-    /// The root's buffer of a `scatter` is not one part for each member.
+    /// The root's buffer of a `scatter` does not have one part per member.
     ScatterInput {
-        /// Elements of the root's buffer; 0 when there is none.
+        /// Elements of the root's buffer; 0 if there is none.
         given: usize,
         /// Elements of a part.
         part: usize,
         /// Members of the View.
         size: usize,
     },
-    /// A codec that leaves elements out is for sums and means only.
+    /// A codec that leaves elements out works for sums and means only.
     TopK(ReduceOp),
     /// A codec with error feedback cannot be used for this call.
     Feedback(FeedbackProblem),
-    /// Something is wrong with the gradient of a parameter.
+    /// The gradient of a parameter is invalid.
     Gradient {
-        /// Which, in the order of registration.
+        /// The parameter's index, in the order of registration.
         parameter: usize,
-        /// What.
+        /// The problem.
         problem: GradientProblem,
     },
     /// A member has registered other parameters than this one, or has cut them into other buckets.
@@ -75,17 +75,17 @@ pub enum Rejection {
     },
 }
 
-/// What is wrong with a gradient.
+/// The problem of a gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GradientProblem {
     /// There is no such parameter.
     Unknown,
-    /// It was pushed before in this step.
+    /// It was already pushed in this step.
     Twice,
     /// It was not pushed in this step.
     Missing,
-    /// It is not as long as its parameter.
+    /// Its length differs from its parameter's.
     Length {
         /// Elements of the gradient.
         given: usize,
@@ -98,16 +98,16 @@ pub enum GradientProblem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FeedbackProblem {
-    /// Another call uses it, and is not decided.
+    /// Another undecided call uses it.
     InUse,
     /// It belongs to a buffer of another length.
     Length {
         /// Elements of this buffer.
         given: usize,
-        /// Elements to which something is owed.
+        /// Elements for which the codec keeps a residual.
         owed: usize,
     },
-    /// The call neither adds nor takes the mean.
+    /// The call is neither a sum nor a mean.
     NoSum(ReduceOp),
 }
 

@@ -1,20 +1,20 @@
 //! Layer: Core.
 //!
-//! Which operations are over, so that what still comes for them is known for what it is.
+//! The set of operations that are over, so that late data for them is recognised and dropped.
 
 use crate::view::{Lane, OpId};
 use std::collections::BTreeMap;
 
-/// Which operations are over: ranges of numbers by lane.
+/// The set of operations that are over: ranges of numbers by lane.
 ///
-/// Between two ranges lies an operation that is not decided, and no more than 64 of them are. So a
-/// lane takes a few words; how many lanes there are, the calling program decides.
+/// Between two ranges lies an undecided operation, and there are at most 64 of them. So a lane
+/// takes a few words of memory; the calling program determines the number of lanes.
 #[derive(Debug, Default)]
 pub struct Retired {
     lanes: BTreeMap<Lane, BTreeMap<u64, u64>>,
 }
 
-/// Twice as many gaps as a ledger leaves; past that the oldest counts as over.
+/// Twice as many gaps as a ledger leaves; beyond that, the oldest gap counts as over.
 const RANGES_MAX: usize = 128;
 
 impl Retired {
@@ -26,7 +26,7 @@ impl Retired {
         self.lanes.get(&op.lane).is_some_and(below)
     }
 
-    /// `op` is over.
+    /// Marks `op` as over.
     pub fn insert(&mut self, op: OpId) {
         if self.contains(op) {
             return;

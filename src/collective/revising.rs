@@ -1,14 +1,21 @@
 //! Layer: Core.
 //!
-//! How rank 0 brings another plan into its View.
+//! The agreement on a new plan within a View, led by rank 0; two phases.
 //!
-//! Every member holds the calls that it makes from then on and tells how far its lanes have come.
-//! When all have, rank 0 says which plan comes, and that it begins at the highest of these numbers:
-//! below it everything runs under the plan before, as it may have begun somewhere, and nothing
-//! above has begun anywhere. What another member has begun tells by itself under which plan, and is
-//! held no longer than until that plan is here. So no operation runs under two plans, none that has
-//! begun is disturbed, and what is held waits for messages and never for a program. If a member is
-//! lost meanwhile the View ends, and everything held with it.
+//! 1. *Hold.* Every member holds its new calls and reports the next number of each of its lanes.
+//! 2. *Switch.* When all members have reported, rank 0 announces the new plan. It begins in each
+//!    lane at the highest reported number. Calls below that number run under the earlier plan,
+//!    because they may have begun on some member; calls from it on have begun nowhere.
+//!
+//! A descriptor carries its plan revision. A held call that another member has begun is therefore
+//! released as soon as this member has that plan. So no operation runs under two plans, no
+//! operation that has begun is disturbed, and held calls wait for messages but never for a program.
+//! If a member is lost meanwhile, the View ends, and with it all held calls.
+//!
+//! ```text
+//! lane 0:         member A next = 7, member B next = 9   ->  new plan from number 9 on
+//! A's calls 7, 8: old plan, B may have begun them         A's call 9: new plan
+//! ```
 
 use super::revision::{LANES_TOLD_MAX, PlanStep, Switch};
 use crate::topology::Plan;
@@ -20,21 +27,21 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub struct Revising {
     revision: u32,
-    /// What each rank has said of its lanes.
+    /// By rank: the reported next numbers; the inner `None` stands for too many lanes.
     held: Vec<Option<Option<Vec<OpId>>>>,
-    /// What was said last.
+    /// The announcement of phase 2, once it is made.
     switch: Option<PlanStep>,
-    /// Who has heard it.
+    /// By rank: whether it has acknowledged the announcement.
     switched: Vec<bool>,
 }
 
 impl Revising {
-    /// For a plan of this revision, among so many ranks. Begins with [`hold`](Revising::hold).
+    /// A change to this revision among `size` ranks. It begins with [`hold`](Revising::hold).
     pub fn new(revision: u32, size: usize) -> Revising {
         Revising { revision, held: vec![None; size], switch: None, switched: vec![false; size] }
     }
 
-    /// What everybody is to be told first.
+    /// The message to all members that begins phase 1.
     pub fn hold(&self) -> PlanStep {
         PlanStep::Hold { revision: self.revision }
     }
@@ -46,13 +53,14 @@ impl Revising {
         }
     }
 
-    /// Whether everybody holds, and nothing has been decided.
+    /// Whether all members hold and nothing has been announced.
     pub fn is_held(&self) -> bool {
         self.held.iter().all(Option::is_some) && self.switch.is_none()
     }
 
-    /// Once all hold: this plan comes, or none. Gives what everybody is to be told. With more lanes
-    /// than can be told none comes.
+    /// Announces this plan, or with `None` that the plan stays; to be called once all members hold.
+    /// Returns the message to all members. If there are more lanes than a message may name, the
+    /// plan stays.
     pub fn decide(&mut self, plan: Option<Plan>) -> PlanStep {
         let all: Option<Vec<&Vec<OpId>>> = self.held.iter().flatten().map(Option::as_ref).collect();
         let first = all
@@ -67,7 +75,7 @@ impl Revising {
         switch
     }
 
-    /// A rank has heard what was decided.
+    /// A rank has acknowledged the announcement.
     pub fn on_switched(&mut self, from: Rank, revision: u32) {
         if let Some(switched) =
             self.switched.get_mut(from.index()).filter(|_| revision == self.revision)
@@ -76,18 +84,18 @@ impl Revising {
         }
     }
 
-    /// Whether everybody has.
+    /// Whether all ranks have acknowledged the announcement.
     pub fn is_over(&self) -> bool {
         self.switched.iter().all(|switched| *switched)
     }
 
-    /// What a rank whose link was down has to hear again. It answers as before.
+    /// The messages that a rank must hear again after its link was down. It answers as before.
     pub fn replay(&self) -> Vec<PlanStep> {
         [self.hold()].into_iter().chain(self.switch.clone()).collect()
     }
 }
 
-/// In each lane the highest number.
+/// The highest number in each lane.
 fn furthest<'a>(next: impl Iterator<Item = &'a OpId>) -> Vec<OpId> {
     let mut by_lane = BTreeMap::<Lane, u64>::new();
     for op in next {
@@ -118,20 +126,20 @@ mod tests {
     };
     const LANES: u64 = 3;
 
-    /// Members whose messages about plans travel in order, and are lost when a link breaks, which
-    /// rank 0 then makes up for.
+    /// Members whose messages about plans arrive in order. A broken link loses them; rank 0 then
+    /// repeats them.
     struct Group {
         ledgers: Vec<Ledger>,
         revising: Option<Revising>,
-        /// From rank 0 to each, and back.
+        /// `down`: from rank 0 to each member; `up`: back.
         down: Vec<VecDeque<PlanStep>>,
         up: Vec<VecDeque<PlanStep>>,
         revisions: u32,
-        /// By member, the highest revision whose plan it has.
+        /// By member: the highest revision whose plan it has.
         heard: Vec<u32>,
-        /// By member and lane, how far its program is.
+        /// By member and lane: the number of its program's next call.
         called: Vec<[u64; LANES as usize]>,
-        /// Described by whom, and not heard of yet by whom.
+        /// Descriptors in flight: sender, receiver, content.
         described: Vec<(usize, usize, Descriptor)>,
     }
 
@@ -160,7 +168,7 @@ mod tests {
             self.revising = Some(revising);
         }
 
-        /// Rank 0 makes up its mind, when it may.
+        /// Rank 0 decides, if all members hold.
         fn decide(&mut self) {
             let size = self.ledgers.len();
             if let Some(revising) = self.revising.as_mut().filter(|revising| revising.is_held()) {
@@ -173,7 +181,7 @@ mod tests {
             self.down.iter_mut().for_each(|queue| queue.push_back(step.clone()));
         }
 
-        /// A member hears what rank 0 has said.
+        /// A member handles the next message of rank 0.
         fn hear(&mut self, rank: usize) {
             let Some(step) = self.down[rank].pop_front() else { return };
             let ledger = &mut self.ledgers[rank];
@@ -199,7 +207,7 @@ mod tests {
             self.up[rank].push_back(answer);
         }
 
-        /// Rank 0 hears what a member has answered.
+        /// Rank 0 handles the next answer of a member.
         fn hear_answer(&mut self, rank: usize) {
             let (Some(step), Some(revising)) = (self.up[rank].pop_front(), &mut self.revising)
             else {
@@ -224,8 +232,7 @@ mod tests {
             }
         }
 
-        /// A program calls; who is ahead of another one by as much as may be in flight waits for
-        /// it.
+        /// A program makes a call, unless it is 16 calls ahead of the slowest member.
         fn call(&mut self, rank: usize, lane: usize) {
             let least = self.called.iter().map(|called| called[lane]).min().expect("members");
             if self.called[rank][lane] < least + 16 {
@@ -235,7 +242,7 @@ mod tests {
             }
         }
 
-        /// A member begins the first of its calls that may begin, and says so.
+        /// A member begins the first of its calls whose plan is known, and announces it.
         fn begin(&mut self, rank: usize, lane: usize) {
             let numbers = 0..self.called[rank][lane];
             let begun = |op: OpId| {
@@ -261,7 +268,7 @@ mod tests {
             }
         }
 
-        /// A member hears what another one has begun.
+        /// A member handles another one's descriptor.
         fn hear_begun(&mut self, place: usize) {
             if let Some((from, to, descriptor)) = self.described.get(place).copied() {
                 self.ledgers[to]
@@ -285,7 +292,7 @@ mod tests {
                         callers.filter_map(|(ledger, _)| ledger.revision_of(op)).collect();
                     known.dedup();
                     assert!(known.len() <= 1, "seed {seed}: {op:?} runs under {known:?}");
-                    // Another member may have heard of the plan earlier, and begun.
+                    // Another member may have had the plan earlier and begun the call.
                     for (rank, ledger) in self
                         .ledgers
                         .iter()
@@ -324,7 +331,7 @@ mod tests {
                 }
                 group.assert_agreed(seed);
             }
-            // Nothing but messages is needed to get on.
+            // Messages alone must be enough to make progress.
             while group.down.iter().chain(&group.up).any(|queue| !queue.is_empty())
                 || group.revising.is_some()
             {

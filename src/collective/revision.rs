@@ -1,65 +1,65 @@
 //! Layer: Words.
 //!
-//! What members tell each other about another plan for their View.
+//! The messages about a new plan within a View.
 
 use crate::topology::Plan;
 use crate::view::{OpId, ViewDigest};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_list};
 
-/// Most lanes of one member whose numbers are told; with more of them the plan stays. 32 KiB.
+/// Most lanes that a message names, 32 KiB; with more lanes the plan stays.
 pub const LANES_TOLD_MAX: usize = 2048;
 
-/// A message about another plan, on the control link.
+/// A message about a new plan, on the control link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlanMessage {
-    /// The View that it is for; messages of another View are dropped.
+    /// The View; messages of another View are dropped.
     pub view: ViewDigest,
-    /// What is said.
+    /// The message's content.
     pub body: PlanStep,
 }
 
-/// What is said of a plan. First rank 0 has all hold; then it says which plan comes, and from where
-/// on it is used.
+/// The steps of a plan change: rank 0 lets all members hold, then announces the plan and the
+/// numbers at which it begins.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PlanStep {
-    /// Rank 0: hold the calls that you make from now on, for a plan of this revision.
+    /// From rank 0: hold calls made from now on, for a plan of this revision.
     Hold {
-        /// Of the plan to come.
+        /// The revision of the plan to come.
         revision: u32,
     },
-    /// The sender holds them.
+    /// From a member: it holds its calls.
     Held {
-        /// Of the plan to come.
+        /// The revision of the plan to come.
         revision: u32,
-        /// The number that its next call in each of its lanes has, ascending by lane; `None` when
-        /// these are too many to be told.
+        /// The number of the sender's next call in each of its lanes, ascending by lane; `None` if
+        /// there are more than `LANES_TOLD_MAX` lanes.
         next: Option<Vec<OpId>>,
     },
-    /// Rank 0: everybody holds, so this is where the plan begins.
+    /// From rank 0: all members hold, and the plan begins here.
     Switch {
-        /// What was held for.
+        /// The revision for which calls are held.
         revision: u32,
-        /// `None` when the plan stays as it was.
+        /// The new plan; `None` if the plan stays.
         to: Option<Box<Switch>>,
     },
-    /// The sender has heard that.
+    /// From a member: the acknowledgement of `Switch`.
     Switched {
-        /// Of the plan.
+        /// The revision.
         revision: u32,
     },
 }
 
-/// Another plan, and where it begins.
+/// A new plan and its beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Switch {
-    /// Of the revision that was held for.
+    /// The plan of the agreed revision.
     pub plan: Plan,
-    /// In each lane the first call that runs under it, ascending by lane; in lanes that are not
-    /// named all do.
+    /// The first call in each lane that runs under the plan, ascending by lane; in lanes without an
+    /// entry all calls do.
     pub first: Vec<OpId>,
 }
 
-/// In place of a plan's revision, of what is described before it is known.
+/// A descriptor's revision if the plan was not known when it was sent.
 pub const REVISION_UNKNOWN: u32 = u32::MAX;
 
 impl Encode for PlanMessage {

@@ -1,20 +1,27 @@
 //! Layer: Core.
 //!
-//! A schedule as data: which piece of a result takes which way between the ranks.
+//! The schedule of a call as data: the route of each piece of the result between the ranks.
 //!
-//! An [`Itinerary`] is what a call, a plan and a View's size come to: a row of [`Flow`]s, each an
-//! element range of the result with its [`Route`]. The result is that of all ranks together: what
-//! they have in common stands in it once, and of a flow that only one rank keeps, the others hold
-//! nothing. A rank's own result is the row of the flows that it keeps.
+//! An [`Itinerary`] is the schedule that follows from a call, a plan and a View's size. It is a
+//! list of [`Flow`]s, each an element range of the result with its [`Route`]. The ranges index the
+//! combined result of all ranks: a common part stands in it once; a flow that one rank keeps has no
+//! elements on the others. A rank's own result is the sequence of the flows that it keeps.
 //!
-//! A route has a tree towards the owner, along which contributions are added, and *another* tree
-//! away from it, along which the result is handed on. A ring is the case where both trees are
-//! chains; stars and other trees are told by the same arrays. Flows are cut into chunks, which
-//! travel and are added as one piece.
+//! A route has a tree towards the owner, along which contributions are reduced, and *another* tree
+//! away from it, along which the result is distributed. In a ring both trees are chains; the same
+//! arrays describe stars and other trees. Flows are cut into chunks, the unit of transfer and
+//! reduction.
 //!
-//! At every node the contributions are those of the node itself and of its children, folded by
-//! ascending rank. On a ring that is: what arrives, then the own, as folding two values is
-//! commutative.
+//! ```text
+//! ring of 3 ranks, 12 elements, chunks of 2 elements
+//! element:   0   2   4   6   8   10  12
+//! flow:      |   0   |   1   |   2   |
+//! chunk:     | 0 | 1 | 0 | 1 | 0 | 1 |
+//! ```
+//!
+//! Every node folds its own contribution and those of its children in ascending order of rank. In a
+//! ring these are two values, the incoming one and the own one; their order does not matter,
+//! because folding two values is commutative.
 
 mod ways;
 
@@ -27,106 +34,107 @@ use crate::view::{MEMBERS_MAX, Rank};
 use std::ops::Range;
 use ways::Ways;
 
-/// The way of every chunk of one operation; the same value on every rank.
+/// The schedule of one operation; the same value on every rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Itinerary {
-    /// How many ranks there are.
+    /// The number of ranks.
     pub size: usize,
-    /// What is moved.
+    /// The type of the elements.
     pub dtype: DType,
-    /// How it is written on the wire, and whose way up is without that.
+    /// The codec on the wire, and the ranks that send uncompressed on the way up.
     pub coding: Coding,
-    /// How it is added; `None` when it is only copied.
+    /// The reduction operator; `None` if data is only copied.
     pub reduce: Option<ReduceOp>,
-    /// The flows, which cover the result of all ranks together in order and without gaps.
+    /// The flows. They cover the combined result of all ranks in order and without gaps.
     pub flows: Vec<Flow>,
-    /// Elements of a chunk; the last one of a flow may have fewer. With a codec flows and chunks
-    /// begin where blocks do.
+    /// Elements per chunk; the last chunk of a flow may have fewer. With a codec, flows and chunks
+    /// begin at multiples of the codec's block.
     pub chunk_elements: usize,
 }
 
-/// A range of the result and its way.
+/// A range of the result and its route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Which elements of the result.
+    /// The element range in the combined result.
     pub elements: Range<usize>,
-    /// Which way.
+    /// Its route.
     pub route: Route,
 }
 
-/// How a flow gets from the contributions to the result on every rank.
+/// The route of a flow from the contributions to the result on every rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// Everybody sends its contribution to everybody, and everybody folds all of them in rank
-    /// order.
+    /// Every rank sends its contribution to every other rank, and every rank folds all of them in
+    /// rank order.
     Exchange,
-    /// Up to an owner and down from it.
+    /// A reduction up to an owner, then a distribution down from it.
     Paths {
-        /// Where the way up ends and the way down begins.
+        /// The root of both trees.
         owner: Rank,
-        /// Along which contributions are added; `None` when only the owner contributes.
+        /// The tree of the reduction; `None` if only the owner contributes.
         up: Option<Tree>,
-        /// Along which the result is handed on.
+        /// The tree of the distribution.
         down: Tree,
-        /// Who keeps it; the others on the way down only pass it on.
+        /// The ranks that keep the result; other ranks on the way down only forward it.
         kept: Kept,
     },
 }
 
-/// Who keeps a flow's result.
+/// The ranks that keep a flow's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// It is the same on all ranks.
+    /// All ranks keep it; it is the same on all of them.
     ByAll,
-    /// It is this rank's own.
+    /// Only this rank keeps it.
     By(Rank),
 }
 
-/// What one rank does for a flow.
+/// One rank's role in a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Station {
-    /// Whose contributions this rank folds, ascending; its own and its children's.
+    /// The ranks whose contributions this rank folds, ascending: its children and, if it
+    /// contributes, itself.
     pub contributors: Vec<Rank>,
-    /// What becomes of the sum.
+    /// The use of the folded value.
     pub then: Then,
-    /// Who hands the result to this rank.
+    /// The rank from which this rank receives the result.
     pub down_from: Option<Rank>,
-    /// To whom this rank hands the result.
+    /// The ranks to which this rank sends the result.
     pub down_to: Vec<Rank>,
-    /// Whether the result stays here too.
+    /// Whether this rank keeps the result.
     pub keeps: bool,
 }
 
-/// What becomes of the sum at a station.
+/// The use of the value that a rank has folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// It is a part of the sum, for this parent.
+    /// It is a partial sum, to be sent to this parent.
     Send(Rank),
     /// It is the result; every rank computes it from the same contributions.
     Keep,
-    /// It is the result, which only this rank has yet.
+    /// It is the result, on the owner, which distributes it.
     HandOn,
 }
 
-/// A call that cannot be carried out, as it stands, under its plan.
+/// The call cannot run under its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfit;
 
-/// Most chunks of one operation: 256 GiB in chunks of 256 KiB. Bounds what is kept per chunk.
+/// Most chunks of one operation: 256 GiB in chunks of 256 KiB. Bounds the state kept per chunk.
 pub const CHUNKS_MAX: usize = 1 << 20;
 
 impl Itinerary {
-    /// The itinerary of `call` among `size` ranks. `sync_root` says whose state of how many bytes a
-    /// sync hands on.
+    /// The schedule of `call` among `size` ranks. `sync_root` is a sync's source: its rank and the
+    /// length of its state in bytes.
     ///
-    /// The plan's class is chosen by the bytes of the largest buffer that a member has of the call,
-    /// before compression. The codec is the call's, or that of the class where the call leaves it
-    /// to the plan.
+    /// The plan's class is the one for the largest buffer that a member has for the call, in bytes
+    /// before compression. The codec is the call's, or that of the class if the call leaves it to
+    /// the plan.
     ///
     /// # Errors
-    /// [`Unfit`] when the plan is for another size or engine, a root is no rank, the call makes no
-    /// sense, a codec is asked for anything but adding `f32`, a sync has no root yet, or there are
-    /// more than [`CHUNKS_MAX`] chunks.
+    /// [`Unfit`] if the plan is for another size or engine, the call is invalid (for example its
+    /// root is no rank), a codec is used for anything but reducing `f32` to all, a sync has no root
+    /// yet, or there are more than [`CHUNKS_MAX`] chunks.
     pub fn of(
         call: &Call,
         sync_root: Option<(Rank, u64)>,
@@ -149,11 +157,12 @@ impl Itinerary {
         };
         let count = usize::try_from(count).map_err(|_| Unfit)?;
         let bytes = count.checked_mul(call.dtype.bytes()).ok_or(Unfit)?;
-        // So much have all ranks together at most.
+        // The combined result of all ranks has at most this many bytes.
         bytes.checked_mul(size).ok_or(Unfit)?;
         let class = plan.class_for(bytes as u64);
         let chunk_elements = class.chunk_bytes as usize / call.dtype.bytes();
-        // At least 1 KiB, and only f32 is encoded: so there is a block in it.
+        // Only `f32` is encoded and a chunk has at least 1 KiB, so it holds at least one codec
+        // block.
         let chunk_elements = if coding == Coding::NONE {
             chunk_elements
         } else {
@@ -167,50 +176,52 @@ impl Itinerary {
         if chunks <= CHUNKS_MAX { Ok(itinerary) } else { Err(Unfit) }
     }
 
-    /// Elements of the result of all ranks together.
+    /// Elements of the combined result of all ranks.
     pub fn count(&self) -> usize {
         self.flows.last().map_or(0, |flow| flow.elements.end)
     }
 
-    /// Whether it is the same on every rank.
+    /// Whether the result is the same on every rank.
     pub fn is_common(&self) -> bool {
         self.flows.iter().all(|flow| flow.route.kept() == Kept::ByAll)
     }
 
-    /// How many chunks a flow has.
+    /// The number of chunks of a flow.
     pub fn chunks(&self, flow: usize) -> usize {
         self.flows[flow].elements.len().div_ceil(self.chunk_elements)
     }
 
-    /// The elements of the result in a chunk.
+    /// The elements of the combined result in a chunk.
     pub fn elements(&self, flow: usize, chunk: usize) -> Range<usize> {
         let all = &self.flows[flow].elements;
         let start = all.start + chunk * self.chunk_elements;
         start..all.end.min(start + self.chunk_elements)
     }
 
-    /// How what `of` contributes is encoded, on its way or only to be rounded as all others.
+    /// The codec of the contribution of `of`. The rank also applies it to a contribution that it
+    /// does not send, so that all are rounded alike.
     pub fn codec_own(&self, of: Rank) -> Option<&'static dyn Codec> {
         codec(self.coding.of(of))
     }
 
-    /// How what `from` sends of a flow is encoded on the way up: its own contribution, or a sum.
+    /// The codec for data that `from` sends up in a flow: its own contribution, or a partial sum.
+    /// `None` if `from` sends uncompressed.
     pub fn codec_up(&self, flow: usize, from: Rank) -> Option<&'static dyn Codec> {
         let own = self.codec_own(from)?;
         if self.flows[flow].route.height(from) == 0 { Some(own) } else { self.codec_down() }
     }
 
-    /// How what is added is encoded, on the way down too.
+    /// The codec of sums, also on the way down.
     pub fn codec_down(&self) -> Option<&'static dyn Codec> {
         codec_of_sums(self.coding.codec(), self.size)
     }
 
-    /// Bytes of so many elements on the wire, with a codec or without.
+    /// Bytes on the wire of this many elements, with or without a codec.
     pub fn wire_bytes(&self, codec: Option<&dyn Codec>, elements: usize) -> usize {
         codec.map_or(elements * self.dtype.bytes(), |codec| codec.encoded_len(elements))
     }
 
-    /// The flows that `me` contributes to; they are neighbours.
+    /// The flows to which `me` contributes; they are adjacent.
     pub fn own_flows(&self, me: Rank) -> Range<usize> {
         let owns = |flow: &Flow| flow.route.contributes(me);
         let start = self.flows.iter().position(owns).unwrap_or(0);
@@ -218,9 +229,10 @@ impl Itinerary {
         start..end
     }
 
-    /// The chunks to which `me` contributes, as flow and chunk, in the order in which they are
-    /// needed: first those of which it is the first on the way, then those for which it waits for
-    /// the fewest others; of what is for one rank alone each rank begins with another one's.
+    /// The chunks to which `me` contributes, as (flow, chunk) in the order of need: first those for
+    /// which it waits for the fewest ranks, beginning with those for which it is a leaf. Flows that
+    /// one rank keeps start with the own rank and go on upwards, so that no two ranks start with
+    /// the same destination.
     pub fn feed_order(&self, me: Rank) -> Vec<(usize, usize)> {
         let turn = |flow: usize| match self.flows[flow].route.kept() {
             Kept::ByAll => 0,
@@ -234,7 +246,7 @@ impl Itinerary {
             .collect()
     }
 
-    /// Which bytes of the contribution of `me` a chunk is. Empty when `me` does not contribute to
+    /// The byte range of a chunk in the contribution of `me`. Empty if `me` does not contribute to
     /// it.
     pub fn input_range(&self, me: Rank, flow: usize, chunk: usize) -> Range<usize> {
         let own = self.own_flows(me);
@@ -252,7 +264,7 @@ impl Itinerary {
             * self.dtype.bytes()
     }
 
-    /// What `me` does for a flow.
+    /// The role of `me` in a flow.
     pub fn station(&self, flow: usize, me: Rank) -> Station {
         match &self.flows[flow].route {
             Route::Exchange => {
@@ -288,8 +300,8 @@ impl Itinerary {
 }
 
 impl Station {
-    /// What this rank must have done with each chunk: got it, if it keeps it, else sent it to all
-    /// whom it concerns.
+    /// The number of events that complete a chunk on this rank: its arrival if this rank keeps it,
+    /// otherwise one send to each receiver.
     pub fn steps(&self) -> usize {
         if self.keeps {
             1
@@ -298,7 +310,7 @@ impl Station {
         }
     }
 
-    /// Frames of each chunk between this rank, `me`, and `peer`, both ways.
+    /// Frames per chunk between this rank, `me`, and `peer`, in both directions.
     pub fn frames_with(&self, peer: Rank, me: Rank) -> usize {
         let is_peer = |rank: &Rank| *rank == peer && *rank != me;
         let contributions = self.contributors.iter().filter(|rank| is_peer(rank)).count();
@@ -320,7 +332,7 @@ impl Route {
         }
     }
 
-    /// How many ranks one behind the other add before `rank` does.
+    /// The number of ranks, one behind the other, that add before `rank` does.
     fn height(&self, rank: Rank) -> usize {
         match self {
             Route::Paths { up: Some(tree), .. } => tree.height(rank),
@@ -336,7 +348,7 @@ impl Route {
     }
 }
 
-/// Only added `f32` may be encoded.
+/// Only an all-reduce of `f32` may use a codec.
 fn encodable(call: &Call, coding: Coding) -> bool {
     coding == Coding::NONE || matches!((call.kind, call.dtype), (Kind::AllReduce(_), DType::F32))
 }

@@ -1,10 +1,11 @@
 //! Layer: Core.
 //!
-//! The bytes of a call, owned: a row of pooled blocks that threads hand to each other by value.
+//! The bytes of a call in owned memory: a list of pooled blocks that threads pass to each other by
+//! value.
 //!
-//! No thread ever holds a pointer into a borrowed buffer. A block is in exactly one hand, or frozen
-//! behind an `Arc` and only read, as what a caller lends is; when the last hand lets go, its memory
-//! goes back to the pool it came from.
+//! No thread ever holds a pointer into a borrowed buffer. A block has one owner, or it is shared
+//! behind an `Arc` and only read, as memory that a caller lends. When the last owner drops it, its
+//! memory returns to its pool.
 
 use super::canvas::Canvas;
 use super::dtype::DType;
@@ -16,10 +17,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
 
-/// Alignment of every block, for vector loads: one cache line.
+/// Alignment of pooled blocks in bytes: one cache line, for vector loads.
 pub const BLOCK_ALIGN: usize = 64;
 
-/// Spare memory for blocks. Cheap to clone; all clones are one pool.
+/// A pool of spare memory for blocks. Cheap to clone; all clones are one pool.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
     spares: Arc<Mutex<Spares>>,
@@ -29,7 +30,7 @@ pub struct Pool {
 struct Spares {
     /// By length, so that a fitting one is found without a search among many small ones.
     idle: BTreeMap<usize, Vec<Vec<u8>>>,
-    /// Callers' own, by type and length.
+    /// Vectors that callers have traded in, by type and length.
     elements: BTreeMap<(DType, usize), Vec<Box<dyn Elements>>>,
     idle_bytes: usize,
 }
@@ -44,25 +45,25 @@ pub struct Block {
 
 enum Storage {
     Bytes(Vec<u8>),
-    /// Memory that a caller may have as it is.
+    /// A `Vec` that can be handed to a caller without a copy.
     Elements(Box<dyn Elements>),
-    /// A caller's input, which is only read.
+    /// A caller's input, only read.
     Lent(Arc<dyn Elements>),
-    /// A result, all of which has landed; threads may still read from it.
+    /// A complete result; threads may still read from it.
     Result(Arc<Canvas>),
 }
 
-/// A `Vec` of some type of element.
+/// A `Vec` of any element type.
 trait Elements: Send + Sync + Any {
     fn key(&self) -> (DType, usize);
     fn bytes(&self) -> &[u8];
     fn bytes_mut(&mut self) -> &mut [u8];
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
-    /// As many elements of the same type, with unspecified contents.
+    /// A new vector of the same type and length.
     fn another(&self) -> Box<dyn Elements>;
 }
 
-/// A buffer as a row of blocks, cut where its schedule cuts chunks.
+/// A buffer as a list of blocks, cut at the chunk boundaries of its schedule.
 #[derive(Debug, Default)]
 pub struct Staging {
     /// The blocks in order.
@@ -70,8 +71,8 @@ pub struct Staging {
 }
 
 impl Pool {
-    /// Most bytes kept idle: enough for the staging of one large operation, small against the
-    /// machine.
+    /// Most idle bytes kept: enough for the staging of one large operation, small compared with the
+    /// machine's memory.
     pub const IDLE_BYTES_MAX: usize = 256 * 1024 * 1024;
 
     /// A pool without spares.
@@ -87,18 +88,18 @@ impl Pool {
         Block { storage: Storage::Bytes(storage), start, len, home: Arc::downgrade(&self.spares) }
     }
 
-    /// The same, unless so much memory cannot be had at all.
+    /// Like [`block`](Pool::block); `None` if this much memory cannot be allocated.
     pub fn try_block(&self, len: usize) -> Option<Block> {
         let capacity = len.checked_add(BLOCK_ALIGN)?;
-        // Asked for and given back: what is zeroed by the system alone cannot be asked for in a way
-        // that may fail.
+        // There is no fallible allocation of zeroed memory, so a large size is first reserved and
+        // freed on trial.
         let refused = capacity > Pool::IDLE_BYTES_MAX
             && Vec::<u8>::new().try_reserve_exact(capacity).is_err();
         (!refused).then(|| self.block(len))
     }
 
-    /// A block of as many elements of the same type as those that `block` [lends](Block::lent), for
-    /// [`Block::trade`]; in kept memory, if some fits. `None` when it lends none, or is only a part
+    /// A block with the type and length of the elements that `block` [lends](Block::lent), for
+    /// [`Block::trade`]; in idle memory if some fits. `None` if `block` lends none, or only a part
     /// of them.
     pub fn like(&self, block: &Block) -> Option<Block> {
         let Storage::Lent(model) = &block.storage else { return None };
@@ -124,7 +125,7 @@ impl Pool {
 
     fn spare_of(&self, capacity: usize) -> Option<Vec<u8>> {
         let mut spares = self.spares.lock().ok()?;
-        // Twice the need at most, so that small operations do not pin large blocks.
+        // At most twice the need, so that small operations do not pin large blocks.
         let (&len, fitting) = spares.idle.range_mut(capacity..=2 * capacity).next()?;
         let spare = fitting.pop()?;
         if fitting.is_empty() {
@@ -136,20 +137,19 @@ impl Pool {
 }
 
 impl Block {
-    /// A caller's elements, to be read. Whoever writes to the block writes to a copy.
+    /// A caller's elements, for reading. Writing to the block writes to a copy.
     pub fn lent<T: Element>(elements: Arc<Vec<T>>) -> Block {
         let len = size_of_val(elements.as_slice());
         Block { storage: Storage::Lent(elements), start: 0, len, home: Weak::new() }
     }
 
-    /// The result that `canvas` has become; `None` before all of it has landed.
+    /// The result in `canvas`; `None` before all of it has landed.
     pub fn result(canvas: Arc<Canvas>) -> Option<Block> {
         let len = canvas.landed(0..canvas.len())?.len();
         Some(Block { storage: Storage::Result(canvas), start: 0, len, home: Weak::new() })
     }
 
-    /// A part of what is [lent](Block::lent), lent too. `None` when it has not as many bytes, or is
-    /// not.
+    /// A part of a [lent](Block::lent) block, lent too. `None` if the block is not lent or shorter.
     pub fn part(&self, range: Range<usize>) -> Option<Block> {
         let Storage::Lent(elements) = &self.storage else { return None };
         self.bytes().get(range.clone())?;
@@ -157,7 +157,7 @@ impl Block {
         Some(Block { storage, start, len: range.len(), home: Weak::new() })
     }
 
-    /// Whether it is read only: to write to it would be to copy it.
+    /// Whether the block is read-only: writing to it makes a copy.
     pub fn is_lent(&self) -> bool {
         matches!(self.storage, Storage::Lent(_) | Storage::Result(_))
     }
@@ -168,13 +168,13 @@ impl Block {
             Storage::Bytes(bytes) => bytes,
             Storage::Elements(elements) => elements.bytes(),
             Storage::Lent(elements) => elements.bytes(),
-            // All of it has landed, or there was no block of it.
+            // A block only exists for a result that has landed.
             Storage::Result(canvas) => canvas.landed(0..canvas.len()).unwrap_or_default(),
         };
         &all[self.start..self.start + self.len]
     }
 
-    /// The bytes, to be written.
+    /// The bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         if self.is_lent() {
             *self = self.copied();
@@ -182,14 +182,18 @@ impl Block {
         let all = match &mut self.storage {
             Storage::Bytes(bytes) => bytes.as_mut_slice(),
             Storage::Elements(elements) => elements.bytes_mut(),
-            // Were replaced above.
+            // Replaced by a copy above.
             Storage::Lent(_) | Storage::Result(_) => &mut [],
         };
         &mut all[self.start..self.start + self.len]
     }
 
-    /// The `Vec` that it is, in exchange for another one, whose memory its pool keeps for the next.
-    /// The block itself when it is none of `T`.
+    /// The block's memory as a `Vec<T>`, in exchange for `spare`, whose memory the pool keeps for
+    /// the next one.
+    ///
+    /// # Errors
+    /// Returns both arguments if the block is not a `Vec<T>`, or if a thread still reads from the
+    /// result.
     pub fn trade<T: Element>(
         mut self,
         spare: Option<Vec<T>>,
@@ -209,7 +213,7 @@ impl Block {
                 {
                     spares.take(Storage::Elements(Box::new(spare)));
                 }
-                // The type and its name go together, so this is one.
+                // The key contains the type, so the downcast succeeds.
                 Ok(elements.into_any().downcast().map(|vec| *vec).unwrap_or_default())
             }
             storage => {
@@ -219,12 +223,13 @@ impl Block {
         }
     }
 
-    /// How many bytes.
+    /// The length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// A copy to be written: of all that somebody lends one of the same type, else bytes.
+    /// A writable copy: of the same element type if the block is all of a lent vector, otherwise
+    /// plain bytes.
     fn copied(&self) -> Block {
         if let Storage::Lent(elements) = &self.storage
             && elements.bytes().len() == self.len
@@ -258,13 +263,13 @@ impl Spares {
         let bytes = match &storage {
             Storage::Bytes(bytes) => bytes.len(),
             Storage::Elements(elements) => elements.bytes().len(),
-            // The caller has it, or it goes back by itself.
+            // Not owned: the caller has the memory, or its last owner frees it.
             Storage::Lent(_) | Storage::Result(_) => 0,
         };
         if bytes == 0 || bytes > Pool::IDLE_BYTES_MAX {
             return;
         }
-        // What was used last is more likely to be wanted than what has lain here.
+        // Recently used memory is more likely to be needed than older idle memory.
         if self.idle_bytes + bytes > Pool::IDLE_BYTES_MAX {
             *self = Spares::default();
         }
@@ -324,7 +329,7 @@ impl fmt::Debug for Block {
 }
 
 impl Staging {
-    /// How many bytes in all.
+    /// The length in bytes.
     pub fn len(&self) -> usize {
         self.blocks.iter().map(Block::len).sum()
     }

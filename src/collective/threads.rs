@@ -1,13 +1,13 @@
 //! Layer: Shells.
 //!
-//! An engine's threads, counted.
+//! Counts an engine's threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 #[cfg(any(test, fuzzing))]
 use std::time::Duration;
 
-/// How many threads there are.
+/// The number of running threads.
 #[derive(Debug, Default)]
 pub struct Threads {
     running: Mutex<usize>,
@@ -16,31 +16,33 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Runs `body` on a thread of its own. When the system has none left, `body` is dropped without
-    /// a call.
+    /// Runs `body` on a new thread. If the system cannot start one, `body` is dropped without a
+    /// call.
     pub fn spawn(self: &Arc<Threads>, name: String, body: impl FnOnce() + Send + 'static) {
         *self.count() += 1;
         let counted = Counted(Arc::clone(self));
-        // A failure drops the closure, and with it the count and whatever `body` holds on to.
+        // A failure drops the closure, and with it the count and everything that `body` owns.
         let _ = std::thread::Builder::new().name(name).spawn(move || {
             body();
             drop(counted);
         });
     }
 
-    /// How many there are now.
+    /// The number of threads running now.
     #[cfg(test)]
     pub fn running(&self) -> usize {
         *self.count()
     }
 
-    /// How many have ended by a panic; anything but 0 is a bug, here or in a job's `done`.
+    /// The number of threads that ended in a panic; anything but 0 is a bug, here or in a job's
+    /// `done`.
     #[cfg(any(test, fuzzing))]
     pub fn panics(&self) -> usize {
         self.panics.load(Ordering::Acquire)
     }
 
-    /// Waits until all have ended; gives the number of those that have not when `timeout` is over.
+    /// Waits until all threads have ended; returns the number of those still running after
+    /// `timeout`.
     #[cfg(any(test, fuzzing))]
     pub fn wait(&self, timeout: Duration) -> usize {
         let running = self.count();

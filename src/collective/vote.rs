@@ -1,33 +1,33 @@
 //! Layer: Words.
 //!
-//! What members tell each other about an operation, and how an operation ends.
+//! Messages between members about operations, and the outcome of an operation.
 
 use super::{Call, Descriptor, Enclosed, Kind};
 use crate::view::{Lane, OPS_LISTED_MAX, OpId, OpSet, Rank, ViewDigest};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_list, put_option};
 use std::sync::Arc;
 
-/// A member's one vote on one operation, sent to all members.
+/// A member's vote on one operation, sent to all participants.
 ///
-/// `Done` may still become `Abort` when another member's `Abort` arrives; never the other way
-/// round.
+/// `Done` may become `Abort` when another member's `Abort` arrives; `Abort` is final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vote {
     /// This member holds the full result.
     Done {
-        /// XXH3-128 of the result; equal on every rank for the collectives whose results are equal.
+        /// XXH3-128 of the result, equal on every rank; 0 for collectives whose results differ by
+        /// rank.
         digest: u128,
     },
     /// This member will not take part in a commit.
     Abort(AbortCause),
 }
 
-/// Why an operation was given up, and by whom first.
+/// Why an operation was given up, and the member that did so first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AbortCause {
-    /// What happened. Ordered: when members saw different things, the least one is reported by all.
+    /// The reason. Causes are ordered: if members give different ones, all report the least.
     pub reason: AbortReason,
-    /// Where it happened.
+    /// The rank that gave up.
     pub by: Rank,
 }
 
@@ -35,21 +35,22 @@ pub struct AbortCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum AbortReason {
-    /// Two ranks called different things.
+    /// Two ranks made different calls.
     Mismatch(Mismatch),
-    /// A contribution or a result of a member that wants none such holds a NaN or an infinity.
+    /// A contribution or a result holds a NaN or an infinity, and that member accepts finite values
+    /// only.
     NonFinite,
     /// A deadline passed.
     Deadline,
     /// The call was dropped before it was done.
     Dropped,
-    /// The engine of a member failed; the View stays.
+    /// The engine of a member failed; the View continues.
     Engine,
-    /// A member was lost and the next View decided.
+    /// A member was lost, and the next View has not committed the operation.
     ViewChange,
 }
 
-/// Two calls under one number that do not ask for the same.
+/// Two calls under one number that do not agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mismatch {
     /// The lower rank and its call.
@@ -63,42 +64,42 @@ pub struct Mismatch {
 pub enum Outcome {
     /// The result counts.
     Committed,
-    /// It never happened, for all members that go on together.
+    /// The operation has no effect, for all members that continue together.
     Aborted(AbortCause),
-    /// This member was left behind and cannot know.
+    /// This member was left behind and cannot know the outcome.
     Indeterminate,
-    /// The members hold different bits.
+    /// The members hold different results.
     DigestMismatch,
 }
 
-/// What a member says of an operation when it promises to leave the View.
+/// The status of an operation in a promise to leave the View.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Listed {
-    /// Which operation.
+    /// The operation's number.
     pub op: OpId,
-    /// How far it is.
+    /// Its status.
     pub status: Status,
-    /// Whether it brings the members to one history.
+    /// Whether it is a sync, which brings the members to one history.
     pub is_sync: bool,
 }
 
-/// What a member reports about its operations when it promises to leave the View.
+/// A member's report about its operations in a promise to leave the View.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Closing {
     /// The listed operations.
     pub ops: Vec<Listed>,
-    /// What was committed here, without messages.
+    /// The operations committed here, without messages and best-effort calls.
     pub committed: OpSet,
 }
 
-/// How far an operation is on one member.
+/// The status of an operation on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// Begun, no full result.
+    /// Called, but not voted on.
     NotDone,
-    /// The full result is held, with this digest.
+    /// Voted `Done`: the full result is held, with this digest.
     Done(u128),
-    /// Voted Abort.
+    /// Voted `Abort`, or ended without a commit.
     Aborted,
     /// Committed here, with this digest.
     Committed(u128),
@@ -109,11 +110,11 @@ pub enum Status {
 pub struct OpMessage {
     /// The View of the operation; messages of another View are dropped.
     pub view: ViewDigest,
-    /// What is said.
+    /// The message's content.
     pub body: OpBody,
     /// Operations that are decided on the sender and still on its list.
     pub resolved: Vec<OpId>,
-    /// With a [`Describe`](OpBody::Describe) alone: the contribution of the sender, if it is small.
+    /// Only with a [`Describe`](OpBody::Describe): the sender's contribution, if it is small.
     pub enclosed: Option<Arc<Enclosed>>,
 }
 
@@ -124,21 +125,20 @@ pub enum OpBody {
     Describe(Descriptor),
     /// The sender's vote.
     Vote(OpId, Vote),
-    /// The sender has begun to move the data of an operation that could not start with its
-    /// descriptor: a sync.
+    /// The sender's engine has begun a sync, which could not start with its descriptor.
     Ready(OpId),
     /// Every operation of this lane with a lower number is decided on the sender.
     Settled(OpId),
-    /// The deadline of an operation has passed on the sender, which has voted `Done`: a member that
-    /// has not voted gives it up.
+    /// The deadline of an operation has passed on the sender, which has voted `Done`. A member that
+    /// has not voted votes `Abort`.
     Overdue(OpId),
-    /// Only the list of resolved operations counts.
+    /// An empty message that only carries the list of resolved operations.
     Resolved,
 }
 
 impl OpBody {
-    /// To whom it is said, as bits by rank: all who take part in the operation, and of what is
-    /// about none, everybody.
+    /// The receivers, as a bit set by rank: all participants of the operation; all members if the
+    /// message concerns no operation.
     pub fn audience(&self, size: usize) -> u32 {
         let op = match self {
             OpBody::Describe(descriptor) => Some(descriptor.op),
@@ -150,8 +150,8 @@ impl OpBody {
         op.map_or(Lane::MAIN, |op| op.lane).participants(size)
     }
 
-    /// Whether a contribution may go with it: it describes a call that has one, and may begin
-    /// before the others are heard of.
+    /// Whether a contribution may be enclosed: the body is the descriptor of a call that has one
+    /// and that may begin before the other descriptors are in.
     fn may_enclose(&self) -> bool {
         let OpBody::Describe(descriptor) = self else { return false };
         !matches!(descriptor.call.kind, Kind::Barrier | Kind::Sync { .. } | Kind::Step { .. })

@@ -1,8 +1,8 @@
 //! Layer: Core.
 //!
-//! bfloat16: the upper half of an `f32`, rounded to nearest, ties to even. Half the bytes, the
-//! whole range, 8 bits of precision. Overflow rounds to infinity, subnormals are kept, every NaN
-//! becomes the canonical one.
+//! bfloat16: the upper half of an `f32`, rounded to nearest, ties to even. Half the bytes, the full
+//! range, 8 bits of precision. Overflow rounds to infinity, subnormals are kept, every NaN becomes
+//! the canonical one.
 
 use super::Codec;
 use super::wide::{Work, widely};
@@ -29,7 +29,7 @@ impl Codec for Bf16 {
     }
 }
 
-/// Elements, and where they are encoded to.
+/// The elements, and the buffer for their encoding.
 pub(super) struct Encoding<'a>(pub &'a [f32], pub &'a mut [u8]);
 
 impl Work for Encoding<'_> {
@@ -43,7 +43,7 @@ impl Work for Encoding<'_> {
     }
 }
 
-/// What was encoded, of the right length, and where it goes.
+/// The encoded bytes, of the right length, and the buffer for the elements.
 pub(super) struct Decoding<'a>(pub &'a [u8], pub &'a mut [f32]);
 
 impl Work for Decoding<'_> {
@@ -58,8 +58,8 @@ impl Work for Decoding<'_> {
     }
 }
 
-/// Integer arithmetic alone, so that the loop vectorises: adding just under half a unit of the last
-/// kept place, plus that place's own bit, carries exactly when rounding to nearest even goes up.
+/// Integer arithmetic only, so that the loop vectorises. Adding just under half a unit of the last
+/// kept place, plus that place's own bit, carries exactly when rounding to nearest even rounds up.
 #[inline(always)]
 fn encoded(bits: u32) -> u16 {
     const NAN: u16 = 0x7fc0;
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn it_rounds_as_the_half_crate_does() {
-        // A stride that is prime and odd meets every exponent, sign and many tails.
+        // An odd stride: it meets every exponent, both signs and many low bits.
         for bits in (0..=u32::MAX).step_by(65_537 * 3) {
             for bits in [bits, bits & 0xffff_0000 | 0x8000, bits | 0x7fff] {
                 let x = f32::from_bits(bits);

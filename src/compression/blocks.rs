@@ -1,25 +1,25 @@
 //! Layer: Core.
 //!
-//! Symmetric quantisation in blocks, what the codecs of few bits have in common: each block of 256
-//! elements has a step of its own, the largest magnitude in it over the largest whole number that
-//! the codec writes; an element is the nearest multiple of the step, ties to even, so it is off by
-//! half a step at most.
+//! Symmetric quantisation in blocks, shared by the 4-bit and 8-bit codecs. Each block of 256
+//! elements has its own step: the largest magnitude in the block, divided by the largest integer of
+//! the codec. An element is encoded as the nearest multiple of the step, ties to even, so its error
+//! is at most half a step.
 //!
-//! A block in which something is infinite or no number cannot be told in multiples: it becomes a
-//! block of canonical NaNs, so that what went wrong is seen. A block of magnitudes below 2^-100
+//! A block with an infinity or a NaN cannot be expressed in multiples. It becomes a block of
+//! canonical NaNs, so that the fault stays visible. A block whose magnitudes are all below 2^-100
 //! becomes zeros.
 
 use crate::wire::Malformed;
 use std::ops::Range;
 
-/// Elements that share a step.
+/// The number of elements that share a step.
 pub const BLOCK: usize = 256;
 
 /// Bytes of a step on the wire: an `f32`, little-endian.
 pub const STEP_BYTES: usize = 4;
 
-/// The same part of a buffer of `count` elements with both ends moved down to where a block begins,
-/// unless it is where the buffer ends. Parts that follow each other and cover the buffer still do.
+/// Moves both ends of this part of a buffer of `count` elements down to the beginning of a block;
+/// the end of the buffer stays. Parts that cover a buffer consecutively still do so afterwards.
 pub fn in_whole_blocks(elements: Range<usize>, count: usize) -> Range<usize> {
     let cut = |at: usize| if at == count { at } else { at - at % BLOCK };
     cut(elements.start)..cut(elements.end)
@@ -27,23 +27,23 @@ pub fn in_whole_blocks(elements: Range<usize>, count: usize) -> Range<usize> {
 
 const NAN: u32 = 0x7fc0_0000;
 
-/// 2^-100. The quotient of whole numbers and anything from here on is finite.
+/// 2^-100. An integer of a codec divided by any larger magnitude is finite.
 const SMALLEST: f32 = f32::from_bits((127 - 100) << 23);
 
-/// Added to a number of small magnitude it leaves the nearest whole number in the lowest bits, ties
-/// to even, without an instruction that not every processor has.
+/// 1.5 * 2^23. Added to a number of small magnitude, it leaves the nearest integer in the lowest
+/// bits, ties to even. Rounding instructions would not be available on every processor.
 const ROUNDING: f32 = 12_582_912.0;
 
 /// The step of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     step: f32,
-    /// Steps in one; 0 where all numbers of the block are 0.
+    /// `most / largest`, that is 1 / step; 0 if the block is flat.
     inverse: f32,
 }
 
 impl Step {
-    /// That of these elements, written as whole numbers of magnitude `most` and less.
+    /// The step for these elements, written as integers of magnitude up to `most`.
     #[inline(always)]
     pub fn of(block: &[f32], most: i8) -> Step {
         let largest =
@@ -58,28 +58,28 @@ impl Step {
         }
     }
 
-    /// As it is written.
+    /// The step as it is written.
     pub fn to_bytes(self) -> [u8; STEP_BYTES] {
         self.step.to_bits().to_le_bytes()
     }
 
-    /// Whether the block has no numbers but 0.
+    /// Whether the block is flat: all zeros or all NaNs, with only 0 as integers.
     pub fn is_flat(self) -> bool {
         self.inverse == 0.0
     }
 
-    /// The whole number for an element of the block, which is not flat.
+    /// The integer for an element of a block that is not flat.
     #[inline(always)]
     pub fn steps(self, x: f32) -> i8 {
         (x * self.inverse + ROUNDING).to_bits().wrapping_sub(ROUNDING.to_bits()) as i8
     }
 }
 
-/// Reads a step of a block of whole numbers of magnitude `most` and less, and whether it is one of
-/// a flat block.
+/// Reads the step of a block of integers of magnitude up to `most`. Returns whether the block is
+/// flat, too.
 ///
 /// # Errors
-/// No encoder writes it.
+/// `Malformed` if no encoder writes this step.
 pub fn read_step(bytes: [u8; STEP_BYTES], most: i8) -> Result<(f32, bool), Malformed> {
     let step = f32::from_bits(u32::from_le_bytes(bytes));
     if step.to_bits() == NAN || step.to_bits() == 0 {

@@ -1,8 +1,8 @@
 //! Layer: Core.
 //!
-//! IEEE 754 half precision, rounded to nearest, ties to even: half the bytes, 11 bits of precision,
-//! magnitudes up to 65504. Larger ones round to infinity, subnormals are kept, every NaN becomes
-//! the canonical one.
+//! IEEE 754 half precision, rounded to nearest, ties to even. Half the bytes, 11 bits of precision,
+//! magnitudes up to 65504. Larger magnitudes round to infinity, subnormals are kept, every NaN
+//! becomes the canonical one.
 
 use super::Codec;
 use crate::wire::Malformed;
@@ -15,7 +15,7 @@ pub struct F16;
 
 const NAN: u16 = 0x7e00;
 
-/// So many are converted at a time, by instructions for that where the processor has them.
+/// Elements converted at a time, with conversion instructions where the processor has them.
 const ROW: usize = 256;
 
 impl Codec for F16 {
@@ -43,7 +43,7 @@ impl Codec for F16 {
             let halves = &mut row[..elements.len()];
             for (half, bytes) in halves.iter_mut().zip(bytes.as_chunks::<2>().0) {
                 let bits = u16::from_le_bytes(*bytes);
-                // A payload of a NaN is kept by some instructions and not by others.
+                // Some instructions keep the payload of a NaN, others do not.
                 *half = f16::from_bits(if f16::from_bits(bits).is_nan() { NAN } else { bits });
             }
             halves.convert_to_f32_slice(elements);

@@ -1,36 +1,37 @@
 //! Layer: Core.
 //!
-//! Error feedback: what a codec has rounded away of a member's contribution is owed, and added to
-//! the next one.
+//! Error feedback: a codec's rounding error in a member's contribution is kept as a residual and
+//! added to the next contribution.
 //!
-//! So whatever is fed in is sent some time, but for what is owed at last (Seide and others 2014;
-//! Karimireddy and others 2019). It is known without the engine, because what a member contributes
-//! is `decode(encode(x))` of its whole buffer. Of a member that goes without the codec, as a plan
-//! may say, it is `x`, and nothing is owed. What the owner of a sum rounds away when it encodes
-//! that is nobody's debt: it is not kept, as the owner of a range changes with every plan.
+//! So all input is sent eventually, except for the last residual (Seide and others 2014;
+//! Karimireddy and others 2019). A member computes the residual without the engine, because its
+//! contribution counts as `decode(encode(x))` of its whole buffer. If the plan lets a member send
+//! without the codec, its contribution counts as `x`, and the residual is 0. The error made when
+//! the owner of a sum encodes that sum is not kept, since the owner of a range changes with every
+//! plan.
 
 use super::Codec;
 use super::blocks::BLOCK;
 use crate::collective::in_default_environment;
 
-/// What a member owes to the elements of one buffer under one codec.
+/// The residual of one member for one buffer and one codec.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Feedback {
-    /// Empty when nothing is owed, whatever the buffer's length.
+    /// Empty if the residual is 0, for any length of the buffer.
     residual: Vec<f32>,
 }
 
-/// So many elements are encoded at a time, to stay in the first-level cache; whole blocks.
+/// Elements encoded at a time, to stay in the first-level cache; a multiple of a block.
 const ROW: usize = 4 * BLOCK;
 
 impl Feedback {
-    /// What is owed to each element; empty when nothing is.
+    /// The residual of each element; empty if it is 0.
     pub fn residual(&self) -> &[f32] {
         &self.residual
     }
 
-    /// What to hand in for `elements`, as many as there were before, in the memory of `spare`,
-    /// whose contents do not matter.
+    /// `elements` plus the residual, in the memory of `spare`, whose contents are ignored. The
+    /// length must not change from call to call.
     pub fn contribution(&self, elements: &[f32], spare: Vec<f32>) -> Vec<f32> {
         let mut sum = spare;
         if self.residual.is_empty() {
@@ -43,14 +44,14 @@ impl Feedback {
         sum
     }
 
-    /// What is owed once this contribution counts that `codec` has encoded, in the memory of
-    /// `spare`. Nothing is owed for an element whose debt would be infinite or no number: it shows
-    /// in the result, and must not show in the next ones.
+    /// The residual after `codec` has encoded this contribution, in the memory of `spare`. It is 0
+    /// for an element whose residual would be infinite or NaN: such an element shows in this
+    /// result, and must not spoil later ones.
     pub fn after(codec: &dyn Codec, contribution: &[f32], spare: Feedback) -> Feedback {
         let mut residual = spare.residual;
         residual.resize(contribution.len(), 0.0);
         let mut bytes = vec![0; codec.encoded_len(ROW)];
-        // Everything about a row while it is in the first-level cache.
+        // All steps for one row while it is in the first-level cache.
         for (row, rest) in contribution.chunks(ROW).zip(residual.chunks_mut(ROW)) {
             let bytes = &mut bytes[..codec.encoded_len(row.len())];
             codec.encode(row, bytes);
@@ -68,7 +69,7 @@ fn add(sum: &mut [f32], a: &[f32], b: &[f32]) {
     }
 }
 
-/// `y = x - y`, or 0 where that is no number or infinite.
+/// `y = x - y`, or 0 if that is infinite or NaN.
 fn subtract_from(x: &[f32], y: &mut [f32]) {
     for (y, x) in y.iter_mut().zip(x) {
         let rest = x - *y;
@@ -92,7 +93,7 @@ mod tests {
         out
     }
 
-    /// What is handed in, and what is owed next; in memory that something else was in.
+    /// A contribution and the next residual, in memory with previous contents.
     struct Due {
         contribution: Vec<f32>,
         next: Feedback,
@@ -106,8 +107,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whole numbers, whose sums and differences are exact; bf16 and half precision keep the
-        /// small ones of them.
+        /// Integers, whose sums and differences are exact; bf16 and f16 represent the small ones
+        /// exactly.
         #[test]
         fn what_was_sent_and_what_is_owed_is_what_was_fed_in(
             rounds in prop::collection::vec(prop::collection::vec(-2000i32..2000, 1500), 1..6),
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_small_number_beside_a_large_one_is_sent_in_the_end() {
-        // A fifth of int4's step: alone it would be rounded away for ever.
+        // A fifth of int4's step: without feedback it would always be rounded to 0.
         let (elements, mut feedback, mut sent) = ([7.0f32, 0.2], Feedback::default(), 0.0);
         for _ in 0..50 {
             let due = due(&feedback, &Int4, &elements);

@@ -1,21 +1,21 @@
 //! Layer: Core.
 //!
-//! Four bits an element: whole multiples, -7 to 7, of the step of their block of 256. Two to a
-//! byte, the earlier one in its lower half; an odd last one leaves the upper half 0. An eighth of
-//! the bytes, and 1/32 of that for the steps.
+//! Four bits per element: an integer multiple, -7 to 7, of the step of its block of 256 elements.
+//! Two elements per byte, the earlier one in the lower half. If the number of elements is odd, the
+//! last upper half is 0. An eighth of the bytes, plus 1/32 of that for the steps.
 
 use super::Codec;
 use super::blocks::{BLOCK, STEP_BYTES, Step, read_step};
 use super::wide::{Work, widely};
 use crate::wire::Malformed;
 
-/// The codec of 4 bits; wire ratio 0.129. What it rounds away is a good part of what it carries.
+/// The 4-bit codec; wire ratio 0.129. Its rounding error is a considerable part of the signal.
 #[derive(Clone, Copy, Debug)]
 pub struct Int4;
 
 const MOST: i8 = 7;
 
-/// The whole number that is never written.
+/// The integer -8 as 4 bits, which no encoder writes.
 const NEVER: u8 = 8;
 
 impl Codec for Int4 {
@@ -37,7 +37,7 @@ impl Codec for Int4 {
     }
 }
 
-/// Elements, and where they are encoded to.
+/// The elements, and the buffer for their encoding.
 pub(super) struct Encoding<'a>(pub &'a [f32], pub &'a mut [u8]);
 
 impl Work for Encoding<'_> {
@@ -65,7 +65,7 @@ impl Work for Encoding<'_> {
     }
 }
 
-/// What was encoded, of the right length, and where it goes.
+/// The encoded bytes, of the right length, and the buffer for the elements.
 pub(super) struct Decoding<'a>(pub &'a [u8], pub &'a mut [f32]);
 
 impl Work for Decoding<'_> {
@@ -102,7 +102,7 @@ impl Work for Decoding<'_> {
     }
 }
 
-/// The whole number in the lower half.
+/// The integer in the lower half.
 #[inline(always)]
 fn lower(byte: u8) -> f32 {
     f32::from(((byte << 4) as i8) >> 4)

@@ -1,14 +1,14 @@
 //! Layer: Core.
 //!
-//! Eight bits an element: whole multiples, -127 to 127, of the step of their block of 256. A
-//! quarter of the bytes, and 1/64 of that for the steps.
+//! Eight bits per element: an integer multiple, -127 to 127, of the step of its block of 256
+//! elements. A quarter of the bytes, plus 1/64 of that for the steps.
 
 use super::Codec;
 use super::blocks::{BLOCK, STEP_BYTES, Step, read_step};
 use super::wide::{Work, widely};
 use crate::wire::Malformed;
 
-/// The codec of 8 bits; wire ratio 0.254.
+/// The 8-bit codec; wire ratio 0.254.
 #[derive(Clone, Copy, Debug)]
 pub struct Int8;
 
@@ -31,7 +31,7 @@ impl Codec for Int8 {
     }
 }
 
-/// Elements, and where they are encoded to.
+/// The elements, and the buffer for their encoding.
 pub(super) struct Encoding<'a>(pub &'a [f32], pub &'a mut [u8]);
 
 impl Work for Encoding<'_> {
@@ -55,7 +55,7 @@ impl Work for Encoding<'_> {
     }
 }
 
-/// What was encoded, of the right length, and where it goes.
+/// The encoded bytes, of the right length, and the buffer for the elements.
 pub(super) struct Decoding<'a>(pub &'a [u8], pub &'a mut [f32]);
 
 impl Work for Decoding<'_> {

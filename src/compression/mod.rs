@@ -1,18 +1,18 @@
 //! Layer: Core.
 //!
-//! Compression: how `f32` elements are written in fewer bytes on the wire.
+//! Compression: codecs that write `f32` elements in fewer bytes on the wire.
 //!
-//! Encoded data is never added: whoever adds decodes first and sums in `f32`. Who sends an encoded
+//! Encoded data is never added: it is decoded first and summed in `f32`. The sender of an encoded
 //! result replaces its own copy by `decode(encode(x))`, so that all ranks hold the same bits.
 //!
-//! What is added is encoded by the codec [of sums](codec_of_sums), which is the same one but where
-//! a codec leaves elements out.
+//! Sums are encoded by the codec [of sums](codec_of_sums). It differs from the codec of
+//! contributions only if that codec leaves elements out.
 //!
-//! What a member contributes is `decode(encode(x))` of its whole buffer, on every engine and
-//! wherever it is added, by itself too: buffers are cut between blocks only, so a part of a buffer
-//! is encoded as it would be in the whole. So a member knows by itself what of its contribution was
-//! rounded away, see [`Feedback`]; nothing is of one that goes without the codec, as a plan may
-//! say.
+//! A member's contribution counts as `decode(encode(x))` of its whole buffer, on every engine and
+//! at every rank that adds it, including itself. Buffers are cut only between blocks, so a part of
+//! a buffer is encoded as it is in the whole. Therefore a member can compute the rounding error of
+//! its contribution by itself, see [`Feedback`]. There is no error if the plan lets the member send
+//! without the codec.
 
 mod bf16;
 mod blocks;
@@ -38,33 +38,33 @@ use crate::wire::Malformed;
 
 /// An encoding of `f32` elements. Pure: equal inputs give equal bytes on every machine.
 pub trait Codec: Send + Sync {
-    /// Bytes of `elements` encoded elements.
+    /// The encoded length of `elements` elements in bytes.
     fn encoded_len(&self, elements: usize) -> usize;
 
-    /// Writes `elements` into `out`, which has [`encoded_len`](Codec::encoded_len) bytes; what does
-    /// not fit is left out.
+    /// Encodes `elements` into `out`, which must have [`encoded_len`](Codec::encoded_len) bytes.
+    /// With another length the output is incomplete, or the call panics.
     fn encode(&self, elements: &[f32], out: &mut [u8]) {
         in_default_environment(|| self.write(elements, out));
     }
 
-    /// Reads as many elements as `out` has.
+    /// Decodes as many elements as `out` has.
     ///
     /// # Errors
-    /// `Malformed` when `bytes` has another length than that many elements, or is what no encoder
-    /// writes; `out` is unspecified then.
+    /// `Malformed` if `bytes` has the wrong length for this number of elements, or if no encoder
+    /// writes these bytes; `out` is unspecified then.
     fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed> {
         in_default_environment(|| self.read(bytes, out))
     }
 
-    /// [`encode`](Codec::encode) on a thread in the default floating-point environment.
+    /// The work of [`encode`](Codec::encode), in the default floating-point environment.
     fn write(&self, elements: &[f32], out: &mut [u8]);
 
-    /// [`decode`](Codec::decode) on a thread in the default floating-point environment.
+    /// The work of [`decode`](Codec::decode), in the default floating-point environment.
     fn read(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), Malformed>;
 }
 
-/// The codec of a name for what one member contributes, `None` for elements as they are. Which one
-/// is taken where that was left to the plan nobody can tell here: those go as they are.
+/// The codec for one member's contribution; `None` if elements travel unencoded. Also `None` for
+/// `Auto`: the plan makes that choice, which is not known here.
 pub fn codec(id: CodecId) -> Option<&'static dyn Codec> {
     match id {
         CodecId::None | CodecId::Auto(_) => None,
@@ -76,8 +76,7 @@ pub fn codec(id: CodecId) -> Option<&'static dyn Codec> {
     }
 }
 
-/// The codec of a name for sums of what several of so many members have contributed, as it was
-/// decoded.
+/// The codec for sums of the decoded contributions of up to `members` members.
 pub fn codec_of_sums(id: CodecId, members: usize) -> Option<&'static dyn Codec> {
     match id {
         CodecId::TopK { kept } => Some(TopK::keeping(usize::from(kept).saturating_mul(members))),

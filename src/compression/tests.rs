@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! What all codecs have in common.
+//! Properties that all codecs share.
 
 use super::wide::{Work, widely};
 use super::{Codec, codec};
@@ -17,7 +17,7 @@ fn all() -> impl Iterator<Item = (CodecId, &'static dyn Codec)> {
 }
 
 fn encoded(codec: &dyn Codec, elements: &[f32]) -> Vec<u8> {
-    // What was there before must not show.
+    // The previous contents must not show.
     let mut bytes = vec![0xa5; codec.encoded_len(elements.len())];
     codec.encode(elements, &mut bytes);
     bytes
@@ -28,7 +28,7 @@ fn decoded(codec: &dyn Codec, bytes: &[u8], elements: usize) -> Result<Vec<f32>,
     codec.decode(bytes, &mut out).map(|()| out)
 }
 
-/// How far an element may be off, of the largest magnitude among its 256.
+/// The maximum error of an element, relative to the largest magnitude in its block of 256.
 fn off_by(id: CodecId) -> f32 {
     match id {
         CodecId::Int8 => 1.0 / 254.0,
@@ -90,7 +90,7 @@ proptest! {
     }
 }
 
-/// Whatever instructions carry a loop out, what comes of it are the same bits.
+/// Asserts that a loop gives the same bits with and without wide instructions.
 macro_rules! alike {
     ($codec:ident, $id:expr, $elements:expr) => {{
         use super::$codec::{Decoding, Encoding};
@@ -117,7 +117,7 @@ proptest! {
         bits in prop::collection::vec(any::<u32>(), 0..1100), magnitudes in prop::collection::vec(-1e6f32..1e6, 0..1100),
     ) {
         let anything: Vec<f32> = bits.into_iter().map(f32::from_bits).collect();
-        // Of any bits most blocks hold something infinite or no number.
+        // With random bits most blocks contain an infinity or a NaN.
         for elements in [&anything, &magnitudes] {
             alike!(bf16, CodecId::Bf16, elements);
             alike!(int8, CodecId::Int8, elements);

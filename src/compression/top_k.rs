@@ -1,21 +1,23 @@
 //! Layer: Core.
 //!
-//! The elements of the largest magnitude in each block of 256, as they are; the others are 0.
+//! Top-k: the elements of largest magnitude in each block of 256 are sent exactly; the others
+//! are 0.
 //!
-//! A block of which `k` elements travel is `k` places, a byte each and ascending, and then their
-//! values in the same order, `f32` little-endian. Of equal magnitudes the earlier one travels;
-//! where fewer are not 0, zeros do. A NaN is larger than any number. Where the places would take
-//! more room than what they save, all elements of the block travel without places.
+//! A block with `k` sent elements is encoded as `k` positions, one ascending byte each, and then
+//! their values in the same order, `f32` little-endian. Of equal magnitudes the earlier element is
+//! sent. If fewer than `k` elements are not 0, zeros are sent too. A NaN counts as larger than any
+//! number. If positions and values would take as much room as all elements of the block, all are
+//! sent without positions.
 //!
-//! Sums of what several members have sent have more elements that are not 0, so they travel with
-//! room for all of those: nothing is left out again, and everything that is left out is known to
-//! the member whose contribution it was.
+//! The sum of several members' contributions has more non-zero elements, so its codec has room for
+//! all of them: no element is left out twice. Therefore every omission is known to the member whose
+//! contribution it affects.
 
 use super::Codec;
 use super::blocks::BLOCK;
 use crate::wire::Malformed;
 
-/// The codec that keeps so many elements of each block; 5 bytes for each of them.
+/// The codec that keeps `kept` elements of each block, in 5 bytes each.
 #[derive(Clone, Copy, Debug)]
 pub struct TopK {
     kept: usize,
@@ -24,7 +26,7 @@ pub struct TopK {
 const VALUE_BYTES: usize = size_of::<f32>();
 const ENTRY_BYTES: usize = 1 + VALUE_BYTES;
 
-/// One for each number of elements that can be kept, by that number.
+/// One codec for each number of kept elements, at that index.
 static ALL: [TopK; BLOCK + 1] = {
     let mut all = [TopK { kept: 0 }; BLOCK + 1];
     let mut kept = 0;
@@ -36,12 +38,12 @@ static ALL: [TopK; BLOCK + 1] = {
 };
 
 impl TopK {
-    /// The one that keeps `kept` elements of each block, at least one and at most all.
+    /// The codec that keeps `kept` elements of each block, clamped to 1..=256.
     pub fn keeping(kept: usize) -> &'static TopK {
         &ALL[kept.clamp(1, BLOCK)]
     }
 
-    /// Elements that travel of a block of so many.
+    /// The number of elements sent for a block of length `len`.
     fn kept(&self, len: usize) -> usize {
         self.kept.min(len)
     }
@@ -69,7 +71,7 @@ impl TopK {
         let mut ranked = [0u64; BLOCK];
         let ranked = &mut ranked[..block.len()];
         for (place, (rank, x)) in ranked.iter_mut().zip(block).enumerate() {
-            // All differ, and of equal magnitudes the earlier one is the greater.
+            // The keys are distinct; of equal magnitudes the earlier element has the larger key.
             *rank = u64::from(x.to_bits() & 0x7fff_ffff) << 8 | (BLOCK - 1 - place) as u64;
         }
         let least = *ranked.select_nth_unstable(block.len() - kept).1;
@@ -137,7 +139,7 @@ mod tests {
         out
     }
 
-    /// In the plainest way there is.
+    /// A plain reference implementation.
     fn plainly(kept: usize, block: &[f32]) -> Vec<f32> {
         let mut order: Vec<usize> = (0..block.len()).collect();
         order.sort_by_key(|place| std::cmp::Reverse(block[*place].to_bits() & 0x7fff_ffff));

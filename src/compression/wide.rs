@@ -1,20 +1,19 @@
 //! Layer: Core.
 //!
-//! Plain loops, carried out with the widest instructions that this processor has.
+//! Runs plain loops with the widest vector instructions of this processor.
 //!
-//! The compiler makes vectors of the same loop several times, for each set of instructions once,
-//! and which one runs is told when it runs. Nothing in them is fused or put in another order by
-//! that, so their results are the same bits.
+//! The compiler vectorises the same loop once per instruction set, and the set is chosen at run
+//! time. No operations are fused or reordered, so all versions give the same bits.
 
 use pulp::{Arch, WithSimd};
 
-/// A loop. What it calls must be inlined into it, or is carried out with the instructions that
-/// every processor has.
+/// A loop. Functions that it calls must be inlined into it; otherwise they use only the baseline
+/// instructions.
 pub trait Work {
-    /// What comes of it.
+    /// The result of the loop.
     type Output;
 
-    /// Does it; implementations are `#[inline(always)]`.
+    /// Runs the loop; implementations are `#[inline(always)]`.
     fn run(self) -> Self::Output;
 }
 
@@ -29,7 +28,7 @@ impl<W: Work> WithSimd for Widely<W> {
     }
 }
 
-/// Does it with the widest instructions there are.
+/// Runs `work` with the widest instructions available.
 pub fn widely<W: Work>(work: W) -> W::Output {
     Arch::new().dispatch(Widely(work))
 }

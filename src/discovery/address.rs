@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! Which addresses a hint may make us dial.
+//! The policy on which addresses a hint may make us dial.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,21 +9,21 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub struct Subnet {
     /// Our address in it.
     pub address: IpAddr,
-    /// Leading bits that all its addresses share.
+    /// Number of leading bits that all its addresses share.
     pub prefix: u8,
 }
 
-/// Where hints may lead. Peers named by hand are not held to it.
+/// The addresses to which hints may lead. Configured peers are exempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressPolicy {
-    /// Only this machine, for tests and demonstrations.
+    /// This machine only, for tests and demonstrations.
     Loopback,
-    /// Private and link-local addresses, and whatever lies in one of our own subnets.
+    /// Private and link-local addresses, and all addresses in our own subnets.
     Lan(Vec<Subnet>),
 }
 
 impl AddressPolicy {
-    /// Ports below are services of the system; a forged advert must not make us knock there.
+    /// Lower ports belong to system services; a forged advert must not make us connect to them.
     const PORT_MIN: u16 = 1024;
 
     /// Whether a hint may make us dial `to`.
@@ -43,7 +43,7 @@ impl AddressPolicy {
 }
 
 impl Subnet {
-    /// Whether `ip` lies in it.
+    /// Whether `ip` lies in this subnet.
     pub fn contains(&self, ip: IpAddr) -> bool {
         match (self.address, ip) {
             (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
@@ -59,8 +59,8 @@ impl Subnet {
     }
 }
 
-/// One host's address at all. Addresses that hide an IPv4 one are refused: they would pass by the
-/// rules for it.
+/// Whether this is the address of a single host. IPv4-mapped addresses are refused, because they
+/// would bypass the rules for IPv4.
 pub(super) fn is_dialable(ip: IpAddr) -> bool {
     let odd = match ip {
         IpAddr::V4(ip) => ip == Ipv4Addr::BROADCAST || ip.octets()[0] == 0,
@@ -69,7 +69,7 @@ pub(super) fn is_dialable(ip: IpAddr) -> bool {
     !(odd || ip.is_unspecified() || ip.is_multicast())
 }
 
-/// A link-local IPv6 address means nothing without its interface.
+/// A link-local IPv6 address is meaningless without its interface.
 fn lacks_scope(to: SocketAddr) -> bool {
     matches!(to, SocketAddr::V6(v6) if is_link_local(v6.ip()) && v6.scope_id() == 0)
 }

@@ -1,61 +1,62 @@
 //! Layer: Core.
 //!
-//! One address that a peer may answer at: where we have it from, when it is dialled next, who was
+//! One address at which a peer may answer: its origins, its next dial, and the member verified
 //! there.
 
 use super::roster::{DialOutcome, Origin};
 use crate::identity::{Boot, MemberId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Wait after the first failure; doubled for each further one.
+/// Back-off after the first failure, doubled for each further one.
 const BACK_OFF_MS: u64 = 250;
 
-/// Longest wait between two dials of a live address.
+/// Longest back-off.
 const BACK_OFF_MS_MAX: u64 = 30_000;
 
-/// Wait after an answer that a dial soon after would only repeat: ourselves, another namespace or
-/// version.
+/// Wait after an answer that another dial would only repeat: this node itself, another namespace or
+/// another version.
 const PARKED_MS: u64 = 60_000;
 
-/// Failures in a row, about three minutes of them, after which hearsay is forgotten.
+/// Failures in a row, over about two and a half minutes, after which an unverified address is
+/// forgotten.
 const HEARSAY_FAILURES_MAX: u32 = 12;
 
-/// See the module.
+/// One address; see the module. Times are in milliseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidate {
-    /// Boots whose adverts list it now.
+    /// Boots whose present adverts list it.
     pub(super) boots: BTreeSet<Boot>,
-    /// Other places it is known from.
+    /// Its other origins.
     pub(super) origins: BTreeSet<Origin>,
-    /// Who proved to be there, the last time somebody did.
+    /// The member that was last verified there.
     pub(super) verified: Option<MemberId>,
-    /// Dials that failed since the last success or fresh sighting.
+    /// Failed dials since the last success or sighting.
     pub(super) failures: u32,
-    /// What the last dial found, when it found somebody who is no peer.
+    /// The outcome of the last dial, if a node that is no peer answered.
     pub(super) verdict: Option<DialOutcome>,
-    /// Whether a dial is under way.
+    /// Whether a dial is in flight.
     pub(super) dialing: bool,
-    /// Not before.
+    /// Earliest time of the next dial.
     pub(super) due_ms: u64,
-    /// Last time anything spoke for it: the measure of what is evicted first.
+    /// Time of the last sighting; the oldest is evicted first.
     pub(super) seen_ms: u64,
     dialed_ms: Option<u64>,
-    /// Whatever speaks for it, not before.
+    /// No dial before this time, whatever is sighted.
     aside_until_ms: u64,
 }
 
 impl Candidate {
-    /// Named by hand or proven once: dialled without the limits for strangers.
+    /// Configured by the user or verified: exempt from the limits for unverified addresses.
     pub(super) fn is_trusted(&self) -> bool {
         self.verified.is_some() || self.origins.contains(&Origin::Fixed)
     }
 
-    /// Whether anything still speaks for it.
+    /// Whether an advert or another origin still supports it.
     pub(super) fn is_known(&self) -> bool {
         !(self.boots.is_empty() && self.origins.is_empty())
     }
 
-    /// Whether whoever is expected here has a link already.
+    /// Whether all boots that advertise it have links, or, without such boots, the verified member.
     pub(super) fn is_linked(&self, linked: &BTreeMap<Boot, MemberId>) -> bool {
         if self.boots.is_empty() {
             return self.verified.is_some_and(|member| linked.contains_key(&member.boot));
@@ -63,8 +64,8 @@ impl Candidate {
         self.boots.iter().all(|boot| linked.contains_key(boot))
     }
 
-    /// Spoken for at `now_ms`: back-off starts anew, but an address is never dialled twice within
-    /// its first step.
+    /// Records a sighting at `now_ms` and resets the back-off. Two dials are still at least one
+    /// first back-off apart.
     pub(super) fn refresh(&mut self, now_ms: u64) {
         self.seen_ms = self.seen_ms.max(now_ms);
         self.failures = 0;
@@ -85,7 +86,7 @@ impl Candidate {
         self.dialed_ms = Some(now_ms);
     }
 
-    /// Nobody there, or nobody who finished the handshake.
+    /// No connection, or no completed handshake.
     pub(super) fn failed(&mut self, now_ms: u64) {
         self.due_ms = now_ms
             + BACK_OFF_MS
@@ -98,7 +99,7 @@ impl Candidate {
         }
     }
 
-    /// Somebody there who is no peer.
+    /// A node that is no peer answered.
     pub(super) fn park(&mut self, verdict: DialOutcome, now_ms: u64) {
         self.verdict = Some(verdict);
         self.verified = None;

@@ -1,6 +1,6 @@
 //! Layer: Host.
 //!
-//! What every implementation of [`Discovery`] must do, tried on each of them by its own tests.
+//! The contract of [`Discovery`], as a test suite that the tests of every implementation run.
 
 use super::address::AddressPolicy;
 use super::roster::{Limits, Roster};
@@ -12,21 +12,20 @@ use std::any::Any;
 use std::future::Future;
 use std::time::Duration;
 
-/// How long anything may take that is not on a clock of the protocol: generous, since tests share
-/// busy machines.
+/// Timeout for steps without a protocol timer. Generous, because tests share busy machines.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Where the nodes of one story meet.
+/// The network of one test story.
 pub(super) trait Stage {
-    /// A node, silent so far.
+    /// A new node that has not announced anything.
     fn node(&mut self) -> Box<dyn Discovery>;
 
-    /// Somebody announces this under our service name, as long as the result lives.
+    /// Announces a raw record under our service name, until the result is dropped.
     fn noise(&mut self, instance: &str, port: u16, txt: &[(&str, &str)]) -> Box<dyn Any>;
 }
 
-/// Runs every story on a stage of its own. Each has its own instance names, as each boot has: the
-/// good-byes of one story may still be under way when the next begins.
+/// Runs every story on its own stage. Each uses its own instance names, because the good-byes of
+/// one story may still be in flight when the next begins.
 pub(super) async fn suite<S: Stage>(mut stage: impl FnMut() -> S) {
     two_nodes_see_each_other(stage()).await;
     three_nodes_all_see_all(stage()).await;
@@ -114,7 +113,7 @@ async fn garbage_is_skipped(mut stage: impl Stage) {
     );
     let mut b = stage.node();
     announce(&mut *b, &advert(52, None)).await;
-    // What appears first is the readable advert; a good-bye of the story before may still come.
+    // The first advert is the readable one; a good-bye of the previous story may still arrive.
     let first = async {
         loop {
             if let Sighting::Appeared(advert) = a.next().await {

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Peers named by hand, for networks that do not carry multicast: `--peer`, `POTLUCK_PEERS`.
+//! Peers configured by the user, for networks without multicast: `--peer`, `POTLUCK_PEERS`.
 
 use super::report::DiscoveryProblem;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -8,10 +8,10 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Ports a node takes by itself: the first one, and when it is busy the next that is free.
+/// Ports that a node takes without configuration: the first one that is free.
 const DEFAULT_PORTS: RangeInclusive<u16> = 47_474..=47_489;
 
-/// A host, and perhaps its port, as somebody typed it.
+/// A host and an optional port, as the user wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FixedPeer {
     host: String,
@@ -22,17 +22,17 @@ impl FixedPeer {
     /// Longest host name in DNS.
     const HOST_BYTES_MAX: usize = 253;
 
-    /// Most peers in one list: one that is reachable already tells of all others.
+    /// Most peers in one list: a single reachable one reports all others.
     const PEERS_MAX: usize = 64;
 
-    /// Most addresses of one name that are tried.
+    /// Most addresses per name that are tried.
     const ADDRESSES_MAX: usize = 8;
 
-    /// How long a name may take to resolve.
+    /// Timeout for resolving a name.
     const RESOLVE: Duration = Duration::from_secs(2);
 
-    /// Reads `host[:port]` entries that are separated by commas or spaces; IPv6 addresses with a
-    /// port stand in brackets.
+    /// Parses `host[:port]` entries, separated by commas or white space. An IPv6 address with a
+    /// port needs brackets.
     pub fn parse_list(text: &str) -> Result<Vec<FixedPeer>, DiscoveryProblem> {
         let words = text.split([',', ' ', '\t', '\n', '\r']).filter(|word| !word.is_empty());
         let peers: Vec<FixedPeer> =
@@ -49,13 +49,14 @@ impl FixedPeer {
         &self.host
     }
 
-    /// The port as typed, or all that a node may have taken by itself, the likeliest first.
+    /// The given port, or all ports that a node may take without configuration, the likeliest
+    /// first.
     pub fn ports(&self) -> RangeInclusive<u16> {
         self.port.map_or(DEFAULT_PORTS, |port| port..=port)
     }
 
-    /// Asks the system for the addresses, in the order to try them. Takes at most two seconds.
-    /// Cancel-safe.
+    /// Resolves the addresses by the system, in the order in which to try them. Takes at most two
+    /// seconds. Cancel-safe.
     pub async fn resolve(&self) -> Result<Vec<SocketAddr>, DiscoveryProblem> {
         let first = *self.ports().start();
         let lookup = tokio::net::lookup_host((self.host.as_str(), first));
@@ -90,7 +91,7 @@ impl FromStr for FixedPeer {
     }
 }
 
-/// Host and port as text.
+/// Splits into host and port.
 fn split(text: &str) -> Option<(&str, Option<&str>)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, port) = rest.split_once(']')?;
@@ -103,19 +104,19 @@ fn split(text: &str) -> Option<(&str, Option<&str>)> {
     match text.matches(':').count() {
         0 => Some((text, None)),
         1 => text.split_once(':').map(|(host, port)| (host, Some(port))),
-        // More colons are an IPv6 address, and without brackets nobody could tell a port in it.
+        // More colons mean an IPv6 address, in which a port would be ambiguous without brackets.
         _ => is_ipv6(text).then_some((text, None)),
     }
 }
 
-/// With or without `%interface` behind it.
+/// Whether this is an IPv6 address, with or without `%interface`.
 fn is_ipv6(text: &str) -> bool {
     let address = text.split_once('%').map_or(text, |(address, _)| address);
     address.parse::<Ipv6Addr>().is_ok()
 }
 
 fn parse_port(text: &str) -> Result<u16, DiscoveryProblem> {
-    // A sign is no part of a port, though the number parser takes one.
+    // The number parser accepts a sign, which is no part of a port.
     let digits = text.bytes().all(|b| b.is_ascii_digit());
     let port = text.parse().ok().filter(|port| digits && *port != 0);
     port.ok_or(DiscoveryProblem::BadPeer)

@@ -1,21 +1,21 @@
 //! Layer: Shells.
 //!
-//! Discovery by multicast DNS: service `_potluck._tcp.local.`, one random instance and host name
-//! per boot.
+//! Discovery by multicast DNS: service `_potluck._tcp.local.`, with one random instance and host
+//! name per boot.
 //!
-//! The responder is a thread of its own that talks to every interface unless told otherwise. It is
-//! told first: all off, then those of the [`MdnsScope`] on, and only then is anything asked or
-//! announced. What cannot be prevented is that it joins the multicast group on every interface when
-//! it starts and leaves it a moment later, so the kernel's own group-membership reports (IGMP, MLD;
-//! nothing of ours in them) may be seen there.
+//! The responder is a separate thread that uses every interface by default. So it is told first to
+//! disable all interfaces and then to enable those of the [`MdnsScope`]; only after that is
+//! anything queried or announced. One effect remains: at the start it joins the multicast group on
+//! every interface and leaves it a moment later, so the kernel's group-membership reports (IGMP,
+//! MLD; without any data of ours) may be seen there.
 //!
-//! Two nodes that start within a second see each other after 10 to 60 milliseconds one way and
-//! after up to about a second the other way, since a record must not be multicast twice within a
-//! second. It is enough: whoever sees first dials.
+//! Of two nodes that start within a second, one sees the other after 10 to 60 milliseconds; the
+//! reverse takes up to about a second, because a record must not be multicast twice within a
+//! second. That suffices: the node that sees the other one dials.
 //!
-//! A flood of foreign records is held off in two places. The responder keeps every record until its
-//! time to live is over, so beyond a number it is made to forget them all; and it gives up a
-//! listener that falls a thousand events behind, and is then started anew.
+//! A flood of foreign records is limited in two places. The responder keeps every record until its
+//! time to live has expired, so beyond a limit it is made to forget all of them. It also drops a
+//! listener that is a thousand events behind, and is then restarted.
 
 use super::Discovery;
 use super::address::is_link_local;
@@ -32,73 +32,73 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What we are called on the network.
+/// Our service type.
 const SERVICE: &str = "_potluck._tcp.local.";
 
-/// Between two looks at the responder's state.
+/// Interval between two checks of the responder.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// Seconds between its looks for new interfaces and addresses; its own default of 5 is long for a
-/// cable plugged in.
+/// Interval between the responder's looks for new interfaces and addresses, in seconds. Its default
+/// of 5 is long after a cable is plugged in.
 const INTERFACES_EVERY_S: u32 = 2;
 
-/// Between two looks while there are many records, and how many those are.
+/// Interval between two checks while there are at least this many records.
 const CHECK_BUSY: Duration = Duration::from_millis(100);
 const RECORDS_MANY: i64 = 400;
 
-/// Records it may keep. A cluster of 16 needs a hundred; each packet costs it time in proportion to
-/// them, and all are told again at once when we ask again, which must fit into its channel of a
-/// thousand events.
+/// Most records that it may keep. A cluster of 16 needs a hundred. The cost of each packet grows
+/// with the records, and a new query reports all of them at once, which must fit into the channel
+/// of a thousand events.
 const RECORDS_MAX: i64 = 1600;
 
-/// Silence after a good-bye. It takes effect after a second, and the same name announced within
-/// that second goes unnoticed.
+/// Pause after a good-bye. It takes effect after one second, and an announcement of the same name
+/// within that second would be missed.
 const SILENCE: Duration = Duration::from_millis(1500);
 
-/// When to ask again, besides the responder's own 1, 2, 4, 8 ... seconds: early, for answers that
-/// were held back because the record had been sent within the second before, and every minute,
-/// which also tells again of everybody still there.
+/// Times of our queries, in addition to the responder's own after 1, 2, 4, 8 ... seconds. Early
+/// ones get the answers that were held back because the record had been sent within the last
+/// second. One per minute also reports again all nodes that are still there.
 const ASK_AGAIN: [Duration; 3] =
     [Duration::from_millis(300), Duration::from_millis(350), Duration::from_millis(350)];
 const ASK_ALWAYS: Duration = Duration::from_secs(60);
 
-/// How long a withdrawal may take: the first good-bye is immediate, a second follows after 120 ms.
+/// Timeout of a withdrawal. The first good-bye is sent at once, a second one after 120 ms.
 const UNREGISTER: Duration = Duration::from_millis(500);
 const SECOND_GOODBYE: Duration = Duration::from_millis(150);
 
-/// Where multicast may go.
+/// The interfaces on which multicast is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MdnsScope {
     /// Only 127.0.0.1, for nodes of one machine.
     Loopback,
     /// These interfaces, by name or by one of their IP addresses, with IPv4 and IPv6, whenever they
-    /// are there.
+    /// are present.
     Interfaces(Vec<String>),
 }
 
-/// Multicast DNS behind the door of discovery. Needs a tokio runtime with time.
+/// [`Discovery`] by multicast DNS. Needs a tokio runtime with time.
 pub struct MdnsDiscovery {
     scope: MdnsScope,
     responder: Option<Responder>,
     announced: Option<Advert>,
     check_at: Instant,
     restart_at: Option<Instant>,
-    /// New interfaces are asked about as if nobody were known.
+    /// When to drop all records, so that new interfaces are queried without known answers.
     forget_at: Option<Instant>,
-    /// The name last taken back, and until when it must not be announced.
+    /// The last withdrawn name, and until when it must not be announced.
     withdrawn: Option<(String, Instant)>,
     counts: Counts,
 }
 
-/// The thread and what it tells us.
+/// The responder thread and its channels.
 struct Responder {
     daemon: ServiceDaemon,
-    /// Oldest first. Asking again opens a new channel and ends the one before, which may still hold
-    /// events.
+    /// Event channels, oldest first. A new query opens a new channel and closes the previous one,
+    /// which may still hold events.
     events: VecDeque<Receiver<ServiceEvent>>,
     asked: usize,
     ask_at: Instant,
-    /// Whether it had to forget its records at the last look.
+    /// Whether it was told to forget its records at the last check.
     forgot: bool,
     monitor: Receiver<DaemonEvent>,
     metrics: Option<Receiver<Metrics>>,
@@ -106,17 +106,17 @@ struct Responder {
 
 #[derive(Default)]
 struct Counts {
-    /// Adverts heard, by interface.
+    /// Adverts received, by interface.
     adverts: BTreeMap<String, u64>,
     dropped: u64,
-    /// Questions that responders before this one sent, and this one.
+    /// Queries sent by earlier responders, and by the present one.
     queries_before: u64,
     queries: u64,
     errors: u64,
 }
 
 impl MdnsDiscovery {
-    /// Starts to listen. Nothing of ours is sent but questions, and those only within `scope`.
+    /// Starts to listen. Sends only queries, and only within `scope`.
     pub fn start(scope: MdnsScope) -> Result<MdnsDiscovery, DiscoveryProblem> {
         if matches!(&scope, MdnsScope::Interfaces(names) if names.is_empty()) {
             return Err(DiscoveryProblem::NoInterface);
@@ -144,8 +144,8 @@ impl MdnsDiscovery {
 
     fn service_info(&self, advert: &Advert) -> Option<ServiceInfo> {
         let host = format!("{}.local.", advert.instance);
-        // The interfaces' own addresses are announced and followed when they change; on loopback
-        // there is only one.
+        // The responder announces the addresses of its interfaces and follows their changes;
+        // loopback has a single fixed address.
         let (follow, addresses) = match &self.scope {
             MdnsScope::Loopback => (false, vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
             MdnsScope::Interfaces(_) => (true, Vec::new()),
@@ -159,7 +159,7 @@ impl MdnsDiscovery {
             &advert.to_txt()[..],
         );
         let mut info = info.ok()?;
-        // The names are random: probing for namesakes would only cost 750 ms.
+        // The names are random, and probing for conflicts would take 750 ms.
         info.set_requires_probe(false);
         Some(if follow { info.enable_addr_auto() } else { info })
     }
@@ -171,7 +171,7 @@ impl MdnsDiscovery {
                 let instance = instance_of(&name)?.to_owned();
                 (!self.is_own(&instance)).then_some(Sighting::Vanished { instance })
             }
-            // A name without its records yet; they follow or they do not.
+            // A name without its records, which may follow.
             _ => None,
         }
     }
@@ -200,16 +200,16 @@ impl MdnsDiscovery {
         self.announced.as_ref().is_some_and(|advert| advert.instance.eq_ignore_ascii_case(instance))
     }
 
-    /// Once a second, and when it is time to ask again: starts a responder that was given up, reads
-    /// the counters, asks for new ones.
+    /// Runs once a second and when a query is due: restarts a responder that was given up, reads
+    /// the requested counters, and requests new ones.
     fn check(&mut self) {
         let now = Instant::now();
         self.check_at = now + CHECK;
         if self.restart_at.is_some_and(|at| at <= now) {
             self.responder = Responder::start(&self.scope);
             self.restart_at = if self.responder.is_some() { None } else { Some(now + SILENCE) };
-            // A refusal shows in the report as an interface on which nothing is sent; the next
-            // announcement tries again.
+            // After a failure the report shows an interface without queries; the next announcement
+            // tries again.
             let _ = self.register();
         }
         let Some(responder) = &mut self.responder else { return };
@@ -235,15 +235,15 @@ impl MdnsDiscovery {
         }
         let forgot = std::mem::replace(&mut responder.forgot, records > RECORDS_MAX);
         match records > RECORDS_MAX {
-            // What it keeps in spite of forgetting is not of our service; only a new start ends
-            // that.
+            // The records that remain after forgetting do not belong to our service; only a restart
+            // removes them.
             true if forgot && records > 4 * RECORDS_MAX => self.give_up(),
             true => responder.forget(now),
             false => {}
         }
     }
 
-    /// Ends the responder and with it all that it remembers.
+    /// Ends the responder, with all its records.
     fn give_up(&mut self) {
         self.counts.dropped += 1;
         self.counts.queries_before += std::mem::take(&mut self.counts.queries);
@@ -268,7 +268,7 @@ impl MdnsDiscovery {
                 .filter(|at| is_used(&self.scope, at))
                 .map(|at| at.ip())
                 .collect(),
-            // Every question goes out on every interface.
+            // Every query goes out on every interface.
             queries: Some(self.counts.queries_before + self.counts.queries),
             adverts: self.counts.adverts.get(name).copied().unwrap_or_default(),
             dropped: self.counts.dropped + self.counts.errors,
@@ -288,8 +288,8 @@ impl Responder {
         }
     }
 
-    /// The order is the point: commands are carried out one after the other, so nothing is asked
-    /// before all is off.
+    /// The order matters: the responder executes commands one after another, so nothing is queried
+    /// before all interfaces are disabled.
     fn confine(daemon: ServiceDaemon, scope: &MdnsScope) -> mdns_sd::Result<Responder> {
         daemon.disable_interface(IfKind::All)?;
         daemon.enable_interface(kinds(scope))?;
@@ -310,7 +310,7 @@ impl Responder {
     }
 
     fn ask_again(&mut self, now: Instant) {
-        // A listener that has not even emptied its older channels does not need more answers.
+        // A listener that has not emptied its older channels does not need more answers.
         if now < self.ask_at || self.events.len() > ASK_AGAIN.len() {
             return;
         }
@@ -319,7 +319,7 @@ impl Responder {
         self.events.extend(self.daemon.browse(SERVICE));
     }
 
-    /// Drops all records of our service. Whoever is still there answers the question that follows.
+    /// Drops all records of our service. Nodes that are still there answer the next query.
     fn forget(&mut self, now: Instant) {
         if self.daemon.stop_browse(SERVICE).is_ok() {
             self.events.extend(self.daemon.browse(SERVICE));
@@ -328,7 +328,7 @@ impl Responder {
         }
     }
 
-    /// The next event, or `None` when the thread gave us up. Cancel-safe.
+    /// The next event, or `None` if the responder has closed all channels. Cancel-safe.
     async fn event(&mut self) -> Option<ServiceEvent> {
         while let Some(oldest) = self.events.front() {
             match oldest.recv_async().await {
@@ -342,7 +342,7 @@ impl Responder {
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        // Ends the thread, which says good-bye for what is still announced.
+        // Ends the thread, which sends good-byes for announcements that are left.
         drop(self.daemon.shutdown());
     }
 }
@@ -370,7 +370,8 @@ impl Discovery for MdnsDiscovery {
                 continue;
             };
             tokio::select! {
-                // In this order, so that a flood of events cannot keep the check from seeing it.
+                // In this order, so that a flood of events cannot prevent the check that detects
+                // it.
                 biased;
                 () = tokio::time::sleep_until(self.check_at) => self.check(),
                 event = responder.event() => match event {
@@ -379,7 +380,7 @@ impl Discovery for MdnsDiscovery {
                             return sighting;
                         }
                     }
-                    // The listener fell behind and was given up, or the thread ended.
+                    // The listener fell behind and was dropped, or the thread has ended.
                     None => self.give_up(),
                 },
             }
@@ -400,14 +401,14 @@ impl Discovery for MdnsDiscovery {
             .collect();
         self.scope = MdnsScope::Interfaces(interfaces.to_vec());
         let Some(responder) = &mut self.responder else { return };
-        // A thread that has ended is noticed, and replaced, by whoever waits for its events.
+        // If the thread has ended, `next` notices and replaces it.
         if !gone.is_empty() {
             let _ = responder.daemon.disable_interface(gone);
         }
         if !come.is_empty() {
             let _ = responder.daemon.enable_interface(come);
-            // Who is known by another interface already does not answer on this one, and what was
-            // just said is not said again.
+            // A node that is known through another interface does not answer on this one, and
+            // answers that were just sent are not repeated.
             let at = Instant::now() + SILENCE;
             self.forget_at = Some(at);
             self.check_at = self.check_at.min(at);
@@ -460,8 +461,8 @@ fn kinds(scope: &MdnsScope) -> Vec<IfKind> {
     }
 }
 
-/// Of an interface that is named by an address both families are used, so its other addresses count
-/// too.
+/// An interface named by one address is used with both families, so its other addresses count as
+/// well.
 fn kinds_of(name: &str) -> Vec<IfKind> {
     let Ok(ip) = name.parse::<IpAddr>() else { return vec![IfKind::from(name)] };
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
@@ -483,12 +484,13 @@ fn asks_for(scope: &MdnsScope, interface: &str) -> bool {
     matches!(scope, MdnsScope::Interfaces(names) if names.iter().any(|name| name == interface))
 }
 
-/// Whether the address is announced: on loopback one, elsewhere all of the interface.
+/// Whether the address is announced: on loopback only 127.0.0.1, elsewhere all addresses of the
+/// interface.
 fn is_used(scope: &MdnsScope, at: &Interface) -> bool {
     *scope != MdnsScope::Loopback || is_asked(scope, at)
 }
 
-/// The instance in a full service name; what is not of our form is of no use.
+/// The instance in a full service name; `None` if the name does not have our form.
 fn instance_of(full_name: &str) -> Option<&str> {
     let instance = full_name.strip_suffix(SERVICE)?.strip_suffix('.')?;
     (instance.len() <= Advert::INSTANCE_BYTES_MAX).then_some(instance)
@@ -498,8 +500,8 @@ fn socket_addr(ip: &ScopedIp, port: u16) -> Option<SocketAddr> {
     match ip {
         ScopedIp::V4(v4) => Some(SocketAddr::from((*v4.addr(), port))),
         ScopedIp::V6(v6) => {
-            // Only link-local addresses need the interface, and only without it are two sightings
-            // of another one equal.
+            // Only link-local addresses need the interface. For others it is left out, so that two
+            // sightings of the same address are equal.
             let scope = if is_link_local(v6.addr()) { v6.scope_id().index } else { 0 };
             Some(SocketAddr::V6(SocketAddrV6::new(*v6.addr(), port, 0, scope)))
         }
@@ -507,7 +509,7 @@ fn socket_addr(ip: &ScopedIp, port: u16) -> Option<SocketAddr> {
     }
 }
 
-/// The interfaces on which an advert was heard.
+/// The interfaces on which an advert was received.
 fn interfaces_of(service: &ResolvedService) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for ip in &service.addresses {

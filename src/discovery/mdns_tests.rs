@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Multicast DNS tried in network namespaces of its own, so that no packet of it leaves the test.
+//! Multicast DNS in separate network namespaces, so that no packet leaves the test.
 
 use super::super::contract::{self, Stage};
 use super::super::sighting::testing::advert;
@@ -26,9 +26,8 @@ impl Stage for OnLoopback {
     }
 }
 
-/// Runs `story` on a thread with a network namespace of its own in which nothing but loopback is
-/// up.
-#[allow(deprecated)] // In favour of an unsafe twin: it may split file descriptors between threads, which NEWNET does not.
+/// Runs `story` on a thread with its own network namespace, in which only loopback is up.
+#[allow(deprecated)] // Its replacement is unsafe: unsharing descriptors is. NEWNET is not affected.
 fn alone<F: Future<Output = ()>>(story: impl FnOnce() -> F + Send + 'static) {
     let thread = std::thread::spawn(move || {
         rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET).expect("needs root");

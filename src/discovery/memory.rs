@@ -1,9 +1,8 @@
 //! Layer: Shells.
 //!
-//! Discovery without a network, for simulations: everybody on one [`Medium`] hears everybody.
+//! Discovery without a network, for simulations: every node on a [`Medium`] hears every other node.
 //!
-//! Adverts travel as TXT records, so what a simulation says has gone through the same encoder and
-//! decoder.
+//! Adverts are transmitted as TXT records, so a simulation uses the real encoder and decoder.
 
 use super::Discovery;
 use super::report::{Activity, DiscoveryProblem, InterfaceReport};
@@ -14,11 +13,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Sightings that wait for one node. A node that does not listen loses the ones beyond, as it would
-/// on a network.
+/// Most sightings that wait for one node. A node that does not read loses later ones, as on a
+/// network.
 const WAITING_MAX: usize = 1024;
 
-/// What all nodes of a simulation share.
+/// The shared network of a simulation.
 #[derive(Clone, Default)]
 pub struct Medium {
     air: Arc<Mutex<Air>>,
@@ -28,11 +27,11 @@ pub struct Medium {
 struct Air {
     next_node: u64,
     listeners: BTreeMap<u64, Sender<Heard>>,
-    /// By the node that announces; it has one announcement.
+    /// Announcements by node; each node has at most one.
     records: BTreeMap<u64, Record>,
 }
 
-/// One announcement as it travels.
+/// One announcement as transmitted.
 #[derive(Clone, Debug)]
 struct Record {
     instance: String,
@@ -47,7 +46,7 @@ enum Heard {
     Goodbye(String),
 }
 
-/// One node's ear and voice on a [`Medium`].
+/// One node's connection to a [`Medium`].
 pub struct MemoryDiscovery {
     medium: Medium,
     node: u64,
@@ -57,12 +56,12 @@ pub struct MemoryDiscovery {
 }
 
 impl Medium {
-    /// An empty one.
+    /// A medium without nodes.
     pub fn new() -> Medium {
         Medium::default()
     }
 
-    /// A further node, which hears at once what is announced already.
+    /// Adds a node, which hears the present announcements at once.
     pub fn node(&self) -> MemoryDiscovery {
         let (sender, heard) = channel(WAITING_MAX);
         let mut air = self.air();
@@ -76,7 +75,7 @@ impl Medium {
     }
 
     fn air(&self) -> MutexGuard<'_, Air> {
-        // Nothing panics while holding it half changed.
+        // No section panics half way, so a poisoned state is consistent.
         self.air.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -133,8 +132,8 @@ impl Discovery for MemoryDiscovery {
 
     async fn next(&mut self) -> Sighting {
         loop {
-            // The medium keeps a sender for this node as long as the node lives; if it ever ended,
-            // silence is the answer.
+            // The medium keeps the sender while the node exists; without a sender nothing would
+            // ever be heard.
             let Some(heard) = self.heard.recv().await else { return std::future::pending().await };
             if let Some(sighting) = self.sighting(heard) {
                 return sighting;

@@ -1,12 +1,12 @@
 //! Layer: Doors.
 //!
-//! How nodes hear of each other.
+//! How nodes find each other.
 //!
-//! Whoever wants to be found announces an [`Advert`]; everybody gets a [`Sighting`] of it. That is
-//! a hint, never a proof: the [`Roster`] decides which addresses are worth a dial and how often,
-//! and only the handshake behind the dial says who is there. Peers named by hand, told by members
-//! or remembered from an earlier run go the same way, so a network without multicast costs a hint,
-//! not a cluster.
+//! A node announces an [`Advert`], and every other node gets a [`Sighting`] of it. A sighting is a
+//! hint, not a proof: the [`Roster`] decides which addresses are dialled and how often, and only
+//! the handshake verifies the peer. Peers that are configured, reported by members or stored by an
+//! earlier run take the same route, so a network without multicast loses hints, but the cluster
+//! still forms.
 
 mod address;
 mod candidate;
@@ -33,25 +33,25 @@ pub use sighting::{Advert, Sighting};
 
 use async_trait::async_trait;
 
-/// A way to be found and to find.
+/// Announces this node and finds others.
 #[async_trait]
 pub trait Discovery: Send {
-    /// Announces this node until [`withdraw`](Discovery::withdraw), in place of what was announced
-    /// before. At once, except that a name just withdrawn must first be forgotten by the others,
-    /// which takes up to two seconds.
+    /// Announces this node until [`withdraw`](Discovery::withdraw), in place of the earlier
+    /// announcement. Takes effect at once, except that an instance name that was just withdrawn
+    /// waits for up to two seconds, until the other nodes have forgotten it.
     async fn announce(&mut self, advert: &Advert) -> Result<(), DiscoveryProblem>;
 
-    /// What was noticed next; waits without bound. Cancel-safe. Own announcements are not reported;
-    /// the same advert may be, any number of times.
+    /// Waits for the next sighting, without a bound. Cancel-safe. Own announcements are not
+    /// reported; the same advert may be reported any number of times.
     async fn next(&mut self) -> Sighting;
 
-    /// The interfaces that a node uses are these now. Where discovery is not bound to interfaces
-    /// nothing changes.
+    /// Sets the interfaces to use from now on. Does nothing in implementations that are not bound
+    /// to interfaces.
     fn follow(&mut self, _interfaces: &[String]) {}
 
-    /// What happened on each interface so far.
+    /// The activity on each interface so far.
     fn report(&self) -> Vec<InterfaceReport>;
 
-    /// Takes the announcement back and says so to the others; returns within a second.
+    /// Withdraws the announcement and tells the other nodes so; returns within a second.
     async fn withdraw(&mut self);
 }

@@ -1,10 +1,10 @@
 //! Layer: Core.
 //!
-//! The other ways to a member than the one in use, and when each is worth a trial.
+//! The alternative paths to a member, and when each should be tried.
 //!
-//! Which address answers first says nothing of what its path carries. So each of them is tried
-//! once, again when the network of this machine or what is known of the member's has changed, and
-//! now and then when it did not work.
+//! The address that answers first need not have the fastest path. So each path is tried once, again
+//! when the network of this machine or the member's known addresses have changed, and repeatedly
+//! with a back-off while it fails.
 
 use super::address::Subnet;
 use crate::identity::NodeId;
@@ -13,35 +13,35 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-/// Trials, and what came of them. Time is in milliseconds and never goes back.
+/// The results of trials. Times are in milliseconds and never go back.
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
     tried: BTreeMap<(NodeId, SocketAddr), Tried>,
 }
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// The path carries less than the one in use, or not much more.
+    /// The path carries less than the one in use, or not enough more.
     Slower,
-    /// It is the one in use now.
+    /// It is now the path in use.
     Taken,
-    /// Nobody answered there, or it is the path that broke.
+    /// Nothing answered, or it is the path that broke.
     Failed,
-    /// An operation came between.
+    /// An operation interrupted the trial.
     Disturbed,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Tried {
     failures: u32,
-    /// Not before; `None`: not until something changes.
+    /// Time of the next trial; `None` until something changes.
     due_ms: Option<u64>,
 }
 
 impl Paths {
-    /// Those of `ways` that are worth a trial now. What was tried of others is forgotten: a way
-    /// that comes back is a new one.
+    /// The paths among `ways` to try now. Forgets the results of the node's other paths, so a path
+    /// that comes back counts as new.
     pub fn due(&mut self, now_ms: u64, node: NodeId, ways: &[SocketAddr]) -> Vec<SocketAddr> {
         self.tried.retain(|(of, to), _| *of != node || ways.contains(to));
         let is_due = |to: &SocketAddr| match self.tried.get(&(node, *to)) {
@@ -51,7 +51,7 @@ impl Paths {
         ways.iter().copied().filter(is_due).collect()
     }
 
-    /// What came of a trial.
+    /// Records the result of a trial.
     pub fn tried(&mut self, now_ms: u64, node: NodeId, to: SocketAddr, trial: Trial) {
         let failures = self.tried.get(&(node, to)).map_or(0, |tried| tried.failures);
         let tried = match trial {
@@ -66,20 +66,20 @@ impl Paths {
         self.tried.insert((node, to), tried);
     }
 
-    /// This machine's network has changed: whatever was found may be otherwise now.
+    /// Forgets all results, because this machine's network has changed.
     pub fn forget_all(&mut self) {
         self.tried.clear();
     }
 
-    /// Keeps what is known of the ways to these nodes alone.
+    /// Keeps only the results for these nodes.
     pub fn keep(&mut self, nodes: impl Fn(NodeId) -> bool) {
         self.tried.retain(|(of, _), _| nodes(*of));
     }
 }
 
-/// Of `theirs` the addresses by which each of our interfaces leads to them, the most promising
-/// first. For an interface that has IPv4 in common with them the IPv6 addresses are left out, as
-/// they lead the same way.
+/// The addresses among `theirs` that our interfaces reach directly, the most promising first. If an
+/// interface reaches IPv4 addresses, its IPv6 ones are left out, because they lead to the same
+/// place.
 pub fn ways(interfaces: &[Interface], theirs: &[SocketAddr]) -> Vec<SocketAddr> {
     let mut ways: Vec<(Promise, SocketAddr)> = Vec::new();
     for interface in interfaces {
@@ -96,7 +96,7 @@ pub fn ways(interfaces: &[Interface], theirs: &[SocketAddr]) -> Vec<SocketAddr> 
     ways.into_iter().map(|(_, to)| to).collect()
 }
 
-/// What sorts ways: kind, then nominal speed.
+/// The sort key of a path: interface kind, then nominal speed.
 type Promise = (u8, Reverse<u32>);
 
 fn promise_of(interface: &Interface) -> Promise {
@@ -121,7 +121,7 @@ fn leads_to(interface: &Interface, to: SocketAddr) -> bool {
     shares && in_scope && !is_ours
 }
 
-/// Whether two addresses lead to the same place of the same host, whatever port it listens at.
+/// Whether two addresses denote the same interface of the same host, whatever their ports.
 pub fn is_same_place(a: SocketAddr, b: SocketAddr) -> bool {
     let scope = |at: SocketAddr| match at {
         SocketAddr::V6(v6) => v6.scope_id(),
@@ -131,9 +131,10 @@ pub fn is_same_place(a: SocketAddr, b: SocketAddr) -> bool {
     plain(a) == plain(b) && scope(a) == scope(b)
 }
 
-/// A machine with a wire and a radio in one network has two addresses there.
+/// Most paths per interface. A machine with Ethernet and Wi-Fi in one network has two addresses
+/// there.
 const WAYS_OF_A_PORT_MAX: usize = 4;
-/// Until a way that failed is tried again; doubled for each further failure.
+/// Back-off after a failed trial, doubled for each further failure.
 const WAIT_MS: u64 = 5_000;
 const WAIT_MS_MAX: u64 = 60_000;
 const DISTURBED_MS: u64 = 1_000;

@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! How often strangers may make us dial.
+//! The limit on dials to unverified addresses.
 
 /// A token bucket on the caller's clock.
 #[derive(Clone, Debug)]
@@ -13,11 +13,11 @@ pub(super) struct DialRate {
 }
 
 impl DialRate {
-    /// Thousandths of a dial in one dial; also milliseconds in a second, so a rate per second is
-    /// one per millisecond here.
+    /// Thousandths of a dial in one dial. A second also has this many milliseconds, so a rate per
+    /// second equals thousandths per millisecond.
     const ONE: u64 = 1000;
 
-    /// Starts full.
+    /// A full bucket.
     pub(super) fn new(per_second: u32, burst: u32) -> DialRate {
         DialRate {
             per_second: per_second.max(1),
@@ -27,7 +27,7 @@ impl DialRate {
         }
     }
 
-    /// Takes one dial, if there is one at `now_ms`.
+    /// Takes one dial, if one is available at `now_ms`.
     pub(super) fn take(&mut self, now_ms: u64) -> Option<()> {
         self.tokens_milli = self.tokens_at(now_ms);
         self.at_ms = self.at_ms.max(now_ms);
@@ -35,7 +35,7 @@ impl DialRate {
         Some(())
     }
 
-    /// When the next dial is available, `now_ms` at the earliest.
+    /// When the next dial is available, not earlier than `now_ms`.
     pub(super) fn ready_at(&self, now_ms: u64) -> u64 {
         let missing = DialRate::ONE.saturating_sub(self.tokens_at(now_ms));
         now_ms + missing.div_ceil(u64::from(self.per_second))

@@ -1,48 +1,48 @@
 //! Layer: Words.
 //!
-//! What discovery did on each interface: the reason behind "I see nobody".
+//! The activity of discovery on each interface, which explains why no peer is seen.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// One interface of this machine, or one that was asked for and is not here.
+/// The report on one interface of this machine, or on a requested one that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceReport {
-    /// Its name as the system has it, or as it was asked for.
+    /// Its name in the system, or as requested.
     pub interface: String,
-    /// What happens there.
+    /// The activity there.
     pub activity: Activity,
 }
 
-/// What discovery does on an interface.
+/// The activity of discovery on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// It asks and listens.
+    /// It queries and listens.
     Active {
         /// Own addresses announced there.
         addresses: Vec<IpAddr>,
-        /// Questions sent, where the implementation counts them.
+        /// Queries sent, if the implementation counts them.
         queries: Option<u64>,
-        /// Readable adverts of other nodes heard there, repetitions included.
+        /// Readable adverts received from other nodes, repetitions included.
         adverts: u64,
-        /// Records under our service name that could not be read, or came faster than they were
-        /// taken.
+        /// Records under our service name that could not be read, or were lost because they came
+        /// too fast.
         dropped: u64,
     },
     /// It stays silent there.
     Skipped(Skip),
 }
 
-/// Why an interface is left alone.
+/// Why an interface is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
-    /// Nobody asked for it.
+    /// It was not requested.
     NotAsked,
     /// It is down or has no carrier.
     Down,
-    /// A point-to-point link, such as most VPNs: multicast reaches nobody there.
+    /// A point-to-point link, such as most VPNs, over which multicast reaches no other node.
     PointToPoint,
-    /// Asked for, but this machine has no such interface or address now.
+    /// Requested, but this machine has no such interface or address now.
     Missing,
 }
 
@@ -71,20 +71,20 @@ impl fmt::Display for InterfaceReport {
     }
 }
 
-/// Why discovery could not do what it was asked.
+/// Why discovery failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscoveryProblem {
     /// No interface was listed, so there is nowhere to announce.
     NoInterface,
     /// The system refused the multicast sockets or the thread behind them.
     Unavailable,
-    /// The announcement itself is not valid.
+    /// The announcement is invalid.
     BadAdvert,
     /// The text of a fixed peer is not `host` or `host:port`.
     BadPeer,
-    /// More fixed peers than are allowed.
+    /// More fixed peers than allowed.
     TooManyPeers,
-    /// The name of a fixed peer has no address, or none within two seconds.
+    /// The name of a fixed peer does not resolve within two seconds.
     Unresolved,
 }
 

@@ -1,11 +1,11 @@
 //! Layer: Core.
 //!
-//! Who may be out there, and which addresses are worth a dial now.
+//! The candidate addresses of other nodes, and which of them are worth a dial now.
 //!
-//! Everything here is hearsay until a handshake proves it, so everything is bounded: the table,
-//! each source's part of it, and the rate at which strangers make us dial. What was proven stays
-//! longest. A peer may be known by several adverts, addresses and ways; its boot joins them, and
-//! one link to it silences them all until that link is down.
+//! Every entry is unverified until a handshake, so everything is bounded: the table, the share of
+//! each source, and the rate of dials to unverified addresses. Verified entries are evicted last.
+//! Several adverts, addresses and origins may belong to one peer; its boot joins them, and while it
+//! has a link none of its addresses is dialled.
 
 use super::address::{AddressPolicy, is_dialable};
 use super::candidate::Candidate;
@@ -19,23 +19,24 @@ use std::net::SocketAddr;
 /// Bounds of the roster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Addresses in the table, and adverts. 16 members with 16 addresses each fit.
+    /// Addresses in the table, and also adverts. 16 members with 16 addresses each fit.
     pub entries: usize,
-    /// Unproven addresses of one IP address: one host cannot fill the table.
+    /// Unverified addresses with the same IP address, so that one host cannot fill the table.
     pub per_ip: usize,
     /// The same on loopback, where every node of a test has one IP address.
     pub per_loopback_ip: usize,
-    /// Adverts that one boot may have at a time; a node makes one.
+    /// Adverts of one boot at a time. A correct node makes one.
     pub per_boot: usize,
-    /// Adverts of other clusters and versions, kept only to be shown.
+    /// Adverts of other clusters and versions, which are kept only for reports.
     pub others: usize,
-    /// Dials per second to unproven addresses.
+    /// Dials per second to unverified addresses.
     pub dials_per_second: u32,
-    /// How many of them may come at once after a pause.
+    /// Most of these dials in a burst after a pause.
     pub dial_burst: u32,
-    /// Dials under way to unproven addresses.
+    /// Most dials in flight to unverified addresses.
     pub dialing: usize,
-    /// Dials under way to proven and fixed addresses: a default-port peer is 16 addresses.
+    /// Most dials in flight to verified and fixed addresses: a fixed peer without a port is 16
+    /// addresses.
     pub dialing_trusted: usize,
 }
 
@@ -55,36 +56,36 @@ impl Default for Limits {
     }
 }
 
-/// Where an address is known from, adverts apart.
+/// The origin of an address, apart from adverts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// Named by hand: never forgotten, not held to the address policy or the rate.
+    /// Configured by the user: never forgotten, and exempt from the address policy and the rate.
     Fixed,
-    /// Told by a member.
+    /// Reported by a member.
     Gossip,
-    /// Kept from an earlier run.
+    /// Stored by an earlier run.
     Cache,
-    /// Somebody proved to be there in this run.
+    /// Verified by a handshake in this run.
     Remembered,
 }
 
 /// One dial to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dial {
-    /// Where to; also the key for [`Roster::dialled`].
+    /// The address, which is also the key for [`Roster::dialled`].
     pub to: SocketAddr,
-    /// Who advertises it, if exactly one boot does.
+    /// The boot that advertises it, if there is exactly one.
     pub expected: Option<Boot>,
 }
 
-/// How a dial ended.
+/// The outcome of a dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DialOutcome {
-    /// No connection, or no finished handshake.
+    /// No connection, or no completed handshake.
     Failed,
-    /// This member is there; its link is up.
+    /// This member answered; its link is up.
     Authenticated(MemberId),
-    /// It was ourselves, recognised by the key.
+    /// This node itself answered, as its key shows.
     Myself,
     /// It speaks this other protocol version.
     OtherVersion(u8),
@@ -92,7 +93,7 @@ pub enum DialOutcome {
     OtherNamespace,
 }
 
-/// One line of the table, for people.
+/// One entry of the table, for tests.
 #[cfg(test)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -100,19 +101,19 @@ pub struct Entry {
     pub address: SocketAddr,
     /// Boots that advertise it.
     pub boots: Vec<Boot>,
-    /// Other ways it is known.
+    /// Its other origins.
     pub origins: Vec<Origin>,
-    /// Who proved to be there last.
+    /// The member that was last verified there.
     pub verified: Option<MemberId>,
-    /// Whether its peer has a link.
+    /// Whether the expected peer has a link.
     pub linked: bool,
     /// Failed dials in a row.
     pub failures: u32,
-    /// Who answered instead of a peer.
+    /// The outcome of the last dial, if a node that is no peer answered.
     pub verdict: Option<DialOutcome>,
 }
 
-/// See the module.
+/// The candidate addresses; see the module. Times are in milliseconds on the caller's clock.
 pub struct Roster {
     limits: Limits,
     policy: AddressPolicy,
@@ -120,9 +121,9 @@ pub struct Roster {
     tag_of: Box<dyn Fn(Boot) -> Tag + Send>,
     rate: DialRate,
     candidates: BTreeMap<SocketAddr, Candidate>,
-    /// Adverts of our namespace by instance.
+    /// Adverts of our namespace, by instance.
     adverts: BTreeMap<String, Seen>,
-    /// Adverts of others by instance.
+    /// Other adverts, by instance.
     others: BTreeMap<String, Seen>,
     linked: BTreeMap<Boot, MemberId>,
 }
@@ -134,7 +135,7 @@ struct Seen {
 }
 
 impl Roster {
-    /// Starts empty. `tag_of` gives the tag of the own namespace for a boot.
+    /// An empty roster. `tag_of` returns the tag of our namespace for a boot.
     pub fn new(
         limits: Limits,
         policy: AddressPolicy,
@@ -154,7 +155,7 @@ impl Roster {
         }
     }
 
-    /// Takes in what discovery noticed.
+    /// Handles a sighting from discovery.
     pub fn sighted(&mut self, sighting: Sighting, now_ms: u64) {
         match sighting {
             Sighting::Appeared(advert) if advert.boot == self.me => {}
@@ -164,8 +165,8 @@ impl Roster {
         }
     }
 
-    /// Takes in an address known in another way. Refuses what the policy forbids, fixed peers
-    /// apart.
+    /// Adds an address of another origin. Ignores addresses that the policy forbids; for fixed
+    /// peers only impossible ones are.
     pub fn add(&mut self, to: SocketAddr, origin: Origin, now_ms: u64) {
         let allowed = match origin {
             Origin::Fixed => is_dialable(to.ip()) && to.port() != 0,
@@ -181,7 +182,7 @@ impl Roster {
         }
     }
 
-    /// How a dial of [`due`](Roster::due) ended. Every one must be reported.
+    /// Records the outcome of a dial from [`due`](Roster::due). Must be called for every dial.
     pub fn dialled(&mut self, to: SocketAddr, outcome: DialOutcome, now_ms: u64) {
         if let DialOutcome::Authenticated(member) = outcome {
             self.authenticated(to, member, now_ms);
@@ -196,12 +197,12 @@ impl Roster {
         self.forget_unknown(to);
     }
 
-    /// A link to `member` stands, whoever dialled it.
+    /// A link to `member` is established, dialled by either end.
     pub fn link_up(&mut self, member: MemberId) {
         self.linked.insert(member.boot, member);
     }
 
-    /// The last link to `member` ended: its addresses are dialled again, at once.
+    /// The last link to `member` has ended: its addresses become due at once.
     pub fn link_down(&mut self, member: MemberId, now_ms: u64) {
         self.linked.remove(&member.boot);
         let addresses: Vec<SocketAddr> = self.addresses_of(member).collect();
@@ -213,8 +214,7 @@ impl Roster {
         }
     }
 
-    /// `member` was sent away: its addresses are not dialled for `wait_ms`, whatever speaks for
-    /// them.
+    /// Blocks all addresses of `member` for `wait_ms`, even if they are advertised or added again.
     pub fn set_aside(&mut self, member: MemberId, wait_ms: u64, now_ms: u64) {
         self.linked.remove(&member.boot);
         let theirs =
@@ -225,8 +225,9 @@ impl Roster {
             .for_each(|candidate| candidate.set_aside(now_ms + wait_ms));
     }
 
-    /// Our interfaces changed. Hints that the new policy forbids are dropped, those that it allows
-    /// are taken up.
+    /// Replaces the policy, because our interfaces changed. Drops the addresses that it forbids,
+    /// except fixed ones and those with a dial in flight, and takes up advertised ones that it
+    /// allows.
     pub fn set_policy(&mut self, policy: AddressPolicy, now_ms: u64) {
         self.candidates
             .retain(|to, c| c.origins.contains(&Origin::Fixed) || c.dialing || policy.allows(*to));
@@ -241,7 +242,7 @@ impl Roster {
         }
     }
 
-    /// The addresses to dial now. Each counts as under way until [`dialled`](Roster::dialled) is
+    /// The addresses to dial now. Each counts as in flight until [`dialled`](Roster::dialled) is
     /// called for it.
     pub fn due(&mut self, now_ms: u64) -> Vec<Dial> {
         let mut ready: Vec<(u64, SocketAddr)> = self
@@ -268,8 +269,8 @@ impl Roster {
         dials
     }
 
-    /// When [`due`](Roster::due) has something next, `now_ms` at the earliest; `None` until
-    /// something is taken in.
+    /// When [`due`](Roster::due) returns the next dial, not earlier than `now_ms`; `None` if
+    /// nothing becomes due without new input.
     pub fn next_due(&self, now_ms: u64) -> Option<u64> {
         let free = self.free();
         let token_ms = self.rate.ready_at(now_ms);
@@ -284,25 +285,25 @@ impl Roster {
             .map(|due_ms| due_ms.max(now_ms))
     }
 
-    /// Where `member` may answer, as far as is known; some of it is hearsay.
+    /// The known addresses of `member`, including unverified ones.
     pub fn addresses_of(&self, member: MemberId) -> impl Iterator<Item = SocketAddr> {
         let theirs =
             move |c: &Candidate| c.verified == Some(member) || c.boots.contains(&member.boot);
         self.candidates.iter().filter(move |(_, c)| theirs(c)).map(|(to, _)| *to)
     }
 
-    /// Adverts that are not of our namespace or version, for "another cluster is here". Never
-    /// dialled.
+    /// Adverts of other namespaces or versions, for reports like "another cluster is here". They
+    /// are never dialled.
     pub fn others(&self) -> impl Iterator<Item = &Advert> {
         self.others.values().map(|seen| &seen.advert)
     }
 
-    /// Whether nodes of our own namespace announce themselves.
+    /// Whether any node of our own namespace is announced.
     pub fn sees_ours(&self) -> bool {
         !self.adverts.is_empty()
     }
 
-    /// The table, in the order of addresses.
+    /// All entries, in the order of addresses.
     #[cfg(test)]
     pub fn entries(&self) -> Vec<Entry> {
         let entry = |(address, c): (&SocketAddr, &Candidate)| Entry {
@@ -340,8 +341,8 @@ impl Roster {
             }
             let Some(candidate) = self.candidate(*to, false) else { continue };
             let new = candidate.boots.insert(boot);
-            // Whoever was found not to be a peer is asked again only when another boot claims to be
-            // there.
+            // If a node that is no peer answered there, only an advert of a new boot makes the
+            // address due again.
             if new || candidate.verdict.is_none() {
                 candidate.refresh(now_ms);
             }
@@ -363,7 +364,7 @@ impl Roster {
         self.others.remove(instance);
         let Some(seen) = self.adverts.remove(instance) else { return };
         for to in &seen.advert.addresses {
-            // It said good-bye: no reason to remember where it was.
+            // After a good-bye there is no reason to remember its addresses.
             if let Some(candidate) = self.candidates.get_mut(to)
                 && candidate.verified.is_none_or(|member| member.boot == seen.advert.boot)
             {
@@ -373,8 +374,8 @@ impl Roster {
         self.withdraw_addresses(Some(seen));
     }
 
-    /// Brings the candidates of an advert that is gone or replaced in line with the adverts that
-    /// are left.
+    /// Removes the boot of a removed or replaced advert from addresses that none of its remaining
+    /// adverts lists.
     fn withdraw_addresses(&mut self, gone: Option<Seen>) {
         let Some(Seen { advert, .. }) = gone else { return };
         for to in advert.addresses {
@@ -395,13 +396,13 @@ impl Roster {
             candidate.dialing = false;
             candidate.authenticated(member, now_ms);
         }
-        // Adverts that promised somebody else here are out of date.
+        // Adverts of other boots that list this address are out of date.
         for seen in self.adverts.values_mut().filter(|seen| seen.advert.boot != member.boot) {
             seen.advert.addresses.retain(|address| *address != to);
         }
     }
 
-    /// Drops an address that nothing speaks for any more, unless its link or a dial still needs it.
+    /// Removes an address without boots and origins, unless its link or a dial in flight needs it.
     fn forget_unknown(&mut self, to: SocketAddr) {
         let needed = |c: &Candidate| {
             c.is_known() || c.dialing || c.is_linked(&self.linked) && c.verified.is_some()
@@ -411,7 +412,7 @@ impl Roster {
         }
     }
 
-    /// The candidate of an address, made if there is room for it.
+    /// The candidate of an address, created if there is room.
     fn candidate(&mut self, to: SocketAddr, trusted: bool) -> Option<&mut Candidate> {
         if !self.candidates.contains_key(&to) && !self.make_room(to, trusted) {
             return None;
@@ -435,8 +436,8 @@ impl Roster {
             || trusted && self.evict(|_, c| !c.origins.contains(&Origin::Fixed))
     }
 
-    /// Removes the address among `which` that nothing spoke for the longest. Dials under way and
-    /// linked peers stay.
+    /// Evicts the address among `which` with the oldest sighting. Addresses with a dial in flight
+    /// or a linked peer stay.
     fn evict(&mut self, which: impl Fn(&SocketAddr, &Candidate) -> bool) -> bool {
         let idle = |c: &Candidate| !c.dialing && !c.is_linked(&self.linked);
         let oldest = self
@@ -481,7 +482,7 @@ impl Roster {
     }
 }
 
-/// Dials that may be started.
+/// How many more dials may be started.
 struct Slots {
     trusted: usize,
     strangers: usize,

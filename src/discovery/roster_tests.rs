@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! What the roster promises, tried.
+//! Tests of the roster's guarantees.
 
 use super::*;
 use crate::discovery::sighting::testing::advert;
@@ -279,8 +279,8 @@ fn take_in(roster: &mut Roster, ways: &[Way]) {
         match way {
             Way::Seen(n, ports) => {
                 let addresses = ports.iter().map(|at| port(*at)).collect();
-                // An instance for each content: of one instance the later advert would rightly
-                // replace the earlier.
+                // One instance per content: a later advert of the same instance would replace the
+                // earlier one.
                 let instance = format!("{n}-{ports:?}");
                 appeared(roster, Advert { instance, addresses, ..ours(*n) }, 50);
             }

@@ -1,17 +1,17 @@
 //! Layer: Words.
 //!
-//! What a node says about itself on the network, and what others notice of it.
+//! The announcement of a node, and the sightings of it by other nodes.
 //!
-//! An advert is a hint and nothing more: anybody on the network can forge one, so it may cost a
-//! dial, never a decision. It carries no name of a person, host or namespace and nothing derived
-//! from a secret but [`Advert::tag`], which only holders of the cluster key can tell from noise.
+//! An advert is only a hint. Any node on the network can forge one, so it may cause a dial, never a
+//! decision. It contains no name of a person, host or namespace. The only value derived from a
+//! secret is [`Advert::tag`], which looks random without the cluster key.
 
 use crate::identity::Boot;
 use crate::wire::{Malformed, PROTOCOL_VERSION};
 use data_encoding::{BASE32_NOPAD, HEXLOWER};
 use std::net::SocketAddr;
 
-/// Shows to members of one namespace, and to nobody else, that a boot belongs to it.
+/// Shows the members of one namespace, and no other node, that a boot belongs to it.
 pub type Tag = [u8; 8];
 
 /// One node's announcement.
@@ -19,31 +19,31 @@ pub type Tag = [u8; 8];
 pub struct Advert {
     /// Name of the announcement: 1 to 63 letters, digits or hyphens, random for every boot.
     pub instance: String,
-    /// Which start of a node announces.
+    /// The start (boot) of the node that is announced.
     pub boot: Boot,
-    /// Tag of the namespace for this boot; none while the node has no cluster key.
+    /// Tag of the namespace for this boot; `None` while the node has no cluster key.
     pub tag: Option<Tag>,
-    /// Protocol version it speaks.
+    /// Protocol version of the node.
     pub version: u8,
-    /// Handshake suites it speaks, as bits; so far there is one.
+    /// Supported handshake suites, as bits. So far there is one.
     pub suites: u8,
     /// Whether a pairing window is open.
     pub pairing: bool,
     /// Its TCP port.
     pub port: u16,
-    /// Where it can be dialled, at most [`Advert::ADDRESSES_MAX`].
+    /// Addresses to dial, at most [`Advert::ADDRESSES_MAX`].
     pub addresses: Vec<SocketAddr>,
 }
 
-/// One TXT entry: key and value as they travel.
+/// One TXT entry, key and value as transmitted.
 pub type TxtEntry = (&'static str, String);
 
-/// What discovery noticed.
+/// An observation by discovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sighting {
-    /// A node announces itself, for the first time or again, perhaps with other addresses.
+    /// A node is announced, for the first time or again, possibly with other addresses.
     Appeared(Advert),
-    /// An announcement ended or ran out.
+    /// An announcement was withdrawn or has expired.
     Vanished {
         /// Its [`Advert::instance`].
         instance: String,
@@ -51,16 +51,16 @@ pub enum Sighting {
 }
 
 impl Advert {
-    /// Most addresses one advert may hold: a host with more has interfaces that nobody should dial.
+    /// Most addresses of one advert. A host with more has interfaces that should not be dialled.
     pub const ADDRESSES_MAX: usize = 16;
 
     /// Longest instance name, the limit of a DNS label.
     pub const INSTANCE_BYTES_MAX: usize = 63;
 
-    /// Most TXT entries that are looked at.
+    /// Most TXT entries that are read.
     const TXT_ENTRIES_MAX: usize = 32;
 
-    /// An instance name out of 80 random bits: 16 base32 characters.
+    /// An instance name made of 80 random bits: 16 base32 characters.
     pub fn instance_of(random: [u8; 10]) -> String {
         BASE32_NOPAD.encode(&random).to_ascii_lowercase()
     }
@@ -82,10 +82,12 @@ impl Advert {
         txt
     }
 
-    /// Reads what the network said. Unknown keys are skipped, of a doubled key the first counts.
+    /// Decodes a TXT record. Ignores unknown keys; the first of repeated keys counts.
     ///
-    /// `v` and `b` keep their form in every version. Of an advert of another version the rest may
-    /// be unreadable and counts as absent: such a node is shown, never joined.
+    /// `v` and `b` have the same form in every version. If another version's remaining fields are
+    /// unreadable, they count as absent: such a node is reported, never joined. Fails if the
+    /// instance name, the port, the version or the boot is invalid, or any field of our own
+    /// version.
     pub fn from_txt<'a>(
         instance: &str,
         port: u16,
@@ -130,7 +132,7 @@ impl Advert {
     }
 }
 
-/// The values we know, as received.
+/// The values of the known keys, as received.
 #[derive(Default)]
 struct Fields<'a> {
     version: Option<&'a [u8]>,
@@ -159,10 +161,10 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Sorted, without doubles, and never more than an advert may hold.
+/// Sorted, without duplicates, at most as many as an advert may hold.
 fn bounded(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
-    // Twice the limit is looked at, so that doubles do not push real ones out; then it ends
-    // whatever comes.
+    // Reads up to twice the limit, so that a few duplicates do not displace other addresses, and
+    // the work is bounded.
     let mut addresses: Vec<SocketAddr> =
         addresses.into_iter().take(2 * Advert::ADDRESSES_MAX).collect();
     addresses.sort_unstable();

@@ -1,30 +1,30 @@
 //! Layer: Host.
 //!
-//! How long this machine has slept. The clock that everything here is timed by stands still
-//! meanwhile, so whoever wakes would not know that the others have gone on.
+//! Detects how long this machine was suspended. The clock used for all timing stops meanwhile, so
+//! without this a node would not notice that the other members continued without it.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
-/// Tells sleep.
+/// The source of suspend times.
 pub trait Sleep: Send {
-    /// How long the machine has slept since this was asked last.
+    /// How long the machine was suspended since the last call.
     fn slept(&mut self) -> Duration;
 }
 
-/// By how much more one clock of the operating system has gone on than another. Only since the last
-/// question: the two may drift apart over days.
+/// Compares two clocks of the operating system, one of which stops during suspend. Only the time
+/// since the last call counts, because the clocks may drift apart over days.
 pub struct MachineSleep {
     asked: Instant,
     through_sleep: Duration,
 }
 
-/// The clock that goes on during sleep. The one of [`Instant`] does not: `CLOCK_MONOTONIC` on
-/// Linux, `CLOCK_UPTIME_RAW` on macOS.
+/// The clock that runs during suspend. The clock of [`Instant`] does not: it is `CLOCK_MONOTONIC`
+/// on Linux and `CLOCK_UPTIME_RAW` on macOS.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const THROUGH_SLEEP: ClockId = ClockId::Boottime;
-/// Untested. Where neither holds the difference is always zero, and only the silence of the others
-/// tells.
+/// Untested. If this clock also stops during suspend, the difference is always zero, and a suspend
+/// is noticed only through silent peers.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const THROUGH_SLEEP: ClockId = ClockId::Monotonic;
 
@@ -37,7 +37,7 @@ impl MachineSleep {
 
 impl Sleep for MachineSleep {
     fn slept(&mut self) -> Duration {
-        // A sleep between the two lines is seen by the next question.
+        // A suspend between the two reads counts in the next call.
         let (through_sleep, now) = (through_sleep(), Instant::now());
         let in_all =
             through_sleep.saturating_sub(std::mem::replace(&mut self.through_sleep, through_sleep));
@@ -65,7 +65,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// A clock that a test sets.
+    /// A suspend time that a test sets.
     struct Told(Arc<AtomicU64>);
 
     impl Sleep for Told {
@@ -104,7 +104,7 @@ mod tests {
         let (mut views, mut happened) = (a.views.clone(), a.happened.resubscribe());
         let before = view_of_two(&mut views, None).await;
 
-        // Clocks of one machine may differ by so much.
+        // Clocks of one machine may differ by this much.
         slept.store(900, Ordering::Relaxed);
         let call = tokio::time::timeout(Duration::from_millis(300), views.changed()).await;
         assert!(call.is_err(), "a View was given up for nothing");

@@ -1,11 +1,10 @@
 //! Layer: Host.
 //!
-//! Bursts over data links, beside the engine that uses them: how a member finds out what a path
-//! carries.
+//! Bursts over data links, beside the engine that uses them: they measure the rate of a path.
 //!
-//! A burst is sent by a thread of its own while nothing else goes on, and ends as soon as its
-//! receiver has seen enough or a frame of an operation goes over any link of this node. Its frames
-//! have a lane of their own and are taken out here, so no engine sees one.
+//! A burst is sent by its own thread while no operation runs. It ends when its receiver has seen
+//! enough, or when a frame of an operation passes over any link of this node. Its frames have their
+//! own lane and are filtered out here, so no engine sees them.
 
 use super::coding_speed;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
@@ -16,10 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A burst over a slow path ends after this long.
+/// Longest duration of a burst, which matters on slow paths.
 const BURST_MAX: Duration = Duration::from_millis(400);
 
-/// How many frames of operations have gone over the data links of this node.
+/// Counts the operation frames on all data links of this node.
 #[derive(Clone, Default)]
 pub(super) struct Traffic(Arc<AtomicU64>);
 
@@ -40,7 +39,7 @@ pub(super) struct Bursts {
 }
 
 struct Line {
-    /// Gone when the engine has let go of it.
+    /// `None` after the engine has dropped its sender.
     sender: Mutex<Option<Box<dyn DataSender>>>,
     traffic: Traffic,
     enough: AtomicBool,
@@ -66,14 +65,14 @@ struct SharedReceiver {
     tell: Box<dyn Fn(RateStep) + Send>,
 }
 
-/// What a frame of a burst is; its header's flow.
+/// The kind of a burst frame, in the header's `flow`.
 const FRAME: u32 = 0;
 const END: u32 = 1;
-/// The chunk of an end: whether something came between.
+/// In the `chunk` of an END frame: an operation's frame came between.
 const DISTURBED: u32 = 1;
 
-/// A link for an engine, and its bursts. `tell` is told on the receiving thread what came of a
-/// burst from the other end; it must not block.
+/// A link for an engine, and its bursts. `tell` is called on the receiving thread with the results
+/// of a burst from the peer; it must not block.
 pub(super) fn with_bursts(
     link: Box<dyn DataLink>,
     traffic: &Traffic,
@@ -100,7 +99,7 @@ pub(super) fn with_bursts(
 }
 
 impl Bursts {
-    /// Sends a burst, unless one is being sent.
+    /// Starts a burst on a new thread, unless one is running.
     pub(super) fn begin(&self) {
         if self.line.running.swap(true, Ordering::AcqRel) {
             return;
@@ -116,7 +115,7 @@ impl Bursts {
         }
     }
 
-    /// Its receiver has seen enough.
+    /// Ends the running burst: its receiver has seen enough.
     pub(super) fn end(&self) {
         self.line.enough.store(true, Ordering::Release);
     }
@@ -124,8 +123,7 @@ impl Bursts {
 
 impl Line {
     fn burst(&self) {
-        // It goes along with what the burst tells, and this is a moment in which nothing else goes
-        // on.
+        // The result is reported with the rate, and nothing else runs at this moment.
         coding_speed::measure();
         let (began, before) = (Instant::now(), self.traffic.counted());
         let payload = vec![0; Burst::FRAME_BYTES];
@@ -141,7 +139,7 @@ impl Line {
             }
         }
         let disturbed = if self.traffic.counted() == before { 0 } else { DISTURBED };
-        // An error ends the link, which its receiver reports.
+        // An error ends the link, and its receiver reports that.
         let _ = self.send(&header(END, disturbed, 0), &[]);
     }
 
@@ -172,7 +170,7 @@ impl DataLink for Shared {
 
 impl DataSender for SharedSender {
     fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
-        // First of all: a burst that holds the link ends with its present frame.
+        // Counted first, so that a running burst stops after its current frame.
         self.0.traffic.count();
         self.0.send(header, payload)
     }
@@ -210,7 +208,7 @@ impl SharedReceiver {
         self.scratch.resize(len, 0);
         self.receiver.payload(&mut self.scratch)?;
         if header.flow == END {
-            // One that was given up before its first frame says nothing of the one before.
+            // Taken in any case: a burst without frames must not report its predecessor's rate.
             let (burst, told_enough) =
                 (std::mem::take(&mut self.burst), std::mem::take(&mut self.told_enough));
             let counts = header.chunk != DISTURBED || told_enough;

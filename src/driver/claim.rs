@@ -1,43 +1,45 @@
 //! Layer: Host.
 //!
-//! Which of two direct control links between the same two nodes stays.
+//! Decides which of two direct control links between the same two nodes stays.
 //!
-//! A node dials all addresses of another one at once, and so does that one, so several links may
-//! stand within milliseconds. Each end hears of them in an order of its own. So the answer must not
-//! depend on that order: of ends that keep different links each closes, in the end, the one that
-//! the other has kept.
+//! Both nodes dial all addresses of the other at once, so several links may be established within
+//! milliseconds, and each end learns of them in its own order. The decision must not depend on that
+//! order: if the two ends kept different links, each would close the link that the other one keeps.
 
 use crate::identity::NodeId;
 use std::time::Duration;
 
-/// What both ends know of a link, and know alike.
+/// The properties of a link that both ends know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) dialler: NodeId,
-    /// It is meant to take the place of another one.
+    /// Its dialler meant it to replace an earlier link.
     pub(super) relinks: bool,
-    /// Chance; see [`Session::number`](crate::link::Session).
+    /// Random; see [`Session::number`](crate::link::Session).
     pub(super) number: u64,
 }
 
-/// Of two links that are dialled at once by both ends, to take the place of the same one, the
-/// second one comes sooner than this.
+/// Maximum time between two replacement links that both ends dial at the same time (glare).
 pub(super) const FRESH: Duration = Duration::from_secs(1);
 
-/// Of links that one end dials at once the last one comes sooner than this: what a dial and its
-/// handshake may take, and some. Who dials later had none any more.
+/// Maximum time between links that one end dials at once: a dial with its handshake, and a margin.
+/// An end that dials later has lost its link.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 impl Claim {
-    /// Whether this link, which has stood for so long, stays when the other one comes. Those
-    /// dialled by the node with the smaller id do. Of those dialled by the same node the last one
-    /// does that was meant to take a place; without such a one, of those dialled at once, the one
-    /// with the largest number; and a later one takes the place of an earlier one, which is dead at
-    /// the other end.
+    /// Whether this link, established for `stood`, stays when `other` is established.
+    ///
+    /// ```text
+    /// dialled by different nodes   the link of the smaller node id stays; but a link older than
+    ///                              FRESH yields to any link that is meant to replace it
+    /// dialled by the same node     the later link, if it is meant to replace another one, or comes
+    ///                              after AT_ONCE: then the earlier one is dead at the other end;
+    ///                              else the earlier one, if it is meant to replace another one;
+    ///                              else the link with the larger number
+    /// ```
     pub(super) fn stays(&self, stood: Duration, other: &Claim, smaller: NodeId) -> bool {
         if self.dialler != other.dialler {
-            // One that has stood for a while gives way to one that is meant to take its place,
-            // whoever dialled that.
+            // A link older than `FRESH` yields to a replacement by either dialler.
             return self.dialler == smaller && !(other.relinks && stood > FRESH);
         }
         !other.relinks && stood <= AT_ONCE && (self.relinks || self.number > other.number)
@@ -55,7 +57,8 @@ mod tests {
         Claim { dialler, relinks: false, number }
     }
 
-    /// What an end keeps that hears of these in this order, each so long after the one before.
+    /// The link kept by an end that learns of these in this order, each `apart` after the one
+    /// before.
     fn kept(order: &[Claim], apart: Duration) -> Claim {
         let (mut kept, mut stood) = (order[0], Duration::ZERO);
         for next in &order[1..] {

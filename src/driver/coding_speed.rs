@@ -1,7 +1,7 @@
 //! Layer: Host.
 //!
-//! How fast this machine encodes and decodes: measured once in a process, in less than a
-//! millisecond of an optimised build.
+//! How fast this machine encodes and decodes, measured once per process. Takes less than a
+//! millisecond in an optimised build.
 
 use crate::collective::CodecId;
 use crate::compression::codec;
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 static SPEED: OnceLock<CodingSpeed> = OnceLock::new();
 
-/// Measures it, unless that was done before.
+/// Measures the speed, unless that was done before.
 pub(super) fn measure() {
     SPEED.get_or_init(|| CodingSpeed::new(mbps));
 }
 
-/// What was measured; nothing is known before that.
+/// The measured speed, or the default (nothing known) before the measurement.
 pub(super) fn known() -> CodingSpeed {
     SPEED.get().copied().unwrap_or_default()
 }
@@ -28,19 +28,19 @@ fn mbps(id: CodecId) -> u32 {
     let mut once = || {
         let began = Instant::now();
         codec.encode(&elements, &mut bytes);
-        // What it has written it reads.
+        // Decodes the bytes that it has just written.
         let _ = codec.decode(&bytes, &mut elements);
         began.elapsed()
     };
-    // Something else may have the processor for a moment.
+    // The processor may be busy for a moment, so the shortest try counts.
     let shortest = (0..TRIES).map(|_| once()).min().unwrap_or(Duration::MAX);
     let bytes_per_us =
         (ELEMENTS * size_of::<f32>()) as f64 / shortest.as_secs_f64().max(1e-7) / 1e6;
-    // A cast takes the nearest where it does not fit, and 0 would be unknown.
+    // A cast saturates, and 0 would mean unknown.
     (bytes_per_us as u32).max(1)
 }
 
-/// They and what they are encoded to stay in the second-level cache, as a chunk does.
+/// The elements and their encoding fit into the second-level cache, as a chunk does.
 const ELEMENTS: usize = 16 * 1024;
 const TRIES: u32 = 4;
 

@@ -1,8 +1,8 @@
 //! Layer: Host.
 //!
-//! The data links of one View: the lower rank dials, until the link stands; one that ends is
-//! reported. Where its dials do not get through it asks the higher one to dial, as a firewall on
-//! one of two machines lets connections out.
+//! The data links of one View. The lower rank dials until the link is established, and a link that
+//! ends is reported. If the dials do not get through, the lower rank asks the higher one to dial: a
+//! firewall on one of the two machines usually lets outgoing connections pass.
 
 use super::event::{Event, LinkEnd};
 use crate::identity::MemberId;
@@ -19,58 +19,60 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// How long a member of the View may refuse its data link; longer, and the View does not work.
+/// How long a member may refuse or delay its data link before the View counts as broken.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long a connection may take to come about: one packet may be lost, which is sent again after
-/// a second.
+/// Timeout of a connect. TCP retransmits a lost first packet after one second, so one loss is
+/// tolerated.
 const CONNECT_PATIENCE: Duration = Duration::from_millis(1250);
 
-/// How long the dial of another path may take: as long as a busy radio needs.
+/// Timeout for dialling another path, handshake included: enough for a busy Wi-Fi link.
 const PATH_PATIENCE: Duration = Duration::from_millis(500);
 
-/// How often an address that is only hearsay is tried: for about 75 ms, while the peer may not have
-/// heard of the View.
+/// How often an unverified address is tried while it refuses, because the peer may not have learned
+/// of the View yet. The pauses between the tries are 35 ms in total.
 const FIRST_TRIES: u32 = 4;
 
-/// How long such a try may take: some round trips of a busy radio.
+/// Timeout of such a try: a few round trips of a busy Wi-Fi link.
 const FIRST_PATIENCE: Duration = Duration::from_millis(150);
 
-/// A data link that stands, and where it lies.
+/// An established data link and its addresses.
 pub(super) struct Laid {
     pub(super) link: Box<dyn DataLink>,
-    /// This node's end of it, where the system told.
+    /// This node's address, if the system reports it.
     pub(super) ours: Option<SocketAddr>,
-    /// The other one, with whatever port.
+    /// The peer's address. Its port is the listening port if this node dialled, else an arbitrary
+    /// one.
     pub(super) theirs: SocketAddr,
 }
 
-/// The dials of the View that is installed.
+/// The dials for the installed View.
 #[derive(Default)]
 pub(super) struct DataLinks {
     dials: JoinSet<()>,
-    /// Members that are dialled, or were.
+    /// Peers for which a dial was started.
     dialled: BTreeSet<Rank>,
-    /// Members that are asked to dial, and have not.
+    /// Peers that were asked to dial and have not, with the asking task.
     asked: BTreeMap<Rank, AbortHandle>,
-    /// Members with a data link, whether it still stands or not.
+    /// Peers whose data link is or was established.
     linked: BTreeSet<Rank>,
 }
 
-/// Where and as whom to dial.
+/// The target of a dial and the ranks of both ends.
 pub(super) struct DataDial {
     pub(super) view: ViewDigest,
     pub(super) me: Rank,
     pub(super) peer: Rank,
     pub(super) expect: MemberId,
-    /// Where it might answer as well, and had better.
+    /// A cheaper but unverified address, tried first.
     pub(super) first: Option<SocketAddr>,
-    /// Where its control link is.
+    /// The address of the peer's control link.
     pub(super) to: SocketAddr,
 }
 
 impl DataLinks {
-    /// Dials a member until its data link stands, unless it was dialled for this View before.
+    /// Dials a peer until its data link is established, for [`PATIENCE`]. The result is an event.
+    /// Does nothing if the peer was dialled for this View before.
     pub(super) fn dial(
         &mut self,
         dial: DataDial,
@@ -93,12 +95,13 @@ impl DataLinks {
         });
     }
 
-    /// Has a member asked to dial, until its data link [stands](DataLinks::stands).
+    /// Asks a peer repeatedly to dial, until its data link [stands](DataLinks::stands) or
+    /// [`PATIENCE`] has passed.
     pub(super) fn ask(&mut self, view: ViewDigest, peer: Rank, events: mpsc::Sender<Event>) {
         let asking = self.dials.spawn(async move {
             let asking = async {
                 let mut pause = Duration::from_millis(5);
-                // The peer may not have heard of the View yet.
+                // The peer may not have learned of the View yet.
                 while events.send(Event::DialWanted { view, peer }).await.is_ok() {
                     tokio::time::sleep(pause).await;
                     pause = (2 * pause).min(Duration::from_millis(250));
@@ -111,23 +114,23 @@ impl DataLinks {
         self.asked.insert(peer, asking);
     }
 
-    /// The data link with a member stands, whoever has dialled.
+    /// The data link with a peer is established, dialled by either end.
     pub(super) fn stands(&mut self, peer: Rank) {
         self.linked.insert(peer);
         self.asked.remove(&peer).iter().for_each(AbortHandle::abort);
     }
 
-    /// Whether the data link with a member stands, or has stood.
+    /// Whether the data link with a peer is or was established.
     pub(super) fn has_stood(&self, peer: Rank) -> bool {
         self.linked.contains(&peer)
     }
 
-    /// Members that were asked to dial and have not.
+    /// Peers that were asked to dial and have not.
     pub(super) fn unanswered(&self) -> impl Iterator<Item = Rank> {
         self.asked.keys().copied()
     }
 
-    /// Dials another path to a member, once.
+    /// Dials another path to a peer, once.
     pub(super) fn try_path(
         &mut self,
         dial: &DataDial,
@@ -144,7 +147,7 @@ impl DataLinks {
         });
     }
 
-    /// Gives all dials up: their View has ended.
+    /// Cancels all dials: their View has ended.
     pub(super) fn clear(&mut self) {
         self.dialled.clear();
         self.asked.clear();
@@ -154,11 +157,12 @@ impl DataLinks {
     }
 }
 
-/// `None` where nobody answers.
+/// Retries while the peer refuses. `None` if nothing answers at `dial.to`. Has no timeout of its
+/// own.
 async fn until_it_stands(dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>) -> Option<Laid> {
     let purpose = Purpose::Data { view: dial.view, src: dial.me, dst: dial.peer };
     let mut pause = Duration::from_millis(5);
-    // Nobody has proven yet who is there.
+    // The identity at `first` is not verified yet.
     let (mut first, mut tries) = (dial.first, FIRST_TRIES);
     loop {
         if let Some(to) = first {
@@ -182,7 +186,7 @@ async fn until_it_stands(dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>) -
                 Err(Missed::Refused) => {}
             }
         }
-        // The peer may not have heard of the View yet.
+        // The peer may not have learned of the View yet.
         tokio::time::sleep(pause).await;
         pause = (2 * pause).min(Duration::from_millis(250));
     }
@@ -190,9 +194,9 @@ async fn until_it_stands(dial: DataDial, net: Arc<dyn Net>, local: Arc<Local>) -
 
 /// Why a dial made no link.
 enum Missed {
-    /// Nothing listens there, or nothing that leads there.
+    /// No connection: nothing listens there, or no route leads there.
     Nobody,
-    /// Whoever is there does not want it, or not yet.
+    /// The handshake failed: the wrong node, or the peer does not accept the link, or not yet.
     Refused,
 }
 
@@ -212,7 +216,7 @@ async fn stands(
     Ok(Laid { link, ours, theirs: to })
 }
 
-/// A link whose end is reported.
+/// Wraps a link so that its end is sent to `ends`.
 pub(super) fn watched(
     link: Box<dyn DataLink>,
     end: LinkEnd,
@@ -226,7 +230,7 @@ struct Watched {
     end: End,
 }
 
-/// Reports when it is dropped: with the receiving half.
+/// Reports the end when dropped, together with the receiving half.
 struct End {
     end: LinkEnd,
     ends: mpsc::UnboundedSender<LinkEnd>,
@@ -256,7 +260,7 @@ impl DataReceiver for WatchedReceiver {
 
 impl Drop for End {
     fn drop(&mut self) {
-        // Dropped on an engine's thread. Without a driver there is nobody to be told.
+        // Dropped on an engine's thread. The send fails only if the driver is gone.
         let _ = self.ends.send(self.end);
     }
 }

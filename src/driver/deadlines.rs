@@ -1,14 +1,14 @@
 //! Layer: Host.
 //!
-//! When which operations of the View are to be given up.
+//! Deadlines of the View's operations.
 
 use crate::view::OpId;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Deadlines kept before those of decided operations are thrown out. More than can be open, and few
-/// enough to look through.
+/// Number of deadlines at which those of closed operations are removed. More than can be open, and
+/// few enough to scan.
 const KEPT_MAX: usize = 4 * crate::view::OPS_IN_FLIGHT_MAX;
 
 /// The deadlines of one View.
@@ -18,8 +18,8 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// `op` has until `after` from now. Of operations that are not open any more nobody wants to
-    /// know.
+    /// Sets the deadline of `op` to `after` from `now`. `is_open` tells which operations still need
+    /// theirs.
     pub(super) fn arm(
         &mut self,
         op: OpId,
@@ -30,22 +30,22 @@ impl Deadlines {
         if self.due.len() >= KEPT_MAX {
             self.due.retain(|(_, op)| is_open(*op));
         }
-        // What lies beyond all clocks is no deadline.
+        // A time beyond the range of the clock is no deadline.
         self.due.extend(now.checked_add(after).map(|at| (at, op)));
     }
 
-    /// How long until the next one.
+    /// Time until the next deadline.
     pub(super) fn pause(&self, now: Instant) -> Duration {
         self.due.first().map_or(Duration::MAX, |(at, _)| at.saturating_duration_since(now))
     }
 
-    /// The next operation whose time is over.
+    /// Removes and returns the next operation whose deadline has passed.
     pub(super) fn next(&mut self, now: Instant) -> Option<OpId> {
         self.due.first().filter(|(at, _)| *at <= now)?;
         self.due.pop_first().map(|(_, op)| op)
     }
 
-    /// The View has ended.
+    /// Removes all: the View has ended.
     pub(super) fn clear(&mut self) {
         self.due.clear();
     }

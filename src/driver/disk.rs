@@ -1,6 +1,6 @@
 //! Layer: Host.
 //!
-//! Durable state on a thread of its own: a slow disk delays an answer, never a heartbeat.
+//! Durable state on its own thread: a slow disk delays an answer, never a heartbeat.
 
 use crate::identity::peers_file::PeersFile;
 use crate::identity::state_file::StateFile;
@@ -9,13 +9,13 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// Where durable state goes.
+/// The store of durable state.
 pub trait Store: Send {
-    /// Makes `state`, or one that was saved after it, durable; then calls `done`, in the order of
-    /// the calls; from any thread, also this one. Never blocks, and nor does `done`.
+    /// Makes `state`, or one that is saved later, durable. Then calls `done`, in the order of the
+    /// calls and on any thread, the caller's included. Must not block, and neither must `done`.
     fn save(&mut self, state: Vec<u8>, done: Box<dyn FnOnce() + Send>);
 
-    /// Remembers addresses for the next start, some time. Never blocks.
+    /// Stores addresses for the next start, at some later time. Never blocks.
     fn remember(&mut self, peers: Vec<SocketAddr>);
 }
 
@@ -30,9 +30,9 @@ enum Job {
 }
 
 impl Disk {
-    /// Starts the thread; it ends with the last of its jobs after the disk is dropped.
+    /// Starts the thread. After the `Disk` is dropped it tries the remaining jobs once and ends.
     pub fn start(state: StateFile, peers: PeersFile) -> io::Result<Disk> {
-        // At most one write per message of the election is queued, and the election waits for each.
+        // Unbounded: the election queues at most one write per message, and waits for each.
         let (jobs, queue) = mpsc::channel::<Job>();
         std::thread::Builder::new()
             .name("potluck-disk".to_owned())
@@ -43,7 +43,7 @@ impl Disk {
 
 impl Store for Disk {
     fn save(&mut self, state: Vec<u8>, done: Box<dyn FnOnce() + Send>) {
-        // The thread ends only after this sender does.
+        // The send cannot fail: the thread ends only after this sender is dropped.
         let _ = self.jobs.send(Job::State(state, done));
     }
 
@@ -52,12 +52,11 @@ impl Store for Disk {
     }
 }
 
-/// How long after a state could not be written it is tried again: twice as long each time, up to
-/// the second.
+/// Back-off between attempts to write a state: doubled from the first value to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// Until nobody has anything to save any more. What could not be written is tried again, with what
-/// came meanwhile.
+/// The thread's loop, until the sender is dropped. A failed write is repeated, with the jobs that
+/// arrived meanwhile.
 fn write_all(queue: &mpsc::Receiver<Job>, state: &StateFile, peers: &PeersFile) {
     let mut batch = Batch::default();
     let mut retry = RETRY.0;
@@ -77,7 +76,7 @@ fn write_all(queue: &mpsc::Receiver<Job>, state: &StateFile, peers: &PeersFile) 
                 batch.state = None;
                 batch.done.drain(..).for_each(|done| done());
             }
-            // Without durable state this node must stay silent in the election; the others go on
+            // Without durable state this node must stay silent in the election; the others continue
             // without it.
             Some(Err(error)) => {
                 tracing::error!(%error, path = %state.path().display(), ?retry, "the ballot cannot be made durable");
@@ -93,8 +92,8 @@ fn write_all(queue: &mpsc::Receiver<Job>, state: &StateFile, peers: &PeersFile) 
     }
 }
 
-/// Everything that waits for the disk. A newer state holds all that an older one promises, so one
-/// write serves both: a slow disk does not fall further behind.
+/// All jobs that wait for the disk. A newer state contains all promises of an older one, so one
+/// write serves both, and a slow disk does not fall further behind.
 #[derive(Default)]
 struct Batch {
     state: Option<Vec<u8>>,
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
     use crate::identity::scratch::Scratch;
 
-    /// A job that says its number when it is done.
+    /// A job that sends its number when it is done.
     fn state(n: u8, said: &mpsc::Sender<u8>) -> (Vec<u8>, Box<dyn FnOnce() + Send>) {
         let said = said.clone();
         (vec![n], Box::new(move || said.send(n).expect("heard")))
@@ -159,7 +158,7 @@ mod tests {
         let patience = 10 * RETRY.1;
         assert_eq!((heard.recv_timeout(patience), heard.recv_timeout(patience)), (Ok(1), Ok(2)));
         assert_eq!(file.load().expect("whole"), Some(vec![2]));
-        // Whatever comes after that is written at once.
+        // Later states are written at once.
         let (bytes, done) = state(3, &said);
         disk.save(bytes, done);
         assert_eq!(heard.recv_timeout(patience), Ok(3));

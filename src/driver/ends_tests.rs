@@ -1,6 +1,6 @@
 //! Layer: Host.
 //!
-//! What becomes of calls whose driver comes to a sudden end.
+//! The outcome of calls whose driver ends suddenly or loses its disk.
 
 use super::{Disk, Store};
 use crate::collective::{
@@ -29,7 +29,7 @@ const SUM: Call = Call {
     mode: Mode::PerOp,
 };
 
-/// Panics on the driver's thread as soon as it is told to.
+/// A store that panics on the driver's thread once the flag is set.
 struct Broken(Arc<AtomicBool>);
 
 impl Store for Broken {
@@ -82,13 +82,13 @@ async fn a_driver_that_panics_leaves_no_call_open() {
     let envelope = view_of(2, &mut handles).await;
     let op = begin(&envelope);
     is_broken.store(true, Ordering::Relaxed);
-    // The View changes, so there is something to be saved.
+    // The View changes, so there is state to save.
     drop(other);
     let decided = timeout(PATIENCE, poll_fn(|task| envelope.poll_decided(op, task)))
         .await
         .expect("the call stays open");
     assert_eq!(decided.outcome, Outcome::Indeterminate);
-    // Whoever waits for a View hears that there will be none.
+    // A caller that waits for a View learns that there will be none.
     let ended = async { while handles.views.changed().await.is_ok() {} };
     timeout(PATIENCE, ended).await.expect("it waits for ever");
     assert!(handles.status.borrow().view.is_none());
@@ -111,7 +111,7 @@ async fn who_waits_for_its_disk_gives_its_calls_up_and_comes_back_when_that_is_w
     let envelope = view_of(4, &mut b).await;
     let op = begin(&envelope);
     envelope.give_up_after(op, Duration::from_secs(1));
-    // From now on it can keep nothing, and the View changes.
+    // From now on it can store nothing, and the View changes.
     std::fs::rename(&folder, &away).expect("renamed");
     std::fs::write(&folder, b"").expect("written");
     drop(d);

@@ -1,6 +1,6 @@
 //! Layer: Host.
 //!
-//! What the tasks around the driver report to it.
+//! The events that the driver's tasks and threads send to it.
 
 use super::datalinks::Laid;
 use crate::election::Message;
@@ -10,23 +10,23 @@ use crate::topology::RateStep;
 use crate::view::{Rank, ViewDigest};
 use std::net::SocketAddr;
 
-/// Most reports that wait: link readers stop reading when the driver is behind.
+/// Capacity of the event queue. When it is full, the readers of control links stop reading.
 pub(super) const QUEUE: usize = 1024;
 
-/// Most reports taken in one turn, so that ticks and sightings are not starved.
+/// Most events taken in one turn, so that ticks and sightings are not starved.
 pub(super) const BATCH: usize = 256;
 
-/// A data link of a View has ended. Such reports have a queue of their own that is never full: no
-/// more are in it than there were links.
+/// A data link of a View has ended. These reports have their own unbounded queue, so they are never
+/// refused; it holds at most one for each link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkEnd {
     pub(super) view: ViewDigest,
     pub(super) peer: Rank,
 }
 
-/// A report.
+/// An event from a task or a thread.
 pub(super) enum Event {
-    /// A connection this node accepted has passed the gate, and its handshake has ended.
+    /// The handshake of an accepted connection has ended. `ticket` is its admission by the gate.
     Answered {
         from: SocketAddr,
         ticket: Ticket,
@@ -34,33 +34,35 @@ pub(super) enum Event {
     },
     /// A dial has ended, handshake included.
     Dialled { to: SocketAddr, result: Result<(Box<dyn Stream>, Session), Refusal> },
-    /// Dialling a lost member again has ended.
+    /// Redialling a known member has ended: its link was lost or in doubt, or changes its path.
     Redialled {
         member: MemberId,
         to: SocketAddr,
         result: Result<(Box<dyn Stream>, Session), Refusal>,
     },
-    /// Somebody has opened a circuit to this node over these stations, and its handshake has ended.
+    /// The handshake over a circuit that another node opened to this one has ended. `stations` are
+    /// the members along the circuit, both ends included.
     RelayAnswered { stations: Vec<MemberId>, result: Result<(Box<dyn Stream>, Session), Refusal> },
-    /// The handshake over a circuit that this node has opened has ended.
+    /// The handshake over a circuit that this node opened has ended.
     RelayDialled { stations: Vec<MemberId>, result: Result<(Box<dyn Stream>, Session), Refusal> },
     /// A message came over a control link.
     Message { from: MemberId, message: Message },
-    /// A control link has ended.
+    /// A control link has ended. `misbehaved` holds the decoding error if the peer sent an invalid
+    /// message.
     Closed { member: MemberId, generation: u64, misbehaved: Option<String> },
-    /// A data link that this node dialled stands.
+    /// A data link that this node dialled is established.
     DataLink { view: ViewDigest, peer: Rank, link: Laid },
-    /// Nobody answers where this member is to be dialled for a data link.
+    /// A data link cannot be dialled: nothing answers at the peer's address, or the peer was asked
+    /// to dial and did not in time.
     DataLinkBlocked { view: ViewDigest, peer: Rank },
-    /// This member is to be asked to dial the data link itself.
+    /// Ask this peer to dial the data link itself.
     DialWanted { view: ViewDigest, peer: Rank },
-    /// The dial of another path to this member, to this address, has ended; `None` where nobody
-    /// answered.
+    /// The dial of another path to a peer, to this address, has ended; `None` if it failed.
     Path { view: ViewDigest, peer: Rank, to: SocketAddr, link: Option<Laid> },
-    /// What this member sends comes over the path now that was offered last.
+    /// The peer now sends over the path that was offered last.
     Moved { view: ViewDigest, peer: Rank },
-    /// A burst from this member has come over its data link, or enough of it.
+    /// The result of a burst from this peer: enough frames have arrived, or its END frame has.
     Burst { view: ViewDigest, peer: Rank, said: RateStep },
-    /// A data link could not be made.
+    /// A data link could not be established in time.
     DataLinkLost { view: ViewDigest, peer: Rank },
 }

@@ -1,17 +1,16 @@
 //! Layer: Host.
 //!
-//! The address of a member that costs the wire less than the one it is linked at.
+//! Prefers a peer's IPv4 address on the same link for bulk data.
 //!
-//! Which address answers first is chance, and often it is an IPv6 one. Bulk data had better go by
-//! IPv4 on the same wire: its header is 20 bytes shorter, of the 1500 that a packet on Ethernet
-//! has.
+//! The address that answers first is random, and often IPv6. On the same wire IPv4 is cheaper: its
+//! header is 20 bytes shorter, of the 1500 bytes of an Ethernet packet.
 
 use crate::discovery::Subnet;
 use crate::topology::Interface;
 use std::net::{IpAddr, SocketAddr};
 
-/// Of `theirs` the IPv4 address in a network of the interface on which the link to them has our
-/// address `ours`. `None` when that is an IPv4 address itself, or there is none.
+/// Among `theirs`, the first IPv4 address in a network of the interface that has our address
+/// `ours`. `None` if `ours` is an IPv4 address already, or there is no such address.
 pub(super) fn lighter(
     interfaces: &[Interface],
     ours: SocketAddr,
@@ -21,7 +20,7 @@ pub(super) fn lighter(
     if v6.ip().to_ipv4_mapped().is_some() {
         return None;
     }
-    // Two interfaces may have the same link-local address; then the scope tells which.
+    // Two interfaces may have the same link-local address; then the scope identifies the interface.
     let is_it = |i: &&Interface| v6.scope_id() == 0 || v6.scope_id() == i.index;
     let has_it = |i: &&Interface| i.addresses.iter().any(|a| a.ip == IpAddr::V6(*v6.ip()));
     let interface = interfaces.iter().filter(is_it).find(has_it)?;

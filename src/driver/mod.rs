@@ -1,11 +1,12 @@
 //! Layer: Host.
 //!
 //! The control plane of one node: feeds time, links and sightings to the election, and carries out
-//! what it wants.
+//! the effects that the election returns.
 //!
-//! [`run`] is an async function over doors ([`Doors`]); [`spawn`] runs it on an operating-system
-//! thread of its own, so a program that blocks its executor still sends heartbeats. One `select!`
-//! takes one input, then every output is drained.
+//! [`run`] is an async function over the interfaces in [`Doors`]. [`spawn`] runs it on its own
+//! operating-system thread, so a program that blocks its executor still sends heartbeats. Each turn
+//! of the loop takes one input by `select!`, adds the inputs that are ready, and then drains every
+//! output.
 
 mod asleep;
 mod bursts;
@@ -47,24 +48,25 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-/// What a cluster handle asks of its driver.
+/// A request from a cluster handle to its driver.
 #[derive(Debug)]
 pub enum Command {
-    /// Leave the group, then answer and end.
+    /// Leave the group, answer, and end the driver.
     Leave(oneshot::Sender<()>),
 }
 
-/// How a driver and its handles talk.
+/// The handles' side of the channels to one driver.
 pub struct Handles {
-    /// Towards the driver. When the last one is dropped the node leaves.
+    /// Requests to the driver. The node leaves when the last sender is dropped.
     pub commands: mpsc::Sender<Command>,
-    /// The newest View's envelope.
+    /// The session (`Envelope`) of the newest View; `None` without one, or if the View has fewer
+    /// than `min_members` members.
     pub views: watch::Receiver<Option<Arc<Envelope>>>,
     /// The newest status.
     pub status: watch::Receiver<Status>,
-    /// What the operations have cost.
+    /// Counters of the operations.
     pub meter: Arc<Meter>,
-    /// What happens from now on, for whoever subscribes to it anew.
+    /// Events. A later subscriber gets only the events sent after it subscribed (`resubscribe`).
     pub happened: broadcast::Receiver<crate::events::Event>,
 }
 
@@ -74,7 +76,7 @@ pub struct Outlets {
     told: Told,
 }
 
-/// What the handles are told by.
+/// The sending ends of the channels that the handles read.
 struct Told {
     views: watch::Sender<Option<Arc<Envelope>>>,
     status: watch::Sender<Status>,
@@ -82,10 +84,11 @@ struct Told {
     happened: broadcast::Sender<crate::events::Event>,
 }
 
-/// Events that wait for one who listens: many Views' worth.
+/// Capacity of the event channel, enough for many Views. A slower subscriber loses the oldest
+/// events.
 const EVENTS_KEPT: usize = 256;
 
-/// Makes the two sides.
+/// Creates both sides of the channels, with `status` as the first status.
 pub fn channels(status: Status) -> (Handles, Outlets) {
     let (command_tx, command_rx) = mpsc::channel(8);
     let (view_tx, view_rx) = watch::channel(None);
@@ -103,9 +106,12 @@ pub fn channels(status: Status) -> (Handles, Outlets) {
     (handles, Outlets { commands: command_rx, told })
 }
 
-/// Runs the driver on a thread of its own and returns when it has started. The thread ends after
-/// [`Command::Leave`], or when all handles are gone. `open` is called on that thread, inside its
-/// runtime: sockets belong to a runtime.
+/// Runs the driver on its own thread and returns when it has started. The thread ends after
+/// [`Command::Leave`], or when all command senders are dropped. `open` is called on that thread,
+/// inside its runtime, because sockets belong to a runtime.
+///
+/// Returns the error of `open`, or [`ConfigProblem::NoPort`] if the thread or its runtime cannot be
+/// created. If this future is dropped, the driver does not run, or leaves at once.
 pub async fn spawn<F, O>(open: O) -> Result<Handles>
 where
     O: FnOnce() -> F + Send + 'static,
@@ -136,12 +142,13 @@ where
     start.await.map_err(|_| Error::Closed)?
 }
 
-/// The control plane of one node, until it leaves.
+/// Runs the control plane of one node until it leaves.
 pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     let Doors { net, mut listener, mut discovery, wires, store, engines, sleep } = doors;
     let Outlets { mut commands, told } = outlets;
     let (events_tx, mut events) = mpsc::channel(event::QUEUE);
-    // The disk never waits for the driver; what it has to say is bounded by what it was asked.
+    // Unbounded, because the disk must not wait for the driver. The disk sends at most one ticket
+    // for each save.
     let (durable_tx, mut durable) = mpsc::unbounded_channel();
     let (ends_tx, mut ends) = mpsc::unbounded_channel();
     let (tunnels, mut said) = Tunnels::new();
@@ -174,7 +181,7 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
                 node.leave_relayed(&mut said).await;
                 leave(node, discovery.as_mut(), events).await;
                 if let Some(Command::Leave(done)) = command {
-                    // The handle may have stopped waiting.
+                    // The receiver may be dropped.
                     let _ = done.send(());
                 }
                 return;
@@ -189,7 +196,7 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
             sighting = discovery.next() => node.on_sighting(sighting),
             () = tokio::time::sleep(pause) => {}
         }
-        // What is ready now goes into the same turn.
+        // Inputs that are ready now belong to the same turn.
         for _ in 0..event::BATCH {
             let Ok(event) = events.try_recv() else { break };
             node.on_event(event);
@@ -206,14 +213,15 @@ pub async fn run(config: NodeConfig, doors: Doors, outlets: Outlets) {
     }
 }
 
-/// Good-byes go out before the sockets close; neither may take longer than a person would wait.
+/// Sends the good-byes before the sockets close, and withdraws the announcement. Both run
+/// concurrently, and each may take 500 ms.
 async fn leave(
     node: Node,
     discovery: &mut dyn crate::discovery::Discovery,
     events: mpsc::Receiver<Event>,
 ) {
     let flushed = node.close();
-    // Links whose peers still talk must not hold up the good-bye.
+    // A full event queue must not delay the good-byes.
     drop(events);
     let patience = Duration::from_millis(500);
     let _ = tokio::join!(

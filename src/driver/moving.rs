@@ -1,60 +1,67 @@
 //! Layer: Host.
 //!
-//! A data link that can go on over another path: no frame is lost or comes twice, and its engine
-//! notices nothing.
+//! A data link that can migrate to another path without losing or repeating a frame. The engine
+//! does not notice.
 //!
-//! Another link between the same two members is [offered](Moves::offer) first. Then each direction
-//! moves on its own. Its sender says so in a last frame on the old link and a first one on the new,
-//! by which all that follows goes; its receiver reads the old link to that frame, and goes on with
-//! the new one. A thread waits there meanwhile, since nobody knows when that will be.
+//! A second link between the same two members is [offered](Moves::offer) at both ends. Then each
+//! direction moves on its own:
+//!
+//! ```text
+//! sender    old link: ... frame frame LAST      new link: FIRST frame frame ...
+//! receiver  reads the old link up to LAST, waits for FIRST on the new link, goes on there
+//! ```
+//!
+//! At each end a thread reads the new link until FIRST arrives, because that may happen at any
+//! time.
 
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
 use crate::view::{Lane, OpId};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What moves a data link. Cheap to clone.
+/// The handle by which the driver moves a data link. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Moves {
     line: Arc<Line>,
 }
 
 struct Line {
-    /// Gone when the engine has let go of it. Held while a frame is sent.
+    /// `None` after the engine has dropped its sender. Locked while a frame is sent.
     sender: Mutex<Option<Box<dyn DataSender>>>,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 struct State {
-    /// Of the link in use, and of the one before while a direction still goes by it.
+    /// Ends of the link in use, and of its predecessor while one direction still uses that.
     ends: Vec<Arc<dyn Shutdown>>,
     offer: Option<Offer>,
     offers: u64,
     closed: bool,
-    /// Read to its last frame. Dropped it ends its link, whose other direction may be in use, or
-    /// its last frame on its way; by the next move that has arrived.
+    /// The predecessor's receiver, read up to LAST. Dropping it would end its link while the other
+    /// direction may still use it, or the sent LAST may be in flight. It is dropped at the next
+    /// move, when both have long arrived.
     retired: Option<Box<dyn DataReceiver>>,
 }
 
-/// A link that may be moved to.
+/// A link that was offered as the next path.
 struct Offer {
     number: u64,
     end: Arc<dyn Shutdown>,
-    /// Gone when this node's direction has moved.
+    /// `None` once this node's direction has moved.
     sender: Option<Box<dyn DataSender>>,
     arrival: Arrival,
 }
 
-/// What the other direction does.
+/// The state of the other direction.
 enum Arrival {
-    /// It goes by the old link, as far as is known.
+    /// No FIRST yet: it uses the old link.
     Awaited,
-    /// The first frame on the new one is there.
+    /// FIRST has arrived on the new link.
     There(Box<dyn DataReceiver>),
-    /// The new link has ended.
+    /// The new link ended before FIRST arrived.
     Ended,
-    /// It has moved.
+    /// It has moved to the new link.
     Taken,
 }
 
@@ -72,7 +79,8 @@ struct MovableReceiver {
     moved: Box<dyn Fn() + Send>,
 }
 
-/// The last frame on the old link, and the first one on the new. The lane is that of no operation.
+/// The last frame on the old link, and the first one on the new. Their lane belongs to no
+/// operation.
 const LAST: DataHeader = frame(0);
 const FIRST: DataHeader = frame(1);
 
@@ -86,9 +94,9 @@ const fn frame(flow: u32) -> DataHeader {
     }
 }
 
-/// A link for an engine, and what moves it. `moved` is told on the receiving thread when the other
-/// member's direction goes by the link that was offered last, before its first frame there is
-/// waited for; it must not block.
+/// A link for an engine, and the handle that moves it. `moved` is called on the receiving thread
+/// when LAST has arrived, before the wait for FIRST on the link that was offered last. It must not
+/// block.
 pub(super) fn movable(
     link: Box<dyn DataLink>,
     moved: Box<dyn Fn() + Send>,
@@ -105,8 +113,9 @@ pub(super) fn movable(
 }
 
 impl Moves {
-    /// Takes a link that may be moved to, in place of the one that was offered before. Says whether
-    /// it did.
+    /// Offers a link as the next path, in place of an earlier offer. Returns false, and ends the
+    /// link, if the data link is closed, a direction already uses the earlier offer, or no thread
+    /// can be started.
     pub(super) fn offer(&self, link: Box<dyn DataLink>) -> bool {
         let (sender, mut receiver, end) = link.split();
         let mut state = self.line.state();
@@ -139,7 +148,7 @@ impl Moves {
         waits
     }
 
-    /// Ends the link that was offered, unless a direction goes by it.
+    /// Ends the offered link, unless a direction uses it.
     pub(super) fn withdraw(&self) {
         let offer = self.line.state().offer.take_if(|offer| !offer.is_in_use());
         if let Some(offer) = offer {
@@ -147,11 +156,11 @@ impl Moves {
         }
     }
 
-    /// Has this node's direction go by the link that was offered. Does not wait: that happens as
-    /// soon as the frame that is being sent has left.
+    /// Moves this node's direction to the offered link. Returns at once; the move happens when the
+    /// frame being sent has left. Does nothing without an offer.
     pub(super) fn go(&self) {
         let line = Arc::clone(&self.line);
-        // Without a thread it stays where it is, which works as well.
+        // Without a thread the direction stays on its link, which still works.
         let _ =
             std::thread::Builder::new().name("potluck-path".to_owned()).spawn(move || line.go());
     }
@@ -175,7 +184,7 @@ impl Line {
         else {
             return;
         };
-        // An error ends the link, which its receiver reports.
+        // An error ends the link, and its receiver reports that.
         if old.send(&LAST, &[]).is_ok() && next.send(&FIRST, &[]).is_ok() {
             drop(sender.replace(next));
         }
@@ -183,12 +192,13 @@ impl Line {
         self.settle(self.state());
     }
 
-    /// The other direction's first frame by the link that was offered as this number, or its end.
+    /// Records that FIRST has arrived on the link offered under this number, or that the link has
+    /// ended.
     fn arrived(&self, number: u64, arrival: Arrival) {
         let mut state = self.state();
         let mut gone = None;
         match state.offer.as_mut().filter(|offer| offer.number == number) {
-            // Nobody goes by it yet.
+            // No direction uses it yet.
             Some(offer) if matches!(arrival, Arrival::Ended) && !offer.is_in_use() => {
                 gone = state.offer.take()
             }
@@ -200,14 +210,14 @@ impl Line {
         self.changed.notify_all();
     }
 
-    /// Waits for the other direction's first frame by the link that was offered.
+    /// Waits for FIRST on the offered link, then replaces `old` by its receiver.
     fn next(&self, old: &mut Box<dyn DataReceiver>) -> io::Result<()> {
         let mut state = self.state();
         loop {
             if state.closed {
                 return Err(io::ErrorKind::NotConnected.into());
             }
-            // Nobody moves to what was not offered.
+            // LAST without an offered link violates the protocol.
             let offer = state.offer.as_mut().ok_or(io::ErrorKind::InvalidData)?;
             match std::mem::replace(&mut offer.arrival, Arrival::Taken) {
                 Arrival::There(receiver) => {
@@ -224,7 +234,7 @@ impl Line {
         }
     }
 
-    /// There is one link again when both directions have moved.
+    /// Forgets the old link when both directions have moved.
     fn settle(&self, mut state: MutexGuard<'_, State>) {
         let Some(done) = state.offer.take_if(|offer| offer.is_done()) else { return };
         state.ends = vec![done.end];
@@ -269,7 +279,7 @@ impl DataSender for MovableSender {
 
 impl Drop for MovableSender {
     fn drop(&mut self) {
-        // Outside of the lock: it ends a stream.
+        // Outside of the lock, because dropping it ends a stream.
         let sender = self.0.sender().take();
         drop(sender);
     }
@@ -347,7 +357,7 @@ mod tests {
         Ok((header.op.number, payload))
     }
 
-    /// Waits for what another thread does at once.
+    /// Waits for a result of another thread.
     fn until(mut what: impl FnMut() -> bool) {
         let began = Instant::now();
         while !what() {
@@ -364,7 +374,7 @@ mod tests {
             End { halves: b_halves, moves: b, moved: b_moved },
         ) = ends();
         let (mut b_to, mut b_from, b_end) = b_halves;
-        // Each sends until it is told how many frames are enough, and says how many it sent.
+        // Each end sends until `enough` is set, and returns how many frames it sent.
         let enough = Arc::new(AtomicUsize::new(0));
         let send = |to: &mut Box<dyn DataSender>, enough: &AtomicUsize| {
             let mut number = 0u64;
@@ -399,7 +409,7 @@ mod tests {
                 [scope.spawn(|| receive(&mut b_from)), scope.spawn(|| receive(&mut a_from))];
             for n in 1..=MOVES {
                 offer(&a, &b);
-                // Now the one begins, now the other, and the other one follows.
+                // Both ends take turns in moving first.
                 let (first, then, told, back) = if n % 2 == 0 {
                     (&a, &b, &b_moved, &a_moved)
                 } else {
@@ -409,7 +419,7 @@ mod tests {
                 until(|| told.load(Ordering::SeqCst) == n);
                 then.go();
                 until(|| back.load(Ordering::SeqCst) == n);
-                // The next may be offered when the sender that moved last has seen that all have.
+                // The next link may be offered when both ends have completed the move.
                 until(|| a.line.state().offer.is_none() && b.line.state().offer.is_none());
             }
             enough.store(1, Ordering::SeqCst);
@@ -427,7 +437,7 @@ mod tests {
         offer(&at_a.moves, &at_b.moves);
         at_a.moves.withdraw();
         until(|| at_b.moves.line.state().offer.is_none());
-        // There is nothing to go by.
+        // There is nothing to move to.
         at_b.moves.go();
         at_a.halves.0.send(&header(1, 3), b"old").expect("sent");
         assert_eq!(next(at_b.halves.1.as_mut()).expect("received"), (1, b"old".to_vec()));

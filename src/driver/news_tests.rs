@@ -1,6 +1,6 @@
 //! Layer: Host.
 //!
-//! Calls that begin the moment their View is there, while the driver is held up.
+//! Calls that begin as soon as their View is shown, while the driver is held up.
 
 use crate::collective::{
     Call, CodecId, DType, Envelope, Input, Kind, Mode, Outcome, ReduceOp, bytes_of,
@@ -29,7 +29,7 @@ const SUM: Call = Call {
 type Views = watch::Receiver<Option<Arc<Envelope>>>;
 type Begun = (Arc<Envelope>, OpId);
 
-/// Begins a call in every View, once, and tells the test.
+/// Begins a call in every View, once, and reports it to the test.
 struct Caller {
     views: Views,
     called: Mutex<BTreeSet<ViewDigest>>,
@@ -43,17 +43,17 @@ impl Caller {
         if !self.called.lock().expect("nobody panics").insert(envelope.digest()) {
             return;
         }
-        // Refused in a View that is over already.
+        // Refused if the View has already ended.
         if let Ok(op) = envelope.call(Lane::MAIN, SUM) {
             envelope.begin(op, SUM, &Input::Borrowed(bytes_of(&[1f32; 4])));
-            // The test may have seen enough.
+            // The test may have ended.
             let _ = self.begun.send((envelope, op));
         }
     }
 }
 
-/// Woken by the driver, on its thread and amid what it does; lets that go on when the call has been
-/// begun on another thread.
+/// Woken by the driver on its thread in the middle of its work. Returns to the driver when the call
+/// has been started on another thread.
 impl Wake for Caller {
     fn wake(self: Arc<Caller>) {
         let caller = Arc::clone(&self);
@@ -63,7 +63,7 @@ impl Wake for Caller {
     }
 }
 
-/// Until there are no more Views.
+/// Runs until there are no more Views.
 fn call_in_every_view(mut views: Views, begun: mpsc::Sender<Begun>) {
     let caller =
         Caller { views: views.clone(), called: Mutex::default(), begun, waits: thread::current() };
@@ -73,7 +73,7 @@ fn call_in_every_view(mut views: Views, begun: mpsc::Sender<Begun>) {
         let mut changed = pin!(views.changed());
         match changed.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Pending => thread::park_timeout(PATIENCE),
-            // It was not waited for then.
+            // The change was there without waiting.
             Poll::Ready(Ok(())) => caller.call(),
             Poll::Ready(Err(_)) => return,
         }
@@ -92,7 +92,7 @@ async fn a_call_is_not_faster_than_the_news_of_its_view() {
         thread::spawn(move || call_in_every_view(views, begun));
         nodes.push(handles);
     }
-    // A View may be replaced on a machine that stands still; in one that stays both calls end.
+    // On a machine that stalls, a View may be replaced; in one that stays, both calls end.
     let (until, mut open, mut done) =
         (Instant::now() + PATIENCE, Vec::new(), BTreeMap::<_, u32>::new());
     while !done.values().any(|members| *members == 2) {

@@ -1,6 +1,7 @@
 //! Layer: Host.
 //!
-//! One node: its election, its links, its View, and what passes between them.
+//! One node: its election, control links, data links, installed View, and the dispatch between
+//! them.
 
 mod links;
 mod paths;
@@ -43,60 +44,62 @@ use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 
-/// Everything outside that a node needs.
+/// The outside interfaces of a node.
 pub struct Doors {
-    /// Connections.
+    /// Opens connections.
     pub net: Arc<dyn Net>,
-    /// The node's port.
+    /// Accepts connections on the node's port.
     pub listener: Box<dyn Listener>,
-    /// Who else is there.
+    /// Finds other nodes.
     pub discovery: Box<dyn Discovery>,
-    /// How this machine is connected.
+    /// Network interfaces of this machine.
     pub wires: Box<dyn Wires>,
     /// Durable state.
     pub store: Box<dyn Store>,
-    /// Whether this machine has slept.
+    /// Detects that this machine was suspended.
     pub sleep: Box<dyn Sleep>,
-    /// What can run the collectives; each kind once, the native one always.
+    /// Engines that can run the collectives: at most one of each kind, and always the native one.
     pub engines: Vec<Arc<dyn Engine>>,
 }
 
-/// What a node is.
+/// The identity and configuration of a node.
 pub struct NodeConfig {
-    /// Its keys and introduction.
+    /// Its keys and the hello it sends in handshakes.
     pub local: Arc<Local>,
     /// Its cluster.
     pub namespace: Namespace,
-    /// The name of its announcement.
+    /// The instance name of its announcement.
     pub instance: String,
-    /// What an earlier life left on the disk.
+    /// Durable state of the node's previous run.
     pub durable: Durable,
-    /// The times of the election.
+    /// Timing of the election.
     pub election: ElectionConfig,
-    /// How this machine was connected when the node started.
+    /// Network interfaces when the node started.
     pub wiring: Wiring,
-    /// Own addresses to announce; empty where discovery knows them.
+    /// Own addresses to announce; empty if discovery determines them.
     pub advertised: Vec<SocketAddr>,
-    /// Addresses known beforehand.
+    /// Addresses known at the start.
     pub known: Vec<(SocketAddr, Origin)>,
-    /// Members a View needs before it is of use.
+    /// A View with fewer members is not shown to callers.
     pub min_members: usize,
     /// What a test breaks in this node.
     pub(crate) seeded: Seeded,
 }
 
-/// Between two round-trip measurements.
+/// Interval between round-trip measurements.
 const PING: Duration = Duration::from_millis(500);
 
-/// Between two reports of what is decided, while operations are listed.
+/// Interval of the periodic work on the session: reports of resolved operations, wishes for path
+/// trials, metering, and the interface reports of discovery.
 const REPORT: Duration = Duration::from_millis(250);
 
-/// A sleep that is worth a word. Clocks of one machine differ by less.
+/// Shortest suspend that counts. The clocks of one machine differ by less.
 const SLEEP_MIN: Duration = Duration::from_secs(1);
 
-/// From when on somebody waited for is worth a warning.
+/// Warn about missing ranks when an operation has waited this long for them.
 const WAITING_WARN: Duration = Duration::from_secs(10);
 
+/// The state of one node. The driver's loop owns it; other tasks reach it through the queues.
 pub(super) struct Node {
     config: NodeConfig,
     me: MemberId,
@@ -123,29 +126,29 @@ pub(super) struct Node {
     deadlines: Deadlines,
     unanswered: Unanswered,
     envelope: Option<Arc<Envelope>>,
-    /// It is not shown to callers yet.
+    /// The session has not been shown to callers yet.
     is_envelope_new: bool,
     outgoing: Option<mpsc::UnboundedReceiver<Outgoing>>,
-    /// The Views that a data link may belong to, for the tasks that answer handshakes.
+    /// Views that a data link may belong to. The tasks that answer handshakes read it.
     open: Arc<RwLock<Vec<OpenView>>>,
-    /// The Views that are written there.
+    /// The Views that `open` was last written from.
     open_now: Vec<Arc<View>>,
     names: BTreeMap<NodeId, Name>,
     counters: Counters,
     committed_before: u64,
     refusals: BTreeMap<SocketAddr, Refusal>,
-    /// Members that do not answer this node's dials, though they are linked.
+    /// Members that do not answer this node's data dials although they have a control link.
     walled: BTreeSet<MemberId>,
     waiting: Option<(OpId, Instant, bool)>,
     planning: Planning,
     ways: Ways,
     relays: Relays,
-    /// How often the engine of the installed View has failed here.
+    /// Number of failures of the engine in the installed View on this node.
     engine_failures: u32,
-    /// How this machine is connected, as it was last seen.
+    /// The network interfaces at the last look.
     wiring: Wiring,
     wires_at: Instant,
-    /// What discovery last said of each interface.
+    /// The last report of discovery on each interface.
     interfaces: Vec<InterfaceReport>,
     tick_at: Instant,
     ping_at: Instant,
@@ -153,7 +156,7 @@ pub(super) struct Node {
     port: u16,
 }
 
-/// What a node works with: doors, and the queues of what its tasks and its disk report.
+/// The parts that a node is made of: the doors, and the queues by which tasks and the disk report.
 pub(super) struct Means {
     pub(super) net: Arc<dyn Net>,
     pub(super) wires: Box<dyn Wires>,
@@ -166,14 +169,14 @@ pub(super) struct Means {
     pub(super) durable: mpsc::UnboundedSender<u64>,
 }
 
-/// What a handshake for a data link must know of a View.
+/// The part of a View that the responder to a data handshake needs.
 struct OpenView {
     digest: ViewDigest,
     members: Vec<MemberId>,
     me: Rank,
 }
 
-/// The installed View's operations, as the election sees them.
+/// The election's access to the operations of the installed View.
 struct Ledgers<'a>(Option<&'a Arc<Envelope>>);
 
 impl Operations for Ledgers<'_> {
@@ -296,7 +299,7 @@ impl Node {
         }
     }
 
-    /// How long the driver may sleep.
+    /// Time until the next tick, dial or deadline.
     pub(super) fn pause(&self) -> Duration {
         let now = self.now();
         let dial = self
@@ -308,7 +311,7 @@ impl Node {
         tick.min(dial).min(self.deadlines.pause(now)).min(self.unanswered.pause(now))
     }
 
-    /// What the View's operations ask for; waits while there is no View.
+    /// The next request from the operations of the View. Pending while there is no View.
     pub(super) async fn outgoing(&mut self) -> Option<Outgoing> {
         match &mut self.outgoing {
             Some(outgoing) => outgoing.recv().await,
@@ -316,7 +319,7 @@ impl Node {
         }
     }
 
-    /// The same that is there already.
+    /// As [`outgoing`](Self::outgoing), without waiting.
     pub(super) fn outgoing_now(&mut self) -> Option<Outgoing> {
         self.outgoing.as_mut()?.try_recv().ok()
     }
@@ -351,7 +354,7 @@ impl Node {
         self.step(Input::DataLinkLost(view));
     }
 
-    /// The state of this ticket is durable.
+    /// The state saved under this ticket is durable.
     pub(super) fn on_durable(&mut self, ticket: u64) {
         self.step(Input::Persisted(ticket));
     }
@@ -370,7 +373,8 @@ impl Node {
         self.roster.sighted(sighting, self.now());
     }
 
-    /// What every turn ends with: time passes, due dials go out, the status is renewed.
+    /// Ends every turn: expires operations, runs the tick and the periodic work, dials due
+    /// addresses, and shows a new session to callers.
     pub(super) fn turn(&mut self, discovery: &mut dyn Discovery) {
         let now = Instant::now();
         self.expire(now);
@@ -411,7 +415,8 @@ impl Node {
         self.end();
     }
 
-    /// Nobody waits any more for what this node would have done.
+    /// Closes all data links and the session, and tells callers that the node is closed. Called
+    /// twice without harm.
     fn end(&mut self) {
         self.data.clear();
         if let Some(envelope) = self.envelope.take() {
@@ -425,7 +430,7 @@ impl Node {
         });
     }
 
-    /// Ends the links when what is queued has left.
+    /// Sends the queued messages, then ends the links.
     pub(super) async fn close(mut self) {
         self.peers.flush().await;
     }
@@ -434,8 +439,8 @@ impl Node {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Before anything else is done: nothing that the driver knew before the sleep may be said
-    /// after it.
+    /// Reports a suspend to the election. Called before any other input, because knowledge from
+    /// before the suspend must not be sent after it.
     fn notice_sleep(&mut self) {
         let slept = self.sleep.slept();
         if slept > SLEEP_MIN {
@@ -466,7 +471,7 @@ impl Node {
             }
             Effect::Persist(ticket, durable) => {
                 let told = self.durable.clone();
-                // Without a driver nobody is left to tell.
+                // The receiver is gone only if the driver is.
                 self.store.save(durable.to_bytes(), Box::new(move || _ = told.send(ticket)));
             }
             Effect::Install(view, decides) => self.install(&view, decides),
@@ -479,8 +484,8 @@ impl Node {
         }
     }
 
-    /// Whoever was only cut off is to be found again: nobody else tells that its addresses are free
-    /// to be dialled.
+    /// Closes the link with a member. If no duplicate identity keeps this node away from it, the
+    /// member's addresses may be dialled again; only this call frees them.
     fn hang_up(&mut self, member: MemberId) {
         self.drop_link(member);
         let now = self.now();
@@ -522,7 +527,7 @@ impl Node {
 }
 
 impl Drop for Node {
-    /// However a driver ends, by a panic too: a call that is open ends with it.
+    /// Also runs on a panic of the driver, so no open call outlives it.
     fn drop(&mut self) {
         self.end();
     }

@@ -1,6 +1,7 @@
 //! Layer: Host.
 //!
-//! The control links of this node: one per member, each with a voice and a task that reads.
+//! The control links of this node: at most one per member, each with a send queue (`Voice`) and a
+//! reader task.
 
 use super::claim::{Claim, FRESH};
 use super::event::Event;
@@ -18,27 +19,26 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-/// Most members this node keeps links with: a View's worth, and as many that wait outside.
+/// Most members with a link: one View, and as many nodes outside it.
 pub(super) const LINKS_MAX: usize = 32;
 
-/// How long a link that another one replaced, or that came beside a better one, may deliver what is
-/// still on it.
+/// How long a replaced or refused link is still read for messages in flight.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// The control links.
+/// All control links of this node, by member.
 pub(super) struct Peers {
     me: NodeId,
     links: BTreeMap<MemberId, Link>,
     voices: Voices,
     generations: u64,
     events: mpsc::Sender<Event>,
-    /// Writers whose queue is to be flushed when the node leaves.
+    /// Writer tasks of direct links. [`Peers::flush`] waits for them when the node leaves.
     writers: tokio::task::JoinSet<()>,
-    /// Those of links that others pass on: to be flushed before.
+    /// Writer tasks of relayed links, flushed before those of direct links.
     relayed_writers: tokio::task::JoinSet<()>,
 }
 
-/// A new connection.
+/// A new authenticated connection. `over` is empty for a direct one.
 pub(super) struct Arrival {
     pub(super) stream: Box<dyn Stream>,
     pub(super) session: Session,
@@ -47,22 +47,22 @@ pub(super) struct Arrival {
     pub(super) dialler: NodeId,
 }
 
-/// What is thought of the direct link that there is.
+/// The state of the present direct link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direct {
     Good,
-    /// Little is heard over it.
+    /// The election has heard little over it.
     Quiet,
 }
 
 /// One control link.
 pub(super) struct Link {
     pub(super) hello: Hello,
-    /// Where its node listens; of a link that others pass on, where the first of these does.
+    /// Listen address of the peer; for a relayed link, that of its first relay.
     pub(super) address: SocketAddr,
-    /// Who passes it on, in order from here; nobody does a direct one.
+    /// Relays from here to the peer, in order; empty for a direct link.
     pub(super) over: Vec<MemberId>,
-    /// This end of a direct one.
+    /// This end's address, for a direct link.
     pub(super) local: Option<SocketAddr>,
     pub(super) round_trip: RoundTrip,
     /// When the last ping was sent that the member has answered over this link.
@@ -75,14 +75,14 @@ pub(super) struct Link {
     writer: AbortHandle,
 }
 
-/// What became of a new connection.
+/// The outcome of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// The member had no link before.
     New,
-    /// It replaced the link there was.
+    /// It replaced the present link.
     Replaced,
-    /// There is a better one already, or no room.
+    /// The present link is kept, or there is no room.
     Refused,
 }
 
@@ -100,10 +100,16 @@ impl Peers {
         }
     }
 
-    /// Of two direct links between the same two boots one [stays](Claim::stays). A direct one comes
-    /// before one that others pass on, unless little is heard over it. Of two that are passed on
-    /// the one dialled by the smaller node id stays; of two with the same dialler the newer one, as
-    /// at most one is tried at a time.
+    /// Decides between the present link of a member and a new connection.
+    ///
+    /// | present | new     | kept                                                               |
+    /// | ------- | ------- | ------------------------------------------------------------------ |
+    /// | none    | any     | the new one, if there are fewer than [`LINKS_MAX`] links           |
+    /// | direct  | direct  | see [`Claim::stays`]                                               |
+    /// | direct  | relayed | the present one, unless it is [`Quiet`](Direct::Quiet)             |
+    /// | relayed | direct  | the new one                                                        |
+    /// | relayed | relayed | the one dialled by the smaller node id; same dialler: the new one, |
+    /// |         |         | because a node tries at most one circuit at a time                 |
     pub(super) fn take(&mut self, arrival: Arrival, direct: Direct) -> Taken {
         let Arrival { stream, session, address, over, dialler } = arrival;
         let hello = session.peer.clone();
@@ -141,7 +147,7 @@ impl Peers {
         let writer = writers.spawn(writer);
         let reader =
             tokio::spawn(read(receiver, id, generation, self.events.clone())).abort_handle();
-        // What goes the same way takes as long.
+        // A link over the same path keeps the round-trip estimate.
         let same = self.links.get(&id).filter(|before| {
             before.local.map(|at| at.ip()) == local.map(|at| at.ip()) && before.over == over
         });
@@ -162,11 +168,11 @@ impl Peers {
             writer,
         };
         let is_relayed = !link.is_direct();
-        // What operations say is not to come before what they have said.
+        // Operations must not send over the new link before the replay of their earlier messages.
         self.voices.remove(id);
         match self.links.insert(id, link) {
             None => Taken::New,
-            // The peer is to know at once that nothing comes this way any more.
+            // The closed connection tells the peer at once that the direct link is no longer read.
             Some(before) if is_relayed && before.is_direct() => {
                 before.reader.abort();
                 Taken::Replaced
@@ -178,8 +184,8 @@ impl Peers {
         }
     }
 
-    /// The other end may have said something over a link that it, too, will find to be one too
-    /// many.
+    /// Reads a refused link for [`LINGER`]: the peer may have sent messages on it before it refuses
+    /// the link, too.
     fn hear_out(&mut self, id: MemberId, receiver: ControlReceiver) {
         self.generations += 1;
         linger(
@@ -187,13 +193,14 @@ impl Peers {
         );
     }
 
-    /// Whether this was the member's present link; it is gone then.
+    /// Removes the link of an ended reader, and returns it. `None` if the member's present link is
+    /// another one.
     pub(super) fn closed(&mut self, id: MemberId, generation: u64) -> Option<Link> {
         let current = self.links.get(&id).is_some_and(|l| l.generation == generation);
         if current { self.unlink(id) } else { None }
     }
 
-    /// Closes the member's link without waiting for it.
+    /// Removes the member's link and stops reading it. Queued messages still leave.
     pub(super) fn drop_link(&mut self, id: MemberId) -> Option<Link> {
         let link = self.unlink(id)?;
         link.reader.abort();
@@ -205,27 +212,27 @@ impl Peers {
         self.links.remove(&id)
     }
 
-    /// What operations speak over.
+    /// The send queues that operations use.
     pub(super) fn voices(&self) -> &Voices {
         &self.voices
     }
 
-    /// The member has been told what operations have said; from now on they speak over its link
-    /// themselves.
+    /// The replay to this member is queued; operations now send over its link themselves.
     pub(super) fn let_speak(&self, id: MemberId) {
         if let Some(link) = self.links.get(&id) {
             self.voices.add(id, link.line.voice());
         }
     }
 
-    /// Queues a message; false when the member has no link or does not take what waits for it. In
-    /// the second case its link [has overrun](Peers::overrun), and the next one says all of it
-    /// again.
+    /// Queues a message. Returns false if the member has no link, or its link is over or has too
+    /// many messages waiting. Such a link [has overrun](Peers::overrun); its successor gets a full
+    /// replay.
     pub(super) fn send(&self, to: MemberId, message: Message) -> bool {
         self.say(to, |voice| voice.push(message))
     }
 
-    /// The same for what has been said over another link, of which a new link takes all.
+    /// As [`send`](Peers::send), for the replay of an earlier message over a new link: it does not
+    /// count towards [`WAITING_MAX`].
     pub(super) fn send_again(&self, to: MemberId, message: Message) -> bool {
         self.say(to, |voice| voice.push_again(message))
     }
@@ -239,8 +246,8 @@ impl Peers {
         })
     }
 
-    /// Whether a member has a direct link that takes what is passed on for others: what this node
-    /// says itself goes first.
+    /// Whether a member has a direct link with room for relayed frames. They may fill three
+    /// quarters of the queue; the rest is left to this node's own messages.
     pub(super) fn passes_on(&self, to: MemberId) -> bool {
         self.links
             .get(&to)
@@ -264,8 +271,8 @@ impl Peers {
         self.links.iter()
     }
 
-    /// Members with a link that refused a message. Nothing more comes over such a link, either way:
-    /// all is said again over another.
+    /// Members whose link refused a message, with the link's generation. Ends the reader and the
+    /// writer of each: the state is replayed over the next link.
     pub(super) fn overrun(&self) -> Vec<(MemberId, u64)> {
         let overrun = self.links.iter().filter(|(_, link)| link.line.voice().has_overrun());
         let ended = overrun.map(|(id, link)| {
@@ -276,7 +283,8 @@ impl Peers {
         ended.collect()
     }
 
-    /// Ends the links that others pass on; their writers end when what is queued has been sealed.
+    /// Ends all relayed links. Returns their writer tasks, which end when the queued messages are
+    /// sealed.
     pub(super) fn end_relayed(&mut self) -> tokio::task::JoinSet<()> {
         let relayed: Vec<MemberId> =
             self.links.iter().filter(|(_, link)| !link.is_direct()).map(|(id, _)| *id).collect();
@@ -284,7 +292,7 @@ impl Peers {
         std::mem::take(&mut self.relayed_writers)
     }
 
-    /// Ends all links once what is queued has left.
+    /// Ends all links after the queued messages of the direct ones have left.
     pub(super) async fn flush(&mut self) {
         let readers: Vec<AbortHandle> = self.links.values().map(|l| l.reader.clone()).collect();
         let linked: Vec<MemberId> = self.links.keys().copied().collect();
@@ -293,7 +301,7 @@ impl Peers {
         readers.iter().for_each(AbortHandle::abort);
     }
 
-    /// Lets go of writers that have ended.
+    /// Removes finished writer tasks.
     pub(super) fn reap(&mut self) {
         while self.writers.try_join_next().is_some() {}
         while self.relayed_writers.try_join_next().is_some() {}
@@ -316,7 +324,8 @@ impl Link {
     }
 }
 
-/// What the peer has sent before it heard of the other link still counts.
+/// Stops a reader after [`LINGER`]; until then it delivers messages that the peer sent before it
+/// learned of the other link.
 fn linger(reader: AbortHandle) {
     tokio::spawn(async move {
         tokio::time::sleep(LINGER).await;
@@ -341,7 +350,7 @@ async fn read(
             Err(malformed) => break Some(malformed.to_string()),
         }
     };
-    // Without a driver nobody is left to tell.
+    // The receiver is gone only if the driver is.
     let _ = events.send(Event::Closed { member, generation, misbehaved }).await;
 }
 
@@ -375,7 +384,7 @@ mod tests {
         peers.take(Arrival { stream, session, address, over: Vec::new(), dialler }, Direct::Good)
     }
 
-    /// What has come, and whether the link that there is has ended.
+    /// The pings that have arrived, and whether the present link has ended.
     async fn heard(peers: &mut Peers, events: &mut mpsc::Receiver<Event>) -> (Vec<u64>, bool) {
         tokio::time::sleep(Duration::from_millis(10)).await;
         let (mut pings, mut ended) = (Vec::new(), false);
@@ -408,7 +417,7 @@ mod tests {
             let (near_id, far_id) = if from.hello.id == at_a { (at_a, at_b) } else { (at_b, at_a) };
             take(&mut near, first_near, dialler);
             take(&mut far, one, dialler);
-            // What is said over the one that goes is heard all the same.
+            // Messages on the link that goes away are delivered all the same.
             assert!(near.send(far_id, Message::Ping(1)) && far.send(near_id, Message::Ping(2)));
             take(&mut near, second_near, dialler);
             take(&mut far, other, dialler);

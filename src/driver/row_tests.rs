@@ -1,7 +1,7 @@
 //! Layer: Host.
 //!
-//! Four nodes in a row, in memory: whoever has no cable to another one is linked with it by those
-//! between.
+//! Four nodes in a row, in memory: nodes without a direct connection are linked by the relays
+//! between them.
 
 use crate::driver;
 use crate::link::{MemoryWorld, Net};
@@ -13,8 +13,8 @@ use tokio::time::{sleep, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// For how long nothing may come of what has happened: silence would be noticed, and what is lost
-/// be given up.
+/// How long a disturbance must stay without effect: in this time a silent peer would be noticed,
+/// and a lost link given up.
 const A_WHILE: Duration = Duration::from_millis(1200);
 
 fn ip(n: usize) -> IpAddr {
@@ -36,7 +36,7 @@ async fn join(world: &MemoryWorld, n: usize) -> Cluster {
     Cluster::of(driver::spawn(open).await.expect("it runs"))
 }
 
-/// A group of four, with cables between neighbours alone.
+/// A group of four, connected between neighbours only.
 async fn row(world: &MemoryWorld) -> (Vec<Cluster>, Vec<Context>) {
     for (a, b) in [(0, 2), (0, 3), (1, 3)] {
         world.cut(ip(a), ip(b));
@@ -77,7 +77,7 @@ async fn a_control_link_that_breaks_and_comes_back_costs_no_view_in_a_row() {
         clusters.iter().map(|c| c.status().counters.views).collect::<Vec<u64>>()
     };
     let before = views(&clusters);
-    // In the middle, where three circuits go over it, and at an end, which has no other neighbour.
+    // In the middle, where three circuits pass, and at both ends, which have no other neighbour.
     for (a, b) in [(1, 2), (0, 1), (3, 2)] {
         world.sever(ip(a), ip(b));
         sum(&mut contexts).await;

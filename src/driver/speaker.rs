@@ -1,6 +1,6 @@
 //! Layer: Host.
 //!
-//! How the operations of a View speak to its members.
+//! How the operations of a View send to its members.
 
 use super::voice::Voice;
 use crate::collective::{Mouth, OpMessage};
@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::thread::{self, ThreadId};
 
-/// By member what operations may use of its link, which they do not keep. Who is not in it hears
-/// later what has been said, when the link is [added](Voices::add).
+/// Weak handles to the send queues (`Voice`) that operations may use, by member. A member without
+/// one gets a replay later, before its link is [added](Voices::add).
 #[derive(Clone, Default)]
 pub(super) struct Voices(Arc<RwLock<BTreeMap<MemberId, Weak<Voice>>>>);
 
-/// The [`Mouth`] of a View's envelope on this node.
+/// The [`Mouth`] of this node's session: sends the messages of operations to their audience.
 pub(super) struct Speaker {
     view: Arc<View>,
     me: MemberId,
@@ -25,7 +25,7 @@ pub(super) struct Speaker {
 }
 
 impl Voices {
-    /// From now on operations speak over it.
+    /// Operations use this queue from now on.
     pub(super) fn add(&self, member: MemberId, voice: &Arc<Voice>) {
         self.0
             .write()
@@ -33,7 +33,7 @@ impl Voices {
             .insert(member, Arc::downgrade(voice));
     }
 
-    /// Not any more.
+    /// Operations stop using the member's queue.
     pub(super) fn remove(&self, member: MemberId) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&member);
     }
@@ -44,12 +44,13 @@ impl Voices {
 }
 
 impl Speaker {
-    /// For a View of which `me` is a member. Made by the driver, on its thread.
+    /// For a View of which `me` is a member. Must be called on the driver's thread, which it
+    /// records.
     pub(super) fn new(view: Arc<View>, me: MemberId, voices: Voices) -> Speaker {
         Speaker { view, me, voices, driver: thread::current().id() }
     }
 
-    /// Of the others among these ranks, a bit for each.
+    /// The queues of the members in `audience`, a bit for each rank, except this node.
     fn others(&self, audience: u32) -> impl Iterator<Item = Arc<Voice>> {
         let members = self.view.members.iter().enumerate();
         let others =
@@ -61,13 +62,13 @@ impl Speaker {
 impl Mouth for Speaker {
     fn tell(&self, message: OpMessage) {
         for voice in self.others(message.body.audience(self.view.size())) {
-            // The driver gives up who lets so much pile up that it is not taken.
+            // A refused message marks the link as overrun; the driver closes it at its next tick.
             voice.push(Message::Op(message.clone()));
         }
     }
 
-    /// What the driver's own turn brings about leaves with all else that it says, in one write;
-    /// other threads write themselves.
+    /// On the driver's thread the writer tasks are woken, so the messages of one turn leave in one
+    /// write. Other threads write inline.
     fn flush(&self) {
         let is_driver = thread::current().id() == self.driver;
         for voice in self.others(u32::MAX) {

@@ -1,10 +1,10 @@
 //! Layer: Host.
 //!
-//! What this node says over one control link.
+//! The send queue of one control link.
 //!
-//! Whoever has something to say queues it. What operations say is written by the thread that says
-//! it, if nobody else writes: no other thread has to wake up first. Everything else, and what the
-//! peer does not take at once, is written by a task of the link.
+//! Any thread may queue a message. A thread of an operation also writes the queue inline if the
+//! writer is idle, so no other thread has to wake up first. The link's writer task writes
+//! everything else, and the rest of an inline write for which the socket had no room.
 
 use crate::election::Message;
 use crate::link::ControlSender;
@@ -16,37 +16,37 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
-/// New messages that may wait for a slow peer. One that lets more pile up is treated as gone: its
-/// link [overruns](Voice::has_overrun).
+/// New messages that may wait for a slow peer. When more are queued, the link
+/// [overruns](Voice::has_overrun) and is closed.
 pub(super) const WAITING_MAX: usize = 4096;
 
-/// From how many bytes on a write takes no more messages along.
+/// A write takes no further messages once this many bytes are unsent.
 const AT_ONCE_BYTES: usize = 16 * 1024;
 
-/// How often in a row a thread of an operation writes what came meanwhile; then it is the task's
-/// turn.
+/// How often in a row an inline write takes messages that arrived meanwhile; after that the task
+/// continues.
 const ROUNDS_MAX: usize = 2;
 
-/// The queue of a control link and its sending half.
+/// The send queue of one control link, with the link's sending half.
 pub(super) struct Voice {
     state: Mutex<State>,
-    /// The task has something to do.
+    /// Wakes the writer task.
     changed: Notify,
 }
 
-/// A link's hold on its voice. When it is dropped what is queued still leaves, then the half is let
-/// go.
+/// The link's ownership of its queue. Dropping it ends the queue: queued messages still leave, then
+/// the sending half is closed.
 pub(super) struct Line(Arc<Voice>);
 
 struct State {
     queue: VecDeque<Queued>,
-    /// How many of these are new.
+    /// How many of these are [`Said::New`].
     new: usize,
     half: Half,
-    /// Nothing more is taken.
+    /// No further messages are accepted.
     ended: bool,
-    /// A message was refused. Nothing is taken after it, so that what arrives is all that was said
-    /// up to some point.
+    /// A message was refused. None is accepted after it, so the peer receives a prefix of the
+    /// sequence without gaps.
     overrun: bool,
 }
 
@@ -55,31 +55,37 @@ struct Queued {
     said: Said,
 }
 
-/// Whether a message has been said before, over another link.
+/// Whether a message is new, or a replay of one that was sent over an earlier link.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Said {
     /// Counts towards [`WAITING_MAX`].
     New,
-    /// Is bounded where it is remembered, and counts no second time.
+    /// Does not count: the log that it is replayed from has its own bound.
     Again,
 }
 
 /// Where the sending half is.
+///
+/// ```text
+/// Here -- take_half ----------------------> Away -- give_back ----> Here
+///   |                                         `---- Loan dropped -> Over (failed)
+///   `-- turn: ended and nothing to write -> Over (closed)
+/// ```
 enum Half {
     Here(Box<ControlSender>),
-    /// Somebody writes.
+    /// A thread or the task is writing.
     Away,
-    /// It failed, or is let go.
+    /// The link failed or is closed.
     Over,
 }
 
-/// The half is in somebody's hands. Unless it is [given back](Loan::give_back) the link is over.
+/// Guard of a taken half. Dropping it without [`give_back`](Loan::give_back) ends the link.
 struct Loan<'a> {
     voice: &'a Voice,
     is_over: bool,
 }
 
-/// What the task is to do next.
+/// The writer task's next step.
 enum Turn {
     Write(Box<ControlSender>),
     Wait,
@@ -87,7 +93,7 @@ enum Turn {
 }
 
 impl Voice {
-    /// A link's voice, and the task that writes for it.
+    /// A send queue for this half, and its writer task.
     pub(super) fn over(half: ControlSender) -> (Line, impl Future<Output = ()> + Send + use<>) {
         let half = Half::Here(Box::new(half));
         let state = State { queue: VecDeque::new(), new: 0, half, ended: false, overrun: false };
@@ -95,31 +101,32 @@ impl Voice {
         (Line(Arc::clone(&voice)), voice.carry())
     }
 
-    /// Queues a message; false when the link is over or the peer does not take what waits for it:
-    /// then the link has [overrun](Voice::has_overrun) and takes nothing more. It leaves with the
-    /// next [`wake`](Voice::wake) or [`write`](Voice::write).
+    /// Queues a message. Returns false if the link is over or too many messages wait; in the second
+    /// case it has [overrun](Voice::has_overrun) and accepts nothing more. The message leaves with
+    /// the next [`wake`](Voice::wake) or [`write`](Voice::write).
     pub(super) fn push(&self, message: Message) -> bool {
         self.lock().push(message, Said::New)
     }
 
-    /// The same for what has been said over another link, of which a new link takes all.
+    /// As [`push`](Voice::push), for the replay of a message that was sent over an earlier link.
+    /// Never refused because of [`WAITING_MAX`].
     pub(super) fn push_again(&self, message: Message) -> bool {
         self.lock().push(message, Said::Again)
     }
 
-    /// Whether a message was refused because too many wait. What it said reaches the peer over
-    /// another link only.
+    /// Whether a message was refused because too many wait. The peer can receive it over another
+    /// link only.
     pub(super) fn has_overrun(&self) -> bool {
         self.lock().overrun
     }
 
-    /// Has the task write what is queued.
+    /// Lets the writer task write the queue.
     pub(super) fn wake(&self) {
         self.changed.notify_one();
     }
 
-    /// Writes what is queued on this thread, as far as the peer takes it at once; nothing when
-    /// somebody else writes, who takes it along.
+    /// Writes the queue on this thread without blocking, as far as the socket has room. Does
+    /// nothing while another writer is active: that one takes the new messages along.
     pub(super) fn write(&self) {
         for _ in 0..ROUNDS_MAX {
             let half = {
@@ -138,7 +145,7 @@ impl Voice {
             match written {
                 Poll::Ready(Ok(())) => loan.give_back(half),
                 Poll::Ready(Err(_)) => return,
-                // The task goes on with it, and is told when there is room.
+                // The task continues when the socket has room.
                 Poll::Pending => {
                     loan.give_back(half);
                     return self.wake();
@@ -150,12 +157,12 @@ impl Voice {
         }
     }
 
-    /// How many new messages wait.
+    /// Number of new messages that wait.
     pub(super) fn waiting(&self) -> usize {
         self.lock().new
     }
 
-    /// Writes until the link is over, or ended and nothing is left.
+    /// The writer task. Ends when the link has failed, or is ended and everything is written.
     async fn carry(self: Arc<Voice>) {
         loop {
             let turn = self.lock().turn();
@@ -178,7 +185,7 @@ impl Voice {
         }
     }
 
-    /// Seals what is queued behind what is not sent yet: what is said at once leaves in one write.
+    /// Seals queued messages behind the unsent bytes, so that they leave in one write.
     fn seal(&self, half: &mut ControlSender) -> io::Result<()> {
         while half.unsent() < AT_ONCE_BYTES {
             let Some(message) = self.lock().pop() else { break };
@@ -188,7 +195,7 @@ impl Voice {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every section leaves it whole.
+        // Every section leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -230,7 +237,7 @@ impl State {
     fn turn(&mut self) -> Turn {
         match self.take_half() {
             Some(half) if half.unsent() > 0 || !self.queue.is_empty() => Turn::Write(half),
-            // Let go with the turn.
+            // Dropped: this closes the half.
             Some(_) if self.ended => {
                 self.half = Half::Over;
                 Turn::End
@@ -254,14 +261,14 @@ impl<'a> Loan<'a> {
         self.is_over = false;
         let mut state = self.voice.lock();
         state.half = Half::Here(half);
-        // What has ended meanwhile is the task's.
+        // If the link was ended meanwhile, the task has to close it.
         if state.ended {
             self.voice.wake();
         }
     }
 }
 
-/// A link that failed takes nothing more; its end is what the reader reports.
+/// A failed link accepts nothing more. Its reader reports the end.
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
         if !self.is_over {
@@ -295,7 +302,7 @@ mod tests {
     use crate::link::testing::control_link;
     use crate::wire::Decode;
 
-    /// A voice with its task, which nobody runs yet, and who hears it.
+    /// A queue with its writer task, which is not run yet, and the receiver.
     fn voice() -> (Line, impl Future<Output = ()> + Send, ControlReceiver) {
         let ((half, _), (_, heard)) = control_link();
         let (line, task) = Voice::over(half);
@@ -320,7 +327,7 @@ mod tests {
         assert_eq!((next(&mut heard).await, next(&mut heard).await), (Some(1), Some(2)));
     }
 
-    /// More of them than are under way on a link at a time.
+    /// More than a link can have in flight.
     const MANY: u64 = WAITING_MAX as u64;
 
     #[tokio::test]
@@ -360,7 +367,7 @@ mod tests {
         for number in 0..MANY {
             assert_eq!(next(&mut heard).await, Some(number));
         }
-        // There is room again, and what would come now would come without what was refused.
+        // There is room again, but a later message would arrive without the refused one.
         assert_eq!(line.voice().waiting(), 0);
         assert!(!line.voice().push(Message::Ping(MANY + 1)) && line.voice().has_overrun());
         drop(line);

@@ -1,13 +1,12 @@
 //! Layer: Core.
 //!
-//! The rules that make Views safe: a three-step view change with durable ballots, after Paxos
-//! (Lamport 1998) and virtual synchrony (Birman and Joseph 1987). Nothing here knows time, and
-//! nothing trusts it.
+//! The safety rules of Views: a three-step view change with durable ballots, after Paxos (Lamport
+//! 1998) and virtual synchrony (Birman and Joseph 1987). No rule depends on time.
 //!
-//! A proposer asks every member it wants to *promise* a ballot; who promises leaves its View for
-//! good and says what it holds. When all have promised, the proposer makes a View of it and asks
-//! all to *accept*; when all have accepted, it tells them to *install*. A promise and an acceptance
-//! leave only when they are durable.
+//! A proposer asks every wanted member to *promise* a ballot. A member that promises freezes its
+//! View for good and reports its state. With all promises the proposer derives the next View and
+//! asks all members to *accept* it; with all acceptances it tells them to *install* it. Promises
+//! and acceptances are sent only once they are durable.
 
 mod durable;
 #[cfg(test)]
@@ -30,55 +29,53 @@ use proposal::Proposal;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// How far the highest round seen may rise with one message: too little for a member to exhaust the
-/// rounds. A node that has missed more rounds than this learns them in steps, one with each message.
+/// The largest rise of the highest round seen with one message: too little for a member to exhaust
+/// the rounds. A node that has missed more rounds learns them in steps, one with each message.
 const ROUND_JUMP_MAX: u64 = 1 << 20;
 
-/// What a step wants done, in order.
+/// An action that a step asks for. Actions are carried out in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Send a message over the control link, if there is one.
+    /// Send a message over the control link to this member; drop it if there is no link.
     Send(MemberId, Message),
-    /// Make this durable, then feed back the ticket.
+    /// Make this state durable, then feed the ticket back as `Persisted`.
     Persist(u64, Durable),
-    /// This View counts from now on. `Decides` says what becomes of the operations of the View
-    /// before.
+    /// Install this View. `Decides` says how the operations of the previous View end.
     Install(Arc<View>, Decides),
-    /// No View may be made here that would decide about the open operations: they end without an
-    /// outcome.
+    /// End the open operations as indeterminate: this node can make no View that would decide them.
     CutOff,
-    /// The control link to this member is of no use any more.
+    /// Close the control link to this member.
     Drop(MemberId),
 }
 
-/// What a new View means for the operations of this member's View before it.
+/// How a new View ends the open operations of this member's previous View.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decides {
-    /// It was made of that View: its list of committed operations decides.
+    /// The new View's parent is that View: its list of committed operations decides.
     Parent,
-    /// It was made of another one: what was open stays unknown.
+    /// The new View has another parent: open operations stay indeterminate.
     Nothing,
 }
 
-/// Something from outside that the rules have to answer.
+/// An input of the agreement rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Event {
-    /// A message came from this member, or from this node itself. Those that are not about ballots
-    /// are nothing here.
+    /// A message from this member, or from this node itself. Messages that are not about ballots
+    /// are ignored.
     Message(MemberId, Message),
     /// A data link bound to this View was opened by another member.
     DataLink(ViewDigest),
-    /// The state of this ticket and all before it is durable.
+    /// The state with this ticket, and every earlier one, is durable.
     Persisted(u64),
 }
 
-/// What the agreement needs from around it.
+/// Callbacks from the agreement rules to the rest of the node.
 pub(super) trait Surroundings {
-    /// Freezes the operations of this View, the installed one, and reports them; the same report at
-    /// every later call. Until its installation is carried out there are none, and nothing to
-    /// report.
+    /// Freezes the operations of this View, the installed one, and reports them; later calls return
+    /// the same report. Empty until the View's installation has been carried out.
     fn freeze(&mut self, view: ViewDigest) -> Closing;
-    /// The members in rank order, each with the engines it offers, and how they shall talk.
+    /// Arranges the next View of these members: rank order, engine, plan, and pairs without a
+    /// direct link.
     fn arrange(&self, members: &BTreeMap<MemberId, Engines>, current: Option<&View>)
     -> Arrangement;
 }
@@ -90,21 +87,22 @@ pub(super) struct Agreement {
     applicant: Applicant,
     partition: Partition,
     durable: Durable,
-    /// The accepted View itself, if it was accepted in this life.
+    /// The newest accepted View itself, if this boot accepted it.
     accepted_here: Option<Arc<View>>,
     installed: Option<Arc<View>>,
-    /// Its name, hashed once.
+    /// Cached `ViewId` of `installed`.
     installed_id: Option<ViewId>,
-    /// What was open when the installed View was frozen.
+    /// The report made when the installed View was frozen; `None` while it runs.
     closing: Option<Closing>,
-    /// Open operations of the installed View have ended here without an outcome. Views of ballots
-    /// up to this one count on it to have what they commit, and are not for it.
+    /// Set when open operations of the installed View ended here as indeterminate: the ballot
+    /// promised at that time. Views of ballots up to it may rely on results that this member has
+    /// given up, so it neither accepts nor installs them.
     cut_off: Option<Ballot>,
     /// This member's history when it installed its View.
     base: Option<History>,
     round_seen: u64,
     proposal: Option<Proposal>,
-    /// Messages that wait for their durable state, by ticket.
+    /// Replies that wait until the state of their ticket is durable.
     held: VecDeque<(u64, MemberId, Message)>,
     tickets: u64,
     seeded: Seeded,
@@ -131,15 +129,15 @@ impl Agreement {
         }
     }
 
-    /// The same with one of its rules broken.
+    /// The same rules with one seeded defect.
     #[cfg(test)]
     pub(super) fn with(mut self, seeded: Seeded) -> Agreement {
         self.seeded = seeded;
         self
     }
 
-    /// One step. Effects are to be carried out in order; what is for this node itself comes back as
-    /// an event.
+    /// One step. Effects must be carried out in order; messages to this node itself are fed back as
+    /// events.
     pub(super) fn step(&mut self, event: Event, around: &mut dyn Surroundings) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
@@ -172,12 +170,12 @@ impl Agreement {
         }
     }
 
-    /// Views that this rule forbids are neither proposed, promised nor accepted.
+    /// Sets the partition rule: a View that it forbids is neither proposed, promised nor accepted.
     pub(super) fn with_partition(self, partition: Partition) -> Agreement {
         Agreement { partition, ..self }
     }
 
-    /// Gloo has failed here: the next View is not to run on it.
+    /// Gloo has failed on this node: its next promises say so.
     pub(super) fn renounce_gloo(&mut self) {
         self.applicant.engines = self.applicant.engines.with_failed_gloo();
     }
@@ -198,7 +196,7 @@ impl Agreement {
         !self.held.is_empty()
     }
 
-    /// The members of a proposal that runs, and those that have not answered its present phase.
+    /// The members of the running proposal, and those that have not answered its current phase.
     pub(super) fn proposal(&self) -> Option<(&BTreeSet<MemberId>, BTreeSet<MemberId>)> {
         let proposal = self.proposal.as_ref()?;
         let answered = |m: &&MemberId| match proposal.view {
@@ -208,13 +206,14 @@ impl Agreement {
         Some((&proposal.members, proposal.members.iter().filter(answered).copied().collect()))
     }
 
-    /// The View that a data link may belong to: installed or accepted.
+    /// The Views that a data link may belong to: the installed one unless frozen, and an accepted
+    /// one until a higher ballot is promised.
     pub(super) fn open_views(&self) -> impl Iterator<Item = &Arc<View>> {
         let installed = self.installed.iter().filter(|_| self.closing.is_none());
         installed.chain(self.accepted_here.iter().filter(|v| self.durable.promised == v.ballot))
     }
 
-    /// Starts a ballot for these members, of which this node is one.
+    /// Starts a ballot for these members; this node must be one of them.
     pub(super) fn propose(&mut self, members: BTreeSet<MemberId>, effects: &mut Vec<Effect>) {
         if !self.partition.admits(members.iter().copied()) {
             return;
@@ -233,24 +232,24 @@ impl Agreement {
         });
     }
 
-    /// No further vote counts in the installed View.
+    /// Freezes the installed View: no further vote counts in it.
     pub(super) fn leave_off(&mut self, around: &mut dyn Surroundings) {
         self.freeze(around);
     }
 
-    /// What is open in the installed View ends without an outcome here. Whoever decides it later
-    /// still hears what this member holds of it; but this member shares its history with nobody any
-    /// more.
+    /// Ends the open operations of the installed View as indeterminate here. Later promises still
+    /// report what this member holds, but it shares its history with nobody any more.
     pub(super) fn cut_off(&mut self, around: &mut dyn Surroundings, effects: &mut Vec<Effect>) {
         self.freeze(around);
         self.cut_off = Some(self.durable.promised);
-        // Others would install what cannot work with this member, and so would it itself.
+        // A waiting acceptance must not leave: with it the others, and this node, could install a
+        // View that relies on the results given up here.
         self.held.retain(|(_, _, message)| !matches!(message, Message::Accepted(_)));
         self.proposal = None;
         effects.push(Effect::CutOff);
     }
 
-    /// Gives the running proposal up. What was promised stays promised.
+    /// Gives up the running proposal. Promises stay binding.
     pub(super) fn withdraw(&mut self) {
         self.proposal = None;
     }
@@ -263,7 +262,7 @@ impl Agreement {
         }
     }
 
-    /// Whether this `Prepare` would be answered by a promise.
+    /// Whether this `Prepare` would be answered with a promise.
     pub(super) fn would_promise(
         &self,
         from: MemberId,
@@ -306,7 +305,7 @@ impl Agreement {
             return;
         }
         if ballot == self.durable.promised {
-            // It has come twice, and is answered.
+            // A duplicate: it has been answered.
             return;
         }
         if self.outranks(self.durable.promised, ballot) {
@@ -369,8 +368,8 @@ impl Agreement {
         around: &mut dyn Surroundings,
         effects: &mut Vec<Effect>,
     ) {
-        // A member is never told to run what it has not got: it has said in its promise what it
-        // has.
+        // A proposer knows the engines of every member from the promises, so an honest one never
+        // proposes an engine that is missing here.
         if from != view.ballot.proposer || !view.contains(self.me) || !self.can_run(view) {
             return;
         }
@@ -417,8 +416,8 @@ impl Agreement {
         }
     }
 
-    /// Installs the accepted View. Anybody who has installed it may say so: installing needs the
-    /// acceptance of all.
+    /// Installs the accepted View. Any member that has installed it may send this, because
+    /// installation implies that all members have accepted.
     pub(super) fn on_install(&mut self, id: ViewId, effects: &mut Vec<Effect>) {
         let Some(view) = self.accepted_here.clone().filter(|v| v.id() == id) else { return };
         if self.was_cut_off_since(id.ballot) {
@@ -431,7 +430,7 @@ impl Agreement {
         }
     }
 
-    /// Who opens a data link has installed its View.
+    /// The opener of a data link has installed its View, so this member may install it too.
     fn on_data_link(&mut self, digest: ViewDigest, effects: &mut Vec<Effect>) {
         if let Some(id) =
             self.accepted_here.as_ref().map(|v| v.id()).filter(|id| id.digest == digest)
@@ -440,8 +439,9 @@ impl Agreement {
         }
     }
 
-    /// The View that `next` was made of was installed by somebody, so this member installs it too
-    /// if it had accepted it.
+    /// If this member accepted the parent of `next` and missed its installation, it installs the
+    /// parent now: `next` proves that somebody has installed it. The View stays frozen and empty;
+    /// it only decides the operations of the View before.
     fn install_late(
         &mut self,
         next: &View,
@@ -456,7 +456,8 @@ impl Agreement {
         }
     }
 
-    /// The View that this member has accepted and not installed, if it may be.
+    /// The View that this member has accepted in this boot, not yet installed, and may still
+    /// install.
     fn late_view(&self) -> Option<&Arc<View>> {
         let newer =
             |view: &Arc<View>| self.installed.as_ref().is_none_or(|v| v.ballot < view.ballot);
@@ -480,11 +481,11 @@ impl Agreement {
         effects.push(Effect::Install(view, decides));
     }
 
-    /// This member's history when it installs `view`.
+    /// This member's history after it installs `view`.
     fn history_in(&self, view: &View) -> Option<History> {
         let member = view.rank_of(self.me).and_then(|rank| view.member(rank));
         let is_common = view.in_sync() || member.is_some_and(|m| m.in_sync);
-        // Or its own, now that this one has decided about its View or left it behind.
+        // Its own history, after `view` has decided the operations of its View or left them open.
         let own = || {
             standing::history_after(
                 self.me,
@@ -496,7 +497,7 @@ impl Agreement {
         if is_common { view.history } else { own() }
     }
 
-    /// What it says of the View it is in.
+    /// Its report on the installed View; `on_prepare` fills in the accepted one.
     fn promise(&self) -> Promise {
         Promise {
             prev: self.installed_id,
@@ -524,7 +525,7 @@ impl Agreement {
         self.closing.get_or_insert_with(|| around.freeze(id.digest)).clone()
     }
 
-    /// Makes the state durable; the reply leaves when it is.
+    /// Makes the state durable; the reply is held back until then.
     fn persist(&mut self, reply: Option<(MemberId, Message)>, effects: &mut Vec<Effect>) {
         if self.seeded.has(Defect::PromiseNotDurable) {
             effects.extend(reply.map(|(to, message)| Effect::Send(to, message)));
@@ -537,7 +538,7 @@ impl Agreement {
         effects.push(Effect::Persist(self.tickets, Durable { accepted, ..self.durable.clone() }));
     }
 
-    /// Whether a View of this ballot takes this member for one that it is no more.
+    /// Whether the View of this ballot may rely on results that this member has given up since.
     fn was_cut_off_since(&self, ballot: Ballot) -> bool {
         self.cut_off.is_some_and(|last| ballot <= last) && !self.seeded.has(Defect::CutOffGoesOn)
     }
@@ -546,7 +547,7 @@ impl Agreement {
         if self.seeded.has(Defect::NoTieBreak) { a.round > b.round } else { a > b }
     }
 
-    /// Whether a ballot comes too late where `after` was.
+    /// Whether a ballot is too late once `after` has been reached.
     fn is_past(&self, ballot: Ballot, after: Ballot) -> bool {
         ballot == after || self.outranks(after, ballot)
     }

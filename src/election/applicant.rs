@@ -1,6 +1,6 @@
 //! Layer: Words.
 //!
-//! What a node brings into a View.
+//! The properties a node brings into a View.
 
 use crate::engine::Engines;
 use crate::identity::{MemberId, Name};
@@ -8,11 +8,11 @@ use crate::identity::{MemberId, Name};
 /// A node that wants to be a member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Applicant {
-    /// Which life of which node.
+    /// The node and its boot.
     pub id: MemberId,
-    /// What it calls itself.
+    /// Its display name.
     pub name: Name,
-    /// It keeps nothing in step.
+    /// It has no state to keep in sync.
     pub stateless: bool,
     /// The engines it offers.
     pub engines: Engines,

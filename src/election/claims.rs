@@ -1,10 +1,9 @@
 //! Layer: Core.
 //!
-//! What the protocol claims, and everything that has to be remembered of a run to see whether it
-//! holds.
+//! The claims of the protocol, and the record of a run that is needed to check them.
 //!
-//! The model and the simulation tell a [`History`] what their nodes do; it says which claims are
-//! broken.
+//! The model and the simulation report the deeds of their nodes to a [`History`], which knows the
+//! broken claims.
 
 use super::Decides;
 use crate::collective::{Ledger, Outcome};
@@ -15,34 +14,33 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// One claim.
+/// A claim; see "What holds" in ARCHITECTURE.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub(super) enum Claim {
     /// S1: one ballot, one View.
     OneViewPerBallot,
-    /// S2: the Views of a node grow, across restarts too.
+    /// S2: the ballots of the Views that a node installs grow, across restarts too.
     ViewsGrow,
-    /// S3: a View is installed by its members, and after all of them have accepted it.
+    /// S3: only members install a View, and only after all members have accepted it.
     AllHaveAccepted,
-    /// S4: data links are open for the View a node is in or is about to install, and no other.
+    /// S4: data links are open only for the installed View and the one about to be installed.
     OneViewIsOpen,
-    /// S5: what a member has reported of a View it left does not change, and it votes there no
-    /// more.
+    /// S5: a member's report on a View it left does not change, and it casts no more votes there.
     FrozenStays,
     /// A1: members that go on together have one outcome for every operation.
     TogetherAlike,
-    /// A2u: what all held is nowhere aborted.
+    /// A2u: an operation committed by the votes of all is aborted nowhere.
     UnanimousStands,
-    /// A2, where Views are majorities: one outcome of an operation, whoever goes on with whom.
+    /// A2, under `Majority` only: one definite outcome of an operation across all members.
     OneOutcome,
     /// Members that a View calls in sync have seen the same operations committed.
     InSync,
     /// An operation ends once on each member.
     EndsOnce,
-    /// Who answers `Ok` holds the result.
+    /// A member that answers `Ok` holds the result.
     OkHolds,
-    /// A View takes the state of those who have lived through most.
+    /// A4: a View takes the history with the most operations.
     MostWins,
 }
 
@@ -81,21 +79,21 @@ impl Claim {
     }
 }
 
-/// Something that a member does.
+/// An observable act of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Deed {
-    /// Its acceptance has left, and is durable.
+    /// It has sent its acceptance, which is durable.
     Accepted(ViewId),
-    /// It goes on to a View. Comes before what that one decides.
+    /// It installs a View. Precedes the outcomes that the View decides.
     Installs { before: Option<ViewId>, view: Arc<View>, decides: Decides },
-    /// It has gone on. Comes after it.
+    /// It has installed the View. Follows those outcomes.
     Installed { before: Option<ViewId>, view: Arc<View> },
-    /// An operation of a View has ended: `next` is the View that decided it, none when the votes
-    /// did.
+    /// An operation of a View has ended. `next` is the View that decided it; `None` if votes did,
+    /// or if it was cut off.
     Ended { op: (ViewId, OpId), ending: Ending, next: Option<ViewId> },
     /// It may call operations of this View, which it has just installed.
     Runs(ViewId),
-    /// It has broken a claim about each member.
+    /// It has broken a claim that is checked on each member alone.
     Breaks(Claim),
 }
 
@@ -134,14 +132,14 @@ impl fmt::Display for Deed {
     }
 }
 
-/// How an operation ended on a member.
+/// The end of an operation on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Answer {
     who: MemberId,
     end: End,
-    /// The votes of all decided it, not a View.
+    /// No View decided it.
     by_votes: bool,
-    /// The View made of the operation's, if this member went on to it.
+    /// The successor of the operation's View, if this member has installed it.
     next: Option<ViewId>,
 }
 
@@ -152,42 +150,42 @@ enum End {
     Unknown,
 }
 
-/// What of its program's state a member has lived through, as a hash.
+/// The operations that a member's state has seen commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Life {
     before: Lived,
-    /// Committed in the View it is in.
+    /// Committed in its current View.
     here: BTreeSet<OpId>,
 }
 
-/// What a state has lived through: how many operations, and a hash of all.
+/// Summary of the operations that a state has seen commit: their number and a hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Lived {
     ops: usize,
     hash: u64,
 }
 
-/// What has happened.
+/// The record of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct History {
     views: BTreeMap<Ballot, ViewId>,
     accepted: BTreeSet<(MemberId, ViewId)>,
     newest: BTreeMap<NodeId, Ballot>,
-    /// Who has run which View.
+    /// The members that have run each View.
     running: BTreeMap<ViewId, BTreeSet<MemberId>>,
     answers: BTreeMap<(ViewId, OpId), Vec<Answer>>,
     lives: BTreeMap<MemberId, Life>,
-    /// What those lived through whom a View calls in sync, when they installed it.
+    /// By View: the state of its in-sync members when they installed it.
     synced: BTreeMap<ViewId, Lived>,
-    /// Most operations that somebody whom a View calls out of sync had lived through, when he
-    /// installed it.
+    /// By View: the most operations that an out-of-sync member had seen commit when it installed
+    /// it.
     others: BTreeMap<ViewId, usize>,
-    /// By claim, a bit each.
+    /// Broken claims, one bit each.
     broken: u16,
-    /// Which ends were seen, a bit each.
+    /// Ends seen so far, one bit for each [`Way`].
     seen: u8,
-    /// Halves of a parted group that decided one operation differently: allowed, but for
-    /// majorities.
+    /// Two parts of a split group have decided one operation differently. Allowed under `Continue`
+    /// only.
     pub(super) halves_differ: bool,
 }
 
@@ -204,7 +202,7 @@ impl History {
         self.broken |= u16::from(!holds) << claim as u8;
     }
 
-    /// A member has done something.
+    /// Records a deed and checks the claims it concerns.
     pub(super) fn note(&mut self, who: MemberId, deed: &Deed) {
         match deed {
             Deed::Accepted(id) => self.accepted(who, *id),
@@ -294,7 +292,7 @@ impl History {
         };
         let all = self.answers.entry(op).or_default();
         let once = all.iter().all(|a| a.who != who);
-        // Kept in order, for the same history by whatever way.
+        // Sorted, so that the record does not depend on the order of events.
         let at = all.partition_point(|a| a.who < who);
         all.insert(
             at,
@@ -351,7 +349,7 @@ impl History {
     }
 }
 
-/// A way in which an operation ends.
+/// A way in which an operation can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Way {
@@ -361,17 +359,17 @@ pub(super) enum Way {
     Unknown,
 }
 
-/// How an operation ends on a member.
+/// The end of an operation on a member, as its ledger reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ending {
     pub(super) outcome: Outcome,
     pub(super) counts: Counts,
-    /// The member holds a result.
+    /// The member holds the result.
     held: bool,
 }
 
 impl Ending {
-    /// As the member's ledger has it.
+    /// Reads the end of `op` from the member's ledger.
     pub(super) fn of(ledger: &Ledger, op: OpId, outcome: Outcome) -> Ending {
         let counts = match () {
             () if op.lane.ends().is_some() => Counts::ForTwo,
@@ -392,16 +390,16 @@ impl fmt::Display for Ending {
     }
 }
 
-/// What an operation is to the common history of a View's members.
+/// The weight of an operation in the common history of a View's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Counts {
-    /// A part of it.
+    /// It is part of the history.
     ForAll,
-    /// The same; and it brings everybody to the history of those in sync.
+    /// The same, and it moves every member to the history of the in-sync members.
     AsSync,
-    /// A message, of which two know.
+    /// A message, which only two members see.
     ForTwo,
-    /// Decided by each member for itself.
+    /// Best effort: each member decides for itself.
     Alone,
 }
 

@@ -1,54 +1,55 @@
 //! Layer: Core.
 //!
-//! The times of an election, and which Views it may make.
+//! Timeouts of an election, and the rule for Views it may make.
 
 use super::detector::Limits;
 use crate::partition::Partition;
 
-/// The times of an election, in milliseconds.
+/// Timeouts of an election, in milliseconds, and the rule for Views.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionConfig {
-    /// Between two heartbeats. Shorter costs messages, longer delays the detection of silence.
+    /// Heartbeat interval. Shorter costs messages, longer delays failure detection.
     pub heartbeat_ms: u64,
-    /// Silence limits.
+    /// Silence limits of the failure detector on wired links; a radio raises them.
     pub limits: Limits,
-    /// A lost connection may be dialled again for so long before its peer counts as gone; for each
-    /// of its links where others pass it on.
+    /// A closed direct link may be re-dialled for this long before its peer counts as lost. A
+    /// relayed link gets this much for each of its links, at most three times.
     pub redial_ms: u64,
-    /// How long the group waits for more peers after the last new one, at rest and with operations
-    /// in flight.
+    /// How long the group waits for more peers after the newest one: (at rest, with operations in
+    /// flight).
     pub damping_ms: (u64, u64),
-    /// The longest it waits for more peers, at rest and with operations in flight.
+    /// Upper bound of that wait, counted from the first new peer: (at rest, with operations in
+    /// flight).
     pub damping_cap_ms: (u64, u64),
-    /// A proposer's place in the queue times this is how long it lets the others go first.
+    /// Delay between two neighbours in the queue of proposers: a proposer waits its position times
+    /// this for the ones ahead of it.
     pub turn_ms: u64,
-    /// Operations in flight may finish for so long before a View is left for a joiner.
+    /// Operations in flight get this long to finish before a View without losses is left.
     pub drain_ms: u64,
-    /// A question that is not answered by all for so long has failed. Whoever is gone is noticed
-    /// sooner by other means.
+    /// An `Ask` without an answer from all members has failed after this. Lost members are usually
+    /// detected sooner.
     pub ask_ms: u64,
-    /// A phase of a proposal that takes longer has failed.
+    /// A phase of a proposal (promises, acceptances) has failed after this.
     pub phase_ms: u64,
-    /// The same for a member that waits for its disk.
+    /// The same while all missing members wait for their disks. After this a disk counts as stuck.
     pub persisting_ms: u64,
-    /// How long a node is kept out that is lost again and again, at first and at most; 0 never
-    /// keeps it out.
+    /// Quarantine of a node that is lost repeatedly: (first, maximum). A first value of 0 disables
+    /// it.
     pub quarantine_ms: (u64, u64),
-    /// Which Views may be made.
+    /// Rule for the Views that may be made.
     pub partition: Partition,
-    /// Whether a node that sees nobody makes a View of its own, when it has waited as long as it
-    /// would for joiners.
+    /// Whether a node without peers forms a View of its own, `damping_cap_ms.0` after its start.
     pub alone: Alone,
     /// Seed of the jitter.
     pub seed: u64,
 }
 
-/// What a node does that sees nobody.
+/// Behaviour of a node that has no peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alone {
-    /// It waits. The rule, because a group of one is rarely what anybody wants.
+    /// It waits. The default, because a group of one is rarely wanted.
     Waits,
-    /// It is a group.
+    /// It forms a View of one.
     Forms,
 }
 

@@ -1,15 +1,15 @@
 //! Layer: Core.
 //!
-//! Is a peer still there? Adaptive silence limits after Chen, Toueg and Aguilera (2002), with
-//! Lifeguard's rule (Dadgar, Phillips and Currey 2018) that a node that is itself late blames
-//! nobody else.
+//! Failure detector: adaptive silence limits after Chen, Toueg and Aguilera (2002), with
+//! Lifeguard's rule (Dadgar, Phillips and Currey 2018) that a node which is itself late waits
+//! longer for others.
 
 /// Silence limits of one kind of network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// A peer is never suspected before this much silence.
+    /// Silence before a peer is suspected, at least.
     pub suspect_floor_ms: u64,
-    /// A peer is dead after this much silence, however irregular it was.
+    /// Silence after which a peer is dead, however irregular its heartbeats were.
     pub dead_cap_ms: u64,
 }
 
@@ -17,11 +17,11 @@ impl Limits {
     /// Cables and loopback.
     pub const WIRED: Limits = Limits { suspect_floor_ms: 750, dead_cap_ms: 2000 };
 
-    /// Wi-Fi, which may say nothing for seconds while it saves power, scans or changes its access
-    /// point.
+    /// Wi-Fi, which may be silent for seconds while it saves power, scans or roams.
     pub const RADIO: Limits = Limits { suspect_floor_ms: 2000, dead_cap_ms: 5000 };
 
-    /// Of a way that is first the one and then the other: each may be silent in its turn.
+    /// The limits of a path over two links in sequence: the sum, because each may be silent in
+    /// turn.
     pub(super) fn then(self, other: Limits) -> Limits {
         Limits {
             suspect_floor_ms: self.suspect_floor_ms.saturating_add(other.suspect_floor_ms),
@@ -29,7 +29,7 @@ impl Limits {
         }
     }
 
-    /// The more patient of the two.
+    /// The larger limits of the two.
     pub(super) fn or(self, other: Limits) -> Limits {
         Limits {
             suspect_floor_ms: self.suspect_floor_ms.max(other.suspect_floor_ms),
@@ -38,7 +38,7 @@ impl Limits {
     }
 }
 
-/// What a peer's silence means.
+/// The meaning of a peer's silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Alive,
@@ -46,7 +46,7 @@ pub(super) enum Verdict {
     Dead,
 }
 
-/// The rhythm of one peer's signs of life.
+/// Estimator of one peer's heartbeat interval: smoothed mean and deviation.
 #[derive(Clone, Debug)]
 pub(super) struct Detector {
     limits: Limits,
@@ -71,21 +71,22 @@ impl Detector {
         self.limits = limits;
     }
 
-    /// Any authenticated byte is a sign of life; only heartbeats tell the rhythm.
+    /// Any authenticated byte is a sign of life; only heartbeats update the estimate.
     pub(super) fn heard(&mut self, now: u64) {
         self.last_ms = self.last_ms.max(now);
     }
 
-    /// A heartbeat came.
+    /// Records a heartbeat.
     pub(super) fn heartbeat(&mut self, now: u64) {
         let gap = now.saturating_sub(std::mem::replace(&mut self.last_beat_ms, now)) as f64;
-        // The smoothing of TCP's round-trip estimator (RFC 6298).
+        // The gains of TCP's round-trip estimator (RFC 6298).
         self.deviation_ms += ((gap - self.mean_ms).abs() - self.deviation_ms) / 4.0;
         self.mean_ms += (gap - self.mean_ms) / 8.0;
         self.heard(now);
     }
 
-    /// `late_ms`: how late this node's own tick was, added to every limit.
+    /// Judges the silence so far. `late_ms` is the delay of this node's own ticks; it extends every
+    /// limit.
     pub(super) fn verdict(&self, now: u64, late_ms: u64) -> Verdict {
         let silence = now.saturating_sub(self.last_ms);
         let suspect = self.suspect_ms();
@@ -97,8 +98,7 @@ impl Detector {
         }
     }
 
-    /// Whether it has been silent for longer than two heartbeats take, and half as long as makes it
-    /// suspect.
+    /// Whether it has been silent for more than half the time that makes it suspect.
     pub(super) fn is_quiet(&self, now: u64) -> bool {
         now.saturating_sub(self.last_ms) > self.suspect_ms() / 2
     }

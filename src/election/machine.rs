@@ -1,9 +1,9 @@
 //! Layer: Core.
 //!
-//! What makes the agreement live: who is heard, when a change of the View is wanted, who proposes
-//! it, when to try again.
+//! The liveness part of an election: failure detection, the reasons for a change of the View,
+//! proposer scheduling and retries.
 //!
-//! Nothing here can make a View unsafe; it only decides when [`Agreement`] is asked to move.
+//! Nothing here can make a View unsafe; it only decides when [`Agreement`] is asked to act.
 
 #[cfg(test)]
 mod drain_tests;
@@ -35,18 +35,18 @@ use std::sync::Arc;
 pub use twins::PROBE;
 use twins::Twins;
 
-/// Something that happened.
+/// An input of the state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// Time has passed.
     Tick,
-    /// A direct control link to this member is up.
+    /// A direct control link to this member is up. It may replace another link to it.
     LinkUp(MemberId),
-    /// One is up that these pass on, in this order from here.
+    /// A relayed control link to this member is up, over these relays in order from this node.
     RelayUp(MemberId, Vec<MemberId>),
-    /// The control link is gone; it may come back.
+    /// The control link is down; it may be dialled again.
     LinkDown(MemberId),
-    /// The member cannot be reached any more: dialling it again failed.
+    /// The member is unreachable: re-dialling failed.
     Unreachable(MemberId),
     /// Authenticated bytes came from this member.
     Heard(MemberId),
@@ -54,41 +54,41 @@ pub enum Input {
     Message(MemberId, Message),
     /// A data link of this View was opened by another member.
     DataLink(ViewDigest),
-    /// A data link of this View to another member is gone, though its control link may live. Links
-    /// are not repaired inside a View: what was on its way is lost, and the next View decides about
-    /// it.
+    /// A data link of this View to another member is lost, even if the control link lives. Data
+    /// links are not repaired within a View: data in flight is lost, and the next View decides the
+    /// outcome.
     DataLinkLost(ViewDigest),
-    /// The engine of this View does not work on this node, though its peers and links do.
+    /// The engine of this View does not work on this node, although peers and links do.
     EngineUnfit(ViewDigest),
-    /// This member is linked, and withholds a vote that every correct member gives.
+    /// This member is linked and withholds a vote that a correct member gives at once.
     Withheld(MemberId),
-    /// The state of this ticket is durable.
+    /// The state with this ticket, and every earlier one, is durable.
     Persisted(u64),
-    /// This machine has slept, or this process was stopped: what was believed before is out of
-    /// date.
+    /// This machine has slept, or this process was stopped: its beliefs are out of date.
     Woke,
-    /// Another living process showed this node's own identity.
+    /// Another living process presented this node's own identity.
     Twin,
     /// This node leaves.
     Leave,
 }
 
-/// The operations of the installed View.
+/// The operations of the installed View, as the election sees them.
 pub trait Operations {
-    /// Freezes those of this View and reports them; the same report at every later call. Nothing,
-    /// if that View's are not open yet: then nobody may call any when they are.
+    /// Freezes the operations of this View and reports them; later calls return the same report. If
+    /// that View's operations are not open yet, the report is empty, and none may be called when
+    /// they open.
     fn freeze(&mut self, view: ViewDigest) -> Closing;
 
-    /// How many are begun and not decided.
+    /// Number of operations that have begun and are not decided.
     fn in_flight(&self) -> usize;
 
-    /// What those of the installed View run on by now, if that is known.
+    /// The engine that the operations of the installed View use at present, if known.
     fn engine(&self) -> Option<EngineChoice> {
         None
     }
 }
 
-/// The election of one node.
+/// The election of one node: a pure state machine, driven by [`Election::step`].
 #[derive(Clone, Debug)]
 pub struct Election {
     me: MemberId,
@@ -97,11 +97,11 @@ pub struct Election {
     links: LinkMap,
     peers: BTreeMap<MemberId, Peer>,
     attempt: Attempt,
-    /// A `Prepare` that lets operations finish first.
+    /// A `Prepare` whose promise is delayed so that operations can finish.
     draining: Option<Drain>,
-    /// Another proposer is at work until then.
+    /// Do not propose before this time: another proposer is active.
     yield_until: u64,
-    /// The same while somebody in its way waits for a disk.
+    /// The same, but applies only while this node or one of its peers waits for a disk.
     yield_to_disks_until: u64,
     yielded_to: Option<MemberId>,
     retry_at: u64,
@@ -109,7 +109,7 @@ pub struct Election {
     repair_since: Option<u64>,
     /// Since when another View is wanted and none may be made.
     stranded_since: Option<u64>,
-    /// This node waits for its own disk.
+    /// Since when this node waits for its own disk.
     persisting_since: Option<u64>,
     /// Since when the View is outgrown, see [`Election::is_outgrown`].
     outgrown_since: Option<u64>,
@@ -119,23 +119,36 @@ pub struct Election {
     ops_in_flight: usize,
     chance: u64,
     leaving: bool,
-    /// The others have been told that this node waits for its disk.
+    /// The last heartbeat announced that this node waits for its disk.
     told_persisting: bool,
     twins: Twins,
     quarantine: Quarantine,
     notices: Vec<Notice>,
     one_way_told: Option<MemberId>,
-    /// Peers on the other end of a radio of this machine.
+    /// Peers to which this machine's end of the link is a radio.
     over_radio: BTreeSet<MemberId>,
-    /// The other members of the View that was installed last.
+    /// The other members of the last installed View.
     members: Option<Vec<MemberId>>,
-    /// The installed View has lost a data link here.
+    /// This node has lost a data link of the installed View.
     broken: bool,
-    /// The last answer of [`Election::clique`] and the candidates it was found among, until
-    /// somebody reports otherwise.
+    /// Cache: the candidates and the last answer of [`Election::clique`]. Cleared when a
+    /// reachability report changes.
     clique: Option<(BTreeSet<MemberId>, BTreeSet<MemberId>)>,
 }
 
+/// The proposer's state. A failure (`*`) also sets `retry_at`, with back-off. A cut-off and a
+/// wake-up always return to `Idle`.
+///
+/// ```text
+///        wanted, due, all links up            all Willing
+///  Idle ---------------------------> Asking -------------> Proposing
+///   ^                                  |                       |
+///   +-- ask_ms*, Unwilling*, member ---+                       |
+///   |   lost, nothing wanted, another                          |
+///   |   Ask goes first                                         |
+///   +-- View installed, phase_ms*, Nack*, member lost, --------+
+///       another Ask goes first
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Attempt {
     Idle,
@@ -152,7 +165,7 @@ struct Drain {
 }
 
 impl Election {
-    /// The election of this life of this node, with what an earlier life left on the disk.
+    /// Starts the election of this boot of this node, with the durable state of earlier boots.
     pub fn new(applicant: Applicant, durable: Durable, config: ElectionConfig) -> Election {
         Election {
             me: applicant.id,
@@ -189,10 +202,10 @@ impl Election {
         }
     }
 
-    /// One step. `now` is monotonic; effects are to be carried out in order.
+    /// One step. `now` is monotonic, in milliseconds. The effects must be carried out in order.
     pub fn step(&mut self, now: u64, input: Input, ops: &mut dyn Operations) -> Vec<Effect> {
         let mut effects = Vec::new();
-        // What comes with every call alone changes nothing that the next tick would not see.
+        // `Heard` comes with all traffic; the proposer logic can wait for the next tick.
         let routine = matches!(input, Input::Heard(_));
         self.ops_in_flight = ops.in_flight();
         if self.was_away(now) && input != Input::Woke {
@@ -204,8 +217,7 @@ impl Election {
         }
         let persisting = self.agreement.is_persisting();
         self.persisting_since = persisting.then(|| self.persisting_since.unwrap_or(now));
-        // What was so in the View before means nothing in a new one: that is looked at with the
-        // next step.
+        // The state of the old View says nothing about a new one; the next step looks at that.
         let installs = effects.iter().any(|effect| matches!(effect, Effect::Install(..)));
         if !routine && !installs {
             self.pursue(now, &mut effects);
@@ -214,17 +226,17 @@ impl Election {
         self.loop_back(now, ops, effects)
     }
 
-    /// Whether that View is being replaced.
+    /// Whether the installed View is frozen: it will be replaced.
     pub fn is_frozen(&self) -> bool {
         self.agreement.is_frozen()
     }
 
-    /// The Views to which a data link may belong now.
+    /// The Views to which a data link may belong now: installed or accepted.
     pub fn open_views(&self) -> impl Iterator<Item = &Arc<View>> {
         self.agreement.open_views()
     }
 
-    /// What happened since this was last asked.
+    /// Takes the notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
@@ -235,17 +247,17 @@ impl Election {
         }
     }
 
-    /// What is known of the links.
+    /// The link map: known paths between members.
     pub fn links(&self) -> &LinkMap {
         &self.links
     }
 
-    /// The same, to note what was measured.
+    /// The link map, to record measurements.
     pub fn links_mut(&mut self) -> &mut LinkMap {
         &mut self.links
     }
 
-    /// The members this node has a live control link with.
+    /// Members to which this node has a live control link; at most [`REACH_MAX`].
     pub fn reach(&self, now: u64) -> BTreeSet<MemberId> {
         self.peers
             .iter()
@@ -255,7 +267,8 @@ impl Election {
             .collect()
     }
 
-    /// How long nothing will happen by itself, in milliseconds.
+    /// The interval until the next [`Input::Tick`] is due, in milliseconds: 20 while a change is
+    /// under way or a peer is outside the View, else 50.
     pub fn rest_ms(&self) -> u64 {
         let busy = self.attempt != Attempt::Idle
             || self.draining.is_some()
@@ -292,7 +305,7 @@ impl Election {
         }
     }
 
-    /// Carries out at once what this node sends to itself; an acceptor is an acceptor.
+    /// Delivers messages that this node sends to itself at once: the proposer is an acceptor too.
     fn loop_back(
         &mut self,
         now: u64,
@@ -357,7 +370,7 @@ impl Election {
             Message::Ping(number) => effects.push(Effect::Send(from, Message::Pong(number))),
             Message::Pong(number) => self.on_pong(now, from, number, effects),
             Message::Twin(twin) => self.on_twin(now, from, twin, effects),
-            // Not about membership: the driver's.
+            // Not about membership: the driver handles these.
             Message::Op(_)
             | Message::Post(_)
             | Message::Peers(_)
@@ -368,7 +381,7 @@ impl Election {
         }
     }
 
-    /// What the rules make of it.
+    /// Passes an event to the agreement rules.
     fn agree(&mut self, event: Event, ops: &mut dyn Operations, effects: &mut Vec<Effect>) {
         effects.extend(self.agreement.step(event, &mut Around { ops, links: &self.links }));
     }
@@ -380,7 +393,8 @@ impl Election {
         self.bury_the_silent(now, effects);
         self.end_contests(now, effects);
         self.watch_for_one_way(now);
-        // A quick disk is not worth a word.
+        // Announces a disk wait at the first tick; a write that ends before it needs no
+        // announcement.
         if now >= self.heartbeat_at || self.agreement.is_persisting() && !self.told_persisting {
             self.announce(now, effects);
         }
@@ -404,15 +418,15 @@ impl Election {
         }
         if let Some(before) = self.draining.as_ref().filter(|d| d.ballot >= ballot) {
             if before.ballot == ballot {
-                // The same once more: it is promised when the drain is over.
+                // A duplicate; the promise follows at the end of the drain.
                 return;
             }
-            // The higher one will have been promised when the drain is over.
+            // By the end of the drain the higher ballot will have been promised.
             effects.push(Effect::Send(from, Message::Nack(ballot, before.ballot)));
             return;
         }
         self.yield_to_proposer(now, from);
-        // What waits for a lost member or a lost link cannot finish.
+        // An operation that waits for a lost member or a lost link cannot finish.
         let can_finish =
             |v: &View| v.members.iter().all(|m| members.contains(&m.id)) && !self.is_broken(v);
         let nobody_lost = self.agreement.installed().is_some_and(|v| can_finish(v));
@@ -488,7 +502,7 @@ impl Election {
     }
 }
 
-/// What the agreement sees of this node.
+/// The [`Surroundings`] through which the agreement sees this node.
 struct Around<'a> {
     ops: &'a mut dyn Operations,
     links: &'a LinkMap,

@@ -1,6 +1,6 @@
 //! Layer: Words.
 //!
-//! What travels on a control link.
+//! The messages of a control link and their wire format.
 
 use crate::collective::{Closing, Listed, OpMessage, PlanMessage, Post};
 use crate::engine::Engines;
@@ -15,151 +15,155 @@ use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list, put_opt
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Largest encoded message that a control link takes.
+/// Largest encoded message that a control link accepts.
 #[cfg(test)]
 const MESSAGE_BYTES_MAX: usize = 56 * 1024;
 
-/// Most peers a member reports as reachable; more than a View holds, because some are waiting
-/// outside.
+/// Most peers in one reachability report. More than `MEMBERS_MAX`, because peers outside the View
+/// count too.
 pub const REACH_MAX: usize = 32;
 
 /// One message of the control link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Message {
-    /// A sign of life.
+    /// Sign of life, with the sender's view of the group.
     Heartbeat(Heartbeat),
-    /// Would you leave your View for one of these members? Binds nobody.
+    /// Would you leave your View for a View of these members? A poll that binds nobody.
     Ask(Vec<MemberId>),
-    /// Yes.
+    /// Yes to an `Ask`.
     Willing,
-    /// No: from here nothing is wrong with the View.
+    /// No to an `Ask`: the receiver sees no reason to replace its View, its own attempt goes first,
+    /// or one of the members should be left out.
     Unwilling,
-    /// Leave your View and promise to ignore lower ballots.
+    /// Phase 1: freeze your View, promise to ignore lower ballots, report your state. With the
+    /// members of the proposed View.
     Prepare(Ballot, Vec<MemberId>),
-    /// Done.
+    /// Answer to `Prepare`: durable.
     Promise(Ballot, Box<Promise>),
-    /// A higher ballot has been promised, the second one; or that one, and what was promised with
-    /// it holds no more.
+    /// The first ballot is refused; the second is the one promised. If both are equal, the member
+    /// was cut off after that promise and will not accept its View.
     Nack(Ballot, Ballot),
-    /// Everybody has promised: this is the View.
+    /// Phase 2: all members have promised, and this is the View.
     Accept(Arc<View>),
-    /// Accepted and durable.
+    /// Answer to `Accept`: durable.
     Accepted(ViewId),
-    /// Everybody has accepted.
+    /// All members have accepted this View: install it.
     Install(ViewId),
     /// The sender leaves for good.
     Leave,
-    /// About an operation of a View.
+    /// About operations of a View.
     Op(OpMessage),
-    /// Addresses at which the sender reaches others.
+    /// Addresses at which the sender has reached other members.
     Peers(Vec<PeerAddress>),
-    /// An entry for the board of a View.
+    /// An entry for the key-value board of a View.
     Post(Box<Post>),
-    /// Send this number back at once: measures the round trip.
+    /// Return this number at once; measures the round trip.
     Ping(u64),
-    /// The number of a ping.
+    /// Answer to `Ping`, with its number.
     Pong(u64),
-    /// Another life of the receiver's identity has a link here and has just answered.
+    /// Another process with the receiver's identity has a link here and has just answered a probe.
     Twin(Twin),
-    /// About another plan for a View.
+    /// About a plan change in a View.
     Plan(Box<PlanMessage>),
-    /// About what the paths of a View carry.
+    /// About the measured rates of a View's paths.
     Rate(RateMessage),
-    /// Of a circuit that goes over this link. On a direct link only.
+    /// A frame of a relayed circuit. Valid on direct links only.
     Relay(Box<RelayFrame>),
-    /// The sender's dials do not reach the receiver, who is to dial the data link of these two in
-    /// this View.
+    /// The sender cannot dial the receiver. The receiver shall dial the data link between the two
+    /// in this View.
     Dial(ViewDigest),
 }
 
-/// What a node hears whose identity another living process uses.
+/// Tells a node that another living process uses its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Twin {
-    /// The life that has the link.
+    /// The boot of the process that has the link.
     pub boot: Boot,
-    /// It is in the sender's View.
+    /// That process is in the sender's View.
     pub settled: bool,
 }
 
-/// A sign of life, with what the sender sees.
+/// A sign of life, with the sender's state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Heartbeat {
     /// The sender's installed View.
     pub view: Option<ViewId>,
-    /// Whom the sender has a live control link with.
+    /// Members to which the sender has a live control link.
     pub reach: Vec<Reached>,
-    /// The sender waits for its disk and answers late.
+    /// The sender waits for its disk and will answer late.
     pub persisting: bool,
     /// The sender has lost a data link of its View.
     pub broken: bool,
-    /// The sender's end of this link is a radio, on which silence means less. Of a link that others
-    /// pass on none.
+    /// The sender's end of this direct link is a radio, on which longer silence is normal. False on
+    /// a relayed link.
     pub radio: bool,
 }
 
-/// Somebody whom a member has a live control link with.
+/// A member to which the sender has a live control link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reached {
-    /// Who.
+    /// The member.
     pub id: MemberId,
-    /// The measured round trip in microseconds; 0 while it is not known.
+    /// Measured round trip in microseconds; 0 while unknown.
     pub rtt_us: u32,
-    /// Others pass the link on.
+    /// The link is relayed by other members.
     pub relayed: bool,
-    /// The sender's end of the link is a radio.
+    /// The sender's end of the link is a radio. False if the link is relayed.
     pub radio: bool,
 }
 
-/// What a member says when it leaves its View for a ballot.
+/// A member's report when it freezes its View for a ballot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Promise {
     /// Its installed View.
     pub prev: Option<ViewId>,
-    /// Its rank there.
+    /// Its rank in `prev`.
     pub rank: Option<Rank>,
-    /// Its history when it installed that View.
+    /// Its history when it installed `prev`.
     pub base: Option<History>,
-    /// The history of that View: of all who have seen an operation committed there, for in a View
-    /// out of step the first is a sync.
+    /// The history of `prev`. Every member that has seen an operation commit in `prev` is on it,
+    /// because the first operation to commit in a View out of sync is a `sync`.
     pub common: Option<History>,
-    /// Its operations in that View.
+    /// Its operations in `prev`.
     pub closing: Closing,
-    /// Those that were open ended there without an outcome, while this member could not reach
-    /// enough others.
+    /// The open operations of `prev` have ended here as indeterminate, because no View could be
+    /// made.
     pub cut_off: bool,
-    /// The newest View it has accepted, from its durable state.
+    /// The newest View it has accepted, from its durable state; an earlier boot may have accepted
+    /// it.
     pub accepted: Option<Accepted>,
-    /// Its rank in that one, if it accepted it in this life.
+    /// Its rank in `accepted`, if this boot accepted it.
     pub accepted_here: Option<Rank>,
-    /// It has not installed that one, and does before it goes on if anybody else has.
+    /// It may still install `accepted`, and has not. It will do so first if the next View is made
+    /// of it.
     pub is_late: bool,
-    /// Its history then.
+    /// If `is_late`: its history after installing `accepted`.
     pub if_installed: Option<History>,
-    /// What it calls itself.
+    /// Its display name.
     pub name: Name,
-    /// It keeps nothing in step.
+    /// It has no state to keep in sync.
     pub stateless: bool,
     /// The engines it offers for the next View.
     pub engines: Engines,
 }
 
-/// What is kept of an accepted View.
+/// The durable record of an accepted View.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Accepted {
-    /// Which View.
+    /// The View.
     pub id: ViewId,
-    /// The View it decides about.
+    /// The View whose operations it decides.
     pub parent: Option<ViewId>,
     /// The operations it commits.
     pub committed: Vec<CommittedOp>,
 }
 
-/// Where a member was reached.
+/// An address at which a member was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerAddress {
-    /// Who answered there.
+    /// The member that answered there.
     pub id: MemberId,
-    /// Where.
+    /// Its address and port.
     pub address: SocketAddr,
 }
 

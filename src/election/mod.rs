@@ -1,12 +1,12 @@
 //! Layer: Core.
 //!
-//! How a group agrees on a View: who is in, in which order, and what became of the operations of
-//! the View before.
+//! Membership agreement: how a group agrees on the next View. The View fixes the members, their
+//! rank order and the outcome of the operations that were open in the View before.
 //!
-//! `Agreement` holds the rules that keep it safe and knows no time: ballots, promises, acceptances.
-//! [`Election`] wraps it with what makes it live: who is heard from, when a change is wanted, who
-//! proposes it and when to try again. Both are pure: `step(now, input) -> effects`. Time is an
-//! argument in milliseconds, chance is a seed.
+//! `Agreement` holds the safety rules (ballots, promises, acceptances) and knows no time.
+//! [`Election`] adds liveness: failure detection, when a change is wanted, proposer scheduling and
+//! back-off. Both are pure state machines: `step(now, input) -> effects`. Time is an argument in
+//! milliseconds, randomness comes from a seed.
 
 mod agreement;
 mod applicant;

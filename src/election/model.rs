@@ -1,21 +1,20 @@
 //! Layer: Core.
 //!
-//! Every history of a small group: the real agreement and the real ledgers, and between them a
-//! network that delivers what it likes, as often as it likes, in any order or never. A model
-//! checker goes through all of them and looks at the claims.
+//! Model checking of small groups: every execution of the real agreement and the real ledgers over
+//! a network that delivers each message at any time, any number of times, in any order, or never.
+//! The checker (stateright) verifies the claims in every state.
 //!
-//! What is real: `Agreement::step`, which is all that an election lets happen to a View, and
-//! `Ledger`. What is not here: time, and everything that only decides when to propose. A model
-//! proposes whenever and for whomever it likes.
+//! Real: `Agreement::step`, the only code that changes a View, and `Ledger`. Not modelled: time,
+//! and all code that only decides when to propose. The model proposes any members at any time.
 //!
-//! What is looked at is more than can happen: nobody has to be reached to be proposed, and nothing
-//! but a member's part in it ends a write, a call or a proposal. What is left out, so that there is
-//! an end: in the runs through all histories the operation of a View is begun by all with it, and
-//! answers that only say no are not sent. The walks ([`walk`]) have all of that but the last.
+//! The model allows more than reality: proposals may name unreachable nodes, and writes, calls and
+//! proposals may take arbitrarily long. Two restrictions make the exhaustive runs finite: all
+//! members begin a View's one operation when they install it, and refusals (`Nack`) are not sent.
+//! The random walks ([`walk`]) also run without the first one.
 //!
-//! A group starts in a View of all with an operation under way. A write is on the disk at once, and
-//! a crash keeps what is there; whoever crashes is a new member. In a group of `slow_disks` writes
-//! take their time.
+//! A group starts in a View of all nodes with an operation open. A write is durable at once, and a
+//! crash keeps the durable state; a crashed node returns as a new member. With `slow_disks`, writes
+//! take time.
 
 mod memo;
 mod runs;
@@ -34,7 +33,7 @@ use state::{Left, Node, Packet, State, Step, member, place};
 use stateright::{Model, Property};
 use turn::Turn;
 
-/// A group, and what may happen to it.
+/// A group and the bounds of its executions.
 #[derive(Clone, Debug)]
 struct Group {
     nodes: u8,
@@ -46,25 +45,25 @@ struct Group {
     memo: Memo,
 }
 
-/// Which Views may be proposed.
+/// Views that may be proposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Partition {
-    /// Of any members: every part of a cut group goes on.
+    /// Any members: every part of a split group goes on.
     Continue,
-    /// Of more than half of all nodes.
+    /// More than half of all nodes.
     Majority,
 }
 
-/// When operations begin. Results are held when all members of the View have begun.
+/// When operations begin. Results exist once all members of the View have begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Calls {
-    /// One in each View, with it, and everybody knows.
+    /// One in each View, at its installation, known to all members.
     AtInstall,
-    /// When each program calls them, so many in flight.
+    /// At any time, up to this many in flight on each member.
     ByPrograms(usize),
 }
 
-/// Something that happens.
+/// A transition of the model.
 #[derive(Clone, Debug, PartialEq)]
 enum Action {
     Propose(u8, Vec<u8>),
@@ -80,7 +79,7 @@ enum Action {
 }
 
 impl Action {
-    /// Whose step it is.
+    /// The node that takes the step.
     fn place(&self) -> usize {
         match self {
             Action::Deliver(packet) => place(packet.to),
@@ -98,7 +97,7 @@ impl Action {
 }
 
 impl Action {
-    /// What happens, in words.
+    /// The action in words, for traces.
     fn story(&self) -> String {
         let n = letter(self.place());
         match self {
@@ -122,7 +121,7 @@ impl Action {
         }
     }
 
-    /// What it makes whom do.
+    /// The node that acts, and its step.
     fn step<'a>(&'a self, state: &State) -> (usize, Step<'a>) {
         let id = |n: &u8| state.nodes[usize::from(*n)].me;
         let step = match self {
@@ -149,7 +148,7 @@ impl Group {
         self.defect.into()
     }
 
-    /// All nodes in one View, by the rules themselves.
+    /// The initial state: all nodes in one View, reached by the rules themselves.
     fn first(&self) -> State {
         let fresh = |n| Shared::new(Node::start(member(n, 1), Durable::default(), self.seeded()));
         let nodes = (0..self.nodes).map(fresh).collect();
@@ -159,7 +158,7 @@ impl Group {
         state = self.after(&state, &Action::Propose(0, (0..self.nodes).collect()));
         loop {
             let writing = (0..self.nodes).find(|n| !state.nodes[usize::from(*n)].writes.is_empty());
-            // Nobody is told to install before all have accepted, whatever the rules here are.
+            // Installs only after all acceptances, even if a seeded defect sends the message early.
             let installs = |p: &&Shared<Packet>| matches!(p.message, Message::Install(_));
             let next =
                 state.packets.iter().find(|p| !installs(p)).or(state.packets.first()).cloned();
@@ -183,7 +182,7 @@ impl Group {
         self.onward(state, action, &result)
     }
 
-    /// The same, and a line for what was done and one for everything that counts of it.
+    /// Like `after`, with a trace line for the action and one for each deed.
     fn told(&self, state: &State, action: &Action, trace: &mut Vec<String>) -> State {
         let (n, step) = action.step(state);
         let result = Turn::of(&state.nodes[n], self).take(&step);
@@ -212,7 +211,7 @@ impl Group {
         }
     }
 
-    /// All sets of nodes that `n` may propose.
+    /// All sets of members that `n` may propose.
     fn proposals(&self, n: u8) -> impl Iterator<Item = Vec<u8>> + use<> {
         let (nodes, least) = (self.nodes, self.least());
         let set = move |bits: u32| (0..nodes).filter(|m| bits >> m & 1 == 1).collect::<Vec<u8>>();
@@ -221,7 +220,7 @@ impl Group {
             .map(set)
     }
 
-    /// The claims that hold for this group.
+    /// The claims that apply to this group.
     fn claims(&self) -> impl Iterator<Item = Claim> + use<> {
         let majority = self.partition == Partition::Majority;
         Claim::ALL.into_iter().filter(move |claim| majority || *claim != Claim::OneOutcome)
@@ -234,7 +233,7 @@ impl Group {
         }
     }
 
-    /// What a program, an engine and a caller of this node may do next.
+    /// Next actions of the program, the engine and the callers of a node.
     fn calls(&self, n: u8, state: &State, actions: &mut Vec<Action>) {
         let node = &state.nodes[usize::from(n)];
         let Some(ledger) = node.ledger.as_ref().filter(|ledger| !ledger.is_frozen()) else {
@@ -246,7 +245,7 @@ impl Group {
             actions.push(Action::Call(n));
         }
         for (op, agreed) in ledger.unvoted() {
-            // Without everybody's part there is no result.
+            // A result needs the contribution of every member.
             let all = node.view.as_ref().is_some_and(|view| state.history.all_have_run(view));
             if agreed && all {
                 actions.push(Action::Done(n, op));
@@ -258,7 +257,7 @@ impl Group {
     }
 }
 
-/// A checker wants a plain function for each claim.
+/// The checker needs a plain function for each claim.
 type Holds = fn(&Group, &State) -> bool;
 
 fn letter(n: usize) -> String {

@@ -1,30 +1,30 @@
 //! Layer: Core.
 //!
-//! What an election has to tell besides what it wants done.
+//! Notifications of an election. They are for the user and ask for no action, unlike `Effect`.
 
 use crate::events::Loss;
 use crate::identity::{MemberId, NodeId};
 
-/// Something worth telling.
+/// A change worth reporting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// It is in the new View and was not in the one before.
+    /// A member of the new View that was not in this node's View before.
     Joined(MemberId),
-    /// These came out of a View of their own.
+    /// Members that come from another View than this node's: two groups have merged.
     Merged(Vec<MemberId>),
-    /// It is not in the new View, and said so before.
+    /// A member that is not in the new View and had announced that it leaves.
     Left(MemberId),
-    /// It is not in the new View.
+    /// A member that is not in the new View, and how the loss was detected.
     Lost(MemberId, Loss),
-    /// It is kept out for so many milliseconds.
+    /// The node is in quarantine for this many milliseconds.
     Quarantined(NodeId, u64),
-    /// This node was away.
+    /// This node was suspended or stopped.
     Woke,
     /// Two living processes use this identity.
     Twin(NodeId),
-    /// It is heard, and does not hear this node.
+    /// This node hears the member, but the member does not hear this node.
     OneWay(MemberId),
 }
 
-/// Most that wait to be taken; whoever steps takes them after each step.
+/// Bound of the queue of notices; further ones are dropped. The driver takes all after each step.
 pub(super) const NOTICES_MAX: usize = 256;

@@ -1,25 +1,25 @@
 //! Layer: Core.
 //!
-//! Whoever is lost again and again costs the others a View each time, so it is kept out for a
-//! while, each time for longer.
+//! Quarantine of nodes that are lost repeatedly. Every loss costs the group a View, so such a node
+//! is excluded for a while, each time for longer.
 
 use crate::identity::NodeId;
 use crate::status::KeptOut;
 use std::collections::{BTreeMap, VecDeque};
 
-/// So many losses within [`WINDOW_MS`] are too many.
+/// This many losses within [`WINDOW_MS`] lead to quarantine.
 const LOSSES_MAX: usize = 3;
 
-/// Losses before that are forgotten.
+/// Older losses do not count.
 const WINDOW_MS: u64 = 60_000;
 
-/// After so long without a loss earlier quarantines are forgotten too.
+/// Earlier quarantines are forgotten after this time without a loss.
 const FORGET_MS: u64 = 600_000;
 
-/// Nodes that are remembered; the one that was lost longest ago makes room.
+/// Most remembered nodes; the one with the oldest loss is evicted.
 const NODES_MAX: usize = 64;
 
-/// The record of every node that was lost lately, whichever life of it.
+/// Loss records by node, over all its boots.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quarantine {
     records: BTreeMap<NodeId, Record>,
@@ -28,18 +28,18 @@ pub(super) struct Quarantine {
 #[derive(Clone, Debug, Default)]
 struct Record {
     losses: VecDeque<u64>,
-    /// When it was lost last.
+    /// Time of its last loss.
     last: u64,
     times: u32,
     until: u64,
-    /// It is kept out for a vote that it withheld.
+    /// The quarantine is for a withheld vote.
     expelled: bool,
 }
 
 impl Quarantine {
-    /// A View had to be made without this node, which did not say good-bye. Returns for how long it
-    /// is kept out from now on, if it is: `first_ms`, doubled for each further time, up to
-    /// `cap_ms`.
+    /// Records that a View was made without this node although it had not announced to leave.
+    /// Returns the length of its quarantine if one begins now: `first_ms`, doubled for each further
+    /// one, at most `cap_ms`.
     pub(super) fn lost(
         &mut self,
         node: NodeId,
@@ -61,8 +61,8 @@ impl Quarantine {
         Some(record.keep_out(now, (first_ms, cap_ms)))
     }
 
-    /// This node withholds a vote: it is kept out at once, also from a View that it is a member of.
-    /// Returns for how long.
+    /// Starts the quarantine of a node that withholds a vote, which also excludes it from the View
+    /// it is a member of. Returns the duration in milliseconds.
     pub(super) fn expel(
         &mut self,
         node: NodeId,
@@ -79,7 +79,7 @@ impl Quarantine {
         Some(record.keep_out(now, (first_ms, cap_ms)))
     }
 
-    /// Whether it is kept out for a vote that it withheld.
+    /// Whether the node is in quarantine for a vote that it withheld.
     pub(super) fn expels(&self, node: NodeId, now: u64) -> bool {
         self.records.get(&node).is_some_and(|record| record.expelled && now < record.until)
     }
@@ -88,7 +88,7 @@ impl Quarantine {
         self.records.get(&node).is_some_and(|record| now < record.until)
     }
 
-    /// The nodes that are kept out, for how long still, and why.
+    /// The nodes in quarantine, the remaining time of each in milliseconds, and the reason.
     pub(super) fn held(&self, now: u64) -> impl Iterator<Item = (NodeId, u64, KeptOut)> {
         let held = self.records.iter().filter(move |(_, r)| now < r.until);
         let why = |r: &Record| if r.expelled { KeptOut::WithheldVote } else { KeptOut::LostOften };

@@ -1,9 +1,9 @@
 //! Layer: Core.
 //!
-//! Elections as stories: every file in `tests/scripts` says what happens to a group, then
-//! everything that came of it.
+//! Scripted election tests: every file in `tests/scripts` holds commands for a simulated group, and
+//! below the divider the expected trace.
 //!
-//! `POTLUCK_REWRITE=1 cargo test -p potluck --lib scripts` writes the second half anew; read the
+//! `POTLUCK_REWRITE=1 cargo test -p potluck --lib scripts` rewrites the expected traces; read the
 //! difference before keeping it.
 
 use super::simulation::World;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 const DIVIDER: &str = "----\n";
 
-/// Chance of all stories; the seeded schedules of the simulation try others.
+/// Seed of all scripts; the random schedules of the simulation use others.
 const SEED: u64 = 1;
 
 #[test]
@@ -44,7 +44,7 @@ fn stories() -> Vec<PathBuf> {
     files.filter(|path| path.extension().is_some_and(|e| e == "txt")).collect()
 }
 
-/// Everything that came of it, a line each, and where everybody ended up.
+/// Runs the commands. Returns the trace and the final state of every living node, one per line.
 fn tell(commands: &str, path: &Path) -> String {
     let mut world = World::new(SEED);
     for line in commands.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {

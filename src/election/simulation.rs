@@ -1,11 +1,11 @@
 //! Layer: Core.
 //!
-//! A small world in virtual time: real elections and real ledgers, a network that delays, loses and
-//! parts, disks that take their time, nodes that die. Every install and every outcome is checked
+//! Discrete-event simulation in virtual time. Elections and ledgers are real; the network delays,
+//! loses and partitions, disks are slow, nodes die. Every installation and outcome is checked
 //! against the claims of the protocol.
 //!
-//! Nothing happens between two events, so time jumps from one to the next. A world is told what to
-//! do by a story (`tests/scripts`) or by chance ([`disturb`]); the same seed is the same world.
+//! Time jumps from one event to the next. A script (`tests/scripts`) or a random schedule
+//! ([`disturb`]) drives a world; equal seeds give equal runs.
 
 mod book;
 mod calls;

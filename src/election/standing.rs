@@ -1,7 +1,7 @@
 //! Layer: Core.
 //!
-//! What the promises say together: which View is the newest, what became of its operations, who
-//! shares its history.
+//! Phase-1 merge: derives from the promises the value to propose, which is the newest installed
+//! View, the outcome of its operations, and the members that share its history.
 
 use super::message::{Accepted, Promise};
 use crate::collective::{Closing, Listed, Status};
@@ -13,23 +13,23 @@ use sha2::{Digest, Sha256};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the proposer reads out of all promises.
+/// The result of the merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// The newest View that anybody has installed, as far as the promises show.
+    /// The newest View that any member has installed, as far as the promises show.
     pub(super) tip: Option<ViewId>,
-    /// The tip's operations that are committed, in order.
+    /// The committed operations of the tip, in order.
     pub(super) committed: Vec<CommittedOp>,
     /// The winning history.
     pub(super) history: Option<History>,
-    /// Whose history that is.
+    /// The members that are on this history.
     pub(super) in_sync: BTreeSet<MemberId>,
 }
 
-/// Reads the promises.
+/// Merges the promises of all members of a proposal.
 ///
-/// The parent of an accepted View is evidence that it was installed; without that rule two halves
-/// can decide one operation differently after an acceptor's memory was overwritten.
+/// The parent of an accepted View counts as installed. Without that rule, two parts of a split
+/// group could decide one operation differently once an acceptor's older record was overwritten.
 pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Standing {
     let installed = promises.values().filter_map(|p| p.prev);
     let implied = promises.values().filter_map(|p| p.accepted.as_ref()?.parent);
@@ -44,8 +44,8 @@ pub(super) fn read(promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> St
     Standing { tip, committed, history, in_sync }
 }
 
-/// The outcome of the tip's operations: what an accepted successor says, else what all its members
-/// hold.
+/// The committed operations of the tip: those of the newest accepted successor if there is one,
+/// else those whose result all participants hold.
 fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -> Vec<CommittedOp> {
     let successors =
         promises.values().filter_map(|p| p.accepted.as_ref()).filter(|a| succeeds(a, tip));
@@ -60,7 +60,8 @@ fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -
         .values()
         .filter(|p| p.prev == Some(tip))
         .map(|p| Witness { rank: p.rank, closing: Some(&p.closing) });
-    // A member that is in the tip and has not installed it has not begun any of its operations.
+    // A member that accepted the tip in this boot and has not installed it has begun none of its
+    // operations. A restarted acceptor is no witness: its results are lost.
     let not_installed =
         |p: &&Promise| p.prev != Some(tip) && p.accepted.as_ref().is_some_and(|a| a.id == tip);
     let behind = promises
@@ -74,8 +75,8 @@ fn decide(tip: ViewId, promises: &BTreeMap<MemberId, Promise>, seeded: Seeded) -
     candidates.into_iter().filter_map(|op| to_be_committed(op, &witnesses, seeded)).collect()
 }
 
-/// The messages that one end knows as committed, by their votes, and the other one does not yet. A
-/// successor of which only the first was a member had no need to say so.
+/// Messages that one end has committed by votes while the other end still has them as `Done`. A
+/// successor that only the first end was asked for omits them, see `to_be_committed`.
 fn messages_committed_before(
     tip: ViewId,
     promises: &BTreeMap<MemberId, Promise>,
@@ -92,11 +93,11 @@ fn messages_committed_before(
     })
 }
 
-/// What a member of the tip tells of its operations there.
+/// Testimony of one member of the tip about its operations there.
 struct Witness<'a> {
-    /// Its rank there; one that does not say it counts as taking part in everything.
+    /// Its rank in the tip; without one it counts as a participant in every operation.
     rank: Option<Rank>,
-    /// What it lists, if it has installed the tip.
+    /// Its report, if it has installed the tip.
     closing: Option<&'a Closing>,
 }
 
@@ -104,11 +105,10 @@ fn succeeds(accepted: &Accepted, tip: ViewId) -> bool {
     accepted.parent == Some(tip) && accepted.id.ballot > tip.ballot
 }
 
-/// The operation with its digest, if all who take part hold its result. One that is on no list was
-/// not begun there, or is decided everywhere.
+/// The operation with its digest, if all participating witnesses hold the same result. An operation
+/// on no list was never begun, or is decided on every member.
 ///
-/// A message that both ends know as committed need not be said again: of those there may be more
-/// than a View has room for.
+/// Messages that both ends know as committed are left out: a View has no room for all of them.
 fn to_be_committed(op: OpId, witnesses: &[Witness<'_>], seeded: Seeded) -> Option<CommittedOp> {
     let participants = op.lane.participants(MEMBERS_MAX);
     let takes_part = |w: &&Witness<'_>| w.rank.is_none_or(|rank| participants >> rank.0 & 1 == 1);
@@ -135,8 +135,18 @@ fn listed(promise: &Promise, op: OpId) -> Option<&Listed> {
     promise.closing.ops.iter().find(|l| l.op == op)
 }
 
-/// A member's history once the newest View's operations are decided: which View that is, and what
-/// of it is committed.
+/// A member's history once the operations of the tip are decided. `tip` is the newest View,
+/// `committed` its committed operations.
+///
+/// | the member | its history |
+/// | --- | --- |
+/// | has accepted the tip and will install it late | `if_installed` |
+/// | has installed no View | its base |
+/// | was cut off | its own, shared with nobody |
+/// | is left behind by the tip with open operations | its own, shared with nobody |
+/// | lacks a message that was committed in the tip | its own, shared with nobody |
+/// | has seen no operation commit in its View | its base |
+/// | else | the View's common history, advanced by what it has seen commit |
 pub(super) fn history_after(
     id: MemberId,
     promise: &Promise,
@@ -168,14 +178,15 @@ pub(super) fn history_after(
     if total.is_empty() { promise.base } else { Some(advance(base, prev, total)) }
 }
 
-/// What the View commits and this member has only now. What it does not list it has: nobody forgets
-/// what somebody has not committed.
+/// The operations of the tip that are committed now and that this member holds as `Done`. It has
+/// already counted a committed operation that it does not list: no member drops an operation from
+/// its list before all have decided it.
 fn newly_committed(
     promise: &Promise,
     committed: &[CommittedOp],
     seeded: Seeded,
 ) -> impl Iterator<Item = CommittedOp> {
-    // Messages are no part of a history: only two members see them.
+    // Messages are not part of a history: only two members see them.
     let common = committed.iter().filter(|c| c.op.lane.ends().is_none());
     let has_now =
         |c: &CommittedOp| listed(promise, c.op).is_some_and(|l| l.status == Status::Done(c.digest));
@@ -184,8 +195,8 @@ fn newly_committed(
         .copied()
 }
 
-/// Whether a member does not hold a result with which others go on: an accepted successor, of which
-/// it was no member, may have committed what it never held.
+/// Whether a member does not hold a committed result. This happens when an accepted successor that
+/// did not include the member has committed it.
 fn lacks(promise: &Promise, committed: &CommittedOp) -> bool {
     listed(promise, committed.op).is_some_and(|l| match l.status {
         Status::Done(digest) => digest != committed.digest,
@@ -196,9 +207,9 @@ fn lacks(promise: &Promise, committed: &CommittedOp) -> bool {
 
 /// The history after `ops` were committed in `view`.
 ///
-/// What the votes of all have committed is committed by every part of a View that goes on, but of
-/// what they left open two parts may each commit another half: so it matters which they were. And
-/// in one View members may have come from different histories.
+/// Operations committed by votes are committed in every part of a split View. Of the open ones, two
+/// parts may commit different subsets, so the hash covers which operations they are. It also covers
+/// the base, because members of one View may come from different histories.
 pub(super) fn advance(base: Option<History>, view: ViewId, ops: OpSet) -> History {
     let mut hash = Sha256::new();
     hash.update(b"potluck/1/lineage");
@@ -213,7 +224,7 @@ pub(super) fn advance(base: Option<History>, view: ViewId, ops: OpSet) -> Histor
     }
 }
 
-/// The history of a member that cannot know what became of its operations: its own, shared with
+/// The history of a member whose operations stay indeterminate: a lineage of its own, shared with
 /// nobody.
 fn cut_off(id: MemberId, view: ViewId, promise: &Promise) -> History {
     let mut hash = Sha256::new();
@@ -227,7 +238,7 @@ fn cut_off(id: MemberId, view: ViewId, promise: &Promise) -> History {
     History { ops, lineage: hash.finalize().into() }
 }
 
-/// More operations win, then more members, then the smaller lineage.
+/// The longest history wins, then the one with more members, then the smaller lineage.
 fn winner(effective: &BTreeMap<MemberId, Option<History>>, seeded: Seeded) -> Option<History> {
     let mut followers: BTreeMap<Option<History>, usize> = BTreeMap::new();
     for history in effective.values() {
@@ -326,8 +337,8 @@ mod tests {
         assert!(read(&all([done, acceptor])).committed.is_empty());
     }
 
-    /// Two of three were about to go on with what both held. The third, which held nothing, comes
-    /// back before they have.
+    /// Two of three members were about to go on with a result that both held. The third, which
+    /// lacked it, comes back before they have.
     #[test]
     fn who_was_not_there_does_not_share_what_a_successor_has_committed() {
         let view = view_of(3);
@@ -349,7 +360,7 @@ mod tests {
         }
     }
 
-    /// Of three members, what the ends of a message from rank 0 to rank 2 say of it; rank 1 has no
+    /// Merges the promises of three members about a message from rank 0 to rank 2; rank 1 takes no
     /// part in it.
     fn of_a_message(view: &View, from: Option<Status>, to: Option<Status>) -> Standing {
         let op = OpId { lane: Lane::MAIN.messages(Rank(0), Rank(2)), number: 0 };
@@ -377,7 +388,7 @@ mod tests {
             assert!(of_a_message(&view, done, lacking).committed.is_empty(), "{lacking:?}");
         }
         assert_eq!(of_a_message(&view, done, Some(Status::Committed(0))).committed.len(), 1);
-        // Both know it already, and there may be more of those than a View has room for.
+        // Both ends know it already, and a View has no room for all such messages.
         assert!(
             of_a_message(&view, Some(Status::Committed(1)), Some(Status::Committed(1)))
                 .committed
@@ -385,7 +396,8 @@ mod tests {
         );
     }
 
-    /// A committed it by B's vote, and was then about to go on without B.
+    /// The sender committed it by the receiver's vote and was then about to go on without the
+    /// receiver.
     #[test]
     fn a_message_that_one_end_has_committed_is_not_aborted_at_the_other() {
         let view = view_of(3);
@@ -409,8 +421,7 @@ mod tests {
         );
     }
 
-    /// The sender has been told that it is committed. The receiver has not got it, and is to be
-    /// brought in step.
+    /// The successor commits the message. The receiver lacks it and needs a `sync`.
     #[test]
     fn the_end_that_lacks_a_message_is_out_of_sync() {
         let view = view_of(3);
@@ -493,8 +504,8 @@ mod tests {
         assert_eq!(standing.in_sync, BTreeSet::from([member_id(1), member_id(2)]));
     }
 
-    /// All who go on were out of sync when they came, and hold the state that a sync has brought
-    /// them from somebody who is gone.
+    /// All remaining members joined out of sync, and a `sync` from a lost member has brought them
+    /// the state.
     #[test]
     fn whoever_was_brought_in_step_is_on_the_history_of_the_view() {
         let view = view_of(3);
@@ -504,7 +515,7 @@ mod tests {
         let came_with = [None, Some(History { ops: 33, lineage: [2; 32] })];
         let standing = read(&all(came_with.map(|base| Promise { base, ..brought.clone() })));
         assert_eq!((standing.history.map(|h| h.ops), standing.in_sync.len()), (Some(37), 2));
-        // Without that sync each has what he came with.
+        // Without that sync each has the state it joined with.
         brought.closing.ops[0].status = Status::NotDone;
         let standing = read(&all(came_with.map(|base| Promise { base, ..brought.clone() })));
         assert_eq!((standing.history.map(|h| h.ops), standing.in_sync.len()), (Some(33), 1));
@@ -525,7 +536,7 @@ mod tests {
         assert_eq!(standing.history.map(|h| h.ops), Some(1));
     }
 
-    /// The first of the main lane.
+    /// The first `count` operations of the main lane.
     fn ops(count: u64) -> OpSet {
         let mut set = OpSet::default();
         set.extend(
@@ -535,7 +546,7 @@ mod tests {
         set
     }
 
-    /// Both lanes had something under way when the group was cut in two.
+    /// Both lanes had an operation open when the group was split.
     #[test]
     fn parts_that_committed_different_operations_do_not_share_a_history() {
         let view = view_of(4);
@@ -571,8 +582,8 @@ mod tests {
         assert_eq!(parts.map(|part| history(&part)), [history(&[&knows, &knows]); 3]);
     }
 
-    /// They came into the View with histories of different lengths, and left it with operations of
-    /// different numbers.
+    /// The members joined the View with histories of different lengths and committed different
+    /// numbers of operations in it.
     #[test]
     fn members_of_different_past_do_not_meet_by_chance() {
         let view = view_of(2).id();
@@ -581,7 +592,8 @@ mod tests {
         assert_ne!(advance(Some(long), view, ops(1)), advance(Some(short), view, ops(2)));
     }
 
-    /// It will install the newest View before the next one, and then it is where that one says.
+    /// The member installs the newest View before the next one, so its history is the one that View
+    /// gives it.
     #[test]
     fn a_member_that_installs_late_has_the_history_of_what_it_installs() {
         let old = view_of(3);

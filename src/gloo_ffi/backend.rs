@@ -1,11 +1,11 @@
 //! Layer: Shells.
 //!
-//! The Gloo engine in one View: what may begin, the threads it runs on, and how it ends.
+//! The Gloo engine in one View: its operations, its threads, and its end.
 //!
-//! An operation gets a thread for itself: one that is idle, else a new one. It begins before it is
-//! known what the others call, as the first messages go at once; should they differ, what an odd
-//! message did to it is held back until the descriptors tell who is to blame. Everything is said
-//! under one short lock; `done` is called under none.
+//! Each operation runs on a thread of its own: an idle one, or else a new one. It begins before
+//! this rank knows the others' calls, because the first messages go at once. If a message does not
+//! fit the call, the failure is held back until the descriptors show which member is at fault. One
+//! short lock protects the state; `done` is never called under it.
 
 use super::collective::Part;
 use super::context::{Context, Failure, version};
@@ -25,20 +25,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 #[cfg(test)]
 use std::time::Duration;
 
-/// Opens Gloo backends.
+/// The engine: opens a Gloo backend per View.
 #[derive(Clone, Debug, Default)]
 pub struct GlooEngine {
     pool: Pool,
     threads: Arc<Threads>,
 }
 
-/// Gloo in one View. Dropping it closes it.
+/// The Gloo backend of one View. Dropping it closes it.
 pub struct GlooBackend {
     core: Arc<Core>,
 }
 
-/// What the threads and the callers share. They do not keep the backend itself, so that dropping
-/// that ends them.
+/// The state that threads and callers share. Threads do not hold the backend itself, so that
+/// dropping it ends them.
 struct Core {
     me: Rank,
     size: usize,
@@ -52,17 +52,18 @@ struct Core {
 
 struct State {
     turnout: Turnout,
-    /// Started, and without their contribution.
+    /// Operations started here, waiting for this member's contribution.
     unfed: BTreeMap<OpId, (Task, Done)>,
-    /// Fed, and without a thread.
+    /// Operations with a contribution, waiting for a thread.
     ready: VecDeque<Work>,
-    /// Failed by a message of this rank, of which it is not known whether it calls the same.
+    /// Operations that failed because of a message of this peer, before it was known whether the
+    /// peer makes the same call.
     doubtful: BTreeMap<OpId, (Rank, Done)>,
     crew: Crew,
     stage: Stage,
 }
 
-/// What a thread carries out.
+/// An operation for a thread to run.
 struct Work {
     op: OpId,
     task: Task,
@@ -70,45 +71,46 @@ struct Work {
     done: Done,
 }
 
-/// The threads of a View.
+/// The number of threads of a View's backend.
 #[derive(Default)]
 struct Crew {
     all: usize,
-    /// Those that wait for work, or will as soon as they run.
+    /// Threads that wait for work, including threads that are about to.
     idle: usize,
 }
 
 enum Stage {
-    /// The first thread waits for the others' addresses.
+    /// The first thread connects the context.
     Connecting,
     Connected(Arc<Context>),
-    /// Nothing can run any more, for this reason.
+    /// No operation can run, for this reason.
     Ended(EngineFault),
 }
 
-/// Every operation in flight may have one.
+/// Every operation in flight may have a thread.
 const THREADS_MAX: usize = OPS_IN_FLIGHT_MAX;
 
 impl GlooEngine {
-    /// An engine whose working memory comes from `pool`.
+    /// Makes an engine that allocates working memory from `pool`.
     pub fn new(pool: Pool) -> GlooEngine {
         GlooEngine { pool, threads: Arc::default() }
     }
 
-    /// Threads of all its backends that run now.
+    /// The number of running threads of all its backends.
     #[cfg(test)]
     pub fn threads(&self) -> usize {
         self.threads.running()
     }
 
-    /// Threads that have ended by a panic; anything but 0 is a bug, here or in a job's `done`.
+    /// The number of threads that ended in a panic; anything but 0 is a bug, here or in a job's
+    /// `done`.
     #[cfg(test)]
     pub fn panics(&self) -> usize {
         self.threads.panics()
     }
 
-    /// Waits until the threads of all its backends have ended; gives how many have not when
-    /// `timeout` is over.
+    /// Waits until the threads of all its backends have ended; returns the number of those still
+    /// running after `timeout`.
     #[cfg(test)]
     pub fn wait_for_threads(&self, timeout: Duration) -> usize {
         self.threads.wait(timeout)
@@ -126,7 +128,7 @@ impl Engine for GlooEngine {
 }
 
 impl GlooBackend {
-    /// A backend of `me` among `size` ranks, which begins to connect at once.
+    /// Makes the backend of `me` among `size` ranks and starts to connect.
     pub fn new(
         me: Rank,
         size: usize,
@@ -146,7 +148,7 @@ impl GlooBackend {
         let (threads, state, changed) = (Arc::clone(threads), Mutex::new(state), Condvar::new());
         let core = Arc::new(Core { me, size, endpoint, board, pool, threads, state, changed });
         let ending = Ending(Arc::clone(&core));
-        // When a thread cannot be had `ending` is dropped with the closure, which ends all jobs.
+        // If no thread can be started, `ending` is dropped with the closure, which ends all jobs.
         core.threads.spawn("potluck-gloo".to_string(), move || ending.0.connect());
         GlooBackend { core }
     }
@@ -170,7 +172,7 @@ impl Backend for GlooBackend {
     }
 
     fn cancel(&self, op: OpId) {
-        // Gloo is woken where it waits for a message of this operation.
+        // This wakes Gloo in its waits for messages of the operation.
         self.core.endpoint.cancel(op, EngineFault::Cancelled);
         self.core.end(op);
     }
@@ -213,7 +215,8 @@ impl Core {
             drop(state);
             return (job.done)(Err(fault));
         }
-        // Before anybody can be told that it is started here: from then on messages may come.
+        // Before any peer can learn that the operation started here: from then on its messages may
+        // arrive.
         self.endpoint.begin_patiently(op);
         if state.turnout.is_complete(op) {
             self.endpoint.hurry(op);
@@ -221,11 +224,12 @@ impl Core {
         state.unfed.insert(op, (task, job.done));
     }
 
-    /// Gloo takes a contribution in one piece.
+    /// Copies this member's contribution and queues the operation. Gloo needs a contribution in one
+    /// piece.
     fn feed(self: &Arc<Core>, op: OpId, input: &Input<'_>) {
         let Some((task, done)) = self.lock().unfed.remove(&op) else { return };
-        // Copied under no lock. Nobody can give it up meanwhile, as whoever does finds neither of
-        // the two.
+        // The copy runs without the lock. Meanwhile the operation is in neither `unfed` nor
+        // `ready`, so `end` cannot take its `done`; it is checked again below.
         let Some(input) = contribution(&task, input, self.me, self.size, &self.pool) else {
             self.endpoint.cancel(op, EngineFault::Unfit);
             return done(Err(EngineFault::Unfit));
@@ -259,8 +263,8 @@ impl Core {
         }
     }
 
-    /// Has as many threads wait as there is work, within bounds. Before the context is there nobody
-    /// can work.
+    /// Starts threads until there is an idle one for each waiting operation, or the maximum is
+    /// reached. Before the context is connected no thread can work.
     fn staff(self: &Arc<Core>, state: &mut State) {
         while let Stage::Connected(context) = &state.stage
             && state.crew.idle < state.ready.len()
@@ -268,13 +272,13 @@ impl Core {
         {
             (state.crew.all, state.crew.idle) = (state.crew.all + 1, state.crew.idle + 1);
             let (core, context) = (Arc::clone(self), Arc::clone(context));
-            // When a thread cannot be had, another one that is through takes the work: the first
-            // one always stays.
+            // If no thread can be started, another thread takes the work when it is done: the first
+            // thread always stays.
             self.threads.spawn("potluck-gloo".to_string(), move || core.work(&context));
         }
     }
 
-    /// `op` is given up or decided: it does not begin any more.
+    /// `op` was given up or decided: it does not begin any more.
     fn end(&self, op: OpId) {
         let mut state = self.lock();
         state.turnout.end(op);
@@ -287,7 +291,7 @@ impl Core {
         }
     }
 
-    /// Nothing runs any more, for this reason; the first one stands.
+    /// Ends all operations with `fault`. Only the first call sets the stage.
     fn close(&self, fault: EngineFault) {
         let mut state = self.lock();
         let before = match state.stage {
@@ -306,11 +310,11 @@ impl Core {
         for done in ready.chain(unfed).chain(doubtful) {
             done(Err(fault));
         }
-        // With it Gloo's context, if nobody works on it.
+        // This also drops Gloo's context, unless a thread is working with it.
         drop(before);
     }
 
-    /// The first thread: connects, then works like the others.
+    /// The body of the first thread: connects the context, then works like the others.
     fn connect(self: &Arc<Core>) {
         let context = match Context::connect(&self.endpoint, &self.board, self.me, self.size) {
             Ok(context) => Arc::new(context),
@@ -339,7 +343,7 @@ impl Core {
         self.work(&context);
     }
 
-    /// Takes one operation after the other until the backend is closed.
+    /// The body of a thread: runs one operation after another until the backend is closed.
     fn work(&self, context: &Context) {
         while let Some(Work { op, task, input, done }) = self.next() {
             let part = Part { context, op, me: self.me, size: self.size, pool: &self.pool };
@@ -349,7 +353,17 @@ impl Core {
         }
     }
 
-    /// Reports a result, unless it is to be seen first who is to blame for it.
+    /// Reports a result. A protocol fault is held back until the member at fault is known:
+    ///
+    /// ```text
+    /// state of the operation                        outcome
+    /// over (given up or decided)                    Cancelled
+    /// the peer's start is known (its call agrees)   Protocol(peer)
+    /// the peer's start is not known                 waits in `doubtful`, then:
+    ///     credit of the peer                        Protocol(peer)
+    ///     end of the operation                      Cancelled
+    ///     close of the backend                      the fault of the backend
+    /// ```
     fn conclude(&self, op: OpId, result: Result<Finished, EngineFault>, done: Done) {
         if let Err(EngineFault::Protocol(peer)) = result {
             let mut state = self.lock();
@@ -365,7 +379,7 @@ impl Core {
         done(result);
     }
 
-    /// Waits for an operation; `None` when the backend is closed.
+    /// Waits for an operation; `None` after the backend was closed.
     fn next(&self) -> Option<Work> {
         let mut state = self.lock();
         loop {
@@ -381,7 +395,7 @@ impl Core {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every section leaves the state whole.
+        // Every critical section leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -393,7 +407,7 @@ impl State {
     }
 }
 
-/// The first thread's hold on the backend: letting go of it, in whichever way, ends all jobs.
+/// The first thread's guard: dropping it, also in a panic, ends all jobs.
 struct Ending(Arc<Core>);
 
 impl Drop for Ending {
@@ -402,7 +416,7 @@ impl Drop for Ending {
     }
 }
 
-/// A panic in here, which would be a bug, must not leave the job without an end.
+/// Runs an operation. A panic, which would be a bug, becomes a failed job.
 fn carried_out(part: &Part<'_>, task: &Task, input: Staging) -> Result<Finished, EngineFault> {
     let op = part.op;
     match catch_unwind(AssertUnwindSafe(|| part.carry_out(task, input))) {
@@ -419,8 +433,8 @@ fn carried_out(part: &Part<'_>, task: &Task, input: Staging) -> Result<Finished,
     }
 }
 
-/// The contribution to a task in blocks cut as that asks for; none of a member that contributes
-/// nothing. `None` when it is not as long.
+/// Copies the contribution to a task into blocks of [`Task::layout`]; no blocks for a member that
+/// contributes nothing. `None` if its length is wrong.
 fn contribution(
     task: &Task,
     input: &Input<'_>,

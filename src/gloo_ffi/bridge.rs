@@ -1,9 +1,9 @@
 //! Layer: Shells.
 //!
-//! The border: everything that Rust calls in C++ and C++ in Rust.
+//! The bridge between Rust and C++: all functions that one calls in the other.
 //!
-//! Callbacks return a `Result`, whose error becomes a C++ exception; they catch their own panics,
-//! which could not cross.
+//! Callbacks return a `Result`, whose error becomes a C++ exception. They catch their own panics,
+//! because a panic must not unwind into C++.
 
 #![allow(unsafe_code, reason = "C++ is behind it")]
 
@@ -13,7 +13,7 @@ use super::wire::{Memory, Wire, address_of, check_address};
 
 #[cxx::bridge(namespace = "potluck")]
 pub mod ffi {
-    /// Gloo's ways to all-reduce.
+    /// Gloo's all-reduce algorithms.
     enum Algorithm {
         Ring,
         Bcube,
@@ -41,8 +41,7 @@ pub mod ffi {
 
         type Fold;
         /// # Safety
-        /// All three point to `bytes` bytes, which nobody else writes, and of `into` nobody else
-        /// reads.
+        /// All three point to `bytes` bytes, which nobody else writes; nobody else reads `into`.
         unsafe fn fold(
             self: &Fold,
             into: *mut u8,
@@ -67,7 +66,8 @@ pub mod ffi {
             patience_ms: i64,
         ) -> Result<UniquePtr<Group>>;
         /// # Safety
-        /// `data` points to so many elements of 1, 2, 4 or 8 bytes, which nobody else uses.
+        /// `data` points to `elements` elements of `element_bytes` (1, 2, 4 or 8) bytes, which
+        /// nobody else uses.
         unsafe fn all_reduce(
             self: &Group,
             data: *mut u8,
@@ -78,14 +78,14 @@ pub mod ffi {
             segment_bytes: usize,
         ) -> Result<()>;
         /// # Safety
-        /// `data` points to so many bytes, which nobody else uses.
+        /// `data` points to `bytes` bytes, which nobody else uses.
         unsafe fn broadcast(self: &Group, data: *mut u8, bytes: usize, root: i32) -> Result<()>;
         /// # Safety
-        /// `data` points to so many bytes, which nobody else uses.
+        /// `data` points to `bytes` bytes, which nobody else uses.
         unsafe fn all_gather(self: &Group, data: *mut u8, bytes: usize) -> Result<()>;
         /// # Safety
-        /// `input` points to so many bytes, `out` to as many for each rank; nobody else writes the
-        /// one or uses the other.
+        /// `input` points to `bytes` bytes, `out` to `bytes` for each rank. Nobody else writes
+        /// `input` or uses `out`.
         unsafe fn exchange(
             self: &Group,
             input: *const u8,
@@ -93,7 +93,8 @@ pub mod ffi {
             out: *mut u8,
         ) -> Result<()>;
         /// # Safety
-        /// `out` and `input` point to the sums of their lengths in bytes, which nobody else uses.
+        /// `out` and `input` point to as many bytes as their lengths add up to, which nobody else
+        /// uses.
         unsafe fn exchange_parts(
             self: &Group,
             out: *mut u8,
@@ -103,8 +104,8 @@ pub mod ffi {
             tag: u32,
         ) -> Result<()>;
         /// # Safety
-        /// `input` points to so many bytes, on the root `out` to as many for each rank; nobody else
-        /// writes the one or uses the other.
+        /// `input` points to `bytes` bytes, and on the root `out` to `bytes` for each rank. Nobody
+        /// else writes `input` or uses `out`.
         unsafe fn gather(
             self: &Group,
             input: *const u8,
@@ -113,8 +114,8 @@ pub mod ffi {
             root: i32,
         ) -> Result<()>;
         /// # Safety
-        /// `out` points to so many bytes, on the root `input` to as many for each rank; nobody else
-        /// writes the one or uses the other.
+        /// `out` points to `bytes` bytes, and on the root `input` to `bytes` for each rank. Nobody
+        /// else writes `input` or uses `out`.
         unsafe fn scatter(
             self: &Group,
             input: *const u8,
@@ -123,7 +124,7 @@ pub mod ffi {
             root: i32,
         ) -> Result<()>;
         /// # Safety
-        /// Both point to so many bytes; nobody else writes `input` or uses `out`.
+        /// Both point to `bytes` bytes. Nobody else writes `input` or uses `out`.
         unsafe fn all_to_all(
             self: &Group,
             input: *const u8,
@@ -131,10 +132,10 @@ pub mod ffi {
             bytes: usize,
         ) -> Result<()>;
         /// # Safety
-        /// `data` points to so many bytes, which nobody else writes.
+        /// `data` points to `bytes` bytes, which nobody else writes.
         unsafe fn send(self: &Group, data: *const u8, bytes: usize, to: i32) -> Result<()>;
         /// # Safety
-        /// `data` points to so many bytes, which nobody else uses.
+        /// `data` points to `bytes` bytes, which nobody else uses.
         unsafe fn recv(self: &Group, data: *mut u8, bytes: usize, from: i32) -> Result<()>;
         fn barrier(self: &Group) -> Result<()>;
     }

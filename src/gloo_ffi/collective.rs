@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! A task carried out with Gloo's collectives, in place: the block that came in goes out.
+//! Runs a task with Gloo's collectives.
 
 use super::context::{Context, Failure};
 use super::overlay::Overlay;
@@ -16,7 +16,7 @@ use crate::view::{OpId, Rank};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Lengths that do not fit each other, after they have been checked: a bug.
+/// Lengths that contradict each other although they were checked: a bug.
 pub(super) const UNFIT: Failure = Failure::Links(EngineFault::Unfit);
 
 impl From<Misfit> for Failure {
@@ -25,23 +25,23 @@ impl From<Misfit> for Failure {
     }
 }
 
-/// A member's place in a collective.
+/// One member's view of one collective.
 pub struct Part<'a> {
-    /// The context, and with it the others.
+    /// The connected context.
     pub context: &'a Context,
-    /// Whose messages they are.
+    /// The operation that its messages belong to.
     pub op: OpId,
-    /// This member.
+    /// This member's rank.
     pub me: Rank,
-    /// How many there are.
+    /// The number of ranks.
     pub size: usize,
-    /// Where working memory comes from.
+    /// The pool for working memory.
     pub pool: &'a Pool,
 }
 
 impl Part<'_> {
-    /// Carries out `task` on this member's contribution, which is cut as [`Task::layout`] says
-    /// where it contributes.
+    /// Runs `task` with this member's contribution, which has the blocks of [`Task::layout`] if the
+    /// member contributes.
     pub fn carry_out(&self, task: &Task, input: Staging) -> Result<Finished, Failure> {
         match *task {
             Task::Reduce(reduction) => self.reduce(reduction, only(input)),
@@ -67,8 +67,8 @@ impl Part<'_> {
         if reduction.algorithm == Algorithm::Exchange && self.size > 1 {
             return self.exchange(reduction, &block);
         }
-        // Alone nothing is exchanged and folded, so a copy is needed, and nothing is finished on
-        // the way.
+        // A single rank exchanges and folds nothing: Gloo would not fill a fresh buffer, and no
+        // fold would finish the result. So it works in place.
         let alone = self.size < 2;
         let (mut block, overlay) = match self.pool.like(&block).filter(|_| !alone) {
             Some(fresh) => (fresh, Some(Arc::new(Overlay::new(block)))),
@@ -85,7 +85,7 @@ impl Part<'_> {
         Ok(finished(&tally, Some(block)))
     }
 
-    /// Everybody's buffers come together, and every rank adds all of them in rank order.
+    /// All-reduce by exchange: every rank receives all buffers and folds them in rank order.
     fn exchange(&self, reduction: Reduction, own: &Block) -> Result<Finished, Failure> {
         let Reduction { op, dtype, .. } = reduction;
         let bytes = own.len();
@@ -106,7 +106,7 @@ impl Part<'_> {
         Ok(finished(&Tally::new(bytes), Some(block)))
     }
 
-    /// What this rank finishes of a ring, in bytes.
+    /// The byte range whose last fold happens on this rank; only for a ring.
     fn own_chunk(&self, reduction: Reduction) -> Option<Range<usize>> {
         let Algorithm::Ring { segment_bytes } = reduction.algorithm else { return None };
         let width = reduction.dtype.bytes();
@@ -115,8 +115,8 @@ impl Part<'_> {
         Some(elements.start * width..elements.end * width)
     }
 
-    /// Every rank adds one shard, in rank order, and keeps it. Gloo has no reduce-scatter of its
-    /// newer kind.
+    /// Reduce-scatter: every rank folds one shard, in rank order, and keeps it. Gloo's newer
+    /// collectives have no reduce-scatter.
     fn reduce_scatter(
         &self,
         reduction: Reduction,
@@ -131,7 +131,7 @@ impl Part<'_> {
         Ok(apart(Some(shard)))
     }
 
-    /// The same, and the shards go to the root.
+    /// Reduce to one rank: every rank folds one shard and sends it to the root.
     fn reduce_to(
         &self,
         reduction: Reduction,
@@ -151,7 +151,7 @@ impl Part<'_> {
         Ok(apart(out))
     }
 
-    /// Has the sum of everybody's contributions to this rank's shard at its place in `data`.
+    /// Folds all contributions to this rank's shard into the shard's place in `data`.
     fn add_shard(
         &self,
         reduction: Reduction,
@@ -171,8 +171,8 @@ impl Part<'_> {
         self.fold_all(reduction, contributions.bytes(), &mut data[shards.span(me)])
     }
 
-    /// Folds what all ranks contribute to `sum`, equally long parts one behind the other, in rank
-    /// order.
+    /// Folds the contributions of all ranks into `sum`. `contributions` holds one part per rank,
+    /// each as long as `sum`, in rank order.
     fn fold_all(
         &self,
         reduction: Reduction,
@@ -253,7 +253,7 @@ impl Part<'_> {
     }
 }
 
-/// The shard of a reduction that each rank adds.
+/// The length in bytes of the shard that each rank folds, by rank.
 struct Shards {
     bytes: Vec<usize>,
 }
@@ -265,7 +265,7 @@ impl Shards {
         Shards { bytes: (0..size).map(bytes).collect() }
     }
 
-    /// Where a rank's shard lies in the row of all of them.
+    /// The byte range of a rank's shard in the buffer.
     fn span(&self, rank: usize) -> Range<usize> {
         let start = self.bytes[..rank].iter().sum::<usize>();
         start..start + self.bytes[rank]
@@ -276,7 +276,8 @@ fn only(input: Staging) -> Option<Block> {
     input.blocks.into_iter().next()
 }
 
-/// Of an all-reduce: what has come is written, and with the ring it is part of the result.
+/// The callback of an all-reduce for received bytes: they count as written, and in a ring they are
+/// part of the result.
 fn landed(tally: &Tally, is_result: bool, overlay: Option<&Arc<Overlay>>) -> Landed {
     let (tally, overlay) = (tally.clone(), overlay.cloned());
     Arc::new(move |offset, bytes, before| {
@@ -294,7 +295,7 @@ fn hook(tally: &Tally) -> Landed {
     Arc::new(move |offset, bytes, before| tally.landed(offset, bytes, before))
 }
 
-/// A result that is another one on every rank: there is nothing to compare.
+/// A result that differs between ranks by definition, so its digest is 0.
 fn apart(block: Option<Block>) -> Finished {
     Finished { output: Staging { blocks: block.into_iter().collect() }, digest: 0 }
 }

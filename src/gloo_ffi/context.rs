@@ -1,7 +1,7 @@
 //! Layer: Shells.
 //!
-//! A Gloo context, safe to use: each collective borrows the memory it works on, and nothing refers
-//! to it afterwards.
+//! A safe wrapper of a Gloo context: each collective borrows its memory, and holds no reference to
+//! it after it returns.
 
 #![allow(unsafe_code, reason = "Gloo takes pointers")]
 
@@ -19,12 +19,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Which Gloo this was built against, for people: "Gloo 0.5.0 (2022 interface)".
+/// The Gloo version of this build, for display: "Gloo 0.5.0 (2022 interface)".
 pub fn version() -> String {
     ffi::version()
 }
 
-/// Longest wait for the others' addresses. They come over control links that are up.
+/// Timeout of the wait for the other ranks' addresses. They arrive over control links that already
+/// exist.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connected context. Any number of threads may use it at once, each for another operation.
@@ -34,25 +35,25 @@ pub struct Context {
     size: usize,
 }
 
-// SAFETY: a connected context is only read: collectives keep their state on the stack, its pairs
-// stay as they are, and the transport leads to an `Endpoint`, which is for many threads. Nothing of
-// it belongs to the thread that made it.
+// SAFETY: a connected context is only read: collectives keep their state on the stack, its pairs do
+// not change, and the transport leads to an `Endpoint`, which is thread-safe. Nothing in it belongs
+// to the thread that made it.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// Why a collective has failed.
+/// Why a collective failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The message layer says so.
+    /// A fault of the message layer.
     Links(EngineFault),
-    /// Only Gloo says so.
+    /// An exception of Gloo without a fault of the message layer.
     Gloo(Exception),
 }
 
 impl Context {
-    /// Connects `me` with the others of a View of `size`, through its board; blocks until all have
-    /// come, or the board closes, or [`CONNECT_TIMEOUT`] is over.
+    /// Connects `me` with the other ranks of a View of `size` through its board. Blocks until all
+    /// have connected, the board is closed, or [`CONNECT_TIMEOUT`] is over.
     pub fn connect(
         endpoint: &Endpoint,
         board: &Arc<dyn Board>,
@@ -61,7 +62,7 @@ impl Context {
     ) -> Result<Context, Exception> {
         let (wire, notices) =
             (Box::new(Wire(endpoint.clone())), Box::new(Noticeboard(Arc::clone(board))));
-        // No cast loses anything: a View has 16 members at most, and the times are of minutes.
+        // No cast truncates: a View has at most 16 members, and the times are minutes.
         let rank = i32::from(me.0);
         let (connect_timeout_ms, patience_ms) =
             (CONNECT_TIMEOUT.as_millis() as i64, PATIENCE.as_millis() as i64);
@@ -72,10 +73,12 @@ impl Context {
         }
     }
 
-    /// Adds everybody's `data`. With `own`, the bytes whose last contribution is folded here, those
-    /// are finished at once, what arrives is finished too, and `landed` hears of all of it.
-    /// Without, the whole buffer must still be finished on every rank. With an overlay `data`
-    /// begins as what that says, whatever it holds.
+    /// Reduces the `data` of all ranks.
+    ///
+    /// With `own` (the byte range whose last fold happens on this rank), these bytes are finished
+    /// as they are folded, received bytes are finished already, and `landed` is called for all of
+    /// them. Without it, the caller must finish the whole buffer. With an overlay, `data` starts as
+    /// the overlay's original, whatever it holds.
     pub fn all_reduce(
         &self,
         op: OpId,
@@ -91,13 +94,13 @@ impl Context {
         let fold = Fold::new(reduction, start, last, overlay.cloned());
         let (algorithm, segment_bytes) = match reduction.algorithm {
             Algorithm::Ring { segment_bytes } => (ffi::Algorithm::Ring, segment_bytes),
-            // It cuts into no segments. An exchange is none of Gloo's, see `Part::exchange`.
+            // Bcube has no segments. An exchange does not come here, see `Part::exchange`.
             Algorithm::Bcube | Algorithm::Exchange => (ffi::Algorithm::Bcube, data.len()),
         };
         let (count, element_bytes) =
             (data.len() / reduction.dtype.bytes(), reduction.dtype.bytes());
-        // SAFETY: `data` is borrowed for the call and has so many elements. Its parts are used by
-        // the fold on this thread, and by messages in ranges that Gloo keeps apart; the regions
+        // SAFETY: `data` is borrowed for the call and has `count` elements. Its parts are used by
+        // the fold on this thread, and by messages in ranges that Gloo keeps disjoint; the regions
         // that messages use end with the call.
         self.run(op, Some(output), || unsafe {
             self.group.all_reduce(start, count, element_bytes, &fold, algorithm, segment_bytes)
@@ -110,7 +113,7 @@ impl Context {
         )))
     }
 
-    /// Overwrites `data` with the root's.
+    /// Overwrites `data` with that of the root.
     pub fn broadcast(
         &self,
         op: OpId,
@@ -120,14 +123,14 @@ impl Context {
     ) -> Result<(), Failure> {
         let (start, len) = (data.as_mut_ptr(), data.len());
         let output = Output { start, landed: Arc::clone(landed), overlay: None };
-        // SAFETY: `data` is borrowed for the call and so long; the regions that messages use end
-        // with the call.
+        // SAFETY: `data` is borrowed for the call and has `len` bytes; the regions that messages
+        // use end with the call.
         self.run(op, Some(output), || unsafe {
             self.group.broadcast(start, len, i32::from(root.0))
         })
     }
 
-    /// Fills `data`, in which everybody has put its part at its place.
+    /// All-gather in `data`, in which every rank has put its own part at its place.
     pub fn all_gather(&self, op: OpId, data: &mut [u8], landed: &Landed) -> Result<(), Failure> {
         let (start, len) = (data.as_mut_ptr(), data.len());
         let output = Output { start, landed: Arc::clone(landed), overlay: None };
@@ -135,18 +138,18 @@ impl Context {
         self.run(op, Some(output), || unsafe { self.group.all_gather(start, len) })
     }
 
-    /// Brings everybody's `input` to its place in `out`, in rank order; the own place stays as it
-    /// is.
+    /// Sends `input` to all ranks and receives theirs into `out`, in rank order. The own place in
+    /// `out` is not written.
     pub fn exchange(&self, op: OpId, input: &[u8], out: &mut [u8]) -> Result<(), Failure> {
         assert_eq!(out.len(), input.len() * self.size, "there is room for all");
         let (start, bytes, out) = (input.as_ptr(), input.len(), out.as_mut_ptr());
-        // SAFETY: both are borrowed for the call and so long; the regions that messages use end
-        // with the call.
+        // SAFETY: both are borrowed for the call and have these lengths; the regions that messages
+        // use end with the call.
         self.run(op, None, || unsafe { self.group.exchange(start, bytes, out) })
     }
 
-    /// Sends each rank its part of `input` and gets one from each in `out`, in rank order. Calls of
-    /// one operation at the same time have different tags.
+    /// Sends each rank its part of `input` and receives one part from each into `out`, in rank
+    /// order. Concurrent calls of one operation must have different tags.
     pub fn exchange_parts(
         &self,
         op: OpId,
@@ -159,13 +162,14 @@ impl Context {
         assert_eq!(out_bytes.iter().sum::<usize>(), out.len(), "the parts are the whole");
         assert_eq!(input_bytes.iter().sum::<usize>(), input.len(), "the parts are the whole");
         let (out, input) = (out.as_mut_ptr(), input.as_mut_ptr());
-        // SAFETY: as above, and the two are not one buffer.
+        // SAFETY: as above; the two buffers are different.
         self.run(op, None, || unsafe {
             self.group.exchange_parts(out, out_bytes, input, input_bytes, tag)
         })
     }
 
-    /// Brings everybody's `input` to the root, whose `out` has room for all of them in rank order.
+    /// Sends the `input` of every rank to the root, whose `out` has room for all of them in rank
+    /// order.
     pub fn gather(
         &self,
         op: OpId,
@@ -177,12 +181,12 @@ impl Context {
         assert!(fits, "the root has room for all");
         let (start, bytes, out) =
             (input.as_ptr(), input.len(), out.map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr));
-        // SAFETY: both are borrowed for the call, `out` is as long as it must be; the regions that
-        // messages use end with the call.
+        // SAFETY: both are borrowed for the call, and `out` has the required length; the regions
+        // that messages use end with the call.
         self.run(op, None, || unsafe { self.group.gather(start, bytes, out, i32::from(root.0)) })
     }
 
-    /// Fills `out` with this member's part of the root's `input`.
+    /// Receives this member's part of the root's `input` into `out`.
     pub fn scatter(
         &self,
         op: OpId,
@@ -198,7 +202,8 @@ impl Context {
         self.run(op, None, || unsafe { self.group.scatter(input, start, bytes, i32::from(root.0)) })
     }
 
-    /// Sends each rank its equal part of `input` and gets one from each in `out`, in rank order.
+    /// Sends each rank its equal part of `input` and receives one from each into `out`, in rank
+    /// order.
     pub fn all_to_all(&self, op: OpId, input: &[u8], out: &mut [u8]) -> Result<(), Failure> {
         assert!(input.len() == out.len() && input.len().is_multiple_of(self.size), "equal parts");
         let (input, start, bytes) = (input.as_ptr(), out.as_mut_ptr(), out.len());
@@ -206,7 +211,7 @@ impl Context {
         self.run(op, None, || unsafe { self.group.all_to_all(input, start, bytes) })
     }
 
-    /// Sends all of `data` to one rank; done when the links have taken it over.
+    /// Sends all of `data` to one rank; returns when the links have taken it.
     pub fn send(&self, op: OpId, data: &[u8], to: Rank) -> Result<(), Failure> {
         let (start, bytes) = (data.as_ptr(), data.len());
         // SAFETY: `data` is borrowed for the call and only read; the region that messages use ends
@@ -214,14 +219,14 @@ impl Context {
         self.run(op, None, || unsafe { self.group.send(start, bytes, i32::from(to.0)) })
     }
 
-    /// Fills `data` with what one rank sends.
+    /// Receives a message from one rank into `data`.
     pub fn recv(&self, op: OpId, data: &mut [u8], from: Rank) -> Result<(), Failure> {
         let (start, bytes) = (data.as_mut_ptr(), data.len());
-        // SAFETY: as above, but written.
+        // SAFETY: as above, but `data` is written.
         self.run(op, None, || unsafe { self.group.recv(start, bytes, i32::from(from.0)) })
     }
 
-    /// Waits for everybody.
+    /// Waits for all ranks.
     pub fn barrier(&self, op: OpId) -> Result<(), Failure> {
         self.run(op, None, || self.group.barrier())
     }

@@ -1,12 +1,13 @@
 //! Layer: Shells.
 //!
-//! An all-reduce of what travels encoded, with Gloo's exchange of parts.
+//! An all-reduce of elements that are sent encoded, on Gloo's exchange of parts (all-to-all-v).
 //!
-//! Each member adds one shard: what is added is decoded, and what is handed on is what everybody
-//! else decodes too. A large buffer goes in pieces, a part of every shard each, on a few *rails*:
-//! while one encodes, adds, decodes or waits for a credit the others send, and while the
-//! contributions to one piece come together the sums of the one before are handed on. How it is cut
-//! does not show in the result, as it is cut between blocks.
+//! Each member folds one shard: it decodes the contributions, and encodes the sum. All members,
+//! also the one that made the sum, use the decoded form of it. A large buffer is cut into pieces,
+//! each with a part of every shard, that are spread over a few *rails* (threads). While one rail
+//! encodes, folds, decodes or waits for a credit, the others send; and while the contributions to
+//! one piece are exchanged, the sums of another are distributed. The cuts are between codec blocks,
+//! so they do not affect the result.
 
 use super::collective::{Part, UNFIT, finished};
 use super::context::Failure;
@@ -18,7 +19,7 @@ use crate::collective::{
 use crate::compression::{Codec, codec, codec_of_sums, in_whole_blocks};
 use crate::topology::ring_segment;
 
-/// How contributions and sums are written.
+/// The codecs of contributions and of sums.
 #[derive(Clone, Copy)]
 struct Coding {
     reduction: Reduction,
@@ -26,21 +27,21 @@ struct Coding {
     of_sums: &'static dyn Codec,
 }
 
-/// A part of each rank's shard, by rank.
+/// A part of each rank's shard, indexed by rank.
 type Piece<'a> = Vec<&'a mut [f32]>;
 
-/// At least so many elements are worth a piece of their own: 512 KiB.
+/// Smallest piece, in elements: 512 KiB.
 const PIECE_MIN: usize = 128 * 1024;
-/// With more of them there is little left that does not overlap, and each costs the steps of two
+/// Most pieces of a buffer. With more, little remains to overlap, and each costs the steps of two
 /// collectives.
 const PIECES_MAX: usize = 64;
-/// What one of them waits for, the others use. With four of them 16 MiB among four machines with
-/// 100 Mbit/s took as long as with six, with three 4 % longer, with one and one piece 4 % with 16
-/// bits and 12 % with 8.
+/// The number of rails; the others use the link while one waits. Measured with 16 MiB among four
+/// machines at 100 Mbit/s: four rails took as long as six; three took 4 % longer; one rail with one
+/// piece took 4 % longer with a codec of 16 bits and 12 % with one of 8 bits.
 const RAILS: usize = 4;
 
 impl Part<'_> {
-    /// Adds everybody's elements, which travel encoded.
+    /// Reduces the elements of all ranks, which are sent encoded.
     pub(super) fn reduce_encoded(
         &self,
         reduction: Reduction,
@@ -61,10 +62,10 @@ impl Part<'_> {
         Ok(finished(&tally, Some(block)))
     }
 
-    /// The first rail on this thread, the others on threads that end with it.
+    /// Runs the first rail on this thread, and each other one on a thread that ends with the call.
     fn run(&self, coding: Coding, rails: Vec<Vec<Piece<'_>>>) -> Result<(), Failure> {
         let run = |tag: usize, pieces: Vec<Piece<'_>>| {
-            // Two each. The cast loses nothing: there are few.
+            // Two tags per rail. The cast does not truncate: there are few rails.
             pieces
                 .into_iter()
                 .try_for_each(|piece| self.reduce_piece(coding, 2 * tag as u32, piece))
@@ -79,13 +80,19 @@ impl Part<'_> {
             };
             let others: Vec<_> = rails.map(spawn).collect();
             let own = run(first, pieces);
-            // A panic is a bug of this engine's.
+            // A panic is a bug of this engine.
             let ended = others.into_iter().map(|other| other?.join().unwrap_or(Err(UNFIT)));
             ended.fold(own, Result::and)
         })
     }
 
-    /// Adds one piece, each rank its part, by calls of this tag and the next one.
+    /// Reduces one piece with two exchanges, `tag` and `tag` + 1, as rank m of n sees them:
+    ///
+    /// ```text
+    /// exchange   sends to rank r           receives from rank r    then
+    /// tag        own encoded part r        its encoded part m      decode, fold in rank order
+    /// tag + 1    encoded sum of part m     encoded sum of part r   decode into `piece[r]`
+    /// ```
     fn reduce_piece(&self, coding: Coding, tag: u32, mut piece: Piece<'_>) -> Result<(), Failure> {
         let Coding { own, of_sums, .. } = coding;
         let me = self.me.index();
@@ -109,8 +116,8 @@ impl Part<'_> {
         )?;
         self.add(coding, contributions.bytes(), piece[me])?;
 
-        // Straight to everybody: in Gloo's all-gather each step waits for the one before, and for a
-        // credit.
+        // Send to all ranks directly: in Gloo's all-gather each step waits for the one before it,
+        // and for a credit.
         let mut own_sum = self.pool.block(back[me] * self.size);
         let (first, copies) = own_sum.bytes_mut().split_at_mut(back[me]);
         of_sums.encode(piece[me], first);
@@ -131,7 +138,8 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// Everybody's encoded contributions to one part, one behind the other, added up in rank order.
+    /// Decodes the contributions of all ranks to one part, concatenated in rank order, and folds
+    /// them in that order.
     fn add(&self, coding: Coding, contributions: &[u8], sum: &mut [f32]) -> Result<(), Failure> {
         let Coding { reduction, own, .. } = coding;
         let each = own.encoded_len(sum.len());
@@ -148,8 +156,8 @@ impl Part<'_> {
     }
 }
 
-/// The pieces of a buffer of which each of `size` ranks adds a shard: cut between blocks, so that a
-/// part is encoded as it would be in the whole.
+/// Cuts a buffer, of which each of `size` ranks folds a shard, into pieces. The cuts are between
+/// codec blocks, so a part is encoded as it would be within the whole buffer.
 fn pieces(mut elements: &mut [f32], size: usize) -> Vec<Piece<'_>> {
     let count = elements.len();
     let number = (count / PIECE_MIN).clamp(1, PIECES_MAX);
@@ -167,7 +175,7 @@ fn pieces(mut elements: &mut [f32], size: usize) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// Consecutive stretches of these lengths.
+/// Consecutive slices of these lengths.
 fn spans<'a>(mut bytes: &'a mut [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a mut [u8]> {
     lengths.iter().map(move |length| {
         let (first, rest) = std::mem::take(&mut bytes).split_at_mut(*length);

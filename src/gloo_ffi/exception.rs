@@ -1,20 +1,20 @@
 //! Layer: Doors.
 //!
-//! C++ exceptions that came out of Gloo, and the errors of callbacks on their way into it.
+//! C++ exceptions thrown by Gloo, and the errors of callbacks that become such exceptions.
 
 use crate::collective::{BoardFault, EngineFault};
 use std::fmt;
 
-/// What was thrown. Its text is for the log: C++ knows no more.
+/// A C++ exception. The text is for the log; C++ provides nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exception {
-    /// Where it comes from.
+    /// The origin.
     pub kind: ExceptionKind,
-    /// What it says.
+    /// The message.
     pub text: String,
 }
 
-/// Where an exception comes from.
+/// The origin of an exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExceptionKind {
@@ -22,44 +22,46 @@ pub enum ExceptionKind {
     Links,
     /// The View's board.
     Board,
-    /// Another member says something else about itself than its links do.
+    /// A member's address on the board does not belong to its rank.
     Address,
     /// A panic in a callback.
     Panic,
-    /// One of Gloo's own checks.
+    /// A failed assertion of Gloo (`EnforceNotMet`).
     Enforce,
-    /// Gloo, about what it calls input and output.
+    /// Gloo's `IoException`.
     Io,
-    /// Gloo, about being used wrongly.
+    /// Gloo's `InvalidOperationException`, or a wrong use of a callback.
     Invalid,
-    /// Memory has run out.
+    /// Out of memory.
     Memory,
     /// Anything else.
     Other,
 }
 
-/// Why a callback ends with an exception. Shown with its kind in front, as [`Exception`] reads it.
+/// The error of a callback. Its `Display` form starts with the kind and a bar, as
+/// [`Exception::parse`] expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thrown {
-    /// The message layer has a fault.
+    /// A fault of the message layer.
     Links(EngineFault),
-    /// The board has.
+    /// A fault of the board.
     Board(BoardFault),
-    /// What the board holds for this rank is no address of it.
+    /// The board's entry for this rank is not an address of it.
     Address(i32),
-    /// The callback has panicked.
+    /// The callback panicked.
     Panic,
-    /// Gloo has called while no operation runs, or with a rank or range that does not exist.
+    /// Gloo called while no operation ran, or with a rank or range that does not exist.
     Misuse,
 }
 
 impl Exception {
-    /// What Gloo has done, and should not have.
+    /// An exception for unexpected behaviour of Gloo.
     pub fn of_gloo(text: &str) -> Exception {
         Exception { kind: ExceptionKind::Other, text: text.to_string() }
     }
 
-    /// Reads a text with its kind in front of a bar.
+    /// Parses a text with its kind in front of a bar; a text without a known kind gets
+    /// [`ExceptionKind::Other`].
     pub fn parse(what: &str) -> Exception {
         let (word, text) = what.split_once('|').unwrap_or(("other", what));
         let kind = match word {

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! What Gloo's reductions call: the one fold of all engines.
+//! The reduce function for Gloo: the fold that all engines share.
 
 use super::exception::Thrown;
 use super::overlay::{Overlay, Source};
@@ -12,37 +12,36 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A multiple of every element's length, three of which the second-level cache holds beside what
-/// else is in use.
+/// The step of folding: a multiple of every element's length. Three buffers of it fit the
+/// second-level cache together with other data in use.
 const IN_CACHE_BYTES: usize = 32 * 1024;
 
-/// How an operation's contributions are added, for C++ to call.
+/// The reduce function of one operation, for C++ to call.
 pub struct Fold {
     reduction: Reduction,
-    /// Where the buffer begins; only compared.
+    /// The start of the buffer; only compared.
     start: *const u8,
     last: Option<Last>,
     overlay: Option<Arc<Overlay>>,
     finished_bytes: Cell<usize>,
 }
 
-/// The part of the buffer that is complete as soon as it is folded here.
+/// The part of the buffer whose last fold happens on this rank.
 ///
-/// In Gloo's ring that is the own chunk: every element of it is folded once on its owner, as the
-/// last of all. Finishing it there, in cache, means that what goes round the ring afterwards is the
-/// result.
+/// In Gloo's ring this is the own chunk: its owner folds each element exactly once, as the last
+/// rank. Finishing it there, in the cache, means that the ring then distributes the final result.
 pub struct Last {
-    /// Which bytes of the buffer.
+    /// Its byte range in the buffer.
     pub bytes: Range<usize>,
-    /// Among how many a mean is divided.
+    /// The divisor of a mean.
     pub members: usize,
-    /// Hears of each piece.
+    /// Called for each finished piece.
     pub landed: Landed,
 }
 
 impl Fold {
-    /// Of a reduction of the buffer that begins at `start`; `last` says what is complete then,
-    /// `overlay` what the buffer began as.
+    /// Makes the function for a reduction of the buffer that starts at `start`. `last` is the part
+    /// to finish, `overlay` the buffer's original contents.
     pub fn new(
         reduction: Reduction,
         start: *const u8,
@@ -52,8 +51,8 @@ impl Fold {
         Fold { reduction, start, last, overlay, finished_bytes: Cell::new(0) }
     }
 
-    /// Whether all that was to be finished here is. A Gloo that goes another way round would leave
-    /// it undone, and that is better said than found out.
+    /// Whether all of `last` has been finished. A Gloo with another ring order would leave some of
+    /// it unfinished; the caller reports that as an error.
     pub fn is_complete(&self) -> bool {
         self.last.as_ref().is_none_or(|last| last.bytes.len() == self.finished_bytes.get())
     }
@@ -61,8 +60,8 @@ impl Fold {
     /// `into = a + b`.
     ///
     /// # Safety
-    /// All three point to `bytes` bytes, valid for reads and for `into` also for writes; equal, or
-    /// without overlap; and used by nobody else until this returns.
+    /// All three point to `bytes` bytes, valid for reads and, for `into`, also for writes. They are
+    /// equal or disjoint, and nobody else uses them until this returns.
     #[allow(unsafe_code)]
     pub unsafe fn fold(
         &self,
@@ -72,13 +71,13 @@ impl Fold {
         bytes: usize,
     ) -> Result<(), Thrown> {
         if bytes == 0 {
-            return Ok(()); // Nothing may lie anywhere.
+            return Ok(()); // An empty range may have any address.
         }
         guarded(|| {
-            // What `into` holds is one operand, and folding two values is commutative; or it holds
-            // none.
+            // If `into` is one of the operands, it is folded in place: folding two values is
+            // commutative.
             let (first, other) = match (std::ptr::eq(into, a), std::ptr::eq(into, b)) {
-                // Two equal operands were never asked for, and would be one slice twice.
+                // Gloo never passes two equal operands; they would be aliased slices.
                 (true, true) => return Err(Thrown::Misuse),
                 (true, false) => (None, b),
                 (false, true) => (None, a),
@@ -87,11 +86,11 @@ impl Fold {
             let width = self.reduction.dtype.bytes();
             let places = into.addr() | other.addr() | first.map_or(0, <*const u8>::addr);
             if !(places | bytes).is_multiple_of(width) {
-                return Err(Thrown::Misuse); // The fold takes whole and aligned elements only.
+                return Err(Thrown::Misuse); // The fold needs whole and aligned elements.
             }
             // SAFETY: `into` is valid for reads and writes and used by nobody else.
             let acc = unsafe { std::slice::from_raw_parts_mut(into, bytes) };
-            // SAFETY: it is valid for reads, and apart from `into`.
+            // SAFETY: `other` is valid for reads, and disjoint from `into`.
             let x = unsafe { std::slice::from_raw_parts(other, bytes) };
             // SAFETY: as above.
             let first = first.map(|first| unsafe { std::slice::from_raw_parts(first, bytes) });
@@ -109,8 +108,9 @@ impl Fold {
         })
     }
 
-    /// `acc = first + x`, and `acc + x` without a first one. What is complete by that is finished
-    /// and told of a piece at a time, while that is in cache.
+    /// Computes `acc = first + x`, or `acc += x` without `first`. Bytes of `last` are finished and
+    /// reported piece by piece, while the piece is in the cache. A piece ends at a boundary of the
+    /// digest's blocks.
     fn fold_here(
         &self,
         offset: usize,
@@ -144,19 +144,18 @@ impl Fold {
     }
 }
 
-/// What these bytes of a buffer began as, if they are not written yet.
+/// The original contents of a range of the buffer, if none of it has been written.
 fn began_as<'a>(overlay: &'a Overlay, range: &Range<usize>) -> Result<Option<&'a [u8]>, Thrown> {
     let original = overlay.original().get(range.clone()).ok_or(Thrown::Misuse)?;
     match overlay.source(range) {
         Source::Original => Ok(Some(original)),
         Source::Buffer => Ok(None),
-        // No algorithm of Gloo's folds what it has folded in part.
+        // No algorithm of Gloo folds into a range that is partly written.
         Source::Both => Err(Thrown::Misuse),
     }
 }
 
-/// A range in pieces that end where, counted from `offset` before its beginning, a multiple of
-/// `step` does.
+/// Splits `range` at each position p for which `offset + p` is a multiple of `step`.
 fn cut(range: Range<usize>, offset: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
     let (mut at, before) = (range.start, offset % step);
     std::iter::from_fn(move || {

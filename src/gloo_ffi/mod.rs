@@ -1,28 +1,29 @@
 //! Layer: Shells.
 //!
-//! The Gloo engine: Gloo's collectives over potluck's own data links, and all of the project's C++.
+//! The Gloo engine: Gloo's collectives over potluck's own data links. It contains all of the
+//! project's C++.
 //!
 //! # Semantics
-//! Gloo chooses what is sent when, and calls back for everything else: its transport interface
-//! leads to [`p2p`](crate::collective::p2p), its store to the View's
+//! Gloo decides which message is sent when; everything else calls back into Rust. Its transport
+//! interface leads to [`p2p`](crate::collective::p2p), its store to the View's
 //! [`Board`](crate::collective::Board), its reduce function to the
-//! [`fold`](crate::collective::fold()) that all engines share. Results are those of
-//! [`reference`](crate::collective::reference()) in Gloo's order of folding, bit for bit.
+//! [`fold`](crate::collective::fold()) that all engines share. Results are bit for bit those of
+//! [`reference`](crate::collective::reference()) in Gloo's order of folding.
 //!
 //! # Order
-//! Messages carry the operation they belong to, so operations neither meet nor wait for each other.
-//! One begins at once, and until every member has started it alike ([`Turnout`](turnout::Turnout))
-//! it is waited for without end.
+//! Messages name their operation, so operations neither mix nor wait for each other. An operation
+//! begins at once. Its waits have no timeout until every member has started it with the same call
+//! ([`Turnout`](turnout::Turnout)).
 //!
 //! # Failure
-//! An operation fails alone: its waits throw, Gloo unwinds, and the context goes on, because
-//! new-style collectives keep no state in it. What peers still send for the operation is dropped.
-//! Only a context that could not be connected fails all.
+//! An operation fails alone: its waits throw, Gloo unwinds, and the context stays usable, because
+//! Gloo's newer collectives keep no state in it. Later messages of peers for the operation are
+//! dropped. Only a context that could not connect fails all operations.
 //!
 //! # Threads
-//! One for each operation that is under way, `potluck-gloo`, kept for the next one until the View
-//! ends, and up to three more while a large buffer travels encoded; the first of them makes the
-//! context. Beside them are the two threads of each data link, which C++ does not see.
+//! Each running operation has one thread, `potluck-gloo`, which the next operation reuses until the
+//! View ends. An operation has up to three more while a large buffer is sent encoded. The first
+//! thread makes the context. Each data link has two further threads, which C++ does not see.
 
 #[cfg(feature = "gloo")]
 mod backend;

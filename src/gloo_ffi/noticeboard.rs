@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! What Gloo's store calls: the View's board.
+//! The callbacks of Gloo's rendezvous store, which lead to the View's board.
 
 use super::exception::Thrown;
 use super::wire::{guarded, patience};
@@ -11,12 +11,12 @@ use std::sync::Arc;
 pub struct Noticeboard(pub Arc<dyn Board>);
 
 impl Noticeboard {
-    /// Shows `value` to all members.
+    /// Sets a key and sends it to all members.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<(), Thrown> {
         guarded(|| self.0.set(key, value).map_err(Thrown::Board))
     }
 
-    /// Waits until somebody shows `key`.
+    /// Waits until a member has set `key`, and returns its value.
     pub fn wait(&self, key: &str, timeout_ms: i64) -> Result<Vec<u8>, Thrown> {
         guarded(|| self.0.wait(key, patience(timeout_ms)).map_err(Thrown::Board))
     }

@@ -1,46 +1,46 @@
 //! Layer: Core.
 //!
-//! A buffer that begins as another one without being a copy of it.
+//! A buffer that starts with the contents of another one without a copy.
 //!
 //! Gloo's all-reduce works in place: its buffer holds the contribution first and the result at the
-//! end. What of it is not written yet is read from the caller's input instead, so that nothing is
-//! ever copied just to be overwritten.
+//! end. Here, reads of bytes that are not written yet go to the caller's input instead, so no byte
+//! is copied only to be overwritten.
 
 use crate::collective::Block;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// What a buffer began as, and which of its bytes have been written since.
+/// The original contents of a buffer, and the ranges of it that have been written since.
 pub struct Overlay {
     original: Block,
-    /// By beginning: the ends of the written ranges, which neither meet nor overlap.
+    /// Written ranges as start to end; they neither touch nor overlap.
     written: Mutex<BTreeMap<usize, usize>>,
 }
 
-/// Where bytes are to be read.
+/// The place to read a range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// In the original: none of them is written.
+    /// The original: no byte of the range has been written.
     Original,
-    /// In the buffer: all of them are.
+    /// The buffer: all bytes of the range have been written.
     Buffer,
-    /// Some here, some there.
+    /// Some bytes in the original, some in the buffer.
     Both,
 }
 
 impl Overlay {
-    /// Over `original`, nothing of which is written.
+    /// Makes an overlay of `original` without any written range.
     pub fn new(original: Block) -> Overlay {
         Overlay { original, written: Mutex::default() }
     }
 
-    /// What the buffer began as.
+    /// The buffer's original contents.
     pub fn original(&self) -> &[u8] {
         self.original.bytes()
     }
 
-    /// Where the bytes of a range are. Nothing is in the buffer.
+    /// The place of the bytes of a range. An empty range counts as written.
     pub fn source(&self, range: &Range<usize>) -> Source {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let before = written.range(..range.end).next_back();
@@ -52,14 +52,14 @@ impl Overlay {
         }
     }
 
-    /// A range is written.
+    /// Records that a range has been written.
     pub fn wrote(&self, range: Range<usize>) {
         if range.is_empty() {
             return;
         }
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut start, mut end) = (range.start, range.end);
-        // Those that it meets become one with it.
+        // Merge all ranges that overlap or touch it.
         while let Some((s, e)) =
             written.range(..=end).next_back().map(|(s, e)| (*s, *e)).filter(|(_, e)| *e >= start)
         {
@@ -69,7 +69,7 @@ impl Overlay {
         written.insert(start, end);
     }
 
-    /// Whether the original is not needed any more.
+    /// Whether the whole buffer has been written.
     pub fn is_covered(&self) -> bool {
         self.source(&(0..self.original.len())) == Source::Buffer
     }

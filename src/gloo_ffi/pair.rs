@@ -1,11 +1,11 @@
 //! Layer: Shells.
 //!
-//! Gloo and the native engine beside each other in one View, over the same links: the plan of an
-//! operation says which of them runs it.
+//! Gloo and the native engine in one View, over the same links: the plan of an operation selects
+//! the engine.
 //!
-//! An operation is credited, cancelled and retired at both, as only its start tells whose it is,
-//! and a peer's word may come before that. Their frames are told apart by what they are for: Gloo
-//! exchanges messages, the native engine knows none.
+//! Only `start` tells which engine runs an operation, and a peer's credit may come before it; so
+//! credits, cancellations and retirements go to both engines. The phase in the header tells their
+//! frames apart: Gloo exchanges messages, the native engine chunks.
 
 use super::GlooEngine;
 use crate::collective::{Backend, Board, Enclosed, Engine, Input, Job, NativeEngine, Traffic};
@@ -14,21 +14,21 @@ use crate::link::{DataHeader, DataLink, Phase, fork};
 use crate::view::{OpId, Rank, View};
 use std::sync::Arc;
 
-/// Opens Gloo, and beside it the native engine where plans of a View may name that.
+/// Opens Gloo, and also the native engine if plans of the View may use it.
 #[derive(Clone, Debug)]
 pub struct GlooOrNative {
     gloo: GlooEngine,
     native: NativeEngine,
 }
 
-/// Both in one View.
+/// The backends of both engines in one View.
 struct Pair {
     gloo: Arc<dyn Backend>,
     native: Arc<dyn Backend>,
 }
 
 impl GlooOrNative {
-    /// Of these two.
+    /// Combines the two engines.
     pub fn new(gloo: GlooEngine, native: NativeEngine) -> GlooOrNative {
         GlooOrNative { gloo, native }
     }
@@ -74,7 +74,7 @@ impl Backend for Pair {
     }
 
     fn feed(&self, op: OpId, input: &Input<'_>) {
-        // Where it was not started nothing happens.
+        // The engine that did not start the operation ignores this.
         self.both().into_iter().for_each(|backend| backend.feed(op, input));
     }
 
@@ -84,7 +84,7 @@ impl Backend for Pair {
     }
 
     fn receive_enclosed(&self, op: OpId, from: Rank, enclosed: &Enclosed) {
-        // Gloo encloses nothing.
+        // Gloo never encloses contributions.
         self.native.receive_enclosed(op, from, enclosed);
     }
 

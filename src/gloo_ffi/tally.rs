@@ -1,23 +1,23 @@
 //! Layer: Core.
 //!
-//! The digest of a result that comes together in pieces, from several threads: each whole digest
-//! block is hashed while it is in cache, the others at the end.
+//! The digest of a result that arrives in pieces, on several threads. Each whole digest block is
+//! hashed while it is in the cache, the other blocks at the end.
 
 use crate::collective::{Block, Digest};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A digest that is being taken.
+/// A digest in progress. Clones share it.
 #[derive(Clone)]
 pub struct Tally(Arc<Mutex<Option<Digest>>>);
 
 impl Tally {
-    /// Of a result of so many bytes.
+    /// Starts the digest of a result of `len` bytes.
     pub fn new(len: usize) -> Tally {
         Tally(Arc::new(Mutex::new(Some(Digest::new(len)))))
     }
 
-    /// The result's `bytes` from `offset` on are here, and stay as they are. The first `before` of
-    /// them were told of before.
+    /// The `bytes` of the result at `offset` have arrived and will not change. An earlier call
+    /// reported the first `before` of them.
     pub fn landed(&self, offset: usize, bytes: &[u8], before: usize) {
         let whole = |digest: &Digest| {
             let (whole, told) =
@@ -33,20 +33,21 @@ impl Tally {
         }
     }
 
-    /// The digest of the result, which is `blocks`. What lands later is late.
+    /// Returns the digest of the result, whose contents are `blocks`. Later calls of
+    /// [`landed`](Tally::landed) have no effect.
     pub fn finish(&self, blocks: &[Block]) -> u128 {
         let digest = self.lock().take();
         digest.unwrap_or_else(|| Digest::new(blocks.iter().map(Block::len).sum())).finish(blocks)
     }
 
-    /// How many digest blocks are hashed.
+    /// The number of blocks hashed so far.
     #[cfg(test)]
     fn noted(&self) -> usize {
         self.lock().as_ref().map_or(0, Digest::noted)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Digest>> {
-        // A digest is changed by total functions only.
+        // The functions that change a digest do not panic, so it is consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -63,7 +64,7 @@ mod tests {
         let plain = Tally::new(bytes.len()).finish(&staging.blocks);
         for piece in [1000, 256 * 1024, 300_000, 1 << 20] {
             let tally = Tally::new(bytes.len());
-            // Not the first one: that is left for the end.
+            // Skip the first piece: it is left for the end.
             bytes
                 .chunks(piece)
                 .enumerate()

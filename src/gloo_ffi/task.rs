@@ -1,101 +1,101 @@
 //! Layer: Core.
 //!
-//! What Gloo has to do for a call, worked out and checked before any of it begins.
+//! Translates a call into Gloo's terms, and checks it completely before it begins.
 
 use crate::collective::{Call, CodecId, DType, Kind, ReduceOp, Unfit};
 use crate::topology::{Plan, Schedule};
 use crate::view::Rank;
 
-/// A call as Gloo takes it. Lengths are in bytes and lie in memory's range.
+/// A call in Gloo's terms. Lengths are in bytes and fit an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Add everybody's buffer of so many elements.
+    /// All-reduce.
     Reduce(Reduction),
-    /// The same for `f32` that travel encoded.
+    /// All-reduce of `f32` elements that are sent encoded.
     ReduceEncoded(Reduction, CodecId),
-    /// Hand on the root's bytes.
+    /// Broadcast of the root's bytes; also a sync.
     Broadcast {
-        /// Whose.
+        /// The source.
         root: Rank,
-        /// How many.
+        /// The length of its bytes.
         bytes: usize,
     },
-    /// Bring everybody's bytes together in rank order.
+    /// All-gather, in rank order.
     Gather {
-        /// How many each member has.
+        /// The length of each rank's contribution.
         bytes: usize,
     },
-    /// Add everybody's buffer for one rank.
+    /// Reduce to one rank.
     ReduceTo(Reduction, Rank),
-    /// Add everybody's buffer, a shard on each rank.
+    /// Reduce-scatter: each rank gets a shard.
     ReduceScatter(Reduction),
-    /// Bring everybody's bytes to one rank.
+    /// Gather to one rank.
     GatherTo {
-        /// Whom.
+        /// The destination.
         root: Rank,
-        /// How many each member has.
+        /// The length of each rank's contribution.
         bytes: usize,
     },
-    /// Give everybody its part of the root's bytes.
+    /// Scatter: each rank gets its part of the root's bytes.
     Scatter {
-        /// Whose.
+        /// The source.
         root: Rank,
-        /// How many each member gets.
+        /// The length of each rank's part.
         bytes: usize,
     },
-    /// Give everybody an equal part of everybody's bytes.
+    /// All-to-all: each rank sends each other an equal part of its bytes.
     AllToAll {
-        /// How many each member has.
+        /// The length of each rank's contribution, that is of all its parts.
         bytes: usize,
     },
-    /// Bring one rank's bytes to another; nobody else takes part.
+    /// A message from one rank to another; no other rank takes part.
     Message {
-        /// Whose.
+        /// The source.
         from: Rank,
-        /// Whom.
+        /// The destination.
         to: Rank,
-        /// How many.
+        /// Its length.
         bytes: usize,
     },
-    /// Wait for everybody.
+    /// Barrier.
     Barrier,
 }
 
-/// An all-reduce.
+/// A reduction: of an all-reduce, a reduce or a reduce-scatter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reduction {
-    /// How elements are added.
+    /// The operator.
     pub op: ReduceOp,
-    /// Of what type.
+    /// The type of the elements.
     pub dtype: DType,
-    /// How many.
+    /// The number of elements.
     pub count: usize,
-    /// Which way, if it is Gloo's all-reduce.
+    /// The algorithm; used by an all-reduce only.
     pub algorithm: Algorithm,
 }
 
-/// Gloo's ways to all-reduce.
+/// The algorithms of an all-reduce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// Reduce-scatter and all-gather round a ring.
+    /// Reduce-scatter and all-gather in a ring.
     Ring {
-        /// Most bytes that travel and are added as one piece.
+        /// Largest segment in bytes that is sent and folded as one.
         segment_bytes: usize,
     },
     /// A hypercube: fewer rounds, for small buffers.
     Bcube,
-    /// An all-gather of whole buffers, which every rank then adds: one round for two members.
+    /// An exchange of whole buffers, which every rank then folds: a single round.
     Exchange,
 }
 
 impl Task {
-    /// The task of `call` among `size` ranks. `sync_root` says whose state of how many bytes a sync
-    /// hands on.
+    /// The task of `call` among `size` ranks. For a sync, `sync_root` is the rank that sends its
+    /// state and the state's length in bytes.
     ///
     /// # Errors
-    /// [`Unfit`] when the plan is for another size or another engine, a root is no rank, the call
-    /// makes no sense, a codec is asked for anything but adding `f32`, a sync has no root yet, or
-    /// the result cannot lie in memory.
+    /// [`Unfit`] if the plan is for another size or another engine, a root is not a rank, the call
+    /// is invalid, a codec is used for anything but an all-reduce of `f32`, a sync has no root yet,
+    /// or a length exceeds the address space.
     pub fn of(
         call: &Call,
         plan: &Plan,
@@ -106,7 +106,7 @@ impl Task {
         if plan.classes.is_empty() {
             return Err(Unfit);
         }
-        // Nobody goes without it, as all links of these schedules are alike.
+        // The codec applies to all ranks, because the links of these schedules are alike.
         let codec = plan.coding(call).codec();
         if codec != CodecId::None
             && !(matches!(call.kind, Kind::AllReduce(_)) && call.dtype == DType::F32)
@@ -153,8 +153,7 @@ impl Task {
         }
     }
 
-    /// Lengths in bytes of the blocks in which a member hands in its contribution: one block, or
-    /// none when it is empty.
+    /// The lengths in bytes of the blocks of a contribution: one block, or none if it is empty.
     pub fn layout(&self, size: usize) -> Vec<usize> {
         let bytes = match self {
             Task::Reduce(reduction)
@@ -172,7 +171,7 @@ impl Task {
         if bytes == 0 { Vec::new() } else { vec![bytes] }
     }
 
-    /// Whether `me` contributes; the other members' input is not looked at.
+    /// Whether `me` contributes; the input of other ranks is not read.
     pub fn contributes(&self, me: Rank) -> bool {
         match self {
             Task::Broadcast { root, .. } | Task::Scatter { root, .. } => *root == me,
@@ -183,7 +182,7 @@ impl Task {
 }
 
 impl Reduction {
-    /// Bytes of the buffer.
+    /// The length of the buffer in bytes.
     pub fn bytes(&self) -> usize {
         self.count * self.dtype.bytes()
     }
@@ -209,7 +208,7 @@ fn reduction(
     Ok(Reduction { op, dtype: call.dtype, count: bytes / call.dtype.bytes(), algorithm })
 }
 
-/// `None` for what no allocation can hold.
+/// `None` if no allocation can be that long.
 fn bytes_of(count: u64, dtype: DType) -> Option<usize> {
     usize::try_from(count)
         .ok()?

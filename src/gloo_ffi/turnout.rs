@@ -1,31 +1,31 @@
 //! Layer: Core.
 //!
-//! Which operations everybody has started alike.
+//! Tracks which ranks have started which operation with the same call.
 //!
-//! Until then one of them may be waited for without end, and what comes from a member that has not
-//! said what it calls may belong to something else.
+//! Until all have, the waits of an operation have no timeout, and a message from a rank that has
+//! not announced its call may belong to another call.
 
 use crate::collective::retired::Retired;
 use crate::view::{OpId, Rank};
 use std::collections::BTreeMap;
 
-/// Who has started which operation.
+/// The ranks that have started each operation.
 #[derive(Debug)]
 pub struct Turnout {
     size: usize,
     me: Rank,
-    /// By operation that is not over: a bit for each rank that has started it.
+    /// Per operation that is not over: one bit for each rank that has started it.
     started: BTreeMap<OpId, u32>,
     over: Retired,
 }
 
 impl Turnout {
-    /// Of `me` in a View of `size`.
+    /// Makes the record of rank `me` in a View of `size`.
     pub fn new(me: Rank, size: usize) -> Turnout {
         Turnout { size, me, started: BTreeMap::new(), over: Retired::default() }
     }
 
-    /// `op` is started here. `false` when it is over, or was started before.
+    /// Records that `op` starts here. Returns `false` if it is over or was started before.
     pub fn start(&mut self, op: OpId) -> bool {
         if self.over.contains(op) {
             return false;
@@ -37,14 +37,14 @@ impl Turnout {
         first
     }
 
-    /// `peer` has started `op` and agrees with what is called here.
+    /// Records that `peer` has started `op` with the call that is made here.
     pub fn credit(&mut self, op: OpId, peer: Rank) {
         if !self.over.contains(op) && self.all(op) & (1 << peer.0) != 0 {
             *self.started.entry(op).or_default() |= 1 << peer.0;
         }
     }
 
-    /// Whether everybody has started `op`.
+    /// Whether all participants of `op`'s lane have started it.
     pub fn is_complete(&self, op: OpId) -> bool {
         self.started.get(&op) == Some(&self.all(op))
     }
@@ -53,7 +53,7 @@ impl Turnout {
         op.lane.participants(self.size)
     }
 
-    /// Whether `op` goes on, and it is not known what `peer` calls.
+    /// Whether `op` is not over, some rank has started it, and `peer` has not.
     pub fn is_unheard(&self, op: OpId, peer: Rank) -> bool {
         self.started.get(&op).is_some_and(|bits| bits & (1 << peer.0) == 0)
     }
@@ -64,7 +64,7 @@ impl Turnout {
         self.over.contains(op)
     }
 
-    /// `op` is over. May be said at any time, also before anything else is.
+    /// Records that `op` is over. May be called at any time, also before any other call.
     pub fn end(&mut self, op: OpId) {
         self.started.remove(&op);
         self.over.insert(op);
@@ -80,7 +80,7 @@ mod tests {
         OpId { lane: Lane(number % 3), number }
     }
 
-    /// Rank 0 of three.
+    /// The record of rank 0 among three.
     fn turnout() -> Turnout {
         Turnout::new(Rank(0), 3)
     }

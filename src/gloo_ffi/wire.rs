@@ -1,10 +1,10 @@
 //! Layer: Shells.
 //!
-//! What Gloo's transport calls: memory that messages go out of and come into, through the message
+//! The callbacks of Gloo's transport: memory that is sent from and received into, over the message
 //! layer.
 //!
-//! All of it is called from inside one of [`Context`](super::context::Context)'s methods, on the
-//! thread of its operation.
+//! Gloo calls them inside the methods of [`Context`](super::context::Context), on the thread of the
+//! operation.
 
 use super::exception::Thrown;
 use super::overlay::{Overlay, Source};
@@ -17,55 +17,56 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest time in which nothing of an operation moves here.
+/// Timeout of a wait during which no message of the operation makes progress at this rank.
 ///
-/// A member that is gone ends waits much earlier, and a late program's time does not count: it
-/// starts when all have begun (see [`Endpoint::hurry`]). What is left are other operations that go
-/// before it over the same slow link.
+/// The loss of a member ends waits much earlier, and the lateness of a program does not count: the
+/// time starts when all ranks have begun (see [`Endpoint::hurry`]). Other operations that precede
+/// this one on the same slow link remain as a cause.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A way into the message layer, for C++ to hold.
+/// The message layer, for C++ to hold.
 pub struct Wire(pub Endpoint);
 
 thread_local! {
-    /// The operation that this thread carries out.
+    /// The operation that this thread runs.
     static NOW: RefCell<Option<Now>> = const { RefCell::new(None) };
 }
 
 struct Now {
     op: OpId,
     output: Option<Output>,
-    /// What the message layer reported last.
+    /// The last fault that the message layer returned.
     fault: Option<EngineFault>,
 }
 
-/// A buffer of which somebody wants to hear what has arrived.
+/// A buffer whose received bytes are reported.
 #[derive(Clone)]
 pub struct Output {
-    /// Where it begins; only compared.
+    /// Its start; only compared.
     pub start: *const u8,
-    /// Who wants to hear.
+    /// The callback for received bytes.
     pub landed: Landed,
-    /// What it began as, if that is elsewhere.
+    /// Its original contents, if they are in another buffer.
     pub overlay: Option<Arc<Overlay>>,
 }
 
-/// Memory that Gloo has made known. Dropping it waits until no thread touches it.
+/// Memory that Gloo registered for messages. Dropping it waits until no thread uses it.
 pub struct Memory {
     region: Region,
     beneath: Option<Beneath>,
 }
 
-/// What memory began as. Messages of what is not written yet go from here.
+/// The original contents of memory with an overlay. Messages of bytes that are not written yet are
+/// sent from here.
 struct Beneath {
-    /// Before what it lies in.
+    /// Declared before the overlay, so that it is dropped before the memory that it refers to.
     region: Region,
     overlay: Arc<Overlay>,
-    /// Messages sent from here for which nobody has waited.
+    /// Messages sent from here and not yet waited for.
     sent: Cell<usize>,
 }
 
-/// Runs `act`, whose messages belong to `op`; gives also why they failed, if they did.
+/// Runs `act`, whose messages belong to `op`; also returns the last fault of its messages.
 pub fn during<T>(
     op: OpId,
     output: Option<Output>,
@@ -84,11 +85,11 @@ fn noted<T>(result: Result<T, EngineFault>) -> Result<T, Thrown> {
 }
 
 impl Wire {
-    /// Makes memory known to the message layer.
+    /// Registers memory with the message layer.
     ///
     /// # Safety
-    /// `len` bytes from `ptr` on are valid for reads and writes, and used by nobody but the
-    /// messages that are asked for, until the memory is dropped.
+    /// `len` bytes from `ptr` on are valid for reads and writes until the memory is dropped, and
+    /// only the requested messages use them.
     #[allow(unsafe_code)]
     pub unsafe fn memory(&self, ptr: *mut u8, len: usize) -> Result<Box<Memory>, Thrown> {
         guarded(|| {
@@ -99,16 +100,17 @@ impl Wire {
                 output.map_or((None, None), |output| (Some(output.landed), output.overlay));
             let beneath = overlay.map(|overlay| {
                 let original = overlay.original();
-                // SAFETY: it stays as it is as long as the overlay, which the memory holds and lets
-                // go after the region. Nothing is received into it, so that it is read only.
+                // SAFETY: the original does not change while the overlay exists, which `Beneath`
+                // holds and drops after the region. Nothing is received into this region, so it is
+                // only read.
                 let region = unsafe {
                     self.0.region(op, original.as_ptr().cast_mut(), original.len(), None)
                 };
                 Beneath { region, overlay: Arc::clone(&overlay), sent: Cell::new(0) }
             });
-            // A barrier's memory is nowhere, and empty.
+            // The memory of a barrier is null and empty.
             let ptr = NonNull::new(ptr).unwrap_or(NonNull::dangling());
-            // SAFETY: what the caller promises is what is asked for, and dangling memory is empty.
+            // SAFETY: the caller promises what `region` requires, and dangling memory is empty.
             let region = unsafe { self.0.region(op, ptr.as_ptr(), len, landed) };
             Ok(Box::new(Memory { region, beneath }))
         })
@@ -116,7 +118,7 @@ impl Wire {
 }
 
 impl Memory {
-    /// Sends `len` bytes from `offset` on; does not wait.
+    /// Starts to send `len` bytes from `offset` on.
     pub fn send(&self, to: i32, slot: u64, offset: usize, len: usize) -> Result<(), Thrown> {
         guarded(|| {
             let to = rank(to)?;
@@ -130,21 +132,21 @@ impl Memory {
                     beneath.sent.set(beneath.sent.get() + 1);
                     Ok(())
                 }
-                // No algorithm of Gloo's sends what it has written in part.
+                // No algorithm of Gloo sends a range that is partly written.
                 Source::Both => Err(Thrown::Misuse),
             }
         })
     }
 
-    /// Receives `len` bytes to `offset`; does not wait.
+    /// Starts to receive `len` bytes to `offset`.
     pub fn recv(&self, from: i32, slot: u64, offset: usize, len: usize) -> Result<(), Thrown> {
         guarded(|| noted(self.region.recv(rank(from)?, slot, offset, len)))
     }
 
-    /// Waits until one message has left; gives its receiver.
+    /// Waits until the links have taken a message; returns its destination.
     pub fn wait_send(&self, timeout_ms: i64) -> Result<i32, Thrown> {
         guarded(|| {
-            // Which of them has left nobody asks; those from beneath were the first.
+            // Gloo does not use which message was sent; those from `beneath` were sent first.
             let beneath = self.beneath.as_ref().filter(|beneath| beneath.sent.get() > 0);
             let region = beneath.map_or(&self.region, |beneath| {
                 beneath.sent.set(beneath.sent.get() - 1);
@@ -154,12 +156,12 @@ impl Memory {
         })
     }
 
-    /// Waits until one message is here; gives its sender.
+    /// Waits until a message has arrived; returns its source.
     pub fn wait_recv(&self, timeout_ms: i64) -> Result<i32, Thrown> {
         guarded(|| self.waited(self.region.wait_recv(patience(timeout_ms))))
     }
 
-    /// Ends a wait of another thread.
+    /// Ends a wait for a sent message, of another thread.
     pub fn abort_send(&self) -> Result<(), Thrown> {
         guarded(|| {
             self.region.abort_send();
@@ -167,7 +169,7 @@ impl Memory {
         })
     }
 
-    /// Ends a wait of another thread.
+    /// Ends a wait for a received message, of another thread.
     pub fn abort_recv(&self) -> Result<(), Thrown> {
         guarded(|| {
             self.region.abort_recv();
@@ -175,33 +177,33 @@ impl Memory {
         })
     }
 
-    /// An aborted wait is an error too: Gloo's collectives would take it for a success.
+    /// Turns an aborted wait into an error too: Gloo's collectives would take it for a success.
     fn waited(&self, peer: Result<Option<Rank>, EngineFault>) -> Result<i32, Thrown> {
         let aborted = Thrown::Links(EngineFault::Cancelled);
         noted(peer)?.map(|peer| i32::from(peer.0)).ok_or(aborted)
     }
 }
 
-/// What a member puts on the board for each other one. Nobody is dialled by it; it only shows that
-/// the ranks agree.
+/// The address that a rank puts on the board for each other one. Nobody dials it; it only proves
+/// that the ranks agree.
 pub fn address_of(rank: i32) -> [u8; 8] {
     let mut bytes = *b"\0\0\0\0ptlk";
     bytes[..4].copy_from_slice(&rank.to_le_bytes());
     bytes
 }
 
-/// Whether `bytes` are the address of `rank`.
+/// Checks that `bytes` are the address of `rank`.
 pub fn check_address(rank: i32, bytes: &[u8]) -> Result<(), Thrown> {
     if bytes == address_of(rank) { Ok(()) } else { Err(Thrown::Address(rank)) }
 }
 
-/// Runs a callback; a panic must not reach C++.
+/// Runs a callback. A panic becomes an error, because it must not reach C++.
 pub fn guarded<T>(callback: impl FnOnce() -> Result<T, Thrown>) -> Result<T, Thrown> {
     catch_unwind(AssertUnwindSafe(callback)).unwrap_or(Err(Thrown::Panic))
 }
 
-/// Of Gloo's time limits; it means different things by 0 in different places, and here it means
-/// nothing.
+/// Converts a timeout of Gloo's. Gloo uses 0 with different meanings; here 0 and negative values
+/// mean [`PATIENCE`].
 pub fn patience(timeout_ms: i64) -> Duration {
     match u64::try_from(timeout_ms) {
         Ok(0) | Err(_) => PATIENCE,

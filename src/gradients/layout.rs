@@ -1,33 +1,33 @@
 //! Layer: Core.
 //!
-//! Which parameters are reduced together, and where each one is.
+//! The assignment of parameters to buckets.
 
 use crate::view::PARTS_MAX;
 use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A program's parameters in the order in which it registered them, cut into buckets: neighbours
-/// that travel as one buffer. A backward pass ends with the first parameter, so the first bucket
-/// has the last ones.
+/// A program's parameters in the order of their registration, cut into buckets: neighbours that
+/// travel as one buffer. The first bucket has the last parameters, since a backward pass produces
+/// their gradients first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     lens: Vec<usize>,
     buckets: Vec<Range<usize>>,
 }
 
-/// Where a parameter is.
+/// The location of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which bucket.
+    /// The index of the bucket.
     pub bucket: usize,
-    /// Which elements of it.
+    /// The elements of the bucket.
     pub elements: Range<usize>,
 }
 
 impl Layout {
-    /// Parameters of so many elements each, in buckets of at most `most` elements where a parameter
-    /// alone has no more. When that were more than 64 buckets they are larger, so that a step has
-    /// room for them.
+    /// Cuts parameters of these lengths into buckets of at most `most` elements; a longer parameter
+    /// gets a bucket of its own. `most` is doubled until there are at most 64 buckets, the limit of
+    /// a step.
     pub fn new(lens: &[usize], most: usize) -> Layout {
         let mut most = most.max(1);
         loop {
@@ -39,7 +39,7 @@ impl Layout {
         }
     }
 
-    /// How many elements each parameter has.
+    /// The number of elements of each parameter.
     pub fn lens(&self) -> &[usize] {
         &self.lens
     }
@@ -49,19 +49,19 @@ impl Layout {
         &self.buckets
     }
 
-    /// Elements of a bucket.
+    /// The number of elements of a bucket.
     pub fn bucket_len(&self, bucket: usize) -> usize {
         self.lens[self.buckets[bucket].clone()].iter().sum()
     }
 
-    /// Where a parameter is; `None` of one that is none.
+    /// The location of a parameter; `None` if there is no such parameter.
     pub fn place(&self, parameter: usize) -> Option<Place> {
         let bucket = self.buckets.iter().position(|bucket| bucket.contains(&parameter))?;
         let start = self.lens[self.buckets[bucket].start..parameter].iter().sum();
         Some(Place { bucket, elements: start..start + self.lens[parameter] })
     }
 
-    /// Equal where lengths and buckets are.
+    /// A hash of the lengths and buckets: equal layouts have equal digests.
     pub fn digest(&self) -> u64 {
         let ends = self.buckets.iter().map(|bucket| bucket.start);
         let numbers = [self.lens.len()].into_iter().chain(self.lens.iter().copied()).chain(ends);
@@ -69,7 +69,7 @@ impl Layout {
     }
 }
 
-/// From the last parameter to the first.
+/// Cuts from the last parameter to the first.
 fn cut(lens: &[usize], most: usize) -> Vec<Range<usize>> {
     let mut buckets: Vec<Range<usize>> = Vec::new();
     let mut filled = 0usize;

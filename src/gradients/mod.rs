@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! The mean of gradients over all members, while the backward pass goes on.
+//! Averages gradients over all members during the backward pass.
 
 mod layout;
 mod step;
@@ -17,13 +17,14 @@ use layout::Layout;
 use std::fmt;
 use std::ops::Range;
 
-/// The gradients of a model, of which each step takes the mean over all members.
+/// Averages the gradients of a model over all members, step by step.
 ///
-/// It belongs to a [`Cluster`], not to a View: each [`step`](GradientSync::step) is in the newest
-/// one, and what a codec owes goes along. Parameters are registered once by their lengths, in the
-/// order in which the forward pass uses them. Neighbours travel together in *buckets*; a bucket is
-/// on its way as soon as all its gradients are [pushed](GradientStep::push), while the program
-/// computes the next. So push as a backward pass gets them: from the last parameter to the first.
+/// It belongs to a [`Cluster`], not to a View: each [`step`](GradientSync::step) runs in the newest
+/// View, and the codec's residual is carried over. Register the parameters once by their lengths,
+/// in the order in which the forward pass uses them. Neighbouring parameters form *buckets*. A
+/// bucket is reduced as soon as all its gradients are [pushed](GradientStep::push) and the buckets
+/// before it have begun, while the program computes the next gradients. So push gradients in the
+/// order of a backward pass: from the last parameter to the first.
 ///
 /// ```no_run
 /// # struct Model { step: u64, parameters: Vec<Vec<f32>> }
@@ -40,7 +41,7 @@ use std::ops::Range;
 ///     let mut gradients = GradientSync::new(cluster, &model.lens()).compress(Codec::int4().with_feedback());
 ///     while model.step < 1000 {
 ///         match train_step(&mut gradients, model).await {
-///             Err(error) if error.is_retryable() => {} // the same step again, with whoever is there now
+///             Err(error) if error.is_retryable() => {} // repeat the step
 ///             Err(Error::Indeterminate) => {}          // cut off: the others have the state
 ///             other => other?,
 ///         }
@@ -53,7 +54,7 @@ use std::ops::Range;
 ///     gradients.context().await?.sync(model.step, &mut state).await?;
 ///     model.load(&state);
 ///     let mut step = gradients.step().await?;
-///     let mut means = model.backward(step.rank(), step.size()); // of this rank's share of the samples
+///     let mut means = model.backward(step.rank(), step.size()); // on this rank's samples
 ///     for (parameter, gradient) in means.iter_mut().enumerate().rev() {
 ///         step.push(parameter, gradient);
 ///     }
@@ -63,49 +64,49 @@ use std::ops::Range;
 /// }
 /// ```
 ///
-/// *Semantics.* All buckets of a step count together or not at all, as the calls of a
-/// [`Step`](crate::Step) do. The first step in each View is preceded by a small call in which the
-/// members compare their lengths and buckets. *Determinism.* The mean of a bucket is that of one
-/// `all_reduce` of all its gradients in the order of their registration. *Failure.* Gradients are
-/// written by [`finish`](GradientStep::finish), all of them and only on `Ok`. What a codec [with
-/// feedback](Codec::with_feedback) owes changes with the steps that count.
+/// *Semantics.* All buckets of a step are committed together or not at all, like the calls of a
+/// [`Step`](crate::Step). The first step in each View begins with a small call in which the members
+/// compare their lengths and buckets. *Determinism.* The mean of a bucket equals that of one
+/// `all_reduce` of all its gradients in the order of their registration. *Failure.*
+/// [`finish`](GradientStep::finish) writes all gradients, and only on `Ok`. The residual of a codec
+/// [with feedback](Codec::with_feedback) changes only with committed steps.
 ///
-/// A `finish` that is dropped after this member's vote leaves a result that nobody waits for, as
-/// every call does: the next step is [`Error::LostResult`] until
-/// `context().await?.discard_result()`, and the model must be brought up to date by other means.
+/// As for every call, dropping a `finish` after this member's vote leaves an unclaimed result. The
+/// next step then returns [`Error::LostResult`] until `context().await?.discard_result()`, and the
+/// model must be brought up to date by other means.
 ///
-/// Its calls have a lane of their own, which no other may use: [`Context::lane`] of the tag
-/// [`LANE`](GradientSync::LANE).
+/// The calls use their own lane, which must not be used otherwise: the [`Context::lane`] with the
+/// tag [`LANE`](GradientSync::LANE).
 pub struct GradientSync {
     cluster: Cluster,
     layout: Layout,
-    /// The memory of each bucket, and its codec.
+    /// The memory and the codec of each bucket.
     buckets: Vec<Bucket>,
     codec: Option<Codec>,
-    /// The newest View, as far as it has been looked for.
+    /// The newest View's Context when it was last fetched.
     context: Option<Context>,
-    /// The View whose members have found that their layouts are the same.
+    /// The View whose members have confirmed that their layouts are equal.
     agreed: Option<ViewDigest>,
-    /// The question in a View whether they are. It outlives the step that has asked: the others
-    /// have an answer where this one may be dropped.
+    /// The comparison of layouts in progress, with its View. It outlives a dropped `step`, since
+    /// the other members may already have its result.
     asking: Option<(ViewDigest, AllGatherOwned<u64>)>,
 }
 
-/// What is kept of a bucket from step to step.
+/// The state of a bucket that is kept from step to step.
 struct Bucket {
     elements: Vec<f32>,
     codec: Option<Codec>,
 }
 
 impl GradientSync {
-    /// The tag of the lane in which it calls.
+    /// The tag of its lane.
     pub const LANE: u32 = u32::from_be_bytes(*b"grad");
 
-    /// Bytes of a bucket unless [`bucket_bytes`](GradientSync::bucket_bytes) says otherwise: 1 MiB.
+    /// The default of [`bucket_bytes`](GradientSync::bucket_bytes): 1 MiB.
     const BUCKET_BYTES: usize = 1024 * 1024;
 
-    /// Of parameters with so many elements each, in the order in which a forward pass uses them.
-    /// The same on every member. Nothing is sent yet.
+    /// For parameters with these numbers of elements, in the order in which a forward pass uses
+    /// them; the same on every member. Sends nothing yet.
     pub fn new(cluster: &Cluster, lens: &[usize]) -> GradientSync {
         let layout = Layout::new(lens, GradientSync::BUCKET_BYTES / size_of::<f32>());
         let sync = GradientSync {
@@ -120,30 +121,31 @@ impl GradientSync {
         sync.laid_out()
     }
 
-    /// Encodes what goes over the wire; every member must use the same codec. Each bucket has one
-    /// like `codec` of its own, that owes nothing yet. Default: f32 as it is.
+    /// Compresses the data on the wire; every member must use the same codec. Each bucket gets its
+    /// own copy of `codec`, without a residual. Default: uncompressed f32.
     pub fn compress(mut self, codec: Codec) -> GradientSync {
         self.codec = Some(codec);
         self.laid_out()
     }
 
-    /// Bytes of f32 that a bucket has at most, unless a parameter alone has more; the same on every
-    /// member. Default: 1 MiB.
+    /// The maximum size of a bucket in bytes of f32, unless a single parameter is larger; the same
+    /// on every member. Default: 1 MiB.
     ///
-    /// Small ones leave early and hide more of the time on the wire behind the backward pass; each
-    /// one costs a few small messages. When it were more than 64 buckets, they are larger.
+    /// Small buckets leave early and hide more of the communication behind the backward pass; each
+    /// bucket costs a few small messages. If there would be more than 64 buckets, the size is
+    /// doubled until there are not.
     pub fn bucket_bytes(mut self, bytes: usize) -> GradientSync {
         self.layout = Layout::new(self.layout.lens(), bytes / size_of::<f32>());
         self.laid_out()
     }
 
-    /// Which parameters are in each bucket, in the order in which buckets leave: from the last ones
-    /// to the first.
+    /// The parameters of each bucket, in the order in which buckets are reduced: from the last
+    /// parameters to the first.
     pub fn buckets(&self) -> &[Range<usize>] {
         self.layout.buckets()
     }
 
-    /// What is owed to the gradients of each bucket, see [`Codec::owed`].
+    /// The residual of each bucket's gradients, see [`Codec::owed`].
     pub fn owed(&self) -> Vec<Vec<f32>> {
         self.buckets
             .iter()
@@ -152,10 +154,10 @@ impl GradientSync {
     }
 
     /// The newest View's Context, in the lane of the gradients: for the [`sync`](Context::sync) of
-    /// the model before a step. Waits for a View without bound. Cancel-safe.
+    /// the model before a step. Waits for a View without limit. Cancel-safe.
     ///
     /// # Errors
-    /// [`Error::Closed`] when the node has left.
+    /// [`Error::Closed`] if the node has left.
     pub async fn context(&mut self) -> Result<&mut Context> {
         let newest = self.cluster.context().await?;
         Ok(self.context.insert(newest.lane(GradientSync::LANE)))
@@ -164,20 +166,19 @@ impl GradientSync {
     /// Begins a step in the newest View.
     ///
     /// # Errors
-    /// As every collective has them; [`Error::NeedsSync`] where the members do not hold the same
-    /// state yet. [`Error::Rejected`] on every member when they have registered different
-    /// parameters, or cut them into different buckets.
+    /// Those of every collective. [`Error::NeedsSync`] if the members do not hold the same state
+    /// yet. [`Error::Rejected`] on every member if their parameters or buckets differ.
     ///
-    /// *Cancellation.* Dropped while the members compare their layouts, it goes on with that when
-    /// it is called again; before that it has asked for nothing.
+    /// *Cancellation.* If dropped while the members compare their layouts, the next call continues
+    /// the comparison. If dropped before that, nothing has been sent.
     pub async fn step<'buf>(&mut self) -> Result<GradientStep<'_, 'buf>> {
         let view = self.context().await?.view_digest();
-        // That of a View that has ended has its answer, which is of no use any more.
+        // The View of an older comparison has ended, so it resolves; its result is not needed.
         if let Some((_, asked)) = self.asking.as_mut().filter(|(asked, _)| *asked != view) {
             let _ = asked.await;
             self.asking = None;
         }
-        // It has just been put there.
+        // Always present: `context` above has set it.
         let Some(context) = &mut self.context else { return Err(Error::Closed) };
         if self.agreed != Some(view) {
             let digest = self.layout.digest();

@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! One step's gradients, from the first that is pushed to the mean of all.
+//! One step's gradients, from the first push to the means.
 
 use super::GradientSync;
 use crate::calls::{Bundle, Codec};
@@ -12,23 +12,23 @@ use std::time::Duration;
 
 /// One step of a [`GradientSync`].
 ///
-/// Dropped before it has [finished](GradientStep::finish), it is aborted for all members, and no
-/// gradient was touched.
+/// Dropping it before it has [finished](GradientStep::finish) aborts the step for all members and
+/// leaves the gradients unchanged.
 #[must_use = "a step counts only when it is finished, and is aborted for all members when it is dropped"]
 pub struct GradientStep<'sync, 'buf> {
     sync: &'sync mut GradientSync,
     bundle: Bundle,
-    /// By parameter: where its mean goes.
+    /// By parameter: the pushed gradient, to be overwritten with the mean.
     gradients: Vec<Option<&'buf mut [f32]>>,
-    /// By bucket: how many of its gradients are not here.
+    /// By bucket: the number of gradients not pushed yet.
     missing: Vec<usize>,
-    /// Buckets that are on their way: these, from the first on.
+    /// The number of buckets whose reduction has begun, in order from the first.
     begun: usize,
     rank: usize,
 }
 
 impl<'sync, 'buf> GradientStep<'sync, 'buf> {
-    /// In the View of the Context that `sync` has.
+    /// A step in the View of the Context that `sync` has.
     pub(super) fn new(sync: &'sync mut GradientSync, bundle: Bundle) -> GradientStep<'sync, 'buf> {
         let gradients = sync.layout.lens().iter().map(|_| None).collect();
         let missing = sync.layout.buckets().iter().map(ExactSizeIterator::len).collect();
@@ -43,23 +43,22 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
         self.rank
     }
 
-    /// How many members the step's View has.
+    /// The number of members of the step's View.
     pub fn size(&self) -> usize {
         self.bundle.size()
     }
 
-    /// Gives the step up for all members when `after` has passed since
-    /// [`finish`](GradientStep::finish) was first polled; the default is to wait for members that
-    /// live.
+    /// Aborts the step for all members if it is undecided this long after the first poll of
+    /// [`finish`](GradientStep::finish). The default is to wait for live members without limit.
     pub fn deadline(&mut self, after: Duration) {
         self.bundle.deadline(after);
     }
 
-    /// Takes the gradient of a parameter, each once, in any order; from the last parameter to the
-    /// first is best. Its contents are read now, and it is written when the step finishes.
+    /// Takes the gradient of a parameter, each parameter once, in any order; last to first is best.
+    /// The gradient is read now and overwritten when the step finishes.
     ///
-    /// A parameter that is none, one for the second time, or a gradient of another length than was
-    /// registered: the step is given up, and `finish` says why.
+    /// An unknown parameter, a second push of one, or a gradient whose length differs from the
+    /// registered one aborts the step; `finish` returns the reason.
     pub fn push(&mut self, parameter: usize, gradient: &'buf mut [f32]) {
         let wrong = |problem| Rejection::Gradient { parameter, problem };
         let Some(place) = self.sync.layout.place(parameter) else {
@@ -78,12 +77,13 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
         self.begin_whole();
     }
 
-    /// Waits until all members hold the mean of every gradient, and writes them.
+    /// Waits until all members have the mean of every gradient, then writes the means to the
+    /// gradients.
     ///
     /// # Errors
-    /// As every collective has them, for the step as a whole; the gradients are as they were
-    /// pushed. [`Error::Rejected`](crate::Error::Rejected) when a push made no sense or a gradient
-    /// was not pushed.
+    /// Those of every collective, for the step as a whole; the gradients then keep their pushed
+    /// values. [`Error::Rejected`](crate::Error::Rejected) if a push was invalid or a gradient was
+    /// not pushed.
     pub async fn finish(mut self) -> Result<()> {
         if let Some(parameter) = self.gradients.iter().position(Option::is_none) {
             self.bundle
@@ -103,7 +103,7 @@ impl<'sync, 'buf> GradientStep<'sync, 'buf> {
         Ok(())
     }
 
-    /// Begins the next buckets, as far as they are whole: on every member in the same order.
+    /// Begins the reductions of the next complete buckets, in the same order on every member.
     fn begin_whole(&mut self) {
         while self.missing.get(self.begun) == Some(&0) {
             let bucket = &self.sync.buckets[self.begun];

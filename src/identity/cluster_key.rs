@@ -1,49 +1,49 @@
 //! Layer: Words.
 //!
-//! The secret that all members of a cluster share, and the text in which people carry it.
+//! The secret shared by all members of a cluster, and its text form for people.
 
 use std::fmt;
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, Zeroizing};
 
-/// The 256-bit key that admits to a cluster. Whoever holds it is in; it is wiped from memory when
-/// dropped.
+/// The 256-bit key that admits a node to a cluster. Every holder is admitted. The key is wiped from
+/// memory when dropped.
 ///
-/// Its text form is `plk1`, the key in lower-case base32 (52 characters) and a 20-bit checksum (4
-/// characters). Comparing two keys takes the same time whatever they are.
+/// The text form is `plk1`, the key in lower-case base32 (52 characters) and a 20-bit checksum (4
+/// characters). Comparing keys takes constant time.
 #[derive(Clone)]
 pub struct ClusterKey([u8; ClusterKey::BYTES]);
 
-/// Why a text is not a cluster key. Never says what the text was.
+/// Why a text is not a cluster key. Never contains the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyTextError {
     /// It does not begin with `plk1`.
     Prefix,
-    /// It has this many characters instead of 60, blanks not counted.
+    /// It has this many characters instead of 60, without white space.
     Length(usize),
-    /// The character at this place, counted from 1 without blanks, is not one of `a-z2-7`.
+    /// The character at this position, counted from 1 without white space, is not one of `a-z2-7`.
     Character(usize),
-    /// A character is wrong, or two are swapped: the checksum does not match.
+    /// The checksum does not match: a character is wrong, or two are swapped.
     Checksum,
-    /// Only the environment: the variable is not text.
+    /// For the environment only: the variable is not Unicode text.
     NotText,
 }
 
 impl ClusterKey {
-    /// Bytes of a key.
+    /// Length of a key in bytes.
     pub const BYTES: usize = 32;
-    /// Characters of its text form.
+    /// Length of its text form in characters.
     pub const TEXT_CHARS: usize = 4 + KEY_SYMBOLS + SUM_SYMBOLS;
 
-    /// The key of 32 bytes, which must come from the operating system's randomness.
+    /// A key of 32 bytes, which must come from the operating system's randomness.
     pub fn from_bytes(bytes: &[u8; ClusterKey::BYTES]) -> ClusterKey {
         ClusterKey(*bytes)
     }
 
-    /// Reads the text form. Blanks and line breaks anywhere and the case of letters do not matter.
+    /// Parses the text form. Ignores white space anywhere and the case of letters.
     ///
-    /// One or two wrong characters are always caught, more of them with a probability of 1 - 2^-20.
+    /// Always detects one or two wrong characters, and more of them with probability 1 - 2^-20.
     pub fn parse(text: &str) -> Result<ClusterKey, KeyTextError> {
         let body = body_of(text)?;
         let symbols = symbols_of(&body)?;
@@ -53,13 +53,13 @@ impl ClusterKey {
         }
         let mut parsed = ClusterKey([0; ClusterKey::BYTES]);
         parsed.set_symbols(key);
-        // 52 characters carry 260 bits; the last four must be the zeros that to_text writes.
+        // 52 characters carry 260 bits; the last four must be zero, as in the output of `to_text`.
         if *parsed.symbols() == *key { Ok(parsed) } else { Err(KeyTextError::Checksum) }
     }
 
-    /// The text form: what is typed on the next machine and kept in the key file.
+    /// The text form, to be typed on another machine and stored in the key file.
     pub fn to_text(&self) -> Zeroizing<String> {
-        // Room for all of it at once: a growing String would leave copies behind.
+        // Allocated at full size, because a growing `String` would leave copies behind.
         let mut text = Zeroizing::new(String::with_capacity(ClusterKey::TEXT_CHARS));
         text.push_str(PREFIX);
         let symbols = self.symbols();
@@ -70,7 +70,7 @@ impl ClusterKey {
         text
     }
 
-    /// The key itself, for deriving other keys.
+    /// The raw key, for deriving other keys.
     pub(super) fn bytes(&self) -> &[u8; ClusterKey::BYTES] {
         &self.0
     }
@@ -147,9 +147,9 @@ impl fmt::Display for KeyTextError {
 
 impl std::error::Error for KeyTextError {}
 
-/// What follows the prefix, in lower case and without blanks.
+/// The part after the prefix, in lower case and without white space.
 fn body_of(text: &str) -> Result<Zeroizing<String>, KeyTextError> {
-    // Counted first, so that nothing longer than a key is ever copied.
+    // Counted first, so that a text longer than a key is never copied.
     let chars = text.chars().filter(|c| !c.is_whitespace()).count();
     let mut kept = text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_ascii_lowercase());
     if !PREFIX.chars().all(|expected| kept.next() == Some(expected)) {
@@ -175,9 +175,9 @@ fn symbols_of(body: &str) -> Result<Zeroizing<[u8; KEY_SYMBOLS + SUM_SYMBOLS]>, 
     Ok(symbols)
 }
 
-/// CRC-20 over the 5-bit symbols. Its polynomial was chosen because over 56 symbols it catches
-/// every combination of one or two wrong ones, which is how people mistype; a hash would only do so
-/// nearly always.
+/// CRC-20 over the 5-bit symbols. The polynomial was chosen because over 56 symbols it detects all
+/// combinations of one or two wrong symbols, the typical typing errors. A hash would only detect
+/// almost all of them.
 fn checksum(symbols: &[u8]) -> [u8; SUM_SYMBOLS] {
     let mut rest = CRC_MASK;
     for symbol in symbols {
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_text_form_never_changes() {
-        // Written down once: keys are on paper and in password stores.
+        // Must never change: keys are stored on paper and in password stores.
         let expected = "plk1aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
         let text = ClusterKey::from_bytes(&[0; 32]).to_text();
         assert_eq!(&text[..56], expected);

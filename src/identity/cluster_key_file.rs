@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Where the cluster key comes from: the environment, else the key file of the namespace.
+//! Finds the cluster key: in the environment, else in the key file of the namespace.
 
 use super::home::{Home, make_private_dir};
 use super::keystore::random_seed;
@@ -19,28 +19,28 @@ pub const KEY_VARIABLE: &str = "POTLUCK_KEY";
 /// The environment variable that names the namespace.
 pub const NAMESPACE_VARIABLE: &str = "POTLUCK_NAMESPACE";
 
-/// What to do when another key is stored under the name.
+/// What to do if another key is stored under the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// Leave it there and fail.
+    /// Keep it and fail.
     Keep,
-    /// Put the new one in its place: this machine leaves the other cluster for good.
+    /// Replace it: this machine leaves the other cluster for good.
     Replace,
 }
 
-/// The namespace that `POTLUCK_NAMESPACE` names, else `default`. An empty variable counts as unset.
+/// The namespace named by `POTLUCK_NAMESPACE`, else `default`. An empty variable counts as unset.
 pub fn namespace_name(
     lookup: impl Fn(&str) -> Option<OsString>,
 ) -> Result<NamespaceName, NamespaceNameError> {
     match lookup(NAMESPACE_VARIABLE).filter(|value| !value.is_empty()) {
-        // What is not text has the replacement character, which no name may have.
+        // Invalid text becomes the replacement character, which no name may contain.
         Some(value) => NamespaceName::parse(&value.to_string_lossy()),
         None => Ok(NamespaceName::default()),
     }
 }
 
-/// The key of the namespace: `POTLUCK_KEY`, else its key file, else none. A variable or a file that
-/// is there but holds no key is an error, never passed over.
+/// The key of the namespace: `POTLUCK_KEY`, else its key file, else `None`. A variable or file that
+/// exists but holds no valid key is an error; the search does not continue.
 pub fn find_cluster_key(
     name: &NamespaceName,
     home: &Home,
@@ -52,8 +52,8 @@ pub fn find_cluster_key(
     }
 }
 
-/// Makes a new key from the operating system's randomness and stores it. Fails when any key is
-/// stored under the name.
+/// Creates a key from the operating system's randomness and stores it. Fails if any key is stored
+/// under the name.
 pub fn create_cluster_key(
     name: &NamespaceName,
     home: &Home,
@@ -63,15 +63,14 @@ pub fn create_cluster_key(
     Ok(key)
 }
 
-/// A new key from the operating system's randomness, stored nowhere.
+/// A new key from the operating system's randomness, not stored anywhere.
 pub fn random_cluster_key() -> Result<ClusterKey, IdentityProblem> {
     Ok(ClusterKey::from_bytes(&*random_seed()?))
 }
 
-/// Stores a key. Storing the same key again changes nothing.
+/// Stores a key. Storing the stored key again changes nothing.
 ///
-/// With [`Stored::Keep`] a different key, or a file that cannot be read as one, stays and is the
-/// error.
+/// With [`Stored::Keep`], a different key or an unreadable file is kept and is an error.
 pub fn store_cluster_key(
     name: &NamespaceName,
     home: &Home,
@@ -116,7 +115,7 @@ fn load(path: &Path) -> Result<Option<ClusterKey>, IdentityProblem> {
     key.map(Some).map_err(|reason| IdentityProblem::NotAKey { path: path.to_owned(), reason })
 }
 
-// A key has 60 characters; people may have put blanks between them.
+// A key has 60 characters; the user may have added white space.
 const FILE_BYTES_MAX: u64 = 4096;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Where potluck's files lie.
+//! The locations of potluck's files.
 
 use super::{FileAction, IdentityProblem, NamespaceName};
 use std::ffi::OsString;
@@ -8,31 +8,30 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The two directories of a user's potluck: what people decide (config) and what nodes remember
-/// (state).
+/// The two directories of a user's potluck: configuration, which people write, and state, which
+/// nodes write.
 ///
-/// The same on Linux and macOS. Nothing is touched until something is written.
+/// The same on Linux and macOS. Creating this value touches no file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
     config: PathBuf,
     state: PathBuf,
 }
 
-/// One of the identities of a home: two processes never use the same one at the same time.
+/// One of the identities of a home. Two processes never use the same one at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub(super) u8);
 
 impl Home {
-    /// Everything in one directory.
+    /// Both in one directory.
     pub fn at(directory: impl Into<PathBuf>) -> Home {
         let config = directory.into();
         Home { state: config.clone(), config }
     }
 
-    /// `POTLUCK_HOME` for everything, else `$XDG_CONFIG_HOME/potluck` and
-    /// `$XDG_STATE_HOME/potluck`, else `~/.config/potluck` and `~/.local/state/potluck`. A variable
-    /// that is empty counts as unset, an XDG one also when it is not absolute, as the XDG base
-    /// directory specification wants it.
+    /// `POTLUCK_HOME` for both, else `$XDG_CONFIG_HOME/potluck` and `$XDG_STATE_HOME/potluck`, else
+    /// `~/.config/potluck` and `~/.local/state/potluck`. An empty variable counts as unset, and so
+    /// does an XDG variable with a relative path, as the XDG base directory specification requires.
     pub fn from_env(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Home, IdentityProblem> {
         let directory =
             |name: &str| lookup(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -50,12 +49,12 @@ impl Home {
         })
     }
 
-    /// Where people's decisions lie: `config.toml`, `cluster-<name>.key`.
+    /// The configuration directory: `config.toml`, `cluster-<name>.key`.
     pub fn config_dir(&self) -> &Path {
         &self.config
     }
 
-    /// Where nodes remember: `identity.key`, `state-<name>.bin`, `peers-<name>.toml`.
+    /// The state directory: `identity.key`, `state-<name>.bin`, `peers-<name>.toml`.
     pub fn state_dir(&self) -> &Path {
         &self.state
     }
@@ -70,7 +69,7 @@ impl Home {
         self.state.join(format!("identity{}.key", slot.infix()))
     }
 
-    /// The file whose lock says that a slot is in use.
+    /// The file whose lock marks a slot as in use.
     pub fn lock_path(&self, slot: Slot) -> PathBuf {
         self.state.join(format!("identity{}.lock", slot.infix()))
     }
@@ -87,7 +86,7 @@ impl Home {
 }
 
 impl Slot {
-    /// The slot of a process that is alone.
+    /// The slot of the only process of a home.
     pub const FIRST: Slot = Slot(0);
 
     fn infix(self) -> String {
@@ -95,8 +94,8 @@ impl Slot {
     }
 }
 
-/// Makes `directory` and what is missing above it, for the owner alone (0700). One that exists
-/// stays as it is.
+/// Creates `directory` and missing parents, accessible by the owner only (0700). Does not change
+/// existing ones.
 pub(super) fn make_private_dir(directory: &Path) -> Result<(), IdentityProblem> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
         IdentityProblem::Refused {

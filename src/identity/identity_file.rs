@@ -3,8 +3,8 @@
 //! The text of an identity file: one line `potluck-ed25519-v1 <seed> <checksum>`, both in
 //! lower-case hexadecimal.
 //!
-//! The checksum is the first eight bytes of the SHA-256 of everything before it. It tells a damaged
-//! file from a good one; what keeps the file from others is its permissions.
+//! The checksum is the first eight bytes of the SHA-256 of everything before it. It only detects
+//! damage; the file permissions protect the secret.
 
 use super::Identity;
 use data_encoding::HEXLOWER;
@@ -12,22 +12,22 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// Why a text is not an identity file. Never says what the text was.
+/// Why a text is not an identity file. Never contains the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdentityTextError {
     /// It ends too early.
     Truncated,
-    /// It has bytes behind its line.
+    /// It continues after its line.
     TooLong,
     /// Its checksum does not match.
     Damaged,
-    /// It is whole, but its first word is not `potluck-ed25519-v1`.
+    /// It is intact, but its first word is not `potluck-ed25519-v1`.
     UnknownVersion,
 }
 
 /// The file text of an identity.
 pub fn encode_identity(identity: &Identity) -> Zeroizing<String> {
-    // Room for all of it at once: a growing String would leave copies of the seed behind.
+    // Allocated at full size, because a growing `String` would leave copies of the seed behind.
     let mut text = Zeroizing::new(String::with_capacity(TEXT_BYTES));
     text.push_str(FORMAT);
     text.push(' ');
@@ -39,7 +39,7 @@ pub fn encode_identity(identity: &Identity) -> Zeroizing<String> {
     text
 }
 
-/// Reads the text back. Exactly what [`encode_identity`] writes is accepted.
+/// Parses the text. Accepts exactly the output of [`encode_identity`].
 pub fn decode_identity(text: &[u8]) -> Result<Identity, IdentityTextError> {
     if text.len() < TEXT_BYTES {
         return Err(if is_whole(text) {
@@ -59,7 +59,7 @@ pub fn decode_identity(text: &[u8]) -> Result<Identity, IdentityTextError> {
         return Err(IdentityTextError::UnknownVersion);
     };
     let mut seed = Zeroizing::new([0; SEED_BYTES]);
-    // The length is checked first: decode_mut wants buffers that fit exactly.
+    // The length is checked first, because `decode_mut` needs buffers of the exact length.
     let hex = fields
         .get(..2 * SEED_BYTES)
         .filter(|_| text.len() == TEXT_BYTES)
@@ -83,8 +83,7 @@ impl fmt::Display for IdentityTextError {
 
 impl std::error::Error for IdentityTextError {}
 
-/// Whether the text is one line that ends in a space and the checksum of what is before it,
-/// whatever that is.
+/// Whether the text is one line that ends with a space and the checksum of everything before it.
 fn is_whole(text: &[u8]) -> bool {
     let Some(line) = text.strip_suffix(b"\n") else { return false };
     let Some(body_bytes) = line.len().checked_sub(2 * SUM_BYTES) else { return false };

@@ -7,7 +7,7 @@ use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// An Ed25519 key pair: the identity of one node for as long as its key file lives.
+/// An Ed25519 key pair: the identity of one node while its key file exists.
 pub struct Identity {
     key: SigningKey,
 }
@@ -18,12 +18,12 @@ impl Identity {
         Identity { key: SigningKey::from_bytes(seed) }
     }
 
-    /// The seed, for the key file only.
+    /// The seed, to be written to the key file only.
     pub fn seed(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(self.key.to_bytes())
     }
 
-    /// The public half.
+    /// The public key.
     pub fn id(&self) -> NodeId {
         NodeId(self.key.verifying_key().to_bytes())
     }
@@ -35,8 +35,8 @@ impl Identity {
 }
 
 impl NodeId {
-    /// Whether the node of this id signed `message`. Strict: weak keys and malleable signatures are
-    /// refused.
+    /// Whether the node with this id signed `message`. Strict: rejects weak keys and malleable
+    /// signatures.
     pub fn verifies(&self, message: &[u8], signature: &[u8; 64]) -> bool {
         VerifyingKey::from_bytes(&self.0)
             .is_ok_and(|key| key.verify_strict(message, &Signature::from_bytes(signature)).is_ok())

@@ -1,6 +1,7 @@
 //! Layer: Shells.
 //!
-//! The identity of this process: read from its file or made once, and held against other processes.
+//! The identity of this process: read from its file or created once, and locked against other
+//! processes.
 
 use super::home::{Home, Slot, make_private_dir};
 use super::state_file::StateFile;
@@ -14,11 +15,11 @@ use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// An identity that no other process of this home uses as long as this value lives.
+/// An identity that no other process of this home uses while this value exists.
 pub struct HeldIdentity {
     identity: Identity,
     slot: Slot,
-    // Released by the operating system when the file closes, also after a kill.
+    // The operating system releases it when the file is closed, also if the process is killed.
     _lock: File,
 }
 
@@ -28,13 +29,13 @@ impl HeldIdentity {
         &self.identity
     }
 
-    /// Which of the home's identities it is.
+    /// Its slot in the home.
     #[cfg(test)]
     pub fn slot(&self) -> Slot {
         self.slot
     }
 
-    /// What this identity keeps about a namespace.
+    /// The file for the durable state of this identity in a namespace.
     pub fn state_file(&self, home: &Home, name: &NamespaceName) -> StateFile {
         StateFile::at(home.state_path(name, self.slot))
     }
@@ -46,11 +47,11 @@ impl fmt::Debug for HeldIdentity {
     }
 }
 
-/// Takes the first identity of `home` that no running process uses, and makes it when it has no
-/// file yet.
+/// Takes the first identity of `home` that no running process uses. Creates it if it has no file
+/// yet.
 ///
-/// A file that cannot be used is an error and stays as it is: a new identity in its place would be
-/// another node. The file locks are advisory, also between two calls in one process.
+/// An unusable file is an error and is not changed, because a new identity in its place would be
+/// another node. The file locks are advisory. They also hold between two calls in one process.
 pub fn load_or_create_identity(home: &Home) -> Result<HeldIdentity, IdentityProblem> {
     make_private_dir(home.state_dir())?;
     for slot in (0..SLOTS_MAX).map(Slot) {
@@ -62,15 +63,15 @@ pub fn load_or_create_identity(home: &Home) -> Result<HeldIdentity, IdentityProb
     Err(IdentityProblem::AllSlotsTaken { path: home.state_dir().to_owned() })
 }
 
-/// Who this home's first identity is, whether or not a process uses it now; it is made when it has
-/// no file yet.
+/// The id of this home's first identity, whether or not a process uses it. Creates it if it has no
+/// file yet.
 pub fn first_identity(home: &Home) -> Result<NodeId, IdentityProblem> {
     let path = home.identity_path(Slot::FIRST);
     if let Some(identity) = load(&path)? {
         return Ok(identity.id());
     }
     make_private_dir(home.state_dir())?;
-    // A process that starts now makes the same file; whoever is second reads it.
+    // If another process creates the file at the same time, the later one reads it.
     load_or_create(&path).map(|identity| identity.id())
 }
 
@@ -79,14 +80,14 @@ pub fn new_boot() -> Result<Boot, IdentityProblem> {
     getrandom::u64().map(Boot).map_err(|_| IdentityProblem::NoRandomness)
 }
 
-/// 32 bytes for a key.
+/// 32 random bytes for a key.
 pub(super) fn random_seed() -> Result<Zeroizing<[u8; 32]>, IdentityProblem> {
     let mut seed = Zeroizing::new([0; 32]);
     getrandom::fill(&mut *seed).map_err(|_| IdentityProblem::NoRandomness)?;
     Ok(seed)
 }
 
-/// The locked file, or `None` while somebody else holds it.
+/// The locked file, or `None` while another process holds the lock.
 fn try_lock(path: &Path) -> Result<Option<File>, IdentityProblem> {
     let file = private_file::open_lock(path)?;
     match file.try_lock() {
@@ -105,8 +106,8 @@ fn load_or_create(path: &Path) -> Result<Identity, IdentityProblem> {
     let identity = Identity::from_seed(&*random_seed()?);
     match private_file::create(path, encode_identity(&identity).as_bytes()) {
         Ok(()) => Ok(identity),
-        // Somebody whose lock does not reach us was faster (some network file systems): theirs is
-        // the identity.
+        // Another process was faster although this one holds the lock (on some network file
+        // systems): its file is the identity.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             load(path)?.ok_or_else(|| private_file::refused(path, FileAction::Write, &error))
         }
@@ -136,9 +137,9 @@ fn load(path: &Path) -> Result<Option<Identity>, IdentityProblem> {
     }
 }
 
-// More processes than this on one machine are a mistake: a View has at most 16 members.
+// More processes on one machine are a mistake, because a View has at most 16 members.
 const SLOTS_MAX: u8 = 64;
-// Several times what any version writes.
+// Several times the length of any version's file.
 const FILE_BYTES_MAX: u64 = 4096;
 
 #[cfg(test)]
@@ -150,7 +151,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
-    /// A home with an identity, which nobody holds.
+    /// A home with an identity that no process holds.
     fn used_home() -> (Scratch, Home, PathBuf) {
         let scratch = Scratch::new();
         let home = Home::at(scratch.path().join("potluck"));
@@ -159,8 +160,8 @@ mod tests {
         (scratch, home, path)
     }
 
-    /// The problem with the home, after checking that the file was left alone and the sentence
-    /// helps.
+    /// The problem with the home. Checks that the file was not changed and that the message
+    /// contains advice.
     fn problem(home: &Home, path: &Path) -> IdentityProblem {
         let before = fs::read(path).ok();
         let problem = load_or_create_identity(home).expect_err("an unusable file");
@@ -282,7 +283,7 @@ mod tests {
     #[test]
     fn an_identity_of_another_version_is_left_alone() {
         let (_scratch, home, path) = used_home();
-        // The checksum is that of the text before it, written down once.
+        // The checksum matches the text before it.
         rewrite(&path, |bytes| *bytes = b"potluck-ed25519-v2 x 1d753516b0f66859\n".to_vec());
         assert_eq!(problem(&home, &path), IdentityProblem::UnknownVersion { path: path.clone() });
     }

@@ -1,14 +1,15 @@
 //! Layer: Words.
 //!
-//! Who a node is: an Ed25519 key pair for life, a boot nonce for each start, a name for people.
+//! The identity of a node: an Ed25519 key pair for its whole life, a boot number for each start,
+//! and a name for people.
 //!
-//! The public key is the [`NodeId`]. A process that starts again is a new [`MemberId`], so nothing
-//! that an earlier life of the node promised can be mistaken for a promise of this one.
+//! The public key is the [`NodeId`]. A restarted process is a new [`MemberId`], so a promise of an
+//! earlier run cannot be mistaken for one of the present run.
 //!
-//! A cluster is a [`Namespace`], admitted by its [`ClusterKey`]. What a node keeps on disk is the
-//! matter of the shells here: [`home`] says where, [`keystore`] holds the key pair,
-//! [`cluster_key_file`] finds the cluster key, [`state_file`] and [`peers_file`] remember the last
-//! run.
+//! A cluster is a [`Namespace`], which admits nodes by its [`ClusterKey`]. The shells in this
+//! module handle a node's files: [`home`] locates them, [`keystore`] holds the key pair,
+//! [`cluster_key_file`] finds the cluster key, and [`state_file`] and [`peers_file`] store what the
+//! next run needs.
 
 pub mod cluster_key_file;
 pub mod home;
@@ -40,16 +41,16 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub [u8; 32]);
 
-/// Random number of one process start; tells two lives of a node apart.
+/// Random number of one process start. It distinguishes the runs (boots) of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Boot(pub u64);
 
-/// One life of one node: what a View lists.
+/// One run of one node. Views list these.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId {
-    /// The key that proves who it is.
+    /// The public key, by which the node authenticates itself.
     pub node: NodeId,
-    /// Which start of it.
+    /// The start of the node.
     pub boot: Boot,
 }
 
@@ -59,7 +60,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// The text is no public key: 64 hexadecimal digits are.
+/// The text is not a public key, which has 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeIdTextError;
 
@@ -71,7 +72,7 @@ impl fmt::Display for NodeIdTextError {
 
 impl std::error::Error for NodeIdTextError {}
 
-/// All 64 digits of the public key.
+/// Parses all 64 digits of the public key.
 impl std::str::FromStr for NodeId {
     type Err = NodeIdTextError;
 
@@ -128,8 +129,8 @@ impl Decode for MemberId {
 
 #[cfg(test)]
 pub(crate) mod secrecy {
-    /// Fails when `shown` holds eight bytes in a row of `secret`: as they are, in hexadecimal, or
-    /// as a list of numbers.
+    /// Fails if `shown` contains eight consecutive bytes of `secret`: raw, in hexadecimal, or as a
+    /// list of numbers.
     pub(crate) fn assert_hides(shown: &str, secret: &[u8]) {
         for window in secret.windows(8) {
             let hex: String = window.iter().map(|byte| format!("{byte:02x}")).collect();

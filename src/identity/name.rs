@@ -1,29 +1,29 @@
 //! Layer: Words.
 //!
-//! What people call a node.
+//! The name of a node, for people.
 
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob};
 use std::fmt;
 
 /// A node's name: 1 to 32 printable characters, by default the host name.
 ///
-/// It travels inside the authenticated handshake and is shown in quotes beside the short
-/// [`NodeId`](super::NodeId): it is the peer's own claim, good for reading, never for deciding.
+/// It is sent inside the authenticated handshake and displayed in quotes beside the short
+/// [`NodeId`](super::NodeId). The peer chooses it freely, so no decision may depend on it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 
 impl Name {
-    /// Most characters a name may have.
+    /// Most characters of a name.
     pub const CHARS_MAX: usize = 32;
 
-    /// Keeps the printable characters of `text`, at most 32 of them; "unnamed" when none is left.
+    /// Keeps the printable characters of `text`, at most 32; "unnamed" if none is left.
     pub fn from_lossy(text: &str) -> Name {
         let kept: String = text.chars().filter(|c| printable(*c)).take(Name::CHARS_MAX).collect();
         let kept = kept.trim();
         Name(if kept.is_empty() { "unnamed".to_owned() } else { kept.to_owned() })
     }
 
-    /// The bare text.
+    /// The text without quotes.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -51,13 +51,13 @@ impl Decode for Name {
     fn decode(r: &mut Reader<'_>) -> Result<Name, Malformed> {
         let text = r.text(4 * Name::CHARS_MAX)?;
         let name = Name::from_lossy(&text);
-        // A peer that sends what from_lossy would change is not one of ours.
+        // A correct peer sends only names that `from_lossy` leaves unchanged.
         if name.0 == text { Ok(name) } else { Err(Malformed::Inconsistent) }
     }
 }
 
 fn printable(c: char) -> bool {
-    // Quotes would let a name pretend to be the text around it; format characters reorder a
+    // Quotes could make the name look like the text around it, and format characters can reorder a
     // terminal line.
     c == ' ' || (c.is_alphanumeric() || c.is_ascii_punctuation()) && c != '"'
 }

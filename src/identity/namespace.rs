@@ -1,12 +1,13 @@
 //! Layer: Words.
 //!
-//! A [`Namespace`]: which of the clusters that share one network a node belongs to, and what keeps
-//! the others out.
+//! A [`Namespace`]: the cluster of a node, and the secrets that keep it apart from other clusters
+//! on the same network.
 //!
-//! A *keyed* namespace is admitted by its [`ClusterKey`]; its name is only what this machine calls
-//! it. An *open* one is a name alone: separation, not admission. Everything that goes over the wire
-//! is derived from the key by HKDF-SHA256 (RFC 5869), so no derived value says anything about the
-//! key or about another derived value.
+//! A *keyed* namespace admits nodes by its [`ClusterKey`]; its name is only a local label. An
+//! *open* one is identified by its name alone, which gives separation but no admission control. The
+//! pre-shared key and the tag key of a keyed namespace are derived from the cluster key by
+//! HKDF-SHA256 (RFC 5869), so neither reveals the cluster key or the other one. The pre-shared key
+//! of an open namespace is a hash of its name, and its tag key is derived from that.
 
 use super::{Boot, ClusterKey};
 use hkdf::Hkdf;
@@ -15,7 +16,7 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// What a namespace is called: 1 to 32 of `a-z`, `0-9` and `-`. Part of file names.
+/// The name of a namespace: 1 to 32 of `a-z`, `0-9` and `-`. Part of file names.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespaceName(String);
 
@@ -27,23 +28,23 @@ pub enum NamespaceNameError {
     Empty,
     /// It has more than 32 characters.
     TooLong,
-    /// The character at this place, counted from 1, is not one of `a-z`, `0-9` and `-`.
+    /// The character at this position, counted from 1, is not one of `a-z`, `0-9` and `-`.
     Character(usize),
 }
 
-/// One cluster among those that share a network.
+/// One of the clusters that share a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
     name: NamespaceName,
     admission: Admission,
 }
 
-/// What lets a node in.
+/// The condition of admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Admission {
-    /// Knowing the key.
+    /// Knowledge of the key.
     Key(ClusterKey),
-    /// Knowing the name.
+    /// Knowledge of the name.
     Open,
 }
 
@@ -51,7 +52,7 @@ impl NamespaceName {
     /// Most characters of a name.
     pub const CHARS_MAX: usize = 32;
 
-    /// Takes `text` as it is, or says what is wrong with it.
+    /// Parses a name. The error says what is wrong.
     pub fn parse(text: &str) -> Result<NamespaceName, NamespaceNameError> {
         if text.is_empty() {
             return Err(NamespaceNameError::Empty);
@@ -65,37 +66,37 @@ impl NamespaceName {
         Ok(NamespaceName(text.to_owned()))
     }
 
-    /// The bare text.
+    /// The text of the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl Default for NamespaceName {
-    /// The name of a cluster that nobody named: `default`.
+    /// The default name: `default`.
     fn default() -> NamespaceName {
         NamespaceName("default".to_owned())
     }
 }
 
 impl Namespace {
-    /// The cluster of everybody who holds `key`, called `name` on this machine.
+    /// The cluster of all holders of `key`, called `name` on this machine.
     pub fn keyed(name: NamespaceName, key: ClusterKey) -> Namespace {
         Namespace { name, admission: Admission::Key(key) }
     }
 
-    /// The cluster of everybody on the network who uses `name`. Encrypted, but whoever knows the
-    /// name is in.
+    /// The cluster of all nodes on the network that use `name`. Its links are encrypted, but every
+    /// node that knows the name is admitted.
     pub fn open(name: NamespaceName) -> Namespace {
         Namespace { name, admission: Admission::Open }
     }
 
-    /// What it is called here.
+    /// Its name on this machine.
     pub fn name(&self) -> &NamespaceName {
         &self.name
     }
 
-    /// Whether knowing the name is enough to be in.
+    /// Whether knowledge of the name suffices for admission.
     pub fn is_open(&self) -> bool {
         matches!(self.admission, Admission::Open)
     }
@@ -108,8 +109,8 @@ impl Namespace {
         }
     }
 
-    /// What an advertisement of the start `boot` carries, so that members know their own and nobody
-    /// else can link two starts of one node.
+    /// The tag in the adverts of this boot. Members recognise it; without the key it looks random,
+    /// so other nodes cannot link two boots of one node.
     pub fn tag(&self, boot: Boot) -> [u8; 8] {
         let key = match &self.admission {
             Admission::Key(key) => derived(key.bytes(), b"potluck/1/tag"),

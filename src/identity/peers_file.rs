@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Where the peers of the last run were: a hint for the next start, never more.
+//! The addresses of the last run's peers, as a hint for the next start.
 
 use super::home::make_private_dir;
 use super::{IdentityProblem, Kept, private_file};
@@ -17,7 +17,7 @@ pub struct PeersFile {
     path: PathBuf,
 }
 
-/// Most addresses kept: a View has at most 16 members, each with a few addresses.
+/// Most addresses stored: a View has at most 16 members, each with a few addresses.
 pub const PEERS_MAX: usize = 64;
 
 #[derive(Deserialize, Serialize)]
@@ -37,7 +37,7 @@ impl PeersFile {
         PeersFile { path: path.into() }
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -50,7 +50,7 @@ impl PeersFile {
         })
     }
 
-    /// Replaces the addresses; those past [`PEERS_MAX`] are left out. Blocks on the disk.
+    /// Replaces the addresses, dropping those beyond [`PEERS_MAX`]. Blocks on the disk.
     pub fn save(&self, peers: &[SocketAddr]) -> io::Result<()> {
         let contents = Contents { peers: peers.iter().copied().take(PEERS_MAX).collect() };
         let text = toml::to_string(&contents).map_err(io::Error::other)?;
@@ -68,7 +68,7 @@ impl PeersFile {
     }
 }
 
-/// The addresses in the text of a peers file, at most [`PEERS_MAX`]; `None` when it is not one.
+/// Parses a peers file and returns at most [`PEERS_MAX`] addresses; `None` if it is invalid.
 pub fn decode_peers(text: &[u8]) -> Option<Vec<SocketAddr>> {
     let contents: Contents = toml::from_str(std::str::from_utf8(text).ok()?).ok()?;
     let mut peers = contents.peers;

@@ -1,7 +1,7 @@
 //! Layer: Shells.
 //!
-//! Reading and writing files that only their owner may see, so that nobody else can choose what we
-//! read and no crash leaves half a file behind.
+//! Reads and writes files that only their owner may access. Other users cannot choose the file that
+//! is read, and a crash leaves no partial file.
 
 use super::{FileAction, IdentityProblem, Kept};
 use rustix::fs::OFlags;
@@ -12,10 +12,10 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// The bytes of a file, at most `bytes_max`; `None` when there is none.
+/// The bytes of a file, at most `bytes_max`; `None` if it does not exist.
 ///
-/// What was opened is judged, not what the path named before: a regular file, ours, closed to
-/// others.
+/// The checks apply to the opened file, not to the path, which may be replaced meanwhile: it must
+/// be a regular file of this user, without permissions for others.
 pub(super) fn read(
     path: &Path,
     kept: Kept,
@@ -32,8 +32,8 @@ pub(super) fn read(
     if facts.len() > bytes_max {
         return Err(too_long());
     }
-    // Room for all of it at once (a growing Vec would leave copies of secrets behind), and one byte
-    // more, because the file may grow while it is read.
+    // Allocated at full size, because a growing `Vec` would leave copies of secrets behind. One
+    // byte more, because the file may grow while it is read.
     let mut bytes = Zeroizing::new(Vec::with_capacity(facts.len() as usize + 1));
     file.take(bytes_max + 1)
         .read_to_end(&mut bytes)
@@ -45,26 +45,25 @@ pub(super) fn read(
     }
 }
 
-/// Writes a file that must not exist yet. Of two processes that try at the same time one succeeds;
-/// the other gets `AlreadyExists`, and the file is then whole.
+/// Writes a file that must not exist yet. If several processes try at the same time, one succeeds;
+/// the others get `AlreadyExists`, and the file is then complete.
 pub(super) fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = Temporary::write(path, bytes)?;
-    // A link fails where a file is; a rename would replace it.
+    // A hard link fails if the file exists; a rename would replace it.
     fs::hard_link(&temporary.path, path)?;
     drop(temporary);
     sync_dir(path)
 }
 
-/// Writes a file, in place of one that may exist. After a crash the old or the new one is there,
-/// whole.
+/// Writes a file, replacing an existing one. After a crash the complete old or new one is there.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = Temporary::write(path, bytes)?;
     fs::rename(&temporary.path, path)?;
     sync_dir(path)
 }
 
-/// Removes what writers of `path` left behind when they were killed. Only while nobody else writes
-/// it.
+/// Removes temporary files that killed writers of `path` left behind. No other process may write
+/// `path` meanwhile.
 pub(super) fn sweep(path: &Path) -> io::Result<()> {
     let prefix = temporary_prefix(path)?;
     for entry in fs::read_dir(parent(path)?)? {
@@ -80,10 +79,10 @@ pub(super) fn sweep(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens the lock file of a slot, and makes it when it is missing.
+/// Opens the lock file of a slot, creating it if necessary.
 pub(super) fn open_lock(path: &Path) -> Result<File, IdentityProblem> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-    // Locks over a network file system need a file opened for writing.
+    // Locks on a network file system need a file opened for writing.
     let opened = OpenOptions::new()
         .read(true)
         .write(true)
@@ -98,13 +97,13 @@ pub(super) fn open_lock(path: &Path) -> Result<File, IdentityProblem> {
     Ok(file)
 }
 
-/// The problem of an operation that the system refused.
+/// The problem for an operation that the system refused.
 pub(super) fn refused(path: &Path, action: FileAction, error: &io::Error) -> IdentityProblem {
     IdentityProblem::Refused { path: path.to_owned(), action, reason: error.kind() }
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // NONBLOCK: opening a FIFO must not wait for its writer. CLOEXEC is what std always sets.
+    // NONBLOCK: opening a FIFO must not wait for its writer. std always sets CLOEXEC.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
@@ -114,7 +113,7 @@ fn not_opened(path: &Path, action: FileAction, error: &io::Error) -> IdentityPro
     if is(Errno::LOOP) {
         IdentityProblem::Symlink { path: path.to_owned() }
     } else if [Errno::ISDIR, Errno::NXIO, Errno::NODEV, Errno::OPNOTSUPP].into_iter().any(is) {
-        // A directory opened for writing; a socket, or a device without a driver.
+        // A directory opened for writing, a socket, or a device without a driver.
         IdentityProblem::NotAFile { path: path.to_owned() }
     } else {
         refused(path, action, error)
@@ -136,14 +135,15 @@ fn judge(path: &Path, facts: &Metadata, us: u32) -> Result<(), IdentityProblem> 
     Ok(())
 }
 
-/// A whole, synced file beside its future place; removed unless it was renamed.
+/// A complete, synced file beside its target; removed unless it was renamed.
 struct Temporary {
     path: PathBuf,
 }
 
 impl Temporary {
     fn write(target: &Path, bytes: &[u8]) -> io::Result<Temporary> {
-        // Random, because processes that share a home over the network may share a process id.
+        // Random, because processes that share a home over the network may have the same process
+        // id.
         let number = getrandom::u64().map_err(io::Error::other)?;
         let name = format!("{}{number:016x}{TEMPORARY_SUFFIX}", temporary_prefix(target)?);
         let path = parent(target)?.join(name);
@@ -157,7 +157,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // After a rename there is nothing to remove, and that is fine.
+        // After a rename there is nothing to remove.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -172,10 +172,10 @@ fn parent(path: &Path) -> io::Result<&Path> {
     path.parent().ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// Makes the new name itself durable.
+/// Makes the directory entry durable.
 fn sync_dir(path: &Path) -> io::Result<()> {
     match File::open(parent(path)?)?.sync_all() {
-        // Some network file systems cannot sync a directory; their server does so by itself.
+        // Some network file systems cannot sync a directory; their servers do it themselves.
         Err(error)
             if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) =>
         {
@@ -294,7 +294,7 @@ mod tests {
             Err(IdentityProblem::WrongOwner { path: path.clone(), owner: facts.uid() })
         );
         assert_eq!(judge(&path, &facts, facts.uid()), Ok(()));
-        // Only root can give a file away, and then the whole way is tested too.
+        // Only root can change the owner; then the whole path is tested.
         if std::os::unix::fs::chown(&path, Some(stranger), None).is_ok() {
             assert_eq!(
                 read_state(&path),

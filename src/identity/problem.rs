@@ -1,127 +1,127 @@
 //! Layer: Words.
 //!
-//! What can be wrong with the files that a node keeps.
+//! The problems with a node's files.
 
 use super::KeyTextError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a file of the key store cannot be used. The file stays as it is: nothing is ever repaired or
-/// made anew silently.
+/// Why a file of the key store cannot be used. The file is not changed: nothing is ever repaired or
+/// recreated silently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdentityProblem {
-    /// The path is a symbolic link, which could lead to a file that others choose.
+    /// The path is a symbolic link, which could lead to a file chosen by another user.
     Symlink {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
     /// The path is a directory, FIFO, socket or device.
     NotAFile {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
     /// The file belongs to another user.
     WrongOwner {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The user id it belongs to.
+        /// The user id of its owner.
         owner: u32,
     },
-    /// Others than the owner may read or write the file.
+    /// Other users have permissions for the file.
     LoosePermissions {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
     /// The file has no bytes.
     Empty {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// Its expected contents.
         kept: Kept,
     },
-    /// The file is longer than such a file can be.
+    /// The file is longer than a valid one can be.
     TooLong {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// Its expected contents.
         kept: Kept,
     },
     /// The file ends too early.
     Truncated {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// Its expected contents.
         kept: Kept,
     },
     /// The file's checksum does not match its contents.
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// Its expected contents.
         kept: Kept,
     },
-    /// The file is whole, but of a format that this version does not know.
+    /// The file is intact, but in a format that this version does not know.
     UnknownVersion {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
     /// The cluster key file does not hold a cluster key.
     NotAKey {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with its text.
+        /// The fault in its text.
         reason: KeyTextError,
     },
     /// The environment variable does not hold a cluster key.
     NotAKeyVariable {
-        /// Which variable.
+        /// The variable.
         variable: &'static str,
-        /// What is wrong with its text.
+        /// The fault in its text.
         reason: KeyTextError,
     },
     /// Another cluster key is stored under this name; it was not overwritten.
     OtherKeyStored {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
     },
     /// Every identity of this home is in use by a running process.
     AllSlotsTaken {
-        /// Where the identities are.
+        /// The directory of the identities.
         path: PathBuf,
     },
-    /// Neither `POTLUCK_HOME` nor `HOME` nor the XDG variables say where files belong.
+    /// `POTLUCK_HOME`, `HOME` and the XDG variables do not determine a location for the files.
     NoHome,
-    /// The operating system gave no random numbers.
+    /// The operating system returned no random numbers.
     NoRandomness,
-    /// The operating system refused.
+    /// The operating system refused an operation.
     Refused {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What was to be done with it.
+        /// The attempted operation.
         action: FileAction,
-        /// Its reason.
+        /// The reason given by the system.
         reason: io::ErrorKind,
     },
 }
 
-/// What a file of the key store holds.
+/// The contents of a file of the key store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// The node's key pair.
     Identity,
     /// The cluster's key.
     ClusterKey,
-    /// What the node promised and accepted.
+    /// The promises and accepted proposals of the node.
     State,
-    /// Where peers were last seen.
+    /// The addresses of peers.
     Peers,
 }
 
-/// What was to be done with a file.
+/// An operation on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAction {
     /// Reading it.
@@ -130,12 +130,12 @@ pub enum FileAction {
     Write,
     /// Locking it.
     Lock,
-    /// Making the directory.
+    /// Creating the directory.
     MakeDirectory,
 }
 
 impl IdentityProblem {
-    /// The file in question, if it is about one.
+    /// The file concerned, if any.
     pub fn path(&self) -> Option<&Path> {
         use IdentityProblem as P;
         match self {
@@ -158,7 +158,7 @@ impl IdentityProblem {
 }
 
 impl Kept {
-    /// What to do when the contents are lost.
+    /// Advice for lost contents.
     fn remedy(self) -> &'static str {
         match self {
             Kept::Identity => {

@@ -1,11 +1,11 @@
 //! Layer: Shells.
 //!
-//! A directory for one test.
+//! A temporary directory for one test.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of its own under the system's temporary one, removed when dropped.
+/// A new directory below the system's temporary one, removed when dropped.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -14,7 +14,7 @@ impl Scratch {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path =
             std::env::temp_dir().join(format!("potluck-identity-{}-{number}", std::process::id()));
-        // A directory of that name can only be left over from a killed process that had our id.
+        // An existing directory of this name is left over from a killed process with the same id.
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("the temporary directory is writable");
         Scratch(path)

@@ -1,7 +1,6 @@
 //! Layer: Shells.
 //!
-//! What a node must not forget: opaque bytes in a file that is either the old one or the new one,
-//! never a mixture.
+//! The durable state of a node: opaque bytes in a file that is replaced atomically.
 
 use super::home::make_private_dir;
 use super::{IdentityProblem, Kept, private_file};
@@ -10,15 +9,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_128;
 
-/// The durable state of one identity in one namespace. One process at a time uses it: the one that
-/// holds the identity.
+/// The durable state of one identity in one namespace. Only the process that holds the identity may
+/// use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateFile {
     path: PathBuf,
 }
 
-/// Most bytes of contents: an accepted View that commits as many operations as it may has some 40
-/// KiB, mostly it is a few hundred bytes.
+/// Most bytes of state. An accepted View that commits as many operations as possible has about 40
+/// KiB; usually it has a few hundred bytes.
 pub const STATE_BYTES_MAX: usize = 64 * 1024;
 
 impl StateFile {
@@ -27,18 +26,18 @@ impl StateFile {
         StateFile { path: path.into() }
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was saved last; `None` when nothing ever was. Blocks on the disk.
+    /// The state that was saved last; `None` if none was ever saved. Blocks on the disk.
     ///
-    /// A file that is damaged or unsafe is an error and stays as it is: whoever starts without it
-    /// breaks promises, so that must be somebody's decision. Call it before the first `save`: it
-    /// also removes what a killed writer left behind.
+    /// A damaged or unsafe file is an error and is not changed: a node that starts without its
+    /// state breaks its promises, so a person must decide that. Must be called before the first
+    /// `save`, because it also removes the files of killed writers.
     pub fn load(&self) -> Result<Option<Vec<u8>>, IdentityProblem> {
-        // Only leftovers; failing to remove them harms nobody.
+        // Only leftovers, so a failure does no harm.
         let _ = private_file::sweep(&self.path);
         let bytes_max = (HEADER_BYTES + STATE_BYTES_MAX) as u64;
         let Some(bytes) = private_file::read(&self.path, Kept::State, bytes_max)? else {
@@ -60,9 +59,9 @@ impl StateFile {
         }
     }
 
-    /// Replaces what was saved. When it returns `Ok`, a power cut leaves the new state; on an error
-    /// or a crash before that, the old one or the new one. Blocks on the disk, so it belongs on a
-    /// thread of its own.
+    /// Replaces the state. After `Ok` the new state survives a power failure. After an error, or a
+    /// crash before that, the file holds the old or the new state. Blocks on the disk, so it
+    /// belongs on a separate thread.
     ///
     /// Fails with `InvalidInput` for more than [`STATE_BYTES_MAX`] bytes.
     pub fn save(&self, state: &[u8]) -> io::Result<()> {
@@ -80,8 +79,8 @@ impl StateFile {
     }
 }
 
-/// The bytes of a state file: magic, version, length, XXH3-128 of the contents, contents. `None`
-/// when they are too long.
+/// The bytes of a state file: magic, version, length, XXH3-128 of the contents, contents. `None` if
+/// the state is too long.
 pub fn encode_state(state: &[u8]) -> Option<Vec<u8>> {
     let len = u32::try_from(state.len()).ok().filter(|_| state.len() <= STATE_BYTES_MAX)?;
     let mut bytes = Vec::with_capacity(HEADER_BYTES + state.len());
@@ -93,7 +92,7 @@ pub fn encode_state(state: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads them back: `UnknownTag` is another version, `Inconsistent` is damage.
+/// Decodes a state file. `UnknownTag` means another version, `Inconsistent` means damage.
 pub fn decode_state(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
     let mut r = Reader::new(bytes);
     if r.take(MAGIC.len())? != MAGIC {

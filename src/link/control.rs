@@ -1,17 +1,19 @@
 //! Layer: Shells.
 //!
-//! Control links: one message, one sealed record, in front of it its length.
+//! Control links: each message is one sealed record, prefixed with its length (`u16`,
+//! little-endian).
 //!
-//! The length is bounded before anything is read or allocated for it, and each link has one receive
-//! buffer of fixed size. An error of either half is final: drop both, and the connection is closed.
+//! The length is checked before anything is read or allocated for it, and each link has one receive
+//! buffer of fixed size. An error of either half is final: drop both halves, which closes the
+//! connection.
 
 use super::Stream;
 use super::session::{Opener, Sealer, Session, TAG_BYTES};
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
-/// Largest control message: a Promise after a View that commits as many operations as it may is a
-/// little shorter.
+/// Largest control message in bytes. The longest one that occurs, a Promise after a View with the
+/// maximum number of committed operations, is slightly shorter.
 pub const CONTROL_BYTES_MAX: usize = 56 * 1024;
 
 /// The sending half of a control link.
@@ -31,7 +33,7 @@ pub struct ControlReceiver {
     end: usize,
 }
 
-/// The two halves of a control link over a stream whose handshake is through.
+/// Makes the two halves of a control link from a stream whose handshake has finished.
 pub fn into_control(stream: Box<dyn Stream>, session: Session) -> (ControlSender, ControlReceiver) {
     let (from, to) = tokio::io::split(stream);
     let (sealer, opener) = session.into_halves();
@@ -43,12 +45,12 @@ pub fn into_control(stream: Box<dyn Stream>, session: Session) -> (ControlSender
 }
 
 impl ControlSender {
-    /// Seals one message of at most [`CONTROL_BYTES_MAX`] bytes behind those that have not been
-    /// sent, for the next [`flush`](ControlSender::flush): several that are there at once leave in
-    /// one write.
+    /// Seals one message of at most [`CONTROL_BYTES_MAX`] bytes and appends it to the unsent bytes.
+    /// The next [`flush`](ControlSender::flush) sends them, so messages added together leave in one
+    /// write.
     ///
     /// # Errors
-    /// `InvalidInput` for a longer message, which does the link no harm; every other error is
+    /// `InvalidInput` for a longer message, which leaves the link usable; every other error is
     /// final.
     pub fn add(&mut self, message: &[u8]) -> io::Result<()> {
         if message.len() > CONTROL_BYTES_MAX {
@@ -65,20 +67,20 @@ impl ControlSender {
         Ok(())
     }
 
-    /// Bytes that wait for a flush.
+    /// Bytes not yet written to the stream.
     pub fn unsent(&self) -> usize {
         self.unsent.len() - self.sent
     }
 
-    /// Adds one message and sends all.
+    /// Adds one message and flushes.
     #[cfg(test)]
     pub async fn send(&mut self, message: &[u8]) -> io::Result<()> {
         self.add(message)?;
         self.flush().await
     }
 
-    /// Sends what was added; waits while the peer's window is full. Dropped half way the next one
-    /// goes on with it, and the link stays whole.
+    /// Sends all added messages; waits while the peer's window is full. Cancel-safe: the next call
+    /// continues where a dropped one stopped.
     ///
     /// # Errors
     /// All are final.
@@ -96,11 +98,11 @@ impl ControlSender {
 }
 
 impl ControlReceiver {
-    /// The next message. Cancel-safe: a message half received is kept for the next call.
+    /// Receives the next message. Cancel-safe: a partly received message is kept for the next call.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the peer closed, `InvalidData` when a record is too long or does not
-    /// open; all are final.
+    /// `UnexpectedEof` if the peer closed the link, `InvalidData` if a record is too short, too
+    /// long or not authentic, or the stream's own error. All are final.
     pub async fn recv(&mut self) -> io::Result<Vec<u8>> {
         loop {
             if let Some(message) = self.take_message()? {
@@ -151,7 +153,7 @@ mod tests {
         (into_control(near, a), into_control(far, b))
     }
 
-    /// A receiver, and the raw stream in front of it with a sealer that fits.
+    /// A receiver, the raw stream that feeds it, and a sealer with the matching keys.
     fn tapped() -> (Box<dyn Stream>, Sealer, ControlReceiver, ControlSender) {
         let (near, far) = pipe();
         let (a, b) = session_pair();
@@ -222,7 +224,7 @@ mod tests {
         for byte in
             record(&mut sealer, b"piecemeal").into_iter().chain(record(&mut sealer, b"again"))
         {
-            // One poll that cannot finish, dropped; then one more byte.
+            // Poll once, which cannot finish, and drop the future; then write one more byte.
             tokio::select! { biased; message = from.recv() => assert_eq!(message.expect("whole"), b"piecemeal"), () = std::future::ready(()) => () }
             raw.write_all(&[byte]).await.expect("written");
         }
@@ -234,7 +236,7 @@ mod tests {
         let ((mut to, _a), (_b, mut from)) = linked();
         let message = vec![7; CONTROL_BYTES_MAX];
         let mut taken = 0;
-        // The pipe holds a few of these; afterwards every send is dropped half way.
+        // The pipe holds a few of these messages; every later send is dropped half way.
         for _ in 0..10 {
             tokio::select! { biased; sent = to.send(&message) => { sent.expect("sent"); taken += 1 }, () = std::future::ready(()) => () }
         }

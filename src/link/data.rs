@@ -1,9 +1,10 @@
 //! Layer: Shells.
 //!
-//! Data links over TCP: frames on a blocking socket, a thread for each direction.
+//! Data links over TCP: frames on a blocking socket, with one thread per direction.
 //!
-//! A full window blocks the sender for as long as the peer takes; only the link's [`Shutdown`] ends
-//! that. The first error of either half ends the whole link.
+//! While the peer's window is full, the sender blocks until the link's [`Shutdown`], or until the
+//! system ends the connection (see `give_up_in_time`). The first error of either half ends the
+//! whole link.
 
 use super::frame::{FrameReader, FrameWriter, Source};
 use super::hello::Wire;
@@ -18,13 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Makes a data link of a stream whose handshake is through: of a TCP connection, or of an
-/// in-memory one its twin.
+/// Makes a data link from a stream whose handshake has finished: from the socket of a TCP
+/// connection, or from the in-memory data link of an in-memory stream.
 ///
-/// Encrypted unless the session's wire is trusted.
+/// The link is encrypted unless the session's wire is trusted; in-memory links never are.
 ///
 /// # Errors
-/// `Unsupported` when nothing that blocks is under the stream.
+/// `Unsupported` if the stream has no blocking socket below it, or an error of the socket.
 pub fn into_data_link(
     mut stream: Box<dyn Stream>,
     session: Session,
@@ -48,41 +49,42 @@ pub struct TcpData {
     line: Arc<Line>,
 }
 
-/// The sending half. Dropped, it ends the stream behind what was sent: the frames are dropped
-/// first.
+/// The sending half. When dropped, it first writes the remaining frames (`frames` is the first
+/// field and drops first), then ends the stream in this direction.
 struct TcpSender {
     frames: FrameWriter<Outward>,
     line: EndOfStream,
 }
 
-/// Ends the stream when it is dropped.
+/// Shuts down the socket's writing direction when dropped.
 struct EndOfStream(Arc<Line>);
 
-/// The receiving half. Dropped, it ends the link.
+/// The receiving half. When dropped, it ends the whole link.
 struct TcpReceiver {
     frames: FrameReader<Inward>,
     line: Arc<Line>,
 }
 
-/// The socket, and whether it was shut down.
+/// The socket of the link, shared by both halves, and whether it was shut down.
 struct Line {
     peer: MemberId,
     socket: TcpStream,
     closed: AtomicBool,
 }
 
-/// The socket as the sending half sees it: once shut down it fails, whatever the kernel still
-/// holds.
+/// The socket as the sending half uses it: every write fails after a shutdown, even if the kernel
+/// would still accept bytes.
 struct Outward(Arc<Line>);
 
-/// The same for the receiving half.
+/// The socket as the receiving half uses it: every read fails after a shutdown, even if the kernel
+/// still holds received bytes.
 struct Inward {
     line: Arc<Line>,
     low_water: LowWater,
 }
 
 impl TcpData {
-    /// Over a connected socket, which is made blocking.
+    /// Makes a link from a connected socket, and makes the socket blocking.
     pub fn new(socket: TcpStream, session: Session) -> io::Result<TcpData> {
         socket.set_nonblocking(false)?;
         socket.set_nodelay(true)?;
@@ -110,7 +112,8 @@ impl TcpData {
 
 #[cfg(test)]
 impl TcpData {
-    /// With a thread that writes, as on a machine with cores to spare and a wire that outruns one.
+    /// Makes the sender use a writer thread, as on a machine with spare cores and a wire faster
+    /// than one core.
     pub fn pressed(mut self) -> TcpData {
         self.sender.frames.press();
         self
@@ -132,7 +135,7 @@ impl DataSender for TcpSender {
 
 impl DataReceiver for TcpReceiver {
     fn header(&mut self) -> io::Result<DataHeader> {
-        // Whole frames may be buffered above the socket.
+        // Needed although `Inward` also checks: the reader may hold whole frames in its buffer.
         self.line.check()?;
         self.frames.header().inspect_err(|error| self.line.broke(error))
     }
@@ -144,8 +147,8 @@ impl DataReceiver for TcpReceiver {
 
 impl Drop for EndOfStream {
     fn drop(&mut self) {
-        // The peer reads what was sent, then the end. An error means that the connection has ended
-        // already.
+        // The peer reads everything that was sent, then the end of the stream. An error means that
+        // the connection has already ended.
         let _ = self.0.socket.shutdown(std::net::Shutdown::Write);
     }
 }
@@ -159,7 +162,7 @@ impl Drop for TcpReceiver {
 impl Shutdown for Line {
     fn shutdown(&self) {
         self.closed.store(true, Ordering::Release);
-        // An error means that the connection has ended already.
+        // An error means that the connection has already ended.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 }
@@ -173,7 +176,7 @@ impl Line {
         }
     }
 
-    /// A half has met its first error.
+    /// Ends the link after the first error of a half.
     fn broke(&self, error: &io::Error) {
         if error.kind() == io::ErrorKind::TimedOut {
             tracing::warn!(
@@ -209,15 +212,15 @@ impl Write for Outward {
     }
 }
 
-/// Bytes that the kernel may hold unsent: enough to keep a wire of a gigabit busy for the four
-/// milliseconds in which a sender on a busy machine may not get its turn, few enough that what is
-/// sent next is still decided here.
+/// Bytes that the kernel may hold unsent (`TCP_NOTSENT_LOWAT`): enough to keep a gigabit wire busy
+/// for 4 ms, the time that a sending thread on a busy machine may have to wait for a core; and few
+/// enough that the order of the next frames is still decided in this process.
 #[cfg(target_os = "linux")]
 const NOTSENT_LOWAT_BYTES: u32 = 512 * 1024;
 
-/// Has the system end a link of whose bytes none is acknowledged for [`SWALLOWED`]: a way that
-/// loses large packets alone shows itself by nothing else, and TCP tries for a quarter of an hour.
-/// Where the system cannot be asked for that, it is as it was.
+/// Makes the system end the link if the peer acknowledges none of the sent bytes for [`SWALLOWED`]
+/// (`TCP_USER_TIMEOUT`). A path that loses only large packets shows no other symptom, and TCP by
+/// itself retries for about 15 minutes. Systems without this option keep their default.
 fn give_up_in_time(socket: &TcpStream) {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = socket2::SockRef::from(socket).set_tcp_user_timeout(Some(SWALLOWED));
@@ -225,10 +228,10 @@ fn give_up_in_time(socket: &TcpStream) {
     let _ = (socket, SWALLOWED);
 }
 
-/// Longer than a radio is away while it changes its access point.
+/// Longer than the interruption when a Wi-Fi station changes its access point.
 const SWALLOWED: Duration = Duration::from_secs(10);
 
-/// Without it the link only reacts later, so a kernel that refuses is no error.
+/// A kernel that refuses the option is no error: the link then only reacts later.
 #[cfg(target_os = "linux")]
 fn keep_little_unsent(socket: &TcpStream) {
     if let Err(error) = socket2::SockRef::from(socket).set_tcp_notsent_lowat(NOTSENT_LOWAT_BYTES) {
@@ -239,7 +242,7 @@ fn keep_little_unsent(socket: &TcpStream) {
 #[cfg(not(target_os = "linux"))]
 fn keep_little_unsent(_: &TcpStream) {}
 
-/// What every data link does, whatever carries it.
+/// The behaviour that all implementations of `DataLink` share.
 #[cfg(test)]
 mod contract {
     use super::*;
@@ -260,7 +263,7 @@ mod contract {
         tcp_of((a, b), |link| link)
     }
 
-    /// Both senders write by a thread of their own.
+    /// Both senders use a writer thread.
     fn pressed((a, b): (Session, Session)) -> (Halves, Halves) {
         tcp_of((a, b), TcpData::pressed)
     }
@@ -339,7 +342,7 @@ mod contract {
                 (sending, receiving, keep)
             };
             let (a, b) = (talk(a, 0), talk(b, 1));
-            // All halves are kept to the end: dropping a receiver ends its link.
+            // Keep all halves to the end: dropping a receiver ends its link.
             let received = [a.1.join(), b.1.join()];
             let sent = [a.0.join(), b.0.join()];
             assert!(received.iter().all(Result::is_ok) && sent.iter().all(Result::is_ok), "{name}");
@@ -408,8 +411,8 @@ mod contract {
         }
     }
 
-    /// What a core can do for a direction: `cargo test --release -p potluck --lib frame_after_frame
-    /// -- --nocapture`.
+    /// Prints the speed of one core per direction: `cargo test --release -p potluck --lib
+    /// frame_after_frame -- --nocapture`.
     #[test]
     fn frame_after_frame_is_what_it_was() {
         const FRAMES: usize = 64;
@@ -419,7 +422,7 @@ mod contract {
             let [mut sending, mut receiving] = [Duration::ZERO; 2];
             thread::scope(|scope| {
                 let (sent, sending) = (&payload, &mut sending);
-                // The half comes back, so that its drop ends nothing early.
+                // Return the half, so that its drop ends nothing early.
                 scope.spawn(move || {
                     for n in 0..FRAMES {
                         *sending += worked(|| to.send(&header(n, sent.len()), sent).expect("sent"));
@@ -446,7 +449,7 @@ mod contract {
         }
     }
 
-    /// The processor time of this thread, not that of others.
+    /// The processor time that `doing` takes on this thread.
     fn worked(doing: impl FnOnce()) -> Duration {
         let now = || {
             Duration::try_from(clock_gettime(ClockId::ThreadCPUTime))

@@ -1,8 +1,9 @@
 //! Layer: Shells.
 //!
-//! Runs the handshake on a stream: exact reads, one deadline for all of it.
+//! Runs the handshake on a stream: reads of exact length, under one deadline for the whole
+//! handshake.
 //!
-//! Dropping one of these futures closes the stream; nothing else is left behind.
+//! Cancellation: dropping one of these futures closes the stream and leaves nothing else behind.
 
 use super::Stream;
 use super::gate::Replays;
@@ -20,23 +21,23 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// How long a whole handshake may take, from the first byte to the last.
+/// Longest duration of a whole handshake, from its first byte to its last.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a responder knows of a data link that it is asked for.
+/// The responder's knowledge about a requested data link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataTerms {
-    /// The View's whole digest.
+    /// The full digest of the View.
     pub view: ViewDigest,
     /// The member at the rank that the peer claims.
     pub expect: MemberId,
 }
 
-/// The dialling end: proves who we are and learns who answers, within [`HANDSHAKE_TIMEOUT`].
+/// Runs the initiator's end of the handshake: proves this node's identity and learns the peer's,
+/// within [`HANDSHAKE_TIMEOUT`].
 ///
 /// # Errors
-/// The [`Refusal`]; the stream is closed then. [`Refusal::WrongRank`] when `expect` names somebody
-/// else.
+/// The [`Refusal`]; the stream is then closed. [`Refusal::WrongRank`] if the peer is not `expect`.
 pub async fn initiate(
     stream: Box<dyn Stream>,
     local: &Local,
@@ -48,12 +49,12 @@ pub async fn initiate(
     timeout(HANDSHAKE_TIMEOUT, handshake).await.map_err(|_| Refusal::TooSlow)?
 }
 
-/// The accepting end. `views` tells what is known of a data link: the View of this hint, if this
-/// node has the rank `dst` in it, and who is at `src`. A peer that does not hold the cluster key
-/// gets no byte back.
+/// Runs the responder's end. For a requested data link, `views` returns the terms if a View of this
+/// node matches the hint, this node has the rank `dst` in it, and the rank `src` exists. A peer
+/// that does not hold the cluster key receives no byte.
 ///
 /// # Errors
-/// The [`Refusal`]; the stream is closed then.
+/// The [`Refusal`]; the stream is then closed.
 pub async fn respond(
     stream: Box<dyn Stream>,
     local: &Local,
@@ -139,7 +140,7 @@ mod tests {
 
     const DATA: Purpose = Purpose::Data { view: ViewDigest([9; 32]), src: Rank(0), dst: Rank(1) };
 
-    /// The views of a node that has rank 1 in one View, where `first` has rank 0.
+    /// The lookup of a node that has rank 1 in one View, in which `first` has rank 0.
     fn one_view(first: MemberId) -> impl Fn(&DataAsk) -> Option<DataTerms> {
         move |ask| {
             let known = ask.hint == [9; 8] && ask.src == Rank(0) && ask.dst == Rank(1);
@@ -166,8 +167,8 @@ mod tests {
         (near, listener.accept().await.expect("accepted").0)
     }
 
-    /// What a responder did with `bytes` and a closed connection behind them: its refusal, and what
-    /// it sent.
+    /// Sends `bytes` to a responder and closes the connection; returns its refusal and the bytes it
+    /// sent.
     async fn answer_to(bytes: &[u8], replays: &Mutex<Replays>) -> (Option<Refusal>, Vec<u8>) {
         let (mut near, far) = pipe();
         let b = local(2, 2, 7);
@@ -181,7 +182,7 @@ mod tests {
         (refusal.err(), answer)
     }
 
-    /// The bytes that an initiator and a responder said, in three messages.
+    /// The three messages of a handshake between two nodes of one cluster.
     async fn recorded() -> [Vec<u8>; 3] {
         let (a, b) = (local(1, 1, 7), local(2, 2, 7));
         let terms = crate::link::handshake::testing::control();

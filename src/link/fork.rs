@@ -1,22 +1,25 @@
 //! Layer: Shells.
 //!
-//! One data link for two readers: what comes is told apart by its header, and both send.
+//! A demultiplexer: splits one data link into two. The header of each frame decides which of the
+//! two receives it; both may send.
 //!
-//! Who wants to send gets its turn after the frame that is being written, whoever else has more.
-//! The reader for whom a frame is reads on until one comes for the other; then the link changes
-//! hands. As long as all is for one of them reading costs no lock and no change of thread.
+//! Sending is fair: each end waits for at most one frame of the other, even if that one has a
+//! backlog. There is no reader thread. The end that received the last frame keeps the link and
+//! reads on until a frame for the other end arrives; then it hands the link over. While all frames
+//! are for one end, reading takes no lock and no change of thread.
 
 use super::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
 use parking_lot::FairMutex;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Two ends of one link: frames of which `is_for_first` holds come out of the first one, all others
-/// out of the second. Frames of one end keep their order, and frames of both go in the order in
-/// which they were sent. What waits for an end that nobody reads holds up the other one.
+/// Splits `link` into two ends: the first one receives the frames for which `is_for_first` holds,
+/// the second one all others. The frames of one end keep their order. On the wire, the frames of
+/// both ends are in the order in which they were sent. A frame that its end does not read blocks
+/// the frames of the other end behind it (head-of-line blocking).
 ///
-/// *Failure.* Either end's [`Shutdown`] ends the link for both; and so does an error of either
-/// receiver, or dropping it.
+/// *Failure.* The [`Shutdown`] of either end ends the link for both; so does an error of either
+/// receiver, and dropping either receiver.
 pub fn fork(
     link: Box<dyn DataLink>,
     is_for_first: fn(&DataHeader) -> bool,
@@ -37,24 +40,24 @@ pub fn fork(
     })
 }
 
-/// One end.
+/// One of the two ends.
 struct Branch {
     sender: BranchSender,
     receiver: BranchReceiver,
 }
 
-/// A lock that is not fair is taken again by whoever has just given it back: one end with a backlog
-/// would keep the other from a slow link.
+/// The shared sender. The lock must be fair: with an unfair one, a thread with a backlog would
+/// retake it right after the release and starve the other end on a slow link.
 struct BranchSender(Arc<FairMutex<Box<dyn DataSender>>>);
 
 struct BranchReceiver {
     hands: Arc<Hands>,
     is_first: bool,
-    /// The link, while this end reads it.
+    /// The receiving half, while this end holds it.
     held: Option<Box<dyn DataReceiver>>,
 }
 
-/// How the link changes hands.
+/// The shared state by which the receiving half passes between the ends.
 struct Hands {
     is_for_first: fn(&DataHeader) -> bool,
     shutdown: Arc<dyn Shutdown>,
@@ -62,11 +65,21 @@ struct Hands {
     changed: Condvar,
 }
 
+/// The place of the receiving half:
+///
+/// ```text
+/// idle   header    state                               next owner
+/// Some   None      before the first frame              the first end that asks
+/// None   None      one end holds it and reads          unknown until `hand_over`
+/// Some   Some(h)   waits for the end that `h` is for   that end, by `take`
+/// ```
+///
+/// `is_over` ends every wait.
 struct Reading {
-    /// The link, while nobody reads it.
+    /// The receiving half, while no end holds it.
     idle: Option<Box<dyn DataReceiver>>,
-    /// What was read of it last: the frame for which it waits to be taken. None before the first
-    /// frame.
+    /// The last header read, for which `idle` waits to be taken. `None` before the first frame and
+    /// while an end holds the receiving half.
     header: Option<DataHeader>,
     is_over: bool,
 }
@@ -87,11 +100,12 @@ impl DataSender for BranchSender {
 
 impl Hands {
     fn lock(&self) -> MutexGuard<'_, Reading> {
-        // Every section leaves it whole.
+        // Every critical section leaves the state consistent.
         self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the link is this end's to read; gives also the header that was read for it.
+    /// Waits until this end may hold the receiving half; also returns the header that the other end
+    /// read for it, if any.
     fn take(&self, is_first: bool) -> io::Result<(Box<dyn DataReceiver>, Option<DataHeader>)> {
         let mut reading = self.lock();
         loop {
@@ -107,7 +121,7 @@ impl Hands {
         }
     }
 
-    /// The other end has a frame.
+    /// Passes the receiving half to the other end, for which `header` is.
     fn hand_over(&self, link: Box<dyn DataReceiver>, header: DataHeader) {
         let mut reading = self.lock();
         (reading.idle, reading.header) = (Some(link), Some(header));
@@ -189,8 +203,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Frames of any lengths for either end in any order, sent by both at once: each comes out
-        /// once, whole, where it belongs and in order.
+        /// Both ends send frames of any lengths in any order at once: each frame arrives once,
+        /// whole, at its end, and in order.
         #[test]
         fn each_end_gets_its_own_frames(turns in proptest::collection::vec((any::<bool>(), 0usize..50_000), 1..60), wire in 0..3) {
             let (near, far) = [memory, tcp, sealed_tcp][wire as usize]();
@@ -217,8 +231,8 @@ mod tests {
                             assert!(block.bytes().iter().all(|byte| *byte == number as u8));
                         }
                         tell.send(()).expect("somebody listens");
-                        // It reads on, as an engine does: what the other one gets may come by way
-                        // of it.
+                        // Read on, as an engine does: this end may have to pass on frames of the
+                        // other one.
                         receiver.header().expect_err("nothing more comes");
                     });
                 }
@@ -229,7 +243,7 @@ mod tests {
         }
     }
 
-    /// A link that takes a frame in a millisecond, and tells which.
+    /// A sender that takes 1 ms per frame and reports each header.
     struct Slow(mpsc::Sender<DataHeader>);
 
     impl DataSender for Slow {
@@ -250,7 +264,7 @@ mod tests {
         }
         drop(slow);
         let mut frames = sent.iter().map(|header| is_reduce(&header));
-        // Both have begun.
+        // Count only after both ends have begun.
         let first = frames.next();
         assert!(frames.by_ref().any(|is_first| Some(is_first) != first));
         let firsts = frames.take(200).filter(|is_first| *is_first).count();
@@ -263,7 +277,7 @@ mod tests {
         let (mut sender, _receiver, _) = far.split();
         let [(_, mut first, _), (_, mut second, _)] = forked(near);
         sender.send(&header(true, 0, 3), b"abc").expect("sent");
-        // The first end has the link, and is not done with its frame.
+        // The first end holds the receiving half, and has not read its frame's payload.
         first.header().expect("its frame");
         let waiting = thread::spawn(move || second.header().expect_err("nothing comes").kind());
         drop(first);

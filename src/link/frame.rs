@@ -2,13 +2,14 @@
 //!
 //! Frames of bulk data on a byte stream, sealed or in the clear.
 //!
-//! Sealed, a frame is a row of records, each behind its length (`u16`, little-endian): the first
-//! holds the header and the odd beginning of the payload, all others exactly [`FULL_BYTES`] of it.
-//! So the header tells the size of every record that follows, and a record of another size ends the
-//! link. Most payload bytes are read straight into the block that the caller gets, and opened
-//! there. In the clear, a frame is the header and the payload.
+//! A sealed frame is a sequence of records, each prefixed with its length (`u16`, little-endian).
+//! The first record holds the header and the first `len % FULL_BYTES` bytes of the payload, each
+//! other record exactly [`FULL_BYTES`] of it. So the header determines the size of every later
+//! record, and a record of any other size ends the link. Most payload bytes are read straight into
+//! the caller's block and decrypted there. In the clear, a frame is the header followed by the
+//! payload.
 //!
-//! Nothing is allocated for a frame before its header is authentic and within its bounds, and then
+//! Nothing is allocated for a frame before its header is authentic and within bounds; after that,
 //! only its block.
 
 use super::outlet::{Hands, Outlet};
@@ -25,34 +26,34 @@ pub const FULL_BYTES: usize = RECORD_BYTES_MAX - DataHeader::BYTES;
 /// Writes frames.
 pub struct FrameWriter<W> {
     outlet: Outlet<W>,
-    /// None writes in the clear.
+    /// `None`: writes in the clear.
     sealer: Option<Sealer>,
     first: Box<[u8]>,
-    /// How much of the outlet's room is taken.
+    /// Bytes of the outlet's current batch that are filled.
     filled: usize,
-    /// How long the frame at hand was sealed so far.
+    /// Time spent sealing the current frame.
     sealing: Duration,
 }
 
-/// Where frames come from.
+/// The byte stream below a [`FrameReader`].
 pub trait Source {
-    /// Reads as much as is there into `into`, and waits before that until there is something. A
-    /// source may wait for up to `wanted` bytes, no more, which are known to come. Zero bytes are
-    /// the end.
+    /// Waits until at least one byte is available, then reads all available bytes into `into`. A
+    /// source may wait for up to `wanted` bytes: the peer is certain to send that many. It must not
+    /// wait for more. Returns 0 at the end of the stream.
     ///
     /// # Errors
-    /// The source's own; after `Interrupted` and `WouldBlock` it can be asked again.
+    /// The source's own. After `Interrupted` and `WouldBlock` the caller may try again.
     fn read(&mut self, wanted: usize, into: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 }
 
 /// Reads frames.
 pub struct FrameReader<R> {
     from: R,
-    /// None reads in the clear.
+    /// `None`: reads in the clear.
     opener: Option<Opener>,
     record: Box<[u8]>,
-    /// Of a sealed frame whose payload is to come: how much of it lies behind the header in
-    /// `record`.
+    /// Payload bytes behind the header in `record`, of a sealed frame whose payload has not been
+    /// taken yet.
     odd: usize,
     buffer: Box<[u8]>,
     start: usize,
@@ -60,15 +61,15 @@ pub struct FrameReader<R> {
 }
 
 impl<W: Write + Send + 'static> FrameWriter<W> {
-    /// Writes to `to`, sealed by `sealer` if there is one.
+    /// Makes a writer to `to` that seals with `sealer`, or writes in the clear without one.
     pub fn new(to: W, sealer: Option<Sealer>, hands: Hands) -> FrameWriter<W> {
         let (first, room) = if sealer.is_some() { (RECORD_BYTES_MAX, BATCH_BYTES) } else { (0, 0) };
         let outlet = Outlet::new(to, room, hands);
         FrameWriter { outlet, sealer, first: zeros(first), filled: 0, sealing: Duration::ZERO }
     }
 
-    /// Writes one frame, which may still be on its way then. An error other than `InvalidInput` is
-    /// final, and may be that of an earlier frame.
+    /// Writes one frame; part of it may still wait for the writer thread on return. An error other
+    /// than `InvalidInput` is final, and may be that of an earlier frame.
     pub fn send(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
         if header.len as usize != payload.len() || payload.len() > PAYLOAD_BYTES_MAX {
             return Err(io::Error::new(
@@ -86,7 +87,7 @@ impl<W: Write + Send + 'static> FrameWriter<W> {
     fn send_sealed(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
         let began = Instant::now();
         let (odd, full) = payload.split_at(payload.len() % FULL_BYTES);
-        // Taken out while it is sealed from.
+        // Moved out during `seal`, which borrows all of `self`.
         let mut first = std::mem::take(&mut self.first);
         first[..DataHeader::BYTES].copy_from_slice(&header.to_bytes());
         first[DataHeader::BYTES..DataHeader::BYTES + odd.len()].copy_from_slice(odd);
@@ -98,7 +99,7 @@ impl<W: Write + Send + 'static> FrameWriter<W> {
         }
         self.flush()?;
         let sealing = std::mem::take(&mut self.sealing);
-        // Of small frames the time goes elsewhere.
+        // A frame without a full record does not count: most of its time goes elsewhere.
         if !full.is_empty() {
             self.outlet.count(sealing, began.elapsed());
         }
@@ -119,7 +120,7 @@ impl<W: Write + Send + 'static> FrameWriter<W> {
         Ok(())
     }
 
-    /// Header and payload go out together, each from where it is.
+    /// Writes header and payload with one vectored write, without a copy.
     fn send_clear(&mut self, header: &DataHeader, payload: &[u8]) -> io::Result<()> {
         let header = header.to_bytes();
         let parts = &mut [IoSlice::new(&header), IoSlice::new(payload)];
@@ -142,7 +143,7 @@ impl<W: Write + Send + 'static> FrameWriter<W> {
 
 #[cfg(test)]
 impl<W: Write + Send + 'static> FrameWriter<W> {
-    /// Has it believe that it does nothing but seal.
+    /// Makes the outlet assume that sealing takes all of the time, so that it starts its thread.
     pub fn press(&mut self) {
         self.outlet.press();
     }
@@ -153,7 +154,7 @@ impl<W: Write + Send + 'static> FrameWriter<W> {
 }
 
 impl<R: Source> FrameReader<R> {
-    /// Reads from `from`, opened by `opener` if there is one.
+    /// Makes a reader from `from` that decrypts with `opener`, or reads in the clear without one.
     pub fn new(from: R, opener: Option<Opener>) -> FrameReader<R> {
         let (record, buffer) = match opener {
             Some(_) => (RECORD_BYTES_MAX, RECORD_BYTES_MAX + TAG_BYTES + AHEAD_BYTES),
@@ -195,7 +196,8 @@ impl<R: Source> FrameReader<R> {
         rest.chunks_exact_mut(FULL_BYTES).try_for_each(|text| self.open_into(text))
     }
 
-    /// Opens a full record into `text`. What is not in the buffer yet comes straight there.
+    /// Decrypts a full record into `text`. The part that is not in the buffer yet is read straight
+    /// into `text`.
     fn open_into(&mut self, text: &mut [u8]) -> io::Result<()> {
         if self.next_length()? != text.len() + TAG_BYTES {
             return Err(invalid(Malformed::Inconsistent));
@@ -206,7 +208,7 @@ impl<R: Source> FrameReader<R> {
         Ok(opener.open_in_place(text, tag)?)
     }
 
-    /// Opens the next `sealed` bytes into `record`; gives how many plain bytes they hold.
+    /// Decrypts the next `sealed` bytes into `record`; returns the number of plain bytes.
     fn open_record(&mut self, sealed: usize) -> io::Result<usize> {
         self.fill(sealed)?;
         let Some(opener) = &mut self.opener else { return Err(io::ErrorKind::InvalidInput.into()) };
@@ -222,13 +224,16 @@ impl<R: Source> FrameReader<R> {
         Ok(header)
     }
 
-    /// Fills `first` and then `second`, and has the buffer take a little of what comes behind them.
+    /// Fills `first` and then `second`, and lets the buffer take up to `AHEAD_BYTES` of the bytes
+    /// behind them. For example, with 100 and 16 bytes missing, a read of 130 bytes fills both and
+    /// leaves 14 bytes in the buffer; a read of 104 bytes fills `first` and 4 bytes of `second`,
+    /// and the loop reads again.
     fn read_both(&mut self, first: &mut [u8], second: &mut [u8]) -> io::Result<()> {
         let (mut first, mut second) = (self.take(first), second);
         if first.is_empty() {
             second = self.take(second);
         }
-        // Now the buffer is empty, or nothing is missing.
+        // Here the buffer is empty, or no byte is missing.
         while !(first.is_empty() && second.is_empty()) {
             let (wanted, of_first) = (first.len() + second.len(), first.len());
             let parts = &mut [
@@ -244,7 +249,8 @@ impl<R: Source> FrameReader<R> {
         Ok(())
     }
 
-    /// Moves what the buffer has to the front of `into`; gives what is still missing.
+    /// Copies buffered bytes to the front of `into`; returns the part of `into` that is still
+    /// missing.
     fn take<'a>(&mut self, into: &'a mut [u8]) -> &'a mut [u8] {
         let here = into.len().min(self.end - self.start);
         let (taken, missing) = into.split_at_mut(here);
@@ -260,7 +266,7 @@ impl<R: Source> FrameReader<R> {
         Ok(usize::from(length))
     }
 
-    /// Has at least `n` bytes in the buffer, in one piece.
+    /// Reads until the buffer holds at least `n` contiguous bytes.
     fn fill(&mut self, n: usize) -> io::Result<()> {
         if self.buffer.len() - self.start < n || self.start == self.end {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -326,10 +332,10 @@ fn zeros(len: usize) -> Box<[u8]> {
 }
 
 const LENGTH_BYTES: usize = 2;
-/// A chunk of 256 KiB in one write.
+/// Five records: a chunk of 256 KiB leaves in one write.
 const BATCH_BYTES: usize = 5 * (LENGTH_BYTES + RECORD_BYTES_MAX + TAG_BYTES);
-/// What is read before it is known where it goes: a frame of 16 KiB is whole then, and of large
-/// ones little is copied once more.
+/// Bytes read ahead, before their destination is known: enough for a whole frame of 16 KiB, and few
+/// enough that little of a large frame is copied twice.
 const AHEAD_BYTES: usize = LENGTH_BYTES + DataHeader::BYTES + 16 * 1024 + TAG_BYTES;
 
 #[cfg(any(test, fuzzing))]
@@ -370,7 +376,7 @@ mod tests {
         assert!(seen.len() > payload.len());
         let windows: std::collections::BTreeSet<&[u8]> = payload.windows(16).collect();
         assert!(!seen.windows(16).any(|w| windows.contains(w)));
-        // The test can fail: in the clear the windows are there.
+        // Control: in the clear the windows are found.
         let clear = written_by(None, &payload);
         assert!(clear.windows(16).any(|w| windows.contains(w)));
     }
@@ -454,7 +460,7 @@ mod tests {
         );
     }
 
-    /// Gives as much at a time as the next of `pieces` says, over and over.
+    /// Returns as many bytes per read as the next entry of `pieces`, cyclically.
     struct InPieces<'a> {
         bytes: &'a [u8],
         pieces: std::iter::Cycle<std::slice::Iter<'a, usize>>,

@@ -1,16 +1,17 @@
 //! Layer: Core.
 //!
-//! Who may start a handshake: bounds on what strangers can make this node spend.
+//! Admission control before the handshake: bounds on the resources that strangers can make this
+//! node spend.
 //!
-//! Nothing here is a decision about trust; that is the handshake's. A source that authenticated
-//! within the last hour has slots of its own, so that a flood of strangers does not keep members
-//! out.
+//! The gate decides nothing about trust; the handshake does. A source that authenticated within the
+//! last hour has reserved slots and skips the common rate, so a flood of strangers does not keep
+//! members out. Loopback sources skip the common rate, too.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::net::IpAddr;
 
-/// Counts connections between accept and the end of their handshakes.
+/// Counts the connections between accept and the end of their handshakes.
 #[derive(Debug)]
 pub struct Gate {
     sources: BTreeMap<Source, Record>,
@@ -18,8 +19,8 @@ pub struct Gate {
     open: [usize; 2],
 }
 
-/// A place at the gate; to be given back by [`Gate::release`] when the handshake has ended, however
-/// it ended.
+/// One admitted handshake. Give it back with [`Gate::release`] when the handshake has ended,
+/// successful or not.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ticket {
@@ -27,7 +28,7 @@ pub struct Ticket {
     slot: Slot,
 }
 
-/// Why a connection is closed unread.
+/// The reason to close a connection without reading from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overload {
     /// This source connects too often.
@@ -40,7 +41,7 @@ pub enum Overload {
     HalfOpen,
 }
 
-/// Refuses first messages that were seen before.
+/// Detects replayed first messages of the handshake.
 #[derive(Debug, Default)]
 pub struct Replays {
     known: BTreeSet<[u8; 32]>,
@@ -48,33 +49,36 @@ pub struct Replays {
 }
 
 impl Gate {
-    /// Unfinished handshakes in all: a task and about 4 KiB each.
+    /// Unfinished handshakes of all sources together; each costs a task and about 4 KiB.
     pub const HALF_OPEN_MAX: usize = 64;
-    /// Further ones, of sources that authenticated lately.
+    /// Additional unfinished handshakes, reserved for sources that authenticated within
+    /// [`Gate::AUTHENTICATED_MS`].
     pub const RESERVED_MAX: usize = 16;
-    /// Unfinished handshakes of one source: a home host runs one node, perhaps two.
+    /// Unfinished handshakes per source: a home host runs one node, perhaps two.
     pub const SOURCE_HALF_OPEN_MAX: usize = 4;
-    /// The same for a loopback address, which many nodes share in demos and tests.
+    /// The same for the loopback addresses, which many nodes share in demos and tests.
     pub const LOOPBACK_HALF_OPEN_MAX: usize = 16;
-    /// Sources remembered, about 100 bytes each.
+    /// Remembered sources, about 100 bytes each.
     pub const SOURCES_MAX: usize = 1024;
-    /// How long an authenticated source keeps its privilege.
+    /// How long an authenticated source stays privileged, in milliseconds.
     pub const AUTHENTICATED_MS: u64 = 3_600_000;
 
-    /// An open gate that nobody has passed yet.
+    /// A gate without any connections.
     pub fn new() -> Gate {
         Gate { sources: BTreeMap::new(), everybody: Bucket::full(EVERYBODY, 0), open: [0; 2] }
     }
 
-    /// Whether a connection from `ip` may start its handshake. Close it without reading when not.
+    /// Decides whether a connection from `ip` may start its handshake. On an error, close it
+    /// without reading.
     pub fn admit(&mut self, now_ms: u64, ip: IpAddr) -> Result<Ticket, Overload> {
         let source = Source::of(ip);
         let known = match self.sources.get_mut(&source) {
             Some(record) => record.may_come_again(now_ms, source)?,
             None => false,
         };
-        // After the source's own rate, so that one cannot use up everybody's; before it gets a
-        // record, so that strangers beyond everybody's rate do not push others out of the table.
+        // The common rate comes after the source's own rate, so that one source cannot use up the
+        // common one; and before the source gets a record, so that strangers above the common rate
+        // do not push other sources out of the table.
         if !known && !source.is_loopback() && !self.everybody.take(now_ms) {
             return Err(Overload::Rate);
         }
@@ -84,7 +88,7 @@ impl Gate {
         Ok(Ticket { source, slot })
     }
 
-    /// Gives a place back.
+    /// Ends a handshake that was admitted.
     #[allow(clippy::needless_pass_by_value)] // a ticket is good for one release
     pub fn release(&mut self, ticket: Ticket) {
         let Ticket { source, slot } = ticket;
@@ -94,7 +98,7 @@ impl Gate {
         }
     }
 
-    /// A peer from `ip` has authenticated.
+    /// Records that a peer from `ip` has authenticated.
     pub fn authenticated(&mut self, now_ms: u64, ip: IpAddr) {
         let record = self.record(now_ms, Source::of(ip));
         record.seen_ms = now_ms;
@@ -118,8 +122,8 @@ impl Gate {
         self.sources.entry(source).or_insert_with(|| Record::new(now_ms, source))
     }
 
-    /// Forgets the oldest source that has nothing open, privileged ones last. At most 80 have
-    /// something open.
+    /// Forgets the source seen longest ago without open handshakes, unprivileged ones first. At
+    /// most 80 sources have open handshakes, so there is always one.
     fn forget_one(&mut self, now_ms: u64) {
         let idle = self.sources.iter().filter(|(_, record)| record.half_open == 0);
         let oldest = idle.min_by_key(|(_, record)| (record.is_privileged(now_ms), record.seen_ms));
@@ -136,13 +140,14 @@ impl Default for Gate {
 }
 
 impl Replays {
-    /// First messages remembered: a minute and more at the gate's full rate.
+    /// Remembered first messages: more than a minute's worth at the gate's common rate.
     pub const KNOWN_MAX: usize = 4096;
 
-    /// Remembers the initiator's ephemeral key of a first message; false when it was known already.
+    /// Remembers the initiator's ephemeral key of a first message; returns `false` if it was known
+    /// already.
     ///
-    /// To be asked only about messages that prove the cluster key, so that strangers cannot flush
-    /// the memory.
+    /// Call it only for messages that prove the cluster key, so that strangers cannot flush the
+    /// memory.
     pub fn is_first(&mut self, ephemeral: [u8; 32]) -> bool {
         if !self.known.insert(ephemeral) {
             return false;
@@ -157,7 +162,8 @@ impl Replays {
     }
 }
 
-/// An IPv4 address, or the /64 of an IPv6 address, which is what one host can pick from freely.
+/// An IPv4 address, or the /64 prefix of an IPv6 address: a host can choose its addresses freely
+/// within that prefix. All loopback addresses are one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     V4([u8; 4]),
@@ -227,7 +233,7 @@ impl Record {
         Record { bucket, half_open: 0, seen_ms: now_ms, authenticated_ms: None }
     }
 
-    /// Whether the source is a privileged one, unless it is over its own bounds.
+    /// Checks the source's own bounds; returns whether the source is privileged.
     fn may_come_again(&mut self, now_ms: u64, source: Source) -> Result<bool, Overload> {
         self.seen_ms = now_ms;
         if !self.bucket.take(now_ms) {

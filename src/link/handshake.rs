@@ -1,21 +1,22 @@
 //! Layer: Core.
 //!
-//! The handshake, bytes in and bytes out: Noise `XXpsk0_25519_AESGCM_SHA256` with an Ed25519 proof
-//! inside.
+//! The handshake as a state machine over byte arrays: Noise `XXpsk0_25519_AESGCM_SHA256` with an
+//! Ed25519 proof in each introduction.
 //!
 //! ```text
-//! -> preamble, psk, e                  64 bytes   a stranger fails here, before any key exchange, and hears nothing
+//! -> preamble, psk, e                  64 bytes   a stranger fails here, unanswered, before any DH
 //! <- e, ee, s, es, proof(responder)   352 bytes
 //! -> s, se, proof(initiator)          320 bytes   only now is there a link
 //! ```
 //!
-//! Each step is a type that the next one consumes, so the steps cannot be taken out of order. All
-//! messages have a fixed size. The X25519 keys live as long as the process; the Ed25519 key is the
-//! identity, and its signature covers the handshake so far (see [`super::hello`]).
+//! Each step consumes the type of the step before it, so the order of the steps is fixed at compile
+//! time. All messages have a fixed size. A node's X25519 key lives as long as its process; the
+//! Ed25519 key is its identity, and its signature covers the handshake so far (see
+//! [`super::hello`]).
 //!
 //! # What the responder spends
-//! On a stranger two hashes; on a holder of the cluster key two key exchanges and a signature, but
-//! on each first message only once (see [`super::gate::Replays`]).
+//! For a stranger two hashes. For a holder of the cluster key two key exchanges and a signature,
+//! but only once for each first message (see [`super::gate::Replays`]).
 
 use super::hello::{Binding, Hello, PROVEN_BYTES, Role, Wire};
 use super::local::{Local, contributes};
@@ -25,44 +26,45 @@ use super::session::Session;
 use crate::identity::MemberId;
 use snow::{Builder, HandshakeState};
 
-/// Bytes of the first message behind its preamble.
+/// Length of the first message in bytes, without its preamble.
 pub const MESSAGE1_BYTES: usize = 32 + TAG;
-/// Bytes of the second message.
+/// Length of the second message in bytes.
 pub const MESSAGE2_BYTES: usize = 32 + 32 + TAG + PROVEN_BYTES + TAG;
-/// Bytes of the third message.
+/// Length of the third message in bytes.
 pub const MESSAGE3_BYTES: usize = 32 + TAG + PROVEN_BYTES + TAG;
 
-/// What one end wants of a handshake.
+/// The requirements of one end for a handshake.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// What the link is for.
+    /// The purpose of the link.
     pub purpose: Purpose,
-    /// Who the peer must be, if that is known.
+    /// The only acceptable peer, if it is known.
     pub expect: Option<MemberId>,
-    /// What this end thinks of the cable.
+    /// Whether this end trusts the wire.
     pub wire: Wire,
 }
 
-/// The dialling end, waiting for the second message.
+/// The initiator, waiting for the second message.
 pub struct Initiator<'a> {
     end: End<'a>,
 }
 
-/// What the dialling end concludes from the second message.
+/// The initiator's result after the second message.
 pub struct Conclusion {
-    /// To be sent, also when the outcome is a refusal: the peer has a right to know of its twin.
+    /// The third message. Send it even if the outcome is a refusal: the peer learns from it of a
+    /// self-dial, of its own identity on another node, or of another partition rule.
     pub message3: [u8; MESSAGE3_BYTES],
-    /// The link, or why there is none.
+    /// The session, or the reason for having none.
     pub outcome: Result<Session, Refusal>,
 }
 
-/// The accepting end, having read the first message.
+/// The responder after reading the first message.
 pub struct Responder<'a> {
     end: End<'a>,
     ephemeral: [u8; 32],
 }
 
-/// The accepting end, waiting for the third message.
+/// The responder, waiting for the third message.
 pub struct Answered<'a> {
     end: End<'a>,
 }
@@ -74,7 +76,7 @@ struct End<'a> {
 }
 
 impl<'a> Initiator<'a> {
-    /// Begins, and gives what to send first.
+    /// Starts a handshake and returns the first message behind its preamble.
     pub fn start(
         local: &'a Local,
         terms: Terms,
@@ -89,7 +91,12 @@ impl<'a> Initiator<'a> {
         Ok((Initiator { end }, first))
     }
 
-    /// Reads the second message.
+    /// Reads the second message and makes the third one.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongKey`] if the message is not authentic, [`Refusal::WeakPoint`], an error of
+    /// the peer's introduction, or [`Refusal::WrongRank`]. Then no third message exists, so a wrong
+    /// peer does not learn this node's identity.
     pub fn conclude(mut self, message2: &[u8; MESSAGE2_BYTES]) -> Result<Conclusion, Refusal> {
         let peer = self.end.hear(message2, Role::Responder, Refusal::WrongKey)?;
         if !contributes(&message2[..32]) {
@@ -107,10 +114,10 @@ impl<'a> Initiator<'a> {
 }
 
 impl<'a> Responder<'a> {
-    /// Reads the first message, without any key exchange yet.
+    /// Reads the first message, without a key exchange.
     ///
     /// # Errors
-    /// [`Refusal::WrongKey`] when its author does not hold the cluster key, or means another View.
+    /// [`Refusal::WrongKey`] if the initiator does not hold the cluster key, or means another View.
     pub fn open(
         local: &'a Local,
         terms: Terms,
@@ -123,12 +130,15 @@ impl<'a> Responder<'a> {
         Ok(Responder { end: End { noise, local, terms }, ephemeral })
     }
 
-    /// The initiator's X25519 key of this one handshake, which tells a replay.
+    /// The initiator's ephemeral X25519 key, which identifies a replay.
     pub fn ephemeral(&self) -> [u8; 32] {
         self.ephemeral
     }
 
     /// Makes the second message.
+    ///
+    /// # Errors
+    /// [`Refusal::WeakPoint`] or [`Refusal::NoEntropy`].
     pub fn answer(mut self) -> Result<(Answered<'a>, [u8; MESSAGE2_BYTES]), Refusal> {
         if !contributes(&self.ephemeral) {
             return Err(Refusal::WeakPoint);
@@ -141,6 +151,10 @@ impl<'a> Responder<'a> {
 
 impl Answered<'_> {
     /// Reads the third message.
+    ///
+    /// # Errors
+    /// [`Refusal::Forged`] if the message is not authentic, an error of the peer's introduction, or
+    /// the reason for refusing this peer.
     pub fn finish(mut self, message3: &[u8; MESSAGE3_BYTES]) -> Result<Session, Refusal> {
         let peer = self.end.hear(message3, Role::Initiator, Refusal::Forged)?;
         self.end.judge(&peer)?;
@@ -157,7 +171,7 @@ impl End<'_> {
             static_public: &local.static_public,
         };
         let proven = local.hello_over(self.terms.wire).proven_by(&local.identity, &binding);
-        // All sizes are fixed, so only the operating system's randomness can fail here.
+        // All sizes are fixed, so only the system's randomness can fail here.
         self.noise.write_message(&proven, message).map(drop).map_err(|_| Refusal::NoEntropy)
     }
 
@@ -196,8 +210,7 @@ impl End<'_> {
 }
 
 fn noise_of(local: &Local, purpose: &Purpose, role: Role) -> Result<HandshakeState, Refusal> {
-    // The pattern and all lengths are fixed, so only the operating system's randomness can be
-    // missing.
+    // The pattern and all lengths are fixed, so only the system's randomness can be missing.
     let no_entropy = |_| Refusal::NoEntropy;
     let prologue = purpose.prologue();
     let builder = Builder::new("Noise_XXpsk0_25519_AESGCM_SHA256".parse().map_err(no_entropy)?)
@@ -223,7 +236,7 @@ pub(crate) mod testing {
     use std::sync::Arc;
     use zeroize::Zeroizing;
 
-    /// The node that tests call `n`, in the cluster that they call `key`.
+    /// The node number `n` of the tests, in the cluster number `key`.
     pub(crate) fn local(n: u8, boot: u64, key: u8) -> Local {
         let hello = Hello {
             id: MemberId { node: NodeId([0; 32]), boot: Boot(boot) },
@@ -243,7 +256,7 @@ pub(crate) mod testing {
         Terms { purpose: Purpose::Control, expect: None, wire: Wire::Untrusted }
     }
 
-    /// Sessions of a control link from node 1 to node 2.
+    /// The two sessions of a control link from node 1 to node 2.
     pub(in crate::link) fn session_pair() -> (Session, Session) {
         session_pair_over(control())
     }
@@ -252,7 +265,7 @@ pub(crate) mod testing {
         session_pair_between(&local(1, 1, 7), &local(2, 2, 7), terms)
     }
 
-    /// Sessions whose records are sealed with `suite`.
+    /// Two sessions whose records are sealed with `suite`.
     pub(in crate::link) fn session_pair_of(suite: Suite) -> (Session, Session) {
         let (a, mut b) = (local(1, 1, 7), local(2, 2, 7));
         b.hello.suite = suite;
@@ -288,7 +301,7 @@ mod tests {
 
     type Outcomes = (Result<Session, Refusal>, Result<Session, Refusal>);
 
-    /// Runs a handshake whose messages pass through `tap`, as (number, bytes).
+    /// Runs a handshake whose messages pass through `tap` as (number, bytes).
     fn run(a: (&Local, Terms), b: (&Local, Terms), mut tap: impl FnMut(u8, &mut [u8])) -> Outcomes {
         let (initiator, mut first) = Initiator::start(a.0, a.1).expect("randomness");
         tap(1, &mut first);
@@ -450,8 +463,8 @@ mod tests {
         assert_eq!(seen, (Some(Refusal::DuplicateIdentity), Some(Refusal::DuplicateIdentity)));
     }
 
-    /// A curve whose public keys are of low order: those of this process start, or those of the one
-    /// handshake.
+    /// Which public keys of a member are points of low order: its static one, or the ephemeral one
+    /// of this handshake.
     #[derive(Clone, Copy, PartialEq)]
     enum Weak {
         Static,
@@ -519,7 +532,7 @@ mod tests {
         }
     }
 
-    /// What a responder says to a member whose curve is `weak`.
+    /// The responder's refusal of a member whose keys are `weak`.
     fn meet_weak(weak: Weak) -> Option<Refusal> {
         let (mut a, b) = (local(1, 1, 7), local(2, 2, 7));
         a.static_public = if weak == Weak::Static { [0; 32] } else { a.static_public };

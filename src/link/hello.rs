@@ -1,10 +1,10 @@
 //! Layer: Core.
 //!
-//! What a node says of itself inside the handshake, and the proof of it.
+//! The introduction: a node's claims about itself inside the handshake, and their proof.
 //!
-//! The proof is an Ed25519 signature over the role, the handshake's hash so far, the signer's
-//! X25519 key, its boot and all the rest it says. So it is good for this handshake alone: it cannot
-//! be carried into another one, turned around, or joined to other claims.
+//! The proof is an Ed25519 signature over the role, the handshake hash so far, the signer's X25519
+//! key, its boot number and a hash of the introduction. So it is valid for this handshake only: it
+//! cannot be replayed in another one, reflected to its signer, or combined with other claims.
 
 use super::refusal::Refusal;
 use super::suite::Suite;
@@ -16,27 +16,27 @@ use sha2::{Digest, Sha256};
 /// A node's introduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Which life of which node.
+    /// The member: a node and its boot.
     pub id: MemberId,
-    /// What it calls itself.
+    /// The name that the node chose.
     pub name: Name,
-    /// The port it listens on; 0 when it does not.
+    /// The node's listening port; 0 if it does not listen.
     pub port: u16,
-    /// It joined with nothing to keep in step.
+    /// Whether the member has no state to synchronize.
     pub stateless: bool,
     /// The engines it can run.
     pub engines: Engines,
-    /// Which groups it lets go on when the network is cut, as `Partition::digest`.
+    /// The member's rule for a network partition, as `Partition::digest`.
     pub partition: [u8; 8],
-    /// What it thinks of the cable under this link.
+    /// Whether it trusts the wire below this link.
     pub wire: Wire,
-    /// The suite that its processor is quick at.
+    /// The cipher suite that is fast on its processor.
     pub suite: Suite,
 }
 
-/// Whether the cable under a link is trusted, see `Builder::trusted_link`.
+/// Whether the wire below a link is trusted, see `Builder::trusted_link`.
 ///
-/// A data link goes unencrypted only when both ends say [`Wire::Trusted`] inside the handshake.
+/// A data link is unencrypted only if both ends say [`Wire::Trusted`] inside the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Wire {
     /// Everything is encrypted.
@@ -46,31 +46,31 @@ pub enum Wire {
     Trusted,
 }
 
-/// Which end of a handshake.
+/// The two ends of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The one that dialled.
+    /// The end that dialled.
     Initiator,
-    /// The one that accepted.
+    /// The end that accepted.
     Responder,
 }
 
-/// What a proof is bound to besides the claims themselves.
+/// The context of a proof besides the claims themselves.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding<'a> {
     /// The signer's end.
     pub role: Role,
-    /// The handshake's hash after the previous message.
+    /// The handshake hash after the previous message.
     pub hash: &'a [u8],
-    /// The signer's X25519 public key of this process start.
+    /// The signer's static X25519 public key, new at each process start.
     pub static_public: &'a [u8],
 }
 
-/// Bytes of a proven introduction; all are equally long, so their length tells nothing.
+/// Length of a proven introduction in bytes. All are equally long, so the length reveals nothing.
 pub const PROVEN_BYTES: usize = 256;
 
 impl Hello {
-    /// Signature, introduction, zeros.
+    /// Signs the introduction: the signature, the introduction, then zeros.
     pub fn proven_by(&self, identity: &Identity, binding: &Binding<'_>) -> [u8; PROVEN_BYTES] {
         let hello = self.to_bytes();
         let mut out = [0; PROVEN_BYTES];
@@ -79,7 +79,7 @@ impl Hello {
         out
     }
 
-    /// Reads a proven introduction.
+    /// Checks a proven introduction and returns it.
     ///
     /// # Errors
     /// [`Refusal::BadHello`] or [`Refusal::BadSignature`].

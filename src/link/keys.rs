@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! The keys of a link's two directions, from the handshake to each record.
+//! The record keys of a link's two directions, derived from the handshake.
 //!
 //! ```text
 //! secret = HKDF-Extract(handshake hash, Noise's split for the direction)
@@ -8,9 +8,9 @@
 //! next   = HKDF-Expand(secret, "potluck/1/next"), which takes the secret's place
 //! ```
 //!
-//! The hash covers both introductions and so what either end wants of the link. The keys that Noise
-//! itself would use are never used, so no key ever serves two ciphers, and of an earlier generation
-//! nothing is kept.
+//! The handshake hash covers both introductions, and so the claims and settings of both ends. The
+//! keys that Noise itself would use are never used, so no key serves two ciphers. No secret of an
+//! earlier generation is kept.
 
 use super::session::{Broken, TAG_BYTES};
 use super::suite::Suite;
@@ -28,18 +28,18 @@ pub struct Keys {
     key: LessSafeKey,
 }
 
-/// The keys of a link as one end has them.
+/// The keys of a link, as one end uses them.
 pub struct BothWays {
-    /// For what this end sends.
+    /// Encrypts the records that this end sends.
     pub outgoing: Keys,
-    /// For what the peer sends.
+    /// Decrypts the records that the peer sends.
     pub incoming: Keys,
 }
 
 type Secret = Zeroizing<[u8; 32]>;
 
 impl BothWays {
-    /// What a handshake that is through gives to a link of `suite`.
+    /// Derives the keys of a link with `suite` from a finished handshake.
     pub fn of(noise: &mut HandshakeState, suite: Suite) -> BothWays {
         let (first, second) = noise.dangerously_get_raw_split();
         let (first, second) = (Zeroizing::new(first), Zeroizing::new(second));
@@ -54,7 +54,7 @@ impl BothWays {
 }
 
 impl Keys {
-    /// From what Noise splits off for the direction, and the hash of the handshake.
+    /// Derives the keys of a direction from Noise's split for it and the handshake hash.
     pub fn of(split: &[u8; 32], hash: &[u8], suite: Suite) -> Keys {
         let (secret, _) = Hkdf::<Sha256>::extract(Some(hash), split);
         Keys::of_secret(Zeroizing::new(secret.into()), suite)
@@ -62,18 +62,18 @@ impl Keys {
 
     fn of_secret(secret: Secret, suite: Suite) -> Keys {
         let key = expanded(&secret, suite.key_label());
-        // Both suites have keys of 32 bytes.
+        // Both suites use keys of 32 bytes.
         let key = UnboundKey::new(suite.algorithm(), key.as_slice()).expect("32 bytes are a key");
         Keys { suite, secret, key: LessSafeKey::new(key) }
     }
 
-    /// Goes on to the next generation and forgets this one.
+    /// Replaces the keys with those of the next generation.
     pub fn renew(&mut self) {
         *self = Keys::of_secret(expanded(&self.secret, b"potluck/1/next"), self.suite);
     }
 
-    /// Seals `plain` into the front of `out`, which has room for it and the tag. No number may come
-    /// twice in one generation.
+    /// Seals `plain` into the front of `out`, which must have room for it and the tag; returns the
+    /// sealed length. A number may be used only once per generation.
     pub fn seal(&self, number: u64, plain: &[u8], out: &mut [u8]) -> Result<usize, Broken> {
         let (text, rest) = out.split_at_mut_checked(plain.len()).ok_or(Broken::Size)?;
         let place = rest.get_mut(..TAG_BYTES).ok_or(Broken::Size)?;
@@ -87,7 +87,7 @@ impl Keys {
         Ok(plain.len() + TAG_BYTES)
     }
 
-    /// Opens `text` where it is.
+    /// Opens `text` in place.
     pub fn open(&self, number: u64, text: &mut [u8], tag: [u8; TAG_BYTES]) -> Result<(), Broken> {
         let (nonce, tag) = (self.suite.nonce(number), Tag::from(tag));
         self.key
@@ -131,7 +131,7 @@ mod tests {
         mac.finalize().into_bytes().into()
     }
 
-    /// By other code: HKDF written out, and the ciphers of RustCrypto.
+    /// An independent implementation: HKDF spelled out, and RustCrypto's ciphers.
     fn sealed_elsewhere(suite: Suite, generation: u8, number: u64, plain: &[u8]) -> Vec<u8> {
         let mut secret = mac(&[6; 32], &[5; 32]);
         for _ in 0..generation {

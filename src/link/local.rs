@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! What this node brings to every handshake.
+//! This node's part of every handshake: its identity, its introduction and its keys.
 
 use super::hello::{Hello, Wire};
 use crate::identity::Identity;
@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 pub struct Local {
     /// The key pair that signs.
     pub identity: Arc<Identity>,
-    /// The introduction; what it says of the wire is replaced for each link.
+    /// The introduction; its `wire` is replaced for each link.
     pub hello: Hello,
     trusted: RwLock<BTreeSet<IpAddr>>,
     pub(super) static_private: Zeroizing<[u8; 32]>,
@@ -25,9 +25,9 @@ pub struct Local {
 }
 
 impl Local {
-    /// The node of `identity` in the cluster of `psk`. `static_private` is 32 fresh random bytes of
-    /// this process start, which are never stored; the introduction's node id is set to that of
-    /// `identity`.
+    /// Makes the node of `identity` in the cluster of `psk`. `static_private` is 32 fresh random
+    /// bytes per process start, which are never stored. The node id of `hello` is replaced with
+    /// that of `identity`.
     pub fn new(
         identity: Arc<Identity>,
         mut hello: Hello,
@@ -39,14 +39,14 @@ impl Local {
         Local { identity, hello, trusted: RwLock::default(), static_private, static_public, psk }
     }
 
-    /// What this node thinks of the cable under its address `ip`.
+    /// Whether this node trusts the wire of its own address `ip`.
     pub fn wire_at(&self, ip: IpAddr) -> Wire {
         let trusted = self.trusted.read().unwrap_or_else(PoisonError::into_inner);
         if trusted.contains(&ip.to_canonical()) { Wire::Trusted } else { Wire::Untrusted }
     }
 
-    /// Replaces the own addresses on cables that the user declared as trusted: none at first. Links
-    /// that stand stay as they are.
+    /// Replaces the set of this node's addresses on wires that the user declared as trusted;
+    /// initially empty. Existing links do not change.
     pub fn set_trusted(&self, trusted: BTreeSet<IpAddr>) {
         *self.trusted.write().unwrap_or_else(PoisonError::into_inner) = trusted;
     }
@@ -63,7 +63,7 @@ impl fmt::Debug for Local {
     }
 }
 
-/// Whether a peer's X25519 point takes part in the exchange at all. Points of low order give zero
+/// Whether a peer's X25519 point contributes to the shared secret. Points of low order yield zero
 /// with every key.
 pub(super) fn contributes(point: &[u8]) -> bool {
     let Some(mut dh) = DefaultResolver.resolve_dh(&DHChoice::Curve25519) else { return false };

@@ -1,24 +1,24 @@
 //! Layer: Shells.
 //!
-//! How much a socket gathers before the thread that reads from it is woken.
+//! Lets a socket gather bytes before it wakes the thread that reads from it.
 //!
-//! On a wire that is slower than the processor a thread that reads what is there is woken for every
-//! packet. The kernel can be told to wait for more (`SO_RCVLOWAT`, socket(7)), which takes fewer
-//! turns and so less of the processor.
+//! If the wire is slower than the processor, a blocking reader is woken for every packet. The
+//! kernel can be told to wait for more bytes (`SO_RCVLOWAT`, socket(7)): fewer wake-ups, and less
+//! processor time.
 
 use std::io::{self, IoSliceMut};
 use std::net::TcpStream;
 
-/// Reads from one socket, of which it is the only reader.
+/// The receive low-water mark of one socket, whose only reader uses it.
 #[derive(Debug)]
 pub struct LowWater {
-    /// What the socket was told; one byte before that.
+    /// The mark set on the socket; initially 1 byte.
     #[cfg(target_os = "linux")]
     mark: usize,
 }
 
 impl LowWater {
-    /// For a socket that nobody has told anything.
+    /// For a socket with the default mark.
     pub fn new() -> LowWater {
         LowWater {
             #[cfg(target_os = "linux")]
@@ -26,12 +26,14 @@ impl LowWater {
         }
     }
 
-    /// Reads as much as is there into `into`, once much of the `wanted` bytes has come, or the end
-    /// of the stream. `wanted` is what the peer is certain to send before it waits for anything.
+    /// Waits until `wanted` bytes are here, but at most 68 KiB of them, and only one byte if
+    /// `wanted` is below 32 KiB; or until the stream has ended. Then reads all available bytes into
+    /// `into`. `wanted` is the number of bytes that the peer is certain to send before it waits for
+    /// anything.
     ///
     /// # Errors
-    /// What reading from a socket gives; `WouldBlock` and `Interrupted` mean that nothing was read,
-    /// and to try again.
+    /// Those of a read from a socket. `WouldBlock` and `Interrupted` mean that nothing was read;
+    /// try again.
     #[cfg(target_os = "linux")]
     pub fn read(
         &mut self,
@@ -51,17 +53,17 @@ impl LowWater {
         if mark == 1 {
             return (&mut &*socket).read_vectored(into);
         }
-        // To block in the read itself would be to wait for as much again after a part has been
-        // taken out, which may never come.
+        // Do not block in the read itself: after a partial read it would wait for as many bytes
+        // again, which may never come.
         poll(&mut [PollFd::new(socket, PollFlags::IN)], None)?;
         let read = recvmsg(socket, into, &mut RecvAncillaryBuffer::default(), RecvFlags::DONTWAIT)?;
         Ok(read.bytes)
     }
 
-    /// Reads as much as is there into `into`.
+    /// Waits for at least one byte, then reads all available bytes into `into`.
     ///
     /// # Errors
-    /// What reading from a socket gives.
+    /// Those of a read from a socket.
     #[cfg(not(target_os = "linux"))]
     pub fn read(
         &mut self,
@@ -73,11 +75,11 @@ impl LowWater {
     }
 }
 
-/// Two system calls more are not worth less than this.
+/// Below this, two additional system calls cost more than they save.
 #[cfg(target_os = "linux")]
 const WORTH_BYTES: usize = 32 * 1024;
 
-/// About a record; what is waited for must have room in the socket's buffer, which begins with 128
+/// About one record. The bytes waited for must fit the socket's receive buffer, which starts at 128
 /// KiB.
 #[cfg(target_os = "linux")]
 const MARK_BYTES_MAX: usize = 68 * 1024;
@@ -117,7 +119,7 @@ mod tests {
         (near, listener.accept().expect("accepted").0)
     }
 
-    /// Reads until `wanted` bytes are in, as frames are read.
+    /// Reads until `wanted` bytes are here, as a frame reader does.
     fn read_all(low_water: &mut LowWater, socket: &TcpStream, wanted: usize) -> Vec<u8> {
         let (mut all, mut buffer) = (Vec::new(), vec![0; 256 * 1024]);
         while all.len() < wanted {
@@ -138,7 +140,7 @@ mod tests {
 
     #[test]
     fn whatever_the_pieces_are_all_of_it_comes_and_nothing_is_waited_for_in_vain() {
-        // Around the least and the most that is waited for, and several times as much.
+        // Around the smallest and the largest mark, and several times the largest.
         let lengths =
             [1, 32 * 1024 - 1, 32 * 1024, 68 * 1024, 68 * 1024 + 1, 100 * 1024, 256 * 1024];
         for piece in [1000, 7 * 1024, 40 * 1024, 256 * 1024] {

@@ -1,11 +1,10 @@
 //! Layer: Shells.
 //!
-//! [`Net`] without a network: hosts in one process, whose cables can be cut.
+//! [`Net`] without a network: hosts in one process, with cables that tests can cut.
 //!
-//! A cut is a pulled cable, not a closed connection: dials time out, and what was sent on open
-//! connections arrives when the cut heals. A stream between two hosts carries the ends of an
-//! in-memory data link with it, so that [`into_data_link`](super::into_data_link) works as it does
-//! on TCP.
+//! A cut is a pulled cable, not a closed connection: dials time out, and bytes sent on open
+//! connections arrive after the cut is healed. A stream between two hosts also carries the ends of
+//! an in-memory data link, so [`into_data_link`](super::into_data_link) works as it does on TCP.
 
 #![cfg_attr(
     not(test),
@@ -25,8 +24,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;
 
-/// All hosts that can reach each other, and which of them at the moment cannot. Clones are the same
-/// world.
+/// A set of hosts, and the pairs of them whose cable is cut. Clones share the set.
 #[derive(Clone, Default)]
 pub struct MemoryWorld(Arc<Mutex<World>>);
 
@@ -43,27 +41,27 @@ impl MemoryWorld {
         MemoryWorld::default()
     }
 
-    /// The host of this address.
+    /// The network of the host with this address.
     pub fn host(&self, ip: IpAddr) -> MemoryNet {
         MemoryNet { world: self.clone(), ip }
     }
 
-    /// Nothing gets from one of these hosts to the other any more.
+    /// Cuts the cable between two hosts, in both directions.
     pub fn cut(&self, a: IpAddr, b: IpAddr) {
         let mut world = self.lock();
         world.cuts.insert(pair(a, b));
         world.set(pair(a, b), Passage::Held);
     }
 
-    /// Everything gets through again, also what was held up.
+    /// Heals a cut; the held bytes and frames are delivered.
     pub fn heal(&self, a: IpAddr, b: IpAddr) {
         let mut world = self.lock();
         world.cuts.remove(&pair(a, b));
         world.set(pair(a, b), Passage::Open);
     }
 
-    /// The control links between these hosts end, as connections do that are reset; new ones can be
-    /// made at once.
+    /// Ends the control links between two hosts, as a reset does; new ones can be made at once.
+    /// Data links continue.
     pub fn sever(&self, a: IpAddr, b: IpAddr) {
         let world = self.lock();
         let between = world.wires.iter().filter(|(ends, ..)| *ends == pair(a, b));
@@ -90,7 +88,7 @@ impl Net for MemoryNet {
     }
 
     async fn dial(&self, to: SocketAddr) -> io::Result<Box<dyn Stream>> {
-        // Outside of the wait: no lock is held across it.
+        // Bound to a variable, so that no lock is held across the await below.
         let connected = self.world.lock().connect(self.ip, to);
         match connected {
             Some(outcome) => outcome.map(|stream| Box::new(stream) as Box<dyn Stream>),
@@ -113,7 +111,7 @@ struct World {
 type Pair = (IpAddr, IpAddr);
 
 impl World {
-    /// None when the cable is cut.
+    /// `None` if the cable is cut.
     fn connect(&mut self, ip: IpAddr, to: SocketAddr) -> Option<io::Result<MemoryStream>> {
         if self.cuts.contains(&pair(ip, to.ip())) {
             return None;
@@ -161,8 +159,8 @@ impl Listener for MemoryPort {
     }
 
     async fn accept(&mut self) -> io::Result<(Box<dyn Stream>, SocketAddr)> {
-        // The world holds a sender for as long as this port is in its table, which is for as long
-        // as it lives.
+        // The world keeps a sender while this port is in its table, and it is there until it is
+        // dropped.
         let (stream, from) = self.incoming.recv().await.ok_or(io::ErrorKind::NotConnected)?;
         Ok((Box::new(stream), from))
     }
@@ -183,12 +181,12 @@ struct MemoryStream {
     twin: Option<Box<dyn DataLink>>,
 }
 
-/// Holds up the bytes of one stream.
+/// Holds the bytes of one stream while its cable is cut.
 struct Wire(Mutex<WireState>);
 
 struct WireState {
     passage: Passage,
-    /// Nothing comes any more, and nothing can be sent.
+    /// Severed: reads return the end of the stream, writes fail.
     over: bool,
     waiting: [Option<Waker>; 2],
 }
@@ -230,7 +228,7 @@ impl Wire {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).over
     }
 
-    /// Ready when bytes get through. Whoever waits for some is woken by every change.
+    /// Ready while the cable is whole. Registers the reader, which every change wakes.
     fn poll_open(&self, side: usize, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting[side] = Some(cx.waker().clone());
@@ -291,9 +289,9 @@ fn pair(a: IpAddr, b: IpAddr) -> Pair {
     (a.min(b), a.max(b))
 }
 
-/// Bytes under way on a stream, as in a socket's buffers.
+/// Bytes in flight on a stream, as in a socket's buffers.
 const STREAM_BYTES: usize = 64 * 1024;
-/// Connections that wait to be accepted.
+/// Longest queue of connections to be accepted.
 const BACKLOG: usize = 128;
 const EPHEMERAL: u16 = 0xc000;
 
@@ -301,7 +299,7 @@ const EPHEMERAL: u16 = 0xc000;
 pub(in crate::link) mod testing {
     use super::*;
 
-    /// Two ends of a stream between nowhere and nowhere.
+    /// The two ends of a stream that belongs to no world.
     pub(in crate::link) fn pipe() -> (Box<dyn Stream>, Box<dyn Stream>) {
         let at = |n: u8| SocketAddr::from(([10, 0, 0, n], 1));
         let (near, far) = MemoryStream::pair(at(1), at(2));

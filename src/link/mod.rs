@@ -1,10 +1,10 @@
 //! Layer: Doors.
 //!
-//! Links between two nodes: one TCP port, one handshake, control links for messages and data links
-//! for bulk.
+//! Links between two nodes. All of them use one TCP port and one handshake: control links for
+//! messages, data links for bulk data.
 //!
-//! [`Net`] is the door to the operating system's sockets, [`DataLink`] the one that engines use.
-//! Both have in-memory twins, so that everything above them runs without a network too.
+//! [`Net`] is the interface to the operating system's sockets; [`DataLink`] is the one that engines
+//! use. Both have in-memory implementations, so everything above them also runs without a network.
 
 mod control;
 mod data;
@@ -69,23 +69,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Where connections come from.
+/// Opens listening ports and connections.
 #[async_trait]
 pub trait Net: Send + Sync {
-    /// Listens on the first free port of `ports`, then on any.
+    /// Listens on the first free port of `ports`; if none is free, on a port that the system picks.
     async fn listen(&self, ports: &[u16]) -> io::Result<Box<dyn Listener>>;
 
-    /// Connects, or fails within two seconds.
+    /// Connects, or fails after two seconds.
     async fn dial(&self, to: SocketAddr) -> io::Result<Box<dyn Stream>>;
 }
 
 /// A listening port.
 #[async_trait]
 pub trait Listener: Send {
-    /// Its number.
+    /// The port's number.
     fn port(&self) -> u16;
 
-    /// The next connection. Cancel-safe.
+    /// Waits for the next connection. Cancel-safe.
     async fn accept(&mut self) -> io::Result<(Box<dyn Stream>, SocketAddr)>;
 }
 
@@ -94,20 +94,20 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
     /// The address of this end.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
-    /// The blocking socket under it, for data links; `None` when there is none.
+    /// Turns the stream into the blocking socket below it, for data links; `None` if there is none.
     fn into_tcp(self: Box<Self>) -> Option<std::net::TcpStream>;
 
-    /// The end of an in-memory data link that goes with this stream, once; `None` on a real
-    /// network.
+    /// Takes this end of the in-memory data link that belongs to this stream. `None` after the
+    /// first call, and always on a real network.
     fn take_twin(&mut self) -> Option<Box<dyn DataLink>> {
         None
     }
 }
 
-/// An authenticated connection for bulk data between two members of one View. Used by blocking
-/// threads.
+/// An authenticated connection for bulk data between two members of one View. Blocking threads use
+/// it.
 pub trait DataLink: Send {
-    /// The two directions, for a thread each, and a handle that ends both.
+    /// Splits the link into its two directions, one per thread, and a handle that ends both.
     fn split(self: Box<Self>) -> (Box<dyn DataSender>, Box<dyn DataReceiver>, Arc<dyn Shutdown>);
 }
 
@@ -119,15 +119,15 @@ pub trait DataSender: Send {
 
 /// The receiving half.
 pub trait DataReceiver: Send {
-    /// The header of the next frame; blocks until there is one. An error is final.
+    /// Waits for the next frame and returns its header; blocks. An error is final.
     fn header(&mut self) -> io::Result<DataHeader>;
 
-    /// Takes the payload of that frame, once and before the next header, into memory of exactly its
-    /// length; blocks until it is all here. An error is final, and what is in the memory then means
-    /// nothing.
+    /// Reads the payload of that frame; call it once per header, with a buffer of exactly the
+    /// payload's length. Blocks until the whole payload is here. An error is final; the contents of
+    /// the buffer are then unspecified.
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()>;
 
-    /// The next frame, its payload in a block of `pool`.
+    /// Receives the next frame into a block of `pool`.
     #[cfg(any(test, fuzzing))]
     fn recv(&mut self, pool: &Pool) -> io::Result<(DataHeader, Block)> {
         let header = self.header()?;
@@ -139,47 +139,53 @@ pub trait DataReceiver: Send {
 
 /// Ends a link from any thread; both halves then fail at once. Idempotent.
 pub trait Shutdown: Send + Sync {
-    /// Ends it.
+    /// Ends the link.
     fn shutdown(&self);
 }
 
-/// What a frame of bulk data is. The View is not named: the link belongs to one.
+/// The header of a frame of bulk data. It does not name the View, because a data link belongs to
+/// one View.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
-    /// Which operation.
+    /// The operation.
     pub op: OpId,
-    /// Which flow of the operation's schedule.
+    /// The flow of the operation's schedule.
     pub flow: u32,
-    /// Which chunk of the flow.
+    /// The chunk of the flow; for [`Phase::Message`], the number of frames of the message that
+    /// follow.
     pub chunk: u32,
-    /// What it is for.
+    /// The purpose of the frame.
     pub phase: Phase,
-    /// Bytes that follow, at most [`PAYLOAD_BYTES_MAX`].
+    /// Length of the payload in bytes, at most [`PAYLOAD_BYTES_MAX`].
     pub len: u32,
 }
 
-/// What a frame is for: the direction of a chunk in a schedule, or part of a message between two
-/// ranks.
+/// The purpose of a frame: the direction of a chunk in a schedule, or a part of a message between
+/// two ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// A contribution on its way to be added.
+    /// A contribution or a partial sum, to be folded by the receiver.
     Reduce,
-    /// A result on its way to everybody.
+    /// A part of the result, to be stored and forwarded.
     Gather,
-    /// A piece of a message; `chunk` says how many follow.
+    /// A piece of a message between two ranks; `chunk` states how many pieces follow.
     Message,
-    /// Whoever sends this has memory for one more message of the flow. Without a payload.
+    /// A credit: the sender of this frame posted a receive for one more message of the flow. No
+    /// payload.
     Posted,
 }
 
-/// Largest payload of one frame: the largest chunk a plan may name.
+/// Largest payload of one frame in bytes: the largest chunk that a plan may specify.
 pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
 impl DataHeader {
-    /// Bytes of an encoded header.
+    /// Length of an encoded header in bytes.
     pub const BYTES: usize = 32;
 
-    /// The fixed layout.
+    /// Encodes the header in its fixed layout.
+    /// ```text
+    /// lane(8) number(8) flow(4) chunk(4) phase(1) zero(3) len(4)     little-endian
+    /// ```
     pub fn to_bytes(self) -> [u8; DataHeader::BYTES] {
         let mut out = [0; DataHeader::BYTES];
         out[0..8].copy_from_slice(&self.op.lane.0.to_le_bytes());
@@ -196,7 +202,7 @@ impl DataHeader {
         out
     }
 
-    /// Reads the fixed layout; a length beyond [`PAYLOAD_BYTES_MAX`] is refused here, before
+    /// Decodes the fixed layout. A length above [`PAYLOAD_BYTES_MAX`] is an error here, before
     /// anything is allocated.
     pub fn from_bytes(bytes: &[u8; DataHeader::BYTES]) -> Result<DataHeader, Malformed> {
         let mut r = Reader::new(bytes);

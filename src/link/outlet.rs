@@ -1,13 +1,12 @@
 //! Layer: Shells.
 //!
-//! Where sealed records leave: by the thread that sealed them, or by one more while both are too
-//! much for one core.
+//! Writes sealed records: on the thread that sealed them, or on a second thread while sealing and
+//! writing are too much for one core.
 //!
-//! The sender of a data link seals and then waits in the socket. On a wire as slow as a gigabit
-//! that is nearly all waiting. Where the wire is faster than a core can seal and write (with AES
-//! from about 15 Gbit/s on), the records are written by a thread of their own while the next ones
-//! are sealed; it is not used before, because what it does, small frames pay for with one more
-//! change of threads.
+//! The sender of a data link seals and then waits in the socket. On a wire as slow as a gigabit it
+//! waits nearly all of the time. If the wire is faster than one core can seal and write (with AES,
+//! above about 15 Gbit/s), a thread of its own writes the records while the sender seals the next
+//! ones. The thread is not used before, because it costs small frames one more change of threads.
 
 use std::io::{self, Write};
 use std::num::NonZero;
@@ -16,16 +15,16 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How many threads a sender may use.
+/// The number of threads that a sender may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hands {
-    /// Who seals also writes.
+    /// The sealing thread also writes.
     One,
-    /// One more writes, while that is worth it.
+    /// A second thread writes while the load is high.
     Two,
 }
 
-/// What is written to, and room for what comes next.
+/// The destination of sealed records, and the buffer for the next batch.
 pub struct Outlet<W> {
     to: Arc<Mutex<W>>,
     hands: Hands,
@@ -34,37 +33,38 @@ pub struct Outlet<W> {
     writer: Option<Writer>,
 }
 
-/// The thread that writes.
+/// The writer thread, with a fixed set of buffers that circulate.
 struct Writer {
     full: SyncSender<Batch>,
     empty: Receiver<Box<[u8]>>,
-    /// Buffers that are not on their way.
+    /// Empty buffers.
     spare: Vec<Box<[u8]>>,
     thread: JoinHandle<io::Result<()>>,
 }
 
-/// So many bytes at the front of a buffer.
+/// The first `filled` bytes of a buffer.
 struct Batch {
     bytes: Box<[u8]>,
     filled: usize,
 }
 
-/// What part of its time a sender seals, of late.
+/// The share of its recent time that a sender spends sealing: both sums are halved whenever `all`
+/// exceeds [`Load::MEMORY`].
 #[derive(Debug, Default)]
 struct Load {
     sealing: Duration,
     all: Duration,
 }
 
-/// Batches besides the one that is being filled: one is written, one waits, and one covers for a
-/// thread that does not get its turn at once.
+/// Batches besides the one being filled: one is being written, one waits, and one bridges the time
+/// until the writer thread gets a core.
 const BATCHES: usize = 3;
 
-/// Fewer cores are busy with what the links have already: a thread for each direction.
+/// Fewer cores are fully used by the links' own threads, one per direction.
 const CORES_FOR_TWO: usize = 4;
 
 impl Hands {
-    /// What this machine has cores for.
+    /// The number of threads for this machine's number of cores.
     pub fn of_this_machine() -> Hands {
         static CORES: LazyLock<usize> =
             LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
@@ -73,7 +73,7 @@ impl Hands {
 }
 
 impl<W: Write + Send + 'static> Outlet<W> {
-    /// To `to`, in batches of at most `room` bytes.
+    /// Makes an outlet to `to`, in batches of at most `room` bytes.
     pub fn new(to: W, room: usize, hands: Hands) -> Outlet<W> {
         Outlet {
             to: Arc::new(Mutex::new(to)),
@@ -84,23 +84,23 @@ impl<W: Write + Send + 'static> Outlet<W> {
         }
     }
 
-    /// Room for the next batch.
+    /// The buffer of the next batch.
     pub fn room(&mut self) -> &mut [u8] {
         &mut self.batch
     }
 
-    /// Writes the first `filled` bytes of the room behind all that came before, now or soon; blocks
-    /// while the peer's window is full and no more batches may wait. An error may be that of an
+    /// Writes the first `filled` bytes of the buffer after all earlier batches, now or soon. Blocks
+    /// while the peer's window is full and all buffers are in use. An error may be that of an
     /// earlier batch, and is final.
     pub fn write(&mut self, filled: usize) -> io::Result<()> {
         let wanted = self.hands == Hands::Two && self.load.is_high();
         if wanted && self.writer.is_none() {
-            // Without a thread to be had it goes on as before.
+            // If no thread can be started, this thread goes on writing.
             self.writer = Writer::start(Arc::clone(&self.to), self.batch.len())
                 .inspect_err(|error| tracing::debug!(%error, "no thread to write for a data link"))
                 .ok();
         }
-        // What is on its way comes first.
+        // Batches in flight on the writer thread go first, to keep the order.
         if self.writer.as_mut().is_some_and(|writer| wanted || writer.is_busy()) {
             return self.hand_over(filled);
         }
@@ -117,18 +117,19 @@ impl<W: Write + Send + 'static> Outlet<W> {
         Ok(())
     }
 
-    /// Counts a piece of work: of the time that `all` of it took, what went into sealing.
+    /// Records one piece of work: it took `all`, of which `sealing` was spent sealing.
     pub fn count(&mut self, sealing: Duration, all: Duration) {
         self.load.add(sealing, all);
     }
 
-    /// For what does not take the way through the room. Nobody may have used the room.
+    /// The destination itself, for frames written without the buffer. Use it only on an outlet
+    /// whose buffer is never used.
     pub fn by_hand(&self) -> MutexGuard<'_, W> {
         lock(&self.to)
     }
 }
 
-/// What is on its way is still written; that may block as [`Outlet::write`] does.
+/// Writes all batches in flight; that may block as [`Outlet::write`] does.
 impl<W> Drop for Outlet<W> {
     fn drop(&mut self) {
         if let Some(writer) = self.writer.take()
@@ -141,13 +142,13 @@ impl<W> Drop for Outlet<W> {
 
 impl Writer {
     fn start<W: Write + Send + 'static>(to: Arc<Mutex<W>>, room: usize) -> io::Result<Writer> {
-        // Nothing ever waits to be taken back or handed over for want of a place.
+        // The capacities equal the number of buffers, so neither channel ever blocks its sender.
         let ((full, written), (done, empty)) =
             (sync_channel::<Batch>(BATCHES), sync_channel(BATCHES));
         let thread = thread::Builder::new().name("potluck-write".to_owned()).spawn(move || {
             for batch in written {
                 lock(&to).write_all(&batch.bytes[..batch.filled])?;
-                // Nobody is there to take it when the outlet has ended.
+                // The outlet may have ended.
                 let _ = done.send(batch.bytes);
             }
             Ok(())
@@ -155,13 +156,13 @@ impl Writer {
         Ok(Writer { full, empty, spare: (0..BATCHES).map(|_| zeros(room)).collect(), thread })
     }
 
-    /// Whether something is still on its way.
+    /// Whether a batch is in flight.
     fn is_busy(&mut self) -> bool {
         self.spare.extend(self.empty.try_iter());
         self.spare.len() < BATCHES
     }
 
-    /// Takes a full batch and leaves an empty one; `None` when the thread has ended.
+    /// Takes a full batch and leaves an empty one; `None` if the thread has ended.
     fn hand_over(&mut self, batch: &mut Box<[u8]>, filled: usize) -> Option<()> {
         let empty = match self.spare.pop() {
             Some(empty) => empty,
@@ -171,7 +172,7 @@ impl Writer {
         self.full.send(Batch { bytes, filled }).ok()
     }
 
-    /// Waits until all is written; an error of that.
+    /// Waits until all batches are written; returns the thread's error.
     fn end(self) -> io::Result<()> {
         drop(self.full);
         self.thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
@@ -179,7 +180,7 @@ impl Writer {
 }
 
 impl Load {
-    /// Over how much of the sender's time it is taken.
+    /// The time span of the average.
     const MEMORY: Duration = Duration::from_millis(20);
 
     fn add(&mut self, sealing: Duration, all: Duration) {
@@ -191,8 +192,8 @@ impl Load {
         }
     }
 
-    /// Whether it is worth a thread: more than a fourth. Where a wire is what the sender waits for,
-    /// sealing takes less.
+    /// Whether the load justifies a thread: sealing takes more than a quarter of the time. If the
+    /// sender waits for the wire, sealing takes less.
     fn is_high(&self) -> bool {
         4 * self.sealing > self.all
     }
@@ -208,13 +209,13 @@ fn lock<W>(to: &Mutex<W>) -> MutexGuard<'_, W> {
 
 #[cfg(test)]
 impl<W: Write + Send + 'static> Outlet<W> {
-    /// With two hands, and for a day it believes that it does nothing but seal.
+    /// Allows two threads and records a day of nothing but sealing.
     pub fn press(&mut self) {
         self.hands = Hands::Two;
         self.count(Duration::from_secs(86_400), Duration::from_secs(86_400));
     }
 
-    /// What was written to, when all is.
+    /// Waits until all batches are written and returns the destination.
     pub fn into_inner(mut self) -> io::Result<W> {
         self.writer.take().map_or(Ok(()), Writer::end)?;
         let to = Arc::clone(&self.to);
@@ -225,7 +226,7 @@ impl<W: Write + Send + 'static> Outlet<W> {
             .unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How many threads it has besides the caller's.
+    /// The number of threads besides the caller's.
     pub fn threads(&self) -> usize {
         usize::from(self.writer.is_some())
     }
@@ -238,7 +239,7 @@ mod tests {
 
     const ROOM: usize = 100;
 
-    /// Tells what was written, and waits for leave each time.
+    /// Reports each write, and waits for permission before it.
     struct Told {
         told: Sender<Vec<u8>>,
         leave: Receiver<io::Result<()>>,
@@ -271,7 +272,7 @@ mod tests {
         for (hands, pressed) in [(Hands::One, true), (Hands::Two, false), (Hands::Two, true)] {
             let mut outlet = Outlet::new(Vec::new(), ROOM, hands);
             for n in 0..ROOM as u8 {
-                // Under pressure now and again only, so that both write by turns.
+                // Pressed only some of the time, so that both threads write in turns.
                 if pressed {
                     let sealing = Duration::from_millis(if n / 10 % 2 == 0 { 50 } else { 0 });
                     outlet.count(sealing, Duration::from_millis(50));
@@ -290,7 +291,7 @@ mod tests {
         let (to, seen, allow) = told();
         let mut outlet = Outlet::new(to, ROOM, Hands::Two);
         outlet.press();
-        // Nothing may be written yet.
+        // No write is permitted yet.
         (0..BATCHES as u8).for_each(|n| put(&mut outlet, n).expect("room enough"));
         let blocked = thread::spawn(move || {
             put(&mut outlet, 77).expect("written");
@@ -323,7 +324,7 @@ mod tests {
         let micros = Duration::from_micros;
         let mut load = Load::default();
         assert!(!load.is_high(), "nothing was sealed");
-        // A chunk of 256 KiB on a gigabit, on a bus, and on a gigabit again.
+        // A chunk of 256 KiB on a gigabit wire, on a bus, and on a gigabit wire again.
         for (all, high) in [(2100, false), (100, true), (2100, false)] {
             (0..1000).for_each(|_| load.add(micros(40), micros(all)));
             assert_eq!(load.is_high(), high, "{all} us");

@@ -1,29 +1,29 @@
 //! Layer: Core.
 //!
-//! The sixteen bytes in front of every handshake, in the clear: what protocol, which version, what
-//! for.
+//! The preamble: the 16 bytes in the clear before every handshake. It states the protocol, its
+//! version and the purpose of the link.
 //!
 //! ```text
 //! magic(4) version(1) suite+purpose(1) src rank(1) dst rank(1) view hint(8)
 //! ```
 //!
-//! They are part of the handshake's prologue, so whoever changes them on the way breaks the
-//! handshake. A data link's prologue also holds the View's whole digest, which is not sent: both
+//! The preamble is part of the handshake's prologue, so changing it on the way breaks the
+//! handshake. A data link's prologue also contains the View's full digest, which is not sent: both
 //! ends must know it.
 
 use super::refusal::Refusal;
 use crate::view::{Rank, ViewDigest};
 use crate::wire::{Decode, Malformed, PROTOCOL_VERSION, Reader};
 
-/// What a link is for.
+/// The purpose of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Messages of the membership and of the calls.
+    /// A control link: messages of the membership protocol and of the collectives.
     Control,
-    /// The same, from a member whose control link to the other end does not work any more, or had
-    /// better take another path.
+    /// A control link that replaces the present one of the same two members, because that one no
+    /// longer works or another path is better.
     Relink,
-    /// Bulk data from the member at `src`, who dials, to the member at `dst` and back.
+    /// A data link between the members at `src`, which dials, and `dst`; used in both directions.
     Data {
         /// The View that both are members of.
         view: ViewDigest,
@@ -32,7 +32,7 @@ pub enum Purpose {
         /// The rank of the responder.
         dst: Rank,
     },
-    /// Another path for the bulk data of these two, beside the data link that they have.
+    /// Another path for the bulk data of two members, besides their data link.
     Path {
         /// The View that both are members of.
         view: ViewDigest,
@@ -43,38 +43,39 @@ pub enum Purpose {
     },
 }
 
-/// What a responder can read before it knows anything about the peer.
+/// The part of a [`Purpose`] that a responder can read before it knows anything about the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preamble {
     /// A control link.
     Control,
-    /// A control link in place of another one.
+    /// A control link that replaces another one.
     Relink,
     /// A data link.
     Data(DataAsk),
-    /// Another path for one.
+    /// Another path for a data link.
     Path(DataAsk),
 }
 
-/// Which data link a peer asks for. Unproven until the handshake is through.
+/// The data link that a peer asks for. Unproven until the handshake has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataAsk {
-    /// The first bytes of the View's digest.
+    /// The first 8 bytes of the View's digest.
     pub hint: [u8; 8],
     /// The rank that the peer claims.
     pub src: Rank,
-    /// The rank that the peer takes us for.
+    /// The rank that the peer assumes for this node.
     pub dst: Rank,
 }
 
 impl Preamble {
-    /// Bytes of an encoded preamble.
+    /// Length of an encoded preamble in bytes.
     pub const BYTES: usize = 16;
 
-    /// Reads a preamble. One form per meaning: unused fields must be zero.
+    /// Decodes a preamble. The encoding is unique: unused fields must be zero.
     ///
     /// # Errors
-    /// [`Refusal::NotPotluck`], or [`Refusal::OtherVersion`] when only the version is another one.
+    /// [`Refusal::OtherVersion`] if the magic number matches and the version does not; otherwise
+    /// [`Refusal::NotPotluck`].
     pub fn parse(bytes: &[u8; Preamble::BYTES]) -> Result<Preamble, Refusal> {
         let mut r = Reader::new(bytes);
         if r.array::<4>() != Ok(MAGIC) {
@@ -102,7 +103,7 @@ impl Preamble {
 }
 
 impl Purpose {
-    /// The preamble that asks for this.
+    /// Encodes the preamble for this purpose.
     pub fn preamble(&self) -> [u8; Preamble::BYTES] {
         let mut out = [0; Preamble::BYTES];
         out[..4].copy_from_slice(&MAGIC);
@@ -119,7 +120,7 @@ impl Purpose {
         out
     }
 
-    /// What both ends must agree on before the first message can be read.
+    /// The bytes on which both ends must agree before the first message can be read.
     pub fn prologue(&self) -> Vec<u8> {
         let mut out = self.preamble().to_vec();
         out.extend_from_slice(b"potluck/1");
@@ -132,7 +133,8 @@ impl Purpose {
 }
 
 const MAGIC: [u8; 4] = *b"potl";
-/// High half: the handshake's suite, 1 for 25519, AES-256-GCM and SHA-256. Low half: the purpose.
+/// High 4 bits: the suite of the handshake, 1 for 25519, AES-256-GCM and SHA-256. Low 4 bits: the
+/// purpose.
 const CONTROL: u8 = 0x10;
 const DATA: u8 = 0x11;
 const PATH: u8 = 0x12;

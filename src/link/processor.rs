@@ -1,13 +1,12 @@
 //! Layer: Shells.
 //!
-//! What this machine's processor is quick at.
+//! Selects the cipher suite that is fast on this machine's processor.
 
 use super::suite::Suite;
 
-/// The suite that this processor would have.
+/// The suite that is fast on this processor.
 ///
-/// On other kinds of processors nothing is known of their instructions, so they count as having
-/// none.
+/// Architectures other than x86 and AArch64 count as having no AES instructions.
 pub fn quick_suite() -> Suite {
     if has_aes() { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 }
 }
@@ -17,7 +16,7 @@ fn has_aes() -> bool {
     is_x86_feature_detected!("aes") && is_x86_feature_detected!("pclmulqdq")
 }
 
-/// There `aes` stands for the multiplication that GCM needs as well.
+/// On AArch64, `aes` includes the polynomial multiplication that GCM needs.
 #[cfg(target_arch = "aarch64")]
 fn has_aes() -> bool {
     std::arch::is_aarch64_feature_detected!("aes")

@@ -1,50 +1,50 @@
 //! Layer: Core.
 //!
-//! Why two nodes did not get a link.
+//! The reasons for which two nodes have no link.
 
 use super::gate::Overload;
 use crate::wire::Malformed;
 use std::fmt;
 use std::io;
 
-/// Why a connection did not become a link. The stream is closed in every case; nothing of this is
-/// told to the peer.
+/// Why a connection did not become a link. The stream is closed in every case; the reason is not
+/// sent to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The first bytes are not potluck's, or ask for something that this version never offers.
+    /// The first bytes are not potluck's, or ask for something that this version does not offer.
     NotPotluck,
     /// The peer speaks another version of the protocol.
     OtherVersion {
         /// The version it announced.
         theirs: u8,
     },
-    /// The peer does not hold our cluster key, or somebody changed its bytes on the way.
+    /// The peer does not hold our cluster key, it means another View or other ranks, or its bytes
+    /// were changed on the way.
     WrongKey,
-    /// A first message that was already used once, or more than once.
+    /// A first message that was used before.
     Replayed,
-    /// A first message with our cluster key was followed by a last one that its author did not
-    /// make.
+    /// The first message proved our cluster key, but the last one is not from the same author.
     Forged,
-    /// The peer's key exchange has no secret in it (a point of low order).
+    /// The peer's X25519 key is a point of low order, so the key exchange has no secret.
     WeakPoint,
-    /// The peer does not hold the private half of the identity that it shows.
+    /// The peer does not hold the private key of the identity that it claims.
     BadSignature,
-    /// The peer's introduction is authentic but unreadable.
+    /// The peer's introduction is authentic but malformed.
     BadHello(Malformed),
-    /// We reached ourselves.
+    /// This node dialled itself.
     SelfDial,
-    /// Another living process uses this node's identity.
+    /// Another running process uses this node's identity.
     DuplicateIdentity,
-    /// The peer lets other groups go on when the network is cut: it has another roster, or none.
+    /// The peer has another rule for a network partition: another roster, or none.
     OtherPartition,
-    /// A data link for a View, or for ranks of it, that this node has no part in.
+    /// The peer asked for a data link of a View, or of ranks, that this node has no part in.
     UnknownView,
-    /// The peer is not the member that the link is for.
+    /// The peer is not the member that the link is meant for.
     WrongRank,
     /// Too many connections at once or in a short time.
     Overloaded(Overload),
-    /// The handshake took longer than its two seconds.
+    /// The handshake took longer than two seconds.
     TooSlow,
     /// The peer closed the connection; a node with another cluster key does this.
     Closed,

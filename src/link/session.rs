@@ -1,14 +1,14 @@
 //! Layer: Core.
 //!
-//! What a handshake leaves behind: who the peer is, and a key for each direction.
+//! The result of a handshake: the peer's identity, and a key for each direction.
 //!
 //! # Counting
-//! Every record has the next number of its direction as its nonce, starting at 0; neither end ever
-//! sends it, so a record that is lost, repeated, swapped or changed does not open, and the link is
-//! over. Every 2^24 records (about a tebibyte) both ends derive the direction's next key. That is
-//! within what either suite may seal under one key: of 2^36 blocks of AES-GCM less than one chance
-//! in 2^56 comes to tell them from noise, and the end at the first forgery leaves nothing to guess
-//! by.
+//! The nonce of a record is its number in its direction, starting at 0. The number is never sent,
+//! so a record that is lost, repeated, reordered or changed does not decrypt, and the link ends.
+//! Every 2^24 records (about a tebibyte) both ends derive the direction's next key. That is within
+//! the limits of both suites for one key: 2^36 blocks of AES-GCM can be told from noise with a
+//! probability below 2^-56, and since the first forgery ends the link, an attacker has a single
+//! attempt.
 
 use super::hello::{Hello, Wire};
 use super::keys::{BothWays, Keys};
@@ -21,21 +21,21 @@ use std::fmt;
 
 /// An authenticated peer and the keys shared with it.
 pub struct Session {
-    /// What the peer proved of itself.
+    /// The peer's proven introduction.
     pub peer: Hello,
-    /// What the link is for.
+    /// The purpose of the link.
     pub purpose: Purpose,
-    /// Trusted when both ends said so.
+    /// Trusted if both ends said so.
     pub wire: Wire,
-    /// What records are sealed with.
+    /// The cipher of the records.
     pub suite: Suite,
-    /// Chance, the same at both ends: the first bytes of the handshake's hash.
+    /// The first 8 bytes of the handshake hash: a random number that both ends share.
     pub number: u64,
     sealer: Sealer,
     opener: Opener,
 }
 
-/// Encrypts one direction. The two halves may be used by two threads.
+/// Encrypts one direction. The sealer and the opener of a session may be used by two threads.
 pub struct Sealer {
     keys: Keys,
     next: u64,
@@ -47,29 +47,29 @@ pub struct Opener {
     next: u64,
 }
 
-/// Bytes that sealing adds.
+/// Length of the authentication tag that sealing appends, in bytes.
 pub const TAG_BYTES: usize = 16;
 
-/// Most plain bytes of one record: Noise's limit.
+/// Most plain bytes of one record; with its tag a record has at most 65,535 bytes, Noise's limit.
 pub const RECORD_BYTES_MAX: usize = 65_535 - TAG_BYTES;
 
-/// Records after which a direction gets its next key.
+/// The number of records per key.
 pub const REKEY_RECORDS: u64 = 1 << 24;
 
-/// Why a record could not be sealed or opened. The link is over.
+/// Why a record could not be sealed or opened. The link ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// The record is not the next one that the peer sealed.
+    /// The record is not authentic, or not the next one that the peer sealed.
     Forged,
-    /// The record or the room for it has the wrong size.
+    /// The record or the buffer for it has the wrong size.
     Size,
-    /// The direction has used up its numbers.
+    /// The direction has used up its record numbers.
     Exhausted,
 }
 
 impl Session {
-    /// The session of a handshake that is through, between this end's introduction and the peer's;
-    /// any other is refused.
+    /// Makes the session from a finished handshake between this end's introduction and the peer's;
+    /// an unfinished one is refused.
     pub(super) fn new(
         mut noise: HandshakeState,
         own: &Hello,
@@ -93,15 +93,15 @@ impl Session {
         Ok(Session { peer, purpose, wire, suite, number, sealer, opener })
     }
 
-    /// The two directions.
+    /// Splits the session into its two directions.
     pub fn into_halves(self) -> (Sealer, Opener) {
         (self.sealer, self.opener)
     }
 }
 
 impl Sealer {
-    /// Seals `plain` into the front of `out` and says how many bytes that took: [`TAG_BYTES`] more
-    /// than `plain` has.
+    /// Seals `plain` into the front of `out` and returns the sealed length, `plain.len()` +
+    /// [`TAG_BYTES`].
     pub fn seal(&mut self, plain: &[u8], out: &mut [u8]) -> Result<usize, Broken> {
         if plain.len() > RECORD_BYTES_MAX || out.len() < plain.len() + TAG_BYTES {
             return Err(Broken::Size);
@@ -115,8 +115,8 @@ impl Sealer {
 }
 
 impl Opener {
-    /// Opens `sealed` into the front of `out`, which needs room for the plain bytes. What `out`
-    /// holds after an error is unspecified.
+    /// Opens `sealed` into the front of `out`, which must have room for the plain bytes; returns
+    /// their number. The contents of `out` after an error are unspecified.
     pub fn open(&mut self, sealed: &[u8], out: &mut [u8]) -> Result<usize, Broken> {
         let (text, tag) = sealed.split_last_chunk::<TAG_BYTES>().ok_or(Broken::Size)?;
         let out = out.get_mut(..text.len()).ok_or(Broken::Size)?;
@@ -125,8 +125,8 @@ impl Opener {
         Ok(text.len())
     }
 
-    /// Opens a record where it is; its tag came behind it. What `text` holds after an error is
-    /// unspecified.
+    /// Opens a record in place; `tag` is the tag that followed it. The contents of `text` after an
+    /// error are unspecified.
     pub fn open_in_place(&mut self, text: &mut [u8], tag: [u8; TAG_BYTES]) -> Result<(), Broken> {
         if text.len() > RECORD_BYTES_MAX {
             return Err(Broken::Size);
@@ -139,10 +139,10 @@ impl Opener {
     }
 }
 
-/// Advances by one whatever happens to the record, so that no number is ever used twice.
+/// Advances even if the record then fails, so that no number is used twice.
 fn take_number(next: &mut u64) -> Result<u64, Broken> {
     let number = *next;
-    // One is left unused, so that the next one is always a number.
+    // The last number stays unused, so that `next` never overflows.
     if number == u64::MAX {
         return Err(Broken::Exhausted);
     }
@@ -250,7 +250,7 @@ mod tests {
                 let n = seal.seal(b"go on", &mut sealed).expect("room enough");
                 assert_eq!(open.open(&sealed[..n], &mut out), Ok(5));
             }
-            // The one that began with the same keys, and did not change them.
+            // An opener that skipped the key change does not open the records behind it.
             let (a, b) = session_pair_of(suite);
             let ((mut seal, _), (_, mut open)) = (a.into_halves(), b.into_halves());
             (seal.next, open.next) = (REKEY_RECORDS, REKEY_RECORDS + 1);
@@ -278,7 +278,7 @@ mod tests {
             assert_eq!(seal.seal(b"x", &mut [0; 16]), Err(Broken::Size));
             assert_eq!(open.open(&[0; 15], &mut [0; 64]), Err(Broken::Size));
             assert_eq!(open.open(&[0; 32], &mut [0; 15]), Err(Broken::Size));
-            // And a record that was refused has used up no number.
+            // A record refused for its size uses no number.
             let mut sealed = [0; 64];
             let n = seal.seal(b"fits", &mut sealed).expect("room enough");
             assert_eq!(open.open(&sealed[..n], &mut [0; 4]), Ok(4));
@@ -291,7 +291,8 @@ mod tests {
         assert!(format!("{a:?}").ends_with("AES-256-GCM, keys hidden)"), "{a:?}");
     }
 
-    /// How fast one core is: `cargo test --release -p potluck --lib full_records -- --nocapture`.
+    /// Prints the speed of one core: `cargo test --release -p potluck --lib full_records --
+    /// --nocapture`.
     #[test]
     fn full_records_are_what_they_were_however_many() {
         const RECORDS: usize = 256;
@@ -311,7 +312,7 @@ mod tests {
                 *opens = began.elapsed();
                 assert_eq!(out, plain);
             }
-            // The median record: others run here too.
+            // Take the median record: other tests run at the same time.
             let speed = |mut took: [Duration; RECORDS]| {
                 took.sort_unstable();
                 RECORD_BYTES_MAX as f64 / took[RECORDS / 2].as_nanos() as f64

@@ -1,28 +1,27 @@
 //! Layer: Core.
 //!
-//! Which cipher seals a link's records: one that both processors are quick at.
+//! Chooses the cipher of a link's records: one that is fast on both processors.
 //!
-//! AES-256-GCM is the faster one where the processor has instructions for it, and slow where it has
-//! not; ChaCha20-Poly1305 needs none. Each end says in its introduction which one it would have, so
-//! the choice is as authentic as the rest of the handshake: nobody on the way can turn it, and what
-//! was said is in the keys (see [`super::keys`]). Both are good ciphers; only the speed is at
-//! stake. Control links follow the same rule, which saves having two.
+//! AES-256-GCM is faster on a processor with instructions for it, and slow on any other;
+//! ChaCha20-Poly1305 needs none. Each end states its preference in its introduction, so the choice
+//! is as authentic as the rest of the handshake: nobody on the way can change it, and the keys
+//! depend on it (see [`super::keys`]). Both ciphers are secure; the choice affects only speed.
+//! Control links follow the same rule.
 
 use ring::aead::{AES_256_GCM, Algorithm, CHACHA20_POLY1305, Nonce};
 use std::fmt;
 
-/// A cipher with authentication.
+/// An authenticated cipher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suite {
-    /// AES-256-GCM, for processors with instructions for it.
+    /// AES-256-GCM, for processors with AES instructions.
     Aes256Gcm,
-    /// ChaCha20-Poly1305, for all others.
+    /// ChaCha20-Poly1305, for all other processors.
     ChaCha20Poly1305,
 }
 
 impl Suite {
-    /// The suite of a link between a node that would have this one and a node that would have
-    /// `other`.
+    /// The suite of a link between nodes that prefer this one and `other`.
     pub fn shared_with(self, other: Suite) -> Suite {
         match (self, other) {
             (Suite::Aes256Gcm, Suite::Aes256Gcm) => Suite::Aes256Gcm,
@@ -37,7 +36,7 @@ impl Suite {
         }
     }
 
-    /// What a key of this suite is derived under; no two suites share one.
+    /// The label under which keys of this suite are derived; each suite has its own.
     pub(super) fn key_label(self) -> &'static [u8] {
         match self {
             Suite::Aes256Gcm => b"potluck/1/records/aes-256-gcm",
@@ -45,7 +44,7 @@ impl Suite {
         }
     }
 
-    /// The nonce of record `number`, as Noise has it for each cipher.
+    /// The nonce of record `number`, as Noise defines it for each cipher.
     pub(super) fn nonce(self, number: u64) -> Nonce {
         let mut nonce = [0; 12];
         nonce[4..].copy_from_slice(&match self {
@@ -90,7 +89,7 @@ mod tests {
 
     type Ends = ((Box<dyn Stream>, Session), (Box<dyn Stream>, Session));
 
-    /// (dialler, listener) and what their link is sealed with.
+    /// (dialler's preference, listener's preference, suite of their link).
     fn combinations() -> [(Suite, Suite, Suite); 4] {
         let [aes, chacha] = SUITES;
         [(aes, aes, aes), (aes, chacha, chacha), (chacha, aes, chacha), (chacha, chacha, chacha)]
@@ -102,7 +101,7 @@ mod tests {
         (a, b)
     }
 
-    /// Over TCP, by way of `tap` where there is one.
+    /// Links `a` to `b` over TCP, through `tap` if there is one.
     async fn linked(a: &Local, b: &Local, purpose: Purpose, tap: Option<Tap>) -> Ends {
         let net = TcpNet::new(Bind::At(LOOPBACK));
         let mut listener = net.listen(&[]).await.expect("a port");
@@ -121,7 +120,8 @@ mod tests {
         (near.expect("a link"), far.expect("a link"))
     }
 
-    /// What turns one bit of what the dialler says, so many bytes behind the handshake.
+    /// A proxy that flips one bit of the dialler's bytes, at this offset behind its part of the
+    /// handshake.
     #[derive(Clone, Copy)]
     struct Tap {
         at: usize,
@@ -140,7 +140,7 @@ mod tests {
                     (near.into_split(), far.into_split());
                 tokio::spawn(async move { tokio::io::copy(&mut answers, &mut back).await });
                 let (mut part, mut passed, at) = (vec![0; 4096], 0, HANDSHAKE_BYTES + self.at);
-                // An end or an error means that either end has closed.
+                // An end of stream or an error means that either end has closed.
                 while let Ok(n @ 1..) = from.read(&mut part).await {
                     if (passed..passed + n).contains(&at) {
                         part[at - passed] ^= 1;
@@ -173,7 +173,7 @@ mod tests {
         let sent = payload(len);
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| from.recv(&Pool::new()));
-            // When the receiver has ended the link there may be an error here too.
+            // If the receiver has ended the link, this fails too.
             let _ = to.send(&header(len), &sent);
             let (got, block) = receiving.join().expect("no panic")?;
             assert_eq!(got, header(len));
@@ -204,10 +204,10 @@ mod tests {
     #[tokio::test]
     async fn a_turned_bit_ends_a_data_link_of_either_suite() {
         for (dialler, listener, _) in combinations() {
-            // In the record of the header, in its tag, in a full record.
+            // In the record with the header, in its tag, and in a full record.
             for at in [2, 2 + 32 + 100_000 % 65_487, 90_000] {
                 let (a, b) = nodes(dialler, listener);
-                // The tap needs this runtime while the link is made and used.
+                // The tap runs on this runtime, so the blocking threads must not.
                 let ((near, to_b), (far, to_a)) = linked(&a, &b, DATA, Some(Tap { at })).await;
                 let (mut to, _from, _) = into_data_link(near, to_b).expect("tcp").split();
                 let (_to, mut from, _) = into_data_link(far, to_a).expect("tcp").split();
@@ -267,7 +267,7 @@ mod tests {
         }
     }
 
-    /// What `doing` said at level debug.
+    /// The log of `doing` at level debug.
     fn traced(doing: impl FnOnce()) -> String {
         let (mut reader, writer) = io::pipe().expect("a pipe");
         let writing = Mutex::new(writer);
@@ -281,8 +281,8 @@ mod tests {
         said
     }
 
-    /// The cipher of the handshake only adds bits, so whoever knows the layout can turn exactly the
-    /// one that says which suite.
+    /// The handshake's cipher is a stream cipher, so an attacker who knows the layout can flip
+    /// exactly the bit that states the suite.
     #[test]
     fn whoever_turns_what_an_end_says_of_its_suite_makes_no_link() {
         for suite in SUITES {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How long a dial may take.
+/// Timeout of a dial.
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// TCP on this host.
@@ -23,17 +23,17 @@ pub struct TcpNet {
     bind: Bind,
 }
 
-/// Where to listen.
+/// The addresses to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bind {
-    /// On all addresses of the host, IPv6 and IPv4; on a host without IPv6, IPv4 alone.
+    /// All addresses of the host, IPv6 and IPv4; on a host without IPv6, IPv4 only.
     Everywhere,
-    /// On one address.
+    /// One address.
     At(IpAddr),
 }
 
 impl TcpNet {
-    /// TCP that listens where `bind` says.
+    /// Makes a network that listens on `bind`.
     pub fn new(bind: Bind) -> TcpNet {
         TcpNet { bind }
     }
@@ -83,7 +83,7 @@ impl Listener for TcpPort {
     async fn accept(&mut self) -> io::Result<(Box<dyn Stream>, SocketAddr)> {
         loop {
             match self.listener.accept().await {
-                // A connection that died before we looked at it is nobody's error.
+                // A connection that fails here died before it was accepted: skip it.
                 Ok((stream, from)) => {
                     if let Ok(stream) = TcpLink::new(stream) {
                         return Ok((Box::new(stream), canonical(from)));
@@ -99,12 +99,12 @@ impl Listener for TcpPort {
     }
 }
 
-/// What an error of accept means.
+/// The consequence of an error of accept.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// One connection is lost.
+    /// One connection is lost; accept the next one.
     GoOn,
-    /// The process or the host has no descriptors or memory left; it may have later.
+    /// The process or the host has no file descriptors or memory left; retry later.
     BackOff,
     /// The listening socket is broken.
     Fail,
@@ -113,17 +113,17 @@ enum Verdict {
 fn verdict(error: &io::Error) -> Verdict {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Verdict::BackOff,
-        // The last one is what a socket says, for ever, that does not listen any more.
+        // A socket that no longer listens returns EINVAL for ever.
         Some(Errno::BADF | Errno::NOTSOCK | Errno::OPNOTSUPP | Errno::FAULT | Errno::INVAL)
         | None => Verdict::Fail,
-        // Linux hands over the pending network errors of the new connection here.
+        // Linux reports pending network errors of the new connection here.
         Some(_) => Verdict::GoOn,
     }
 }
 
 const BACK_OFF: Duration = Duration::from_millis(100);
 
-/// Connections that the kernel may hold for us: a second's worth at the gate's full rate, and some.
+/// Length of the kernel's accept queue: more than one second's worth at the gate's full rate.
 const BACKLOG: i32 = 128;
 
 fn listening(at: SocketAddr) -> io::Result<Socket> {
@@ -131,7 +131,7 @@ fn listening(at: SocketAddr) -> io::Result<Socket> {
     if at.is_ipv6() && at.ip().is_unspecified() {
         socket.set_only_v6(false)?;
     }
-    // A node that starts again must get its port back at once.
+    // A restarted node must get its port back at once.
     #[cfg(unix)]
     socket.set_reuse_address(true)?;
     socket.bind(&at.into())?;
@@ -143,7 +143,7 @@ fn listening(at: SocketAddr) -> io::Result<Socket> {
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(v4) => SocketAddr::new(v4.into(), address.port()),
-        // The whole address, with its scope.
+        // Keep the whole address, with its scope.
         IpAddr::V6(_) => address,
     }
 }

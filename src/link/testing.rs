@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Data links for the tests of those who use them.
+//! Links for the tests of other folders.
 
 use super::data::TcpData;
 use super::handshake::Terms;
@@ -18,30 +18,30 @@ pub type Ends = (Box<dyn DataLink>, Box<dyn DataLink>);
 /// The two halves of one end of a control link.
 pub type Halves = (ControlSender, ControlReceiver);
 
-/// A control link in memory, through which some 64 KiB go at a time.
+/// A control link in memory, with room for 64 KiB in flight per direction.
 pub fn control_link() -> (Halves, Halves) {
     let ((near, far), (a, b)) = (pipe(), session_pair());
     (into_control(near, a), into_control(far, b))
 }
 
-/// A link in memory.
+/// A data link in memory.
 pub fn memory() -> Ends {
     data_pair()
 }
 
-/// A link in memory through which nothing gets.
+/// A data link in memory whose cable is cut: frames do not arrive.
 pub fn held() -> Ends {
     let cable = Arc::new(Cable::new());
     cable.set(Passage::Held);
     Cable::pair(&cable)
 }
 
-/// A link over TCP, in the clear.
+/// A data link over TCP, in the clear.
 pub fn tcp() -> Ends {
     tcp_over(Wire::Trusted)
 }
 
-/// A link over TCP, encrypted.
+/// A data link over TCP, encrypted.
 pub fn sealed_tcp() -> Ends {
     tcp_over(Wire::Untrusted)
 }
@@ -52,6 +52,6 @@ fn tcp_over(wire: Wire) -> Ends {
     let (far, _) = listener.accept().expect("accepted");
     let (a, b) = session_pair_over(Terms { wire, ..control() });
     let link = |socket, session| TcpData::new(socket, session).expect("a link");
-    // One end as on a small machine, the other as on one that has more cores than work.
+    // One end as on any machine, the other one with a writer thread.
     (Box::new(link(near, a)), Box::new(link(far, b).pressed()))
 }

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Data links without a network: two bounded queues of encoded frames.
+//! In-memory data links: two bounded queues of encoded frames.
 
 #![cfg_attr(
     not(test),
@@ -17,26 +17,26 @@ pub fn data_pair() -> (Box<dyn DataLink>, Box<dyn DataLink>) {
     Cable::pair(&Arc::new(Cable::new()))
 }
 
-/// Payload bytes under way in one direction before its sender waits: as much as a socket on a LAN
-/// would hold.
+/// Payload bytes in flight in one direction before its sender blocks: about as many as a socket on
+/// a LAN holds. A single frame is always accepted by an empty queue.
 pub const WINDOW_BYTES: usize = 2 * PAYLOAD_BYTES_MAX;
 
-/// Frames under way in one direction before its sender waits, however small they are.
+/// Frames in flight in one direction before its sender blocks, however small they are.
 pub const WINDOW_FRAMES: usize = 4096;
 
-/// Both directions of a link.
+/// The two directions of a link.
 pub(super) struct Cable {
     lanes: [Lane; 2],
 }
 
-/// Whether anything gets through.
+/// Whether frames are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passage {
     Open,
     Held,
 }
 
-/// One end; sends on the lane of its own number, receives on the other.
+/// One end: it sends on the lane of index `own`, and receives on the other one.
 struct End {
     cable: Arc<Cable>,
     own: usize,
@@ -44,7 +44,7 @@ struct End {
 
 struct TwinSender(End);
 
-/// With the payload of the frame whose header came last.
+/// The second field is the payload of the frame whose header was read last.
 struct TwinReceiver(End, Vec<u8>);
 
 /// One direction.
@@ -57,9 +57,9 @@ struct LaneState {
     frames: VecDeque<([u8; DataHeader::BYTES], Vec<u8>)>,
     bytes: usize,
     passage: Passage,
-    /// The sender is gone: what is queued still arrives.
+    /// The sender was dropped: queued frames still arrive.
     finished: bool,
-    /// The link is over: nothing arrives any more.
+    /// The link has ended: queued frames do not arrive.
     closed: bool,
 }
 
@@ -68,13 +68,13 @@ impl Cable {
         Cable { lanes: [Lane::new(), Lane::new()] }
     }
 
-    /// The two ends. To be taken once.
+    /// The two ends. Call it once.
     pub(super) fn pair(cable: &Arc<Cable>) -> (Box<dyn DataLink>, Box<dyn DataLink>) {
         let end = |own| Box::new(End { cable: Arc::clone(cable), own });
         (end(0), end(1))
     }
 
-    /// Holds the frames up, or lets them go.
+    /// Holds or releases the frames of both directions.
     pub(super) fn set(&self, passage: Passage) {
         self.lanes.iter().for_each(|lane| lane.change(|state| state.passage = passage));
     }

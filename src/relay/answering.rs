@@ -1,21 +1,21 @@
 //! Layer: Core.
 //!
-//! How many handshakes others may have begun over circuits to this node and not ended.
+//! Bounds the handshakes that other nodes have begun with this node over circuits and not finished.
 //!
-//! Each neighbour has a bound of its own: one that begins many and ends none keeps nobody out that
-//! comes over another one.
+//! Each neighbour has a bound of its own, so a neighbour that begins many handshakes and finishes
+//! none does not keep out nodes that come over another neighbour.
 
 use crate::identity::MemberId;
 use std::collections::BTreeMap;
 
-/// By the neighbour that they come over; none is kept at zero.
+/// The number of unfinished handshakes per neighbour that relays them; never zero.
 #[derive(Clone, Debug, Default)]
 pub struct Answering {
     under_way: BTreeMap<MemberId, usize>,
 }
 
 impl Answering {
-    /// One more begins, unless there are too many.
+    /// Counts one more handshake and returns `true`, or returns `false` at a bound.
     pub fn begin(&mut self, neighbour: MemberId) -> bool {
         let own = self.under_way.get(&neighbour).copied().unwrap_or(0);
         let is_room = own < OF_ONE_MAX && self.under_way.values().sum::<usize>() < IN_ALL_MAX;
@@ -25,7 +25,7 @@ impl Answering {
         is_room
     }
 
-    /// One that has begun is over.
+    /// A counted handshake has ended.
     pub fn end(&mut self, neighbour: MemberId) {
         match self.under_way.get_mut(&neighbour) {
             Some(own) if *own > 1 => *own -= 1,
@@ -34,9 +34,10 @@ impl Answering {
     }
 }
 
-/// A View's worth: at the end of a row all others come over one neighbour.
+/// Per neighbour: a View's worth, because at the end of a row of nodes all others come over one
+/// neighbour.
 const OF_ONE_MAX: usize = 16;
-/// Four such neighbours; each handshake may hold a window's worth of memory.
+/// In all: four such neighbours. Each handshake may hold a window's worth of memory.
 const IN_ALL_MAX: usize = 64;
 
 #[cfg(test)]

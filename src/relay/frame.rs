@@ -1,61 +1,62 @@
 //! Layer: Words.
 //!
-//! What travels on a control link for a circuit that goes over it.
+//! The frames of circuits, sent as messages on the control links below them.
 
 use crate::identity::MemberId;
 use crate::view::MEMBERS_MAX;
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list};
 
-/// One step of one circuit on one link.
+/// One frame of one circuit, on one link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RelayFrame {
-    /// Which circuit.
+    /// The circuit.
     pub circuit: Circuit,
-    /// What of it.
+    /// The content.
     pub body: RelayBody,
 }
 
-/// A circuit as the two ends of one link call it. On its next link it has another number.
+/// The identifier of a circuit on one link. On its next link it has another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Circuit {
-    /// It came to this link from the side that sends this frame.
+    /// Whether the sender of this frame opened the circuit on this link.
     pub by_sender: bool,
-    /// Never used twice by one side in one life.
+    /// The opener's number; one process never uses a number twice.
     pub number: u32,
 }
 
-/// What becomes of a circuit.
+/// The content of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RelayBody {
-    /// It begins. Its stations in order: who opens it, those who pass it on, whom it is for; 3 to
-    /// 16, each once.
+    /// Opens the circuit. The stations in order: the opener, the relays, the destination; 3 to 16,
+    /// all different.
     Open(Vec<MemberId>),
-    /// 1 to 16384 bytes of what its ends say to each other.
+    /// 1 to 16384 bytes of the stream between the two ends.
     Bytes(Vec<u8>),
-    /// Its receiver has taken frames that cost so much, at least 1; see [`cost`].
+    /// A credit: the end that sends it has consumed whole frames of this total cost, at least 1;
+    /// see [`cost`].
     Took(u32),
-    /// It is over, or could not begin.
+    /// The circuit has ended, or could not be opened.
     Close,
 }
 
-/// Most stations of a circuit, both ends among them: no way within a View needs more.
+/// Most stations of a circuit, including both ends: no path within a View needs more.
 pub const STATIONS_MAX: usize = MEMBERS_MAX;
 
-/// What a circuit may have under way in one direction before its receiver has said that it took it:
-/// a whole control message and some.
+/// The window of a circuit per direction: the largest total [`cost`] of frames sent and not yet
+/// credited with [`RelayBody::Took`]. A whole control message fits, with room to spare.
 pub const WINDOW: u32 = 128 * 1024;
 
-/// What a frame costs of the window besides its bytes, so that many small ones are as dear as few
-/// large ones.
+/// The cost of a frame besides its bytes, so that many small frames use up the window as few large
+/// ones do.
 pub const FRAME_COST: u32 = 256;
 
-/// What so many bytes in one frame cost of the window.
+/// The share of the window that one frame with this many bytes uses.
 pub fn cost(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(FRAME_COST)
 }
 
 impl RelayBody {
-    /// Most bytes in one frame.
+    /// Most bytes of one frame.
     pub const BYTES_MAX: usize = 16 * 1024;
 }
 

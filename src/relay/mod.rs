@@ -1,14 +1,17 @@
 //! Layer: Doors.
 //!
-//! Control links between nodes that have no direct way to each other, carried by those in between.
+//! Relayed control links, between nodes that have no direct link to each other.
 //!
-//! A **circuit** leads over nodes that have direct links one to the next. Its two ends run the
-//! ordinary handshake over it, so what the nodes between see is ciphertext: they can drop and delay
-//! it, and nothing else. Whoever opens a circuit names all its **stations**; a station knows
-//! nothing of the network but its own links, and for each frame that comes in at most one goes out,
-//! so no circuit can run in a circle or grow on its way. The [`Seeker`] says when a circuit is
-//! worth a try, [`route`] over whom it goes, the [`Switch`] has a node's part in all circuits that
-//! touch it, and [`Tunnels`] are the ends of its own.
+//! A **circuit** is a path over nodes of which each has a direct link to the next. Its two ends run
+//! the ordinary handshake over it, so the nodes in between see only ciphertext: they can drop or
+//! delay it, nothing else. The node that opens a circuit names all its **stations**, the nodes on
+//! the path with both ends (source routing). A station knows only its own links. For each incoming
+//! frame it passes on at most one, and returns at most one `Close`, so a circuit can neither loop
+//! nor amplify.
+//!
+//! The [`Seeker`] decides when to try a circuit to a member, [`route`] computes the path, the
+//! [`Switch`] does a node's part in all circuits that touch it, and [`Tunnels`] are the ends of its
+//! own circuits.
 
 mod answering;
 mod frame;

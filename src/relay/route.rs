@@ -1,15 +1,17 @@
 //! Layer: Core.
 //!
-//! Over whom a circuit goes: the fewest stations over direct links, as their ends report them.
+//! Computes the path of a circuit: breadth-first search for the fewest stations, over the direct
+//! links that their ends report.
 
 use super::frame::STATIONS_MAX;
 use crate::identity::MemberId;
 use crate::topology::LinkMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The stations from `me` to `to` over at least one other node: the fewest, and of those ways the
-/// one over the smaller ids. It begins with one of `first`, to whom `me` has direct links. `None`
-/// when there is no way, or none short enough.
+/// The stations from `me` to `to`, both included, over at least one other node. The path begins
+/// with one of `first`, nodes to which `me` has direct links. It has the fewest stations; among
+/// such paths smaller ids are preferred, because the search visits nodes in the order of ids.
+/// `None` if there is no path, or only one with more than [`STATIONS_MAX`] stations.
 pub fn route(
     links: &LinkMap,
     me: MemberId,
@@ -37,15 +39,15 @@ pub fn route(
     None
 }
 
-/// To whom there is a way over others that begins with one of `first`, short enough: of these
-/// themselves nothing is said.
+/// The members to which [`route`] finds a path that begins with one of `first`. The set never
+/// contains members of `first` themselves.
 pub fn within_reach(
     links: &LinkMap,
     me: MemberId,
     first: &BTreeSet<MemberId>,
 ) -> BTreeSet<MemberId> {
     let (mut reached, mut edge) = (BTreeSet::new(), first.clone());
-    // This node and the first one are stations already.
+    // This node and the first relay are already two stations.
     for _ in 2..STATIONS_MAX {
         let next: BTreeSet<MemberId> = edge.iter().flat_map(|at| links.direct_from(*at)).collect();
         edge = next
@@ -63,7 +65,7 @@ mod tests {
     use crate::topology::Path;
     use crate::view::testing::member_id;
 
-    /// Direct links, each told by both ends.
+    /// Direct links, each reported by both ends.
     fn links(pairs: &[(u8, u8)]) -> LinkMap {
         let mut links = LinkMap::new();
         for (a, b) in pairs.iter().flat_map(|(a, b)| [(*a, *b), (*b, *a)]) {

@@ -1,33 +1,34 @@
 //! Layer: Core.
 //!
-//! When a circuit to somebody is worth a try, and over which of its neighbours a node begins it.
+//! Decides when a node tries to open a circuit to a member, and over which of its neighbours.
 //!
-//! Whoever has only been heard of gets some time for a direct link, as on a switch that is what
-//! comes. Who is lost, or about to be, gets none: it is sought over one neighbour after the other.
-//! Of two ends that seek each other the one with the smaller id goes first.
+//! A member that this node knows only from others' reports gets some time for a direct link, which
+//! on a switch comes up soon. A lost member, or one that is about to be lost, gets none: the node
+//! tries one neighbour after the other. If two nodes seek each other, the one with the smaller id
+//! goes first.
 //!
-//! Who is only heard of may be invented. So there is a bound on those that are sought at a time,
-//! all have their turn in the order in which they were heard of, and who has had one makes room for
-//! those that wait.
+//! A reported member may be invented. So the number of members sought at a time is bounded, all get
+//! their turn in the order in which they were first reported, and a member that had a turn makes
+//! room for those that wait.
 
 use crate::identity::MemberId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a member is wanted.
+/// The reason for seeking a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// Others have a direct link to it.
+    /// Others report a direct link to it.
     HeardOf,
-    /// Its link has ended, or says nothing any more.
+    /// Its link has ended, or is silent.
     Lost,
 }
 
-/// Times are in milliseconds and never go back.
+/// The members that this node seeks over circuits. Times are in milliseconds and never go back.
 #[derive(Clone, Debug)]
 pub struct Seeker {
     me: MemberId,
     sought: BTreeMap<MemberId, Sought>,
-    /// Who is wanted and not sought yet, and who of them came first.
+    /// The wanted members that are not sought yet, with their place in the queue.
     waiting: BTreeMap<MemberId, u64>,
     came: u64,
 }
@@ -37,19 +38,19 @@ struct Sought {
     want: Want,
     due: u64,
     rounds: u32,
-    /// A try is under way, over this neighbour.
+    /// The neighbour of the try in flight.
     over: Option<MemberId>,
-    /// Neighbours that have not led there in this round.
+    /// Neighbours that failed in this round.
     failed: BTreeSet<MemberId>,
 }
 
 impl Seeker {
-    /// Of this node.
+    /// A seeker of node `me`, without any members.
     pub fn new(me: MemberId) -> Seeker {
         Seeker { me, sought: BTreeMap::new(), waiting: BTreeMap::new(), came: 0 }
     }
 
-    /// Takes the place of what was wanted before. Tries under way go on.
+    /// Replaces the set of wanted members. Tries in flight continue.
     pub fn want(&mut self, now: u64, wanted: &BTreeMap<MemberId, Want>) {
         self.sought.retain(|id, sought| wanted.contains_key(id) || sought.over.is_some());
         self.waiting.retain(|id, _| wanted.contains_key(id));
@@ -62,7 +63,7 @@ impl Seeker {
         {
             sought.hurry(turn_ms(self.me, *id) + now);
         }
-        // Who is lost had a link, so nobody has invented it.
+        // Lost members go first: they had a link, so nobody invented them.
         let mut next: Vec<(bool, u64, MemberId)> = self
             .waiting
             .iter()
@@ -81,8 +82,9 @@ impl Seeker {
         }
     }
 
-    /// Makes room if it can: of those that are only heard of one that has had its turn, or for
-    /// somebody lost any.
+    /// Whether there is room for one more; makes room if possible, by moving a reported member
+    /// without a try in flight back to the queue: one that had its turn, or for a lost member any.
+    /// It picks the one tried most often.
     fn has_room(&mut self, want: Want) -> bool {
         if self.sought.len() < SOUGHT_MAX {
             return true;
@@ -104,8 +106,8 @@ impl Seeker {
         true
     }
 
-    /// What is to be tried now: whom, and by what stations. `way` gives them for a member and the
-    /// neighbours that are not to be the first.
+    /// The tries to start now: the member and the stations of the circuit. `way` returns the
+    /// stations for a member and the neighbours that must not be the first.
     pub fn due(
         &mut self,
         now: u64,
@@ -120,7 +122,7 @@ impl Seeker {
             .filter(|(_, sought)| is_due(sought))
             .map(|(id, sought)| (*id, sought))
             .collect();
-        // Whoever has waited for longest goes first.
+        // Lost members first; among equals, the one due earliest.
         due.sort_by_key(|(id, sought)| (sought.want == Want::HeardOf, sought.due, *id));
         for (id, sought) in due {
             if under_way >= UNDER_WAY_MAX {
@@ -138,8 +140,7 @@ impl Seeker {
         tries
     }
 
-    /// A try over this neighbour has come to nothing. Says whether a way is left that has not been
-    /// tried.
+    /// The try in flight to `id` has failed. Returns whether `way` still has an untried neighbour.
     pub fn failed(
         &mut self,
         now: u64,
@@ -157,32 +158,32 @@ impl Seeker {
         is_left
     }
 
-    /// It has a link.
+    /// `id` has a link: stop seeking it.
     pub fn found(&mut self, id: MemberId) {
         self.sought.remove(&id);
         self.waiting.remove(&id);
     }
 
-    /// Whether a try is under way.
+    /// Whether a try to `id` is in flight.
     pub fn is_trying(&self, id: MemberId) -> bool {
         self.sought.get(&id).is_some_and(|sought| sought.over.is_some())
     }
 }
 
-/// Of two ends that seek each other one goes first.
+/// The delay of this node if both ends seek each other.
 fn turn_ms(me: MemberId, id: MemberId) -> u64 {
     if id < me { TURN_MS } else { 0 }
 }
 
 impl Sought {
-    /// Its link has ended, or says nothing any more.
+    /// Turns a reported member into a lost one, due at `due` or earlier, and resets its back-off.
     fn hurry(&mut self, due: u64) {
         if self.want == Want::HeardOf {
             (self.want, self.due, self.rounds) = (Want::Lost, self.due.min(due), 0);
         }
     }
 
-    /// All neighbours again, after a while.
+    /// Starts the next round over all neighbours, after a back-off.
     fn begin_anew(&mut self, now: u64) {
         self.failed.clear();
         let first = if self.want == Want::Lost { AGAIN_LOST_MS } else { AGAIN_MS };
@@ -191,18 +192,20 @@ impl Sought {
     }
 }
 
-/// Whom others reach, and this node does not, has so long for a direct link: a dial on a switch
-/// takes some milliseconds, and with multicast DNS the later of two hears of the other within a few
+/// The time that a reported member has for a direct link: a dial on a switch takes a few
+/// milliseconds, and with multicast DNS the later of two nodes hears of the other within a few
 /// hundred.
 const GRACE_MS: u64 = 400;
-/// So much later goes the one with the larger id.
+/// The additional delay of the node with the larger id.
 const TURN_MS: u64 = 100;
-/// When no neighbour has led there, they are all tried again after this long, doubling.
+/// The first back-off after a round in which every neighbour failed; it doubles with each round.
 const AGAIN_MS: u64 = 500;
-/// The same of who has just been lost: within the time in which a lost link may come back.
+/// The same for a member that has just been lost: shorter than the time in which a lost link may
+/// come back.
 const AGAIN_LOST_MS: u64 = 50;
 const AGAIN_MS_MAX: u64 = 10_000;
-/// A View's worth of others that wait, as with links.
+/// Most members sought at a time: a View's worth, and as many others that wait. The number of links
+/// has the same bound.
 const SOUGHT_MAX: usize = 32;
 const UNDER_WAY_MAX: usize = 16;
 
@@ -215,7 +218,7 @@ mod tests {
         of.iter().map(|(n, want)| (member_id(*n), *want)).collect()
     }
 
-    /// Over 2 or 3, whichever is left.
+    /// A path over node 2, or over 3 if 2 has failed.
     fn over_two_or_three(to: MemberId, failed: &BTreeSet<MemberId>) -> Option<Vec<MemberId>> {
         let first = [2, 3].map(member_id).into_iter().find(|id| !failed.contains(id))?;
         Some(vec![member_id(5), first, to])
@@ -234,7 +237,7 @@ mod tests {
         );
         assert!(seeker.is_trying(member_id(9)));
         assert_eq!(seeker.due(GRACE_MS + 1, over_two_or_three), [], "one at a time");
-        // A direct one has come.
+        // A direct link has come up.
         seeker.found(member_id(9));
         seeker.want(1000, &wants(&[]));
         assert_eq!(seeker.due(20_000, over_two_or_three), []);
@@ -264,7 +267,7 @@ mod tests {
         assert!(!seeker.failed(30, nine, left));
         assert_eq!(seeker.due(30 + AGAIN_LOST_MS - 1, over_two_or_three), []);
         assert_eq!(seeker.due(30 + AGAIN_LOST_MS, over_two_or_three)[0].1[1], member_id(2));
-        // Tries become rare, but do not end.
+        // The back-off grows, but the tries do not end.
         let (mut now, mut tries) = (100, 0);
         seeker.failed(now, nine, |_| false);
         while now < 100_000 {
@@ -289,15 +292,15 @@ mod tests {
         );
     }
 
-    /// Those that do not exist are tried and come to nothing, by a neighbour that lets every try
-    /// wait for as long as it may.
+    /// Invented members are tried and fail, over a neighbour that delays every answer as long as
+    /// possible.
     #[test]
     fn whoever_exists_has_its_turn_though_many_are_invented_all_the_time() {
         let mut seeker = Seeker::new(member_id(250));
         let genuine = member_id(249);
         let (mut under_way, mut invented) = (Vec::new(), 0_u8);
         for now in (0..60_000).step_by(50) {
-            // Two hundred with smaller ids, and others with every heartbeat.
+            // A hundred invented members with smaller ids at a time, others with every heartbeat.
             invented = (invented + 50) % 200;
             let small = (0..100).map(|n| ((invented + n) % 200, Want::HeardOf));
             let wanted: Vec<(u8, Want)> = small.chain([(249, Want::HeardOf)]).collect();
@@ -328,7 +331,7 @@ mod tests {
         assert_eq!(seeker.sought.len(), SOUGHT_MAX);
         let tries = seeker.due(10, |to, _| Some([member_id(0), member_id(251), to].into()));
         assert_eq!(tries.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [member_id(250)]);
-        // Nor when their tries are due as well.
+        // The same when the tries of the others are due as well.
         seeker.failed(20, member_id(250), |_| true);
         let tries = seeker.due(GRACE_MS, |to, _| Some([member_id(0), member_id(251), to].into()));
         assert_eq!((tries.len(), tries[0].0), (UNDER_WAY_MAX, member_id(250)));

@@ -1,68 +1,81 @@
 //! Layer: Core.
 //!
-//! A node's part in all circuits that touch it: those that it passes on, and the ends of its own.
+//! A node's part in all circuits that touch it: it relays the circuits of others, and holds the
+//! ends of its own.
 //!
-//! For a frame that comes in at most one goes on. What a circuit may have under way is bounded by
-//! its window, which every station checks: so what a link's queue holds of it is bounded, too.
-//! Whoever exceeds it, or says what makes no sense, is not honest; what may be chance, as a circuit
-//! that ended at the other side a moment ago, is answered with its end.
+//! For each incoming frame at most one is passed on. A circuit's window bounds its bytes in flight,
+//! and every station checks it, so the bytes of a circuit in a link's queue are bounded, too. A
+//! neighbour that exceeds a window or breaks the protocol is dishonest. A frame that can be due to
+//! timing, such as one for a circuit that the other side ended a moment ago, is answered with
+//! `Close` or ignored.
 
 use super::frame::{Circuit, FRAME_COST, RelayBody, RelayFrame, WINDOW, cost};
 use crate::identity::MemberId;
 use std::collections::BTreeMap;
 
-/// One end of a circuit of this node.
+/// One end of a circuit, at this node. Numbers are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct End(pub u64);
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// For this neighbour's link.
+    /// Send the frame on the link to this neighbour.
     Send(MemberId, RelayFrame),
-    /// Somebody has opened a circuit to this node, over these stations.
+    /// Another node opened a circuit to this node, over these stations.
     Begun(End, Vec<MemberId>),
-    /// They came for this end.
+    /// Bytes arrived for this end.
     Bytes(End, Vec<u8>),
-    /// The other end has taken what cost so much.
+    /// The other end consumed frames of this total cost.
     Room(End, u32),
-    /// Nothing comes or goes any more.
+    /// The circuit of this end has ended.
     Ended(End),
 }
 
-/// A neighbour said what no honest one says. Its link is to be closed.
+/// A neighbour broke the protocol. Close its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dishonest;
 
-/// See the module. Time is in milliseconds and never goes back.
+/// A node's part in all circuits; see the module. Times are in milliseconds and never go back.
 #[derive(Debug)]
 pub struct Switch {
     me: MemberId,
     numbers: u32,
     ends: u64,
     slots: BTreeMap<Key, Slot>,
-    /// By neighbour.
+    /// The budgets per neighbour.
     used: BTreeMap<MemberId, Used>,
 }
 
-/// A circuit on one of this node's links.
+/// A circuit, as identified on one of this node's links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     neighbour: MemberId,
-    /// It came to this link from this node's side.
+    /// Whether this node opened the circuit on this link.
     by_me: bool,
     number: u32,
 }
 
+/// A relayed circuit has two slots, which refer to each other. At B, on the path A, B, C:
+///
+/// ```text
+/// (A, by_me: false, 7): On { to: (C, ..), under_way: cost of A's frames not credited by C }
+/// (C, by_me: true,  3): On { to: (A, ..), under_way: cost of C's frames not credited by A }
+/// ```
+///
+/// A frame with bytes raises `under_way` of the slot that it arrives at; a credit lowers that of
+/// the other slot.
 #[derive(Clone, Copy, Debug)]
 enum Slot {
-    /// Goes on there. What came here and has not been taken there yet costs so much.
+    /// The circuit goes on at `to`. `under_way`: cost of the frames that arrived at this key, and
+    /// that the end behind `to` has not credited.
     On { to: Key, under_way: u32 },
-    /// What came and has not been taken here, and what was sent and has not been taken there.
+    /// The circuit ends here. `unread`: cost of the frames that arrived and were not consumed.
+    /// `under_way`: cost of the frames sent and not credited by the other end.
     Here { end: End, unread: u32, under_way: u32 },
 }
 
-/// What a neighbour may still have passed on.
+/// The remaining budget of a neighbour for circuits to be opened and bytes to be relayed.
 #[derive(Clone, Copy, Debug)]
 struct Used {
     opens: Bucket,
@@ -76,7 +89,7 @@ struct Bucket {
 }
 
 impl Switch {
-    /// Of this node, without circuits.
+    /// Makes the switch of node `me`, without circuits.
     pub fn new(me: MemberId) -> Switch {
         Switch { me, numbers: 0, ends: 0, slots: BTreeMap::new(), used: BTreeMap::new() }
     }
@@ -87,8 +100,8 @@ impl Switch {
         self.slots.is_empty()
     }
 
-    /// Begins a circuit over these stations, of which this node is the first. `None` when there are
-    /// too many.
+    /// Opens a circuit over these stations, the first of which is this node. `None` if there are
+    /// too many circuits, or fewer than two stations.
     pub fn open(&mut self, stations: Vec<MemberId>) -> Option<(End, Act)> {
         let neighbour = *stations.get(1)?;
         let key = self.new_key(neighbour, SLOTS_MAX)?;
@@ -97,11 +110,12 @@ impl Switch {
         Some((end, key.send(RelayBody::Open(stations))))
     }
 
-    /// A frame came over the direct link of `from`. `takes` says whether a node has a direct link
-    /// that takes one more.
+    /// Handles a frame that arrived over the direct link of `from`. `takes` states whether a node
+    /// has a direct link that accepts one more frame.
     ///
     /// # Errors
-    /// `from` is not honest. Its circuits are as they were, until its link is closed.
+    /// `from` broke the protocol. Its circuits stay until its link is closed, see
+    /// [`Switch::unlinked`].
     pub fn on_frame(
         &mut self,
         now: u64,
@@ -119,7 +133,7 @@ impl Switch {
         }
     }
 
-    /// This end says something. It keeps to its window by itself.
+    /// Sends bytes from this end. The caller keeps to the window; the switch only counts.
     pub fn send(&mut self, end: End, bytes: Vec<u8>) -> Option<Act> {
         let (key, slot) = self.of(end)?;
         if let Slot::Here { under_way, .. } = slot {
@@ -128,7 +142,7 @@ impl Switch {
         Some(key.send(RelayBody::Bytes(bytes)))
     }
 
-    /// This end has taken what cost so much.
+    /// This end consumed frames of this total cost: credits the other end.
     pub fn took(&mut self, end: End, cost: u32) -> Option<Act> {
         let (key, slot) = self.of(end)?;
         if let Slot::Here { unread, .. } = slot {
@@ -137,15 +151,14 @@ impl Switch {
         Some(key.send(RelayBody::Took(cost)))
     }
 
-    /// This end is given up.
+    /// Closes the circuit of this end.
     pub fn close(&mut self, end: End) -> Option<Act> {
         let key = self.of(end)?.0;
         self.slots.remove(&key);
         Some(key.send(RelayBody::Close))
     }
 
-    /// The direct link of a neighbour has ended, or another one has taken its place: all that went
-    /// over it is over.
+    /// The direct link of a neighbour has ended or was replaced: ends all circuits over it.
     pub fn unlinked(&mut self, neighbour: MemberId) -> Vec<Act> {
         self.used.remove(&neighbour);
         let over: Vec<Key> =
@@ -228,7 +241,7 @@ impl Switch {
         taken: u32,
         takes: impl Fn(MemberId) -> bool,
     ) -> Result<Vec<Act>, Dishonest> {
-        // Whole frames are taken, so that this costs the stations no more than what was sent.
+        // Credits are for whole frames, so stations relay no more credits than data frames.
         if taken < FRAME_COST {
             return Err(Dishonest);
         }
@@ -252,7 +265,7 @@ impl Switch {
         }
     }
 
-    /// A circuit ends here because of its other side on this link.
+    /// Ends a circuit because the neighbour of `key` ended it, or the link to that neighbour ended.
     fn end(&mut self, key: Key) -> Vec<Act> {
         match self.slots.remove(&key) {
             None => Vec::new(),
@@ -264,7 +277,7 @@ impl Switch {
         }
     }
 
-    /// This node ends a circuit that it passes on.
+    /// Ends a relayed circuit at both sides because of a bound of this node.
     fn cut(&mut self, key: Key) -> Vec<Act> {
         let mut acts = self.end(key);
         acts.push(key.send(RelayBody::Close));
@@ -308,7 +321,7 @@ impl Key {
 
 #[derive(Clone, Copy, Debug)]
 struct Rate {
-    /// Thousandths of these in a millisecond are so many in a second.
+    /// Units per second.
     per_second: u64,
     burst: u64,
 }
@@ -326,17 +339,19 @@ impl Bucket {
     }
 }
 
-/// Circuits that come over one link: in a row of 16 the link in the middle carries 64 between the
+/// Most circuits opened over one link: in a row of 16 nodes the middle link carries 64 between the
 /// two halves.
 const CIRCUITS_MAX: usize = 128;
-/// Ends of circuits on links in all, about 200 bytes each.
+/// Most slots in all, about 200 bytes each. A relayed circuit has two, one per link.
 const SLOTS_MAX: usize = 1024;
-/// Of these so many are left for those that this node begins itself: as many as it has links, and
-/// as many that are tried.
+/// Slots reserved for circuits that this node opens: one for each of its links, and as many for
+/// tries.
 const OWN_MIN: usize = 64;
-/// As many as a View's worth of ends that all seek others at once, and then a try now and then.
+/// The burst covers a View's worth of nodes that all seek all others at once; the rate covers later
+/// retries.
 const OPENS: Rate = Rate { per_second: 50, burst: 256 };
-/// What is passed on for one neighbour. Ten thousand calls a second are 3 MB of control messages.
+/// Cost of the frames relayed for one neighbour: 16 MiB per second. For comparison, ten thousand
+/// calls per second make 3 MB of control messages.
 const BYTES: Rate = Rate { per_second: 16 << 20, burst: 16 << 20 };
 
 #[cfg(test)]

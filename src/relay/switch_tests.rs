@@ -1,16 +1,16 @@
 //! Layer: Core.
 //!
-//! Circuits over rows of switches, honest and not.
+//! Circuits over rows of switches, honest and dishonest.
 
 use super::*;
 use crate::view::testing::member_id;
 use std::collections::VecDeque;
 
-/// Nodes in a row, with the frames on their way.
+/// Nodes in a row, and the frames in flight.
 struct Row {
     switches: BTreeMap<MemberId, Switch>,
     under_way: VecDeque<(MemberId, MemberId, RelayFrame)>,
-    /// What came of it, by node, but for frames.
+    /// The resulting actions per node, without frames.
     heard: Vec<(MemberId, Act)>,
     now: u64,
 }
@@ -34,7 +34,7 @@ impl Row {
         }
     }
 
-    /// All frames arrive.
+    /// Delivers all frames.
     fn settle(&mut self) {
         while let Some((from, to, frame)) = self.under_way.pop_front() {
             let (near, now) = (to.node.0[0], self.now);
@@ -62,7 +62,7 @@ impl Row {
     }
 }
 
-/// A row of four with a circuit from its one end to the other.
+/// A row of four with a circuit between its two ends.
 fn row_of_four() -> (Row, End, End) {
     let mut row = Row::of(4);
     let near = row.open(&[1, 2, 3, 4]);
@@ -147,7 +147,7 @@ fn nobody_makes_a_station_hold_more_than_a_window() {
     }
     row.settle();
     assert_eq!(row.heard().len(), most);
-    // One that does not keep to it is found out by its own neighbour.
+    // The neighbour of an end that exceeds its window detects it.
     say(&mut row, 1, near, &[0; RelayBody::BYTES_MAX]);
     let (from, to, frame) = row.under_way.pop_front().expect("sent");
     assert_eq!((from, to), (member_id(1), member_id(2)));
@@ -212,7 +212,7 @@ fn opens_have_a_rate_and_circuits_a_number() {
         refused += usize::from(*to == member_id(1) && frame.body == RelayBody::Close);
         assert!(switch.slots.len() <= 2 * CIRCUITS_MAX);
         if number % 2 == 0 {
-            // Every other one ends, so that it is not their number that counts.
+            // Every second circuit ends, so that their number is not the bound that counts.
             let close = RelayFrame { circuit, body: RelayBody::Close };
             switch.on_frame(0, member_id(1), close, |_| true).expect("honest");
         }
@@ -224,13 +224,13 @@ fn opens_have_a_rate_and_circuits_a_number() {
         acts.iter().all(|act| matches!(act, Act::Send(to, _) if *to == member_id(3)))
             && switch.is_empty()
     );
-    // After a while it may again.
+    // Later it may open circuits again.
     let frame = RelayFrame { circuit: Circuit { by_sender: true, number: 9999 }, body: open };
     let acts = switch.on_frame(60_000, member_id(1), frame, |_| true).expect("honest");
     assert!(matches!(&acts[..], [Act::Send(to, _)] if *to == member_id(3)), "{acts:?}");
 }
 
-/// Ten neighbours that open what they may, to this node and over it.
+/// Ten neighbours open as many circuits as they may, to this node and over it.
 #[test]
 fn all_circuits_together_have_a_bound_and_own_ones_have_room_left() {
     let mut switch = Switch::new(member_id(100));
@@ -280,8 +280,7 @@ fn what_is_passed_on_for_a_neighbour_has_a_rate() {
     assert!(sent >= BYTES.burst);
 }
 
-/// Whatever comes, in whatever order: nothing panics, and what is kept and said stays within
-/// bounds.
+/// Random frames in any order: nothing panics, and memory and replies stay bounded.
 #[test]
 fn garbage_never_panics_and_never_grows() {
     use rand::rngs::SmallRng;

@@ -1,7 +1,7 @@
 //! Layer: Shells.
 //!
-//! Whole links over circuits: three nodes with real handshakes, and a station in the middle that is
-//! honest or not.
+//! Complete control links over circuits: three nodes with real handshakes, and a relay in the
+//! middle that is honest or not.
 
 use super::{Act, End, RelayBody, RelayFrame, Said, Switch, Tunnels};
 use crate::identity::MemberId;
@@ -16,21 +16,21 @@ use tokio::sync::mpsc;
 
 type Outcome = Result<(Box<dyn Stream>, Session), Refusal>;
 
-/// What the node in the middle does to what it passes on.
+/// The changes that the relay makes to the frames.
 type Deed = Box<dyn FnMut(&mut RelayFrame) + Send>;
 
-/// One node's part, and what waits to be sent by it.
+/// One node, and its frames that wait to be sent.
 struct Node {
     switch: Switch,
     tunnels: Tunnels,
     said: mpsc::UnboundedReceiver<Said>,
 }
 
-/// Nodes 1, 2 and 3 in a row, whose frames arrive at once.
+/// Nodes 1, 2 and 3 in a row. Frames arrive without delay.
 struct Row {
     nodes: BTreeMap<MemberId, Node>,
     deed: Deed,
-    /// All that the one in the middle has seen.
+    /// All bytes that the relay has seen.
     seen: Arc<Mutex<Vec<u8>>>,
     begun: mpsc::UnboundedSender<Box<dyn Stream>>,
 }
@@ -70,7 +70,7 @@ impl Row {
         self.act(at, act.into_iter().collect());
     }
 
-    /// Carries on until nobody has an end any more.
+    /// Runs until no node has an end.
     async fn run(mut self) {
         let ids: Vec<MemberId> = self.nodes.keys().copied().collect();
         loop {
@@ -93,7 +93,8 @@ impl Row {
     }
 }
 
-/// The first and the third have met over the second, who has seen this.
+/// Links the first node to the third over the second; also returns the bytes that the second has
+/// seen.
 async fn met(deed: Deed) -> ((Outcome, Outcome), Arc<Mutex<Vec<u8>>>) {
     let locals: [Local; 3] = [local(1, 1, 7), local(2, 2, 7), local(3, 3, 7)];
     let mut by_id: Vec<MemberId> = locals.iter().map(|local| local.hello.id).collect();
@@ -145,7 +146,7 @@ async fn a_link_over_others_is_a_link_and_they_read_nothing() {
     );
 }
 
-/// At every place, the handshake's among them.
+/// At every offset, including those of the handshake.
 #[tokio::test]
 async fn whoever_changes_what_it_passes_on_ends_the_link_and_nothing_else_comes_of_it() {
     for place in [0_usize, 3, 20, 100, 735, 740, 760, 900] {
@@ -159,7 +160,8 @@ async fn whoever_changes_what_it_passes_on_ends_the_link_and_nothing_else_comes_
         };
         let ((near, far), _) = met(Box::new(bend)).await;
         let (Ok((near, near_session)), Ok((far, far_session))) = (near, far) else { continue };
-        // Both directions are counted together; what is left of the change hits a record.
+        // The offset counts both directions together. If the handshake is over before it, it hits a
+        // record.
         let (mut near_to, _near_from) = into_control(near, near_session);
         let (_far_to, mut far_from) = into_control(far, far_session);
         for _ in 0..20 {

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! One end of a circuit as a byte stream, over which the handshake and the control link run as over
+//! One end of a circuit as a byte stream: the handshake and the control link run over it as over
 //! any other.
 
 use super::frame::{FRAME_COST, RelayBody, WINDOW, cost};
@@ -15,35 +15,35 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 
-/// What the end of a circuit says to whoever has the links.
+/// A message from an end of a circuit to the task that has the links.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Said {
-    /// These are for the other end.
+    /// Bytes for the other end.
     Bytes(End, Vec<u8>),
-    /// What cost so much has been read.
+    /// Frames of this total cost were read.
     Took(End, u32),
-    /// It is given up.
+    /// The end was closed.
     Closed(End),
 }
 
-/// One end. Dropping it closes the circuit.
+/// One end of a circuit. Dropping it closes the circuit.
 pub struct Tunnel {
     end: End,
     pipe: Arc<Pipe>,
     said: mpsc::UnboundedSender<Said>,
 }
 
-/// The ends of this node's circuits, as whoever has the links sees them.
+/// The ends of this node's circuits, as used by the task that has the links.
 pub struct Tunnels {
     pipes: BTreeMap<End, Arc<Pipe>>,
-    /// What waits here is bounded by the windows of all ends.
+    /// The queue is unbounded; the windows of all ends bound its contents.
     said: mpsc::UnboundedSender<Said>,
 }
 
 struct Pipe(Mutex<State>);
 
 struct State {
-    /// What has come, with how much of it has been read.
+    /// Received frames, each with the number of its bytes already read.
     unread: VecDeque<(Vec<u8>, usize)>,
     room: u32,
     over: bool,
@@ -52,13 +52,13 @@ struct State {
 }
 
 impl Tunnels {
-    /// None yet. What they say comes out of the receiver.
+    /// Makes an empty set, and the receiver of the messages of its ends.
     pub fn new() -> (Tunnels, mpsc::UnboundedReceiver<Said>) {
         let (said, heard) = mpsc::unbounded_channel();
         (Tunnels { pipes: BTreeMap::new(), said }, heard)
     }
 
-    /// One more end.
+    /// Adds an end, and returns its stream.
     pub fn begin(&mut self, end: End) -> Box<dyn Stream> {
         let state = State {
             unread: VecDeque::new(),
@@ -72,17 +72,17 @@ impl Tunnels {
         Box::new(Tunnel { end, pipe, said: self.said.clone() })
     }
 
-    /// Bytes have come for it. They are within its window.
+    /// Delivers bytes to an end. The caller has checked the window.
     pub fn bytes(&self, end: End, bytes: Vec<u8>) {
         self.change(end, |state| state.unread.push_back((bytes, 0)));
     }
 
-    /// The other end has taken what cost so much.
+    /// The other end consumed frames of this total cost, which frees window.
     pub fn room(&self, end: End, cost: u32) {
         self.change(end, |state| state.room = state.room.saturating_add(cost).min(WINDOW));
     }
 
-    /// Nothing comes any more; what has come can still be read.
+    /// The circuit has ended. Received bytes can still be read.
     pub fn ended(&mut self, end: End) {
         self.change(end, |state| state.over = true);
         self.pipes.remove(&end);
@@ -111,7 +111,7 @@ impl Tunnel {
 }
 
 impl Stream for Tunnel {
-    /// None: no interface of this machine is its own, and none is trusted for it.
+    /// The unspecified address: a circuit belongs to no interface, so no wire is trusted for it.
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
     }
@@ -189,7 +189,7 @@ impl AsyncWrite for Tunnel {
 
 impl Drop for Tunnel {
     fn drop(&mut self) {
-        // Whoever had the links may be gone.
+        // The task that had the links may have ended.
         let _ = self.say(Said::Closed(self.end));
     }
 }
@@ -239,7 +239,7 @@ mod tests {
             let Some(Said::Bytes(_, bytes)) = heard.recv().await else { panic!("only bytes") };
             (sent, under_way) = (sent + bytes.len(), under_way + cost(bytes.len()));
             assert!(bytes.len() <= RelayBody::BYTES_MAX && under_way <= WINDOW, "{under_way}");
-            // The other end is slow, but takes all.
+            // The other end is slow, but reads everything.
             if under_way > WINDOW - cost(RelayBody::BYTES_MAX) {
                 tunnels.room(End(1), std::mem::take(&mut under_way));
             }

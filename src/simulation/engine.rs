@@ -1,9 +1,10 @@
 //! Layer: Face.
 //!
-//! An engine without threads: contributions meet on a bus, and are there when a packet could be.
+//! An engine without threads: contributions meet on a bus, and an operation completes when packets
+//! could have carried them.
 //!
-//! The project's engines block threads of their own, for which virtual time does not wait. What is
-//! simulated is everything around them: who calls what, and whose result counts.
+//! The real engines block their own threads, for which virtual time does not wait. This one
+//! replaces only the data path; the calls and votes around it are the real code.
 
 use super::weather::Weather;
 use crate::collective::{
@@ -19,7 +20,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What all members hand in, by View, operation and member.
+/// The contributions of all members, by View, operation and member.
 #[derive(Clone, Default)]
 pub struct Bus(Arc<Mutex<BTreeMap<(ViewDigest, OpId), Parts>>>);
 
@@ -27,9 +28,9 @@ type Parts = BTreeMap<MemberId, Vec<u8>>;
 
 /// The engine of one host.
 pub struct SimEngine {
-    /// Where contributions meet.
+    /// Collects the contributions.
     pub bus: Bus,
-    /// Who reaches whom.
+    /// Knows which hosts reach each other.
     pub weather: Weather,
 }
 
@@ -50,16 +51,16 @@ struct State {
     closed: bool,
 }
 
-/// The half that is told of its end, and a way to make one.
+/// The receiving half, which reports the end of the link, and the handle that ends it.
 struct Link {
     receiver: Box<dyn DataReceiver>,
     shutdown: Arc<dyn Shutdown>,
 }
 
-/// How often a link is looked at.
+/// Interval between two checks of a link.
 const WATCH: Duration = Duration::from_millis(20);
 
-/// How often a job looks whether it can go on.
+/// Interval between two checks whether a job can complete.
 const LOOK: Duration = Duration::from_millis(2);
 
 impl Engine for SimEngine {
@@ -143,7 +144,7 @@ impl Drop for SimBackend {
 }
 
 impl Shared {
-    /// Gives a link up when it has ended, as a thread that reads from it would.
+    /// Removes a link when it has ended, as a reading thread would.
     async fn watch(self: Arc<Shared>, peer: Rank) {
         loop {
             tokio::time::sleep(WATCH).await;
@@ -157,7 +158,7 @@ impl Shared {
         }
     }
 
-    /// Waits until all is here that the result needs.
+    /// Completes the operation when all contributions have arrived.
     async fn run(self: Arc<Shared>, op: OpId) {
         loop {
             tokio::time::sleep(LOOK).await;
@@ -188,8 +189,8 @@ impl Shared {
         }
     }
 
-    /// Whether something gets here from a member: over a data link that stands, where two have none
-    /// by way of others.
+    /// Whether data from a member can arrive here: over an established data link, or over relays if
+    /// the pair has none.
     fn reached_by(&self, member: MemberId) -> bool {
         let (Some(from), Some(me)) = (self.view.rank_of(member), self.view.rank_of(self.me)) else {
             return false;
@@ -204,7 +205,7 @@ impl Shared {
         };
         let (mut reached, mut open) = (BTreeSet::from([from]), vec![from]);
         while let Some(at) = open.pop() {
-            // Straight where that is possible, as an exchange goes.
+            // Directly if possible, as in an exchange.
             let straight = at == from && !self.view.are_apart(at, me) && at != me;
             for next in
                 self.view.ranks().filter(|next| if straight { *next == me } else { *next != at })
@@ -235,7 +236,7 @@ impl Bus {
         parts.entry((view, op)).or_default().insert(from, bytes);
     }
 
-    /// What these have handed in, when all have.
+    /// The contributions of these members, if all are there.
     fn all(&self, view: ViewDigest, op: OpId, from: &[MemberId]) -> Option<Vec<Vec<u8>>> {
         let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let parts = parts.get(&(view, op))?;

@@ -28,7 +28,7 @@ use tokio::time::{Instant, sleep};
 use xxhash_rust::xxh3::xxh3_64;
 use zeroize::Zeroizing;
 
-/// What is left of a host when its process ends, and what all share.
+/// The parts of a host that survive its process, and those shared by all hosts.
 #[derive(Clone)]
 pub struct Host {
     pub number: usize,
@@ -36,31 +36,31 @@ pub struct Host {
     pub medium: Medium,
     pub bus: Bus,
     pub witness: Witness,
-    /// What is on its disk.
+    /// The contents of its disk.
     pub disk: Arc<Mutex<Option<Vec<u8>>>>,
-    /// How often it was started.
+    /// Number of starts.
     pub lives: Arc<AtomicU64>,
-    /// It shall leave the group, and come back a little later.
+    /// The host is to leave the group, and to come back a little later.
     pub leave: Arc<AtomicBool>,
-    /// For how many milliseconds it has slept since it was asked.
+    /// How long it was suspended since the last question, in milliseconds.
     pub slept: Arc<AtomicU64>,
-    /// Which groups may go on.
+    /// The policy on which parts of a partitioned group continue.
     pub partition: Partition,
 }
 
-/// What its clocks say of it.
+/// The suspend time as its clocks report it.
 struct Slept(Arc<AtomicU64>);
 
-/// A disk that takes its time.
+/// A disk with random delays.
 struct SimDisk {
     jobs: mpsc::UnboundedSender<Write>,
 }
 
-/// What is to be on it, and who is told.
+/// The state to write, and the callback when it is durable.
 type Write = (Vec<u8>, Box<dyn FnOnce() + Send>);
 
-/// What the program holds: a count of steps, a digest of all their results, and a count of all
-/// calls that made it what it is.
+/// The program's state: the number of steps, a digest of all their results, and the number of calls
+/// that led to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
     steps: u64,
@@ -68,7 +68,7 @@ struct State {
     calls: u64,
 }
 
-/// How often a step has been tried in a View.
+/// Counts the attempts at a step in one View.
 #[derive(Default)]
 struct Attempts {
     view: String,
@@ -76,12 +76,12 @@ struct Attempts {
     count: u32,
 }
 
-/// A call may wait for members that are being given up, and those may be many, one after the other,
-/// where three of ten segments are lost; nothing waits so long.
+/// Longest duration of a call. It may wait for members that are being given up, one after another,
+/// while three of ten segments are lost.
 const CALL_MAX: Duration = Duration::from_secs(150);
 
 impl Host {
-    /// Lives, until it is crashed.
+    /// Runs until it is crashed.
     pub async fn run(self) -> turmoil::Result {
         loop {
             let cluster = self.start().await.map_err(|error| format!("{error:?}"))?;
@@ -162,7 +162,7 @@ impl Host {
         }
     }
 
-    /// Steps, one after the other, until it is told to leave.
+    /// Runs steps until the host is told to leave.
     async fn program(&self, cluster: &Cluster) -> Result<()> {
         let (mut state, mut attempts) = (State::default(), Attempts::default());
         let mut ctx = self.context(cluster).await?;
@@ -179,7 +179,7 @@ impl Host {
                 }
                 Err(error) => return Err(error),
             }
-            // By turns as fast as it can and with a step now and then.
+            // Alternates between full speed and single steps.
             let pace = if self.weather.below(2) == 0 { 3 } else { 300 };
             sleep(Duration::from_millis(self.weather.below(pace))).await;
         }
@@ -220,14 +220,14 @@ impl Host {
                 self.number
             ));
         }
-        // The sync itself is one.
+        // The sync itself is a call.
         *state = State { calls: synced.calls + u64::from(was_out_of_step), ..synced };
         let own = [1, token(ctx.members()[ctx.rank()].node, state.steps)];
         let mut numbers = own;
         let began = Instant::now();
         let attempt = attempts.next(&ctx.view(), state.steps);
         let call = ctx.all_reduce(&mut numbers);
-        // Some are impatient, so that operations are given up at any moment of theirs.
+        // Some calls have a short deadline, so that operations are given up at any stage.
         let added = match self.weather.below(8) {
             0 => call.deadline(Duration::from_millis(self.weather.below(400))).await,
             _ => call.await,
@@ -280,11 +280,11 @@ impl SimDisk {
         let (jobs, mut queue) = mpsc::unbounded_channel::<Write>();
         tokio::spawn(async move {
             while let Some((bytes, done)) = queue.recv().await {
-                // Now and again somebody else uses the disk, too.
+                // Now and then the disk is busy with something else.
                 let busy = if weather.below(50) == 0 { weather.below(2000) } else { 0 };
                 sleep(Duration::from_millis(1 + weather.below(5) + busy)).await;
                 *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
-                // A crash between the two is what the ballots must bear.
+                // A crash may come between writing and reporting; the ballots must tolerate that.
                 sleep(Duration::from_millis(weather.below(2))).await;
                 done();
             }
@@ -295,7 +295,7 @@ impl SimDisk {
 
 impl Store for SimDisk {
     fn save(&mut self, state: Vec<u8>, done: Box<dyn FnOnce() + Send>) {
-        // The task ends after this sender.
+        // The task ends after this sender is dropped.
         let _ = self.jobs.send((state, done));
     }
 
@@ -303,7 +303,7 @@ impl Store for SimDisk {
 }
 
 impl Attempts {
-    /// Counts one more call for this step in this View.
+    /// Counts one more attempt at this step in this View.
     fn next(&mut self, view: &str, step: u64) -> u32 {
         if (self.view.as_str(), self.step) != (view, step) {
             *self = Attempts { view: view.to_owned(), step, count: 0 };
@@ -325,7 +325,7 @@ impl State {
     }
 }
 
-/// What a node adds to a step.
+/// The value that a node contributes to a step.
 fn token(node: NodeId, step: u64) -> u64 {
     xxh3_64(&[node.0.as_slice(), &step.to_le_bytes()].concat())
 }
@@ -336,12 +336,12 @@ impl Sleep for Slept {
     }
 }
 
-/// Who the host of this number is.
+/// The identity of this host.
 pub fn identity_of(number: usize) -> Identity {
     Identity::from_seed(&[number as u8 + 1; 32])
 }
 
-/// What the host of this number is called.
+/// The name of this host.
 pub fn name_of(number: usize) -> String {
     format!("host-{number}")
 }

@@ -1,9 +1,10 @@
 //! Layer: Face.
 //!
-//! Whole groups in virtual time: the real driver of several nodes on turmoil's hosts, with sockets,
-//! disks, discovery and engine of its own kind, and every fault that chance brings.
+//! Whole groups in virtual time: the real driver of several nodes on turmoil's hosts, with
+//! simulated sockets, disks, discovery and engine, under random faults.
 //!
-//! A run is one seed. It is told what went wrong with the seed, and `SEED=n make sim` repeats it.
+//! A run is determined by its seed. A failure is reported with the seed, and `SEED=n make sim`
+//! repeats it.
 
 mod engine;
 mod host;
@@ -31,11 +32,11 @@ struct Run<'a> {
     hosts: Vec<Host>,
     weather: Weather,
     witness: Witness,
-    /// Pairs between which there is no way but over others.
+    /// Pairs without a direct path; they reach each other only over relays.
     walls: BTreeSet<(usize, usize)>,
-    /// What ends when.
+    /// The ends of the present faults, with their times.
     pending: Vec<(Duration, Relief)>,
-    /// What happened, for whoever reads of a failure.
+    /// The faults so far, reported after a failure.
     story: Vec<String>,
 }
 
@@ -48,22 +49,22 @@ enum Relief {
     Wake(usize, Duration),
 }
 
-/// What a run has shown.
+/// The result of a run.
 #[derive(Debug)]
 struct Outcome {
     counts: Counts,
     faults: Vec<String>,
 }
 
-/// How long faults go on, and how long everything has to be well again.
+/// How long faults occur, and how long the group then has to recover.
 const TROUBLE: Duration = Duration::from_secs(270);
 const CALM: Duration = Duration::from_secs(30);
-/// How much longer it goes on at most, as long as somebody is in quarantine.
+/// Maximum extension of the recovery while a node is in quarantine.
 const KEPT_OUT: Duration = Duration::from_secs(400);
-/// Of the calm, so much at its end in which all must have gone on together.
+/// Length of the last part of the recovery, in which all nodes must have made progress together.
 const TOGETHER: Duration = Duration::from_secs(5);
 
-/// Everybody keeps a way to somebody before it, and perhaps to some others.
+/// Each node keeps a path to one random node before it, and by chance to others.
 fn walls(size: usize, weather: &Weather) -> BTreeSet<(usize, usize)> {
     let mut walls = BTreeSet::new();
     for b in 1..size {
@@ -111,7 +112,7 @@ impl Run<'_> {
             let host = host.clone();
             sim.host(name_of(host.number), move || host.clone().run());
         }
-        // Cables in place of a switch, in every third run.
+        // Cables instead of a switch, in every third run.
         let walls = if seed % 3 == 2 { walls(size, &weather) } else { BTreeSet::new() };
         for (a, b) in &walls {
             sim.partition(name_of(*a), name_of(*b));
@@ -143,7 +144,7 @@ impl Run<'_> {
                 self.witness.wrong(format!("the simulation ended: {error}"));
                 return self.outcome();
             }
-            // Whoever was lost too often is let in again, only later.
+            // A node that was lost too often is admitted again, but later.
             if self.witness.is_anybody_out() {
                 end = end.max(self.sim.elapsed() + 2 * TOGETHER).min(TROUBLE + CALM + KEPT_OUT);
             }
@@ -162,7 +163,7 @@ impl Run<'_> {
         Outcome { counts: self.witness.counts(), faults }
     }
 
-    /// Something happens.
+    /// Causes a random fault between random hosts.
     fn disturb(&mut self, now: Duration) {
         let (a, b) = self.two();
         let lasts = Duration::from_millis(match self.weather.below(3) {
@@ -193,7 +194,7 @@ impl Run<'_> {
                     .for_each(|other| self.hold(a, other, now + lasts));
             }
             5 => {
-                // A line through the group.
+                // Splits the group in two.
                 let side = self.weather.below(1 << self.hosts.len());
                 self.tell(now, format_args!("parted along {side:b} for {lasts:?}"));
                 for (x, y) in self.pairs() {

@@ -1,10 +1,10 @@
 //! Layer: Face.
 //!
-//! Connections in virtual time: turmoil's TCP, on which segments come late instead of never.
+//! Connections in virtual time: turmoil's TCP, in which lost segments are late instead of missing.
 //!
-//! turmoil sends nothing again, so a segment that it drops ends a connection without a word. A lost
-//! segment of a real one is late, and holds up all behind it: that is what the pump of each stream
-//! does.
+//! turmoil does not retransmit, so a dropped segment would silently break a connection. A lost
+//! segment of real TCP is late and delays everything behind it; the pump of each stream does the
+//! same.
 
 use super::weather::Weather;
 use crate::link::{
@@ -32,22 +32,22 @@ struct SimPort {
 }
 
 struct SimStream {
-    /// None once it is a data link.
+    /// `None` after it has become a data link.
     halves: Option<(OwnedReadHalf, DuplexStream)>,
     local: SocketAddr,
 }
 
-/// A data link over which nothing goes, as what would takes another way (see [`super::engine`]).
-/// That it has ended, at either end, is seen here.
+/// A data link without data, because contributions take another way (see [`super::engine`]). It
+/// only shows that either end has closed.
 struct SimLink {
     ended: Arc<AtomicBool>,
-    /// Both ends close with it.
+    /// Dropping it closes both ends.
     open: Arc<Mutex<Option<DuplexStream>>>,
 }
 
 const PORT: u16 = 47_474;
 const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
-/// As much as a socket would hold.
+/// As much as a socket buffer holds.
 const UNSENT_BYTES: usize = 64 * 1024;
 
 #[async_trait]
@@ -89,7 +89,7 @@ impl SimStream {
 
 async fn pump(mut from: DuplexStream, mut to: OwnedWriteHalf, weather: Weather) {
     let mut segment = vec![0; 1448];
-    // An end or an error means that either end has closed.
+    // Zero bytes or an error mean that either end has closed.
     while let Ok(n @ 1..) = from.read(&mut segment).await {
         let delay = weather.delay();
         if !delay.is_zero() {
@@ -164,7 +164,7 @@ impl SimLink {
         let seen = Arc::clone(&ended);
         tokio::spawn(async move {
             let mut nothing = [0; 1];
-            // Whatever comes first is its end.
+            // No data is sent, so the first result is the end.
             let _ = reads.read(&mut nothing).await;
             seen.store(true, Ordering::Relaxed);
         });

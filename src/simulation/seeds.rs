@@ -1,8 +1,8 @@
 //! Layer: Face.
 //!
-//! Which runs there are. Each is a process of its own: what a runtime does when a host crashes
-//! depends on the names that its process has given out before, and a seed shall mean the same run
-//! whether it is the only one or one of many.
+//! The seeds that are run. Each runs in its own process: the runtime's behaviour after a crash of a
+//! host depends on names that the process has given out before, and a seed must always give the
+//! same run.
 
 use super::{CALM, Outcome, Run, TROUBLE};
 use crate::simulation::witness::Counts;
@@ -11,10 +11,10 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a run says last, for whoever has started it.
+/// Marks a run's last line, which its parent process reads.
 const SAYS: &str = "sim-run:";
 
-/// `POTLUCK_SIM_SEED` is one run, `POTLUCK_SIM_SEEDS` are so many; some without either.
+/// `POTLUCK_SIM_SEED` selects one seed, `POTLUCK_SIM_SEEDS` a number of seeds; the default is four.
 #[test]
 fn groups_in_virtual_time_never_differ_and_find_together() {
     let number =
@@ -25,7 +25,7 @@ fn groups_in_virtual_time_never_differ_and_find_together() {
     }
 }
 
-/// The run of this seed, here.
+/// Runs this seed in this process.
 fn run_one(seed: u64) {
     let Outcome { counts, faults } = Run::new(seed).go();
     let Counts { steps, failed, views, syncs } = counts;
@@ -37,11 +37,11 @@ fn run_one(seed: u64) {
         "sim: seed {seed}: {steps} steps done, {failed} calls with an error, {views} Views taken, {} things wrong",
         faults.len()
     );
-    // Whoever has done nothing has shown nothing.
+    // A run without steps has shown nothing.
     assert!(steps > 0 && faults.is_empty(), "seed {seed}; SEED={seed} make sim repeats it");
 }
 
-/// Runs `seeds`, some at a time, and says what was wrong with which.
+/// Runs `seeds`, several at a time, and reports the failures.
 fn run_all(seeds: Range<u64>) {
     let (next, counts, failed) =
         (AtomicU64::new(seeds.start), Mutex::new(Counts::default()), Mutex::new(Vec::new()));
@@ -77,11 +77,11 @@ fn run_all(seeds: Range<u64>) {
     assert!(failed.is_empty(), "seeds {failed:?}; SEED=n make sim repeats one");
 }
 
-/// What it has counted, or all that it said if something was wrong.
+/// The counts of a run, or all its output if it failed.
 fn in_a_process_of_its_own(seed: u64) -> Result<Counts, String> {
     let this = std::env::current_exe().map_err(|error| format!("seed {seed}: {error}"))?;
     let name = concat!(module_path!(), "::groups_in_virtual_time_never_differ_and_find_together");
-    // Without the name of the crate.
+    // The name without the crate.
     let name = name.split_once("::").map_or(name, |(_, name)| name);
     let run = Command::new(this)
         .args(["--exact", name, "--nocapture"])

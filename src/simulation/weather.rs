@@ -1,6 +1,6 @@
 //! Layer: Face.
 //!
-//! What the simulated network is like: chance, loss, and who reaches whom.
+//! The state of the simulated network: random numbers, loss, and reachability.
 
 use crate::identity::MemberId;
 use rand::rngs::SmallRng;
@@ -10,25 +10,25 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// All hosts of a run share it; whoever brings the faults changes it.
+/// Shared by all hosts of a run, and changed by the faults.
 #[derive(Clone)]
 pub struct Weather(Arc<Mutex<State>>);
 
 struct State {
     chance: SmallRng,
-    /// Of so many segments one is lost and sent again, in a thousand.
+    /// Lost segments per thousand; a lost segment is retransmitted.
     loss: u32,
-    /// Pairs between which nothing gets through.
+    /// Pairs that cannot reach each other.
     cuts: BTreeSet<(IpAddr, IpAddr)>,
-    /// Where each life of each node is.
+    /// The address of each run (boot) of each node.
     places: BTreeMap<MemberId, IpAddr>,
 }
 
-/// How long TCP waits before it sends a segment again for the first time.
+/// The first retransmission timeout of TCP.
 const RESENT_AFTER: Duration = Duration::from_millis(200);
 
 impl Weather {
-    /// Fine weather.
+    /// A network without faults.
     pub fn new(seed: u64) -> Weather {
         let chance = SmallRng::seed_from_u64(seed);
         Weather(Arc::new(Mutex::new(State {
@@ -39,18 +39,18 @@ impl Weather {
         })))
     }
 
-    /// A number below `end`.
+    /// A random number below `end`.
     pub fn below(&self, end: u64) -> u64 {
         self.state().chance.random_range(0..end)
     }
 
-    /// So many of a thousand segments are lost from now on.
+    /// Sets the number of lost segments per thousand.
     pub fn set_loss(&self, of_a_thousand: u32) {
         self.state().loss = of_a_thousand;
     }
 
-    /// How late a segment is for having been lost, perhaps more than once: TCP waits twice as long
-    /// each time.
+    /// The delay of one segment by losses. A segment may be lost repeatedly; TCP doubles its
+    /// timeout each time.
     pub fn delay(&self) -> Duration {
         let mut state = self.state();
         let (mut delay, mut wait) = (Duration::ZERO, RESENT_AFTER);
@@ -61,7 +61,7 @@ impl Weather {
         delay
     }
 
-    /// Nothing gets through between these two, or everything again.
+    /// Disconnects two hosts, or connects them again.
     pub fn cut(&self, a: IpAddr, b: IpAddr, is_cut: bool) {
         let pair = (a.min(b), a.max(b));
         let mut state = self.state();
@@ -72,12 +72,12 @@ impl Weather {
         };
     }
 
-    /// A life of a node is at this address.
+    /// Records the address of a node's run.
     pub fn lives(&self, member: MemberId, at: IpAddr) {
         self.state().places.insert(member, at);
     }
 
-    /// Whether something gets from one of these to the other.
+    /// Whether two nodes can reach each other.
     pub fn reach(&self, a: MemberId, b: MemberId) -> bool {
         let state = self.state();
         match (state.places.get(&a), state.places.get(&b)) {

@@ -1,63 +1,62 @@
 //! Layer: Face.
 //!
-//! What all programs of a run have seen, and what of it must not be.
+//! Collects the observations of all programs of a run and checks them for contradictions.
 
 use crate::identity::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Hears everything, and keeps what is wrong.
+/// The observations of a run. Cheap to clone; all clones share them.
 #[derive(Clone, Default)]
 pub struct Witness(Arc<Mutex<Seen>>);
 
 #[derive(Default)]
 struct Seen {
-    /// No group may go on without a majority, so nobody hears of a call that it was given up when
-    /// another one has its result.
+    /// Only a majority continues after a partition. Then no member may see a call aborted if
+    /// another member has its result.
     one_group: bool,
     /// The state after each step, by View and step.
     states: BTreeMap<(String, u64), u64>,
-    /// How each call ended where that is known, by View, step and how often the step had been tried
-    /// there.
+    /// The known outcome of each call, by View, step and attempt.
     ends: BTreeMap<(String, u64, u32), End>,
     /// The members of each View.
     views: BTreeMap<String, Vec<NodeId>>,
-    /// What each host did last: its View, the step, and when.
+    /// The last step of each host: its View, the step, and the time.
     last: BTreeMap<usize, (String, u64, Duration)>,
-    /// Who keeps others in quarantine.
+    /// Hosts that keep others in quarantine.
     strict: BTreeSet<usize>,
     counts: Counts,
     wrong: Vec<String>,
 }
 
-/// How a call ended, for sure.
+/// A certain outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Ok,
     Aborted,
 }
 
-/// How much happened.
+/// Totals over all hosts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Steps done, by all hosts together.
+    /// Completed steps.
     pub steps: u64,
-    /// Calls that ended with an error.
+    /// Calls that returned an error.
     pub failed: u64,
-    /// Views that a host was given.
+    /// Views that were given to hosts.
     pub views: u64,
-    /// Syncs that brought a host another state.
+    /// Syncs that changed a host's state.
     pub syncs: u64,
 }
 
 impl Witness {
-    /// Of groups of which only one goes on, or of any.
+    /// With `one_group`, only a majority continues after a partition.
     pub fn new(one_group: bool) -> Witness {
         Witness(Arc::new(Mutex::new(Seen { one_group, ..Seen::default() })))
     }
 
-    /// A host was given a View.
+    /// A host was given a View. Its members must be the same on all hosts.
     pub fn joined(&self, host: usize, view: &str, members: &[NodeId]) {
         let mut seen = self.seen();
         seen.counts.views += 1;
@@ -70,7 +69,7 @@ impl Witness {
         }
     }
 
-    /// A host has done a step in a View, and holds this state now.
+    /// A host has completed a step in a View with this state, which must be the same on all hosts.
     pub fn committed(&self, host: usize, view: &str, step: u64, state: u64, at: Duration) {
         let mut seen = self.seen();
         let known = *seen.states.entry((view.to_owned(), step)).or_insert(state);
@@ -81,7 +80,7 @@ impl Witness {
         seen.last.insert(host, (view.to_owned(), step, at));
     }
 
-    /// A call for this step in a View, the attempt of this number there, has ended on a host.
+    /// A call for this step and attempt in a View has ended on a host.
     pub fn ended(&self, host: usize, view: &str, step: u64, attempt: u32, end: End) {
         let mut seen = self.seen();
         let known = *seen.ends.entry((view.to_owned(), step, attempt)).or_insert(end);
@@ -91,7 +90,7 @@ impl Witness {
         }
     }
 
-    /// Whether a host keeps others in quarantine.
+    /// Records whether a host keeps others in quarantine.
     pub fn keeps_out(&self, host: usize, others: bool) {
         let strict = &mut self.seen().strict;
         if others {
@@ -101,12 +100,12 @@ impl Witness {
         }
     }
 
-    /// Whether somebody is kept out.
+    /// Whether any host keeps others in quarantine.
     pub fn is_anybody_out(&self) -> bool {
         !self.seen().strict.is_empty()
     }
 
-    /// Something that must not be.
+    /// Records a fault.
     pub fn wrong(&self, what: String) {
         self.seen().wrong.push(what);
     }
@@ -116,23 +115,23 @@ impl Witness {
         self.seen().counts.failed += 1;
     }
 
-    /// A host has taken over the state of others.
+    /// A host has taken over another state.
     pub fn synced(&self) {
         self.seen().counts.syncs += 1;
     }
 
-    /// How much has happened so far.
+    /// The totals so far.
     pub fn counts(&self) -> Counts {
         self.seen().counts
     }
 
-    /// All that was wrong.
+    /// All faults so far.
     pub fn faults(&self) -> Vec<String> {
         self.seen().wrong.clone()
     }
 
-    /// Why the hosts are not one group of `size` that goes on, if they are not: all must have done
-    /// a step in the same View since `since`.
+    /// Why the hosts do not form one group of `size`, if they do not: all must have completed a
+    /// step in the same View since `since`.
     pub fn divided(&self, size: usize, since: Duration) -> Option<String> {
         let seen = self.seen();
         let fresh: BTreeMap<usize, &String> = seen

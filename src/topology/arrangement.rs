@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! What the proposer of a View decides besides who is in: the ranks, the engine and the plan.
+//! The decisions of a View's proposer besides its members: the ranks, the engine and the plan.
 
 use super::network::Network;
 use super::paying::with_codecs;
@@ -12,27 +12,35 @@ use crate::identity::MemberId;
 use crate::view::{Rank, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How the members of a View are arranged.
+/// The ranks, engine and plan of a View.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrangement {
     /// The members in rank order.
     pub order: Vec<MemberId>,
-    /// What they run on.
+    /// The engine, and the reason for it.
     pub engine: EngineChoice,
-    /// How they talk.
+    /// The plan, with schedules of this engine.
     pub plan: Plan,
-    /// Those who have no direct link, lower rank first, ascending.
+    /// The pairs without a direct link, lower rank first, ascending.
     pub apart: Vec<(Rank, Rank)>,
 }
 
-/// Arranges these members, each with the engines it offers. `current` is the proposer's View, whose
-/// ranks stay in order, and `engine_now` what its calls run on by now, if that is known.
+/// Decides ranks, engine and plan for these members, each with the engines that it offers.
+/// `current` is the proposer's View, whose members keep their order. `engine_now` is the engine
+/// that calls run on at present, if it is known; a plan change may have replaced the View's engine.
 ///
-/// Gloo is taken when every member offers it and all of them reach each other directly, else the
-/// first thing in rank order that speaks against it is the reason; but not where links are so
-/// uneven that trees, which only the native engine has, are faster by more than a tenth, unless a
-/// member wants Gloo all the same. Where they were so in the View before, and are not all measured
-/// yet in this one, that holds until they are. The same facts give the same arrangement.
+/// The engine is, by the first rule that applies:
+///
+/// - a single member: native;
+/// - a member objects to Gloo: native, with the first objection in rank order as the reason;
+/// - a pair has no direct link: native, with the first such pair as the reason;
+/// - a member requires Gloo: Gloo;
+/// - the links are heterogeneous, so that trees, which only the native engine has, are faster by
+///   more than a tenth: native. If that was the reason in the View before and not all links are
+///   measured in this one, the reason remains until they are;
+/// - otherwise: Gloo.
+///
+/// The same input gives the same arrangement.
 pub fn arrange(
     members: &BTreeMap<MemberId, Engines>,
     current: Option<&View>,
@@ -145,7 +153,7 @@ mod tests {
     #[test]
     fn gloo_needs_a_direct_link_between_all() {
         let mut links = linked(3);
-        // The second one stops reporting the third.
+        // The second member stops reporting the third.
         links.set_reach(member_id(2), &BTreeSet::from([member_id(1)]));
         assert_eq!(
             of(&[Engines::GLOO; 3], &links).engine.why,
@@ -223,7 +231,7 @@ mod tests {
         assert_eq!(engine(&declined, &linked(4)), EngineReason::AllHaveGloo);
         let even = Home::new(&[Lan::Wired(940); 4], &[]).link_map(|_| 0);
         assert_eq!(engine(&uneven, &even), EngineReason::AllHaveGloo);
-        // It has left Gloo by its plan alone, or come back to it.
+        // A plan change alone has moved the View from Gloo to native, or back.
         let on_gloo = EngineChoice { kind: EngineKind::Gloo, why: EngineReason::AllHaveGloo };
         let by_trees = EngineChoice { kind: EngineKind::Native, why: EngineReason::Uneven };
         for (began, now) in [(on_gloo, by_trees), (by_trees, on_gloo)] {

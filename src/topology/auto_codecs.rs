@@ -1,24 +1,26 @@
 //! Layer: Words.
 //!
-//! Which codec a plan takes for calls that leave the choice to it.
+//! The codecs that a plan selects for calls that leave the choice to it.
 
 use super::{Coding, Plan, Schedule};
 use crate::collective::{Call, Coarsest, CodecId};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 
-/// For buffers of one size class: what is taken where codecs up to a coarsest one are allowed.
-/// Chosen by whoever made the plan, so that it is the same for all members.
+/// The codecs for buffers of one size class: one choice for each coarsest codec that a call may
+/// allow. The member that makes the plan chooses them, so they are the same for all members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AutoCodecs {
-    /// In the order of [`Coarsest::ALL`]; each is nothing or one of the codecs up to that.
+    /// In the order of [`Coarsest::ALL`]. Each is no codec, or one that is at most as coarse as its
+    /// position allows.
     taken: [Coding; Coarsest::ALL.len()],
 }
 
 impl AutoCodecs {
-    /// None at all: nothing is known of the links, or it gains too little.
+    /// No codecs: the links are unknown, or a codec would gain too little.
     pub const NONE: AutoCodecs = AutoCodecs { taken: [Coding::NONE; Coarsest::ALL.len()] };
 
-    /// What `taken` says for each coarsest one. What that one does not allow is left out.
+    /// The choices that `taken` returns for each coarsest codec. A codec that is coarser than
+    /// allowed is replaced by none.
     pub fn new<C: Into<Coding>>(taken: impl Fn(Coarsest) -> C) -> AutoCodecs {
         let allowed =
             |coarsest| Some(taken(coarsest).into()).filter(|coding| is_allowed(*coding, coarsest));
@@ -27,20 +29,20 @@ impl AutoCodecs {
         }
     }
 
-    /// What is taken where codecs up to `coarsest` are allowed.
+    /// The choice for calls that allow codecs up to `coarsest`.
     pub fn up_to(&self, coarsest: Coarsest) -> Coding {
         let place = Coarsest::ALL.iter().position(|other| *other == coarsest);
         place.map_or(Coding::NONE, |place| self.taken[place])
     }
 
-    /// Whether all of it is for this schedule among `size` ranks.
+    /// Whether all choices are valid for this schedule among `size` ranks.
     pub(super) fn fits(&self, schedule: &Schedule, size: usize) -> bool {
         self.taken.iter().all(|coding| coding.fits(schedule, size))
     }
 }
 
 impl Plan {
-    /// How a call is encoded: as it says, or as the plan says where the call leaves it to that.
+    /// The coding of a call: its own codec, or the plan's choice if the call leaves it to the plan.
     pub fn coding(&self, call: &Call) -> Coding {
         let CodecId::Auto(coarsest) = call.codec else { return call.codec.into() };
         let bytes = call.count.saturating_mul(call.dtype.bytes() as u64);
@@ -100,7 +102,7 @@ mod tests {
             };
             assert_eq!(taken, expected);
         }
-        // Half precision, and int8 where bf16 is the coarsest.
+        // F16, which is not allowed at all, and int8 where bf16 is the coarsest allowed.
         for bytes in [[2, 0, 0, 0, 0], [3, 0, 0, 0, 0], [0, 4, 0, 0, 0], [7, 0, 0, 0, 0]] {
             assert_eq!(AutoCodecs::from_bytes(&bytes), Err(Malformed::Inconsistent));
         }
@@ -127,7 +129,7 @@ mod tests {
         assert_eq!(coded(CodecId::F16, 1001), CodecId::F16);
     }
 
-    /// Trees of three, and a call of each member.
+    /// A plan with one star of three ranks, in which these ranks skip the codec.
     fn trees(plain: &[u8]) -> Plan {
         let mut plan = Plan::mesh(3);
         let tree = crate::topology::TreeShare {
@@ -159,7 +161,7 @@ mod tests {
             [CodecId::None, CodecId::None, CodecId::Int8]
         );
         assert_eq!(of(CodecId::Int8), [CodecId::Int8; 3], "who names a codec gets it everywhere");
-        // Without a codec nobody can go without it.
+        // Without a codec no rank can skip it.
         assert_eq!(
             Coding::but_for(
                 CodecId::None,
@@ -188,8 +190,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes in is refused, or for these trees; then there is no other way to write
-        /// it.
+        /// Decoded bytes are either refused or encode to the same bytes again, and their sets of
+        /// ranks are checked against the schedule.
         #[test]
         fn a_wrong_part_is_refused(plain: [u16; 3], taken in 0usize..8, place: prop::sample::Index, byte: u8) {
             let part = |place: usize| (0..16).filter(|bit| plain[place] & 1 << bit != 0).map(Rank).collect();

@@ -1,25 +1,26 @@
 //! Layer: Core.
 //!
-//! A burst of frames over one path, as its receiver sees it: what the path carries is how fast they
-//! come.
+//! The measurement of a path's rate by a burst of frames, from their arrival times at the receiver.
 
-/// The frames of a burst that have come so far.
+/// The frames of a burst that have arrived so far.
 #[derive(Clone, Debug, Default)]
 pub struct Burst {
-    /// When how many bytes had come in all, since the first frame was here.
+    /// For each frame, its arrival time in microseconds and the bytes received since the first
+    /// frame arrived.
     marks: Vec<(u64, u64)>,
-    /// Where the path had got going.
+    /// The first mark after the start-up phase.
     going: Option<(u64, u64)>,
 }
 
 impl Burst {
-    /// Payload bytes of each frame. Small against what a slow path carries while it is measured,
-    /// large against what a frame costs.
+    /// Payload bytes of each frame: small against the volume of a slow path during a
+    /// measurement, large against the overhead per frame.
     pub const FRAME_BYTES: usize = 32 * 1024;
-    /// Most frames of a burst: 16 MiB, a seventh of a second at a gigabit.
+    /// The maximum number of frames in a burst: 16 MiB, a seventh of a second at 1 Gbit/s.
     pub const FRAMES_MAX: usize = 512;
 
-    /// A frame has come, whole, at this time. Says whether the rate is known well enough; once.
+    /// Records that a whole frame has arrived at this time. Returns true once, when the rate is
+    /// known well enough.
     pub fn frame(&mut self, now_us: u64, bytes: usize) -> bool {
         if self.marks.len() >= Burst::FRAMES_MAX {
             return false;
@@ -44,13 +45,25 @@ impl Burst {
             .is_some_and(|going| last.0 - going.0 >= WINDOW_US && last.1 - going.1 >= WINDOW_BYTES)
     }
 
-    /// What came, in kbit/s of payload, from when the path had got going; `None` when too little
-    /// came since.
+    /// The rate after the start-up phase, in kbit/s of payload; `None` if too few bytes have
+    /// arrived since.
     ///
-    /// A fast path is through with all frames sooner: there the second half counts. A receiver that
-    /// is held up finds more than the path carries when it goes on, so only those moments count in
-    /// which it had taken all there was: the corners of the upper hull of what it had at which
-    /// time, of which the edge in the middle is taken.
+    /// A fast path delivers all frames before that phase is over: then the second half of the bytes
+    /// counts. A receiver that was held up then takes the frames from its buffers faster than the
+    /// path carries them. So only the moments count in which it had taken everything: the corners
+    /// of the upper hull of the bytes received over time. The rate is the slope of the hull's edge
+    /// in the middle of the time.
+    ///
+    /// ```text
+    /// bytes
+    ///   |                      *
+    ///   |                  *            * on the hull: the receiver has taken everything
+    ///   |              *                . below it: it was held up and catches up
+    ///   |             .
+    ///   |      *     .
+    ///   |  *
+    ///   +-------------------------- time
+    /// ```
     pub fn kbps(&self) -> Option<u32> {
         let last = self.marks.last().copied()?;
         let half = self.marks.iter().copied().find(|(_, bytes)| *bytes * 2 >= last.1)?;
@@ -66,11 +79,13 @@ impl Burst {
     }
 }
 
-/// Of points by growing time, those that no line between two others passes above.
+/// The upper hull of points by increasing time: no line between two other points passes above its
+/// corners.
 fn upper_hull(points: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     let mut hull: Vec<(u64, u64)> = Vec::new();
     for point in points {
-        // Exact: a burst has 2^24 bytes and, within the patience of anybody, 2^40 microseconds.
+        // Exact in u128: a burst has 2^24 bytes and, as no measurement waits longer, 2^40
+        // microseconds.
         let is_below = |a: (u64, u64), b: (u64, u64)| {
             let rise = |from: (u64, u64), to: (u64, u64)| {
                 (u128::from(to.0 - from.0), u128::from(to.1 - from.1))
@@ -86,22 +101,22 @@ fn upper_hull(points: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     hull
 }
 
-/// A path has got going after this long and so many bytes: its sender has found how much it may
-/// have under way, and a shaper on the way has spent what it had saved up.
+/// The start-up phase lasts at least this time and this many bytes: then the sender has found its
+/// congestion window, and a traffic shaper on the path has spent its saved tokens.
 const GOING_US: u64 = 20_000;
 const GOING_BYTES: u64 = 128 * 1024;
-/// After this long and so many bytes more the rate is known.
+/// The rate is known well enough after at least this time and this many bytes more.
 const WINDOW_US: u64 = 80_000;
 const WINDOW_BYTES: u64 = 256 * 1024;
-/// Fewer tell nothing.
+/// Fewer bytes give no rate.
 const BYTES_MIN: u64 = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A path of so many kbit/s, after a bucket of so many bytes that come at once. Gives the time
-    /// it took, and the rate.
+    /// Simulates a path with a token bucket of `bucket` bytes that arrive at once. Returns the time
+    /// it took in microseconds, and the rate.
     fn measured(kbps: u64, bucket: u64) -> (u64, Option<u32>) {
         let mut burst = Burst::default();
         let mut us = 1_000_000;
@@ -145,7 +160,7 @@ mod tests {
             for frame in 1..=Burst::FRAMES_MAX as u64 {
                 let arrives_us = frame * Burst::FRAME_BYTES as u64 * 8000 / 941_500;
                 let held = held_from_ms * 1000..(held_from_ms + held_ms) * 1000;
-                // What has piled up is taken at ten times the rate.
+                // Frames that have piled up are taken at ten times the rate.
                 let may_us = if held.contains(&arrives_us) { held.end } else { arrives_us };
                 let takes_us = Burst::FRAME_BYTES as u64 * 800 / 941_500;
                 before_us = may_us.max(before_us + takes_us);
@@ -165,7 +180,7 @@ mod tests {
     fn a_slow_start_does_not_count() {
         let mut burst = Burst::default();
         let mut us = 0;
-        // A tenth of the rate at first.
+        // The first frames arrive at a tenth of the rate.
         for frame in 0..Burst::FRAMES_MAX {
             us += if frame < 8 { 3000 } else { 300 };
             if burst.frame(us, Burst::FRAME_BYTES) {

@@ -1,20 +1,20 @@
 //! Layer: Words.
 //!
-//! How the members of a View encode a call: by which codec, and who goes without it.
+//! How a call is encoded: by which codec, and which members skip it.
 
 use super::Schedule;
 use crate::collective::CodecId;
 use crate::view::{Rank, RankSet};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 
-/// A codec, and the members that send up their trees without it, as their way is fast.
+/// A codec, and the members that send up their trees without it because their uplinks are fast.
 ///
-/// What such a member contributes counts as it is, and so does a sum that it passes on. The result
-/// comes down encoded to all, as all hold the same bits.
+/// Such a member sends its contribution, or the partial sum that it forwards, unencoded and
+/// therefore exactly. The result comes down encoded to all members, so that all hold the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Coding {
     codec: CodecId,
-    /// Empty where there is no codec to go without.
+    /// The members that skip the codec; empty if there is no codec.
     plain: RankSet,
 }
 
@@ -22,35 +22,35 @@ impl Coding {
     /// Nothing is encoded.
     pub const NONE: Coding = Coding { codec: CodecId::None, plain: RankSet::EMPTY };
 
-    /// By a codec, but of what these members send up.
+    /// Encodes with `codec`, except for the data that the members in `plain` send up.
     pub fn but_for(codec: CodecId, plain: RankSet) -> Coding {
         if codec == CodecId::None { Coding::NONE } else { Coding { codec, plain } }
     }
 
-    /// How everything is encoded that is.
+    /// The codec of all encoded data.
     pub fn codec(self) -> CodecId {
         self.codec
     }
 
-    /// Who sends up what it has.
+    /// The members that send up unencoded data.
     pub fn plain(self) -> RankSet {
         self.plain
     }
 
-    /// How what a rank contributes is encoded: all of it, over whichever tree it goes.
+    /// The codec of a rank's contribution, which is the same on all trees.
     pub fn of(self, rank: Rank) -> CodecId {
         if self.plain.contains(rank) { CodecId::None } else { self.codec }
     }
 
-    /// Whether it is one for this schedule among `size` ranks: only trees have a way up for each
-    /// member, and a codec is for somebody.
+    /// Whether this coding is valid for this schedule among `size` ranks. Only trees have a
+    /// separate uplink for each member, and at least one member must use the codec.
     pub fn fits(self, schedule: &Schedule, size: usize) -> bool {
         self.plain.is_empty()
             || matches!(schedule, Schedule::Trees { .. }) && self.plain.is_part_of(size)
     }
 }
 
-/// For all.
+/// The codec for all members.
 impl From<CodecId> for Coding {
     fn from(codec: CodecId) -> Coding {
         Coding::but_for(codec, RankSet::EMPTY)

@@ -1,12 +1,12 @@
 //! Layer: Words.
 //!
-//! How fast a member encodes and decodes.
+//! The speed at which a member encodes and decodes.
 
 use crate::collective::{Coarsest, CodecId};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 
-/// Megabytes of `f32` that a member encodes and decodes in a second, each byte once there and once
-/// back, by one thread; 0 where that is not known.
+/// For each codec, the megabytes of `f32` that one thread of a member encodes and decodes again per
+/// second; 0 if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CodingSpeed {
     /// In the order of [`Coarsest::ALL`].
@@ -14,12 +14,12 @@ pub struct CodingSpeed {
 }
 
 impl CodingSpeed {
-    /// What `mbps` says of each codec.
+    /// The speeds that `mbps` returns for each codec.
     pub fn new(mbps: impl FnMut(CodecId) -> u32) -> CodingSpeed {
         CodingSpeed { mbps: Coarsest::ALL.map(Coarsest::id).map(mbps) }
     }
 
-    /// Of a codec; `None` when it is not known.
+    /// The speed for a codec in MB/s; `None` if it is unknown.
     pub fn mbps(&self, codec: CodecId) -> Option<u32> {
         let place = Coarsest::ALL.iter().position(|coarsest| coarsest.id() == codec)?;
         Some(self.mbps[place]).filter(|mbps| *mbps > 0)

@@ -1,27 +1,29 @@
 //! Layer: Core.
 //!
-//! What trees cost: which resources their edges use for how long, and the cheapest tree at given
-//! prices.
+//! The resource cost of trees: for how long the edges of a tree keep each resource busy, and the
+//! cheapest tree at given resource prices.
 
 use super::network::{Edge, Network};
 use petgraph::algo::min_spanning_tree;
 use petgraph::data::Element;
 use petgraph::graph::UnGraph;
 
-/// The edges of a network with what they use, and what that costs at some prices.
+/// The edges of a network with their resource use, and their costs at given prices.
 pub(super) struct Costs {
-    /// The rate of the slowest use, in kbit/s: what one unit is.
+    /// The rate of the slowest use, in kbit/s. It is the unit of rate.
     pub(super) unit_kbps: f64,
-    /// How many resources there are.
+    /// The number of resources.
     pub(super) resources: usize,
-    /// For each edge, how long which resource is busy with one unit over it, there and back.
+    /// For each edge the resources it uses, and how long one unit in both directions keeps each of
+    /// them busy.
     pub(super) uses: Vec<Vec<(usize, f64)>>,
-    /// The same edges with their price, and their place so that of equal ones the first is taken.
+    /// The same edges, each with its price and its index. The index makes the first of equally
+    /// priced edges win.
     graph: UnGraph<(), (f64, usize)>,
 }
 
 impl Costs {
-    /// Of this network; `None` when it has no edges.
+    /// The costs of this network; `None` if it has no edges.
     pub(super) fn new(network: &Network) -> Option<Costs> {
         let unit_kbps =
             f64::from(network.edges.iter().flat_map(Edge::uses).map(|busy| busy.kbps).min()?);
@@ -44,7 +46,7 @@ impl Costs {
         Some(Costs { unit_kbps, resources, uses, graph })
     }
 
-    /// Everybody under one rank, for each rank that has an edge to all others.
+    /// The stars: the edges of each rank that has an edge to all others.
     pub(super) fn stars(&self) -> impl Iterator<Item = Vec<usize>> + '_ {
         let star = |hub| {
             let mut star: Vec<usize> = self.graph.edges(hub).map(|edge| edge.weight().1).collect();
@@ -54,8 +56,8 @@ impl Costs {
         self.graph.node_indices().map(star).filter(|star| star.len() + 1 == self.graph.node_count())
     }
 
-    /// The spanning tree that costs least at these prices (Kruskal 1956), and what it costs; `None`
-    /// when there is none.
+    /// The cheapest spanning tree at these prices (Kruskal 1956) as ascending edge indices, and its
+    /// cost; `None` if there is no spanning tree.
     pub(super) fn cheapest(&mut self, prices: &[f64]) -> Option<(Vec<usize>, f64)> {
         for ((price, _), uses) in self.graph.edge_weights_mut().zip(&self.uses) {
             *price = uses.iter().map(|(resource, time)| time * prices[*resource]).sum();
@@ -71,7 +73,7 @@ impl Costs {
         (tree.len() + 1 == self.graph.node_count()).then_some((tree, cost))
     }
 
-    /// How long a tree of one unit per second keeps each resource busy.
+    /// How long a tree at one unit per second keeps each resource busy, in seconds per second.
     pub(super) fn load(&self, tree: &[usize]) -> Vec<f64> {
         let mut load = vec![0.0; self.resources];
         for (resource, time) in tree.iter().flat_map(|edge| &self.uses[*edge]) {
@@ -81,7 +83,9 @@ impl Costs {
     }
 }
 
-/// Takes out the resources that are never busier than another one, and says how many are left.
+/// Removes dominated resources, those that are never busier than some other one, because their
+/// constraints are never binding. Of equal resources the first stays. Returns the number of
+/// remaining resources.
 fn without_slack(uses: &mut [Vec<(usize, f64)>], resources: usize) -> usize {
     let mut by_resource: Vec<Vec<f64>> = vec![vec![0.0; uses.len()]; resources];
     for (edge, busy) in uses.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! Layer: Core.
 //!
-//! A fluid model of a home: messages flow at rates that are fair by progressive filling (Bertsekas
-//! and Gallager 1992, 6.5.2), one behind the other on each connection, as the native engine sends
-//! them.
+//! A fluid model of a home for tests: concurrent messages flow at max-min fair rates by progressive
+//! filling (Bertsekas and Gallager 1992, 6.5.2). On each connection messages are sent one after the
+//! other, as the native engine does.
 
 use super::homes::{Home, HomeWay};
 use super::{Plan, ranks};
@@ -10,7 +10,8 @@ use crate::collective::{Call, CodecId, DType, Itinerary, Kind, Mode, ReduceOp, T
 use crate::view::Rank;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The seconds that an all-reduce of so many f32 takes under this plan, chunk by chunk.
+/// The simulated duration of an all-reduce of `count` f32 under this plan, chunk by chunk, in
+/// seconds.
 pub(super) fn simulated_s(home: &Home, plan: &Plan, count: u64) -> f64 {
     let call = Call {
         kind: Kind::AllReduce(ReduceOp::Sum),
@@ -34,7 +35,7 @@ pub(super) fn simulated_s(home: &Home, plan: &Plan, count: u64) -> f64 {
     model.now_s
 }
 
-/// A chunk on its way: a part of the sum, or the result.
+/// A chunk in transit: a partial sum, or the result.
 #[derive(Clone, Copy)]
 struct Message {
     flow: usize,
@@ -42,11 +43,11 @@ struct Message {
     is_result: bool,
 }
 
-/// From one rank to another.
+/// The send queue from one rank to another.
 struct Connection {
     way: HomeWay,
     queue: VecDeque<Message>,
-    /// What of the first message in the queue is not sent.
+    /// The unsent part of the first message in the queue.
     bits_left: f64,
     bits_per_s: f64,
 }
@@ -55,11 +56,11 @@ struct Fluid<'a> {
     itinerary: &'a Itinerary,
     resources: usize,
     connections: BTreeMap<(Rank, Rank), Connection>,
-    /// What has been sent and not arrived, by time.
+    /// Messages that are sent and have not arrived, by arrival time.
     in_flight: BTreeMap<(u64, usize), (Rank, Message)>,
     contributions: BTreeMap<(usize, usize, Rank), usize>,
     sent: usize,
-    /// How many results have arrived.
+    /// The number of result chunks that have arrived.
     held: usize,
     now_s: f64,
 }
@@ -85,7 +86,7 @@ impl<'a> Fluid<'a> {
         }
     }
 
-    /// A part of the sum has come to this rank.
+    /// A contribution to the sum of this chunk has reached this rank.
     fn contribute(&mut self, rank: Rank, flow: usize, chunk: usize) {
         let station = self.itinerary.station(flow, rank);
         let have = self.contributions.entry((flow, chunk, rank)).or_default();
@@ -123,7 +124,7 @@ impl<'a> Fluid<'a> {
         self.itinerary.wire_bytes(None, elements) as f64 * 8.0
     }
 
-    /// Goes on to the next event; `false` when there is none.
+    /// Advances to the next event; `false` if there is none.
     fn step(&mut self) -> bool {
         let busy = self.connections.values().filter(|connection| !connection.queue.is_empty());
         let sent_s = busy.map(|c| self.now_s + c.bits_left / c.bits_per_s).min_by(f64::total_cmp);
@@ -178,8 +179,8 @@ impl<'a> Fluid<'a> {
         }
     }
 
-    /// Gives all connections that send the same rate, as far as nothing they use is busy; then more
-    /// to those that are left.
+    /// Progressive filling: raises the rates of all sending connections equally until a resource is
+    /// saturated, fixes the connections that use it, and continues with the others.
     fn share(&mut self) {
         let mut open: Vec<&mut Connection> =
             self.connections.values_mut().filter(|c| !c.queue.is_empty()).collect();

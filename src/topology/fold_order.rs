@@ -1,26 +1,25 @@
 //! Layer: Words.
 //!
-//! In which order a sum is made: what a schedule does to each element, for whoever wants to make
-//! the same sum alone.
+//! The order in which a schedule adds the contributions to each element, so that a sequential
+//! program can compute the same sum.
 
 use super::tree::{Tree, ranks};
 use crate::view::Rank;
 use std::ops::Range;
 
-/// In which order the contributions to each element are added; the arithmetic of a sequential
-/// reference.
+/// The order of additions for each element: the arithmetic of a sequential reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldOrder {
     /// Consecutive ranges that cover the buffer.
     pub segments: Vec<FoldSegment>,
 }
 
-/// The elements that share one order.
+/// A range of elements that are added in the same order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldSegment {
-    /// Which elements.
+    /// The elements.
     pub elements: Range<usize>,
-    /// How they are added.
+    /// The order of additions.
     pub tree: FoldTree,
 }
 
@@ -34,7 +33,7 @@ pub enum FoldTree {
 }
 
 impl FoldTree {
-    /// What comes out at the root of a tree of all ranks.
+    /// The sum at the root of a tree of all ranks.
     pub(super) fn up(tree: &Tree, size: usize) -> FoldTree {
         tree.root(size)
             .map_or_else(|| FoldTree::sum_of(ranks(size)), |root| FoldTree::below(tree, root))
@@ -53,7 +52,7 @@ impl FoldTree {
         FoldTree::Sum(parts.iter().map(part).collect())
     }
 
-    /// From left to right.
+    /// The contributions of these ranks, added from left to right.
     pub(super) fn sum_of(ranks: impl Iterator<Item = Rank>) -> FoldTree {
         FoldTree::Sum(ranks.map(FoldTree::Leaf).collect())
     }

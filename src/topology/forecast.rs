@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! How long a schedule takes on a network, as far as that can be told beforehand.
+//! The predicted duration of a schedule on a network.
 
 use super::network::{Network, Resource};
 use super::plan::{Schedule, TreeShare};
@@ -8,12 +8,12 @@ use super::ranks;
 use crate::view::Rank;
 use std::collections::BTreeSet;
 
-/// The time that an all-reduce of so many bytes takes, in microseconds; `None` where two ranks that
-/// should send to each other have no edge.
+/// The predicted duration of an all-reduce of `bytes` bytes in microseconds. `None` if two ranks
+/// that must send to each other have no edge, or for Gloo's exchange and bcube.
 ///
-/// That is how long the busiest resource is busy, and before that the latency of the steps one
-/// after the other and the time in which the pipeline fills: one chunk for each level of a tree. In
-/// a ring all are busy from the beginning, but each step takes as long as a chunk and its latency.
+/// It is the busy time of the busiest resource, plus the latency of the sequential steps, plus the
+/// time to fill the pipeline: one chunk for each level of a tree. In a ring all ports are busy from
+/// the beginning, but each step takes at least a chunk and its latency.
 pub(super) fn forecast_us(
     network: &Network,
     schedule: &Schedule,
@@ -23,8 +23,8 @@ pub(super) fn forecast_us(
     forecast_longer_us(network, schedule, bytes, chunk_bytes, |_| 1.0)
 }
 
-/// The same where what some ranks send up their trees is so many times longer than what else
-/// travels.
+/// The same if the data that some ranks send up their trees is longer than other data by the factor
+/// `longer_up`. A rank that skips the codec sends such data.
 pub(super) fn forecast_longer_us(
     network: &Network,
     schedule: &Schedule,
@@ -62,10 +62,11 @@ pub(super) fn forecast_longer_us(
     }
 }
 
-/// What a longer segment of Gloo's ring waits for goes on beside the others.
+/// The wait for a segment of Gloo's ring counts as if the segment had at most this size: the rest
+/// of a longer one overlaps with other segments.
 pub(super) const GLOO_SEGMENT_BYTES_MAX: u32 = 1 << 20;
 
-/// `chunk` is as much as goes on at once.
+/// The duration of a ring; `chunk` is the number of bytes that move on as one piece.
 fn ring_us(network: &Network, order: &[Rank], bytes: u64, chunk: f64) -> Option<f64> {
     let size = network.size as f64;
     let next = order.iter().cycle().skip(1);
@@ -74,19 +75,19 @@ fn ring_us(network: &Network, order: &[Rank], bytes: u64, chunk: f64) -> Option<
         order.iter().zip(next).map(|(a, b)| Hop { from: *a, to: *b, times, longer: 1.0 }).collect();
     let round_us =
         hops.iter().map(|hop| one_way_us(network, hop.from, hop.to)).sum::<Option<f64>>()?;
-    // A chunk can go on a step after it has come, as all ports are busy from the beginning; where a
-    // segment is less than that, each step is waited for.
+    // All ports are busy from the beginning, so a chunk moves on one step after it has arrived. If
+    // a segment is shorter than a chunk, every step waits for the one before it.
     let step_us = round_us / size + slowest_us(network, &hops, chunk)?;
     Some(f64::max(busiest_us(network, &hops, bytes)?, 2.0 * (size - 1.0) * step_us) + step_us)
 }
 
-/// What one rank sends to another.
+/// One transfer of a schedule.
 struct Hop {
     from: Rank,
     to: Rank,
-    /// How many times the buffer.
+    /// The amount of data, as a multiple of the buffer.
     times: f64,
-    /// How many times longer than elsewhere that is on the wire.
+    /// The factor by which this data is longer on the wire than other data.
     longer: f64,
 }
 
@@ -102,7 +103,8 @@ fn tree_hops(share: &TreeShare, longer_up: &impl Fn(Rank) -> f64) -> Vec<Hop> {
     edges.flat_map(both).collect()
 }
 
-/// The longest way to the root and back, and a chunk for each level.
+/// The time to fill a tree: the latency of the longest path to the root and back, and one chunk for
+/// each level.
 fn fill_of_tree_us(network: &Network, share: &TreeShare, hops: &[Hop], chunk: f64) -> Option<f64> {
     let root = share.tree.root(network.size)?;
     let way_us = |rank: Rank| {
@@ -117,7 +119,7 @@ fn one_way_us(network: &Network, from: Rank, to: Rank) -> Option<f64> {
     network.way(from, to).map(|(edge, _)| f64::from(edge.rtt_us) / 2.0)
 }
 
-/// What so many bytes take on the slowest of these hops.
+/// The time for `bytes` bytes on the slowest of these hops, in microseconds.
 fn slowest_us(network: &Network, hops: &[Hop], bytes: f64) -> Option<f64> {
     longest(
         hops.iter().map(|hop| {
@@ -126,12 +128,12 @@ fn slowest_us(network: &Network, hops: &[Hop], bytes: f64) -> Option<f64> {
     )
 }
 
-/// 0 of none.
+/// The maximum, 0 for an empty iterator; `None` if any is `None`.
 fn longest(mut times_us: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     times_us.try_fold(0.0, |most, us| Some(f64::max(most, us?)))
 }
 
-/// How long the busiest resource is busy.
+/// The busy time of the busiest resource, in microseconds.
 fn busiest_us(network: &Network, hops: &[Hop], bytes: u64) -> Option<f64> {
     let mut busy_us = vec![0.0; network.resources.len()];
     let mut senders: Vec<BTreeSet<Rank>> = vec![BTreeSet::new(); network.resources.len()];
@@ -151,7 +153,7 @@ fn busiest_us(network: &Network, hops: &[Hop], bytes: u64) -> Option<f64> {
     Some(times.fold(0.0, f64::max))
 }
 
-/// How much longer a wired port takes when more than two send to it at once: a switch drops what it
-/// cannot keep. Measured at four members and 100 Mbit/s, where an equal mesh took 3 to 7 % longer
-/// than a ring that moves the same bytes.
+/// The slow-down of a wired port when more than two members send to it at once, because a switch
+/// drops packets that its buffer cannot hold (incast). Measured with four members at 100 Mbit/s: a
+/// homogeneous mesh took 3 to 7 % longer than a ring that moves the same bytes.
 const INCAST: f64 = 1.06;

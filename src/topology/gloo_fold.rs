@@ -1,22 +1,27 @@
 //! Layer: Words.
 //!
-//! In which order Gloo's two all-reduce algorithms add, so that a sequential reference can do the
-//! same.
+//! The order in which Gloo's two all-reduce algorithms add, for a sequential reference.
 //!
-//! *Ring*: the buffer is cut into segments of at most the plan's chunk, as many for each rank, two
-//! at least; a rank's chunk is all of its segments. Chunk `c` starts at rank `c - 1`, goes down the
-//! ranks and ends at its owner `c`; each adds its own contribution. *Bcube*: at every step the
-//! ranks of a group exchange their parts of the chunk that they share; each adds, to what it has of
-//! its own part, those of the others by ascending rank. Groups are pairs while the size is even,
-//! then one group of all that are left.
+//! *Ring*: the buffer is divided into segments of at most the plan's chunk, an equal number for
+//! each rank and at least two. A rank's chunk is all of its segments. The chunk of an owner starts
+//! at the rank before it, passes through descending ranks and ends at the owner. Each rank adds its
+//! own contribution.
+//!
+//! *Bcube*: in every step the ranks of a group divide the chunk that they share and exchange the
+//! parts. Each adds to its own part those of the others by ascending rank. Groups are pairs while
+//! the size is even, then one group of all remaining ranks. Example of six ranks:
+//!
+//! - step 1, pairs: `(0 1)`, `(2 3)`, `(4 5)`;
+//! - step 2, groups of three: `(0 2 4)`, `(1 3 5)`;
+//! - then rank 0 holds `((0 1) (2 3) (4 5))`.
 
 use super::{FoldSegment, FoldTree};
 use crate::view::Rank;
 use std::ops::Range;
 
-/// The elements whose sums `rank` finishes in Gloo's ring of `size` ranks, of a buffer of `count`
-/// elements in segments of at most `segment_bytes`. Those of all ranks follow each other and cover
-/// the buffer; the last ones may be short or empty.
+/// The elements whose sums `rank` finishes in Gloo's ring of `size` ranks, for a buffer of `count`
+/// elements in segments of at most `segment_bytes`. The ranges of all ranks are consecutive and
+/// cover the buffer; the last ones may be short or empty.
 pub fn gloo_ring_chunk(
     rank: usize,
     size: usize,
@@ -32,7 +37,7 @@ pub fn gloo_ring_chunk(
     cut(rank)..cut(rank + 1)
 }
 
-/// How Gloo's ring folds.
+/// The order of Gloo's ring.
 pub(super) fn ring(
     size: usize,
     count: usize,
@@ -47,7 +52,7 @@ pub(super) fn ring(
     (0..size).map(chunk).collect()
 }
 
-/// How Gloo's bcube folds.
+/// The order of Gloo's bcube.
 pub(super) fn bcube(size: usize, count: usize) -> Vec<FoldSegment> {
     let steps = group_sizes(size);
     let chunk = |owner: usize| FoldSegment {
@@ -59,7 +64,7 @@ pub(super) fn bcube(size: usize, count: usize) -> Vec<FoldSegment> {
     segments
 }
 
-/// How many ranks exchange at each step.
+/// The group size of each step.
 fn group_sizes(mut size: usize) -> Vec<usize> {
     let mut steps = Vec::new();
     while size > 1 && size.is_multiple_of(2) {
@@ -72,7 +77,7 @@ fn group_sizes(mut size: usize) -> Vec<usize> {
     steps
 }
 
-/// The elements that `owner` holds the sum of after all steps.
+/// The elements whose sum `owner` holds after all steps.
 fn bcube_chunk(owner: usize, steps: &[usize], count: usize) -> Range<usize> {
     let (mut start, mut len, mut distance) = (0, count, 1);
     for group in steps {
@@ -86,7 +91,7 @@ fn bcube_chunk(owner: usize, steps: &[usize], count: usize) -> Range<usize> {
     start..start + len
 }
 
-/// What `owner` has of its chunk after these steps.
+/// The sum that `owner` holds for its chunk after these steps.
 fn held_by(owner: usize, steps: &[usize]) -> FoldTree {
     let Some((group, before)) = steps.split_last() else { return FoldTree::Leaf(rank(owner)) };
     let distance: usize = before.iter().product();
@@ -153,7 +158,7 @@ mod tests {
         // Ten segments of one element for seven elements: the last ranks finish nothing.
         let ranges: Vec<_> = (0..5).map(|rank| gloo_ring_chunk(rank, 5, 7, 4, 1 << 20)).collect();
         assert_eq!(ranges, [0..2, 2..4, 4..6, 6..7, 7..7]);
-        // Nine segments of 75 elements, or, as each rank has two at least, six of 100.
+        // Nine segments of 75 elements; or, because each rank has at least two, six of 100.
         let first = |segment_bytes| gloo_ring_chunk(0, 3, 600, 4, segment_bytes);
         assert_eq!([300, 400, 4000].map(first), [0..201, 0..200, 0..200]);
     }

@@ -1,14 +1,14 @@
 //! Layer: Core.
 //!
-//! Homes to plan for: what stands there, what a link map says of it, and how long its plans take in
-//! a fluid model.
+//! Example homes for tests of the planner: their machines and cables, the link map that describes
+//! them, and the resources that a transfer occupies in a fluid model.
 
 use super::{InterfaceKind, LinkMap, Path, Port};
 use crate::identity::MemberId;
 use crate::view::testing::member_id;
 use std::num::NonZeroU32;
 
-/// How a machine is connected to the network of the house, in Mbit/s.
+/// The connection of a machine to the network of the house, in Mbit/s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lan {
     Wired(u32),
@@ -16,14 +16,15 @@ pub(super) enum Lan {
     No,
 }
 
-/// Machines, in rank order, and the cables from one of them straight to another.
+/// Machines in rank order, and direct cables between two of them: `(a, b, Mbit/s)`.
 #[derive(Clone, Debug)]
 pub(super) struct Home {
     pub(super) machines: Vec<Lan>,
     pub(super) cables: Vec<(u8, u8, u32)>,
 }
 
-/// Two ends with what is busy, and the seconds that one bit takes it.
+/// A direction between two machines: its latency, and the resources that it occupies with the
+/// seconds that one bit takes on each.
 pub(super) struct HomeWay {
     pub(super) busy: Vec<(usize, f64)>,
     pub(super) latency_s: f64,
@@ -42,8 +43,8 @@ impl Home {
         (1..).take(self.size()).map(member_id).collect()
     }
 
-    /// What is told of this home once everything is measured, in the order of `turns`, which are
-    /// drawn from.
+    /// The link map of this home after all measurements, with the paths added in the order that
+    /// `turns` draws: it gets the number of paths that are left and returns an index below it.
     pub(super) fn link_map(&self, mut turns: impl FnMut(usize) -> usize) -> LinkMap {
         let mut paths = Vec::new();
         for (from, to) in self.pairs() {
@@ -59,8 +60,8 @@ impl Home {
         links
     }
 
-    /// All that can be busy: of each machine two for its port, of each cable two, then the air and
-    /// two ways of the access point's cable.
+    /// The number of resources: two for each machine's port, two for each cable, one for the air,
+    /// and two for the directions of the access point's cable.
     pub(super) fn resources(&self) -> usize {
         2 * self.size() + 2 * self.cables.len() + 3
     }
@@ -95,7 +96,7 @@ impl Home {
         })
     }
 
-    /// Where a path between two leaves its sender, and its round-trip time.
+    /// The sender's port of a path, and the round-trip time in microseconds.
     fn port(&self, from: u8, to: u8) -> Option<(Port, u32)> {
         let way = self.way(from, to)?;
         let (kind, number, mbps) = match (self.cable(from, to), self.machines[usize::from(from)]) {
@@ -116,7 +117,7 @@ impl Home {
         (0..size).flat_map(move |a| (0..size).filter(move |b| a != *b).map(move |b| (a, b)))
     }
 
-    /// The fastest cable between two.
+    /// The fastest cable between two machines, as an index.
     fn cable(&self, from: u8, to: u8) -> Option<usize> {
         let between = |(a, b, _): &(u8, u8, u32)| (*a, *b) == (from, to) || (*b, *a) == (from, to);
         (0..self.cables.len())
@@ -125,5 +126,5 @@ impl Home {
     }
 }
 
-/// An access point's own cable, each way.
+/// The rate of the access point's own cable in each direction.
 const AP_MBPS: u32 = 940;

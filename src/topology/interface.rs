@@ -1,6 +1,6 @@
 //! Layer: Words.
 //!
-//! A network interface of this machine, and which ones a home cluster should use.
+//! A network interface of this machine, its kind, and whether a home cluster should use it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,51 +8,52 @@ use std::net::IpAddr;
 /// One network interface that is up and has an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// What the operating system calls it.
+    /// The name in the operating system.
     pub name: String,
-    /// Its number there; the scope of its link-local addresses.
+    /// The number in the operating system, which is also the scope of its link-local addresses.
     pub index: u32,
-    /// What it is made of, as far as can be told.
+    /// The kind, as far as it can be determined.
     pub kind: InterfaceKind,
     /// Its addresses.
     pub addresses: Vec<InterfaceAddress>,
-    /// Its nominal speed in Mbit/s, where the system tells one; Wi-Fi mostly does not.
+    /// The nominal speed in Mbit/s, if the system reports one; Wi-Fi usually does not.
     pub speed_mbps: Option<u32>,
-    /// Largest packet in bytes, where the system tells it.
+    /// The largest packet in bytes, if the system reports it.
     pub mtu: Option<u32>,
 }
 
-/// An address and the network it is in.
+/// An address and the prefix of its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InterfaceAddress {
     /// The address.
     pub ip: IpAddr,
-    /// How many leading bits name the network.
+    /// The number of leading bits that name the network.
     pub prefix_bits: u8,
 }
 
-/// What an interface is made of.
+/// The kind of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InterfaceKind {
-    /// A wire. On macOS perhaps Wi-Fi, whose interfaces have the same names there.
+    /// A wire. On macOS possibly Wi-Fi, whose interfaces have the same names there.
     Ethernet,
     /// Radio.
     Wifi,
     /// A Thunderbolt or USB4 cable between two machines.
     Thunderbolt,
-    /// A bridge that connects this host to its network, as virtual machine hosts have it.
+    /// A bridge that connects this host to its network, as on hosts of virtual machines.
     Bridge,
     /// A tunnel.
     Vpn,
-    /// The inside of this host: containers and virtual machines.
+    /// A network inside this host, for containers and virtual machines.
     Container,
-    /// This host itself.
+    /// The loopback interface.
     Loopback,
-    /// Anything else, such as the radio that phones use among each other.
+    /// Any other kind, such as the radio between phones.
     Other,
 }
 
-/// What the operating system says about an interface beside its name. Everything may be unknown.
+/// The properties of an interface besides its name, as the operating system reports them. Any of
+/// them may be unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceFacts {
     /// The ARP hardware type of Linux.
@@ -63,13 +64,12 @@ pub struct InterfaceFacts {
     pub wireless: bool,
     /// It is a bridge.
     pub bridge: bool,
-    /// It has one peer at its other end and no network.
+    /// It connects to a single peer instead of a network.
     pub point_to_point: bool,
 }
 
 impl Interface {
-    /// Whether to use it when nobody says otherwise: never loopback, containers, tunnels and what
-    /// we do not know.
+    /// Whether to use it by default: no loopback, containers, tunnels or unknown kinds.
     pub fn usable(&self) -> bool {
         use InterfaceKind as K;
         matches!(self.kind, K::Ethernet | K::Wifi | K::Thunderbolt | K::Bridge)
@@ -77,8 +77,8 @@ impl Interface {
 }
 
 impl InterfaceKind {
-    /// Tells the kind by facts where there are some and by name elsewhere: names are all that macOS
-    /// gives, and only names tell a container's end of a cable from a real one.
+    /// Determines the kind from the facts if there are any, otherwise from the name. macOS gives
+    /// only names, and only the name distinguishes a container's virtual cable from a real one.
     pub fn of(name: &str, facts: &InterfaceFacts) -> InterfaceKind {
         use InterfaceKind as K;
         let hardware = facts.hardware_type;
@@ -129,7 +129,8 @@ impl fmt::Display for InterfaceKind {
     }
 }
 
-/// The number of a name that is `prefix` and digits; 0 when there are none.
+/// The number in a name that consists of `prefix` and digits; 0 without digits. `None` for other
+/// names.
 fn numbered(name: &str, prefix: &str) -> Option<u32> {
     let digits = name.strip_prefix(prefix)?;
     if digits.is_empty() {
@@ -140,7 +141,7 @@ fn numbered(name: &str, prefix: &str) -> Option<u32> {
 }
 
 fn is_container(name: &str) -> bool {
-    // The networks that Docker makes are called br- and twelve hexadecimal digits.
+    // The networks that Docker creates are named br- and twelve hexadecimal digits.
     let docker_network = name
         .strip_prefix("br-")
         .is_some_and(|id| id.len() == 12 && id.bytes().all(|b| b.is_ascii_hexdigit()));
@@ -158,7 +159,8 @@ fn is_wire(name: &str) -> bool {
 const HARDWARE_LOOPBACK: u32 = 772;
 /// Ethernet and InfiniBand.
 const HARDWARE_WIRES: [u32; 2] = [1, 32];
-/// PPP, the IP tunnels, GRE over IPv4 and IPv6, and what has no link layer at all (TUN, WireGuard).
+/// PPP, the IP tunnels, GRE over IPv4 and IPv6, and interfaces without a link layer (TUN,
+/// WireGuard).
 const HARDWARE_TUNNELS: [u32; 7] = [512, 768, 769, 776, 778, 823, 65534];
 const CONTAINERS: [&str; 18] = [
     "docker", "veth", "virbr", "vnet", "lxcbr", "lxdbr", "incusbr", "podman", "cni", "flannel",

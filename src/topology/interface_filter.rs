@@ -1,15 +1,16 @@
 //! Layer: Words.
 //!
-//! Which interfaces people allow: `eth0,en0`, `wl*`, or `^docker,utun`.
+//! The user's choice of interfaces: `eth0,en0`, `wl*`, or `^docker,utun`.
 
 use super::Interface;
 use std::fmt;
 
 /// A choice of interfaces, from `--interface` or `POTLUCK_INTERFACES`.
 ///
-/// `eth0,wl*` are these and no others, a star at the end standing for any rest; also a loopback or
-/// VPN interface when it is named. `^docker,utun` are all usable ones except those whose names
-/// begin so. The default, and an empty text, are all usable ones.
+/// `eth0,wl*` selects exactly these names; a star at the end stands for any rest. Such a list also
+/// selects loopback and VPN interfaces that it matches. `^docker,utun` selects all usable
+/// interfaces except those whose names begin with one of these. The default, and an empty text,
+/// selects all usable interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceFilter {
     rule: Rule,
@@ -27,22 +28,23 @@ enum Pattern {
     Prefix(String),
 }
 
-/// Why a text is not a choice of interfaces.
+/// The reason why a text is not a choice of interfaces. Positions count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InterfaceFilterError {
-    /// The name at this place, counted from 1, is empty.
+    /// The name at this position is empty.
     EmptyName(usize),
-    /// The name at this place has a character that no interface name has, or a star before its end.
+    /// The name at this position contains a character that no interface name has, or a star before
+    /// its end.
     Character(usize),
-    /// `^` stands elsewhere than in front of everything.
+    /// `^` stands before the name at this position instead of before the whole list.
     CaretInside(usize),
-    /// There are more names than 64.
+    /// There are more than 64 names.
     TooMany,
 }
 
 impl InterfaceFilter {
-    /// Reads a choice. Blanks around the names do not matter.
+    /// Parses a choice. Blanks around the names are ignored.
     pub fn parse(text: &str) -> Result<InterfaceFilter, InterfaceFilterError> {
         let text = text.trim();
         if text.is_empty() {
@@ -57,7 +59,7 @@ impl InterfaceFilter {
         Ok(InterfaceFilter { rule })
     }
 
-    /// Whether the name alone is allowed.
+    /// Whether the filter allows this name, regardless of the interface's kind.
     pub fn allows(&self, name: &str) -> bool {
         match &self.rule {
             Rule::Only(patterns) => patterns.iter().any(|pattern| pattern.matches(name)),
@@ -65,7 +67,8 @@ impl InterfaceFilter {
         }
     }
 
-    /// Whether to use the interface: allowed by name, and usable unless it was asked for by name.
+    /// Whether to use the interface: its name is allowed, and it is usable or the filter is a list
+    /// of names.
     pub fn picks(&self, interface: &Interface) -> bool {
         let named = matches!(self.rule, Rule::Only(_));
         self.allows(&interface.name) && (named || interface.usable())
@@ -136,7 +139,7 @@ fn pattern(text: &str, place: usize) -> Result<Pattern, InterfaceFilterError> {
     Ok(if is_prefix { Pattern::Prefix(name.to_owned()) } else { Pattern::Name(name.to_owned()) })
 }
 
-// More interfaces than any machine here has; a bound on what the environment can make us keep.
+// More interfaces than a machine has; bounds the memory that the environment can make us use.
 const NAMES_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! The network interfaces of this machine, as the operating system tells them.
+//! The network interfaces of this machine, as the operating system reports them.
 
 use super::{Interface, InterfaceAddress, InterfaceFacts, InterfaceKind};
 use if_addrs::{IfAddr, IfOperStatus};
@@ -9,15 +9,17 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The interfaces that are up and have an address, by index. A snapshot: cables and radios come and
-/// go.
+/// The interfaces that are up and have an address, by index. This is a snapshot: cables and radios
+/// come and go.
 ///
-/// On Linux kind, speed and MTU come from `/sys/class/net`; elsewhere the kind is told by the name
-/// and speed and MTU are unknown.
+/// On Linux the kind, speed and MTU come from `/sys/class/net`. On other systems the kind follows
+/// from the name, and speed and MTU are unknown. Fails if the operating system does not list its
+/// interfaces.
 pub fn inventory() -> io::Result<Vec<Interface>> {
     let mut interfaces = BTreeMap::<u32, Interface>::new();
     for entry in if_addrs::get_if_addrs()? {
-        // One without a number is gone since it was listed; one without a carrier leads nowhere.
+        // An interface without an index has disappeared since it was listed; one without a carrier
+        // leads nowhere.
         let (Some(index), IfOperStatus::Up) = (entry.index, &entry.oper_status) else { continue };
         let interface =
             interfaces.entry(index).or_insert_with(|| describe(Path::new(SYS_NET), index, &entry));
@@ -45,7 +47,7 @@ fn describe(sys_net: &Path, index: u32, entry: &if_addrs::Interface) -> Interfac
         index,
         kind: InterfaceKind::of(&entry.name, &facts),
         addresses: Vec::new(),
-        // A cable that is unplugged has speed -1, and virtual ones fail to be read.
+        // An unplugged cable reports speed -1, and the speed of virtual interfaces cannot be read.
         speed_mbps: number(&sys.join("speed")).filter(|mbps| *mbps > 0),
         mtu: number(&sys.join("mtu")),
     }

@@ -1,9 +1,10 @@
 //! Layer: Core.
 //!
-//! Who reaches whom, how, and how fast: what the members have proven and reported.
+//! The directed graph of links between members: reachability, direct or relayed, round-trip times
+//! and measured rates, as the members have proven and reported them.
 //!
-//! To reach somebody is to have a control link, and others may pass that on. Bulk data needs a
-//! direct one.
+//! A member reaches another if it has a control link to it, which other members may relay. Bulk
+//! data needs a direct link.
 
 use super::{CodingSpeed, InterfaceKind, Port};
 use crate::identity::MemberId;
@@ -15,54 +16,53 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::num::NonZeroU32;
 
-/// The directed graph of working ways between members.
+/// The directed graph of working links between members.
 ///
-/// A way exists when its sender has proven it with bytes that came back, or reports that it has.
-/// Nothing here grows by itself: the caller bounds whom it observes and forgets those it no longer
-/// believes in.
+/// A directed edge exists if its sender has proven the link by bytes that came back, or reports
+/// that it has one. The map does not bound itself: the caller limits the members that it adds and
+/// removes those that it no longer trusts.
 #[derive(Clone, Debug, Default)]
 pub struct LinkMap {
-    // The hasher without a seed keeps two runs alike; answers are sorted wherever an order shows.
+    // The unseeded hasher makes two runs identical; results are sorted wherever order is visible.
     graph: GraphMap<MemberId, Way, Directed, BuildHasherDefault<DefaultHasher>>,
-    /// What was seen of ways. A way is not reported for a moment while its link is made anew; what
-    /// was measured of it stays known.
+    /// Measurements of links. They survive while a link is re-established and its edge is missing.
     paths: BTreeMap<(MemberId, MemberId), Path>,
     coding: BTreeMap<MemberId, CodingSpeed>,
 }
 
-/// What is known about a proven path. Both ways of a pair use the same link, so each of its members
-/// tells its own end.
+/// The measured properties of a proven path. Both directions of a pair use the same link, so each
+/// end reports its own port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// Round-trip time in microseconds, while nothing is in the way.
+    /// Idle round-trip time in microseconds.
     pub rtt_us: u32,
-    /// Where it leaves its sender.
+    /// The sender's port.
     pub port: Port,
-    /// What it carries on its own, in kbit/s of payload; `None` where nobody has measured it.
+    /// The rate of the otherwise idle path in kbit/s of payload; `None` if not measured.
     pub rate_kbps: Option<NonZeroU32>,
 }
 
 impl Path {
-    /// A path of which nothing is known yet but that it works.
+    /// A path that works but has no measured port or rate.
     pub fn unmeasured(rtt_us: u32) -> Path {
         Path { rtt_us, port: Port::unmeasured(InterfaceKind::Other, 0), rate_kbps: None }
     }
 }
 
-/// A way that works; without a path it is only reported.
+/// One directed edge of the graph. If there is no [`Path`] for it, the link is only reported.
 #[derive(Clone, Copy, Debug, Default)]
 struct Way {
-    /// Others pass it on.
+    /// Other members relay the link.
     relayed: bool,
 }
 
 impl LinkMap {
-    /// A map without anybody.
+    /// An empty map.
     pub fn new() -> LinkMap {
         LinkMap::default()
     }
 
-    /// `from` has proven a path to `to`; it takes the place of what was known about it.
+    /// Records that `from` has proven a path to `to`. This replaces earlier knowledge of the path.
     pub fn observe(&mut self, from: MemberId, to: MemberId, path: Path) {
         if from != to {
             if !self.graph.contains_edge(from, to) {
@@ -72,9 +72,9 @@ impl LinkMap {
         }
     }
 
-    /// `from` has proven a path to `to` that takes so long, and leaves by this port where that is
-    /// known. What was measured through another port says nothing of this one; the rest stays
-    /// known.
+    /// Records that `from` has proven a path to `to` with this round-trip time, and with this port
+    /// if it is known. A rate measured through another port is discarded; a rate through the same
+    /// port is kept.
     pub fn round_trip(&mut self, from: MemberId, to: MemberId, rtt_us: u32, port: Option<Port>) {
         let is_same = |known: &&Path| port.is_none_or(|port| port.number == known.port.number);
         let known = self.paths.get(&(from, to)).filter(is_same).copied();
@@ -85,8 +85,8 @@ impl LinkMap {
         self.observe(from, to, Path { rtt_us, ..path });
     }
 
-    /// What a path carries that leaves its sender by this port, in kbit/s of payload. Of members
-    /// that have a way to each other, also when its link is being made anew.
+    /// Records the rate of a path that leaves its sender through this port, in kbit/s of payload.
+    /// The rate is stored even if the edge is missing because the link is being re-established.
     pub fn rate(&mut self, from: MemberId, to: MemberId, port: Port, kbps: NonZeroU32) {
         if from != to {
             let known = self.paths.get(&(from, to));
@@ -100,18 +100,18 @@ impl LinkMap {
         }
     }
 
-    /// How fast a member encodes and decodes, as it says itself.
+    /// Records how fast a member encodes and decodes, as reported by itself.
     pub fn set_coding(&mut self, member: MemberId, speed: CodingSpeed) {
         self.coding.insert(member, speed);
     }
 
-    /// The same; nothing is known where it has not said it.
+    /// The coding speed of a member; all unknown if the member has not reported it.
     pub fn coding(&self, member: MemberId) -> CodingSpeed {
         self.coding.get(&member).copied().unwrap_or_default()
     }
 
-    /// The paths that leave `from` by this port share a medium. Paths that are not known yet are
-    /// not told.
+    /// Records that the known paths of `from` through this port share a medium. Paths that are
+    /// added later are not affected.
     pub fn share(&mut self, from: MemberId, number: u32, cell: u32) {
         let leaving = self
             .paths
@@ -120,7 +120,8 @@ impl LinkMap {
         leaving.for_each(|(_, path)| path.port.cell = Some(cell));
     }
 
-    /// Forgets what the paths between these carry, and which media were seen to be shared.
+    /// Forgets the rates of the paths between these members, and the shared media that were
+    /// detected by measuring. A Wi-Fi port stays in cell 0.
     pub fn forget_rates(&mut self, members: &[MemberId]) {
         for (from, to) in members.iter().flat_map(|from| members.iter().map(move |to| (*from, *to)))
         {
@@ -131,8 +132,8 @@ impl LinkMap {
         }
     }
 
-    /// Replaces what `from` reports about whom it reaches. What was measured of a path stays known
-    /// for when it is reported again; of one that nobody has measured nothing is kept.
+    /// Replaces the set of members that `from` reports to reach. A path whose rate was measured is
+    /// kept for the case that it is reported again; an unmeasured path is removed.
     pub fn set_reach(&mut self, from: MemberId, to: &BTreeSet<MemberId>) {
         let gone: Vec<MemberId> = self
             .graph
@@ -153,14 +154,14 @@ impl LinkMap {
         }
     }
 
-    /// `from` has a link to `to`, through others or direct. What was measured of it stays known.
+    /// Records that `from` has a direct or relayed link to `to`. Measurements of the path are kept.
     pub fn set_way(&mut self, from: MemberId, to: MemberId, relayed: bool) {
         if from != to {
             self.graph.add_edge(from, to, Way { relayed });
         }
     }
 
-    /// Of those whom `from` reaches these, and no others, are reached through others.
+    /// Marks exactly these links of `from` as relayed and all its other links as direct.
     pub fn set_relayed(&mut self, from: MemberId, to: &BTreeSet<MemberId>) {
         let others: Vec<MemberId> = self.graph.neighbors_directed(from, Outgoing).collect();
         for other in others {
@@ -170,7 +171,7 @@ impl LinkMap {
         }
     }
 
-    /// The same map, in which these pairs have no direct link.
+    /// A copy of the map in which these pairs have no direct link.
     #[must_use]
     pub fn without(&self, apart: impl IntoIterator<Item = (MemberId, MemberId)>) -> LinkMap {
         let mut links = self.clone();
@@ -182,7 +183,8 @@ impl LinkMap {
         links
     }
 
-    /// Whoever nobody names any more, and who names nobody, is not kept: names cost nothing.
+    /// Removes a member that has no edges left. Names cost an attacker nothing, so they are not
+    /// kept.
     fn forget_unless_named(&mut self, member: MemberId) {
         let is_named = self
             .graph
@@ -195,7 +197,7 @@ impl LinkMap {
         }
     }
 
-    /// To whom a member says that it has direct links, by id.
+    /// The members to which `from` reports a direct link, by id.
     pub fn direct_from(&self, from: MemberId) -> BTreeSet<MemberId> {
         self.graph
             .edges_directed(from, Outgoing)
@@ -204,51 +206,52 @@ impl LinkMap {
             .collect()
     }
 
-    /// Everybody of whom something is known, by id.
+    /// All members in the graph, by id.
     pub fn known(&self) -> BTreeSet<MemberId> {
         self.graph.nodes().collect()
     }
 
-    /// Whether `from` says that it has a direct link to `to`.
+    /// Whether `from` reports a direct link to `to`.
     pub fn is_direct(&self, from: MemberId, to: MemberId) -> bool {
         self.graph.edge_weight(from, to).is_some_and(|way| !way.relayed)
     }
 
-    /// Drops everything from and to a member.
+    /// Removes all edges and measurements from and to a member, and its coding speed.
     pub fn forget(&mut self, member: MemberId) {
         self.graph.remove_node(member);
         self.paths.retain(|(from, to), _| *from != member && *to != member);
         self.coding.remove(&member);
     }
 
-    /// What is known about the path from one member to another.
+    /// The known properties of the path from one member to another; `None` while the edge is
+    /// missing or nothing is recorded.
     pub fn path(&self, from: MemberId, to: MemberId) -> Option<Path> {
         self.paths.get(&(from, to)).filter(|_| self.graph.contains_edge(from, to)).copied()
     }
 
-    /// The round-trip time between two members as the slower of the two measured it.
+    /// The round-trip time between two members; if both have measured it, the larger value.
     pub fn rtt_us(&self, a: MemberId, b: MemberId) -> Option<u32> {
         let measured = |from, to| self.path(from, to).map(|path| path.rtt_us);
         measured(a, b).max(measured(b, a))
     }
 
-    /// Whether each of the two reaches the other. A member reaches itself.
+    /// Whether both members reach each other. A member reaches itself.
     pub fn reachable_both_ways(&self, a: MemberId, b: MemberId) -> bool {
         a == b || self.graph.contains_edge(a, b) && self.graph.contains_edge(b, a)
     }
 
-    /// Whether each of the two has a direct link to the other, as both say.
+    /// Whether both members report a direct link to each other.
     pub fn direct_both_ways(&self, a: MemberId, b: MemberId) -> bool {
         self.is_direct(a, b) && self.is_direct(b, a)
     }
 
-    /// Whether everybody has a direct link to everybody.
+    /// Whether all pairs of these members have direct links.
     pub fn is_mesh(&self, members: &BTreeSet<MemberId>) -> bool {
         members.iter().all(|a| members.range(..*a).all(|b| self.direct_both_ways(*a, *b)))
     }
 
-    /// Those of `members` to whom direct links lead from `me`, over others of them. Without these
-    /// nothing could be summed.
+    /// The connected component of `me` among `members` over direct links, including `me`.
+    /// Reductions need direct links, so members outside of it cannot take part.
     pub fn joined_with(&self, me: MemberId, members: &BTreeSet<MemberId>) -> BTreeSet<MemberId> {
         let (mut joined, mut open) = (BTreeSet::from([me]), vec![me]);
         while let Some(at) = open.pop() {
@@ -261,17 +264,17 @@ impl LinkMap {
         joined
     }
 
-    /// Whether everybody reaches everybody.
+    /// Whether all pairs of these members reach each other, directly or relayed.
     pub fn is_clique(&self, members: &BTreeSet<MemberId>) -> bool {
         members.iter().all(|a| members.range(..*a).all(|b| self.reachable_both_ways(*a, *b)))
     }
 
-    /// The largest group, at most [`MEMBERS_MAX`], in which `me` is and everybody reaches
-    /// everybody: who can form a View.
+    /// The largest clique that contains `me`, at most [`MEMBERS_MAX`] members: the group that can
+    /// form a View.
     ///
-    /// Of groups equally large the one with most of `prefer`, then the one with the smaller ids.
-    /// Exact among the 31 neighbours that come first when preferred ones, then small ids come
-    /// first; the others are not looked at.
+    /// Ties are broken by the larger number of members in `prefer`, then by the smaller ids. The
+    /// search is exact among 31 neighbours of `me`: preferred ones come first, then smaller ids.
+    /// Other neighbours are ignored.
     pub fn largest_clique_with(
         &self,
         me: MemberId,
@@ -302,7 +305,7 @@ impl LinkMap {
         chosen.chain([me]).collect()
     }
 
-    /// At most 31 neighbours of `me`, in the order of their ids.
+    /// At most 31 neighbours of `me`, ordered by id.
     fn candidates(&self, me: MemberId, prefer: &BTreeSet<MemberId>) -> Vec<MemberId> {
         let neighbours = self
             .graph
@@ -316,27 +319,29 @@ impl LinkMap {
     }
 }
 
-/// Bron and Kerbosch 1973 with Tomita's pivot, on bit masks: at most 3^(31/3) maximal cliques, some
-/// milliseconds.
+/// Maximal cliques by Bron and Kerbosch 1973 with Tomita's pivot, on bit masks: at most 3^(31/3) of
+/// them, which takes some milliseconds. Bit `i` stands for candidate `i`.
 struct CliqueSearch {
-    /// For each candidate, the others it reaches both ways.
+    /// For each candidate, the mask of the other candidates that it reaches in both directions.
     neighbours: Vec<u32>,
     preferred: u32,
     best: Group,
 }
 
-/// A group of candidates in the order of merit.
+/// A group of candidates. The order of the fields is the order of comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Group {
     size: u32,
     preferred: u32,
-    /// The mask with its bits reversed: larger where the smaller ids are in.
+    /// The mask with its bits reversed: larger if smaller ids are in the group.
     smallest_ids: u32,
     mask: u32,
 }
 
 impl CliqueSearch {
-    /// Tries every maximal clique that has all of `chosen`, some of `open` and none of `done`.
+    /// Visits every maximal clique that contains all of `chosen`, otherwise only members of `open`,
+    /// and cannot be extended by a member of `done`. Skips branches that cannot reach the best
+    /// size.
     fn extend(&mut self, chosen: u32, mut open: u32, mut done: u32) {
         if (chosen | open).count_ones().min(OTHERS_MAX) < self.best.size {
             return;
@@ -355,7 +360,7 @@ impl CliqueSearch {
         }
     }
 
-    /// The best part of a clique that fits in a View.
+    /// The best part of a clique that fits into a View.
     fn group(&self, clique: u32) -> Group {
         let by_merit = bits(clique & self.preferred).chain(bits(clique & !self.preferred));
         let mask = by_merit.take(OTHERS_MAX as usize).fold(0u32, |mask, i| mask | 1 << i);
@@ -368,14 +373,14 @@ impl CliqueSearch {
     }
 }
 
-/// The places of the set bits, from the lowest.
+/// The positions of the set bits, from the lowest.
 fn bits(mask: u32) -> impl Iterator<Item = usize> {
     (0..u32::BITS as usize).filter(move |i| mask >> i & 1 == 1)
 }
 
-/// A link nobody measured counts between a wire (0.2 ms) and Wi-Fi (2 ms and up).
+/// An unmeasured link is assumed to lie between a wire (0.2 ms) and Wi-Fi (2 ms and up).
 const RTT_UNKNOWN_US: u32 = 1000;
-/// Twice a View's members: enough to find the best View, few enough to search all of them.
+/// Twice the size of a View: enough to find the best View, few enough for an exhaustive search.
 const CANDIDATES_MAX: usize = 31;
 const OTHERS_MAX: u32 = MEMBERS_MAX as u32 - 1;
 
@@ -387,7 +392,7 @@ pub(super) mod testing {
         Path { port: Port::unmeasured(InterfaceKind::Ethernet, 0), ..Path::unmeasured(rtt_us) }
     }
 
-    /// A map of the members `1..=n` where each pair has the RTT that `rtt_us` gives it, if any.
+    /// A map of the members `1..=n` in which each pair has the RTT that `rtt_us` returns, if any.
     pub(crate) fn links_of(n: u8, rtt_us: impl Fn(u8, u8) -> Option<u32>) -> LinkMap {
         let mut links = LinkMap::new();
         for (a, b) in (1..=n).flat_map(|a| (1..a).map(move |b| (b, a))) {
@@ -460,11 +465,11 @@ mod tests {
         );
         let mut links = links_of(2, |_, _| Some(200));
         links.rate(a, b, port, kbps);
-        // For a moment nobody reaches anybody.
+        // For a moment no member reaches another.
         links.set_reach(a, &BTreeSet::new());
         links.set_reach(b, &BTreeSet::new());
         assert_eq!((links.path(a, b), links.path(b, a)), (None, None));
-        // What comes while the link is made anew is not lost either.
+        // A rate that arrives while the link is being re-established is not lost either.
         links.rate(b, a, port, kbps);
         links.set_reach(a, &ids(&[2]));
         links.set_way(b, a, false);
@@ -494,7 +499,7 @@ mod tests {
                 && !links.is_mesh(&ids(&[1, 2, 3]))
                 && links.is_mesh(&ids(&[2, 3]))
         );
-        // One of the two has not said so yet.
+        // One of the two has not reported it yet.
         assert!(!links.direct_both_ways(a, c) && links.is_direct(c, a));
         links.observe(a, c, path(900));
         assert!(!links.is_direct(a, c), "a round trip does not make it direct");
@@ -549,7 +554,7 @@ mod tests {
 
     #[test]
     fn the_largest_clique_wins_over_preference_and_preference_over_ids() {
-        // 1 is with 2, 3 and with 4, 5; nobody of the one pair reaches the other.
+        // 1 reaches 2, 3 and 4, 5; no member of one pair reaches a member of the other.
         let cut = [(2, 4), (2, 5), (3, 4), (3, 5)];
         let me = member_id(1);
         let links = links_without(5, &cut);
@@ -570,14 +575,13 @@ mod tests {
 
     #[test]
     fn the_worst_graph_ends() {
-        // Moon and Moser 1965: groups of three that do not see each other inside have the most
-        // maximal cliques.
+        // Moon and Moser 1965: groups of three without edges inside have the most maximal cliques.
         let links = links_of(31, |a, b| (a == 1 || (a - 2) / 3 != (b - 2) / 3).then_some(200));
         let group = links.largest_clique_with(member_id(1), &ids(&[3]));
         assert_eq!(group, ids(&[1, 3, 5, 8, 11, 14, 17, 20, 23, 26, 29]));
     }
 
-    /// All groups with member 1 of `n` members, judged one by one.
+    /// The best group with member 1 among `n` members, by trying all groups.
     fn by_trying_all(links: &LinkMap, n: u8, prefer: &BTreeSet<MemberId>) -> BTreeSet<MemberId> {
         let groups = (0u32..1 << (n - 1)).map(|mask| {
             let others = (2..=n).filter(|i| mask >> (i - 2) & 1 == 1).map(member_id);

@@ -1,14 +1,14 @@
 //! Layer: Core.
 //!
-//! How much a schedule sends from whom to whom.
+//! The traffic that a schedule sends between each pair of ranks.
 
 use super::{Schedule, ranks};
 use crate::view::Rank;
 use std::collections::BTreeMap;
 
-/// For each two ranks of which the first sends to the second, how much that is of a buffer that all
-/// reduce, in millionths of the buffer, rounded down. Empty for Gloo's bcube, which goes by steps
-/// that depend on the size of the group.
+/// For each pair of sender and receiver, the traffic of an all-reduce in millionths of the buffer,
+/// rounded down. Pairs without traffic are left out. Empty for Gloo's bcube, whose steps depend on
+/// the size of the group.
 ///
 /// The schedule must fit `size` ranks.
 pub fn loads_ppm(schedule: &Schedule, size: usize) -> BTreeMap<(Rank, Rank), u32> {
@@ -27,7 +27,7 @@ pub fn loads_ppm(schedule: &Schedule, size: usize) -> BTreeMap<(Rank, Rank), u32
                     .zip(&share.tree.parents)
                     .filter_map(|(rank, parent)| Some((rank, (*parent)?)));
                 for way in edges.flat_map(|(a, b)| [(a, b), (b, a)]) {
-                    // All shares together are a million.
+                    // The shares of all trees add up to a million, so this cannot overflow.
                     *loads.entry(way).or_default() += share.ppm;
                 }
             }
@@ -37,8 +37,8 @@ pub fn loads_ppm(schedule: &Schedule, size: usize) -> BTreeMap<(Rank, Rank), u32
     loads
 }
 
-/// Each rank sends all segments but one to the next, once while they are added up and once when
-/// they are done.
+/// Each rank sends all segments but one to the next rank twice: during the reduce-scatter and
+/// during the all-gather.
 fn round(order: &[Rank], loads: &mut BTreeMap<(Rank, Rank), u32>) {
     let size = order.len() as u64;
     if size < 2 {

@@ -1,63 +1,63 @@
 //! Layer: Core.
 //!
-//! Whose ports share a medium that carries one frame at a time, as radio does: told by what paths
-//! carry, alone and while as much as possible comes back.
+//! The detection of ports that share a half-duplex medium, such as radio, from single bursts and
+//! from exchanges (bursts in both directions at once).
 //!
-//! A wired port sends and receives at once what it does alone. So each member exchanges bursts with
-//! the one whose paths carry the most, the hub. Where both directions together carry little more
-//! than one of them alone, one end is half duplex at least, and where anybody's exchange goes well
-//! it is not the hub's. Where nobody's does the paths between the others tell: from station to
-//! station a frame takes the medium twice, so such a path needs as long for a bit as the two ends'
-//! paths to a hub that is none need together.
+//! A wired port sends and receives at its full rate at the same time. So each member exchanges
+//! bursts with the hub, the member whose paths carry the most. If both directions together carry
+//! little more than one of them alone, at least one end is half duplex. If the exchange of any
+//! member is full duplex, the hub is not half duplex. If none is, the paths between the other
+//! members decide: a frame between two stations uses the medium twice. So per bit such a path takes
+//! as long as the paths of both ends to a wired hub take together.
 //!
-//! A burst can show too little but never too much, so one exchange that goes well is enough, and
-//! several must have gone badly.
+//! A burst can show too little but never too much. So one full-duplex exchange is enough to clear a
+//! pair, but a half-duplex verdict takes several exchanges.
 
 use super::ranks;
 use super::survey::Pair;
 use crate::view::Rank;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What exchanges of bursts have shown.
+/// The results of all exchanges.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Media {
-    /// With whom all exchange, from the first time on.
+    /// The partner of all exchanges, fixed at the first one.
     hub: Option<Rank>,
     exchanges: BTreeMap<Pair, Exchange>,
 }
 
-/// What is known of a View's paths and ports without exchanges.
+/// The knowledge about a View's paths and ports that does not come from exchanges.
 #[derive(Clone, Copy)]
 pub(super) struct Alone<'a> {
     pub(super) size: usize,
-    /// In kbit/s.
+    /// Rates of single bursts, in kbit/s.
     pub(super) rates: &'a BTreeMap<Pair, u32>,
-    /// Whose ports are known to share a medium.
+    /// Ranks whose ports are known to share a medium.
     pub(super) radios: &'a BTreeSet<Rank>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Exchange {
-    /// What both directions carried each time that both bursts got through, in kbit/s; at most
-    /// [`TRIES`].
+    /// The rates of both directions for each exchange in which both bursts gave one, in kbit/s; at
+    /// most [`TRIES`].
     carried: Vec<(u32, u32)>,
-    /// How often they did not.
+    /// The number of exchanges in which a burst gave no rate.
     failures: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Nobody has looked, or nothing came of it.
+    /// No exchange has been made, or too few gave rates.
     Unknown,
-    /// Both ends send and receive at once.
+    /// Full duplex: both ends send and receive at once.
     Clear,
-    /// At least one end does not.
+    /// Half duplex: at least one end does not.
     Half,
 }
 
 impl Media {
-    /// Between whom an exchange would tell more, the lower rank first. `None` where all is told, or
-    /// all paths are alike: then nothing would be done differently.
+    /// The next pair to exchange bursts, the lower rank first. `None` if everything is decided, or
+    /// if all paths have similar rates: then the result would change no plan.
     pub(super) fn wanted(&self, alone: Alone<'_>) -> Option<Pair> {
         let hub = self.hub_of(alone)?;
         let open = |pair: &Pair| !self.is_done(*pair, alone) && alone.is_known(*pair);
@@ -65,18 +65,17 @@ impl Media {
         spokes.or_else(|| self.second_opinion(alone, hub).filter(open))
     }
 
-    /// An exchange begins.
+    /// Records that an exchange begins. The first one fixes the hub.
     pub(super) fn begin(&mut self, alone: Alone<'_>) {
         self.hub = self.hub_of(alone);
     }
 
-    /// What came of exchanges over this path, either way, is no longer believed.
+    /// Discards the exchanges over this path, in either direction.
     pub(super) fn forget(&mut self, (from, to): Pair) {
         self.exchanges.remove(&ordered(from, to));
     }
 
-    /// What both directions of a pair have carried at once, in kbit/s; 0 where one has told
-    /// nothing.
+    /// Records the rates of both directions of an exchange, in kbit/s; 0 if a direction gave none.
     pub(super) fn on_exchange(&mut self, pair: Pair, there_kbps: u32, back_kbps: u32) {
         let exchange = self.exchanges.entry(pair).or_default();
         if there_kbps == 0 || back_kbps == 0 {
@@ -86,8 +85,20 @@ impl Media {
         }
     }
 
-    /// The ports that share a medium, beside those that were known to, each as that by which the
-    /// first of two ranks sends to the second, and which medium.
+    /// The ports that share a medium, in addition to the known ones, each with the number of its
+    /// medium. A port is given as a path: it is the one through which the first rank sends to the
+    /// second.
+    ///
+    /// ```text
+    /// exchanges with the hub                       conclusion            stations
+    /// any is full duplex                           the hub is wired      partners with half duplex
+    /// none is, but two partners reach each other
+    ///   no faster than over the hub                the hub is wired      partners with half duplex
+    /// none is; the two fastest partners exchange:
+    ///   half duplex                                the hub is a station  the same, and the hub
+    ///   full duplex                                only the hub is half  the hub alone
+    ///   unknown                                    undecided             none
+    /// ```
     pub(super) fn stations(&self, alone: Alone<'_>) -> Vec<(Pair, u32)> {
         let Some(hub) = self.hub else { return Vec::new() };
         let of_spoke = |rank: &Rank| self.verdict(ordered(*rank, hub), alone);
@@ -105,15 +116,15 @@ impl Media {
                 Verdict::Unknown => stations.clear(),
             }
         }
-        // Where too little was seen of a path alone its exchange seems to go well. What goes from
-        // station to station still takes the air twice.
+        // An exchange seems to be full duplex if the single bursts showed too little. But traffic
+        // between stations still uses the air twice.
         let found = stations.clone();
         let others = alone.others(hub).filter(|rank| !found.contains(rank));
         stations.extend(
             others
                 .filter(|rank| found.iter().any(|station| alone.take_turns(*rank, *station, hub))),
         );
-        // By way of a station nothing can be told of two others.
+        // If the hub is a station itself, its paths do not show whether two others share a medium.
         let hub_is_one = stations.contains(&hub);
         let mut cells: Vec<Vec<Rank>> = Vec::new();
         for station in stations {
@@ -133,8 +144,8 @@ impl Media {
         ports.map(|(rank, cell)| ((rank, partner(rank)), cell)).collect()
     }
 
-    /// Where nobody's exchange with the hub goes well, and the hub may be to blame: the fastest two
-    /// of the others.
+    /// The pair whose exchange decides whether the hub is half duplex: the two fastest others.
+    /// `None` unless all exchanges with the hub are half duplex or unknown.
     fn second_opinion(&self, alone: Alone<'_>, hub: Rank) -> Option<Pair> {
         let of_spoke = |rank: &Rank| self.verdict(ordered(*rank, hub), alone);
         let half: Vec<Rank> =
@@ -155,7 +166,7 @@ impl Media {
 
     fn verdict(&self, pair: Pair, alone: Alone<'_>) -> Verdict {
         let Some(exchange) = self.exchanges.get(&pair) else { return Verdict::Unknown };
-        // Each direction in thousandths of what it carries alone.
+        // The rate of a direction in thousandths of its rate alone.
         let part = |kbps: u32, pair: Pair| {
             Some(u64::from(kbps) * 1000 / u64::from(*alone.rates.get(&pair)?).max(1))
         };
@@ -176,8 +187,8 @@ impl Media {
 }
 
 impl Alone<'_> {
-    /// The member whose paths carry the most on average and that is no radio; `None` where there is
-    /// none, or all paths carry the same.
+    /// The member that is no known radio and whose paths have the highest average rate; `None` if
+    /// there is none, or if all rates lie within a fifth.
     fn fastest(&self) -> Option<Rank> {
         let (least, most) = (self.rates.values().min()?, self.rates.values().max()?);
         if u64::from(*least) * 5 >= u64::from(*most) * 4 {
@@ -197,20 +208,20 @@ impl Alone<'_> {
         ranks(self.size).filter(move |rank| *rank != hub && !self.radios.contains(rank))
     }
 
-    /// Whether both ways have been measured, and no faster than a medium could be that is shared.
+    /// Whether both directions have been measured, and at rates that a shared medium can reach.
     fn is_known(&self, (a, b): Pair) -> bool {
         let slow_enough =
             |pair: &Pair| self.rates.get(pair).is_some_and(|kbps| *kbps < SHARED_KBPS_MAX);
         slow_enough(&(a, b)) && slow_enough(&(b, a))
     }
 
-    /// How long a path needs for a gigabit, in microseconds.
+    /// The time that a path takes for one gigabit, in microseconds.
     fn us(&self, from: Rank, to: Rank) -> Option<u64> {
         Some(1_000_000_000_000 / u64::from(*self.rates.get(&(from, to))?).max(1))
     }
 
-    /// Whether a path from one of these to another, or to a radio that is known, needs as long as
-    /// by way of the hub, which then is in nobody's way.
+    /// Whether the path between two of these, or between one of these and a known radio, takes at
+    /// least 85 % of the time of the way over the hub. Then the hub does not share their medium.
     fn is_outside(&self, hub: Rank, others: &[Rank]) -> bool {
         let around = |a: Rank, b: Rank| Some(self.us(a, hub)? + self.us(hub, b)?);
         let needs = |a: Rank, b: Rank| {
@@ -224,8 +235,8 @@ impl Alone<'_> {
         })
     }
 
-    /// Whether the path between two needs a good deal longer than the slower of their paths to the
-    /// hub, both ways.
+    /// Whether the path between two takes at least 1.3 times as long as the slower of their paths
+    /// to the hub, in both directions: then they take turns on one medium.
     fn take_turns(&self, a: Rank, b: Rank, hub: Rank) -> bool {
         let longer = |from: Rank, to: Rank| {
             let slower = self.us(from, hub)?.max(self.us(hub, to)?);
@@ -234,9 +245,9 @@ impl Alone<'_> {
         a != hub && b != hub && longer(a, b) == Some(true) && longer(b, a) == Some(true)
     }
 
-    /// Whether two stations go on undisturbed by each other: then the path between them carries
-    /// what the slower of the two does. Where their rates are far apart that tells nothing, and at
-    /// home there is one radio.
+    /// Whether two stations have separate media: then the path between them carries what the slower
+    /// one does. If their rates differ much, this cannot be decided, and they count as sharing one:
+    /// a home usually has a single access point.
     fn are_apart(&self, a: Rank, b: Rank, hub: Rank) -> bool {
         let tells = |from: Rank, to: Rank| {
             let (direct, there, on) = (self.us(from, to)?, self.us(from, hub)?, self.us(hub, to)?);
@@ -251,22 +262,22 @@ fn ordered(a: Rank, b: Rank) -> Pair {
     (a.min(b), a.max(b))
 }
 
-/// Both directions of a wire carry two thousand thousandths, of which a busy processor may take
-/// some; of a radio one thousand, to which comes what is saved by having more to send in one go: 1
-/// 440 at most in the lab.
+/// From this total on an exchange is full duplex, in thousandths of the rates alone. Both
+/// directions of a wire carry 2000 in total, less the loss by a busy processor. Radio carries 1000,
+/// plus the gain from larger aggregates: 1440 at most in the lab.
 const CLEAR: u64 = 1_600;
-/// So many exchanges must have gone badly.
+/// The number of exchanges that must be half duplex for this verdict.
 const TRIES: usize = 4;
-/// After so many that told nothing no more is tried.
+/// After this many exchanges without both rates the pair is given up.
 const FAILURES_MAX: u32 = 10;
-/// No radio of today carries more.
+/// Higher rates than present radios reach.
 const SHARED_KBPS_MAX: u32 = 4_000_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What a machine needs of what for a megabit, in microseconds.
+    /// The time that a machine occupies its medium for one megabit, in microseconds.
     #[derive(Clone, Copy, PartialEq)]
     enum Port {
         Wire(u64),
@@ -288,16 +299,16 @@ mod tests {
             .collect()
     }
 
-    /// Exchanges until nothing is wanted, and gives the stations by rank and how many exchanges it
-    /// took.
+    /// Makes exchanges until no more is wanted. Returns the stations by rank with their cells, and
+    /// the number of exchanges.
     fn found(ports: &[Port], radios: &[u8]) -> (Vec<(u8, u32)>, usize) {
         let (rates, radios) = (rates(ports), radios.iter().map(|rank| Rank(*rank)).collect());
         let alone = Alone { size: ports.len(), rates: &rates, radios: &radios };
         let (mut media, mut count) = (Media::default(), 0);
         while let Some((a, b)) = media.wanted(alone) {
             media.begin(alone);
-            // Whether both directions keep an air busy for longer than they take alone, of which a
-            // fifth may be spared.
+            // Whether both directions at once occupy the air for longer than one after the other,
+            // where up to a fifth may be saved.
             let is_half = match [a, b].map(|rank| ports[rank.index()]) {
                 [Air(one, here), Air(other, there)] if here == there => one + other,
                 [Air(us, _), Wire(_)] | [Wire(_), Air(us, _)] => us,
@@ -348,7 +359,7 @@ mod tests {
         assert_eq!(found(&[Wire(1000), Wire(1100), Wire(1000)], &[]), (vec![], 0));
         assert_eq!(found(&[Air(1000, 0), Air(1000, 0), Air(1000, 0)], &[0, 1, 2]), (vec![], 0));
         assert_eq!(found(&[Wire(1000), Air(4000, 0), Air(8000, 0)], &[1, 2]), (vec![], 0));
-        // One that comes where others are known.
+        // A new one beside known ones.
         assert_eq!(found(&[Wire(1000), Air(4000, 0), Air(8000, 0)], &[1]), (vec![(2, 0)], TRIES));
         // Thunderbolt, and 10 gigabit.
         assert_eq!(found(&[Wire(100), Wire(100), Wire(200)], &[]), (vec![], 0));
@@ -364,7 +375,7 @@ mod tests {
         let mut media = Media::default();
         while let Some((a, b)) = media.wanted(alone) {
             media.begin(alone);
-            // With the second one it seems to go well.
+            // With the second one it seems to be full duplex.
             let thousandths = if b == Rank(1) { 850 } else { 550 };
             let part = |pair: Pair| (u64::from(rates[&pair]) * thousandths / 1000) as u32;
             media.on_exchange((a, b), part((a, b)), part((b, a)));

@@ -1,11 +1,11 @@
 //! Layer: Doors.
 //!
-//! How the members of a View talk: what links there are, and the plan made of them.
+//! The links between the members of a View, and the plan for collectives that is made from them.
 //!
-//! The shell [`interfaces`] lists what this machine has. Members prove paths to each other and
-//! report whom they reach; a [`LinkMap`] holds that. From it the proposer of a View takes the
-//! members ([`LinkMap::largest_clique_with`]), their ranks, the engine and the plan ([`arrange`]),
-//! and ships all of it: nobody else computes them again.
+//! [`interfaces`] lists the network interfaces of this machine. Members prove paths to each other
+//! and report which members they reach; a [`LinkMap`] stores both. From it the proposer of a View
+//! chooses the members ([`LinkMap::largest_clique_with`]), their ranks, the engine and the plan
+//! ([`arrange`]). The proposer ships all of these with the View; no other member recomputes them.
 
 pub mod interfaces;
 

@@ -1,16 +1,17 @@
 //! Layer: Core.
 //!
-//! What the members of a View can carry to each other, as far as a plan cares: the edges between
-//! them, and what sending over one keeps busy.
+//! The capacity model of a View's links for planning: the edges between ranks, and the resources
+//! that sending over an edge occupies.
 //!
-//! A wired port has two resources, for sending and for receiving. All radios of a cell have one
-//! together, their air, on which what goes from station to station counts twice, as it goes through
-//! the access point. The access point's own cable needs none: a station's rate is measured through
-//! it, so the air runs out first. A path from station to station that was measured has both hops in
-//! its rate. A path that carries less than the ports at its ends has a resource of its own.
+//! A wired port has two resources, one for sending and one for receiving. All radios of one cell
+//! share a single resource, the air. Traffic between two stations (radio members) uses the air
+//! twice, because it passes through the access point. The access point's own cable needs no
+//! resource: the rate of a station is measured through it, so the air saturates first. A measured
+//! rate between two stations already includes both hops. A path that carries less than the ports at
+//! its ends has a resource of its own.
 //!
-//! Rates are whole kbit/s of payload, and those that are alike are equal: two measurements of one
-//! thing differ, and a plan that follows the difference is slower than one that does not.
+//! Rates are whole kbit/s of payload. Similar rates are made equal: two measurements of the same
+//! capacity differ, and a plan that follows this noise is slower than one that ignores it.
 
 use super::{InterfaceKind, LinkMap, Path, Port, Tree, ranks};
 use crate::identity::MemberId;
@@ -18,14 +19,14 @@ use crate::view::Rank;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-/// The edges between the ranks of a View and what they use.
+/// The edges between the ranks of a View and the resources that they use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Network {
-    /// How many ranks there are.
+    /// The number of ranks.
     pub(super) size: usize,
-    /// The pairs that have a direct link, ascending.
+    /// The pairs of ranks with a direct link, in ascending order.
     pub(super) edges: Vec<Edge>,
-    /// What can be busy. Each has one second per second.
+    /// The resources. Each has a capacity of one second of busy time per second.
     pub(super) resources: Vec<Resource>,
 }
 
@@ -38,39 +39,40 @@ pub(super) struct Edge {
     pub(super) b: Rank,
     /// Round-trip time in microseconds.
     pub(super) rtt_us: u32,
-    /// What is busy while the lower rank sends to the higher one.
+    /// The resources that are busy while the lower rank sends to the higher one.
     pub(super) there: Vec<Use>,
-    /// What is busy while the higher rank sends to the lower one.
+    /// The resources that are busy while the higher rank sends to the lower one.
     pub(super) back: Vec<Use>,
 }
 
-/// A resource that is busy with what is sent for as long as that takes at this rate.
+/// The use of one resource by a transfer: the resource is busy for as long as the transfer takes at
+/// this rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Use {
-    /// Its place in [`Network::resources`].
+    /// Index into [`Network::resources`].
     pub(super) resource: usize,
-    /// At least 1.
+    /// In kbit/s of payload, at least 1.
     pub(super) kbps: u32,
 }
 
-/// What can be busy.
+/// Anything that a transfer can occupy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resource {
-    /// A wired port that sends.
+    /// The sending direction of a wired port.
     Send,
-    /// A wired port that receives.
+    /// The receiving direction of a wired port.
     Receive,
-    /// A radio cell.
+    /// The air of a radio cell.
     Air,
     /// One direction of a path that carries less than the ports at its ends.
     Path,
 }
 
 impl Network {
-    /// Of these members, given in rank order; `None` where a rate is not known.
+    /// The network of these members, given in rank order; `None` if a needed rate is unknown.
     ///
-    /// A port's rate is the highest that was seen of it, its own or that of a path through it: a
-    /// measurement can show too little, but never too much.
+    /// A port's rate is the highest rate that was measured for the port itself or for any path
+    /// through it: a measurement can be too low but never too high.
     pub(super) fn of(members: &[MemberId], links: &LinkMap) -> Option<Network> {
         let mut pairs = pairs(members, links)?;
         put_at_known_ports(&mut pairs);
@@ -98,13 +100,15 @@ impl Network {
         Some(Network { size: members.len(), edges, resources })
     }
 
-    /// Whether enough is known of these members' links to tell whether they are alike.
+    /// Whether enough rates of these members' links are known to judge whether the links are
+    /// homogeneous.
     pub(super) fn is_known(members: &[MemberId], links: &LinkMap) -> bool {
         Network::of(members, links).is_some()
     }
 
-    /// Whether everybody reaches everybody through one port each, and these are of one make and
-    /// carry the same: then there is nothing to gain from treating anybody differently.
+    /// Whether the network is homogeneous: all pairs have a direct link, every member has a single
+    /// port, the ports are all wired or all on one air, and all rates are equal. Then no plan gains
+    /// by treating members differently.
     pub(super) fn is_even(&self) -> bool {
         let wired = |resource: &Resource| matches!(resource, Resource::Send | Resource::Receive);
         let one_make = self.resources == [Resource::Air]
@@ -114,25 +118,25 @@ impl Network {
         one_make && self.is_mesh() && rates.all(|kbps| Some(kbps) == first)
     }
 
-    /// Whether everybody reaches everybody.
+    /// Whether all pairs have a direct link.
     pub(super) fn is_mesh(&self) -> bool {
         self.edges.len() == self.size * self.size.saturating_sub(1) / 2
     }
 
-    /// The edge between two ranks, and what is busy while the first sends to the second.
+    /// The edge between two ranks, and the resources that are busy while `from` sends to `to`.
     pub(super) fn way(&self, from: Rank, to: Rank) -> Option<(&Edge, &[Use])> {
         let ends = (from.min(to), from.max(to));
         let edge = self.edges.iter().find(|edge| (edge.a, edge.b) == ends)?;
         Some((edge, if from < to { &edge.there } else { &edge.back }))
     }
 
-    /// How much the way from one rank to another carries, by what is slowest on it.
+    /// The rate from one rank to another: that of the slowest resource in between.
     pub(super) fn kbps(&self, from: Rank, to: Rank) -> Option<u32> {
         self.way(from, to)?.1.iter().map(|busy| busy.kbps).min()
     }
 
-    /// The tree of these edges from the root where it is lowest; `None` when they are none of all
-    /// ranks.
+    /// The tree of these edges, rooted where its height is smallest; `None` if these edges are no
+    /// spanning tree of all ranks.
     pub(super) fn tree(&self, edges: &[usize]) -> Option<Tree> {
         let trees = ranks(self.size)
             .map(|root| self.hung_up(edges, root))
@@ -140,7 +144,8 @@ impl Network {
         trees.min_by_key(|tree| tree.root(self.size).map(|root| tree.height(root)))
     }
 
-    /// All that these edges lead to from `root`, below it.
+    /// A breadth-first tree below `root` over these edges. Ranks that are not reached have no
+    /// parent.
     fn hung_up(&self, edges: &[usize], root: Rank) -> Tree {
         let (mut tree, mut reached, mut next) = (Tree::empty(self.size), vec![root], 0);
         while let Some(node) = reached.get(next).copied() {
@@ -157,7 +162,7 @@ impl Network {
 }
 
 impl Edge {
-    /// What is busy while both send.
+    /// The resources of both directions, for when both ends send.
     pub(super) fn uses(&self) -> impl Iterator<Item = &Use> {
         self.there.iter().chain(&self.back)
     }
@@ -176,13 +181,13 @@ struct Pair {
     back: Path,
 }
 
-/// What is busy while a port sends, and while it receives.
+/// The resources that are busy while a port sends and while it receives.
 struct Outlet {
     send: Use,
     receive: Use,
 }
 
-/// The pairs with a direct link; `None` when nothing is known of a path between two that do.
+/// The pairs with a direct link; `None` if the path between two such members is unknown.
 fn pairs(members: &[MemberId], links: &LinkMap) -> Option<Vec<Pair>> {
     let ranked = || ranks(members.len()).zip(members.iter().copied());
     let pairs = ranked()
@@ -195,9 +200,10 @@ fn pairs(members: &[MemberId], links: &LinkMap) -> Option<Vec<Pair>> {
         .collect()
 }
 
-/// A path between two others that nobody has measured is only reported, without a word of its
-/// ports. It is taken to leave its sender by the slowest port that is known of it, until it is
-/// measured too: a cable to one member alone is faster than what leads to all.
+/// Assigns a port to paths that are only reported by others. The report of an unmeasured path does
+/// not name the sender's port. Such a path is assumed to leave through the slowest known port of
+/// its sender until it is measured: a cable to a single member is faster than the port that leads
+/// to all.
 fn put_at_known_ports(pairs: &mut [Pair]) {
     let mut slowest: BTreeMap<Rank, (NonZeroU32, Port)> = BTreeMap::new();
     for (rank, path) in pairs.iter().flat_map(|pair| [(pair.a, pair.there), (pair.b, pair.back)]) {
@@ -218,14 +224,14 @@ fn put_at_known_ports(pairs: &mut [Pair]) {
     }
 }
 
-/// All ports, by rank and number, with the highest rates that were seen of each.
+/// All ports by rank and port number, each with the highest rates that were measured for it.
 fn ports(pairs: &[Pair]) -> BTreeMap<(Rank, u32), Port> {
     let mut ports: BTreeMap<(Rank, u32), Port> = BTreeMap::new();
     for Pair { a, b, there, back } in pairs {
         for (rank, out, into) in [(*a, there, back), (*b, back, there)] {
             let port = ports.entry((rank, out.port.number)).or_insert(out.port);
             port.send_kbps = port.send_kbps.max(out.port.send_kbps).max(out.rate_kbps);
-            // Who has not heard of it on one path has on another.
+            // The cell may be known on only some of the paths through this port.
             port.cell = port.cell.max(out.port.cell);
             port.receive_kbps = port.receive_kbps.max(out.port.receive_kbps).max(into.rate_kbps);
         }
@@ -233,7 +239,7 @@ fn ports(pairs: &[Pair]) -> BTreeMap<(Rank, u32), Port> {
     ports
 }
 
-/// What each port keeps busy; `None` when a rate is missing.
+/// The resources of each port; `None` if a rate is missing.
 fn outlets(
     ports: &BTreeMap<(Rank, u32), Port>,
     rates: &BTreeMap<u32, u32>,
@@ -259,7 +265,7 @@ fn outlets(
     Some(outlets)
 }
 
-/// What is busy while one port sends to another along a path.
+/// The resources that are busy while one port sends to another along a path.
 fn uses(
     from: Use,
     to: Use,
@@ -269,7 +275,7 @@ fn uses(
 ) -> Vec<Use> {
     let measured = path_kbps.and_then(|kbps| rates.get(&kbps.get()));
     if let Some(kbps) = measured.filter(|_| from.resource == to.resource) {
-        // From station to station: what was measured has both hops in it.
+        // Between two stations: the measured rate includes both hops.
         return vec![Use { resource: from.resource, kbps: *kbps }];
     }
     let mut uses = vec![from, to];
@@ -283,11 +289,12 @@ fn added(resources: &mut Vec<Resource>, resource: Resource) -> usize {
     resources.len() - 1
 }
 
-/// What each rate counts as. From the highest down, those within a fifth below the first of a group
-/// count as its middle one.
+/// The value that replaces each rate. Rates are grouped from the highest down: a group holds all
+/// rates of at least four fifths of its highest one, and all of them are replaced by the group's
+/// median (of two rates the lower one). For example 100, 81, 79, 66 become 81, 81, 66, 66.
 ///
-/// With 10 % of error in its measurements a group of equals lost 8 % and more to a plan that
-/// believed them, and 2 % to one that did this.
+/// With a measurement error of 10 %, a plan that used the raw rates cost a group of equal members 8
+/// % and more; a plan from grouped rates cost 2 %.
 fn alike(mut rates: Vec<u32>) -> BTreeMap<u32, u32> {
     rates.sort_unstable_by(|a, b| b.cmp(a));
     let least = rates.first().map_or(1, |highest| (highest / SPREAD_MAX).max(1));
@@ -302,8 +309,8 @@ fn alike(mut rates: Vec<u32>) -> BTreeMap<u32, u32> {
     counts_as
 }
 
-/// A rate this many times below the highest counts as that: one is waited for as well as the other,
-/// and sums stay exact.
+/// Rates lower than the highest one by more than this factor are raised to that bound: either one
+/// dominates the duration, and sums stay exact.
 const SPREAD_MAX: u32 = 10_000;
 
 #[cfg(test)]
@@ -320,7 +327,7 @@ mod tests {
         Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates are known")
     }
 
-    /// Measures the path between two, one way.
+    /// Sets the measured rate from one member to another, in one direction.
     fn measure(links: &mut LinkMap, from: u8, to: u8, kbps: u32) {
         let path = links.path(member_id(from), member_id(to)).expect("a path");
         links.observe(
@@ -411,7 +418,7 @@ mod tests {
         links.share(member_id(3), 0, 0);
         let network = Network::of(&members, &links).expect("all rates");
         assert_eq!(network.resources, [Resource::Send, Resource::Receive, Resource::Air]);
-        // Measurements that are alike count as their middle one.
+        // Similar rates are replaced by their median.
         assert_eq!((kbps(&network, 1, 2), kbps(&network, 2, 1)), (vec![190_000], vec![190_000]));
         assert_eq!(kbps(&network, 0, 1), [600_000, 600_000]);
         let forecast_s = |network: &Network, root| {
@@ -419,7 +426,8 @@ mod tests {
             let schedule = Schedule::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
             forecast_us(network, &schedule, 75_000_000, 1 << 18).expect("links") / 1e6
         };
-        // 600 Mbit each way by the first, twice at 600 and twice at 300 Mbit/s.
+        // 600 Mbit in each direction: over rank 0 they use the air twice at 600 and twice at 300
+        // Mbit/s.
         assert!((6.0..6.1).contains(&forecast_s(&network, 0)), "{}", forecast_s(&network, 0));
         assert!((2.0..2.1).contains(&forecast_s(&before, 0)), "before anybody knew of the air");
         assert!((8.3..8.5).contains(&forecast_s(&network, 1)), "{}", forecast_s(&network, 1));
@@ -478,7 +486,7 @@ mod tests {
         links.rate(member_id(4), member_id(1), port, NonZeroU32::new(93_000).expect("not 0"));
         let network = Network::of(&members, &links).expect("each port was seen both ways");
         assert!(network.is_even() && network.is_mesh(), "{network:?}");
-        // A cable of its own shows when it is measured.
+        // A separate cable appears in the model once it is measured.
         links.rate(
             member_id(1),
             member_id(3),

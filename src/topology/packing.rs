@@ -1,21 +1,24 @@
 //! Layer: Core.
 //!
-//! The fractional packing of spanning trees: how much of a buffer goes over which tree, so that it
-//! gets through in the least time.
+//! The fractional packing of spanning trees: which share of a buffer uses which tree, so that the
+//! whole takes the least time.
 //!
-//! A part of a buffer that goes up a tree and down again passes each of its edges once in both
-//! directions, wherever the root is. So the most that trees can carry together is a linear program:
-//! maximise the sum of their rates, with no resource busy for more than a second per second. There
-//! are far too many trees to write down, but its dual asks for prices of the resources at which no
-//! tree costs less than 1, and the cheapest tree is a minimum spanning tree. So, as in Gilmore and
-//! Gomory 1961: find prices for the trees known so far, find the cheapest tree at these prices, and
-//! stop when it costs 1.
+//! A share that goes up a tree and down again crosses each of its edges once in both directions,
+//! wherever the root is. So the highest total rate of all trees is the solution of a linear
+//! program: maximise the sum of the rates, with no resource busy for more than a second per second.
+//! There are too many trees to list. But the dual program asks for prices of the resources at which
+//! no tree costs less than 1, and the cheapest tree is a minimum spanning tree. This is column
+//! generation as in Gilmore and Gomory 1961:
 //!
-//! The prices are also the proof that where sending costs as much as receiving nothing is faster
-//! that adds up whole elements by messages: into however many parts `k` the group is divided, an
-//! element passes from part to part at least `2 (k - 1)` times (one-way gossip, Harary and Schwenk
-//! 1974), and a tree needs no more than that. Blink (2020) and ForestColl (2024) plan for machines
-//! full of graphics cards in the same way.
+//! 1. Find prices for the known trees (the dual).
+//! 2. Find the cheapest tree at these prices.
+//! 3. If it costs 1, no other tree helps: stop. Otherwise add it and repeat.
+//!
+//! If sending costs as much as receiving, the prices also prove that no algorithm is faster that
+//! adds whole elements by messages. For any partition of the group into `k` parts, an element
+//! crosses between parts at least `2 (k - 1)` times (one-way gossip, Harary and Schwenk 1974), and
+//! a tree needs no more. Blink (2020) and ForestColl (2024) plan for machines with many GPUs in the
+//! same way.
 
 use super::costs::Costs;
 use super::network::Network;
@@ -23,19 +26,19 @@ use super::plan::{Plan, TreeShare};
 use super::tree::Tree;
 use microlp::{ComparisonOp, OptimizationDirection, Problem, Solution, Variable};
 
-/// Trees and what they carry.
+/// Trees and their rates.
 #[derive(Clone, Debug)]
 pub(super) struct Packing {
-    /// Few trees that carry nearly all that is possible. In the order of their roots; at most
-    /// [`Plan::TREES_MAX`].
+    /// A few trees that carry nearly the maximum. Ordered by root; at most [`Plan::TREES_MAX`].
     pub(super) trees: Vec<TreeShare>,
-    /// What no plan can exceed, in kbit of the buffer per second.
+    /// An upper bound on the rate of any set of trees, in kbit of the buffer per second. It holds
+    /// for other schedules only if sending costs as much as receiving.
     pub(super) bound_kbps: f64,
 }
 
 impl Packing {
-    /// For this network; `None` where it does not connect everybody, or the numbers are too odd to
-    /// be solved.
+    /// The packing for this network; `None` if it is not connected, or the solver fails on its
+    /// numbers.
     pub(super) fn of(network: &Network) -> Option<Packing> {
         let optimum = Optimum::of(network)?;
         let chosen = optimum.few()?;
@@ -51,26 +54,27 @@ impl Packing {
     }
 }
 
-/// The solution of the linear program. Rates are in units of the slowest use of any resource, as no
-/// tree carries more than that over it, and numbers near 1 are what the solver is exact with.
+/// The solution of the linear program. Rates are in units of the slowest use of any resource. No
+/// tree carries more than one unit over that resource, and the solver is accurate for numbers near
+/// 1.
 struct Optimum {
     unit_kbps: f64,
-    /// The trees found.
+    /// The trees found, the columns of the linear program.
     columns: Vec<Column>,
-    /// What they carry together at most.
+    /// The highest total rate of these trees.
     rate: f64,
-    /// What all spanning trees carry together at most.
+    /// An upper bound on the total rate of all spanning trees.
     bound: f64,
 }
 
 /// A spanning tree.
 struct Column {
-    /// The places of its edges, ascending.
+    /// The indices of its edges, ascending.
     edges: Vec<usize>,
-    /// The same, hung up at the root from which it is the lowest.
+    /// The same tree, rooted where its height is smallest.
     tree: Tree,
     depth: usize,
-    /// How long it keeps each resource busy.
+    /// How long one unit per second keeps each resource busy, in seconds per second.
     load: Vec<f64>,
 }
 
@@ -98,7 +102,8 @@ impl Optimum {
                 || rounds_left == 0
                 || columns.iter().any(|known| known.edges == edges)
             {
-                // At prices a little higher no tree at all costs less than 1.
+                // Dividing the prices by this cost makes every tree cost at least 1, so their sum
+                // is a bound.
                 let bound = rate / cost.min(1.0);
                 return Some(Optimum { unit_kbps: costs.unit_kbps, columns, rate, bound });
             }
@@ -107,11 +112,12 @@ impl Optimum {
         }
     }
 
-    /// Few trees, by their places, with their rates.
+    /// A small set of trees, as column indices with their rates.
     ///
-    /// Of all solutions the one of the lowest trees, then of those found first. Of that, one tree
-    /// after the other is given up, the smallest first, as long as the others carry [`ENOUGH`] of
-    /// the optimum: a sliver of the buffer on a slow way costs more latency than it saves.
+    /// It starts with the optimal solution that uses the lowest trees, and of those the ones found
+    /// first. Then it drops one tree after another, the slowest first, as long as the rest carries
+    /// [`ENOUGH`] of the optimum. A small share on a slow link adds more latency than it saves. It
+    /// also drops trees while there are more than [`Plan::TREES_MAX`].
     fn few(&self) -> Option<Vec<(usize, f64)>> {
         let mut chosen = self.lowest()?;
         let mut needed = Vec::new();
@@ -131,8 +137,8 @@ impl Optimum {
         }
     }
 
-    /// The rates of these trees that carry most together, without those that carry nothing, and
-    /// their sum.
+    /// The rates at which these trees carry the most in total, without trees at rate zero, and the
+    /// total.
     fn fastest(&self, places: &[usize]) -> Option<(Vec<(usize, f64)>, f64)> {
         let mut problem = Problem::new(OptimizationDirection::Maximize);
         let rates: Vec<Variable> = places.iter().map(|_| problem.add_var(1.0, FROM_ZERO)).collect();
@@ -141,11 +147,11 @@ impl Optimum {
         Some((used(places, &rates, &solution), solution.objective()))
     }
 
-    /// The rates of all trees that carry as much as possible over trees as low as possible.
+    /// The rates of all trees that carry the optimum over trees that are as low as possible.
     fn lowest(&self) -> Option<Vec<(usize, f64)>> {
         let places: Vec<usize> = (0..self.columns.len()).collect();
         let mut problem = Problem::new(OptimizationDirection::Minimize);
-        // The second term only decides between trees of one depth.
+        // The second term only decides between trees of equal depth.
         let penalty = |place: &usize| {
             self.columns[*place].depth as f64 + 1e-3 * *place as f64 / places.len() as f64
         };
@@ -160,7 +166,7 @@ impl Optimum {
         Some(used(&places, &rates, &solve(&problem)?))
     }
 
-    /// No resource is busy for more than a second per second.
+    /// Adds the constraints: no resource is busy for more than a second per second.
     fn keep_within_time(&self, places: &[usize], rates: &[Variable], problem: &mut Problem) {
         let resources = self.columns.first().map_or(0, |column| column.load.len());
         for resource in 0..resources {
@@ -173,8 +179,8 @@ impl Optimum {
     }
 }
 
-/// The least prices of the resources, in sum, at which each of these trees costs at least 1, and
-/// that sum.
+/// The dual solution: prices of the resources with the smallest sum at which each of these trees
+/// costs at least 1, and that sum.
 fn prices(columns: &[Column]) -> Option<(Vec<f64>, f64)> {
     let mut problem = Problem::new(OptimizationDirection::Minimize);
     let prices: Vec<Variable> =
@@ -191,7 +197,7 @@ fn prices(columns: &[Column]) -> Option<(Vec<f64>, f64)> {
 }
 
 fn solve(problem: &Problem) -> Option<Solution> {
-    // No limit is set, so a solution is what comes back where there is one.
+    // No limits are set, so the solver returns a solution if there is one.
     problem.solve().ok()?.into_solution().ok()
 }
 
@@ -200,8 +206,8 @@ fn used(places: &[usize], rates: &[Variable], solution: &Solution) -> Vec<(usize
     rates.filter(|(_, rate)| *rate > NOTHING).collect()
 }
 
-/// Whole numbers in these proportions that make a million: rounded down, and what is left over to
-/// the largest remainders.
+/// Integers in these proportions that add up to a million: all are rounded down, and the rest goes
+/// to the largest remainders.
 fn millionths(parts: &[f64]) -> Vec<u32> {
     let all: f64 = parts.iter().sum();
     let exact: Vec<f64> = parts.iter().map(|part| part / all * 1e6).collect();
@@ -214,14 +220,14 @@ fn millionths(parts: &[f64]) -> Vec<u32> {
 }
 
 const FROM_ZERO: (f64, f64) = (0.0, f64::INFINITY);
-/// Closer to the optimum is not worth another round.
+/// Another round is not worth a smaller gap to the optimum.
 const TOLERANCE: f64 = 1e-7;
-/// A rate below this is the solver's rounding.
+/// A rate below this is a rounding error of the solver.
 const NOTHING: f64 = 1e-9;
-/// What fewer trees must still carry of the optimum.
+/// The fraction of the optimum that a smaller set of trees must still carry.
 const ENOUGH: f64 = 0.97;
-/// Twice what any of 4000 homes drawn at random took, and some tens of milliseconds; the bound
-/// stays true where it ends early.
+/// Twice the maximum over 4000 random homes; takes some tens of milliseconds. The bound stays valid
+/// if the search stops early.
 const ROUNDS_MAX: usize = 100;
 
 #[cfg(test)]
@@ -236,7 +242,7 @@ mod tests {
 
     const SEEDS: u64 = 1000;
 
-    /// Any home of so many machines, all of them connected.
+    /// A random home of `size` machines, all of them connected.
     fn any_home(size: u8, rng: &mut SmallRng) -> Home {
         let lan = |rng: &mut SmallRng| match rng.random_range(0..5) {
             0 | 1 => Lan::Wired([100, 940, 940, 2350, 9400][rng.random_range(0..5)]),
@@ -247,8 +253,8 @@ mod tests {
         for _ in 0..rng.random_range(0..=size) {
             add_cable(&mut home, rng.random_range(0..size), rng.random_range(0..size), rng);
         }
-        // Whoever is in no network has a cable to somebody before, and the first machine to
-        // somebody who is in one.
+        // A machine without a network gets a cable to a machine before it, and the first machine
+        // gets one to a machine in the network.
         for rank in (1..size)
             .filter(|rank| home.machines[usize::from(*rank)] == Lan::No)
             .collect::<Vec<_>>()
@@ -266,7 +272,8 @@ mod tests {
         }
     }
 
-    /// Of any size and shape; half of them have ports and paths that carry less in one direction.
+    /// A random network of any size and shape. In half of them ports and paths carry less in one
+    /// direction.
     fn any_network(seed: u64) -> Network {
         let mut rng = SmallRng::seed_from_u64(seed);
         let size = rng.random_range(2..=16);
@@ -290,8 +297,8 @@ mod tests {
         Network::of(&home.members(), &home.link_map(|_| 0)).expect("all rates are known")
     }
 
-    /// How long each resource is busy with these trees, in seconds per second, counted on the
-    /// network as it is.
+    /// The busy time of the busiest resource with these trees, in seconds per second, computed from
+    /// the network itself.
     fn busiest(network: &Network, trees: &[(&[usize], f64)]) -> f64 {
         let mut busy = vec![0.0; network.resources.len()];
         for (edge, kbps) in
@@ -329,8 +336,8 @@ mod tests {
             let network = any_network(seed);
             let optimum =
                 Optimum::of(&network).unwrap_or_else(|| panic!("seed {seed}: no optimum"));
-            // What it takes is so many small linear programs, each solved twice as many times at
-            // most to leave out trees.
+            // The time is spent on these small linear programs. Dropping trees solves at most twice
+            // as many again.
             assert!(
                 optimum.columns.len() <= 17 + ROUNDS_MAX / 2,
                 "seed {seed}: {} trees",
@@ -410,14 +417,15 @@ mod tests {
         }
     }
 
-    /// The least `t` with which `t` is enough for the slowest port and all together pass `2 (n -
-    /// 1)`, no one more than `n - 1`.
+    /// The smallest time `t` per unit at which the slowest port finishes and all ports together
+    /// send `2 (n - 1)` buffers, none more than `n - 1`. Returned as the rate `1 / t`.
     fn closed_form_kbps(ports: &[u32]) -> f64 {
         let most = ports.len() as f64 - 1.0;
         let passed =
             |t: f64| ports.iter().map(|kbps| (t * f64::from(*kbps)).min(most)).sum::<f64>();
         let slowest = 1.0 / f64::from(*ports.iter().min().expect("ports"));
-        // Between two kinks it is a line: try the kinks, and the line through the last two.
+        // `passed` is linear between kinks: find the first kink that is enough and interpolate
+        // before it.
         let mut kinks: Vec<f64> =
             ports.iter().map(|kbps| most / f64::from(*kbps)).chain([0.0]).collect();
         kinks.sort_by(f64::total_cmp);
@@ -431,7 +439,7 @@ mod tests {
     fn on_one_switch_it_is_the_closed_form() {
         for seed in 0..SEEDS {
             let mut rng = SmallRng::seed_from_u64(seed);
-            // Far enough apart to be different.
+            // The rates differ enough not to be grouped.
             let ports: Vec<u32> = (0..rng.random_range(3..=16))
                 .map(|_| [100, 200, 500, 940, 2350, 5000, 9400][rng.random_range(0..7)])
                 .collect();

@@ -1,14 +1,14 @@
 //! Layer: Core.
 //!
-//! Which codec is worth it on which links, for calls that leave that to the plan.
+//! The choice of codecs for calls that leave it to the plan.
 //!
-//! Whoever makes a plan works it out for each size class, and ships what comes of it, so that it is
-//! the same for all members. What counts is what the links carry, as it was measured, and how fast
-//! each member encodes and decodes, as it has measured itself. Where anything of that is not known
+//! The member that makes a plan chooses codecs for each size class and ships them with the plan, so
+//! that they are the same for all members. The choice depends on the measured rates of the links
+//! and on the coding speed that each member has measured of itself. If any of these is unknown,
 //! nothing is encoded.
 //!
-//! Over trees who has fast ways up goes without the codec, as far as that takes no more time:
-//! encoding for a cable beside a radio gains nothing, and what is not encoded is exact.
+//! In tree plans, members with fast uplinks skip the codec if that hardly lengthens the call:
+//! encoding for a cable beside a radio gains nothing, and unencoded data is exact.
 
 use super::forecast::{GLOO_SEGMENT_BYTES_MAX, forecast_longer_us, forecast_us};
 use super::network::Network;
@@ -20,7 +20,7 @@ use crate::identity::MemberId;
 use crate::view::{Rank, RankSet};
 use std::collections::BTreeSet;
 
-/// The same plan with the codecs that pay by what is known now.
+/// The same plan with the codecs that are worth it according to the current measurements.
 pub(super) fn with_codecs(members: &[MemberId], links: &LinkMap, mut plan: Plan) -> Plan {
     let Some(paying) = Paying::new(members, links, &plan) else { return plan };
     let autos: Vec<AutoCodecs> = plan.classes.iter().map(|class| paying.choice(class)).collect();
@@ -29,9 +29,9 @@ pub(super) fn with_codecs(members: &[MemberId], links: &LinkMap, mut plan: Plan)
     plan
 }
 
-/// The same with other codecs, where by what is known now those save more than a tenth of the time
-/// of a large buffer; `None` where they do not. What is gained by less is not worth holding
-/// anybody's calls.
+/// The same plan with other codecs, if these save more than a tenth of the time of a large buffer
+/// according to the current measurements; otherwise `None`. A smaller gain does not justify holding
+/// calls.
 pub fn with_better_codecs(members: &[MemberId], links: &LinkMap, present: &Plan) -> Option<Plan> {
     let paying = Paying::new(members, links, present)?;
     let better = with_codecs(members, links, present.clone());
@@ -43,12 +43,13 @@ pub fn with_better_codecs(members: &[MemberId], links: &LinkMap, present: &Plan)
     Coarsest::ALL.iter().any(|coarsest| gains(coarsest) == Some(true)).then_some(better)
 }
 
-/// What it takes to tell how long a coded call takes.
+/// The inputs for predicting the duration of an encoded call.
 pub(super) struct Paying<'a> {
     network: Network,
     members: &'a [MemberId],
     links: &'a LinkMap,
-    /// Everybody reaches everybody, so what is encoded goes straight to who adds it.
+    /// All pairs have a direct link and the plan relies on that, so a contribution is encoded once
+    /// and sent directly to the rank that adds it.
     straight: bool,
 }
 
@@ -70,7 +71,8 @@ impl<'a> Paying<'a> {
         })
     }
 
-    /// A rung is taken when it saves a third of the time of the one before.
+    /// The codecs for a size class. Going from finer to coarser codecs, a codec is taken if the
+    /// call then needs at most two thirds of the time with the best choice so far.
     fn choice(&self, class: &PlanClass) -> AutoCodecs {
         let bytes = typical_bytes(class);
         AutoCodecs::new(|coarsest| {
@@ -86,8 +88,8 @@ impl<'a> Paying<'a> {
         })
     }
 
-    /// Of the codings by one codec that take the least time, or hardly more, the one that leaves
-    /// most as it is; and its time.
+    /// The best coding with one codec, and its duration in microseconds. Of the codings within 3 %
+    /// of the shortest duration it is the one that most members skip.
     fn best(&self, class: &PlanClass, bytes: u64, id: CodecId) -> Option<(Coding, f64)> {
         let codings =
             self.plain_sets(&class.schedule)?.into_iter().map(|plain| Coding::but_for(id, plain));
@@ -101,8 +103,9 @@ impl<'a> Paying<'a> {
             .max_by_key(|(coding, _)| coding.plain().len())
     }
 
-    /// Who may go without a codec: nobody, or whoever has no way up in these trees that is slower
-    /// than so much, for each rate there is. Never all.
+    /// The candidate sets of members that skip the codec. In a tree plan they are the empty set
+    /// and, for each uplink rate, the members whose uplinks all have at least this rate. The set of
+    /// all members is left out.
     fn plain_sets(&self, schedule: &Schedule) -> Option<Vec<RankSet>> {
         let Schedule::Trees { trees } = schedule else { return Some(vec![RankSet::EMPTY]) };
         let parent =
@@ -119,19 +122,21 @@ impl<'a> Paying<'a> {
         let from = |least: &u32| {
             slowest.iter().filter(|(_, kbps)| kbps >= least).map(|(rank, _)| *rank).collect()
         };
-        // From the lowest rate on they would be all.
+        // The lowest rate would select all members.
         Some(rates.iter().skip(1).map(from).chain([RankSet::EMPTY]).collect())
     }
 
-    /// How long a buffer of so many bytes takes; `None` where something of that is not known.
+    /// The predicted duration for a buffer of `bytes` bytes, in microseconds; `None` if an input is
+    /// unknown.
     fn us(&self, class: &PlanClass, bytes: u64, coding: Coding) -> Option<f64> {
         let [travel_us, coding_us] = self.travel_and_coding_us(class, bytes, coding)?;
-        // One chunk is encoded while another travels.
+        // One chunk is encoded while another one travels.
         Some(f64::max(travel_us, coding_us))
     }
 
-    /// How long it is on its way, and how long whoever has most to encode does that beside
-    /// everything else.
+    /// The travel time, and the coding time of the rank that has the most to encode and decode,
+    /// with the load of a busy processor included. Both in microseconds; `None` if an input is
+    /// unknown.
     pub(super) fn travel_and_coding_us(
         &self,
         class: &PlanClass,
@@ -151,7 +156,7 @@ impl<'a> Paying<'a> {
             ]);
         };
         let way = self.way(&class.schedule, true);
-        // A plan is made for buffers that there can be.
+        // A class may allow more bytes than this machine can address.
         let elements = usize::try_from(bytes / 4).ok()?;
         let chunk = codec.encoded_len(chunk_bytes as usize / 4) as u32;
         let encoded = codec.encoded_len(elements) as u64;
@@ -170,7 +175,9 @@ impl<'a> Paying<'a> {
         Some([travel_us, coding_us * BUSY])
     }
 
-    /// The way in terms of the native engine: as many bytes over the same ports as Gloo's.
+    /// An equivalent schedule of the native engine, which moves as many bytes over the same ports.
+    /// For encoded calls, Gloo's schedules become a mesh of equal stars, and so do rings if
+    /// `straight`.
     fn way(&self, schedule: &Schedule, is_coded: bool) -> Schedule {
         let size = self.network.size;
         let mesh = || {
@@ -211,7 +218,7 @@ impl<'a> Paying<'a> {
     }
 }
 
-/// Over which ways up the numbers travel as they are; nothing where it is none.
+/// The part of a reason that names the uplinks with unencoded data; empty if there are none.
 fn but_as_it_is(schedule: &Schedule, plain: RankSet) -> String {
     let Schedule::Trees { trees } = schedule else { return String::new() };
     let up = |share: &TreeShare, rank: Rank| {
@@ -234,15 +241,17 @@ fn without_codecs(reason: &str) -> &str {
     reason.split(MARK).next().unwrap_or(reason)
 }
 
-/// The buffer of a class by which is chosen: its largest, where that is no more than a large one.
+/// The buffer size for which the choice is made: [`LARGE_BYTES`] for classes that contain it,
+/// otherwise half of the largest buffer of the class.
 fn typical_bytes(class: &PlanClass) -> u64 {
     class.bytes_max.min(LARGE_BYTES) / if class.bytes_max < LARGE_BYTES { 2 } else { 1 }
 }
 
-/// How often a rank encodes the buffer and decodes it again; half a turn is one of the two.
+/// How many times a rank encodes and decodes the whole buffer; only encoding or only decoding it
+/// counts as one half.
 fn turns(way: &Schedule, rank: Rank, size: usize, coding: Coding) -> f64 {
     let half_turns = match way {
-        // Its own, which it rounds, and everybody's.
+        // Its own contribution is encoded, and then all of them are decoded.
         Schedule::OneShot => 1.0 + size as f64,
         Schedule::Trees { trees } => trees
             .iter()
@@ -258,7 +267,9 @@ fn in_tree(tree: &Tree, rank: Rank, coding: Coding) -> usize {
     let is_coded = |rank: &Rank| !coding.plain().contains(*rank);
     let (children, is_root) = (tree.children(rank), tree.parents.get(rank.index()) == Some(&None));
     let below = children.iter().filter(|child| is_coded(child)).count();
-    // What goes up: its own alone, or its own rounded and a sum.
+    // Half turns for the data that goes up. A leaf encodes its contribution. An inner node encodes
+    // and decodes its contribution, which rounds it, and encodes the sum. The root only rounds. A
+    // member that skips the codec does none of this.
     let above = match (is_coded(&rank), is_root) {
         (false, _) => 0,
         (true, true) => 2,
@@ -270,21 +281,21 @@ fn in_tree(tree: &Tree, rank: Rank, coding: Coding) -> usize {
             }
         }
     };
-    // The result is decoded, and by the root encoded before that.
+    // Every rank decodes the result; the root encodes it first.
     below + above + if is_root { 2 } else { 1 }
 }
 
-/// What begins the sentence about codecs in a plan's reason.
+/// Separates the sentence about codecs from the rest of a plan's reason.
 const MARK: &str = "; Codec::auto takes ";
-/// A lossy codec must make this much of a difference.
+/// The minimum speed-up for a lossy codec.
 const PAYS: f64 = 1.5;
 const WORTH_A_CHANGE: f64 = 1.1;
-/// What is left as it is may take so much longer, as it is exact.
+/// Skipping the codec may lengthen a call by this factor, because unencoded data is exact.
 const HARDLY_MORE: f64 = 1.03;
-/// Ways that a reason names; it must not get too long.
+/// The maximum number of uplinks that a reason names, which bounds its length.
 const NAMED_MAX: usize = 6;
-/// How much longer it takes to encode than alone and with nothing else to do: the same threads add,
-/// seal and wait for each other, on processors that a program computes on.
+/// The slow-down of encoding in a call against encoding alone: the same threads also add, encrypt
+/// and wait for each other, on processors that a program computes on.
 const BUSY: f64 = 4.0;
 const LARGE_BYTES: u64 = 64 << 20;
 
@@ -299,7 +310,7 @@ mod tests {
     use crate::wire::testing::assert_codec;
     use std::collections::BTreeMap;
 
-    /// Equal wired members of so many Mbit/s that encode and decode as many MB/s.
+    /// Wired members with these rates in Mbit/s, each of which encodes and decodes `mbps` MB/s.
     fn links_of(wired: &[u32], mbps: u32) -> (Vec<MemberId>, LinkMap) {
         let home = Home::new(&wired.iter().map(|rate| Lan::Wired(*rate)).collect::<Vec<_>>(), &[]);
         let mut links = home.link_map(|_| 0);
@@ -392,7 +403,7 @@ mod tests {
         assert_eq!(taken, Coarsest::ALL.map(Coarsest::id), "{}", plan.reason);
     }
 
-    /// Of a home whose members encode so fast: the plan, and who goes without int8 with a large
+    /// The plan of a home whose members encode at this speed, and its coding with int8 for a large
     /// buffer.
     fn plain(home: &Home, mbps: u32) -> (Plan, Coding) {
         let (members, mut links) = (home.members(), home.link_map(|_| 0));
@@ -416,14 +427,14 @@ mod tests {
         let (plan, coding) = plain(&home, 5000);
         assert_eq!(coding, Coding::but_for(CodecId::Int8, set(&[0, 1])), "{}", plan.reason);
         assert!(plan.reason.contains("takes int8, but as it is from 0 to 1:"), "{}", plan.reason);
-        // A processor that is slow makes that worth it, too, or no codec at all.
+        // A slow processor makes skipping worth it too, or makes every codec too slow.
         assert_eq!(plain(&home, 500).1, coding);
         assert_eq!(plain(&home, 20).1, Coding::NONE);
     }
 
     #[test]
     fn a_cable_that_is_as_slow_as_the_rest_does_not() {
-        // What is sent as it is would take longer at the port of whoever adds.
+        // Unencoded data would take longer at the port of the rank that adds it.
         let (plan, coding) = plain(
             &Home::new(&[Lan::Wired(940), Lan::Wired(940), Lan::Wired(940), Lan::Wired(200)], &[]),
             5000,
@@ -443,13 +454,13 @@ mod tests {
             "nobody sends as it is: {}",
             plan.reason
         );
-        // Beside a slower one it does not.
+        // Beside a slower port it does not.
         let (plan, coding) = plain(
             &Home::new(&[Lan::Wired(940), Lan::Wired(940), Lan::Wired(940), Lan::Wired(100)], &[]),
             5000,
         );
         assert_eq!(coding, Coding::but_for(CodecId::Int8, set(&[0, 1, 2])), "{}", plan.reason);
-        // Trees of equal links: only who has no way up goes without, which costs nothing.
+        // One star of equal links: only the root, which has no uplink, skips the codec at no cost.
         let (members, links) = links_of(&[94; 4], 5000);
         let star = Schedule::Trees {
             trees: vec![TreeShare { tree: Tree::star(Rank(2), 4), ppm: 1_000_000 }],
@@ -461,7 +472,7 @@ mod tests {
             coded.classes[0].auto.up_to(Coarsest::Int8),
             Coding::but_for(CodecId::Int8, set(&[2]))
         );
-        // Two stars: nobody is at the root of both.
+        // Two stars: no rank is the root of both.
         let mut plan = coded;
         let star = |root| TreeShare { tree: Tree::star(Rank(root), 4), ppm: 500_000 };
         plan.classes[0].schedule = Schedule::Trees { trees: vec![star(0), star(1)] };
@@ -500,7 +511,8 @@ mod tests {
         );
     }
 
-    /// What rank 0 knows when calls are held for measuring: each port has been seen, not each path.
+    /// The knowledge of rank 0 while calls are held for measuring: each port has been measured, but
+    /// not each path.
     #[test]
     fn ports_are_enough() {
         let members: Vec<MemberId> = Home::new(&[Lan::No; 4], &[]).members();

@@ -1,6 +1,8 @@
 //! Layer: Words.
 //!
-//! How the members of a View move a buffer, by size.
+//! The plan of a View: for each class of buffer sizes a schedule, a chunk size and the automatic
+//! codecs. It also gives the order in which a schedule adds contributions, for a sequential
+//! reference.
 
 use super::auto_codecs::AutoCodecs;
 use super::fold_order::{FoldOrder, FoldSegment, FoldTree};
@@ -11,79 +13,79 @@ use crate::view::{MEMBERS_MAX, Rank};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob, put_list};
 use std::ops::Range;
 
-/// The schedules of a View, chosen by its proposer and shipped with it.
+/// The schedules of a View. Its proposer chooses them and ships them with the View.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
-    /// Grows when the plan is replaced inside one View.
+    /// 0 for the View's first plan, larger for each plan that replaced it in the same View.
     pub revision: u32,
-    /// One sentence for people: why this plan.
+    /// The reason for this plan, one sentence for people.
     pub reason: String,
-    /// By growing `bytes_max`; the last one takes every larger buffer.
+    /// The size classes, by increasing `bytes_max`. The last class takes all larger buffers.
     pub classes: Vec<PlanClass>,
 }
 
-/// What a plan does with buffers up to a size.
+/// The schedule for buffers of one size class.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlanClass {
     /// Largest buffer in bytes, `u64::MAX` for the last class.
     pub bytes_max: u64,
-    /// Bytes that travel and are added as one piece, a multiple of 64: 1 KiB to 1 MiB, or to 4 MiB
-    /// round Gloo's ring.
+    /// Size in bytes of the pieces in which a buffer is sent and added: a multiple of 64, from 1
+    /// KiB to 1 MiB, or to 4 MiB for Gloo's ring.
     pub chunk_bytes: u32,
-    /// Who sends what to whom.
+    /// The schedule.
     pub schedule: Schedule,
-    /// How it is encoded where a call leaves that to the plan.
+    /// The codecs of calls that leave the choice to the plan.
     pub auto: AutoCodecs,
 }
 
-/// Who sends what to whom.
+/// A collective algorithm with its parameters: which rank sends what to which other rank.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Schedule {
-    /// Everybody sends its whole buffer to everybody and adds all of them in rank order. One step;
-    /// for small buffers and for two members.
+    /// Every rank sends its whole buffer to every other rank, and adds all of them in rank order.
+    /// One step; for small buffers and for groups of two.
     OneShot,
-    /// Reduce-scatter and all-gather round a ring in this order, chunks in flight behind each other
+    /// Reduce-scatter and all-gather around a ring in this order, with several chunks in flight
     /// (Patarasuk and Yuan 2009).
     Ring {
-        /// Every rank exactly once; each sends to the next one, the last to the first.
+        /// Every rank exactly once. Each sends to the next one, the last one to the first.
         order: Vec<Rank>,
     },
-    /// Up several trees to their roots and down again, each with its share of the buffer. A
-    /// weighted mesh is one star for each member.
+    /// Several trees: each reduces its share of the buffer up to its root and broadcasts the result
+    /// down. A weighted mesh is one star per member.
     Trees {
-        /// In the order of their shares of the buffer; at most [`Plan::TREES_MAX`].
+        /// In the order of their segments of the buffer; at most [`Plan::TREES_MAX`].
         trees: Vec<TreeShare>,
     },
-    /// Everybody gets everybody's whole buffer by Gloo's all-gather and adds all of them in rank
-    /// order. One step for two members.
+    /// Every rank receives all whole buffers by Gloo's all-gather and adds them in rank order. One
+    /// step for two members.
     GlooExchange,
-    /// Gloo's ring: reduce-scatter and all-gather in rank order, each rank sending to the one
-    /// before it.
+    /// Gloo's ring: reduce-scatter and all-gather in rank order. Each rank sends to the rank before
+    /// it.
     GlooRing,
     /// Gloo's bcube: recursive halving and doubling in groups of two while the size is even, then
-    /// among all that are left.
+    /// in one group of all remaining ranks.
     GlooBcube,
 }
 
-/// A tree and how much of a buffer goes over it.
+/// A tree and its share of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TreeShare {
-    /// Over all ranks.
+    /// A tree of all ranks.
     pub tree: Tree,
-    /// In millionths; the shares of all trees make a million.
+    /// The share in millionths; the shares of all trees add up to a million.
     pub ppm: u32,
 }
 
 impl Plan {
-    /// Longest reason, in bytes.
+    /// The maximum length of a reason, in bytes.
     pub const REASON_BYTES_MAX: usize = 600;
-    /// Most size classes.
+    /// The maximum number of size classes.
     pub const CLASSES_MAX: usize = 8;
-    /// Most trees of a schedule.
+    /// The maximum number of trees in a schedule.
     pub const TREES_MAX: usize = MEMBERS_MAX;
 
-    /// A plan in which everybody talks to everybody, whatever the size.
+    /// A plan that exchanges whole buffers for every size.
     #[cfg(any(test, fuzzing))]
     pub fn mesh(size: usize) -> Plan {
         Plan {
@@ -104,14 +106,16 @@ impl Plan {
         self.classes.iter().find(|c| bytes <= c.bytes_max).unwrap_or(&self.classes[last])
     }
 
-    /// In which order the members' contributions to a buffer of `count` elements are added, as a
-    /// sequential reference does it; `size` is the View's, which a plan without a ring does not
-    /// know.
+    /// The order in which an all-reduce adds the members' contributions to a buffer of `count`
+    /// elements, for a sequential reference. `size` is the View's size, which only a plan with a
+    /// ring contains.
     ///
-    /// Ring: one segment per member in ring order, also where it is empty, each folded from its
-    /// owner's successor round to the owner. Trees: one segment for each; every node adds its own
-    /// and its children's by ascending rank. OneShot and its like on Gloo: one segment, in rank
-    /// order. Gloo's ring and bcube: see `gloo_fold`.
+    /// - Ring: one segment per member in ring order, including empty ones. Each is added from its
+    ///   owner's successor around to the owner.
+    /// - Trees: one segment per tree. Every node adds its own contribution and its children's sums
+    ///   by ascending rank.
+    /// - `OneShot` and `GlooExchange`: one segment, in rank order.
+    /// - Gloo's ring and bcube: see `gloo_fold`.
     pub fn fold_order(&self, size: usize, count: usize, elem_bytes: usize) -> FoldOrder {
         let bytes = (count as u64).saturating_mul(elem_bytes as u64);
         let class = self.class_for(bytes);
@@ -140,8 +144,9 @@ impl Plan {
         FoldOrder { segments }
     }
 
-    /// The same for a `reduce` to `root`. Ring: one segment, from the root's successor round to the
-    /// root. Trees: one segment for each, as if `root` were its root. Else: in rank order.
+    /// The order in which a `reduce` to `root` adds. Ring: one segment, from the root's successor
+    /// around to the root. Trees: one segment per tree, re-rooted at `root`. Other schedules: one
+    /// segment in rank order.
     pub fn reduce_order(
         &self,
         size: usize,
@@ -159,8 +164,8 @@ impl Plan {
         }
     }
 
-    /// The same for a `reduce_scatter`: the segments of a `reduce` of each rank's shard to it, also
-    /// where it is empty.
+    /// The order in which a `reduce_scatter` adds: for each rank the segments of a `reduce` of its
+    /// shard to it, including empty shards.
     pub fn reduce_scatter_order(&self, size: usize, count: usize, elem_bytes: usize) -> FoldOrder {
         let bytes = (count as u64).saturating_mul(elem_bytes as u64);
         let shard = |owner: Rank| {
@@ -169,7 +174,7 @@ impl Plan {
         FoldOrder { segments: ranks(size).flat_map(shard).collect() }
     }
 
-    /// How these elements of a buffer of so many bytes are added for one rank.
+    /// How these elements of a buffer of `bytes` bytes are added for one owner.
     fn folds_towards(
         &self,
         size: usize,
@@ -194,17 +199,18 @@ impl Plan {
         vec![FoldSegment { elements, tree }]
     }
 
-    /// Whether this engine knows all of the plan's schedules.
+    /// Whether this engine executes all of the plan's schedules.
     pub fn is_for(&self, engine: EngineKind) -> bool {
         self.classes.iter().all(|class| class.schedule.engine() == engine)
     }
 
-    /// The one that does, of a plan that any does.
+    /// The engine of this plan, provided that one engine executes all its schedules.
     pub fn engine(&self) -> EngineKind {
         if self.is_for(EngineKind::Gloo) { EngineKind::Gloo } else { EngineKind::Native }
     }
 
-    /// Whether nothing in it goes straight between two of these, who have no direct link.
+    /// Whether the plan sends no data directly between these pairs, which have no direct link. Each
+    /// pair has the lower rank first.
     pub fn keeps_apart(&self, apart: &[(Rank, Rank)]) -> bool {
         let is_apart = |a: Rank, b: Rank| apart.contains(&(a.min(b), a.max(b)));
         apart.is_empty()
@@ -213,7 +219,7 @@ impl Plan {
             })
     }
 
-    /// Whether the plan speaks of exactly `size` ranks and its classes are in order.
+    /// Whether the plan is valid for exactly `size` ranks and its classes are in order.
     pub fn fits(&self, size: usize) -> bool {
         let ordered = self.classes.windows(2).all(|w| w[0].bytes_max < w[1].bytes_max);
         let open = self.classes.last().is_some_and(|c| c.bytes_max == u64::MAX);
@@ -221,17 +227,17 @@ impl Plan {
     }
 }
 
-/// The elements of the segment that the member at `place` of a ring of `places` owns, of a buffer
-/// of `count` elements. The segments of all places follow each other, cover the buffer, and differ
-/// by at most one element.
+/// The segment that the member at position `place` of a ring of `places` members owns, in a buffer
+/// of `count` elements. The segments of all places are consecutive and cover the buffer. Their
+/// lengths differ by at most one element.
 pub fn ring_segment(place: usize, places: usize, count: usize) -> Range<usize> {
     // In u128 because place * count may exceed 64 bits; the quotient is at most count.
     let cut = |place: usize| (place as u128 * count as u128 / places as u128) as usize;
     cut(place)..cut(place + 1)
 }
 
-/// How these elements are shared out to the trees, in their order: consecutive ranges that cover
-/// all of them.
+/// Divides these elements among the trees in their order: consecutive ranges that cover all
+/// elements.
 pub fn tree_segments(
     trees: &[TreeShare],
     elements: Range<usize>,
@@ -254,7 +260,7 @@ fn ring_fold(order: &[Rank], place: usize, count: usize) -> FoldSegment {
 }
 
 impl Schedule {
-    /// The engine that carries it out.
+    /// The engine that executes this schedule.
     fn engine(&self) -> EngineKind {
         match self {
             Schedule::OneShot | Schedule::Ring { .. } | Schedule::Trees { .. } => {
@@ -264,7 +270,7 @@ impl Schedule {
         }
     }
 
-    /// The pairs that send to each other; `None` where all do.
+    /// The pairs that exchange data directly; `None` if the schedule uses all pairs.
     fn edges(&self) -> Option<impl Iterator<Item = (Rank, Rank)> + '_> {
         let (around, trees) = match self {
             Schedule::Ring { order } => (&order[..], &[][..]),
@@ -424,7 +430,7 @@ mod tests {
         Plan { revision: 0, reason: String::new(), classes: vec![class] }
     }
 
-    /// Every element once, every rank once for each of them.
+    /// Asserts that the segments cover every element once and that each adds every rank once.
     fn assert_covers(fold: &FoldOrder, size: usize, count: usize) {
         let mut next = 0;
         for segment in &fold.segments {
@@ -516,14 +522,14 @@ mod tests {
     #[test]
     fn a_tree_adds_at_every_node_by_ascending_rank() {
         let leaf = |rank| FoldTree::Leaf(Rank(rank));
-        // 2 above 0 and 3, 0 above 1.
+        // 2 is the parent of 0 and 3, and 0 is the parent of 1.
         let plan = trees(&[(&[2, 0, 9, 2], 1_000_000)]);
         let at_0 = FoldTree::Sum(vec![leaf(0), leaf(1)]);
         assert_eq!(
             plan.fold_order(4, 8, 4).segments[0].tree,
             FoldTree::Sum(vec![at_0, leaf(2), leaf(3)])
         );
-        // For rank 1 the same cables: 1 above 0 above 2 above 3.
+        // Re-rooted at 1 the edges stay the same: 1 is the parent of 0, 0 of 2, and 2 of 3.
         let at_2 = FoldTree::Sum(vec![leaf(2), leaf(3)]);
         let at_0 = FoldTree::Sum(vec![leaf(0), at_2]);
         assert_eq!(

@@ -1,10 +1,10 @@
 //! Layer: Core.
 //!
-//! Which plan suits which links: whole buffers to everybody while they are small, a ring above.
-//! Where the direct links form no ring, all sizes go over a tree.
+//! The plan for homogeneous or unmeasured links: whole buffers to all ranks while they are small, a
+//! ring above. If the direct links form no ring, all sizes use a tree.
 //!
-//! The proposer of a View plans and ships the result; followers only check that it speaks of their
-//! ranks. The same members and links give the same plan.
+//! The proposer of a View plans and ships the result; followers only check that the plan fits the
+//! View's size. The same members and links give the same plan.
 
 use super::plan::TreeShare;
 use super::rings::Rings;
@@ -13,13 +13,13 @@ use crate::identity::MemberId;
 use crate::view::Rank;
 use std::collections::BTreeSet;
 
-/// Plans for the members of a View, given in rank order and at most as many as a View may have.
+/// The plan for the members of a View, given in rank order; at most `MEMBERS_MAX`.
 ///
-/// Small buffers are exchanged whole in one step. Larger ones go round a ring in the order with the
-/// least sum of round-trip times: the best one for up to eight members, above that the one that
-/// always goes to the nearest member left. Pairs without a direct link are not neighbours; where
-/// the links form no ring, all goes up the lowest tree there is and down again. Two members are a
-/// ring too: each adds up one half.
+/// Small buffers are exchanged whole in one step if all pairs have a direct link. Larger ones use a
+/// ring in the order with the smallest sum of round-trip times: the optimum for up to eight
+/// members, a nearest-neighbour order above. Pairs without a direct link are not neighbours. If the
+/// links form no ring, all sizes use the lowest tree of direct links. Two members also form a ring:
+/// each reduces one half.
 pub fn plan(members: &[MemberId], links: &LinkMap) -> Plan {
     if members.len() == 2 {
         return plan_of_two();
@@ -44,7 +44,8 @@ pub fn plan(members: &[MemberId], links: &LinkMap) -> Plan {
     Plan { revision: 0, reason, classes }
 }
 
-/// There is but one ring of two, and they reach each other or would not be a View.
+/// Two members have only one ring, and they reach each other, because otherwise they would not
+/// share a View.
 fn plan_of_two() -> Plan {
     let small = class(SMALL_OF_TWO_BYTES_MAX, 64, Schedule::OneShot);
     let classes = std::iter::once(small).chain(ring_classes(&[Rank(0), Rank(1)])).collect();
@@ -53,11 +54,12 @@ fn plan_of_two() -> Plan {
     Plan { revision: 0, reason: reason.to_owned(), classes }
 }
 
-/// Plans for members that run on Gloo, whose schedules go by rank.
+/// The plan for members that run on Gloo, whose algorithms follow rank order.
 pub fn gloo_plan(size: usize) -> Plan {
-    // The chunk is how Gloo cuts: its ring into segments, the others not at all. Threads wait for
-    // each other at every segment, which over fast links takes longer than what it carries; where
-    // each rank has four of them, two are on their way all the time.
+    // `chunk_bytes` is the segment size of Gloo's ring; the other algorithms ignore it. Threads
+    // wait for each other at every segment, and over fast links that takes longer than the transfer
+    // of a short segment. A longer segment is used only if each rank has at least four of them, so
+    // that two are always in flight.
     let exchange = |bytes_max| class(bytes_max, 1024, Schedule::GlooExchange);
     let bcube = class(MIB, 1024, Schedule::GlooBcube);
     let four_each_of = |mib: u64| 4 * size as u64 * mib * MIB;
@@ -77,7 +79,7 @@ pub fn gloo_plan(size: usize) -> Plan {
     Plan { revision: 0, reason, classes }
 }
 
-/// The ranks of the next View: the members that stay in the order they have, then the joiners by
+/// The rank order of the next View: the staying members in their present order, then the joiners by
 /// id.
 pub fn rank_order(current: &[MemberId], members: &BTreeSet<MemberId>) -> Vec<MemberId> {
     let staying: Vec<MemberId> =
@@ -86,8 +88,8 @@ pub fn rank_order(current: &[MemberId], members: &BTreeSet<MemberId>) -> Vec<Mem
     staying.iter().copied().chain(joiners).collect()
 }
 
-/// Of the trees of shortest ways over direct links, one from each rank, the lowest; of equally low
-/// ones that of the lower rank.
+/// The lowest of the breadth-first trees over direct links, one from each rank; of equally low ones
+/// that with the lower root. `None` if the links do not connect all members.
 fn lowest_tree(members: &[MemberId], links: &LinkMap) -> Option<Tree> {
     let size = members.len();
     let from = |root: Rank| {
@@ -119,9 +121,9 @@ fn ring_classes(order: &[Rank]) -> [PlanClass; 3] {
 
 fn chunked(schedule: &Schedule) -> [PlanClass; 3] {
     let same = || schedule.clone();
-    // A segment should be several chunks, so that receiving, adding and sending overlap, but below
-    // 32 KiB a chunk costs more than that gains; above 1 MiB 256 KiB are what the processor's cache
-    // and the cost of a system call agree on.
+    // A segment should have several chunks, so that receiving, adding and sending overlap. But
+    // below 32 KiB the cost per chunk exceeds the gain. Above 1 MiB, 256 KiB is the compromise
+    // between the processor's cache and the cost of system calls.
     [class(256 * KIB, 32, same()), class(1024 * KIB, 64, same()), class(u64::MAX, 256, same())]
 }
 
@@ -171,7 +173,7 @@ fn ring_reason(
     if !direct {
         return reason + "); some pairs have no direct link";
     }
-    // Half a round trip is one way; a ring takes each way twice, less the last step.
+    // 2 (n - 1) steps of half an average round trip: 2 (n - 1) * round_us / n / 2.
     let ring_us = round_us * (size as u64 - 1) / size as u64;
     reason
         + &format!(
@@ -181,7 +183,7 @@ fn ring_reason(
         )
 }
 
-/// The longest round-trip time of any pair, when all pairs are measured.
+/// The longest round-trip time of any pair; `None` if a pair is not measured.
 fn slowest_us(members: &[MemberId], links: &LinkMap) -> Option<u64> {
     let pairs =
         members.iter().enumerate().flat_map(|(i, a)| members[..i].iter().map(move |b| (*a, *b)));
@@ -195,10 +197,10 @@ fn ms(us: u64) -> String {
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
-/// Up to here one step beats the ring's many on a wire (0.6 ms against 1.4 ms at four members and 1
-/// Gbit/s).
+/// Up to this size one step is faster than the ring's many steps on a wire (0.6 ms against 1.4 ms
+/// at four members and 1 Gbit/s).
 const SMALL_BYTES_MAX: u64 = 16 * KIB;
-/// The same for two members: at 32 KiB both take 0.3 ms there, at 64 KiB the ring 0.61 ms and the
+/// The same for two members: at 32 KiB both take 0.3 ms; at 64 KiB the ring takes 0.61 ms and the
 /// exchange 0.70 ms.
 const SMALL_OF_TWO_BYTES_MAX: u64 = 32 * KIB;
 
@@ -213,7 +215,7 @@ mod tests {
         (1..=n).map(member_id).collect()
     }
 
-    /// The ring for large buffers, by rank.
+    /// The ring order for large buffers, by rank.
     fn ring(plan: &Plan) -> Vec<u8> {
         match &plan.class_for(64 << 20).schedule {
             Schedule::Ring { order } => order.iter().map(|rank| rank.0).collect(),
@@ -258,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_ring_keeps_the_slow_links_out() {
-        // Two rooms, ranks 0 and 2 in the one, 1 and 3 in the other.
+        // Two rooms: ranks 0 and 2 are in one, 1 and 3 in the other.
         let plan =
             plan(&members(4), &links_of(4, |a, b| Some(if a % 2 == b % 2 { 100 } else { 3000 })));
         assert_eq!(ring(&plan), [0, 1, 3, 2]);
@@ -337,13 +339,14 @@ mod tests {
         let found = plan(&members(16), &links_of(16, line));
         assert_eq!(ring(&found), (0..16).collect::<Vec<u8>>());
         assert!(found.fits(16) && found.reason.len() <= Plan::REASON_BYTES_MAX);
-        // Two halves that share one member: no ring, and far too many ways to see that by trying.
+        // Two halves that share one member: no ring exists, and there are far too many paths to
+        // find that out by trying all.
         let halves = links_of(16, |a, b| (a == 1 || (a <= 8) == (b <= 8)).then_some(200));
         let Schedule::Trees { trees } = &plan(&members(16), &halves).classes[0].schedule else {
             panic!("no tree")
         };
         assert_eq!(trees[0].tree, Tree::star(Rank(0), 16));
-        // Nearest first runs into a dead end here and has to go back.
+        // The nearest-neighbour search runs into a dead end here and must backtrack.
         let detour = links_of(9, |a, b| match (a, b) {
             (1, 9) | (8, 9) => Some(100),
             (_, 9) => None,

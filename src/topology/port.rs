@@ -1,31 +1,34 @@
 //! Layer: Words.
 //!
-//! A member's end of a path: which of its interfaces, and what that carries.
+//! A member's end of a path: one of its interfaces, with its capacity.
 
 use super::InterfaceKind;
 use std::num::NonZeroU32;
 
-/// One interface of a member, as far as anybody knows it. Paths of a member that leave by the same
-/// port share what it carries.
+/// One interface of a member, as far as it is known. Paths of a member that leave through the same
+/// port share its capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// What it is made of.
+    /// The kind of the interface.
     pub kind: InterfaceKind,
-    /// What its member's operating system calls it. 0 where nobody has told: then it is the one
-    /// port of its member.
+    /// The interface number in the member's operating system. 0 if unknown; a member with an
+    /// unknown number counts as having a single port.
     pub number: u32,
-    /// Which medium it shares, which carries one frame at a time, to or from whomever; `None` for a
-    /// wire. All radios are thought to be in cell 0, as at home with one access point; other ports
-    /// were seen to share one.
+    /// The number of the half-duplex medium that the port shares: only one frame at a time travels
+    /// on it, in any direction. `None` for a wire. All Wi-Fi ports are assumed to be in cell 0, as
+    /// in a home with one access point; other ports get a cell if measurements show that they share
+    /// one.
     pub cell: Option<u32>,
-    /// What it sends on its own, in kbit/s of payload; `None` where nobody has measured it.
+    /// The sending rate of the port in kbit/s of payload; `None` if not known. The planner derives
+    /// it from the rates of the port's paths.
     pub send_kbps: Option<NonZeroU32>,
-    /// What it receives on its own, in kbit/s of payload; `None` where nobody has measured it.
+    /// The receiving rate of the port in kbit/s of payload; `None` if not known. The planner
+    /// derives it in the same way.
     pub receive_kbps: Option<NonZeroU32>,
 }
 
 impl Port {
-    /// A port that nobody has measured.
+    /// A port without measured rates.
     pub fn unmeasured(kind: InterfaceKind, number: u32) -> Port {
         Port {
             kind,

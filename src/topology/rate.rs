@@ -1,98 +1,100 @@
 //! Layer: Words.
 //!
-//! What members tell each other of what their paths carry.
+//! The messages that members exchange about the rates of their paths.
 
 use super::{CodingSpeed, InterfaceKind};
 use crate::view::{Rank, ViewDigest};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 
-/// A message about rates, on the control link.
+/// A message about rates on a control link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RateMessage {
-    /// The View whose ranks it speaks of; messages of another View are dropped.
+    /// The View that the ranks refer to; messages of another View are dropped.
     pub view: ViewDigest,
-    /// What is said.
+    /// The content.
     pub body: RateStep,
 }
 
-/// Which measuring of a path this is. Rank 0 counts.
+/// The number of a measurement of a path. Rank 0 does the counting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Turn {
-    /// How often all paths were measured anew in this View.
+    /// How many times all paths of this View were measured again.
     pub survey: u32,
-    /// How often this one was, within that, because it had changed.
+    /// How many times this path was measured again within that survey because it had changed.
     pub path: u32,
 }
 
-/// How a path is measured.
+/// The kind of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Manner {
-    /// While nothing else goes on.
+    /// A burst in one direction while nothing else is under way.
     #[default]
     Alone,
-    /// While as much as possible comes back.
+    /// With a burst in the other direction at the same time.
     Together,
-    /// As alone, though the path is known: it may carry more by now.
+    /// As `Alone`, over a path that is known: it may have become faster.
     Spare,
-    /// In an earlier View: it is told to members that were not there.
+    /// Measured in an earlier View, and reported to members that were not in it.
     Before,
 }
 
-/// What is said of a path. Rank 0 asks; a burst goes over the data link; its receiver tells what
-/// came, its sender tells everybody.
+/// The steps of measuring a path. Rank 0 sends `Measure` to the sender of the path. The sender
+/// sends a burst over the data link. The receiver answers `Enough` during the burst and `Timed`
+/// after it. The sender reports `Rated` to all members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RateStep {
-    /// Rank 0: send a burst to this rank.
+    /// From rank 0: send a burst to rank `to`.
     Measure {
-        /// To which.
+        /// The receiver of the burst.
         to: Rank,
-        /// Which measuring this is.
+        /// The number of this measurement.
         turn: Turn,
-        /// How.
+        /// The kind of this measurement.
         manner: Manner,
     },
-    /// The receiver of the burst has seen enough.
+    /// From the receiver of a burst to its sender: the rate is known, stop.
     Enough,
-    /// All of it has come: what the path carries, in kbit/s of payload; 0 when too little came to
-    /// tell.
+    /// From the receiver of a burst to its sender: the burst has ended. The rate of the path in
+    /// kbit/s of payload; 0 if too little has arrived to tell.
     Timed(u32),
-    /// What the path from the sender to `to` carries.
+    /// From the sender of a burst to all members: the rate of the path from it to rank `to`.
     Rated {
-        /// Where it leads.
+        /// The receiver of the path.
         to: Rank,
-        /// What the sender's port is made of.
+        /// The kind of the sender's port.
         kind: InterfaceKind,
-        /// What the sender's system calls the port.
+        /// The number of the port in the sender's operating system.
         number: u32,
-        /// In kbit/s of payload; 0 when it could not be measured.
+        /// The rate in kbit/s of payload; 0 if it could not be measured.
         kbps: u32,
-        /// As in the request.
+        /// Copied from the request.
         turn: Turn,
-        /// How fast the sender encodes and decodes.
+        /// The coding speed of the sender.
         coding: CodingSpeed,
-        /// As in the request. Together it is told to rank 0 alone.
+        /// Copied from the request. A `Together` rate is sent to rank 0 only.
         manner: Manner,
     },
-    /// To whoever offers another path for the data of these two: bursts over it are received.
+    /// To the peer that offers another path for the data link of the two: this end is ready to
+    /// receive bursts over it.
     Ready,
-    /// To rank 0: the path from the sender to `to` is not what it was, or there are others to be
-    /// tried; measure it.
+    /// To rank 0: measure the path from the sender of this message to rank `to`. It has changed, or
+    /// there are other paths to try.
     Wish {
-        /// Where it leads.
+        /// The receiver of the path.
         to: Rank,
     },
-    /// Rank 0: this port shares a medium, which carries one frame at a time.
+    /// From rank 0: this port shares a half-duplex medium.
     Shared {
-        /// Whose port.
+        /// The member of the port.
         rank: Rank,
-        /// What its system calls it.
+        /// The number of the port in its operating system.
         number: u32,
-        /// Which medium.
+        /// The number of the medium.
         cell: u32,
     },
 }
 
-/// By the byte that stands for them.
+/// The index of a kind is its byte on the wire.
 const KINDS: [InterfaceKind; 8] = [
     InterfaceKind::Ethernet,
     InterfaceKind::Wifi,

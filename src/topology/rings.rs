@@ -1,28 +1,28 @@
 //! Layer: Core.
 //!
-//! The rings that the direct links between some members allow, and the shortest of them.
+//! The rings of direct links between the members, and the search for the shortest one.
 
 use super::LinkMap;
 use crate::identity::MemberId;
 use crate::view::Rank;
 
-/// The rings that the direct links allow.
+/// The direct links that rings can be formed of.
 pub(super) struct Rings {
-    /// Round-trip time from rank to rank; `None` where there is no way.
+    /// Round-trip times by rank and rank, in microseconds; `None` without a direct link.
     hops_us: Vec<Vec<Option<u32>>>,
 }
 
-/// A ring in the making, and the best one that was closed.
+/// A depth-first search: the partial ring, and the best complete one so far.
 struct RingSearch<'a> {
     hops_us: &'a [Vec<Option<u32>>],
     order: Vec<usize>,
     best: Option<(u64, Vec<usize>)>,
-    /// What is left to be tried before the search ends with what it has.
+    /// The search stops after this many more steps of `nearest_first`.
     steps_left: u32,
 }
 
 impl Rings {
-    /// Of these members, given in rank order.
+    /// The links of these members, given in rank order.
     pub(super) fn new(members: &[MemberId], links: &LinkMap) -> Rings {
         let hop_us = |a: MemberId, b: MemberId| {
             let way = a != b && links.direct_both_ways(a, b);
@@ -36,8 +36,9 @@ impl Rings {
         }
     }
 
-    /// The order of the ring to use, from rank 0; `None` when there is none or it would take too
-    /// long to find.
+    /// The best ring, from rank 0. For up to eight members it is the shortest one; above, the first
+    /// one that `nearest_first` finds. `None` if there is none, or if it was not found within
+    /// [`STEPS_MAX`] steps.
     pub(super) fn best(&self) -> Option<Vec<Rank>> {
         let mut search = RingSearch {
             hops_us: &self.hops_us,
@@ -54,7 +55,8 @@ impl Rings {
         order.into_iter().map(|rank| u8::try_from(rank).ok().map(Rank)).collect()
     }
 
-    /// The sum of the round-trip times along a ring, if it is one.
+    /// The sum of the round-trip times along this order; `None` if it is not a ring of direct
+    /// links.
     pub(super) fn round_us(&self, order: &[Rank]) -> Option<u64> {
         let next = order.iter().cycle().skip(1);
         order.iter().zip(next).map(|(a, b)| self.hops_us[a.index()][b.index()].map(u64::from)).sum()
@@ -62,7 +64,7 @@ impl Rings {
 }
 
 impl RingSearch<'_> {
-    /// Tries all rings in lexicographic order, so that of equally long ones the first stays.
+    /// Tries all rings in lexicographic order, so that of equally short ones the first wins.
     fn shortest(&mut self, length_us: u64) {
         let last = self.order[self.order.len() - 1];
         if self.best.as_ref().is_some_and(|(best_us, _)| length_us >= *best_us) {
@@ -80,12 +82,12 @@ impl RingSearch<'_> {
         }
     }
 
-    /// Always goes to the nearest member left, and back where that ends without a ring. The first
-    /// ring is taken.
+    /// Always continues with the nearest remaining member, and backtracks from dead ends. Stops at
+    /// the first ring.
     fn nearest_first(&mut self) {
         let last = self.order[self.order.len() - 1];
         if self.order.len() == self.hops_us.len() {
-            // The length does not matter: there is no second ring to compare with.
+            // The length does not matter: the first ring is taken.
             return self.close(0);
         }
         let ways = self.hops_us[last]
@@ -115,12 +117,13 @@ impl RingSearch<'_> {
     }
 }
 
-/// Seven factorial, 5040 rings, take well under a millisecond.
+/// Seven factorial is 5040 rings, which take well under a millisecond.
 const EXACT_MAX: usize = 8;
-/// A link nobody measured counts between a wire (0.2 ms) and Wi-Fi (2 ms and up): neither sought
-/// nor shunned.
+/// An unmeasured link is assumed to lie between a wire (0.2 ms) and Wi-Fi (2 ms and up), so it is
+/// neither preferred nor avoided.
 const RTT_UNKNOWN_US: u32 = 1000;
-/// Finding a ring in a sparse graph can take forever; this many tries are some milliseconds.
+/// Bounds the search in sparse graphs, which could take exponential time; this many steps take some
+/// milliseconds.
 const STEPS_MAX: u32 = 50_000;
 
 #[cfg(test)]
@@ -130,7 +133,7 @@ mod tests {
     use crate::view::testing::member_id;
     use proptest::prelude::*;
 
-    /// The least sum of round-trip times of all rings from rank 0, tried one by one.
+    /// The smallest sum of round-trip times of all rings from rank 0, by trying all.
     fn least_round_us(rings: &Rings, order: &mut Vec<Rank>, left: &[Rank]) -> Option<u64> {
         if left.is_empty() {
             return rings.round_us(order);

@@ -1,24 +1,23 @@
 //! Layer: Core.
 //!
-//! How long a small message takes to a member and back where nothing is in its way.
+//! The idle round-trip time to a member.
 
-/// The round trips to one member, of which the least of late counts.
+/// The round-trip times to one member, of which the minimum of the last seconds counts.
 ///
-/// A ping waits behind whatever else leaves by the same cable, so under load the mean tells of the
-/// load. The least tells of the path, which is what a plan is made for. It is that of a window of
-/// time, as in BBR, so that it grows when the path becomes another one.
+/// A ping waits behind other traffic on the same cable, so under load the mean measures the load.
+/// The minimum measures the path, which a plan needs. It is taken over a window of time, as in BBR,
+/// so that it can grow when the path changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundTrip {
-    /// When this window began, in milliseconds.
+    /// The start of the current window, in milliseconds.
     since: u64,
     least_us: Option<u32>,
-    /// Of the window before.
+    /// The minimum of the previous window.
     before_us: Option<u32>,
 }
 
 impl RoundTrip {
-    /// A message has come back after so many microseconds. Time is in milliseconds and never goes
-    /// back.
+    /// Adds a round-trip time of `us` microseconds. `now` is in milliseconds and monotonic.
     pub fn sample(&mut self, now: u64, us: u32) {
         let windows = now.saturating_sub(self.since) / WINDOW_MS;
         if windows > 0 {
@@ -32,8 +31,9 @@ impl RoundTrip {
         self.least_us = Some(self.least_us.map_or(us, |least| least.min(us)).max(1));
     }
 
-    /// The least of the last ten to twenty seconds in which there was any, in microseconds, at
-    /// least 1.
+    /// The minimum of the current and the previous window, in microseconds, at least 1. The two
+    /// windows cover the 10 to 20 s before the last sample; without new samples the value stays.
+    /// `None` before the first sample.
     pub fn us(&self) -> Option<u32> {
         self.least_us.into_iter().chain(self.before_us).min()
     }

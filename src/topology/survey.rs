@@ -1,20 +1,24 @@
 //! Layer: Core.
 //!
-//! Which path is measured next. One at a time, so that no two disturb each other, and only while
-//! nothing else goes on.
+//! The order in which the paths of a View are measured. Only one measurement runs at a time, so
+//! that no two disturb each other, and only while no collective is under way.
 //!
-//! A path carries what the slower of its two ports does. So first everybody sends to the next rank,
-//! then everybody exchanges a burst with the member that was seen to be the fastest: then each port
-//! has been measured against one that is no slower, and the rates are good for a plan. The other
-//! paths follow, because a cable may hide among them. A path that carried less than both its ports
-//! can, or than the other way, is in doubt, as chance may have been to blame: it is tried again
-//! until it is believed ([`Tries`]), before paths that nobody has looked at. At last members that
-//! are not alike exchange bursts, which tells who shares a medium.
+//! A path carries the rate of the slower of its two ports. A burst can show a rate that is too low
+//! but never one that is too high. So a survey goes through these phases:
 //!
-//! A path that becomes slower is noticed by the operations over it, one that becomes faster by
-//! nothing, nor one that was measured in a bad moment. So when all is known there are [bursts to
-//! spare](Survey::begin_spare), now and then: a path that carries more than it was known for has
-//! those beside it measured again.
+//! 1. Every rank sends a burst to the next one, and then each member and the fastest one send a
+//!    burst to each other. Now each port has been measured against one that is no slower.
+//! 2. Doubtful paths are repeated until they are trusted ([`Tries`]): those that carried less than
+//!    both their ports can, or less than their reverse path. Bad luck may be the reason. Once no
+//!    doubt is left the rates are good for a plan.
+//! 3. All other paths, because a fast cable may be among them; and again the doubtful ones.
+//! 4. If the members' rates differ, pairs send bursts in both directions at once, which shows the
+//!    ports that share a medium.
+//!
+//! Operations show that a path has become slower. Nothing shows that it has become faster, or was
+//! measured at a bad moment. So [spare bursts](Survey::begin_spare) repeat known paths now and then
+//! when all phases are over. If a path then carries more than before, the slower paths beside it
+//! are measured again.
 
 #[cfg(test)]
 mod tests;
@@ -25,49 +29,49 @@ use super::tries::{Tries, is_less};
 use crate::view::Rank;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// From whom to whom.
+/// The sender and the receiver of a path.
 pub type Pair = (Rank, Rank);
 
-/// What is measured next.
+/// The next measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// A burst one way.
+    /// A burst in one direction.
     Alone(Pair),
-    /// Bursts both ways at once.
+    /// Bursts in both directions at once, called an exchange.
     Together(Pair),
-    /// A burst over a path that is known.
+    /// A burst over a path that was already measured.
     Spare(Pair),
 }
 
-/// The measuring of one View, as rank 0 leads it. Time is in milliseconds and never goes back.
+/// The measuring of one View, as led by rank 0. Times are in milliseconds and monotonic.
 #[derive(Clone, Debug)]
 pub struct Survey {
     size: usize,
     rates: BTreeMap<Pair, u32>,
-    /// What the bursts of this survey have told.
+    /// The bursts of this survey, by path.
     tries: BTreeMap<Pair, Tries>,
-    /// How many of them have told something.
+    /// The number of bursts that gave a rate.
     told: u64,
-    /// All have a direct link to all.
+    /// All pairs have a direct link.
     is_mesh: bool,
-    /// Since when what is measured, and of bursts both ways what has come.
+    /// The measurement under way and its start; for an exchange, `came` holds the results so far.
     under_way: Option<(Probe, u64)>,
     came: [Option<u32>; 2],
     media: Media,
-    /// Whose ports are known to share a medium.
+    /// Ranks whose ports are known to share a medium.
     radios: BTreeSet<Rank>,
-    /// Not before this time.
+    /// No measurement begins before this time.
     rest_until: u64,
-    /// Bursts in a row that told nothing.
+    /// The number of consecutive bursts without a rate.
     in_vain: u32,
-    /// How many bursts to spare a path had.
+    /// The number of spare bursts, by path.
     spared: BTreeMap<Pair, u32>,
-    /// One of them has told that it carries more than it was known for.
+    /// A spare burst has shown a higher rate than was known.
     has_risen: bool,
 }
 
 impl Survey {
-    /// Of a View of so many members, of whose paths some rates are known, in kbit/s.
+    /// A survey for `size` members; `known` returns the rates that are known already, in kbit/s.
     pub fn new(size: usize, known: impl Fn(Pair) -> Option<u32>) -> Survey {
         let rates = pairs(size).filter_map(|pair| Some((pair, known(pair)?))).collect();
         let (tries, radios) = (BTreeMap::new(), BTreeSet::new());
@@ -88,8 +92,8 @@ impl Survey {
         }
     }
 
-    /// The same, where these have no direct link: then each path may have ports of its own, and all
-    /// are measured before a plan is made.
+    /// The same survey if these pairs have no direct link. Then each path may have ports of its
+    /// own, so all are measured before a plan is made.
     #[must_use]
     pub fn without(mut self, apart: &[Pair]) -> Survey {
         self.is_mesh = apart.is_empty();
@@ -97,8 +101,8 @@ impl Survey {
         self
     }
 
-    /// The next path to be measured now that nothing goes on; it is under way then. `None` while
-    /// another one is, or none is left.
+    /// Starts the next measurement; to be called only while no collective is under way. `None`
+    /// while a measurement is under way, during a back-off, or if none is left.
     pub fn begin(&mut self, now: u64) -> Option<Probe> {
         if self.under_way.is_some() || now < self.rest_until {
             return None;
@@ -117,8 +121,9 @@ impl Survey {
         Some(probe)
     }
 
-    /// A path that may have become faster, when nothing else is left to be measured: each in turn,
-    /// the slowest first. Not one of a radio, which carries more in one moment than in another.
+    /// Starts a spare burst over a path that may have become faster. The paths take turns, the
+    /// slowest first. Radios are left out, because their rates vary all the time. `None` while
+    /// anything else is under way or left to be measured, or during a back-off.
     pub fn begin_spare(&mut self, now: u64) -> Option<Probe> {
         if self.under_way.is_some() || now < self.rest_until || self.wanted().is_some() {
             return None;
@@ -138,18 +143,19 @@ impl Survey {
         Some(probe)
     }
 
-    /// Whether a burst to spare has told since this was last asked that a path carries more than it
-    /// was known for.
+    /// Whether a spare burst has shown a higher rate than was known since the last call of this
+    /// method.
     pub fn has_risen(&mut self) -> bool {
         std::mem::take(&mut self.has_risen)
     }
 
-    /// The port of this rank is known to share a medium.
+    /// Records that the port of this rank is known to share a medium.
     pub fn is_radio(&mut self, rank: Rank) {
         self.radios.insert(rank);
     }
 
-    /// What came of a path: a rate in kbit/s, or 0. Says whether it was the one under way.
+    /// Handles the result of a burst: a rate in kbit/s, or 0 if the burst gave none. Returns
+    /// whether it belongs to the measurement under way; a late rate counts all the same.
     pub fn on_rate(&mut self, now: u64, pair: Pair, kbps: u32) -> bool {
         let awaited = [Probe::Alone(pair), Probe::Spare(pair)];
         let ended = self
@@ -164,8 +170,8 @@ impl Survey {
                 return true;
             }
             let tries = self.tries.entry(pair).or_default();
-            // What was known before is not believed against what is seen now; that can be too
-            // little, but never too much.
+            // The first rate of this survey replaces an older one, even a higher one. After that
+            // the maximum counts: a burst can show too little but never too much.
             let seen = tries.most().and(self.rates.get(&pair).copied());
             tries.tell(kbps);
             self.rates.insert(pair, kbps.max(seen.unwrap_or(0)));
@@ -175,22 +181,21 @@ impl Survey {
         ended.is_some()
     }
 
-    /// Operations that come between do so again: after each burst in a row that tells nothing the
-    /// next one waits twice as long. Else a busy group would soon have used up all that a path is
-    /// given.
+    /// Doubles the back-off after each consecutive burst without a rate, usually because an
+    /// operation interrupted it. Otherwise a busy group would soon use up all attempts of a path.
     fn rest(&mut self, now: u64) {
         self.rest_until = now + (REST_MS << self.in_vain.min(RESTS_DOUBLE));
         self.in_vain = self.in_vain.saturating_add(1);
     }
 
-    /// Nothing comes between from now on.
+    /// Shortens the back-off: from now on no operation interrupts.
     pub fn is_undisturbed(&mut self, now: u64) {
         self.in_vain = 0;
         self.rest_until = self.rest_until.min(now + REST_MS);
     }
 
-    /// A path of which more is seen than was known. Either of its machines may have another cable
-    /// now, so what else goes to or from them and carries less is to be seen again.
+    /// Handles a rate from a spare burst. If the path has become faster, either of its machines may
+    /// have a new cable. So all slower paths from or to them are measured again.
     fn on_spare(&mut self, pair: Pair, kbps: u32) {
         let known = self.rates.entry(pair).or_default();
         let has_risen = is_less(*known, kbps);
@@ -213,8 +218,8 @@ impl Survey {
         }
     }
 
-    /// What came of a path while its opposite had a burst as well: a rate in kbit/s, or 0. Says
-    /// whether that was the last that was awaited.
+    /// Handles the result of one direction of an exchange: a rate in kbit/s, or 0. Returns whether
+    /// both directions have now reported.
     pub fn on_rate_together(&mut self, now: u64, pair: Pair, kbps: u32) -> bool {
         let Some((Probe::Together((a, b)), _)) = self.under_way else { return false };
         match pair {
@@ -235,14 +240,15 @@ impl Survey {
             self.in_vain = 0;
         }
         self.media.on_exchange(pair, there, back);
-        // A burst can show too little, but never too much.
+        // A burst can show too little but never too much.
         for (way, kbps) in [(pair, there), ((pair.1, pair.0), back)] {
             self.rates.entry(way).and_modify(|best| *best = kbps.max(*best));
         }
     }
 
-    /// The ports that were seen to share a medium, each as that by which the first of two ranks
-    /// sends to the second, and which medium; empty until all is told of that.
+    /// The ports that share a medium, each with the number of its medium. A port is given as a
+    /// path: it is the one through which the first rank sends to the second. Empty until the survey
+    /// has finished all exchanges.
     pub fn stations(&self) -> Vec<(Pair, u32)> {
         if pairs(self.size).all(|pair| self.is_done(pair)) && self.shared().is_none() {
             self.media.stations(self.alone())
@@ -255,20 +261,21 @@ impl Survey {
         Alone { size: self.size, rates: &self.rates, radios: &self.radios }
     }
 
-    /// What is known of a path is no longer believed, nor what came of exchanges over it.
+    /// Discards everything measured of a path, including exchanges over it, so that it is measured
+    /// again.
     pub fn again(&mut self, pair: Pair) {
         self.rates.remove(&pair);
         self.tries.remove(&pair);
         self.media.forget(pair);
     }
 
-    /// This path cannot be measured.
+    /// Gives up a path that cannot be measured.
     pub fn leave(&mut self, pair: Pair) {
         self.under_way.take_if(|(under_way, _)| *under_way == Probe::Alone(pair));
         self.tries.insert(pair, Tries::LEFT);
     }
 
-    /// Gives up what has not been answered.
+    /// Ends a measurement that was not answered in time.
     pub fn tick(&mut self, now: u64) {
         match self.under_way.take_if(|(_, since)| now >= *since + PATIENCE_MS) {
             Some((Probe::Together(pair), _)) => self.end_together(now, pair, 0, 0),
@@ -277,26 +284,27 @@ impl Survey {
         }
     }
 
-    /// Whether every port has been measured against one that is no slower, as far as it could be.
+    /// Whether every port has been measured against one that is no slower, as far as possible.
+    /// Without a full mesh, all paths must have been measured.
     pub fn knows_the_ports(&self) -> bool {
         let all = || self.is_mesh || pairs(self.size).all(|pair| self.is_done(pair));
         self.of_the_ports().all(|pair| self.is_done(pair)) && all()
     }
 
-    /// The same, and of what was measured for it nothing is in doubt. What is known of an earlier
-    /// View is good enough, and so is what is known of a radio, whose bursts need not say the same.
+    /// The same, and none of the paths measured in this survey is doubtful. Rates of an earlier
+    /// View do not delay a plan, and neither do radios, whose bursts need not agree.
     pub fn is_good_for_a_plan(&self) -> bool {
         let is_seen_now =
             |pair: &Pair| self.tries(*pair).most().is_some() && !self.is_by_radio(*pair);
         self.knows_the_ports() && !self.doubtful().iter().any(is_seen_now)
     }
 
-    /// How many bursts have told something.
+    /// The number of bursts that gave a rate.
     pub fn told(&self) -> u64 {
         self.told
     }
 
-    /// Whether nothing is left to be measured but what is measured to spare.
+    /// Whether nothing but spare bursts is left to be measured.
     pub fn is_over(&self) -> bool {
         self.under_way.is_none_or(|(probe, _)| matches!(probe, Probe::Spare(_)))
             && self.wanted().is_none()
@@ -304,25 +312,26 @@ impl Survey {
 
     fn wanted(&self) -> Option<Probe> {
         let open = |pair: &Pair| !self.is_done(*pair);
-        // Who is the fastest shows when all have been seen once.
+        // The fastest member is known after all ranks have sent once.
         let ports = self.of_the_ports().find(open).or_else(|| self.doubtful().first().copied());
-        // An exchange is compared with what was seen alone, so that comes first, and what is odd of
-        // it is seen to.
+        // An exchange is compared with the single bursts of the same pair, so these come first, and
+        // doubtful ones are repeated before it.
         ports
             .or_else(|| pairs(self.size).find(open))
             .map(Probe::Alone)
             .or_else(|| self.shared_or_unsure())
     }
 
-    /// The next exchange, or before it what is not known well enough alone: against too low a rate
-    /// an exchange seems to go well.
+    /// The next exchange, or a single burst that must come before it. If the rate of a single burst
+    /// is too low, an exchange seems to be full duplex.
     fn shared_or_unsure(&self) -> Option<Probe> {
         let (a, b) = self.shared()?;
         let unsure = [(a, b), (b, a)].into_iter().find(|pair| !self.tries(*pair).are_some());
         Some(unsure.map_or(Probe::Together((a, b)), Probe::Alone))
     }
 
-    /// Whose exchange tells more of who shares a medium. Of two members that would change nothing.
+    /// The next pair whose exchange helps to find shared media. Among two members it would change
+    /// nothing.
     fn shared(&self) -> Option<Pair> {
         if self.size > 2 { self.media.wanted(self.alone()) } else { None }
     }
@@ -339,8 +348,8 @@ impl Survey {
         self.radios.contains(&from) || self.radios.contains(&to)
     }
 
-    /// Paths that together show each port against one that is no slower. All of the first kind come
-    /// first: they show who is the fastest.
+    /// The paths that together show each port against one that is no slower. The ring comes first,
+    /// because it shows the fastest member.
     fn of_the_ports(&self) -> impl Iterator<Item = Pair> + '_ {
         self.round().chain(self.spokes())
     }
@@ -350,7 +359,7 @@ impl Survey {
         ranks(self.size).map(move |rank| (rank, next(rank))).filter(|(a, b)| a != b)
     }
 
-    /// To and from the member that sent or received the most.
+    /// The paths from and to the hub, the sender of the fastest path.
     fn spokes(&self) -> impl Iterator<Item = Pair> + '_ {
         let fastest =
             self.rates.iter().max_by_key(|(pair, kbps)| (**kbps, std::cmp::Reverse(**pair)));
@@ -360,8 +369,8 @@ impl Survey {
             .flat_map(move |rank| [(rank, hub), (hub, rank)])
     }
 
-    /// Paths that carried less than their ends have sent and received elsewhere, or than the other
-    /// way, and are not believed yet.
+    /// The doubtful paths: they carried less than their ends have sent and received elsewhere, or
+    /// less than their reverse path, and are not trusted yet.
     fn doubtful(&self) -> Vec<Pair> {
         let (mut sent, mut received) = (vec![0; self.size], vec![0; self.size]);
         for ((from, to), kbps) in &self.rates {
@@ -369,8 +378,8 @@ impl Survey {
             (*sent, *received) = ((*sent).max(*kbps), (*received).max(*kbps));
         }
         let is_low = |pair: Pair, kbps: u32| {
-            // It may have carried more in an exchange than alone, and the plan goes by what it
-            // carried alone.
+            // An exchange may have shown more than the single bursts, but the plan uses the rate of
+            // single bursts.
             let alone = self.tries(pair).most().unwrap_or(kbps);
             let back = self.rates.get(&(pair.1, pair.0)).copied().unwrap_or(0);
             is_less(alone, sent[pair.0.index()].min(received[pair.1.index()]).max(back).max(kbps))
@@ -380,7 +389,7 @@ impl Survey {
         low.filter(|pair| !self.is_believed(*pair)).collect()
     }
 
-    /// Whether no more bursts over a path would tell anything new.
+    /// Whether more bursts over this path would show nothing new.
     fn is_believed(&self, pair: Pair) -> bool {
         let tries = self.tries(pair);
         tries.are_sure() || self.is_by_radio(pair) && tries.are_some()
@@ -391,10 +400,10 @@ fn pairs(size: usize) -> impl Iterator<Item = Pair> {
     ranks(size).flat_map(move |a| ranks(size).map(move |b| (a, b))).filter(|(a, b)| a != b)
 }
 
-/// A burst takes a tenth of a second, on a slow path half of one; after this long somebody does not
-/// answer.
+/// A burst takes a tenth of a second, on a slow path half a second. After this time the peer is
+/// taken not to answer.
 const PATIENCE_MS: u64 = 3000;
-/// After a burst that was given up, mostly for an operation.
+/// The shortest back-off after a burst without a rate, usually because of an operation.
 const REST_MS: u64 = 200;
-/// So often it doubles, which makes it 6.4 s.
+/// The back-off doubles at most this many times, up to 6.4 s.
 const RESTS_DOUBLE: u32 = 5;

@@ -5,25 +5,25 @@
 use crate::view::{MEMBERS_MAX, Rank};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 
-/// A tree over some ranks or all.
+/// A tree over some or all ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tree {
-    /// The parent of each rank, by rank; `None` at the root and where a rank is not in the tree.
+    /// The parent of each rank, by rank; `None` for the root and for ranks outside the tree.
     pub parents: Vec<Option<Rank>>,
 }
 
 impl Tree {
-    /// Of nobody.
+    /// A tree without edges.
     pub fn empty(size: usize) -> Tree {
         Tree { parents: vec![None; size] }
     }
 
-    /// Everybody under `root`.
+    /// All other ranks are children of `root`.
     pub fn star(root: Rank, size: usize) -> Tree {
         Tree { parents: ranks(size).map(|rank| (rank != root).then_some(root)).collect() }
     }
 
-    /// Each rank of the row under the one before it.
+    /// Each rank of `row` is the child of the one before it.
     pub fn chain(row: impl Iterator<Item = Rank>, size: usize) -> Tree {
         let (mut parents, mut before) = (vec![None; size], None);
         for rank in row {
@@ -39,12 +39,12 @@ impl Tree {
             .collect()
     }
 
-    /// How many ranks one behind the other are below `rank`.
+    /// The number of levels below `rank`. The parents must not form a cycle.
     pub fn height(&self, rank: Rank) -> usize {
         self.children(rank).into_iter().map(|child| 1 + self.height(child)).max().unwrap_or(0)
     }
 
-    /// The one above all others, if it is a tree of all `size` ranks.
+    /// The root; `None` unless this is a tree of exactly `size` ranks.
     pub fn root(&self, size: usize) -> Option<Rank> {
         let mut roots = ranks(size).filter(|rank| self.parents.get(rank.index()) == Some(&None));
         let root = roots.next()?;
@@ -53,7 +53,7 @@ impl Tree {
             .then_some(root)
     }
 
-    /// The same cables with another root. Of a tree of all ranks.
+    /// The same edges with another root. Needs a tree of all ranks.
     pub fn rerooted(&self, root: Rank) -> Tree {
         let (mut parents, mut below) = (self.parents.clone(), None);
         for rank in self.upwards(root).take(self.parents.len()) {
@@ -62,7 +62,8 @@ impl Tree {
         Tree { parents }
     }
 
-    /// The ranks from one to another along the tree, both included. Of a tree of all ranks.
+    /// The ranks on the way from one to another along the tree, including both. Needs a tree of all
+    /// ranks.
     pub fn path(&self, from: Rank, to: Rank) -> Vec<Rank> {
         let mut path: Vec<Rank> =
             self.rerooted(from).upwards(to).take(self.parents.len()).collect();
@@ -70,7 +71,7 @@ impl Tree {
         path
     }
 
-    /// From a rank to the root, both included; without end where the parents run in a circle.
+    /// The ranks from `from` to the root, including both. Infinite if the parents form a cycle.
     fn upwards(&self, from: Rank) -> impl Iterator<Item = Rank> + '_ {
         std::iter::successors(Some(from), |rank| self.parents.get(rank.index()).copied().flatten())
     }
@@ -81,7 +82,7 @@ pub fn ranks(size: usize) -> impl Iterator<Item = Rank> {
     (0..MEMBERS_MAX as u8).map(Rank).take(size)
 }
 
-/// Stands for no parent.
+/// The byte for no parent.
 const NOBODY: u8 = u8::MAX;
 
 impl Encode for Tree {
@@ -112,7 +113,7 @@ pub mod testing {
     use super::*;
     use proptest::prelude::*;
 
-    /// Any tree of all ranks of a View of `size`.
+    /// A random tree of all ranks of a View of `size`.
     pub fn any_tree(size: usize) -> impl Strategy<Value = Tree> {
         let order = Just(ranks(size).collect::<Vec<_>>()).prop_shuffle();
         (order, proptest::collection::vec(any::<prop::sample::Index>(), size)).prop_map(

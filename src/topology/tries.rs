@@ -1,31 +1,31 @@
 //! Layer: Core.
 //!
-//! What the bursts over one path have told, and when that is believed.
+//! The results of bursts over one path, and the rule when they are trusted.
 //!
-//! A burst can show too little, but never too much: a processor that is busy with something else
-//! hides some of a rate, each time another amount.
+//! A burst can show a rate that is too low but never one that is too high: a busy processor hides a
+//! part of the rate, each time a different one.
 
 /// The bursts over one path in one survey.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tries {
     begun: u32,
     told: u32,
-    /// In kbit/s, from the best.
+    /// The highest rates in kbit/s, in descending order.
     best: [u32; ALIKE],
 }
 
 impl Tries {
-    /// Of a path that cannot be measured.
+    /// For a path that cannot be measured.
     pub(super) const LEFT: Tries = Tries { begun: Tries::MAX, told: 0, best: [0; ALIKE] };
-    /// A path of which so many told nothing is left.
+    /// A path is given up after this many bursts.
     pub(super) const MAX: u32 = 40;
 
-    /// One is sent.
+    /// Counts a burst that is sent.
     pub(super) fn begin(&mut self) {
         self.begun = self.begun.saturating_add(1);
     }
 
-    /// One has told so many kbit/s, which is not 0.
+    /// Records the rate of a burst in kbit/s, not 0.
     pub(super) fn tell(&mut self, kbps: u32) {
         self.told = self.told.saturating_add(1);
         if let Some(worse) = self.best.iter().position(|other| *other < kbps) {
@@ -34,37 +34,38 @@ impl Tries {
         }
     }
 
-    /// The most that one has told, in kbit/s; `None` before the first one.
+    /// The highest rate in kbit/s; `None` before the first one.
     pub(super) fn most(&self) -> Option<u32> {
         (self.told > 0).then_some(self.best[0])
     }
 
-    /// Whether there were so many that it is no use to send more.
+    /// Whether so many bursts were sent that more are useless.
     pub(super) fn are_over(&self) -> bool {
         self.begun >= Tries::MAX
     }
 
-    /// Whether enough were made for something to rest on the path.
+    /// Whether enough bursts were sent to draw conclusions from the path.
     pub(super) fn are_some(&self) -> bool {
         self.begun as usize >= ALIKE
     }
 
-    /// Whether the path is believed whatever was told: the best three say the same, or six that
-    /// told something, or twelve that were sent, were not enough for that.
+    /// Whether the path's rate is trusted. Either the best three rates agree, or six bursts gave a
+    /// rate, or twelve were sent.
     pub(super) fn are_sure(&self) -> bool {
         let are_alike = self.best.iter().all(|kbps| *kbps > 0 && !is_less(*kbps, self.best[0]));
         are_alike || self.told >= TOLD_MAX || self.begun >= 2 * TOLD_MAX
     }
 }
 
-/// By more than chance: what bursts over one path differ by while nothing is in the way.
+/// Whether one rate is lower than another by more than 7 %, which is the variation of bursts over
+/// an idle path.
 pub(super) fn is_less(kbps: u32, than: u32) -> bool {
     u64::from(kbps) * 100 < u64::from(than) * 93
 }
 
-/// So many that say the same are believed.
+/// This many rates that agree are trusted.
 const ALIKE: usize = 3;
-/// More of those that told something are not sent, though they do not say the same.
+/// After this many rates no more bursts are needed, even if the rates do not agree.
 const TOLD_MAX: u32 = 6;
 
 #[cfg(test)]

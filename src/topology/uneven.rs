@@ -1,10 +1,9 @@
 //! Layer: Core.
 //!
-//! The plan for members whose links are measured and not alike.
+//! The plan for members whose links are measured and heterogeneous.
 //!
-//! There are few schedules to choose from: whole buffers to everybody, a ring, all to one hub and
-//! back, and the best packing of trees. For each size class the one is taken that is predicted to
-//! take the least time.
+//! The candidates are the exchange of whole buffers, a ring, a star around each rank, and the best
+//! packing of trees. Each size class gets the candidate with the shortest predicted duration.
 
 use super::forecast::forecast_us;
 use super::network::Network;
@@ -17,21 +16,21 @@ use super::{AutoCodecs, LinkMap, Plan, PlanClass, Schedule, Tree, ranks};
 use crate::identity::MemberId;
 use crate::view::Rank;
 
-/// A plan for links that are not alike, and what it promises.
+/// A plan for heterogeneous links, and its predicted duration.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Uneven {
     /// The plan.
     pub(super) plan: Plan,
-    /// How long it takes with a large buffer, in microseconds.
+    /// Predicted duration for a large buffer, in microseconds.
     us: f64,
-    /// How long a ring in rank order takes with it; `None` where some neighbours have no link.
+    /// Predicted duration of a ring in rank order for the same buffer, in microseconds; `None` if
+    /// some neighbours have no link.
     ring_us: Option<f64>,
 }
 
 impl Uneven {
-    /// For these members, given in rank order. `None` when there are fewer than three, a rate is
-    /// not known, all links are alike, or the links do not connect everybody: then there is nothing
-    /// to choose, or nothing to go by.
+    /// The plan for these members, given in rank order. `None` if there are fewer than three, a
+    /// rate is unknown, the links are homogeneous, or the links do not connect all members.
     pub(super) fn of(members: &[MemberId], links: &LinkMap) -> Option<Uneven> {
         if members.len() < 3 {
             return None;
@@ -48,16 +47,15 @@ impl Uneven {
         Some(Uneven { plan: Plan { revision: 0, reason, classes }, us, ring_us })
     }
 
-    /// Whether a large buffer gets through in less time than round a ring in rank order, by more
-    /// than a tenth.
+    /// Whether the plan is more than a tenth faster for a large buffer than a ring in rank order.
     pub(super) fn is_worth_it(&self) -> bool {
         self.ring_us.is_none_or(|ring_us| ring_us > self.us * WORTH_IT)
     }
 }
 
-/// A plan for these members that is faster than their present one by more than a tenth, by what is
-/// known of their links now; `None` when there is none, or a rate is not known. What is gained by
-/// less is not worth holding anybody's calls. For `have_gloo` see [`best_plan`].
+/// A plan for these members that is more than a tenth faster for a large buffer than their present
+/// one, according to the current measurements. A smaller gain does not justify holding calls.
+/// `None` if there is no such plan, or a rate is unknown. For `have_gloo` see [`best_plan`].
 pub fn better_plan(
     members: &[MemberId],
     links: &LinkMap,
@@ -75,9 +73,9 @@ pub fn better_plan(
     is_better.then_some(better)
 }
 
-/// The plan for these members by what is known of their links now. Where they `have_gloo`, all of
-/// them, and reach each other, it goes by Gloo's schedules, but where others are faster by more
-/// than a tenth.
+/// The best plan for these members according to the current measurements. `have_gloo` means that
+/// all members offer Gloo and have direct links to each other. Then the plan uses Gloo's algorithms
+/// unless a plan for heterogeneous links is more than a tenth faster than a ring in rank order.
 pub fn best_plan(members: &[MemberId], links: &LinkMap, have_gloo: bool) -> Plan {
     let best = match Uneven::of(members, links) {
         Some(uneven) if !have_gloo || uneven.is_worth_it() => uneven.plan,
@@ -87,9 +85,9 @@ pub fn best_plan(members: &[MemberId], links: &LinkMap, have_gloo: bool) -> Plan
     with_codecs(members, links, best)
 }
 
-/// How long an all-reduce of so many bytes takes under this plan, by what is known of the links, in
-/// microseconds. Nothing when that is too little, or it goes by Gloo's bcube, whose steps are
-/// Gloo's own.
+/// Predicted durations of an all-reduce under this plan: for each buffer size in `bytes` the size
+/// and the duration in microseconds. Sizes without a forecast are left out: all of them if a rate
+/// is unknown, and those whose class uses Gloo's exchange or bcube.
 pub fn forecasts_us<const N: usize>(
     members: &[MemberId],
     links: &LinkMap,
@@ -104,7 +102,7 @@ pub fn forecasts_us<const N: usize>(
     bytes.into_iter().filter_map(|bytes| Some((bytes, us(bytes)?))).collect()
 }
 
-/// The schedules to choose from; of equally fast ones the first is taken.
+/// The candidate schedules. Of equally fast ones the first is taken: ring, trees, stars, exchange.
 struct Candidates<'a> {
     network: &'a Network,
     ring: Option<Schedule>,
@@ -131,10 +129,11 @@ impl<'a> Candidates<'a> {
         forecast_us(self.network, schedule, bytes, class.chunk_bytes)
     }
 
-    /// The best one for each size class; neighbours that agree are one class.
+    /// The fastest candidate for each size class. Adjacent classes with the same result are merged.
     fn classes(&self) -> Option<Vec<PlanClass>> {
-        // What is tiny goes straight where it can: one step, and it tells that everybody reaches
-        // everybody, which messages rely on.
+        // Tiny buffers use the exchange if all pairs have a direct link. It takes one step. A plan
+        // that contains it also shows that all pairs have direct links, which gathers and
+        // point-to-point messages rely on.
         let tiny = self.exchange.iter().map(|schedule| class(TINY_BYTES_MAX, SIZES[0].2, schedule));
         let mut classes: Vec<PlanClass> = tiny.collect();
         for (bytes_max, typical_bytes, chunk_kib) in SIZES {
@@ -198,19 +197,19 @@ fn over(trees: &[TreeShare], size: usize) -> String {
     format!("over {} to {}", if trees.len() == 1 { "a tree" } else { "trees" }, roots.join(", "))
 }
 
-/// A time for people, in seconds where it is one or more.
+/// A duration for people, in seconds from one second on.
 fn time(us: f64) -> String {
     if us >= 1e6 { format!("{:.2} s", us / 1e6) } else { format!("{:.2} ms", us / 1e3) }
 }
 
-/// What another plan, or another engine, must promise.
+/// The minimum speed-up for a change of the plan or of the engine.
 const WORTH_IT: f64 = 1.1;
 const KIB: u64 = 1024;
 const TINY_BYTES_MAX: u64 = KIB;
-/// The buffer by which plans are compared with each other.
+/// The buffer size by which plans are compared.
 const LARGE_BYTES: u64 = 64 * 1024 * KIB;
-/// Size classes: the largest buffer, the one for which times are predicted, and the chunk in KiB as
-/// it suits a ring.
+/// Size classes: the largest buffer, the buffer for which durations are predicted, and the chunk
+/// size in KiB, chosen for a ring.
 const SIZES: [(u64, u64, u32); 4] = [
     (16 * KIB, 8 * KIB, 16),
     (256 * KIB, 64 * KIB, 32),
@@ -235,7 +234,7 @@ mod tests {
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
 
-    /// The plan that a proposer makes for a home.
+    /// The plan that a proposer makes for a home, on the native engine.
     fn plan_for(home: &Home) -> Plan {
         let (members, links) = (home.members(), home.link_map(|_| 0));
         Uneven::of(&members, &links).map_or_else(|| plan(&members, &links), |uneven| uneven.plan)
@@ -243,10 +242,10 @@ mod tests {
 
     /// 100 MB of f32.
     const COUNT: u64 = 25_000_000;
-    /// The same in Mbit.
+    /// The same size in Mbit.
     const MBIT: f64 = 800.0;
 
-    /// What stands there, and the least time in which [`COUNT`] elements can be reduced there, in
+    /// A home, and the shortest possible time in which it can reduce [`COUNT`] elements, in
     /// seconds.
     struct Case {
         name: &'static str,
@@ -260,9 +259,12 @@ mod tests {
 
     /// Gigabit and 10 Gigabit Ethernet carry 940 and 9400 Mbit/s, Thunderbolt 16 Gbit/s.
     ///
-    /// The bounds are counted by hand: every machine must let its numbers out and the result in,
-    /// which takes its port once; all of them together must pass `2 (n - 1)` buffers; what a
-    /// station sends or receives takes the air; and an island has its exits only.
+    /// The bounds are derived by hand from four limits:
+    ///
+    /// - Every machine sends its contribution and receives the result, each once through its port.
+    /// - All `n` machines together send `2 (n - 1)` buffers.
+    /// - All traffic of a station uses the air.
+    /// - An island of machines has only its exits.
     fn cases() -> Vec<Case> {
         const TB: u32 = 16_000;
         let (wired, radio) = (Wired(940), Radio(600));
@@ -353,8 +355,8 @@ mod tests {
         }
     }
 
-    /// Three to nine machines with up to three cables between them, with rates that are far enough
-    /// apart to be told.
+    /// Three to nine machines with up to three cables between them, at rates that differ enough to
+    /// be distinguished.
     fn any_home(rng: &mut SmallRng) -> Home {
         let size: u8 = rng.random_range(3..=9);
         let lan = |rng: &mut SmallRng| match rng.random_range(0..2) {
@@ -533,9 +535,8 @@ mod tests {
         }
     }
 
-    /// How long 100 MB travel in a home and are encoded beside it, in seconds: as they are, in
-    /// eight bits, and as the plan has it; with who goes without the codec then. `None` where the
-    /// plan has no trees.
+    /// The travel and the coding time of 100 MB in a home, in seconds: without a codec, with int8,
+    /// and with the plan's choice; and that choice. `None` if the plan has no trees.
     fn coded_s(home: &Home) -> Option<([[f64; 2]; 3], Coding)> {
         let (members, mut links) = (home.members(), home.link_map(|_| 0));
         members.iter().for_each(|member| links.set_coding(*member, CodingSpeed::new(|_| 5000)));
@@ -560,7 +561,8 @@ mod tests {
         seconds[0].max(seconds[1])
     }
 
-    /// What it saves that members with fast ways go without the codec: see docs/decisions.md.
+    /// Members with fast uplinks skip the codec; this prints the time that it saves, see
+    /// docs/decisions.md.
     #[test]
     fn who_goes_without_a_codec_costs_no_time() {
         let mut exact = 0;

@@ -1,38 +1,40 @@
 //! Layer: Core.
 //!
-//! Whether a plan keeps what it promises. Time is in milliseconds and never goes back.
+//! The decision when operations are so late against their forecasts that the links should be
+//! measured again. Times are in milliseconds and monotonic.
 
 use std::collections::VecDeque;
 
-/// Compares what operations take with what they should. Where processors are the limit all take
-/// longer than foretold, so what counts is by how much more than usual.
+/// Compares the durations of operations with their forecasts. If processors are the bottleneck, all
+/// operations take longer than predicted. So the measure is how much the excess has grown over the
+/// usual one.
 ///
-/// Of operations that are under way together several end at once, after a while in which none does.
-/// So it is not one that is looked at but some in a row, and of these not the one that took
-/// longest: that may be chance.
+/// Several concurrent operations tend to end together after a pause without any. So the watch looks
+/// at the last few operations in total, without the one with the largest excess, which may be
+/// chance.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    /// The last ones: what was foretold, and what it took, in microseconds.
+    /// The last operations: forecast and duration, in microseconds.
     last: VecDeque<(f64, f64)>,
-    /// The least that some in a row have taken, in forecasts: not less than one, nor more than a
-    /// processor explains.
+    /// The smallest ratio of duration to forecast so far, taken over the last operations. At least
+    /// 1, and at most [`USUAL_MAX`].
     usual: Option<f64>,
-    /// Not before this time the links are measured again.
+    /// The links are not measured again before this time.
     not_before: u64,
     rest_ms: u64,
 }
 
 impl Watch {
-    /// Operations below this are not looked at: they are mostly latency.
+    /// Smaller operations should not be noted: they are mostly latency.
     pub const BYTES_MIN: u64 = 1 << 20;
 
-    /// From now on.
+    /// A watch that begins at this time.
     pub fn new(now: u64) -> Watch {
         Watch { last: VecDeque::new(), usual: None, not_before: now, rest_ms: REST_MS }
     }
 
-    /// An operation took so long in place of its forecast, in microseconds. Says whether the links
-    /// should be measured again.
+    /// Notes an operation with its forecast and its duration, both in microseconds. Returns whether
+    /// the links should be measured again.
     pub fn note(&mut self, now: u64, forecast_us: f64, took_us: f64) -> bool {
         self.last.push_back((forecast_us, took_us));
         if self.last.len() > IN_A_ROW_MAX {
@@ -55,8 +57,8 @@ impl Watch {
         let slack_us = SLACK_US * (self.last.len() - 1) as f64;
         let is_due = took > forecast * usual * LATE + slack_us && now >= self.not_before;
         if is_due {
-            // It may be something else that takes time, which measuring does not mend: then that is
-            // usual from now on.
+            // The cause may be something else, which measuring does not fix. Then the new ratio
+            // becomes the usual one, and the next alarm waits longer.
             self.forget();
             self.not_before = now + self.rest_ms;
             self.rest_ms = (2 * self.rest_ms).min(REST_MAX_MS);
@@ -64,7 +66,8 @@ impl Watch {
         is_due
     }
 
-    /// There is another plan, with forecasts of its own; measuring was worth it.
+    /// To be called when measuring has led to another plan, which has forecasts of its own. Resets
+    /// the time between alarms.
     pub fn was_right(&mut self) {
         self.forget();
         self.rest_ms = REST_MS;
@@ -76,15 +79,16 @@ impl Watch {
     }
 }
 
-/// Where the first operations take longer than this, a link has become slow since it was measured.
+/// If already the first operations exceed their forecasts by more than this factor, a link has
+/// become slow since it was measured.
 const USUAL_MAX: f64 = 3.0;
-/// Of what is usual, what is still like it.
+/// The tolerated factor over the usual ratio.
 const LATE: f64 = 1.5;
-/// What a busy processor or a late thread may add.
+/// The delay that a busy processor or a late thread may add to each operation.
 const SLACK_US: f64 = 5_000.0;
-/// Fewer may be chance.
+/// Fewer operations may be chance.
 const IN_A_ROW_MIN: usize = 4;
-/// As many as are mostly under way together.
+/// About the number of operations that are in flight together.
 const IN_A_ROW_MAX: usize = 8;
 const REST_MS: u64 = 20_000;
 const REST_MAX_MS: u64 = 3_600_000;
@@ -93,7 +97,7 @@ const REST_MAX_MS: u64 = 3_600_000;
 mod tests {
     use super::*;
 
-    /// One that is as it should be, and one that takes twice as long.
+    /// An operation on time; `late` takes twice its forecast.
     fn usual(watch: &mut Watch, now: u64) -> bool {
         watch.note(now, 100_000.0, 100_000.0)
     }
@@ -102,7 +106,7 @@ mod tests {
         watch.note(now, 100_000.0, 200_000.0)
     }
 
-    /// After how many late ones it says so.
+    /// The number of late operations until an alarm.
     fn late_until_due(watch: &mut Watch, now: u64) -> Option<usize> {
         (1..=20).find(|_| late(watch, now))
     }
@@ -144,7 +148,7 @@ mod tests {
     #[test]
     fn of_eight_together_it_shows_as_well_and_only_then() {
         let mut watch = Watch::new(0);
-        // One after a while, the others right behind it.
+        // The first one ends after a while, the others right behind it.
         let together = |watch: &mut Watch, all_us: f64| {
             (0..8).any(|n| watch.note(0, 100_000.0, all_us * if n == 0 { 0.8 } else { 0.2 / 7.0 }))
         };

@@ -1,19 +1,19 @@
 //! Layer: Words.
 //!
-//! An operation that counts, as a View and its promises name it.
+//! A committed operation, as named by Views and promises.
 
 use super::OpId;
 use crate::wire::{Decode, Encode, Malformed, Reader};
 
-/// An operation that is committed, and the digest of the result that all who hold it hold.
+/// A committed operation and the digest of its result.
 ///
-/// Who has another result, or none, has no part in it: its call ends with `Indeterminate`, and its
-/// history goes on without it.
+/// A member with another result, or none, does not share the commit: its call ends with
+/// `Indeterminate`, and its history goes on without the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommittedOp {
-    /// Which one.
+    /// The operation.
     pub op: OpId,
-    /// XXH3-128 of the result; zero where every rank holds something else.
+    /// XXH3-128 of the result; zero where every rank has a different result.
     pub digest: u128,
 }
 

@@ -1,6 +1,6 @@
 //! Layer: Words.
 //!
-//! How an operation is called: a lane, and a number in it.
+//! The identifier of an operation: a lane and a number in it.
 
 use super::{MEMBERS_MAX, Rank};
 use crate::wire::{Decode, Encode, Malformed, Reader};
@@ -9,36 +9,42 @@ use std::fmt;
 /// Most calls of one step.
 pub const PARTS_MAX: usize = 64;
 
-/// One operation of one View, or one call of a step.
+/// One operation of a View, or one call of a step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId {
-    /// The lane that numbered it.
+    /// The lane that numbers it.
     pub lane: Lane,
-    /// Its number in the lane, from 0 in each View.
+    /// Its number in the lane; every View starts at 0.
     pub number: u64,
 }
 
-/// A sequence of operations in program order; tasks that call at the same time use different lanes.
+/// A sequence of operations in program order. Concurrent tasks use different lanes.
 ///
-/// A lane of the caller's has lanes under it: one for the messages from each rank to each other
-/// one, whose numbers only these two count, and one for the calls of its steps, 64 numbers for each
-/// step.
+/// Each lane of a caller has lanes below it: one for the messages of each ordered pair of ranks,
+/// numbered by these two alone, and one for the calls of its steps, with 64 numbers for each step.
+///
+/// ```text
+///  bit    63       62     61-48   47-44    43-40       39-0
+///      +--------+-------+-------+-------+---------+---------------+
+///      |messages| steps |   0   |to rank|from rank| 0 main, tag+1 |
+///      +--------+-------+-------+-------+---------+---------------+
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(pub u64);
 
-/// Everybody who takes part in the operations of a lane, as bits by rank.
+/// The participants of a lane's operations: bit `r` stands for rank `r`.
 type Bits = u32;
 
 impl Lane {
-    /// The lane of the Context itself.
+    /// The lane of the `Context` itself.
     pub const MAIN: Lane = Lane(0);
 
-    /// Of frames that belong to no operation: bursts that measure a path. No caller's lane is like
-    /// it.
+    /// For frames of bursts that measure a path and belong to no operation. Distinct from every
+    /// caller's lane.
     pub(crate) const BURSTS: Lane = Lane(u64::MAX);
 
-    /// Of a frame that belongs to no operation either: the last one before a data link goes on over
-    /// another path.
+    /// For the last frame of a data link before it moves to another path; it belongs to no
+    /// operation either.
     pub(crate) const MOVES: Lane = Lane(u64::MAX - 1);
 
     const BASE: u64 = (1 << 40) - 1;
@@ -53,7 +59,8 @@ impl Lane {
         Lane(u64::from(tag) + 1)
     }
 
-    /// The lane of this one's messages from one rank to another; both are below [`MEMBERS_MAX`].
+    /// The lane below this one for messages from one rank to another; both are below
+    /// [`MEMBERS_MAX`].
     pub(crate) fn messages(self, from: Rank, to: Rank) -> Lane {
         let of = |rank: Rank| u64::from(rank.0) % MEMBERS_MAX as u64;
         Lane(
@@ -64,13 +71,13 @@ impl Lane {
         )
     }
 
-    /// From whom to whom its messages go, if it is a lane of messages.
+    /// The sender and the receiver of its messages, if it is a lane of messages.
     pub(crate) fn ends(self) -> Option<(Rank, Rank)> {
         let at = |shift: u32| Rank((self.0 >> shift) as u8 % MEMBERS_MAX as u8);
         (self.0 & Lane::MESSAGES != 0).then(|| (at(Lane::FROM_AT), at(Lane::TO_AT)))
     }
 
-    /// Who takes part in its operations, as bits by rank: all, or the two ends.
+    /// The participants of its operations as bits: the two ends, or all ranks below `size`.
     pub(crate) fn participants(self, size: usize) -> Bits {
         match self.ends() {
             Some((from, to)) => 1 << from.0 | 1 << to.0,
@@ -78,7 +85,7 @@ impl Lane {
         }
     }
 
-    /// The caller's lane under which it is.
+    /// The caller's lane above it.
     pub(crate) fn caller(self) -> Lane {
         Lane(self.0 & Lane::BASE)
     }
@@ -87,33 +94,33 @@ impl Lane {
         self.0 & Lane::STEPS != 0
     }
 
-    /// Whether a View of `size` can have it.
+    /// Whether its ends, if any, are two ranks of a View of `size`.
     pub(crate) fn fits(self, size: usize) -> bool {
         self.ends().is_none_or(|(from, to)| from != to && from.index() < size && to.index() < size)
     }
 }
 
 impl OpId {
-    /// The name under which call `index` of this step is described and carried out; below
-    /// [`PARTS_MAX`].
+    /// The identifier of call `index` of this step; `index` is below [`PARTS_MAX`].
     pub(crate) fn part(self, index: u8) -> OpId {
         let number = self.number.wrapping_mul(PARTS_MAX as u64).wrapping_add(u64::from(index));
         OpId { lane: Lane(self.lane.0 | Lane::STEPS), number }
     }
 
-    /// The step of which this is a call, and which one.
+    /// The step that this call belongs to, and the call's index; `None` if it is not a call of a
+    /// step.
     pub(crate) fn step(self) -> Option<(OpId, u8)> {
         let number = self.number / PARTS_MAX as u64;
         let step = OpId { lane: Lane(self.lane.0 & !Lane::STEPS), number };
         self.lane.is_of_steps().then_some((step, (self.number % PARTS_MAX as u64) as u8))
     }
 
-    /// The operation that is voted on: of a call of a step, that step.
+    /// The operation to vote on: the step of a call, else the operation itself.
     pub(crate) fn whole(self) -> OpId {
         self.step().map_or(self, |(step, _)| step)
     }
 
-    /// All calls that this step can have.
+    /// The identifiers of all possible calls of this step.
     pub(crate) fn parts(self) -> impl Iterator<Item = OpId> {
         (0..PARTS_MAX as u8).map(move |index| self.part(index))
     }

@@ -1,15 +1,15 @@
 //! Layer: Words.
 //!
-//! Which operations a member has committed in a View, and with which results, however many: their
-//! number, and a digest that does not depend on the order.
+//! A fixed-size summary of the operations that a member has committed in a View, with their
+//! results: their number and an order-independent digest.
 
 use super::CommittedOp;
 use crate::wire::{Decode, Encode, Malformed, Reader};
 
-/// A set of operations that can be added to and compared, and says nothing else of its members.
+/// An accumulator for a set of operations. It supports insertion and comparison only.
 ///
-/// The digest is the XOR of the XXH3-128 of all names, each with the digest of its result. It
-/// guards against chance, as members do not lie to each other.
+/// The digest is the XOR of the XXH3-128 of each operation with its result digest. It detects
+/// accidental differences; it does not resist members that lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OpSet {
     len: u64,
@@ -17,18 +17,18 @@ pub struct OpSet {
 }
 
 impl OpSet {
-    /// Adds `op`, which is not in it.
+    /// Adds `op`, which must not be in the set.
     pub fn insert(&mut self, op: CommittedOp) {
         self.len += 1;
         self.digest ^= xxhash_rust::xxh3::xxh3_128(&op.to_bytes());
     }
 
-    /// How many there are.
+    /// Number of operations.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,47 +1,47 @@
 //! Layer: Words.
 //!
-//! Some of the ranks of a View.
+//! A set of ranks of a View.
 
 use super::{MEMBERS_MAX, Rank};
 use crate::wire::{Decode, Encode, Malformed, Reader};
 use std::fmt;
 
-/// Some of the ranks of a View.
+/// A set of ranks of a View, as a bit mask.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct RankSet(u16);
 
 impl RankSet {
-    /// Nobody.
+    /// The empty set.
     pub const EMPTY: RankSet = RankSet(0);
 
-    /// Whether a rank is one of them.
+    /// Whether the set contains a rank.
     pub fn contains(self, rank: Rank) -> bool {
         self.0 & bit(rank) != 0
     }
 
-    /// How many they are.
+    /// Number of ranks.
     pub fn len(self) -> usize {
         // At most 16.
         self.0.count_ones() as usize
     }
 
-    /// Whether they are none.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self == RankSet::EMPTY
     }
 
-    /// They, ascending.
+    /// The ranks in ascending order.
     pub fn iter(self) -> impl Iterator<Item = Rank> {
         (0..MEMBERS_MAX as u8).map(Rank).filter(move |rank| self.contains(*rank))
     }
 
-    /// Whether they are some of the first `size` ranks, and not all of these.
+    /// Whether it is a proper subset of the first `size` ranks.
     pub fn is_part_of(self, size: usize) -> bool {
         self.len() < size && self.iter().all(|rank| rank.index() < size)
     }
 }
 
-/// 0 of a rank that cannot be.
+/// The bit of a rank; 0 for a rank that cannot exist.
 fn bit(rank: Rank) -> u16 {
     1u16.checked_shl(u32::from(rank.0)).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Any call as a value: what every rank calls at one place of the program, and what it must get.
+//! Calls as values: what each rank calls at one place of the program, and the result it must get.
 
 use super::numbers::{Number, differs, input, reduced};
 use anyhow::{Result, ensure};
@@ -6,7 +6,7 @@ use potluck::{Call, CodecId, Context, DType, Kind, Mode, Rank, ReduceOp};
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Which method.
+/// The method of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     AllReduce,
@@ -19,7 +19,7 @@ pub enum What {
     Broadcast,
     AllToAll,
     Barrier,
-    /// A sum of the buffer, and a broadcast of the parts.
+    /// A step that consists of a sum of `mine` and a broadcast of `parts`.
     Step,
 }
 
@@ -39,27 +39,27 @@ impl What {
     ];
 }
 
-/// One call. What the method does not have is not looked at.
+/// One call. Fields that the method does not use are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     pub what: What,
-    /// Of an all_to_all, of each part.
+    /// The number of elements; for an all_to_all, of each part.
     pub len: usize,
     pub op: ReduceOp,
     pub root: usize,
     pub rounded: bool,
-    /// Without the vote.
+    /// Whether to skip the vote.
     pub best_effort: bool,
 }
 
-/// What one rank brings to a call, and gets it back in.
+/// The buffers of one rank, which also receive results.
 pub struct Buffers<T> {
     pub mine: Vec<T>,
-    /// One for each rank.
+    /// `len` elements for each rank.
     parts: Vec<T>,
 }
 
-/// A call under way; its result where that is not in the buffer.
+/// A call in flight; resolves to its result if that is not in the buffer.
 pub type Under<'b, T> = Pin<Box<dyn Future<Output = potluck::Result<Option<Vec<T>>>> + Send + 'b>>;
 
 impl Ask {
@@ -68,12 +68,12 @@ impl Ask {
         Ask { what, len, op: ReduceOp::Sum, root: 0, rounded: false, best_effort: false }
     }
 
-    /// What a rank of `size` brings. Calls that are the same but for the method bring the same.
+    /// The input of a rank. Calls that differ only in the method get the same input.
     pub fn buffers<T: Number>(&self, seed: u64, rank: usize, size: usize) -> Buffers<T> {
         Buffers { mine: input(seed, rank, self.len), parts: input(!seed, rank, self.len * size) }
     }
 
-    /// Calls the method: from here on it has its number.
+    /// Calls the method, so that the call has its number.
     pub fn begin<'b, T: Number>(
         &self,
         context: &mut Context,
@@ -136,8 +136,8 @@ impl Ask {
         }
     }
 
-    /// What comes back of a call whose result was lost, put where it belongs. The parts of the root
-    /// it had before.
+    /// Stores the result of a lost call (`taken`) in the buffers. The root's parts are there
+    /// already.
     pub fn put_back<T: Number>(&self, rank: usize, taken: &[T], with: &mut Buffers<T>) {
         let (mine, parts) = taken.split_at(self.len.min(taken.len()));
         with.mine = mine.to_vec();
@@ -146,7 +146,7 @@ impl Ask {
         }
     }
 
-    /// How errors name it.
+    /// The call as errors name it.
     pub fn named<T: Number>(&self, size: usize) -> Call {
         let Ask { op, .. } = *self;
         let root = Rank(u8::try_from(self.root).unwrap_or(u8::MAX));
@@ -186,7 +186,7 @@ impl Ask {
         Call { kind, dtype: T::DTYPE, count: count as u64, codec, mode }
     }
 
-    /// That the buffer and the result are what this rank must have of it.
+    /// Checks the buffer and the result of this rank.
     pub fn is_done<T: Number>(
         &self,
         context: &Context,
@@ -238,7 +238,7 @@ impl Ask {
         same("the result", result.unwrap_or_default(), &apart.unwrap_or_default())
     }
 
-    /// That the buffer is as it was.
+    /// Checks that the buffers are unchanged.
     pub fn is_untouched<T: Number>(
         &self,
         context: &Context,
@@ -251,7 +251,7 @@ impl Ask {
     }
 }
 
-/// Awaits all of them at once.
+/// Awaits all calls concurrently.
 pub async fn together<T: Number>(
     mut calls: Vec<Under<'_, T>>,
 ) -> Vec<potluck::Result<Option<Vec<T>>>> {

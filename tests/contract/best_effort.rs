@@ -5,7 +5,8 @@ use super::on::{On, all_well, everywhere, group};
 use anyhow::{Context as _, Result, ensure};
 use potluck::{Cause, Context, Error};
 
-/// Every kind, right on every rank, many in a row and at once, and voted ones among them.
+/// Every kind of call is correct on every rank, with many in sequence and in flight, mixed with
+/// voted ones.
 pub async fn sums(on: On) -> Result<()> {
     for n in [2, 3, 5] {
         let nodes = group(on, "effort", n).await?;
@@ -26,8 +27,8 @@ pub async fn sums(on: On) -> Result<()> {
                 }
                 ensure!(buffers.iter().flatten().all(|x| *x == round * n as u64), "round {round}");
             }
-            // Who has its result must not leave before the others have theirs: nobody waits for
-            // them.
+            // A rank that has its result must not leave before the others have theirs, because
+            // there is no vote to wait for.
             context.barrier().await?;
             Ok(())
         });
@@ -42,7 +43,8 @@ async fn done(context: &mut Context, ask: Ask) -> Result<()> {
     ask.is_done(context, 1, &buffers, result.as_deref())
 }
 
-/// A rank that drops it before it sends anything: nobody gets a value, and the next one is right.
+/// A rank drops the call before it sends anything: no rank gets a result, and the next call is
+/// correct.
 pub async fn given_up(on: On) -> Result<()> {
     let nodes = group(on, "effort-dropped", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {

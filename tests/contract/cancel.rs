@@ -1,8 +1,9 @@
-//! Calls given up at every place where they wait: by the count of polls, and from another thread at
-//! a moment of chance.
+//! Calls that are dropped at every point where they wait: after each number of polls, and by
+//! another thread at a random time.
 //!
-//! Whoever gives up finds the buffer as it was. The others are answered within a second: all `Ok`,
-//! and then the one that gave up has a lost result; or all aborted, naming it. The next call works.
+//! The rank that drops finds its buffer unchanged. The others are answered within a second: either
+//! all get `Ok`, and the dropping rank has a lost result; or all get an abort that names that rank.
+//! The next call works.
 
 use super::ask::{Ask, Buffers, Under, What};
 use super::numbers::Chance;
@@ -16,41 +17,42 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::sync::Barrier;
 
-/// Within this everybody is answered when one gives up.
+/// The time limit for the answers of the other ranks after a drop.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Several chunks of every plan, and more than Gloo sends without being asked.
+/// Several chunks under every plan, and more than Gloo sends eagerly.
 const LEN: usize = 40_000;
 
-/// All ranks' input.
+/// The seed of all ranks' inputs.
 const SEED: u64 = 3;
 
 pub type Nodes = Vec<(Cluster, Context)>;
 
-/// How one rank gives a call up.
+/// How one rank drops a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drop {
-    /// Right after so many polls, each at the call's own wish.
+    /// Immediately after this many polls, each requested by a wake.
     After(usize),
-    /// When it wants to be polled again after so many polls.
+    /// After this many polls and one more wake.
     Woken(usize),
-    /// After so many polls one after the other, asked for or not.
+    /// After this many polls in a row, with or without a wake.
     Eager(usize),
-    /// By another thread when so much time has passed.
+    /// By another thread after this time.
     Elsewhere(Duration),
 }
 
-/// How a call ended for the rank that was to give it up.
+/// How the call of the dropping rank ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
-    /// Too late: it was over.
+    /// It had completed before the drop.
     Done,
-    /// It counts for the others, and its result was kept.
+    /// It committed, and its result was kept.
     Lost,
     Aborted,
 }
 
-/// Every kind of call, each rank, each way, until the call is over before it is dropped.
+/// Every kind of call, every rank and every way, with rising poll counts until the call completes
+/// before the drop.
 pub async fn at_every_poll(on: On) -> Result<()> {
     let mut nodes = group(on, "cancel", 3).await?;
     let mut fates = BTreeMap::new();
@@ -86,7 +88,7 @@ pub async fn at_every_poll(on: On) -> Result<()> {
     Ok(())
 }
 
-/// Two hundred times, at a moment within about the time that such a call takes.
+/// Two hundred drops at a random time within the usual duration of such a call.
 pub async fn at_random(on: On) -> Result<()> {
     let seed = seed("dropped elsewhere")?;
     let mut nodes = group(on, "cancel-random", 3).await?;
@@ -94,7 +96,7 @@ pub async fn at_random(on: On) -> Result<()> {
     let mut fates = BTreeMap::new();
     let mut usual = BTreeMap::new();
     let mut dropped = 0;
-    // Mostly a fourth of them are dropped in time.
+    // About a fourth of the attempts are dropped before the call completes.
     for round in 0..20_000 {
         if dropped == 200 {
             break;
@@ -102,7 +104,7 @@ pub async fn at_random(on: On) -> Result<()> {
         let ask = Ask::sum(chance.of(&What::ALL), chance.of(&[10, LEN]));
         let place = (ask.what as u8, ask.len);
         let after = match usual.get(&place) {
-            // The first of its kind is left alone, and shows how long it takes.
+            // The first call of a kind is not dropped; it measures the duration.
             None => Duration::from_secs(60),
             Some(took) => Duration::from_nanos(chance.below(*took as usize + 1) as u64),
         };
@@ -118,7 +120,8 @@ pub async fn at_random(on: On) -> Result<()> {
     Ok(())
 }
 
-/// The call that only Views have whose members are not in step. A View is used until it is in step.
+/// Syncs, which transfer data only in Views whose members are not in sync. Each View is used until
+/// it is in sync.
 pub async fn syncs_at_every_poll(on: On) -> Result<()> {
     let mut fates = BTreeMap::new();
     for victim in 0..3 {
@@ -147,7 +150,7 @@ pub async fn syncs_at_every_poll(on: On) -> Result<()> {
     Ok(())
 }
 
-/// One sync of all three, of which rank 1 has the highest version.
+/// One sync of all three ranks; rank 1 has the highest version.
 async fn sync_told(nodes: Nodes, victim: usize, way: Drop) -> Result<(Nodes, Fate)> {
     let program = move |cluster: Cluster, mut context: Context| async move {
         let rank = context.rank();
@@ -166,7 +169,7 @@ async fn sync_told(nodes: Nodes, victim: usize, way: Drop) -> Result<(Nodes, Fat
             "not the state"
         );
         let outcome = over.map_or(Ok(false), |outcome| outcome.map(|()| true));
-        // Where nothing came of it, the members are as far from each other as before.
+        // If it was aborted, the members differ as before.
         let counts = outcome.as_ref().is_ok_and(|counts| *counts);
         ensure!(
             rank == victim || context.is_in_sync() == counts,
@@ -201,24 +204,24 @@ fn state_of(rank: usize) -> Vec<u8> {
     super::numbers::input(SEED, rank, LEN + rank)
 }
 
-/// What one rank tells of a round.
+/// The report of one rank on a round.
 struct Seen {
     node: (Cluster, Context),
     answer: Answer,
     lost: bool,
 }
 
-/// What became of one rank's call.
+/// The outcome of one rank's call.
 struct Answer {
     began: Instant,
-    /// When it was dropped or over.
+    /// When it was dropped or had completed.
     ended: Instant,
-    /// False where it was dropped.
+    /// `Ok(false)` if it was dropped.
     outcome: potluck::Result<bool>,
 }
 
-/// One round of all three: `victim` gives the call up, which takes it the time that is given back.
-/// With `others_first` their parts are on the way before it begins.
+/// One round of all three ranks, in which `victim` drops its call. Returns how long that rank had
+/// its call. With `others_first`, the others' data is in transit before the victim begins.
 async fn told(
     nodes: Nodes,
     ask: Ask,
@@ -271,7 +274,7 @@ fn fate_of(seen: &[Seen], victim: usize) -> Result<Fate> {
     }
 }
 
-/// Calls and gives up. True when it was over before.
+/// Calls and drops. True if the call completed first.
 async fn gives_up(
     context: &mut Context,
     ask: Ask,
@@ -327,8 +330,8 @@ async fn stays(context: &mut Context, ask: Ask, others_first: Option<&Barrier>) 
     }
 }
 
-/// The next call, once a lost result is taken, which must be the right one. Tells whether there was
-/// one.
+/// Takes a lost result, if there is one, and makes the next call; both must be correct. Returns
+/// whether there was a lost result.
 async fn goes_on(context: &mut Context, ask: Ask) -> Result<bool> {
     let (mut lost, mut taken) = (false, None);
     let mut next = vec![context.rank() as f32; 10];
@@ -338,7 +341,7 @@ async fn goes_on(context: &mut Context, ask: Ask) -> Result<bool> {
             Err(Error::LostResult { .. }) => lost = true,
             Err(error) => return Err(error.into()),
         }
-        // There is none yet while votes are on their way.
+        // There is none yet while votes are in transit.
         taken = taken.or(context.take_result::<f32>());
         tokio::task::yield_now().await;
     }
@@ -354,7 +357,7 @@ fn is_the_lost_one(context: &Context, ask: Ask, taken: Option<Vec<f32>>) -> Resu
     let (rank, size) = (context.rank(), context.size());
     let mut buffers: Buffers<f32> = ask.buffers(SEED, rank, size);
     match ask.what {
-        // A rank that gets nothing of it, or had it before.
+        // This rank gets no result, or had it before.
         What::Barrier => Ok(()),
         What::Reduce | What::Gather if rank != ask.root => Ok(()),
         What::Broadcast if rank == ask.root => Ok(()),
@@ -370,8 +373,8 @@ fn is_the_lost_one(context: &Context, ask: Ask, taken: Option<Vec<f32>>) -> Resu
     }
 }
 
-/// Polls when woken, so many times; with `woken` it waits to be woken once more before it drops the
-/// call.
+/// Polls whenever woken, this many times. With `woken` it waits for one more wake before it drops
+/// the call.
 pub async fn polled<R>(
     mut call: impl Future<Output = R> + Unpin,
     polls: usize,
@@ -381,7 +384,7 @@ pub async fn polled<R>(
     let mut wakes = Wakes::default();
     std::future::poll_fn(|task| {
         wakes.pass_on(task);
-        // Only a wake of the call itself counts.
+        // Counts only wakes of the call itself.
         while left > 0 && wakes.take() {
             left -= 1;
             let waker = wakes.waker();
@@ -409,7 +412,7 @@ async fn polled_eagerly<R>(mut call: impl Future<Output = R> + Unpin, polls: usi
     None
 }
 
-/// Polled on this thread, which waits for it without any runtime, and dropped on another one.
+/// Polls on this thread, without an async runtime, and drops on another one.
 fn dropped_elsewhere<T>(
     call: Under<'_, T>,
     after: Duration,
@@ -439,7 +442,7 @@ fn dropped_elsewhere<T>(
             drop(held);
             std::thread::park();
         };
-        // Also while it is still being dropped, it is not over.
+        // While the drop is still running, the call is not over.
         let _ = dropping.join();
         over
     })
@@ -457,7 +460,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Counts how often a call wants to be polled; at first it does.
+/// Counts how often a call asks to be polled; it starts with one request.
 struct Wakes(Arc<Woken>);
 
 struct Woken {

@@ -1,4 +1,4 @@
-//! Calls that copy and add nothing.
+//! Collectives that copy without reduction.
 
 use super::numbers::input;
 use super::on::{On, everywhere, group};

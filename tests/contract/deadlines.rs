@@ -1,4 +1,4 @@
-//! A deadline ends the wait for all members, whatever the call.
+//! A deadline ends the wait on all members, for every kind of call.
 
 use super::on::{On, builder, everywhere, fresh, group};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Barrier;
 
-/// Where two wait, and one of them not for long.
+/// A deadline that passes.
 const SOON: Duration = Duration::from_millis(100);
 
-/// Never reached.
+/// A deadline that does not pass.
 const LATE: Duration = Duration::from_secs(3600);
 
-/// Every call that moves something, by a name for it.
+/// The names of all calls that transfer data.
 const KINDS: [&str; 10] = [
     "all_reduce",
     "all_reduce_owned",
@@ -27,8 +27,8 @@ const KINDS: [&str; 10] = [
     "barrier",
 ];
 
-/// Makes the call of that name. Of buffers that are the caller's it also says whether they are as
-/// they were.
+/// Makes the named call. The flag says whether the caller's buffer is unchanged; true for calls
+/// without one.
 async fn call(context: &mut Context, kind: &str, within: Duration) -> (potluck::Result<()>, bool) {
     let mut buffer = [1.5f32; 600];
     let mut part = [1.5f32; 200];
@@ -52,7 +52,7 @@ async fn call(context: &mut Context, kind: &str, within: Duration) -> (potluck::
     (result, buffer == [1.5; 600] && part == [1.5; 200])
 }
 
-/// Rank 0 has a deadline, rank 1 a longer one, and rank 2 does not call before both have heard.
+/// Rank 0 has a short deadline, rank 1 a long one. Rank 2 calls only after both have failed.
 pub async fn of_every_kind(on: On) -> Result<()> {
     let nodes = group(on, "deadlines", 3).await?;
     let heard = Arc::new(Barrier::new(3));
@@ -96,7 +96,7 @@ fn given_up(result: potluck::Result<()>, is_its_own: bool) -> Result<()> {
     Ok(())
 }
 
-/// All who call have the same deadline, and all hear that it was theirs.
+/// All callers have the same deadline, and each reports it as its own.
 pub async fn the_same_everywhere(on: On) -> Result<()> {
     let nodes = group(on, "same-deadline", 3).await?;
     let heard = Arc::new(Barrier::new(3));
@@ -118,8 +118,7 @@ pub async fn the_same_everywhere(on: On) -> Result<()> {
     results.await?.into_iter().collect()
 }
 
-/// The time counts from the first poll: a call that is made and waits for the program's own sake
-/// has not begun.
+/// The deadline counts from the first poll: a call that is created but not polled has not begun.
 pub async fn from_the_first_poll(on: On) -> Result<()> {
     let nodes = group(on, "first-poll", 2).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
@@ -128,8 +127,8 @@ pub async fn from_the_first_poll(on: On) -> Result<()> {
         if context.rank() == 0 {
             let mut other = context.lane(1);
             let early = context.all_reduce(&mut buffer).deadline(second);
-            // Rank 1 does not call this one before it has passed, so the other's time would be over
-            // too.
+            // Rank 1 makes the earlier call only after this deadline has passed, so the earlier
+            // deadline would have passed too.
             given_up(other.barrier().deadline(second).await, true)?;
             early.await?;
         } else {
@@ -137,14 +136,14 @@ pub async fn from_the_first_poll(on: On) -> Result<()> {
             given_up(context.lane(1).barrier().await, false)?;
         }
         ensure!(buffer == [2; 10], "a wrong sum");
-        // Who leaves first would change the View before the other one's last call.
+        // The first to leave would change the View before the other's last call.
         context.barrier().await?;
         Ok(())
     });
     results.await?.into_iter().collect()
 }
 
-/// Two have done something together; a third comes, and does not call `sync`.
+/// Two members have a common history; a third one joins and does not call `sync`.
 pub async fn of_a_sync(on: On) -> Result<()> {
     let namespace = fresh("sync-deadline");
     let heard = Arc::new(Barrier::new(3));
@@ -187,7 +186,7 @@ pub async fn of_a_sync(on: On) -> Result<()> {
             }
             context.sync(0, &mut state).deadline(LATE).await?;
             ensure!(state.len() < 7, "the newcomer's state: {state:?}");
-            // Where there is nothing to do no time can be too short.
+            // If there is nothing to do, no deadline is too short.
             context.sync(0, &mut state).deadline(Duration::ZERO).await?;
             context.barrier().await?;
             Ok(state)

@@ -1,7 +1,8 @@
-//! Ten thousand calls of chance, one after the other and eight at a time: all are right, and they
-//! leave nothing behind.
+//! Ten thousand random calls, in sequence and eight in flight: all are correct, and none leaks
+//! resources.
 //!
-//! A process of its own, with one test at a time in it, because what the process holds is counted.
+//! A separate process that runs one test at a time, because it measures the resources of the
+//! process.
 
 #[expect(dead_code, reason = "another suite uses all of it")]
 mod ask;
@@ -20,22 +21,22 @@ use tokio::task::JoinSet;
 
 const MEMBERS: usize = 3;
 
-/// Calls in flight on each member, each in a task and a lane of its own.
+/// Calls in flight on each member, each in its own task and lane.
 const LANES: usize = 8;
 
 const OPERATIONS: usize = 10_000;
 
-/// After these everything that is made once has been made: threads, and memory for the largest
-/// calls of all lanes at once.
+/// After this many calls all threads are running, and the memory for the largest calls of all lanes
+/// is allocated.
 const WARM_UP: usize = 1600;
 
-/// Elements of a call. As in a program, lengths come back: memory for owned buffers is kept by
-/// length.
+/// The lengths of calls in elements. They repeat, as in real programs: memory for owned buffers is
+/// pooled by length.
 const LENGTHS: [usize; 16] =
     [0, 1, 2, 3, 5, 8, 17, 64, 65, 100, 333, 1000, 1024, 4097, 5000, 20_000];
 
-/// By how much the process may grow in one stretch of operations; freed memory does not all go back
-/// to the system. Calls that leave 1 KiB on each member leave 24 MiB in each stretch.
+/// The allowed growth of the process in one stretch of operations; the allocator does not return
+/// all freed memory. A leak of 1 KiB per call and member would be 24 MiB in each stretch.
 const GROWTH_KIB: u64 = 16 * 1024;
 
 /// A leak grows in every stretch; what the allocator keeps in pieces does not.
@@ -109,8 +110,8 @@ async fn ten_thousand(on: On) -> Result<()> {
     bail!("each time so many operations were made the process grew: {before:?}")
 }
 
-/// On Gloo an operation under way has a thread, and may have it still when the next one of its lane
-/// has begun.
+/// On Gloo each operation has a thread, which may still be ending when the next operation of its
+/// lane has begun.
 fn threads_of_operations(resources: &Resources) -> usize {
     resources.threads.iter().filter(|name| *name == "potluck-gloo").count()
 }
@@ -120,15 +121,15 @@ fn told(resources: &Resources) -> String {
     format!("{} threads, {descriptors} descriptors, {rss_kib} KiB", threads.len())
 }
 
-/// So many operations of this member, with all lanes busy. Lanes begin in another order on every
-/// rank.
+/// Runs this many operations on this member with all lanes busy. The lanes start in another order
+/// on every rank.
 async fn stretch(context: &mut Context, seed: u64, number: u32, operations: usize) -> Result<()> {
     let mut of_rank = Chance::new(!seed ^ context.rank() as u64);
     let mut tags: Vec<u32> = (0..LANES as u32).map(|tag| number * LANES as u32 + tag).collect();
     for place in (1..LANES).rev() {
         tags.swap(place, of_rank.below(place + 1));
     }
-    // One that fails ends the others too, which would wait for it.
+    // A failure also ends the others, which would wait for it.
     let mut tasks = JoinSet::new();
     for tag in tags {
         let (lane, of_rank) = (context.lane(tag), Chance::new(of_rank.next()));
@@ -140,13 +141,13 @@ async fn stretch(context: &mut Context, seed: u64, number: u32, operations: usiz
         ));
     }
     while let Some(ended) = tasks.join_next().await {
-        // What the others say then is not what was wrong.
+        // Printed at once: errors of other tasks are consequences.
         ended?.inspect_err(|error| println!("{error:#}"))?;
     }
     Ok(())
 }
 
-/// What `chance` says is the same on every rank; how long each dawdles, is its own.
+/// `chance` is the same on every rank and selects the calls; pauses differ between ranks.
 async fn in_lane(
     mut lane: Context,
     mut chance: Chance,
@@ -157,7 +158,7 @@ async fn in_lane(
         for _ in 0..of_rank.below(3) {
             tokio::task::yield_now().await;
         }
-        // The largest ones first, in all lanes at once.
+        // The largest calls first, in all lanes at once.
         let largest =
             [What::AllGather, What::AllToAll, What::Scatter, What::AllReduceOwned].get(number);
         let ask = largest
@@ -182,7 +183,7 @@ async fn in_lane(
     Ok(())
 }
 
-/// Mostly small.
+/// Mostly small lengths.
 fn any(chance: &mut Chance) -> Ask {
     let len = chance.of(&LENGTHS);
     let op =

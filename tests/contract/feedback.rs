@@ -1,4 +1,5 @@
-//! Error feedback: what is rounded away is owed, once, and changes only with calls that count.
+//! Error feedback: the rounding error is kept as a residual, counts once, and changes only with
+//! calls that commit.
 
 use super::on::{On, all_well, builder, everywhere, fresh, group, of_size};
 use anyhow::{Context as _, Result, ensure};
@@ -6,7 +7,7 @@ use potluck::{Codec, Context, Error, FeedbackProblem, ReduceOp, Rejection};
 
 const LEN: usize = 10_001;
 
-/// What a rank brings to a call.
+/// The input of a rank to a call.
 fn input(rank: usize, call: usize) -> Vec<f32> {
     (0..LEN).map(|i| ((i * (call + 3)) as f32 / 17.0).sin() * (rank + 1) as f32).collect()
 }
@@ -15,7 +16,7 @@ fn bits(elements: &[f32]) -> Vec<u32> {
     elements.iter().map(|x| x.to_bits()).collect()
 }
 
-/// A sixth of a step of four bits is always rounded away; owed, it comes in the end.
+/// A sixth of a 4-bit step is always rounded to zero; with feedback it arrives eventually.
 pub async fn small_numbers_arrive(on: On) -> Result<()> {
     for n in [1, 2, 3] {
         let nodes = group(on, "feedback-small", n).await?;
@@ -53,8 +54,8 @@ pub async fn small_numbers_arrive(on: On) -> Result<()> {
     Ok(())
 }
 
-/// The same calls once without any trouble and once with calls between them that are given up:
-/// nothing is owed twice, and nothing lost.
+/// The same calls, once undisturbed and once with aborted calls in between: no residual counts
+/// twice, and none is lost.
 pub async fn given_up(on: On) -> Result<()> {
     let nodes = group(on, "feedback-given-up", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
@@ -80,7 +81,7 @@ pub async fn given_up(on: On) -> Result<()> {
                 bits(&troubled.owed()) == bits(&before),
                 "what is owed has changed with a call that does not count"
             );
-            // Handed over, in a step and borrowed are three ways to the same numbers.
+            // Owned, in a step, and borrowed are three ways to the same result.
             match call {
                 0 => {
                     b = context
@@ -104,7 +105,7 @@ pub async fn given_up(on: On) -> Result<()> {
     all_well(results.await?).map(drop)
 }
 
-/// Given up first, then committed.
+/// First aborted, then committed.
 async fn in_step(context: &mut Context, buffer: &mut [f32], codec: &mut Codec) -> Result<()> {
     let (before, rank, mut beside) = (codec.owed(), context.rank(), vec![1u8; 5]);
     let mut step = context.step();
@@ -126,7 +127,7 @@ async fn in_step(context: &mut Context, buffer: &mut [f32], codec: &mut Codec) -
     Ok(())
 }
 
-/// A member's debt is its own: it goes along into the next View.
+/// A residual belongs to its member and is kept across Views.
 pub async fn over_views(on: On) -> Result<()> {
     let namespace = fresh("feedback-views");
     let mut nodes = Vec::new();
@@ -147,7 +148,7 @@ pub async fn over_views(on: On) -> Result<()> {
                 cluster.leave().await;
                 return Ok(None);
             }
-            // Begun in a View that ends, or called in one that has ended.
+            // Called in a View that ends, or after it has ended.
             let mut buffer = input(rank, 1);
             let error = context
                 .all_reduce(&mut buffer)
@@ -158,7 +159,7 @@ pub async fn over_views(on: On) -> Result<()> {
             ensure!(error.is_retryable() && bits(&codec.owed()) == bits(&before), "{error}");
             let mut context = of_size(&cluster, 2).await?;
             context.all_reduce(&mut buffer).compress(&mut codec).await?;
-            // The same again from its own beginning, with what was owed handed in by hand.
+            // The same call from its own input, with the residual added by hand.
             let (mut second, mut plain) = (input(rank, 1), Codec::int4());
             second.iter_mut().zip(&before).for_each(|(x, owed)| *x += owed);
             context.all_reduce(&mut second).compress(&mut plain).await?;
@@ -170,7 +171,7 @@ pub async fn over_views(on: On) -> Result<()> {
     Ok(())
 }
 
-/// Dropped after its vote a call may count: what it owed is not handed in again.
+/// A call that is dropped after the vote may commit, so its residual is not used again.
 pub async fn lost(on: On) -> Result<()> {
     let nodes = group(on, "feedback-lost", 2).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
@@ -200,7 +201,7 @@ pub async fn lost(on: On) -> Result<()> {
         ensure!(bits(&clone.owed()) == bits(&before), "a clone has a call of another");
         let mut twin = input(context.rank(), 1);
         context.all_reduce(&mut twin).compress(&mut clone).await?;
-        // It was known by then that the call counts, or not.
+        // At the drop the outcome was either known to be a commit, or unknown.
         let paid = bits(&after) == bits(&clone.owed());
         ensure!(paid || context.rank() == 0 && after.is_empty(), "{} are owed", after.len());
         Ok(())

@@ -1,13 +1,13 @@
-//! Reductions that take no NaN and no infinity.
+//! Reductions that reject NaNs and infinities.
 
 use super::numbers::{Number, differs};
 use super::on::{On, everywhere, group};
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::{Bf16, Cause, Context, Error, F16, Owned};
 
-/// A float of a story.
+/// A float type of these tests.
 trait Float: Number {
-    /// The greatest, a NaN and both infinities.
+    /// The largest number, a NaN and both infinities.
     const UNFIT: [Self; 4];
     const ONE: Self;
 }
@@ -44,15 +44,15 @@ impl Float for Bf16 {
 
 const CALLS: [&str; 4] = ["all_reduce", "all_reduce_owned", "reduce", "reduce_scatter"];
 
-/// Whether this rank asks for finite numbers.
+/// Whether this rank uses `reject_non_finite`.
 #[derive(Clone, Copy, PartialEq)]
 enum Asks {
     Yes,
     No,
 }
 
-/// Adds up; the last rank is the root of a reduce, and has the last shard. Fails when a buffer was
-/// touched by an error.
+/// Sums with one of the reductions; for a reduce the last rank is the root, and the last shard
+/// belongs to it. Fails if an error has changed a buffer.
 async fn add<T: Float>(
     context: &mut Context,
     call: &str,
@@ -84,7 +84,7 @@ async fn add<T: Float>(
     Ok(result)
 }
 
-/// On which rank the number was; none for this one.
+/// The rank on which the number was found; `None` for this rank.
 fn met_on(result: potluck::Result<()>) -> Result<Option<usize>> {
     let error = result.err().context("a number that is none was added")?;
     let Error::Aborted { cause: Cause::NonFinite { on } } = &error else { bail!("{error:?}") };
@@ -112,8 +112,8 @@ pub async fn handed_in(on: On) -> Result<()> {
     Ok(())
 }
 
-/// Rank 0 has what is no number, and sends nothing of it. Only before all other calls: bytes are
-/// counted a little after they left.
+/// Rank 0 has a non-finite number and must not send it. Must run before all other calls, because
+/// bytes are counted shortly after they are sent.
 async fn nothing_is_sent(context: &mut Context) -> Result<()> {
     let has_it = context.rank() == 0;
     let mine = vec![if has_it { f32::NAN } else { 1.0 }; 70_000];
@@ -125,7 +125,7 @@ async fn nothing_is_sent(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// Rank 0 has what is no number, and is the only one that asks.
+/// Rank 0 has a non-finite number and is the only rank that rejects.
 async fn one_hands_in<T: Float>(context: &mut Context) -> Result<()> {
     let has_it = context.rank() == 0;
     for call in CALLS {
@@ -139,7 +139,7 @@ async fn one_hands_in<T: Float>(context: &mut Context) -> Result<()> {
             let met = met_on(add(context, call, &mine, asks).await.context(what.clone())?)
                 .context(what.clone())?;
             ensure!(met == (!has_it).then_some(0), "{what}: on {met:?}");
-            // Nobody asks, so it is a number like others.
+            // No rank rejects, so the number is summed like others.
             add(context, call, &mine, Asks::No).await?.context(what.clone())?;
             add(context, call, &vec![T::ONE; len], Asks::Yes).await?.context(what)?;
         }
@@ -155,7 +155,7 @@ pub async fn overflowing(on: On) -> Result<()> {
             sum_overflows::<f64>(&mut context).await?;
             sum_overflows::<F16>(&mut context).await?;
             sum_overflows::<Bf16>(&mut context).await?;
-            // Integers overflow without anybody asking.
+            // Integer overflow is not checked.
             let mut sum = [u8::MAX; 9];
             context.all_reduce(&mut sum).reject_non_finite().await?;
             ensure!(sum == [0u8.wrapping_sub(context.size() as u8); 9], "{sum:?}");
@@ -166,7 +166,8 @@ pub async fn overflowing(on: On) -> Result<()> {
     Ok(())
 }
 
-/// All have the greatest number at the end, which the last rank gets the sum of, whatever the call.
+/// Every rank has the largest number at the end of its buffer. The last rank gets the sum of these
+/// from every reduction.
 async fn sum_overflows<T: Float>(context: &mut Context) -> Result<()> {
     let last = context.size() - 1;
     for call in CALLS {
@@ -175,7 +176,7 @@ async fn sum_overflows<T: Float>(context: &mut Context) -> Result<()> {
             let mut mine = vec![T::ONE; len];
             mine[len - 1] = T::UNFIT[0];
             met_on(add(context, call, &mine, Asks::Yes).await?).context(what.clone())?;
-            // The last rank alone asks, and is the one that is named.
+            // Only the last rank rejects, and is the one that errors name.
             let asks = if context.rank() == last { Asks::Yes } else { Asks::No };
             let met = met_on(add(context, call, &mine, asks).await?).context(what.clone())?;
             ensure!(met == (context.rank() != last).then_some(last), "{what}: on {met:?}");

@@ -1,4 +1,4 @@
-//! Gradients of a model: the mean of every bucket, in one step, from View to View.
+//! `GradientSync`: the mean of every bucket in one step, across Views.
 
 use super::cancel::polled;
 use super::numbers::differs;
@@ -10,7 +10,7 @@ use potluck::{
 };
 use std::time::Duration;
 
-/// A model of odd lengths, one of which is empty.
+/// The lengths of a model's parameters; odd ones, and an empty one.
 const LENS: [usize; 6] = [8192, 128, 0, 70_001, 1280, 10];
 
 /// The gradients of a rank.
@@ -27,7 +27,7 @@ fn bits(gradients: &[Vec<f32>]) -> Vec<u32> {
     gradients.iter().flatten().map(|x| x.to_bits()).collect()
 }
 
-/// What everybody must get: each bucket as one buffer.
+/// The expected means: each bucket reduced as one buffer.
 fn means(sync: &GradientSync, context: &Context, step: usize) -> Vec<Vec<f32>> {
     let (mut all, n) = (gradients(0, step), context.size());
     for bucket in sync.buckets() {
@@ -86,12 +86,12 @@ pub async fn are_the_means(on: On) -> Result<()> {
     Ok(())
 }
 
-/// The last layers' are at the others before the first layers' are known.
+/// The gradients of the last layers are sent before those of the first layers are known.
 pub async fn leave_early(on: On) -> Result<()> {
     let nodes = group(on, "gradients-early", 3).await?;
     let results = everywhere(nodes, |cluster, context| async move {
-        // As much as a member sends of one bucket and of no more: two thirds of it there and as
-        // much back.
+        // The bytes that a member sends for one bucket alone: two thirds of it in each of the two
+        // phases.
         for (codec, bytes) in [
             (None, 200_000),
             (Some(Codec::bf16()), 100_000),
@@ -120,7 +120,7 @@ pub async fn leave_early(on: On) -> Result<()> {
     all_well(results.await?).map(drop)
 }
 
-/// More parameters than a step has calls.
+/// More parameters than a step may have calls.
 pub async fn of_many_parameters(on: On) -> Result<()> {
     let nodes = group(on, "gradients-many", 2).await?;
     let results = everywhere(nodes, |cluster, context| async move {
@@ -169,7 +169,7 @@ pub async fn encoded_are_alike(on: On) -> Result<()> {
     Ok(())
 }
 
-/// The step's end is reached by all or by none, and nothing is written before it.
+/// All or none of the members complete the step, and nothing is written before that.
 pub async fn given_up(on: On) -> Result<()> {
     let nodes = group(on, "gradients-given-up", 3).await?;
     let results = everywhere(nodes, |cluster, mut context| async move {
@@ -204,7 +204,7 @@ pub async fn given_up(on: On) -> Result<()> {
                 "step {number} differs"
             );
         }
-        // Nobody else comes to this one.
+        // No other rank takes part in this step.
         if context.rank() == 1 {
             let mut mine = gradients(1, 9);
             let mut alone = sync.step().await?;
@@ -224,8 +224,8 @@ pub async fn given_up(on: On) -> Result<()> {
     all_well(results.await?).map(drop)
 }
 
-/// Dropped after its vote a step may count: the next one waits for somebody to look, and nothing is
-/// owed twice.
+/// A step that is dropped after the vote may commit: the next step reports the lost result, and no
+/// residual counts twice.
 pub async fn lost(on: On) -> Result<()> {
     let nodes = group(on, "gradients-lost", 2).await?;
     let results = everywhere(nodes, |cluster, context| async move {
@@ -272,8 +272,8 @@ pub async fn lost(on: On) -> Result<()> {
     Ok(())
 }
 
-/// A step that is dropped while the layouts are compared, after each number of polls: the next one
-/// goes on where that was.
+/// A step is dropped while the layouts are compared, after each number of polls: the next step
+/// continues there.
 pub async fn begun_again(on: On) -> Result<()> {
     for polls in 0..20 {
         let nodes = group(on, "gradients-again", 2).await?;
@@ -287,7 +287,7 @@ pub async fn begun_again(on: On) -> Result<()> {
                 let mut mine = gradients(context.rank(), number);
                 let mut done = step(&mut sync, &mut mine, true).await;
                 if matches!(done, Err(Error::Aborted { .. })) && number == 0 {
-                    // Rank 0 had one that it had begun, and dropped that.
+                    // Rank 0 had begun a step and dropped it.
                     done = step(&mut sync, &mut mine, true).await;
                 }
                 done?;
@@ -335,7 +335,7 @@ pub async fn refused(on: On) -> Result<()> {
             );
             ensure!(bits(&mine) == before, "{odd}: something was written");
         }
-        // As many elements in all, of other parameters; and other buckets.
+        // The same number of elements in other parameters, and other buckets.
         let other = if context.rank() == 0 { [10, 20, 30] } else { [10, 30, 20] };
         let mut unlike = GradientSync::new(&cluster, &other);
         for _ in 0..2 {
@@ -356,7 +356,8 @@ pub async fn refused(on: On) -> Result<()> {
     all_well(results.await?).map(drop)
 }
 
-/// Three train, one leaves, another comes; what is owed goes along, and who comes gets the state.
+/// Three members train, one leaves, another joins: residuals are kept, and the new member gets the
+/// state.
 pub async fn over_views(on: On) -> Result<()> {
     let namespace = fresh("gradients-views");
     let mut clusters = Vec::new();
@@ -407,8 +408,8 @@ pub async fn over_views(on: On) -> Result<()> {
     Ok(())
 }
 
-/// One step of a model that is the hash of all means so far; `Some` of the View's size when it was
-/// done.
+/// One training step of a model that is a hash of all means so far. `Some` of the View's size if it
+/// committed.
 async fn train_step(
     sync: &mut GradientSync,
     number: &mut u64,
@@ -417,7 +418,7 @@ async fn train_step(
 ) -> potluck::Result<Option<usize>> {
     let mut state = [number.to_le_bytes().as_slice(), model].concat();
     let context = sync.context().await?;
-    // All three are there before one leaves, and when another has come.
+    // Wait until all three are present: before one leaves, and after another has joined.
     if !(5..20).contains(number) && context.size() < at_first {
         tokio::task::yield_now().await;
         return Ok(None);

@@ -1,5 +1,5 @@
-//! What a group of nodes promises, as one suite: on every engine, here over nodes of one process,
-//! and the same again over TCP and multicast DNS on a loopback interface of its own.
+//! The contract of a group of nodes as one suite, on every engine: with nodes in one process, and
+//! again over TCP and multicast DNS on a loopback interface of its own.
 
 mod ask;
 mod best_effort;
@@ -29,10 +29,10 @@ use potluck::EngineKind;
 use potluck_harness::{Lab, Need, Suite};
 use std::time::Duration;
 
-/// Says that this process is the suite inside a network namespace.
+/// Set if this process is the suite inside a network namespace.
 const INSIDE: &str = "POTLUCK_CONTRACT_LOOPBACK";
 
-/// Longer than any story takes on a loaded machine.
+/// Longer than any test takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 type Story = fn(On) -> Told;
@@ -43,10 +43,10 @@ fn main() {
     let network =
         if std::env::var_os(INSIDE).is_some() { Network::Loopback } else { Network::Process };
     let mut suite = Suite::new();
-    // Most stories wait for each other's members.
+    // Most tests wait for messages between their members.
     suite.at_once(4);
     if network == Network::Process {
-        // Takes longest, so it begins first.
+        // The longest test starts first.
         suite.test_needing("loopback", &[Need::Lab], the_same_over_loopback);
         suite.test("inputs have the awkward numbers", matrix::inputs_are_awkward);
     }
@@ -160,7 +160,7 @@ fn run(story: impl Future<Output = Result<()>>) -> Result<()> {
     })
 }
 
-/// Runs this very suite inside a namespace with nothing but `lo`.
+/// Runs this suite again inside a network namespace that has only `lo`.
 fn the_same_over_loopback() -> Result<()> {
     let lab = Lab::up("lo")?;
     let output = lab.command("n1", std::env::current_exe()?).env(INSIDE, "1").output()?;

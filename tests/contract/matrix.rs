@@ -1,9 +1,9 @@
-//! Every call with every element, operation, length and size of group: against the sequential
-//! reference bit for bit, twice.
+//! Every call with every element type, operation, length and group size, compared bit for bit with
+//! the sequential reference, twice.
 //!
-//! In one process nothing is left out. Over loopback the matrix is thinned to groups of three and
-//! to an element of each size but one: `f32`, `Bf16`, `u8`, `i64`. Both print how many cells they
-//! ran; a cell is one call of all members, made twice.
+//! In one process the matrix is complete. Over loopback it is reduced to groups of three and to
+//! four element types, `f32`, `Bf16`, `u8` and `i64`. Both variants print the number of cells; a
+//! cell is one call by all members, made twice.
 
 use super::numbers::{Number, differs, input, reduced};
 use super::on::{Network, On, everywhere, group};
@@ -17,7 +17,7 @@ const OPS: [ReduceOp; 5] =
 
 type Nodes = Vec<(Cluster, Context)>;
 
-/// All of it among `n` members.
+/// The whole matrix for `n` members.
 pub async fn of(on: On, n: usize) -> Result<()> {
     let mut row = Row { nodes: group(on, "matrix", n).await?, cells: 0 };
     row.of::<f32>().await?;
@@ -41,7 +41,7 @@ struct Row {
     cells: usize,
 }
 
-/// A reduction, and what it must give. Worked out once for all ranks.
+/// A reduction and its expected result, computed once for all ranks.
 struct Reduction<T> {
     op: ReduceOp,
     root: usize,
@@ -51,7 +51,7 @@ struct Reduction<T> {
     in_shards: Vec<T>,
 }
 
-/// One buffer for each call that copies; `parts` has one for each rank.
+/// One buffer per rank for the calls that copy; `parts` has one part per destination rank.
 struct Copy<T> {
     root: usize,
     len: usize,
@@ -91,7 +91,7 @@ impl Row {
     }
 }
 
-/// Every operation that the element has. Roots take turns.
+/// Every operation of the element type. The roots alternate.
 fn reductions<T: Number>(context: &Context, len: usize) -> Vec<Reduction<T>> {
     let inputs: Arc<Vec<Vec<T>>> =
         Arc::new((0..context.size()).map(|rank| input(len as u64, rank, len)).collect());
@@ -111,7 +111,7 @@ fn reductions<T: Number>(context: &Context, len: usize) -> Vec<Reduction<T>> {
 }
 
 impl<T: Number> Reduction<T> {
-    /// Both runs of all calls at once: eight are in flight.
+    /// Both runs of all calls at once: eight calls are in flight.
     async fn told(&self, context: &mut Context) -> Result<()> {
         let (op, root, rank) = (self.op, self.root, context.rank());
         let mine = &self.inputs[rank];
@@ -155,7 +155,7 @@ impl<T: Number> Copy<T> {
         let (root, rank, len) = (self.root, context.rank(), self.len);
         let own = rank * len..(rank + 1) * len;
         let (mine, parts) = (&self.inputs[rank], &self.parts[rank]);
-        // What others than the root give is not looked at.
+        // The parts of ranks other than the root are ignored.
         let given = if rank == root { Some(&parts[..]) } else { [None, Some(&[][..])][rank % 2] };
         let (mut one, mut one_again) = (mine.clone(), mine.clone());
         let (mut part, mut part_again) = (mine.clone(), mine.clone());
@@ -188,7 +188,7 @@ impl<T: Number> Copy<T> {
     }
 }
 
-/// Both runs gave this, bit for bit.
+/// Checks that both runs gave this result, bit for bit.
 fn same<T: Number>(call: &str, runs: [&[T]; 2], want: &[T]) -> Result<()> {
     for (run, have) in runs.into_iter().enumerate() {
         if let Some(place) = differs(have, want) {
@@ -203,7 +203,8 @@ fn same<T: Number>(call: &str, runs: [&[T]; 2], want: &[T]) -> Result<()> {
     Ok(())
 }
 
-/// The rows of at least 1000 elements have all the awkward numbers in them, and pairs of them meet.
+/// The inputs of at least 1000 elements contain all awkward numbers, and pairs of them meet in the
+/// reduction.
 pub fn inputs_are_awkward() -> Result<()> {
     fn pairs<T: Number>() -> Result<()> {
         let (one, other) = (input::<T>(1, 0, 1000), input::<T>(1, 1, 1000));

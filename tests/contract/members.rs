@@ -1,4 +1,4 @@
-//! Who is in, who comes, who goes.
+//! Joining and leaving.
 
 use super::on::{On, begun, builder, fresh, group};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -57,7 +57,7 @@ pub async fn joiner(on: On) -> Result<()> {
 async fn newcomer(cluster: Cluster) -> Result<()> {
     let mut context = cluster.context().await?;
     ensure!(!context.is_in_sync(), "a newcomer cannot know what the others know");
-    // The highest version does not win over the longer history.
+    // The longer history wins over the highest version.
     let mut state = vec![0; 100_000];
     context.sync(99, &mut state).await?;
     ensure!(state == b"what the veterans know");
@@ -65,7 +65,8 @@ async fn newcomer(cluster: Cluster) -> Result<()> {
     Ok(())
 }
 
-/// One of three leaves while the others call: their calls end, and no View is below `min_members`.
+/// One of three leaves while the others call: their calls end, and no View below `min_members` is
+/// handed out.
 pub async fn leaving(on: On) -> Result<()> {
     let nodes = group(on, "leaving", 3).await?;
     let mut nodes = nodes.into_iter();
@@ -77,7 +78,7 @@ pub async fn leaving(on: On) -> Result<()> {
         tasks.push(tokio::spawn(left_behind(cluster, context, told)));
     }
     for call in calls {
-        // A sender that is dropped is a task that has failed, which is told below.
+        // A dropped sender belongs to a failed task, which is reported below.
         let _ = call.await;
     }
     last.leave().await;
@@ -85,7 +86,7 @@ pub async fn leaving(on: On) -> Result<()> {
     ensure!(matches!(left, Err(Error::Closed)), "{left:?} after it has left");
     for task in tasks {
         let (cluster, context) = task.await??;
-        // Two are fewer than the three they asked for, so there is no View to renew to.
+        // Two members are fewer than the required three, so there is no next View.
         let renewed = tokio::time::timeout(Duration::from_secs(2), context.renewed()).await;
         ensure!(renewed.is_err(), "a View below min_members was handed out: {renewed:?}");
         drop(cluster);
@@ -93,7 +94,7 @@ pub async fn leaving(on: On) -> Result<()> {
     Ok(())
 }
 
-/// Calls what rank 2 never does: it leaves instead.
+/// Makes a call that rank 2 never makes, because it leaves.
 async fn left_behind(
     cluster: Cluster,
     mut context: Context,

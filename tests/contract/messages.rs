@@ -1,4 +1,4 @@
-//! Messages from one rank to another.
+//! Point-to-point messages.
 
 use super::cancel::{Fate, polled};
 use super::numbers::{Chance, Number, differs, input};
@@ -8,13 +8,13 @@ use potluck::{Bf16, Cause, Cluster, Context, Error, Kind, Rank, Rejection};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What the inputs of dropped messages are made of, and their length: more than goes at once.
+/// The seed of the inputs of dropped messages, and their length: longer than what is sent eagerly.
 const SEED: u64 = 8;
 const LONG: usize = 40_000;
 
 const LENS: [usize; 6] = [0, 1, 7, 1001, 65_537, 400_000];
 
-/// Everybody to everybody, two at a time, while the others do something else or nothing.
+/// All pairs of ranks, two messages at a time, while the other ranks do something else or nothing.
 pub async fn reach_one(on: On) -> Result<()> {
     for n in [2, 3, 5] {
         let nodes = group(on, "message", n).await?;
@@ -28,7 +28,7 @@ pub async fn reach_one(on: On) -> Result<()> {
                     pass::<u64>(&mut context, from, to, 999).await?;
                 }
             }
-            // The numbers of the lane itself are nobody's business but all ranks'.
+            // Messages do not use the numbers of the lane's collectives.
             let mut sum = [1u32; 9];
             context.all_reduce(&mut sum).await?;
             ensure!(sum == [n as u32; 9], "{sum:?}");
@@ -51,8 +51,8 @@ async fn pass<T: Number>(context: &mut Context, from: usize, to: usize, len: usi
     Ok(())
 }
 
-/// Many under way at once, both ways, among collectives that the third rank is in too, in an order
-/// of chance on every rank.
+/// Many messages in flight in both directions, mixed with collectives of all three ranks, in a
+/// random order on every rank.
 pub async fn in_order(on: On) -> Result<()> {
     let seed = seed("messages in order")?;
     let nodes = group(on, "messages", 3).await?;
@@ -85,7 +85,7 @@ pub async fn in_order(on: On) -> Result<()> {
 }
 
 async fn all(calls: Vec<impl Future<Output = potluck::Result<()>>>) -> potluck::Result<()> {
-    // The last one first: each has had its number since it was called.
+    // Polls the last call first: numbers were taken at the call.
     let mut calls: Vec<_> = calls.into_iter().map(Box::pin).collect();
     std::future::poll_fn(|task| {
         let mut error = None;
@@ -105,7 +105,7 @@ async fn all(calls: Vec<impl Future<Output = potluck::Result<()>>>) -> potluck::
     .await
 }
 
-/// Another length, element or tag: both hear of it, soon, and the next message is right.
+/// Different lengths, element types or tags: both ends fail soon, and the next message is correct.
 pub async fn differ(on: On) -> Result<()> {
     let nodes = group(on, "messages-differ", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
@@ -143,7 +143,7 @@ pub async fn differ(on: On) -> Result<()> {
                 pass::<f32>(&mut context, a, b, 70_000).await?;
             }
         }
-        // Who has no part in the last one must not leave before it is done.
+        // The rank without a part in the last message must not leave before it completes.
         context.barrier().await?;
         Ok(())
     });
@@ -164,8 +164,8 @@ pub async fn refused(on: On) -> Result<()> {
                 );
             }
         }
-        // They have no place in a lane, so these are the first ones. The other end of half of them
-        // is not there yet.
+        // Rejected messages take no number, so these are the first ones. For half of them the other
+        // end has not called yet.
         let (mine, mut got) = ([rank as u8; 3], vec![[9u8; 3]; 16]);
         let sends: Vec<_> = (0..16).map(|_| context.send(other, 0, &mine)).collect();
         let recvs: Vec<_> = got.iter_mut().map(|m| context.recv(other, 0, m)).collect();
@@ -182,8 +182,8 @@ pub async fn refused(on: On) -> Result<()> {
     all_well(results.await?).map(drop)
 }
 
-/// Either end drops it, waits for nobody, or comes too late for a deadline: the other hears of it,
-/// the third rank does not.
+/// Either end drops the message before its first poll, or the receiver calls after the sender's
+/// deadline: the other end fails, and the third rank is not affected.
 pub async fn dropped(on: On) -> Result<()> {
     let nodes = group(on, "messages-dropped", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
@@ -227,8 +227,8 @@ pub async fn dropped(on: On) -> Result<()> {
     all_well(results.await?).map(drop)
 }
 
-/// A message of two, given up by either end after every count of polls: the other one hears of it,
-/// and the third goes on.
+/// One end drops a message after each number of polls: the other end fails, and the third rank
+/// continues.
 pub async fn dropped_at_every_poll(on: On) -> Result<()> {
     let mut nodes = group(on, "cancel-message", 3).await?;
     let mut fates = BTreeMap::new();
@@ -256,7 +256,7 @@ pub async fn dropped_at_every_poll(on: On) -> Result<()> {
         }
     }
     println!("measured: messages dropped by the count of polls on {}: {fates:?}", on.engine);
-    // Whether a drop falls between the vote and the decision is a matter of chance.
+    // Whether a drop falls between the vote and the decision is random.
     ensure!(
         fates.contains_key(&Some(Fate::Done)) && fates.contains_key(&Some(Fate::Aborted)),
         "{fates:?}"
@@ -264,7 +264,7 @@ pub async fn dropped_at_every_poll(on: On) -> Result<()> {
     Ok(())
 }
 
-/// Rank 0 sends to rank 1; what became of it for this rank, if it is one of them.
+/// Rank 0 sends to rank 1. The result is the fate of the message on this rank, if it takes part.
 async fn message_dropped(
     context: &mut Context,
     victim: usize,

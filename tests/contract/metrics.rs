@@ -1,4 +1,4 @@
-//! What a node says of what its operations have cost.
+//! `Cluster::metrics`.
 
 use super::on::{On, builder, everywhere, fresh, group, of_size};
 use anyhow::{Context as _, Result, ensure};
@@ -21,7 +21,7 @@ pub async fn of_operations(on: On) -> Result<()> {
             context.all_reduce_owned(vec![1u8; 9]).await.map_err(potluck::Error::from)?;
             context.broadcast(1, &mut [7.0f64; 11]).await?;
             let took = started.elapsed();
-            // Given up: by a difference, by a deadline, before anything was sent, by a drop.
+            // Aborted by a mismatch, by a deadline, before anything was sent, and by a drop.
             let different = vec![1.0f32; 10 + context.rank()];
             ensure!(context.all_gather(&different).await.is_err(), "different lengths");
             if context.rank() == 0 {
@@ -84,8 +84,8 @@ pub async fn of_operations(on: On) -> Result<()> {
     Ok(())
 }
 
-/// Waits until every byte that one has sent is one that another has received, and counted there,
-/// and gives all that were sent.
+/// Waits until every byte that one node has sent is counted as received by another one; returns the
+/// sum.
 async fn agreed(nodes: &[(Cluster, Context)]) -> u64 {
     loop {
         let told: Vec<Metrics> = nodes.iter().map(|(cluster, _)| cluster.metrics()).collect();
@@ -120,7 +120,7 @@ fn edge(metrics: &Metrics, node: NodeId) -> EdgeMetrics {
     metrics.edges.iter().find(|edge| edge.node == node).cloned().expect("an edge to every member")
 }
 
-/// Three, of whom one leaves.
+/// Three members, one of which leaves.
 pub async fn over_views(on: On) -> Result<()> {
     let namespace = fresh("metrics-views");
     let mut clusters = Vec::new();

@@ -1,5 +1,5 @@
-//! Ranks that call different things: everybody is told the same, soon, nobody gets a value, and the
-//! View goes on.
+//! Ranks that make different calls: every rank soon gets the same error, no rank gets a result, and
+//! the View continues.
 
 use super::ask::{Ask, Buffers, What, together};
 use super::numbers::{Chance, Number};
@@ -9,10 +9,10 @@ use potluck::{Bf16, Call, Context, Error, F16, ReduceOp};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-/// Within this every rank hears of a mismatch.
+/// The time limit within which every rank gets the error.
 const SOON: Duration = Duration::from_secs(1);
 
-/// What one rank calls, made ready for a table: with an element, and checked.
+/// One rank's call as a table entry: bound to an element type, and checked.
 #[derive(Clone, Copy)]
 struct Line {
     ask: Ask,
@@ -20,7 +20,7 @@ struct Line {
     named: fn(&Ask, usize) -> Call,
 }
 
-/// The error, after the buffer was found untouched.
+/// The error, returned after the buffer was found unchanged.
 type Made<'c> = Pin<Box<dyn Future<Output = Result<Error>> + Send + 'c>>;
 
 impl Line {
@@ -44,7 +44,7 @@ async fn refused<T: Number>(ask: Ask, context: &mut Context) -> Result<Error> {
     Ok(error)
 }
 
-/// What most ranks call, and what one of them calls instead. One row for each way to differ.
+/// The call of most ranks, and the call of the odd one. One row per kind of difference.
 fn table() -> Vec<(&'static str, Line, Line)> {
     let f32 = Line::of::<f32>;
     let sum = |len| Ask::sum(What::AllReduce, len);
@@ -59,7 +59,7 @@ fn table() -> Vec<(&'static str, Line, Line)> {
         ("codec", f32(Ask { rounded: true, ..sum(65537) }), f32(sum(65537))),
     ];
     let reductions = [What::AllReduce, What::AllReduceOwned, What::Reduce, What::ReduceScatter];
-    // Steps that differ are told by the first call that does, see `steps`.
+    // Steps that differ are reported by their first differing call, see `steps`.
     let calls = || What::ALL.into_iter().filter(|what| *what != What::Step);
     for what in calls().filter(|what| *what != What::Barrier) {
         for (one, other) in [(0, 1), (10, 11), (1000, 65537), (200_000, 5)] {
@@ -85,13 +85,12 @@ fn table() -> Vec<(&'static str, Line, Line)> {
             rows.push(("operation", f32(Ask::sum(one, 30)), f32(Ask::sum(other, 30))));
         }
     }
-    // An owned buffer is no other operation, and at two ends of the table the same call stands
-    // twice.
+    // An owned all_reduce is the same operation, and some pairs occur twice in the table.
     rows.retain(|(_, one, other)| (one.named)(&one.ask, 2) != (other.named)(&other.ask, 2));
     rows
 }
 
-/// Every row, with each rank as the odd one. Over loopback among three only.
+/// Every row, with each rank as the odd one. Over loopback with three ranks only.
 pub async fn every_kind(on: On) -> Result<()> {
     let sizes = if on.network == Network::Process { &[2, 3, 5][..] } else { &[3] };
     for &size in sizes {
@@ -124,10 +123,10 @@ pub async fn every_kind(on: On) -> Result<()> {
     Ok(())
 }
 
-/// One mismatch, and the next call of the same View.
+/// One mismatch, then the next call of the same View.
 async fn meet(context: &mut Context, odd_rank: usize, [usual, odd]: [Line; 2]) -> Result<Error> {
     let (rank, size) = (context.rank(), context.size());
-    // So that nobody's clock runs before the others have come.
+    // Deadlines start only when all ranks are here.
     context.barrier().await?;
     let line = if rank == odd_rank { odd } else { usual };
     let error = (line.make)(line.ask, context).await?;
@@ -147,15 +146,15 @@ async fn meet(context: &mut Context, odd_rank: usize, [usual, odd]: [Line; 2]) -
     Ok(error)
 }
 
-/// Shapes in another order on every rank, eight in flight in one lane: where all call the same
-/// there is the right value, everywhere else a mismatch.
+/// Calls of different shapes in another order on every rank, eight in flight in one lane: where all
+/// ranks call the same, the result is correct; elsewhere there is a mismatch.
 pub async fn shapes_in_different_order(on: On) -> Result<()> {
     let seed = seed("shapes in different order")?;
     let nodes = group(on, "shapes", 3).await?;
     let told = everywhere(nodes, move |_cluster, mut context| async move {
         let mut mismatches = 0;
         for round in 0..100 {
-            // Ranks change little, so that some places agree.
+            // Ranks change few positions, so that some calls match.
             let orders: Vec<Vec<usize>> =
                 (0..3).map(|rank| swapped(Chance::new(seed ^ (round * 3 + rank)))).collect();
             let shapes = &orders[context.rank()];
@@ -216,7 +215,7 @@ async fn shaped(context: &mut Context, orders: &[Vec<usize>], shapes: &[usize]) 
     Ok(mismatches)
 }
 
-/// The shapes, two or three of them at another place.
+/// The shapes, with two or three of them at another position.
 fn swapped(mut chance: Chance) -> Vec<usize> {
     let mut order: Vec<usize> = (0..SHAPES.len()).collect();
     for _ in 0..2 {

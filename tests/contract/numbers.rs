@@ -1,33 +1,33 @@
-//! Inputs that every rank can work out for every other: ordinary numbers, and among them the
-//! awkward ones.
+//! Inputs that every rank can compute for every other rank: ordinary numbers mixed with awkward
+//! ones.
 //!
-//! Inputs repeat after [`PERIOD`] elements, so that a result is checked with one period of plain
-//! arithmetic for each fold order. The period is a prime above the shorter buffers: an element at
-//! another place than it belongs differs all the same.
+//! Inputs repeat after [`PERIOD`] elements, so a result is checked with one period of arithmetic
+//! for each fold order. The period is a prime above the lengths of the shorter buffers, so
+//! misplaced elements are detected.
 
 use potluck::{
     AllReduce, Arithmetic, Bf16, Codec, F16, FoldOrder, FoldSegment, FoldTree, ReduceOp,
     reference_sum,
 };
 
-/// Elements after which inputs repeat.
+/// The period of inputs in elements.
 const PERIOD: usize = 1009;
 
 /// A number type of a buffer.
 pub trait Number: Arithmetic + PartialOrd + Unpin + std::fmt::Debug + bytemuck::Pod {
     /// Infinities, zeros, subnormals and NaNs, or the ends of the range. At most 31, so that every
-    /// pair of them fits a period.
+    /// pair of them fits into a period.
     const AWKWARD: &[Self];
-    /// A number made of chance, seldom an awkward one.
+    /// A random number, seldom an awkward one.
     fn of(random: u64) -> Self;
 
-    /// The same call with its numbers rounded on the way, where that can be asked for.
+    /// The same call with a codec that rounds, if the type has one.
     fn rounded(call: AllReduce<'_, Self>) -> AllReduce<'_, Self> {
         call
     }
 }
 
-/// Reproducible chance.
+/// Reproducible random numbers.
 pub struct Chance(u64);
 
 impl Chance {
@@ -48,14 +48,14 @@ impl Chance {
         (self.next() % end as u64) as usize
     }
 
-    /// One of these.
+    /// A random one of these.
     pub fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 }
 
-/// What rank `rank` contributes. From 1000 elements on, ranks next to each other contribute every
-/// pair of awkward numbers.
+/// The input of `rank`. From 1000 elements on, every pair of awkward numbers occurs on neighbouring
+/// ranks.
 pub fn input<T: Number>(seed: u64, rank: usize, len: usize) -> Vec<T> {
     let mut chance = Chance::new(seed ^ (rank as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03));
     let chance = std::iter::repeat_with(|| T::of(chance.next()));
@@ -68,7 +68,7 @@ pub fn input<T: Number>(seed: u64, rank: usize, len: usize) -> Vec<T> {
     repeated(&period, 0, len)
 }
 
-/// `len` elements of what repeats, from the one at `start`.
+/// `len` elements of the repeated period, from the element `start` on.
 fn repeated<T: Copy>(period: &[T], start: usize, len: usize) -> Vec<T> {
     let mut out = Vec::with_capacity(len);
     while out.len() < len {
@@ -78,14 +78,14 @@ fn repeated<T: Copy>(period: &[T], start: usize, len: usize) -> Vec<T> {
     out
 }
 
-/// What the reduction of `inputs` must give: the sequential reference, of one period for each of
-/// the order's trees.
+/// The expected reduction of `inputs`: the sequential reference for one period per tree of the
+/// order.
 pub fn reduced<T: Number>(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<T>]) -> Vec<T> {
     let len = inputs[0].len();
     let periods: Vec<Vec<T>> =
         inputs.iter().map(|input| input[..PERIOD.min(len)].to_vec()).collect();
     let mut known: Vec<(&FoldTree, Vec<T>)> = Vec::new();
-    // Gloo cuts some buffers so that segments are not in order, or empty; none is left out.
+    // Gloo splits some buffers into segments that are out of order or empty; all are checked.
     let mut result = inputs[0].clone();
     for FoldSegment { elements, tree } in
         order.segments.iter().filter(|segment| !segment.elements.is_empty())
@@ -107,7 +107,7 @@ pub fn reduced<T: Number>(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<T>]) ->
     result
 }
 
-/// The first element that is not the same bits in both; their common length when one is longer.
+/// The index of the first element whose bits differ; the common length if one buffer is longer.
 pub fn differs<T: Number>(a: &[T], b: &[T]) -> Option<usize> {
     if bytemuck::cast_slice::<T, u8>(a) == bytemuck::cast_slice::<T, u8>(b) {
         return None;
@@ -128,15 +128,15 @@ macro_rules! float {
                     <$float>::from_bits($infinity | SIGN),
                     <$float>::from_bits(0),
                     <$float>::from_bits(SIGN),
-                    // NaNs: quiet with a payload, signalling with another, with all bits.
+                    // NaNs: quiet with a payload, signalling with another one, with all bits set.
                     <$float>::from_bits($infinity | (FRACTION + 1) >> 1 | 5),
                     <$float>::from_bits($infinity | SIGN | 9),
                     <$float>::from_bits($infinity | FRACTION),
-                    // Subnormals: the least, the largest.
+                    // Subnormals: the smallest and the largest.
                     <$float>::from_bits(1),
                     <$float>::from_bits(SIGN | 1),
                     <$float>::from_bits(FRACTION),
-                    // The least normal number, one, and the largest.
+                    // The smallest normal number, one, and the largest number.
                     <$float>::from_bits(FRACTION + 1),
                     <$float>::from_bits(SIGN | ONE),
                     <$float>::from_bits($infinity - 1),
@@ -151,7 +151,7 @@ macro_rules! float {
                     0 => <$float>::from_bits($infinity),
                     1 => <$float>::from_bits($infinity | sign),
                     2 => <$float>::from_bits(sign),
-                    // NaN with payloads, then subnormals.
+                    // NaNs with payloads, then subnormals.
                     3 => <$float>::from_bits($infinity | fraction | 1),
                     4 => <$float>::from_bits($infinity | sign | fraction | 1),
                     5 => <$float>::from_bits(fraction),

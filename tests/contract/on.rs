@@ -1,4 +1,4 @@
-//! Where a story is told, and by whom.
+//! The environment of a test: network, engine, groups of nodes.
 
 use anyhow::{Context as _, Result, ensure};
 use potluck::{Builder, Cluster, Config, Context, Engine, EngineKind};
@@ -12,14 +12,14 @@ pub enum Network {
     Loopback,
 }
 
-/// Where a story is told.
+/// The network and the engine of a test.
 #[derive(Clone, Copy)]
 pub struct On {
     pub network: Network,
     pub engine: EngineKind,
 }
 
-/// A namespace that no other story uses.
+/// A namespace that no other test uses.
 pub fn fresh(story: &str) -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -50,7 +50,7 @@ pub async fn group(on: On, story: &str, n: usize) -> Result<Vec<(Cluster, Contex
         let context = cluster.context().await?;
         nodes.push((cluster, context));
     }
-    // A member may have been handed the View before the last one: all must be in the same.
+    // Members may have been given an earlier View: wait until all are in the newest.
     let newest = nodes.iter().map(|(_, c)| c.view()).max().unwrap_or_default();
     for (cluster, context) in &mut nodes {
         while context.view() != newest {
@@ -58,7 +58,7 @@ pub async fn group(on: On, story: &str, n: usize) -> Result<Vec<(Cluster, Contex
         }
     }
     nodes.sort_by_key(|(_, c)| c.rank());
-    // One member has nobody to talk to, so its View is native.
+    // A View of one member is always native.
     let engine = if n == 1 { EngineKind::Native } else { on.engine };
     ensure!(
         nodes.iter().all(|(_, c)| c.engine() == engine),
@@ -68,7 +68,7 @@ pub async fn group(on: On, story: &str, n: usize) -> Result<Vec<(Cluster, Contex
     Ok(nodes)
 }
 
-/// Three nodes in one View that is not in sync: two with a common past, and one that came later.
+/// Three nodes in a View that is not in sync: two with a common history, and one that came later.
 pub async fn out_of_step(on: On, story: &str) -> Result<Vec<(Cluster, Context)>> {
     let namespace = fresh(story);
     let mut clusters = Vec::new();
@@ -109,7 +109,7 @@ pub async fn of_size(cluster: &Cluster, size: usize) -> Result<Context> {
     Ok(cluster.context().await?)
 }
 
-/// Runs one program on every node and gives the results in rank order.
+/// Runs one program on every node; returns the results in rank order.
 pub async fn everywhere<R: Send + 'static, F: Future<Output = R> + Send>(
     nodes: Vec<(Cluster, Context)>,
     program: impl Fn(Cluster, Context) -> F + Send + Sync + Clone + 'static,
@@ -134,7 +134,7 @@ pub async fn begun<F: Future + Unpin>(mut call: F, told: oneshot::Sender<()>) ->
     std::future::poll_fn(move |task| {
         let polled = Pin::new(&mut call).poll(task);
         if let Some(told) = told.take() {
-            // Nobody listens any more where the test has failed elsewhere.
+            // The receiver is gone if the test has failed elsewhere.
             let _ = told.send(());
         }
         polled
@@ -142,7 +142,8 @@ pub async fn begun<F: Future + Unpin>(mut call: F, told: oneshot::Sender<()>) ->
     .await
 }
 
-/// What decides by chance: `POTLUCK_SEED`, else the time. Printed, so that it can be had again.
+/// The seed of random choices: `POTLUCK_SEED`, else the time. It is printed, so that the run can be
+/// reproduced.
 pub fn seed(story: &str) -> Result<u64> {
     let seed = match std::env::var("POTLUCK_SEED") {
         Ok(seed) => seed.parse()?,
@@ -152,8 +153,8 @@ pub fn seed(story: &str) -> Result<u64> {
     Ok(seed)
 }
 
-/// What every rank came through with; else what each of them met, as what the first one says may
-/// only follow from the others.
+/// The results of all ranks, or the errors of all ranks: the first error may be a consequence of
+/// another rank's.
 pub fn all_well<R>(results: Vec<Result<R>>) -> Result<Vec<R>> {
     let (well, met): (Vec<_>, Vec<_>) =
         results.into_iter().enumerate().partition(|(_, result)| result.is_ok());
@@ -165,10 +166,10 @@ pub fn all_well<R>(results: Vec<Result<R>>) -> Result<Vec<R>> {
     well.into_iter().map(|(_, result)| result).collect()
 }
 
-/// What `POTLUCK_LOG` asks for goes to the standard error.
+/// Sends the log that `POTLUCK_LOG` enables to standard error.
 pub fn tell_log() {
     let filter = tracing_subscriber::EnvFilter::from_env("POTLUCK_LOG");
-    // Only the first story of the process sets it up.
+    // Only the first test of the process succeeds.
     let _ =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
 }

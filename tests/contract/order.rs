@@ -1,4 +1,4 @@
-//! Several calls under way.
+//! Several calls in flight.
 
 use super::on::{On, everywhere, group};
 use anyhow::{Context as _, Result, ensure};
@@ -29,7 +29,7 @@ pub async fn lanes(on: On) -> Result<()> {
         let rank = context.rank();
         let mut tasks = Vec::new();
         for i in 0..4u32 {
-            // Another order of starting on every rank.
+            // Every rank starts the lanes in another order.
             let tag = (i + rank as u32) % 4;
             let mut lane = context.lane(tag);
             tasks.push(tokio::spawn(async move {

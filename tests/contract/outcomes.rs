@@ -1,4 +1,4 @@
-//! Calls that do not end with a result, or with nobody to take it.
+//! Calls that end without a result, or whose result nobody takes.
 
 use super::on::{On, builder, everywhere, fresh, group, of_size};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -34,7 +34,7 @@ pub async fn lost(on: On) -> Result<()> {
         let mut buffer = vec![1.0f32; 70_001];
         if context.rank() == 0 {
             let mut call = context.all_reduce(&mut buffer);
-            // Begun, and not looked at again: its data and its vote do without.
+            // Begun and not polled again: its data and its vote need no polls.
             let begun = std::future::poll_fn(|task| {
                 std::task::Poll::Ready(std::pin::Pin::new(&mut call).poll(task))
             });
@@ -47,7 +47,7 @@ pub async fn lost(on: On) -> Result<()> {
             let refused = context.all_reduce(&mut buffer).await;
             ensure!(matches!(refused, Err(Error::LostResult { .. })), "{refused:?}");
             let sum = loop {
-                // Decided as soon as the vote of rank 1 is in.
+                // Decided as soon as the vote of rank 1 has arrived.
                 match context.take_result::<f32>() {
                     Some(sum) => break sum,
                     None => tokio::task::yield_now().await,
@@ -144,7 +144,7 @@ pub async fn deadline(on: On) -> Result<()> {
             );
             ensure!(!error.is_retryable());
             ensure!(waiting.await? == Some(1), "the status does not say who was waited for");
-            // Tells rank 1 in its own lane that the deadline has passed.
+            // Signals rank 1, in a lane of its own, that the deadline has passed.
             context.lane(1).barrier().await?;
         } else {
             context.lane(1).barrier().await?;

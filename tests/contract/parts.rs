@@ -1,4 +1,4 @@
-//! Collectives of which each rank gets something else, or nothing.
+//! Collectives whose result differs between ranks, or exists only on some.
 
 use super::on::{On, everywhere, group};
 use anyhow::{Context as _, Result, bail, ensure};

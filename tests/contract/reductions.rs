@@ -1,4 +1,4 @@
-//! Reductions that are refused, and those that round on the way.
+//! Reductions that are rejected, and reductions with codecs that round.
 
 use super::on::{On, everywhere, group};
 use anyhow::{Context as _, Result, ensure};
@@ -18,7 +18,7 @@ pub async fn rejected(on: On) -> Result<()> {
             error.code() == "rejected" && !error.is_retryable() && buffer == [7; 100],
             "{error}"
         );
-        // One alone calls it so: its place in the lane is used up on every rank.
+        // Only one rank makes the invalid call; it takes a number of the lane on every rank.
         let one = context.all_reduce(&mut buffer);
         let error = if context.rank() == 1 { one.mean().await } else { one.await };
         let error = error.err().context("added without rank 1")?;
@@ -33,7 +33,7 @@ pub async fn rejected(on: On) -> Result<()> {
     results.await?.into_iter().collect()
 }
 
-/// A root that is no rank, in every call that has one.
+/// A root that is no rank, for every call that has a root.
 pub async fn no_root(on: On) -> Result<()> {
     let nodes = group(on, "no-root", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
@@ -71,7 +71,8 @@ pub async fn codecs(on: On) -> Result<()> {
         let nodes = group(on, "codecs", n).await?;
         let results = everywhere(nodes, move |_cluster, mut context| async move {
             let mut all = Vec::new();
-            // How far a contribution of magnitude 1 may be off; the sum is encoded too.
+            // The maximum error for contributions of magnitude 1, including the encoding of the
+            // sum.
             for (mut codec, off_by) in [
                 (Codec::bf16(), 0.004),
                 (Codec::f16(), 0.0005),

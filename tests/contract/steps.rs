@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use potluck::{Cause, Codec, Context, Error, Kind, Mode, ReduceOp, Rejection, Step};
 use std::time::{Duration, Instant};
 
-/// Everything in it, or nothing; other calls go on beside it.
+/// All results or none, with other calls beside the step.
 pub async fn count_as_one(on: On) -> Result<()> {
     for n in [1, 2, 3, 5] {
         let nodes = group(on, "step", n).await?;
@@ -24,7 +24,7 @@ pub async fn count_as_one(on: On) -> Result<()> {
                     if i % 2 == 1 {
                         call.mean();
                     }
-                    // Called in the middle of the step, and done before its end.
+                    // Called in the middle of the step, and complete before its end.
                     if i == 2 {
                         first = Some(context.all_reduce(&mut beside));
                     }
@@ -52,7 +52,7 @@ pub async fn count_as_one(on: On) -> Result<()> {
     Ok(())
 }
 
-/// What a step of every kind writes, and what it must be.
+/// The results of a step with every kind of call.
 pub async fn of_every_kind(on: On) -> Result<()> {
     for n in [2, 3] {
         let nodes = group(on, "step-kinds", n).await?;
@@ -121,7 +121,7 @@ async fn kinds<T: Number>(context: &mut Context, len: usize) -> Result<()> {
     same("all_to_all", &crossed, &crossing)
 }
 
-/// A member that is in a step which differs: another call, one more, one less, or no step at all.
+/// One member makes another step: another call, one more, one less, or no step at all.
 pub async fn differ(on: On) -> Result<()> {
     let nodes = group(on, "step-differs", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
@@ -175,7 +175,7 @@ async fn differing(context: &mut Context, odd: &str, is_odd: bool) -> Result<Err
             (true, "fewer") => return ended(step).await,
             _ => step.all_reduce(&mut b),
         };
-        // Where one has a call that the others do not, they have ended their step already.
+        // If one rank has an extra call, the others have ended their step already.
         match (odd, is_odd) {
             ("early", true) => step.broadcast(0, &mut c),
             ("early", false) | ("more", true) => drop(step.all_reduce(&mut c)),
@@ -191,8 +191,8 @@ async fn ended(step: Step<'_>) -> Result<Error> {
     step.commit().await.err().context("a step that lacks a call was committed")
 }
 
-/// Whoever makes a step that cannot be is told why, the others that it was given up, and the next
-/// call is right.
+/// The rank with an invalid step gets the reason, the others get an abort, and the next call is
+/// correct.
 pub async fn refused(on: On) -> Result<()> {
     let nodes = group(on, "step-rejected", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
@@ -223,7 +223,7 @@ pub async fn refused(on: On) -> Result<()> {
                     }
                     Error::Aborted { cause: Cause::Dropped { by: Some(_) } }
                         if rank != odd_rank => {}
-                    // It has begun calls before the one too many.
+                    // It has begun valid calls before the one too many.
                     Error::Mismatch(_) if rank != odd_rank && case == 1 => {}
                     error => bail!("case {case}: {error:?}"),
                 }
@@ -237,8 +237,8 @@ pub async fn refused(on: On) -> Result<()> {
     all_well(results.await?).map(drop)
 }
 
-/// Dropped before its end, at its end, too late for a deadline, or with what is no number in it:
-/// given up for all.
+/// Dropped before its end, dropped at its end, past its deadline, or with a non-finite number:
+/// aborted for all.
 pub async fn given_up(on: On) -> Result<()> {
     let nodes = group(on, "step-dropped", 3).await?;
     let results = everywhere(nodes, |_cluster, mut context| async move {
@@ -265,7 +265,7 @@ pub async fn given_up(on: On) -> Result<()> {
                 }
                 (2, 1) => Some(step.commit().deadline(Duration::from_millis(50)).await),
                 (2, 2) => {
-                    // Comes when all is over.
+                    // Runs when all is over.
                     let error = context.lane(7).all_reduce(&mut [0u8]).await;
                     error?;
                     Some(step.commit().await)

@@ -1,4 +1,4 @@
-//! What a sync that says `Ok` has brought: after one that was dropped, in several lanes, of several
+//! The guarantees of a sync that returns `Ok`: after a dropped one, in several lanes, with several
 //! states.
 
 use super::cancel::polled;
@@ -11,17 +11,17 @@ use tokio::sync::Barrier;
 
 const LEN: usize = 40_000;
 
-/// What a rank has before; lengths differ.
+/// The state of a rank before the sync; lengths differ between ranks.
 fn state_of(seed: u64, rank: usize) -> Vec<u8> {
     numbers::input(seed, rank, LEN + rank)
 }
 
-/// The version that makes rank 1 the source.
+/// The versions that make rank 1 the source.
 fn version_of(rank: usize) -> u64 {
     u64::from(rank == 1)
 }
 
-/// As a program does it: until one counts.
+/// Retries until a sync commits, as a program does.
 async fn until_it_counts(context: &mut Context, state: &mut Vec<u8>) -> Result<()> {
     let version = version_of(context.rank());
     loop {
@@ -70,8 +70,8 @@ pub async fn again_after_a_drop(on: On) -> Result<()> {
     Ok(())
 }
 
-/// Two tasks of each program, each with a state and a lane of its own. Two of the members begin the
-/// second one when the first one is over, the third both at once: that is no difference.
+/// Each program has two tasks with a state and a lane each. Two members begin the second sync after
+/// the first one, the third member begins both at once: the result is the same.
 pub async fn in_two_lanes(on: On) -> Result<()> {
     let program = |_cluster: Cluster, mut context: Context| async move {
         let rank = context.rank();
@@ -104,8 +104,8 @@ pub async fn in_two_lanes(on: On) -> Result<()> {
     everywhere(out_of_step(on, "sync-lanes").await?, program).await?.into_iter().collect()
 }
 
-/// A program that keeps its state in two buffers; and one that comes by the beginning of its loop
-/// again without having called anything.
+/// A program that keeps its state in two buffers, and a program that reaches the start of its loop
+/// again without a call in between.
 pub async fn of_two_states(on: On) -> Result<()> {
     let turn = Arc::new(Barrier::new(3));
     let program = move |_cluster: Cluster, mut context: Context| {
@@ -121,7 +121,7 @@ pub async fn of_two_states(on: On) -> Result<()> {
             );
             turn.wait().await;
             if rank == 2 {
-                // The others do not call this one.
+                // The other ranks do not make this call.
                 context.sync(0, &mut moments).await?;
             }
             context.barrier().await?;

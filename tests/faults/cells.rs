@@ -1,4 +1,5 @@
-//! Every fault in every phase, for groups of every size on both engines; and thirty of these.
+//! The cells: every fault in every phase, for every group size and both engines; and a selection of
+//! thirty.
 
 use crate::fault::{self, Fault};
 use crate::phase::{self, Phase};
@@ -7,7 +8,7 @@ use crate::phase::{self, Phase};
 pub struct Cell {
     pub fault: Fault,
     pub phase: Phase,
-    /// Members, the victim among them.
+    /// The number of members, including the victim.
     pub members: usize,
     pub engine: &'static str,
 }
@@ -20,7 +21,7 @@ impl Cell {
         format!("{}, {}, {} members", self.fault.name(), self.phase.name(), self.members)
     }
 
-    /// The command that runs this one alone, with the same chance.
+    /// The command that runs this cell alone with the same random choices.
     pub fn replay(&self, seed: u64) -> String {
         let Cell { fault, phase, members, engine } = self;
         let (fault, phase) = (fault.name(), phase.name());
@@ -29,13 +30,13 @@ impl Cell {
         )
     }
 
-    /// Whether waiting is most of what it does, so that several may run beside each other.
+    /// Whether the cell mostly waits, so that several may run at the same time.
     pub fn waits(&self) -> bool {
         matches!(self.fault, Fault::Stop(5 | 30) | Fault::Loss)
     }
 }
 
-/// All of them.
+/// All cells.
 pub fn all() -> Vec<Cell> {
     let mut cells = Vec::new();
     for fault in fault::ALL {
@@ -48,8 +49,8 @@ pub fn all() -> Vec<Cell> {
     cells
 }
 
-/// Thirty: every fault with three phases, all sizes and both engines; every phase with all of
-/// these.
+/// Thirty cells. Each fault occurs in three phases, in all sizes and on both engines; each phase
+/// occurs in all sizes and on both engines.
 pub fn few() -> Vec<Cell> {
     let rounds = (0..3).flat_map(|round| (0..fault::ALL.len()).map(move |at| (round, at)));
     let cell = |(round, at): (usize, usize)| Cell {

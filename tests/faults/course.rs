@@ -1,14 +1,14 @@
-//! One cell: a group, its trouble, and what must hold.
+//! The course of one cell: a group, its fault, and the conditions that must hold.
 //!
-//! - *Bound.* Whoever has lost a member, or all of them, has its answer within the time that is
-//!   promised.
-//! - *Buffer.* On every error it is as it was; a result is the reference, bit for bit.
-//! - *Agreement.* Those who go on together have one outcome, and who is left out of their View does
-//!   not know it; who was only frozen has no other; who was cut off and saw another one has to
-//!   sync.
-//! - *Next.* Those who are left do the next operation right, or say that they are too few; and so
-//!   do all, when all are back.
-//! - Nobody thinks that another one broke the protocol.
+//! - *Bound.* A member that has lost another one, or all others, gets its answer within the
+//!   promised time.
+//! - *Buffer.* On every error it is unchanged; a result equals the reference, bit for bit.
+//! - *Agreement.* Members that continue together have one outcome. A member left out of their View
+//!   does not know the outcome. A member that was only frozen has no other outcome. A member that
+//!   was cut off and saw another outcome must sync.
+//! - *Next.* The remaining members complete the next operation correctly, or report that they are
+//!   too few. So do all members after the fault has ended.
+//! - No member reports that another one violated the protocol.
 
 use std::fmt;
 use std::thread;
@@ -25,25 +25,25 @@ use crate::cells::Cell;
 use crate::fault::Fault;
 use crate::phase::Phase;
 
-/// Cables that make a call last about a second.
+/// A line rate at which a call takes about a second.
 const MBIT: u32 = 100;
 /// 8 MiB of f32.
 const LEN: usize = 2 << 20;
 
-/// What the caller gives a call that may lose packets.
+/// The deadline of a call that may lose packets.
 const DEADLINE_MS: f64 = 10_000.0;
-/// For members of whom nothing is heard any more, until everybody has an answer.
+/// The bound for answers if members fall silent.
 const SILENCE_MS: f64 = 3000.0;
-/// For each further one that is lost while the View changes; and until a member that is in no one's
-/// View any more asks for another.
+/// Added for each further member that is lost during the View change; also the time until a member
+/// that is in no View asks for one.
 const FURTHER_MS: f64 = 2000.0;
 
-/// What the others said of the call that was hit.
+/// The other members' outcome of the call that the fault hit.
 pub struct Answer {
     pub after_ms: f64,
     /// The outcome, if any of them knows it.
     pub ok: Option<bool>,
-    /// How many were not in the next View that was made of theirs, and so cannot know.
+    /// How many of them were left out of the next View, so they cannot know the outcome.
     pub left_out: usize,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Runs the cell. What its nodes wrote is kept if it fails.
+/// Runs the cell. On failure the nodes' logs are kept.
 pub fn run(cell: &Cell, seed: u64) -> Result<Answer> {
     let mut chance = Chance::named(seed, &format!("{}/{}", cell.engine, cell.name()));
     let mut group = Group::up_at("loop", cell.members + cell.phase.extra(), MBIT)?;
@@ -83,7 +83,7 @@ struct Course<'a> {
     cell: &'a Cell,
     group: &'a mut Group,
     victim: usize,
-    /// Of this machine, since the fault.
+    /// This machine's scheduling delay since the fault.
     lag: Option<Lag>,
 }
 
@@ -139,7 +139,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// The process has ended, and may have been started again.
+    /// The victim's process has ended, and may have been started again.
     fn dies(&mut self, since_ms: f64) -> Result<Answer> {
         let (_, answer) = self.others_answer(since_ms)?;
         let victim = self.victim;
@@ -167,7 +167,7 @@ impl Course<'_> {
         Ok(answer)
     }
 
-    /// It is gone for less time than anybody is missed after: mostly nothing happens.
+    /// The victim is gone for less than the failure detector's timeout: usually nothing happens.
     fn pauses(&mut self, since_ms: f64, struck: Instant) -> Result<Answer> {
         self.thaws(struck)?;
         let (others, answer) = self.others_answer(since_ms)?;
@@ -190,7 +190,7 @@ impl Course<'_> {
         self.cell.fault.heal(self.group, self.victim)
     }
 
-    /// Both sides have lost each other, and both have their answer before that is mended.
+    /// Both sides have lost each other, and both get their answer before the cut is healed.
     fn is_cut_off(&mut self, since_ms: f64) -> Result<Answer> {
         let (others, answer) = self.others_answer(since_ms)?;
         let own = self.own_answer(since_ms, &others)?;
@@ -204,11 +204,11 @@ impl Course<'_> {
         Ok(answer)
     }
 
-    /// It may be lost or not.
+    /// The victim may be lost or not.
     fn is_disturbed(&mut self, since_ms: f64) -> Result<Answer> {
         let (others, answer) = self.others_answer(since_ms)?;
         let own = self.own_answer(since_ms, &others)?;
-        // Somebody is in the next View, or there would be no next View.
+        // At least one member is in the next View.
         ensure!(
             answer.ok.is_some() || own["code"] != "indeterminate",
             "nobody knows: {own} {others:?}"
@@ -218,7 +218,7 @@ impl Course<'_> {
         Ok(answer)
     }
 
-    /// All but the victim, within the bound and with one outcome.
+    /// The answers of all but the victim: within the bound, and with one outcome.
     fn others_answer(&mut self, since_ms: f64) -> Result<(Vec<Value>, Answer)> {
         let victim = self.victim;
         let others =
@@ -233,7 +233,7 @@ impl Course<'_> {
         all_failed_as(&left_out, &["indeterminate"])?;
         let ok = together.first().map(|event| event["ok"] == true);
         match ok {
-            // They may have heard of it before they called.
+            // They may have known of the fault before they called.
             Some(false) if self.cell.phase == Phase::Idle => {
                 all_failed_as(&together, &["aborted", "view-changed"])?
             }
@@ -244,19 +244,19 @@ impl Course<'_> {
         Ok((others, answer))
     }
 
-    /// While one of them loses and finds others one by one, even those who never lost each other
-    /// may part for a moment.
+    /// While the View loses and regains members one by one, even members that never lost each other
+    /// may be separated for a moment.
     fn may_be_left_out(&self) -> bool {
         matches!(self.cell.fault, Fault::NewAddress | Fault::Loss)
     }
 
-    /// The victim's own, within the bound, its buffer right or untouched. One that was frozen knows
-    /// no other outcome.
+    /// The victim's answer: within the bound, with a correct or unchanged buffer. A frozen victim
+    /// has no other outcome than the others.
     fn own_answer(&mut self, since_ms: f64, others: &[Value]) -> Result<Value> {
         let own = self.group.peers[self.victim].event("done", PATIENCE).context("the victim")?;
         let after_ms = answered_after(std::slice::from_ref(&own), since_ms);
-        // The others may have found it again before it has missed them: then it learns from what
-        // they say that they went on.
+        // The others may find the victim again before it has noticed its loss; then it learns from
+        // their messages that they have continued.
         let found_ms = if self.cell.fault == Fault::NewAddress { FURTHER_MS } else { 0.0 };
         self.in_time(after_ms, self.bound_ms() + found_ms)
             .with_context(|| format!("the victim: {own}"))?;
@@ -270,7 +270,7 @@ impl Course<'_> {
         Ok(own)
     }
 
-    /// What this machine itself was late does not count.
+    /// The scheduling delay of this machine is added to the bound.
     fn in_time(&self, after_ms: f64, bound_ms: f64) -> Result<()> {
         let late_ms = self.lag.as_ref().map_or(0.0, Lag::ms);
         ensure!(
@@ -289,7 +289,7 @@ impl Course<'_> {
         if self.cell.phase == Phase::ViewChange { once + FURTHER_MS } else { once }
     }
 
-    /// Without the victim.
+    /// The next operation without the victim.
     fn others_go_on(&mut self) -> Result<()> {
         let victim = self.victim;
         if self.cell.members == 2 {

@@ -1,4 +1,4 @@
-//! What can happen to a member, and how it is made to happen.
+//! The faults of a member, and how they are injected.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ pub enum Fault {
     Kill,
     /// SIGSTOP, and SIGCONT after this many seconds.
     Stop(u64),
-    /// Nothing of what it sends arrives, or nothing of what is sent to it.
+    /// All traffic in one direction is dropped: what it sends, or what is sent to it.
     OneWay,
-    /// Its cable is pulled.
+    /// Its cable is unplugged.
     Cut,
-    /// A fifth of all frames is lost, both ways.
+    /// A fifth of all frames is lost, in both directions.
     Loss,
-    /// Its cable is pulled and plugged in again, with another address.
+    /// Its cable is unplugged and plugged in again, with another address.
     NewAddress,
-    /// SIGTERM: it says good-bye.
+    /// SIGTERM: the node leaves in an orderly way.
     Leave,
     /// SIGKILL, and the same node starts again at once.
     Restart,
@@ -39,14 +39,14 @@ pub const ALL: [Fault; 10] = [
     Fault::Restart,
 ];
 
-/// A fault that only waits for its moment.
+/// A prepared fault.
 pub enum Ready {
     Process(Fault),
     Network(Armed),
 }
 
 impl Fault {
-    /// As `--fault` takes it.
+    /// The name that `--fault` accepts.
     pub fn name(self) -> &'static str {
         match self {
             Fault::Kill => "kill",
@@ -67,7 +67,7 @@ impl Fault {
         matches!(self, Fault::Kill | Fault::Leave | Fault::Restart)
     }
 
-    /// Makes the fault of the node at `victim` ready.
+    /// Prepares the fault of the node at `victim`.
     pub fn ready(self, group: &Group, victim: usize, chance: &mut Chance) -> Result<Ready> {
         let machine = format!("n{}", victim + 1);
         let way = ["up", "down"][chance.below(2)];
@@ -84,7 +84,7 @@ impl Fault {
         Ok(Ready::Network(group.lab.armed(change)?))
     }
 
-    /// Ends what can be ended of it.
+    /// Ends the fault as far as possible.
     pub fn heal(self, group: &mut Group, victim: usize) -> Result<()> {
         let machine = format!("n{}", victim + 1);
         match self {
@@ -98,7 +98,7 @@ impl Fault {
         }
     }
 
-    /// How long it lasts at least.
+    /// The minimum duration of the fault.
     pub fn lasts(self) -> Duration {
         match self {
             Fault::Stop(seconds) => Duration::from_secs(seconds),
@@ -108,8 +108,8 @@ impl Fault {
 }
 
 impl Ready {
-    /// Lets it happen. A signal has its effect at once, a change of the network when it [has
-    /// struck](Ready::struck).
+    /// Injects the fault. A signal takes effect at once, a network change when
+    /// [`struck`](Ready::struck) returns.
     pub fn strike(&mut self, group: &mut Group, victim: usize) -> Result<()> {
         let fault = match self {
             Ready::Network(change) => return change.fire(),
@@ -123,7 +123,7 @@ impl Ready {
         }
     }
 
-    /// Returns when it has happened; a node that starts again is on its way then.
+    /// Waits until the fault has taken effect; a restarted node is then starting.
     pub fn struck(self, group: &mut Group, victim: usize) -> Result<()> {
         match self {
             Ready::Network(change) => change.made(),
@@ -134,7 +134,7 @@ impl Ready {
         }
     }
 
-    /// Whether it takes a while.
+    /// Whether the injection takes a while.
     pub fn is_slow(&self) -> bool {
         matches!(self, Ready::Network(_))
     }

@@ -1,9 +1,9 @@
-//! What becomes of a group of real processes when one of it dies, freezes, loses its cable, leaves
-//! or comes back, whatever they are doing at that moment.
+//! The behaviour of a group of real processes when a member dies, freezes, loses its cable, leaves
+//! or comes back, in every phase of an operation.
 //!
-//! Every fault x phase x size x engine is a *cell* ([`cells`]); [`course`] is what happens in one
-//! and what must hold. Without arguments of its own this is a suite of thirty cells; `faults matrix
-//! ...` runs all or a choice of them and prints a table (`make faults`).
+//! Every fault x phase x size x engine is a *cell* ([`cells`]); [`course`] runs one cell and checks
+//! its conditions. Without arguments of its own this is a suite of thirty cells; `faults matrix
+//! ...` runs all or selected cells and prints a table (`make faults`).
 
 mod cells;
 mod course;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use potluck_harness::{Need, Suite, chance, engine};
 
-/// For the network, for frames that get lost, and for that too.
+/// Needed for the network, for dropping frames, and for dropping every frame.
 const NEEDS: [Need; 3] = [Need::Lab, Need::Command("nft"), Need::Command("ethtool")];
 
 fn main() -> ExitCode {
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
 fn suite() -> ExitCode {
     let mut suite = Suite::new();
     let Ok(seed) = chance::seed("faults") else { return ExitCode::FAILURE };
-    // Most of the time of a cell that waits nobody does anything.
+    // Cells that wait use hardly any processor time.
     suite.at_once(6);
     for cell in cells::few() {
         suite.on(cell.engine, without(cell.engine));
@@ -51,7 +51,7 @@ fn try_cell(cell: &cells::Cell, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Why nothing can run on that engine.
+/// The reason why nothing can run on this engine.
 fn without(engine: &str) -> Option<&'static str> {
     (engine == "gloo" && potluck::gloo_version().is_none()).then_some("this build has no Gloo")
 }

@@ -1,4 +1,4 @@
-//! All cells, or a choice of them, and a table of what became of them.
+//! Runs all or selected cells and prints a table of their results.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -16,14 +16,14 @@ use crate::{NEEDS, fault, phase, without};
 
 const USAGE: &str = "faults matrix [--fault F,..] [--phase P,..] [--n N,..] [--engine E,..] [--seed S] [--at-once N] [--out FILE]";
 
-/// What the table's reader has to know.
+/// The explanation below the table.
 const LEGEND: &str = "Time until the last of the others had its answer, and what it was; of `loss` since the call, which has a deadline of 10 s; of `stop-1` with the \
 pause in it. `reduce-scatter`, `all-gather`: asked for at a random share of the victim's bytes in that half of a call of about a second; changes of the network come \
 some ten milliseconds later. Matters of chance: `before-done` (with the last bytes; the vote may be over, or not have begun) and `view-change` (within \
 30 ms of the kill of one member more, in the middle of the call). With two members the other one is alone after a loss, says so, and the next operation is the one when both are back. \
 `left out`: so many ended with `Indeterminate`, because the next View was made without them; `unknown`: all of the others did.";
 
-/// Runs what the words choose; success when all of it is green.
+/// Runs the cells selected by `words`; succeeds if all pass.
 pub fn run(words: &[String]) -> ExitCode {
     let green = Choice::read(words).and_then(|choice| choice.run());
     match green {
@@ -36,7 +36,7 @@ pub fn run(words: &[String]) -> ExitCode {
     }
 }
 
-/// What is asked for.
+/// The selection.
 struct Choice {
     cells: Vec<Cell>,
     seed: u64,
@@ -44,7 +44,7 @@ struct Choice {
     out: Option<String>,
 }
 
-/// What became of a cell.
+/// The result of a cell.
 enum End {
     Green(Answer),
     Red,
@@ -79,7 +79,7 @@ impl Choice {
         let started = Instant::now();
         let (waiting, serial): (Vec<Cell>, Vec<Cell>) =
             self.cells.iter().partition(|cell| cell.waits());
-        // First those that wait, some at a time, then those whose times matter, one by one.
+        // First the cells that wait, several at a time; then those that measure times, one by one.
         let mut ends = self.run_all(waiting, self.at_once);
         ends.extend(self.run_all(serial, 1));
         let (table, green) = report(&ends, self.seed, started.elapsed().as_secs());
@@ -125,7 +125,7 @@ impl Choice {
     }
 }
 
-/// Keeps the cells whose name is one of these, each of which must be a name.
+/// Keeps the cells whose name is in this list. Each word of the list must be a valid name.
 fn keep(cells: &mut Vec<Cell>, words: &str, name: impl Fn(&Cell) -> String) -> Result<()> {
     for word in words.split(',') {
         let known: BTreeSet<String> = cells::all().iter().map(&name).collect();
@@ -139,7 +139,7 @@ fn keep(cells: &mut Vec<Cell>, words: &str, name: impl Fn(&Cell) -> String) -> R
     Ok(())
 }
 
-/// The table with its legend and the line that counts, and whether all is green.
+/// The table with its legend and its summary line, and whether all cells passed.
 fn report(ends: &[(Cell, End)], seed: u64, took_s: u64) -> (String, bool) {
     let mut text = format!("{LEGEND}\n\n| fault | phase |");
     // Writing to a String cannot fail.
@@ -199,7 +199,7 @@ fn shown(end: Option<&End>) -> String {
     }
 }
 
-/// When a process has died, half a second is typical, and so it is the median that is held to it.
+/// After the death of a process half a second is typical, so that bound applies to the median.
 fn typical_death(ends: &[(Cell, End)]) -> (String, bool) {
     let of_deaths = |(cell, end): &(Cell, End)| match end {
         End::Green(answer) if cell.fault.is_death() => Some(answer.after_ms),

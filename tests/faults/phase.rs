@@ -1,9 +1,9 @@
-//! What the group is doing when it happens.
+//! The phase of the group's work in which the fault occurs.
 //!
-//! Nothing in the program under test knows of phases. A call is watched by the bytes that the
-//! victim has received: half of them are the reduce-scatter, the other half the all-gather. That is
-//! where the fault is *asked for*; a signal arrives within a millisecond, a change of the network
-//! within some ten, of a call that takes about a second.
+//! The program under test does not know phases. A call's progress is measured by the bytes that the
+//! victim has received: the first half is the reduce-scatter, the second half the all-gather. The
+//! fault is *requested* at that point. A signal arrives within a millisecond, a network change
+//! within about ten; the call takes about a second.
 
 use std::thread;
 use std::time::Duration;
@@ -16,28 +16,28 @@ use crate::fault::Ready;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// No call is under way; everybody calls right after it.
+    /// No call is in flight; all members call right after the fault.
     Idle,
-    /// From a tenth to two fifths of the bytes are in.
+    /// Between 10 % and 40 % of the bytes have arrived.
     ReduceScatter,
-    /// From six to nine tenths.
+    /// Between 60 % and 90 % of the bytes have arrived.
     AllGather,
-    /// The last bytes are on their way, or the vote, or it is all over. A matter of chance.
+    /// The last bytes or the vote are in transit, or the call is complete; random.
     BeforeDone,
-    /// Another member has just been killed in the middle of the call. A matter of chance.
+    /// Another member has just been killed in the middle of the call; the moment is random.
     ViewChange,
 }
 
 pub const ALL: [Phase; 5] =
     [Phase::Idle, Phase::ReduceScatter, Phase::AllGather, Phase::BeforeDone, Phase::ViewChange];
 
-/// The share of bytes at which the other member is killed, and the most that may be between that
-/// and the fault, in milliseconds: as long as a View change takes here.
+/// The share of bytes at which the other member is killed, and the maximum time until the fault in
+/// milliseconds: the duration of a View change here.
 const CHANGE_AT: f64 = 0.5;
 const CHANGE_MS: usize = 30;
 
 impl Phase {
-    /// As `--phase` takes it.
+    /// The name that `--phase` accepts.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Idle => "idle",
@@ -48,12 +48,12 @@ impl Phase {
         }
     }
 
-    /// How many more there are in the group, who do not live through it: the last ones.
+    /// How many extra members the group has, which are killed in this phase: the last ones.
     pub fn extra(self) -> usize {
         usize::from(self == Phase::ViewChange)
     }
 
-    /// Everybody calls as `order` says, if the phase is one of a call; the fault strikes when the
+    /// All members call `order` if the phase is part of a call; the fault is injected when the
     /// group is in the phase.
     pub fn struck_by(
         self,
@@ -67,7 +67,7 @@ impl Phase {
             Phase::Idle => None,
             Phase::ReduceScatter => Some(0.1 + 0.3 * chance.unit()),
             Phase::AllGather => Some(0.6 + 0.3 * chance.unit()),
-            // A slow one is asked for somewhat earlier.
+            // A slow fault is requested earlier.
             Phase::BeforeDone if fault.is_slow() => Some(0.92 + 0.06 * chance.unit()),
             Phase::BeforeDone => Some(0.95 + 0.05 * chance.unit()),
             Phase::ViewChange => Some(CHANGE_AT),
@@ -76,7 +76,7 @@ impl Phase {
             group.on_the_way(victim, order, share).context("before the fault")?;
         }
         let apart = Duration::from_millis(chance.below(CHANGE_MS) as u64);
-        // Whoever leaves the group's hands is killed: the last one, if it is too many.
+        // Dropping a `Peer` kills it: the last, extra member.
         let change = |group: &mut Group| drop(group.peers.pop());
         match (self, fault.is_slow()) {
             (Phase::ViewChange, true) => {

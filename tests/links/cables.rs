@@ -1,5 +1,5 @@
-//! Machines that have cables to some others and no switch: each cable a network of its own, and no
-//! way to whoever has none.
+//! Machines that are joined by direct cables without a switch: each cable is a network of its own,
+//! and other machines are reached only through relays.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub fn add(suite: &mut Suite) {
     suite.test_needing("ring4: a pulled cable: all four stay one group", &LAN, pulled);
 }
 
-/// With Gloo on all machines, and nobody says which engine to use.
+/// With Gloo on all machines, and no engine configured.
 pub fn add_gloo(suite: &mut Suite) {
     suite.test_needing("chain4: it runs on the native engine, and says why", &LAN, engine);
 }
@@ -55,7 +55,7 @@ fn plan_of(status: &Value) -> &str {
     status["view"]["plan"].as_str().unwrap_or_default()
 }
 
-/// All collectives, with buffers of all size classes, are what they should be to the last bit.
+/// All collectives, with buffers of all size classes, are bit-exact.
 fn all_of_them(group: &mut Group) -> Result<()> {
     for (seed, len) in [1, 1000, 4096, 70_001, 300_000, 1 << 20].into_iter().enumerate() {
         all_exact(&group.all(&json!({"do": "all_reduce", "len": len, "seed": seed}), "done")?)?;
@@ -80,7 +80,8 @@ fn all_of_them(group: &mut Group) -> Result<()> {
     all_exact(&group.all(&json!({"do": "step", "lens": [3, 50_000], "seed": 6}), "done")?)
 }
 
-/// Whom each machine has a control link with, through how many others, by name.
+/// The members with which a machine has a control link, by name, and the number of relays of each
+/// link.
 fn ways(group: &mut Group, index: usize) -> Result<Vec<(String, usize)>> {
     let linked = group.peers.len() - 1;
     let all = |status: &Value| status["peers"].as_array().map(Vec::len) == Some(linked);
@@ -107,7 +108,7 @@ fn expect_ways(group: &mut Group, expected: [[usize; 4]; 4]) -> Result<()> {
 }
 
 fn triangle() -> Result<()> {
-    // Slow enough for a busy machine to measure them as what they are.
+    // Slow enough that a busy machine measures the right rates.
     let mut group = Group::up_at("direct3", 3, 100)?;
     all_of_them(&mut group)?;
     for peer in &mut group.peers {
@@ -133,8 +134,8 @@ fn chain() -> Result<()> {
     let status = group.peers[0].status()?;
     ensure!(status["view"]["engine"] == "native", "{status}");
     all_of_them(&mut group)?;
-    // What the cables carry is measured, both ways of each, and of no other pair anything. Rank 0
-    // has it measured and knows all of it.
+    // Each cable is measured in both directions, and no other pair is. Rank 0 coordinates the
+    // measurements, so it knows all rates.
     let rated = |status: &Value| {
         let paths = status["view"]["paths"].as_array().cloned().unwrap_or_default();
         paths.iter().filter(|path| path["rate_kbps"].is_u64()).count()
@@ -183,8 +184,8 @@ fn messages() -> Result<()> {
 fn comes_and_leaves() -> Result<()> {
     let mut group = Group::up("chain4", 4)?;
     let join = json!({"do": "join", "min": 2, "events": true});
-    // The last machine's process ends and another one begins: the first hears of both through two
-    // others.
+    // The last machine's process ends and another one starts: the first machine learns of both
+    // through two relays.
     group.peers[3].process().kill()?;
     let since = now_ms();
     group.peers[0].status_where(|status| names(&status["view"]["members"]).len() == 3, PATIENCE)?;
@@ -194,7 +195,7 @@ fn comes_and_leaves() -> Result<()> {
     );
     group.restart(3)?.ask(&join, "joined", PATIENCE)?;
     group.peers[0].status_where(|status| names(&status["view"]["members"]).len() == 4, PATIENCE)?;
-    // It says good-bye, and nobody takes it for lost.
+    // It leaves in an orderly way, and no node reports it as lost.
     group.peers[3].order(&json!({"do": "leave"}))?;
     let since = now_ms();
     group.peers[0].status_where(|status| names(&status["view"]["members"]).len() == 3, PATIENCE)?;
@@ -227,7 +228,7 @@ fn ring() -> Result<()> {
     all_of_them(&mut group)
 }
 
-/// Four on a ring that tell what happens, and how many Views each has seen.
+/// Four nodes in a ring that report events, and the number of Views that each has seen.
 fn ring_that_tells() -> Result<(Group, Vec<u64>)> {
     let mut group = Group::empty("ring4", 4)?;
     for index in 0..4 {
@@ -245,8 +246,7 @@ fn ring_that_tells() -> Result<(Group, Vec<u64>)> {
 }
 
 fn killed() -> Result<()> {
-    // Whichever it is: one that passes the words of two others on, and one that does not, as it
-    // happens to be.
+    // Any node: a relay of two others, or not, depending on the links that were made.
     for victim in 0..4 {
         let (mut group, before) = ring_that_tells()?;
         let others = move |index: usize| index != victim;
@@ -270,7 +270,7 @@ fn killed() -> Result<()> {
         for index in (0..4).filter(|index| others(*index)) {
             let status = group.peers[index].status()?;
             let views = status["counters"]["views"].as_u64().unwrap_or(0);
-            // One View of three, and nobody else was out in between.
+            // One View of three, and no other node was left out in between.
             ensure!(
                 views == before[index] + 1,
                 "p{}: {} Views: {status}",
@@ -305,8 +305,8 @@ fn pulled() -> Result<()> {
         ensure!(!peer.has_said("lost"), "p{}", index + 1);
     }
     all_of_them(&mut group)?;
-    // Plugged in again the direct link takes the place of the long way round, and when it has
-    // lasted there is a View in which it counts.
+    // Plugged in again, the direct link replaces the relayed one. When it has been stable, a new
+    // View uses it.
     let old = group.peers[0].status()?["view"]["id"].clone();
     group.lab.join_between("n1", "n2")?;
     let direct = |status: &Value| {

@@ -1,4 +1,4 @@
-//! Codecs that are left to the plan: chosen by what the links carry, the same by all.
+//! Codecs that the plan chooses: from the measured links, and the same on all members.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ pub fn add(suite: &mut Suite) {
     );
 }
 
-/// For the native engine alone: Gloo has no trees.
+/// For the native engine only: Gloo has no trees.
 pub fn add_native(suite: &mut Suite) {
     suite.serial("a fast cable goes without the codec that a slow one has", &LAN, fast_and_slow);
 }
@@ -27,13 +27,13 @@ pub fn add_native(suite: &mut Suite) {
 /// 1 MiB.
 const LEN: usize = 1 << 18;
 
-/// Calls like those that leave their codec to the plan.
+/// Calls whose codec the plan chooses.
 fn auto(len: usize, seed: u64) -> Value {
     json!({"do": "all_reduce", "len": len, "codec": "auto", "seed": seed})
 }
 
-/// Every one of these calls succeeded, with the same bits everywhere, and near the right ones.
-/// Gives the codec that calls take from now on.
+/// All calls succeeded, with bit-identical results close to the exact ones. Returns the codec that
+/// the plan uses from now on.
 fn all_alike(events: &[Value]) -> Result<String> {
     for event in events {
         ensure!(event["ok"] == true && event["verdict"] == "close", "{events:?}");
@@ -42,7 +42,7 @@ fn all_alike(events: &[Value]) -> Result<String> {
     Ok(events[0]["auto"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Calls one after the other, so that there is no quiet moment, until all take a codec.
+/// Makes calls without a pause, so that there is no idle time, until the plan encodes them.
 fn until_taken(group: &mut Group) -> Result<()> {
     let (began, mut seed) = (Instant::now(), 0);
     loop {
@@ -57,7 +57,7 @@ fn until_taken(group: &mut Group) -> Result<()> {
     }
 }
 
-/// One call, and then none, until all would take this codec.
+/// Makes one call, then waits idle until all members would use this codec.
 fn until_told(group: &mut Group, codec: &str) -> Result<()> {
     all_alike(&group.all(&auto(1000, 0), "done")?)?;
     let takes = format!("Codec::auto takes {codec}");
@@ -70,13 +70,12 @@ fn until_told(group: &mut Group, codec: &str) -> Result<()> {
     Ok(())
 }
 
-/// How many milliseconds the slowest took.
+/// The time of the slowest call in milliseconds.
 fn ms(events: &[Value]) -> f64 {
     events.iter().filter_map(|event| event["ms"].as_f64()).fold(0.0, f64::max)
 }
 
-/// What is chosen is what calls take, by the same bits as if they had named it, and takes less
-/// time.
+/// The calls use the chosen codec, give the same bits as calls that name it, and take less time.
 fn pays(group: &mut Group) -> Result<()> {
     let plain = group.all(&json!({"do": "all_reduce", "len": LEN, "seed": 5}), "done")?;
     all_exact(&plain)?;
@@ -88,13 +87,13 @@ fn pays(group: &mut Group) -> Result<()> {
     all_alike(&by_name)?;
     ensure!(by_name[0]["hash"] == coded[0]["hash"], "{codec} by name gives other bits");
     println!("measured: 1 MiB takes {:.0} ms, {:.0} ms by {codec}", ms(&plain), ms(&coded));
-    // How much less it is in an optimised build the benchmarks say.
+    // The benchmarks measure the gain of an optimized build.
     ensure!(ms(&coded) < ms(&plain) / 1.2, "{coded:?} after {plain:?}");
     Ok(())
 }
 
-/// A build that is not optimised encodes slowly, on a busy machine so slowly that only a very slow
-/// link is sure to be worth eight bits.
+/// An unoptimized build encodes slowly. On a busy machine only a very slow link is certain to
+/// justify eight bits.
 fn on_slow_links() -> Result<()> {
     let mut group = Group::up_at("gbe4", 4, 8)?;
     let view = group.meet()?[0]["view"].clone();
@@ -120,12 +119,12 @@ fn keeps_its_view(group: &mut Group, view: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What each machine has sent.
+/// The bytes that each machine has sent.
 fn sent_by(group: &Group) -> Result<Vec<u64>> {
     group.lab.nodes().iter().map(|node| group.lab.bytes_out(node, "eth0")).collect()
 }
 
-/// Of four machines one has a slow cable. What the fast ones send up is exact.
+/// One of four machines has a slow cable. The contributions of the fast machines are exact.
 fn fast_and_slow() -> Result<()> {
     const MBIT: [u32; 4] = [200, 200, 200, 10];
     const SLOW: usize = 3;
@@ -139,8 +138,8 @@ fn fast_and_slow() -> Result<()> {
             MEASURED,
         )?;
     }
-    // Two of the fast ones send all that they have once and no more, the slow one a quarter of it.
-    // Who adds hands the result to all, in eight bits.
+    // Two of the fast machines send their whole buffer once and no more, the slow one a quarter of
+    // that. The root of the tree sends the result to all, with eight bits per element.
     let whole = 4 * LEN as u64;
     let fits = |sent: &[u64]| {
         let fast =
@@ -166,7 +165,7 @@ fn fast_and_slow() -> Result<()> {
             );
             break done;
         }
-        // A burst came between, as long as links are still measured.
+        // A burst was counted too, because links are still being measured.
         ensure!(began.elapsed() < MEASURED, "{sent:?} bytes: {}", done[0]["plan"]);
     };
     let own: Vec<&Value> = done.iter().map(|event| &event["own"]).collect();

@@ -1,4 +1,4 @@
-//! Faults of single flows, while hosts and cables are as they were.
+//! Faults of single flows, while hosts and cables work.
 
 use anyhow::{Result, ensure};
 use potluck_harness::group::PATIENCE;
@@ -24,11 +24,11 @@ pub fn add(suite: &mut Suite) {
     );
 }
 
-/// Within this a call ends of which nothing gets through: ten seconds, and what it takes to begin
-/// and to agree.
+/// The bound for a call whose data is dropped: ten seconds, plus time for the start and the
+/// agreement.
 const SWALLOWED: Duration = Duration::from_secs(20);
 
-/// As where one machine has jumbo frames and the switch has not, and nobody is told.
+/// As if one machine used jumbo frames and the switch silently dropped them.
 fn mtu() -> Result<()> {
     let mut group = Group::empty("gbe4", 2)?;
     for index in 0..2 {
@@ -61,7 +61,7 @@ fn mtu() -> Result<()> {
     );
     let logs = group.peers.iter().map(Peer::log).collect::<String>();
     ensure!(logs.contains("MTU"), "nobody says what it may be");
-    // Both live and know it, so they are a group as soon as there is a way again.
+    // Both nodes run and know of each other, so they form a group as soon as packets pass again.
     ensure!(
         group
             .lab
@@ -90,7 +90,7 @@ fn control_link_broken() -> Result<()> {
     // control link does.
     all_exact(&group.all(&json!({"do": "all_to_all", "len": 1 << 17, "seed": 5}), "done")?)?;
     let began = Instant::now();
-    // Links that another one has replaced end a few seconds later.
+    // Replaced links are closed a few seconds later.
     let before = loop {
         let before = control_links(&group, "n1")?;
         if before.len() == 3 {
@@ -122,8 +122,8 @@ fn control_link_broken() -> Result<()> {
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 1 << 18, "seed": 6}), "done")?)
 }
 
-/// The ports of each control link of a machine, and of others that are being tried: of all that
-/// have carried little.
+/// The ports of each control link of a machine, including links that are being tried. Connections
+/// that have carried more than `LITTLE` are data links.
 fn control_links(group: &Group, machine: &str) -> Result<Vec<(String, String)>> {
     const LITTLE: u64 = 300_000;
     let output =

@@ -1,4 +1,4 @@
-//! A group on Gloo whose links turn out not to be alike.
+//! A group on Gloo whose links prove heterogeneous.
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::{MEASURED, PATIENCE};
@@ -25,7 +25,7 @@ pub fn add(suite: &mut Suite) {
     );
 }
 
-/// Four machines of which the last has a slow cable; all have Gloo.
+/// Four machines with Gloo; the last one has a slow cable.
 fn four_of_which_one_is_slow(engine: Option<&str>) -> Result<Group> {
     let mut group = Group::empty("slow1", 4)?;
     for index in 0..4 {
@@ -67,12 +67,12 @@ fn uneven(engine: Option<&str>) -> Result<()> {
         let status = peer.status_where(moved_to_native, MEASURED)?;
         ensure!(status["view"]["id"] == before, "another View for it: {status}");
     }
-    // Messages between two keep to the plan that the View began with.
+    // Messages stay on the plan with which the View began.
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001}), "done")?)?;
     exchange(&mut group)
 }
 
-/// The first one sends to the second, small and large.
+/// The first node sends to the second one, small and large messages.
 fn exchange(group: &mut Group) -> Result<()> {
     let ranks: Vec<Value> =
         group.meet()?.into_iter().map(|context| context["rank"].clone()).collect();
@@ -89,7 +89,7 @@ fn exchange(group: &mut Group) -> Result<()> {
     Ok(())
 }
 
-/// Calls follow each other without a pause, so measuring has to make one. None of them notices.
+/// Calls without a pause leave no idle time, so the measurement must pause them. No call fails.
 fn uneven_and_busy() -> Result<()> {
     const CALLS: usize = 120;
     let mut group = four_of_which_one_is_slow(None)?;

@@ -1,5 +1,5 @@
-//! Real processes on cables and radios that are not alike: where they lead, what they carry, and
-//! what a group makes of it. Figures are printed as `measured …`.
+//! Real processes on heterogeneous cables and radios: routes, measured rates, and the plans made
+//! from them. Measured values are printed as `measured …`.
 
 mod cables;
 mod codecs;
@@ -17,7 +17,7 @@ const LAN: [Need; 1] = [Need::Lab];
 
 fn main() {
     let mut suite = Suite::new();
-    // Slow links are what most of them wait for.
+    // Most tests wait for slow links.
     suite.at_once(3);
     let missing = potluck::gloo_version().is_none().then_some("this build has no Gloo");
     for (engine, missing) in [("native", None), ("gloo", missing)] {
@@ -35,7 +35,7 @@ fn main() {
     codecs::add_native(&mut suite);
     flows::add(&mut suite);
     cables::add(&mut suite);
-    // A group that begins on Gloo, and may leave it.
+    // A group that starts on Gloo and may leave it.
     suite.on("auto", missing);
     unequal::add(&mut suite);
     suite.run()

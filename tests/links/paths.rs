@@ -1,5 +1,5 @@
-//! Two machines with more than one way between them: the good one is taken, another one when it
-//! breaks, and it again when it is back.
+//! Two machines with several paths between them: the fast path is used, another one when it breaks,
+//! and the fast one again when it is restored.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub fn add(suite: &mut Suite) {
     );
 }
 
-/// What is the same on every engine.
+/// Tests that do not depend on the engine.
 pub fn add_once(suite: &mut Suite) {
     let needs = [Need::Lab, Need::Command("nft")];
     suite.serial(
@@ -62,10 +62,10 @@ fn call() -> Value {
     json!({"do": "all_reduce", "len": LEN, "seed": 7})
 }
 
-/// What is done to a machine before a node starts there.
+/// A preparation of a machine before its node starts.
 type Prepare = fn(&Group, &str) -> Result<()>;
 
-/// What is done to the fast cable, and undone.
+/// A change of the fast cable, or its reversal.
 type Change = fn(&Group, Cable) -> Result<()>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,13 +74,13 @@ enum Cable {
     Back,
 }
 
-/// Its carrier goes on both ends.
+/// The carrier is lost at both ends.
 fn pulled(group: &Group, cable: Cable) -> Result<()> {
     let way = if cable == Cable::Away { "down" } else { "up" };
     run(group.lab.command("n2", "ip").args(["link", "set", "eth0", way]))
 }
 
-/// As of a switch on the way that has died: no end notices anything.
+/// As if a switch on the path had died: neither end notices anything.
 fn dead(group: &Group, cable: Cable) -> Result<()> {
     let rules: &[&str] = match cable {
         Cable::Back => &["delete table netdev deaf"],
@@ -120,7 +120,7 @@ fn fast_and_slow(change: Change) -> Result<()> {
         answers[0]["message"]
     );
     one_outcome(&answers).inspect_err(|_| println!("logs in {}", kept(&group)))?;
-    // As a program does it. The end of a cable may be noticed a moment later.
+    // Retries like a program. The loss of a cable may be noticed a moment later.
     while !goes_through(&mut group)? {
         ensure!(
             now_ms() - since < PATIENCE.as_secs_f64() * 1e3,
@@ -157,7 +157,7 @@ fn plugged_in_later() -> Result<()> {
     Ok(())
 }
 
-/// Whether the next call does; if not, it is to be called again.
+/// Whether the next call succeeds; otherwise it is aborted on both nodes.
 fn goes_through(group: &mut Group) -> Result<bool> {
     group.meet()?;
     let answers = group.all(&call(), "done")?;
@@ -173,7 +173,7 @@ fn view_of(group: &mut Group) -> Result<Value> {
     Ok(group.peers[0].status()?["view"]["id"].clone())
 }
 
-/// Waits until both say that their way to the other one is a fast one.
+/// Waits until both nodes report that their path to the other one is a fast one.
 fn on_the_fast_one(group: &mut Group) -> Result<()> {
     let is_fast = |path: &Value| path["rate_kbps"].as_u64() > Some(300_000);
     let all_fast = |status: &Value| {
@@ -186,7 +186,7 @@ fn on_the_fast_one(group: &mut Group) -> Result<()> {
     wait().inspect_err(|_| println!("logs in {}", kept(group)))
 }
 
-/// How much of the bytes of some calls goes over the fast cable.
+/// The share of the bytes of some calls that goes over the fast cable.
 fn share_of_the_fast_one(group: &mut Group, calls: usize) -> Result<f64> {
     let sent =
         |group: &Group, device| -> Result<f64> { Ok(group.lab.bytes_out("n1", device)? as f64) };
@@ -205,8 +205,8 @@ fn share_of_the_fast_one(group: &mut Group, calls: usize) -> Result<f64> {
     Ok(share)
 }
 
-/// Two machines as they are after a while: containers, a tunnel, a name that leads to themselves.
-/// No flags.
+/// Two machines with typical clutter: containers, a tunnel, a host name that resolves to the
+/// machine itself. No options.
 fn traps() -> Result<()> {
     let mut group = Group::empty("gbe4", 2)?;
     for (machine, tunnel) in [("n1", "10.66.0.1/24"), ("n2", "10.66.0.2/24")] {
@@ -244,19 +244,19 @@ fn traps() -> Result<()> {
     Ok(())
 }
 
-/// What `potluck status --json` says on the first machine.
+/// The output of `potluck status` on the first machine.
 fn told_by_the_command(group: &Group) -> Result<String> {
     let start = group.start(0);
     let mut status = group.lab.command("n1", potluck_harness::peer::binary()?);
     status.args(["status", "--json"]).env("POTLUCK_HOME", start.home.with_extension("status"));
     let told = status.env("POTLUCK_KEY", start.key.context("a key")?).output()?;
-    // Whether a node runs in that home, which is another one, is not what is asked.
+    // Whether a node runs in that home directory does not matter here.
     let told = String::from_utf8(told.stdout)?;
     ensure!(told.contains("10.77.0.2"), "the other machine is not seen: {told}");
     Ok(told)
 }
 
-/// Without any option: what a node finds by itself.
+/// Without any option: with the interfaces that a node finds itself.
 fn start_all(group: &mut Group) -> Result<()> {
     for index in 0..2 {
         let start = potluck_harness::peer::Start { options: Vec::new(), ..group.start(index) };
@@ -277,7 +277,7 @@ fn ipv6_alone(group: &Group, machine: &str) -> Result<()> {
     run(group.lab.command(machine, "ip").args(["-4", "addr", "flush", "dev", "eth0"]))
 }
 
-/// It has addresses, and whatever is sent to them vanishes.
+/// The interface has IPv6 addresses, and all packets to them are dropped.
 fn ipv6_broken(group: &Group, machine: &str) -> Result<()> {
     for rule in [
         "add table ip6 deaf",

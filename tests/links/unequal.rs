@@ -1,5 +1,4 @@
-//! Machines that are not alike: what their links carry is measured, and the plan follows, while the
-//! View stays.
+//! Heterogeneous machines: their links are measured, and the plan follows while the View stays.
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::{MEASURED, PATIENCE};
@@ -39,32 +38,33 @@ pub fn add(suite: &mut Suite) {
     suite.serial("stations of a radio that nobody has told of are found", &[radios], radio);
 }
 
-/// Calls after which the plan fits a link that has become ten times slower.
+/// The number of calls after which the plan fits a link that has become ten times slower.
 const CALLS_MAX: usize = 10;
 
-/// Fewer than a burst at 20 Mbit/s has, and more than members say to each other in a second.
+/// Less than a burst at 20 Mbit/s, and more than members exchange otherwise in a second.
 const BURST_BYTES: u64 = 50_000;
 
-/// Between two calls: as while a model computes, once half a minute of calls is near, after which a
-/// path is tried again.
+/// The pause between two calls, like a model's computation. A path is tried again in such a pause
+/// after half a minute of calls.
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(1);
 const SPARE_AFTER_MS: f64 = 25_000.0;
 
-/// A burst that was disturbed is followed by another one half a minute of calls later.
+/// A disturbed burst is repeated after half a minute of calls.
 const RISEN_WITHIN: Duration = Duration::from_secs(120);
 
-/// More than a link of 20 Mbit/s carries, and less than one of 200 shows on a busy processor.
+/// More than a link of 20 Mbit/s carries, and less than one of 200 Mbit/s reaches on a busy
+/// processor.
 const FAST_KBPS: u64 = 60_000;
 
-/// Of a line rate, what is left for TCP's payload on Ethernet.
+/// The share of an Ethernet line rate that remains for TCP payload.
 const PAYLOAD: f64 = 0.9415;
 
 fn by_its_own_plan(status: &Value) -> bool {
     status["view"]["plan_revision"].as_u64() >= Some(1)
 }
 
-/// Of a group of four.
+/// For a group of four.
 pub fn knows_all_paths(status: &Value) -> bool {
     let known = |paths: &Vec<Value>| paths.iter().filter(|path| path["rate_kbps"].is_u64()).count();
     status["view"]["paths"].as_array().map_or(0, known) == 12
@@ -96,8 +96,8 @@ fn measured() -> Result<()> {
     };
     let times =
         |path: &Value| path["rate_kbps"].as_f64().unwrap_or(0.0) / (line(path) * 1000.0 * PAYLOAD);
-    // The processor may be too busy for a fast one, and for a slow one now and then; mostly that is
-    // found to be as slow as it is.
+    // A busy processor may distort the rate of a fast link, and sometimes of a slow one; usually
+    // the slow link is found to be slow.
     let are_found = |status: &Value| {
         let paths = status["view"]["paths"].as_array().into_iter().flatten();
         let mut of_the_slow: Vec<f64> =
@@ -125,12 +125,12 @@ fn radio() -> Result<()> {
     let contexts = group.meet()?;
     let (view, wired) = (contexts[0]["view"].clone(), rank_of(&contexts, 0));
     let paths = |status: &Value| status["view"]["paths"].as_array().cloned().unwrap_or_default();
-    // Three stations have a path to each of the three others.
+    // Each of three stations has a path to each of the three other machines.
     let is_found =
         |status: &Value| paths(status).iter().filter(|path| !path["medium"].is_null()).count() == 9;
     for peer in &mut group.peers {
-        // There may be a plan before it is known who shares the channel; the one that counts comes
-        // after.
+        // An earlier plan may exist before the shared channel is detected; this waits for the later
+        // one.
         let hub = format!("over a tree to {wired} take");
         let is_theirs = |status: &Value| {
             status["view"]["plan"].as_str().is_some_and(|plan| plan.contains(&hub))
@@ -155,7 +155,7 @@ fn slowed_down() -> Result<()> {
     let mut calls = 0;
     loop {
         calls += 1;
-        // None fails, and the View stays.
+        // No call fails, and the View stays.
         let done = group.all(&order, "done")?;
         all_exact(&done).inspect_err(|_| {
             println!("logs in {}", group.keep_logs(&format!("slowed-{}", std::process::id())))
@@ -174,8 +174,7 @@ fn slowed_down() -> Result<()> {
         "measured: {calls} calls until the plan fitted a link that had become ten times slower"
     );
     until_all_is_measured(&group)?;
-    // Nobody would know that it is as fast as before, if it were not tried now and then, in a
-    // pause.
+    // Only a trial in a pause can detect that the link is fast again.
     let trees =
         group.peers[0].status_where(by_its_own_plan, PATIENCE)?["view"]["plan_revision"].clone();
     group.lab.rate("n3", 200, 200)?;
@@ -229,7 +228,7 @@ fn told_later() -> Result<()> {
     until_all_paths_are_known(&mut group)
 }
 
-/// Until no more bursts come from the slow machine, which all that is in doubt has to do with.
+/// Waits until no more bursts come from the slow machine; all uncertain paths involve it.
 fn until_all_is_measured(group: &Group) -> Result<()> {
     let began = Instant::now();
     let mut before = group.lab.bytes_out("n3", "eth0")?;
@@ -243,8 +242,8 @@ fn until_all_is_measured(group: &Group) -> Result<()> {
     }
 }
 
-/// What one member says arrives 300 ms late; that takes as long, and changes nothing else. The
-/// calls that are under way when the link becomes slow end by the plan that they have.
+/// One member's control messages are delayed by 300 ms: that delays the change of the plan, and
+/// nothing else. Calls in flight end under their old plan.
 fn slowed_down_in_flight() -> Result<()> {
     const CALLS: usize = 60;
     const IN_FLIGHT: usize = 8;
@@ -254,7 +253,7 @@ fn slowed_down_in_flight() -> Result<()> {
     group.lab.lag("n2", 300)?;
     let order = json!({"do": "flights", "calls": CALLS, "in_flight": IN_FLIGHT, "len": (1 << 19) + 1, "seed": 3});
     group.peers.iter_mut().try_for_each(|peer| peer.order(&order))?;
-    // In the middle of them.
+    // In the middle of the calls.
     let before = group.lab.bytes_out("n3", "eth0")?;
     let began = Instant::now();
     while group.lab.bytes_out("n3", "eth0")? < before + 10 * (3 << 20) {
@@ -295,7 +294,7 @@ fn called_meanwhile() -> Result<()> {
     let mut group = Group::up("slow1", 4)?;
     let view = group.meet()?[0]["view"].clone();
     let mut calls = 0;
-    // As many calls as it takes, large and small, alone and in steps.
+    // As many calls as needed, large and small, single and in steps.
     loop {
         for order in [
             json!({"do": "all_reduce", "len": 301, "seed": calls}),

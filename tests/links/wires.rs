@@ -1,4 +1,4 @@
-//! By which of its addresses a machine is sent its data.
+//! The address of a machine to which its data is sent.
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::{Group, Lab, Need, Suite};
@@ -26,7 +26,7 @@ fn sum(group: &mut Group) -> Result<()> {
 }
 
 fn by_ipv4() -> Result<()> {
-    // The control links take what answers first, which is not the same each time.
+    // The control links use the address that answers first, which varies.
     for _ in 0..3 {
         let mut group = Group::up("gbe4", 2)?;
         let before = ipv6_bytes_out(&group.lab, "n1")?;
@@ -40,7 +40,7 @@ fn by_ipv4() -> Result<()> {
 fn by_ipv6_alone() -> Result<()> {
     let mut group = Group::empty("gbe4", 2)?;
     for machine in ["n1", "n2"] {
-        // What is dropped without a word is what takes longest to notice.
+        // Silently dropped packets take longest to detect.
         for rule in [
             "add table ip deaf",
             "add chain ip deaf in { type filter hook input priority 0 ; }",
@@ -62,7 +62,7 @@ fn by_ipv6_alone() -> Result<()> {
     Ok(())
 }
 
-/// Bytes that `machine` has sent over IPv6 so far.
+/// The bytes that `machine` has sent over IPv6 so far.
 fn ipv6_bytes_out(lab: &Lab, machine: &str) -> Result<u64> {
     let told = lab.command(machine, "cat").arg("/proc/net/snmp6").output()?;
     let told = String::from_utf8(told.stdout)?;

@@ -1,5 +1,5 @@
-//! Nodes of different builds in one group: without optimisation, for a newer processor with all of
-//! it, and in a program whose arithmetic is not the usual one.
+//! Nodes of different builds in one group: unoptimized, optimized for a newer processor, and in a
+//! program that flushes subnormals to zero.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,7 +30,7 @@ pub fn add(suite: &mut Suite) {
     });
 }
 
-/// Why this processor cannot run x86-64-v3.
+/// The reason why this processor cannot run x86-64-v3.
 fn lacks() -> Option<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -43,8 +43,8 @@ fn lacks() -> Option<&'static str> {
     Some("this processor is no x86-64")
 }
 
-/// Whatever a rank's build does, it is the reference to the bit, which every node works out without
-/// optimisation.
+/// The result is bit-identical to the reference on every build. Every node computes the reference
+/// without optimization.
 fn same_bits(newer: &Path) -> Result<()> {
     let mut group = Group::empty("lo", 3)?;
     for index in 0..3 {
@@ -60,7 +60,7 @@ fn same_bits(newer: &Path) -> Result<()> {
     for dtype in ["f32", "f64", "f16", "bf16"] {
         for op in ["sum", "mean", "prod", "min", "max"] {
             for call in ["all_reduce", "reduce", "reduce_scatter"] {
-                // Least and greatest, which round nothing, once.
+                // Minimum and maximum do not round, so one call suffices.
                 if matches!(op, "min" | "max") && call != "all_reduce" {
                     continue;
                 }
@@ -75,8 +75,8 @@ fn same_bits(newer: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a program does that loads a library linked with `-ffast-math`: from then on its threads
-/// take subnormals for zero.
+/// A program that loads a library linked with `-ffast-math`: its threads then flush subnormals to
+/// zero.
 fn flushing() -> Result<()> {
     let scratch = Scratch::new()?;
     let (source, library) = (scratch.path().join("fast.c"), scratch.path().join("libfast.so"));
@@ -97,7 +97,7 @@ fn flushing() -> Result<()> {
     let flushes: Vec<&Value> = joined.iter().map(|event| &event["flushes"]).collect();
     ensure!(flushes == [false, true, false], "not the programs that are wanted: {joined:?}");
     group.meet()?;
-    // Two that exchange, a hub, a ring: in each somebody else adds.
+    // A pairwise exchange, a hub, a ring: in each, other members add.
     for len in [1000, 4096, 20_000, 300_007] {
         for dtype in ["f32", "f64", "f16", "bf16"] {
             for op in ["sum", "mean", "prod", "min", "max"] {

@@ -1,4 +1,4 @@
-//! Programs that call wrongly, or not to the end.
+//! Programs that make wrong calls, or drop them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{LO, all_exact, all_failed};
 
-/// What "at once" is on a machine that does other things too.
+/// The bound for "at once" on a busy machine.
 const SOON: Duration = Duration::from_secs(5);
 
 pub fn add(suite: &mut Suite) {
@@ -20,7 +20,7 @@ pub fn add(suite: &mut Suite) {
     suite.test_needing("nonsense on the input is an event", &LO, nonsense);
 }
 
-/// Whatever the test did with it, the View is still the same and works.
+/// Checks that the View is unchanged and works.
 fn still_works(group: &mut Group, before: &Value) -> Result<()> {
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 5001, "seed": 77}), "done")?)?;
     let after = group.peers[0].status()?;
@@ -68,14 +68,13 @@ fn mismatch() -> Result<()> {
 fn dropped() -> Result<()> {
     let mut group = Group::up("lo", 3)?;
     let before = group.peers[0].status()?;
-    // Never polled, barely begun, and well under way.
+    // Never polled, polled once, and well under way.
     for (round, polls) in [0, 1, 20].into_iter().enumerate() {
         let loser = round % 3;
         let usual = json!({"do": "all_reduce", "len": 16 << 20, "seed": round});
         let dropping =
             json!({"do": "drop_all_reduce", "len": 16 << 20, "seed": round, "polls": polls});
-        // One comes when it is dropped already: as long as somebody has not called, it cannot be
-        // over.
+        // One member calls after the drop: the call cannot complete before all have called.
         let late = (loser + 2) % 3;
         group.peers[(loser + 1) % 3].order(&usual)?;
         let event = group.peers[loser].ask(&dropping, "dropped", PATIENCE)?;
@@ -97,15 +96,14 @@ fn forgotten() -> Result<()> {
     let mut group = Group::up("lo", 3)?;
     let before = group.peers[0].status()?;
     let usual = json!({"do": "all_reduce", "len": 4 << 20, "seed": 4});
-    // One comes when it is forgotten already: as long as somebody has not called, it cannot be
-    // over.
+    // One member calls after the leak: the call cannot complete before all have called.
     group.peers[0].order(&usual)?;
     let forgetting = json!({"do": "forget_all_reduce", "len": 4 << 20, "seed": 4, "polls": 2});
     let event = group.peers[1].ask(&forgetting, "forgotten", PATIENCE)?;
     ensure!(event["was_over"] == false && event["verdict"] == "untouched", "{event}");
     group.peers[2].order(&usual)?;
     let events = group.events(|index| index != 1, "done", PATIENCE)?;
-    // It had begun and goes on without its caller.
+    // The call had begun and continues without its caller.
     all_exact(&events)?;
     still_works(&mut group, &before)
 }
@@ -121,7 +119,7 @@ fn deadline() -> Result<()> {
         SOON,
     )?;
     let other = group.peers[1].event("done", SOON)?;
-    // Somebody who comes too late is told so.
+    // A member that calls too late gets an error.
     let late = group.peers[2].ask(&call, "done", SOON)?;
     all_failed(&[own.clone(), other.clone(), late.clone()], "aborted")?;
     ensure!(own["retryable"] == false && own["ms"].as_f64() >= Some(300.0), "{own}");

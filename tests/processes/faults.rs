@@ -50,8 +50,8 @@ pub fn add(suite: &mut Suite) {
     suite.serial("a frozen node is left out, and comes back when it thaws", &LO, frozen);
 }
 
-/// All call a large `all_reduce`; returns when the node at `victim` has a third of what it will
-/// receive.
+/// All members call a large `all_reduce`; returns when the node at `victim` has received a third of
+/// its expected bytes.
 fn in_the_middle(group: &mut Group, victim: usize) -> Result<()> {
     group.remember()?;
     group.on_the_way(victim, &call_of(LARGE), 0.33)
@@ -61,7 +61,7 @@ fn call_of(len: usize) -> Value {
     json!({"do": "all_reduce", "len": len, "seed": 5})
 }
 
-/// The answers of all but `victim`: one outcome for all, untouched if it is a failure, within
+/// The answers of all but `victim`: one outcome for all, unchanged buffers on failure, within
 /// `bound` of `since_ms`.
 fn answers(
     group: &mut Group,
@@ -80,7 +80,7 @@ fn answers(
 
 fn killed(profile: &str, size: usize) -> Result<()> {
     let mut group = Group::up(profile, size)?;
-    // The places in the View follow from random keys: any machine is as good as any other.
+    // Ranks follow from random keys, so all machines are equivalent.
     let victim = 1;
     in_the_middle(&mut group, victim)?;
     group.peers[victim].process().kill()?;
@@ -116,7 +116,7 @@ fn killed_in_a_step() -> Result<()> {
     all_exact(&group.some(|index| index != 1, &step, "done")?)
 }
 
-/// One of three dies while the first has got a part of what the second sends.
+/// One of three dies after the first has received a part of the message from the second.
 fn killed_by_a_message() -> Result<()> {
     for victim in 0..3 {
         let mut group = Group::up("lo", 3)?;
@@ -139,7 +139,7 @@ fn killed_by_a_message() -> Result<()> {
         );
         ensure!(answered <= 3000.0, "answered after {answered:.0} ms: {events:?}");
         one_outcome(&events)?;
-        // Its sender is gone before it had sent all.
+        // If the sender died, it had not sent the whole message.
         ensure!(victim != 1 || events[0]["ok"] == false, "{events:?}");
         group.go_on(|index| index != victim)?;
     }
@@ -159,7 +159,7 @@ fn killed_of_two() -> Result<()> {
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 100_001, "seed": 6}), "done")?)
 }
 
-/// Also when the votes are already on their way, all others must come to the same end.
+/// All other members must have the same outcome, even if votes are already in transit.
 fn killed_any_time() -> Result<()> {
     let seed = seed("kill -9 at any moment")?;
     let mut group = Group::up("lo", 4)?;
@@ -167,7 +167,7 @@ fn killed_any_time() -> Result<()> {
     for round in 0..6 {
         let mut chance = Chance::new(seed.wrapping_add(round));
         let victim = chance.below(4);
-        // Every other time at the very end.
+        // Every other round at the very end of the call.
         let share = if round % 2 == 0 { 1.0 } else { chance.unit() };
         group.on_the_way(victim, &call_of(1 << 20), share)?;
         group.peers[victim].process().kill()?;
@@ -181,9 +181,9 @@ fn killed_any_time() -> Result<()> {
     Ok(())
 }
 
-/// Nothing tells of a closed connection, and both sides decide for themselves. Those that stay
-/// together have one outcome. The one that is alone may have another; then its state is another one
-/// too, and it must be told so when it is back.
+/// No connection is closed visibly, and both sides decide on their own. The members that stay
+/// together have one outcome. The isolated member may have another one; then its state differs, and
+/// it must be told so when it is back.
 fn pulled_any_time() -> Result<()> {
     let seed = seed("a pulled cable at any moment")?;
     let mut group = Group::up("loop", 3)?;
@@ -191,7 +191,7 @@ fn pulled_any_time() -> Result<()> {
     for round in 0..4 {
         let mut chance = Chance::new(seed.wrapping_add(round));
         let victim = chance.below(3);
-        // Pulling takes about as long as half of the call.
+        // Unplugging takes about half as long as the call.
         let share = 0.05 + chance.unit() / 2.0;
         group.on_the_way(victim, &call_of(LARGE), share)?;
         let machine = format!("n{}", victim + 1);
@@ -215,8 +215,8 @@ fn pulled_any_time() -> Result<()> {
     Ok(())
 }
 
-/// One that was only away tells later what became of its call: it must not have been another
-/// outcome than the others'.
+/// A frozen member learns the outcome of its call later: it must not contradict the others'
+/// outcome.
 fn frozen_any_time() -> Result<()> {
     let seed = seed("frozen at any moment")?;
     let mut group = Group::up("lo", 3)?;
@@ -228,7 +228,7 @@ fn frozen_any_time() -> Result<()> {
         group.on_the_way(victim, &call_of(1 << 20), share)?;
         group.peers[victim].process().stop()?;
         let events = group.events(|index| index != victim, "done", PATIENCE)?;
-        // So that it is left out, whether or not it was done in time.
+        // Ensures that the victim is left out, whether or not the call completed in time.
         group.meet_of(|index| index != victim)?;
         group.peers[victim].process().resume()?;
         let own = group.peers[victim].event("done", PATIENCE)?;
@@ -242,7 +242,7 @@ fn frozen_any_time() -> Result<()> {
     Ok(())
 }
 
-/// Three nodes, of which the last is lost three times.
+/// Three nodes; the last one is lost three times.
 fn told() -> Result<()> {
     let mut group = Group::empty("lo", 3)?;
     for index in 0..3 {
@@ -271,7 +271,8 @@ fn told() -> Result<()> {
             group.peers[2].process().stop()?;
         }
         let since = std::time::Instant::now();
-        // Whoever has noticed it first makes the View; the other one may only have heard of that.
+        // The node that notices the loss first makes the View; the other one may only learn of it
+        // from there.
         let lost = [hears(&mut group, 0, "lost", "p3")?, hears(&mut group, 1, "lost", "p3")?];
         ensure!(lost.iter().any(|event| event["why"] == ended), "round {round}: {lost:?}");
         if round < 2 {
@@ -280,7 +281,8 @@ fn told() -> Result<()> {
                 hears(&mut group, index, "joined", "p3")?;
             }
         } else {
-            // Longer than anybody is waited for: this is what is tried, not what is waited for.
+            // Longer than the failure detector's timeout. This is the condition under test, not a
+            // wait for it.
             std::thread::sleep(Duration::from_secs(3).saturating_sub(since.elapsed()));
         }
     }
@@ -294,7 +296,7 @@ fn told() -> Result<()> {
     group.peers[2].process().resume()?;
     hears(&mut group, 2, "woke", "")?;
     let since = now_ms();
-    // Two are enough, so it has to wait.
+    // Two members are enough for a View, so the node must wait.
     for index in 0..2 {
         hears(&mut group, index, "joined", "p3")?;
     }
@@ -317,11 +319,11 @@ fn two_killed() -> Result<()> {
     group.go_on(|index| index % 2 == 0)
 }
 
-/// No packet tells the others: silence alone.
+/// No packet reports the loss: it must be detected by silence.
 fn pulled() -> Result<()> {
     let mut group = Group::up("gbe4", 3)?;
     group.remember()?;
-    // Pulling takes its time too, so this takes seconds.
+    // Unplugging takes a while, so the call must take seconds.
     group.lab.rate("n2", 200, 200)?;
     group.on_the_way(1, &call_of(LARGE), 0.05)?;
     group.lab.cut("n2")?;
@@ -350,11 +352,11 @@ fn frozen() -> Result<()> {
     let others = answers(&mut group, 1, since, Duration::from_secs(4), "SIGSTOP, 3 on lo")?;
     group.go_on(|index| index != 1)?;
 
-    // The others have a View without it and a result in that: for them it is gone.
+    // The others have a View and a result without it: it counts as lost.
     group.peers[1].process().resume()?;
     let own = group.peers[1].event("done", PATIENCE)?;
-    // On a busy machine the call may have been through before the signal came: then it has what the
-    // others have.
+    // On a busy machine the call may complete before the signal arrives; then the node has the same
+    // result as the others.
     one_story(&others, &own)?;
     ensure!(own["ok"] == true || own["verdict"] == "untouched", "{own}");
     group.synced(1)?;

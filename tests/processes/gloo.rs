@@ -1,4 +1,4 @@
-//! What only nodes on Gloo can show.
+//! Properties that only nodes on Gloo have.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -42,10 +42,10 @@ pub fn add(suite: &mut Suite) {
     );
 }
 
-/// What is different about the fourth node.
+/// The difference of the fourth node.
 enum Odd {
     Declines,
-    /// This program has no Gloo.
+    /// This program was built without Gloo.
     Lacks(PathBuf),
 }
 
@@ -110,8 +110,8 @@ fn mismatches() -> Result<()> {
     println!(
         "measured: threads and descriptors after 10 mismatches {before:?}, after 100 {after:?}"
     );
-    // While an operation given up unwinds, the next ones have threads of their own, which stay: a
-    // few, not one for each of ninety.
+    // While an aborted operation unwinds, the next ones need other threads, which are kept: a few,
+    // not one for each of the ninety operations.
     let grown = before
         .iter()
         .zip(&after)
@@ -122,7 +122,7 @@ fn mismatches() -> Result<()> {
     Ok(())
 }
 
-/// Threads and descriptors of each node.
+/// The numbers of threads and descriptors of each node.
 fn resources(group: &mut Group) -> Result<Vec<(usize, usize)>> {
     group
         .peers

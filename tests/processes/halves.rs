@@ -1,4 +1,4 @@
-//! A network that is cut in two, and what each half may do meanwhile.
+//! A network that is cut into two halves, and the operations that each half may continue.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn last(index: usize) -> bool {
     index >= 2
 }
 
-/// Nothing passes between n1, n2 and n3, n4 any more, and nobody is told.
+/// Silently drops all traffic between n1, n2 and n3, n4.
 fn cut_in_half(lab: &Lab) -> Result<()> {
     lab.cut_between("n1,n2", "n3,n4")
 }
@@ -41,7 +41,8 @@ fn adds_up(group: &mut Group, who: fn(usize) -> bool, seed: u64) -> Result<()> {
     all_exact(&group.some(who, &json!({"do": "all_reduce", "len": 5001, "seed": seed}), "done")?)
 }
 
-/// All are in one View that is not in sync, refuse to add up, and hold one state after the sync.
+/// All nodes are in one View that is not in sync, reject a sum, and have the same state after the
+/// sync.
 fn synced(group: &mut Group) -> Result<Vec<Value>> {
     let contexts = group.meet()?;
     ensure!(
@@ -70,7 +71,7 @@ fn both_go_on() -> Result<()> {
     cut_in_half(&group.lab)?;
     group.meet_of(first)?;
     group.meet_of(last)?;
-    // The first half does more, and wins.
+    // The first half commits more operations, and wins.
     for seed in 2..5 {
         adds_up(&mut group, first, seed)?;
     }
@@ -78,15 +79,15 @@ fn both_go_on() -> Result<()> {
     mend(&group.lab)?;
     let events = synced(&mut group)?;
     for (index, event) in events.iter().enumerate() {
-        // Of the two that hold the winning history the higher version is sent; both of the others
-        // take it.
+        // The higher version of the two holders of the winning history is sent; both nodes of the
+        // other half take it.
         ensure!(first(index) || event["kept_own"] == false, "the wrong state won: {events:?}");
     }
     ensure!(events.iter().any(|event| event["kept_own"] == true), "nobody's state won: {events:?}");
     Ok(())
 }
 
-/// Four nodes on one switch that have agreed beforehand who there is.
+/// Four nodes on one switch, configured with the same roster.
 fn group_by(rule: &str, size: usize) -> Result<Group> {
     let mut group = Group::empty("loop", 4)?;
     for index in 0..size {
@@ -105,7 +106,7 @@ fn group_by(rule: &str, size: usize) -> Result<Group> {
 fn neither_goes_on() -> Result<()> {
     let mut group = group_by("majority", 4)?;
     adds_up(&mut group, |_| true, 1)?;
-    // Three have called when the network is cut, so the operation is open everywhere.
+    // Three have called when the network is cut, so the operation is undecided everywhere.
     let call = json!({"do": "all_reduce", "len": 5001, "seed": 2});
     let called = |index: usize| index < 3;
     for peer in &mut group.peers[..3] {
@@ -120,7 +121,7 @@ fn neither_goes_on() -> Result<()> {
     all_failed(&answers, "indeterminate")?;
     for peer in &mut group.peers {
         peer.status_where(|status| status["state"] == "waiting for peers (2 of 3)", PATIENCE)?;
-        // There is no View to be had.
+        // No View is possible.
         let event =
             peer.ask(&json!({"do": "context", "min": 1, "within_s": 1.0}), "error", PATIENCE)?;
         ensure!(event["code"] == "not-enough-peers", "{event}");
@@ -128,7 +129,7 @@ fn neither_goes_on() -> Result<()> {
     mend(&group.lab)?;
     synced(&mut group)?;
 
-    // One of four is lost: three are enough.
+    // One of four is lost: three are a majority.
     group.peers[0].process().kill()?;
     let others = |index: usize| index != 0;
     group.meet_of(others)?;

@@ -1,6 +1,5 @@
-//! Real processes that find each other on real sockets, and what becomes of them when some are
-//! killed, stopped, late or wrong. Run with `--nocapture` or not: figures are printed as `measured
-//! …`.
+//! Real processes that find each other over real sockets, and that are killed, stopped, delayed or
+//! misused. Measured values are printed as `measured …`.
 
 mod builds;
 mod calls;

@@ -1,4 +1,4 @@
-//! Nodes find each other and add up, whatever the network and the number.
+//! Nodes find each other and compute sums, on every network and in every number.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -60,7 +60,7 @@ pub fn add(suite: &mut Suite) {
 fn adds_up(profile: &str, size: usize, bytes: &[usize]) -> Result<()> {
     let mut group = Group::up(profile, size)?;
     for (seed, bytes) in bytes.iter().enumerate() {
-        // Not a multiple of anything: the last chunk is odd.
+        // An odd length, so that the last chunk is shorter.
         let len = bytes / 4 + 1;
         all_exact(&group.all(&json!({"do": "all_reduce", "len": len, "seed": seed}), "done")?)?;
     }
@@ -95,7 +95,7 @@ fn every_collective() -> Result<()> {
                 all_failed(&group.all(&call, "done")?, "rejected")?;
                 continue;
             }
-            // The edges do not depend on the type.
+            // The boundaries do not depend on the type.
             for len in
                 if dtype == "f32" { vec![0, 1, 2, 3, 1000, 100_003] } else { vec![3, 100_003] }
             {
@@ -155,7 +155,7 @@ fn one_home() -> Result<()> {
     group.meet()?;
     all_exact(&group.all(&json!({"do": "all_reduce", "len": 5000}), "done")?)?;
 
-    // Both identities are kept: whoever comes back is who it was.
+    // Both identities are stored: a restarted node keeps its identity.
     let mut before: Vec<String> = joined.iter().map(|event| event["node"].to_string()).collect();
     group.all(&json!({"do": "leave"}), "left")?;
     let joined = group.all(&json!({"do": "join", "min": 2}), "joined")?;
@@ -166,7 +166,7 @@ fn one_home() -> Result<()> {
     Ok(())
 }
 
-/// The fourth runs on a copy of the first one's folder.
+/// The fourth node runs on a copy of the first one's home directory.
 fn same_key_twice() -> Result<()> {
     let mut group = Group::empty("loop", 4)?;
     for index in 0..3 {
@@ -192,7 +192,7 @@ fn same_key_twice() -> Result<()> {
             "{status}"
         );
     }
-    // It tries again, and no View changes.
+    // The node retries, and no View changes.
     for seed in 0..20 {
         all_exact(&group.some(
             first,
@@ -233,7 +233,8 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Each names the one before; the first and the last hear of each other from the one between.
+/// Each node is configured with the previous one as a peer; the first and the last learn of each
+/// other from the one between.
 fn by_hand() -> Result<()> {
     let mut group = Group::empty("loop", 3)?;
     for index in 0..3 {
@@ -263,7 +264,7 @@ fn by_hand() -> Result<()> {
     Ok(())
 }
 
-/// A firewall that lets connections out and none in.
+/// A firewall that accepts outgoing connections and drops incoming ones.
 fn wall_in(group: &Group, machine: &str) -> Result<()> {
     for rule in [
         "add table inet wall",
@@ -276,8 +277,8 @@ fn wall_in(group: &Group, machine: &str) -> Result<()> {
     Ok(())
 }
 
-/// The lower rank dials for data, and the highest one cannot be dialled: each View without another
-/// member needs new links. At last the wall is around the other one of two.
+/// The lower rank dials for data, and the highest rank cannot be dialled. Each View that loses a
+/// member needs new links. Finally the firewall is on the other one of the last two.
 fn walled_in() -> Result<()> {
     let mut group = Group::up("loop", 5)?;
     let contexts = group.meet()?;
@@ -307,7 +308,7 @@ fn walled_in() -> Result<()> {
     Ok(())
 }
 
-/// In the first View that works.
+/// Retries until a View works.
 fn add_up_in_the_end(group: &mut Group, left: impl Fn(usize) -> bool + Copy) -> Result<()> {
     let began = std::time::Instant::now();
     loop {
@@ -352,7 +353,7 @@ fn leaves() -> Result<()> {
             "done",
         )?)
     };
-    // Told to, by a signal, and because nobody will tell it anything more.
+    // Three ways to end: by command, by a signal, and by the end of the input.
     group.peers[3].ask(&json!({"do": "leave"}), "left", PATIENCE)?;
     others(&mut group, 3)?;
     group.peers[2].process().terminate()?;

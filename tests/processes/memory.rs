@@ -1,4 +1,4 @@
-//! What a large call takes of memory.
+//! The memory that a large call takes.
 
 use anyhow::{Result, ensure};
 use potluck_harness::{Group, Suite};
@@ -40,9 +40,9 @@ fn bounded() -> Result<()> {
     Ok(())
 }
 
-/// Peak memory besides the buffer, as a multiple of it: what is sent, what it becomes, and chunks
-/// that came early.
+/// Peak memory besides the buffer, as a multiple of the buffer: sent chunks, the result, and chunks
+/// that arrived early.
 const OVER_MAX_NATIVE: f64 = 3.0;
 
-/// Gloo works in one piece of memory.
+/// Gloo works in one block of memory.
 const OVER_MAX_GLOO: f64 = 1.5;

@@ -1,4 +1,4 @@
-//! Programs that compute for long.
+//! Programs with long computations.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ fn late() -> Result<()> {
     let mut group = Group::up("lo", 3)?;
     let before = group.peers[0].status()?;
     let call = json!({"do": "all_reduce", "len": 100_001, "seed": 3});
-    // Longer than anybody is waited for who says nothing. It calls after 12 s in which its thread
-    // does not come back to the executor once.
+    // Longer than the failure detector's timeout. The program calls after 12 s in which its thread
+    // never returns to the executor.
     group.peers[2].order(&json!({"do": "block", "s": 12}))?;
     for peer in &mut group.peers {
         peer.order(&call)?;
@@ -27,7 +27,7 @@ fn late() -> Result<()> {
         status["waiting"]["ranks"].as_array().is_some_and(|ranks| !ranks.is_empty())
     };
     for index in 0..2 {
-        // At first the two wait for each other as well.
+        // At first the two fast nodes may also wait for each other.
         let named = |status: &Value| {
             waits(status) && status["waiting"]["since_ms"].as_f64() >= Some(3000.0)
         };
@@ -48,7 +48,7 @@ fn late() -> Result<()> {
     all_exact(&events)?;
     ensure!(events[0]["ms"].as_f64() >= Some(11_000.0), "it was not waited for: {events:?}");
     for peer in &mut group.peers {
-        // A status is a snapshot of the last moment.
+        // A status is a snapshot and may be slightly old.
         let after = peer.status_where(|status| status["waiting"].is_null(), PATIENCE)?;
         ensure!(
             after["view"]["id"] == before["view"]["id"],

@@ -1,4 +1,4 @@
-//! The loop of the documentation, through all that can happen to it.
+//! The training loop of the documentation under all kinds of faults.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ pub fn add(suite: &mut Suite) {
 }
 
 const STEPS: u64 = 200;
-/// Here all wait for each other, so that however slow the machine is, both who come later do come.
+/// At this step all members wait for each other, so that both late members join even on a slow
+/// machine.
 const HOLD: u64 = 150;
 
 fn train() -> Result<()> {

@@ -1,4 +1,4 @@
-//! Keys and identities that are missing, open to others, or damaged.
+//! Missing, insecure and damaged key and identity files.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -18,7 +18,7 @@ pub fn add(suite: &mut Suite) {
     suite.test_needing("damaged files are refused and kept", &LO, damaged);
 }
 
-/// A node that cannot join: the error, after which the process has ended with code 1.
+/// The error of a node that cannot join; the process must exit with code 1.
 fn refused(group: &Group, start: &Start) -> Result<Value> {
     let mut peer = Peer::start(&group.lab, "n1", start)?;
     peer.order(&json!({"do": "join"}))?;
@@ -69,7 +69,7 @@ fn loose_key_file() -> Result<()> {
 fn damaged() -> Result<()> {
     let mut group = Group::empty("lo", 1)?;
     let start = group.start(0);
-    // Two members leave an identity and a state behind each.
+    // Each of the two members leaves an identity and a state file.
     group.add(0, &start)?;
     group.add(0, &start)?;
     group.all(&json!({"do": "join", "min": 2}), "joined")?;
@@ -116,7 +116,7 @@ fn named(path: &Path, kind: &str) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(kind))
 }
 
-/// The files in a home; those of the first slot come first.
+/// The files in a home directory, those of the first slot first.
 fn private_files(home: &Path) -> Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = fs::read_dir(home)?
         .filter_map(|entry| Some(entry.ok()?.path()))

@@ -89,7 +89,8 @@ def flood(host, port, count, seed):
             with connect(host, port) as sock:
                 try:
                     sock.sendall(junk)
-                    # What never sends enough is closed by this side, for the next one to come.
+                    # The node does not close a connection that sends too little yet, so this side
+                    # closes it.
                     got, closed = until_closed(sock, 0.05)
                     received += got
                     open_still += not closed

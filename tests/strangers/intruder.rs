@@ -1,4 +1,4 @@
-//! A program on one of the lab's machines that is no member, see `intruder.py`.
+//! A program without a key on one of the lab's machines, see `intruder.py`.
 
 use std::path::Path;
 use std::process::Command;
@@ -40,12 +40,12 @@ impl Intruder {
         Ok(event)
     }
 
-    /// Whether it has told anything yet.
+    /// Whether it has reported anything yet.
     pub fn has_spoken(&self) -> bool {
         !self.0.stdout().is_empty()
     }
 
-    /// Ends a capture and returns what was in it.
+    /// Ends a capture and returns its contents.
     pub fn captured(mut self) -> Result<Value> {
         self.0.end_input();
         let event = self.event("captured")?;
@@ -57,7 +57,7 @@ impl Intruder {
     }
 }
 
-/// What must be true of every node, whoever it met: it has not panicked, and runs.
+/// Checks that no node has panicked or ended.
 pub fn unharmed(group: &mut Group) -> Result<()> {
     for peer in &mut group.peers {
         peer.status()?;

@@ -1,4 +1,4 @@
-//! What somebody can do who has no key: on the wire, at the port, and with the files.
+//! Attacks without a key: on the wire, at the port, and through files.
 
 mod files;
 mod intruder;

@@ -1,4 +1,4 @@
-//! Whoever reaches the port and holds no key.
+//! Connections to the port without a key.
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::intruder::{Intruder, hex, unharmed};
 use crate::{LAN, LO};
 
-/// Another key than that of the tests.
+/// A key that differs from the tests' key.
 const OTHER_KEY: [u8; 32] = [7; 32];
 
 pub fn add(suite: &mut Suite) {
@@ -28,7 +28,7 @@ fn counter(status: &Value, name: &str) -> u64 {
     status["counters"][name].as_u64().unwrap_or(0)
 }
 
-/// All add up, in the View they had.
+/// All members complete a sum in the same View as before.
 fn undisturbed(group: &mut Group, view: &Value) -> Result<()> {
     for event in group.all(&json!({"do": "all_reduce", "len": 5001}), "done")? {
         ensure!(event["verdict"] == "exact", "{event}");
@@ -145,7 +145,7 @@ fn other_version() -> Result<()> {
     undisturbed(&mut group, &before["view"]["id"])
 }
 
-/// Members on the first machines of four; the last one is for the intruder.
+/// Members on the first of four machines; the last machine is for the intruder.
 fn members(size: usize) -> Result<Group> {
     let mut group = Group::empty("gbe4", 4)?;
     for index in 0..size {
@@ -161,7 +161,7 @@ fn flood() -> Result<()> {
     let mut group = members(3)?;
     let before = group.peers[0].status_where(|s| !s["view"].is_null(), PATIENCE)?;
     let (port, address) = (port_of(&before)?, group.lab.addr("n1").to_string());
-    // Its buffers have their size after the first calls.
+    // The node's buffers have reached their size after the first calls.
     undisturbed(&mut group, &before["view"]["id"])?;
     let node = group.peers[0].process();
     let (memory, files) = (node.memory_kib("VmRSS")?, node.descriptors()?);
@@ -203,7 +203,7 @@ fn flood() -> Result<()> {
 
 fn past_the_silent() -> Result<()> {
     let mut group = members(2)?;
-    // A machine that only holds connections open, and those of the newcomer have to get past.
+    // The intruder only holds connections open; a new member must still be able to join.
     let before = group.peers[0].status_where(|s| !s["view"].is_null(), PATIENCE)?;
     let (port, address) = (port_of(&before)?, group.lab.addr("n1").to_string());
     let mut silent = Intruder::on(&group.lab, "n4", &["silent", &address, &port, "200"])?;

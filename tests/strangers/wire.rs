@@ -1,4 +1,4 @@
-//! What somebody sees who listens: at the sockets and on the switch.
+//! What an eavesdropper sees at the sockets and on the switch.
 
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::LAN;
 use crate::intruder::{Intruder, hex};
 
-/// What a marked input consists of, see `potluck peer`.
+/// The contents of a marked input, see `potluck peer`.
 const MARK: &[u8; 16] = b"potluck:marked!\x3e";
 
 pub fn add(suite: &mut Suite) {
@@ -19,7 +19,7 @@ pub fn add(suite: &mut Suite) {
     });
 }
 
-/// The lines of a `/proc/net` table of a machine, cut into words.
+/// The lines of a `/proc/net` table of a machine, split into words.
 fn table(group: &Group, machine: &str, name: &str) -> Result<Vec<Vec<String>>> {
     let mut child = Child::spawn(
         group.lab.command(machine, "sh").args(["-c", &format!("cat /proc/net/{name}; echo end")]),
@@ -42,7 +42,7 @@ fn sockets() -> Result<()> {
         for row in table(&group, "n1", name)? {
             let (address, at) = row[1].split_once(':').context("no port in it")?;
             let at = u64::from_str_radix(at, 16)?;
-            // As the kernel writes 127.x.x.x and ::1 on a little-endian machine.
+            // 127.x.x.x and ::1 in the kernel's format on a little-endian machine.
             let from_here_only = address.len() == 8 && address.ends_with("7F")
                 || address == "00000000000000000000000001000000";
             if row[3] == open && !from_here_only {
@@ -92,7 +92,7 @@ fn encrypted(options: &[&str]) -> Result<()> {
             seen["bytes"]
         );
     } else {
-        // This shows that the capture would see it.
+        // The counter-check: the capture detects the mark.
         ensure!(
             seen["hits"].as_u64() > Some(10_000) && contexts.iter().all(said),
             "{} marks",

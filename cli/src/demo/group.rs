@@ -1,4 +1,4 @@
-//! The peers of the demo together: who runs, what they agree on, what they sum.
+//! The peers of the demo as a group: start, agreement on a View, sums.
 
 use super::peer::Peer;
 use super::scratch::Scratch;
@@ -9,23 +9,23 @@ use std::path::PathBuf;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// The peers that run now.
+/// The running peers, and the homes of all.
 pub struct Group {
     places: Vec<Place>,
     key: Zeroizing<String>,
-    /// What they are told to run on.
+    /// The engine that all peers are configured to use.
     pub engine: EngineKind,
     pub peers: Vec<Peer>,
 }
 
-/// What a peer keeps when it is started again.
+/// The parts of a peer that remain when it is restarted.
 struct Place {
     name: String,
     home: PathBuf,
     log: PathBuf,
 }
 
-/// A View that all of them have.
+/// A View that all running peers report.
 pub struct Agreed {
     pub view: String,
     pub engine: String,
@@ -33,7 +33,7 @@ pub struct Agreed {
 }
 
 impl Group {
-    /// Nobody runs yet.
+    /// A group without running peers.
     pub fn new(scratch: &Scratch, size: usize, engine: EngineKind) -> Result<Group> {
         let place = |i: usize| {
             let (name, own) = (format!("peer{i}"), format!("{engine}-peer{i}"));
@@ -43,23 +43,22 @@ impl Group {
         Ok(Group { places, key: ClusterKey::generate()?.to_text(), engine, peers: Vec::new() })
     }
 
-    /// How many there are to be.
+    /// The number of peers when all run.
     pub fn size(&self) -> usize {
         self.places.len()
     }
 
-    /// Starts the peer of a place and lets it join. Does not wait.
+    /// Starts the peer at this index and tells it to join. Does not wait.
     pub async fn start(&mut self, place: usize) -> Result<()> {
         let at = self.places.get(place).context("there is no such place")?;
-        // One less than all of them is still a group: they are to go on without the one that is
-        // killed.
+        // One member less is still a group: the survivors must continue after one is killed.
         let join = json!({ "do": "join", "min": self.size() - 1 });
-        // Among the others before anything is awaited: whoever ends the group ends this one too.
+        // Added before any `await`, so that ending the group ends this peer too.
         self.peers.push(Peer::start(&at.name, &at.home, &at.log, &self.key, self.engine)?);
         self.peers.last_mut().context("it was just added")?.tell(&join).await
     }
 
-    /// Gives all of them the same order.
+    /// Sends all peers the same command.
     pub async fn tell_all(&mut self, order: &Value) -> Result<()> {
         for peer in &mut self.peers {
             peer.tell(order).await?;
@@ -67,7 +66,7 @@ impl Group {
         Ok(())
     }
 
-    /// The next event of each, in the order of [`Group::peers`].
+    /// The next event of each peer, in the order of [`Group::peers`].
     pub async fn event_of_all(&mut self, wanted: &str) -> Result<Vec<Value>> {
         let mut events = Vec::new();
         for peer in &mut self.peers {
@@ -76,7 +75,7 @@ impl Group {
         Ok(events)
     }
 
-    /// Waits until all that run are in one View, and nobody else is.
+    /// Waits until all running peers are in one View without others.
     pub async fn agree(&mut self) -> Result<Agreed> {
         let size = self.peers.len();
         loop {
@@ -97,27 +96,27 @@ impl Group {
                 );
                 return Ok(Agreed { view: text("view"), engine: text("engine"), size });
             }
-            // Some still have a View that is just being replaced.
+            // Some peers still report a View that is being replaced.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
-    /// One `all_reduce` of all that run, checked by each bit for bit, and that all hold the same.
-    /// `None` when the View was replaced meanwhile. Else the seconds from the last call to the
-    /// result.
+    /// One `all_reduce` by all running peers. Each peer checks its result bit for bit, and the
+    /// results are compared. Returns the seconds from the last call to the result, or `None` if the
+    /// View was replaced meanwhile.
     pub async fn all_reduce(&mut self, len: usize, seed: u64) -> Result<Option<f64>> {
         self.tell_all(&json!({ "do": "all_reduce", "len": len, "seed": seed, "op": "sum" }))
             .await?;
         let done = self.event_of_all("done").await?;
         Ok(self.judge(&done)?.then(|| {
-            // Who called last has waited shortest, and nobody has the result before everybody has
+            // The last caller has waited the shortest time, and no result exists before all have
             // called.
             done.iter().filter_map(|d| d["ms"].as_f64()).fold(f64::INFINITY, f64::min) / 1e3
         }))
     }
 
-    /// Whether all have the sum. They may all have been told to call again instead; anything else
-    /// is an error.
+    /// Whether all peers have the sum. False if all were told to retry; any other outcome is an
+    /// error.
     pub fn judge(&self, done: &[Value]) -> Result<bool> {
         for (event, peer) in done.iter().zip(&self.peers) {
             let verdict = event["verdict"].as_str().unwrap_or("?");

@@ -1,20 +1,20 @@
-//! A network namespace of our own, so that the demo neither hears nor disturbs anything else.
+//! A network namespace for the demo, so that it neither receives nor sends other traffic.
 
 use serde::Serialize;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// Where the peers of a demo meet.
+/// The network of a demo's peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Network {
-    /// The loopback interface of a network namespace made for them.
+    /// The loopback interface of a separate network namespace.
     Own,
     /// This machine's loopback interface.
     Loopback,
 }
 
-/// Starts this program anew in its own network namespace, with `--inside`. Returns when that is not
+/// Re-executes this program in a new network namespace, with `--inside`. Returns if that is not
 /// possible here.
 pub fn enter_own() {
     if !cfg!(target_os = "linux") {
@@ -32,7 +32,7 @@ pub fn enter_own() {
             .arg(&program)
             .args(std::env::args_os().skip(1))
             .arg("--inside");
-        // Comes back only on failure; the demo then runs in the next best network.
+        // `exec` returns only on failure; the demo then uses the loopback interface.
         drop(again.exec());
     }
 }
@@ -54,10 +54,10 @@ fn unshare(ways: &[&str]) -> Command {
     command
 }
 
-/// As root, else as root of a user namespace, where the system lets users have one.
+/// As root; else as root of a user namespace, if the system permits user namespaces.
 const WAYS: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
 
-/// In a new namespace the loopback interface is down, has no multicast and no route for it. A
-/// user's path may lack `ip`.
+/// In a new namespace the loopback interface is down and has neither multicast nor a route for it.
+/// A user's `PATH` may not contain `ip`.
 const SET_UP: &str = "PATH=\"$PATH:/usr/sbin:/sbin\" && ip link set lo up && ip link set lo multicast on \
 && ip route add 224.0.0.0/4 dev lo";

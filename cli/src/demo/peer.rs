@@ -1,5 +1,4 @@
-//! One peer of the demo: a `potluck peer` process that takes orders and tells events, a line of
-//! JSON each.
+//! One peer of the demo: a `potluck peer` process, controlled by JSON lines.
 
 use anyhow::{Context, Result, bail};
 use potluck::EngineKind;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// A running peer. Dropping it kills it.
+/// A running peer. Dropping it kills the process.
 pub struct Peer {
     name: String,
     child: Child,
@@ -20,7 +19,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts a peer with a home of its own.
+    /// Starts a peer with its own home directory.
     pub fn start(
         name: &str,
         home: &Path,
@@ -48,12 +47,12 @@ impl Peer {
         Ok(Peer { name: name.to_owned(), child, orders, events: BufReader::new(events).lines() })
     }
 
-    /// What it is called.
+    /// Its display name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Gives an order.
+    /// Sends a command.
     pub async fn tell(&mut self, order: &Value) -> Result<()> {
         let line = format!("{order}\n");
         self.orders
@@ -79,14 +78,14 @@ impl Peer {
         }
     }
 
-    /// SIGKILL; returns when the process is gone.
+    /// Sends SIGKILL; returns when the process has ended.
     pub async fn kill(&mut self) -> Result<()> {
         self.child.kill().await.with_context(|| format!("{} cannot be killed", self.name))
     }
 
-    /// Lets it leave the group; kills it when that takes too long.
+    /// Tells it to leave the group; kills it if that takes too long.
     pub async fn end(mut self) {
-        // It may have ended already, and it ends with its input anyway.
+        // An error means that it has ended already. It ends with its input in any case.
         let _ = self.tell(&json!({ "do": "leave" })).await;
         let Peer { mut child, orders, .. } = self;
         drop(orders);
@@ -96,5 +95,5 @@ impl Peer {
     }
 }
 
-/// A leave takes a few hundred milliseconds.
+/// The time limit of a leave, which usually takes a few hundred milliseconds.
 const GOOD_BYE: Duration = Duration::from_secs(3);

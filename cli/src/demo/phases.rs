@@ -1,4 +1,4 @@
-//! What happens in the demo, one phase after the other.
+//! The phases of the demo.
 
 use super::group::{Agreed, Group};
 use super::report::PhaseReport;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// The parts of the demo.
+/// A phase of the demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Find,
@@ -17,7 +17,7 @@ pub enum Phase {
     Return,
 }
 
-/// The demo under way.
+/// A running demo.
 pub struct Story {
     group: Group,
     seed: u64,
@@ -25,10 +25,10 @@ pub struct Story {
 }
 
 impl Phase {
-    /// In the order of the demo.
+    /// All phases in order.
     pub const ALL: [Phase; 5] = [Phase::Find, Phase::Sum, Phase::Kill, Phase::GoOn, Phase::Return];
 
-    /// Its name in the JSON document, which never changes.
+    /// Its name in the JSON document. Stable.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Find => "find",
@@ -39,7 +39,7 @@ impl Phase {
         }
     }
 
-    /// Its line in the table.
+    /// Its row title in the table.
     pub fn title(self) -> &'static str {
         match self {
             Phase::Find => "find each other, one View",
@@ -50,7 +50,7 @@ impl Phase {
         }
     }
 
-    /// While it is under way.
+    /// The text shown while it runs.
     pub fn doing(self) -> &'static str {
         match self {
             Phase::Find => "peers find each other by multicast DNS",
@@ -63,12 +63,12 @@ impl Phase {
 }
 
 impl Story {
-    /// Before anybody is started.
+    /// A demo before any peer is started.
     pub fn new(group: Group) -> Story {
         Story { group, seed: 1, killed: None }
     }
 
-    /// One phase; they must come in order.
+    /// Runs one phase; phases must run in order.
     pub async fn run(&mut self, phase: Phase) -> Result<PhaseReport> {
         match phase {
             Phase::Find => self.find().await,
@@ -79,17 +79,17 @@ impl Story {
         }
     }
 
-    /// Lets everybody leave.
+    /// Lets all peers leave.
     pub async fn end(self) {
         for peer in self.group.peers {
             peer.end().await;
         }
     }
 
-    /// Ends everybody at once; returns when all are gone, so that nobody writes any more.
+    /// Kills all peers; returns when all have ended, so that nothing is written any more.
     pub async fn interrupted(self) -> anyhow::Error {
         for mut peer in self.group.peers {
-            // It may have ended already.
+            // An error means that it has ended already.
             let _ = peer.kill().await;
         }
         Stop::with(Exit::Interrupted, "interrupted", "interrupted; the peers are ended")
@@ -107,7 +107,7 @@ impl Story {
     }
 
     async fn sum(&mut self) -> Result<PhaseReport> {
-        // The first call of a View also opens the data links, as it does for everybody.
+        // The first call in a View also opens the data links, so it is measured apart.
         let (agreed, cold) = self.reduced(SUM_LEN).await?;
         let mut warm = Vec::new();
         for _ in 0..ROUNDS {
@@ -129,7 +129,7 @@ impl Story {
         bail!("the operation was over before the peer could be killed in it, {TRIES} times")
     }
 
-    /// `None` when the operation was over too early to kill anybody in its middle.
+    /// `None` if the operation ended before a peer could be killed in the middle of it.
     async fn kill_in(&mut self, agreed: &Agreed) -> Result<Option<PhaseReport>> {
         let started = Instant::now();
         let mut order =
@@ -187,7 +187,7 @@ impl Story {
     }
 
     async fn take_back(&mut self) -> Result<PhaseReport> {
-        // In a View that is in sync this moves nothing and tells what the survivors hold.
+        // In a View that is in sync this transfers nothing and reports the survivors' state.
         self.group.tell_all(&state(VERSION)).await?;
         let held = self.group.event_of_all("synced").await?;
         let held = held.iter().map(|h| h["hash"].clone()).next().context("nobody survived")?;
@@ -202,7 +202,7 @@ impl Story {
         Ok(PhaseReport::done(Phase::Return, &agreed, started.elapsed().as_secs_f64(), note))
     }
 
-    /// Brings everybody to one state. False when the View was replaced meanwhile.
+    /// Brings all peers to one state. False if the View was replaced meanwhile.
     async fn synced(&mut self, expected: &Value) -> Result<bool> {
         self.group.agree().await?;
         let newcomer = self.group.peers.len() - 1;
@@ -222,7 +222,7 @@ impl Story {
         Ok(true)
     }
 
-    /// An `all_reduce`, in whatever View it takes.
+    /// One `all_reduce`, repeated until it runs in a stable View.
     async fn reduced(&mut self, len: usize) -> Result<(Agreed, f64)> {
         loop {
             let agreed = self.group.agree().await?;
@@ -243,7 +243,8 @@ fn state(version: u64) -> Value {
     json!({ "do": "sync", "version": version, "bytes": STATE_BYTES, "seed": 1 })
 }
 
-/// Gigabytes per second and member that any all_reduce must move over the busiest link.
+/// The bus bandwidth: gigabytes per second that every all_reduce must move over the busiest link, 2
+/// (n - 1) / n of the buffer.
 fn bus(size: usize, len: usize, seconds: f64) -> f64 {
     let n = size as f64;
     2.0 * (n - 1.0) / n * (len * size_of::<f32>()) as f64 / seconds / 1e9

@@ -1,4 +1,4 @@
-//! What the demo showed: a table for people, a document for programs.
+//! The results of the demo: a table for people, a document for programs.
 
 use super::group::Agreed;
 use super::network::Network;
@@ -7,7 +7,7 @@ use crate::output::verdict;
 use potluck::EngineKind;
 use serde::Serialize;
 
-/// The whole demo.
+/// The results of the whole demo.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Whether every phase was verified.
@@ -18,13 +18,13 @@ pub struct Report {
     phases: Vec<PhaseReport>,
 }
 
-/// One phase.
+/// The result of one phase.
 #[derive(Debug, Serialize)]
 pub struct PhaseReport {
     name: &'static str,
     #[serde(skip)]
     title: &'static str,
-    /// Whether it was verified.
+    /// Whether the phase was verified.
     pub ok: bool,
     ranks: Option<usize>,
     engine: Option<String>,
@@ -48,7 +48,7 @@ impl PhaseReport {
         }
     }
 
-    /// A verified phase that moved enough for a bandwidth.
+    /// A verified phase that transferred enough data for a bandwidth.
     pub fn moved(
         phase: Phase,
         agreed: &Agreed,
@@ -62,7 +62,7 @@ impl PhaseReport {
         }
     }
 
-    /// A phase that failed, or was not reached.
+    /// A phase that failed or was not reached.
     pub fn failed(phase: Phase, engine: EngineKind, note: String) -> PhaseReport {
         let (name, title, engine) = (phase.name(), phase.title(), Some(engine.to_string()));
         PhaseReport {
@@ -79,7 +79,7 @@ impl PhaseReport {
 }
 
 impl Report {
-    /// Sums up the phases.
+    /// Summarizes the phases.
     pub fn new(network: Network, peers: usize, phases: Vec<PhaseReport>) -> Report {
         Report {
             ok: phases.iter().all(|phase| phase.ok),
@@ -90,7 +90,7 @@ impl Report {
         }
     }
 
-    /// The table, with one line last that says it all.
+    /// The table, followed by one line with the overall result.
     pub fn text(&self) -> String {
         let head = format!(
             "{:32} {:>5}  {:8} {:>9} {:>9}  {:7}",

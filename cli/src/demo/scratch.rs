@@ -1,4 +1,4 @@
-//! The directories of the demo's peers, for as long as it runs.
+//! The temporary directories of the demo's peers.
 
 use anyhow::{Context, Result};
 use std::fs::{self, DirBuilder};
@@ -6,20 +6,20 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A directory for the owner alone, removed when this is dropped unless it is to be kept.
+/// A directory for the owner alone. Dropping it removes the directory, unless `keep` is set.
 pub struct Scratch {
     path: PathBuf,
     keep: bool,
 }
 
 impl Scratch {
-    /// Makes it in the system's directory for temporary files.
+    /// Creates it in the system's directory for temporary files.
     pub fn new(keep: bool) -> Result<Scratch> {
         let nanos =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let path =
             std::env::temp_dir().join(format!("potluck-demo-{}-{nanos}", std::process::id()));
-        // Not recursive: it fails when somebody has put something there.
+        // Not recursive, so it fails if the path exists.
         DirBuilder::new()
             .mode(0o700)
             .create(&path)
@@ -27,7 +27,7 @@ impl Scratch {
         Ok(Scratch { path, keep })
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -37,12 +37,12 @@ impl Scratch {
         self.path.join(name)
     }
 
-    /// The file for what a peer says on stderr.
+    /// The file for a peer's stderr.
     pub fn log(&self, name: &str) -> PathBuf {
         self.path.join(format!("{name}.log"))
     }
 
-    /// The last words of every peer that said something.
+    /// The last lines of the log of every peer that wrote one.
     pub fn logs(&self) -> Vec<String> {
         let entries =
             fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -56,7 +56,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.keep {
-            // Nothing depends on it, and the system clears that directory by itself.
+            // An error is harmless: the system clears temporary files by itself.
             let _ = fs::remove_dir_all(&self.path);
         }
     }

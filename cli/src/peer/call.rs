@@ -1,4 +1,4 @@
-//! The collectives, each with an answer to what became of the caller's buffer.
+//! The collective commands. Each reports whether the caller's buffer holds what it should.
 
 use super::Order;
 use super::coded::coded_sum;
@@ -21,33 +21,33 @@ pub struct Reduction {
     seed: u64,
     #[serde(default)]
     op: Op,
-    /// Of a `reduce`.
+    /// Only for `reduce`.
     #[serde(default)]
     root: usize,
     #[serde(default)]
     dtype: Type,
     #[serde(default)]
     codec: Coding,
-    /// Where the codec is left to the plan: compare the bits with what that comes to.
+    /// If the plan chooses the codec: compare the bits with a reference for that codec.
     #[serde(default)]
     reference: bool,
     deadline_ms: Option<u64>,
-    /// Tell when this share of the bytes that this node will receive is in, 0 to 1.
+    /// Report when this share of the expected received bytes has arrived, 0 to 1.
     report_at: Option<f64>,
-    /// Before dropping or forgetting it. Default 3.
+    /// Polls before the call is dropped or leaked. Default 3.
     polls: Option<u32>,
-    /// The input is the mark over and over.
+    /// The input is the repeated `MARK`.
     #[serde(default)]
     marked: bool,
-    /// The input has NaNs and the like in it.
+    /// The input contains NaNs, infinities and subnormals.
     #[serde(default)]
     awkward: bool,
-    /// An `all_reduce` of a buffer that is handed over.
+    /// Use `all_reduce_owned`.
     #[serde(default)]
     owned: bool,
 }
 
-/// A call that copies. `len` is that of one rank's part.
+/// A collective without reduction. `len` is the length of one rank's part.
 #[derive(Debug, Deserialize)]
 pub struct Copying {
     len: usize,
@@ -86,7 +86,7 @@ enum Type {
     U64,
 }
 
-/// Evaluates an expression with a name for the type that an order asks for.
+/// Evaluates an expression with `$number` bound to the Rust type of the command's dtype.
 macro_rules! of_type {
     ($dtype:expr, $number:ident => $call:expr) => {
         of_type!(@ $dtype, $number, $call, F32 f32, F64 f64, F16 F16, Bf16 Bf16, I8 i8, I32 i32, I64 i64, U8 u8, U32 u32, U64 u64)
@@ -108,18 +108,18 @@ enum Coding {
     None,
     Bf16,
     Int8,
-    /// Up to int8.
+    /// `Codec::auto_up_to(Int8)`.
     Auto,
 }
 
-/// What to do with a call that has begun.
+/// The treatment of a call after it has begun.
 #[derive(Clone, Copy)]
 enum Fate {
     Dropped,
     Forgotten,
 }
 
-/// The calls of one Context.
+/// The calls on one Context.
 pub struct Calls<'a> {
     pub context: &'a mut Context,
 }
@@ -176,7 +176,8 @@ impl Calls<'_> {
         let rank = self.context.rank();
         let mut buffer: Vec<T> = input(r.input(), rank, r.len);
         let before = self.context.fold_order::<T>(r.len);
-        // Another lane of the same View, only to be looked at while the call has the Context.
+        // Another lane of the same View, used only to read counters while the call borrows the
+        // Context.
         let watched = || self.context.lane(u32::MAX);
         let bytes = all_reduced(self.context, r.len * size_of::<T>());
         let mark = r.report_at.map(|share| Milestone::of(watched(), share, bytes));
@@ -197,13 +198,13 @@ impl Calls<'_> {
         let kept = if r.codec == Coding::None { "exact" } else { "close" };
         let mut event = done("done", outcome, verdict(good, kept), &hash(&buffer), took);
         if r.codec == Coding::Auto {
-            // By the plan that is there now; the call may have run under the one before.
+            // According to the current plan; the call may have run under the previous one.
             let (plan, bytes) = (self.context.plan(), (r.len * size_of::<T>()) as u64);
             event["auto"] = plan.codec(Coarsest::Int8, bytes).to_string().into();
             event["own"] = plan.codec_of(rank, Coarsest::Int8, bytes).to_string().into();
             event["plan"] = plan.explain().into();
             if r.reference {
-                // Only f32 is encoded.
+                // Only f32 can be encoded.
                 let inputs: Vec<Vec<f32>> =
                     (0..self.context.size()).map(|rank| input(r.input(), rank, r.len)).collect();
                 event["as_reference"] = coded_sum(&plan, Coarsest::Int8, &inputs)
@@ -232,7 +233,7 @@ impl Calls<'_> {
         emit(&done("done", outcome, verdict(good, "exact"), &hash(&buffer), took));
     }
 
-    /// Polls a few times, then drops or forgets the call.
+    /// Polls a few times, then drops or leaks the call.
     async fn lose(self, r: &Reduction, fate: Fate) {
         let rank = self.context.rank();
         let mut buffer: Vec<f32> = input(r.input(), rank, r.len);
@@ -422,24 +423,24 @@ impl Op {
     }
 }
 
-/// All ranks' parts, in rank order.
+/// The parts of all ranks, in rank order.
 fn everybodys<T: Number>(c: &Copying, size: usize) -> Vec<T> {
     (0..size).flat_map(|rank| input(Input::Seed(c.seed), rank, c.len)).collect()
 }
 
-/// Tells of a call whose result is this rank's own.
+/// Reports a call whose result differs between ranks.
 fn tell_own<R>(outcome: Result<R, Error>, took: Answered, is_right: impl FnOnce(&R) -> bool) {
     let good = outcome.as_ref().map_or(true, is_right);
     emit(&done("done", outcome.map(drop), verdict(good, "exact"), OWN, took));
 }
 
-/// The hash of a result that no other rank has.
+/// The hash reported for a result that differs between ranks.
 pub(super) const OWN: &str = "";
 
-/// When a call was answered, and after how long.
+/// The time of a call's completion, and its duration.
 pub(super) type Answered = (SystemTime, Duration);
 
-/// What to say of the buffer after success and after a failure.
+/// The reported state of the buffer after success and after failure.
 pub(super) type Verdict = (&'static str, &'static str);
 
 pub(super) fn verdict(good: bool, kept: &'static str) -> Verdict {
@@ -453,7 +454,7 @@ pub(super) fn done(
     hash: &str,
     (answered, took): Answered,
 ) -> Value {
-    // When the answer came: the check of the buffer took its time since.
+    // The time of completion, before the buffer was checked.
     let at = ms(answered.duration_since(UNIX_EPOCH).unwrap_or_default());
     match outcome {
         Ok(()) => {

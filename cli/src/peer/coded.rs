@@ -1,12 +1,12 @@
-//! What a sum comes to that goes up one tree encoded, worked out in the plainest way there is.
+//! A sequential reference for an encoded sum over a single tree.
 
 use potluck::{
     Coarsest, Codec, CodecId, FoldOrder, FoldSegment, FoldTree, Plan, Rank, ReduceOp, Way,
     reference_sum,
 };
 
-/// The sum of these inputs where the codec is left to `plan`, to the bit; `None` where that has no
-/// single tree for such a buffer, or no codec.
+/// The bit-exact sum of these inputs if `plan` chooses the codec; `None` if the plan does not use a
+/// single tree for this size, or no codec.
 pub fn coded_sum(plan: &Plan, coarsest: Coarsest, inputs: &[Vec<f32>]) -> Option<Vec<f32>> {
     let bytes = size_of_val(inputs.first()?.as_slice()) as u64;
     let class = plan.classes().into_iter().find(|class| bytes <= class.bytes_max)?;
@@ -22,7 +22,7 @@ pub fn coded_sum(plan: &Plan, coarsest: Coarsest, inputs: &[Vec<f32>]) -> Option
     Some(rounded(&of_sums, &sum_at(root, &tree.parents, &contributions, &of_rank)))
 }
 
-/// The contributions of a rank and of those below it, by ascending rank.
+/// The sum of the contributions of a rank and its subtree, by ascending rank.
 fn sum_at(
     rank: usize,
     parents: &[Option<usize>],
@@ -34,7 +34,7 @@ fn sum_at(
         let has_others = (0..parents.len()).any(|third| is_below(other)(&third));
         match of_rank(other) {
             _ if other == rank => contributions[rank].clone(),
-            // A sum is encoded for its way; a contribution alone was encoded already.
+            // A partial sum is encoded before it is sent; a single contribution is encoded already.
             Some(codec) if has_others => {
                 rounded(&codec, &sum_at(other, parents, contributions, of_rank))
             }
@@ -61,7 +61,7 @@ fn named(id: CodecId) -> Option<Codec> {
     }
 }
 
-/// As others get it.
+/// The elements after encoding and decoding, as the receiver gets them.
 fn rounded(codec: &Codec, elements: &[f32]) -> Vec<f32> {
     let (mut bytes, mut decoded) = (Vec::new(), vec![0.0; elements.len()]);
     codec.encode(elements, &mut bytes);

@@ -1,4 +1,4 @@
-//! Many calls, several of them at a time, as a training loop with buckets makes them.
+//! Many calls, several of them in flight, as in a training loop with buckets.
 
 use super::call::Calls;
 use super::numbers::{Input, input, is_part_of};
@@ -10,28 +10,28 @@ use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 
-/// `all_reduce` calls of f32, all with the same input.
+/// `all_reduce` calls of f32 with identical inputs.
 #[derive(Debug, Deserialize)]
 pub struct Flights {
-    /// How many calls.
+    /// The number of calls.
     calls: usize,
-    /// How many of them are under way at a time.
+    /// The number of calls in flight at a time.
     in_flight: usize,
     len: usize,
     #[serde(default)]
     seed: u64,
 }
 
-/// A call under way, and when it was answered.
+/// A call in flight; resolves to the result and the time of completion.
 type Flight = JoinHandle<(Result<Vec<f32>, Error>, SystemTime)>;
 
 impl Calls<'_> {
-    /// Tells of each call when it was answered and what came of it, and of the plan's revision
-    /// then.
+    /// Reports for each call its completion time, its outcome, and the plan's revision at that
+    /// time.
     pub(super) async fn flights(self, f: &Flights) {
         let rank = self.context.rank();
         let given: Vec<f32> = input(Input::Seed(f.seed), rank, f.len);
-        // The plan may change on the way: a result is right that is right by any of them.
+        // The plan may change meanwhile: a result is correct if it is exact under any plan so far.
         let mut orders: Vec<FoldOrder> = Vec::new();
         let (mut under_way, mut begun, mut answers) = (VecDeque::<Flight>::new(), 0, Vec::new());
         let mut known: Option<Vec<f32>> = None;

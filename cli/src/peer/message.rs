@@ -7,17 +7,17 @@ use super::report::emit;
 use serde::Deserialize;
 use std::time::{Instant, SystemTime};
 
-/// A `send` or a `recv`. What is sent is the input of the sender's rank.
+/// A `send` or a `recv`. The data is the input of the sender's rank.
 #[derive(Debug, Deserialize)]
 pub struct Message {
-    /// The other one's rank.
+    /// The rank of the other end.
     peer: usize,
     len: usize,
     #[serde(default)]
     seed: u64,
     #[serde(default)]
     tag: u32,
-    /// Tell when this share of it has come, 0 to 1.
+    /// Report when this share of the message has arrived, 0 to 1.
     report_at: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Tells when a share of what a node is to receive has come.
+//! Reports when a share of the bytes that a node will receive has arrived.
 
 use super::report::emit;
 use potluck::{Context, Error};
@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Watches the bytes that come, on a thread of its own: a call's first poll may take as long as the
-/// call.
+/// Watches the received bytes on a thread of its own, because a call's first poll may last as long
+/// as the call.
 pub struct Milestone {
     over: Arc<AtomicBool>,
-    /// Gives whether it has told.
+    /// Returns whether the mark was reported.
     watch: JoinHandle<bool>,
 }
 
 impl Milestone {
-    /// At this share of so many bytes from now on; `context` is of the View to be watched.
+    /// Reports when `share` of `bytes` has arrived from now on. `context` belongs to the View to be
+    /// watched.
     pub fn of(context: Context, share: f64, bytes: f64) -> Milestone {
         let mark = context.traffic().received_bytes + (share * bytes) as u64;
         let over = Arc::new(AtomicBool::new(false));
@@ -36,8 +37,8 @@ impl Milestone {
         Milestone { over, watch }
     }
 
-    /// Awaits the call. One that succeeds has passed the mark, if there is one, whether it was seen
-    /// or not.
+    /// Awaits the call. If it succeeds, the mark has been passed, and is reported even if the
+    /// watcher did not see it.
     pub async fn passed_by(
         mark: Option<Milestone>,
         call: impl Future<Output = Result<(), Error>>,
@@ -54,8 +55,8 @@ impl Milestone {
     }
 }
 
-/// What a member receives of an all_reduce in every plan that shares the work: 2 (n - 1) / n of the
-/// buffer.
+/// The bytes that a member receives in an all_reduce under a plan that divides the work equally: 2
+/// (n - 1) / n of the buffer.
 pub fn all_reduced(context: &Context, bytes: usize) -> f64 {
     let size = context.size() as f64;
     2.0 * (size - 1.0) / size * bytes as f64

@@ -1,29 +1,28 @@
-//! Inputs that every rank can work out for every other, and the check of a result against them, bit
-//! for bit.
+//! Inputs that every rank can compute for every other rank, and the bit-exact check of results.
 //!
-//! Inputs repeat after [`PERIOD`] elements, a prime: so a whole buffer is checked with one period
-//! of arithmetic per fold order, and yet elements at another place than they belong differ.
+//! Inputs repeat after [`PERIOD`] elements, a prime number. So a whole buffer is checked with one
+//! period of arithmetic per fold order, and misplaced elements are still detected.
 
 use potluck::{
     Bf16, Context, Element, F16, FoldOrder, FoldSegment, FoldTree, ReduceOp, reference_sum,
 };
 use std::ops::Range;
 
-/// Elements after which inputs repeat; coprime to every chunk.
+/// The period of inputs in elements; coprime to every chunk length.
 const PERIOD: usize = 65_521;
 
-/// What a marked input is made of: 16 bytes that no other traffic has.
+/// The content of a marked input: 16 bytes that occur in no other traffic.
 pub const MARK: [u8; 16] = *b"potluck:marked!\x3e";
 
-/// The number types of a buffer, as far as this program needs them.
+/// The number types of a buffer, with the operations that this program needs.
 pub trait Number: Element + Unpin {
-    /// From a fraction in -1..1, of the whole range where the type has a small one.
+    /// A number from a fraction in -1..1; for types with a small range, scaled to the whole range.
     fn of(fraction: f64) -> Self;
-    /// The numbers that lie in memory as `bytes`.
+    /// The numbers with these bytes in memory.
     fn of_bytes(bytes: &[u8; 16]) -> Vec<Self>;
-    /// All bits.
+    /// The bit pattern.
     fn bits(self) -> u64;
-    /// As it is to a person.
+    /// The value as f64.
     fn value(self) -> f64;
     /// The sequential reference.
     fn reference(order: &FoldOrder, op: ReduceOp, inputs: &[Vec<Self>]) -> Vec<Self>;
@@ -71,14 +70,14 @@ numbers! {
     u64, u64, |x: f64| (x.abs() * 2f64.powi(64)) as u64, |x| x, |x| x, |x| x as f64;
 }
 
-/// Which input.
+/// The kind of an input.
 #[derive(Clone, Copy, Debug)]
 pub enum Input {
-    /// Chance, different on every rank.
+    /// Pseudo-random, different on every rank.
     Seed(u64),
-    /// The same with NaNs, infinities, zeros and subnormals of both signs among it.
+    /// Like `Seed`, mixed with NaNs, infinities, zeros and subnormals of both signs.
     Awkward(u64),
-    /// [`MARK`] over and over, on every rank alike.
+    /// [`MARK`] repeated, the same on every rank.
     Marked,
 }
 
@@ -113,15 +112,14 @@ fn of_fraction<T: Number>(random: u64) -> T {
     T::of((random >> 11) as f64 / (1u64 << 52) as f64 - 1.0)
 }
 
-/// The upper 16 bits of NaNs and of numbers that are subnormal or zero, whatever the width of the
-/// type.
+/// The upper 16 bits of NaNs, zeros and subnormals, for every width of type.
 const AWKWARD: [u16; 8] = [0x7fff, 0xffff, 0x7ff1, 0xfff2, 0x0001, 0x8001, 0x0000, 0x8000];
 
 fn of_anything<T: Number>(random: u64) -> T {
     let bits = |upper: u16| {
         let word = (random & (u64::MAX >> 16) | u64::from(upper) << 48).to_be_bytes();
         let mut bytes = [0; 16];
-        // The first number of any width has the word's upper bits.
+        // The first number, of any width, gets the word as its upper bits.
         for (byte, upper) in bytes[..size_of::<T>()].iter_mut().rev().zip(word) {
             *byte = upper;
         }
@@ -145,17 +143,17 @@ fn repeated<T: Copy>(period: &[T], len: usize) -> Vec<T> {
     out
 }
 
-/// Whether two buffers are the same bits.
+/// Whether two buffers are bit-identical.
 pub fn same<T: Number>(a: &[T], b: &[T]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.bits() == y.bits())
 }
 
-/// A short name for all bits of a buffer, in order.
+/// A hash of all bits of a buffer, in order.
 pub fn hash<T: Number>(buffer: &[T]) -> String {
     hex_of(buffer.iter().fold(SEED, |hash, x| mixed(hash, x.bits())))
 }
 
-/// The same for bytes.
+/// The hash of bytes.
 pub fn hash_bytes(bytes: &[u8]) -> String {
     hex_of(bytes.iter().fold(SEED, |hash, byte| mixed(hash, u64::from(*byte))))
 }
@@ -171,8 +169,8 @@ fn hex_of(hash: u64) -> String {
     format!("{hash:016x}")
 }
 
-/// Whether `result` is what all ranks' inputs give in the order that the plan fixes, to the bit:
-/// the plan there is, or the one there was before the call, whose order is given.
+/// Whether `result` is bit-identical to the reduction of all ranks' inputs in the fold order of the
+/// current plan, or in the given order of the plan before the call.
 pub fn is_exact<T: Number>(
     context: &Context,
     before: &FoldOrder,
@@ -185,8 +183,8 @@ pub fn is_exact<T: Number>(
     is_in(before) || is_in(&context.fold_order::<T>(result.len()))
 }
 
-/// Whether `result` is near that: for codecs that round on the way. Each hop of the plan rounds by
-/// 2^-9 at most.
+/// Whether `result` is close to the reduction: for codecs that round on each hop. Each hop of the
+/// plan rounds by at most 2^-9.
 pub fn is_close<T: Number>(context: &Context, op: ReduceOp, from: Input, result: &[T]) -> bool {
     let size = context.size() as f64;
     let most = size * (size + 1.0) / 250.0;
@@ -202,8 +200,8 @@ pub fn is_close<T: Number>(context: &Context, op: ReduceOp, from: Input, result:
     )
 }
 
-/// Whether `result` is these elements of what the inputs of `size` ranks give in `order`, to the
-/// bit.
+/// Whether `result` is bit-identical to these elements of the reduction of `size` ranks' inputs in
+/// `order`.
 pub fn is_part_of<T: Number>(
     size: usize,
     order: &FoldOrder,

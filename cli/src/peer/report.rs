@@ -1,22 +1,22 @@
-//! What the node says: one JSON object per line, written out at once.
+//! The events that the node prints: one JSON object per line, flushed at once.
 
 use potluck::{Context, Error, Event, NodeId, Peer, Status, Who};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
 
-/// One event. Nobody reading is no reason to fail.
+/// Prints one event. A closed stdout is not an error.
 pub fn emit(event: &Value) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{event}").and_then(|()| out.flush());
 }
 
-/// Milliseconds with the fraction that matters.
+/// Milliseconds, rounded to microseconds.
 pub fn ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// A node's whole key.
+/// A node's full key.
 pub fn hex(node: &NodeId) -> String {
     node.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -30,7 +30,7 @@ pub fn error(error: &Error) -> Value {
     json!({"event": "error", "code": error.code(), "message": error.to_string(), "retryable": error.is_retryable()})
 }
 
-/// A View that was handed out.
+/// A Context that was handed out.
 pub fn context(context: &Context, took: Duration) -> Value {
     json!({
         "event": "context",
@@ -47,7 +47,7 @@ pub fn context(context: &Context, took: Duration) -> Value {
     })
 }
 
-/// What happened to the group.
+/// An event of the group.
 pub fn happened(event: &Event) -> Value {
     let whose = |who: &Who| json!({"node": hex(&who.node), "name": who.name.as_ref().map(potluck::Name::as_str)});
     let (what, who, why) = match event {
@@ -69,7 +69,7 @@ pub fn happened(event: &Event) -> Value {
     json!({"event": "happened", "what": what, "who": who.map(whose), "why": why, "text": event.to_string()})
 }
 
-/// All a node knows about itself.
+/// The full status of a node.
 pub fn status(status: &Status) -> Value {
     json!({
         "event": "status",

@@ -8,13 +8,13 @@ use potluck::ReduceOp;
 use serde::Deserialize;
 use std::time::{Instant, SystemTime};
 
-/// A step of sums of these lengths.
+/// A step with sums of these lengths.
 #[derive(Debug, Deserialize)]
 pub struct Step {
     lens: Vec<usize>,
     #[serde(default)]
     seed: u64,
-    /// Tell when this share of the bytes that this node will receive is in, 0 to 1.
+    /// Report when this share of the expected received bytes has arrived, 0 to 1.
     report_at: Option<f64>,
 }
 

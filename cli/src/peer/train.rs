@@ -1,4 +1,4 @@
-//! The training loop that the library's documentation shows, on made-up gradients.
+//! The training loop of the library's documentation, with synthetic gradients.
 
 use super::numbers::{Input, hash, input};
 use super::report::{emit, ms};
@@ -7,21 +7,21 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// What to train.
+/// The parameters of a training run.
 #[derive(Debug, Deserialize)]
 pub struct Training {
     steps: u64,
     len: usize,
     #[serde(default)]
     seed: u64,
-    /// Computing time of a step.
+    /// Simulated computing time per step.
     #[serde(default)]
     step_ms: u64,
     /// Steps between two `step` events. Default 10.
     report_every: Option<u64>,
-    /// Before this step every member waits…
+    /// Before this step every member waits...
     hold_at: Option<u64>,
-    /// …until the group has so many members.
+    /// ...until the group has this many members.
     hold_for: Option<usize>,
 }
 
@@ -32,7 +32,7 @@ struct Model {
 }
 
 impl Training {
-    /// Trains to the end; errors that are not retryable end it.
+    /// Trains to the end; an error that is not retryable ends the run.
     pub async fn run(&self, cluster: &Cluster) -> Result<Value> {
         let started = Instant::now();
         let mut model = Model { step: 0, weights: vec![0.0; self.len] };

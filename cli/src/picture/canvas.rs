@@ -1,12 +1,11 @@
-//! A piece of a terminal to draw lines and words on: each cell is a character of Braille, with two
-//! dots across and four down.
+//! A character canvas for lines and words. Each cell is a Braille character with 2 x 4 dots.
 
 use super::circle::Point;
 use anstyle::Style;
 use std::fmt::Write;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Cells, by rows.
+/// The cells, row by row.
 pub struct Canvas {
     columns: usize,
     rows: usize,
@@ -20,28 +19,28 @@ struct Cell {
     style: Style,
 }
 
-/// What stands in a cell besides dots.
+/// The text in a cell, drawn over its dots.
 #[derive(Clone, Copy, Default)]
 enum Word {
     #[default]
     None,
     Letter(char),
-    /// Taken by the wide letter before.
+    /// The second half of a wide letter.
     Taken,
 }
 
 impl Canvas {
-    /// An empty one.
+    /// An empty canvas.
     pub fn new(columns: usize, rows: usize) -> Canvas {
         Canvas { columns, rows, cells: vec![Cell::default(); columns * rows] }
     }
 
-    /// How many dots it has across and down.
+    /// Its width and height in dots.
     pub fn dots(&self) -> (f64, f64) {
         ((2 * self.columns) as f64, (4 * self.rows) as f64)
     }
 
-    /// A straight line between two places, in dots; of each `every` dots one is drawn.
+    /// Draws a straight line between two points, in dots; only each `every`-th dot is set.
     pub fn line(&mut self, from: Point, to: Point, every: usize, style: Style) {
         let steps = (to.x - from.x).abs().max((to.y - from.y).abs()).round().max(1.0) as usize;
         for step in (0..=steps).step_by(every) {
@@ -61,7 +60,7 @@ impl Canvas {
         cell.style = style;
     }
 
-    /// A word whose first letter is in this cell; what does not fit in the row is left out.
+    /// Writes a word from this cell on; text beyond the end of the row is cut off.
     pub fn word(&mut self, column: usize, row: usize, text: &str, style: Style) {
         let mut at = column;
         for letter in text.chars() {
@@ -81,7 +80,7 @@ impl Canvas {
         }
     }
 
-    /// Its rows, without blanks at their ends and blank ones at its end, with or without styles.
+    /// The rows as text, without trailing blanks and trailing blank rows, with or without styles.
     pub fn text(&self, styled: bool) -> String {
         let mut text = String::new();
         for row in self.cells.chunks(self.columns.max(1)) {
@@ -110,14 +109,14 @@ impl Canvas {
     }
 }
 
-/// How many cells a text takes.
+/// The width of a text in cells.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The character without dots.
+/// The Braille character without dots.
 const BRAILLE: u32 = 0x2800;
-/// The bits of the dots, by rows.
+/// The bits of the dots, row by row.
 const DOTS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
 
 #[cfg(test)]

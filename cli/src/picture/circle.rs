@@ -1,15 +1,15 @@
-//! Where members stand: on an ellipse, by rank, the first one on top and the others clockwise.
+//! The layout of members: on an ellipse in rank order, the first at the top, then clockwise.
 
 use std::f64::consts::TAU;
 
-/// A place in a picture, from its upper left corner.
+/// A point of a picture; the origin is the upper left corner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     pub x: f64,
     pub y: f64,
 }
 
-/// The places of so many members on an ellipse with this centre and these radii.
+/// The positions of `members` members on an ellipse.
 pub fn circle(members: usize, centre: Point, radius_x: f64, radius_y: f64) -> Vec<Point> {
     let at = |rank: usize| {
         let angle = TAU * rank as f64 / members.max(1) as f64;
@@ -19,7 +19,7 @@ pub fn circle(members: usize, centre: Point, radius_x: f64, radius_y: f64) -> Ve
 }
 
 impl Point {
-    /// The place after this part of the way to another one.
+    /// The point at this fraction of the way to another point.
     pub fn towards(self, other: Point, part: f64) -> Point {
         Point { x: self.x + (other.x - self.x) * part, y: self.y + (other.y - self.y) * part }
     }

@@ -5,7 +5,7 @@ use super::words::{forecast, kinds, named, plain, rate, rates, share, slowest, t
 use super::{Pace, fastest_bps, pace, words};
 use crate::graph_document::{GraphDocument, GraphLink, GraphMember};
 
-/// The graph in Graphviz' language, of several lines.
+/// The graph in the DOT language.
 pub fn dot(graph: &GraphDocument) -> String {
     let mut text = "graph potluck {\n".to_owned();
     let head = format!("view {}, {} engine", graph.view, graph.engine);
@@ -61,12 +61,12 @@ fn edge(graph: &GraphDocument, link: &GraphLink) -> String {
 /// A quoted label of several lines.
 fn label(lines: impl IntoIterator<Item = Option<String>>) -> String {
     let lines = lines.into_iter().flatten().map(|line| words::dot(&plain(&line)));
-    // The quotes of each come off, and one pair goes round all.
+    // Replaces the quotes of each line by one pair around all.
     let inner: Vec<String> = lines.map(|quoted| quoted[1..quoted.len() - 1].to_owned()).collect();
     format!("\"{}\"", inner.join("\\n"))
 }
 
-/// Letters in a line of a sentence.
+/// The maximum length of a line of text, in characters.
 const COLUMNS: usize = 80;
 
 #[cfg(test)]
@@ -74,8 +74,8 @@ mod tests {
     use super::super::testing::graph;
     use super::*;
 
-    /// What the language is made of, as its grammar has it, and whether it ends where it should: a
-    /// strict reader of what is written here.
+    /// Parses DOT strictly, as far as this program writes it: returns the statements, and panics if
+    /// the text is malformed.
     fn statements(text: &str) -> Vec<String> {
         let body = text
             .strip_prefix("graph potluck {\n")

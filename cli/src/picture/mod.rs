@@ -1,5 +1,5 @@
-//! Pictures of a group: for a terminal, as SVG, for Graphviz. The same graph gives the same
-//! picture.
+//! Pictures of a group: for a terminal, as SVG, for Graphviz. They are deterministic: equal graphs
+//! give equal pictures.
 
 mod canvas;
 mod circle;
@@ -14,16 +14,16 @@ pub use terminal::{Paper, drawn};
 
 use crate::graph_document::{GraphDocument, GraphLink};
 
-/// How a link compares with the fastest one of its group.
+/// The rate of a link relative to the fastest link of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
     /// At least two thirds.
     Fast,
     /// At least a quarter.
     Middling,
-    /// Less.
+    /// Less than a quarter.
     Slow,
-    /// Nobody has measured it.
+    /// Not measured.
     Unknown,
 }
 
@@ -42,7 +42,7 @@ fn pace(link: &GraphLink, fastest_bps: Option<u64>) -> Pace {
     }
 }
 
-/// From so many members on, links are too many to be told one by one.
+/// From this number of members on, links are not listed one by one.
 const MANY: usize = 7;
 
 #[cfg(test)]
@@ -51,8 +51,8 @@ mod testing {
         GraphDirection, GraphDocument, GraphForecast, GraphLink, GraphMember, GraphPath,
     };
 
-    /// Everybody linked with everybody, member `k` with a port of `mbps[k]`, 0 for one that nobody
-    /// has measured; a tree to rank 0.
+    /// A full mesh. Member `k` has a port of `mbps[k]` Mbit/s, 0 for an unmeasured one. The plan is
+    /// a tree with root 0.
     pub fn graph(names: &[&str], mbps: &[u64]) -> GraphDocument {
         let bps = |rank: usize| (mbps[rank] > 0).then_some(mbps[rank] * 1_000_000);
         let way = |a: usize, b: usize| GraphDirection {

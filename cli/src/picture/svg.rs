@@ -1,4 +1,4 @@
-//! The picture as SVG: one file that needs nothing else, for light and dark.
+//! The picture as a self-contained SVG file with a light and a dark theme.
 
 use super::circle::{Point, circle};
 use super::terminal::wrapped;
@@ -6,7 +6,7 @@ use super::words::{forecast, kinds, named, rate, rates, share, slowest, time, xm
 use super::{MANY, Pace, fastest_bps, pace};
 use crate::graph_document::{GraphDocument, GraphLink, GraphMember};
 
-/// The picture, of several lines.
+/// The picture as SVG text.
 pub fn svg(graph: &GraphDocument) -> String {
     let sentences = sentences(graph);
     let height = BELOW + sentences.len() as f64 * LINE + MARGIN;
@@ -51,7 +51,7 @@ fn sentences(graph: &GraphDocument) -> Vec<String> {
     all.into_iter().flatten().flat_map(|sentence| wrapped(&sentence, COLUMNS)).collect()
 }
 
-/// Whether a link's ends are neighbours on the circle.
+/// Whether the members of a link are neighbours on the circle.
 fn is_side(graph: &GraphDocument, link: &GraphLink) -> bool {
     let apart = link.b - link.a;
     apart == 1 || apart + 1 == graph.members.len()
@@ -74,7 +74,7 @@ fn line(
         .rate_bps()
         .zip(fastest)
         .map_or(0.0, |(bps, fastest)| bps as f64 / fastest.max(1) as f64);
-    // Short dashes of a thick line are a ladder.
+    // Short dashes of a thick line would look like a ladder.
     let (unused, thick) = if link.is_used() { ("", 2.0 + 5.0 * part) } else { (" unused", 2.0) };
     let ends = [link.a, link.b].map(|rank| graph.members.get(rank).map(named).unwrap_or_default());
     let rtt = link.rtt_us().map(|us| time(u64::from(us)));
@@ -96,7 +96,8 @@ fn line(
     )
 }
 
-/// The rate on a line: in the middle of a side of the circle, off the middle where lines cross.
+/// The label with the link's rate: at the middle of a side of the circle; for lines that cross
+/// others, off the middle.
 fn label(link: &GraphLink, from: Point, to: Point, is_side: bool) -> String {
     let Some(rates) = rates(link) else { return String::new() };
     let at = from.towards(to, if is_side { 0.5 } else { 0.36 });
@@ -150,15 +151,15 @@ const MARGIN: f64 = 24.0;
 const CENTRE: Point = Point { x: WIDTH / 2.0, y: 270.0 };
 const RADIUS_X: f64 = 225.0;
 const RADIUS_Y: f64 = 185.0;
-/// Of a member's circle.
+/// The radius of a member's circle.
 const NODE: f64 = 24.0;
-/// Where the sentences begin.
+/// The y coordinate of the first sentence.
 const BELOW: f64 = 545.0;
 const LINE: f64 = 22.0;
-/// Letters in a line of a sentence.
+/// The maximum length of a line of text, in characters.
 const COLUMNS: usize = 108;
-/// Colours stand here as they are: not every program that shows SVG knows variables, and one that
-/// knows no media shows the light ones.
+/// Colours are literal, because some SVG viewers do not know CSS variables. Viewers without media
+/// queries show the light theme.
 const STYLE: &str = "<style>
   .paper { fill: #fdfdfb }
   text { font: 14px system-ui, sans-serif; fill: #22262a }
@@ -186,8 +187,8 @@ mod tests {
     use super::super::testing::graph;
     use super::*;
 
-    /// Checks that tags close in their order and gives how often each is opened; panics where a
-    /// letter is out of place.
+    /// Checks that tags are properly nested, and counts the opened tags by name; panics if the text
+    /// is malformed.
     fn tags(text: &str) -> std::collections::BTreeMap<String, usize> {
         let (mut open, mut counts) = (Vec::new(), std::collections::BTreeMap::new());
         let mut rest = text;

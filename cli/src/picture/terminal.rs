@@ -1,5 +1,4 @@
-//! The picture for a terminal: members on a circle, lines between them, and what they are in words
-//! below.
+//! The picture for a terminal: members on a circle, lines between them, and text below.
 
 use super::canvas::{Canvas, width};
 use super::circle::{Point, circle};
@@ -8,19 +7,19 @@ use super::{MANY, Pace, fastest_bps, pace};
 use crate::graph_document::{GraphDocument, GraphLink, GraphMember};
 use anstyle::{AnsiColor, Style};
 
-/// What a picture is drawn on.
+/// The properties of the output device.
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {
-    /// Characters across.
+    /// The width in characters.
     pub columns: usize,
-    /// Whether it shows colours.
+    /// Whether colours may be used.
     pub colours: bool,
-    /// Whether it shows more than ASCII; without, there is no circle.
+    /// Whether characters outside ASCII may be used; if not, the circle is omitted.
     pub unicode: bool,
 }
 
-/// The picture, of several lines that end with a newline each. From 40 columns on no line is wider
-/// than the paper.
+/// The picture as lines that each end with a newline. If `columns` is at least 40, no line is
+/// longer.
 pub fn drawn(graph: &GraphDocument, paper: Paper) -> String {
     let mut text = wrapped(&head(graph), paper.columns).join("\n") + "\n";
     if paper.unicode && is_wide(paper) && graph.members.len() > 1 {
@@ -51,9 +50,9 @@ fn head(graph: &GraphDocument) -> String {
     format!("view {}: {count} on the {} engine", plain(&graph.view), plain(&graph.engine))
 }
 
-/// Columns that the circle needs at least.
+/// The minimum width of the circle, in columns.
 const CIRCLE_COLUMNS_MIN: usize = 60;
-/// And takes at most.
+/// The maximum width of the circle, in columns.
 const CIRCLE_COLUMNS_MAX: usize = 84;
 
 fn drawn_circle(graph: &GraphDocument, paper: Paper) -> String {
@@ -67,13 +66,12 @@ fn drawn_circle(graph: &GraphDocument, paper: Paper) -> String {
         .map(|member| format!("{} {}", member.rank, cut(&named(member))))
         .collect();
     let widest = labels.iter().map(|label| width(label)).max().unwrap_or(0) as f64;
-    // Labels stand outside of the circle: beside it in whole cells, above and below it in one row
-    // each.
+    // Labels are outside of the circle: beside it in whole cells, above and below it in one row.
     let radius_y = down / 2.0 - 6.0;
     let radius_x = (across / 2.0 - 2.0 * (widest + 1.0)).min(1.9 * radius_y);
     let places = circle(graph.members.len(), centre, radius_x, radius_y);
     let fastest = fastest_bps(graph);
-    // What is used comes last, so that it goes over the rest.
+    // Used links are drawn last, over the others.
     let unused = graph.links.iter().filter(|link| !link.is_used());
     for link in unused.chain(graph.links.iter().filter(|link| link.is_used())) {
         if let (Some(from), Some(to)) = (places.get(link.a), places.get(link.b)) {
@@ -106,10 +104,10 @@ fn drawn_circle(graph: &GraphDocument, paper: Paper) -> String {
     canvas.text(paper.colours)
 }
 
-/// The longest name that the circle shows in full, in cells, with its quotes.
+/// The longest name that the circle shows in full, in cells, including its quotes.
 const NAME_COLUMNS_MAX: usize = 18;
 
-/// A name in quotes, cut to what the circle shows.
+/// A name in quotes, truncated to that length.
 fn cut(name: &str) -> String {
     if width(name) <= NAME_COLUMNS_MAX {
         return name.to_owned();
@@ -154,14 +152,14 @@ fn is_wide(paper: Paper) -> bool {
     paper.columns >= CIRCLE_COLUMNS_MIN
 }
 
-/// As long as this is a part of the fastest, but never nothing; with blanks to its full length.
+/// A bar whose length is proportional to `bps`, at least one cell, padded to full length.
 fn bar(bps: u64, fastest: u64, paper: Paper) -> String {
     let long = (u128::from(bps) * BAR as u128).div_ceil(u128::from(fastest.max(1))) as usize;
     let drawn = if paper.unicode { "█" } else { "#" }.repeat(long.min(BAR));
     drawn + &" ".repeat(BAR.saturating_sub(long))
 }
 
-/// As many of these as fit on the paper, most important first, two blanks apart and two from its
+/// As many of the items as fit, the most important first, with two blanks between them and at the
 /// edge.
 fn row(
     first: (String, Style),
@@ -186,10 +184,10 @@ fn row(
     line.trim_end().to_owned()
 }
 
-/// The longest bar.
+/// The length of the longest bar.
 const BAR: usize = 16;
 
-/// One line for each link; in large groups only for this node's own.
+/// One line per link; in large groups only for this node's own links.
 fn links(graph: &GraphDocument, paper: Paper) -> Vec<String> {
     let is_told = |link: &&GraphLink| graph.members.len() < MANY || link.path.is_some();
     graph.links.iter().filter(is_told).map(|link| link_line(graph, link, paper)).collect()
@@ -213,7 +211,7 @@ fn link_line(graph: &GraphDocument, link: &GraphLink, paper: Paper) -> String {
     row((ends, style(pace(link, fastest_bps(graph)))), facts, paper)
 }
 
-/// Lines of whole words, no longer than this where words allow.
+/// Wraps text at word boundaries; lines are longer than `columns` only for single long words.
 pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -1,16 +1,16 @@
-//! What pictures say, and how text from the network is made harmless in each of them.
+//! The texts in pictures, and the escaping of untrusted text for each picture format.
 //!
-//! A name is what a member claims to be called. The library lets only letters, digits and ASCII
-//! punctuation through, but a picture may be drawn of what any process says on the socket.
+//! A member chooses its own name. The library admits only letters, digits and ASCII punctuation,
+//! but a picture may be drawn from the answer of any process on the socket.
 
 use crate::graph_document::{GraphDirection, GraphDocument, GraphLink, GraphMember};
 
-/// For a terminal: what is not plain text stands there as U+FFFD.
+/// For a terminal: replaces every character that is not plain text by U+FFFD.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if is_plain(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
-/// For text and quoted attributes of XML 1.0.
+/// For text and quoted attributes in XML 1.0.
 pub fn xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in plain(text).chars() {
@@ -26,8 +26,8 @@ pub fn xml(text: &str) -> String {
     escaped
 }
 
-/// For a label in Graphviz' language: with its quotes. There a backslash escapes, and what looks
-/// like an entity of HTML is one.
+/// For a quoted label in DOT, including the quotes. DOT uses backslash escapes and interprets HTML
+/// entities.
 pub fn dot(text: &str) -> String {
     let mut escaped = String::from("\"");
     for c in plain(text).chars() {
@@ -41,7 +41,8 @@ pub fn dot(text: &str) -> String {
     escaped + "\""
 }
 
-/// No controls, nothing that reorders or hides the text around it, nothing that is no character.
+/// Not a control character, not a character that reorders or hides other text, and not a
+/// noncharacter.
 fn is_plain(c: char) -> bool {
     let is_format = matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
@@ -49,7 +50,7 @@ fn is_plain(c: char) -> bool {
     !c.is_control() && !is_format
 }
 
-/// `941 Mbit/s`, `2.35 Gbit/s`.
+/// For example `941 Mbit/s`, `2.35 Gbit/s`.
 pub fn rate(bps: u64) -> String {
     let mbps = bps as f64 / 1e6;
     match mbps {
@@ -59,7 +60,7 @@ pub fn rate(bps: u64) -> String {
     }
 }
 
-/// Both directions: one rate where they differ by less than a tenth.
+/// The rates of both directions; one rate if they differ by less than a tenth.
 pub fn rates(link: &GraphLink) -> Option<String> {
     match (link.there.rate_bps, link.back.rate_bps) {
         (Some(there), Some(back)) if there.abs_diff(back) * 10 < there.max(back) => {
@@ -71,7 +72,7 @@ pub fn rates(link: &GraphLink) -> Option<String> {
     }
 }
 
-/// `0.21 ms`.
+/// For example `0.21 ms`.
 pub fn time(us: u64) -> String {
     match us {
         1_000_000.. => format!("{:.2} s", us as f64 / 1e6),
@@ -80,11 +81,11 @@ pub fn time(us: u64) -> String {
     }
 }
 
-/// What the two ends are made of; `?` where one has not told.
+/// The interface kinds of both ends; `?` for an unknown one.
 pub fn kinds(link: &GraphLink) -> Option<String> {
     let kind = |way: &GraphDirection| {
         let kind = plain(way.kind.as_deref()?);
-        // Of a radio everybody knows.
+        // Radio is always shared, so it is not mentioned.
         let is_news = way.medium.is_some() && kind != "wifi";
         Some(if is_news { format!("shared {kind}") } else { kind })
     };
@@ -97,13 +98,13 @@ pub fn kinds(link: &GraphLink) -> Option<String> {
     }
 }
 
-/// How often a buffer goes over it, both ways together, as `1.33 buffers`.
+/// The number of buffers that go over it, both directions together, as `1.33 buffers`.
 pub fn share(link: &GraphLink) -> Option<String> {
     let ppm: u64 = link.ways().iter().filter_map(|way| way.share_ppm).map(u64::from).sum();
     (ppm > 0).then(|| format!("{:.2} buffers", ppm as f64 / 1e6))
 }
 
-/// In one sentence who holds the others back.
+/// A sentence that names the slowest member.
 pub fn slowest(graph: &GraphDocument) -> Option<String> {
     let slow = graph.members.get(graph.slowest?)?;
     let fastest = graph.members.iter().filter_map(|member| member.rate_bps).max()?;
@@ -115,13 +116,13 @@ pub fn slowest(graph: &GraphDocument) -> Option<String> {
     ))
 }
 
-/// What a large buffer takes, in one sentence.
+/// A sentence with the predicted time for a large buffer.
 pub fn forecast(graph: &GraphDocument) -> Option<String> {
     let of = graph.forecasts.last()?;
     Some(format!("An all-reduce of {} MiB should take {}", of.bytes >> 20, time(of.us)))
 }
 
-/// `"ada"`.
+/// The member's name in quotes, as `"ada"`.
 pub fn named(member: &GraphMember) -> String {
     format!("\"{}\"", plain(&member.name))
 }
@@ -130,7 +131,7 @@ pub fn named(member: &GraphMember) -> String {
 mod tests {
     use super::*;
 
-    /// What a name would like to do to the picture around it.
+    /// A name that tries to break every picture format.
     pub const NASTY: &str =
         "a\"]; x -> y [label=\"\\N</text><script>&lt;'\u{1b}[31m\u{202e}\u{0}\u{9b}\n\\";
 
@@ -158,7 +159,7 @@ mod tests {
     #[test]
     fn nothing_gets_out_of_a_label() {
         let escaped = dot(NASTY);
-        // Read as Graphviz reads it: until the first quote that no backslash escapes.
+        // Parsed like Graphviz: up to the first unescaped quote.
         let (mut chars, mut read) = (escaped.chars().skip(1), String::new());
         while let Some(c) = chars.next() {
             match c {

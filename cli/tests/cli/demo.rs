@@ -1,5 +1,5 @@
-//! demo, in a network namespace of the lab: where it can make none of its own, that is where it
-//! runs.
+//! `demo` in a network namespace of the lab. If it cannot create its own namespace, it runs in this
+//! one.
 
 use crate::run::clean;
 use anyhow::{Context, Result, ensure};
@@ -9,7 +9,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Five phases of at most 90 seconds for each engine.
+/// The time limit: five phases of at most 90 seconds for each engine.
 const ALL: Duration = Duration::from_secs(910);
 
 fn demo(lab: &Lab, scratch: &Scratch, arguments: &[&str]) -> Command {
@@ -60,7 +60,7 @@ pub fn interrupted() -> Result<()> {
     Ok(())
 }
 
-/// The process ids of all four peers, as soon as they run.
+/// The process ids of all four peers, once they run.
 fn wait_for_peers(demo: &Child) -> Result<Vec<String>> {
     let until = Instant::now() + Duration::from_secs(20);
     let list = format!("/proc/{0}/task/{0}/children", demo.id());

@@ -7,10 +7,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// A key that everybody may know.
+/// A publicly known key.
 pub const KEY: &str = "plk1aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaagxdk";
 
-/// Another key: whatever `up` or the library makes is as good, but this needs no network.
+/// Another key. Any new key would do; this needs no network.
 fn other_key() -> Result<String> {
     Ok(potluck::ClusterKey::generate()?.to_text().to_string())
 }

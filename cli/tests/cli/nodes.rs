@@ -1,4 +1,4 @@
-//! up and status, in a network namespace with nothing but its loopback interface.
+//! `up` and `status` in a network namespace that has only a loopback interface.
 
 use crate::keys::KEY;
 use crate::run::{clean, run, told};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(15);
 
-/// A namespace and a home for each name.
+/// A network namespace, and a home directory per name.
 struct Machine {
     lab: Lab,
     scratch: Scratch,
@@ -42,7 +42,7 @@ impl Machine {
     }
 }
 
-/// The next document of this kind that `likes` likes.
+/// The next document of this kind that satisfies `likes`.
 fn event(child: &mut Child, kind: &str, likes: impl Fn(&Value) -> bool) -> Result<Value> {
     let parsed = |line: &str| serde_json::from_str::<Value>(line).ok();
     let wanted =
@@ -187,12 +187,12 @@ pub fn status() -> Result<()> {
     let socket = machine.home("ada").join("up-default.sock");
     let mode = std::fs::metadata(&socket)?.permissions().mode();
     ensure!(mode & 0o777 == 0o600, "mode {mode:o}");
-    // Another home on the same network: no node of its own, but it sees this one.
+    // Another home directory on the same network has no node of its own, but sees this one.
     told(&machine.home("bob"), &["join"], KEY)?;
     ensure!(status("bob")?.json(3)?["neighbours"][0]["cluster"] == "ours");
     ensure!(status("eve")?.json(3)?["neighbours"][0]["cluster"] == "other");
 
-    // Killed, it leaves its socket behind, which is in nobody's way.
+    // A killed node leaves its socket file behind; that must not hinder the next one.
     ada.kill()?;
     ada.wait(SOON)?;
     ensure!(socket.exists() && status("ada")?.json(3)?["running"] == false);

@@ -1,5 +1,4 @@
-//! status --graph, --svg, --dot and --json, asked of a node whose group is three processes on three
-//! machines.
+//! `status --graph`, `--svg`, `--dot` and `--json` for a group of three machines.
 
 use crate::keys::KEY;
 use crate::run::{Ran, clean, run, told};
@@ -13,11 +12,11 @@ use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// What the second one calls itself: each language of a picture has a word that could be broken
+/// The name of the second node. It contains special characters of every picture format.
 /// here.
 const NASTY: &str = "b</text>'&amp;\\N];";
 
-/// Three machines of which the last has a slow cable, a node on each.
+/// Three machines with one node each; the last machine has a slow cable.
 struct Group {
     lab: Lab,
     scratch: Scratch,
@@ -56,7 +55,7 @@ impl Group {
         run(&mut self.command(machine, &[&["status"], flags].concat()), "")
     }
 
-    /// The status once all links are measured and the plan goes by that.
+    /// The status once all links are measured and the plan uses the measurements.
     fn measured(&self, machine: usize) -> Result<Value> {
         let began = Instant::now();
         loop {
@@ -67,7 +66,7 @@ impl Group {
             let links = status["topology"]["links"]
                 .as_array()
                 .map_or(0, |links| links.iter().filter(|link| rates(link)).count());
-            // A build with Gloo begins on that, and moves to the native engine.
+            // With Gloo the group starts on Gloo and then switches to the native engine.
             let is_fitting = status["topology"]["plan"]
                 .as_str()
                 .is_some_and(|plan| plan.contains("whose links differ"));
@@ -75,7 +74,7 @@ impl Group {
                 return Ok(status);
             }
             ensure!(began.elapsed() < SOON, "not measured: {status}");
-            // The node is asked again; nothing tells when it has measured.
+            // Polls: no event reports the end of the measurement.
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -106,7 +105,7 @@ pub fn three_machines() -> Result<()> {
         "{topology}"
     );
     let slow_mbps = slow["rate_bps"].as_u64().context("a rate")? / 1_000_000;
-    // Never more than it carries; less where processors have no time to send.
+    // At most the cable's rate; less if the processors have no time to send.
     ensure!((20..200).contains(&slow_mbps), "a cable of 200 Mbit/s carries {slow_mbps}");
 
     let graph = group.status(1, &["--graph"])?;
@@ -123,7 +122,7 @@ pub fn three_machines() -> Result<()> {
         ensure!(graph.out.contains(part), "no {part} in {}", graph.out);
     }
     ensure!(graph.out.contains(&format!("{} \"{NASTY}\"", nasty["rank"])), "{}", graph.out);
-    // A path may be measured once more in between, so only who they are is compared.
+    // A path may be measured again in between, so only the identities are compared.
     let ids = |topology: &Value| -> Vec<Value> {
         topology["members"]
             .as_array()
@@ -166,7 +165,7 @@ pub fn three_machines() -> Result<()> {
     group.end()
 }
 
-/// Fields are added to this list, never taken from it.
+/// Fields may be added to this list, never removed.
 const FIELDS: &str = "\
     alone counters.committed counters.links counters.misbehaviours counters.other_versions counters.overloads counters.strangers counters.views \
     duplicates gloo interfaces.addresses interfaces.dropped interfaces.heard interfaces.interface interfaces.queries interfaces.skipped \
@@ -189,7 +188,7 @@ pub fn schema() -> Result<()> {
     group.end()
 }
 
-/// The names of all that is no object or filled list, with what they are in.
+/// Collects the paths of all values that are neither objects nor non-empty lists.
 fn collect(value: &Value, at: &str, fields: &mut std::collections::BTreeSet<String>) {
     match value {
         Value::Object(map) => {

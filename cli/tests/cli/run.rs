@@ -1,4 +1,4 @@
-//! Running the command once.
+//! Runs the command and checks its output.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a run left behind.
+/// The output of a run.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -14,14 +14,15 @@ pub struct Ran {
     pub err: String,
 }
 
-/// The command with a home of its own and nothing of ours in its environment.
+/// The command with its own home directory. Of the `POTLUCK_` variables only `POTLUCK_ENGINE` is
+/// inherited.
 pub fn potluck(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_potluck"));
     clean(&mut command, home);
     command
 }
 
-/// The same environment for a command that starts it.
+/// Sets the same environment for another command that starts it.
 pub fn clean(command: &mut Command, home: &Path) {
     for variable in [
         "POTLUCK_KEY",
@@ -36,11 +37,11 @@ pub fn clean(command: &mut Command, home: &Path) {
     command.env("POTLUCK_HOME", home);
 }
 
-/// Runs it to its end with `input` on its standard input.
+/// Runs a command to its end with `input` on its standard input.
 pub fn run(command: &mut Command, input: &str) -> Result<Ran> {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    // A command that reads no input may be gone already.
+    // An error means that the command, which does not read its input, has ended.
     let _ = child.stdin.take().context("piped")?.write_all(input.as_bytes());
     let output = child.wait_with_output()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -51,20 +52,20 @@ pub fn run(command: &mut Command, input: &str) -> Result<Ran> {
     })
 }
 
-/// A run with these arguments.
+/// Runs potluck with these arguments.
 pub fn told(home: &Path, arguments: &[&str], input: &str) -> Result<Ran> {
     run(potluck(home).args(arguments), input)
 }
 
 impl Ran {
-    /// Its only document, after it ended with `code`.
+    /// The only JSON document on stdout, after exit code `code`.
     pub fn json(&self, code: i32) -> Result<Value> {
         ensure!(self.code == code, "{self:?}");
         ensure!(self.out.lines().count() == 1, "not one document: {self:?}");
         Ok(serde_json::from_str(&self.out)?)
     }
 
-    /// Its complaint: it ended with `code` and said one line on stderr.
+    /// The only line on stderr, after exit code `code`.
     pub fn complaint(&self, code: i32) -> Result<&str> {
         ensure!(self.code == code && self.err.lines().count() == 1, "{self:?}");
         ensure!(self.err.starts_with("potluck: "), "{self:?}");

@@ -1,4 +1,5 @@
-//! The same training in one process: every worker's gradient, added as the group adds them.
+//! The same training in one process: it computes every worker's gradient and adds them in the
+//! group's fold order.
 
 use crate::digits::Samples;
 use crate::net::Net;
@@ -7,14 +8,14 @@ use anyhow::Result;
 use potluck::{FoldOrder, ReduceOp, reference_sum};
 use std::ops::Range;
 
-/// What a group trains, trained by one process beside it.
+/// The model that a group trains, trained by one process for comparison.
 pub struct Alone {
     pub trainee: Trainee,
 }
 
 impl Alone {
-    /// One step of so many workers. `buckets` says which parameters the group adds as one buffer,
-    /// `fold_order` in which order.
+    /// One step with `workers` batches. `buckets` contains the parameters that the group reduces as
+    /// one buffer, with the fold order of that buffer.
     pub fn step(
         &mut self,
         net: &Net,

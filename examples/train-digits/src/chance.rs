@@ -1,10 +1,10 @@
-//! Numbers that look random and are the same everywhere.
+//! Pseudo-random numbers that are equal on every machine.
 
-/// Splitmix64 (Steele, Lea, Flood 2014).
+/// SplitMix64 (Steele, Lea, Flood 2014).
 pub struct Chance(u64);
 
 impl Chance {
-    /// Different for each seed and each purpose.
+    /// A generator whose sequence depends on the seed and on its purpose.
     pub fn of(seed: u64, purpose: u64) -> Chance {
         Chance(
             seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose.wrapping_mul(0xd1b5_4a32_d192_ed03),
@@ -19,17 +19,17 @@ impl Chance {
         x ^ (x >> 31)
     }
 
-    /// From -1 to 1.
+    /// A number from -1 to 1.
     pub fn signed(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
 
-    /// Below `end`, which is not 0.
+    /// A number below `end`, which is not 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    /// In another order (Fisher, Yates).
+    /// Shuffles (Fisher, Yates).
     pub fn shuffle<T>(&mut self, values: &mut [T]) {
         for i in (1..values.len()).rev() {
             values.swap(i, self.below(i + 1));

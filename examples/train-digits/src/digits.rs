@@ -9,23 +9,23 @@ use std::path::Path;
 pub const PIXELS: usize = 64;
 pub const CLASSES: usize = 10;
 
-/// Pictures and what they show.
+/// Pictures and their classes.
 #[derive(Clone, Default)]
 pub struct Samples {
-    /// 64 for each picture, from 0 to 1.
+    /// 64 values per picture, from 0 to 1.
     pub pixels: Vec<f32>,
-    /// 0 to 9.
+    /// The digits, 0 to 9.
     pub labels: Vec<u32>,
 }
 
-/// 70 of 100 of each class to learn from, the others to be asked about.
+/// A split of every class: 70 % for training, 30 % for the test.
 pub struct Digits {
     pub train: Samples,
     pub test: Samples,
 }
 
 impl Samples {
-    /// Reads `digits.csv.gz`: 64 pixels from 0 to 16 and the class, a line for each picture.
+    /// Reads `digits.csv.gz`: one line per picture, 64 pixels from 0 to 16 and the class.
     pub fn read(path: &Path) -> Result<Samples> {
         let file = std::fs::File::open(path)
             .with_context(|| format!("the digits in {}", path.display()))?;
@@ -41,7 +41,7 @@ impl Samples {
         Ok(samples)
     }
 
-    /// Pictures of nothing, about as many, for a machine that cannot get the digits.
+    /// About as many synthetic pictures, for machines that cannot download the digits.
     pub fn made_up() -> Samples {
         let mut chance = Chance::of(1, 99);
         let kinds: Vec<f32> = (0..CLASSES * PIXELS).map(|_| chance.signed()).collect();
@@ -78,7 +78,7 @@ impl Samples {
         self.labels.len()
     }
 
-    /// These of them.
+    /// The samples with these indices.
     pub fn pick(&self, indices: &[usize]) -> Samples {
         let pixels = indices
             .iter()
@@ -88,7 +88,7 @@ impl Samples {
         Samples { pixels, labels: indices.iter().map(|i| self.labels[*i]).collect() }
     }
 
-    /// Shares every class out in the same proportion, which pictures go where by the seed.
+    /// Splits every class in the same proportion; the seed selects the pictures.
     pub fn split(&self, seed: u64) -> Digits {
         let mut chance = Chance::of(seed, 1);
         let (mut train, mut test) = (Vec::new(), Vec::new());

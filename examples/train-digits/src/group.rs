@@ -1,4 +1,4 @@
-//! The members of a group as machines of a lab.
+//! The members of a group, on the machines of a lab.
 
 use crate::peer::Task;
 use crate::train::{Order, Trained};
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Longest wait for an answer; only a failing run gets there.
+/// The time limit for an answer; only a failing run reaches it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How many members there are.
+/// The number of members.
 pub const MEMBERS: usize = 4;
 
-/// A lab with a member on each of its machines.
+/// A lab and its members.
 pub struct Group {
     members: Vec<Child>,
     lab: Lab,
@@ -26,12 +26,12 @@ pub struct Group {
 }
 
 impl Group {
-    /// On one machine, which has a network of its own.
+    /// All members on one machine, with a network of its own.
     pub fn on_one_machine(min_members: usize, digits: Option<&Path>) -> Result<Group> {
         Group::start(Lab::up_with("lo", MEMBERS)?, "loopback", min_members, digits)
     }
 
-    /// On four machines with a cable of so many Mbit/s each.
+    /// Four members on four machines, each with a cable of this many Mbit/s.
     pub fn on_four_machines(mbit: u32, digits: Option<&Path>) -> Result<Group> {
         Group::start(Lab::up_at("loop", MEMBERS, mbit)?, "lan", MEMBERS, digits)
     }
@@ -67,7 +67,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Which engine the group has taken.
+    /// The engine of the group.
     pub fn engine(&self) -> &str {
         &self.engine
     }
@@ -76,7 +76,7 @@ impl Group {
         let mut command = self.lab.command(&format!("n{}", i + 1), std::env::current_exe()?);
         command.args(["peer", self.network, &self.min_members.to_string()]).args(&self.digits);
         command.env("POTLUCK_HOME", self.files.join(i.to_string()));
-        // Matrices are multiplied by one thread, so in one order.
+        // Matrix products run on one thread, so their order of addition is fixed.
         command.env("RAYON_NUM_THREADS", "1");
         for name in [
             "POTLUCK_PEERS",
@@ -90,19 +90,19 @@ impl Group {
         Child::spawn_told(&mut command)
     }
 
-    /// All members do it; gives what they answer.
+    /// Lets all members train; returns their answers.
     pub fn train(&mut self, order: &Order) -> Result<Vec<Trained>> {
         self.begin(order)?;
         self.end()
     }
 
-    /// Tells all members, and does not wait.
+    /// Starts the training on all members and does not wait.
     pub fn begin(&mut self, order: &Order) -> Result<()> {
         let task = serde_json::to_string(&Task::Train(order.clone()))?;
         self.members.iter_mut().try_for_each(|member| member.tell(&task))
     }
 
-    /// What all members answer, when they have trained.
+    /// Waits for all members' answers. Fails if their parameters differed after any step.
     pub fn end(&mut self) -> Result<Vec<Trained>> {
         let trained = self
             .members
@@ -118,7 +118,7 @@ impl Group {
         Ok(trained)
     }
 
-    /// Waits until a member has done so many steps.
+    /// Waits until a member has done at least this many steps.
     pub fn at_step(&mut self, i: usize, step: u64) -> Result<()> {
         let reached = |line: &str| {
             line.strip_prefix("step ")
@@ -128,19 +128,19 @@ impl Group {
         self.members[i].wait_for_line(reached, PATIENCE).map(drop)
     }
 
-    /// Kills a member, with no chance to say anything.
+    /// Kills a member with SIGKILL.
     pub fn kill(&mut self, i: usize) -> Result<()> {
         self.members[i].kill()?;
         self.members[i].wait(PATIENCE).map(drop)
     }
 
-    /// Starts one in its place, which is told `order`.
+    /// Starts a new process in its place and gives it the task.
     pub fn start_again(&mut self, i: usize, order: &Order) -> Result<()> {
         self.members[i] = self.spawn(i)?;
         self.members[i].tell(&serde_json::to_string(&Task::Train(order.clone()))?)
     }
 
-    /// The seconds of each sum, those of the member that took longest.
+    /// The seconds of each sum, each on the slowest member.
     pub fn sum(&mut self, elements: usize, codec: &str, rounds: usize) -> Result<Vec<f64>> {
         let task = serde_json::to_string(&Task::Sum { elements, codec: codec.to_owned(), rounds })?;
         self.members.iter_mut().try_for_each(|member| member.tell(&task))?;
@@ -159,14 +159,14 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Ended before their machines are.
+        // The members must end before their machines.
         self.members.clear();
-        // Keys of a group that is gone; at worst they stay in the folder for temporary files.
+        // Keys of an ended group; on an error they stay in the temporary directory.
         let _ = std::fs::remove_dir_all(&self.files);
     }
 }
 
-/// What is behind the next line's first word, which is `title`.
+/// The rest of the next line whose first word is `title`.
 fn answer(member: &mut Child, title: &str) -> Result<String> {
     let line = member.wait_for_line(|line| line.split(' ').next() == Some(title), PATIENCE)?;
     line.split_once(' ').map(|(_, rest)| rest.to_owned()).context("an answer")

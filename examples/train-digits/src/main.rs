@@ -1,9 +1,9 @@
 //! Data-parallel training of two small models on handwritten digits, each worker a process: `make
 //! train`.
 //!
-//! `train-digits run [--quick] [--digits FILE] DOCS` is the whole run, in labs of its own (root
-//! needed). `train-digits peer NETWORK MIN_MEMBERS [FILE]` is one member, which takes its tasks
-//! from its input; [`train`] is what a program of one's own would have.
+//! `train-digits run [--quick] [--digits FILE] DOCS` runs everything in labs of its own (needs
+//! root). `train-digits peer NETWORK MIN_MEMBERS [FILE]` is one member, which reads its tasks from
+//! its input. [`train`] is the part that an own program would contain.
 
 mod alone;
 mod chance;

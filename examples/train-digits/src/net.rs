@@ -1,4 +1,4 @@
-//! Two small models with candle.
+//! Two small models, built with candle.
 
 use crate::chance::Chance;
 use crate::digits::{CLASSES, PIXELS, Samples};
@@ -6,18 +6,18 @@ use anyhow::{Context, Result};
 use candle_core::{Device, Tensor, Var};
 use serde::{Deserialize, Serialize};
 
-/// Which model.
+/// The kind of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// 64, 128, 64, 10: 17 226 parameters.
+    /// An MLP 64-128-64-10: 17 226 parameters.
     Mlp,
-    /// Two convolutions of 3 by 3 with 8 and 16 channels, each halved by its maxima, then 10: 1 898
-    /// parameters.
+    /// A CNN: two 3 by 3 convolutions with 8 and 16 channels, each followed by max-pooling that
+    /// halves both sides, then a layer of 10: 1 898 parameters.
     Cnn,
 }
 
-/// A model of a kind.
+/// A model of one kind.
 pub struct Net {
     kind: Kind,
     variables: Vec<Var>,
@@ -46,12 +46,12 @@ impl Kind {
         }
     }
 
-    /// How many numbers each parameter has.
+    /// The number of elements of each parameter.
     pub fn lens(self) -> Vec<usize> {
         self.shapes().iter().map(|shape| shape.iter().product()).collect()
     }
 
-    /// The parameters at the beginning: weights uniform (He and others 2015), biases 0.
+    /// The initial parameters: weights uniform (He et al. 2015), biases 0.
     pub fn parameters(self, seed: u64) -> Vec<Vec<f32>> {
         let mut chance = Chance::of(seed, 2);
         let parameter = |shape: &Vec<usize>| {
@@ -69,7 +69,7 @@ impl Net {
         Ok(Net { kind, variables: kind.shapes().into_iter().map(zeros).collect::<Result<_, _>>()? })
     }
 
-    /// The loss of a batch with these parameters, and its gradient for each.
+    /// The loss of a batch with these parameters, and its gradient with respect to each.
     pub fn gradients(
         &self,
         parameters: &[Vec<f32>],
@@ -91,7 +91,7 @@ impl Net {
         Ok(self.loss_of(samples)?.to_scalar::<f32>()?)
     }
 
-    /// Per cent of the samples that are told right.
+    /// The percentage of samples that are classified correctly.
     pub fn accuracy(&self, parameters: &[Vec<f32>], samples: &Samples) -> Result<f64> {
         self.set(parameters)?;
         let told = self.forward(samples)?.argmax(1)?.to_vec1::<u32>()?;

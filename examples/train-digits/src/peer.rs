@@ -1,4 +1,4 @@
-//! One member: a process that does what it is told, line by line.
+//! One member of the group: a process that executes tasks, one line of input each.
 
 use crate::digits::Samples;
 use crate::train::{Order, codec, train};
@@ -8,17 +8,18 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Instant;
 
-/// What a member is told.
+/// A task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Task {
     /// Trains a model; answers `trained` and a [`Trained`](crate::train::Trained).
     Train(Order),
-    /// Adds up so many elements so many times; answers `summed` and the seconds of each.
+    /// Sums a buffer of this many elements this many times; answers `summed` and the seconds of
+    /// each sum.
     Sum { elements: usize, codec: String, rounds: usize },
 }
 
-/// Joins, says `ready`, and does the tasks that come in until there are no more.
+/// Joins, prints `ready`, and executes tasks until the end of the input.
 pub async fn serve(network: &str, min_members: usize, digits: Option<&Path>) -> Result<()> {
     let config = match network {
         "loopback" => Config::loopback(),
@@ -50,7 +51,7 @@ pub async fn serve(network: &str, min_members: usize, digits: Option<&Path>) -> 
 async fn sum(cluster: &Cluster, elements: usize, name: &str, rounds: usize) -> Result<Vec<f64>> {
     let mut context = cluster.context().await?;
     let mut seconds = Vec::new();
-    // The first one is not counted: memory is new then, and links are cold.
+    // The first sum is not counted: it maps new memory and opens the links.
     for _ in 0..=rounds {
         let mut buffer: Vec<f32> =
             (0..elements).map(|i| ((i + context.rank()) as f32).sin()).collect();

@@ -1,13 +1,13 @@
-//! Lines over time, as SVG by hand.
+//! Line plots as SVG.
 
 use std::fmt::Write as _;
 
 /// A line of a plot.
 pub struct Line {
     pub name: String,
-    /// A colour as CSS has it.
+    /// A CSS colour.
     pub colour: &'static str,
-    /// Across and up; up is shown by its logarithm.
+    /// The points as (x, y); the y axis is logarithmic.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -18,7 +18,7 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 50.0;
 
-/// `title` above, `across` and `up` beside the axes; what is above `up` must be positive.
+/// `title` is printed above, `across` and `up` at the axes. All y values must be positive.
 pub fn svg(title: &str, across: &str, up: &str, lines: &[Line]) -> String {
     let points = || lines.iter().flat_map(|line| &line.points);
     let far = points().map(|(x, _)| *x).fold(0.0, f64::max).max(1e-9);
@@ -78,7 +78,7 @@ pub fn svg(title: &str, across: &str, up: &str, lines: &[Line]) -> String {
     out
 }
 
-/// A round distance, so that there are five to ten of it.
+/// A round tick distance that gives five to ten ticks.
 fn ticks(far: f64) -> f64 {
     let power = 10f64.powf((far / 5.0).log10().floor());
     [5.0, 2.0, 1.0].into_iter().map(|n| n * power).find(|step| far / step >= 5.0).unwrap_or(power)

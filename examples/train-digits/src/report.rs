@@ -1,12 +1,12 @@
-//! What a run says, and whether it is as it must be.
+//! The report of a run, and its requirements.
 
 use std::process::ExitCode;
 
-/// What a run says, as it goes and in the end.
+/// The report of a run, printed while it grows.
 pub struct Report {
     text: String,
     musts: Vec<(String, bool)>,
-    /// Accuracies are judged only where the digits are.
+    /// Whether accuracies are judged: only with the real digits.
     judges: bool,
 }
 
@@ -19,26 +19,26 @@ impl Report {
         report
     }
 
-    /// A part of the document, printed too.
+    /// Appends to the document and prints the text.
     pub fn say(&mut self, what: &str) {
         println!("{what}");
         self.text.push_str(what);
         self.text.push('\n');
     }
 
-    /// What must hold of a training.
+    /// A requirement on a training result; ignored without the real digits.
     pub fn must(&mut self, what: &str, holds: bool) {
         if self.judges {
             self.must_measured(what, holds);
         }
     }
 
-    /// What must hold whatever is trained.
+    /// A requirement that holds for any data.
     pub fn must_measured(&mut self, what: &str, holds: bool) {
         self.musts.push((what.to_owned(), holds));
     }
 
-    /// As it is kept.
+    /// The document that is stored.
     pub fn document(&self) -> String {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut out = format!(
@@ -55,7 +55,7 @@ impl Report {
         out
     }
 
-    /// The summary, in one line at last.
+    /// Prints the requirements and the overall result as the last line.
     pub fn finish(&self) -> ExitCode {
         let missed: Vec<&str> =
             self.musts.iter().filter(|(_, holds)| !holds).map(|(what, _)| what.as_str()).collect();
@@ -69,7 +69,7 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// The standard deviation of the sample.
+/// The sample's standard deviation.
 pub fn spread(values: &[f64]) -> f64 {
     let middle = mean(values);
     (values.iter().map(|x| (x - middle).powi(2)).sum::<f64>()

@@ -1,5 +1,5 @@
-//! The whole run: every codec on every seed, a member that is killed, times on slow cables. It
-//! writes `docs/training.md`.
+//! The whole run: every codec with every seed, a killed member, times on slow cables. Writes
+//! `docs/training.md`.
 
 use crate::group::{Group, MEMBERS};
 use crate::net::Kind;
@@ -10,18 +10,18 @@ use anyhow::{Context as _, Result};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// How much is trained.
+/// The extent of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// A look, in about a minute.
+    /// A quick look of about a minute.
     Quick,
-    /// What the documentation shows.
+    /// The run that the documentation shows.
     Full,
 }
 
 const EPOCHS: u64 = 30;
 
-/// What goes over the wire, and how many points of accuracy it may cost in the mean.
+/// The codecs, and the points of accuracy that each may cost on average.
 const CODECS: [(&str, f64); 6] = [
     ("bf16", 0.15),
     ("int8", 0.25),
@@ -31,15 +31,15 @@ const CODECS: [(&str, f64); 6] = [
     ("top1+ef", f64::INFINITY),
 ];
 
-/// On the plot, with its colour.
+/// The codecs in the plot, with their colours.
 const DRAWN: [(&str, &str); 4] =
     [("f32", "#333"), ("bf16", "#1f77b4"), ("int8", "#2ca02c"), ("int4+ef", "#d62728")];
 
-/// No seed may lose more points than this.
+/// The points of accuracy that any single seed may lose at most.
 const WORST: f64 = 1.0;
 
-/// Trains and measures; `digits` is the file of them, without which nothing is judged. Where the
-/// whole is done it goes to `docs`.
+/// Trains and measures. `digits` is the file of the digits; without it accuracies are not judged. A
+/// full run with digits is written to `docs`.
 pub fn run(extent: Extent, digits: Option<&Path>, docs: &Path) -> Result<ExitCode> {
     let mut report = Report::new(digits.is_some());
     let seeds = if extent == Extent::Full { 10 } else { 2 };
@@ -74,7 +74,7 @@ fn of(trained: &[Trained]) -> f64 {
     trained.first().map_or(0.0, |first| first.accuracy)
 }
 
-/// Every codec on every seed, each beside f32 on the same seed.
+/// Every codec with every seed, each compared with f32 and the same seed.
 fn accuracies(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<()> {
     let mut group = Group::on_one_machine(MEMBERS, digits)?;
     report.say(&format!(
@@ -127,7 +127,7 @@ fn accuracies(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// Reported only.
+/// A CNN; reported, but not judged.
 fn convolutions(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<()> {
     let mut group = Group::on_one_machine(MEMBERS, digits)?;
     report.say(&format!(
@@ -142,8 +142,8 @@ fn convolutions(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Resul
     Ok(())
 }
 
-/// One is killed at a third of the way, and another process comes in its place before the last
-/// third.
+/// One member is killed after a third of the run, and another process takes its place before the
+/// last third.
 fn killed(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<()> {
     report.say("\n## A member that is killed\n\nOf four one is killed (`kill -9`) after step 90; three go on, and a new process gets their state by `sync` before step 180.\n");
     report.say("| on the wire | seed | undisturbed %, loss | with one killed %, loss | steps begun again | steps done by three |\n| --- | --- | --- | --- | --- | --- |");
@@ -193,7 +193,7 @@ fn killed(seeds: u64, digits: Option<&Path>, report: &mut Report) -> Result<()> 
     Ok(())
 }
 
-/// The loss over time where cables are slow; gives the plot.
+/// The loss over time with slow cables; returns the plot.
 fn over_time(digits: Option<&Path>, report: &mut Report) -> Result<String> {
     let mut group = Group::on_four_machines(100, digits)?;
     report.say("\n## Time\n\nThe same on four machines with 100 Mbit/s each (the lab's network namespaces), seed 1:\n\n![loss over time](training.svg)\n");
@@ -217,7 +217,7 @@ fn over_time(digits: Option<&Path>, report: &mut Report) -> Result<String> {
     ))
 }
 
-/// One large sum where cables are slow.
+/// One large sum with slow cables.
 fn sums(rounds: usize, report: &mut Report) -> Result<()> {
     let mut group = Group::on_four_machines(100, None)?;
     report.say(&format!(

@@ -1,4 +1,4 @@
-//! One member's training, from View to View.
+//! One member's training, across Views.
 
 use crate::alone::Alone;
 use crate::digits::{Digits, Samples};
@@ -9,44 +9,45 @@ use potluck::{Cluster, Codec, Error, GradientSync};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// What to train.
+/// The parameters of a training run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
     pub kind: Kind,
     pub seed: u64,
-    /// `f32`, `bf16`, `f16`, `int8`, `int4`; with `+ef` for error feedback.
+    /// `f32`, `bf16`, `f16`, `int8`, `int4`, `top10` or `top1`; with the suffix `+ef` for error
+    /// feedback.
     pub codec: String,
     pub epochs: u64,
-    /// Among how many a step's samples are shared out.
+    /// The number of workers over which the samples of a step are divided.
     pub workers: usize,
-    /// The loss is told after every so many steps; 0 for never.
+    /// Record the loss after every this many steps; 0 for never.
     pub curve_every: u64,
-    /// One process does the same beside the member of rank 0, which compares after every step.
+    /// Run the same training in one process on rank 0, and compare the parameters after every step.
     pub beside: bool,
-    /// Says after every so many steps how far it is; 0 for never.
+    /// Print the progress after every this many steps; 0 for never.
     pub tell_every: u64,
-    /// At this step and at the first every member waits until the group has `workers` members.
+    /// At this step and at the first step every member waits until the group has `workers` members.
     pub hold_at: Option<u64>,
 }
 
-/// How it went.
+/// The results of a training run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Trained {
-    /// Per cent of the test samples.
+    /// On the test samples, in per cent.
     pub accuracy: f64,
-    /// Over the training samples.
+    /// On the training samples.
     pub loss: f64,
     pub steps: u64,
     pub seconds: f64,
-    /// Steps that were begun again.
+    /// Steps that were repeated.
     pub retries: u64,
-    /// Equal where all parameters were, after every step.
+    /// A hash of the parameters after every step: equal only if all of them were equal.
     pub chain: String,
     /// Seconds and loss.
     pub curve: Vec<(f64, f64)>,
-    /// Steps that one process has done beside it with the same bits.
+    /// Steps of the comparison in one process that gave the same bits.
     pub beside: u64,
-    /// Steps done by fewer members than there should be.
+    /// Steps done with fewer than `workers` members.
     pub short_handed: u64,
 }
 
@@ -63,7 +64,7 @@ struct Training<'a> {
     started: Instant,
 }
 
-/// Trains to the end, with whoever is there.
+/// Trains to the end with the members that are present.
 pub async fn train(cluster: &Cluster, samples: &Samples, order: &Order) -> Result<Trained> {
     let Digits { train, test } = samples.split(order.seed);
     let mut gradients = GradientSync::new(cluster, &order.kind.lens());
@@ -87,8 +88,8 @@ pub async fn train(cluster: &Cluster, samples: &Samples, order: &Order) -> Resul
     while training.trainee.step < steps {
         if let Err(error) = training.step(&mut gradients).await {
             match error.downcast_ref::<Error>() {
-                // The same step again, in the next View; who was cut off gets the others' state
-                // there.
+                // Repeat the step in the next View. A member that was cut off gets the others'
+                // state there.
                 Some(why) if why.is_retryable() || matches!(why, Error::Indeterminate) => {
                     retries += 1
                 }
@@ -128,7 +129,7 @@ impl Training<'_> {
         if (self.trainee.step == 0 || hold_at == Some(self.trainee.step))
             && context.size() < workers
         {
-            // Nobody goes on before the others are there.
+            // All members wait here until the group is complete.
             return until_there_are(workers, self.cluster).await;
         }
         let fold = |bucket: std::ops::Range<usize>| {
@@ -182,7 +183,7 @@ async fn until_there_are(workers: usize, cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// `None` for f32 as it is.
+/// `None` for unencoded f32.
 pub fn codec(name: &str) -> Result<Option<Codec>> {
     let (plain, feedback) = name.strip_suffix("+ef").map_or((name, false), |plain| (plain, true));
     let codec = match plain {
@@ -191,7 +192,7 @@ pub fn codec(name: &str) -> Result<Option<Codec>> {
         "f16" => Codec::f16(),
         "int8" => Codec::int8(),
         "int4" => Codec::int4(),
-        // So many of a hundred elements.
+        // This percentage of the elements.
         "top10" => Codec::top_k(0.1).without_feedback(),
         "top1" => Codec::top_k(0.01).without_feedback(),
         _ => bail!("no codec {name}"),

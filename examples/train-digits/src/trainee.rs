@@ -1,4 +1,4 @@
-//! What all members hold alike: parameters, their velocities, how many steps were done.
+//! The state that all members share: parameters, velocities, number of steps.
 
 use crate::chance::Chance;
 use crate::net::Kind;
@@ -7,16 +7,16 @@ use anyhow::{Result, ensure};
 const RATE: f32 = 0.1;
 const MOMENTUM: f32 = 0.9;
 
-/// Samples that each worker takes in a step.
+/// Samples per worker and step.
 pub const BATCH: usize = 32;
 
-/// Parameters under stochastic gradient descent with momentum.
+/// Parameters trained by stochastic gradient descent with momentum.
 #[derive(Clone)]
 pub struct Trainee {
     pub step: u64,
     pub parameters: Vec<Vec<f32>>,
     velocities: Vec<Vec<f32>>,
-    /// Differs when a single bit differed after any step.
+    /// A hash over all bits of the parameters after every step.
     pub chain: u64,
 }
 
@@ -39,7 +39,7 @@ impl Trainee {
         });
     }
 
-    /// What a member that comes late must get.
+    /// The state that a late member must get.
     pub fn to_bytes(&self) -> Vec<u8> {
         let numbers =
             self.parameters.iter().chain(&self.velocities).flatten().flat_map(|x| x.to_le_bytes());
@@ -63,7 +63,7 @@ impl Trainee {
     }
 }
 
-/// Which samples the workers take in which step: every sample at most once in an epoch.
+/// The assignment of samples to steps and workers: every sample at most once per epoch.
 pub struct Course {
     seed: u64,
     samples: usize,
@@ -75,12 +75,12 @@ impl Course {
         Course { seed, samples, workers }
     }
 
-    /// Steps of an epoch.
+    /// Steps per epoch.
     pub fn steps(&self) -> u64 {
         (self.samples / (BATCH * self.workers)).max(1) as u64
     }
 
-    /// The samples of a worker, `0..workers`.
+    /// The sample indices of a worker, `0..workers`.
     pub fn batch(&self, step: u64, worker: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.samples).collect();
         Chance::of(self.seed, 1000 + step / self.steps()).shuffle(&mut order);

@@ -1,10 +1,9 @@
 //! Layer: Doors.
 //!
-//! What the members of one View tell each other besides their operations: short values under keys,
-//! each set once.
+//! A key-value board for the members of one View: short values under keys, each set once.
 //!
-//! It feeds the rendezvous of an engine that asks a key-value store for the addresses of its peers.
-//! A board belongs to one View, so no key is ever used for two purposes.
+//! It serves the rendezvous of an engine that looks its peers' addresses up in a key-value store. A
+//! board belongs to one View, so no key is ever used for two purposes.
 
 #![cfg_attr(
     not(feature = "gloo"),
@@ -22,13 +21,14 @@ use std::time::Duration;
 
 /// The board of one View, as an engine sees it.
 pub trait Board: Send + Sync {
-    /// Sets a key of this member and tells all others.
+    /// Sets a key of this member and sends it to all others. Setting it again to the same value is
+    /// allowed.
     ///
     /// # Errors
     /// [`BoardFault::Refused`], or [`BoardFault::Closed`].
     fn set(&self, key: &str, value: &[u8]) -> Result<(), BoardFault>;
 
-    /// The value of a key, as soon as somebody has set it. Blocks.
+    /// Blocks until a member has set the key, and returns its value.
     ///
     /// # Errors
     /// [`BoardFault::TimedOut`], or [`BoardFault::Closed`].
@@ -38,14 +38,15 @@ pub trait Board: Send + Sync {
     fn close(&self);
 }
 
-/// Why a board did not serve.
+/// Why a board operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoardFault {
     /// The View has ended.
     Closed,
-    /// Nobody has set the key in time.
+    /// No member has set the key in time.
     TimedOut,
-    /// The key or the value is too long, the member has set too many, or the key is taken.
+    /// The key or the value is too long, the member has set too many keys, or the key has another
+    /// owner or value.
     Refused,
 }
 

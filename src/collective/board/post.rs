@@ -1,14 +1,14 @@
 //! Layer: Words.
 //!
-//! One entry of a View's board, as it travels.
+//! The wire form of one entry of a View's board.
 
 use crate::view::ViewDigest;
 use crate::wire::{Decode, Encode, Malformed, Reader, put_blob};
 
-/// What a member sets on the board of a View.
+/// An entry that a member sets on the board of a View.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Post {
-    /// Which View; entries for another one are dropped.
+    /// The View; entries for another one are dropped.
     pub view: ViewDigest,
     /// The key, at most [`Post::KEY_BYTES_MAX`] bytes.
     pub key: String,

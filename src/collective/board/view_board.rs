@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! The board of one View: what a member sets goes to all others over their control links.
+//! The board of one View: each member's entries go to all others over their control links.
 
 #![cfg_attr(
     not(feature = "gloo"),
@@ -38,17 +38,17 @@ impl ViewBoard {
     /// Most keys of one member.
     pub const KEYS_MAX: usize = 16;
 
-    /// The board of `me`; what it sets goes out by `out`.
+    /// The board of `me`, which sends its entries through `out`.
     pub fn new(me: Rank, out: UnboundedSender<Outgoing>) -> ViewBoard {
         ViewBoard {
             shared: Arc::new(Shared { me, state: Mutex::default(), changed: Condvar::new(), out }),
         }
     }
 
-    /// Another member has set a key.
+    /// Another member has set a key. A repetition is allowed; a closed board ignores the message.
     ///
     /// # Errors
-    /// [`BoardFault::Refused`]: no honest member sends that. To hear the same again is no fault.
+    /// [`BoardFault::Refused`]: no honest member sends that.
     pub fn hear(&self, from: Rank, key: &str, value: &[u8]) -> Result<(), BoardFault> {
         match self.put(from, key, value) {
             Err(BoardFault::Refused) => Err(BoardFault::Refused),
@@ -56,7 +56,7 @@ impl ViewBoard {
         }
     }
 
-    /// What this member has set: for one whose link was down.
+    /// This member's own entries, for a peer whose link was down.
     pub fn own(&self) -> Vec<(String, Vec<u8>)> {
         let state = self.lock();
         let own = state.entries.iter().filter(|(_, (rank, _))| *rank == self.shared.me);
@@ -97,7 +97,7 @@ impl ViewBoard {
 impl Board for ViewBoard {
     fn set(&self, key: &str, value: &[u8]) -> Result<(), BoardFault> {
         self.put(self.shared.me, key, value)?;
-        // The driver outlives its Views; if it is gone, so is everybody who could be told.
+        // The driver outlives its Views. Without it no peer can be reached.
         let _ = self.shared.out.send(Outgoing::Post { key: key.to_owned(), value: value.to_vec() });
         Ok(())
     }

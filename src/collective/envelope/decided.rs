@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! What becomes of a call: it takes no number, or it is decided.
+//! The end of a call: refused without a number, or decided.
 
 use crate::collective::{CallRefusal, CodecId, EngineFault, Outcome, Rejection, Staging};
 use crate::view::{OpId, Rank};
@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 /// Why a call took no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The ledger says so.
+    /// The ledger refused it.
     By(CallRefusal),
-    /// A call of the lane was dropped after its vote, and nobody has asked for its result.
+    /// A call of the lane was dropped after its vote, and the program has not fetched the result.
     Lost(OpId),
     /// This node has left the group.
     Left,
-    /// It makes no sense, and has not even a place in the lane.
+    /// The call is invalid; it does not take a place in the lane.
     Senseless(Rejection),
 }
 
@@ -26,25 +26,24 @@ pub struct Decided {
     pub outcome: Outcome,
     /// The result, when it is committed and the call has one.
     pub output: Option<Staging>,
-    /// Of a step that is committed: the results of its calls in order.
+    /// For a committed step: the results of its calls, in order.
     pub parts: Vec<Staging>,
-    /// Of the calls whose codec was left to the plan: by which one this member's contribution was
-    /// encoded.
+    /// For calls that left the codec to the plan: the codec of this member's contribution.
     pub codecs: BTreeMap<OpId, CodecId>,
-    /// What the engine reported, if it failed here.
+    /// The fault that the engine reported, if it failed here.
     pub fault: Option<EngineFault>,
     /// It was a sync.
     pub is_sync: bool,
 }
 
 impl Decided {
-    /// The bytes of the [whole](Decided::whole) result; `None` when there is none.
+    /// The length of the [whole](Decided::whole) result in bytes; `None` if there is no result.
     pub fn bytes(&self) -> Option<usize> {
         let of_parts = || self.parts.iter().map(Staging::len).sum();
         self.output.as_ref().map(Staging::len).or((!self.parts.is_empty()).then(of_parts))
     }
 
-    /// The result; of a step, those of its calls behind each other.
+    /// The result; for a step, the results of its calls concatenated.
     pub fn whole(self) -> Option<Staging> {
         if self.parts.is_empty() {
             return self.output;
@@ -53,48 +52,48 @@ impl Decided {
     }
 }
 
-/// Whether what a member has handed in counts.
+/// Whether a member's contribution counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is in a result that everybody has who goes on.
+    /// It is part of a result that every continuing member has.
     Counts,
-    /// It is in none, and never will be.
+    /// It is part of no result, and never will be.
     Void,
-    /// It may count, or not.
+    /// Unknown.
     Unknown,
 }
 
 impl Fate {
-    /// That of a decided operation.
+    /// The fate of a decided operation's contribution.
     pub fn of(outcome: Outcome) -> Fate {
         match outcome {
             Outcome::Committed => Fate::Counts,
-            // Of results that differ none is given to anybody.
+            // No member gets any of the differing results.
             Outcome::Aborted(_) | Outcome::DigestMismatch => Fate::Void,
             Outcome::Indeterminate => Fate::Unknown,
         }
     }
 }
 
-/// What a sync has to do.
+/// How a sync proceeds.
 #[derive(Debug)]
 pub enum SyncDue {
-    /// Nothing: the member has the state that all have.
+    /// Nothing to do: the member has the common state.
     Nothing,
-    /// It is a call as others are, and takes a number.
+    /// It is an ordinary call and takes a number.
     Call,
-    /// A sync of the lane was dropped before it was decided here: it is that one.
+    /// A sync of the lane was dropped before it was decided here: continue that one.
     Dropped(OpId),
-    /// One of an earlier View was dropped and has counted. This is what it brought; what there is
-    /// to do in this View is another question.
+    /// A sync of an earlier View was dropped and has committed. This is its result; this View may
+    /// still need a sync of its own.
     Kept(Decided),
 }
 
-/// What a sync waits for next.
+/// The next event of a sync.
 #[derive(Debug)]
 pub enum SyncStep {
-    /// All have come: the state of this rank, of this many bytes, goes to everybody.
+    /// All members have called it: the state of this rank, of this many bytes, goes to all.
     Agreed(Rank, u64),
-    /// It ended before that.
+    /// The sync was decided before that.
     Decided(Decided),
 }

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Contributions that go with their descriptors, on the native engine.
+//! Contributions enclosed with their descriptors, on the native engine.
 
 use super::testing::Group;
 use crate::collective::{
@@ -39,7 +39,7 @@ fn numbers(output: Option<Staging>) -> Vec<f32> {
     numbers
 }
 
-/// What a member says when it calls this.
+/// The messages of a member that makes this call.
 fn begun(group: &mut Group, member: usize, call: Call, input: &[f32]) -> (OpId, Vec<OpMessage>) {
     let op = group.members[member].call(Lane::MAIN, call).expect("a number");
     group.members[member].begin(op, call, &Input::Borrowed(bytes_of(input)));
@@ -105,7 +105,7 @@ fn larger_ones_and_those_beyond_sixteen_at_once_go_over_the_data_links() {
         enclosed += said.iter().filter(|message| message.enclosed.is_some()).count();
     }
     assert_eq!(enclosed, 16);
-    // They end all the same, in whichever way they went.
+    // All operations end, with or without enclosed contributions.
     let mut group = Group::of(view_of(SIZE as u8));
     let ops: Vec<Vec<OpId>> = (0..40).map(|_| group.call_all(sum(1))).collect();
     ops.iter().for_each(|op| group.begin_all(op, sum(1), &inputs(1)));
@@ -119,8 +119,8 @@ fn a_link_that_broke_says_it_again_and_it_counts_once() {
     let mut group = Group::without_data_links(view_of(SIZE as u8));
     let op = group.call_all(sum(5));
     group.begin_all(&op, sum(5), &inputs(5));
-    // Nobody has heard what rank 1 said, and rank 2 hears it twice, the second time before rank 0
-    // hears it at all.
+    // The first copies of rank 1's messages are lost. It repeats them twice to rank 2, then once to
+    // rank 0.
     let lost = group.take_said(1);
     assert!(lost.iter().any(|message| message.enclosed.is_some()), "{lost:?}");
     for to in [2, 2, 0] {
@@ -206,7 +206,7 @@ fn one_whose_call_differs_is_a_mismatch() {
             }
         }
     }
-    // The links are whole.
+    // The links work.
     let larger = ENCLOSED_BYTES_MAX;
     let op = group.call_all(sum(larger));
     group.begin_all(&op, sum(larger), &inputs(larger)[..2]);
@@ -232,7 +232,7 @@ fn the_calls_of_a_step_are_enclosed_each_and_more_than_sixteen_are_not() {
         });
         member.end_step(*step, end, CALLS);
     }
-    // Said twice, as after a link was down: the first time in part only.
+    // Deliver the messages twice, as after a link was down: the first time only some of them.
     let said = group.take_said(1);
     assert_eq!(said.iter().filter(|message| message.enclosed.is_some()).count(), 16);
     for message in said[5..].iter().chain(&group.members[1].replay(Rank(0), |all| all)) {
@@ -258,7 +258,7 @@ fn a_call_by_best_effort_is_said_again_as_long_as_somebody_may_lack_it() {
     let call = Call { mode: Mode::BestEffort, ..sum(5) };
     let op = group.call_all(call);
     group.begin_all(&op, call, &inputs(5));
-    // Rank 2 hears nothing of rank 1, which is through by what the others have said.
+    // Rank 2 gets nothing from rank 1, which completes with the messages of the others.
     let said = group.take_said(1);
     for message in &said {
         group.members[0].on_message(Rank(1), message).expect("an honest member");

@@ -1,15 +1,16 @@
 //! Layer: Shells.
 //!
-//! What has become of calls that nobody waits for any more, when their View is over.
+//! Results of abandoned calls, kept after their View has ended.
 
 use super::Decided;
 use crate::view::{Lane, OpId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Committed results of calls that were dropped in Views that have ended, of one node.
+/// The committed results of calls that the program dropped, from Views that have ended. One list
+/// per node.
 ///
-/// They count for this node as for everybody, so its program may not go on in that lane before it
-/// has looked at them: it would add to a state of which it believes that they are no part.
+/// These results count for every member. The program must therefore fetch them before it calls
+/// again in that lane; otherwise it would build on a state that it believes does not contain them.
 #[derive(Clone, Debug, Default)]
 pub struct LostResults(Arc<Mutex<Vec<(OpId, Decided)>>>);
 
@@ -18,7 +19,7 @@ impl LostResults {
         self.lock().push((op, decided));
     }
 
-    /// The oldest one of the lane.
+    /// The first one of the lane that was kept.
     pub(super) fn first_in(&self, lane: Lane) -> Option<OpId> {
         self.lock().iter().map(|(op, _)| *op).find(|op| op.lane.caller() == lane.caller())
     }
@@ -30,7 +31,7 @@ impl LostResults {
         if fits(&kept[at].1) { Some(kept.remove(at).1) } else { None }
     }
 
-    /// The oldest one of the lane, if that was a sync.
+    /// The first one of the lane, if it is a sync.
     pub(super) fn take_sync(&self, lane: Lane) -> Option<Decided> {
         self.take_if(lane, |decided| decided.is_sync)
     }

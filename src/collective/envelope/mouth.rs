@@ -1,15 +1,16 @@
 //! Layer: Words.
 //!
-//! How an envelope speaks to the other members.
+//! The session's outgoing message queue to the other members.
 
 use crate::collective::OpMessage;
 
-/// How an envelope speaks to the other members.
+/// The outgoing message queue of a session to the other members.
 pub trait Mouth: Send + Sync {
-    /// Queues a message for all others of its audience, behind what was told before. Called under
-    /// the envelope's lock, so that the order is that of the ledger; it waits for nobody.
+    /// Queues a message for all other members of its audience, behind earlier ones. Called under
+    /// the session's lock, so messages leave in the ledger's order; it must not block.
     fn tell(&self, message: OpMessage);
 
-    /// Has what is queued leave. Called under no lock, by any thread; it waits for no peer.
+    /// Starts sending the queued messages. Called without a lock, from any thread; it must not wait
+    /// for a peer.
     fn flush(&self);
 }

@@ -1,17 +1,17 @@
 //! Layer: Words.
 //!
-//! What an envelope asks of the control plane.
+//! Requests of a session to the control plane.
 
 use crate::view::OpId;
 use std::time::Duration;
 
-/// What an envelope asks of the control plane.
+/// A request of a session to the control plane.
 ///
-/// The channel has no bound of its own. Each open operation asks for a few things, and their number
-/// is bounded: 64 that this member has called, and for each other member 256 that it has not.
+/// The channel is unbounded, but its load is limited. Each open operation makes a few requests, and
+/// at most 64 operations of this member and 256 of each other member are open.
 #[derive(Debug)]
 pub enum Outgoing {
-    /// Give this operation up when the time has passed.
+    /// Abort this operation after the given time.
     Deadline(OpId, Duration),
     /// This member has asked all others for their votes on this operation: it has given it up, or
     /// its deadline has passed. They answer at once, unless they withhold their votes.
@@ -27,6 +27,6 @@ pub enum Outgoing {
         /// At most [`Post::VALUE_BYTES_MAX`](super::Post) bytes.
         value: Vec<u8>,
     },
-    /// The engine itself failed an operation here, not a peer and not the caller.
+    /// The engine itself failed an operation here; neither a peer nor the caller is at fault.
     EngineFailed,
 }

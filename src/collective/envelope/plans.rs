@@ -1,11 +1,11 @@
 //! Layer: Shells.
 //!
-//! The plans of a View: the one that it came with, and those that took its place.
+//! The plans of a View: its first one and the later revisions.
 //!
-//! Which one a call runs under is agreed by number, see [`Revising`](crate::collective::Revising).
-//! A call that is made while that is being agreed on is kept with a copy of its input and handed to
-//! the engine afterwards, on a thread of its own: the control plane must not copy what may be
-//! large.
+//! The members agree by lane and number under which revision a call runs, see
+//! [`Revising`](crate::collective::Revising). A call made during that agreement is held with a copy
+//! of its input. A separate thread hands it to the engine afterwards, because the copy may be large
+//! and the control plane must not do it.
 
 use super::{Envelope, State};
 use crate::collective::{
@@ -19,21 +19,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The plans that calls may run under, and the calls that wait to know theirs.
+/// The plans under which calls may run, and the held calls whose plan is not known yet.
 pub(super) struct Plans {
     /// By revision.
     known: BTreeMap<u32, Arc<Plan>>,
     held: Vec<(Begun, Option<Block>)>,
 }
 
-/// What is to be handed to the engine.
+/// A call on its way to the engine.
 #[derive(Clone, Copy)]
 pub(super) enum Begun {
     /// A call with its own number.
     Whole(OpId, Call),
     /// A call of a step.
     Part(OpId, Call),
-    /// The state of a sync, of this rank and so long.
+    /// A sync's state transfer from this rank, of this many bytes.
     Sync(OpId, Call, (Rank, u64)),
 }
 
@@ -58,7 +58,8 @@ impl Plans {
     }
 
     fn of(&self, revision: u32) -> Arc<Plan> {
-        // What a ledger names was proposed here, and is kept as long as the ledger may name it.
+        // The ledger names only revisions whose plan `switch` has stored, and `switch` keeps each
+        // plan that the ledger may still name.
         self.known
             .get(&revision)
             .or(self.known.values().next())
@@ -66,14 +67,14 @@ impl Plans {
             .expect("the plan of the View is always used")
     }
 
-    /// The View has ended: what waits is decided without the engine.
+    /// The View has ended: held calls are decided without the engine.
     pub(super) fn forget_held(&mut self) {
         self.held.clear();
     }
 }
 
 impl State {
-    /// Takes the calls of which it is known by now under which plan they run.
+    /// Takes the held calls whose plan is known now.
     pub(super) fn no_longer_held(&mut self) -> Vec<(Begun, Option<Block>)> {
         let State { ledger, plans, .. } = self;
         plans
@@ -84,30 +85,30 @@ impl State {
 }
 
 impl Envelope {
-    /// The plan that calls run under by now. Those of a member that is behind the others may still
-    /// run under the one before.
+    /// The current plan. Late calls of a member that is behind the others may still run under an
+    /// earlier one.
     pub fn plan(&self) -> Arc<Plan> {
         let state = self.lock();
         state.plans.of(state.ledger.revision())
     }
 
-    /// What such calls run on, and why.
+    /// The engine for calls under the current plan, and the reason for its choice.
     pub fn engine(&self) -> EngineChoice {
         self.view.engine_under(&self.plan())
     }
 
-    /// What a call runs on, as far as its plan is known.
+    /// The engine of a call; if its plan is not known yet, the current plan's.
     pub(super) fn engine_of(&self, op: OpId) -> EngineChoice {
         let state = self.lock();
         let revision = state.ledger.revision_of(op).unwrap_or(state.ledger.revision());
         self.view.engine_under(&state.plans.of(revision))
     }
 
-    /// Rank 0 thinks of another plan: collectives that are called from now on are held. Gives what
-    /// rank 0 is to hear.
+    /// Phase 1 of a plan change: holds collectives that are called from now on. Returns the reply
+    /// to rank 0.
     ///
     /// # Errors
-    /// Another one is being thought of, or this one was before.
+    /// Another revision is being agreed on.
     pub fn hold(&self, revision: u32) -> Result<PlanStep, Misbehaviour> {
         let mut state = self.lock();
         if state.ledger.is_past(revision) {
@@ -116,12 +117,13 @@ impl Envelope {
         Ok(PlanStep::Held { revision, next: state.ledger.hold(revision)? })
     }
 
-    /// Rank 0 says which plan comes and where it begins, or that none does. What was held begins.
-    /// Gives what rank 0 is to hear.
+    /// Phase 2 of a plan change: rank 0 states the new plan and the first call of each lane under
+    /// it, or that the plan stays. Starts the held calls. Returns the reply to rank 0; a repeated
+    /// message gets the same reply.
     ///
     /// # Errors
-    /// The plan does not fit this View or its links, nothing is held for it, or a call that has
-    /// begun would change its plan.
+    /// The plan does not fit this View or its links, nothing is held for this revision, or a call
+    /// that has begun would change its plan.
     pub fn switch(
         self: &Arc<Envelope>,
         revision: u32,
@@ -147,19 +149,20 @@ impl Envelope {
         Ok(PlanStep::Switched { revision })
     }
 
-    /// How many bytes reductions had since this was last asked, and how long they took: each from
-    /// when everybody had called it and the one before was done.
+    /// The bytes and the duration of each reduction since the last call of this method, at most 64
+    /// of them. A duration starts when all members have called the reduction and the previous one
+    /// is done.
     pub fn take_served(&self) -> Vec<(u64, Duration)> {
         self.lock().served.take()
     }
 
-    /// Operations that are begun and not decided, without those that are held here for another
-    /// plan.
+    /// The number of operations that are begun and undecided, without those held here for a plan.
     pub fn moving(&self) -> usize {
         self.lock().ledger.moving()
     }
 
-    /// The plan of a call, or nothing: then the call is kept with its input until that is known.
+    /// The plan of a call, or `None` after queueing the call with a copy of its input. A call of a
+    /// frozen View is not queued.
     fn plan_for(&self, begun: Begun, input: &Input<'_>) -> Option<Arc<Plan>> {
         let (op, _) = begun.call();
         let known =
@@ -167,7 +170,7 @@ impl Envelope {
         if let Some(plan) = known(&self.lock()) {
             return Some(plan);
         }
-        // Copied without the lock, so it may be known by now.
+        // The copy was made without the lock, so the plan may be known now.
         let kept = input.kept();
         let mut state = self.lock();
         let plan = known(&state);
@@ -177,7 +180,8 @@ impl Envelope {
         plan
     }
 
-    /// On a thread of its own.
+    /// Hands the held calls to the engine, on a new thread. If no thread can be started, the calls
+    /// are aborted.
     pub(super) fn carry_out_held(self: &Arc<Envelope>, held: Vec<(Begun, Option<Block>)>) {
         if held.is_empty() {
             return;
@@ -194,16 +198,15 @@ impl Envelope {
         }
     }
 
-    /// Hands a call to the engine, under the plan that is agreed for it; later, where that is not
-    /// known yet.
+    /// Hands a call to the engine under its agreed plan, or holds it until that plan is known.
     pub(super) fn carry_out(self: &Arc<Envelope>, begun: Begun, input: &Input<'_>) {
         if let Some(plan) = self.plan_for(begun, input) {
             self.carry_out_under(plan, begun, input);
         }
     }
 
-    /// By which codec this member's contribution to a call is encoded that leaves it to the plan;
-    /// `None` while that is not known, and afterwards.
+    /// The codec of this member's contribution to a call that leaves the codec to the plan; `None`
+    /// before the plan is known and after the call's result has been taken.
     pub fn auto_codec(&self, op: OpId) -> Option<CodecId> {
         self.lock().slots.get(&op.whole())?.codecs.get(&op).copied()
     }
@@ -213,14 +216,13 @@ impl Envelope {
         self.lock().asks_for_codecs
     }
 
-    /// Notes by which codec this member's own contribution to `op` is encoded, where that was left
-    /// to the plan.
+    /// Records the codec that the plan has chosen for this member's contribution to `op`.
     fn note_codec(&self, op: OpId, asked: &Call, coding: Coding) {
         let mut state = self.lock();
         state.asks_for_codecs = true;
         if let Some(slot) = state.slots.get_mut(&op.whole()) {
             slot.codecs.insert(op, coding.of(self.me));
-            // What goes as it is can be compared with its forecast.
+            // A call without codec can be compared with its predicted duration.
             if op == op.whole() {
                 slot.reduced_bytes = Call { codec: coding.codec(), ..*asked }.reduced_by_all();
             }
@@ -238,8 +240,8 @@ impl Envelope {
         if is_small {
             enclosed = self.feed_small(op, input);
         }
-        // After the engine's start: the descriptor says that there is room for data. Before a feed
-        // that takes time.
+        // Only after the engine's start, because the descriptor grants credit. Before a large feed,
+        // because that takes time.
         let mut state = self.lock();
         let is_told = match begun {
             Begun::Whole(op, _) => state.ledger.describe(op),
@@ -249,7 +251,7 @@ impl Envelope {
                 true
             }
         };
-        // What nobody is told of is over.
+        // If no descriptor was sent, the operation has already ended.
         state
             .enclosed
             .extend(enclosed.filter(|_| is_told).map(|enclosed| (op, Arc::new(enclosed))));
@@ -281,6 +283,6 @@ impl Envelope {
     }
 }
 
-/// Contributions up to here may go to a peer before it has begun, and are there sooner than a
-/// descriptor.
+/// Contributions up to this size are fed before the descriptor is sent. They may reach a peer
+/// before it has begun the operation, and before the descriptor.
 const SMALL_BYTES_MAX: usize = 64 * 1024;

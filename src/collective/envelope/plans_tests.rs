@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Calls while another plan is being agreed on, on the native engine over links in memory.
+//! Calls during the agreement on another plan, on the native engine over in-memory links.
 
 use super::testing::Group;
 use crate::collective::{
@@ -12,7 +12,7 @@ use crate::view::testing::view_of;
 use crate::view::{Lane, OpId, Rank};
 
 const SIZE: usize = 3;
-/// No whole number of words of 8 bytes.
+/// Not a multiple of 8 bytes.
 const LEN: usize = 50_001;
 
 fn sum(mode: Mode) -> Call {
@@ -25,13 +25,13 @@ fn sum(mode: Mode) -> Call {
     }
 }
 
-/// Numbers whose sum depends on the order.
+/// Numbers whose sum depends on the order of addition.
 fn inputs() -> Vec<Vec<f32>> {
     let number = |rank: usize, i: usize| [1e8, 1.25, -1e8][(rank + i) % 3] + i as f32;
     (0..SIZE).map(|rank| (0..LEN).map(|i| number(rank, i)).collect()).collect()
 }
 
-/// 2 under 1 under 0: another order than that of the ranks.
+/// 2 under 1 under 0: an order other than the rank order.
 fn chain() -> Plan {
     let tree = Tree { parents: vec![None, Some(Rank(0)), Some(Rank(1))] };
     let schedule = Schedule::Trees { trees: vec![TreeShare { tree, ppm: 1_000_000 }] };
@@ -78,7 +78,7 @@ fn what_is_called_while_a_plan_is_agreed_on_waits_and_runs_under_that_plan_every
     };
     assert_eq!(sent(&group), 0, "nothing of what is held has begun");
 
-    // What was called before does not wait, though it begins only now.
+    // Calls made before the hold do not wait, although they begin only now.
     group.begin_all(&before, sum(Mode::PerOp), &inputs());
     for (rank, op) in before.iter().enumerate() {
         let decided = group.decided(rank, *op);
@@ -138,7 +138,7 @@ fn what_somebody_has_begun_before_is_not_waited_for() {
     let late = group.members[0].call(Lane::MAIN, sum(Mode::PerOp)).expect("a number");
     group.members[0].begin(late, sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[0])));
     group.members[2].begin(early[1], sum(Mode::PerOp), &Input::Borrowed(bytes_of(&inputs()[2])));
-    // Nobody has said where the next plan begins.
+    // The next plan never gets a starting point.
     for rank in 0..SIZE {
         let decided = group.decided(rank, late);
         assert_eq!(decided.outcome, Outcome::Committed);

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! What one lock guards: the ledger, and what each call waits for.
+//! The data behind the session's lock: the ledger, and one slot per pending call.
 
 use super::Decided;
 use super::plans::Plans;
@@ -13,55 +13,56 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// What one lock guards.
+/// The data behind the session's lock.
 pub(super) struct State {
     pub(super) ledger: Ledger,
     pub(super) plans: Plans,
     pub(super) slots: BTreeMap<OpId, Slot>,
-    /// Calls dropped after their vote: what was decided is kept until somebody asks.
+    /// Calls dropped after this member's vote; their results are kept for `take_lost`.
     pub(super) lost: BTreeSet<OpId>,
-    /// By lane: the digest of the state that a sync has brought this member last.
+    /// By lane: the digest of the state that the last sync delivered to this member.
     pub(super) brought: BTreeMap<Lane, u128>,
-    /// What went with descriptors, to be said again where a link broke: until the operation is
-    /// decided, or by best effort until all have it.
+    /// Contributions sent with descriptors, for a replay after a link broke: kept until the
+    /// operation is decided, for best-effort calls until all members have it.
     pub(super) enclosed: BTreeMap<OpId, Arc<Enclosed>>,
     pub(super) served: Served,
-    /// Who is not in the next View.
+    /// Ranks that are not in the next View.
     pub(super) gone: Vec<Rank>,
     /// This node has left the group.
     pub(super) left: bool,
-    /// Somebody has left a codec to the plan.
+    /// A call has left its codec to the plan.
     pub(super) asks_for_codecs: bool,
 }
 
-/// What one call waits for.
+/// One pending call.
 #[derive(Default)]
 pub(super) struct Slot {
     pub(super) waker: Option<Waker>,
     pub(super) output: Option<Staging>,
-    /// Of a step: the results of its calls, and their digests.
+    /// For a step: the result and digest of each call, by index.
     pub(super) parts: BTreeMap<u8, (Staging, u128)>,
-    /// How many calls it has, once that is known.
+    /// The number of calls of a step, once it is known.
     pub(super) parts_all: Option<u8>,
     pub(super) outcome: Option<Outcome>,
-    /// Of its calls whose codec was left to the plan: by which one this member's contribution is
-    /// encoded.
+    /// For calls that leave the codec to the plan: the codec of this member's contribution.
     pub(super) codecs: BTreeMap<OpId, CodecId>,
-    /// The caller takes finite numbers only.
+    /// Abort if the result is not finite.
     pub(super) finite_only: bool,
     pub(super) is_sync: bool,
-    /// For a sync: from whom the state comes, once all have said theirs.
+    /// For a sync: the source of the state and its length in bytes, once all descriptors are in.
+    /// For other calls `Some(None)` then.
     pub(super) source: Option<Option<(Rank, u64)>>,
     pub(super) fault: Option<EngineFault>,
-    /// From its beginning until it is decided.
+    /// The measurement, from the beginning until the decision.
     pub(super) measured: Option<Measured>,
-    /// How much it reduces for all, where it does.
+    /// Bytes that an all-reduce without codec reduces.
     pub(super) reduced_bytes: Option<u64>,
-    /// When all had called it.
+    /// The moment at which all descriptors were in.
     pub(super) agreed_at: Option<Instant>,
 }
 
-/// How long reductions took, from when everybody had called and the one before was done.
+/// Durations of reductions, each from the moment when all members have called it and the previous
+/// one is done.
 #[derive(Default)]
 pub(super) struct Served {
     last: Option<Instant>,
@@ -72,7 +73,7 @@ impl Served {
     fn note(&mut self, bytes: u64, agreed_at: Instant) {
         let (from, now) = (self.last.map_or(agreed_at, |last| last.max(agreed_at)), Instant::now());
         self.last = Some(now);
-        // Whoever does not ask for them wants none.
+        // The list only fills up if the driver does not read it.
         if self.times.len() < SERVED_MAX {
             self.times.push((bytes, now.duration_since(from)));
         }
@@ -83,11 +84,11 @@ impl Served {
     }
 }
 
-/// More than are done between two looks at them.
+/// Most durations kept: more reductions than complete between two reads of the list.
 const SERVED_MAX: usize = 64;
 
-/// Most undecided operations whose contributions go with their descriptors: what more there are
-/// must not queue in front of votes.
+/// Most undecided operations whose contributions travel with their descriptors. More of them would
+/// delay votes on the control link.
 const ENCLOSED_OPS_MAX: usize = 16;
 
 impl Slot {
@@ -102,12 +103,12 @@ impl Slot {
 }
 
 impl State {
-    /// Whether one more contribution may go with its descriptor.
+    /// Whether one more contribution may travel with its descriptor.
     pub(super) fn may_enclose(&self) -> bool {
         self.enclosed.len() < ENCLOSED_OPS_MAX
     }
 
-    /// What goes with a message.
+    /// The contribution to enclose with a message.
     pub(super) fn enclosed_with(&self, body: OpBody) -> Option<Arc<Enclosed>> {
         match body {
             OpBody::Describe(descriptor) => self.enclosed.get(&descriptor.op).cloned(),
@@ -137,7 +138,7 @@ impl State {
         }
     }
 
-    /// A step is done here when it is ended and all its calls are.
+    /// Reports a step as done when it is ended and all its calls have results.
     pub(super) fn note_step(&mut self, step: OpId) {
         let Some(slot) = self.slots.get(&step) else { return };
         if slot.parts_all.is_some_and(|all| usize::from(all) == slot.parts.len()) {
@@ -148,7 +149,7 @@ impl State {
 }
 
 impl State {
-    /// An operation is decided.
+    /// Records the duration of a committed reduction.
     pub(super) fn note_served(&mut self, op: OpId, outcome: Outcome) {
         let served = self.slots.get(&op).and_then(|slot| slot.reduced_bytes.zip(slot.agreed_at));
         if let (Some((bytes, agreed_at)), Outcome::Committed) = (served, outcome) {
@@ -161,7 +162,7 @@ impl Slot {
     pub(super) fn agreed(&mut self, source: Option<(Rank, u64)>) -> Option<Waker> {
         self.agreed_at = Some(Instant::now());
         self.source = Some(source);
-        // Only a sync has to do something now.
+        // Only a sync waits for the agreement.
         source.and_then(|_| self.waker.take())
     }
 

@@ -17,7 +17,7 @@ pub(crate) struct Group {
     said: Vec<UnboundedReceiver<OpMessage>>,
 }
 
-/// Keeps what is said until it is carried.
+/// Keeps messages until the test delivers them.
 struct Kept(UnboundedSender<OpMessage>);
 
 impl Mouth for Kept {
@@ -62,12 +62,12 @@ impl Group {
         Group { members, said }
     }
 
-    /// What a member wants said to the others, who do not hear it.
+    /// Takes a member's messages, so that the others never get them.
     pub(crate) fn take_said(&mut self, member: usize) -> Vec<OpMessage> {
         std::iter::from_fn(|| self.said[member].try_recv().ok()).collect()
     }
 
-    /// Carries what the members have said to each other.
+    /// Delivers the members' messages to each other.
     pub(crate) fn carry(&mut self) {
         for (from, said) in self.members[0].view().ranks().zip(&mut self.said) {
             while let Ok(message) = said.try_recv() {
@@ -83,7 +83,7 @@ impl Group {
         self.ready(|task| envelope.poll_decided(op, task))
     }
 
-    /// Carries messages until this is ready.
+    /// Delivers messages until `poll` is ready; fails after 60 seconds.
     pub(crate) fn ready<T>(&mut self, mut poll: impl FnMut(&mut Task<'_>) -> Poll<T>) -> T {
         let until = Instant::now() + Duration::from_secs(60);
         loop {

@@ -1,14 +1,14 @@
 //! Layer: Core.
 //!
-//! Who has begun a call, and with what.
+//! The descriptors of one call, by rank.
 
 use crate::collective::{Call, Descriptor, Mismatch};
 use crate::view::Rank;
 
-/// What the ranks say that they call under one name.
+/// The descriptors that the ranks have sent for one call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Calls {
-    /// Whose calls count, as bits by rank.
+    /// The ranks that take part, as a bit set.
     participants: u32,
     by_rank: Vec<Option<Descriptor>>,
 }
@@ -26,8 +26,8 @@ impl Calls {
         self.by_rank[rank.index()]
     }
 
-    /// Notes what `rank` says. `Some(false)` when it has said so before, `None` when it has said
-    /// something else.
+    /// Records the descriptor of `rank`. `Some(true)` if it is the first, `Some(false)` if it
+    /// repeats the first, `None` if it contradicts it.
     pub(super) fn note(&mut self, rank: Rank, descriptor: Descriptor) -> Option<bool> {
         let known = &mut self.by_rank[rank.index()];
         match *known {
@@ -43,7 +43,7 @@ impl Calls {
         self.by_rank.iter().enumerate().filter_map(|(i, d)| Some((Rank(i as u8), (*d)?.call)))
     }
 
-    /// The participants of whom nothing is known yet.
+    /// The participants without a descriptor.
     pub(super) fn missing(&self) -> impl Iterator<Item = Rank> {
         let silent = self
             .by_rank
@@ -57,7 +57,7 @@ impl Calls {
         self.missing().next().is_none()
     }
 
-    /// The lowest rank that has spoken, and the lowest one that contradicts it.
+    /// The lowest rank with a descriptor, and the lowest rank that contradicts it.
     pub(super) fn mismatch(&self) -> Option<Mismatch> {
         let mut calls = self.said();
         let lower = calls.next()?;

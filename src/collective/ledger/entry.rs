@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! What a ledger knows of one operation: who has begun it, who has voted how, who has decided it.
+//! The ledger's record of one operation: descriptors, votes and the reports that it is decided.
 
 use super::calls::Calls;
 use crate::collective::revision::REVISION_UNKNOWN;
@@ -11,38 +11,38 @@ use crate::defect::{Defect, Seeded};
 use crate::view::{CommittedOp, OpId, Rank};
 use std::collections::BTreeMap;
 
-/// One operation.
+/// The record of one operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
-    /// Whose votes count, as bits by rank: all, or the two ends of a message.
+    /// The ranks whose votes count, as a bit set: all, or the two ends of a message.
     pub(super) participants: u32,
     /// This member's own call, from the moment it took the number.
     pub(super) call: Option<Call>,
-    /// The revision of the plan that it runs under; `None` before this member's call, and as long
-    /// as that is held.
+    /// The plan revision under which it runs; `None` before this member's call and while that call
+    /// is held.
     pub(super) revision: Option<u32>,
-    /// Who has begun it, and with what. This member's own stands here once it is told.
+    /// The descriptors by rank. This member's own is added when it is sent.
     pub(super) calls: Calls,
-    /// The same for each call of a step, before its end is called.
+    /// The descriptors of each call of a step, by index; they arrive before that of the step's end.
     parts: BTreeMap<u8, Calls>,
     pub(super) votes: Vec<Option<Vote>>,
     pub(super) outcome: Option<Outcome>,
-    /// Who has reported it decided, as bits by rank.
+    /// The ranks that have reported it decided, as a bit set.
     pub(super) resolved_by: u32,
-    /// This member has told the others that it is decided here.
+    /// This member has told all other participants that it is decided here.
     pub(super) reported: bool,
-    /// All descriptors are in, and ask for the same.
+    /// All descriptors are in and agree.
     pub(super) agreed: bool,
     /// The digest of the result that the engine holds.
     pub(super) held: Option<u128>,
-    /// The engine has begun with a sync.
+    /// The engine has begun the transfer of a sync.
     pub(super) ready: bool,
     /// This member's deadline passed after its vote `Done`.
     pub(super) overdue: bool,
 }
 
 impl Entry {
-    /// Of an operation in a View of `size`.
+    /// The record of an operation in a View of `size` members.
     pub(super) fn new(op: OpId, size: usize) -> Entry {
         let participants = op.lane.participants(size);
         Entry {
@@ -66,12 +66,12 @@ impl Entry {
         self.participants >> rank.0 & 1 == 1
     }
 
-    /// What is called by the operation's own name, or as one call of a step.
+    /// The descriptors under the operation's own name, or of one call of a step.
     pub(super) fn calls_of(&self, part: Option<u8>) -> Option<&Calls> {
         part.map_or(Some(&self.calls), |index| self.parts.get(&index))
     }
 
-    /// The same to be changed.
+    /// Like `calls_of`, mutable; creates the record of a step's call.
     pub(super) fn calls_of_mut(&mut self, part: Option<u8>) -> &mut Calls {
         let (participants, size) = (self.participants, self.votes.len());
         match part {
@@ -82,7 +82,7 @@ impl Entry {
         }
     }
 
-    /// All that `rank` has begun, in order: the calls of a step before its end.
+    /// All descriptors of `rank`, in order: the calls of a step before its end.
     pub(super) fn begun_by(
         &self,
         rank: Rank,
@@ -90,7 +90,7 @@ impl Entry {
         self.parts.values().chain([&self.calls]).filter_map(move |calls| calls.descriptor(rank))
     }
 
-    /// Under which revision another member has begun it, or a call of it.
+    /// The revision under which another member has begun it, or one of its calls.
     pub(super) fn told_revision(&self) -> Option<u32> {
         let told = (0..self.votes.len()).flat_map(|rank| self.begun_by(Rank(rank as u8)));
         told.map(|descriptor| descriptor.plan_revision)
@@ -106,8 +106,8 @@ impl Entry {
         self.votes[rank.index()].is_some() || self.begun_by(rank).next().is_some()
     }
 
-    /// Whether `rank` asks for the same as `mine`, under the same plan, so that its data fits. A
-    /// sync's data moves only after `Ready`.
+    /// Whether the call of `rank` agrees with `mine` and runs under the same plan, so that data may
+    /// flow. A sync is credited only by `Ready`, the end of a step never.
     pub(super) fn credits(&self, part: Option<u8>, rank: Rank, mine: &Call) -> bool {
         let theirs = self.calls_of(part).and_then(|calls| calls.descriptor(rank));
         theirs.is_some_and(|theirs| {
@@ -123,20 +123,20 @@ impl Entry {
         !self.parts.is_empty() || self.call.is_some_and(|c| matches!(c.kind, Kind::Step { .. }))
     }
 
-    /// Whether it counts on each member by itself.
+    /// Whether each member decides it alone, without votes for `Done`.
     pub(super) fn is_best_effort(&self) -> bool {
         let told = self.calls.said().map(|(_, call)| call).next();
         self.call.or(told).is_some_and(|call| call.mode == Mode::BestEffort)
     }
 
-    /// Two ranks that contradict each other, the lowest first.
+    /// Two ranks whose descriptors contradict each other, the lower one first.
     pub(super) fn mismatch(&self) -> Option<Mismatch> {
         let same_name = self.parts.values().chain([&self.calls]).find_map(Calls::mismatch);
         same_name.or_else(|| self.calls.said().find_map(|end| self.unforeseen(end)))
     }
 
-    /// A call of a step that somebody has begun where this rank has ended it before, or calls no
-    /// step at all.
+    /// A call of a step that another rank has begun, although this rank has ended the step before
+    /// it, or has called something that is not a step.
     fn unforeseen(&self, (rank, call): (Rank, Call)) -> Option<Mismatch> {
         let foreseen = if let Kind::Step { parts } = call.kind { parts } else { 0 };
         let mut beyond = self.parts.range(foreseen..).flat_map(|(_, calls)| calls.said());
@@ -146,7 +146,8 @@ impl Entry {
         Some(Mismatch { lower, higher })
     }
 
-    /// Whether everybody has begun it, and what belongs to it, with the same.
+    /// Whether all participants have sent the same descriptors for it and, in a step, for all its
+    /// calls.
     pub(super) fn is_unanimous(&self) -> bool {
         let foreseen = match self.calls.said().next().map(|(_, call)| call.kind) {
             Some(Kind::Step { parts }) => usize::from(parts),
@@ -156,8 +157,8 @@ impl Entry {
         complete && self.parts.len() == foreseen && self.mismatch().is_none()
     }
 
-    /// For a sync: among the members on the View's history the furthest version, on a tie the
-    /// lowest rank.
+    /// For a sync: the rank with the highest version among the members on the View's history, the
+    /// lowest rank on a tie; with the length of its state.
     pub(super) fn sync_source(&self, sources: &[bool]) -> Option<(Rank, u64)> {
         let versions = self.calls.said().filter(|(rank, _)| sources[rank.index()]).filter_map(
             |(rank, call)| {
@@ -168,7 +169,7 @@ impl Entry {
         versions.max().map(|(_, std::cmp::Reverse(rank), count)| (rank, count))
     }
 
-    /// The outcome, if it is known by now.
+    /// The outcome, if it is known.
     pub(super) fn verdict(&self, seeded: Seeded) -> Option<Outcome> {
         let votes: Vec<Option<Vote>> = self
             .votes
@@ -183,8 +184,8 @@ impl Entry {
             .filter_map(|v| if let Vote::Abort(c) = v { Some(*c) } else { None })
             .collect();
         let least = causes.iter().min().copied();
-        // Calls that differ have no result anywhere, so all will say so; else somebody may have it
-        // already, and says nothing.
+        // If the calls differ, no member gets a result, so all members vote `Abort` and this one
+        // can wait for them. Otherwise a member may have committed already, and sends no vote.
         let differ = least.is_some_and(|cause| matches!(cause.reason, AbortReason::Mismatch(_)));
         if self.is_best_effort() && !differ {
             let held = self.held.is_some() && self.agreed;
@@ -205,7 +206,7 @@ impl Entry {
         }
     }
 
-    /// What becomes of it when the View ends that it belongs to, and these are committed.
+    /// The outcome when the View has ended and these operations are committed.
     pub(super) fn outcome_by(
         &self,
         op: OpId,
@@ -218,7 +219,7 @@ impl Entry {
         };
         let holds =
             self.vote_that_counts(me, seeded) == Some(Vote::Done { digest: committed.digest });
-        // Others have gone on with a result that this member was not there for.
+        // Other members have committed a result that this member does not hold.
         if holds || seeded.has(Defect::OkWithoutResult) {
             Outcome::Committed
         } else {
@@ -226,7 +227,8 @@ impl Entry {
         }
     }
 
-    /// What a promise says of it; nothing of what the members do not decide together.
+    /// The status for a promise; `None` if this member has not called it or if it is a best-effort
+    /// call.
     pub(super) fn listed(&self, op: OpId, me: Rank, seeded: Seeded) -> Option<Listed> {
         self.call.filter(|call| call.mode != Mode::BestEffort)?;
         let status = match (self.outcome, self.vote_that_counts(me, seeded)) {
@@ -238,7 +240,7 @@ impl Entry {
         Some(Listed { op, status, is_sync: self.is_sync() })
     }
 
-    /// This member's vote, as the next View is to know it.
+    /// This member's vote, as the promise reports it.
     fn vote_that_counts(&self, me: Rank, seeded: Seeded) -> Option<Vote> {
         let kept = self
             .held

@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! What a checker may ask of a ledger.
+//! Queries for the model checker and the simulations.
 
 use super::Ledger;
 use crate::collective::{OpBody, OpMessage, Outcome, Vote};
@@ -8,18 +8,18 @@ use crate::defect::Seeded;
 use crate::view::{OpId, Rank};
 
 impl Ledger {
-    /// The same with one of its rules broken.
+    /// This ledger with one of its rules broken.
     pub(crate) fn with(mut self, seeded: Seeded) -> Ledger {
         self.break_rule(seeded);
         self
     }
 
-    /// From now on one of its rules is broken.
+    /// Breaks one of its rules.
     pub(crate) fn break_rule(&mut self, seeded: Seeded) {
         self.seeded = seeded;
     }
 
-    /// Whether it has taken this vote into account, or will not any more.
+    /// Whether this vote is recorded, or makes no difference any more.
     pub(crate) fn knows(&self, from: Rank, op: OpId, vote: Vote) -> bool {
         let entry = self.entries.get(&op);
         let known = entry.and_then(|e| e.votes[from.index()]);
@@ -27,8 +27,8 @@ impl Ledger {
         self.frozen || over || known == Some(vote) || matches!(known, Some(Vote::Abort(_)))
     }
 
-    /// The operations this member has called and not voted on, and whether all have called them
-    /// alike.
+    /// The operations that this member has called and not voted on, each with whether all
+    /// descriptors agree.
     pub(crate) fn unvoted(&self) -> impl Iterator<Item = (OpId, bool)> {
         let me = self.me.index();
         let open = self
@@ -38,7 +38,7 @@ impl Ledger {
         open.filter(|(_, e)| e.outcome.is_none()).map(|(op, e)| (*op, e.agreed))
     }
 
-    /// The operations this member has called that are not decided.
+    /// The undecided operations that this member has called.
     pub(crate) fn undecided(&self) -> impl Iterator<Item = OpId> {
         self.entries
             .iter()
@@ -46,18 +46,17 @@ impl Ledger {
             .map(|(op, _)| *op)
     }
 
-    /// Whether this operation brings the members to one history.
+    /// Whether this operation is a sync.
     pub(crate) fn is_of_sync(&self, op: OpId) -> bool {
         self.entries.get(&op).is_some_and(super::Entry::is_sync)
     }
 
-    /// Whether this member holds a result of this operation. One that is forgotten it held, or it
-    /// had ended otherwise.
+    /// Whether this member holds a result of this operation. True for a forgotten operation too.
     pub(crate) fn holds(&self, op: OpId) -> bool {
         self.entries.get(&op).is_none_or(|e| e.held.is_some())
     }
 
-    /// Takes in what an honest member says, as an envelope does.
+    /// Applies the message of an honest member, as the session does.
     pub(crate) fn hear(&mut self, from: Rank, message: &OpMessage) {
         let fine = match message.body {
             OpBody::Describe(descriptor) => self.on_descriptor(from, descriptor).map(drop),

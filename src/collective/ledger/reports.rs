@@ -1,13 +1,15 @@
 //! Layer: Core.
 //!
-//! Who has decided what: what members tell each other of it, and when an operation is forgotten.
+//! Reports of decided operations between members, and the garbage collection of the ledger's
+//! entries.
 
 use super::entry::Entry;
 use super::{Ledger, LedgerEffect};
 use crate::collective::OpBody;
 use crate::view::{OPS_LISTED_MAX, OpId, Rank};
 
-/// Most operations remembered that others gave up before this member's program called them.
+/// Most entries kept for operations that the others aborted before this member's program called
+/// them.
 const UNCALLED_MAX: usize = 1024;
 
 impl Ledger {
@@ -21,8 +23,8 @@ impl Ledger {
         self.forget_finished();
     }
 
-    /// Another member has decided every operation of the lane below this number; its reports may
-    /// have been lost.
+    /// Another member has decided every operation of the lane below this number. This makes up for
+    /// reports that were lost.
     pub fn on_settled(&mut self, from: Rank, below: OpId) {
         for (op, entry) in &mut self.entries {
             if op.lane == below.lane && op.number < below.number {
@@ -32,7 +34,8 @@ impl Ledger {
         self.forget_finished();
     }
 
-    /// Everything that `to` may have missed while its link was down.
+    /// All messages that `to` may have missed while its link was down: descriptors, `Ready`, votes,
+    /// and the lanes' settled numbers.
     pub fn replay(&mut self, to: Rank) -> Vec<OpBody> {
         let (me, size) = (self.me, self.size);
         let mut bodies = Vec::new();
@@ -57,9 +60,10 @@ impl Ledger {
         bodies
     }
 
-    /// Decided operations that others may still list: what every message about operations carries.
-    /// First those that this member has called, of which there are no more than fit. What it has
-    /// not called may stay for as long as the View does, so it is told once.
+    /// Decided operations that others may still list; every message about operations carries them.
+    /// Those called by this member come first; their number is bounded by the list's limit. An
+    /// operation that it has not called may stay in the ledger until the View ends, so it is
+    /// reported only once.
     pub fn resolved(&self) -> Vec<OpId> {
         let decided = || self.entries.iter().filter(|(_, e)| e.outcome.is_some());
         let called = decided().filter(|(_, e)| e.call.is_some());
@@ -67,8 +71,8 @@ impl Ledger {
         called.chain(uncalled).map(|(op, _)| *op).take(OPS_LISTED_MAX).collect()
     }
 
-    /// The same for a message that goes to all others of these ranks, bits by rank. After it this
-    /// member need not list for their sake what concerns no one else.
+    /// Like [`resolved`](Ledger::resolved), for a message to all other ranks in the bit set `to`.
+    /// Marks operations as reported if `to` covers all their other participants.
     pub fn report_resolved(&mut self, to: u32) -> Vec<OpId> {
         let (resolved, others) = (self.resolved(), !(1 << self.me.0));
         for op in &resolved {
@@ -82,9 +86,9 @@ impl Ledger {
         resolved
     }
 
-    /// Operations that every member has decided are forgotten, unless this member's program is
-    /// still to call them, or the others have not been told yet: who forgot without a word would
-    /// stay on their lists for ever. What was reported when the View was left stays as it is.
+    /// Forgets operations that every participant has decided, once this member has called and
+    /// reported them. If it forgot one without a report, the others would list it for ever. Entries
+    /// stay unchanged in a frozen ledger, because a promise has reported them.
     fn forget_finished(&mut self) {
         if self.frozen {
             return;
@@ -100,8 +104,8 @@ impl Ledger {
             }
             !over
         });
-        // Aborted before this member's program called it. When it does after this is forgotten, the
-        // others abort it again.
+        // These were aborted before this member's program called them. If the program calls one
+        // after it is forgotten here, the others abort it again.
         let uncalled: Vec<OpId> = self
             .entries
             .iter()

@@ -1,28 +1,35 @@
 //! Layer: Core.
 //!
-//! Which revision of the plan an operation runs under: the same on every member, see
+//! The plan revision of each operation, which is the same on every member; see
 //! [`Revising`](crate::collective::Revising).
 
 use super::{Ledger, Misbehaviour};
 use crate::collective::revision::LANES_TOLD_MAX;
 use crate::view::{Lane, OpId};
 
-/// The revisions there were, and one that is being agreed on.
+/// The revisions of a View's plan, and the one being agreed on.
+///
+/// ```text
+/// number in lane L:   0 ...... 9 | 10 ..... 24 | 25 ......
+/// revision:           oldest     | since[0].0  | since[1].0
+///                                  since[0].1 has (L, 10), since[1].1 has (L, 25)
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Revisions {
-    /// Of the View itself: messages between two ranks keep to it, as only these two count them.
+    /// The View's own. Messages between two ranks always use it, because only these two count their
+    /// numbers.
     first: u32,
-    /// What everything before `since` runs under.
+    /// The revision of every call before the first one in `since`.
     oldest: u32,
-    /// Later ones, ascending, each with the call in each lane from which on it is used. A member
-    /// that is behind still calls what others have begun before.
+    /// Later revisions, ascending, each with its first call in each lane. Earlier ones stay because
+    /// a member that is behind still makes calls that others have begun under them.
     since: Vec<(u32, Vec<OpId>)>,
-    /// The highest that was proposed.
+    /// The highest revision proposed so far.
     seen: u32,
     held: Option<Held>,
 }
 
-/// Calls are held for a revision.
+/// The hold: calls wait for this revision. `next` is the answer to rank 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Held {
     revision: u32,
@@ -60,18 +67,18 @@ impl Revisions {
 }
 
 impl Ledger {
-    /// The revision that a call in a new lane runs under.
+    /// The revision of a call in a new lane.
     pub fn revision(&self) -> u32 {
         self.revisions.current()
     }
 
-    /// The revision that an operation runs under; `None` as long as that is not known.
+    /// The revision of an operation; `None` while it is unknown.
     pub fn revision_of(&self, op: OpId) -> Option<u32> {
         let called = self.entries.get(&op.whole()).filter(|entry| entry.call.is_some());
         called.map_or(Some(self.revisions.agreed_for(op.whole())), |entry| entry.revision)
     }
 
-    /// How many operations are begun here or elsewhere and not decided; without those that are held
+    /// The number of undecided operations that are begun here or elsewhere, without those held
     /// here.
     pub fn moving(&self) -> usize {
         let is_held = |op: &&OpId| {
@@ -82,7 +89,7 @@ impl Ledger {
         self.open().filter(|op| !is_held(op)).count()
     }
 
-    /// Whether an operation may run under this revision that is not decided, or not called yet.
+    /// Whether an undecided or future operation may run under this revision.
     pub fn uses(&self, revision: u32) -> bool {
         let mut open = self
             .entries
@@ -92,12 +99,12 @@ impl Ledger {
         self.revisions.has(revision) || open.any(|used| used == revision)
     }
 
-    /// Holds every collective that is called from now on, until [`switch`](Ledger::switch). Gives
-    /// the number of the next call in each lane, `None` when they are too many to be told; the same
-    /// again when this is said again.
+    /// Holds every collective that is called from now on, until [`switch`](Ledger::switch). Returns
+    /// the number of the next call in each lane, or `None` if there are more than `LANES_TOLD_MAX`
+    /// lanes. A repeated call for the same revision returns the same.
     ///
     /// # Errors
-    /// Another revision is being agreed on, or this one was before.
+    /// Another revision is being agreed on, or this one is not newer than all before.
     pub fn hold(&mut self, revision: u32) -> Result<Option<Vec<OpId>>, Misbehaviour> {
         if let Some(held) = &self.revisions.held {
             return if held.revision == revision {
@@ -118,14 +125,14 @@ impl Ledger {
         Ok(next)
     }
 
-    /// Whether this revision has been switched to, or given up.
+    /// Whether the agreement on this revision is over: switched to, or given up.
     pub fn is_past(&self, revision: u32) -> bool {
         revision <= self.revisions.seen
             && self.revisions.held.as_ref().is_none_or(|held| held.revision != revision)
     }
 
-    /// Ends the hold: in each lane calls from these numbers on run under the new revision, and in
-    /// lanes that are not named all of them. `None` when the plan stays as it was.
+    /// Ends the hold. In each lane, calls from the number in `first` on run under the new revision;
+    /// in lanes that are not in `first`, all do. With `None` the plan stays as it was.
     ///
     /// # Errors
     /// Nothing is held for this revision, or a call that has begun here would change its plan.
@@ -155,7 +162,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Those before which this member calls nothing any more.
+    /// Forgets revisions under which this member makes no further calls.
     fn forget_revisions(&mut self) {
         let next = |lane| self.numbers.get(&lane).copied().unwrap_or(0);
         let is_behind = |first: &[OpId]| first.iter().any(|op| next(op.lane) < op.number);

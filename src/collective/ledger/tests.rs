@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! The ledger's rules, by a few members that pass their messages by hand.
+//! The ledger's rules, tested with a few members whose messages the test delivers.
 
 mod group;
 mod others;
@@ -278,7 +278,7 @@ fn who_decides_last_still_tells_the_others() {
     g.ledgers[0].done(op, 1);
     g.ledgers[1].done(op, 1);
     g.deliver_all();
-    // Member 1 reports first; member 0, which has said nothing since, must not forget before it
+    // Member 1 reports first. Member 0 has reported nothing since and must not forget before it
     // has.
     let reported = g.ledgers[1].report_resolved(u32::MAX);
     g.ledgers[0].on_resolved(Rank(1), &reported);
@@ -338,7 +338,7 @@ fn a_report_that_was_lost_with_a_link_is_made_good_by_the_next_one() {
     g.ledgers[0].done(op, 1);
     g.ledgers[1].done(op, 1);
     g.deliver_all();
-    // Rank 1 hears that all have decided and forgets; its own report never arrives.
+    // Rank 1 learns that all have decided and forgets; its own report is lost.
     g.ledgers[1].report_resolved(u32::MAX);
     g.ledgers[1].on_resolved(Rank(0), &[op]);
     assert_eq!(g.ledgers[0].resolved(), [op]);

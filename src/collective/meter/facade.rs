@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! The same numbers for whatever the program has installed behind the crate `metrics`.
+//! The node's counters for the recorder that the program has installed for the crate `metrics`.
 
 use crate::engine::EngineKind;
 use crate::identity::NodeId;
@@ -9,8 +9,8 @@ use ::metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is said of each name; by the program's recorder, so it must be installed before the node
-/// joins.
+/// Registers the descriptions of all metrics with the program's recorder, which must be installed
+/// before the node joins.
 pub fn describe() {
     describe_counter!(
         "potluck_operations_begun_total",
@@ -65,7 +65,8 @@ pub fn ended(
     }
 }
 
-/// What was said of each edge so far: several nodes of one process add to the same counters.
+/// The values already reported for each edge. Several nodes of one process add to the same
+/// counters, so only differences are reported.
 #[derive(Default)]
 pub struct Told {
     edges: BTreeMap<NodeId, (u64, u64, u64)>,

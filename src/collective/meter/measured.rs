@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! One operation under way, as it is counted and traced.
+//! One operation in flight, as it is counted and traced.
 
 use super::{Meter, kind_name, outcome_name};
 use crate::collective::{AbortCause, AbortReason, Call, Outcome};
@@ -11,7 +11,7 @@ use std::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
-/// One operation under way. Dropped before it has ended it was given up: that counts as aborted.
+/// One operation in flight. If dropped without [`end`](Measured::end), it counts as aborted.
 pub struct Measured {
     meter: Arc<Meter>,
     kind: &'static str,
@@ -23,7 +23,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// An operation begins, on this engine as far as one knows.
+    /// Begins the measurement. The engine is the one expected now; the plan may still change.
     pub fn begin(
         meter: &Arc<Meter>,
         view: &View,
@@ -33,7 +33,7 @@ impl Measured {
     ) -> Measured {
         let kind = kind_name(call);
         let bytes = call.count.saturating_mul(call.dtype.bytes() as u64);
-        // The arguments are worked out only where somebody listens.
+        // The macro evaluates the arguments only if the span is enabled.
         let span = tracing::debug_span!(
             "op",
             kind,
@@ -57,12 +57,12 @@ impl Measured {
         }
     }
 
-    /// Where what happens for it belongs in the trace.
+    /// The operation's trace span.
     pub fn span(&self) -> Span {
         self.span.clone()
     }
 
-    /// It is decided.
+    /// Ends the measurement: the operation is decided.
     pub fn end(mut self, outcome: Outcome) {
         self.outcome = outcome;
     }

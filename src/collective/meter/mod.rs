@@ -1,9 +1,9 @@
 //! Layer: Shells.
 //!
-//! What a node's operations cost: measured where they begin and where they are decided.
+//! Metrics of a node's operations, measured from their beginning to their decision.
 //!
-//! One [`Meter`] counts for a node, over all its Views. One [`Measured`] is an operation under way,
-//! with its span in the trace.
+//! One [`Meter`] counts for a node, over all its Views. One [`Measured`] is an operation in flight,
+//! with its trace span.
 
 #[cfg(feature = "metrics")]
 mod facade;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Counts for one node, from when it joins.
+/// The counters of one node, from when it joins.
 #[derive(Default)]
 pub struct Meter {
     state: Mutex<State>,
@@ -29,7 +29,7 @@ pub struct Meter {
 #[derive(Default)]
 struct State {
     operations: BTreeMap<&'static str, OperationMetrics>,
-    /// As far as earlier Views have made them.
+    /// Totals of the Views that have ended.
     edges: BTreeMap<NodeId, EdgeMetrics>,
     current: Option<Current>,
     busy: Busy,
@@ -44,7 +44,7 @@ struct Current {
     backend: Arc<dyn Backend>,
 }
 
-/// How long operations of the current View were under way.
+/// The time during which at least one operation was in flight, in the current View.
 #[derive(Default)]
 struct Busy {
     under_way: usize,
@@ -60,7 +60,7 @@ impl Meter {
         Meter::default()
     }
 
-    /// A View begins, of which this node is `me`; the one before is over.
+    /// A View begins, in which this node has rank `me`; the previous one is over.
     pub fn enter(&self, view: &Arc<View>, me: Rank, backend: &Arc<dyn Backend>) {
         let mut state = self.lock();
         state.leave();
@@ -73,20 +73,21 @@ impl Meter {
         self.report();
     }
 
-    /// A node has a link where it had none.
+    /// A node has a link after a time without one.
     pub fn linked(&self, node: NodeId, name: &Name) {
         if let Some(edge) = edge(&mut self.lock().edges, node, name) {
             edge.links += 1;
         }
     }
 
-    /// All of it, now.
+    /// A snapshot of all counters.
     pub fn metrics(&self) -> Metrics {
         let state = self.lock();
         Metrics { operations: state.operations.values().cloned().collect(), edges: state.edges() }
     }
 
-    /// Passes on what is not passed on as it happens.
+    /// Passes the edges' counters to the program's recorder; the operations' counters are passed on
+    /// at once.
     pub fn report(&self) {
         #[cfg(feature = "metrics")]
         {
@@ -135,7 +136,7 @@ impl Meter {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Numbers are whole after every statement.
+        // Every statement leaves the numbers consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -194,14 +195,15 @@ impl Busy {
         self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// For the next View; what still ends of this one's does not count there.
+    /// Restarts at zero for the next View. Operations of this View that are still in flight count
+    /// there until they end.
     fn start_again(&mut self) {
         self.before = Duration::ZERO;
         self.since = self.since.map(|_| Instant::now());
     }
 }
 
-/// Of somebody new only while there is room.
+/// The counters of a node; `None` if it is new and there is no room.
 fn edge<'a>(
     edges: &'a mut BTreeMap<NodeId, EdgeMetrics>,
     node: NodeId,
@@ -213,7 +215,7 @@ fn edge<'a>(
     Some(edges.entry(node).or_insert_with(|| EdgeMetrics::new(node, name.clone())))
 }
 
-/// The name of the method.
+/// The name of the collective's method.
 fn kind_name(call: &Call) -> &'static str {
     match call.kind {
         Kind::AllReduce(_) => "all_reduce",
@@ -231,7 +233,8 @@ fn kind_name(call: &Call) -> &'static str {
     }
 }
 
-/// Nodes remembered: an open namespace admits whoever comes, with a new key each time if he likes.
+/// Most nodes remembered: an open namespace admits every node, and a node may come with a new key
+/// each time.
 const EDGES_MAX: usize = 1024;
 
 fn outcome_name(outcome: Outcome) -> &'static str {

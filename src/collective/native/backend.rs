@@ -1,21 +1,21 @@
 //! Layer: Shells.
 //!
-//! The native engine in one View: a sender and a receiver thread for each link, and the receivers
+//! The native engine in one View: one sender and one receiver thread per link. The receiver threads
 //! do the work.
 //!
-//! A receiver takes a frame, finds its operation, folds, and queues what that sets free at the
-//! outboxes of other peers; so a message costs one change of thread on its way through a member. It
-//! never waits for another thread but at short locks: whatever a peer may send has memory waiting
-//! for it.
+//! A receiver takes a frame, finds its operation, folds, and queues the resulting frames at the
+//! outboxes of other peers. So a message costs one change of thread on its way through a member. A
+//! receiver waits for other threads only at short locks, because every frame that a peer may send
+//! has memory reserved for it.
 //!
-//! What is small may come and go with descriptors, see [`Enclosed`]; then the control plane does
-//! what receivers do.
+//! A small contribution may travel with a descriptor, see [`Enclosed`]. The control plane's thread
+//! then does the receiver's work.
 //!
-//! A program's contribution is fed by the program's own thread, chunk after chunk, and what one
-//! sets free is on its way while the next is copied.
+//! The program's own thread feeds its contribution chunk by chunk. The frames of one chunk leave
+//! while the next chunk is copied.
 //!
-//! Locks are taken in this order, and `done` is called under none: table, gate of an operation,
-//! outbox. A chunk's lock, and under it that of the result, is held together with none of them.
+//! Lock order: table, gate of an operation, outbox. The locks of a chunk and, inside it, of the
+//! result are never held together with these three. `done` is called without any lock.
 
 use super::op::Active;
 use super::outbox::{Generation, Outbox};
@@ -30,12 +30,13 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The native engine in one View. Dropping it closes it.
+/// The native engine's backend for one View. Dropping it closes it.
 pub struct NativeBackend {
     core: Arc<Core>,
 }
 
-/// What the threads share. They do not keep the backend itself, so that dropping it ends them.
+/// The state that the threads share. The threads do not own the backend itself, so dropping the
+/// backend ends them.
 struct Core {
     me: Rank,
     outboxes: Vec<Outbox>,
@@ -43,11 +44,11 @@ struct Core {
     pool: Pool,
     threads: Arc<Threads>,
     generations: AtomicU64,
-    /// By rank.
+    /// Traffic by rank.
     carried: Vec<Carried>,
 }
 
-/// Bytes of the links with one peer.
+/// Traffic in bytes with one peer, over all its links and with descriptors.
 #[derive(Default)]
 struct Carried {
     sent: AtomicU64,
@@ -55,7 +56,7 @@ struct Carried {
 }
 
 impl NativeBackend {
-    /// A backend of `me` among `size` ranks.
+    /// Creates the backend of rank `me` among `size` ranks.
     pub fn new(me: Rank, size: usize, pool: Pool, threads: Arc<Threads>) -> NativeBackend {
         let outboxes = std::iter::repeat_with(Outbox::default).take(size).collect();
         let core = Core {
@@ -87,7 +88,8 @@ impl Backend for NativeBackend {
             return;
         }
         let (tx, rx) = (LinkEnd::new(core, peer, generation), LinkEnd::new(core, peer, generation));
-        // When a thread cannot be had its LinkEnd is dropped with the closure, which ends the link.
+        // If the system cannot create a thread, the closure and its `LinkEnd` are dropped, which
+        // ends the link.
         core.threads.spawn(format!("potluck-tx-{peer}"), move || tx.send_all(sender));
         core.threads.spawn(format!("potluck-rx-{peer}"), move || rx.receive_all(receiver));
     }
@@ -163,7 +165,7 @@ impl Core {
         let itinerary = Itinerary::of(&call, sync_root, &plan, size).ok();
         let run = itinerary
             .and_then(|itinerary| Run::new(op, self.me, itinerary, &self.pool, model.as_ref()));
-        // The caller may want it back, as soon as it is not read any more.
+        // Release the caller's memory as soon as it is no longer read.
         drop(model);
         let Some(run) = run else {
             return done(Err(EngineFault::Unfit));
@@ -201,14 +203,15 @@ impl Core {
         }
     }
 
-    /// Takes this member's contribution; the operation may have ended meanwhile.
+    /// Takes this member's contribution. Does nothing if the operation has ended.
     fn feed(&self, op: OpId, input: &Input<'_>) {
         if let Some(active) = self.fitting(op, input) {
             self.feed_chunks(&active, input);
         }
     }
 
-    /// The same of what the others are to have with the descriptor, where that is possible.
+    /// Like `feed`, but returns the contribution instead of sending it, if it is one
+    /// small chunk that goes unchanged to all other ranks.
     fn feed_enclosing(&self, op: OpId, input: &Input<'_>) -> Option<Enclosed> {
         let active = self.fitting(op, input)?;
         let [chunk] = active.run().feed_order()[..] else {
@@ -247,12 +250,12 @@ impl Core {
         }
     }
 
-    /// What came with a descriptor.
+    /// Handles a contribution that arrived with a descriptor.
     fn receive_enclosed(&self, op: OpId, from: Rank, enclosed: &Enclosed) {
         let Some(outbox) = self.outboxes.get(from.index()) else { return };
         let phase = if enclosed.is_result { Phase::Gather } else { Phase::Reduce };
         let len = enclosed.bytes.len();
-        // It is as short as its sender's message.
+        // The cast loses nothing: there are at most `ENCLOSED_BYTES_MAX` bytes.
         let header =
             DataHeader { op, flow: enclosed.flow, chunk: enclosed.chunk, phase, len: len as u32 };
         let mut block = self.pool.block(len);
@@ -270,8 +273,8 @@ impl Core {
         }
     }
 
-    /// Takes the next frame of a link. What belongs to a result that is in the making is received
-    /// straight into its place.
+    /// Takes the next frame of a link. A payload with a place in an unfinished result is received
+    /// straight into that place, any other payload into a block.
     ///
     /// # Errors
     /// The link is over.
@@ -303,7 +306,7 @@ impl Core {
         Some((active, landing))
     }
 
-    /// A frame has come from `from`, over this link or with a descriptor.
+    /// Handles a frame from `from`, received over the link `generation` or with a descriptor.
     fn receive(
         &self,
         from: Rank,
@@ -341,8 +344,7 @@ impl Core {
         }
         match active.run().receive(from, header, block, out) {
             Ok(progress) => self.go_on(active, progress, out),
-            // It may have ended on another thread meanwhile, and nothing fits an operation that
-            // has.
+            // The operation may have ended on another thread meanwhile; then it accepts no frame.
             Err(Violation) if active.is_over() => {}
             Err(violation) => return Err(violation),
         }
@@ -360,17 +362,18 @@ impl Core {
         }
     }
 
-    /// The result is here. The operation stays until it is retired, as others may still wait for
-    /// its frames.
+    /// Hands out the result. The operation stays in the table until it is retired, since other
+    /// ranks may still wait for its frames.
     fn complete(&self, active: &Arc<Active>) {
         if let Some(done) = active.take_done() {
-            // Without it somebody has given the operation up at this very moment.
+            // No output: another thread has just cancelled the operation.
             done(active.run().output().ok_or(EngineFault::Cancelled));
         }
     }
 
-    /// What `by` sent does not fit. As long as its descriptor is not in, that may be an honest
-    /// difference between two programs; the ledger will say so.
+    /// `by` sent a frame outside the schedule. Until its descriptor has arrived this may be an
+    /// honest mismatch between two programs, which the ledger will report; so the frame is only
+    /// noted. After that the operation and the link fail.
     fn violated(&self, active: &Arc<Active>, by: Rank, generation: Option<Generation>) {
         if active.doubt(by) {
             return;
@@ -381,7 +384,7 @@ impl Core {
         }
     }
 
-    /// Fails an operation that is not complete.
+    /// Fails an operation, unless it is complete.
     fn fail(&self, active: &Arc<Active>, fault: EngineFault) {
         let Some(done) = active.take_done() else { return };
         lock(&self.table).fail(active.run().op());
@@ -389,7 +392,7 @@ impl Core {
         done(Err(fault));
     }
 
-    /// Ends a link, and the operations that need it, once.
+    /// Ends a link once, and fails the operations that still need it.
     fn lose(&self, peer: Rank, generation: Generation, fault: EngineFault) {
         if !self.outboxes[peer.index()].disconnect(generation) {
             return;
@@ -429,7 +432,7 @@ impl Core {
     }
 }
 
-/// A thread's hold on a link: letting go of it, in whichever way, ends the link.
+/// A thread's handle on its link. Dropping it, for any reason, ends the link.
 struct LinkEnd {
     core: Arc<Core>,
     peer: Rank,
@@ -452,7 +455,7 @@ impl LinkEnd {
 
     fn receive_all(&self, mut receiver: Box<dyn DataReceiver>) {
         let mut out = Vec::new();
-        // Whatever ends it, dropping this end says so.
+        // The loop ends with the link; dropping this `LinkEnd` reports the loss.
         while self.core.take_frame(self.peer, self.generation, receiver.as_mut(), &mut out).is_ok()
         {
         }

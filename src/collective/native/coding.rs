@@ -1,12 +1,12 @@
 //! Layer: Shells.
 //!
-//! Chunks of `f32` as they travel encoded.
+//! Encodes and decodes chunks of `f32`.
 
 use crate::collective::{Block, Pool, elements_of, elements_of_mut};
 use crate::compression::Codec;
 use std::sync::Arc;
 
-/// These elements, encoded.
+/// Encodes `bytes`.
 pub fn encoded(codec: &dyn Codec, bytes: &[u8], pool: &Pool) -> Arc<Block> {
     let elements = elements_of::<f32>(bytes).unwrap_or_default();
     let mut encoded = pool.block(codec.encoded_len(elements.len()));
@@ -14,19 +14,20 @@ pub fn encoded(codec: &dyn Codec, bytes: &[u8], pool: &Pool) -> Arc<Block> {
     Arc::new(encoded)
 }
 
-/// So many elements that were encoded; `None` when it is no such thing.
+/// Decodes `elements` elements; `None` if `encoded` is malformed.
 pub fn decoded(codec: &dyn Codec, encoded: &[u8], elements: usize, pool: &Pool) -> Option<Block> {
     let mut block = pool.block(elements * size_of::<f32>());
     codec.decode(encoded, elements_of_mut(block.bytes_mut())?).ok()?;
     Some(block)
 }
 
-/// These elements as others would get them; `None` when they are no whole `f32`.
+/// Encodes and decodes `bytes`, to get the values that the other ranks will get. `None` unless they
+/// are whole `f32` elements.
 pub fn rounded(codec: &dyn Codec, bytes: &[u8], pool: &Pool) -> Option<Block> {
     decoded(codec, encoded(codec, bytes, pool).bytes(), bytes.len() / size_of::<f32>(), pool)
 }
 
-/// Encodes `bytes` and overwrites them with what the others will decode.
+/// Encodes `bytes`, overwrites them with the decoded values, and returns the encoding.
 pub fn round_trip(codec: &dyn Codec, bytes: &mut [u8], pool: &Pool) -> Arc<Block> {
     let encoded = encoded(codec, bytes, pool);
     let decoded = elements_of_mut(bytes).map(|elements| codec.decode(encoded.bytes(), elements));

@@ -1,38 +1,39 @@
 //! Layer: Shells.
 //!
-//! The native engine: schedules of this project on blocking threads, over data links.
+//! The native engine: runs the project's own schedules on blocking threads, over data links.
 //!
 //! # Semantics
-//! A job is started, which makes room for its data, and fed, which may happen later or never. A
-//! member's chunks leave while the next are fed, as soon as the peer is known to have room for
-//! them, flow over each other along the schedule, and are folded where they meet. The result is
-//! received and finished in its place, which may be memory of the caller's type, and is handed out
-//! with it. What was lent is read until it is added and sent; what others still wait for is held
-//! until the job is retired.
+//! `start` allocates memory for a job's data; `feed` hands in the contribution, later or never. A
+//! chunk leaves while the next ones are still being fed, as soon as the peer has room for it.
+//! Chunks travel along the schedule independently of each other and are folded at the ranks where
+//! they meet. The result is received and finished in its final place, which may be memory of the
+//! caller's element type, and is handed out with that memory. Lent input is read until it has been
+//! added and sent. Data that other ranks still wait for is held until the job is retired.
 //!
 //! # Credit
-//! A reader never waits for its program. Data of an operation goes to a peer after
-//! [`Backend::credit`]; before that only 64 KiB per operation and 1 MiB per peer, for which the
-//! peer keeps room.
+//! A receiver thread never waits for the program. The data of an operation goes to a peer after
+//! [`Backend::credit`]. Before that a peer gets at most 64 KiB per operation and 1 MiB in total; it
+//! keeps room for this much.
 //!
 //! # Failure
-//! A link that breaks fails the running jobs that still need it and no other; a peer that sends
-//! what no schedule foresees loses its link. Nothing received can make a thread panic or take
-//! memory beyond the bounds. A chunk is received into a result once, and never into one that is
-//! handed out. A job that is given up before it is fed is never fed; memory that is being received
-//! into when its job ends goes back to the pool afterwards.
+//! A broken link fails the running jobs that still need it, and no others. A peer that sends a
+//! frame outside the schedule loses its link. No received data can make a thread panic or use
+//! memory beyond the bounds. Each chunk is received into a result at most once, and never into a
+//! result that has been handed out. A job cancelled before `feed` ignores the contribution. If a
+//! job ends while a thread receives into its memory, that memory goes back to the pool afterwards.
 //!
-//! What a link had taken over when it broke is not sent again. A job that is complete here cannot
-//! be failed for that: a peer that starts it only later, as in a broadcast, waits until its ledger
-//! aborts it. So whoever hears of a broken link should abort what is undecided.
+//! Frames that a link had accepted before it broke are not sent again. This cannot fail a job that
+//! is already complete here. A peer that starts the job only later, as in a broadcast, then waits
+//! until its ledger aborts it. A member that learns of a broken link should therefore abort the
+//! undecided operations.
 //!
-//! Subnormal numbers are kept, also where the program's threads flush them to zero: what is added
-//! and encoded is so in the default floating-point environment.
+//! Subnormal numbers are kept, even if the program's threads flush them to zero: sums and encodings
+//! are computed in the default floating-point environment.
 //!
 //! # Threads
-//! Two for each link, named `potluck-tx-<rank>` and `potluck-rx-<rank>`. They end when their link
-//! does; nobody joins them, so a backend may be closed and dropped on any thread, also on one of
-//! theirs.
+//! Each link has two threads, `potluck-tx-<rank>` and `potluck-rx-<rank>`. They end with their
+//! link. No thread joins them, so a backend may be closed and dropped on any thread, including its
+//! own.
 
 mod backend;
 mod coding;
@@ -64,25 +65,26 @@ pub struct NativeEngine {
 }
 
 impl NativeEngine {
-    /// An engine whose working memory comes from `pool`.
+    /// An engine that allocates its working memory from `pool`.
     pub fn new(pool: Pool) -> NativeEngine {
         NativeEngine { pool, threads: Arc::default() }
     }
 
-    /// Threads of all its backends that run now.
+    /// The number of running threads of all its backends.
     #[cfg(test)]
     pub fn threads(&self) -> usize {
         self.threads.running()
     }
 
-    /// Threads that have ended by a panic; anything but 0 is a bug, here or in a job's `done`.
+    /// The number of threads that ended by a panic. Anything but 0 is a bug, here or in a job's
+    /// `done`.
     #[cfg(test)]
     pub fn panics(&self) -> usize {
         self.threads.panics()
     }
 
-    /// Waits until the threads of all its backends have ended; gives how many have not when
-    /// `timeout` is over.
+    /// Waits until the threads of all its backends have ended. Returns the number of threads that
+    /// still run after `timeout`.
     #[cfg(test)]
     pub fn wait_for_threads(&self, timeout: Duration) -> usize {
         self.threads.wait(timeout)

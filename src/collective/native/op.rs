@@ -1,7 +1,7 @@
 //! Layer: Shells.
 //!
-//! An operation that is under way here: its run, the gates that hold its frames back until peers
-//! have room, and its `done`.
+//! One operation in flight: its run, one gate per peer that holds frames back until the peer has
+//! room, and its `done` callback.
 
 use super::outbox::{Frame, Outbox};
 use super::run::{Parcel, Run, lock};
@@ -10,7 +10,7 @@ use crate::view::Rank;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// An operation that is under way here.
+/// One operation in flight.
 pub struct Active {
     run: Run,
     gates: Vec<Mutex<Gate>>,
@@ -18,19 +18,19 @@ pub struct Active {
     over: AtomicBool,
 }
 
-/// Whether a peer has room for this operation, and what waits until it has.
+/// Flow control towards one peer: whether the peer has granted credit, and the frames that wait for
+/// it.
 #[derive(Default)]
 struct Gate {
     open: bool,
     held: Vec<Parcel>,
-    /// The peer sent what this call does not foresee, before it was known that its call is the
-    /// same.
+    /// The peer sent a frame outside this call's schedule before its own call was known to match.
     doubtful: bool,
 }
 
 impl Active {
-    /// An operation among `size` ranks. The ranks in `credited`, a bit each, have room for it
-    /// already.
+    /// Creates an operation among `size` ranks. `credited` has one bit for each rank that has
+    /// already granted credit.
     pub fn new(run: Run, done: Done, size: usize, credited: u16) -> Active {
         let gate = |rank: usize| {
             Mutex::new(Gate {
@@ -47,22 +47,23 @@ impl Active {
         }
     }
 
-    /// Its progress.
+    /// The progress of the operation.
     pub fn run(&self) -> &Run {
         &self.run
     }
 
-    /// Whoever gets it must call it, outside of any lock; everybody else gets `None`.
+    /// Takes `done`; returns it only once. The caller must call it, without holding a lock.
     pub fn take_done(&self) -> Option<Done> {
         lock(&self.done).take()
     }
 
-    /// Whether nothing of it matters any more: it has failed, or is decided.
+    /// Whether the operation has failed or is decided, so that later work for it can be dropped.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Sends a parcel, or holds it back until its peer has room.
+    /// Queues a frame for its peer. Without credit the frame goes out eagerly within the bounds,
+    /// else it is held back.
     pub fn post(self: &Arc<Active>, parcel: Parcel, outboxes: &[Outbox]) {
         let to = parcel.to.index();
         let mut gate = lock(&self.gates[to]);
@@ -79,8 +80,8 @@ impl Active {
         }
     }
 
-    /// `peer` has room for all of it, and calls the same. Gives whether it has sent what that call
-    /// does not foresee.
+    /// `peer` grants credit, and its call is the same as ours. Returns whether it has already sent
+    /// a frame outside this call's schedule.
     pub fn credit(self: &Arc<Active>, peer: Rank, outbox: &Outbox) -> bool {
         let mut gate = lock(&self.gates[peer.index()]);
         gate.open = true;
@@ -90,15 +91,15 @@ impl Active {
         gate.doubtful
     }
 
-    /// `peer` has sent what this call does not foresee. Gives whether that may be because it calls
-    /// something else, which its descriptor will tell.
+    /// Notes that `peer` sent a frame outside this call's schedule. Returns whether the reason may
+    /// be a different call of the peer: its descriptor has not arrived yet.
     pub fn doubt(&self, peer: Rank) -> bool {
         let mut gate = lock(&self.gates[peer.index()]);
         gate.doubtful = true;
         !gate.open
     }
 
-    /// Ends it: nothing more is sent, and its blocks go back to their pool.
+    /// Ends the operation: drops its queued frames and returns its blocks to their pool.
     pub fn end(&self, outboxes: &[Outbox]) {
         self.over.store(true, Ordering::Release);
         for (gate, outbox) in self.gates.iter().zip(outboxes) {

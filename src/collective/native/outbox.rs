@@ -1,10 +1,10 @@
 //! Layer: Shells.
 //!
-//! What waits to be sent to one peer, and the link it goes by.
+//! The send queue of one peer, and the link in use.
 //!
-//! The queue has no length of its own because it owns next to nothing: each frame points to a block
-//! of some operation's staging, a schedule sends every chunk a fixed number of times, and
-//! operations are bounded by their ledger. When an operation ends, its frames are taken out.
+//! The queue needs no length bound because a frame only holds a reference to a block or a chunk of
+//! a result. A schedule sends every chunk a fixed number of times, and the ledger bounds the number
+//! of operations. When an operation ends, its frames are removed.
 
 use super::op::Active;
 use super::run::{Parcel, lock};
@@ -14,32 +14,33 @@ use crate::view::{OpId, PARTS_MAX};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Most payload bytes of one operation that go to a peer before it has said that it takes part.
+/// Most payload bytes of one operation sent to a peer before the peer grants credit.
 pub const EAGER_OP_BYTES: usize = 64 * 1024;
-/// Most payload bytes of all operations together that a peer may have got so.
+/// Most eager payload bytes of all operations together sent to one peer.
 pub const EAGER_PEER_BYTES: usize = 1024 * 1024;
-/// Most eager frames of one operation, so that tiny ones cannot cost the receiver more in
-/// bookkeeping than in bytes.
+/// Most eager frames of one operation, so that the bookkeeping for tiny frames cannot cost the
+/// receiver more than their bytes.
 pub const EAGER_OP_FRAMES: usize = 64;
-/// Most bytes of such frames that a receiver keeps for one peer. One that has more than
-/// [`EAGER_PEER_BYTES`] under way is not honest; the rest is for what it has decided and this one
-/// has not.
+/// Most early bytes that a receiver keeps for one peer. An honest sender never has more than
+/// [`EAGER_PEER_BYTES`] outstanding by its own count. The rest covers operations that are decided
+/// at the sender but not yet at the receiver.
 pub const EARLY_BYTES_MAX: usize = EARLY_OPS_MAX * EAGER_OP_BYTES;
-/// Most such frames: four of each call of as many steps as may be under way.
+/// Most early frames kept for one peer: on average four for each call of the largest number of
+/// steps in flight.
 pub const EARLY_FRAMES_MAX: usize = 4 * EARLY_OPS_MAX * PARTS_MAX;
 
-/// A frame in a queue, and the operation that it belongs to.
+/// A queued frame and its operation.
 pub struct Frame {
-    /// Whose it is.
+    /// The operation.
     pub of: Arc<Active>,
-    /// What is sent.
+    /// The frame itself.
     pub parcel: Parcel,
 }
 
-/// Identifies one link among the successive ones to a peer.
+/// Identifies one link among the successive links to a peer.
 pub type Generation = u64;
 
-/// The queue to one peer.
+/// The send queue of one peer.
 #[derive(Default)]
 pub struct Outbox {
     state: Mutex<State>,
@@ -54,14 +55,14 @@ struct State {
     closed: bool,
 }
 
-/// What has gone to a peer on its own, before the peer asked for it.
+/// The data sent to a peer before its credit.
 #[derive(Debug, Default)]
 pub struct Eager {
     ops: BTreeMap<OpId, Spent>,
     bytes: usize,
 }
 
-/// What one operation has used of its eager bounds.
+/// The part of the eager bounds that one operation has used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spent {
     bytes: usize,
@@ -69,7 +70,8 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Adds a frame, or does not when that exceeds the bounds of one operation.
+    /// Counts a frame; returns `false`, and counts nothing, if it exceeds the bounds of one
+    /// operation.
     pub fn add(&mut self, bytes: usize) -> bool {
         let fits = self.bytes + bytes <= EAGER_OP_BYTES && self.frames < EAGER_OP_FRAMES;
         if fits {
@@ -96,17 +98,17 @@ impl Eager {
 }
 
 impl Outbox {
-    /// Queues a frame that the peer has room for.
+    /// Queues a frame for which the peer has room.
     pub fn push(&self, frame: Frame) {
         let mut state = lock(&self.state);
-        // Asked under the lock, so that nothing is left behind by a purge.
+        // Checked under the lock, so that no frame is queued after a purge.
         if !frame.of.is_over() {
             state.queue.push_back(frame);
             self.changed.notify_all();
         }
     }
 
-    /// Queues a frame within the eager bounds, or gives it back.
+    /// Queues a frame within the eager bounds, or returns it.
     pub fn push_eager(&self, frame: Frame) -> Result<(), Frame> {
         let fits =
             lock(&self.state).eager.add(frame.parcel.header.op, frame.parcel.payload.bytes().len());
@@ -117,13 +119,12 @@ impl Outbox {
         Ok(())
     }
 
-    /// The peer has room for all of `op` now, or no longer cares for it: its eager frames do not
-    /// count any more.
+    /// The peer has granted credit for `op`, or `op` is over: its eager frames no longer count.
     pub fn give_back(&self, op: OpId) {
         lock(&self.state).eager.give_back(op);
     }
 
-    /// Takes the frames of an operation out of the queue.
+    /// Removes the frames of an operation from the queue.
     pub fn purge(&self, op: OpId) {
         let mut state = lock(&self.state);
         let (gone, kept) = std::mem::take(&mut state.queue)
@@ -131,11 +132,11 @@ impl Outbox {
             .partition(|frame| frame.of.run().op() == op);
         state.queue = kept;
         drop(state);
-        // Outside of the lock: the last frame of an operation takes the operation with it.
+        // Outside of the lock: the last frame of an operation may drop the operation itself.
         drop::<VecDeque<Frame>>(gone);
     }
 
-    /// Waits for the next frame for the link `generation`; `None` when that link is over.
+    /// Blocks until the next frame for the link `generation`; `None` once that link is over.
     pub fn next(&self, generation: Generation) -> Option<Frame> {
         let mut state = lock(&self.state);
         loop {
@@ -149,7 +150,8 @@ impl Outbox {
         }
     }
 
-    /// Uses a new link. When the outbox is closed or a link is in use the new one is ended.
+    /// Starts to use a link. If the outbox is closed or has a link, shuts the new one down instead
+    /// and returns `false`.
     pub fn connect(&self, generation: Generation, link: Arc<dyn Shutdown>) -> bool {
         let mut state = lock(&self.state);
         let free = !state.closed && state.line.is_none();
@@ -162,19 +164,19 @@ impl Outbox {
         free
     }
 
-    /// The link in use.
+    /// The generation of the link in use.
     pub fn generation(&self) -> Option<Generation> {
         lock(&self.state).line.as_ref().map(|line| line.0)
     }
 
-    /// Ends the link `generation` if it is the one in use; says whether it was.
+    /// Shuts the link `generation` down if it is in use; returns whether it was.
     pub fn disconnect(&self, generation: Generation) -> bool {
         let line = lock(&self.state).line.take_if(|line| line.0 == generation);
         self.changed.notify_all();
         line.inspect(|line| line.1.shutdown()).is_some()
     }
 
-    /// Ends the link in use and takes no other.
+    /// Shuts the link in use down and accepts no other.
     pub fn close(&self) {
         let line = {
             let mut state = lock(&self.state);

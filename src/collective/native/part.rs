@@ -1,39 +1,38 @@
 //! Layer: Shells.
 //!
-//! Bytes of one chunk on their way: contributions, sums of some of them, and what of it is sent.
+//! The bytes of one chunk on its way: contributions, partial sums, and payloads of frames.
 
 use crate::collective::canvas::{Claim, Piece};
 use crate::collective::{Block, DType, Misfit, Pool, ReduceOp, fold};
 use crate::copying::copy;
 use std::sync::Arc;
 
-/// A contribution, or the sum of some.
+/// A contribution or a partial sum.
 pub enum Part {
-    /// In a block, which may be on its way to a peer as well.
+    /// In a block, which a frame in flight may share.
     Block(Arc<Block>),
     /// In its place in the result.
     InPlace(Claim),
-    /// This rank's own, copied to where the result will be: it is added to something else, and then
-    /// the place is free.
+    /// This rank's own contribution, parked in the chunk's place in the result. It is added to
+    /// another part; then the place is free again.
     Staged(Claim),
 }
 
-/// What a frame carries; shared, never copied.
+/// The payload of a frame; shared, never copied.
 #[derive(Clone)]
 pub enum Payload {
-    /// A contribution or a sum of some, or something encoded.
+    /// A contribution, a partial sum, or encoded data.
     Block(Arc<Block>),
-    /// A part of the result.
+    /// A chunk of the result.
     Piece(Piece),
 }
 
 impl Part {
-    /// What a caller has lent, or nobody else has.
+    /// A part in a block that is lent by the caller or has no other owner.
     pub fn new(block: Block) -> Part {
         Part::Block(Arc::new(block))
     }
 
-    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Part::Block(block) => block.bytes(),
@@ -41,11 +40,11 @@ impl Part {
         }
     }
 
-    /// Folds two into one: into the place in the result, where one is there, else into a block that
-    /// nobody else reads, else into a copy.
+    /// Folds two parts into one. The sum is written to the first of these that exists: the place in
+    /// the result, a block without another reader, a copy.
     ///
     /// # Errors
-    /// [`Misfit`]: they are not whole elements, or not equally many.
+    /// [`Misfit`] if they are not whole elements or differ in length.
     pub fn fold(
         self,
         other: Part,
@@ -75,7 +74,7 @@ impl Part {
 
     fn is_writable(&self) -> bool {
         match self {
-            // Nobody else has it, so what is counted now does not grow.
+            // A count of 1 cannot grow meanwhile: `self` holds the only reference.
             Part::Block(block) => Arc::strong_count(block) == 1 && !block.is_lent(),
             Part::InPlace(_) => true,
             Part::Staged(_) => false,
@@ -97,7 +96,6 @@ impl Part {
 }
 
 impl Payload {
-    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Payload::Block(block) => block.bytes(),

@@ -1,30 +1,31 @@
 //! Layer: Shells.
 //!
-//! One operation's progress on one rank: contributions in, parcels and finally the result out. No
-//! thread, socket or clock in here; any number of threads may push it along at once.
+//! The progress of one operation on one rank: contributions go in, frames and finally the result
+//! come out. This file has no thread, socket or clock; any number of threads may advance a run at
+//! once.
 //!
-//! A run is complete when all is here that this rank keeps, and all has gone that it only brings in
-//! or passes on. So who gets nothing out of an operation is done when its part is on the way. What
-//! it sends of a result that it keeps too may still be waiting then.
+//! A run is complete when all chunks that this rank keeps are here, and all frames of the flows
+//! that it does not keep are sent. So a rank without a result is done when its contribution and the
+//! data it forwards are on their way. Frames of a result that this rank keeps may still be queued
+//! at that time.
 //!
 //! Each chunk has its own small lock, held while that chunk is folded. Two threads meet at it only
-//! when they bring contributions to the very same chunk, and those must be folded one after the
-//! other anyway.
+//! if they bring contributions to the same chunk, which must be folded one after the other anyway.
 //!
 //! # Memory
 //!
-//! The result is one [`Canvas`], made when the run is: what is received of it goes straight to its
-//! place, and so does the contribution with which a rank that finishes a chunk begins; both are
-//! sent on from there. What a rank only adds to and passes on turns from a contribution into a sum
-//! and a parcel in the block that brought it in. A caller's own elements are read where they are; a
-//! borrowed contribution waits in the place of the result until it is added, and where it is sent
-//! first is a block until it has gone. So on a ring there is the result, and what is on its way,
-//! and, with a codec, blocks of the contribution and the encoded parcels.
+//! The result is one [`Canvas`], allocated with the run. Unencoded result chunks are received
+//! straight into it. So is the first contribution to arrive for a chunk that this rank finishes.
+//! Both are sent on from there. If a rank only adds to a chunk and forwards it, the block of a
+//! received contribution becomes the partial sum and then the outgoing frame. Lent elements are
+//! read in place. A borrowed contribution is copied to its place in the result until it is added;
+//! if it is sent first, it is copied to a block until it is sent. So a ring needs memory for the
+//! result and the data in flight. A codec adds blocks for the contribution and the encoded frames.
 //!
-//! An exchange may have to keep the contributions of higher ranks until the lower ones are here: at
-//! most the number of members times the buffer. Exchanges are for small buffers. So it is at the
-//! root of a reduction in one step. Round a ring, who passes on what is for others keeps it until
-//! it has gone: in an `all_to_all`, the worst case, at most half the number of members times the
+//! An exchange may have to keep the contributions of higher ranks until those of lower ranks
+//! arrive: at most the buffer times the number of members. Exchanges are for small buffers. The
+//! same holds for the root of a one-step reduction. On a ring a rank keeps forwarded data until it
+//! is sent: in the worst case, an `all_to_all`, at most half the number of members times the
 //! buffer.
 
 use super::coding::{decoded, encoded, round_trip, rounded};
@@ -43,55 +44,64 @@ use crate::view::{OpId, Rank};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One operation's progress on one rank.
+/// The progress of one operation on one rank.
+///
+/// Chunks are numbered across flows. Example: flow 0 has 3 chunks, flow 1 has 2, and this rank
+/// keeps only flow 1:
+///
+/// ```text
+/// flow, chunk     0,0  0,1  0,2  1,0  1,1
+/// index in cells    0    1    2    3    4     firsts = [0, 3, 5]
+/// part of result    -    -    -    0    1     places = [0, 0, 2]
+/// ```
 pub struct Run {
     op: OpId,
     me: Rank,
     itinerary: Itinerary,
     stations: Vec<Station>,
-    /// Index of each flow's first chunk in `cells`, and of the end.
+    /// Index of each flow's first chunk in `cells`, plus the total at the end.
     firsts: Vec<usize>,
     cells: Vec<Mutex<Cell>>,
-    /// Index of each flow's first chunk in the result.
+    /// Index of each flow's first chunk among the parts of the result, plus the total at the end.
     places: Vec<usize>,
-    /// The result; gone when it is handed out, or the run has failed.
+    /// The result; `None` once it is handed out or the run is cleared.
     result: Mutex<Option<Arc<Canvas>>>,
-    /// Chunks to be kept that are not here yet, and frames of other flows that have not gone.
+    /// Kept chunks that have not landed, plus unsent frames of flows that are not kept.
     missing: AtomicUsize,
     /// By rank: frames still to be received from it or sent to it.
     open: Vec<AtomicUsize>,
-    /// Of a result that all ranks have in common.
+    /// Only for a result that is the same on all ranks.
     digest: Option<Mutex<Digest>>,
     pool: Pool,
 }
 
-/// A frame to be sent.
+/// A frame to send.
 pub struct Parcel {
-    /// To whom.
+    /// The receiver.
     pub to: Rank,
-    /// What it is.
+    /// The header.
     pub header: DataHeader,
-    /// The bytes.
+    /// The payload.
     pub payload: Payload,
 }
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Chunks are missing.
+    /// The run is not complete, or its completion has been reported before.
     Going,
-    /// This step brought the last chunk, or took the last frame away: take the
-    /// [`output`](Run::output). Said once.
+    /// This step brought the last chunk or sent the last frame: take the [`output`](Run::output).
+    /// Reported once.
     Complete,
     /// The call, the plan and the input do not fit each other.
     Unfit,
 }
 
-/// A peer sent what the schedule does not foresee.
+/// A peer sent a frame outside the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation;
 
-/// The place of a frame whose payload is still to be read.
+/// The receive slot of a frame: its place in the result, while the payload is still to be read.
 pub struct Landing {
     at: At,
     from: Rank,
@@ -99,21 +109,21 @@ pub struct Landing {
     claim: Claim,
 }
 
-/// What is here of one chunk.
+/// The state of one chunk.
 #[derive(Default)]
 struct Cell {
-    /// Bit per contributor that has been here, or is being received.
+    /// One bit per contributor whose contribution has arrived or is being received.
     came: u16,
-    /// How many contributors are in `sum`.
+    /// The number of contributors in `sum`.
     folded: usize,
     sum: Option<Part>,
-    /// Contributions whose turn has not come, by their place among the contributors.
+    /// Contributions that wait for their turn, with their index among the contributors.
     waiting: Vec<(usize, Part)>,
-    /// The result is here or being received.
+    /// The result is here or is being received.
     landed: bool,
 }
 
-/// Where a chunk is.
+/// The position of a chunk.
 #[derive(Clone, Copy)]
 struct At {
     flow: usize,
@@ -122,15 +132,16 @@ struct At {
 }
 
 impl Landing {
-    /// Where to.
+    /// The destination of the payload.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.claim.bytes_mut()
     }
 }
 
 impl Run {
-    /// The run of `me` in operation `op`. Working memory comes from `pool`; that of the result is
-    /// [like](Pool::like) `model`, if that fits. `None` when there is no memory for it.
+    /// Creates the run of rank `me` in operation `op`. Working memory comes from `pool`. The
+    /// result's memory is [like](Pool::like) `model` if that has the right length. `None` if there
+    /// is no memory for the result.
     pub fn new(
         op: OpId,
         me: Rank,
@@ -178,42 +189,51 @@ impl Run {
         })
     }
 
-    /// Which operation.
+    /// The operation's number.
     pub fn op(&self) -> OpId {
         self.op
     }
 
-    /// Whether nothing has to be moved at all; asked before anything is.
+    /// Whether there is nothing to move. Ask before the first step.
     pub fn is_empty(&self) -> bool {
         self.missing.load(Ordering::Acquire) == 0
     }
 
-    /// Whether frames are still to come from `peer` or to go there.
+    /// Whether frames are still expected from `peer` or still to be sent to it.
     pub fn needs(&self, peer: Rank) -> bool {
         self.open.get(peer.index()).is_some_and(|open| open.load(Ordering::Acquire) > 0)
     }
 
-    /// A parcel has gone.
+    /// Counts a frame as sent.
     pub fn sent(&self, parcel: &Parcel) -> Progress {
         self.open[parcel.to.index()].fetch_sub(1, Ordering::AcqRel);
         if self.stations[parcel.header.flow as usize].keeps { Progress::Going } else { self.step() }
     }
 
-    /// The chunks of this rank's own contribution, as flow and chunk, in the order in which they
-    /// are needed.
+    /// The chunks of this rank's own contribution as (flow, chunk), in the order in which the
+    /// schedule needs them.
     pub fn feed_order(&self) -> Vec<(usize, usize)> {
         self.itinerary.feed_order(self.me)
     }
 
-    /// Whether `input` is as long as this rank's contribution. Of a rank that contributes nothing
-    /// none is asked for.
+    /// Whether `input` has the length of this rank's contribution. A rank that contributes nothing
+    /// accepts any input.
     pub fn fits(&self, input: &Input<'_>) -> bool {
         let bytes = self.itinerary.input_bytes(self.me);
         bytes == 0 || bytes == input.len()
     }
 
-    /// Takes a chunk of this rank's own contribution, each once, from `input`, which
-    /// [fits](Run::fits). What it sets free to be sent is added to `out`.
+    /// Takes one chunk of this rank's contribution, each chunk once, from an `input` that
+    /// [fits](Run::fits). Adds the frames that can now be sent to `out`.
+    ///
+    /// There are three cases:
+    ///
+    /// - Case 1: the chunk is copied to its place in the result. This holds for a pure copy, and
+    ///   for a borrowed contribution without codec that meets others on a path, at a rank that
+    ///   keeps the flow.
+    /// - Case 2: any other chunk on a path becomes a block. The codec rounds it, except where it
+    ///   goes on to a parent alone: then it is encoded when it is sent.
+    /// - Case 3: in an exchange the chunk is sent to all other ranks, and folded here too.
     pub fn contribute(
         &self,
         (flow, chunk): (usize, usize),
@@ -224,8 +244,7 @@ impl Run {
         let (station, bytes) =
             (&self.stations[flow], self.itinerary.input_range(self.me, flow, chunk));
         let place = station.contributors.iter().position(|rank| *rank == self.me).unwrap_or(0);
-        // What is the result, and what is copied anyway and has others' added to it or is added to
-        // theirs, is copied to where the result will be.
+        // Case 1. `Staged` if the sum goes on to a parent, `InPlace` if this rank owns the flow.
         let own_codec = self.itinerary.codec_own(self.me);
         let meets_others =
             own_codec.is_none() && station.contributors.len() > 1 && station.then != Then::Keep;
@@ -245,8 +264,8 @@ impl Run {
         }
         let Some(mut block) = input.piece(&self.pool, bytes) else { return Progress::Unfit };
         if station.then != Then::Keep {
-            // What goes on alone is encoded then. What meets others here counts as they would have
-            // got it.
+            // Case 2. A chunk that goes on alone is encoded in `settle`. A chunk that meets others
+            // is rounded, so that it counts here as if another rank had decoded it.
             let is_alone = station.contributors.len() == 1 && matches!(station.then, Then::Send(_));
             let encoding = own_codec.filter(|_| !is_alone);
             let own = encoding.and_then(|codec| rounded(codec, block.bytes(), &self.pool));
@@ -254,7 +273,7 @@ impl Run {
         }
         let others: Vec<Rank> =
             station.contributors.iter().copied().filter(|rank| *rank != self.me).collect();
-        // Everybody folds what the others could decode, so this rank does so too.
+        // Case 3. The other ranks fold the decoded values, so this rank does so too.
         let encoded = own_codec.map(|codec| round_trip(codec, block.bytes_mut(), &self.pool));
         let own = Arc::new(block);
         self.post(
@@ -267,7 +286,7 @@ impl Run {
         self.add(at, place, Part::Block(own), out)
     }
 
-    /// What these parcels carry, if it is small and they take the same to all other ranks.
+    /// The common payload of these frames, if it is small and they carry it to all other ranks.
     pub fn enclose(&self, parcels: &[Parcel]) -> Option<Enclosed> {
         let first = parcels.first()?;
         let DataHeader { flow, chunk, phase, .. } = first.header;
@@ -282,9 +301,9 @@ impl Run {
         })
     }
 
-    /// Where the payload of a frame from a peer is to be received, when that is straight in the
-    /// result. Whoever gets a place must have the frame [land](Run::land_frame), or end the link to
-    /// that peer. `None` says nothing about the frame.
+    /// The receive slot for a frame from a peer, if its payload belongs straight into the result.
+    /// The caller must either [land](Run::land_frame) the frame or end the link to that peer.
+    /// `None` does not mean that the frame is invalid: [`receive`](Run::receive) decides that.
     pub fn place(&self, from: Rank, header: &DataHeader) -> Option<Landing> {
         let at = self.locate(header)?;
         let (station, elements) =
@@ -313,7 +332,8 @@ impl Run {
         Some(Landing { at, from, phase: header.phase, claim })
     }
 
-    /// A frame is in its place. What it sets free to be sent is added to `out`.
+    /// Completes a frame whose payload is in its receive slot. Adds the frames that can now be sent
+    /// to `out`.
     pub fn land_frame(&self, landing: Landing, out: &mut Vec<Parcel>) -> Progress {
         let Landing { at, from, phase, claim } = landing;
         self.open[from.index()].fetch_sub(1, Ordering::AcqRel);
@@ -325,11 +345,12 @@ impl Run {
         }
     }
 
-    /// Takes a frame from a peer that has no place in the result. What it sets free to be sent is
-    /// added to `out`.
+    /// Takes a frame from a peer that has no receive slot. Adds the frames that can now be sent to
+    /// `out`.
     ///
     /// # Errors
-    /// [`Violation`] when no such frame was to come from this peer; nothing has changed then.
+    /// [`Violation`] if the schedule expects no such frame from this peer now; nothing has changed
+    /// then. Also if the payload cannot be decoded; the frame still counts as received.
     pub fn receive(
         &self,
         from: Rank,
@@ -349,8 +370,8 @@ impl Run {
         }
     }
 
-    /// The result, once, when a step has said [`Progress::Complete`]. Frames that are still to be
-    /// sent keep reading from it. `None` when the run was cleared meanwhile.
+    /// The result; available once, after a step returned [`Progress::Complete`]. Queued frames keep
+    /// reading from its memory. `None` if the run was cleared meanwhile.
     pub fn output(&self) -> Option<Finished> {
         let canvas = lock(&self.result).take()?;
         let block = Block::result(canvas)?;
@@ -365,8 +386,8 @@ impl Run {
         })
     }
 
-    /// Lets go of all memory; for a run that has failed or is decided. Who receives into it at that
-    /// moment keeps it alive.
+    /// Drops all memory of a run that has failed or is decided. A thread that is receiving into it
+    /// keeps it alive until then.
     pub fn clear(&self) {
         lock(&self.result).take();
         for cell in &self.cells {
@@ -374,8 +395,8 @@ impl Run {
         }
     }
 
-    /// How what a peer sends in this phase is encoded; `None` of one that belongs to another
-    /// engine.
+    /// The codec of the frames that `from` sends in this phase; the outer `None` for phases of
+    /// another engine.
     fn codec_of(&self, at: &At, from: Rank, phase: Phase) -> Option<Option<&'static dyn Codec>> {
         match phase {
             Phase::Reduce => Some(self.itinerary.codec_up(at.flow, from)),
@@ -390,12 +411,12 @@ impl Run {
         (chunk < end - first).then_some(At { flow, chunk, cell: first + chunk })
     }
 
-    /// The place of a peer among the contributors to a chunk.
+    /// The index of a peer among the contributors to a chunk; `None` for this rank itself.
     fn contributor(&self, at: At, from: Rank) -> Option<usize> {
         self.stations[at.flow].contributors.iter().position(|rank| *rank == from && from != self.me)
     }
 
-    /// The right to write a chunk of the result, which is kept here.
+    /// The right to write a kept chunk of the result.
     fn claim(&self, at: At) -> Option<Claim> {
         lock(&self.result).as_ref()?.claim(self.places[at.flow] + at.chunk)
     }
@@ -452,7 +473,7 @@ impl Run {
             self.post(at, Phase::Gather, &station.down_to, &received, out);
             return Ok(Progress::Going);
         }
-        // Not to be had when the run is over, or this rank's own contribution is still there.
+        // Fails if the run is over, or if this rank's own contribution still occupies the place.
         let mut claim = self.claim(at).ok_or(Violation)?;
         match codec {
             None => copy(claim.bytes_mut(), received.bytes()),
@@ -464,7 +485,9 @@ impl Run {
         Ok(self.land(at, claim, Some(received), out))
     }
 
-    /// Folds a contribution, and those that waited for it, in the order of the contributors.
+    /// Adds a contribution, and folds all whose turn has come, in the order of the contributors.
+    /// Example with three contributors, arrivals 2, 0, 1: part 2 waits, part 0 becomes the sum,
+    /// part 1 is folded and then the waiting part 2.
     fn add(&self, at: At, place: usize, part: Part, out: &mut Vec<Parcel>) -> Progress {
         let mut cell = lock(&self.cells[at.cell]);
         cell.waiting.push((place, part));
@@ -490,7 +513,7 @@ impl Run {
         }
     }
 
-    /// All contributions of this station are in.
+    /// Sends or concludes the sum of all contributions at this station.
     fn settle(&self, at: At, sum: Part, out: &mut Vec<Parcel>) -> Progress {
         let station = &self.stations[at.flow];
         let (phase, to) = match station.then {
@@ -506,7 +529,7 @@ impl Run {
         Progress::Going
     }
 
-    /// The contributions of all are in, at a rank that keeps the result.
+    /// Writes the complete sum to the result, at a rank that keeps it.
     fn conclude(&self, at: At, sum: Part, out: &mut Vec<Parcel>) -> Progress {
         let claim = match sum {
             Part::InPlace(claim) | Part::Staged(claim) => Some(claim),
@@ -515,7 +538,7 @@ impl Run {
                 claim
             }),
         };
-        // Gone when the run is over.
+        // The run is over.
         let Some(mut claim) = claim else { return Progress::Going };
         let Itinerary { reduce, dtype, size, .. } = self.itinerary;
         let finished = reduce.map_or(Ok(()), |op| finish(op, dtype, claim.bytes_mut(), size));
@@ -532,7 +555,7 @@ impl Run {
         self.land(at, claim, encoded, out)
     }
 
-    /// A chunk of the result is here. It goes on from where it is, or as it is `encoded`.
+    /// Marks a chunk of the result as written, and forwards it: from its place, or as `encoded`.
     fn land(
         &self,
         at: At,
@@ -571,8 +594,8 @@ impl Run {
     }
 
     fn post(&self, at: At, phase: Phase, to: &[Rank], payload: &Payload, out: &mut Vec<Parcel>) {
-        // The casts lose nothing: schedules have few flows and a bounded number of chunks, chunks
-        // are smaller than 4 GiB.
+        // The casts lose nothing: the numbers of flows and chunks are bounded, and a chunk is
+        // smaller than 4 GiB.
         let len = payload.bytes().len() as u32;
         let header =
             DataHeader { op: self.op, flow: at.flow as u32, chunk: at.chunk as u32, phase, len };
@@ -580,7 +603,7 @@ impl Run {
     }
 }
 
-/// The memory of the result of a rank: the chunks of the flows that it keeps, one behind the other.
+/// Allocates the result of this rank: the chunks of the flows that it keeps, one after another.
 fn canvas(
     itinerary: &Itinerary,
     stations: &[Station],
@@ -600,8 +623,8 @@ fn canvas(
     )
 }
 
-/// A lock whose data stays usable when a thread panicked while holding it: every section here
-/// leaves it whole.
+/// Locks a mutex. Its data stays usable after a panic of a holder, since every critical section
+/// here leaves it consistent.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

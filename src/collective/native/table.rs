@@ -1,7 +1,7 @@
 //! Layer: Shells.
 //!
-//! Which operations a backend knows: those under way, those it has only heard of, and those that
-//! are over.
+//! The operations that a backend knows: those in flight, those with early data that have not been
+//! started here, and those that are over.
 
 use super::op::Active;
 use super::outbox::{EARLY_BYTES_MAX, EARLY_FRAMES_MAX, Spent};
@@ -18,20 +18,20 @@ use std::sync::Arc;
 pub struct Table {
     entries: BTreeMap<OpId, Entry>,
     retired: Retired,
-    /// By peer: what it has sent for operations that are not started here.
+    /// By peer: the data held for operations that have not been started here.
     early: [Kept; MEMBERS_MAX],
     closed: bool,
 }
 
-/// What is known of an operation that is not decided.
+/// The state of an operation that is not decided.
 enum Entry {
     Early(Early),
     Active(Arc<Active>),
-    /// It has failed here; what still comes for it is dropped.
+    /// Failed here; later frames for it are dropped.
     Failed,
 }
 
-/// What is kept of one peer.
+/// The early data of one peer, counted against its bounds.
 #[derive(Default)]
 struct Kept {
     ops: EarlyOps,
@@ -39,41 +39,41 @@ struct Kept {
     bytes: usize,
 }
 
-/// Frames and who sent them.
+/// Frames with their senders.
 pub type EarlyFrames = Vec<(Rank, DataHeader, Block)>;
 
-/// What came for an operation before it was started here.
+/// The data that arrived for an operation before it was started here.
 #[derive(Default)]
 pub struct Early {
-    /// A bit for each rank that has room for it.
+    /// One bit for each rank that has granted credit.
     pub credited: u16,
-    /// Frames in the order they came.
+    /// The frames in order of arrival.
     pub frames: EarlyFrames,
     spent: BTreeMap<Rank, Spent>,
 }
 
-/// Where a frame goes.
+/// What to do with a frame.
 pub enum Routed {
-    /// To this operation.
+    /// Deliver it to this operation.
     Deliver(Arc<Active>, Block),
-    /// It is kept, or nobody cares for it.
+    /// Nothing: it was kept for later, or dropped.
     Taken,
-    /// There is no room for it: its sender broke the eager bounds.
+    /// There is no room for it: its sender exceeded the eager bounds.
     Overrun,
 }
 
-/// Whether an operation may begin.
+/// Why an operation may not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The backend is closed.
     Closed,
-    /// The operation is over, or was started before.
+    /// The operation is over, or has been started before.
     Over,
 }
 
 impl Table {
-    /// Enters an operation that begins; `make` gets the ranks that have room for it, a bit each.
-    /// Gives the frames that came before.
+    /// Adds an operation that begins. `make` receives one bit for each rank that has granted
+    /// credit. Returns the frames that arrived before.
     pub fn begin(
         &mut self,
         op: OpId,
@@ -96,8 +96,8 @@ impl Table {
         Ok((active, early.frames))
     }
 
-    /// Where a frame from `from` goes. One whose operation is not started is kept within the eager
-    /// bounds.
+    /// Routes a frame from `from`. If its operation has not been started here, it is kept within
+    /// the eager bounds.
     pub fn route(&mut self, from: Rank, header: &DataHeader, block: Block) -> Routed {
         match self.entries.get_mut(&header.op) {
             Some(Entry::Active(active)) => Routed::Deliver(Arc::clone(active), block),
@@ -107,7 +107,7 @@ impl Table {
         }
     }
 
-    /// `peer` has room for `op`. Gives the operation when it is under way.
+    /// `peer` grants credit for `op`. Returns the operation if it is in flight.
     pub fn credit(&mut self, op: OpId, peer: Rank) -> Option<Arc<Active>> {
         match self.entries.get_mut(&op) {
             Some(Entry::Active(active)) => return Some(Arc::clone(active)),
@@ -122,7 +122,7 @@ impl Table {
         None
     }
 
-    /// The operation, when it is under way.
+    /// The operation, if it is in flight.
     pub fn find(&self, op: OpId) -> Option<Arc<Active>> {
         match self.entries.get(&op) {
             Some(Entry::Active(active)) => Some(Arc::clone(active)),
@@ -130,14 +130,14 @@ impl Table {
         }
     }
 
-    /// `op` has failed here: what still comes for it is dropped.
+    /// `op` has failed here: later frames for it are dropped.
     pub fn fail(&mut self, op: OpId) {
         if let Some(entry) = self.entries.get_mut(&op) {
             *entry = Entry::Failed;
         }
     }
 
-    /// `op` is over. Gives it when it was under way.
+    /// `op` is over. Returns it if it was in flight.
     pub fn retire(&mut self, op: OpId) -> Option<Arc<Active>> {
         let active = self.find(op);
         self.take_early(op);
@@ -146,7 +146,7 @@ impl Table {
         active
     }
 
-    /// Those under way.
+    /// All operations in flight.
     pub fn active(&self) -> Vec<Arc<Active>> {
         let active = |entry: &Entry| match entry {
             Entry::Active(active) => Some(Arc::clone(active)),
@@ -155,7 +155,7 @@ impl Table {
         self.entries.values().filter_map(active).collect()
     }
 
-    /// Takes no more operations and forgets those it has. Gives those under way.
+    /// Drops all operations and refuses new ones. Returns those that were in flight.
     pub fn close(&mut self) -> Vec<Arc<Active>> {
         let active = self.active();
         self.entries.clear();
@@ -189,7 +189,7 @@ impl Table {
         Routed::Taken
     }
 
-    /// Takes out what came early for `op`; gives nothing when it is under way.
+    /// Removes and returns the early data of `op`; nothing if `op` is in flight.
     fn take_early(&mut self, op: OpId) -> Early {
         if !matches!(self.entries.get(&op), Some(Entry::Early(_))) {
             return Early::default();
@@ -250,7 +250,7 @@ mod tests {
         matches!(table.route(Rank(1), &header, Pool::new().block(4)), Routed::Taken)
     }
 
-    /// A member may have as many steps under way as other operations, and each has up to 64 calls.
+    /// A step counts once against the bound of operations per peer, with up to 64 calls.
     #[test]
     fn a_step_counts_as_one_however_many_calls_it_has() {
         let mut table = Table::default();
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(frames * EAGER_OP_BYTES, EARLY_BYTES_MAX);
     }
 
-    /// The call of this number, as large as one may be, 64 to a step.
+    /// Routes a frame of maximum size for call `n`; 64 calls form a step.
     fn kept_full_call(table: &mut Table, n: u64) -> bool {
         let step = OpId { lane: Lane(7), number: n / PARTS_MAX as u64 };
         let header = DataHeader {

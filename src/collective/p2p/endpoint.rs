@@ -1,11 +1,11 @@
 //! Layer: Shells.
 //!
-//! One rank's end of all its links: a sender and a receiver thread for each.
+//! One rank's end of all its links, with a sender and a receiver thread for each.
 //!
-//! One lock orders everything, and is held for a few steps at a time: no byte is copied or written
-//! under it. A receiver takes a header, asks where the bytes go, reads them straight to that place
-//! and wakes whoever waits for them. It never writes and never waits for a program, as whatever a
-//! peer may send has a place.
+//! One lock protects all state. It is held for short steps only: no bytes are copied or written
+//! under it. A receiver thread reads a header, asks for the destination of the payload, reads the
+//! payload straight to it and wakes the waiting threads. It never writes and never waits for a
+//! program, since there is room for every frame that a peer may send.
 
 use super::matching::Way;
 use super::outbox::Generation;
@@ -20,15 +20,16 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Messages between this rank and the others of its View. All clones are one endpoint; with the
-/// last one it is closed.
+/// Messages between this rank and the other ranks of its View. All clones are one endpoint;
+/// dropping the last one closes it.
 #[derive(Clone)]
 pub struct Endpoint(Arc<Owner>);
 
-/// The threads and regions do not keep this, so that dropping it ends them.
+/// Closes the endpoint when dropped. Threads and regions keep only the `Core`, so that they do not
+/// keep the endpoint open.
 struct Owner(Arc<Core>);
 
-/// What threads and regions share.
+/// The state that threads and regions share.
 pub struct Core {
     state: Mutex<State>,
     pool: Pool,
@@ -36,14 +37,15 @@ pub struct Core {
 }
 
 impl Endpoint {
-    /// An endpoint of `me` among `size` ranks. What comes is received into blocks of `pool`.
+    /// Creates the endpoint of rank `me` among `size` ranks. Received data that is not read
+    /// straight to its destination goes to blocks of `pool`.
     pub fn new(me: Rank, size: usize, pool: Pool, threads: Arc<Threads>) -> Endpoint {
         let core = Core { state: Mutex::new(State::new(me, size)), pool, threads };
         Endpoint(Arc::new(Owner(Arc::new(core))))
     }
 
-    /// Takes over the data link to `peer`. A later link to the same peer replaces the earlier one,
-    /// and the operations that need that one fail with [`EngineFault::LinkLost`].
+    /// Takes over the data link to `peer`. A later link to the same peer replaces the earlier one;
+    /// operations that need the earlier one fail with [`EngineFault::LinkLost`].
     pub fn attach(&self, peer: Rank, link: Box<dyn DataLink>) {
         let (sender, receiver, end) = link.split();
         let core = self.core();
@@ -56,62 +58,64 @@ impl Endpoint {
             return;
         };
         let (tx, rx) = (LinkEnd::new(core, peer, generation), LinkEnd::new(core, peer, generation));
-        // When a thread cannot be had its LinkEnd is dropped with the closure, which ends the link.
+        // If the system cannot create a thread, the closure and its `LinkEnd` are dropped, which
+        // ends the link.
         core.threads.spawn(format!("potluck-tx-{peer}"), move || tx.send_all());
         core.threads.spawn(format!("potluck-rx-{peer}"), move || rx.receive_all(receiver));
     }
 
-    /// `op` exchanges messages from now on. What came early for it was kept until now. Nothing
-    /// happens when it began, failed or was retired before.
+    /// `op` exchanges messages from now on. Messages that arrived before were kept. Has no effect
+    /// if `op` began, failed or was retired before.
     pub fn begin(&self, op: OpId) {
         self.core().lock().begin(op);
     }
 
-    /// The same, but nobody's patience runs out before [`hurry`](Endpoint::hurry): peers may not
-    /// have begun.
+    /// Like [`begin`](Endpoint::begin), but waits of `op` do not time out before
+    /// [`hurry`](Endpoint::hurry), since peers may not have begun.
     pub fn begin_patiently(&self, op: OpId) {
         self.core().lock().begin_patiently(op);
     }
 
-    /// All peers have begun: from now on patience counts.
+    /// All peers have begun: waits of `op` time out from now on. A thread that is already waiting
+    /// measures from its last wake-up, which may be before this call.
     pub fn hurry(&self, op: OpId) {
         self.core().lock().hurry(op);
     }
 
-    /// All present and later sends, receives and waits of `op` fail with `fault`, unless they have
-    /// a fault already. What still comes for it is dropped.
+    /// All current and later sends, receives and waits of `op` fail with `fault`, unless `op`
+    /// already has a fault. Later frames for it are dropped.
     pub fn cancel(&self, op: OpId, fault: EngineFault) {
         self.core().lock().fail(op, fault);
     }
 
-    /// `op` is over: it is forgotten, and what still comes for it dropped. Whoever should still
-    /// wait gets [`EngineFault::Cancelled`].
+    /// Forgets `op`, which is over. Later frames for it are dropped. Threads that still wait get
+    /// [`EngineFault::Cancelled`].
     pub fn retire(&self, op: OpId) {
         self.core().lock().retire(op);
     }
 
-    /// Why `op` failed here, if it did; not known any more when it is retired.
+    /// The fault of `op`, if it failed here; `None` after it was retired.
     pub fn fault(&self, op: OpId) -> Option<EngineFault> {
         self.core().lock().fault(op)
     }
 
-    /// Shuts the links down. Everything fails with [`EngineFault::Closed`], and the threads end.
+    /// Shuts the links down. All operations fail with [`EngineFault::Closed`], and the threads end.
     pub fn close(&self) {
         self.core().close();
     }
 
-    /// What the links have carried so far.
+    /// The traffic of the links so far.
     pub fn traffic(&self) -> Traffic {
         self.core().lock().traffic()
     }
 
-    /// The same of the links with `peer` alone.
+    /// The part of the traffic with `peer`.
     #[cfg(feature = "gloo")]
     pub fn traffic_with(&self, peer: Rank) -> Traffic {
         self.core().lock().traffic_with(peer)
     }
 
-    /// Operations known, and bytes of messages that nobody has asked for.
+    /// The number of known operations, and the bytes of messages without a posted receive.
     #[cfg(any(test, fuzzing))]
     pub fn kept(&self) -> (usize, usize) {
         self.core().lock().kept()
@@ -205,7 +209,7 @@ impl Core {
         notify(waiters);
     }
 
-    /// Writes a frame that this thread has taken; under no lock.
+    /// Writes a frame that this thread has taken, without the lock.
     fn write(&self, peer: Rank, frame: Frame) {
         let generation = frame.generation();
         let Some(written) = frame.write() else {
@@ -216,7 +220,7 @@ impl Core {
         notify(done.waiters);
     }
 
-    /// Copies a message that is here to its place; under no lock.
+    /// Copies a message that has already arrived to its place, without the lock.
     fn land(&self, landing: Landing) {
         self.received(landing.copy());
     }
@@ -228,8 +232,8 @@ impl Core {
         }
     }
 
-    /// Takes the next frame of a link. Only what is small is read before its place is known: large
-    /// pieces go straight there.
+    /// Handles the next frame of a link. Small payloads are read before their destination is known;
+    /// large ones are read straight to it.
     ///
     /// # Errors
     /// The link is over.
@@ -266,7 +270,7 @@ impl Core {
         Ok(())
     }
 
-    /// Ends a link, and the operations that need it, once.
+    /// Ends a link once, and fails the operations that need it.
     fn lose(&self, peer: Rank, generation: Generation, fault: EngineFault) {
         let line = self.lock().lose(peer, generation, fault);
         if let Some(line) = line {
@@ -292,7 +296,7 @@ fn notify(whom: Option<Arc<Condvar>>) {
     }
 }
 
-/// A thread's hold on a link: letting go of it, in whichever way, ends the link.
+/// A thread's handle on its link. Dropping it, for any reason, ends the link.
 struct LinkEnd {
     core: Arc<Core>,
     peer: Rank,
@@ -319,7 +323,7 @@ impl LinkEnd {
     }
 
     fn receive_all(&self, mut receiver: Box<dyn DataReceiver>) {
-        // Whatever ends it, dropping this end says so.
+        // The loop ends with the link; dropping this `LinkEnd` reports the loss.
         while self.core.receive(self.peer, self.generation, receiver.as_mut()).is_ok() {}
     }
 }

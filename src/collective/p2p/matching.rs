@@ -1,14 +1,17 @@
 //! Layer: Core.
 //!
-//! Which operations exchange messages, with whom, and what becomes of each message. Decides only:
-//! nothing is moved here.
+//! Matches messages with posted receives, for all operations and peers. Decides only: nothing is
+//! moved here.
 //!
 //! # Bounds
-//! What a peer can make this rank keep: for each operation [`SLOTS_MAX`] flows, for each flow the
-//! eager messages; for at most [`EARLY_OPS_MAX`] operations that are not under way here, a step
-//! with all its calls being one; and of messages that nobody has asked for [`EARLY_BYTES_MAX`] and
-//! [`EARLY_MESSAGES_MAX`] in all. An honest peer stays below that by itself, so whoever does not
-//! has broken the protocol.
+//! A peer can make this rank keep at most:
+//! - for each operation [`SLOTS_MAX`] flows, and for each flow its eager messages;
+//! - [`EARLY_OPS_MAX`] operations that have not begun here; a step with all its calls counts as
+//!   one;
+//! - [`EARLY_BYTES_MAX`] bytes and [`EARLY_MESSAGES_MAX`] messages without a posted receive, in
+//!   all.
+//!
+//! An honest peer stays below these bounds, so exceeding one is a protocol violation.
 
 use super::stream::{
     Arrival, Departure, EAGER_PART_BYTES, EAGER_PART_MESSAGES_MAX, Inward, Misfit, Outward,
@@ -23,28 +26,28 @@ use std::collections::BTreeMap;
 /// Most flows of one operation from one rank to another. A collective needs one or two.
 pub const SLOTS_MAX: usize = 16;
 
-/// Most bytes of messages from one peer that nobody has asked for: as much as full steps of
-/// collectives with two flows each may send.
+/// Most bytes of messages from one peer without a posted receive: enough for the largest number of
+/// full steps, in which every call has two flows.
 pub const EARLY_BYTES_MAX: usize = EARLY_OPS_MAX * PARTS_MAX * 2 * EAGER_PART_BYTES;
 
-/// Most such messages.
+/// Most messages from one peer without a posted receive.
 pub const EARLY_MESSAGES_MAX: usize =
     EARLY_OPS_MAX * PARTS_MAX * 2 * EAGER_PART_MESSAGES_MAX as usize;
 
-/// The messages of one rank.
+/// The message state of one rank.
 pub struct Matching {
     me: Rank,
     size: usize,
     ops: BTreeMap<OpId, Op>,
     retired: Retired,
-    /// By peer.
+    /// Early data by peer.
     early: [Early; MEMBERS_MAX],
-    /// By peer: why there is no link, when there was one.
+    /// By peer: the fault that ended the last link, while there is no new one.
     lost: [Option<EngineFault>; MEMBERS_MAX],
     closed: bool,
 }
 
-/// What is kept for one peer because it came before it was asked for.
+/// Counts of one peer's data that arrived before it was asked for.
 #[derive(Default)]
 struct Early {
     ops: EarlyOps,
@@ -52,15 +55,15 @@ struct Early {
     bytes: usize,
 }
 
-/// One operation.
+/// The messages of one operation.
 struct Op {
     standing: Standing,
-    /// Goes up whenever something of it moves.
+    /// Incremented whenever a message makes progress.
     moved: u64,
-    /// By peer: why nothing more of it is exchanged with that one. A new link does not bring back
-    /// what an old one lost.
+    /// By peer: the fault after which no more messages are exchanged with it. A new link does not
+    /// restore messages lost with the old one.
     lost: [Option<EngineFault>; MEMBERS_MAX],
-    /// By peer: messages to and from it that are asked for and not through.
+    /// By peer: sends and posted receives that are not complete.
     open: [usize; MEMBERS_MAX],
     outward: BTreeMap<(Rank, u32), Outward>,
     inward: BTreeMap<(Rank, u32), Inward>,
@@ -68,20 +71,20 @@ struct Op {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// It has not begun here; a bit for each rank that has sent something of it.
+    /// Not begun here; one bit for each rank that has sent a frame for it.
     Early(u16),
     Begun,
     Failed(EngineFault),
 }
 
-/// One direction of an operation between this rank and a peer.
+/// One flow of an operation between this rank and a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Which operation.
+    /// The operation.
     pub op: OpId,
     /// The other end.
     pub peer: Rank,
-    /// Which messages of theirs.
+    /// The flow number.
     pub flow: u32,
 }
 
@@ -99,8 +102,7 @@ impl Matching {
         }
     }
 
-    /// `op` exchanges messages from now on. Nothing happens when it has begun, failed or ended
-    /// before.
+    /// `op` exchanges messages from now on. Has no effect if it has begun, failed or ended before.
     pub fn begin(&mut self, op: OpId) {
         if self.closed || self.retired.contains(op) {
             return;
@@ -112,8 +114,7 @@ impl Matching {
         }
     }
 
-    /// `op` fails here, unless it has already, or is over. Says whether it was this that made it
-    /// fail.
+    /// Fails `op`, unless it has failed before or is over. Returns whether this call made it fail.
     pub fn fail(&mut self, op: OpId, fault: EngineFault) -> bool {
         if self.closed || self.retired.contains(op) {
             return false;
@@ -130,7 +131,7 @@ impl Matching {
         true
     }
 
-    /// `op` is over: it is forgotten.
+    /// Forgets `op`, which is over.
     pub fn retire(&mut self, op: OpId) {
         if let Some(before) = self.ops.remove(&op) {
             self.give_room_back(&before);
@@ -141,7 +142,7 @@ impl Matching {
         self.retired.insert(op);
     }
 
-    /// Takes no more operations, fails those that are under way and gives them.
+    /// Refuses new operations, fails those in progress and returns them.
     pub fn close(&mut self) -> Vec<OpId> {
         let running: Vec<OpId> = self
             .ops
@@ -156,7 +157,7 @@ impl Matching {
         running
     }
 
-    /// Why `op` failed, if it did.
+    /// The fault of `op`, if it failed.
     pub fn fault(&self, op: OpId) -> Option<EngineFault> {
         match self.ops.get(&op)?.standing {
             Standing::Failed(fault) => Some(fault),
@@ -164,7 +165,7 @@ impl Matching {
         }
     }
 
-    /// Whether `op` exchanges messages, and else why not.
+    /// `Ok` if `op` exchanges messages, otherwise the reason why not.
     pub fn check(&self, op: OpId) -> Result<(), EngineFault> {
         match self.ops.get(&op).map(|op| op.standing) {
             Some(Standing::Failed(fault)) => Err(fault),
@@ -175,12 +176,12 @@ impl Matching {
         }
     }
 
-    /// Changes whenever something of `op` moves.
+    /// Changes whenever a message of `op` makes progress.
     pub fn moved(&self, op: OpId) -> u64 {
         self.ops.get(&op).map_or(0, |op| op.moved)
     }
 
-    /// Something of `op` has moved.
+    /// A message of `op` has made progress.
     pub fn note_moved(&mut self, op: OpId) {
         if let Some(op) = self.ops.get_mut(&op) {
             op.moved = op.moved.wrapping_add(1);
@@ -190,8 +191,8 @@ impl Matching {
     /// A message is to be sent.
     ///
     /// # Errors
-    /// Why it cannot be. After [`EngineFault::Unfit`] all is as before, after every other fault the
-    /// operation cannot go on.
+    /// The reason why not. After [`EngineFault::Unfit`] the state is unchanged. After any other
+    /// fault the operation cannot continue.
     pub fn send(&mut self, to: Way, span: Span) -> Result<Departure, EngineFault> {
         let op = self.open_with(to)?;
         let departure =
@@ -203,17 +204,18 @@ impl Matching {
     /// A receive is posted.
     ///
     /// # Errors
-    /// As for [`send`](Matching::send), or what the message that is here already says against it.
+    /// As for [`send`](Matching::send); or a [`Misfit`] if the message has already arrived with
+    /// another length.
     pub fn post(&mut self, from: Way, span: Span) -> Result<Posting, Refusal> {
-        // What is here is here, whatever has become of its link: who is done may leave before the
-        // others.
+        // A message that has arrived can be received even if its link is lost: a rank that is done
+        // may leave before the others.
         let stashed = self.check(from.op).is_ok() && self.has_stashed(from);
         let op = match stashed {
             true => self.ops.get_mut(&from.op).ok_or(EngineFault::Unfit)?,
             false => self.open_with(from)?,
         };
         let inward = entry_of(&mut op.inward, from, Inward::of).ok_or(EngineFault::Unfit)?;
-        // It is taken out, whether or not it fits.
+        // `post` removes the stashed message, whether or not it fits.
         let here = inward.stashed().next();
         let posting = inward.post(span);
         op.open[from.peer.index()] += usize::from(posting.is_ok());
@@ -223,11 +225,11 @@ impl Matching {
         Ok(posting?)
     }
 
-    /// A frame of a message is here, after which `left` of the same message follow. Nothing comes
-    /// back when nobody wants it.
+    /// A frame of a message has arrived; `left` more frames of this message follow. `None` if the
+    /// frame is to be dropped.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the frame does not fit.
     pub fn arrive(
         &mut self,
         from: Way,
@@ -245,10 +247,10 @@ impl Matching {
         Ok(Some(arrival))
     }
 
-    /// The peer has memory for one more message. Gives the one that this sets free.
+    /// The peer grants a credit. Returns the message that may now be sent.
     ///
     /// # Errors
-    /// It has asked for more than it may.
+    /// The peer uses more operations or flows than it may.
     pub fn credit(&mut self, to: Way) -> Result<Option<Span>, Misfit> {
         let Some(op) = self.wanting(to)? else { return Ok(None) };
         op.moved = op.moved.wrapping_add(1);
@@ -256,7 +258,8 @@ impl Matching {
         Ok(outward.credit())
     }
 
-    /// One message to or from a peer is through. Says whether its operation still wants to know.
+    /// One message to or from a peer is complete. Returns whether its operation is still in
+    /// progress.
     pub fn settle(&mut self, op: OpId, peer: Rank) -> bool {
         let Some(op) = self.ops.get_mut(&op).filter(|op| op.standing == Standing::Begun) else {
             return false;
@@ -271,8 +274,8 @@ impl Matching {
         self.lost[peer.index()] = None;
     }
 
-    /// The link to `peer` is over. Gives the operations that need it, to be failed; the others may
-    /// not use `peer` any more.
+    /// The link to `peer` is over. Returns the operations that need it, for the caller to fail. The
+    /// others can no longer use `peer`.
     pub fn lose(&mut self, peer: Rank, fault: EngineFault) -> Vec<OpId> {
         self.lost[peer.index()] = Some(fault);
         let mut needing = Vec::new();
@@ -292,8 +295,8 @@ impl Matching {
         needing
     }
 
-    /// The memory of `region` is gone: what was to come into it will be dropped. Says whether
-    /// messages from it were held.
+    /// The memory of `region` is gone: messages for it will be dropped. Returns whether messages
+    /// from it were waiting for credit.
     pub fn forget(&mut self, op: OpId, region: RegionId) -> bool {
         let Some(op) = self.ops.get_mut(&op) else { return false };
         for ((peer, _), inward) in &mut op.inward {
@@ -303,14 +306,14 @@ impl Matching {
         op.outward.values_mut().map(|outward| outward.forget(region)).sum::<usize>() > 0
     }
 
-    /// Operations known, and bytes of messages that nobody has asked for.
+    /// The number of known operations, and the bytes of messages without a posted receive.
     #[cfg(any(test, fuzzing))]
     pub fn kept(&self) -> (usize, usize) {
         let flows = self.ops.values().flat_map(|op| op.inward.values());
         (self.ops.len(), flows.flat_map(Inward::stashed).sum())
     }
 
-    /// The operation, when it may exchange messages with this peer.
+    /// The operation, if it may exchange messages with this peer.
     fn open_with(&mut self, way: Way) -> Result<&mut Op, EngineFault> {
         if way.peer == self.me || way.peer.index() >= self.size {
             return Err(EngineFault::Unfit);
@@ -328,8 +331,8 @@ impl Matching {
         inward.is_some_and(|inward| inward.stashed().next().is_some())
     }
 
-    /// The operation that a frame is for, if it is to be kept; notes operations that have not
-    /// begun.
+    /// The operation of a frame; `None` if the frame is to be dropped. Records operations that have
+    /// not begun.
     fn wanting(&mut self, from: Way) -> Result<Option<&mut Op>, Misfit> {
         if self.closed || self.retired.contains(from.op) {
             return Ok(None);
@@ -355,19 +358,19 @@ impl Matching {
             *ranks |= bit(from.peer);
             ops.add(from.op);
         }
-        // A message that a lost link may have cut a hole before fits nowhere.
+        // A lost link may have left a gap before this message, so it cannot be matched.
         Ok(op.lost[peer].is_none().then_some(op))
     }
 
-    /// `op` is under way here, or over: it takes no place any more among those of these ranks that
-    /// are not.
+    /// `op` has begun, failed or ended: it no longer counts among the early operations of these
+    /// ranks.
     fn no_longer_early(&mut self, op: OpId, ranks: u16) {
         let of_ranks =
             self.early.iter_mut().enumerate().filter(|(peer, _)| ranks & (1 << peer) != 0);
         of_ranks.for_each(|(_, early)| early.ops.remove(op));
     }
 
-    /// What was kept of an operation is dropped with it.
+    /// Releases the early bytes of an operation that is dropped.
     fn give_room_back(&mut self, op: &Op) {
         for ((peer, _), inward) in &op.inward {
             inward.stashed().for_each(|len| self.early[peer.index()].give_back(len));
@@ -390,9 +393,9 @@ impl Early {
 /// Why a receive cannot be posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The operation or its peer cannot.
+    /// A fault of the operation or of its link.
     Fault(EngineFault),
-    /// The message that is here does not fit.
+    /// The message that has already arrived does not fit.
     Misfit(Misfit),
 }
 
@@ -421,7 +424,7 @@ impl Op {
     }
 }
 
-/// The flow of this way, made when there is room for one more.
+/// The state of a flow, created if there is room for one more.
 fn entry_of<T>(
     flows: &mut BTreeMap<(Rank, u32), T>,
     way: Way,

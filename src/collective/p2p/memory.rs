@@ -1,10 +1,10 @@
 //! Layer: Shells.
 //!
-//! Memory of a caller, and when threads may touch it. All that is unsafe about messages is in this
-//! file.
+//! Memory of a caller, and the rule when threads may access it. All unsafe code for messages is in
+//! this file.
 //!
-//! Nobody keeps a pointer: who wants to touch the memory takes a [`Hold`], and after
-//! [`Memory::close`] there is none and will be none.
+//! Access needs a [`Hold`]; no code keeps the pointer. After [`Memory::close`] no hold exists or
+//! can be made.
 
 #![allow(
     unsafe_code,
@@ -17,7 +17,7 @@ use crate::view::OpId;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// A stretch of a caller's memory.
+/// A range of a caller's memory.
 pub struct Memory {
     start: *mut u8,
     len: usize,
@@ -31,24 +31,23 @@ struct Gate {
     closed: bool,
 }
 
-/// The right to touch a [`Memory`]; it stays valid until this is dropped.
+/// The right to access a [`Memory`], which stays valid until this is dropped.
 pub struct Hold(Arc<Memory>);
 
-// SAFETY: the pointer is only followed by a `Hold`. Whoever made the memory promised that any
-// thread may do so (`Memory::new`), and the gate orders the holds before the end of that promise.
+// SAFETY: only a `Hold` follows the pointer. The creator of the memory promised that any thread may
+// do so (`Memory::new`). The gate orders all holds before the end of that promise.
 unsafe impl Send for Memory {}
-// SAFETY: as above; what is shared beside the pointer is behind a lock.
+// SAFETY: as above; the other shared fields are behind a lock.
 unsafe impl Sync for Memory {}
 
 impl Endpoint {
-    /// Memory for messages of `op`; `landed` gets what has come of each message that is received
-    /// into it.
+    /// Registers memory for messages of `op`. `landed` is called for each piece received into it.
     ///
     /// # Safety
     /// `ptr..ptr+len` stays valid for reads and writes, from any thread, until the [`Region`] is
-    /// dropped. While a message is being received into a part of it, nobody else touches that part,
-    /// and while one is being sent nobody writes there. That includes other messages: no two
-    /// overlap unless both are being sent.
+    /// dropped. No one else accesses the part into which a message is being received, or writes to
+    /// the part from which one is being sent. This includes other messages: two messages may
+    /// overlap only if both are being sent.
     pub unsafe fn region(
         &self,
         op: OpId,
@@ -56,8 +55,8 @@ impl Endpoint {
         len: usize,
         landed: Option<Landed>,
     ) -> Region {
-        // SAFETY: the caller promises what `new` asks for until the Region is dropped, and that
-        // closes the memory.
+        // SAFETY: the caller gives the promise of `new` until the Region is dropped, which closes
+        // the memory.
         let memory = unsafe { Memory::new(ptr, len) };
         Region::new(self.core(), op, memory, landed)
     }
@@ -70,12 +69,12 @@ impl Memory {
         Memory { start, len, gate: Mutex::default(), free: Condvar::new() }
     }
 
-    /// Whether these bytes are in it. No bytes are, wherever they begin.
+    /// Whether these bytes are inside. An empty range always is.
     pub fn contains(&self, offset: usize, len: usize) -> bool {
         len == 0 || offset.checked_add(len).is_some_and(|end| end <= self.len)
     }
 
-    /// The right to touch it, or `None` when it is closed.
+    /// The right to access the memory; `None` if it is closed.
     pub fn hold(self: &Arc<Memory>) -> Option<Hold> {
         let mut gate = self.gate();
         if gate.closed {
@@ -85,8 +84,7 @@ impl Memory {
         Some(Hold(Arc::clone(self)))
     }
 
-    /// Gives no more holds and waits until all are dropped. Not to be called by a thread that has
-    /// one.
+    /// Refuses new holds and waits until all are dropped. Deadlocks if the calling thread has one.
     pub fn close(&self) {
         let mut gate = self.gate();
         gate.closed = true;
@@ -101,35 +99,35 @@ impl Memory {
 }
 
 impl Hold {
-    /// The bytes of a message that is being sent, or of one that is being received those that are
-    /// here; none when they are not in this memory.
+    /// The bytes of a message being sent, or the received part of a message; empty if the range is
+    /// outside this memory.
     pub fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         if len == 0 || !self.0.contains(offset, len) {
             return &[];
         }
-        // SAFETY: inside of the memory, which is valid while this hold lives: `close` waits for it.
-        // Nobody writes to a message while it is sent, says the contract of `Endpoint::region`; of
-        // one that is received nobody writes to what is here, and the next frame is written by the
-        // thread that looks at this one.
+        // SAFETY: inside the memory, which is valid while this hold lives: `close` waits for it. By
+        // the contract of `Endpoint::region` no one writes to a message being sent. In a message
+        // being received no one writes to the received part, and the thread that reads it here is
+        // the one that writes the next frame.
         unsafe { std::slice::from_raw_parts(self.0.start.add(offset), len) }
     }
 
-    /// Writes a piece of a message that is being received. Does nothing when it is not in this
+    /// Writes a piece of a message being received. Does nothing if the range is outside this
     /// memory.
     pub fn write(&self, offset: usize, piece: &[u8]) {
         if piece.is_empty() || !self.0.contains(offset, piece.len()) {
             return;
         }
-        // SAFETY: inside of the memory, which is valid while this hold lives. `piece` is borrowed,
-        // so it is elsewhere, and nobody else touches a message that is being received, says the
-        // contract of `Endpoint::region`.
+        // SAFETY: inside the memory, which is valid while this hold lives. `piece` is borrowed, so
+        // it does not overlap. By the contract of `Endpoint::region` no one else accesses a message
+        // being received.
         unsafe {
             std::ptr::copy_nonoverlapping(piece.as_ptr(), self.0.start.add(offset), piece.len())
         }
     }
 }
 
-/// A region that owns its memory. For tests, which promise themselves not to let messages overlap.
+/// A region that owns its memory, for tests; the tests must not let messages overlap.
 #[cfg(any(test, fuzzing))]
 pub struct Owned {
     // Dropped before the bytes.
@@ -141,18 +139,17 @@ pub struct Owned {
 impl Owned {
     /// A region of `op` over these bytes.
     pub fn new(end: &Endpoint, op: OpId, mut bytes: Vec<u8>, landed: Option<Landed>) -> Owned {
-        // SAFETY: the bytes stay where they are, untouched and alive, until the region is dropped:
-        // nobody gets at either by itself before `take`.
+        // SAFETY: the bytes stay in place and alive until the region is dropped, and are not
+        // accessible before `take`.
         let region = unsafe { end.region(op, bytes.as_mut_ptr(), bytes.len(), landed) };
         Owned { region, bytes }
     }
 
-    /// The region.
     pub fn region(&self) -> &Region {
         &self.region
     }
 
-    /// The bytes, when nobody else touches them any more.
+    /// Drops the region, which waits for all accesses, and returns the bytes.
     pub fn take(self) -> Vec<u8> {
         drop(self.region);
         self.bytes
@@ -160,11 +157,11 @@ impl Owned {
 }
 
 impl Hold {
-    /// Has a piece of a message that is being received written by `read`, straight to its place.
+    /// Lets `read` write a piece of a message being received straight to its place.
     ///
     /// # Errors
-    /// Those of `read`; the memory means nothing then. `InvalidInput` when the piece is not in this
-    /// memory.
+    /// The errors of `read`; the contents of the range are unspecified then. `InvalidInput` if the
+    /// piece is empty or outside this memory.
     pub fn fill(
         &self,
         offset: usize,
@@ -174,9 +171,9 @@ impl Hold {
         if len == 0 || !self.0.contains(offset, len) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: inside of the memory, which is valid and initialised while this hold lives.
-        // Nobody else touches a message that is being received, says the contract of
-        // `Endpoint::region`, so for `read` it is its own.
+        // SAFETY: inside the memory, which is valid and initialised while this hold lives. By the
+        // contract of `Endpoint::region` no one else accesses a message being received, so `read`
+        // has it alone.
         read(unsafe { std::slice::from_raw_parts_mut(self.0.start.add(offset), len) })
     }
 }

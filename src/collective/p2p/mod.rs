@@ -1,36 +1,36 @@
 //! Layer: Shells.
 //!
-//! Messages between two ranks of a View, over its data links: posted receives, eager and credited
-//! sends.
+//! Messages between two ranks of a View over its data links: posted receives, eager sends, and
+//! sends that wait for credit.
 //!
 //! An [`Endpoint`] has one end of each link. An operation [begins](Endpoint::begin), sends from and
-//! receives into its [`Region`]s, and is [retired](Endpoint::retire). Every operation has its own
-//! messages, and fails alone.
+//! receives into its [`Region`]s, and is [retired](Endpoint::retire). Messages of different
+//! operations never mix, and each operation fails alone.
 //!
 //! # On the wire
-//! A message is a row of frames of 256 KiB, the last one shorter or not; each says how many follow.
-//! An empty one is one empty frame. Frames of different flows may alternate. The first messages of
-//! a flow, 64 and 32 KiB together at most, are sent at once and kept by a receiver that has not
-//! asked for them yet. Each later one waits for a credit, a frame of its own, which its receiver
-//! sends when it posts the receive. Both ends count alike, so nothing is negotiated; where their
-//! lengths differ, the receiver finds out with the message, and the sender of one that never gets a
-//! credit by patience.
+//! A message is a sequence of frames of 256 KiB; the last one may be shorter. Each frame states how
+//! many follow. An empty message is one empty frame. Frames of different flows may alternate. The
+//! first messages of a flow are sent at once (eager) and kept by a receiver that has not posted
+//! their receives yet: at most 64 messages and 32 KiB, or 8 messages and 4 KiB for a call of a
+//! step. Each later message waits for a credit, a frame that its receiver sends when it posts the
+//! receive. Both ends count in the same way, so nothing is negotiated. If their lengths differ, the
+//! receiver learns it from the message; the sender of a message that never gets a credit times out.
 //!
 //! # Failure
-//! An operation fails as a whole, and with it nothing else: by a message of another length than its
-//! receive, by the loss of a link that it needs, or because nothing of it moves. A link that is
-//! lost is needed by the operations that have something under way on it, or ask for it later; who
-//! is done with a peer may see it leave. A peer that sends what no honest one does loses its link.
+//! An operation fails as a whole, and nothing fails with it. The causes are a message whose length
+//! differs from its receive, the loss of a link that it needs, and a stall. The loss of a link
+//! fails the operations that have unfinished messages on it, or use it later. A rank that is done
+//! with a peer tolerates its departure. A peer that breaks the protocol loses its link.
 //!
 //! # Memory
-//! Large messages go straight from the sender's memory into the receiver's, small ones with one
-//! copy on either side. Threads touch either only while they have a hold on it, and dropping a
-//! [`Region`] waits for those.
+//! Large messages go straight from the sender's memory into the receiver's. A small message is
+//! received into a block and copied from there. Threads access the memory only under a `Hold`, and
+//! dropping a [`Region`] waits until all holds are dropped.
 //!
 //! # Threads
-//! Two for each link, named `potluck-tx-<rank>` and `potluck-rx-<rank>`. A small frame is written
-//! by the thread that sends, when nobody else is writing there: a change of thread costs more than
-//! the frame.
+//! Each link has two threads, `potluck-tx-<rank>` and `potluck-rx-<rank>`. The sending thread
+//! itself writes a small frame if no other thread is writing to the link: a change of thread costs
+//! more than the frame.
 
 #![cfg_attr(
     not(test),

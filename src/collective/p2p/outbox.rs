@@ -1,12 +1,13 @@
 //! Layer: Shells.
 //!
-//! What waits to be sent to one peer, and the link it goes by.
+//! The send queue of one peer, and the link in use.
 //!
-//! Credits and eager messages go before the rest, also between the frames of a large message. That
-//! keeps the order within a flow, as its eager messages are its first. Large messages of several
-//! operations take turns, a frame each, so that a short one does not wait for a long one; those of
-//! one operation go one after the other. The queues have no bound of their own: an entry is a few
-//! words, made by a call of this rank's own program, and goes when its operation ends.
+//! Credits and eager messages go first, even between the frames of a large message. This keeps the
+//! order within a flow, because its eager messages are its first ones. Messages that have waited
+//! for credit follow: operations take turns, one frame each, so that a short message does not wait
+//! for a long one. Within an operation these messages go one after another. The queues have no
+//! bound of their own: an entry is a few words, was made by a call of this rank's own program, and
+//! is removed when its operation ends.
 
 use super::matching::Way;
 use super::stream::{PIECE, Pace, Span, frames};
@@ -15,15 +16,15 @@ use crate::view::OpId;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar};
 
-/// Identifies one link among the successive ones to a peer.
+/// Identifies one link among the successive links to a peer.
 pub type Generation = u64;
 
-/// The queue to one peer.
+/// The send queue of one peer.
 #[derive(Default)]
 pub struct Outbox {
     line: Option<Line>,
     urgent: VecDeque<Item>,
-    /// By operation, the next one's first; none is empty.
+    /// Credited messages, one queue per operation, the next in turn first; no queue is empty.
     bulk: VecDeque<VecDeque<Item>>,
     /// Wakes the sender thread.
     pub changed: Arc<Condvar>,
@@ -32,50 +33,50 @@ pub struct Outbox {
 /// A link in use.
 pub struct Line {
     generation: Generation,
-    /// Here while nobody writes.
+    /// Present while no thread is writing.
     half: Option<Box<dyn DataSender>>,
-    /// Ends it.
+    /// Shuts the link down.
     pub end: Arc<dyn Shutdown>,
 }
 
-/// Something to be sent.
+/// An entry of the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Item {
     way: Way,
-    /// A message, and how much of it has been taken; none is a credit.
+    /// A message and the number of its bytes already taken; `None` for a credit.
     message: Option<(Span, usize)>,
 }
 
-/// A frame on its way out, and the half of the link it goes by.
+/// A frame about to be written, with the sending half of its link.
 pub struct Departing {
-    /// By which link.
+    /// The generation of the link.
     pub generation: Generation,
-    /// What writes.
+    /// The sending half of the link.
     pub half: Box<dyn DataSender>,
-    /// The frame.
+    /// The header.
     pub header: DataHeader,
-    /// Where its bytes are; a credit has none.
+    /// The location of the payload; `None` for a credit.
     pub bytes: Option<Span>,
-    /// It is the last of its message.
+    /// Whether this is the last frame of its message.
     pub last: bool,
 }
 
-/// Whether the calling thread may write what it has queued.
+/// Whether the calling thread may write the entry that it has queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It is next, and nobody writes: take it with [`Outbox::next`].
+    /// The entry is next and no thread is writing: take it with [`Outbox::next`].
     Mine,
-    /// The sender thread will.
+    /// The sender thread will write it.
     Later,
 }
 
 impl Item {
-    /// One more message may come.
+    /// A credit for one message.
     pub fn credit(from: Way) -> Item {
         Item { way: from, message: None }
     }
 
-    /// A message.
+    /// A message to send.
     pub fn message(to: Way, span: Span) -> Item {
         Item { way: to, message: Some((span, 0)) }
     }
@@ -86,7 +87,7 @@ impl Item {
 }
 
 impl Outbox {
-    /// Queues a credit or a message. Only what is small is the calling thread's turn.
+    /// Queues a credit or a message. The calling thread writes it only if it is small.
     pub fn push(&mut self, item: Item, pace: Pace) -> Turn {
         let free = self.urgent.is_empty() && (pace == Pace::Eager || self.bulk.is_empty());
         match pace {
@@ -105,7 +106,7 @@ impl Outbox {
         if free && idle && item.is_small() { Turn::Mine } else { Turn::Later }
     }
 
-    /// Takes the next frame and the half of the link to write it, if there are both.
+    /// Takes the next frame and the sending half of the link, if both are available.
     pub fn next(&mut self) -> Option<Departing> {
         let line = self.line.as_mut()?;
         let is_bulk = self.urgent.is_empty();
@@ -122,7 +123,7 @@ impl Outbox {
         Some(Departing { generation: line.generation, half, header, bytes, last })
     }
 
-    /// Gives the half of a link back that has written; it comes back when that link is over.
+    /// Returns the sending half after a write. Hands it back to the caller if that link is over.
     pub fn give_back(
         &mut self,
         generation: Generation,
@@ -137,19 +138,19 @@ impl Outbox {
         }
     }
 
-    /// Whether the sender thread has something to do.
+    /// Whether there is work for the sender thread.
     pub fn is_ready(&self) -> bool {
         let idle = self.line.as_ref().is_some_and(|line| line.half.is_some());
         idle && !(self.urgent.is_empty() && self.bulk.is_empty())
     }
 
-    /// Takes the frames of an operation out.
+    /// Removes the messages and credits of an operation.
     pub fn purge(&mut self, op: OpId) {
         self.urgent.retain(|item| item.way.op != op);
         self.bulk.retain(|queue| queue.iter().all(|item| item.way.op != op));
     }
 
-    /// Whether messages of a region wait.
+    /// Whether a queued message satisfies `concerned`.
     pub fn has(&self, concerned: impl Fn(&Span) -> bool) -> bool {
         self.urgent
             .iter()
@@ -158,7 +159,7 @@ impl Outbox {
             .any(|(span, _)| concerned(&span))
     }
 
-    /// Uses a link. There must be none.
+    /// Starts to use a link. There must be none in use.
     pub fn connect(
         &mut self,
         generation: Generation,
@@ -168,12 +169,12 @@ impl Outbox {
         self.line = Some(Line { generation, half: Some(half), end });
     }
 
-    /// The link in use.
+    /// The generation of the link in use.
     pub fn generation(&self) -> Option<Generation> {
         self.line.as_ref().map(|line| line.generation)
     }
 
-    /// Takes the link `generation` out if it is the one in use, and forgets what was to go by it.
+    /// Removes the link `generation`, if it is in use, and clears the queues.
     pub fn disconnect(&mut self, generation: Generation) -> Option<Line> {
         let line = self.line.take_if(|line| line.generation == generation)?;
         self.urgent.clear();
@@ -183,7 +184,7 @@ impl Outbox {
 }
 
 impl Item {
-    /// Its next frame: header, bytes, and whether it is the last.
+    /// The next frame of the entry: header, location of the bytes, and whether it is the last.
     fn frame(&mut self) -> (DataHeader, Option<Span>, bool) {
         let Way { op, flow, .. } = self.way;
         let Some((span, taken)) = &mut self.message else {
@@ -194,8 +195,8 @@ impl Item {
         // An empty message may have any offset.
         let bytes = Span { offset: span.offset.saturating_add(*taken), len, ..*span };
         *taken += len;
-        // The casts lose nothing: a piece is small, and the number of frames was checked when the
-        // message was taken on.
+        // The casts lose nothing: a piece is small, and `State::send` has checked the number of
+        // frames.
         let header =
             DataHeader { op, flow, chunk: left as u32, phase: Phase::Message, len: len as u32 };
         (header, Some(bytes), left == 0)
@@ -224,7 +225,7 @@ mod tests {
         outbox
     }
 
-    /// Writes the next frame; gives its flow, what it is, and how many follow.
+    /// Writes the next frame; returns its flow, its phase, and how many frames follow.
     fn write(outbox: &mut Outbox) -> Option<(u32, Phase, u32)> {
         let Departing { generation, half, header, .. } = outbox.next()?;
         assert!(outbox.next().is_none(), "one writes at a time");

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! A caller's memory as messages see it.
+//! Regions: a caller's memory from which messages are sent and into which they are received.
 
 use super::endpoint::Core;
 use super::memory::{Hold, Memory};
@@ -11,25 +11,25 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar};
 use std::time::Duration;
 
-/// Called when a piece of a message, not an empty one, has been received into a region: with the
-/// message's offset, its bytes so far, and how many of them were here before, so that the others
-/// are still in the cache.
+/// The callback for each non-empty piece of a message received into a region. Its arguments are the
+/// message's offset, the message's bytes so far, and the number of those bytes that were reported
+/// before. The remaining, new bytes are still in the cache.
 ///
-/// It runs on a receiving thread, or on the one that posts a receive whose message was here before;
-/// under no lock, but while the region is held. So it should be short, and must not drop the
-/// region.
+/// It runs on a receiver thread, or on the thread that posts a receive for a message that has
+/// already arrived. No lock is held, but the region is. So it should be short, and must not drop
+/// the region.
 pub type Landed = Arc<dyn Fn(usize, &[u8], usize) + Send + Sync>;
 
-/// Memory of an operation that messages are sent from and received into.
+/// Memory of one operation, for messages to send and to receive.
 ///
-/// Messages complete in any order; both kinds of wait say which has. Between two ranks, for one
-/// slot of one operation, the n-th message sent meets the n-th receive posted, which must be of the
-/// same length. Slots are told apart by 32 bits, see [`flow_of`].
+/// Messages complete in any order; each wait returns the peer of a completed one. Between two
+/// ranks, within one slot of one operation, the n-th message sent matches the n-th receive posted
+/// and must have its length. Slots are distinguished by 32 bits, see [`flow_of`].
 ///
-/// Dropping it takes it off all queues and then waits until no thread touches it, which a thread
-/// that writes to a peer does until the peer takes the bytes or the link is shut down. Messages to
-/// be sent from it that have not gone make its operation fail with [`EngineFault::Cancelled`]; what
-/// was to be received into it is dropped on arrival.
+/// Dropping a region removes its messages from all queues and then waits until no thread accesses
+/// the memory. A thread that writes to a peer does so until the peer takes the bytes or the link is
+/// shut down. Unsent messages of the region fail their operation with [`EngineFault::Cancelled`];
+/// messages for it are dropped on arrival.
 pub struct Region {
     core: Arc<Core>,
     op: OpId,
@@ -37,18 +37,18 @@ pub struct Region {
     memory: Arc<Memory>,
 }
 
-/// Which of the two kinds of messages.
+/// The two kinds of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Those sent.
+    /// Messages sent.
     Send,
-    /// Those received.
+    /// Messages received.
     Receive,
 }
 
-/// What an endpoint knows of a region.
+/// A region as its endpoint knows it: the memory, the completed messages, and the waiting threads.
 pub struct Registered {
-    /// Whose it is.
+    /// The operation that uses it.
     pub op: OpId,
     memory: Arc<Memory>,
     landed: Option<Landed>,
@@ -76,13 +76,13 @@ impl Region {
         Region { core: Arc::clone(core), op, id, memory }
     }
 
-    /// Sends `len` bytes at `offset` to the rank `to`. May write to the link itself when they are
-    /// few.
+    /// Sends `len` bytes at `offset` to the rank `to`. May write a small message to the link
+    /// itself.
     ///
     /// # Errors
-    /// The operation's fault; [`EngineFault::Unfit`] when the bytes are not in the region, `to` is
-    /// no other rank, the operation has not begun, or has [`SLOTS_MAX`](super::SLOTS_MAX) slots to
-    /// that rank already. Nothing is sent then.
+    /// The operation's fault. [`EngineFault::Unfit`] if the bytes are outside the region, `to` is
+    /// not another rank, the operation has not begun, or it already has
+    /// [`SLOTS_MAX`](super::SLOTS_MAX) slots to that rank. Nothing is sent then.
     pub fn send(&self, to: Rank, slot: u64, offset: usize, len: usize) -> Result<(), EngineFault> {
         self.within(offset, len)?;
         self.core.send(self.op, self.id, to, slot, offset, len)
@@ -91,8 +91,8 @@ impl Region {
     /// Receives a message of exactly `len` bytes from the rank `from` to `offset`.
     ///
     /// # Errors
-    /// As for [`send`](Region::send), and [`EngineFault::Protocol`] when the message is here and of
-    /// another length.
+    /// As for [`send`](Region::send), and [`EngineFault::Protocol`] if the message has already
+    /// arrived with another length.
     pub fn recv(
         &self,
         from: Rank,
@@ -104,18 +104,18 @@ impl Region {
         self.core.recv(self.op, self.id, from, slot, offset, len)
     }
 
-    /// Waits for the next message from this region that has been handed to its link; gives its
-    /// destination. `None` when [`abort_send`](Region::abort_send) was called.
+    /// Waits for the next message of this region to be handed to its link, and returns the
+    /// destination. Returns `None` after [`abort_send`](Region::abort_send).
     ///
     /// # Errors
-    /// The operation's fault. It gets [`EngineFault::Stalled`] when nothing of it was sent or
-    /// received for `patience`.
+    /// The operation's fault. The operation fails with [`EngineFault::Stalled`] if none of its
+    /// messages made progress for `patience`.
     pub fn wait_send(&self, patience: Duration) -> Result<Option<Rank>, EngineFault> {
         self.core.wait(self.op, self.id, Direction::Send, patience)
     }
 
-    /// Waits for the next message that has been received into this region; gives its source. `None`
-    /// when [`abort_recv`](Region::abort_recv) was called.
+    /// Waits for the next message received into this region, and returns the source. Returns `None`
+    /// after [`abort_recv`](Region::abort_recv).
     ///
     /// # Errors
     /// As for [`wait_send`](Region::wait_send).
@@ -123,12 +123,12 @@ impl Region {
         self.core.wait(self.op, self.id, Direction::Receive, patience)
     }
 
-    /// Ends one wait for a message sent, the present or else the next one.
+    /// Ends one wait for a sent message: a current one, or else the next.
     pub fn abort_send(&self) {
         self.core.abort(self.id, Direction::Send);
     }
 
-    /// Ends one wait for a message received, the present or else the next one.
+    /// Ends one wait for a received message: a current one, or else the next.
     pub fn abort_recv(&self) {
         self.core.abort(self.id, Direction::Receive);
     }
@@ -152,29 +152,29 @@ impl Registered {
         Registered { op, memory, landed, sends, receives, changed, waiting: 0 }
     }
 
-    /// The right to touch its memory.
+    /// The right to access its memory; `None` if the memory is closed.
     pub fn hold(&self) -> Option<Hold> {
         self.memory.hold()
     }
 
-    /// Who wants to know of messages received.
+    /// The callback for received pieces.
     pub fn landed(&self) -> Option<Landed> {
         self.landed.clone()
     }
 
-    /// A message is through. Gives whom to notify.
+    /// Records a completed message. Returns the condition variable to notify.
     pub fn complete(&mut self, direction: Direction, peer: Rank) -> Option<Arc<Condvar>> {
         self.completions(direction).ranks.push_back(peer);
         self.waiters()
     }
 
-    /// One wait is to end. Gives whom to notify.
+    /// Ends one wait. Returns the condition variable to notify.
     pub fn abort(&mut self, direction: Direction) -> Option<Arc<Condvar>> {
         self.completions(direction).aborted = true;
         self.waiters()
     }
 
-    /// What a wait ends with, if it does.
+    /// The result of a wait, if there is one now.
     pub fn outcome(&mut self, direction: Direction) -> Option<Option<Rank>> {
         let completions = self.completions(direction);
         if std::mem::take(&mut completions.aborted) {
@@ -183,18 +183,18 @@ impl Registered {
         completions.ranks.pop_front().map(Some)
     }
 
-    /// Somebody begins to wait for what this gives.
+    /// Counts a waiting thread, and returns the condition variable to wait on.
     pub fn enter(&mut self) -> Arc<Condvar> {
         self.waiting += 1;
         Arc::clone(&self.changed)
     }
 
-    /// Somebody has waited.
+    /// A waiting thread has woken up.
     pub fn leave(&mut self) {
         self.waiting -= 1;
     }
 
-    /// Whom to notify. To notify where nobody waits would cost a call of the system.
+    /// The condition variable to notify; `None` if no thread waits, to save the system call.
     pub fn waiters(&self) -> Option<Arc<Condvar>> {
         (self.waiting > 0).then(|| Arc::clone(&self.changed))
     }
@@ -207,8 +207,8 @@ impl Registered {
     }
 }
 
-/// The flow on the wire of a slot: its two halves in one. Different slots of one operation give
-/// different flows as long as they differ in one half alone, as a number counted up does.
+/// The flow number of a slot on the wire: its two 32-bit halves combined by XOR. Slots of one
+/// operation get different flows if they differ in only one half, as a counter's values do.
 pub fn flow_of(slot: u64) -> u32 {
     slot as u32 ^ (slot >> 32) as u32
 }

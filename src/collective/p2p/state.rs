@@ -1,8 +1,8 @@
 //! Layer: Shells.
 //!
-//! What an endpoint knows, behind its lock: carries out what the matching decides. Whatever takes
-//! time is handed out, as a [`Frame`] to be written or a [`Landing`] to be copied, each with its
-//! hold on the memory it needs.
+//! The state of an endpoint, behind its lock. It carries out the decisions of [`Matching`]. Slow
+//! work is handed to the caller, as a [`Frame`] to write or a [`Landing`] to copy, each with a hold
+//! on its memory.
 
 use super::matching::{Matching, Refusal, Way};
 use super::memory::Hold;
@@ -18,39 +18,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Condvar};
 
-/// What an endpoint knows.
+/// The state of an endpoint.
 pub struct State {
     matching: Matching,
     outboxes: Vec<Outbox>,
     regions: BTreeMap<RegionId, Registered>,
-    /// Operations that not all peers have begun.
+    /// Operations that some peers may not have begun; their waits have no timeout.
     patient: BTreeSet<OpId>,
     regions_made: u64,
     links_made: Generation,
-    /// By rank.
+    /// Traffic by rank.
     traffic: Vec<Traffic>,
     me: Rank,
     closed: bool,
 }
 
-/// A frame to be written, with what that needs.
+/// A frame to write, with a hold on its bytes.
 pub struct Frame {
     departing: Departing,
     hold: Option<Hold>,
 }
 
-/// A frame that has gone.
+/// A frame that has been written.
 pub struct Written(Departing);
 
-/// Whom to notify when a frame has gone.
+/// Threads to notify after a frame was written.
 pub struct Notices {
     /// The sender thread of the same link.
     pub sender: Option<Arc<Condvar>>,
-    /// Those who wait for the message.
+    /// Threads that wait for the message.
     pub waiters: Option<Arc<Condvar>>,
 }
 
-/// A piece to be copied to its place.
+/// A piece to copy or read to its place.
 pub struct Landing {
     way: Way,
     piece: Piece,
@@ -59,20 +59,20 @@ pub struct Landing {
     landed: Option<Landed>,
 }
 
-/// A message that is all here.
+/// A message that is complete.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
     way: Way,
     region: RegionId,
 }
 
-/// What the poster of a receive has to do.
+/// Work for the thread that posted a receive.
 pub enum Posted {
-    /// Nothing.
+    /// Nothing: the message will arrive.
     Awaited,
-    /// To write a credit.
+    /// Write a credit.
     Credit(Frame),
-    /// To copy what is here.
+    /// Copy a message that has already arrived.
     Here(Landing),
 }
 
@@ -81,7 +81,7 @@ pub enum Posted {
 pub struct Offence;
 
 impl State {
-    /// The state of `me` among `size` ranks, without links.
+    /// The state of rank `me` among `size` ranks, without links.
     pub fn new(me: Rank, size: usize) -> State {
         State {
             matching: Matching::new(me, size),
@@ -116,12 +116,12 @@ impl State {
         }
     }
 
-    /// Whether waits of an operation have no end by themselves.
+    /// Whether waits of an operation have no timeout.
     pub fn is_patient(&self, op: OpId) -> bool {
         self.patient.contains(&op)
     }
 
-    /// Fails an operation that has not failed before.
+    /// Fails an operation, unless it has failed before.
     pub fn fail(&mut self, op: OpId, fault: EngineFault) {
         if self.matching.fail(op, fault) {
             self.patient.remove(&op);
@@ -136,39 +136,40 @@ impl State {
         self.stop(op);
     }
 
-    /// Why an operation failed.
+    /// The fault of an operation, if it failed.
     pub fn fault(&self, op: OpId) -> Option<EngineFault> {
         self.matching.fault(op)
     }
 
-    /// Changes when something of an operation moves.
+    /// Changes whenever a message of an operation makes progress.
     pub fn moved(&self, op: OpId) -> u64 {
         self.matching.moved(op)
     }
 
-    /// What the links have carried.
+    /// The traffic of all links so far.
     pub fn traffic(&self) -> Traffic {
         self.traffic.iter().fold(Traffic::default(), |sum, with| sum.and(*with))
     }
 
-    /// The same of the links with `peer` alone.
+    /// The part of the traffic with `peer`.
     #[cfg(feature = "gloo")]
     pub fn traffic_with(&self, peer: Rank) -> Traffic {
         self.traffic.get(peer.index()).copied().unwrap_or_default()
     }
 
-    /// Operations known, and bytes of messages that nobody has asked for.
+    /// The number of known operations, and the bytes of messages without a posted receive.
     #[cfg(any(test, fuzzing))]
     pub fn kept(&self) -> (usize, usize) {
         self.matching.kept()
     }
 
-    /// The link to `peer` in use.
+    /// The generation of the link to `peer`.
     pub fn generation(&self, peer: Rank) -> Option<Generation> {
         self.outboxes.get(peer.index())?.generation()
     }
 
-    /// Uses a link, unless there is one, there is no such peer, or all is closed.
+    /// Starts to use a link, unless one is in use, there is no such peer, or the endpoint is
+    /// closed.
     pub fn connect(
         &mut self,
         peer: Rank,
@@ -183,7 +184,8 @@ impl State {
         Some(self.links_made)
     }
 
-    /// Takes out a link that is in use, to be shut down, and fails the operations that need it.
+    /// Removes a link that is in use and returns it, to be shut down. Fails the operations that
+    /// need it.
     pub fn lose(&mut self, peer: Rank, generation: Generation, fault: EngineFault) -> Option<Line> {
         let line = self.outboxes[peer.index()].disconnect(generation)?;
         self.outboxes[peer.index()].changed.notify_all();
@@ -193,13 +195,13 @@ impl State {
         Some(line)
     }
 
-    /// Fails everything. Gives the links, to be shut down.
+    /// Fails everything. Returns the links, to be shut down.
     pub fn close(&mut self) -> Vec<Line> {
         self.closed = true;
         for op in self.matching.close() {
             self.stop(op);
         }
-        // Also those who wait for what never began.
+        // Wakes also the threads that wait on operations that never began.
         self.regions
             .values()
             .filter_map(Registered::waiters)
@@ -211,7 +213,7 @@ impl State {
         self.outboxes.iter_mut().filter_map(end).collect()
     }
 
-    /// Enters a region.
+    /// Adds a region.
     pub fn register(&mut self, region: Registered) -> RegionId {
         self.regions_made += 1;
         let id = RegionId(self.regions_made);
@@ -219,17 +221,17 @@ impl State {
         id
     }
 
-    /// Takes a region off all queues. No new hold on it is given after that.
+    /// Removes a region and its messages. No new hold on it is given after that.
     pub fn unregister(&mut self, op: OpId, id: RegionId) {
         self.regions.remove(&id);
         let held = self.matching.forget(op, id);
         if held || self.outboxes.iter().any(|outbox| outbox.has(|span| span.region == id)) {
-            // The peer would take the next message of the flow for this one.
+            // Without the dropped message the peer would take the next one of the flow for it.
             self.fail(op, EngineFault::Cancelled);
         }
     }
 
-    /// Sends a message. Gives a frame when the calling thread is to write it.
+    /// Sends a message. Returns a frame if the calling thread must write it.
     pub fn send(&mut self, to: Way, span: Span) -> Result<Option<Frame>, EngineFault> {
         if u32::try_from(frames(span.len)).is_err() {
             return Err(EngineFault::Unfit);
@@ -264,7 +266,7 @@ impl State {
         }
     }
 
-    /// Takes a frame. Gives a piece to be copied, if it is one.
+    /// Handles a frame that has been read. Returns a piece to copy, if it belongs into a region.
     pub fn receive(
         &mut self,
         from: Rank,
@@ -282,20 +284,20 @@ impl State {
         }
     }
 
-    /// Finds the place of a large piece of a message that is still to be read. Without one it is
-    /// for nobody.
+    /// Finds the place of a large piece that is still to be read. Without one the caller reads the
+    /// payload and drops it.
     pub fn expect(&mut self, from: Rank, header: &DataHeader) -> Result<Option<Landing>, Offence> {
         self.traffic[from.index()].received_bytes += u64::from(header.len);
         let way = Way { op: header.op, peer: from, flow: header.flow };
         self.arrive(way, header.chunk as usize, Payload::Coming(header.len as usize))
     }
 
-    /// A piece is in its place. Gives whom to notify.
+    /// Records a complete message. Returns the condition variable to notify.
     pub fn landed(&mut self, received: Received) -> Option<Arc<Condvar>> {
         self.complete(received.way.op, received.way.peer, received.region, Direction::Receive)
     }
 
-    /// The next frame to `peer`, if there is one and nobody writes.
+    /// Takes the next frame to `peer`, if there is one and no thread is writing.
     pub fn take(&mut self, peer: Rank) -> Option<Frame> {
         let outbox = self.outboxes.get_mut(peer.index())?;
         while let Some(departing) = outbox.next() {
@@ -303,13 +305,13 @@ impl State {
             if let Some(hold) = self.regions.get(&span.region).and_then(Registered::hold) {
                 return Some(Frame { departing, hold: Some(hold) });
             }
-            // Cannot be: a region takes its messages along. So nobody waits for this one.
+            // Cannot happen: removing a region fails its operation, which purges its messages.
             outbox.give_back(departing.generation, departing.half);
         }
         None
     }
 
-    /// A frame has gone. Gives whom to notify.
+    /// Records a written frame. Returns the threads to notify.
     pub fn written(&mut self, peer: Rank, Written(departing): Written) -> Notices {
         let op = departing.header.op;
         self.traffic[peer.index()].sent_bytes += u64::from(departing.header.len);
@@ -324,12 +326,12 @@ impl State {
         Notices { sender, waiters }
     }
 
-    /// Wakes the sender thread of a link.
+    /// The condition variable of a link's sender thread.
     pub fn sender(&self, peer: Rank) -> Arc<Condvar> {
         Arc::clone(&self.outboxes[peer.index()].changed)
     }
 
-    /// What a wait ends with, if it does now.
+    /// The result of a wait, if there is one now.
     pub fn outcome(
         &mut self,
         op: OpId,
@@ -340,19 +342,19 @@ impl State {
         Ok(self.regions.get_mut(&id).and_then(|region| region.outcome(direction)))
     }
 
-    /// Somebody begins to wait at a region.
+    /// Counts a thread that waits on a region.
     pub fn enter(&mut self, id: RegionId) -> Option<Arc<Condvar>> {
         self.regions.get_mut(&id).map(Registered::enter)
     }
 
-    /// Somebody has waited there.
+    /// A thread has stopped waiting there.
     pub fn leave(&mut self, id: RegionId) {
         if let Some(region) = self.regions.get_mut(&id) {
             region.leave();
         }
     }
 
-    /// Ends a wait. Gives whom to notify.
+    /// Ends one wait. Returns the condition variable to notify.
     pub fn abort(&mut self, id: RegionId, direction: Direction) -> Option<Arc<Condvar>> {
         self.regions.get_mut(&id)?.abort(direction)
     }
@@ -374,8 +376,7 @@ impl State {
         }
     }
 
-    /// The peer has room for a message. This is a receiver's thread, so it leaves the writing to
-    /// the sender's.
+    /// Handles a credit. This is a receiver thread, so it leaves the writing to the sender thread.
     fn credit(&mut self, to: Way) -> Result<(), Offence> {
         let Some(span) = self.matching.credit(to).map_err(|_| Offence)? else { return Ok(()) };
         let outbox = &mut self.outboxes[to.peer.index()];
@@ -423,7 +424,7 @@ impl State {
         self.fail(from.op, EngineFault::Protocol(from.peer));
     }
 
-    /// A fault of a call; unless it is the caller's own, the operation cannot go on.
+    /// Passes on the fault of a call. Any fault but the caller's own mistake fails the operation.
     fn refuse(&mut self, op: OpId, fault: EngineFault) -> EngineFault {
         if fault != EngineFault::Unfit {
             self.fail(op, fault);
@@ -431,7 +432,7 @@ impl State {
         fault
     }
 
-    /// Nothing of an operation goes out any more, and nobody waits for it.
+    /// Drops the queued frames of an operation and wakes its waiting threads.
     fn stop(&mut self, op: OpId) {
         self.outboxes.iter_mut().for_each(|outbox| outbox.purge(op));
         let of_op = self.regions.values().filter(|region| region.op == op);
@@ -440,12 +441,12 @@ impl State {
 }
 
 impl Frame {
-    /// By which link it goes.
+    /// The generation of the link that it uses.
     pub fn generation(&self) -> Generation {
         self.departing.generation
     }
 
-    /// Writes it, which may take as long as the peer does not read. `None` when the link is broken.
+    /// Writes the frame; blocks while the peer does not read. `None` if the link is broken.
     pub fn write(self) -> Option<Written> {
         let Frame { mut departing, hold } = self;
         let bytes = hold
@@ -458,11 +459,11 @@ impl Frame {
 }
 
 impl Landing {
-    /// Copies what is here, or reads what is coming straight to its place. Gives the message when
-    /// it is whole.
+    /// Copies a piece that has been read, or reads it straight to its place. Returns the message if
+    /// it is complete.
     ///
     /// # Errors
-    /// Those of reading: the link is over.
+    /// The errors of reading: the link is over.
     pub fn write(self, from: &mut dyn DataReceiver) -> io::Result<Option<Received>> {
         match &self.payload {
             Payload::Here(block) => self.hold.write(self.piece.at(), block.bytes()),
@@ -473,7 +474,7 @@ impl Landing {
         Ok(self.written())
     }
 
-    /// Copies what is here.
+    /// Copies a piece that has been read.
     pub fn copy(self) -> Option<Received> {
         if let Payload::Here(block) = &self.payload {
             self.hold.write(self.piece.at(), block.bytes());

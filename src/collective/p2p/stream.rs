@@ -1,60 +1,64 @@
 //! Layer: Core.
 //!
-//! The messages of one flow between two ranks, one direction: which may go at once, which wait for
-//! a credit, and which posted receive each one meets.
+//! The messages of one flow in one direction: which go at once, which wait for a credit, and which
+//! posted receive each one matches.
 //!
-//! Both ends count the lengths alike, those sent and those posted, so both know without a word
-//! which messages are *eager*: the first ones, as long as they are few and small together. They may
-//! come before anybody has asked for them. Every other message waits for a credit, which its
-//! receiver gives when it has memory for it.
+//! The sender counts the lengths of the messages sent, the receiver those of the receives posted.
+//! So both know without negotiation which messages are *eager*: the first ones, up to a bound on
+//! their number and total size. These may arrive before their receives are posted. Every other
+//! message waits for a credit, which the receiver gives when it posts the receive.
+//!
+//! Example: messages of 10 bytes, 256 KiB and 1 byte. The first is sent at once. The second exceeds
+//! the bound and waits for a credit. The third waits for the next credit although it is small:
+//! after a message that is not eager, none is.
 
 use crate::collective::Block;
 use crate::view::OpId;
 use std::collections::VecDeque;
 
-/// Bytes of every frame of a message but the last, which may have fewer.
+/// Bytes of every frame of a message except the last, which may be shorter.
 pub const PIECE: usize = 256 * 1024;
-/// Most bytes of a flow that are sent before anybody has asked for them.
+/// Most bytes of a flow that are sent before their receives are posted.
 pub const EAGER_OP_BYTES: usize = 32 * 1024;
-/// Most such messages, so that empty ones have a bound too.
+/// Most eager messages of a flow; this also bounds empty ones.
 pub const EAGER_MESSAGES_MAX: u64 = 64;
-/// The same of a call of a step, of which there are many to one operation.
+/// Most eager bytes of a flow of one call of a step, of which an operation may have many.
 pub const EAGER_PART_BYTES: usize = EAGER_OP_BYTES / 8;
-/// Most such messages.
+/// Most eager messages of such a flow.
 pub const EAGER_PART_MESSAGES_MAX: u64 = EAGER_MESSAGES_MAX / 8;
 
-/// Names a region among those of an endpoint.
+/// Identifies a region of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RegionId(pub u64);
 
-/// Where in which region a message is, or is to be.
+/// The location of a message in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Whose memory.
+    /// The region.
     pub region: RegionId,
-    /// Where it begins there.
+    /// The offset in the region.
     pub offset: usize,
-    /// How long it is.
+    /// The length in bytes.
     pub len: usize,
 }
 
 /// Whether a message waits for a credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// It goes at once.
+    /// It is sent at once.
     Eager,
-    /// It goes when its receiver has memory for it.
+    /// It is sent when its receiver has posted the receive.
     Credited,
 }
 
-/// How much of a flow may still go at once.
+/// The eager messages and bytes that a flow has left.
 #[derive(Clone, Copy, Debug)]
 pub struct Tally {
     messages: u64,
     bytes: u64,
 }
 
-/// The sending end.
+/// The sending end of a flow.
 #[derive(Debug)]
 pub struct Outward {
     sent: Tally,
@@ -62,27 +66,27 @@ pub struct Outward {
     held: VecDeque<Span>,
 }
 
-/// What becomes of a message to be sent.
+/// The decision on a message to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// It goes now.
+    /// Send it now.
     Now(Pace),
     /// It waits for a credit.
     Held,
 }
 
-/// The receiving end.
+/// The receiving end of a flow.
 #[derive(Debug)]
 pub struct Inward {
     posted: Tally,
     arrived: Tally,
     posts: VecDeque<Post>,
-    /// Eager messages that nobody has asked for yet. There are none while there are posts.
+    /// Eager messages without a posted receive. Empty while there are posts.
     stash: VecDeque<Block>,
     current: Option<Current>,
 }
 
-/// A posted receive. Without a region the message is let in and dropped: its memory is gone.
+/// A posted receive. Without a region its memory is gone, and the message is accepted and dropped.
 #[derive(Clone, Copy, Debug)]
 struct Post {
     region: Option<RegionId>,
@@ -90,80 +94,80 @@ struct Post {
     len: usize,
 }
 
-/// A message that is partly here.
+/// A message of which some frames have arrived.
 #[derive(Clone, Copy, Debug)]
 struct Current {
     post: Post,
     received: usize,
 }
 
-/// What a posted receive comes to.
+/// The result of posting a receive.
 #[derive(Debug)]
 pub enum Posting {
-    /// The message is here already.
+    /// The message has already arrived.
     Here(Block),
-    /// It will come.
+    /// The message will arrive.
     Awaited(Pace),
 }
 
-/// The bytes of a frame.
+/// The payload of a frame.
 #[derive(Debug)]
 pub enum Payload {
-    /// They are here.
+    /// The bytes have been read.
     Here(Block),
-    /// So many are still to be read. More than are ever eager, so they are for a receive that is
-    /// posted, or for nobody.
+    /// This many bytes are still to be read. They are more than an eager message may have, so there
+    /// is either a posted receive for them or no use.
     Coming(usize),
 }
 
-/// Where a frame goes.
+/// The decision on a frame.
 #[derive(Debug)]
 pub enum Arrival {
-    /// Into a region.
+    /// It belongs into a region.
     Into(Piece, Payload),
     /// Its region is gone.
     Dropped,
-    /// It is kept until somebody asks for it.
+    /// It is kept until its receive is posted.
     Kept,
 }
 
-/// A piece that has found its place.
+/// A piece of a message, with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Whose memory.
+    /// The region.
     pub region: RegionId,
-    /// Where the message begins there.
+    /// The offset of the message in the region.
     pub message: usize,
-    /// How much of it was here before.
+    /// The bytes of the message that arrived before.
     pub before: usize,
-    /// It completes the message.
+    /// Whether it completes the message.
     pub last: bool,
 }
 
 impl Piece {
-    /// Where it begins in its region. An empty message may have any offset.
+    /// The offset of the piece in its region. An empty message may have any offset.
     pub fn at(&self) -> usize {
         self.message.saturating_add(self.before)
     }
 }
 
-/// Why a frame cannot be.
+/// Why a frame does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// The message is not as long as the posted receive. When frames are to follow, `sent` is the
-    /// least that it can be.
+    /// The message and its posted receive differ in length. If more frames follow, `sent` is the
+    /// least possible length.
     Length {
         /// Length of the posted receive.
         posted: usize,
         /// Length of the message.
         sent: usize,
     },
-    /// No honest peer sends this.
+    /// An honest peer does not send this.
     Violation,
 }
 
 impl Payload {
-    /// How many bytes.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         match self {
             Payload::Here(block) => block.len(),
@@ -173,7 +177,7 @@ impl Payload {
 }
 
 impl Tally {
-    /// That of a flow of this operation.
+    /// The bounds for a flow of this operation.
     pub fn of(op: OpId) -> Tally {
         match op.step() {
             None => Tally { messages: EAGER_MESSAGES_MAX, bytes: EAGER_OP_BYTES as u64 },
@@ -181,8 +185,8 @@ impl Tally {
         }
     }
 
-    /// Counts one more message and says how it travels. From the first that is not eager on, none
-    /// is.
+    /// Counts one more message and returns how it travels. After the first message that is not
+    /// eager, none is.
     pub fn add(&mut self, len: usize) -> Pace {
         match (self.messages.checked_sub(1), self.bytes.checked_sub(len as u64)) {
             (Some(messages), Some(bytes)) => {
@@ -197,23 +201,23 @@ impl Tally {
     }
 }
 
-/// How many frames a message takes; an empty one takes one too.
+/// The number of frames of a message; an empty one takes one frame.
 pub fn frames(len: usize) -> usize {
     len.div_ceil(PIECE).max(1)
 }
 
 impl Outward {
-    /// That of a flow of this operation.
+    /// The sending end for a flow of this operation.
     pub fn of(op: OpId) -> Outward {
         Outward { sent: Tally::of(op), credits: 0, held: VecDeque::new() }
     }
 
-    /// One more message is to be sent.
+    /// Decides on one more message to send.
     pub fn send(&mut self, span: Span) -> Departure {
         if self.sent.add(span.len) == Pace::Eager {
             return Departure::Now(Pace::Eager);
         }
-        // Credits are left over only while nothing is held.
+        // Unused credits exist only while no message is held.
         if self.credits > 0 {
             self.credits -= 1;
             return Departure::Now(Pace::Credited);
@@ -222,7 +226,7 @@ impl Outward {
         Departure::Held
     }
 
-    /// The receiver has memory for one more message. Gives the one that it sets free.
+    /// The receiver has posted one more receive. Returns the message that may now be sent.
     pub fn credit(&mut self) -> Option<Span> {
         let next = self.held.pop_front();
         if next.is_none() {
@@ -231,7 +235,7 @@ impl Outward {
         next
     }
 
-    /// Takes the held messages of `region` out; says how many there were.
+    /// Removes the held messages of `region`; returns how many there were.
     pub fn forget(&mut self, region: RegionId) -> usize {
         let before = self.held.len();
         self.held.retain(|span| span.region != region);
@@ -240,7 +244,7 @@ impl Outward {
 }
 
 impl Inward {
-    /// That of a flow of this operation.
+    /// The receiving end for a flow of this operation.
     pub fn of(op: OpId) -> Inward {
         let tally = Tally::of(op);
         Inward {
@@ -252,10 +256,10 @@ impl Inward {
         }
     }
 
-    /// One more receive is posted.
+    /// Posts one more receive.
     ///
     /// # Errors
-    /// [`Misfit::Length`] when the message is here and of another length.
+    /// [`Misfit::Length`] if the message has already arrived with another length.
     pub fn post(&mut self, span: Span) -> Result<Posting, Misfit> {
         let pace = self.posted.add(span.len);
         if let Some(block) = self.stash.pop_front() {
@@ -274,15 +278,15 @@ impl Inward {
         Ok(Posting::Awaited(pace))
     }
 
-    /// Lengths of the messages that are here and nobody has asked for.
+    /// Lengths of the messages without a posted receive.
     pub fn stashed(&self) -> impl Iterator<Item = usize> {
         self.stash.iter().map(Block::len)
     }
 
-    /// A frame is here, after which `left` of the same message follow.
+    /// A frame has arrived; `left` more frames of this message follow.
     ///
     /// # Errors
-    /// [`Misfit`]; the flow cannot go on after it.
+    /// [`Misfit`]; the flow cannot continue after it.
     pub fn arrive(&mut self, left: usize, payload: Payload) -> Result<Arrival, Misfit> {
         if let Some(current) = self.current.take() {
             return self.go_on(current, left, payload);
@@ -291,8 +295,8 @@ impl Inward {
         if len > PIECE || (left > 0 && len < PIECE) {
             return Err(Misfit::Violation);
         }
-        // Of a message of several frames the whole length is not known yet, but it is more than is
-        // eager.
+        // The exact length of a message of several frames is not known yet, but it exceeds the
+        // eager bound.
         let pace = self.arrived.add(left.saturating_mul(PIECE).saturating_add(len));
         match (self.posts.pop_front(), payload) {
             (Some(post), payload) => self.go_on(Current { post, received: 0 }, left, payload),
@@ -313,7 +317,7 @@ impl Inward {
         let Current { post, received } = current;
         let (rest, len) = (post.len - received, payload.len());
         if left != frames(rest) - 1 || len != rest.min(PIECE) {
-            // Of the last frame at least one byte will come.
+            // The last frame will have at least one byte.
             let sent = received
                 .saturating_add(len)
                 .saturating_add(left.saturating_sub(1).saturating_mul(PIECE));
@@ -329,8 +333,8 @@ impl Inward {
         ))
     }
 
-    /// The memory of `region` is gone: what was to come into it is let in and dropped. Says how
-    /// many messages that is.
+    /// The memory of `region` is gone: messages for it are accepted and dropped. Returns the number
+    /// of their posted receives.
     pub fn forget(&mut self, region: RegionId) -> usize {
         let current = self.current.as_mut().map(|current| &mut current.post);
         let of_region =
@@ -340,7 +344,7 @@ impl Inward {
 }
 
 fn misfit(posted: usize, sent: usize) -> Misfit {
-    // The frames may be cut wrongly though their sum is right.
+    // The total may be right with the frames cut wrongly.
     if posted == sent { Misfit::Violation } else { Misfit::Length { posted, sent } }
 }
 

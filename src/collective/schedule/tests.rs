@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! Who sends what to whom, for every kind of call.
+//! The senders and receivers of every frame, for every kind of call.
 
 use super::*;
 use crate::collective::{CodecId, Mode};
@@ -27,7 +27,7 @@ fn a_ring_adds_from_the_owners_successor_round_to_the_owner() {
         itinerary.flows.iter().map(|f| f.elements.clone()).collect::<Vec<_>>(),
         [0..3, 3..6, 6..10]
     );
-    // Flow 0 is owned by rank 2: 0 sends to 1, 1 to 2; then 2 hands on to 0 and 0 to 1.
+    // Flow 0 is owned by rank 2: 0 sends to 1, 1 to 2; then 2 forwards the result to 0, and 0 to 1.
     let station = |me| itinerary.station(0, Rank(me));
     assert_eq!((station(0).contributors, station(0).then), (vec![Rank(0)], Then::Send(Rank(1))));
     assert_eq!(
@@ -104,7 +104,7 @@ fn every_kind(root: Rank) -> [Kind; 8] {
     [SUM, Kind::AllGather, Kind::ReduceScatter(op), Kind::AllToAll, a, b, c, d]
 }
 
-/// How many elements each rank keeps.
+/// The number of elements that each rank keeps.
 fn kept(kind: Kind, count: u64, plan: &Plan, size: usize) -> Vec<usize> {
     let itinerary = Itinerary::of(&call(kind, count), None, plan, size).expect("fits");
     let of = |me: Rank| {
@@ -128,7 +128,7 @@ fn what_is_for_one_rank_is_kept_by_it_alone() {
     }
 }
 
-/// A plan of these trees, in equal shares as far as that goes.
+/// A plan of these trees, in shares as equal as possible.
 fn over(trees: Vec<Tree>) -> Plan {
     let (each, rest) = (1_000_000 / trees.len() as u32, 1_000_000 % trees.len() as u32);
     let share = |(i, tree)| TreeShare { tree, ppm: if i == 0 { each + rest } else { each } };
@@ -143,8 +143,8 @@ fn over(trees: Vec<Tree>) -> Plan {
 }
 
 proptest! {
-    /// Where only neighbours reach each other, nothing is sent to anybody else, and all that is
-    /// kept arrives.
+    /// If only neighbours reach each other, every frame goes to a neighbour, and every kept flow
+    /// arrives.
     #[test]
     fn over_trees_everybody_sends_to_its_neighbours_alone(trees in (1usize..=6).prop_flat_map(|size| {
         proptest::collection::vec(any_tree(size), 1..4)
@@ -163,7 +163,7 @@ proptest! {
             }
         }
         for (from, to) in ranks(size).flat_map(|from| ranks(size).map(move |to| (from, to))).filter(|(from, to)| from != to) {
-            // Whether there is a link for it is a fact of the View, and asked before.
+            // Whether there is a link for it depends on the View, and is checked before.
             let message = Itinerary::of(&call(Kind::Message { from, to, tag: 0 }, 60), None, &plan, size).expect("fits");
             let station = message.station(0, from);
             prop_assert_eq!((message.flows.len(), station.down_to), (1, vec![to]));
@@ -171,7 +171,7 @@ proptest! {
     }
 }
 
-/// Both ends of every frame agree on it, and every rank that keeps a flow gets it.
+/// Both ends of every frame expect it, and every rank that keeps a flow receives it.
 #[test]
 fn what_is_sent_is_expected_and_arrives() {
     for size in 1..=6usize {

@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! The way of each flow of a call: straight from rank to rank, along a ring, or along trees.
+//! The route of each flow of a call: direct, along a ring, or along trees.
 
 use super::{Flow, Kept, Route, Unfit};
 use crate::collective::{CodecId, Kind};
@@ -9,31 +9,31 @@ use crate::topology::{Plan, Schedule, Tree, ranks, ring_segment, tree_segments};
 use crate::view::Rank;
 use std::ops::Range;
 
-/// Between which ranks the flows of a call go.
+/// Builds the routes of a call's flows.
 pub(super) struct Ways<'a> {
-    /// What the plan says for buffers of this size.
+    /// The plan's algorithm for buffers of this size.
     schedule: &'a Schedule,
-    /// Only ranks that are neighbours in the schedule are sure to reach each other.
+    /// Only neighbours in the schedule are sure to reach each other.
     neighbours_only: bool,
-    /// What is added is encoded at every step, and rounded each time.
+    /// Contributions and sums are encoded, and so rounded, at every hop.
     encodes: bool,
     size: usize,
 }
 
 impl<'a> Ways<'a> {
-    /// The ways of `schedule`, which is one of the plan's.
+    /// For `schedule`, which is one of the plan's.
     pub(super) fn new(
         plan: &Plan,
         schedule: &'a Schedule,
         size: usize,
         codec: CodecId,
     ) -> Ways<'a> {
-        // Without any exchange in the plan some pairs do not.
+        // A plan contains an exchange only if all pairs reach each other.
         let straight = plan.classes.iter().any(|class| class.schedule == Schedule::OneShot);
         Ways { schedule, neighbours_only: !straight, encodes: codec != CodecId::None, size }
     }
 
-    /// The flows of a call whose result has `count` elements at the rank that has most of it.
+    /// The flows of a call. `count` is the length in elements of the largest result of any rank.
     pub(super) fn flows(
         &self,
         kind: Kind,
@@ -64,18 +64,19 @@ impl<'a> Ways<'a> {
                 ranks(size).map(|to| self.carrying(part(to.index()), root, to)).collect()
             }
             Kind::AllToAll => self.crossing(each),
-            // Nobody else knows of it, so nobody else can pass it on: between two without a link
-            // none is called.
+            // Only the two ends know of a message, so no other rank can forward it. A message
+            // between ranks without a link is rejected before.
             Kind::Message { from, to, .. } => vec![self.straight(0..count, from, to)],
             Kind::Barrier | Kind::Step { .. } => Vec::new(),
         })
     }
 
-    /// One exchange, or a flow for each place round a ring or each tree, owned by the rank that
-    /// sits there.
+    /// The flows of an all-reduce: one exchange, or one flow per rank of a ring, owned by it, or
+    /// one per tree, owned by its root.
     fn reducing(&self, count: usize) -> Vec<Flow> {
         let owned = |elements: Range<usize>, owner: Rank, up: Tree, down: Tree| {
-            // A part is encoded as it would be in the whole.
+            // Cut between the codec's blocks, so that a part is encoded as it is in the whole
+            // buffer.
             let elements = if self.encodes { in_whole_blocks(elements, count) } else { elements };
             let route = Route::Paths { owner, up: Some(up), down, kept: Kept::ByAll };
             Flow { elements, route }
@@ -86,8 +87,8 @@ impl<'a> Ways<'a> {
                     .iter()
                     .enumerate()
                     .map(|(place, owner)| (ring_segment(place, self.size, count), *owner));
-                // As many bytes, straight to the owner: so each contribution is encoded once, and
-                // each sum.
+                // A star through the owner takes as many bytes as the ring, and encodes each
+                // contribution and each sum only once.
                 let star = |owner| (Tree::star(owner, self.size), Tree::star(owner, self.size));
                 let around = |owner| {
                     if self.encodes && !self.neighbours_only {
@@ -115,7 +116,7 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// All contributions to one rank, which keeps their sum.
+    /// Reduces all contributions to one rank, which keeps the result.
     fn reducing_to(&self, elements: Range<usize>, owner: Rank) -> Vec<Flow> {
         let flow = |(elements, up, _)| {
             let (up, down) = (Some(up), Tree::empty(self.size));
@@ -124,7 +125,7 @@ impl<'a> Ways<'a> {
         self.around(elements, owner).into_iter().map(flow).collect()
     }
 
-    /// From one rank to all.
+    /// Copies from one rank to all.
     fn copying(&self, elements: Range<usize>, owner: Rank) -> Vec<Flow> {
         let flow = |(elements, _, down)| Flow {
             elements,
@@ -133,7 +134,7 @@ impl<'a> Ways<'a> {
         self.around(elements, owner).into_iter().map(flow).collect()
     }
 
-    /// From one rank to one.
+    /// Copies from one rank to one.
     fn carrying(&self, elements: Range<usize>, from: Rank, to: Rank) -> Flow {
         let down = Tree::chain(self.way(from, to).into_iter(), self.size);
         Flow { elements, route: Route::Paths { owner: from, up: None, down, kept: Kept::By(to) } }
@@ -144,7 +145,7 @@ impl<'a> Ways<'a> {
         Flow { elements, route: Route::Paths { owner: from, up: None, down, kept: Kept::By(to) } }
     }
 
-    /// From every rank to every rank, so many elements each.
+    /// Copies from every rank to every rank, `each` elements per pair.
     fn crossing(&self, each: usize) -> Vec<Flow> {
         let pairs = ranks(self.size).flat_map(|from| ranks(self.size).map(move |to| (from, to)));
         let flow = |(index, (from, to)): (usize, (Rank, Rank))| {
@@ -153,9 +154,9 @@ impl<'a> Ways<'a> {
         pairs.enumerate().map(flow).collect()
     }
 
-    /// By parts of these elements: everybody on its way to `owner`, and from there to everybody.
-    /// Round the ring from its successor to itself and along the same cables on, over each tree
-    /// with its share, or straight.
+    /// The routes through `owner`, as (part of `elements`, tree up to the owner, tree down from
+    /// it): the ring from the owner's successor round to the owner and round again, each tree with
+    /// its share, or a star.
     fn around(&self, elements: Range<usize>, owner: Rank) -> Vec<(Range<usize>, Tree, Tree)> {
         match self.schedule {
             Schedule::Ring { order } => {
@@ -172,7 +173,7 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// The ranks that what is for one rank alone passes, both ends included.
+    /// The ranks that data for one rank alone passes, both ends included.
     fn way(&self, from: Rank, to: Rank) -> Vec<Rank> {
         match self.schedule {
             _ if from == to => vec![from],
@@ -181,7 +182,7 @@ impl<'a> Ways<'a> {
                 ring_from(order, place(order, from)).take(steps + 1).collect()
             }
             Schedule::Trees { trees } if self.neighbours_only => {
-                // The one with the fewest stations between them.
+                // The tree with the shortest path between the two.
                 let ways = trees.iter().map(|share| share.tree.path(from, to));
                 ways.min_by_key(Vec::len).unwrap_or_else(|| vec![from, to])
             }
@@ -190,24 +191,25 @@ impl<'a> Ways<'a> {
     }
 }
 
-/// Round a ring to `owner`, from its successor on: a chain told from its root, so against the
-/// direction of the ring.
+/// Round the ring to `owner`, beginning at its successor. The chain lists the ranks from its root
+/// on, against the direction of the ring. In the ring `[2, 0, 1]` with owner 2, contributions go
+/// 0 -> 1 -> 2, so the chain is 2, 1, 0; the result goes 2 -> 0 -> 1.
 fn up_ring(order: &[Rank], owner: Rank) -> Tree {
     let (size, place) = (order.len(), place(order, owner));
     Tree::chain((0..size).map(|step| order[(place + size - step) % size]), size)
 }
 
-/// Round a ring from `owner`.
+/// Round the ring from `owner`.
 fn down_ring(order: &[Rank], owner: Rank) -> Tree {
     Tree::chain(ring_from(order, place(order, owner)), order.len())
 }
 
 fn place(order: &[Rank], rank: Rank) -> usize {
-    // A plan that fits names every rank.
+    // A plan that fits contains every rank.
     order.iter().position(|at| *at == rank).unwrap_or(0)
 }
 
-/// Once round the ring, from a place on.
+/// Once round the ring, beginning at `place`.
 fn ring_from(order: &[Rank], place: usize) -> impl Iterator<Item = Rank> {
     order.iter().cycle().skip(place).take(order.len()).copied()
 }

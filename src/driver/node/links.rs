@@ -1,6 +1,6 @@
 //! Layer: Host.
 //!
-//! How a node gets its control links, keeps them and loses them.
+//! How a node establishes, keeps and loses its control links.
 
 use super::relays::DirectDial;
 use super::{Node, OpenView};
@@ -22,11 +22,11 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// How a link goes.
+/// The route of a control link.
 pub(super) struct Way {
-    /// Where its peer listens, or the first of those who pass it on.
+    /// Listen address of the peer, or of the first relay.
     address: SocketAddr,
-    /// Who passes it on, in order from here.
+    /// Relays to the peer, in order from here; empty for a direct link.
     over: Vec<MemberId>,
 }
 
@@ -40,7 +40,7 @@ impl Way {
     }
 }
 
-/// Who dialled a link.
+/// The end that dialled a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialled {
     ByMe,
@@ -48,7 +48,8 @@ pub(super) enum Dialled {
 }
 
 impl Node {
-    /// A connection: past the gate it gets two seconds for its handshake, beside everything else.
+    /// Answers a connection in its own task. The gate may turn it away; else it has two seconds for
+    /// its handshake.
     pub(in crate::driver) fn on_accepted(&mut self, stream: Box<dyn Stream>, from: SocketAddr) {
         let ip = from.ip().to_canonical();
         let Ok(ticket) = self.gate.admit(self.now(), ip) else {
@@ -205,7 +206,8 @@ impl Node {
         taken
     }
 
-    /// What a member has to hear over a new link; after it operations use that.
+    /// Replays to a member over its new link this node's board entries, operation messages, open
+    /// plan steps and rates. Operations use the link themselves after their replay.
     pub(super) fn replay(&mut self, to: MemberId) {
         let envelope = self.envelope.clone();
         let Some((envelope, rank)) =
@@ -255,11 +257,11 @@ impl Node {
         let mut to = self.ways_around(member);
         to.retain(|to| !is_same_place(*to, link.address));
         to.insert(0, link.address);
-        // One that is under way because the link was silent will do as well.
+        // A redial that already runs because the link was silent will do.
         self.redial(member, to);
     }
 
-    /// Nothing leads to it any more, and its links end.
+    /// Closes the member's link, and the circuits over it if it was direct.
     pub(super) fn drop_link(&mut self, member: MemberId) {
         if self.peers.drop_link(member).is_some_and(|link| link.is_direct()) {
             self.end_circuits_over(member);
@@ -293,8 +295,7 @@ impl Node {
         self.election.links_mut().round_trip(self.me, from, rtt_us, port);
     }
 
-    /// Where a link leaves this machine that has this address here; `None` for an address that no
-    /// interface has now.
+    /// The port of this machine that has this local address; `None` if no interface has it now.
     pub(super) fn port_of(&self, at: SocketAddr) -> Option<Port> {
         self.wiring.of(at).map(|interface| Port::unmeasured(interface.kind, interface.index))
     }
@@ -304,8 +305,8 @@ impl Node {
     }
 }
 
-/// Where a peer that dialled from `from` listens. With its scope: a link-local address leads
-/// nowhere without one.
+/// The listen address of a peer that dialled from `from`. Keeps the scope, without which a
+/// link-local address cannot be dialled.
 fn listening_at(mut from: SocketAddr, port: u16) -> SocketAddr {
     from.set_port(port);
     match from.ip().to_canonical() {
@@ -314,8 +315,8 @@ fn listening_at(mut from: SocketAddr, port: u16) -> SocketAddr {
     }
 }
 
-/// A link-local IPv6 address leads somewhere only together with the interface of the host that uses
-/// it.
+/// Whether other machines can use this address. A link-local IPv6 address is valid only with an
+/// interface of the machine that uses it.
 fn means_something_elsewhere(address: SocketAddr) -> bool {
     match address.ip() {
         IpAddr::V4(_) => true,
@@ -323,9 +324,10 @@ fn means_something_elsewhere(address: SocketAddr) -> bool {
     }
 }
 
-/// A link in place of another one, to the first of these addresses that connects and is that
-/// member's; of those that fail, what the first in the list said. The handshakes go one after the
-/// other, as the other end keeps the last one that was through.
+/// Opens a replacement link to a member, at the first of these addresses where a connection and the
+/// handshake succeed. If all fail, returns the refusal at the first address of the list. The
+/// connects run in parallel. The handshakes run one after another, because the peer keeps the last
+/// link whose handshake ended.
 pub(super) async fn connect_first(
     net: Arc<dyn Net>,
     local: &Local,
@@ -333,7 +335,7 @@ pub(super) async fn connect_first(
     member: MemberId,
 ) -> (SocketAddr, Result<(Box<dyn Stream>, Session), Refusal>) {
     let mut dials = JoinSet::new();
-    // Where it was linked counts: at another address somebody else may be by now.
+    // Only the refusal at the address of the last link counts: another node may be at the others.
     let (was_at, mut refused) = (to[0], Refusal::TooSlow);
     for to in to {
         let net = Arc::clone(&net);
@@ -354,9 +356,9 @@ pub(super) async fn connect_first(
     (was_at, Err(refused))
 }
 
-/// The first connection of several that are begun shortly after each other. TCP sends its first
-/// packet again after a second, which is longer than a member without a link is waited for, and on
-/// a cable that is full such a packet is lost now and then.
+/// The first connection of up to three that are dialled 80 ms apart. TCP retransmits a lost SYN
+/// after one second, which is longer than a member may be without a link, and a saturated cable
+/// loses one now and then.
 async fn dial_soon(net: Arc<dyn Net>, to: SocketAddr) -> io::Result<Box<dyn Stream>> {
     let mut dials = JoinSet::new();
     for _ in 1..DIALS {
@@ -374,12 +376,12 @@ async fn dial_soon(net: Arc<dyn Net>, to: SocketAddr) -> io::Result<Box<dyn Stre
 const DIALS: u32 = 3;
 const DIALS_APART: Duration = Duration::from_millis(80);
 
-/// Whether a machine has said that nobody is there, or somebody else is: then no other way leads to
-/// the member.
+/// Whether the peer's machine has answered that no node, or another one, is at this address. Then
+/// no other path leads to the member either.
 pub(super) fn is_proof_of_absence(refusal: Refusal) -> bool {
     match refusal {
         Refusal::Io(kind) => kind == io::ErrorKind::ConnectionRefused,
-        // A full house closes its door, too.
+        // An overloaded node also closes the connection.
         refusal => !matches!(refusal, Refusal::TooSlow | Refusal::Closed | Refusal::Overloaded(_)),
     }
 }

@@ -1,18 +1,17 @@
 //! Layer: Host.
 //!
-//! By which of several paths a node is linked with a member: the best one, and another one when
-//! that breaks.
+//! The choice among several paths to a member: the best one, and another one when it breaks.
 //!
-//! Control link and data link of two members go by the same path, so that whoever hears the one
-//! need not ask about the other.
+//! The control link and the data link of two members use the same path, so the state of one tells
+//! the state of the other.
 //!
-//! - **Better**: when the path to a member is measured, the other ways to it are, too: a second
-//!   data link over each, and a burst. One that carries a fourth more is taken: the control link is
-//!   dialled anew there, then the data link [moves](crate::driver::moving). Of two members the one
-//!   with the smaller node id does this.
+//! - **Better**: when the path to a member is measured, this node also tries the other paths to it,
+//!   each by a second data link and a burst. If one carries at least 25 % more, the control link is
+//!   redialled over it, and then the data link [moves](crate::driver::moving). The member with the
+//!   smaller node id does this.
 //! - **Broken**: a member that is silent, or was linked over an interface that is gone, is dialled
-//!   over all other ways. If it answers there it lives, and what it was linked by does not: the
-//!   View is replaced, since what was under way on the data link is lost.
+//!   over all other paths. If it answers, the member is alive and the old path is dead: the View is
+//!   replaced, because the frames in flight on the data link are lost.
 
 use super::Node;
 use super::links::{Dialled, Way, connect_first, is_proof_of_absence};
@@ -33,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What is known of the ways to others, and done about them.
+/// The known paths to other members, and the trials and redials in progress.
 #[derive(Default)]
 pub(super) struct Ways {
     paths: Paths,
@@ -41,29 +40,29 @@ pub(super) struct Ways {
     tracks: BTreeMap<Rank, Track>,
     round: Option<Round>,
     doubts: BTreeMap<MemberId, Doubt>,
-    /// The path to these is not what it was when it was measured.
+    /// Members whose path has changed since it was measured.
     changed: BTreeSet<MemberId>,
-    /// Members that are linked, or were a moment ago, and are being dialled.
+    /// Members with a redial in progress; they are linked, or were a moment ago.
     redials: BTreeSet<MemberId>,
-    /// Those of them whose words others pass on meanwhile, and until when their data links are not
-    /// given up for that, in milliseconds.
+    /// Members with a redial in progress that are relayed meanwhile, and until when their data
+    /// links are kept, in milliseconds.
     awaited: BTreeMap<MemberId, u64>,
     /// When rank 0 was last asked to have a path measured, in milliseconds.
     wished: BTreeMap<Rank, u64>,
 }
 
-/// Where a data link lies.
+/// The path of a data link.
 struct Track {
     moves: Moves,
     ours: Option<SocketAddr>,
     theirs: SocketAddr,
-    /// Where it may be moved to.
+    /// The path to which it may be moved.
     offered: Option<Candidate>,
 }
 
-/// Another path, over which a data link stands.
+/// Another path with an established data link.
 struct Candidate {
-    /// Who offered it, and so moves first.
+    /// The end that offered it, which moves first.
     by: By,
     to: SocketAddr,
     ours: Option<SocketAddr>,
@@ -77,53 +76,60 @@ enum By {
     Peer,
 }
 
-/// One by one the other ways to a member are tried.
+/// The trials of the other paths to one member, one at a time.
+///
+/// ```text
+/// Dialled -- peer is Ready --> Measured -- 25 % more --> Taken -- control link stands --> move,
+///    |                            |                        |                             next path
+///    `----------------------------+------------------------+-- else: drop, next path
+/// ```
 struct Round {
     peer: Rank,
     member: MemberId,
-    /// What the path in use carries.
+    /// The rate of the path in use.
     kbps: u32,
     on_trial: Option<(SocketAddr, Stage)>,
     rest: VecDeque<SocketAddr>,
-    /// The present trial is given up then, in milliseconds.
+    /// When the present trial times out, in milliseconds.
     until: u64,
 }
 
-/// How far a trial is.
+/// The stage of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The data link is being made.
+    /// The data link is being dialled, and the other end has not confirmed it.
     Dialled,
-    /// The other end has it as well: it is measured.
+    /// Both ends have it; a burst is under way.
     Measured,
-    /// It carries so much, and the control link is being made there.
+    /// The path carries this many kbit/s; the control link is being redialled over it.
     Taken(u32),
 }
 
-/// A member that may be there though its link is not.
+/// A member that may be alive although its link is dead.
 #[derive(Default)]
 struct Doubt {
     dialled: u32,
-    /// Not dialled again before, in milliseconds.
+    /// Time of the next dial, in milliseconds.
     next_at: u64,
 }
 
-/// Ways to a member that are tried one after the other, while all wait.
+/// Most paths tried in one round, because all members wait for it.
 const ROUND_MAX: usize = 3;
-/// What a trial may take: a dial, an answer, a burst over a slow path.
+/// Timeout of a trial: a dial, an answer, and a burst over a slow path.
 const TRIAL_MS: u64 = 1500;
-/// How much more another path must carry to be worth a move, in per cent.
+/// The rate of another path that justifies a move, in per cent of the present one.
 const BETTER_PERCENT: u64 = 125;
 const WISHES_APART_MS: u64 = 5_000;
-/// How often a doubtful member is dialled over other ways. Then silence decides.
+/// How often a doubtful member is dialled over other paths. After that the failure detector
+/// decides.
 const DOUBTS_MAX: u32 = 4;
 const DOUBTS_APART_MS: u64 = 300;
-/// A direct link that has ended may be made anew for so long, once others pass words on: a lost
-/// packet of its handshake costs 200 ms.
+/// How long a lost direct link may take to be established again while relays carry the messages: a
+/// lost packet of the handshake costs 200 ms.
 const AWAITED_MS: u64 = 500;
 
 impl Ways {
-    /// Tracks and trials belong to a View.
+    /// Tracks and trials belong to one View; trial results of its members are kept.
     pub(super) fn view_changed(&mut self, view: &View) {
         self.paths.keep(|node| view.members.iter().any(|m| m.id.node == node));
         self.changed.retain(|member| view.contains(*member));
@@ -133,23 +139,23 @@ impl Ways {
         self.awaited.clear();
     }
 
-    /// All ways are worth a trial.
+    /// Makes all paths due for a trial.
     pub(super) fn network_changed(&mut self) {
         self.paths.forget_all();
     }
 
-    /// The other end has found that this way does not lead there any more.
+    /// Records that the peer has redialled because this path is broken.
     pub(super) fn is_broken(&mut self, now: u64, member: MemberId, way: SocketAddr) {
         self.paths.tried(now, member.node, way, Trial::Failed);
     }
 }
 
 impl Node {
-    /// A data link of the View, as its engine gets it.
+    /// Prepares a data link of the View for its engine, with bursts and moves.
     pub(super) fn track(&mut self, view: ViewDigest, peer: Rank, laid: Laid) -> Box<dyn DataLink> {
         let (link, bursts) = self.with_bursts(view, peer, laid.link);
         let events = self.events.clone();
-        // With a full queue the other direction stays where it is, which works as well.
+        // If the queue is full, this node's direction stays on its path, which still works.
         let (link, moves) =
             movable(link, Box::new(move || _ = events.try_send(Event::Moved { view, peer })));
         self.planning.rates.measure_over(peer, bursts);
@@ -159,7 +165,7 @@ impl Node {
         link
     }
 
-    /// Where the links with a member leave this machine.
+    /// The port through which the links with a member leave this machine.
     pub(super) fn port_toward(&self, member: MemberId) -> Option<Port> {
         let rank = self.envelope.as_ref().and_then(|e| e.view().rank_of(member));
         let by_data =
@@ -168,7 +174,7 @@ impl Node {
         self.port_of(by_data.or_else(by_control)?)
     }
 
-    /// The ways to a member, the one in use left out, that are worth a trial by this node.
+    /// The other paths to a member that this node should try now.
     fn ways_to_try(&mut self, peer: Rank) -> Vec<SocketAddr> {
         let Some(member) = self.envelope.as_ref().and_then(|e| e.view().member(peer)).map(|m| m.id)
         else {
@@ -186,7 +192,7 @@ impl Node {
         due
     }
 
-    /// Asks rank 0 for a measurement where there is something new to see.
+    /// Asks rank 0 for a measurement of paths that have changed or that have untried alternatives.
     pub(super) fn wish_for_trials(&mut self) {
         let Some(view) =
             self.envelope.as_ref().filter(|e| !e.is_frozen()).map(|e| Arc::clone(e.view()))
@@ -207,8 +213,8 @@ impl Node {
         }
     }
 
-    /// A burst to this member has been timed: now the other ways to it are tried, or everybody is
-    /// told.
+    /// Handles the rate of a burst to this peer: judges the trial, or tries the other paths, or
+    /// reports the rate to all members.
     pub(super) fn timed(&mut self, peer: Rank, kbps: u32) {
         if self.ways.round.as_ref().is_some_and(|round| round.peer == peer) {
             return self.judge(kbps);
@@ -217,8 +223,8 @@ impl Node {
         if is_single { self.try_ways(peer, kbps) } else { self.path_rated(peer, kbps) }
     }
 
-    /// Tries the other ways to a member than one that carries so much; one that cannot be measured
-    /// counts as carrying nothing.
+    /// Tries the other paths to a peer; the present one carries `kbps`, or 0 if it cannot be
+    /// measured.
     pub(super) fn try_ways(&mut self, peer: Rank, kbps: u32) {
         let rest = if self.ways.round.is_none() { self.ways_to_try(peer) } else { Vec::new() };
         let member = self.envelope.as_ref().and_then(|e| e.view().member(peer)).map(|m| m.id);
@@ -267,7 +273,7 @@ impl Node {
         );
     }
 
-    /// The way on trial is not taken.
+    /// Ends the present trial without a move, and starts the next one.
     fn drop_trial(&mut self, trial: Trial) {
         let now = self.now();
         let Some(round) = &mut self.ways.round else { return };
@@ -282,12 +288,12 @@ impl Node {
         self.try_next();
     }
 
-    /// Whether other ways to this member are being tried: what that finds is told when it is over.
+    /// Whether other paths to this peer are being tried; the rate is reported after the last trial.
     pub(super) fn is_trying(&self, peer: Rank) -> bool {
         self.ways.round.as_ref().is_some_and(|round| round.peer == peer)
     }
 
-    /// What measures the way to this member that is on trial.
+    /// The bursts over the path to this peer that is being measured.
     pub(super) fn bursts_on_trial(&self, peer: Rank) -> Option<&Bursts> {
         let round = self.ways.round.as_ref().filter(|round| round.peer == peer)?;
         let is_measured = matches!(round.on_trial, Some((_, Stage::Measured)));
@@ -316,7 +322,7 @@ impl Node {
         }
     }
 
-    /// The same link at its other end.
+    /// A peer has dialled another path to this node.
     pub(super) fn on_path_offered(
         &mut self,
         stream: Box<dyn Stream>,
@@ -343,7 +349,7 @@ impl Node {
         true
     }
 
-    /// The other end has the link over the way on trial.
+    /// The peer confirms the link over the path on trial.
     pub(super) fn on_path_ready(&mut self, peer: Rank) {
         let Some(trial) = self.stage(peer).filter(|trial| trial.1 == Stage::Dialled) else {
             return;
@@ -355,7 +361,7 @@ impl Node {
         }
     }
 
-    /// What the way on trial carries.
+    /// Judges the path on trial by its rate.
     fn judge(&mut self, kbps: u32) {
         let Some(round) = &mut self.ways.round else { return };
         let Some((to, stage @ Stage::Measured)) = &mut round.on_trial else { return };
@@ -370,7 +376,7 @@ impl Node {
         }
     }
 
-    /// The control link stands where the way on trial leads: the data link follows.
+    /// The control link uses the path on trial: the data link follows.
     fn take_path(&mut self) {
         let now = self.now();
         let Some(round) = &mut self.ways.round else { return };
@@ -385,14 +391,15 @@ impl Node {
         self.try_next();
     }
 
-    /// What another member sends comes by the path that it offered: what this node sends follows.
+    /// The peer now sends over the path that it offered: this node's direction follows.
     pub(super) fn on_moved(&mut self, view: ViewDigest, peer: Rank) {
         let Some(envelope) = self.envelope.as_ref().filter(|e| e.digest() == view) else { return };
-        // What this end has offered is on trial: the other one has followed to the one before.
+        // If this end made the present offer, it is on trial, and the peer has only completed the
+        // previous move.
         let offered = self.ways.tracks.get(&peer).and_then(|track| track.offered.as_ref());
         let follows = offered.is_some_and(|candidate| candidate.by == By::Peer);
         if let Some(member) = envelope.view().member(peer).filter(|_| follows) {
-            // What this one sends was measured by the path before.
+            // This node's direction was measured over the previous path.
             self.ways.changed.insert(member.id);
             self.move_track(peer);
         }
@@ -407,7 +414,7 @@ impl Node {
         self.tell_path(peer);
     }
 
-    /// Tells that the links with a member take another path.
+    /// Reports the new path of the links with a member.
     fn tell_path(&mut self, peer: Rank) {
         let Some(member) = self.envelope.as_ref().and_then(|e| e.view().member(peer)).map(|m| m.id)
         else {
@@ -425,10 +432,10 @@ impl Node {
         self.announce_event(crate::events::Event::PathChanged { peer, interface });
     }
 
-    /// Dials doubtful members over other ways, and gives trials up that take too long.
+    /// Dials doubtful members over other paths, and ends trials that time out.
     pub(super) fn watch_paths(&mut self) {
         let now = self.now();
-        // The dial of a control link ends by itself, and must not come to a trial that is over.
+        // A redial for a trial has its own timeout, and must not end after the trial.
         let is_waiting =
             |round: &Round| matches!(round.on_trial, Some((_, Stage::Dialled | Stage::Measured)));
         if self.ways.round.as_ref().is_some_and(|round| is_waiting(round) && now >= round.until) {
@@ -456,8 +463,8 @@ impl Node {
         }
     }
 
-    /// Others pass the words of a member on now. Says whether its direct link, which has ended, may
-    /// yet be made anew: then its data link is not given up before that is known.
+    /// Relays now carry the messages of a member. Returns whether a redial may restore its direct
+    /// link; then its data link is kept until that is known.
     pub(super) fn awaits_direct(&mut self, member: MemberId) -> bool {
         let is_dialled = self.ways.redials.contains(&member);
         if is_dialled {
@@ -477,7 +484,7 @@ impl Node {
         }
     }
 
-    /// Linked members that are silent, or that were linked over an interface that is gone.
+    /// Linked members that are silent, or whose interface is gone.
     fn doubtful(&self) -> BTreeSet<MemberId> {
         let is_cut_off = |ours: Option<SocketAddr>| ours.is_some_and(|ours| !self.wiring.has(ours));
         let cut_off = self
@@ -491,9 +498,9 @@ impl Node {
             .collect()
     }
 
-    /// Dials a known member, at whichever of these addresses connects first. At most one dial to a
-    /// member is under way: of two links that both stand the ends might keep different ones. Says
-    /// whether this one is.
+    /// Dials a known member at the first of these addresses that connects. Returns whether the dial
+    /// was started: a member has at most one redial at a time, because the two ends might keep
+    /// different ones of two links.
     pub(super) fn redial(&mut self, member: MemberId, to: Vec<SocketAddr>) -> bool {
         let is_free = !to.is_empty() && self.ways.redials.insert(member);
         if is_free {
@@ -507,7 +514,7 @@ impl Node {
         is_free
     }
 
-    /// A known member has been dialled.
+    /// A redial has ended.
     pub(super) fn on_redialled(
         &mut self,
         member: MemberId,
@@ -519,8 +526,8 @@ impl Node {
         let on_trial =
             round.is_some_and(|r| matches!(r.on_trial, Some((at, Stage::Taken(_))) if at == to));
         match result {
-            // The other end has it by now, in place of the one before, so this end takes it too,
-            // whether or not it is still wanted.
+            // The other end has already replaced its link by this one, so this end must take it as
+            // well, wanted or not.
             Ok((stream, session)) => {
                 match (self.on_linked(stream, session, Way::direct(to), Dialled::ByMe), on_trial) {
                     (Taken::Refused, true) => self.drop_trial(Trial::Failed),
@@ -536,8 +543,8 @@ impl Node {
                     return self.direct_does_not_come(member);
                 }
                 self.roster.link_down(member, self.now());
-                // Its machine says that nobody is there, or somebody else is: no other way leads to
-                // it.
+                // The member's machine answers that no node, or another one, is there: no path
+                // leads to the member.
                 if is_proof_of_absence(refusal) {
                     self.give_up(member)
                 } else {
@@ -547,7 +554,7 @@ impl Node {
         }
     }
 
-    /// The ways to a member but the one that its control link takes.
+    /// The paths to a member except that of its control link.
     pub(super) fn ways_around(&self, member: MemberId) -> Vec<SocketAddr> {
         let theirs: Vec<SocketAddr> = self.roster.addresses_of(member).collect();
         let mut others = ways(&self.wiring.chosen, &theirs);
@@ -557,8 +564,8 @@ impl Node {
         others
     }
 
-    /// The control link with a member stands anew, since the one before did not work. If the data
-    /// link lies elsewhere it does not either.
+    /// A new control link with a member is established because its predecessor did not work. If the
+    /// data link uses another path than the new one, it is lost as well.
     pub(super) fn path_broke(&mut self, member: MemberId) {
         let now = self.now();
         self.ways.doubts.remove(&member);
@@ -572,7 +579,8 @@ impl Node {
             return;
         };
         let number = |at: Option<SocketAddr>| Some(self.port_of(at?)?.number);
-        // By IPv4 and by IPv6 one may get to the same place.
+        // The same place may have an IPv4 and an IPv6 address, so only addresses of one family are
+        // compared.
         let other_place = || {
             track.theirs.is_ipv4() == link.address.is_ipv4()
                 && !is_same_place(track.theirs, link.address)

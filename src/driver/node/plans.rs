@@ -1,15 +1,15 @@
 //! Layer: Host.
 //!
-//! How a View gets a plan that fits its links: rank 0 has them measured, in moments in which
-//! nothing goes on, and brings the plan.
+//! How a View gets a plan that fits its links: rank 0 has the links measured while no operation
+//! runs, and proposes the plan.
 //!
-//! Where there are no such moments, or the plan does not keep what it promised, it makes one: calls
-//! are held anyway while a plan is agreed on, so they are held for as long as it takes to measure
-//! the ports: as long as a burst tells something every three seconds, and ten at most after what
-//! was under way has ended.
+//! If there are no idle moments, or operations take longer than the plan predicts, rank 0 creates
+//! one. A change of the plan holds all calls anyway, so they are held until the ports are measured:
+//! while bursts give a rate at least every three seconds, and for at most ten seconds after the
+//! last running operation has ended.
 //!
-//! Gloo's schedules go by rank, whatever the links are. Where these turn out to suit trees much
-//! better the plan names those, and with them the native engine.
+//! Gloo's schedules follow the ranks, whatever the links are. If trees suit the links much better,
+//! the plan names trees, and with them the native engine.
 
 use super::Node;
 use super::rates::Rates;
@@ -26,62 +26,62 @@ use crate::view::{Rank, View};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is under way in the View that is installed.
+/// Measuring and planning in the installed View.
 pub(super) struct Planning {
     pub(super) rates: Rates,
-    /// Of rank 0: a plan that is being agreed on.
+    /// On rank 0: the change of the plan in progress.
     change: Option<Change>,
-    /// The highest revision there was.
+    /// The highest revision used so far.
     revision: u32,
-    /// Nothing went on when it was last looked.
+    /// No operation was in flight at the last look.
     was_idle: bool,
-    /// How much was known when a plan was last looked for.
+    /// The knowledge on which the last search for a plan was based.
     looked: Looked,
     forecasts: Vec<Forecast>,
     watch: Watch,
-    /// Calls leave their codecs to the plan.
+    /// Some calls leave their codecs to the plan.
     asked_for_codecs: bool,
-    /// Not before this time calls are held for measuring, in milliseconds.
+    /// Calls are not held for measuring before this time, in milliseconds.
     pause_from: u64,
 }
 
 /// A change of the plan.
 struct Change {
     revising: Revising,
-    /// The plan, if it is known; else calls are held until the links are measured.
+    /// The plan, if it is already known. Else calls are held until the links are measured.
     plan: Option<Plan>,
-    /// Until then, in milliseconds. Later, as long as something goes on.
+    /// End of the measuring, in milliseconds. Extended while the signs change.
     until: u64,
-    /// But not after this.
+    /// Upper limit of `until`.
     until_at_most: u64,
-    /// When that was last looked at.
+    /// The signs at the last look.
     signs: Signs,
 }
 
-/// What shows that something goes on while calls are held.
+/// Signs of progress while calls are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Signs {
-    /// What has come here.
+    /// Bytes received by this node.
     received_bytes: u64,
-    /// Operations that are not decided.
+    /// Undecided operations.
     under_way: usize,
-    /// Bursts that have told something.
+    /// Bursts that gave a rate.
     bursts: u64,
 }
 
-/// When a plan was last looked for.
+/// The state of the survey at the last search for a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Looked {
     #[default]
     Never,
-    /// All ports had been measured.
+    /// All ports were measured.
     AtThePorts,
-    /// All paths had.
+    /// All paths were measured.
     AtThePaths,
 }
 
 impl Planning {
-    /// Of a View that is installed now.
+    /// For a View that is installed now.
     pub(super) fn of(view: Option<&View>, now: u64) -> Planning {
         Planning {
             rates: Rates::default(),
@@ -96,7 +96,7 @@ impl Planning {
         }
     }
 
-    /// What is known has changed: there may be a better plan.
+    /// Searches again, because new knowledge may give a better plan.
     pub(super) fn look_again(&mut self) {
         self.looked = Looked::Never;
     }
@@ -107,7 +107,8 @@ impl Planning {
 }
 
 impl Node {
-    /// Measures on, and looks for a better plan when enough is known. Rank 0 alone does.
+    /// Continues measuring, and searches for a better plan when enough is known. Does nothing
+    /// except on rank 0.
     pub(super) fn go_on_planning(&mut self) {
         let leads = |e: &Arc<Envelope>| e.me() == Rank(0) && e.view().size() > 1 && !e.is_frozen();
         let Some(envelope) = self.envelope.clone().filter(leads) else { return };
@@ -136,10 +137,10 @@ impl Node {
         }
     }
 
-    /// Whether there are no moments in which nothing goes on, and much is moved without knowing how
-    /// best to.
+    /// Whether calls should be held for measuring: there were no idle moments for a while, much
+    /// data was sent, and the best plan or a changed path is unknown.
     fn is_busy(&self, envelope: &Envelope) -> bool {
-        // Two exchange whatever they have: only another path would help them, and what is encoded.
+        // Two members have only one schedule; only another path or another codec can help them.
         let depends = envelope.view().size() > 2 || self.planning.asked_for_codecs;
         let has_no_plan = |survey: &Survey| depends && !survey.knows_the_ports();
         let is_unknown =
@@ -150,7 +151,7 @@ impl Node {
             && is_worth_it()
     }
 
-    /// Measures anew when operations take longer than was foretold.
+    /// Measures again when operations take longer than predicted.
     fn watch_the_plan(&mut self, envelope: &Envelope) {
         let served = envelope.take_served();
         self.planning.rates.note_served(served.iter().map(|(_, took)| *took).sum());
@@ -162,8 +163,8 @@ impl Node {
             return;
         }
         let (order, now, plan) = (members(envelope), self.now(), envelope.plan());
-        // Of what goes through while others are on their way. What they wait for each other is not
-        // the links' fault.
+        // The forecast is by bandwidth alone, from the slope between two large sizes: operations
+        // overlap, and the time that they wait for each other is not due to the links.
         let [(small, small_us), (large, large_us)] =
             forecasts_us(&order, self.election.links(), &plan, [GIB, 2 * GIB])[..]
         else {
@@ -186,8 +187,8 @@ impl Node {
         }
     }
 
-    /// Once when all ports are measured, and once when all paths are. Says whether there is another
-    /// plan.
+    /// Searches once when all ports are measured, and once when all paths are. Returns whether a
+    /// plan was found and proposed.
     fn look_for_a_plan(&mut self, envelope: &Envelope) -> bool {
         let Some(survey) =
             self.planning.rates.survey().filter(|_| self.planning.looked < Looked::AtThePaths)
@@ -205,8 +206,8 @@ impl Node {
         self.planning.looked = known;
         let has_stations = !survey.stations().is_empty();
         let plan = self.better_plan(envelope).or_else(|| {
-            // Where a medium has been found to be shared, what the present plan promises is known
-            // to be wrong, if it is the best one all the same.
+            // If a medium turned out to be shared, the present plan's promise is wrong even if the
+            // plan remains the best one; then the same plan with a new reason is proposed.
             let is_wrong = known == Looked::AtThePaths && has_stations && can_be_revised(envelope);
             let best = is_wrong.then(|| {
                 best_plan(&members(envelope), &self.data_links(envelope), has_gloo(envelope))
@@ -220,12 +221,12 @@ impl Node {
         is_better
     }
 
-    /// Whether another plan could be better, or at least what is encoded is left to the plan.
+    /// Whether another plan, or at least other codecs, can be chosen.
     fn has_choice(&self, envelope: &Envelope) -> bool {
         envelope.view().size() > 2 && can_be_revised(envelope) || self.planning.asked_for_codecs
     }
 
-    /// Another plan, or the present one with other codecs where those matter.
+    /// A better plan, or the present one with better codecs.
     fn better_plan(&self, envelope: &Envelope) -> Option<Plan> {
         let (order, links, present) =
             (members(envelope), self.data_links(envelope), envelope.plan());
@@ -239,10 +240,10 @@ impl Node {
         })
     }
 
-    /// All hold their calls for this plan, or for one that is to be found while they do.
+    /// Makes all members hold their calls: for this plan, or until one is found.
     fn hold_all(&mut self, plan: Option<Plan>) {
         let Some(envelope) = self.envelope.clone() else { return };
-        // A proposer may have numbered its plan as high as numbers go.
+        // A proposer may have used the largest revision in its plan.
         let Some(revision) = self.planning.revision.checked_add(1) else { return };
         self.planning.revision = revision;
         let (now, revising) = (self.now(), Revising::new(revision, envelope.view().size()));
@@ -262,7 +263,8 @@ impl Node {
         Signs { received_bytes, under_way: envelope.moving(), bursts }
     }
 
-    /// When all hold: brings the plan, when it is known, or there has been time enough to find it.
+    /// Once all members hold: proposes the plan if it is known, or if the time for measuring is
+    /// over.
     fn decide_plan(&mut self) {
         let Some(envelope) = self.envelope.clone() else { return };
         let (now, signs) = (self.now(), self.signs(&envelope));
@@ -293,7 +295,7 @@ impl Node {
         self.tell_plan_to_all(&switch);
     }
 
-    /// Rank 0 and a member speak about a plan.
+    /// A message of the plan protocol between rank 0 and a member.
     pub(super) fn on_plan(&mut self, from: MemberId, message: &PlanMessage) {
         let Some(envelope) = self.envelope_of(message.view) else { return };
         let Some(rank) = envelope.view().rank_of(from) else { return };
@@ -335,7 +337,7 @@ impl Node {
 
     fn tell_plan_to_all(&mut self, step: &PlanStep) {
         let Some(envelope) = self.envelope.clone() else { return };
-        // This node last: what it says to itself it hears at once.
+        // This node last: it handles its own message at once.
         envelope
             .view()
             .ranks()
@@ -355,14 +357,14 @@ impl Node {
         }
     }
 
-    /// What a member must hear again whose link was down.
+    /// Repeats the open steps to a member whose link was down.
     pub(super) fn replay_plan(&mut self, to: Rank) {
         let steps =
             self.planning.change.as_ref().map_or_else(Vec::new, |change| change.revising.replay());
         steps.iter().for_each(|step| self.tell_plan(to, step));
     }
 
-    /// What the plan promises, by what is known now.
+    /// Updates the predicted durations from the present link map.
     pub(super) fn renew_forecasts(&mut self) {
         let Some(envelope) = &self.envelope else { return };
         let takes = |us: f64| Duration::from_secs_f64(us / 1e6);
@@ -376,7 +378,7 @@ impl Node {
             forecasts.into_iter().map(|(bytes, us)| Forecast { bytes, takes: takes(us) }).collect();
     }
 
-    /// What is known of the links, of which a pair without a data link in this View has none.
+    /// The link map without the pairs that have no data link in this View.
     fn data_links(&self, envelope: &Envelope) -> LinkMap {
         let (order, view) = (members(envelope), envelope.view());
         self.election
@@ -384,7 +386,7 @@ impl Node {
             .without(view.apart.iter().map(|(a, b)| (order[a.index()], order[b.index()])))
     }
 
-    /// Has the next path measured, if nothing else goes on.
+    /// Has the next path measured, if it is time.
     fn measure_on(&mut self, is_quiet: bool, may_spare: bool) {
         let now = self.now();
         match self.planning.rates.next(now, is_quiet, may_spare) {
@@ -404,12 +406,12 @@ impl Node {
     }
 }
 
-/// Whether plans of the View may be any, not Gloo's alone, which go by rank.
+/// Whether the View may use any plan. With Gloo alone, plans follow the ranks.
 fn can_be_revised(envelope: &Envelope) -> bool {
     envelope.view().runs(EngineKind::Native)
 }
 
-/// Whether they may be Gloo's.
+/// Whether plans may use Gloo.
 fn has_gloo(envelope: &Envelope) -> bool {
     envelope.view().runs(EngineKind::Gloo)
 }
@@ -420,18 +422,18 @@ pub(super) fn members(envelope: &Envelope) -> Vec<MemberId> {
 }
 
 const GIB: u64 = 1 << 30;
-/// For which the plan's promise is told.
+/// Buffer sizes for which the predicted durations are reported.
 const FORECAST_BYTES: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
-/// A View in which nothing was measured for so long, though so much was moved, has no quiet
+/// A View that has sent `BUSY_BYTES`, and still has unmeasured links after this time, has no idle
 /// moments.
 const BUSY_MS: u64 = 5_000;
 const BUSY_BYTES: u64 = 32 << 20;
-/// Calls are held for measuring no longer than this without anything that goes on, and not again
-/// for a while.
+/// Calls are held for measuring for at most this long without a sign of progress, and not again for
+/// `PAUSES_APART_MS`.
 const PAUSE_MS: u64 = 3_000;
-/// And no longer than this after what was under way has ended. A burst takes half a second at most,
-/// and a member may answer late.
+/// The limit after the running operations have ended. A burst takes half a second at most, and a
+/// member may answer late.
 const MEASURING_MS: u64 = 10_000;
-/// Nothing is measured before what was under way has ended; no longer is waited for that.
+/// Nothing is measured before the running operations have ended; this limits the wait for them.
 const DRAIN_MS: u64 = 30_000;
 const PAUSES_APART_MS: u64 = 60_000;

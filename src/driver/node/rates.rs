@@ -1,6 +1,6 @@
 //! Layer: Host.
 //!
-//! What the paths of a View carry: how it is measured, and told.
+//! Measuring the rates of the View's paths, and reporting them to all members.
 
 use super::Node;
 use super::plans::members;
@@ -19,28 +19,28 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// How the paths of the View that is installed are measured.
+/// Measurement of the paths of the installed View.
 #[derive(Default)]
 pub(super) struct Rates {
     bursts: BTreeMap<Rank, Bursts>,
     traffic: Traffic,
-    /// Of rank 0.
+    /// On rank 0 only.
     survey: Option<Survey>,
-    /// How often all paths were measured anew in this View.
+    /// How often all paths were measured again in this View.
     surveys: u32,
-    /// How often a path was, since.
+    /// How often a path was measured again within that survey.
     again: BTreeMap<Pair, u32>,
-    /// When a member last wished for it, in milliseconds.
+    /// When a member last wished for a measurement of a path, in milliseconds.
     wished: BTreeMap<Pair, u64>,
-    /// Somebody has wished for it, and it is not measured yet.
+    /// A member wished for a measurement that is not done yet.
     is_wished: bool,
-    /// In which turn a path was seen last.
+    /// The turn of the last rate of a path.
     seen_in: BTreeMap<Pair, Turn>,
-    /// To whom this node measures in which turn, and how.
+    /// The peers that this node was asked to measure, in which turn, and how.
     asked: BTreeMap<Rank, (Turn, Manner)>,
-    /// All have been told which ports share a medium.
+    /// All members have been told which ports share a medium.
     stations_told: bool,
-    /// How long reductions took since the last burst to spare.
+    /// Total duration of the reductions since the last spare burst.
     served: Duration,
 }
 
@@ -49,22 +49,22 @@ impl Rates {
         self.survey.as_ref()
     }
 
-    /// The data link with this member, as far as it can be measured.
+    /// Uses these bursts to measure the data link with a peer.
     pub(super) fn measure_over(&mut self, peer: Rank, bursts: Bursts) {
         self.bursts.insert(peer, bursts);
     }
 
-    /// Whether a path has changed, by what its member says, and has not been measured since.
+    /// Whether a member reported a changed path that is not measured yet.
     pub(super) fn is_wished(&self) -> bool {
         self.is_wished && self.survey.as_ref().is_some_and(|survey| !survey.is_over())
     }
 
-    /// Which measuring of this path counts.
+    /// The turn of the path's current measurement.
     fn turn_of(&self, pair: Pair) -> Turn {
         Turn { survey: self.surveys, path: self.again.get(&pair).copied().unwrap_or(0) }
     }
 
-    /// A path is not what it was.
+    /// Measures a path again in both directions, because it has changed.
     fn measure_again(&mut self, (from, to): Pair) {
         for pair in [(from, to), (to, from)] {
             let again = self.again.entry(pair).or_default();
@@ -77,20 +77,20 @@ impl Rates {
         self.stations_told = false;
     }
 
-    /// Nothing comes between bursts from now on.
+    /// Calls are held: no operation interrupts bursts from now on.
     pub(super) fn calls_are_held(&mut self, now: u64) {
         if let Some(survey) = &mut self.survey {
             survey.is_undisturbed(now);
         }
     }
 
-    /// Reductions have taken so long.
+    /// Adds the duration of reductions.
     pub(super) fn note_served(&mut self, took: Duration) {
         self.served = self.served.saturating_add(took);
     }
 
-    /// The next path to be measured, and in which turn. `may_spare`: also one that is known, if it
-    /// is time for that.
+    /// The next path to be measured, with its turn. With `may_spare` this may be a path whose rate
+    /// is known, if [`SPARE_AFTER`] has passed.
     pub(super) fn next(
         &mut self,
         now: u64,
@@ -106,7 +106,7 @@ impl Rates {
             self.served = Duration::ZERO;
             Some(spare)
         })?;
-        // Both ways of a pair are counted as one.
+        // Both directions of a pair have the same count.
         let (Probe::Alone(pair) | Probe::Together(pair) | Probe::Spare(pair)) = probe;
         let path = self.again.get(&pair).copied().unwrap_or(0);
         Some((probe, Turn { survey: self.surveys, path }))
@@ -114,7 +114,7 @@ impl Rates {
 }
 
 impl Node {
-    /// A data link over which bursts can be sent.
+    /// Wraps a data link so that bursts can be sent over it.
     pub(super) fn with_bursts(
         &mut self,
         view: ViewDigest,
@@ -122,13 +122,14 @@ impl Node {
         link: Box<dyn DataLink>,
     ) -> (Box<dyn DataLink>, Bursts) {
         let events = self.events.clone();
-        // A full queue means the driver is far behind: what came of the burst is asked for again.
+        // If the queue is full, the driver is far behind. The result is lost, and rank 0 asks for
+        // it again.
         let tell = move |said| _ = events.try_send(Event::Burst { view, peer, said });
         with_bursts(link, &self.planning.rates.traffic, Box::new(tell))
     }
 
-    /// Whether all data links stand, and there is something to measure. Begins with what is known
-    /// of earlier Views.
+    /// Whether all data links are established and at least one path can be measured. The first
+    /// time, starts the survey with the rates known from earlier Views.
     pub(super) fn can_measure(&mut self, envelope: &Envelope) -> bool {
         let view = envelope.view();
         if self.planning.rates.bursts.len() < view.linked_with(envelope.me()).count()
@@ -155,7 +156,7 @@ impl Node {
         true
     }
 
-    /// What is known is no longer believed.
+    /// Discards all rates of the View's paths and measures them again.
     pub(super) fn survey_anew(&mut self) {
         let Some(envelope) = self.envelope.clone() else { return };
         self.planning.rates.surveys = self.planning.rates.surveys.saturating_add(1);
@@ -166,7 +167,7 @@ impl Node {
         self.planning.rates.stations_told = false;
     }
 
-    /// A member speaks about what a path carries.
+    /// A message about the rate of a path.
     pub(super) fn on_rate(&mut self, from: MemberId, message: RateMessage) {
         let Some(envelope) = self.envelope_of(message.view) else { return };
         if let Some(rank) = envelope.view().rank_of(from) {
@@ -174,7 +175,7 @@ impl Node {
         }
     }
 
-    /// A burst has come here over a data link.
+    /// The result of a burst that has arrived here, for the peer that sent it.
     pub(super) fn on_burst(&mut self, view: ViewDigest, peer: Rank, said: RateStep) {
         if self.envelope.as_ref().is_some_and(|e| e.digest() == view) {
             self.tell_rate(peer, said);
@@ -188,7 +189,7 @@ impl Node {
                 if from != Rank(0) || manner == Manner::Before {
                     return self.expel(from);
                 }
-                // While the control link is made anew nobody knows the port. Rank 0 asks again.
+                // The port is unknown while the control link is redialled. Rank 0 asks again.
                 let Some(port) = self.port_to(envelope.view(), to) else { return };
                 self.planning.rates.asked.insert(to, (turn, manner));
                 if self.is_trying(to) {
@@ -243,7 +244,8 @@ impl Node {
                     manner,
                 );
             }
-            // Rank 0 takes nobody's word for it: what it does not know is measured.
+            // Rank 0 does not accept rates of earlier Views from others; it has unknown paths
+            // measured.
             RateStep::Rated { manner: Manner::Before, .. } if envelope.me() == Rank(0) => {}
             RateStep::Rated { to, kind, number, kbps, coding, manner: Manner::Before, .. } => {
                 self.note_coding(&envelope, from, coding);
@@ -265,7 +267,7 @@ impl Node {
         }
     }
 
-    /// What a path has carried in an earlier View, where nothing newer is known.
+    /// Takes over a path's rate from an earlier View, if no rate is known.
     fn learn_rate(&mut self, envelope: &Envelope, pair: Pair, port: Port, kbps: u32) {
         let order = members(envelope);
         let ends = order.get(pair.0.index()).copied().zip(order.get(pair.1.index()).copied());
@@ -292,7 +294,7 @@ impl Node {
         else {
             return;
         };
-        // Rank 0 counts them, and takes nobody's word for it.
+        // Rank 0 counts the surveys itself, and accepts no higher number from others.
         let survey =
             if envelope.me() == Rank(0) { turn.survey.min(rates.surveys) } else { turn.survey };
         let links = self.election.links_mut();
@@ -301,13 +303,14 @@ impl Node {
             links.forget_rates(&order);
         }
         if envelope.me() == Rank(0) && turn < rates.turn_of(pair) {
-            // It was asked for before the path became another one.
+            // Requested before the path changed.
             return;
         }
         let known = links.path(from, to);
         if let Some(kbps) = NonZeroU32::new(kbps) {
-            // A burst can show too little, but never too much. What is known is replaced only by
-            // what was measured because it is in doubt.
+            // A burst may show too low a rate, never too high a one. So a repeated measurement in
+            // the same turn, or a spare one, can only raise the rate of a port. Any other
+            // measurement replaces the rate, because that is in doubt.
             let again = manner == Manner::Spare || rates.seen_in.insert(pair, turn) == Some(turn);
             let before = known
                 .filter(|path| again && path.port.number == port.number)
@@ -333,8 +336,8 @@ impl Node {
         self.renew_forecasts();
     }
 
-    /// A member says that the path to another one is not what it was, or that there are others to
-    /// be tried.
+    /// A member reports that its path to another one has changed, or that there are untried
+    /// alternatives.
     fn on_wish(&mut self, envelope: &Envelope, pair: Pair) {
         let (now, rates) = (self.now(), &mut self.planning.rates);
         let is_pair = pair.0 != pair.1 && pair.1.index() < envelope.view().size();
@@ -346,7 +349,7 @@ impl Node {
         }
     }
 
-    /// Tells everybody what a path of this node carries.
+    /// Reports the rate of a path of this node to all members; for an exchange, to rank 0 only.
     pub(super) fn rated(&mut self, to: Rank, kbps: u32) {
         let Some(envelope) = self.envelope.clone() else { return };
         let Some(port) = self.port_to(envelope.view(), to) else { return };
@@ -365,7 +368,7 @@ impl Node {
         if manner == Manner::Together {
             return self.tell_rate(Rank(0), rated);
         }
-        // This node last: what it says to itself it hears at once.
+        // This node last: it handles its own message at once.
         envelope
             .view()
             .ranks()
@@ -374,12 +377,12 @@ impl Node {
         self.tell_rate(envelope.me(), rated);
     }
 
-    /// Whether the burst that this node sends to a member now has another one coming back.
+    /// Whether this node's burst to the peer runs together with one in the other direction.
     pub(super) fn is_exchange(&self, peer: Rank) -> bool {
         self.planning.rates.asked.get(&peer).is_some_and(|(_, manner)| *manner == Manner::Together)
     }
 
-    /// Tells everybody whose ports share a medium, once all is measured.
+    /// Tells all members which ports share a medium, once everything is measured.
     pub(super) fn tell_stations(&mut self) {
         let rates = &mut self.planning.rates;
         let is_known = rates.survey.as_ref().is_some_and(Survey::is_over);
@@ -388,7 +391,7 @@ impl Node {
             return;
         }
         for shared in self.stations(&envelope) {
-            // This node last: what it says to itself it hears at once.
+            // This node last: it handles its own message at once.
             envelope
                 .view()
                 .ranks()
@@ -408,8 +411,8 @@ impl Node {
         shared.collect()
     }
 
-    /// What a member has to hear that was not there when it was told: what this node's paths carry,
-    /// from rank 0 who shares a medium.
+    /// Repeats the rates of this node's paths to a member that was not there when they were sent;
+    /// rank 0 also repeats which ports share a medium.
     pub(super) fn replay_rates(&mut self, to: Rank) {
         let Some(envelope) = self.envelope.clone() else { return };
         let (me, order, links) = (envelope.me(), members(&envelope), self.election.links());
@@ -429,7 +432,7 @@ impl Node {
                 manner,
             })
         };
-        // Rank 0 asks for what it misses.
+        // Rank 0 asks for missing rates itself.
         let mut said: Vec<RateStep> = if to == Rank(0) {
             Vec::new()
         } else {
@@ -452,7 +455,7 @@ impl Node {
         }
     }
 
-    /// Where the link to a member leaves this machine.
+    /// The port through which the links with a member leave this machine.
     fn port_to(&self, view: &View, to: Rank) -> Option<Port> {
         self.port_toward(view.member(to)?.id)
     }
@@ -464,7 +467,8 @@ impl Node {
     }
 }
 
-/// Inside one machine nothing is shaped by a wire, and of a tunnel nobody knows what it shares.
+/// Whether paths through this port are measured: loopback is not limited by a wire, and the medium
+/// below a tunnel is unknown.
 fn is_measured(port: Port) -> bool {
     matches!(
         port.kind,
@@ -475,10 +479,11 @@ fn is_measured(port: Port) -> bool {
     )
 }
 
-/// A path that is known is measured once more when reductions took so long. A burst takes half a
-/// second at most, so that is a sixtieth of the time.
+/// Total duration of reductions after which a known path is measured again. A burst takes half a
+/// second at most, so this costs a sixtieth of the time.
 const SPARE_AFTER: Duration = Duration::from_secs(30);
-/// Of one pair; a member that wishes more often is not heard.
+/// Minimum interval between two wishes for one pair; earlier ones are ignored.
 const WISHES_APART_MS: u64 = 1_000;
-/// What is faster depends on processors more than on wires, and differs by chance.
+/// Highest reported rate. Above it the rate depends on processors more than on wires, and varies at
+/// random.
 const KBPS_MAX: u32 = 8_000_000;

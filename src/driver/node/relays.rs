@@ -1,6 +1,7 @@
 //! Layer: Host.
 //!
-//! Control links that others pass on: this node's part in circuits, and whom it seeks over them.
+//! Relayed control links: this node's part in circuits, and the search for members without a direct
+//! link.
 
 use super::Node;
 use super::links::{Dialled, Way};
@@ -17,33 +18,32 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// This node's circuits.
+/// This node's circuits and its search for lost members.
 pub(super) struct Relays {
     switch: Switch,
     tunnels: Tunnels,
     seeker: Seeker,
-    /// Whose link has ended, and until when it is worth a hurry; and what became of dialling it
-    /// directly.
+    /// Members whose link has ended: until when the search is urgent, in milliseconds, and the
+    /// state of the direct dial.
     lost: BTreeMap<MemberId, (u64, DirectDial)>,
     answering: Answering,
 }
 
-/// The direct dial of a member whose link has ended.
+/// The state of the direct dial of a member whose link has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DirectDial {
     UnderWay,
-    /// There is none, or it came to nothing.
+    /// Not started, or failed.
     Over,
 }
 
-/// A lost link may come back for so long; after that its member is gone, and sought as anybody
-/// else.
+/// How long a lost link may take to come back. After that its member is sought like any other.
 const LOST_MS: u64 = 1000;
 
-/// How long a handshake over a circuit may take: over three radios in a row a tenth of it is usual.
+/// Timeout of a handshake over a circuit. Over three Wi-Fi hops it usually takes a tenth of this.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a good-bye may take to get into the links that pass it on.
+/// How long the good-byes may take to reach the links that relay them.
 const GOODBYE: Duration = Duration::from_millis(200);
 
 impl Relays {
@@ -59,7 +59,8 @@ impl Relays {
 }
 
 impl Node {
-    /// A frame of a circuit. Those of links that have been replaced are of circuits that are over.
+    /// Handles a frame of a circuit. Frames over relayed links are dropped: their circuits have
+    /// ended.
     pub(super) fn on_relay(&mut self, from: MemberId, frame: RelayFrame) {
         if !self.peers.get(from).is_some_and(Link::is_direct) {
             return;
@@ -74,7 +75,7 @@ impl Node {
         }
     }
 
-    /// One of this node's own ends says something.
+    /// Handles what a local end of a circuit has sent, consumed or closed.
     pub(in crate::driver) fn on_said(&mut self, said: Said) {
         let switch = &mut self.relays.switch;
         let act = match said {
@@ -91,8 +92,8 @@ impl Node {
     fn act(&mut self, acts: impl IntoIterator<Item = Act>) {
         for act in acts {
             match act {
-                // A link that does not take it has overrun: it ends with the next tick, and all
-                // that goes over it.
+                // A link that refuses it has overrun. The next tick closes it with all circuits
+                // over it.
                 Act::Send(to, frame) => drop(self.peers.send(to, Message::Relay(Box::new(frame)))),
                 Act::Begun(end, stations) => self.answer(end, stations),
                 Act::Bytes(end, bytes) => self.relays.tunnels.bytes(end, bytes),
@@ -102,8 +103,8 @@ impl Node {
         }
     }
 
-    /// Whoever opens a circuit proves itself as over any connection; data links go direct. What is
-    /// too much is closed unread.
+    /// Answers a new circuit. The opener authenticates itself as over any connection, and may not
+    /// ask for a data link. Circuits beyond the limit per neighbour are closed unread.
     fn answer(&mut self, end: End, stations: Vec<MemberId>) {
         if !last_before_this_one(&stations)
             .is_some_and(|neighbour| self.relays.answering.begin(neighbour))
@@ -130,8 +131,8 @@ impl Node {
             .into_iter()
             .for_each(|neighbour| self.relays.answering.end(neighbour));
         match result {
-            // A neighbour may have named somebody else as its beginning; who is there is what the
-            // handshake says.
+            // A neighbour may have named another node as the first station. The handshake proves
+            // the peer's identity.
             Ok((stream, session)) if stations.first() == Some(&session.peer.id) => {
                 let over = stations[1..stations.len() - 1].iter().rev().copied().collect();
                 self.on_relayed(stream, session, over, Dialled::ByPeer);
@@ -141,7 +142,7 @@ impl Node {
         }
     }
 
-    /// Tries what is due of circuits to those to whom no link leads.
+    /// Tries the circuits that are due to members without a link, or with a silent one.
     pub(super) fn seek(&mut self) {
         let now = self.now();
         self.relays.lost.retain(|_, (until, _)| now < *until);
@@ -156,8 +157,8 @@ impl Node {
         self.give_up_the_hopeless(&wanted);
     }
 
-    /// Those whose link has ended, and to whom by now no way leads that could be tried, nor one
-    /// that begins with a neighbour whose own link may be back in a moment.
+    /// Gives up members whose link has ended if no path to them is left: none to be tried, none
+    /// being tried, and none that begins with a neighbour whose own link is being redialled.
     fn give_up_the_hopeless(&mut self, wanted: &BTreeMap<MemberId, Want>) {
         let Relays { seeker, lost, .. } = &self.relays;
         let may_be_back = lost
@@ -175,7 +176,7 @@ impl Node {
         hopeless.into_iter().for_each(|id| self.give_up(id));
     }
 
-    /// Whom a circuit could reach and no link does, and whose direct link is silent.
+    /// Members without a link, or with a silent direct link, to which a circuit is possible.
     fn wanted(&self, now: u64) -> BTreeMap<MemberId, Want> {
         let (links, direct) = (self.election.links(), self.direct_neighbours());
         let suspects: BTreeSet<MemberId> = self.election.suspects(now).collect();
@@ -200,7 +201,7 @@ impl Node {
 
     fn open_circuit(&mut self, to: MemberId, stations: Vec<MemberId>) {
         let Some((end, open)) = self.relays.switch.open(stations.clone()) else {
-            // Too many circuits are here already.
+            // No more circuits are allowed.
             self.relays.seeker.failed(self.now(), to, |_| false);
             return;
         };
@@ -233,8 +234,8 @@ impl Node {
                 self.relays.seeker.failed(now, *to, |failed| {
                     route(links, me, *to, &(&direct - failed)).is_some()
                 });
-                // A station whose next link has just ended may have it back in a moment, or says
-                // that it has not.
+                // A relay whose next link has just ended may restore it in a moment, or reports
+                // that it did not.
                 self.seek();
             }
         }
@@ -249,7 +250,7 @@ impl Node {
     ) {
         let peer = session.peer.id;
         let first = over.first().and_then(|first| self.peers.get(*first)).map(|link| link.address);
-        // Without its first link the circuit is over, too.
+        // Without its first link the circuit has ended as well.
         let taken =
             first.map(|address| self.on_linked(stream, session, Way::over(address, over), dialled));
         if taken.is_none_or(|taken| taken == Taken::Refused) {
@@ -257,20 +258,20 @@ impl Node {
         }
     }
 
-    /// A member has a link.
+    /// The member has a link.
     pub(super) fn found(&mut self, id: MemberId) {
         self.relays.seeker.found(id);
         self.relays.lost.remove(&id);
     }
 
-    /// The link of a member has ended: every other way to it is tried, before it counts as gone.
+    /// A member's link has ended: tries all other paths before the member counts as unreachable.
     pub(super) fn seek_lost(&mut self, member: MemberId, dial: DirectDial) {
         let now = self.now();
         self.relays.lost.insert(member, (now + LOST_MS, dial));
         self.seek();
     }
 
-    /// No way leads to a member any more.
+    /// No path leads to the member any more.
     pub(super) fn give_up(&mut self, member: MemberId) {
         self.relays.lost.remove(&member);
         if self.peers.get(member).is_none() {
@@ -279,14 +280,14 @@ impl Node {
         }
     }
 
-    /// What goes over a neighbour's link is over with it.
+    /// Ends the circuits over a neighbour whose link has ended.
     pub(super) fn end_circuits_over(&mut self, neighbour: MemberId) {
         let acts = self.relays.switch.unlinked(neighbour);
         self.act(acts);
     }
 
-    /// Others pass on what the direct link of a member carried. Its data link goes the same way as
-    /// that did.
+    /// Relays now carry a member's messages. Its data link used the same path as the lost direct
+    /// link, so it counts as lost, too.
     pub(super) fn lose_direct(&mut self, member: MemberId) {
         self.roster.link_down(member, self.now());
         let Some(envelope) = self.envelope.clone() else { return };
@@ -296,7 +297,7 @@ impl Node {
         }
     }
 
-    /// Good-byes to those whose links others pass on.
+    /// Sends the queued good-byes over relayed links, for at most [`GOODBYE`].
     pub(in crate::driver) async fn leave_relayed(
         &mut self,
         said: &mut mpsc::UnboundedReceiver<Said>,
@@ -316,7 +317,7 @@ impl Node {
     }
 }
 
-/// The neighbour that a circuit comes over to its end.
+/// The neighbour over which a circuit reaches its last station.
 fn last_before_this_one(stations: &[MemberId]) -> Option<MemberId> {
     stations.iter().rev().nth(1).copied()
 }

@@ -1,6 +1,6 @@
 //! Layer: Host.
 //!
-//! What a node says about itself.
+//! The status that a node reports about itself.
 
 use super::{Node, WAITING_WARN};
 use crate::collective::Envelope;
@@ -19,18 +19,19 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a node is shown as a duplicate after it last met its twin; dials are repeated more
-/// often than that.
+/// How long a node is shown as a duplicate after it last met the other one. Dials repeat more often
+/// than that.
 const DUPLICATE_SHOWN_MS: u64 = 90_000;
 
-/// A group of 16 takes a moment to form.
+/// How long a group of 16 may take to form before a node without a View reports that it is full.
 const FULL_AFTER: Duration = Duration::from_secs(10);
 
-/// For which the plan's shares are told.
+/// Buffer size for which the plan's shares are reported.
 const LARGE_BYTES: u64 = 64 << 20;
 
 impl Node {
-    /// Notices a call that others have not made; warns once when it has waited long.
+    /// Records the operation that waits for other ranks. Warns once when it has waited for
+    /// [`WAITING_WARN`].
     pub(super) fn watch_waiting(&mut self, now: Instant) {
         let waiting = self.envelope.as_ref().and_then(|e| e.waiting_for());
         self.waiting = match (waiting, self.waiting) {
@@ -96,7 +97,7 @@ impl Node {
             return State::NotEnoughPeers { present, wanted };
         }
         match &self.envelope {
-            // Whoever is in a group has its place, and the other one has none.
+            // A node in a group has its place; the duplicate has none.
             e if self.has_twin() && e.as_ref().is_none_or(|e| e.view().size() == 1) => {
                 State::Duplicate
             }
@@ -106,7 +107,8 @@ impl Node {
             None if self.peers.iter().next().is_none() => {
                 State::Alone { interfaces: self.alone_on() }
             }
-            // As many as a View holds, and none of their Views has a place for this node.
+            // Linked with as many members as a View holds, and none of their Views has a place for
+            // this node.
             None if self.peers.iter().count() >= MEMBERS_MAX
                 && self.epoch.elapsed() > FULL_AFTER =>
             {
@@ -199,8 +201,8 @@ impl Node {
         Some(Waiting { op, ranks, since: since.elapsed() })
     }
 
-    /// Whether somebody who is linked now is known to be at this address; where nobody answered
-    /// there, or on its machine, which may have been tried at several ports.
+    /// Whether a linked member is known to be at this address; if nothing answered there, also at
+    /// another port of its machine.
     fn is_reached(&self, to: SocketAddr, refusal: Refusal) -> bool {
         let is_silent = matches!(refusal, Refusal::Io(_) | Refusal::TooSlow);
         let is_there = |at: SocketAddr| at == to || is_silent && at.ip() == to.ip();
@@ -209,7 +211,7 @@ impl Node {
             .any(|(id, link)| is_there(link.address) || self.roster.addresses_of(*id).any(is_there))
     }
 
-    /// Who is seen and not joined, a sentence each.
+    /// One sentence for each node that is seen and not joined.
     pub(super) fn others(&self) -> Vec<String> {
         let adverts = self.roster.others().take(16).map(|advert| {
             let at = advert.addresses.first().map_or_else(|| format!("port {}", advert.port), ToString::to_string);
@@ -227,7 +229,7 @@ impl Node {
     }
 }
 
-/// What the plan does with a large buffer.
+/// How the plan distributes a large buffer over the paths.
 fn shares(plan: &Plan, size: usize) -> Vec<PlanShare> {
     let loads = loads_ppm(&plan.class_for(LARGE_BYTES).schedule, size);
     loads
@@ -236,7 +238,7 @@ fn shares(plan: &Plan, size: usize) -> Vec<PlanShare> {
         .collect()
 }
 
-/// Why calls of the View run on this engine, with the members' names.
+/// Why calls of the View run on this engine, with the names of members.
 pub fn engine_reason(view: &View, engine: EngineChoice) -> String {
     engine.why.sentence(|rank| {
         peer_at(view, rank).map_or_else(|| format!("rank {rank}"), |peer| peer.to_string())

@@ -1,6 +1,6 @@
 //! Layer: Host.
 //!
-//! What happened, told to whoever listens.
+//! Sends events to their subscribers.
 
 use super::Node;
 use crate::driver::node::peer_at;
@@ -10,11 +10,12 @@ use crate::identity::{MemberId, Name, NodeId};
 use crate::view::View;
 use std::time::Duration;
 
-/// Names that are kept, also of nodes that are gone.
+/// Number of names kept, also of nodes that are gone.
 const NAMES_MAX: usize = 256;
 
 impl Node {
-    /// Without listeners it is lost, and whoever is late loses the oldest.
+    /// Sends an event. Without subscribers it is lost, and a slow subscriber loses the oldest
+    /// events.
     pub(super) fn announce_event(&mut self, event: Event) {
         tracing::debug!(%event, "happened");
         let _ = self.happened.send(event);
@@ -51,13 +52,13 @@ impl Node {
 
     pub(super) fn learn_name(&mut self, node: NodeId, name: Name) {
         if self.names.len() >= NAMES_MAX && !self.names.contains_key(&node) {
-            // Any: names are for people, and a home has fewer.
+            // Any one: names are for people, and a home has fewer nodes.
             self.names.pop_first();
         }
         self.names.insert(node, name);
     }
 
-    /// What a node calls itself, as far as it has been here.
+    /// The name of a node, if it is known.
     pub(super) fn name_of(&self, node: NodeId) -> Option<Name> {
         if node == self.me.node {
             Some(self.config.local.hello.name.clone())

@@ -1,6 +1,6 @@
 //! Layer: Host.
 //!
-//! The View a node is in: its operations and its data links.
+//! The installed View: its session, its operations and its data links.
 
 use super::plans::Planning;
 use super::{Node, OpenView};
@@ -22,13 +22,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Members kept in mind that cannot be dialled; more are found out again.
+/// Number of remembered members that cannot be dialled. A forgotten one is found out again.
 const WALLED_MAX: usize = 64;
 
-/// Failures of the engine in one View after which the next View does without it.
+/// Failures of an engine in one View after which the next View excludes it.
 const ENGINE_FAILURES_MAX: u32 = 2;
 
-/// A data link that was accepted from this address.
+/// An accepted data link from this address; `None` if it cannot be set up.
 pub(super) fn laid(stream: Box<dyn Stream>, session: Session, theirs: SocketAddr) -> Option<Laid> {
     let ours = stream.local_addr().ok();
     let link = into_data_link(stream, session)
@@ -53,8 +53,8 @@ impl Node {
         }
         let Some(me) = view.rank_of(self.me) else { return };
         let (tx, rx) = mpsc::unbounded_channel();
-        // The election accepts no View on an engine that this node has not. That of Gloo opens the
-        // native one beside it, where a View runs both.
+        // The election accepts no View on an engine that this node lacks. If the View runs both
+        // engines, Gloo's also opens the native one.
         let kind = if view.runs(EngineKind::Gloo) { EngineKind::Gloo } else { view.engine.kind };
         let Some(engine) = self.engines.iter().find(|engine| engine.kind() == kind) else { return };
         let mouth = Arc::new(Speaker::new(Arc::clone(view), self.me, self.peers.voices().clone()));
@@ -76,24 +76,25 @@ impl Node {
         self.planning = Planning::of(Some(view), self.now());
         self.ways.view_changed(view);
         if self.election.is_frozen() {
-            // Installed late, for its outcome alone: the next one is under way.
+            // Installed late, only to decide its operations: the next View is already being agreed.
             envelope.freeze();
             self.tell_installed(view);
             return;
         }
         self.dial_data_links(view, me);
         self.renew_forecasts();
-        // Whoever gets the Context, or hears of it, may ask for the status at once.
+        // Published before the event and the Context: their receivers may ask for the status at
+        // once.
         self.publish();
         self.tell_installed(view);
-        // Some may not have been in the View in which it was found out.
+        // Members that were not in the earlier View miss the rates that were measured in it.
         view.ranks().filter(|rank| *rank != me).for_each(|rank| self.replay_rates(rank));
         self.is_envelope_new = true;
     }
 
-    /// Hands the installed View to callers. At the end of a turn, when all that tells the other
-    /// members of it is queued: what calls say goes the same way without the driver, and a member
-    /// that has not heard of the View would let it pass.
+    /// Shows the installed View to callers, at the end of a turn. By then the messages that tell
+    /// the other members of the View are queued. Calls use the same queues without the driver, and
+    /// a member that has not heard of the View would ignore their messages.
     pub(super) fn show_envelope(&mut self) {
         if !std::mem::take(&mut self.is_envelope_new) {
             return;
@@ -118,7 +119,7 @@ impl Node {
     fn dial_data_link(&mut self, view: ViewDigest, me: Rank, peer: Rank, expect: MemberId) {
         let direct = self.peers.get(expect).filter(|link| link.is_direct());
         let Some((to, ours)) = direct.map(|l| (l.address, l.local)) else {
-            // Its direct link broke this very moment, and nobody else will make the data link.
+            // The direct link broke at this moment, so no data link can be made.
             return self.step(Input::DataLinkLost(view));
         };
         let first =
@@ -132,15 +133,16 @@ impl Node {
         );
     }
 
-    /// Nobody answered this node's dial for a data link.
+    /// This node's dials for a data link failed, or the peer was asked to dial and did not in time.
+    /// The first time, asks the peer to dial; otherwise the data link is lost.
     pub(in crate::driver) fn on_data_link_blocked(&mut self, view: ViewDigest, peer: Rank) {
         let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == view) else { return };
         let Some(member) = envelope.view().member(peer).map(|m| m.id) else { return };
         if self.data.has_stood(peer) {
             return;
         }
-        // One of a lower rank has asked because it does not get through either; one that was asked
-        // may not get through by now.
+        // A peer of a lower rank asked this node because its own dials failed; now both directions
+        // do. A peer in `walled` was asked and did not dial in time.
         if peer < envelope.me() || self.walled.remove(&member) {
             return self.step(Input::DataLinkLost(view));
         }
@@ -152,8 +154,8 @@ impl Node {
         self.data.ask(view, peer, self.events.clone());
     }
 
-    /// Who was asked to dial and has not may be the one that nobody lets out by now: in the next
-    /// View this node tries again.
+    /// Peers that were asked to dial and did not may be blocked themselves, so in the next View
+    /// this node dials them again.
     fn dial_again_who_did_not(&mut self) {
         let Some(envelope) = &self.envelope else { return };
         for rank in self.data.unanswered() {
@@ -170,7 +172,7 @@ impl Node {
         }
     }
 
-    /// A member of a lower rank does not get through to this node.
+    /// A member of a lower rank asks this node to dial, because its own dials fail.
     pub(super) fn on_asked_to_dial(&mut self, from: MemberId, view: ViewDigest) {
         self.step(Input::Heard(from));
         let Some(envelope) = self.envelope.clone().filter(|e| e.digest() == view && !e.is_frozen())
@@ -228,8 +230,9 @@ impl Node {
         }
     }
 
-    /// The envelope of this View. Whoever speaks of a View has installed it, so a node that has
-    /// accepted it installs it now: nothing is lost that comes before the news.
+    /// The session of this View, if it is installed. A peer that sends for a View has installed it.
+    /// So if this node has accepted that View it installs it now, and loses no message that arrives
+    /// before the notice.
     pub(super) fn envelope_of(&mut self, view: ViewDigest) -> Option<Arc<Envelope>> {
         if self.envelope.as_ref().is_none_or(|envelope| envelope.digest() != view) {
             self.step(Input::DataLink(view));
@@ -246,7 +249,7 @@ impl Node {
         }
     }
 
-    /// Tells all others what this node has set on the board of its View.
+    /// Sends an entry of this node on the View's board to all other members.
     pub(super) fn post(&mut self, key: &str, value: &[u8]) {
         let Some(envelope) = self.envelope.clone() else { return };
         for member in envelope.view().members.iter().filter(|m| m.id != self.me) {
@@ -264,8 +267,8 @@ impl Node {
         }
     }
 
-    /// Once may be chance. An engine that fails twice in one View, though nobody was lost, is not
-    /// trusted with the next one.
+    /// A single failure may be chance. If an engine fails twice in one View without the loss of a
+    /// member, the next View excludes it.
     pub(super) fn on_engine_failed(&mut self) {
         self.engine_failures += 1;
         let Some(view) = self.envelope.as_ref().map(|e| e.digest()) else { return };
@@ -274,8 +277,8 @@ impl Node {
         }
     }
 
-    /// Closes the link of a member that broke the protocol. It may come back; the election decides
-    /// about its place.
+    /// Closes the link of a member that broke the protocol. It may reconnect; the election decides
+    /// whether it stays a member.
     pub(super) fn expel(&mut self, rank: Rank) {
         let Some(member) = self.envelope.as_ref().and_then(|e| e.view().member(rank).map(|m| m.id))
         else {
@@ -297,7 +300,7 @@ impl Node {
         self.deadlines.arm(op, Instant::now(), after, |op| envelope.is_open(op));
     }
 
-    /// Gives up what has had its time.
+    /// Gives up the operations whose deadline has passed.
     pub(super) fn expire(&mut self, now: Instant) {
         let Some(envelope) = &self.envelope else { return };
         while let Some(op) = self.deadlines.next(now) {

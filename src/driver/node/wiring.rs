@@ -1,6 +1,6 @@
 //! Layer: Host.
 //!
-//! A node notices that cables were plugged in or pulled.
+//! Reacts to changes of this machine's network interfaces.
 
 use super::Node;
 use crate::discovery::Discovery;
@@ -9,12 +9,13 @@ use crate::topology::Interface;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Between two looks.
+/// Interval between two looks.
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Node {
-    /// What was hidden behind a new interface is looked for, and links over one that is gone are
-    /// made anew elsewhere.
+    /// Looks at the network interfaces. If they have changed, updates discovery, the address policy
+    /// and the trusted addresses, makes paths due for a trial, and redials links whose interface is
+    /// gone.
     pub(super) fn look_at_wires(&mut self, now: Instant, discovery: &mut dyn Discovery) {
         if now < self.wires_at {
             return;

@@ -1,18 +1,18 @@
 //! Layer: Core.
 //!
-//! What a node has to know again when it starts anew, for the promises it has given.
+//! The state that a node must keep across restarts, so that its promises stay binding.
 
 use crate::election::message::Accepted;
 use crate::view::Ballot;
 use crate::wire::{Decode, Encode, Malformed, Reader, put_option};
 
-/// What outlives the process.
+/// The durable state of the agreement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Durable {
-    /// Lower ballots are ignored.
+    /// The highest promised ballot; lower ones are refused.
     pub promised: Ballot,
-    /// The newest accepted View. Nothing is installed that was not promised, so a next install is
-    /// strictly later.
+    /// The newest accepted View. Only promised ballots are installed, so the next installation has
+    /// a strictly higher ballot.
     pub accepted: Option<Accepted>,
 }
 

@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! What a checker may ask of an agreement, and what it may forget to have fewer states.
+//! Queries of the model checker, and ways to reduce its number of states.
 
 use super::Agreement;
 use crate::collective::Closing;
@@ -9,8 +9,8 @@ use crate::identity::MemberId;
 use crate::view::Ballot;
 
 impl Agreement {
-    /// Whether this message changes nothing here, now and whatever comes. Answers that only tell a
-    /// proposer to hurry up or to give up count as nothing.
+    /// Whether this message changes nothing here, now or later. Replies that only make a proposer
+    /// hurry or give up are not counted as changes.
     pub(in crate::election) fn ignores(&self, from: MemberId, message: &Message) -> bool {
         let promised = self.durable.promised;
         let installed = self.installed.as_ref().map_or(Ballot::ZERO, |v| v.ballot);
@@ -32,8 +32,8 @@ impl Agreement {
                 !self.proposal.as_ref().is_some_and(waits)
             }
             Message::Install(id) => {
-                // Who has not accepted it has no use for it yet; only a broken rule lets it come so
-                // early.
+                // A member that has not accepted the View cannot use the message yet; only a seeded
+                // defect sends it so early.
                 self.outranks(promised, id.ballot)
                     || self.was_cut_off_since(id.ballot)
                     || self.is_past(id.ballot, installed)
@@ -42,7 +42,7 @@ impl Agreement {
         }
     }
 
-    /// Whether it may yet install, or has installed and not left, the View of this ballot.
+    /// Whether it has installed the View of this ballot and not left it, or may still install it.
     pub(in crate::election) fn may_run(&self, ballot: Ballot) -> bool {
         let running =
             self.installed.as_ref().is_some_and(|v| v.ballot == ballot) && self.closing.is_none();
@@ -51,32 +51,32 @@ impl Agreement {
         running || coming && self.durable.promised == ballot
     }
 
-    /// The ballot of the running proposal, and whether its View is made.
+    /// The ballot of the running proposal, and whether its View has been drafted.
     pub(in crate::election) fn ballot(&self) -> Option<(Ballot, bool)> {
         self.proposal.as_ref().map(|p| (p.ballot, p.view.is_some()))
     }
 
-    /// The highest ballot promised.
+    /// The highest promised ballot.
     pub(in crate::election) fn promised(&self) -> Ballot {
         self.durable.promised
     }
 
-    /// The newest round heard of, for a proposer that is told of it by a `Nack`.
+    /// Raises the highest round seen, as a `Nack` would.
     pub(in crate::election) fn hear_of(&mut self, round: u64) {
         self.round_seen = self.round_seen.max(round);
     }
 
-    /// What it reports of the View it has left.
+    /// Its report on the View it has frozen.
     pub(in crate::election) fn closing(&self) -> Option<&Closing> {
         self.closing.as_ref()
     }
 
-    /// Whether its operations have ended without an outcome.
+    /// Whether its open operations have ended as indeterminate.
     pub(in crate::election) fn is_cut_off(&self) -> bool {
         self.cut_off.is_some()
     }
 
-    /// Forgets how often something was written, when nothing is being written.
+    /// Resets the ticket counter when no write is pending.
     pub(in crate::election) fn forget_tickets(&mut self) {
         if self.held.is_empty() {
             self.tickets = 0;

@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! A ballot on its way: who is asked, who has promised, and the View that is made of that.
+//! A running proposal: the members asked, their promises and acceptances, and the drafted View.
 
 use super::Surroundings;
 use crate::defect::Seeded;
@@ -23,7 +23,7 @@ pub(super) struct Proposal {
 }
 
 impl Proposal {
-    /// Makes its View, when all members have promised.
+    /// Drafts the View from the promises of all members.
     pub(super) fn draft(
         &self,
         current: Option<&View>,

@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! Which of several `Prepare` messages is answered when operations may finish first.
+//! Which of several `Prepare` messages is promised when operations may finish first.
 
 use super::{Election, Input, Operations};
 use crate::collective::Closing;
@@ -24,7 +24,7 @@ impl Operations for Busy {
     }
 }
 
-/// Member 1 of a View of three, in which an operation is open.
+/// Member 1 of a View of three that has one operation open.
 fn busy_member() -> Election {
     let applicant = Applicant {
         id: member_id(1),
@@ -52,7 +52,7 @@ fn prepare(round: u64, proposer: u8) -> Message {
     Message::Prepare(ballot(round, proposer), [1, 2, 3].map(member_id).to_vec())
 }
 
-/// Answers to others; the disk is instant.
+/// The messages to others; every write is durable at once.
 fn tell(election: &mut Election, now: u64, from: u8, message: Message) -> Vec<(u8, Message)> {
     answers(election, now, Input::Message(member_id(from), message))
 }
@@ -92,7 +92,7 @@ fn the_higher_of_two_ballots_is_promised_when_the_drain_is_over_and_the_lower_on
             [(3, Message::Nack(ballot(3, 3), ballot(5, 2)))],
             "{first:?} then {second:?}"
         );
-        // The time to finish began with the first of them.
+        // The drain time runs from the first `Prepare`.
         assert_eq!(promised(&answers(&mut election, 509, Input::Tick)), []);
         assert_eq!(promised(&answers(&mut election, 510, Input::Tick)), [(2, 5)]);
     }
@@ -124,7 +124,8 @@ fn a_node_that_has_missed_many_rounds_learns_them_in_steps() {
 fn what_would_not_be_promised_is_not_drained_for() {
     let mut election = busy_member();
     tell(&mut election, 10, 2, prepare(5, 2));
-    // Not its proposer's, without this member, too far ahead, too low.
+    // Not sent by its proposer, without this member, a round too far ahead, again not sent by its
+    // proposer, too low.
     assert_eq!(tell(&mut election, 20, 3, prepare(9, 2)), []);
     assert_eq!(
         tell(&mut election, 20, 3, Message::Prepare(ballot(9, 3), [2, 3].map(member_id).to_vec())),

@@ -1,7 +1,7 @@
 //! Layer: Core.
 //!
-//! What is known of the way to a peer: how patient one has to be on it, and whether it works in
-//! both directions.
+//! Properties of the link to a peer: its silence limits (wired, radio, relayed), and whether it
+//! works in both directions.
 
 use super::Election;
 use super::peers::Link;
@@ -10,17 +10,19 @@ use crate::election::notice::Notice;
 use crate::identity::MemberId;
 
 impl Election {
-    /// This machine's end of the link to `id` is a radio. Either end makes both more patient.
+    /// Records that this machine's end of the link to `id` is a radio. A radio at either end raises
+    /// the silence limits.
     pub fn set_over_radio(&mut self, id: MemberId) {
         if self.peers.contains_key(&id) && self.over_radio.insert(id) {
             self.set_limits(id);
         }
     }
 
-    /// Of a link that others pass on, those of all links that it goes over together.
+    /// The silence limits of a peer. Those of a relayed link are the sum over its links.
     pub(super) fn limits_of(&self, id: MemberId) -> Limits {
         let over = self.peers.get(&id).map_or(&[][..], |p| &p.over);
         let Some(first) = over.first() else { return self.limits_of_direct(id) };
+        // To 2 over [3, 4]: the direct link to 3, then the legs (3, 4) and (4, 2).
         let legs = over.iter().zip(over.iter().skip(1).chain([&id]));
         let says = |from: &MemberId, to: &MemberId| {
             self.peers.get(from).is_some_and(|p| p.radios.contains(to))
@@ -39,14 +41,13 @@ impl Election {
         if radio { self.config.limits.or(Limits::RADIO) } else { self.config.limits }
     }
 
-    /// Whether so little is heard of this peer that a link through others may take the place of its
-    /// direct one.
+    /// Whether this peer has been silent for so long that a relayed link may replace its direct
+    /// one.
     pub fn is_quiet(&self, now: u64, id: MemberId) -> bool {
         self.peers.get(&id).is_some_and(|p| p.detector.is_quiet(now))
     }
 
-    /// Peers with a direct link that has been silent for so long that another way to them had
-    /// better be looked for.
+    /// Peers whose direct link is suspect, so that another path to them should be tried.
     pub fn suspects(&self, now: u64) -> impl Iterator<Item = MemberId> {
         let is_suspect = move |p: &super::Peer| {
             let is_up = matches!(p.link, Link::Up { .. }) && p.over.is_empty();
@@ -62,14 +63,14 @@ impl Election {
         }
     }
 
-    /// A link under them has turned out to be a radio, or not to be.
+    /// Updates the limits of relayed links after a link under them was found to be a radio, or not.
     pub(super) fn set_limits_of_relayed(&mut self) {
         let relayed: Vec<MemberId> =
             self.peers.iter().filter(|(_, p)| !p.over.is_empty()).map(|(id, _)| *id).collect();
         relayed.into_iter().for_each(|id| self.set_limits(id));
     }
 
-    /// A peer that is heard and has not heard this node for as long as it takes to be dead.
+    /// A peer that is heard and has not reported this node as reachable for its `dead_cap_ms`.
     pub fn one_way(&self, now: u64) -> Option<MemberId> {
         let deaf = |id: MemberId, since: u64| now >= since + self.limits_of(id).dead_cap_ms;
         let found = |(id, p): (&MemberId, &super::Peer)| {

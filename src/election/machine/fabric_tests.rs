@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! Radios, and ways that work in one direction only.
+//! Silence limits of radio and relayed links, and one-way links.
 
 use super::{Election, Input, Operations};
 use crate::collective::Closing;
@@ -23,7 +23,7 @@ impl Operations for Idle {
     }
 }
 
-/// Node 1 with a link to node 2 since the time 0.
+/// Node 1, with a link to node 2 since time 0.
 fn linked() -> Election {
     let applicant = Applicant {
         id: member_id(1),
@@ -44,7 +44,7 @@ fn heartbeat(reaches: &[u8], radio: bool) -> Message {
     Message::Heartbeat(Heartbeat { view: None, reach, persisting: false, broken: false, radio })
 }
 
-/// When node 2 is given up if it says nothing any more after ten heartbeats of that kind.
+/// Time from the last of ten heartbeats of node 2 to its loss, in milliseconds.
 fn given_up_after(election: &mut Election, radio: bool) -> u64 {
     let last = 2500;
     for now in (0..=last).step_by(50) {
@@ -105,7 +105,7 @@ fn a_peer_that_is_heard_and_hears_nothing_is_told_once_and_as_long_as_it_lasts()
     assert_eq!((shown.first(), shown.last()), (Some(&2000), Some(&3950)));
 }
 
-/// Node 1 with direct links to 3 and 4, and one to 2 that these pass on, in this order.
+/// Node 1 with direct links to 3 and 4, and a link to 2 relayed by `over` in this order.
 fn relayed(over: &[u8]) -> Election {
     let applicant = Applicant {
         id: member_id(1),
@@ -125,7 +125,7 @@ fn relayed(over: &[u8]) -> Election {
     election
 }
 
-/// What a station says of its own links.
+/// Heartbeat of a relay about its own links: (member, radio).
 fn station(reaches: &[(u8, bool)]) -> Message {
     let reached = |(n, radio): &(u8, bool)| Reached {
         id: member_id(*n),
@@ -143,7 +143,7 @@ fn station(reaches: &[(u8, bool)]) -> Message {
     })
 }
 
-/// When node 2 is given up, where its stations go on telling of their links.
+/// Time from the last heartbeat of node 2 to its loss while its relays live on, in milliseconds.
 fn given_up_through(election: &mut Election, radio: bool) -> u64 {
     let last = 2500;
     let mut at = None;
@@ -169,10 +169,11 @@ fn given_up_through(election: &mut Election, radio: bool) -> u64 {
 
 #[test]
 fn a_link_through_others_may_be_silent_for_as_long_as_all_links_on_the_way() {
-    // Twice 750 ms are suspect, and twice that is dead, on one wire; up to 2 s for each.
+    // One wired link is suspect after 750 ms and dead after twice that, at most 2 s. Limits add up
+    // over the links: two links are dead after 3 s.
     assert_eq!(given_up_through(&mut relayed(&[3]), false), 3050);
     assert_eq!(given_up_through(&mut relayed(&[3, 4]), false), 4550);
-    // The last link is a radio, as its station says.
+    // The last link is a radio, as its relay reports.
     assert_eq!(given_up_through(&mut relayed(&[3]), true), 5550);
 }
 
@@ -215,7 +216,7 @@ fn a_silent_direct_link_is_suspect_before_it_is_given_up() {
     assert_eq!((quiet, suspect.first(), suspect.last()), (Some(400), Some(&800), Some(&1500)));
 }
 
-/// For how long node 2 is waited for when its link has ended.
+/// How long node 2 still counts as reachable after its link went down, in milliseconds.
 fn waited_for(election: &mut Election, late_ms: u64) -> u64 {
     election.step(980, Input::Tick, &mut Idle);
     election.step(1000, Input::LinkDown(member_id(2)), &mut Idle);
@@ -237,6 +238,6 @@ fn a_link_through_others_has_as_long_to_come_back_as_the_links_on_the_way() {
     assert_eq!(waited_for(&mut linked(), 0), 300);
     assert_eq!(waited_for(&mut relayed(&[3]), 0), 600);
     assert_eq!(waited_for(&mut relayed(&[3, 4]), 0), 900);
-    // Whoever has not run itself has not dialled either.
+    // A node that did not run did not re-dial either.
     assert!(waited_for(&mut linked(), 400) > 500);
 }

@@ -1,6 +1,7 @@
 //! Layer: Core.
 //!
-//! Who is to blame for a View that had to be replaced, and what follows from it.
+//! Which members a new View has gained or lost, and the quarantine of members that are lost
+//! repeatedly.
 
 use super::Election;
 use super::peers::Link;
@@ -12,12 +13,12 @@ use crate::status::KeptOut;
 use crate::view::View;
 
 impl Election {
-    /// The nodes that are kept out, for how many milliseconds still, and why.
+    /// The nodes in quarantine, the remaining time of each in milliseconds, and the reason.
     pub fn quarantined(&self, now: u64) -> impl Iterator<Item = (NodeId, u64, KeptOut)> {
         self.quarantine.held(now)
     }
 
-    /// What the new View means for who is in.
+    /// Compares the new View with the previous one and reports joins, mergers, leaves and losses.
     pub(super) fn compare_members(&mut self, now: u64, view: &View) {
         let next: Vec<MemberId> =
             view.members.iter().map(|m| m.id).filter(|id| *id != self.me).collect();
@@ -52,17 +53,17 @@ impl Election {
         }
     }
 
-    /// Of a View that breaks in pieces the smaller part is to blame, whatever each part thinks. Who
-    /// says good-bye is not.
+    /// Counts the losses of members that did not announce it. When a View splits, the smaller part
+    /// is to blame, so a node in the smaller part counts nothing.
     fn count_losses(&mut self, now: u64, before: Vec<MemberId>, view: &View) {
         let (kept, gone): (Vec<MemberId>, Vec<MemberId>) =
             before.into_iter().partition(|id| view.contains(*id));
-        // This node is one of those that were kept.
+        // `kept` does not include this node.
         if 2 * (kept.len() + 1) < kept.len() + gone.len() + 1 {
             return;
         }
         for id in gone {
-            // Whoever has been forgotten since was lost by this node, when it was away itself.
+            // If the peer is forgotten, this node itself was away.
             let to_blame = self.peers.get(&id).is_some_and(|p| !p.left);
             if to_blame
                 && let Some(ms) = self.quarantine.lost(id.node, now, self.config.quarantine_ms)
@@ -72,16 +73,16 @@ impl Election {
         }
     }
 
-    /// Whether this node is in quarantine. Nobody is taken out of a View for losses of before, but
-    /// for a vote that is withheld now.
+    /// Whether `id` is excluded by quarantine. A member of the installed View is excluded only for
+    /// a vote that it withholds.
     pub(super) fn is_kept_out(&self, now: u64, id: MemberId) -> bool {
         let is_member = || self.agreement.installed().is_some_and(|v| v.contains(id));
         self.quarantine.holds(id.node, now)
             && (self.quarantine.expels(id.node, now) || !is_member())
     }
 
-    /// A member that withholds its vote keeps every call of the View open: its link ends, it is
-    /// kept out at once, and the View is to be replaced.
+    /// Excludes a member that withholds its vote, because it keeps every call of the View open: its
+    /// link ends, its quarantine begins, and the View must be replaced.
     pub(super) fn on_withheld(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {
         let is_member = self.agreement.installed().is_some_and(|v| v.contains(id));
         if !is_member || self.is_frozen() || self.quarantine.expels(id.node, now) {
@@ -100,7 +101,7 @@ impl Election {
         peer.is_some_and(|p| !p.detector.is_quiet(now) && p.deaf_since.is_none())
     }
 
-    /// Whether some of these are in quarantine, and the others would be enough.
+    /// Whether some of these are excluded by quarantine and enough others remain.
     pub(super) fn has_enough_without_some(&self, now: u64, members: &[MemberId]) -> bool {
         let kept_out = members.iter().filter(|m| self.is_kept_out(now, **m)).count();
         kept_out > 0 && members.len() - kept_out >= self.config.partition.members_wanted()

@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! Who is there: links that come and go, signs of life, and what others say of whom they reach.
+//! Peers of an election: their links, signs of life and reachability reports.
 
 use super::Election;
 use crate::election::agreement::Effect;
@@ -11,37 +11,37 @@ use crate::identity::MemberId;
 use crate::view::ViewId;
 use std::collections::BTreeSet;
 
-/// What is known of one other member.
+/// The known state of one other node.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub(super) detector: Detector,
-    /// Since when the link is up, or since when it is down.
+    /// State of the control link, and since when.
     pub(super) link: Link,
     pub(super) view: Option<ViewId>,
-    /// Who passes the link on, in order from here; nobody does a direct one.
+    /// The relays of the link, in order from this node; empty for a direct link.
     pub(super) over: Vec<MemberId>,
-    /// Whom it says it reaches.
+    /// The members it reports as reachable.
     pub(super) reach: BTreeSet<MemberId>,
-    /// Of these, whom it reaches through others.
+    /// Those of them it reaches through relays.
     pub(super) relayed: BTreeSet<MemberId>,
-    /// And over a radio of its own.
+    /// Those of them it reaches over a radio of its own.
     pub(super) radios: BTreeSet<MemberId>,
     pub(super) view_since: u64,
-    /// Since when it says that it waits for its disk.
+    /// Since when it reports that it waits for its disk.
     pub(super) persisting_since: Option<u64>,
-    /// It says that its View has lost a data link.
+    /// It reports that it has lost a data link of its View.
     pub(super) broken: bool,
     pub(super) left: bool,
-    /// How it was found to be gone.
+    /// How its loss was detected.
     pub(super) loss: Option<Loss>,
-    /// It has been in a View that this node has no part in, since they were last in one together.
+    /// It has reported a View that this node is not part of, since the two last shared one.
     pub(super) apart: bool,
-    /// Its end of the link is a radio.
+    /// Its end of the direct link is a radio.
     pub(super) radio: bool,
-    /// Since when it does not name this node among those it reaches, though it is heard.
+    /// Since when it is heard but does not report this node as reachable.
     pub(super) deaf_since: Option<u64>,
     pub(super) shunned_until: u64,
-    /// It has said that it does not want this node in its View; not asked again before.
+    /// It refused this node during a repair; it is not proposed again before this time.
     pub(super) refused_until: u64,
 }
 
@@ -53,7 +53,8 @@ pub(super) enum Link {
 }
 
 impl Peer {
-    /// A link that others pass on may have to wait for each link on the way: of so many it does.
+    /// A relayed link may have to wait for each of its links to be re-dialled; it gets at most this
+    /// many re-dial times.
     const REDIALS_MAX: u64 = 3;
 
     pub(super) fn alive(&self, now: u64, redial_ms: u64) -> bool {
@@ -66,8 +67,8 @@ impl Peer {
             }
     }
 
-    /// Its disk has been waited for as long as anybody waits; it is left out until that disk has
-    /// answered.
+    /// Its disk has been busy for longer than anybody waits. It is left out of proposals until the
+    /// disk has answered.
     pub(super) fn is_stuck(&self, now: u64, persisting_ms: u64) -> bool {
         self.persisting_since.is_some_and(|since| now >= since + persisting_ms)
     }
@@ -92,13 +93,13 @@ impl Election {
         }
     }
 
-    /// How long a link may be down. Whoever is late itself has dialled late, too.
+    /// How long a link may be down, in milliseconds. A node with late ticks has dialled late, too.
     pub(super) fn redial_ms(&self) -> u64 {
         self.config.redial_ms + self.late_ms
     }
 
-    /// A link that replaces another one, or comes back in time, changes nothing of what is known
-    /// about its peer.
+    /// A link that replaces another one, or comes back in time, keeps the state of its peer; only
+    /// the failure detector starts anew.
     pub(super) fn on_link_up(
         &mut self,
         now: u64,
@@ -150,7 +151,7 @@ impl Election {
             refused_until: 0,
         };
         self.peers.insert(id, peer);
-        // Its next heartbeat says whom it reaches.
+        // Its next heartbeat reports its reach.
         self.links.set_reach(id, &BTreeSet::new());
         self.clique = None;
     }
@@ -185,8 +186,7 @@ impl Election {
         self.clique = None;
         self.links.set_reach(id, &BTreeSet::new());
         if self.agreement.installed().is_some_and(|v| v.contains(id)) {
-            // Its data links cannot be trusted any more, also if it is back before there is a View
-            // without it.
+            // Its data links are lost, even if it is back before there is a View without it.
             self.broken |= !self.is_frozen();
         } else {
             self.forget(id);
@@ -195,8 +195,8 @@ impl Election {
         self.succeed(now, id, effects);
     }
 
-    /// Drops everything about a node, also what others have said of their way to it: they will say
-    /// so again.
+    /// Drops all state about a node, including the reports of others about a path to it; their next
+    /// reports bring those back.
     pub(super) fn forget(&mut self, id: MemberId) {
         self.peers.remove(&id);
         self.over_radio.remove(&id);
@@ -248,7 +248,7 @@ impl Election {
             {
                 effects.push(Effect::Send(from, Message::Install(mine)));
             }
-            // This node may have missed it.
+            // This node may have missed the Install.
             (_, Some(theirs)) => self.agreement.on_install(theirs, effects),
             _ => {}
         }
@@ -278,7 +278,7 @@ impl Election {
             self.set_limits_of_relayed();
         }
         for reached in reach.iter().filter(|r| r.rtt_us > 0) {
-            // A report says nothing of ports and rates, so those that are known stay.
+            // A report carries no ports or rates, so known ones stay.
             self.links.round_trip(from, reached.id, reached.rtt_us, None);
         }
     }
@@ -290,7 +290,7 @@ impl Election {
         self.on_gone(now, from, effects);
     }
 
-    /// Tells every peer whom this node reaches and in which View it is.
+    /// Sends a heartbeat to every peer with a live link.
     pub(super) fn announce(&mut self, now: u64, effects: &mut Vec<Effect>) {
         self.heartbeat_at = now + self.config.heartbeat_ms;
         self.told_persisting = self.agreement.is_persisting();

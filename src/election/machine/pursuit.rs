@@ -1,6 +1,7 @@
 //! Layer: Core.
 //!
-//! Which View a node wants, whose turn it is to propose it, and when to try again.
+//! Proposer scheduling and back-off: which View a node wants, whose turn it is to propose it, when
+//! to yield to another proposer, and when to try again or give up.
 
 use super::peers::{Link, Peer};
 use super::{Around, Attempt, Election, Operations};
@@ -12,20 +13,20 @@ use crate::identity::MemberId;
 use crate::view::{Ballot, Rank, View, ViewDigest};
 use std::collections::BTreeSet;
 
-/// A View that should be replaced.
+/// A proposal that this node would make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     members: BTreeSet<MemberId>,
-    /// From when on the first in the queue may propose it.
+    /// Earliest time at which the first proposer in the queue may propose it.
     from: u64,
 }
 
-/// A direct link that has just come may go again: so long it has to last before a View is replaced
-/// for it.
+/// A new direct link must last this long before a View is replaced for its sake, because it may
+/// break again.
 const SETTLED_MS: u64 = 5000;
 
 impl Election {
-    /// Moves a change of the View forward, if one is wanted.
+    /// Starts or gives up an attempt to change the View, if one is wanted and due.
     pub(super) fn pursue(&mut self, now: u64, effects: &mut Vec<Effect>) {
         if self.leaving || self.twins.is_aside(now) {
             return;
@@ -43,11 +44,12 @@ impl Election {
         let due = (wanted.from + turn * self.config.turn_ms + jitter)
             .max(self.retry_at)
             .max(self.yielded_until(now));
-        // What is asked of somebody whose link is down is lost; it is back or given up in a moment.
+        // A message over a link that is down is lost. The link will soon be up or its peer given
+        // up.
         let is_down =
             |id: &MemberId| self.peers.get(id).is_some_and(|p| matches!(p.link, Link::Down { .. }));
         let all_hear = !members.iter().any(is_down);
-        // Whoever waits for its disk cannot promise anything either, not even to itself.
+        // Until its own disk has answered, a node cannot promise anything, even to itself.
         if self.attempt == Attempt::Idle
             && now >= due
             && all_hear
@@ -57,7 +59,16 @@ impl Election {
         }
     }
 
-    /// The change this node wants, if the View should be another one.
+    /// The proposal this node wants now, if any.
+    ///
+    /// | situation | proposed from |
+    /// | --- | --- |
+    /// | no View yet | end of the damping, see `first_view` |
+    /// | a member is lost, or the View is frozen | at once |
+    /// | a member is in another View, or a data link is lost | a fifth of a turn later |
+    /// | one of these, but no View may be made | never; the node is stranded |
+    /// | more members than the View has | end of the damping |
+    /// | a new direct link makes a better View possible | `SETTLED_MS` later |
     pub(super) fn wanted(&mut self, now: u64) -> Option<Wanted> {
         let members = self.clique(now);
         let admitted = self.config.partition.admits(members.iter().copied());
@@ -74,8 +85,8 @@ impl Election {
                 return None;
             }
             self.stranded_since = None;
-            // A link may close because its member is just leaving the View for a proposal that has
-            // not come here yet.
+            // A data link also closes when its member leaves the View for a proposal that has not
+            // arrived here yet.
             let grace = if lost || self.is_frozen() { 0 } else { self.config.turn_ms / 5 };
             return Some(Wanted { members, from: from + grace });
         }
@@ -91,8 +102,8 @@ impl Election {
             .map(|since| Wanted { members, from: since + SETTLED_MS })
     }
 
-    /// As with a lost data link the View has to be replaced; by one that does not run on that
-    /// engine.
+    /// The engine failed here: like a lost data link, this forces a new View. This node's next
+    /// promise rules Gloo out.
     pub(super) fn on_engine_unfit(
         &mut self,
         now: u64,
@@ -106,9 +117,8 @@ impl Election {
         }
     }
 
-    /// Whether the next View of the same members would be a better one: two that had no direct link
-    /// when this one was made have one now, which gives them a data link and perhaps all another
-    /// engine.
+    /// Whether a new View of the same members would be better: two members without a direct link
+    /// now have one. They would get a data link, and perhaps all members another engine.
     fn is_outgrown(&self, view: &View) -> bool {
         let id = |rank| view.member(rank).map(|m| m.id);
         let have_one = |(a, b): &(Rank, Rank)| {
@@ -117,8 +127,9 @@ impl Election {
         view.apart.iter().any(have_one)
     }
 
-    /// How many of the View's members are here, if it has to be replaced and these may not make
-    /// another one. Those who have gone on without this node are somewhere else.
+    /// If this node is stranded: how many members of its View are reachable, itself included.
+    /// Stranded means that the View must be replaced and no View may be made. Members that are in a
+    /// later View do not count.
     pub fn stranded(&self, now: u64) -> Option<usize> {
         let view = self.agreement.installed().filter(|_| self.stranded_since.is_some())?;
         let alive = self.reach(now);
@@ -127,8 +138,8 @@ impl Election {
         Some(view.members.iter().filter(|m| is_here(m.id)).count())
     }
 
-    /// Whether members of this View tell that they are in a later one without this node. What was
-    /// open in this one is decided there, as a few who are no group by themselves could only guess.
+    /// Whether a member of this View reports a later View without this node. The open operations
+    /// are decided there; a part below `min_members` could only guess their outcome.
     fn is_left_behind(&self, view: &View) -> bool {
         view.members.iter().any(|m| self.has_gone_on(view, m.id))
     }
@@ -141,8 +152,9 @@ impl Election {
             .is_some_and(|p| matches!(p.link, Link::Up { .. }) && is_in_a_later_one(p))
     }
 
-    /// Nobody may decide about the open operations here, and perhaps others do elsewhere: their
-    /// callers wait no longer.
+    /// When this node is stranded, or frozen with a stuck disk: ends the open operations as
+    /// indeterminate, because others may decide them elsewhere. Without open operations it only
+    /// freezes the View.
     pub(super) fn give_up_when_stranded(
         &mut self,
         now: u64,
@@ -162,8 +174,8 @@ impl Election {
     }
 
     fn is_stranded(&self, now: u64) -> bool {
-        // Those who have gone on take it back in as soon as any newcomer, or refuse it for longer
-        // than this.
+        // Members of a later View either admit this node as quickly as any joiner, or refuse it for
+        // longer than this.
         let is_left_behind =
             self.agreement.installed().is_some_and(|view| self.is_left_behind(view));
         let patience =
@@ -171,13 +183,12 @@ impl Election {
         self.stranded_since.is_some_and(|since| now >= since + patience)
     }
 
-    /// Whether the others go on without this node by now, as it waits for its disk and can promise
-    /// nothing.
+    /// Whether the others have stopped waiting for this node's disk and go on without it.
     fn disk_is_stuck(&self, now: u64) -> bool {
         self.disk_waits_ms(now).is_some_and(|ms| ms >= self.config.persisting_ms)
     }
 
-    /// For how long this node has waited for its disk, if it does.
+    /// How long this node has been waiting for its disk, in milliseconds; `None` if it is not.
     pub fn disk_waits_ms(&self, now: u64) -> Option<u64> {
         self.persisting_since.map(|since| now.saturating_sub(since))
     }
@@ -190,8 +201,9 @@ impl Election {
         }
     }
 
-    /// The largest set of nodes that all reach each other, this one among them, as far as direct
-    /// links join them; present members first. Without those in quarantine, if that leaves enough.
+    /// The members to propose: the largest set that contains this node, in which all reach each
+    /// other and which direct links connect. Ties go to the set with more present members.
+    /// Quarantined nodes are left out if enough others remain.
     pub(super) fn clique(&mut self, now: u64) -> BTreeSet<MemberId> {
         let wanted = self.config.partition.members_wanted();
         if self.quarantine.held(now).next().is_some() {
@@ -232,14 +244,15 @@ impl Election {
             .installed()
             .map_or_else(BTreeSet::new, |v| v.members.iter().map(|m| m.id).collect());
         let clique = self.links.largest_clique_with(self.me, &prefer);
-        // Who passes their words on may be outside, and bulk data is passed on by members alone.
+        // A relay of control links may be outside the View, but bulk data takes direct links
+        // between members only.
         let clique = self.links.joined_with(self.me, &clique);
         self.clique = Some((candidates, clique.clone()));
         clique
     }
 
-    /// All members of this View still reach each other, also when a larger group without one of
-    /// them shows itself: those who have just met know too little of each other yet.
+    /// Whether all members of this View still reach each other. A larger clique without one of them
+    /// does not count as a loss: nodes that have just met do not know all links yet.
     pub(super) fn is_intact(&self, view: &View, members: &BTreeSet<MemberId>) -> bool {
         let present: BTreeSet<MemberId> = view.members.iter().map(|m| m.id).collect();
         present.is_subset(members)
@@ -247,14 +260,14 @@ impl Election {
                 && self.links.joined_with(self.me, &present).len() == present.len()
     }
 
-    /// Some member of this View is in another one, and not just for the moment of an Install.
+    /// Whether a member of this View has been in another one for longer than an installation takes.
     pub(super) fn is_out_of_step(&self, now: u64, view: &View) -> bool {
         let id = self.agreement.installed_id();
         let astray = |p: &Peer| p.view != id && now >= p.view_since + self.config.phase_ms;
         view.members.iter().filter_map(|m| self.peers.get(&m.id)).any(astray)
     }
 
-    /// Whether this member, or one of those it hears, has lost a data link of the View.
+    /// Whether this node, or a peer in the same View, has lost a data link of the View.
     pub(super) fn is_broken(&self, view: &View) -> bool {
         let id = self.agreement.installed_id();
         self.broken
@@ -265,7 +278,7 @@ impl Election {
                 .any(|p| p.broken && p.view == id)
     }
 
-    /// When those who came last have been waited for.
+    /// The end of the damping: the time to propose a View with these new members.
     pub(super) fn damped(
         &self,
         now: u64,
@@ -285,7 +298,8 @@ impl Election {
         (last + pick(self.config.damping_ms)).min(first + pick(self.config.damping_cap_ms))
     }
 
-    /// A member's place in the queue of proposers: the leader of the newest View first, then by id.
+    /// A member's position in the queue of proposers: the proposer of the newest known View first,
+    /// then by id.
     pub(super) fn turn(&self, who: MemberId, members: &[MemberId]) -> usize {
         let views = members.iter().filter_map(|m| self.peers.get(m).and_then(|p| p.view));
         let mine = self.agreement.installed_id();
@@ -334,11 +348,11 @@ impl Election {
             .push(Effect::Send(from, if willing { Message::Willing } else { Message::Unwilling }));
     }
 
-    /// Whether, from here, the View has a reason to be replaced as `from` asks.
+    /// Whether this node sees a reason to replace its View by the one `from` asks for.
     pub(super) fn would_leave(&self, now: u64, from: MemberId, members: &[MemberId]) -> bool {
         let Some(view) = self.agreement.installed() else { return true };
         let alive = self.reach(now);
-        // What an outsider cannot reach is no loss of this View.
+        // Only members can report a member as cut off; an outsider's reach does not matter.
         let cut = |m: MemberId| {
             view.contains(from) && m != from && !self.links.reachable_both_ways(from, m)
         };
@@ -347,8 +361,8 @@ impl Election {
         self.is_frozen()
             || view.ballot.proposer == from
             || view.members.iter().any(|m| lost(m.id))
-            // Only for a larger View, or two outsiders could take a member from each other for
-            // ever.
+            // Only for a larger View: otherwise two outsiders could take a member from each other
+            // forever.
             || members.len() > view.size() && members.iter().any(new)
             || self.is_out_of_step(now, view)
             || self.is_broken(view)
@@ -370,14 +384,15 @@ impl Election {
     pub(super) fn on_unwilling(&mut self, now: u64, from: MemberId) {
         self.note_refusal(now, from);
         if matches!(&self.attempt, Attempt::Asking { members, .. } if members.contains(&from)) {
-            // It will see soon what this node has seen, or this node will see that it was wrong.
+            // A short back-off: soon the other member sees the same loss, or this node finds that
+            // it was wrong.
             self.fail(now, 40);
         }
     }
 
-    /// This View is to be repaired, and somebody in a later one does not want this node there: it
-    /// goes on without them, if it has enough others. Otherwise those who were left behind would
-    /// wait in a View that is over.
+    /// During a repair, a member of a later View has refused this node. It is left out of proposals
+    /// for a while, so that the members that were left behind can form a View, if there are enough
+    /// of them.
     pub(super) fn note_refusal(&mut self, now: u64, from: MemberId) {
         let mine = self.agreement.installed_id();
         if self.repair_since.is_some()
@@ -418,7 +433,8 @@ impl Election {
         }
     }
 
-    /// Who is gone does not answer: an attempt that includes it makes room for one that does not.
+    /// Gives up an attempt that includes a lost member, which cannot answer, and allows a new one
+    /// at once.
     pub(super) fn give_up_on(&mut self, now: u64, gone: MemberId) {
         let involved = match &self.attempt {
             Attempt::Idle => false,
@@ -434,7 +450,8 @@ impl Election {
         }
     }
 
-    /// A member that answers nothing is left out of the next attempt, until it is heard again.
+    /// Leaves members that did not answer out of proposals for `phase_ms`, or until they are heard
+    /// again.
     pub(super) fn shun(&mut self, now: u64, silent: &[MemberId]) {
         for id in silent {
             if let Some(peer) = self.peers.get_mut(id) {
@@ -451,14 +468,14 @@ impl Election {
         self.retry_at = now + backoff + self.jitter(base_ms);
     }
 
-    /// All promises are in: the next phase gets its own time.
+    /// Starts the timeout of the next phase: all promises are in.
     pub(super) fn next_phase(&mut self, now: u64) {
         if let Attempt::Proposing { since } = &mut self.attempt {
             *since = now;
         }
     }
 
-    /// Whether a member, this one or another, waits for its disk.
+    /// Whether a member, this node included, waits for its disk.
     fn is_persisting(&self, id: MemberId) -> bool {
         if id == self.me {
             self.agreement.is_persisting()
@@ -478,7 +495,7 @@ impl Election {
         }
     }
 
-    /// It has a phase of its proposal to come to the end of, and waits for disks.
+    /// Yields for one phase of another's proposal, and for longer while disks are waited for.
     pub(super) fn yield_to_proposer(&mut self, now: u64, to: MemberId) {
         self.yield_to(now, to, self.config.phase_ms);
         if to != self.me {
@@ -492,7 +509,7 @@ impl Election {
         if waits { self.yield_until.max(self.yield_to_disks_until) } else { self.yield_until }
     }
 
-    /// A xorshift step (Marsaglia 2003): spreads retries, decides nothing.
+    /// A xorshift step (Marsaglia 2003). It only spreads retries; no rule depends on it.
     pub(super) fn jitter(&mut self, below_ms: u64) -> u64 {
         self.chance ^= self.chance << 13;
         self.chance ^= self.chance >> 7;

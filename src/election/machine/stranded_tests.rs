@@ -1,6 +1,7 @@
 //! Layer: Core.
 //!
-//! A View that comes when this node has long been without enough others, and is broken already.
+//! A View is installed after this node has long lacked enough peers, and it is broken from the
+//! start.
 
 use super::{Election, Input, Operations};
 use crate::collective::Closing;
@@ -13,8 +14,7 @@ use crate::view::testing::{member_id, view_of};
 use crate::view::{Ballot, CommittedOp, Lane, OpId, OpSet, View, ViewDigest};
 use std::sync::Arc;
 
-/// Of the View whose operations are open; those of the next one are when its installation is
-/// carried out.
+/// Operations of the View whose installation was carried out last.
 struct Open {
     view: ViewDigest,
     committed: OpSet,
@@ -37,7 +37,7 @@ struct Node {
 }
 
 impl Node {
-    /// The disk is instant; effects are carried out after the step that wanted them.
+    /// Every write is durable at once; effects are carried out after the step that asked for them.
     fn step(&mut self, now: u64, input: Input) -> Vec<Effect> {
         let mut effects = self.election.step(now, input, &mut self.ops);
         let tickets: Vec<u64> = effects
@@ -64,7 +64,7 @@ fn prepare(view: &View) -> Message {
     Message::Prepare(view.ballot, view.members.iter().map(|m| m.id).collect())
 }
 
-/// Node 2 lives, and does not hear node 1: no View of the two may be.
+/// A heartbeat of node 2 that does not report node 1 as reachable: the two can form no View.
 fn deaf() -> Message {
     Message::Heartbeat(Heartbeat {
         view: None,
@@ -75,8 +75,9 @@ fn deaf() -> Message {
     })
 }
 
-/// Node 1 of three, of which two may go on, in its second View, with node 2 alone. By what it knows
-/// that one is broken from the beginning, as the first one was for so long that it gave it up.
+/// Node 1 of a roster of three, of which a majority may go on. It was stranded in its first View
+/// until it froze it. Now it is in its second View, with node 2 alone, which is broken from the
+/// start because node 2 does not hear it.
 fn in_a_broken_view() -> (Node, u64) {
     let roster = (1..=3).map(|n| member_id(n).node).collect();
     let config =
@@ -130,7 +131,7 @@ fn a_new_view_has_the_whole_time_to_find_its_members() {
     }
 }
 
-/// What was committed in the View before is no part of what this one reports.
+/// Operations committed in the previous View are not part of this View's report.
 #[test]
 fn what_a_view_reports_is_its_own() {
     let (mut node, begin) = in_a_broken_view();

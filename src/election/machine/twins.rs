@@ -1,8 +1,10 @@
 //! Layer: Core.
 //!
-//! Two lives of one node. Mostly the earlier one has ended, and nobody has told yet; else somebody
-//! has copied an identity and two processes use it. The one that has a link is asked for a sign of
-//! life: whoever gives it keeps its place, and the newcomer is told of its twin.
+//! Duplicate identities: two processes with one node id, told apart by their boot (two *lives*).
+//! Usually the earlier process has ended and its link is not closed yet. Otherwise an identity
+//! has been copied, and both processes live. The process that holds a link is probed with a
+//! ping: if it answers it keeps its place and the newcomer is told about its twin, else the
+//! newcomer takes over.
 
 use super::Election;
 use super::peers::Link;
@@ -12,30 +14,30 @@ use crate::election::notice::Notice;
 use crate::identity::{MemberId, NodeId};
 use std::collections::BTreeMap;
 
-/// How long an earlier life has for its answer. A process that has ended is known by its closed
-/// connection at once.
+/// Timeout of a probe; this node's own tick delay is added. A process that has ended is usually
+/// known earlier, by its closed connection.
 const ANSWER_MS: u64 = 300;
 
-/// A node that was told of its twin leaves everybody alone for so long.
+/// How long a node that gives way to its twin refuses all links.
 const ASIDE_MS: u64 = 5000;
 
-/// Twins that meet again sooner than this are not told again.
+/// A duplicate that was seen less than this ago is not reported again.
 const TOLD_MS: u64 = 60_000;
 
-/// Identities with twins that are remembered: a View's worth.
+/// Most remembered identities with duplicates; as many as a View has members.
 const SEEN_MAX: usize = 16;
 
-/// Numbers of these pings; those that measure round trips are microseconds since the start.
+/// This bit marks a ping that probes a duplicate. Round-trip pings carry microseconds since the
+/// start and never have it.
 pub const PROBE: u64 = 1 << 63;
 
-/// What is known of twins, own and others'.
+/// State about duplicate identities, this node's own and others'.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Twins {
-    /// By the life that has a link: who wants its place. At most one each, so no more than there
-    /// are links.
+    /// The newcomer that waits for a place, by the holder of the link. At most one for each link.
     contests: BTreeMap<MemberId, Contest>,
     probes: u64,
-    /// When another life of a node was last refused here while this one lived.
+    /// When a second life of this node was last refused here while the first one lived.
     seen: BTreeMap<NodeId, u64>,
     own_at: Option<u64>,
     aside_until: u64,
@@ -44,15 +46,15 @@ pub(super) struct Twins {
 #[derive(Clone, Debug)]
 struct Contest {
     newcomer: MemberId,
-    /// Who passes its link on.
+    /// The relays of its link.
     over: Vec<MemberId>,
     number: u64,
     until: u64,
 }
 
 impl Twins {
-    /// Whether nothing that this peer says counts: it has no place yet, or this node has stepped
-    /// aside.
+    /// Whether messages of this peer are ignored: it is a newcomer without a place, or this node
+    /// has stepped aside.
     pub(super) fn are_at_odds(&self, now: u64, with: MemberId) -> bool {
         self.is_aside(now) || self.contests.values().any(|c| c.newcomer == with)
     }
@@ -73,17 +75,18 @@ impl Election {
         }
     }
 
-    /// When another living process last showed this node's own identity.
+    /// When another living process last presented this node's own identity.
     pub fn own_twin_at(&self) -> Option<u64> {
         self.twins.own_at
     }
 
-    /// Identities that two living processes use, and when that was last seen.
+    /// Identities used by two living processes, and when that was last seen.
     pub fn twins(&self) -> impl Iterator<Item = (NodeId, u64)> {
         self.twins.seen.iter().map(|(node, at)| (*node, *at))
     }
 
-    /// For how long this node keeps `id` away because of a twin, its own or that one's.
+    /// How long this node still refuses links with `id` because of a duplicate, its own or that of
+    /// `id`.
     pub fn keeps_away_ms(&self, now: u64, id: MemberId) -> Option<u64> {
         let known = self.peers.contains_key(&id);
         let seen = self.twins.seen.get(&id.node).filter(|_| !known).map(|at| at + ASIDE_MS);
@@ -92,8 +95,8 @@ impl Election {
             .filter(|ms| *ms > 0)
     }
 
-    /// Whether this link is refused, or has to wait until another life of the same node has had
-    /// time to answer.
+    /// Whether this new link is refused, or must wait until another life of the same node has been
+    /// probed.
     pub(super) fn is_contested(
         &mut self,
         now: u64,
@@ -136,7 +139,7 @@ impl Election {
         true
     }
 
-    /// The life that has the link lives.
+    /// The holder has answered the probe: its newcomer is refused.
     pub(super) fn on_pong(
         &mut self,
         now: u64,
@@ -173,14 +176,14 @@ impl Election {
         }
     }
 
-    /// The life that had the link has ended: whoever wanted its place gets it.
+    /// The holder of the link has ended: its newcomer, if there is one, takes its place.
     pub(super) fn succeed(&mut self, now: u64, holder: MemberId, effects: &mut Vec<Effect>) {
         if let Some(contest) = self.twins.contests.remove(&holder) {
             self.on_link_up(now, contest.newcomer, contest.over, effects);
         }
     }
 
-    /// A newcomer has gone by itself.
+    /// The newcomer's link is gone: its contest ends.
     pub(super) fn give_up_contest(&mut self, newcomer: MemberId) {
         self.twins.contests.retain(|_, contest| contest.newcomer != newcomer);
     }
@@ -190,8 +193,9 @@ impl Election {
         self.on_gone(now, life, effects);
     }
 
-    /// Somebody has a link with this node's twin. Whoever is in a group stays there; of two that
-    /// are in none the later boot gives way, so that they do not keep each other out.
+    /// `from` has a link to this node's twin. This node stays if it reaches another member of its
+    /// View. Otherwise it steps aside if the twin is in the sender's View or has the earlier boot,
+    /// so that two twins outside any group do not keep each other out.
     pub(super) fn on_twin(
         &mut self,
         now: u64,

@@ -1,7 +1,7 @@
 //! Layer: Core.
 //!
-//! After a sleep of the machine, or when the process was stopped for longer than anybody is waited
-//! for: the others have gone on, and what this node believes is of another time.
+//! Recovery after the machine has slept, or the process was stopped for longer than the silence
+//! limit: the others have gone on, and the beliefs of this node are out of date.
 
 use super::{Around, Attempt, Election, Operations};
 use crate::election::agreement::Effect;
@@ -9,8 +9,7 @@ use crate::election::notice::Notice;
 use crate::identity::MemberId;
 
 impl Election {
-    /// Whether this node has not lived through its own silence limit: then it is the one that was
-    /// away.
+    /// Whether the time since this node's last tick exceeds the largest silence limit of its peers.
     pub(super) fn was_away(&self, now: u64) -> bool {
         let patience = self
             .peers
@@ -21,9 +20,9 @@ impl Election {
         self.last_tick.is_some_and(|last| now.saturating_sub(last) > patience)
     }
 
-    /// Nothing more is begun in the old View, all links are given up, and this node joins as if it
-    /// came anew; the next View decides about its operations. For a moment it waits for the others:
-    /// they may be in the old View still.
+    /// Freezes the old View, drops all links and forgets all peers, so that this node joins anew;
+    /// the next View decides its open operations. It proposes nothing for `damping_cap_ms.0`,
+    /// because the others may still be in the old View.
     pub(super) fn on_woke(
         &mut self,
         now: u64,

@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! What came of every step that a node has taken: most states of a group differ in the other nodes.
+//! Cache of step results: most states of a group differ in the other nodes only.
 
 use super::shared::{self, Shared};
 use super::state::{Node, Step};
@@ -12,16 +12,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const SHARDS: usize = 64;
 
-/// Entries of a shard; more are forgotten, or memory would go to what is cheap to find out again.
+/// Most entries of a shard; a full shard is emptied, because a result is cheap to compute again.
 const SHARD_MAX: usize = 1_000;
 
-/// Results by the hashes of the node and of the step.
+/// Step results by the hashes of the node and of the step.
 #[derive(Clone, Debug)]
 pub(super) struct Memo {
     shards: Arc<[Shard]>,
 }
 
-/// A hash of where from, and one of what is done.
+/// Hash of the start value and hash of the change.
 type Key = (u64, u64);
 
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl Memo {
         known(&self.shard(key).results, key, || Arc::new(take()))
     }
 
-    /// The history after these deeds; the same copy for all states that share it.
+    /// The history after these deeds; states that share it share one copy.
     pub(super) fn history(
         &self,
         before: &Shared<History>,

@@ -1,8 +1,8 @@
 //! Layer: Core.
 //!
-//! What is gone through, and what is found: the claims hold, and each seeded defect breaks one.
+//! The runs of the model: the claims hold, and every seeded defect breaks one.
 //!
-//! The small runs belong to the tests. `make model` runs all of them, and prints the numbers.
+//! The small runs are ordinary tests. `make model` runs all of them and prints the tables.
 
 use super::memo::Memo;
 use super::state::Left;
@@ -12,22 +12,22 @@ use crate::defect::Defect;
 use stateright::{Checker, HasDiscoveries, Model};
 use std::time::Instant;
 
-/// Most states of a hunt for a defect.
+/// Most states explored in search of a defect.
 const HUNT_STATES_MAX: usize = 3_000_000;
 
-/// Walks of a hunt. A defect that is hard to see shows in one of some hundred.
+/// Walks in search of a defect. Some defects show in one of several hundred walks only.
 const HUNT_WALKS: u64 = 4_000;
 
 const BOTH: [Partition; 2] = [Partition::Continue, Partition::Majority];
 
-/// What has been gone through.
+/// Result of an exhaustive run.
 struct Explored {
     states: usize,
     unique: usize,
     seconds: f64,
-    /// The claims that do not hold, each with the length of a history that shows it.
+    /// Broken claims, each with the length of the execution that shows it.
     broken: Vec<(String, usize)>,
-    /// What should happen somewhere, and does not.
+    /// Kinds of outcome that should occur somewhere and do not.
     unseen: Vec<&'static str>,
 }
 
@@ -44,7 +44,7 @@ fn group(partition: Partition, left: (u16, u16, u16)) -> Group {
     }
 }
 
-/// Only where no part goes on without a majority does anybody give up his View.
+/// A group in which one node may be cut off. Under `Majority` only: there a part may have to stop.
 fn cut_off() -> Group {
     let left = Left { proposals: 2, crashes: 0, aborts: 0, cut_offs: 1 };
     Group { left, ..group(Partition::Majority, (0, 0, 0)) }
@@ -54,12 +54,12 @@ fn explore(group: &Group, threads: usize) -> Explored {
     let began = Instant::now();
     let builder = group.clone().checker().threads(threads);
     if group.defect.is_some() {
-        // The shortest histories first.
+        // Breadth first, for the shortest execution.
         let builder =
             builder.finish_when(HasDiscoveries::AnyFailures).target_state_count(HUNT_STATES_MAX);
         summed_up(group, &builder.spawn_bfs().join(), began)
     } else {
-        // In depth, or what is still to be looked at would fill the memory.
+        // Depth first, because the frontier of a breadth-first search would fill the memory.
         summed_up(group, &builder.spawn_dfs().join(), began)
     }
 }
@@ -77,7 +77,7 @@ fn summed_up(group: &Group, checker: &impl Checker<Group>, began: Instant) -> Ex
     Explored { states, unique, seconds: began.elapsed().as_secs_f64(), broken, unseen }
 }
 
-/// Goes through all histories of some groups, and prints a table of them.
+/// Explores some groups exhaustively and prints a table.
 fn go_through(groups: Vec<Group>, threads: usize) {
     println!(
         "| nodes | Views | proposals | crashes | aborts | cut off | disks | unique states | steps | seconds | broken |"
@@ -108,8 +108,8 @@ fn small_groups_keep_the_claims() {
 #[test]
 #[ignore = "minutes: make model"]
 fn all_histories_of_three_keep_the_claims() {
-    // Callers that give up beside a second proposal are too much for a table that is to be made in
-    // minutes: the walks have them.
+    // Callers that give up together with a second proposal would take longer than minutes; the
+    // walks cover them.
     let lefts = [(2, 1, 0), (1, 1, 1)];
     let mut groups: Vec<Group> =
         lefts.into_iter().flat_map(|left| BOTH.map(|partition| group(partition, left))).collect();
@@ -157,8 +157,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|s| s.parse().ok())
 }
 
-/// Where a defect is looked for among all histories; two of them need larger groups and longer
-/// histories.
+/// The smallest group in which exhaustive search finds a defect; `None` for two defects that need
+/// larger groups and longer executions.
 fn hunting_ground(defect: Defect) -> Option<Group> {
     use Partition::{Continue, Majority};
     let (partition, left) = match defect {
@@ -180,7 +180,7 @@ fn hunting_ground(defect: Defect) -> Option<Group> {
     Some(Group { defect: Some(defect), ..group(partition, left) })
 }
 
-/// The first walk of five that shows a defect, from a seed on.
+/// The first walk of five nodes in this range of seeds that shows a defect.
 fn first_walk(
     defect: Option<Defect>,
     partition: Partition,
@@ -191,7 +191,8 @@ fn first_walk(
     walks.find(|(_, walked)| !walked.broken.is_empty())
 }
 
-/// A walk of five that shows each defect; when the rules change, one of those after it will.
+/// For each defect the seed of a walk of five nodes that shows it. After a change of the rules, a
+/// walk of the next 600 seeds should.
 const WALKS: [(Defect, Partition, u64); 15] = [
     (Defect::PromiseNotDurable, Partition::Continue, 8),
     (Defect::EarlyInstall, Partition::Continue, 0),
@@ -210,7 +211,7 @@ const WALKS: [(Defect, Partition, u64); 15] = [
     (Defect::LateIsBehind, Partition::Majority, 247),
 ];
 
-/// What walks rarely come to, and all histories of three do.
+/// Defects that walks rarely reach; exhaustive search of three nodes finds them.
 const EXPLORED: [Defect; 1] = [Defect::KeepsDone];
 
 #[test]

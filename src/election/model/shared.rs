@@ -1,13 +1,13 @@
 //! Layer: Core.
 //!
-//! A value of which many states hold the same copy, hashed once.
+//! A value that many states share, with its hash computed once.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// A value and its hash.
+/// A shared value and its hash; copied on write.
 #[derive(Debug)]
 pub(super) struct Shared<T> {
     value: Arc<T>,
@@ -20,7 +20,7 @@ impl<T: Hash + Clone> Shared<T> {
         Shared { value: Arc::new(value), hash }
     }
 
-    /// Changes this copy.
+    /// Changes this copy and its hash.
     pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {
         let result = change(Arc::make_mut(&mut self.value));
         self.hash = hash(&*self.value);
@@ -52,7 +52,7 @@ impl<T> Clone for Shared<T> {
     }
 }
 
-/// Two values of one hash are the same: the checker, too, tells states apart by 64 bits.
+/// Equal hashes count as equal values; the checker, too, identifies states by 64-bit hashes.
 impl<T> PartialEq for Shared<T> {
     fn eq(&self, other: &Shared<T>) -> bool {
         self.hash == other.hash

@@ -1,7 +1,6 @@
 //! Layer: Core.
 //!
-//! Everything that can differ between two moments of a group: its nodes, what is on its way, what
-//! has happened.
+//! The state of a modelled group: its nodes, the messages in flight, and the record of the run.
 
 use super::memo::Memo;
 use super::shared::Shared;
@@ -17,19 +16,19 @@ use crate::view::{Ballot, OpId, View, ViewDigest};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// A moment of a group.
+/// A state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
     pub(super) nodes: Vec<Shared<Node>>,
-    /// What is on its way, by its hash. It stays until its receiver would ignore it for ever, so
-    /// that it can come twice, late, in any order, or never.
+    /// Messages in flight, sorted by hash. A message stays until its receiver would ignore it
+    /// forever, so that it can arrive late, repeatedly, in any order, or never.
     pub(super) packets: Vec<Shared<Packet>>,
     pub(super) history: Shared<History>,
-    /// What may still happen.
+    /// Bounds of the rest of the execution.
     pub(super) left: Left,
 }
 
-/// How many events of a kind are left.
+/// How many more events of each kind may happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Left {
     pub(super) proposals: u16,
@@ -38,7 +37,7 @@ pub(super) struct Left {
     pub(super) cut_offs: u16,
 }
 
-/// One node in one of its lives.
+/// One boot of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Node {
     pub(super) me: MemberId,
@@ -46,23 +45,23 @@ pub(super) struct Node {
     pub(super) ledger: Option<Ledger>,
     /// The View of the ledger.
     pub(super) view: Option<Arc<View>>,
-    /// What the disk holds.
+    /// The durable state.
     pub(super) durable: Durable,
-    /// What is being written, oldest first.
+    /// Pending writes with their tickets, oldest first.
     pub(super) writes: VecDeque<(u64, Durable)>,
 }
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Packet {
     pub(super) from: MemberId,
     pub(super) to: MemberId,
     pub(super) message: Message,
-    /// Of what is about an operation: the ballot of its View.
+    /// For a message about an operation: the ballot of the View.
     pub(super) about: Option<Ballot>,
 }
 
-/// What a node is made to do.
+/// A step of one node.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Step<'a> {
     Propose(BTreeSet<MemberId>),
@@ -77,12 +76,12 @@ pub(super) enum Step<'a> {
     Crash,
 }
 
-/// Node `n` in its life `boot`.
+/// Node `n` in its boot `boot`.
 pub(super) fn member(n: u8, boot: u64) -> MemberId {
     MemberId { node: NodeId([n; 32]), boot: Boot(boot) }
 }
 
-/// The place of a member's node.
+/// The index of a member's node.
 pub(super) fn place(id: MemberId) -> usize {
     usize::from(id.node.0[0])
 }
@@ -99,13 +98,13 @@ impl Node {
         Node { me, agreement, ledger: None, view: None, durable, writes: VecDeque::new() }
     }
 
-    /// Whether it has operations that could end without an outcome.
+    /// Whether it has open operations that could end as indeterminate.
     pub(super) fn may_be_cut_off(&self) -> bool {
         !self.agreement.is_cut_off()
             && self.ledger.as_ref().is_some_and(|ledger| ledger.undecided().next().is_some())
     }
 
-    /// Whether a message to this life changes nothing any more.
+    /// Whether a message can never change anything here any more.
     fn ignores(&self, packet: &Packet) -> bool {
         if packet.to != self.me {
             return true;
@@ -126,7 +125,7 @@ impl Node {
 }
 
 impl Packet {
-    /// What it says, in words.
+    /// The message in words, for traces.
     pub(super) fn story(&self) -> String {
         match &self.message {
             Message::Prepare(ballot, _) => format!("prepare {}", ballot.round),
@@ -149,7 +148,7 @@ impl Packet {
 }
 
 impl State {
-    /// A node has taken a step.
+    /// Applies the result of a node's step.
     pub(super) fn apply(&mut self, n: usize, result: &Result, memo: &Memo) {
         let who = result.node.me;
         self.nodes[n] = result.node.clone();
@@ -170,7 +169,7 @@ impl State {
         }
     }
 
-    /// Forgets what can change nothing any more: packets, and proposals that cannot succeed.
+    /// Drops messages that cannot change anything any more, and proposals that cannot succeed.
     fn tidy(&mut self) {
         loop {
             let nodes = &self.nodes;

@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! One node takes a step: the real rules and the real ledger answer, and what they want is carried
+//! One step of one node: the real rules and the real ledger answer, and their effects are carried
 //! out.
 
 use super::Group;
@@ -28,7 +28,7 @@ const SUM: Call = Call {
     mode: Mode::PerOp,
 };
 
-/// The result of every operation: all members that hold one hold the same.
+/// The digest of every result: all members compute the same.
 const RESULT: u128 = 1;
 
 /// A step of one node.
@@ -39,7 +39,7 @@ pub(super) struct Turn<'a> {
     deeds: Vec<Deed>,
 }
 
-/// What comes of a step, whatever the others are about.
+/// The result of a step. It depends on the node alone.
 #[derive(Debug)]
 pub(super) struct Result {
     pub(super) node: Shared<Node>,
@@ -64,7 +64,7 @@ impl Surroundings for Around<'_> {
         members: &BTreeMap<MemberId, Engines>,
         current: Option<&View>,
     ) -> Arrangement {
-        // No rule asks for links; all have one to all.
+        // No rule depends on links; every pair gets a direct one.
         Arrangement { apart: Vec::new(), ..arrange(members, current, None, &LinkMap::new()) }
     }
 }
@@ -74,7 +74,7 @@ impl<'a> Turn<'a> {
         Turn { group, node: node.clone(), packets: Vec::new(), deeds: Vec::new() }
     }
 
-    /// Does it.
+    /// Takes the step.
     pub(super) fn take(mut self, step: &Step<'_>) -> Result {
         match step {
             Step::Propose(members) => self.propose(members.clone()),
@@ -83,7 +83,7 @@ impl<'a> Turn<'a> {
             Step::Call => self.begin(),
             // The engine holds the full result.
             Step::Done(op) => self.ledger().done(*op, RESULT),
-            // The caller has had enough.
+            // The caller's deadline is over.
             Step::Abort(op) => self.ledger().abort(*op, AbortReason::Deadline),
             Step::Remind(to) => self.remind(*to),
             Step::DataLink(view) => self.agree(Event::DataLink(*view)),
@@ -113,15 +113,15 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// The oldest write is on the disk.
+    /// The oldest write becomes durable.
     fn write(&mut self) {
         if let Some((ticket, durable)) = self.node.writes.pop_front() {
             self.persisted(ticket, durable);
         }
     }
 
-    /// Says all again that the other one may have missed, as after a link was down; and, as
-    /// heartbeats do, in which View it is.
+    /// Repeats all that `to` may have missed, as after a lost link, and announces the installed
+    /// View as a heartbeat does.
     fn remind(&mut self, to: MemberId) {
         let (Some(ledger), Some(view)) = (&mut self.node.ledger, &self.node.view) else { return };
         let Some(rank) = view.rank_of(to) else { return };
@@ -142,7 +142,7 @@ impl<'a> Turn<'a> {
         all.into_iter().for_each(|message| self.post(to, message));
     }
 
-    /// It could not reach enough others for as long as that takes.
+    /// The node gives up waiting for enough others.
     fn cut_off(&mut self) {
         let mut effects = Vec::new();
         let mut around = Around { ledger: self.node.ledger.as_mut() };
@@ -164,7 +164,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// The process is gone and starts again, with what the disk holds.
+    /// The process ends and starts again with the durable state.
     fn crash(&mut self) {
         let durable = self.node.durable.clone();
         let me = MemberId { boot: Boot(self.node.me.boot.0 + 1), ..self.node.me };
@@ -202,7 +202,7 @@ impl<'a> Turn<'a> {
         }
         match message {
             message if to == me => self.agree(Event::Message(me, message)),
-            // It only saves its receiver time, which there is none of here.
+            // A refusal only saves its receiver time, and the model has none.
             Message::Nack(..) => {}
             message => self.post(to, message),
         }
@@ -238,7 +238,7 @@ impl<'a> Turn<'a> {
         let Some(rank) = view.rank_of(me) else { return };
         let mut ledger = Ledger::new(&view, rank).with(self.group.seeded());
         if self.node.agreement.is_frozen() {
-            // Installed late, for its outcome alone.
+            // Installed late, only to decide the View before.
             ledger.freeze();
         } else {
             self.deeds.push(Deed::Runs(id));
@@ -265,7 +265,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// The View's one operation is begun, and all members know of each other that they have.
+    /// Begins the View's one operation, and records that all other members have begun it.
     fn begin_everywhere(&mut self) {
         self.begin();
         let (Some(ledger), Some(view)) = (&mut self.node.ledger, &self.node.view) else { return };
@@ -295,7 +295,7 @@ impl<'a> Turn<'a> {
         ledger.hear(rank, message);
     }
 
-    /// Carries out what the ledger wants.
+    /// Carries out the effects of the ledger.
     fn spread(&mut self) {
         loop {
             let (Some(ledger), Some(view)) = (&mut self.node.ledger, self.node.view.clone()) else {
@@ -342,7 +342,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// The claims about one node at one moment.
+    /// Checks the claims about a single state of this node.
     fn check(&mut self) {
         let agreement = &self.node.agreement;
         let ours = |v: &Arc<View>| v.contains(self.node.me) && v.ballot <= agreement.promised();

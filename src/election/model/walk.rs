@@ -1,29 +1,29 @@
 //! Layer: Core.
 //!
-//! A long history of a larger group, picked by chance: what no model can go through as a whole.
+//! Random walks: long executions of larger groups, too many to explore exhaustively.
 //!
-//! The network is split and healed as the walk goes on, loses messages, delivers some twice; nodes
-//! say again what they have said, as they do when links come back. At the end everything on its way
-//! is lost, and one node proposes a View of all.
+//! During a walk the network splits, heals, loses and repeats messages, and nodes repeat their
+//! messages as they do when links return. At the end all messages in flight are lost, and one node
+//! proposes a View of all.
 
 use super::state::{Left, State, place};
 use super::{Action, Calls, Group, Partition};
 use crate::defect::Defect;
 use crate::election::claims::Claim;
 
-/// Events of a walk.
+/// Steps of a walk, at most.
 const STEPS: u32 = 400;
 
-/// How a walk ended.
+/// The result of a walk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Walked {
     pub(super) steps: u64,
     pub(super) broken: Vec<Claim>,
-    /// Nobody stood in the way, and a View of all did not come.
+    /// The final proposal of all nodes did not succeed although nothing hindered it.
     pub(super) stuck: bool,
 }
 
-/// The walk of this seed. The seed says how many nodes there are, unless `nodes` does.
+/// The walk with this seed. Without `nodes` the seed chooses 3 to 5 nodes.
 pub(super) fn walk(
     seed: u64,
     nodes: Option<u8>,
@@ -85,7 +85,7 @@ fn pick(group: &Group, state: &State, sides: &[u64], chance: &mut Chance) -> Opt
     let mut some = Vec::new();
     match chance.below(100) {
         0..12 if state.left.proposals > 0 => {
-            // Mostly those it reaches, as an election would.
+            // Mostly all reachable nodes, as an election would.
             let reach: Vec<u8> =
                 (0..group.nodes).filter(|m| !apart(usize::from(n), usize::from(*m))).collect();
             if chance.below(2) == 0 && reach.len() >= group.least() {
@@ -114,15 +114,15 @@ fn pick(group: &Group, state: &State, sides: &[u64], chance: &mut Chance) -> Opt
             some.extend(arriving.cloned().map(Action::Deliver));
         }
     }
-    // A caller has enough more rarely than an engine is done.
+    // Callers give up less often than engines finish.
     if chance.below(4) > 0 {
         some.retain(|action| !matches!(action, Action::Abort(..)));
     }
     (!some.is_empty()).then(|| some.swap_remove(chance.below(some.len() as u64) as usize))
 }
 
-/// All that is on its way is lost. Then one node, told of the highest ballot, gets a View of all:
-/// nothing ever stands in its way.
+/// Loses all messages in flight. Then one node, which knows the highest ballot, proposes a View of
+/// all; the proposal must always succeed.
 fn settle(
     group: &Group,
     mut state: State,

@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! The operations of one node.
+//! The operations of one simulated node.
 
 use crate::collective::{Closing, Ledger};
 use crate::election::Operations;
@@ -8,16 +8,16 @@ use crate::view::{OpId, View, ViewDigest};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A ledger and its View, or none before the first one.
+/// The ledger of the installed View, and that View; `None` before the first one.
 #[derive(Default)]
 pub(super) struct Book {
     pub(super) ledger: Option<Ledger>,
     pub(super) view: Option<Arc<View>>,
-    /// What was reported when the View was left.
+    /// The report made when the View was frozen.
     pub(super) closing: Option<Closing>,
-    /// No View decided what was open, so it stays unknown.
+    /// The open operations ended as indeterminate.
     pub(super) is_cut_off: bool,
-    /// When the engine will hold the result of what all have called alike.
+    /// By agreed operation: the time at which the engine will hold its result.
     pub(super) results: BTreeMap<OpId, u64>,
 }
 
@@ -26,7 +26,7 @@ impl Book {
         Book { ledger: Some(ledger), view: Some(Arc::clone(view)), ..Book::default() }
     }
 
-    /// Whether what was reported is still so.
+    /// Whether the report still matches the ledger.
     pub(super) fn stays_closed(&self) -> bool {
         match (&self.closing, &self.ledger) {
             (Some(closing), Some(ledger)) if !self.is_cut_off => {

@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! Operations: what nodes call, what their ledgers say to each other, and how it ends.
+//! Operations: calls of the programs, messages between the ledgers, and outcomes.
 
 use super::world::World;
 use crate::collective::{
@@ -23,18 +23,18 @@ const SUM: Call = Call {
 const BEST_EFFORT: Lane = Lane(100);
 
 impl World {
-    /// An engine takes up to so long for a result.
+    /// Sets the longest time an engine takes for a result.
     pub(in crate::election) fn engines(&mut self, ms: u64) {
         self.engine_ms = ms;
     }
 
-    /// One call of an all_reduce on this node; its engine is done as soon as all have described
-    /// theirs, or a little later.
+    /// Calls one all_reduce on this node. Its engine finishes when all members have described
+    /// theirs, or up to `engine_ms` later.
     pub(in crate::election) fn call(&mut self, n: u8) {
         self.call_as(n, Lane::MAIN, SUM);
     }
 
-    /// The same in a lane of its own.
+    /// Calls an all_reduce in a lane with this tag.
     pub(super) fn call_in(&mut self, n: u8, lane: u32) {
         self.call_as(n, Lane::tagged(lane), SUM);
     }
@@ -43,7 +43,7 @@ impl World {
         self.call_as(n, Lane::MAIN, Call { kind: Kind::Sync { version }, dtype: DType::U8, ..SUM });
     }
 
-    /// The same in a lane of its own.
+    /// Calls a `sync` in a lane with this tag.
     pub(super) fn sync_in(&mut self, n: u8, lane: u32) {
         self.call_as(
             n,
@@ -52,12 +52,12 @@ impl World {
         );
     }
 
-    /// A step of two calls.
+    /// Calls a step of two parts.
     pub(super) fn step(&mut self, n: u8) {
         self.call_as(n, Lane::MAIN, Call { kind: Kind::Step { parts: 2 }, ..SUM });
     }
 
-    /// Both ends call a message, if they are in one View.
+    /// Both ends call a message if they are in the same View.
     pub(super) fn message(&mut self, a: u8, b: u8) {
         let rank =
             |n: u8| self.nodes.get(&n).and_then(|node| node.book.view.as_ref()?.rank_of(node.id()));
@@ -70,13 +70,12 @@ impl World {
         }
     }
 
-    /// A call that everybody decides alone, in a lane for these.
+    /// Calls a best-effort operation, in a lane of its own.
     pub(super) fn best_effort(&mut self, n: u8) {
         self.call_as(n, BEST_EFFORT, Call { mode: Mode::BestEffort, ..SUM });
     }
 
-    /// The callers of all that is open on this node have had enough: a deadline, or the future is
-    /// dropped.
+    /// Aborts all open operations of this node, as after a deadline or a dropped future.
     pub(in crate::election) fn give_up(&mut self, n: u8) {
         let Some(ledger) = self.nodes.get_mut(&n).and_then(|node| node.book.ledger.as_mut()) else {
             return;
@@ -133,7 +132,7 @@ impl World {
         self.spread(n);
     }
 
-    /// Carries out what the node's ledger wants.
+    /// Carries out the effects of the node's ledger.
     pub(super) fn spread(&mut self, n: u8) {
         loop {
             let Some(node) = self.nodes.get_mut(&n) else { return };
@@ -149,7 +148,7 @@ impl World {
         if let Some(node) =
             self.nodes.get_mut(&n).filter(|node| node.alive && node.paused.is_none())
         {
-            // Every step asks how many operations are left.
+            // Tells the election that the number of operations in flight may have changed.
             let effects =
                 node.election.step(self.now - node.behind, Input::Heard(node.id()), &mut node.book);
             effects.into_iter().for_each(|effect| self.carry_out(n, effect));
@@ -207,7 +206,7 @@ impl World {
         }
     }
 
-    /// Tells all others of a node's View what is decided there, as its driver does with every
+    /// Reports the operations decided here to the rest of the View, as the driver does with every
     /// heartbeat.
     pub(super) fn report_resolved(&mut self, n: u8) {
         if self.nodes[&n]

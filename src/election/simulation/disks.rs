@@ -1,24 +1,24 @@
 //! Layer: Core.
 //!
-//! Disks that take their time.
+//! Simulated disks: they take time, and lose pending writes when their node dies.
 
 use crate::election::Durable;
 use std::collections::BTreeMap;
 
-/// How long a write takes at least.
+/// Shortest duration of a write.
 const WRITE_MS: u64 = 2;
 
 /// The disks of all nodes.
 #[derive(Default)]
 pub(super) struct Disks {
     under_way: Vec<Write>,
-    /// What each holds.
+    /// The durable state of each node.
     held: BTreeMap<u8, Durable>,
-    /// Nodes whose disk is slow, and how long it takes for a write.
+    /// Nodes with a slow disk, and the duration of a write there, in milliseconds.
     pub(super) slow: BTreeMap<u8, u64>,
 }
 
-/// A write under way.
+/// A pending write.
 pub(super) struct Write {
     at: u64,
     pub(super) node: u8,
@@ -31,8 +31,8 @@ impl Disks {
         self.held.get(&node).cloned().unwrap_or_default()
     }
 
-    /// Begins a write, which takes so long beyond the least where the disk is not slow. One after
-    /// the other.
+    /// Starts a write of `WRITE_MS + more_ms`, or of the slow disk's time. Writes of one node end
+    /// in order.
     pub(super) fn write(
         &mut self,
         now: u64,
@@ -48,19 +48,19 @@ impl Disks {
         self.under_way.push(Write { at, node, ticket, durable });
     }
 
-    /// The writes that are over.
+    /// Takes the writes that have ended.
     pub(super) fn due(&mut self, now: u64) -> Vec<Write> {
         let (due, rest) = self.under_way.drain(..).partition(|w| w.at <= now);
         self.under_way = rest;
         due
     }
 
-    /// A write is on the disk.
+    /// Makes a write durable.
     pub(super) fn keep(&mut self, write: &Write) {
         self.held.insert(write.node, write.durable.clone());
     }
 
-    /// What was under way is lost.
+    /// Loses the pending writes of a node.
     pub(super) fn forget(&mut self, node: u8) {
         self.under_way.retain(|w| w.node != node);
     }

@@ -1,9 +1,9 @@
 //! Layer: Core.
 //!
-//! Histories by chance. A seed says how many nodes there are, what their network, disks and engines
-//! are like, and what is done to them: killed, started, parted, paused, cut off, made to call and
-//! to give up. In the end all is mended, and they have to come together, answer what was called,
-//! and be able to call again.
+//! Random schedules. The seed chooses the number of nodes, the behaviour of their network, disks
+//! and engines, and the disturbances: nodes are killed, started, partitioned, paused and cut off,
+//! and programs call and give up. At the end everything is mended. Then all nodes must form one
+//! View, open calls must end, and new calls must succeed.
 
 use super::World;
 use super::network::Weather;
@@ -14,19 +14,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// How long all the living may take to come together once nothing is in their way.
+/// Time for all living nodes to form one View once nothing hinders them.
 const TOGETHER_MS: u64 = 20_000;
 
-/// How long what was called may then wait for its answer.
+/// Time for open calls to end after that.
 const ANSWERED_MS: u64 = 5_000;
 
-/// How often a call is made before it must have been answered `Ok`.
+/// Attempts of a call, one of which must be answered `Ok`.
 const ATTEMPTS: u64 = 3;
 
-/// Events of one history.
+/// Disturbances of one schedule.
 const EVENTS: u64 = 8;
 
-/// Threads that try seeds.
+/// Threads that run seeds.
 const THREADS: u64 = 2;
 
 #[test]
@@ -77,7 +77,7 @@ fn try_seeds(first: u64, seeds: u64) {
     assert!(failed.is_empty(), "{} of {seeds} schedules", failed.len());
 }
 
-/// The history of a seed; told line by line if it is the only one.
+/// Runs the schedule of a seed; prints its trace if it is the only one.
 fn history(seed: u64, is_told: bool) -> Result<World, String> {
     let mut world = World::new(seed);
     world.is_told = is_told;
@@ -90,8 +90,8 @@ fn history(seed: u64, is_told: bool) -> Result<World, String> {
 
 fn live(world: &mut World, seed: u64) -> Result<(), String> {
     let n = 2 + (seed % 7) as u8;
-    // On some networks single messages are lost, repeated or overtake each other. No rule relies on
-    // it that they do not.
+    // Every third network loses, repeats and reorders single messages. No rule relies on their
+    // absence.
     let wild = u64::from(seed.is_multiple_of(3));
     world.network.weather = Weather {
         late: seed % 5 * 30,
@@ -128,8 +128,8 @@ fn live(world: &mut World, seed: u64) -> Result<(), String> {
     settle(world, n)
 }
 
-/// Cables in place of a switch: everybody has a direct way to somebody before it, and perhaps to
-/// some others.
+/// Replaces the switch by cables: every node has a direct link to one node before it, and perhaps
+/// to some others.
 fn build_walls(world: &mut World, n: u8) {
     world.network.relays = true;
     for b in 2..=n {
@@ -182,7 +182,7 @@ fn disturb(world: &mut World, n: u8) {
     }
 }
 
-/// Everybody calls a few operations; now and then not everybody.
+/// Every living node calls a few operations; now and then one does not.
 fn call(world: &mut World, kind: u64) {
     let calls = 1 + world.random(3);
     for node in world.living() {
@@ -209,7 +209,7 @@ fn start_the_dead(world: &mut World, n: u8, chance_of: u64) {
     }
 }
 
-/// Two parts that do not hear each other.
+/// Splits the nodes into two parts that do not hear each other.
 fn split(world: &mut World, n: u8) {
     let side = world.random(1 << n);
     for a in 1..=n {
@@ -228,13 +228,13 @@ fn settle(world: &mut World, n: u8) -> Result<(), String> {
     world.disks.slow.clear();
     start_the_dead(world, n, 1);
     (1..=n).for_each(|node| world.go_on(node));
-    // Nobody can be lost often enough here to be kept out for longer than half a minute.
+    // The schedule is too short for a quarantine of more than half a minute.
     let kept_out_ms = if world.quarantine_ms.0 > 0 { 60_000 } else { 0 };
     if !within(world, TOGETHER_MS + kept_out_ms, World::is_whole) {
         let states: Vec<String> = world.living().into_iter().map(|n| world.state(n)).collect();
         return Err(format!("never came together: {}", states.join("; ")));
     }
-    // What a wild network has lost is said again when links come back.
+    // Ledgers repeat the messages that a wild network has lost when links come back.
     for (a, b) in world.network.links() {
         world.cut(a, b);
     }
@@ -247,8 +247,8 @@ fn settle(world: &mut World, n: u8) -> Result<(), String> {
     clean(world)
 }
 
-/// After all that a call still means something. A View may be on its way out, for a link that
-/// broke; then the next one is for it.
+/// After all that, calls must succeed. A View may be about to be replaced because a link broke;
+/// then the next one must answer.
 fn call_once_more(world: &mut World, n: u8) -> Result<(), String> {
     for lane in [200, 201] {
         let answered = (0..ATTEMPTS).any(|_| {
@@ -267,7 +267,7 @@ fn call_once_more(world: &mut World, n: u8) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether it comes to be so in time.
+/// Runs until the condition holds; false if it does not within this time.
 fn within(world: &mut World, ms: u64, is_so: impl Fn(&World) -> bool) -> bool {
     let end = world.now + ms;
     while !is_so(world) && world.now < end {
@@ -289,8 +289,8 @@ fn two_nodes_form_and_reduce() {
     assert_eq!(world.unanswered(), 0, "{:#?}", world.trace);
 }
 
-/// What was on its way over its data links is lost all the same: operations of this View would wait
-/// for ever.
+/// The data in flight on its old data links is lost, so operations of the old View would wait
+/// forever.
 #[test]
 fn a_member_that_was_given_up_and_is_back_at_once_gets_a_new_view() {
     let mut world = World::new(1);

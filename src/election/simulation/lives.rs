@@ -10,39 +10,39 @@ use crate::identity::{Boot, MemberId, Name, NodeId};
 use crate::partition::Partition;
 use std::collections::VecDeque;
 
-/// A process, or what is left of it.
+/// A process, or the remains of one.
 pub(super) struct Node {
-    /// Whose identity it has: its own, unless it is a copy.
+    /// The identity it uses: its own number, unless it is a copy.
     pub(super) key: u8,
     pub(super) election: Election,
     pub(super) book: Book,
     pub(super) boot: u64,
     pub(super) alive: bool,
-    /// How long its own clock has stood still in all.
+    /// How long its clock has stood still in total, in milliseconds.
     pub(super) behind: u64,
-    /// While it sleeps, or is stopped, what comes to it waits.
+    /// Set while it is stopped or asleep; its inputs are queued.
     pub(super) paused: Option<Paused>,
 }
 
 #[derive(Default)]
 pub(super) struct Paused {
     pub(super) waiting: VecDeque<Input>,
-    /// When it goes on by itself.
+    /// The time at which it resumes by itself.
     pub(super) until: Option<u64>,
 }
 
 impl World {
-    /// What all nodes that start from now on think of a cut network.
+    /// Sets the partition rule of nodes that start from now on.
     pub(in crate::election) fn rule(&mut self, rule: fn(Vec<NodeId>) -> Partition, roster: &[u8]) {
         self.partition = rule(roster.iter().map(|n| NodeId([*n; 32])).collect());
     }
 
-    /// Whoever is lost again and again is kept out, by nodes that start from now on.
+    /// Enables the quarantine on nodes that start from now on.
     pub(in crate::election) fn quarantine(&mut self) {
         self.quarantine_ms = ElectionConfig::default().quarantine_ms;
     }
 
-    /// From now on a write takes so long on this node's disk.
+    /// Makes this node's disk slow: each write takes this long.
     pub(in crate::election) fn disk(&mut self, n: u8, ms: u64) {
         self.disks.slow.insert(n, ms);
     }
@@ -52,7 +52,7 @@ impl World {
         self.start_as(n, key, boot);
     }
 
-    /// A process with a copy of another node's identity.
+    /// Starts a process with a copy of another node's identity.
     pub(in crate::election) fn copy(&mut self, n: u8, of: u8) {
         self.start_as(n, of, 1000);
     }
@@ -86,7 +86,7 @@ impl World {
         );
     }
 
-    /// The process is gone at once; what was not durable is lost.
+    /// Ends the process at once; everything that is not durable is lost.
     pub(in crate::election) fn kill(&mut self, n: u8) {
         let Some(node) = self.nodes.get_mut(&n).filter(|node| node.alive) else { return };
         let id = node.id();
@@ -106,7 +106,7 @@ impl World {
         self.kill(n);
     }
 
-    /// Nothing happens on this node for so long; what comes meanwhile waits.
+    /// Stops this node for this long; its inputs are queued.
     pub(in crate::election) fn pause(&mut self, n: u8, ms: u64) {
         let until = Some(self.now + ms);
         if let Some(node) = self.nodes.get_mut(&n) {
@@ -114,21 +114,21 @@ impl World {
         }
     }
 
-    /// The process goes on; its clock has gone on too.
+    /// Resumes the process, whose clock went on meanwhile unless `sleep` has set it back.
     pub(super) fn go_on(&mut self, n: u8) {
         let waiting =
             self.nodes.get_mut(&n).and_then(|node| node.paused.take()).unwrap_or_default().waiting;
         waiting.into_iter().for_each(|input| self.feed(n, input));
     }
 
-    /// Time passes in which this node is stopped.
+    /// Runs the world for `ms` with this node stopped.
     pub(in crate::election) fn stop(&mut self, n: u8, ms: u64) {
         self.pause(n, u64::MAX / 2);
         self.run(ms);
         self.go_on(n);
     }
 
-    /// The same of a machine that sleeps: its clock does not go on.
+    /// The same with its machine asleep: its clock stands still.
     pub(in crate::election) fn sleep(&mut self, n: u8, ms: u64) {
         self.pause(n, u64::MAX / 2);
         self.run(ms);

@@ -1,8 +1,8 @@
 //! Layer: Core.
 //!
-//! What is on its way between nodes. A link is like a TCP connection: in order, and what was on its
-//! way is lost when it breaks. A wild network also loses, repeats and reorders single messages,
-//! which no rule may mind.
+//! Simulated links. A link is like a TCP connection: ordered, and messages in flight are lost when
+//! it breaks. A wild network also loses, repeats and reorders single messages, which no rule may
+//! mind.
 
 use crate::election::Message;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,31 +13,31 @@ const DELAY_MS: u64 = 1;
 /// The links of all nodes.
 #[derive(Default)]
 pub(super) struct Network {
-    /// By sender and receiver: what comes when.
+    /// By (sender, receiver): messages in flight with their arrival times.
     wires: BTreeMap<(u8, u8), VecDeque<(u64, Message)>>,
     linked: BTreeSet<(u8, u8)>,
-    /// Pairs between which there is no way, but by others.
+    /// Pairs that can never have a direct link.
     walls: BTreeSet<(u8, u8)>,
-    /// Those who are linked by others, and by whom, from the smaller one.
+    /// Relayed links: the relays, in order from the smaller end.
     relayed: BTreeMap<(u8, u8), Vec<u8>>,
-    /// Whether others pass anything on.
+    /// Whether nodes relay for others.
     pub(super) relays: bool,
-    /// From, to: what is sent this way is lost, and nobody is told.
+    /// (From, to): messages in this direction are lost silently.
     muted: BTreeSet<(u8, u8)>,
     pub(super) weather: Weather,
 }
 
-/// How many of 1000 messages meet with something.
+/// Probability of each disturbance of a message, in parts per thousand.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Weather {
-    /// By up to 200 ms.
+    /// Delayed by up to 200 ms.
     pub(super) late: u64,
     pub(super) lost: u64,
     pub(super) repeated: u64,
     pub(super) overtaking: u64,
 }
 
-/// What becomes of a message, by chance.
+/// The disturbances drawn for one message.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Fate {
     pub(super) late_ms: u64,
@@ -47,7 +47,7 @@ pub(super) struct Fate {
 }
 
 impl Network {
-    /// Direct, or by others.
+    /// Whether there is a direct or relayed link.
     pub(super) fn is_linked(&self, a: u8, b: u8) -> bool {
         self.is_direct(a, b) || self.relayed.contains_key(&pair(a, b))
     }
@@ -56,7 +56,7 @@ impl Network {
         self.linked.contains(&pair(a, b))
     }
 
-    /// No link leads straight from one to the other, ever.
+    /// Rules out a direct link between the two for good.
     pub(super) fn wall(&mut self, a: u8, b: u8) {
         self.relays = true;
         self.walls.insert(pair(a, b));
@@ -66,8 +66,8 @@ impl Network {
         self.walls.contains(&pair(a, b))
     }
 
-    /// By whom something could get from one to the other that have no link: the fewest, over direct
-    /// links that work.
+    /// The relays of the shortest path between two nodes without a link, over direct links that
+    /// work in both directions.
     pub(super) fn way(&self, a: u8, b: u8, is_awake: impl Fn(u8) -> bool) -> Option<Vec<u8>> {
         let works =
             |x: u8, y: u8| self.is_direct(x, y) && !self.is_muted(x, y) && !self.is_muted(y, x);
@@ -99,7 +99,7 @@ impl Network {
         None
     }
 
-    /// The first and the second are linked over these, in order from the first.
+    /// Links `a` and `b` over these relays, in order from `a`.
     pub(super) fn relay(&mut self, a: u8, b: u8, mut over: Vec<u8>) {
         if a > b {
             over.reverse();
@@ -107,7 +107,7 @@ impl Network {
         self.relayed.insert(pair(a, b), over);
     }
 
-    /// The links by others that go over this direct one.
+    /// The relayed links that use this direct one.
     pub(super) fn relayed_over(&self, a: u8, b: u8) -> Vec<(u8, u8)> {
         let uses = |ends: &(u8, u8)| {
             self.legs(ends.0, ends.1).iter().any(|leg| pair(leg.0, leg.1) == pair(a, b))
@@ -115,7 +115,7 @@ impl Network {
         self.relayed.keys().filter(|ends| uses(ends)).copied().collect()
     }
 
-    /// The direct links from one to the other, in order; one of a direct link.
+    /// The direct links of the path, in order; a direct link is its own only leg.
     fn legs(&self, from: u8, to: u8) -> Vec<(u8, u8)> {
         let Some(over) = self.relayed.get(&pair(from, to)) else { return vec![(from, to)] };
         let mut stations = vec![from.min(to)];
@@ -127,7 +127,7 @@ impl Network {
         stations.windows(2).map(|two| (two[0], two[1])).collect()
     }
 
-    /// Whether what is sent this way is lost.
+    /// Whether messages in this direction are lost on the path.
     pub(super) fn swallows(&self, from: u8, to: u8) -> bool {
         self.legs(from, to).into_iter().any(|(a, b)| self.is_muted(a, b))
     }
@@ -137,7 +137,7 @@ impl Network {
         self.linked.insert(pair(a, b));
     }
 
-    /// Whether there was a link.
+    /// Removes the link. Returns whether there was one.
     pub(super) fn unlink(&mut self, a: u8, b: u8) -> bool {
         self.wires.remove(&(a, b));
         self.wires.remove(&(b, a));
@@ -156,7 +156,7 @@ impl Network {
         self.linked.iter().chain(self.relayed.keys()).filter_map(other).collect()
     }
 
-    /// All that goes to or comes from this node is lost.
+    /// Loses all messages in flight to and from this node.
     pub(super) fn forget(&mut self, n: u8) {
         self.wires.retain(|(from, to), _| *from != n && *to != n);
     }
@@ -194,7 +194,7 @@ impl Network {
         }
     }
 
-    /// All that is on its way from one to the other.
+    /// Takes all messages in flight from one node to another.
     pub(super) fn take(&mut self, from: u8, to: u8) -> Vec<Message> {
         self.wires
             .remove(&(from, to))
@@ -204,7 +204,7 @@ impl Network {
             .collect()
     }
 
-    /// The links over which something has come.
+    /// The (sender, receiver) pairs with a message that has arrived.
     pub(super) fn due(&self, now: u64) -> Vec<(u8, u8)> {
         self.wires
             .iter()
@@ -218,7 +218,7 @@ impl Network {
         if wire.front()?.0 > now { None } else { wire.pop_front().map(|m| m.1) }
     }
 
-    /// When the next message comes, to those who take any.
+    /// Arrival time of the next message to a node that accepts one.
     pub(super) fn next(&self, takes: impl Fn(u8) -> bool) -> Option<u64> {
         self.wires
             .iter()

@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! How time passes for the nodes of a world, and what their elections want.
+//! The event loop of a simulated world, and the effects of its elections.
 
 use super::book::Book;
 use super::disks::{Disks, Write};
@@ -16,7 +16,7 @@ use crate::wire::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Every so often time passes for every node, and who can reach each other gets a link.
+/// Interval of the ticks of all nodes, and of link set-up between nodes that can reach each other.
 const TICK_MS: u64 = 20;
 
 pub(in crate::election) struct World {
@@ -24,20 +24,20 @@ pub(in crate::election) struct World {
     pub(super) nodes: BTreeMap<u8, Node>,
     pub(super) network: Network,
     pub(super) disks: Disks,
-    /// Of 1000 writes so many are the last thing that their node does.
+    /// Writes after or before which the node dies, per thousand.
     pub(super) deadly_writes: u64,
-    /// An engine takes up to so long for a result.
+    /// Longest time an engine takes for a result.
     pub(super) engine_ms: u64,
     pub(super) chance: u64,
-    /// Of nodes that start from now on.
+    /// Configuration of nodes that start from now on.
     pub(super) partition: Partition,
     pub(super) quarantine_ms: (u64, u64),
     pub(in crate::election) shows_notices: bool,
-    /// A line for everything that counts, if somebody reads it.
+    /// The trace: one line for each notable event.
     pub(in crate::election) trace: Vec<String>,
     pub(super) is_told: bool,
     pub(super) history: History,
-    /// Operations that were answered `Ok`.
+    /// Number of `Ok` answers.
     pub(super) committed: u64,
 }
 
@@ -70,23 +70,23 @@ impl World {
         self.network.weather.overtaking = per_mille;
     }
 
-    /// Nothing passes between these two any more, and nobody is told.
+    /// Loses all messages between these two, silently.
     pub(in crate::election) fn part(&mut self, a: u8, b: u8) {
         self.mute(a, b);
         self.mute(b, a);
     }
 
-    /// What the first sends no longer comes to the second; the other way nothing changes.
+    /// Loses messages from the first to the second silently; the other direction works.
     pub(in crate::election) fn mute(&mut self, from: u8, to: u8) {
         self.network.mute(from, to);
     }
 
-    /// No link leads straight from one of these to the other, ever; others pass on what they say.
+    /// Rules out a direct link between the two for good; others may relay.
     pub(in crate::election) fn wall(&mut self, a: u8, b: u8) {
         self.network.wall(a, b);
     }
 
-    /// The connection of these two breaks, and both see it; they may make a new one at once.
+    /// Breaks the connection of these two, which both notice; it may be made anew at once.
     pub(in crate::election) fn cut(&mut self, a: u8, b: u8) {
         self.unlink(a, b);
     }
@@ -95,7 +95,7 @@ impl World {
         self.network.mend();
     }
 
-    /// Time passes, from one event to the next.
+    /// Lets time pass, from one event to the next.
     pub(in crate::election) fn run(&mut self, ms: u64) {
         let end = self.now + ms;
         while self.now < end {
@@ -134,7 +134,7 @@ impl World {
         self.nodes.iter().filter(|(_, node)| node.alive).map(|(n, _)| *n).collect()
     }
 
-    /// Every living node is in one View of exactly the living.
+    /// Whether all living nodes, and no others, are in one View that is not frozen.
     pub(super) fn is_whole(&self) -> bool {
         let living: BTreeMap<MemberId, &Node> =
             self.nodes.values().filter(|node| node.alive).map(|node| (node.id(), node)).collect();
@@ -147,7 +147,7 @@ impl World {
             && view.members.iter().map(|m| m.id).collect::<BTreeSet<_>>().iter().eq(living.keys())
     }
 
-    /// Where a living node ended up, as one line.
+    /// The final state of a living node, as one line.
     pub(in crate::election) fn state(&self, n: u8) -> String {
         let node = &self.nodes[&n];
         let view = node
@@ -161,7 +161,7 @@ impl World {
         format!("{} ends in {view}{frozen}{open}", letter(n))
     }
 
-    /// Called operations that nobody has answered yet.
+    /// Number of called operations without an answer.
     pub(super) fn unanswered(&self) -> usize {
         let open = |n: &u8| self.nodes[n].book.ledger.as_ref().map_or(0, Ledger::in_flight);
         self.living().iter().map(open).sum()
@@ -237,7 +237,7 @@ impl World {
             return;
         };
         let weather = self.network.weather;
-        // A late one is drawn for whatever the weather, for the same story with and without it.
+        // Drawn in any weather, so that lateness changes the random sequence as little as possible.
         let late = self.random(1000) < weather.late;
         let fate = Fate {
             late_ms: if late { self.random(200) } else { 0 },
@@ -245,7 +245,7 @@ impl World {
             repeated: self.happens(weather.repeated),
             overtaking: self.happens(weather.overtaking),
         };
-        // As on the real wire: encoded and decoded.
+        // Encoded and decoded, as on a real link.
         let decoded = if self.is_told {
             Message::from_bytes(&message.to_bytes()).expect("own messages decode")
         } else {
@@ -254,12 +254,12 @@ impl World {
         self.network.send(self.now, n, peer, decoded, fate);
     }
 
-    /// The living node with this life of this identity.
+    /// The living node with this identity and boot.
     pub(super) fn whose(&self, id: MemberId) -> Option<u8> {
         self.nodes.iter().find(|(_, node)| node.alive && node.id() == id).map(|(n, _)| *n)
     }
 
-    /// What was said before still arrives.
+    /// Closes a link. The peer still receives all messages sent before.
     pub(super) fn hang_up(&mut self, n: u8, id: MemberId) {
         let Some(peer) = self.whose(id) else { return };
         let (said, me) = (self.network.take(n, peer), self.nodes[&n].id());
@@ -299,8 +299,8 @@ impl World {
         }
     }
 
-    /// Before the write, or after it and before anybody hears of it. Writes that follow it are lost
-    /// either way.
+    /// The node dies before this write, or after it and before its completion is known. Later
+    /// writes are lost either way.
     pub(super) fn die_writing(&mut self, write: &Write) {
         let before = self.random(2) == 0;
         if !before {
@@ -312,7 +312,7 @@ impl World {
         self.kill(write.node);
     }
 
-    /// Nodes that can reach each other have a link before the next tick.
+    /// Links every pair of nodes that can reach each other, directly or over relays.
     pub(super) fn relink(&mut self) {
         let living = self.living();
         for a in living.iter().copied() {
@@ -337,7 +337,7 @@ impl World {
         }
     }
 
-    /// Links two by others, if there is a way and they have no link yet.
+    /// Makes a relayed link between two nodes without a link, if there is a path.
     fn relay(&mut self, a: u8, b: u8) {
         if self.network.is_linked(a, b) {
             return;
@@ -376,7 +376,7 @@ impl World {
         let before = old.view.as_ref().map(|v| v.id());
         self.history.expect(Claim::FrozenStays, old.stays_closed());
         if view.ballot.proposer == id {
-            // It has told itself.
+            // The proposer's own acceptance does not pass through `send`.
             self.history.note(id, &Deed::Accepted(view.id()));
         }
         self.history.note(id, &Deed::Installs { before, view: Arc::clone(view), decides });
@@ -403,7 +403,7 @@ impl World {
         let (Some(node), Some(rank)) = (self.nodes.get_mut(&n), view.rank_of(id)) else { return };
         node.book = Book::of(view, Ledger::new(view, rank));
         if node.election.is_frozen() {
-            // Installed late, for its outcome alone.
+            // Installed late, only to decide the View before.
             crate::election::Operations::freeze(&mut node.book, view.digest());
         }
     }

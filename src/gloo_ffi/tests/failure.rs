@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Operations given up half way, links that break, boards that do not fill, and the end.
+//! Operations cancelled half way, broken links, boards without all entries, and closing.
 
 use super::group::{Cables, Chance, Group, PATIENCE, TestBoard, bytes, op, plan};
 use crate::collective::{
@@ -47,7 +47,7 @@ fn an_operation_given_up_inside_gloo_leaves_the_context_as_it_was() {
             let plan = plan(if round % 2 == 0 { Schedule::GlooRing } else { Schedule::GlooBcube });
             let count = [1, 1000, 300_000][chance.below(3) as usize];
             let given_up = op(1, round);
-            // Rank 2 does not call: the others enter, and wait inside for what it would send.
+            // Rank 2 does not call. The others begin, and wait inside Gloo for its messages.
             for me in [Rank(0), Rank(1)] {
                 group.start(
                     me,
@@ -71,8 +71,8 @@ fn an_operation_given_up_inside_gloo_leaves_the_context_as_it_was() {
             }
             assert_sums(&group, op(2, round), count, &plan);
         }
-        // Those given up unwind while the next one begins, so a member has a few threads, and not
-        // one for each of fifty.
+        // Cancelled operations unwind while the next one begins, so a member has a few threads, but
+        // not one for each of fifty operations.
         let now = group.engine.threads();
         assert!(now <= threads + 5 * group.backends.len(), "{threads} became {now}");
         assert_eq!(group.engine.panics(), 0);
@@ -88,7 +88,7 @@ fn an_operation_given_up_at_any_moment_ends_once_everywhere() {
         let given_up = op(1, round);
         start_all(&group, given_up, f32_call(SUM, 200_000), &plan);
         group.ranks().for_each(|me| group.credit_from(given_up, me));
-        // However far it has come by now.
+        // Cancel at a random point of its progress.
         (0..chance.below(2000)).for_each(|_| std::hint::spin_loop());
         group.backends.iter().for_each(|backend| backend.cancel(given_up));
         for _ in 0..3 {
@@ -124,7 +124,7 @@ fn a_link_that_breaks_fails_what_waits_for_it_by_name() {
     group.backends[0].attach(Rank(1), left);
     group.backends[1].attach(Rank(0), right);
     assert_sums(&group, op(0, 0), 1000, &plan);
-    // Rank 1 does not call, so rank 0 waits for it inside of Gloo.
+    // Rank 1 does not call, so rank 0 waits for it inside Gloo.
     group.start(Rank(0), op(0, 1), f32_call(SUM, 1000), None, &plan, bytes_of(&[1f32; 1000]));
     group.backends[1].close();
     let (rank, _, lost) = group.outcome();
@@ -139,13 +139,13 @@ fn an_odd_message_is_nobodys_fault_until_its_sender_has_said_what_it_calls() {
             group.start(me, op, f32_call(SUM, count), None, &plan, bytes_of(&vec![1f32; count]));
         }
     };
-    // They call different things: the descriptors tell, and the operation is given up.
+    // The calls differ: the descriptors show it, and the operation is given up.
     differ(op(0, 0));
     assert!(group.outcomes.recv_timeout(Duration::from_millis(100)).is_err(), "told too early");
     group.backends.iter().for_each(|backend| backend.cancel(op(0, 0)));
     let faults = [group.outcome(), group.outcome()].map(|(_, _, result)| result.err());
     assert_eq!(faults, [Some(EngineFault::Cancelled); 2]);
-    // They say that they call the same, and one of them does not send it.
+    // The descriptors are alike, but one rank does not send what its descriptor says.
     differ(op(0, 1));
     group.ranks().for_each(|me| group.credit_from(op(0, 1), me));
     let (rank, _, result) = group.outcome();
@@ -159,7 +159,7 @@ fn an_odd_message_is_nobodys_fault_until_its_sender_has_said_what_it_calls() {
 fn a_board_that_never_fills_is_left_when_the_backend_closes() {
     let engine = GlooEngine::new(Pool::new());
     let boards = TestBoard::shared(2);
-    // Rank 1 does not come.
+    // Rank 1 never connects.
     let view = Arc::new(crate::view::testing::view_of(2));
     let backend = crate::collective::Engine::open(
         &engine,
@@ -231,7 +231,7 @@ fn what_does_not_fit_is_refused() {
         group.start(Rank(0), op(0, 0), call, None, plan, &[]);
         assert_eq!(group.outcome().2.err(), Some(EngineFault::Unfit), "{call}");
     }
-    // An input of another length.
+    // An input of a wrong length.
     group.start(Rank(0), op(0, 0), f32_call(SUM, 2), None, &ring, &[0; 4]);
     assert_eq!(group.outcome().2.err(), Some(EngineFault::Unfit));
 }
@@ -258,7 +258,7 @@ fn a_job_may_end_before_it_is_fed() {
 #[test]
 fn every_job_is_told_once_that_the_backend_has_closed() {
     let (group, plan) = (Group::new(2, Cables::Memory), plan(Schedule::GlooRing));
-    // Each waits for the other one, which calls other operations.
+    // Each rank waits for the other one, which calls other operations.
     for number in 0..20 {
         group.start(
             Rank(0),
@@ -285,7 +285,7 @@ fn every_job_is_told_once_that_the_backend_has_closed() {
     let mut told: Vec<(Rank, OpId)> = outcomes
         .iter()
         .map(|(rank, op, result)| {
-            // The other one may have closed first, and with it the link.
+            // The other rank may have closed first, and with it the link.
             assert!(
                 matches!(result, Err(EngineFault::Closed | EngineFault::LinkLost(_))),
                 "{result:?}"
@@ -308,7 +308,7 @@ fn two_hundred_backends_leave_nothing_behind() {
     let before = open_files();
     for round in 0..100 {
         let group = Group::new(2, Cables::SealedTcp);
-        // Some are closed before they are connected.
+        // Close some groups before they are connected.
         if round % 4 != 0 {
             assert_sums(&group, op(0, 0), 1000, &plan);
         }
@@ -316,7 +316,7 @@ fn two_hundred_backends_leave_nothing_behind() {
         drop(group);
         assert_eq!((engine.wait_for_threads(PATIENCE), engine.panics()), (0, 0));
     }
-    // Other tests of this process have their own open; a leak here would be of 200 and more.
+    // Other tests of this process have files open; a leak here would be of 200 and more.
     let grown = open_files().saturating_sub(before);
     assert!(grown < 100, "{grown} files more than before");
 }

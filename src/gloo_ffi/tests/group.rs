@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! All ranks of a View in one process, with a board for each.
+//! A test group: all ranks of a View in one process, with a board for each.
 
 use crate::collective::{
     Backend, Board, BoardFault, Call, Engine, EngineFault, Finished, Input, Job, NativeEngine, Pool,
@@ -17,12 +17,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Longest wait for anything; only a failing test gets there.
+/// The timeout of all waits; only a failing test reaches it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub type Outcome = (Rank, OpId, Result<Finished, EngineFault>);
 
-/// What connects two ranks.
+/// The kind of link between two ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cables {
     Memory,
@@ -30,7 +30,7 @@ pub enum Cables {
     SealedTcp,
 }
 
-/// The ranks of a View with a backend each, every pair connected.
+/// The ranks of a View, with one backend each and links between all pairs.
 pub struct Group {
     pub engine: GlooEngine,
     pub backends: Vec<Arc<dyn Backend>>,
@@ -43,7 +43,7 @@ impl Group {
         Group::of(&GlooEngine::new(Pool::new()), size, &TestBoard::shared(size)).linked(cables)
     }
 
-    /// With the native engine beside Gloo; groups of an even size began on that one.
+    /// Makes a group with both engines; those of an even size start with the native engine.
     pub fn of_both(native: &NativeEngine, size: usize, cables: Cables) -> Group {
         let gloo = GlooEngine::new(Pool::new());
         let (kind, why) = match size % 2 {
@@ -55,7 +55,7 @@ impl Group {
         Group::opened(gloo, &both, &Arc::new(view), &TestBoard::shared(size)).linked(cables)
     }
 
-    /// Without links.
+    /// Makes a group without links.
     pub fn of(engine: &GlooEngine, size: usize, boards: &[Arc<TestBoard>]) -> Group {
         Group::opened(engine.clone(), engine, &Arc::new(view_of(size as u8)), boards)
     }
@@ -122,7 +122,7 @@ impl Group {
         self.backends[me.index()].feed(op, input);
     }
 
-    /// `peer` has started `op`, and all others hear of it.
+    /// Tells all other ranks that `peer` has started `op`.
     pub fn credit_from(&self, op: OpId, peer: Rank) {
         for me in self.ranks().filter(|me| *me != peer) {
             self.backends[me.index()].credit(op, peer);
@@ -133,8 +133,7 @@ impl Group {
         self.outcomes.recv_timeout(PATIENCE).expect("an outcome in time")
     }
 
-    /// Runs one call on all ranks, started in an order drawn from `chance`; gives the outcomes by
-    /// rank.
+    /// Runs one call on all ranks, started in a random order; returns the outcomes by rank.
     pub fn run(
         &self,
         op: OpId,
@@ -177,7 +176,7 @@ struct Entries {
     changed: Condvar,
 }
 
-/// A board that all ranks of a test share; each closes it for itself.
+/// A board whose entries all ranks of a test share; each rank closes its own.
 pub struct TestBoard {
     entries: Arc<Entries>,
     closed: Mutex<bool>,
@@ -185,7 +184,7 @@ pub struct TestBoard {
 }
 
 impl TestBoard {
-    /// One for each rank.
+    /// Makes one board per rank.
     pub fn shared(size: usize) -> Vec<Arc<TestBoard>> {
         let entries = Arc::default();
         let board = |_| TestBoard {
@@ -196,7 +195,7 @@ impl TestBoard {
         (0..size).map(board).map(Arc::new).collect()
     }
 
-    /// Takes nothing any more.
+    /// Refuses all further keys.
     pub fn refuse(&self) {
         *lock(&self.refuses) = true;
     }

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! What the engine promises, tried with all ranks in one process.
+//! Tests of the engine's promises, with all ranks in one process.
 
 mod failure;
 mod group;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-/// Of Gloo, and of the native engine.
+/// Plans for Gloo, and for the native engine.
 fn plans(size: usize) -> Vec<Arc<Plan>> {
     let star = |root| TreeShare { tree: Tree::star(Rank(root), size), ppm: 500_000 };
     let ring = (0..size as u8).map(Rank).collect();
@@ -30,7 +30,7 @@ fn plans(size: usize) -> Vec<Arc<Plan>> {
     schedules.into_iter().map(plan).collect()
 }
 
-/// Waits for what is about to be.
+/// Waits until `so` holds.
 fn until(so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !so() {
@@ -53,7 +53,7 @@ fn inputs(size: usize, count: usize, chance: &mut Chance) -> Vec<Vec<f32>> {
     (0..size).map(|_| (0..count).map(|_| (chance.next() as i32 as f32) * 1e-3).collect()).collect()
 }
 
-/// Six calls at once, each under another plan, made and credited in any order on each rank.
+/// Six concurrent calls, each under another plan, made and credited in a random order on each rank.
 #[test]
 fn calls_of_both_run_beside_each_other_and_are_exact() {
     let mut chance = Chance(7);
@@ -101,8 +101,8 @@ fn calls_of_both_run_beside_each_other_and_are_exact() {
                     .keys()
                     .for_each(|of| group.backends.iter().for_each(|backend| backend.retire(*of)));
             }
-            // Who writes counts a frame when it is written; then it may be there, and the call
-            // over.
+            // A writer counts a frame after writing it; the peer may have received it by then, and
+            // the call may be over.
             let traffic = || {
                 group
                     .backends
@@ -120,20 +120,20 @@ fn calls_of_both_run_beside_each_other_and_are_exact() {
     }
 }
 
-/// What is given up of the one leaves nothing that would be in the way of the other.
+/// An operation cancelled at one engine leaves nothing that disturbs the other.
 #[test]
 fn a_call_given_up_of_one_leaves_the_others_alone() {
     let mut chance = Chance(8);
     println!("seed {}", chance.0);
     let (native, size) = (NativeEngine::new(Pool::new()), 3);
     let (group, plans) = (Group::of_both(&native, size, Cables::SealedTcp), plans(size));
-    // More than what is kept of operations that one has only heard of.
+    // More operations than either engine keeps of those it knows only from peers.
     for round in 0..3 * EARLY_OPS_MAX as u64 {
         let [given_up, whole] = [op(1, round), op(2, round)];
         let (odd, even) = (&plans[round as usize % 6], &plans[(round as usize + 1) % 6]);
         let count = [100, 1000, 15_000][chance.below(3) as usize];
         let contributions = inputs(size, count, &mut chance);
-        // The last rank never calls it.
+        // The last rank never makes this call.
         for me in [Rank(0), Rank(1)] {
             group.start(me, given_up, sum(count), None, odd, bytes_of(&contributions[me.index()]));
             group.credit_from(given_up, me);
@@ -178,8 +178,7 @@ fn the_end_of_a_member_is_told_by_both() {
         }
     }
     group.backends[2].close();
-    // The two that wait fail, and the rest of each operation with them when its envelope gives it
-    // up.
+    // The two waiting ranks fail; the rest of each operation fails when its envelope gives it up.
     let mut failed = 0;
     while failed < 4 {
         let (rank, of, result) = group.outcome();

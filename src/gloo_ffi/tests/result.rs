@@ -1,6 +1,7 @@
 //! Layer: Shells.
 //!
-//! Results are those of the sequential reference in Gloo's order, bit for bit, on every rank.
+//! Results equal those of the sequential reference in Gloo's order of folding, bit for bit, on
+//! every rank.
 
 use super::group::{Cables, Chance, Group, bytes, op, plan, plan_in};
 use crate::collective::{
@@ -70,7 +71,7 @@ fn assert_right<T: Arithmetic>(finished: &Finished, expected: &[T], what: &str) 
     assert_eq!(finished.digest, digest_of(bytes_of(expected)), "{what}");
 }
 
-/// All schedules, and the ring with segments of several lengths.
+/// All schedules; the ring with segments of several lengths.
 fn plans() -> Vec<Arc<Plan>> {
     let rings = [1024, 256 * 1024, 4 * 1024 * 1024]
         .map(|segment_bytes| plan_in(Schedule::GlooRing, segment_bytes));
@@ -109,7 +110,7 @@ fn large_reductions() {
                 let inputs: Vec<_> = (0..size).map(|_| f64s(65_537, &mut chance)).collect();
                 assert_reduces(&group, number + i as u64, reduce, plan, &inputs, &mut chance);
             }
-            // A thousand segments take their time.
+            // A thousand segments take long, so use fewer elements.
             let count = if plan.classes[0].chunk_bytes == 1024 { 200_003 } else { (1 << 20) + 3 };
             let inputs: Vec<_> = (0..size).map(|_| f32s(count, &mut chance)).collect();
             assert_reduces(&group, number + 4, OPS[size % 4], plan, &inputs, &mut chance);
@@ -135,7 +136,8 @@ fn reductions_over_real_links() {
     }
 }
 
-/// In another buffer than they are added in, whose pieces come a message or a frame at a time.
+/// The input is lent and the result is in another buffer; its pieces arrive message by message or
+/// frame by frame.
 #[test]
 fn what_is_lent_is_added_where_it_lies() {
     fn assert_lent<T: Arithmetic + PartialOrd>(
@@ -172,7 +174,7 @@ fn what_is_lent_is_added_where_it_lies() {
     for size in [2, 3, 4] {
         let (group, mut number) = (Group::new(size, Cables::Memory), 0);
         for plan in plans() {
-            // Messages of more than one frame, where segments may be as long as that.
+            // Messages of more than one frame, if the segments may be that long.
             let large =
                 if plan.classes[0].chunk_bytes > 1 << 20 { 140_000 * size + 1 } else { 40_001 };
             for (count, reduce) in
@@ -204,7 +206,7 @@ fn copies_keep_every_bit() {
                 (0..size).map(|_| bytes_of(&f32s(count, &mut chance)).to_vec()).collect();
             for root in group.ranks() {
                 let broadcast = call(Kind::Broadcast { root }, DType::F32, count);
-                // Only the root's input is looked at.
+                // Only the root's input is read.
                 for finished in
                     group.run(op(1, number), broadcast, None, &plan, &inputs, &mut chance)
                 {
@@ -242,7 +244,7 @@ fn a_sync_hands_on_the_roots_state_whatever_the_others_counted() {
     }
 }
 
-/// Of a call that waited for its plan the contribution was copied, into whole words.
+/// The contribution of a call that waits for its plan is copied, into whole words.
 #[test]
 fn what_was_kept_of_a_contribution_has_its_length() {
     let mut chance = Chance(8);
@@ -257,7 +259,7 @@ fn what_was_kept_of_a_contribution_has_its_length() {
                 let borrowed = Input::Borrowed(bytes_of(&inputs[me.index()]));
                 let kept = Input::Lent(borrowed.kept().expect("something is contributed"));
                 let call = call(Kind::AllReduce(ReduceOp::Sum), DType::F32, count);
-                // Not everybody had to wait.
+                // Only rank 1 did not have to wait.
                 let input = if me.0 == 1 { &borrowed } else { &kept };
                 group.start_with(me, of, call, None, &plan, input);
                 group.credit_from(of, me);
@@ -292,7 +294,7 @@ fn a_barrier_moves_nothing() {
     }
 }
 
-/// All in one piece: how it is cut for the way does not show.
+/// Encodes all elements at once: the cuts for sending must not affect the result.
 fn coded(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
     let (mut encoded, mut decoded) =
         (vec![0; codec.encoded_len(elements.len())], vec![0.0; elements.len()]);
@@ -301,7 +303,7 @@ fn coded(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
     decoded
 }
 
-/// Everybody encodes once, all are added by rank, and the sum is encoded.
+/// Every rank encodes once, the decoded contributions are folded by rank, and the sum is encoded.
 fn coded_reference(id: CodecId, reduce: ReduceOp, inputs: &[Vec<f32>]) -> Vec<f32> {
     let (own, of_sums) =
         (codec(id).expect("a codec"), codec_of_sums(id, inputs.len()).expect("a codec"));
@@ -316,7 +318,7 @@ fn what_travels_encoded_is_summed_in_f32_equal_on_every_rank_and_shorter() {
     println!("seed {}", chance.0);
     for size in 1..=5 {
         let group = Group::new(size, Cables::Memory);
-        // The last one goes in pieces.
+        // The last count is sent in pieces.
         let counts = [0, 1, 2, size, 1000, 5003, 65_537, if size > 3 { 700_001 } else { 270_000 }];
         let codecs =
             [CodecId::Bf16, CodecId::F16, CodecId::Int8, CodecId::Int4, CodecId::TopK { kept: 3 }];
@@ -337,7 +339,7 @@ fn what_travels_encoded_is_summed_in_f32_equal_on_every_rank_and_shorter() {
                 assert_eq!(finished.digest, digest_of(bytes_of(&expected)));
             }
             let sent: u64 = group.backends.iter().map(|backend| backend.traffic().sent_bytes).sum();
-            // Everybody but its owner sends each shard, and it comes back to all of them.
+            // Every rank but its owner sends each shard, and the sum goes back to all of them.
             let there = codec(id).expect("a codec").encoded_len(count);
             let back = codec_of_sums(id, size).expect("a codec").encoded_len(count);
             assert_eq!(sent - before, ((size - 1) * (there + back)) as u64, "{call} of {size}");
@@ -360,7 +362,7 @@ fn many_operations_at_once_in_any_order_with_every_word_at_any_time() {
         println!("seed {seed}");
         let size = 2 + chance.below(4) as usize;
         let group = Group::new(size, Cables::Memory);
-        // Small whole numbers, whose sums are exact in any order.
+        // Small integers, whose sums are exact in any order.
         let input =
             |me: Rank, number: u64, count: usize| vec![f32::from(me.0) + number as f32; count];
         let sum = |number: u64| (0..size).map(|me| me as f32 + number as f32).sum::<f32>();
@@ -373,7 +375,7 @@ fn many_operations_at_once_in_any_order_with_every_word_at_any_time() {
                 )
             })
             .collect();
-        // Every rank starts the operations in an order of its own; word of each start reaches each
+        // Every rank starts the operations in its own order; the credit for each start reaches each
         // peer at some later time.
         let mut starts = chance
             .shuffled(group.ranks().flat_map(|me| ops.iter().map(move |op| (me, op))).collect());

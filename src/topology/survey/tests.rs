@@ -1,6 +1,6 @@
 //! Layer: Core.
 //!
-//! Surveys of made-up networks.
+//! Surveys of simulated networks.
 
 use super::*;
 use rand::rngs::SmallRng;
@@ -29,8 +29,8 @@ fn an_exchange_that_is_not_answered_is_given_up_in_the_end() {
     assert_eq!(exchanges, 20, "ten for each of two");
 }
 
-/// Goes through with it, where each path carries what `kbps` says at any time, and gives the order
-/// of the single bursts and whether it was good for a plan after each.
+/// Completes the survey of a network whose paths carry the rates `kbps`. Returns the single bursts
+/// in order, each with whether the survey was good for a plan afterwards.
 fn walk(survey: &mut Survey, kbps: impl Fn(Pair) -> u32) -> Vec<(Pair, bool)> {
     let (mut order, mut now) = (Vec::new(), 100_000);
     while !survey.is_over() {
@@ -80,7 +80,7 @@ fn every_port_meets_one_that_is_no_slower_before_a_plan_is_made() {
                     .map(|(pair, _)| slower_of(&ports)(*pair))
                     .max()
             };
-            // But for the fastest, which nobody can show more of than the second fastest.
+            // Except for the fastest port, which cannot show more than the second fastest.
             let expected = ports
                 .iter()
                 .enumerate()
@@ -108,7 +108,7 @@ fn what_a_busy_processor_hides_is_found_before_a_plan_is_made() {
     let (mut at_the_plan, mut at_the_end) = (0, 0);
     for seed in 0..200 {
         let mut rng = SmallRng::seed_from_u64(seed);
-        // Equal ports, of which half of the bursts show too little.
+        // Equal ports; half of the bursts show too little.
         let mut survey = Survey::new(4, |_| None);
         let is_right = |survey: &Survey| survey.rates.values().all(|kbps| !is_less(*kbps, 940));
         let (mut now, mut was_good, mut sent) = (0, false, BTreeMap::<Pair, u32>::new());
@@ -159,14 +159,14 @@ fn what_is_known_of_an_earlier_view_is_good_for_a_plan_though_it_is_tried_again(
     let kbps = |pair: Pair| if pair == slow { 500 } else { 940 };
     let mut survey = Survey::new(4, |pair| Some(kbps(pair)));
     assert!(survey.is_good_for_a_plan() && !survey.is_over());
-    // It shows a port, and is seen anew.
+    // The path is doubtful: once it is measured anew, a plan waits until it is trusted.
     assert_eq!(walk(&mut survey, kbps)[..3], [(slow, false), (slow, false), (slow, true)]);
-    // A burst that told nothing changes nothing.
+    // A burst without a rate changes nothing.
     let mut survey = Survey::new(4, |pair| Some(kbps(pair)));
     assert_eq!(survey.begin(0), Some(Probe::Alone(slow)));
     assert!(survey.on_rate(1, slow, 0) && survey.is_good_for_a_plan());
-    // What is seen now counts, though it is less than what was known; there is a plan all the same
-    // where calls have to wait for it.
+    // A new rate replaces the known one, even if it is lower. If calls are held for a plan, the
+    // ports are known well enough for one.
     assert_eq!(survey.begin(1 + REST_MS), Some(Probe::Alone(slow)));
     assert!(
         survey.on_rate(300, slow, 100) && survey.knows_the_ports() && !survey.is_good_for_a_plan()
@@ -237,7 +237,7 @@ fn calls_that_come_between_for_minutes_do_not_use_up_what_a_path_is_given() {
         now += 20;
     }
     assert!((20..Tries::MAX).contains(&bursts) && !survey.knows_the_ports(), "{bursts} bursts");
-    // Calls are held now.
+    // Now calls are held.
     survey.is_undisturbed(now);
     for _ in 0..2 {
         now += REST_MS;
@@ -247,7 +247,7 @@ fn calls_that_come_between_for_minutes_do_not_use_up_what_a_path_is_given() {
     assert!(survey.knows_the_ports());
 }
 
-/// The next bursts to spare, each of which tells so much, and the times between them.
+/// Makes this many spare bursts, each with the rate `kbps`, and returns their paths.
 fn spare(survey: &mut Survey, bursts: usize, kbps: impl Fn(Pair) -> u32) -> Vec<Pair> {
     let burst = |number: usize| {
         let now = 10_000_000 + 1000 * number as u64;
@@ -268,7 +268,7 @@ fn bursts_to_spare_go_over_each_path_in_turn_the_slowest_first() {
     survey.leave((Rank(0), Rank(2)));
     walk(&mut survey, slower_of(&ports));
     let before = survey.rates.clone();
-    // One may tell less, as ever.
+    // A burst may always show too little.
     let first = spare(&mut survey, 11, |pair| slower_of(&ports)(pair) / 2);
     let rates: Vec<u32> = first.iter().map(|pair| before[pair]).collect();
     assert!(rates.is_sorted() && first.iter().collect::<BTreeSet<_>>().len() == 11, "{first:?}");
@@ -325,7 +325,7 @@ fn what_cannot_be_measured_is_left_also_when_something_beside_it_has_risen() {
 
 #[test]
 fn a_radio_that_was_found_gets_no_bursts_to_spare() {
-    // One is wired, three share a channel.
+    // One member is wired; the three others share a radio channel.
     let rates = |(a, b): Pair| if a == Rank(0) || b == Rank(0) { 300 } else { 150 };
     let (mut survey, mut now) = (Survey::new(4, |_| None), 0);
     while !survey.is_over() {

@@ -1,11 +1,11 @@
 //! Layer: Core.
 //!
-//! A few members that pass their messages by hand.
+//! A few members whose messages the test delivers.
 
 use super::super::*;
 use crate::view::testing::view_of;
 
-/// An operation on which all agree, and where a sync's state comes from.
+/// An operation on which all agree, and the source of a sync's state with its length.
 type Agreed = (OpId, Option<(Rank, u64)>);
 
 /// Members whose messages arrive when the test says so.

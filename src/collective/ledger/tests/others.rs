@@ -1,7 +1,7 @@
 //! Layer: Core.
 //!
-//! What is not one vote of all on one call: messages of two, steps of several calls, calls by best
-//! effort.
+//! Operations other than one vote of all members on one call: messages between two, steps of
+//! several calls, best-effort calls.
 
 use super::*;
 
@@ -55,7 +55,7 @@ fn pass_reports(g: &mut Group) {
     (0..g.ledgers.len()).for_each(|i| g.drain(i));
 }
 
-/// A call of `lane` that rank 0 gives up, and rank 1 never calls.
+/// Rank 0 aborts a call of `lane` that rank 1 never makes.
 fn give_up_alone(g: &mut Group, lane: Lane) -> Result<(), CallRefusal> {
     let op = g.ledgers[0].call(lane, SUM)?;
     g.ledgers[0].describe(op);
@@ -71,7 +71,7 @@ fn a_lane_that_one_member_has_left_holds_up_nobody() {
     for n in 0..3 * OPS_LISTED_MAX {
         assert_eq!(give_up_alone(&mut g, Lane::tagged(7)), Ok(()), "question {n}");
     }
-    // Nor where that lane comes first.
+    // The same if the lane of these calls comes first in the ledger.
     let mut g = Group::of(2);
     for n in 0..OPS_LISTED_MAX {
         assert_eq!(give_up_alone(&mut g, Lane::MAIN), Ok(()), "question {n}");
@@ -114,7 +114,7 @@ fn what_was_given_up_before_it_was_called_is_told_again_to_who_missed_it() {
 fn calls_that_wait_for_a_third_members_word_are_no_misbehaviour() {
     let mut ledger = Ledger::new(&view_of(3), Rank(1));
     let given_up = Vote::Abort(AbortCause { reason: AbortReason::Dropped, by: Rank(0) });
-    // Its sender lists no more before this member has decided them, for which rank 2's votes are
+    // The sender lists at most this many before this member has decided them; rank 2's votes are
     // missing.
     for number in 0..OPS_LISTED_MAX as u64 {
         let op = OpId { lane: Lane::MAIN, number };
@@ -259,7 +259,7 @@ fn nobody_votes_for_a_step_that_others_have_not_ended() {
     assert!(g.ledgers[0].has_voted_done(op));
 }
 
-/// Two members; what the second does differs from a step of the calls 4 and 9.
+/// The mismatch between a step of the calls 4 and 9 on rank 0 and `second` on rank 1.
 fn mismatch_with(second: impl FnOnce(&mut Group)) -> Mismatch {
     let mut g = Group::of(2);
     let op = make_step(&mut g, 0, &[4, 9]);

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Sums that travel encoded.
+//! Reductions with a codec.
 
 use super::group::{Chance, Group, bytes, finished_digest, op};
 use crate::collective::{
@@ -21,12 +21,12 @@ const CODECS: [CodecId; 6] = [
     CodecId::Int8,
     CodecId::Int4,
     CodecId::TopK { kept: 3 },
-    // With two members and more their sum travels whole.
+    // With two or more members the sum is sent whole.
     CodecId::TopK { kept: 110 },
 ];
 
-/// One that is chosen for every buffer but the empty one, beside an exchange, so that everybody
-/// reaches everybody.
+/// A plan that uses `schedule` for every buffer but the empty one. The exchange for the empty
+/// buffer declares that all ranks reach each other.
 pub fn plan(chunk_bytes: u32, schedule: Schedule) -> Arc<Plan> {
     let class = |bytes_max, schedule| PlanClass {
         bytes_max,
@@ -71,9 +71,9 @@ fn coded_by(codec: &dyn Codec, elements: &[f32]) -> Vec<f32> {
     decoded
 }
 
-/// What the contributions to one chunk come to at a rank: its own, and those below it. A sum of
-/// some is encoded for its way; a contribution alone has been encoded once and is as it is, and so
-/// is what goes without the codec.
+/// The sum of the contributions to one chunk at a rank: its own and those below it. A partial sum
+/// is encoded for its way up, unless its sender skips the codec. A single contribution is already
+/// encoded once, or not at all, and goes on unchanged.
 fn sum_at(rank: Rank, tree: &Tree, call: &Call, coding: Coding, parts: &[&[f32]]) -> Vec<f32> {
     let from = |child: Rank| {
         let sum = sum_at(child, tree, call, coding, parts);
@@ -107,8 +107,8 @@ fn finished(call: &Call, sum: Vec<f32>, size: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Of everybody's whole buffer as it is encoded in one piece, however the plan cuts it; or as it
-/// is, of whoever goes without the codec.
+/// The expected result. Each rank's whole buffer is encoded in one piece, however the plan cuts it.
+/// Ranks that skip the codec contribute their exact values.
 pub fn expected(call: &Call, plan: &Plan, inputs: &[Vec<f32>]) -> Vec<f32> {
     let (size, coding) = (inputs.len(), plan.coding(call));
     let of = |rank: u8| Some(coding.of(Rank(rank))).filter(|codec| *codec != CodecId::None);
@@ -198,8 +198,7 @@ fn every_codec_adds_what_was_decoded_and_gives_everybody_the_same() {
     }
 }
 
-/// Of Student's t with four degrees of freedom, whose tails are about as heavy as those of
-/// gradients.
+/// Student's t with four degrees of freedom: its tails are about as heavy as those of gradients.
 fn student(chance: &mut Chance) -> f32 {
     let mut normal = || {
         let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
@@ -210,7 +209,7 @@ fn student(chance: &mut Chance) -> f32 {
     (z / (squares / 4.0).sqrt()) as f32
 }
 
-/// Eight members, whose plan is a ring.
+/// Eight members on a ring.
 #[test]
 fn the_sum_of_eight_is_as_near_as_the_codec_says_and_as_short() {
     let (size, count) = (8, 80_000);
@@ -223,7 +222,8 @@ fn the_sum_of_eight_is_as_near_as_the_codec_says_and_as_short() {
         .map(|i| inputs.iter().map(|input| f64::from(input[i])).sum::<f64>() / size as f64)
         .collect();
     let plan = plan(256 * 1024, Schedule::Ring { order: (0..size as u8).map(Rank).collect() });
-    // Of the bytes of f32 on the wire, and of the length of the exact mean.
+    // Limits: fraction of the bytes of plain `f32` on the wire, and error relative to the norm of
+    // the exact mean.
     for (number, (codec, of_bytes, off_by)) in [
         (CodecId::Bf16, 0.505, 0.003),
         (CodecId::F16, 0.505, 0.001),
@@ -257,8 +257,8 @@ fn the_sum_of_eight_is_as_near_as_the_codec_says_and_as_short() {
     }
 }
 
-/// What is left out is left out once: the sum has all that was sent, and is no longer than that
-/// takes.
+/// Elements are left out only once: the sum contains everything that was sent, and is no longer
+/// than needed.
 #[test]
 fn sums_of_the_largest_are_exact_and_short() {
     let (size, count) = (4, 80_000);

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Late starts, missing credit, peers that break or send nonsense, and the end.
+//! Late starts, missing credit, broken links, invalid frames, and shutdown.
 
 use super::group::{
     Chance, End, EndReceiver, EndSender, Group, Outcome, PATIENCE, board, bytes, job, link_pair,
@@ -23,7 +23,7 @@ fn f32_call(kind: Kind, count: usize) -> Call {
     Call { kind, dtype: DType::F32, count: count as u64, codec: CodecId::None, mode: Mode::PerOp }
 }
 
-/// Rank 0 of a View, whose peers the test plays by hand.
+/// Rank 0 of a View; the test plays its peers.
 struct Alone {
     engine: NativeEngine,
     backend: Arc<dyn Backend>,
@@ -55,7 +55,7 @@ impl Alone {
     }
 
     fn connect(&self, rank: Rank) -> Peer {
-        // Wide enough that the test, which is one thread, never blocks itself.
+        // Wide enough that the single-threaded test never blocks itself.
         let (ours, theirs): (End, End) = link_pair(10_000);
         self.backend.attach(rank, Box::new(ours));
         let (sender, receiver, shutdown) = theirs.halves();
@@ -68,7 +68,7 @@ impl Alone {
         self.backend.feed(op, &Input::Borrowed(&input));
     }
 
-    /// Starts it, and does not feed it.
+    /// Starts an operation without feeding it.
     fn begin(&self, op: OpId, call: Call, plan: &Arc<Plan>) {
         self.backend.start(job(Rank(0), op, call, None, plan, &self.report));
     }
@@ -82,7 +82,7 @@ impl Alone {
 impl Peer {
     fn send(&mut self, op: OpId, (flow, chunk, phase): At, payload: &[u8]) {
         let header = DataHeader { op, flow, chunk, phase, len: payload.len() as u32 };
-        // A link that the other end has shut down already is part of some tests.
+        // In some tests the other end has already shut the link down.
         let _ = self.sender.send(&header, payload);
     }
 
@@ -103,7 +103,7 @@ fn lanes_may_be_started_in_different_orders() {
         let (group, plan) = (Group::new(3), plan(16 * 1024, schedule));
         let (a, b, call) = (op(1, 0), op(2, 0), f32_call(SUM, 300_000));
         let input = vec![1.0f32; 300_000];
-        // Ranks 0 and 1 call a, then b; rank 2 calls b, awaits it, and only then calls a.
+        // Ranks 0 and 1 call a, then b. Rank 2 calls b, awaits it, and only then calls a.
         let begin = |me: u8, op: OpId| {
             group.start(Rank(me), op, call, None, &plan, bytes_of(&input));
             group.credit_from(op, Rank(me));
@@ -132,8 +132,8 @@ fn without_credit_a_peer_gets_its_eager_share_and_no_more() {
     let mut alone = Alone::new(2);
     let plan = plan(16 * 1024, Schedule::OneShot);
     let large = f32_call(SUM, 256 * 1024);
-    // As many operations as fit into the peer's bound, then one more; then a mark that is credited
-    // from the start.
+    // The operations that fit into the peer's bound, one more, and a marker with credit from the
+    // start.
     let eager_ops = (EAGER_PEER_BYTES / EAGER_OP_BYTES) as u64;
     for number in 0..=eager_ops {
         alone.start(op(0, number), large, &plan);
@@ -155,14 +155,14 @@ fn without_credit_a_peer_gets_its_eager_share_and_no_more() {
         per_op.len() == eager_ops as usize && per_op.values().all(|bytes| *bytes == EAGER_OP_BYTES)
     );
 
-    // With credit the rest comes, once.
+    // With credit the rest is sent, once.
     alone.backend.credit(op(0, 3), Rank(1));
     let rest: usize = (0..60)
         .map(|_| alone.peers[0].recv())
         .map(|h| if h.op == op(0, 3) { h.len as usize } else { 0 })
         .sum();
     assert_eq!(rest, (1 << 20) - EAGER_OP_BYTES);
-    // And what it used of the bound is free again.
+    // The used part of the bound is free again.
     alone.start(op(0, 100), large, &plan);
     let again: Vec<DataHeader> = (0..4).map(|_| alone.peers[0].recv()).collect();
     assert!(again.iter().all(|header| header.op == op(0, 100)));
@@ -176,7 +176,7 @@ fn frames_that_come_before_the_start_are_used() {
     for chunk in (0..4).rev() {
         alone.peers[0].send(op(0, 0), (0, chunk, Phase::Reduce), bytes_of(&quarter));
     }
-    // The answer to a later operation shows that the earlier frames have been taken in.
+    // The outcome of a later operation shows that the earlier frames have been handled.
     alone.start(op(1, 0), f32_call(SUM, 1), &plan);
     alone.peers[0].send(op(1, 0), (0, 0, Phase::Reduce), &[0; 4]);
     assert!(alone.outcome().1.is_ok());
@@ -212,7 +212,7 @@ fn nonsense_costs_the_sender_its_link_and_nobody_else_theirs() {
                 alone.peers[0].send(op(0, 0), *at, &part[..*len]);
             }
             if early {
-                // The answer to another operation shows that they have been taken in.
+                // The outcome of another operation shows that they have been handled.
                 alone.start(op(1, 0), f32_call(SUM, 1), &plan);
                 alone.peers[0].send(op(1, 0), good, &[0; 4]);
                 alone.peers[1].send(op(1, 0), good, &[0; 4]);
@@ -228,7 +228,7 @@ fn nonsense_costs_the_sender_its_link_and_nobody_else_theirs() {
             assert!(
                 std::iter::repeat_with(|| alone.peers[0].is_cut_off()).take(100).any(|cut| cut)
             );
-            // Rank 2 still serves an operation that has no use for rank 1.
+            // Rank 2 still serves an operation that does not need rank 1.
             alone.start(op(2, 0), f32_call(Kind::Broadcast { root: Rank(2) }, 1), &plan);
             alone.peers[1].send(op(2, 0), (0, 0, Phase::Gather), &[1, 2, 3, 4]);
             assert_eq!(alone.outcome(), (op(2, 0), Ok(vec![1, 2, 3, 4])));
@@ -254,7 +254,7 @@ fn who_gets_nothing_is_done_when_its_part_has_gone_and_not_before() {
         alone.backend.credit(op, root);
         assert_eq!((received(&mut alone), alone.outcome()), (EAGER_OP_BYTES, (op, Ok(Vec::new()))));
     }
-    // What has not gone when the link breaks is lost.
+    // Frames that are unsent when the link breaks are lost.
     alone.start(op(2, 0), f32_call(Kind::Gather { root }, elements), &plan);
     alone.peers[0].shutdown.shutdown();
     assert_eq!(alone.outcome(), (op(2, 0), Err(EngineFault::LinkLost(root))));
@@ -264,7 +264,7 @@ fn who_gets_nothing_is_done_when_its_part_has_gone_and_not_before() {
 fn who_only_passes_on_is_done_when_that_has_gone() {
     let mut alone = Alone::new(3);
     let order = vec![Rank(1), Rank(0), Rank(2)];
-    // From rank 1 by way of rank 0 to rank 2, and rank 0's own.
+    // One flow from rank 1 by way of rank 0 to rank 2, and one from rank 0.
     let op = op(0, 0);
     alone.start(
         op,
@@ -282,7 +282,7 @@ fn data_of_another_call_costs_nothing_until_the_calls_are_known_to_be_the_same()
     let mut alone = Alone::new(2);
     let plan = plan(1024, Schedule::OneShot);
     alone.start(op(0, 0), f32_call(SUM, 10), &plan);
-    // Rank 1 has called with 11 elements; its descriptor is still on its way.
+    // Rank 1 has called with 11 elements; its descriptor is still in flight.
     alone.peers[0].send(op(0, 0), (0, 0, Phase::Reduce), &[0; 44]);
     alone.start(op(1, 0), f32_call(SUM, 1), &plan);
     alone.peers[0].send(op(1, 0), (0, 0, Phase::Reduce), &[0; 4]);
@@ -348,7 +348,7 @@ fn a_link_that_breaks_fails_what_needs_it_and_a_new_one_serves_what_comes_later(
     alone.peers[1].send(op(1, 0), (0, 0, Phase::Gather), &[9; 4]);
     assert_eq!(alone.outcome(), (op(1, 0), Ok(vec![9; 4])));
 
-    // What starts while there is no link waits for the next one.
+    // An operation that starts without a link waits for the next one.
     alone.start(op(0, 1), f32_call(SUM, 1), &plan);
     alone.peers[0] = alone.connect(Rank(1));
     assert_eq!(alone.peers[0].recv().op, op(0, 1));
@@ -357,7 +357,7 @@ fn a_link_that_breaks_fails_what_needs_it_and_a_new_one_serves_what_comes_later(
     }
     assert_eq!(alone.outcome(), (op(0, 1), Ok(bytes_of(&[3.0f32]).to_vec())));
 
-    // A link that replaces another breaks that one.
+    // A link that replaces another one shuts that one down.
     alone.start(op(0, 2), f32_call(SUM, 1), &plan);
     let _newest = alone.connect(Rank(1));
     assert_eq!(alone.outcome(), (op(0, 2), Err(EngineFault::LinkLost(Rank(1)))));
@@ -373,8 +373,8 @@ fn a_rank_that_dies_in_the_middle_hangs_nobody() {
             group.credit_from(op(0, 0), me);
         }
         group.backends[2].close();
-        // In a ring, those who do not sit beside it learn it from their own neighbours, or from the
-        // ledger: play its part.
+        // In a ring, ranks that are not its neighbours learn of the death from their own neighbours
+        // or from the ledger. The test cancels in place of the ledger.
         let (mut failed, mut ended) = (0, 0);
         while ended < 4 {
             let (rank, _, result) =
@@ -430,7 +430,7 @@ fn what_is_over_stays_over() {
     alone.backend.retire(op(0, 1));
     alone.start(op(0, 1), f32_call(SUM, 1), &plan);
     assert_eq!(alone.outcome(), (op(0, 1), Err(EngineFault::Cancelled)));
-    // Whatever still comes for them is dropped; the link goes on.
+    // Later frames for them are dropped; the link stays up.
     for _ in 0..1000 {
         alone.peers[0].send(op(0, 0), (7, 7, Phase::Gather), &[0; 900]);
         alone.peers[0].send(op(0, 1), (0, 0, Phase::Reduce), &[0; 900]);
@@ -465,7 +465,7 @@ fn a_backend_may_be_dropped_on_one_of_its_own_threads() {
     let mut alone = Alone::new(2);
     let plan = plan(1024, Schedule::OneShot);
     let mut job = job(Rank(0), op(0, 0), f32_call(SUM, 1), None, &plan, &alone.report);
-    // The slot is emptied by `done`, on the receiver thread, which so lets go of the last handle.
+    // `done` empties the slot on the receiver thread, which thereby drops the last handle.
     let last = Arc::new(Mutex::new(Some(Arc::clone(&alone.backend))));
     let (slot, report) = (Arc::clone(&last), alone.report.clone());
     job.done = Box::new(move |result| {
@@ -487,7 +487,7 @@ fn a_backend_may_be_dropped_on_one_of_its_own_threads() {
 #[cfg(target_os = "linux")]
 #[test]
 fn many_backends_leave_no_thread_behind() {
-    // Rank 15 is in no other test, so its threads can be told from theirs.
+    // No other test uses rank 15, so its threads can be told apart.
     let named = || {
         let tasks = std::fs::read_dir("/proc/self/task").expect("this process").flatten();
         let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
@@ -507,7 +507,7 @@ fn many_backends_leave_no_thread_behind() {
     }
     assert!(seen >= 2);
     assert_eq!(engine.wait_for_threads(PATIENCE), 0);
-    // The system takes a moment to let go of a thread whose body has ended.
+    // The system needs a moment to remove a thread whose body has ended.
     let deadline = std::time::Instant::now() + PATIENCE;
     while named() > 0 && std::time::Instant::now() < deadline {
         std::thread::yield_now();

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! All ranks of a View in one process, over links in memory that encode and decode every header.
+//! All ranks of a View in one process, over in-memory links that encode and decode every header.
 
 use crate::collective::native::NativeEngine;
 use crate::collective::native::run::lock;
@@ -17,12 +17,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// Longest wait for anything; only a failing test gets there.
+/// The longest wait for anything; only a failing test reaches it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub type Outcome = (Rank, OpId, Result<Finished, EngineFault>);
 
-/// The ranks of a View with a backend each, every pair connected.
+/// The ranks of a View with one backend each, all pairs connected.
 pub struct Group {
     pub backends: Vec<Arc<dyn Backend>>,
     pub outcomes: Receiver<Outcome>,
@@ -34,7 +34,7 @@ impl Group {
         Group::with_links(size, |_, end| Box::new(end))
     }
 
-    /// The same over ends that `wrap` makes of each rank's.
+    /// Like `new`, but over the links that `wrap` makes of each rank's ends.
     pub fn with_links(size: usize, wrap: impl Fn(Rank, End) -> Box<dyn DataLink>) -> Group {
         let view = Arc::new(view_of(size as u8));
         let engine = NativeEngine::new(Pool::new());
@@ -67,7 +67,7 @@ impl Group {
         self.backends[me.index()].feed(op, &Input::Borrowed(input));
     }
 
-    /// The same, with what goes to all others alike handed to them as descriptors bring it.
+    /// Like `start`, but hands contributions that go to all other ranks to them as descriptors do.
     fn start_enclosing(
         &self,
         me: Rank,
@@ -87,7 +87,7 @@ impl Group {
         }
     }
 
-    /// Starts it, and does not feed it.
+    /// Starts an operation without feeding it.
     pub fn begin(
         &self,
         me: Rank,
@@ -107,7 +107,7 @@ impl Group {
         }
     }
 
-    /// Runs one call on all ranks, started in an order drawn from `chance`; gives the outcomes by
+    /// Runs one call on all ranks, started in an order drawn from `chance`. Returns the results by
     /// rank.
     pub fn run(
         &self,
@@ -141,7 +141,7 @@ impl Group {
     }
 }
 
-/// A job as a test writes it: all of it in one line.
+/// A job that reports its outcome to `report`.
 pub fn job(
     me: Rank,
     op: OpId,
@@ -155,12 +155,12 @@ pub fn job(
     Job { op, call, plan: Arc::clone(plan), sync_root, model: None, done }
 }
 
-/// A board that nobody reads: this engine needs none.
+/// A board for an engine that does not use it.
 pub fn board(me: Rank) -> Arc<ViewBoard> {
     Arc::new(ViewBoard::new(me, tokio::sync::mpsc::unbounded_channel().0))
 }
 
-/// What the digest of a result with these bytes is.
+/// The expected digest of a result with these bytes.
 pub fn finished_digest(bytes: &[u8]) -> u128 {
     use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
     let hashes: Vec<u8> =
@@ -208,14 +208,14 @@ impl Chance {
     }
 }
 
-/// One direction of a link: encoded frames, a bounded number of them.
+/// One direction of a link: a bounded queue of encoded frames.
 struct Pipe {
     state: Mutex<(VecDeque<Vec<u8>>, bool)>,
     changed: Condvar,
     frames_max: usize,
 }
 
-/// One end of a link in memory.
+/// One end of an in-memory link.
 pub struct End {
     out: Arc<Pipe>,
     into: Arc<Pipe>,

@@ -1,7 +1,7 @@
 //! Layer: Shells.
 //!
-//! Whose memory is read and written, and when: nothing is copied that need not be, and nothing
-//! touched that is not ours.
+//! Which memory is read and written, and when: no unnecessary copies, and no access to memory that
+//! is not the engine's.
 
 use super::group::{Chance, End, Group, PATIENCE, board, bytes, job, link_pair, op, plan};
 use crate::collective::native::NativeEngine;
@@ -29,7 +29,7 @@ fn ring(size: usize) -> Arc<Plan> {
     plan(4096, Schedule::Ring { order: (0..size as u8).map(Rank).collect() })
 }
 
-/// The addresses of a slice.
+/// The address range of a slice.
 fn place(bytes: &[u8]) -> Range<usize> {
     let start = bytes.as_ptr() as usize;
     start..start + bytes.len()
@@ -39,7 +39,7 @@ fn within(inner: &Range<usize>, outer: &Range<usize>) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
 
-/// What a rank's links were given to send, and were given to be filled.
+/// The buffers that a rank's links were given to send or to fill.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<Touch>>>);
 
@@ -89,7 +89,7 @@ impl DataReceiver for SpyReceiver {
 fn traded(mut finished: Finished) -> Vec<f32> {
     assert_eq!(finished.output.blocks.len(), 1);
     let block = finished.output.blocks.pop().expect("one");
-    // A sender may be about to let go of the last frame.
+    // A sender thread may still hold the last frame.
     let deadline = std::time::Instant::now() + PATIENCE;
     let mut block = block;
     loop {
@@ -112,7 +112,8 @@ fn of_what_is_lent_nothing_is_copied() {
         let (op, call, plan) = (op(0, 0), f32_call(SUM, 20_011), ring(size));
         let inputs: Vec<Arc<Vec<f32>>> =
             (0..size).map(|me| Arc::new(vec![me as f32; 20_011])).collect();
-        // All begin before the first is fed: what comes before its operation is kept in blocks.
+        // All ranks start before the first is fed: frames that arrive before `start` are kept in
+        // blocks.
         for me in group.ranks() {
             group.begin(me, op, call, None, &plan, Input::lent(&inputs[me.index()]).model());
             group.credit_from(op, me);
@@ -130,14 +131,14 @@ fn of_what_is_lent_nothing_is_copied() {
             let of = |phase, received| {
                 log.iter().filter(move |t| t.header.phase == phase && t.received == received)
             };
-            // What is everybody's sum is received in its place and sent on from there.
+            // The common sum is received in its place and sent on from there.
             assert!(
                 of(Phase::Gather, true)
                     .chain(of(Phase::Gather, false))
                     .all(|touch| within(&touch.place, &output))
             );
-            // The flow that begins here is sent as it was lent; the one that ends here arrives
-            // where its sum will be.
+            // The flow that begins here is sent from the lent memory. The flow that ends here
+            // arrives in the place of its sum.
             let (first, last) = ((me.index() + size - 1) % size, me.index());
             let begins = |touch: &&Touch| touch.header.flow as usize == first;
             let ends = |touch: &&Touch| touch.header.flow as usize == last;
@@ -149,7 +150,7 @@ fn of_what_is_lent_nothing_is_copied() {
             assert!(
                 of(Phase::Reduce, true).filter(ends).all(|touch| within(&touch.place, &output))
             );
-            // And nobody writes to what is lent.
+            // No thread writes to lent memory.
             assert!(
                 log.iter()
                     .filter(|touch| touch.received)
@@ -171,7 +172,7 @@ fn the_first_chunk_is_at_its_peer_before_the_last_is_asked_for() {
     let group = Group::new(2);
     let (op, call) = (op(0, 0), f32_call(SUM, 10_000));
     for plan in [ring(2), plan(4096, Schedule::OneShot)] {
-        // A View has many operations; this one has another number for each plan.
+        // Each plan uses another operation number.
         let op =
             OpId { number: u64::from(matches!(plan.classes[0].schedule, Schedule::OneShot)), ..op };
         let input = vec![1.0f32; 10_000];
@@ -204,14 +205,13 @@ fn the_first_chunk_is_at_its_peer_before_the_last_is_asked_for() {
     }
 }
 
-/// Rank 0 of two. The other one's frames are told by hand, and their payloads come when that is
-/// allowed.
+/// Rank 0 of two. The test sends rank 1's frames, and releases each payload when it chooses.
 struct Slow {
     backend: Arc<dyn crate::collective::Backend>,
     engine: NativeEngine,
     pool: Pool,
     frames: Sender<(DataHeader, u8)>,
-    /// Has one when a payload is waited for.
+    /// Receives the destination when the engine waits for a payload.
     asked: Receiver<Range<usize>>,
     allow: Sender<()>,
     outcomes: Receiver<(Rank, OpId, Result<Finished, EngineFault>)>,
@@ -244,7 +244,7 @@ impl DataReceiver for SlowReceiver {
     fn payload(&mut self, into: &mut [u8]) -> io::Result<()> {
         let half = into.len() / 2;
         into[..half].fill(self.fill);
-        // Who asks no more has ended.
+        // The test may have ended and dropped its end.
         let _ = self.asked.send(place(into));
         self.allowed.recv().map_err(|_| io::ErrorKind::UnexpectedEof)?;
         into[half..].fill(self.fill);
@@ -288,7 +288,7 @@ impl Slow {
 fn what_is_given_up_while_it_is_received_stays_until_that_is_over() {
     for retired in [false, true] {
         let slow = Slow::new();
-        // Two flows of a chunk each; the second ends at rank 1, which hands its sum to rank 0.
+        // Two flows of one chunk each; the second ends at rank 1, which sends its sum to rank 0.
         slow.begin(op(0, 0), f32_call(SUM, 2000), &ring(2), None);
         slow.send(op(0, 0), 1, Phase::Gather, (4000, 7));
         slow.asked();
@@ -340,7 +340,7 @@ fn nothing_is_written_to_a_result_that_is_handed_out() {
         slow.allow.send(()).expect("it waits");
         let finished = slow.outcome().expect("a sum");
         let before = bytes(&finished);
-        // The same frames once more, with something else in them, before the operation is retired.
+        // The same frame again with other contents, before the operation is retired.
         slow.send(op(0, 0), flow, phase, (4000, 9));
         let late = slow.asked();
         assert_eq!(bytes(&finished), before);
@@ -430,7 +430,7 @@ fn starts_feeds_credits_and_ends_in_any_order() {
             .iter()
             .map(|_| if chance.below(3) == 0 { plan(4096, Schedule::OneShot) } else { ring(size) })
             .collect();
-        // A third of them is given up by everybody, each at its own time.
+        // All ranks cancel a third of the operations, each at its own time.
         let given_up: Vec<bool> = counts.iter().map(|_| chance.below(3) == 0).collect();
         let inputs: Vec<Vec<Arc<Vec<f32>>>> = counts
             .iter()

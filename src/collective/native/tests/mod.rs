@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! What the engine promises, tried with all ranks in one process.
+//! The engine's guarantees, tested with all ranks in one process.
 
 mod coded;
 mod failure;

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Results that are not everybody's: each rank gets its own, bit for bit, whichever way it takes.
+//! Results that differ by rank: each rank gets its own, bit for bit, under every kind of plan.
 
 use super::group::{Chance, Group, bytes, op, plan};
 use crate::collective::{Call, CodecId, DType, Element, Kind, Mode, ReduceOp, bytes_of, reference};
@@ -8,7 +8,7 @@ use crate::topology::{AutoCodecs, Plan, PlanClass, Schedule, Tree, TreeShare, ri
 use crate::view::Rank;
 use std::sync::Arc;
 
-/// Straight; round a ring; reduced round a ring and handed on straight; over trees of chance.
+/// Plans: direct; a ring; a ring for reductions with direct copies; random trees.
 fn plans(size: usize, chunk_bytes: u32, chance: &mut Chance) -> Vec<Arc<Plan>> {
     let order = chance.shuffled((0..size as u8).map(Rank).collect());
     let ring = Schedule::Ring { order };
@@ -34,7 +34,7 @@ fn plans(size: usize, chunk_bytes: u32, chance: &mut Chance) -> Vec<Arc<Plan>> {
     ]
 }
 
-/// Three trees with unequal shares, one of them next to nothing.
+/// Three random trees with unequal shares, one of them tiny.
 fn trees(size: usize, chance: &mut Chance) -> Vec<TreeShare> {
     let first = 300_000 + chance.below(600_000) as u32;
     let tree = |ppm, chance: &mut Chance| {
@@ -85,7 +85,7 @@ fn numbers(count: usize, chance: &mut Chance) -> Vec<f32> {
         .collect()
 }
 
-/// Runs a call of `f32` with these inputs; gives every rank's result.
+/// Runs a call of `f32` with these inputs; returns every rank's result.
 fn results(
     group: &Group,
     number: &mut u64,
@@ -107,7 +107,7 @@ fn results(
     group.run(op(0, *number), call, None, plan, &inputs, chance).iter().map(bytes).collect()
 }
 
-/// For every size, plan and length; `test` gets the length of what each rank brings in.
+/// Runs `test` for every size, plan and length; it receives the length of one rank's input.
 fn everywhere(
     seed: u64,
     lens: &[usize],

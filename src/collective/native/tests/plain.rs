@@ -1,7 +1,7 @@
 //! Layer: Shells.
 //!
-//! Members whose way up the trees is fast: what they send goes as it is, beside others whose sums
-//! travel encoded.
+//! Members with a fast uplink in the trees send without the codec, beside others whose sums are
+//! encoded.
 
 use super::coded::{call, expected, plan, some};
 use super::group::{Chance, End, Group, PATIENCE, bytes, finished_digest, op};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// A tree by the parents of all ranks, 9 for the root, and its share.
+/// A tree given by each rank's parent, 9 for the root, and its share.
 fn tree(parents: &[u8], ppm: u32) -> TreeShare {
     TreeShare {
         tree: Tree {
@@ -25,7 +25,7 @@ fn tree(parents: &[u8], ppm: u32) -> TreeShare {
     }
 }
 
-/// These trees, where these members go without the codec.
+/// A plan of these trees, in which the `plain` members skip the codec.
 fn plan_of(trees: Vec<TreeShare>, plain: &[u8]) -> Arc<Plan> {
     let plain: RankSet = plain.iter().copied().map(Rank).collect();
     let mut plan = Arc::unwrap_or_clone(plan(2624, Schedule::Trees { trees }));
@@ -33,7 +33,7 @@ fn plan_of(trees: Vec<TreeShare>, plain: &[u8]) -> Arc<Plan> {
     Arc::new(plan)
 }
 
-/// Trees of a group of this size, each with who goes without.
+/// Trees for a group of this size, each with several sets of members that skip the codec.
 fn plans(size: usize) -> Vec<Arc<Plan>> {
     let of = |trees: &[TreeShare], plains: &[&[u8]]| {
         plains.iter().map(|plain| plan_of(trees.to_vec(), plain)).collect::<Vec<_>>()
@@ -42,13 +42,13 @@ fn plans(size: usize) -> Vec<Arc<Plan>> {
     let two = |a: &[u8], b: &[u8]| vec![tree(a, 400_000), tree(b, 600_000)];
     match size {
         2 => of(&one(&[9, 0]), &[&[], &[0], &[1]]),
-        // A chain whose middle goes without or not, and two stars.
+        // A chain whose middle rank skips the codec or not, and two stars.
         3 => [
             of(&one(&[9, 0, 1]), &[&[], &[0], &[0, 1], &[0, 2], &[1, 2]]),
             of(&two(&[9, 0, 0], &[1, 9, 1]), &[&[2], &[0, 1], &[1]]),
         ]
         .concat(),
-        // Two under one under the root, beside a leaf; and a root that is not rank 0.
+        // Two ranks under one rank under the root, beside a leaf; and a root that is not rank 0.
         _ => [
             of(&one(&[9, 0, 1, 1, 0]), &[&[0, 1], &[1], &[0, 2, 4], &[0, 1, 2, 3], &[3]]),
             of(&two(&[3, 3, 1, 9, 2], &[2, 0, 9, 0, 3]), &[&[], &[1, 3], &[0, 1, 2, 4]]),
@@ -93,7 +93,7 @@ fn sums_are_those_of_a_reference_and_the_same_everywhere() {
     }
 }
 
-/// Handed over, so that what goes as it is is sent from where it lies.
+/// With lent inputs, so that unencoded data is sent from the caller's memory.
 #[test]
 fn what_is_handed_over_comes_to_the_same() {
     let mut chance = Chance(22);
@@ -121,14 +121,14 @@ fn what_is_handed_over_comes_to_the_same() {
     }
 }
 
-/// What is far below any codec's step beside it is there when everything else has cancelled out.
+/// A value far below the codec's step size survives, after all larger values have cancelled out.
 #[test]
 fn what_is_not_encoded_is_exact() {
     let (group, mut chance) = (Group::new(3), Chance(23));
     let fine = 2f32.powi(-14);
     let inputs = [vec![-2.0; 1000], vec![1.0 + fine; 1000], vec![1.0f32; 1000]];
     let raw: Vec<_> = inputs.iter().map(|input| bytes_of(input).to_vec()).collect();
-    // Rank 1 on the way or at the end, rank 2 under it or beside it.
+    // Rank 1 is an inner rank or a leaf; rank 2 is below it or beside it.
     for (number, (parents, plain, arrives)) in (0..).zip([
         ([9, 0, 1], &[0u8, 1][..], true),
         ([9, 0, 0], &[0, 1], true),
@@ -150,7 +150,7 @@ fn what_is_not_encoded_is_exact() {
     }
 }
 
-/// Bytes that each rank has sent up.
+/// Bytes that each rank has sent towards the root.
 type Sent = Arc<Mutex<BTreeMap<Rank, usize>>>;
 
 struct Counted(Box<dyn DataLink>, Rank, Sent);
@@ -178,7 +178,7 @@ fn four_bytes_an_element_go_up_a_fast_way_and_those_of_the_codec_up_a_slow_one()
     let group = Group::with_links(4, |me, end: End| {
         Box::new(Counted(Box::new(end), me, Arc::clone(&sent)))
     });
-    // 3 and 2 under 1 under 0.
+    // Ranks 3 and 2 under 1 under 0.
     let plan = plan_of(vec![tree(&[9, 0, 1, 1], 1_000_000)], &[0, 1, 3]);
     let raw: Vec<_> = (0..4).map(|_| bytes_of(&some(count, &mut chance)).to_vec()).collect();
     for (number, coarsest) in (0..).zip(Coarsest::ALL) {
@@ -191,13 +191,13 @@ fn four_bytes_an_element_go_up_a_fast_way_and_those_of_the_codec_up_a_slow_one()
             &raw,
             &mut chance,
         );
-        // Cut between blocks only, so in pieces it is as long as in one.
+        // Flows are cut only between blocks, so the pieces have the length of the whole.
         let coded = codec(coarsest.id()).expect("a codec").encoded_len(count);
         assert_eq!(
             *lock(&sent),
             BTreeMap::from([(Rank(1), 4 * count), (Rank(2), coded), (Rank(3), 4 * count)])
         );
-        // Who names the codec gets it everywhere.
+        // A call that names the codec uses it on every edge.
         lock(&sent).clear();
         group.run(
             op(0, 10 + number),

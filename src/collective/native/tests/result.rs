@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Results are those of the sequential reference, bit for bit, on every rank.
+//! Results equal those of the sequential reference, bit for bit, on every rank.
 
 use super::group::{Chance, Group, bytes, finished_digest, op, plan};
 use crate::collective::{
@@ -17,7 +17,7 @@ fn ring(size: usize, chance: &mut Chance) -> Vec<Rank> {
     chance.shuffled((0..size as u8).map(Rank).collect())
 }
 
-/// From the owner's successor round to the owner; or in rank order.
+/// For a ring, from the owner's successor round to the owner; otherwise by rank.
 fn fold_order(order: Option<&[Rank]>, count: usize, size: usize) -> FoldOrder {
     let sum =
         |ranks: &mut dyn Iterator<Item = Rank>| FoldTree::Sum(ranks.map(FoldTree::Leaf).collect());
@@ -168,7 +168,7 @@ fn copies_keep_every_bit() {
                     (0..size).map(|_| bytes_of(&f32s(count, &mut chance)).to_vec()).collect();
                 for root in (0..size as u8).map(Rank) {
                     let broadcast = call(Kind::Broadcast { root }, DType::F32, count);
-                    // Only the root's input is looked at.
+                    // Only the root's input counts.
                     for finished in
                         group.run(op(1, number), broadcast, None, &plan, &inputs, &mut chance)
                     {
@@ -241,8 +241,8 @@ fn many_operations_at_once_in_any_order_with_credit_at_any_time() {
                 )
             })
             .collect();
-        // Every rank starts the operations in an order of its own; word of each start reaches each
-        // peer at some later time.
+        // Every rank starts the operations in its own order. Each start is announced to each peer
+        // as a credit at some later time.
         let mut starts = chance
             .shuffled(group.ranks().flat_map(|me| ops.iter().map(move |op| (me, op))).collect());
         let mut words: Vec<(Rank, Rank, u64)> = Vec::new();

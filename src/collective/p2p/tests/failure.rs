@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! What fails, and what does not fail with it.
+//! Failures, and the operations and links that survive them.
 
 use super::group::{A, B, Buffer, C, Group, LINKS, PATIENCE, marked, op};
 use super::peer::alone;
@@ -22,7 +22,7 @@ fn the_loss_of_a_peer_fails_only_what_needs_it() {
         let [needs, done, other, later] =
             [0, 1, 2, 3].map(|number| Buffer::new(&group.ends[0], op(number), vec![0; 100_000]));
         needs.region().recv(B, 0, 0, 10).expect("posted");
-        // Rank 1 says its last word in the second operation, and leaves.
+        // Rank 1 sends its last message, in the second operation, and leaves.
         let last = Buffer::new(&group.ends[1], op(1), marked(10, 0));
         last.region().send(A, 0, 0, 10).expect("sent");
         assert_eq!(last.sent(), Ok(Some(A)));
@@ -34,11 +34,11 @@ fn the_loss_of_a_peer_fails_only_what_needs_it() {
         group.ends[1].close();
         assert_eq!(needs.received(), Err(EngineFault::LinkLost(B)), "{name}");
         assert_eq!(group.ends[0].fault(op(0)), Some(EngineFault::LinkLost(B)), "{name}");
-        // What it had said before is heard.
+        // The message sent before is still received.
         done.region().recv(B, 0, 0, 10).expect("here");
         assert_eq!(done.received(), Ok(Some(B)), "{name}");
         assert_eq!(done.take()[..10], marked(10, 0), "{name}");
-        // Rank 2 is not concerned.
+        // Rank 2 is not affected.
         let far = Buffer::new(&group.ends[2], op(2), marked(100_000, 5));
         other.region().recv(C, 0, 0, 100_000).expect("posted");
         far.region().send(A, 0, 0, 100_000).expect("sent");
@@ -73,8 +73,8 @@ fn a_message_of_another_length_is_an_error_at_once_and_of_its_operation_alone() 
                 if early {
                     out.region().send(A, 0, 0, sent).expect("sent");
                 }
-                // So that a long message has its credit: the two ends count differently from here
-                // on.
+                // The receive is posted so that a long message gets its credit. From here on the
+                // two ends count differently.
                 let posted = into.region().recv(B, 0, 0, posted);
                 if !early {
                     out.region().send(A, 0, 0, sent).expect("sent");
@@ -83,8 +83,7 @@ fn a_message_of_another_length_is_an_error_at_once_and_of_its_operation_alone() 
                     assert_eq!(into.received(), Err(EngineFault::Protocol(B)), "{name}: {sent}");
                 }
                 assert_eq!(group.ends[0].fault(op), Some(EngineFault::Protocol(B)));
-                // The other two ranks go on, and so does this one with the same peer in another
-                // operation.
+                // The other two ranks continue, and so does another operation with the same peer.
                 let far = Buffer::new(&group.ends[2], op, vec![3; 50_000]);
                 far.region().recv(B, 0, 0, 50_000).expect("posted");
                 let near = Buffer::new(&group.ends[1], op, vec![4; 50_000]);
@@ -110,7 +109,7 @@ fn a_message_that_only_its_sender_takes_for_large_ends_by_patience() {
     group.end();
 }
 
-/// A message of a new operation from rank 1 to rank 0.
+/// Sends a message in a new operation from rank 1 to rank 0.
 fn ping(group: &Group, number: u64) {
     let [into, out] = [0, 1].map(|rank| {
         group.ends[rank].begin(op(number));
@@ -163,8 +162,8 @@ fn a_cancelled_operation_wakes_all_who_wait_and_the_next_one_works() {
     }
 }
 
-/// Sends small messages until the link is full and the thread that sends is stuck in it; gives what
-/// got through.
+/// Sends small messages until the link is full and the sending thread blocks. Returns the error
+/// that ends it.
 fn fill_up(group: &Group) -> Result<u64, EngineFault> {
     for number in 1.. {
         let this = op(number);
@@ -186,7 +185,7 @@ fn a_thread_that_writes_to_a_peer_that_never_reads_is_freed_by_the_end() {
     thread::scope(|scope| {
         let sending = scope.spawn(|| fill_up(&group));
         until(|| group.ends[0].traffic().sent_bytes >= 1 << 20);
-        // Nobody else is held up by it.
+        // No other operation waits for the blocked thread.
         group.ends[0].cancel(op(0), EngineFault::Cancelled);
         assert_eq!(waiting.received(), Err(EngineFault::Cancelled));
         group.ends[0].close();
@@ -212,7 +211,7 @@ fn a_region_dropped_in_mid_send_is_not_touched_any_more() {
     let out = Buffer::new(&end, op(0), vec![7; 20_000_000]);
     out.region().send(B, 0, 0, 20_000_000).expect("held");
     peers[0].say(op(0), 0, Phase::Posted, 0, &[]);
-    // As much as a link in memory takes; the sender's thread is at the next frame.
+    // An in-memory link takes this much; the sender thread then blocks in the next frame.
     until(|| end.traffic().sent_bytes >= 2 << 20);
     end.cancel(op(0), EngineFault::Cancelled);
     assert_eq!(out.sent(), Err(EngineFault::Cancelled));

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Endpoints of all ranks in one process, and memory for their messages.
+//! Endpoints of all ranks in one process, and regions with memory for their messages.
 
 use crate::collective::p2p::{Endpoint, Landed, Owned, Region, Threads};
 use crate::collective::{EngineFault, Pool};
@@ -9,20 +9,20 @@ use crate::view::{Lane, OpId, Rank};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest wait for anything; only a failing test gets there.
+/// The longest wait for anything; only a failing test reaches it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const A: Rank = Rank(0);
 pub const B: Rank = Rank(1);
 pub const C: Rank = Rank(2);
 
-/// Makes a link.
+/// Creates a link.
 pub type Link = fn() -> Ends;
 
-/// What carries the bytes.
+/// The kinds of links, with their names.
 pub const LINKS: [(&str, Link); 3] = [("memory", memory), ("tcp", tcp), ("sealed tcp", sealed_tcp)];
 
-/// The ranks of a View, every pair connected.
+/// The ranks of a View, all pairs connected.
 pub struct Group {
     pub ends: Vec<Endpoint>,
     pub threads: Arc<Threads>,
@@ -39,7 +39,7 @@ impl Group {
         group
     }
 
-    /// Without links.
+    /// A group without links.
     pub fn apart(size: usize) -> Group {
         let threads = Arc::new(Threads::default());
         let end =
@@ -56,7 +56,7 @@ impl Group {
         self.ends.iter().for_each(|end| end.begin(op));
     }
 
-    /// Closes all, and checks that this ends all threads and that none ended by a panic.
+    /// Closes all endpoints; checks that all threads end and that none panicked.
     pub fn end(self) {
         self.ends.iter().for_each(Endpoint::close);
         assert_eq!(self.threads.wait(PATIENCE), 0, "threads that do not end");
@@ -64,7 +64,7 @@ impl Group {
     }
 }
 
-/// A region with its memory, and no doubt about patience.
+/// A region with its memory, whose waits use `PATIENCE`.
 pub struct Buffer {
     owned: Owned,
 }
@@ -99,7 +99,7 @@ pub fn op(number: u64) -> OpId {
     OpId { lane: Lane::MAIN, number }
 }
 
-/// Bytes that tell places and salts apart, made quickly.
+/// Bytes that differ by position and by `salt`, cheap to make.
 pub fn marked(len: usize, salt: u64) -> Vec<u8> {
     let words = (0..len.div_ceil(8) as u64)
         .map(|i| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(salt << 7));

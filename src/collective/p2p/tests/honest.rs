@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! The matching alone: two honest ranks, whose calls and frames meet in any order.
+//! The matching alone: two honest ranks whose calls and frames interleave in any order.
 
 use super::group::{A, B, op};
 use crate::collective::p2p::matching::{Matching, Way};
@@ -12,30 +12,30 @@ use crate::view::{OpId, Rank};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 
-/// On its way from one rank to the other.
+/// A frame in flight from one rank to the other.
 enum Wire {
     Piece { op: OpId, flow: u32, left: usize, block: Block },
     Credit { op: OpId, flow: u32 },
 }
 
-/// One rank. The region of a message names it: the place among those of its flow.
+/// One rank. The region number of a message is its index in its flow.
 struct Side {
     peer: Rank,
     matching: Matching,
-    /// By flow: lengths of what is still to be sent, and of what is still to be posted, with how
-    /// many were.
+    /// By flow: lengths of the messages still to send and of the receives still to post, and the
+    /// number of those done.
     sends: Vec<VecDeque<usize>>,
     posts: Vec<VecDeque<usize>>,
     sent: Vec<u64>,
     posted: Vec<u64>,
     received: BTreeMap<usize, Vec<u64>>,
-    /// What it has said; eager messages and credits are not behind the rest.
+    /// Frames sent and not yet delivered. Eager messages and credits may overtake the others.
     urgent: VecDeque<Wire>,
     bulk: VecDeque<Wire>,
 }
 
 fn way(peer: Rank, flow: usize) -> Way {
-    // Two operations, so that flows of one number in different operations do not meet either.
+    // Two operations with equal flow numbers, which must not be mixed up.
     Way { op: op(flow as u64 % 2), peer, flow: flow as u32 / 2 }
 }
 
@@ -74,7 +74,7 @@ impl Side {
         let Way { op, flow, .. } = way(self.peer, flow);
         let count = frames(span.len);
         for n in 0..count {
-            // The block's length is the frame's, its first byte tells which message it is.
+            // The block has the frame's length; its first byte identifies the message.
             let mut block = Pool::new().block((span.len - n * PIECE).min(PIECE));
             if let Some(first) = block.bytes_mut().first_mut() {
                 *first = span.region.0 as u8;
@@ -131,7 +131,7 @@ impl Side {
     }
 
     fn take(&mut self, flow: usize, region: RegionId, block: &Block) {
-        // Frames after the first carry the mark too.
+        // Later frames carry the mark too.
         assert!(
             block.bytes().first().is_none_or(|first| *first == region.0 as u8),
             "another message than the receive's"
@@ -158,7 +158,7 @@ proptest! {
     fn honest_ranks_never_offend_and_everything_arrives(there in lens(), back in lens(), steps in prop::collection::vec(0..u16::MAX, 0..600)) {
         let mut sides = [Side::new(A, B, &there, &back), Side::new(B, A, &back, &there)];
         let total = |lens: &[Vec<usize>]| lens.iter().map(Vec::len).sum::<usize>() as u16;
-        // What chance leaves over is done at the end.
+        // After the random steps, run all that is left.
         let rest = (0..32 * (total(&there) + total(&back) + 1)).chain((0..8).cycle().take(4000));
         for step in steps.into_iter().chain(rest) {
             let (me, what, flow) = (usize::from(step % 2), step / 2 % 4, usize::from(step / 8 % 4));

@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Messages arrive, whole and in order, whatever their size, time and link.
+//! Messages arrive complete and in order, for every size, time and link.
 
 use super::group::{A, B, Buffer, Chance, Group, LINKS, PATIENCE, marked, op};
 use crate::collective::EngineFault;
@@ -17,8 +17,8 @@ use std::thread;
 fn a_receive_posted_when_its_message_is_here_takes_it_over() {
     for (name, link) in LINKS {
         let group = Group::new(2, link);
-        // Not even begun at the receiver when it comes; a message behind it on another flow shows
-        // when it is here.
+        // The operation has not begun at the receiver when the message arrives. A later message on
+        // another flow shows that it has arrived.
         group.ends[0].begin(op(0));
         group.ends[0].begin(op(1));
         let from =
@@ -59,7 +59,7 @@ fn empty_messages_may_have_any_offset_and_others_must_be_inside() {
         assert_eq!(a.region().send(B, 0, offset, len), Err(EngineFault::Unfit));
         assert_eq!(a.region().recv(B, 0, offset, len), Err(EngineFault::Unfit));
     }
-    // Nothing of that has counted.
+    // None of these calls has counted.
     a.region().send(B, 0, 9, 1).expect("inside");
     b.region().recv(A, 0, 0, 1).expect("inside");
     assert_eq!(b.received(), Ok(Some(A)));
@@ -200,8 +200,8 @@ fn links_may_come_after_the_calls() {
     group.end();
 }
 
-/// Threads of all ranks run operations at once; each has flows to every other rank, posted and sent
-/// in random order.
+/// Threads of all ranks run operations concurrently. Each operation has flows to every other rank,
+/// posted and sent in random order.
 #[test]
 fn many_operations_and_slots_at_once() {
     const RANKS: usize = 3;
@@ -225,7 +225,7 @@ fn many_operations_and_slots_at_once() {
     }
 }
 
-/// What is still to be sent to a peer, or posted for it, by one slot: offsets and lengths.
+/// The messages still to send to a peer, or to receive from it, in one slot: offsets and lengths.
 struct Errand {
     peer: usize,
     direction: Direction,
@@ -233,7 +233,7 @@ struct Errand {
     spans: VecDeque<(usize, usize)>,
 }
 
-/// One operation among all ranks, as `me` sees it.
+/// Runs rank `me`'s part of one operation among all ranks.
 fn exchange(end: &Endpoint, (me, ranks): (usize, usize), number: u64, seed: u64) {
     let (this, lens) = (op(number), draw_lens(seed ^ number << 16));
     let total = lens.iter().flatten().sum();
@@ -301,7 +301,7 @@ fn errands_of(peer: usize, lens: &[Vec<usize>]) -> Vec<Errand> {
     errands
 }
 
-/// Lengths of the messages, by slot; the same on all ranks.
+/// Lengths of the messages by slot; the same on all ranks.
 fn draw_lens(seed: u64) -> Vec<Vec<usize>> {
     let mut chance = Chance(seed);
     let len = |chance: &mut Chance| match chance.below(40) {

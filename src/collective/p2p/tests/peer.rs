@@ -1,6 +1,6 @@
 //! Layer: Shells.
 //!
-//! Peers played by hand: what an honest one may say at odd times, and what it never says.
+//! The test plays the peers: unusual frames of an honest peer, and protocol violations.
 
 use super::group::{A, B, Buffer, PATIENCE, op};
 use crate::collective::p2p::stream::{
@@ -20,7 +20,7 @@ pub struct Peer {
     _end: Arc<dyn Shutdown>,
 }
 
-/// Rank 0 of `size`, and the others.
+/// The endpoint of rank 0 among `size` ranks, and the far ends of its links.
 pub fn alone(size: usize) -> (Endpoint, Vec<Peer>, Arc<Threads>) {
     let threads = Arc::new(Threads::default());
     let end = Endpoint::new(A, size, Pool::new(), Arc::clone(&threads));
@@ -38,7 +38,7 @@ impl Peer {
 
     pub fn say(&mut self, op: OpId, flow: u32, phase: Phase, chunk: u32, bytes: &[u8]) {
         let header = DataHeader { op, flow, chunk, phase, len: bytes.len() as u32 };
-        // In some tests the other end has shut the link down already.
+        // In some tests the other end has already shut the link down.
         let _ = self.sender.send(&header, bytes);
     }
 
@@ -53,8 +53,8 @@ impl Peer {
     }
 }
 
-/// Whether rank 1 loses its link by this, and with it the operation that waits for it, while rank 2
-/// does not.
+/// Whether rank 1 loses its link for the frames of `say`, together with the operation that waits
+/// for it, while rank 2 keeps its link.
 fn is_violation(say: impl Fn(&mut Peer)) -> bool {
     let (end, mut peers, threads) = alone(3);
     for number in 0..2 {
@@ -66,7 +66,7 @@ fn is_violation(say: impl Fn(&mut Peer)) -> bool {
     other.region().recv(Rank(2), 0, 0, 10).expect("posted");
     peers[0].hear();
     say(&mut peers[0]);
-    // What the operation waits for, unless the link is gone.
+    // The message that the operation waits for, unless the link is gone.
     for left in (0..4).rev() {
         peers[0].say(
             op(0),
@@ -139,7 +139,7 @@ fn operations_that_have_not_begun_are_few() {
     assert!(is_violation(credits(OPS_IN_FLIGHT_MAX as u64 + 1)));
 }
 
-/// A member may have as many steps under way as other operations, with up to 64 calls each.
+/// A member may have as many steps in flight as other operations, with up to 64 calls each.
 #[test]
 fn a_step_that_has_not_begun_is_one_operation_with_all_its_calls() {
     let calls = |steps: u64| {
@@ -154,7 +154,7 @@ fn a_step_that_has_not_begun_is_one_operation_with_all_its_calls() {
     assert!(is_violation(early(OPS_IN_FLIGHT_MAX as u64 + 1)));
 }
 
-/// What a call of a step may send before it is asked for is less than what another operation may.
+/// A call of a step has smaller eager bounds than another operation.
 #[test]
 fn all_that_nobody_has_asked_for_is_bounded() {
     let call = op(100).part(3);
@@ -265,7 +265,7 @@ fn what_comes_for_an_operation_that_is_over_is_dropped() {
         far_beyond(number)(&mut peers[0]);
     }
     assert_eq!(end.kept(), (2, 0), "the two that failed are known");
-    // Room that was used early is given back when an operation begins or is over.
+    // Early room is returned when an operation begins, fails or is over.
     end.begin(op(0));
     let marker = Buffer::new(&end, op(0), Vec::new());
     for number in 100..100 + 2 * OPS_IN_FLIGHT_MAX as u64 {
