@@ -109,7 +109,7 @@ pub async fn lost_and_left(on: On) -> Result<()> {
             ensure!(matches!(refused, Err(Error::LostResult { .. })), "{refused:?}");
             ensure!(context.take_result::<f64>().is_none(), "half an element");
             let sum = context.take_result::<f32>().context("the lost sum is gone")?;
-            ensure!(sum == vec![3.0; 70_000] && !context.discard_result(), "not the lost sum");
+            ensure!(sum == vec![3.0; 70_001] && !context.discard_result(), "not the lost sum");
         }
         context.all_reduce(&mut next).await?;
         ensure!(next == vec![6.0; 10], "the next call is wrong");
