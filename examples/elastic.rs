@@ -46,7 +46,7 @@ async fn train(cluster: &Cluster, options: &Options) -> Result<Model> {
     while model.step < options.steps {
         match train_step(&mut ctx, &mut model).await {
             Ok(()) if model.step.is_multiple_of(100) => {
-                println!("step {}: error {:.6}", model.step, model.error())
+                println!("step {}: error {:.6}", model.step, model.error());
             }
             Ok(()) => {}
             // The model is unchanged: repeat the step with the current members.
@@ -189,7 +189,7 @@ impl Options {
             };
             match argument.as_str() {
                 "--loopback" => {
-                    options.builder = Builder::new(Config::loopback()).open_lan("elastic")
+                    options.builder = Builder::new(Config::loopback()).open_lan("elastic");
                 }
                 "--steps" => options.steps = number()?,
                 "--min" => min_members = number()? as usize,

@@ -142,7 +142,7 @@ impl Report {
                 self.must("gbe4, 4 x 64 MiB borrowed, x bound", borrowed.unwrap_or(0.0), 1.13);
             }
             ("gbe4", 4, 1024) => {
-                self.must("gbe4, 4 x 1 MiB owned, x bound", owned.unwrap_or(0.0), 1.15)
+                self.must("gbe4, 4 x 1 MiB owned, x bound", owned.unwrap_or(0.0), 1.15);
             }
             ("gbe4", 4, 4) => self.must("gbe4, 4 x 4 KiB owned, ms", 1e3 * sum.owned_s, 0.6),
             ("lo", _, 65536) if !sum.encrypted => {

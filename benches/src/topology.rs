@@ -175,7 +175,7 @@ fn all_cables(extent: Extent, report: &mut Report) -> Vec<String> {
         let rounds = if extent == Extent::Quick { 3 } else { cables.rounds };
         match over_cables(cables, rounds, report) {
             Ok(known) => {
-                plans.push(format!("{} at {} Mbit/s: {}", cables.profile, cables.mbit, known.plan))
+                plans.push(format!("{} at {} Mbit/s: {}", cables.profile, cables.mbit, known.plan));
             }
             Err(error) => report.failure(format!("{}: {error:#}", cables.profile)),
         }

@@ -148,7 +148,7 @@ fn read(shared: &Shared, orders: &mpsc::UnboundedSender<Order>) {
                 }
             }
             Err(error) => {
-                emit(&json!({"event": "error", "code": "order", "message": error.to_string()}))
+                emit(&json!({"event": "error", "code": "order", "message": error.to_string()}));
             }
         }
     }

@@ -175,7 +175,7 @@ async fn watch(cluster: &Cluster, output: &Output) -> Result<Exit> {
         let alone = is_alone(&status.state);
         match alone {
             true if !std::mem::replace(&mut was_alone, alone) => {
-                alone_at = Some(Instant::now() + ALONE)
+                alone_at = Some(Instant::now() + ALONE);
             }
             true => {}
             false => (alone_at, was_alone) = (None, false),

@@ -43,7 +43,7 @@ impl<'buf> Sync<'buf> {
             match envelope.sync_due(lane, state) {
                 // It has committed, so it counts for this node too.
                 SyncDue::Kept(decided) => {
-                    decided.whole().iter().for_each(|output| put(output, state))
+                    decided.whole().iter().for_each(|output| put(output, state));
                 }
                 due => break due,
             }

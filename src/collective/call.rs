@@ -252,24 +252,24 @@ impl fmt::Display for Call {
         match self.kind {
             Kind::AllReduce(op) => write!(f, "all_reduce({op}, {} x {}", self.count, self.dtype)?,
             Kind::Broadcast { root } => {
-                write!(f, "broadcast(root {root}, {} x {}", self.count, self.dtype)?
+                write!(f, "broadcast(root {root}, {} x {}", self.count, self.dtype)?;
             }
             Kind::AllGather => write!(f, "all_gather({} x {}", self.count, self.dtype)?,
             Kind::Reduce { op, root } => {
-                write!(f, "reduce(root {root}, {op}, {} x {}", self.count, self.dtype)?
+                write!(f, "reduce(root {root}, {op}, {} x {}", self.count, self.dtype)?;
             }
             Kind::ReduceScatter(op) => {
-                write!(f, "reduce_scatter({op}, {} x {}", self.count, self.dtype)?
+                write!(f, "reduce_scatter({op}, {} x {}", self.count, self.dtype)?;
             }
             Kind::Gather { root } => {
-                write!(f, "gather(root {root}, {} x {}", self.count, self.dtype)?
+                write!(f, "gather(root {root}, {} x {}", self.count, self.dtype)?;
             }
             Kind::Scatter { root } => {
-                write!(f, "scatter(root {root}, {} x {} each", self.count, self.dtype)?
+                write!(f, "scatter(root {root}, {} x {} each", self.count, self.dtype)?;
             }
             Kind::AllToAll => write!(f, "all_to_all({} x {}", self.count, self.dtype)?,
             Kind::Message { from, to, tag } => {
-                write!(f, "send({from} to {to}, tag {tag}, {} x {}", self.count, self.dtype)?
+                write!(f, "send({from} to {to}, tag {tag}, {} x {}", self.count, self.dtype)?;
             }
             Kind::Barrier => f.write_str("barrier(")?,
             Kind::Step { parts } => write!(f, "step of {parts} calls(")?,

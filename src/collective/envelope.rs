@@ -609,7 +609,7 @@ impl Envelope {
                     }
                 }
                 LedgerEffect::Agreed(op, source) => {
-                    wakers.extend(state.slots.get_mut(&op).and_then(|s| s.agreed(source)))
+                    wakers.extend(state.slots.get_mut(&op).and_then(|s| s.agreed(source)));
                 }
                 LedgerEffect::Resolved(op, outcome) => {
                     state.note_served(op, outcome);

@@ -142,7 +142,7 @@ fn finish_as<T: Arithmetic>(op: ReduceOp, acc: &mut [u8], members: usize) -> Res
     match op {
         ReduceOp::Mean => acc.iter_mut().for_each(|a| *a = a.over(members).canonical()),
         ReduceOp::Sum | ReduceOp::Min | ReduceOp::Max | ReduceOp::Prod => {
-            acc.iter_mut().for_each(|a| *a = a.canonical())
+            acc.iter_mut().for_each(|a| *a = a.canonical());
         }
     }
     Ok(())

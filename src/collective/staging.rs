@@ -277,7 +277,7 @@ impl Spares {
         match storage {
             Storage::Bytes(storage) => self.idle.entry(bytes).or_default().push(storage),
             Storage::Elements(elements) => {
-                self.elements.entry(elements.key()).or_default().push(elements)
+                self.elements.entry(elements.key()).or_default().push(elements);
             }
             Storage::Lent(_) | Storage::Result(_) => {}
         }

@@ -200,7 +200,7 @@ impl Line {
         match state.offer.as_mut().filter(|offer| offer.number == number) {
             // No direction uses it yet.
             Some(offer) if matches!(arrival, Arrival::Ended) && !offer.is_in_use() => {
-                gone = state.offer.take()
+                gone = state.offer.take();
             }
             Some(offer) => offer.arrival = arrival,
             None => {}

@@ -336,7 +336,7 @@ impl Node {
             Event::RelayDialled { stations, result } => self.on_relay_dialled(&stations, result),
             Event::Message { from, message } => self.on_message(from, message),
             Event::Closed { member, generation, misbehaved } => {
-                self.on_closed(member, generation, misbehaved)
+                self.on_closed(member, generation, misbehaved);
             }
             Event::DataLink { view, peer, link } => self.on_data_link(view, peer, link),
             Event::DataLinkBlocked { view, peer } => self.on_data_link_blocked(view, peer),

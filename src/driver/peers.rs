@@ -392,7 +392,7 @@ mod tests {
             match event {
                 Event::Message { message: Message::Ping(number), .. } => pings.push(number),
                 Event::Closed { member, generation, .. } => {
-                    ended |= peers.closed(member, generation).is_some()
+                    ended |= peers.closed(member, generation).is_some();
                 }
                 _ => {}
             }

@@ -157,10 +157,10 @@ impl Agreement {
     ) {
         match message {
             Message::Prepare(ballot, members) => {
-                self.on_prepare(from, ballot, &members, around, effects)
+                self.on_prepare(from, ballot, &members, around, effects);
             }
             Message::Promise(ballot, promise) => {
-                self.on_promise(from, ballot, *promise, around, effects)
+                self.on_promise(from, ballot, *promise, around, effects);
             }
             Message::Nack(ballot, promised) => self.on_nack(ballot, promised),
             Message::Accept(view) => self.on_accept(from, &view, around, effects),

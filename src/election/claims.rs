@@ -207,7 +207,7 @@ impl History {
         match deed {
             Deed::Accepted(id) => self.accepted(who, *id),
             Deed::Installs { before, view, decides } => {
-                self.installs(who, *before, view, view.id(), *decides)
+                self.installs(who, *before, view, view.id(), *decides);
             }
             Deed::Installed { before, view } => self.installed(who, *before, view, view.id()),
             Deed::Ended { op, ending, next } => self.ended(who, *op, *ending, *next),

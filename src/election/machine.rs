@@ -349,7 +349,7 @@ impl Election {
             Message::Willing => self.on_willing(now, from, effects),
             Message::Unwilling => self.on_unwilling(now, from),
             Message::Prepare(ballot, members) => {
-                self.on_prepare(now, from, ballot, members, ops, effects)
+                self.on_prepare(now, from, ballot, members, ops, effects);
             }
             Message::Promise(..) => {
                 let said = effects.len();
@@ -364,7 +364,7 @@ impl Election {
                 self.agree(Event::Message(from, message), ops, effects);
             }
             Message::Accepted(_) | Message::Install(_) => {
-                self.agree(Event::Message(from, message), ops, effects)
+                self.agree(Event::Message(from, message), ops, effects);
             }
             Message::Leave => self.on_left(now, from, effects),
             Message::Ping(number) => effects.push(Effect::Send(from, Message::Pong(number))),

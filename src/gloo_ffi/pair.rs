@@ -67,9 +67,9 @@ impl Backend for Pair {
 
     fn start(&self, job: Job) {
         if job.plan.is_for(EngineKind::Gloo) {
-            self.gloo.start(job)
+            self.gloo.start(job);
         } else {
-            self.native.start(job)
+            self.native.start(job);
         }
     }
 

@@ -309,10 +309,7 @@ fn some(from: &mut impl Source, wanted: usize, into: &mut [IoSliceMut<'_>]) -> i
                 if matches!(
                     error.kind(),
                     io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
-                ) =>
-            {
-                ()
-            }
+                ) => {}
             Err(error) => return Err(error),
         }
     }

@@ -371,7 +371,7 @@ mod tests {
     fn another_cluster_key_fails_at_the_first_message() {
         let (a, b) = (local(1, 1, 7), local(2, 2, 8));
         let seen = refusals(run((&a, control()), (&b, control()), |number, _| {
-            assert_eq!(number, 1, "something was sent back")
+            assert_eq!(number, 1, "something was sent back");
         }));
         assert_eq!(seen, (Some(Refusal::Closed), Some(Refusal::WrongKey)));
     }
@@ -434,7 +434,7 @@ mod tests {
         let seen = refusals(run((&mallory, data(3, 0, 1)), (&b, expecting), |_, _| ()));
         assert_eq!(seen, (None, Some(Refusal::WrongRank)), "as initiator");
         let seen = refusals(run((&b, expecting), (&mallory, data(3, 0, 1)), |n, _| {
-            assert!(n < 3, "it heard who we are")
+            assert!(n < 3, "it heard who we are");
         }));
         assert_eq!(seen, (Some(Refusal::WrongRank), Some(Refusal::Closed)), "as responder");
 

@@ -175,7 +175,7 @@ impl Host {
                     ctx = self.context(cluster).await?;
                 }
                 Err(Error::Aborted { cause: Cause::Deadline { of: None } }) => {
-                    self.witness.failed()
+                    self.witness.failed();
                 }
                 Err(error) => return Err(error),
             }
@@ -240,7 +240,7 @@ impl Host {
         match &added {
             Ok(()) => self.witness.ended(self.number, &ctx.view(), state.steps, attempt, End::Ok),
             Err(Error::Aborted { .. }) => {
-                self.witness.ended(self.number, &ctx.view(), state.steps, attempt, End::Aborted)
+                self.witness.ended(self.number, &ctx.view(), state.steps, attempt, End::Aborted);
             }
             Err(_) => {}
         }

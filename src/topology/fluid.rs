@@ -94,7 +94,7 @@ impl<'a> Fluid<'a> {
         if *have == station.contributors.len() {
             match station.then {
                 Then::Send(parent) => {
-                    self.send(rank, parent, Message { flow, chunk, is_result: false })
+                    self.send(rank, parent, Message { flow, chunk, is_result: false });
                 }
                 Then::HandOn => self.hold(rank, flow, chunk),
                 Then::Keep => panic!("whole buffers to everybody are not modelled"),
@@ -146,9 +146,9 @@ impl<'a> Fluid<'a> {
             let (rank, Message { flow, chunk, is_result }) =
                 self.in_flight.remove(&key).expect("it was there");
             if is_result {
-                self.hold(rank, flow, chunk)
+                self.hold(rank, flow, chunk);
             } else {
-                self.contribute(rank, flow, chunk)
+                self.contribute(rank, flow, chunk);
             }
         } else {
             self.finish_what_is_sent();

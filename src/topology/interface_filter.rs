@@ -100,7 +100,7 @@ impl fmt::Display for InterfaceFilterError {
         match self {
             InterfaceFilterError::EmptyName(place) => write!(f, "interface name {place} is empty")?,
             InterfaceFilterError::Character(place) => {
-                write!(f, "interface name {place} has a character that no interface has")?
+                write!(f, "interface name {place} has a character that no interface has")?;
             }
             InterfaceFilterError::CaretInside(place) => {
                 write!(

@@ -86,7 +86,7 @@ fn given_up(result: potluck::Result<()>, is_its_own: bool) -> Result<()> {
     let error = result.err().context("done without rank 2")?;
     match &error {
         Error::Aborted { cause: Cause::Deadline { of: None } } => {
-            ensure!(is_its_own && !error.is_retryable(), "{error}")
+            ensure!(is_its_own && !error.is_retryable(), "{error}");
         }
         Error::Aborted { cause: Cause::Deadline { of: Some(peer) } } => {
             ensure!(!is_its_own && peer.rank.index() == 0 && error.is_retryable(), "{error}");

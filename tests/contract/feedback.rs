@@ -89,7 +89,7 @@ pub async fn given_up(on: On) -> Result<()> {
                         .mean()
                         .compress(&mut troubled)
                         .await
-                        .map_err(Error::from)?
+                        .map_err(Error::from)?;
                 }
                 1 => in_step(&mut context, &mut b, &mut troubled).await?,
                 _ => context.all_reduce(&mut b).mean().compress(&mut troubled).await?,

@@ -179,7 +179,7 @@ impl<T: Number> Copy<T> {
         match (g?, h?) {
             (Some(first), Some(again)) if rank == root => same("gather", [&first, &again], &all)?,
             (first, again) => {
-                ensure!(rank != root && first.is_none() && again.is_none(), "gather at {root}")
+                ensure!(rank != root && first.is_none() && again.is_none(), "gather at {root}");
             }
         }
         let crossed: Vec<T> =

@@ -28,7 +28,7 @@ pub async fn parts_that_do_not_fit(on: On) -> Result<()> {
                     ensure!(rank == 1 && n == given.map_or(0, <[u8]>::len), "{n} on rank {rank}");
                 }
                 Error::Aborted { cause: Cause::Dropped { by: Some(peer) } } => {
-                    ensure!(rank != 1 && peer.rank.index() == 1)
+                    ensure!(rank != 1 && peer.rank.index() == 1);
                 }
                 error => bail!("{error:?}"),
             }

@@ -235,7 +235,7 @@ impl Course<'_> {
         match ok {
             // They may have known of the fault before they called.
             Some(false) if self.cell.phase == Phase::Idle => {
-                all_failed_as(&together, &["aborted", "view-changed"])?
+                all_failed_as(&together, &["aborted", "view-changed"])?;
             }
             Some(_) => one_outcome(&together)?,
             None => {}

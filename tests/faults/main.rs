@@ -37,9 +37,9 @@ fn suite() -> ExitCode {
         let body = move || try_cell(&cell, seed);
         let name = cell.name();
         if cell.waits() {
-            suite.test_needing(&name, &NEEDS, body)
+            suite.test_needing(&name, &NEEDS, body);
         } else {
-            suite.serial(&name, &NEEDS, body)
+            suite.serial(&name, &NEEDS, body);
         }
     }
     suite.run()

@@ -177,7 +177,7 @@ fn report(ends: &[(Cell, End)], seed: u64, took_s: u64) -> (String, bool) {
         match end {
             End::Red => text.push_str(&format!("\nRed: {}\n", cell.replay(seed))),
             End::Skipped(reason) => {
-                text.push_str(&format!("\nSkipped: {}, {}: {reason}\n", cell.engine, cell.name()))
+                text.push_str(&format!("\nSkipped: {}, {}: {reason}\n", cell.engine, cell.name()));
             }
             End::Green(_) => {}
         }

@@ -76,7 +76,7 @@ pub fn until_all_paths_are_known(group: &mut Group) -> Result<()> {
         .iter_mut()
         .try_for_each(|peer| peer.status_where(knows_all_paths, MEASURED).map(drop));
     known.inspect_err(|_| {
-        println!("logs in {}", group.keep_logs(&format!("unknown-{}", std::process::id())))
+        println!("logs in {}", group.keep_logs(&format!("unknown-{}", std::process::id())));
     })
 }
 
@@ -158,7 +158,7 @@ fn slowed_down() -> Result<()> {
         // No call fails, and the View stays.
         let done = group.all(&order, "done")?;
         all_exact(&done).inspect_err(|_| {
-            println!("logs in {}", group.keep_logs(&format!("slowed-{}", std::process::id())))
+            println!("logs in {}", group.keep_logs(&format!("slowed-{}", std::process::id())));
         })?;
         let told = group.all(&json!({"do": "status"}), "status")?;
         ensure!(

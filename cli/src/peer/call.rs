@@ -128,7 +128,7 @@ impl Calls<'_> {
     pub async fn make(self, order: Order) {
         match order {
             Order::AllReduce(r) if r.owned => {
-                of_type!(r.dtype, T => self.all_reduce_owned::<T>(&r).await)
+                of_type!(r.dtype, T => self.all_reduce_owned::<T>(&r).await);
             }
             Order::AllReduce(r) => match r.dtype {
                 Type::F32 => self.all_reduce_f32(&r).await,
@@ -300,7 +300,7 @@ impl Calls<'_> {
                 ));
             }
             Err(error) => {
-                emit(&done("done", Err(error), ("untouched", "untouched"), &hash(&buffer), took))
+                emit(&done("done", Err(error), ("untouched", "untouched"), &hash(&buffer), took));
             }
         }
     }

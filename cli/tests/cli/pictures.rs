@@ -197,7 +197,7 @@ fn collect(value: &Value, at: &str, fields: &mut std::collections::BTreeSet<Stri
             map.iter().for_each(|(name, value)| collect(value, &join(name), fields));
         }
         Value::Array(list) if !list.is_empty() => {
-            list.iter().for_each(|value| collect(value, at, fields))
+            list.iter().for_each(|value| collect(value, at, fields));
         }
         _ => drop(fields.insert(at.to_owned())),
     }

@@ -228,7 +228,7 @@ fn the_calls_of_a_step_are_enclosed_each_and_more_than_sixteen_are_not() {
     let steps = group.call_all(end);
     for (member, (step, input)) in group.members.iter().zip(steps.iter().zip(inputs(1))) {
         (0..CALLS).for_each(|index| {
-            member.begin_part(*step, index, part, &Input::Borrowed(bytes_of(&input)))
+            member.begin_part(*step, index, part, &Input::Borrowed(bytes_of(&input)));
         });
         member.end_step(*step, end, CALLS);
     }

@@ -261,7 +261,7 @@ mod tests {
         );
         assert!(!kept_of_step(&mut table, steps, 0));
         all(3).for_each(|(number, index)| {
-            _ = table.retire(OpId { lane: Lane(7), number }.part(index))
+            _ = table.retire(OpId { lane: Lane(7), number }.part(index));
         });
         assert!(kept_of_step(&mut table, steps, 0), "room is given back");
         assert!(!kept_of_step(&mut table, steps + 1, 0));

@@ -259,7 +259,7 @@ impl Core {
         match place {
             Ok(Some(landing)) => self.received(landing.write(receiver)?),
             Ok(None) if is_large => {
-                receiver.payload(self.pool.block(header.len as usize).bytes_mut())?
+                receiver.payload(self.pool.block(header.len as usize).bytes_mut())?;
             }
             Ok(None) => {}
             Err(Offence) => {

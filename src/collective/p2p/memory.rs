@@ -122,7 +122,7 @@ impl Hold {
         // it does not overlap. By the contract of `Endpoint::region` no one else accesses a message
         // being received.
         unsafe {
-            std::ptr::copy_nonoverlapping(piece.as_ptr(), self.0.start.add(offset), piece.len())
+            std::ptr::copy_nonoverlapping(piece.as_ptr(), self.0.start.add(offset), piece.len());
         }
     }
 }

@@ -468,7 +468,7 @@ impl Landing {
         match &self.payload {
             Payload::Here(block) => self.hold.write(self.piece.at(), block.bytes()),
             Payload::Coming(len) => {
-                self.hold.fill(self.piece.at(), *len, |into| from.payload(into))?
+                self.hold.fill(self.piece.at(), *len, |into| from.payload(into))?;
             }
         }
         Ok(self.written())

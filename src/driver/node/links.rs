@@ -79,10 +79,10 @@ impl Node {
                         _ = self.on_linked(stream, session, Way::direct(address), Dialled::ByPeer);
                     }
                     Purpose::Data { view, src, .. } => {
-                        self.on_data_accepted(stream, session, view, src, from)
+                        self.on_data_accepted(stream, session, view, src, from);
                     }
                     Purpose::Path { view, src, .. } => {
-                        self.on_path_offered(stream, session, view, src, from)
+                        self.on_path_offered(stream, session, view, src, from);
                     }
                 }
             }
@@ -95,7 +95,7 @@ impl Node {
         match refusal {
             Refusal::OtherVersion { .. } => self.counters.other_versions += 1,
             Refusal::Overloaded(_) | Refusal::TooSlow | Refusal::Replayed => {
-                self.counters.overloads += 1
+                self.counters.overloads += 1;
             }
             Refusal::DuplicateIdentity => self.step(Input::Twin),
             Refusal::UnknownView

@@ -546,9 +546,9 @@ impl Node {
                 // The member's machine answers that no node, or another one, is there: no path
                 // leads to the member.
                 if is_proof_of_absence(refusal) {
-                    self.give_up(member)
+                    self.give_up(member);
                 } else {
-                    self.seek_lost(member, DirectDial::Over)
+                    self.seek_lost(member, DirectDial::Over);
                 }
             }
         }

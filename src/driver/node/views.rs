@@ -108,7 +108,7 @@ impl Node {
         for peer in view.linked_with(me).filter(|r| *r > me) {
             match view.member(peer).map(|m| m.id) {
                 Some(expect) if self.walled.contains(&expect) => {
-                    self.data.ask(digest, peer, self.events.clone())
+                    self.data.ask(digest, peer, self.events.clone());
                 }
                 Some(expect) => self.dial_data_link(digest, me, peer, expect),
                 None => {}

@@ -181,7 +181,7 @@ impl<'a> Turn<'a> {
         match effect {
             Effect::Send(to, message) => self.send(to, message),
             Effect::Persist(ticket, durable) if self.group.slow_disks => {
-                self.node.writes.push_back((ticket, durable))
+                self.node.writes.push_back((ticket, durable));
             }
             Effect::Persist(ticket, durable) => self.persisted(ticket, durable),
             Effect::Install(view, decides) => self.install(view, decides),

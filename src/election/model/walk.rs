@@ -95,13 +95,13 @@ fn pick(group: &Group, state: &State, sides: &[u64], chance: &mut Chance) -> Opt
         }
         12..14 if state.left.crashes > 0 => some.push(Action::Crash(n)),
         14..18 if n != other && !apart(usize::from(n), usize::from(other)) => {
-            some.push(Action::Remind(n, other))
+            some.push(Action::Remind(n, other));
         }
         18..19 if n != other && !apart(usize::from(n), usize::from(other)) => {
-            some.push(Action::DataLink(n, other))
+            some.push(Action::DataLink(n, other));
         }
         19 if state.left.cut_offs > 0 && state.nodes[usize::from(n)].may_be_cut_off() => {
-            some.push(Action::CutOff(n))
+            some.push(Action::CutOff(n));
         }
         20..42 => (0..group.nodes).for_each(|n| group.calls(n, state, &mut some)),
         42..52 => {

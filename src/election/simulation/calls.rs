@@ -92,7 +92,7 @@ impl World {
             Ok(op) => {
                 if let Kind::Step { parts } = call.kind {
                     (0..parts).for_each(|i| {
-                        _ = ledger.describe_part(op.part(i), Call { mode: Mode::PerStep, ..SUM })
+                        _ = ledger.describe_part(op.part(i), Call { mode: Mode::PerStep, ..SUM });
                     });
                 }
                 ledger.describe(op);

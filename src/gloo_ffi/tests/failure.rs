@@ -179,7 +179,7 @@ fn a_board_that_never_fills_is_left_when_the_backend_closes() {
 fn job(op: OpId, report: &std::sync::mpsc::Sender<Option<EngineFault>>) -> crate::collective::Job {
     let report = report.clone();
     let done = Box::new(move |result: Result<_, EngineFault>| {
-        report.send(result.err()).expect("somebody listens")
+        report.send(result.err()).expect("somebody listens");
     });
     let (call, plan) = (f32_call(Kind::Barrier, 0), plan(Schedule::GlooRing));
     crate::collective::Job { op, call, plan, sync_root: None, model: None, done }

@@ -150,7 +150,7 @@ fn a_call_given_up_of_one_leaves_the_others_alone() {
         for _ in 0..2 + size {
             match group.outcome() {
                 (_, of, result) if of == given_up => {
-                    assert_eq!(result.err(), Some(EngineFault::Cancelled))
+                    assert_eq!(result.err(), Some(EngineFault::Cancelled));
                 }
                 (rank, of, result) => {
                     let finished =

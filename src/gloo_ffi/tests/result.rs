@@ -384,7 +384,7 @@ fn many_operations_at_once_in_any_order_with_every_word_at_any_time() {
             let pick = chance.below((starts.len() + words.len()) as u64) as usize;
             match pick.checked_sub(starts.len()).map(|at| words.swap_remove(at)) {
                 Some((to, from, number)) => {
-                    group.backends[to.index()].credit(op(number % 3, number), from)
+                    group.backends[to.index()].credit(op(number % 3, number), from);
                 }
                 None => {
                     let (me, (number, count, plan)) = starts.swap_remove(pick);

@@ -81,9 +81,9 @@ impl Side {
             }
             let piece = Wire::Piece { op, flow, left: count - 1 - n, block };
             if pace == Pace::Eager {
-                self.urgent.push_back(piece)
+                self.urgent.push_back(piece);
             } else {
-                self.bulk.push_back(piece)
+                self.bulk.push_back(piece);
             }
         }
     }
@@ -97,7 +97,7 @@ impl Side {
             Posting::Here(block) => self.take(flow, span.region, &block),
             Posting::Awaited(Pace::Eager) => {}
             Posting::Awaited(Pace::Credited) => {
-                self.urgent.push_front(Wire::Credit { op: from.op, flow: from.flow })
+                self.urgent.push_front(Wire::Credit { op: from.op, flow: from.flow });
             }
         }
     }

@@ -129,7 +129,7 @@ fn whoever_asks_hears_of_each_message_as_it_comes() {
         let hear = {
             let heard = Arc::clone(&heard);
             Arc::new(move |offset, bytes: &[u8], before| {
-                heard.lock().expect("whole").push((offset, bytes.to_vec(), before))
+                heard.lock().expect("whole").push((offset, bytes.to_vec(), before));
             })
         };
         let into = Buffer::hearing(&group.ends[1], op(0), vec![0; total], hear);
@@ -214,8 +214,8 @@ fn many_operations_and_slots_at_once() {
                 for thread in 0..3 {
                     scope.spawn(move || {
                         (0..6).for_each(|number| {
-                            exchange(end, (me, RANKS), thread * 100 + number, seed)
-                        })
+                            exchange(end, (me, RANKS), thread * 100 + number, seed);
+                        });
                     });
                 }
             }

@@ -101,7 +101,7 @@ fn what_is_eager_may_come_at_any_time_and_nothing_more() {
     // For an operation that has begun, and for one that has not.
     for number in [1, 50] {
         let message = |peer: &mut Peer, flow: u32, len: usize| {
-            peer.say(op(number), flow, Phase::Message, 0, &vec![1; len])
+            peer.say(op(number), flow, Phase::Message, 0, &vec![1; len]);
         };
         assert!(!is_violation(|peer| message(peer, 0, EAGER_OP_BYTES)));
         assert!(is_violation(|peer| message(peer, 0, EAGER_OP_BYTES + 1)));
@@ -125,14 +125,14 @@ fn what_is_eager_may_come_at_any_time_and_nothing_more() {
 fn operations_that_have_not_begun_are_few() {
     let early = |count: u64| {
         move |peer: &mut Peer| {
-            (0..count).for_each(|n| peer.say(op(100 + n), 0, Phase::Message, 0, &[1]))
+            (0..count).for_each(|n| peer.say(op(100 + n), 0, Phase::Message, 0, &[1]));
         }
     };
     assert!(!is_violation(early(OPS_IN_FLIGHT_MAX as u64)));
     assert!(is_violation(early(OPS_IN_FLIGHT_MAX as u64 + 1)));
     let credits = |count: u64| {
         move |peer: &mut Peer| {
-            (0..count).for_each(|n| peer.say(op(100 + n), 0, Phase::Posted, 0, &[]))
+            (0..count).for_each(|n| peer.say(op(100 + n), 0, Phase::Posted, 0, &[]));
         }
     };
     assert!(!is_violation(credits(OPS_IN_FLIGHT_MAX as u64)));
@@ -147,7 +147,7 @@ fn a_step_that_has_not_begun_is_one_operation_with_all_its_calls() {
     };
     let early = |steps: u64| {
         move |peer: &mut Peer| {
-            calls(steps).for_each(|call| peer.say(call, 0, Phase::Message, 0, &[1]))
+            calls(steps).for_each(|call| peer.say(call, 0, Phase::Message, 0, &[1]));
         }
     };
     assert!(!is_violation(early(OPS_IN_FLIGHT_MAX as u64)));
@@ -159,7 +159,7 @@ fn a_step_that_has_not_begun_is_one_operation_with_all_its_calls() {
 fn all_that_nobody_has_asked_for_is_bounded() {
     let call = op(100).part(3);
     let message = |peer: &mut Peer, call: OpId, flow: u32, len: usize| {
-        peer.say(call, flow, Phase::Message, 0, &vec![1; len])
+        peer.say(call, flow, Phase::Message, 0, &vec![1; len]);
     };
     assert!(!is_violation(|peer| message(peer, call, 0, EAGER_PART_BYTES)));
     assert!(is_violation(|peer| message(peer, call, 0, EAGER_PART_BYTES + 1)));
