@@ -213,7 +213,7 @@ impl Context {
     /// # Errors
     /// Buffers of different lengths, or different roots, are
     /// [`Error::Mismatch`](crate::Error::Mismatch) on every rank; a root that is no rank is
-    /// [`Error::Aborted`](crate::Error::Aborted).
+    /// [`Error::Rejected`](crate::Error::Rejected) on every rank.
     pub fn reduce<'buf, T: Element>(
         &mut self,
         root: usize,
@@ -246,7 +246,7 @@ impl Context {
     /// # Errors
     /// Buffers of different lengths, or different roots, are
     /// [`Error::Mismatch`](crate::Error::Mismatch) on every rank; a root that is no rank is
-    /// [`Error::Aborted`](crate::Error::Aborted).
+    /// [`Error::Rejected`](crate::Error::Rejected) on every rank.
     pub fn gather<'buf, T: Element>(&mut self, root: usize, buffer: &'buf [T]) -> Gather<'buf, T> {
         let root = Rank::clamped(root);
         let call = self.call::<T>(Kind::Gather { root }, buffer.len());
@@ -263,7 +263,7 @@ impl Context {
     /// [`Error::Rejected`](crate::Error::Rejected) and the others
     /// [`Error::Aborted`](crate::Error::Aborted). Parts of different lengths, or different roots,
     /// are [`Error::Mismatch`](crate::Error::Mismatch) on every rank; a root that is no rank is
-    /// `Aborted`.
+    /// [`Error::Rejected`](crate::Error::Rejected) on every rank.
     pub fn scatter<'buf, T: Element>(
         &mut self,
         root: usize,

@@ -21,6 +21,8 @@ mod fault;
 mod finite;
 mod float_environment;
 mod fold;
+#[cfg(test)]
+pub(crate) mod golden;
 mod half;
 mod input;
 mod ledger;

@@ -18,6 +18,8 @@ mod bf16;
 mod blocks;
 mod f16;
 mod feedback;
+#[cfg(test)]
+mod golden;
 mod int4;
 mod int8;
 #[cfg(test)]

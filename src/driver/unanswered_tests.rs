@@ -21,8 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A call's deadline.
 const DEADLINE: Duration = Duration::from_millis(300);
 
-/// How much later than its deadline a call may end.
-const LATE_MAX: Duration = Duration::from_secs(5);
+/// How much later than its deadline a call may end: less than five seconds, and as much again on a
+/// busy machine.
+const LATE_MAX: Duration = Duration::from_secs(10);
 
 const SUM: Call = Call {
     kind: Kind::AllReduce(ReduceOp::Sum),

@@ -49,7 +49,7 @@ impl Home {
         })
     }
 
-    /// The configuration directory: `config.toml`, `cluster-<name>.key`.
+    /// The configuration directory: `cluster-<name>.key`.
     pub fn config_dir(&self) -> &Path {
         &self.config
     }

@@ -57,7 +57,7 @@ pub enum Schedule {
         /// In the order of their segments of the buffer; at most [`Plan::TREES_MAX`].
         trees: Vec<TreeShare>,
     },
-    /// Every rank receives all whole buffers by Gloo's all-gather and adds them in rank order. One
+    /// Every rank receives all whole buffers over Gloo's buffers and adds them in rank order. One
     /// step for two members.
     GlooExchange,
     /// Gloo's ring: reduce-scatter and all-gather in rank order. Each rank sends to the rank before
