@@ -268,7 +268,9 @@ mod tests {
         let first = frames.next();
         assert!(frames.by_ref().any(|is_first| Some(is_first) != first));
         let firsts = frames.take(200).filter(|is_first| *is_first).count();
-        assert!((67..=133).contains(&firsts), "{firsts} of 200 frames");
+        // Without turns one end sends nearly all of them. A thread that the system does not run
+        // misses some of its turns.
+        assert!((50..=150).contains(&firsts), "{firsts} of 200 frames");
     }
 
     #[test]
