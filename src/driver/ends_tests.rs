@@ -2,32 +2,19 @@
 //!
 //! The outcome of calls whose driver ends suddenly or loses its disk.
 
+use super::testing::{PATIENCE, begin, decided, view_of};
 use super::{Disk, Store};
-use crate::collective::{
-    Call, CodecId, DType, Envelope, Input, Kind, Mode, Outcome, ReduceOp, bytes_of,
-};
+use crate::collective::Outcome;
 use crate::driver::{self, Handles};
 use crate::identity::peers_file::PeersFile;
 use crate::identity::scratch::Scratch;
 use crate::identity::state_file::StateFile;
-use crate::view::{Lane, OpId};
 use crate::{Builder, Config};
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::timeout;
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-const SUM: Call = Call {
-    kind: Kind::AllReduce(ReduceOp::Sum),
-    dtype: DType::F32,
-    count: 4,
-    codec: CodecId::None,
-    mode: Mode::PerOp,
-};
 
 /// A store that panics on the driver's thread once the flag is set.
 struct Broken(Arc<AtomicBool>);
@@ -55,24 +42,6 @@ fn whole() -> Box<dyn Store> {
     Box::new(Broken(Arc::default()))
 }
 
-async fn view_of(size: usize, handles: &mut Handles) -> Arc<Envelope> {
-    let is_it = |envelope: &Option<Arc<Envelope>>| {
-        envelope.as_ref().is_some_and(|e| e.view().size() == size && !e.is_frozen())
-    };
-    let envelope = timeout(PATIENCE, handles.views.wait_for(is_it))
-        .await
-        .expect("in time")
-        .expect("it runs")
-        .clone();
-    envelope.expect("a View")
-}
-
-fn begin(envelope: &Arc<Envelope>) -> OpId {
-    let op = envelope.call(Lane::MAIN, SUM).expect("a number");
-    envelope.begin(op, SUM, &Input::Borrowed(bytes_of(&[1f32; 4])));
-    op
-}
-
 #[tokio::test]
 async fn a_driver_that_panics_leaves_no_call_open() {
     let is_broken = Arc::new(AtomicBool::new(false));
@@ -84,10 +53,8 @@ async fn a_driver_that_panics_leaves_no_call_open() {
     is_broken.store(true, Ordering::Relaxed);
     // The View changes, so there is state to save.
     drop(other);
-    let decided = timeout(PATIENCE, poll_fn(|task| envelope.poll_decided(op, task)))
-        .await
-        .expect("the call stays open");
-    assert_eq!(decided.outcome, Outcome::Indeterminate);
+    let ended = decided(&envelope, op).await;
+    assert_eq!(ended.outcome, Outcome::Indeterminate);
     // A caller that waits for a View learns that there will be none.
     let ended = async { while handles.views.changed().await.is_ok() {} };
     timeout(PATIENCE, ended).await.expect("it waits for ever");
@@ -115,10 +82,8 @@ async fn who_waits_for_its_disk_gives_its_calls_up_and_comes_back_when_that_is_w
     std::fs::rename(&folder, &away).expect("renamed");
     std::fs::write(&folder, b"").expect("written");
     drop(d);
-    let decided = timeout(PATIENCE, poll_fn(|task| envelope.poll_decided(op, task)))
-        .await
-        .expect("the call stays open");
-    assert!(!matches!(decided.outcome, Outcome::Committed), "{:?}", decided.outcome);
+    let ended = decided(&envelope, op).await;
+    assert!(!matches!(ended.outcome, Outcome::Committed), "{:?}", ended.outcome);
     let told = b
         .status
         .wait_for(|status| status.reasons().iter().any(|reason| reason.contains("its disk")));

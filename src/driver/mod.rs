@@ -27,6 +27,8 @@ mod peers;
 #[cfg(test)]
 mod row_tests;
 mod speaker;
+#[cfg(test)]
+mod testing;
 mod unanswered;
 #[cfg(test)]
 mod unanswered_tests;

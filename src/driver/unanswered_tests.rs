@@ -2,21 +2,15 @@
 //!
 //! A member that is linked, answers pings, and never votes.
 
-use crate::collective::{
-    Call, CodecId, DType, Decided, Envelope, Input, Kind, Mode, Outcome, ReduceOp, bytes_of,
-};
+use super::testing::{PATIENCE, begin, decided, view_of};
+use crate::collective::Outcome;
 use crate::defect::{Defect, Seeded};
 use crate::driver::{self, Handles};
 use crate::events::{Event, Loss};
 use crate::status::KeptOut;
-use crate::view::{Lane, OpId};
 use crate::{Builder, Config};
-use std::future::poll_fn;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A call's deadline.
 const DEADLINE: Duration = Duration::from_millis(300);
@@ -24,14 +18,6 @@ const DEADLINE: Duration = Duration::from_millis(300);
 /// How much later than its deadline a call may end: less than five seconds, and as much again on a
 /// busy machine.
 const LATE_MAX: Duration = Duration::from_secs(10);
-
-const SUM: Call = Call {
-    kind: Kind::AllReduce(ReduceOp::Sum),
-    dtype: DType::F32,
-    count: 4,
-    codec: CodecId::None,
-    mode: Mode::PerOp,
-};
 
 async fn node(group: &'static str, name: &str, min: usize, seeded: Seeded) -> Handles {
     let own =
@@ -41,30 +27,6 @@ async fn node(group: &'static str, name: &str, min: usize, seeded: Seeded) -> Ha
         Ok((driver::NodeConfig { seeded, ..node }, doors))
     };
     driver::spawn(open).await.expect("it runs")
-}
-
-async fn view_of(size: usize, handles: &mut Handles) -> Arc<Envelope> {
-    let is_it = |envelope: &Option<Arc<Envelope>>| {
-        envelope.as_ref().is_some_and(|e| e.view().size() == size && !e.is_frozen())
-    };
-    let envelope = timeout(PATIENCE, handles.views.wait_for(is_it))
-        .await
-        .expect("in time")
-        .expect("it runs")
-        .clone();
-    envelope.expect("a View")
-}
-
-fn begin(envelope: &Arc<Envelope>) -> OpId {
-    let op = envelope.call(Lane::MAIN, SUM).expect("a number");
-    envelope.begin(op, SUM, &Input::Borrowed(bytes_of(&[1f32; 4])));
-    op
-}
-
-async fn decided(envelope: &Arc<Envelope>, op: OpId) -> Decided {
-    timeout(PATIENCE, poll_fn(|task| envelope.poll_decided(op, task)))
-        .await
-        .expect("the call stays open")
 }
 
 /// Two correct members and one that never votes. `calls` says whether that one calls at all: then

@@ -1,0 +1,51 @@
+//! Layer: Host.
+//!
+//! What tests of whole nodes have in common.
+
+use crate::collective::{
+    Call, CodecId, DType, Decided, Envelope, Input, Kind, Mode, ReduceOp, bytes_of,
+};
+use crate::driver::Handles;
+use crate::view::{Lane, OpId};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Longer than any of these waits takes on a busy machine.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+const SUM: Call = Call {
+    kind: Kind::AllReduce(ReduceOp::Sum),
+    dtype: DType::F32,
+    count: 4,
+    codec: CodecId::None,
+    mode: Mode::PerOp,
+};
+
+/// The View of so many members, once this node has it.
+pub(super) async fn view_of(size: usize, handles: &mut Handles) -> Arc<Envelope> {
+    let is_it = |envelope: &Option<Arc<Envelope>>| {
+        envelope.as_ref().is_some_and(|e| e.view().size() == size && !e.is_frozen())
+    };
+    let envelope = timeout(PATIENCE, handles.views.wait_for(is_it))
+        .await
+        .expect("in time")
+        .expect("it runs")
+        .clone();
+    envelope.expect("a View")
+}
+
+/// Calls with a buffer of ones.
+pub(super) fn begin(envelope: &Arc<Envelope>) -> OpId {
+    let op = envelope.call(Lane::MAIN, SUM).expect("a number");
+    envelope.begin(op, SUM, &Input::Borrowed(bytes_of(&[1f32; 4])));
+    op
+}
+
+/// How the operation ends here.
+pub(super) async fn decided(envelope: &Arc<Envelope>, op: OpId) -> Decided {
+    timeout(PATIENCE, poll_fn(|task| envelope.poll_decided(op, task)))
+        .await
+        .expect("the call stays open")
+}
