@@ -11,7 +11,7 @@ use serde_json::json;
 
 /// Say where the cluster key lies; with --show print it, for `potluck join` on another machine
 ///
-/// Whoever has the key is in the cluster. JSON: {ok, namespace, source, file, key}, where key is
+/// The key admits to the cluster. JSON: {ok, namespace, source, file, key}, where key is
 /// null without --show.
 #[derive(Args, Debug)]
 pub struct Show {
