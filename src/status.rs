@@ -84,6 +84,14 @@ pub enum State {
         /// The peer.
         peer: Who,
     },
+    /// The members of a running View keep this node out, because it was lost three times within a
+    /// minute or withheld a vote. It joins no other View meanwhile.
+    KeptOut {
+        /// A member that keeps it out.
+        by: Who,
+        /// The remaining time, rounded up to seconds.
+        left: Duration,
+    },
     /// Another running process uses this node's identity, and this node is in no group with others.
     /// Give each process its own identity.
     Duplicate,
@@ -313,6 +321,12 @@ impl Status {
                 );
             }
         }
+        if let State::KeptOut { by, left } = &self.state {
+            reasons.push(format!(
+                "{by} keeps this node out for {} s more: it was lost three times within a minute, or answered and did not vote",
+                left.as_secs()
+            ));
+        }
         reasons.extend(self.others.iter().cloned());
         reasons.extend(self.duplicates.iter().map(|node| self.duplicate(*node)));
         reasons.extend(self.quarantined.iter().map(ToString::to_string));
@@ -370,6 +384,9 @@ impl fmt::Display for State {
             State::NeedsSync => f.write_str("in, not in sync"),
             State::Full => f.write_str("full"),
             State::OneWay { peer } => write!(f, "not heard by {peer}"),
+            State::KeptOut { by, left } => {
+                write!(f, "kept out by {by} for {} s", left.as_secs())
+            }
             State::Duplicate => f.write_str("duplicate identity"),
             State::Closed => f.write_str("closed"),
         }

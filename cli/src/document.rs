@@ -21,7 +21,8 @@ pub struct StatusDocument {
     /// Whether the namespace is open: it admits every node that knows its name.
     pub open: bool,
     pub port: u16,
-    /// alone, forming, in, not-enough-peers, needs-sync, full, one-way, duplicate or closed.
+    /// alone, forming, in, not-enough-peers, needs-sync, full, one-way, kept-out, duplicate or
+    /// closed.
     pub state: String,
     /// The state as text.
     pub state_text: String,
@@ -362,6 +363,7 @@ fn state_code(state: &State) -> &'static str {
         State::NeedsSync => "needs-sync",
         State::Full => "full",
         State::OneWay { .. } => "one-way",
+        State::KeptOut { .. } => "kept-out",
         State::Duplicate => "duplicate",
         State::Closed => "closed",
         _ => "other",

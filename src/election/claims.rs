@@ -42,10 +42,13 @@ pub(super) enum Claim {
     OkHolds,
     /// A4: a View takes the history with the most operations.
     MostWins,
+    /// A5: no two Views commit by turns while all their members could have met. Checked by the
+    /// simulations only, because the model has no time.
+    OneHistory,
 }
 
 impl Claim {
-    pub(super) const ALL: [Claim; 12] = [
+    pub(super) const ALL: [Claim; 13] = [
         Claim::OneViewPerBallot,
         Claim::ViewsGrow,
         Claim::AllHaveAccepted,
@@ -58,6 +61,7 @@ impl Claim {
         Claim::EndsOnce,
         Claim::OkHolds,
         Claim::MostWins,
+        Claim::OneHistory,
     ];
 
     /// Its name in tables.
@@ -75,6 +79,7 @@ impl Claim {
             Claim::EndsOnce => "ends once",
             Claim::OkHolds => "Ok holds",
             Claim::MostWins => "most wins",
+            Claim::OneHistory => "one history",
         }
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! Nothing here can make a View unsafe; it only decides when [`Agreement`] is asked to act.
 
+mod beside;
 #[cfg(test)]
 mod drain_tests;
 mod fabric;
@@ -109,6 +110,8 @@ pub struct Election {
     repair_since: Option<u64>,
     /// Since when another View is wanted and none may be made.
     stranded_since: Option<u64>,
+    /// This node has been away: until this time it waits for all members of its View, see `beside`.
+    returning_until: u64,
     /// Since when this node waits for its own disk.
     persisting_since: Option<u64>,
     /// Since when the View is outgrown, see [`Election::is_outgrown`].
@@ -181,6 +184,7 @@ impl Election {
             failures: 0,
             repair_since: None,
             stranded_since: None,
+            returning_until: 0,
             persisting_since: None,
             outgrown_since: None,
             heartbeat_at: 0,
@@ -477,6 +481,7 @@ impl Election {
         self.retry_at = 0;
         self.repair_since = None;
         self.stranded_since = None;
+        self.returning_until = 0;
         self.outgrown_since = None;
         self.yield_until = 0;
         self.yield_to_disks_until = 0;

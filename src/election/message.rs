@@ -97,6 +97,8 @@ pub struct Heartbeat {
     /// The sender's end of this direct link is a radio, on which longer silence is normal. False on
     /// a relayed link.
     pub radio: bool,
+    /// The sender keeps the receiver out of new Views for this many milliseconds; 0 if it does not.
+    pub keeps_out_ms: u32,
 }
 
 /// A member to which the sender has a live control link.
@@ -173,6 +175,7 @@ impl Encode for Heartbeat {
         put_list(out, &self.reach);
         let bits = [self.persisting, self.broken, self.radio];
         out.push(bits.into_iter().zip(0..).map(|(bit, place)| u8::from(bit) << place).sum());
+        out.extend_from_slice(&self.keeps_out_ms.to_le_bytes());
     }
 }
 
@@ -183,7 +186,8 @@ impl Decode for Heartbeat {
             return Err(Malformed::UnknownTag);
         }
         let [persisting, broken, radio] = [1, 2, 4].map(|bit| bits & bit != 0);
-        Ok(Heartbeat { view, reach, persisting, broken, radio })
+        let keeps_out_ms = r.u32()?;
+        Ok(Heartbeat { view, reach, persisting, broken, radio, keeps_out_ms })
     }
 }
 
@@ -439,6 +443,7 @@ mod tests {
             persisting: true,
             broken: true,
             radio: true,
+            keeps_out_ms: 9000,
         };
         let v6: SocketAddr = "[fe80::1]:47474".parse().unwrap();
         let v4: SocketAddr = "10.0.0.1:1".parse().unwrap();

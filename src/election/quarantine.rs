@@ -88,6 +88,11 @@ impl Quarantine {
         self.records.get(&node).is_some_and(|record| now < record.until)
     }
 
+    /// How long the node stays in quarantine, in milliseconds; 0 if it is not.
+    pub(super) fn left_ms(&self, node: NodeId, now: u64) -> u64 {
+        self.records.get(&node).map_or(0, |record| record.until.saturating_sub(now))
+    }
+
     /// The nodes in quarantine, the remaining time of each in milliseconds, and the reason.
     pub(super) fn held(&self, now: u64) -> impl Iterator<Item = (NodeId, u64, KeptOut)> {
         let held = self.records.iter().filter(move |(_, r)| now < r.until);

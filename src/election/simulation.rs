@@ -11,6 +11,7 @@ mod book;
 mod calls;
 mod disks;
 mod disturb;
+mod histories;
 mod lives;
 mod network;
 mod world;

@@ -46,6 +46,11 @@ impl Ledger {
             .map(|(op, _)| *op)
     }
 
+    /// Whether this member has called this operation.
+    pub(crate) fn has_called(&self, op: OpId) -> bool {
+        self.numbers.get(&op.lane).is_some_and(|next| *next > op.number)
+    }
+
     /// Whether this operation is a sync.
     pub(crate) fn is_of_sync(&self, op: OpId) -> bool {
         self.entries.get(&op).is_some_and(super::Entry::is_sync)

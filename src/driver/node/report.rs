@@ -93,6 +93,9 @@ impl Node {
 
     pub(super) fn state(&self) -> State {
         let wanted = self.config.min_members;
+        if let Some(state) = self.kept_out() {
+            return state;
+        }
         if let Some(present) = self.election.stranded(self.now()) {
             return State::NotEnoughPeers { present, wanted };
         }
@@ -116,6 +119,13 @@ impl Node {
             }
             None => self.forming(),
         }
+    }
+
+    /// Set while this node has no View that runs, and members of one that does keep it out.
+    fn kept_out(&self) -> Option<State> {
+        let is_outside = self.envelope.is_none() || self.election.is_frozen();
+        let (by, ms) = self.election.kept_out_by(self.now()).filter(|_| is_outside)?;
+        Some(State::KeptOut { by: self.who(by.node), left: Duration::from_secs(ms.div_ceil(1000)) })
     }
 
     fn forming(&self) -> State {

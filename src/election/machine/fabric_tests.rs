@@ -41,7 +41,14 @@ fn heartbeat(reaches: &[u8], radio: bool) -> Message {
         .iter()
         .map(|n| Reached { id: member_id(*n), rtt_us: 0, relayed: false, radio: false })
         .collect();
-    Message::Heartbeat(Heartbeat { view: None, reach, persisting: false, broken: false, radio })
+    Message::Heartbeat(Heartbeat {
+        view: None,
+        reach,
+        persisting: false,
+        broken: false,
+        radio,
+        keeps_out_ms: 0,
+    })
 }
 
 /// Time from the last of ten heartbeats of node 2 to its loss, in milliseconds.
@@ -140,6 +147,7 @@ fn station(reaches: &[(u8, bool)]) -> Message {
         persisting: false,
         broken: false,
         radio: false,
+        keeps_out_ms: 0,
     })
 }
 

@@ -81,6 +81,15 @@ impl Election {
             && (self.quarantine.expels(id.node, now) || !is_member())
     }
 
+    /// How long `id` is still kept out of new Views, in milliseconds; 0 if it is not.
+    pub(super) fn keeps_out_ms(&self, now: u64, id: MemberId) -> u32 {
+        if !self.is_kept_out(now, id) {
+            return 0;
+        }
+        let left = self.quarantine.left_ms(id.node, now);
+        u32::try_from(left).unwrap_or(u32::MAX)
+    }
+
     /// Excludes a member that withholds its vote, because it keeps every call of the View open: its
     /// link ends, its quarantine begins, and the View must be replaced.
     pub(super) fn on_withheld(&mut self, now: u64, id: MemberId, effects: &mut Vec<Effect>) {

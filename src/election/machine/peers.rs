@@ -43,6 +43,8 @@ pub(super) struct Peer {
     pub(super) shunned_until: u64,
     /// It refused this node during a repair; it is not proposed again before this time.
     pub(super) refused_until: u64,
+    /// It reports that it keeps this node out of new Views until this time.
+    pub(super) keeps_out_until: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +112,7 @@ impl Election {
         if self.is_contested(now, id, &over, effects) {
             return;
         }
+        self.on_contact(now);
         let detector = Detector::new(self.config.limits, self.config.heartbeat_ms, now);
         match self.peers.get_mut(&id).filter(|p| p.link != Link::Gone) {
             Some(peer) => {
@@ -149,6 +152,7 @@ impl Election {
             deaf_since: None,
             shunned_until: 0,
             refused_until: 0,
+            keeps_out_until: 0,
         };
         self.peers.insert(id, peer);
         // Its next heartbeat reports its reach.
@@ -226,6 +230,8 @@ impl Election {
         peer.detector.heartbeat(now);
         peer.persisting_since = heartbeat.persisting.then(|| peer.persisting_since.unwrap_or(now));
         peer.broken = heartbeat.broken;
+        let keeps_out_ms = u64::from(heartbeat.keeps_out_ms).min(self.config.quarantine_ms.1);
+        peer.keeps_out_until = if keeps_out_ms == 0 { 0 } else { now + keeps_out_ms };
         let radio = std::mem::replace(&mut peer.radio, heartbeat.radio);
         if peer.view != heartbeat.view {
             let ours = self.agreement.open_views().any(|v| Some(v.id()) == heartbeat.view);
@@ -301,12 +307,14 @@ impl Election {
             persisting: self.told_persisting,
             broken: self.broken,
             radio: false,
+            keeps_out_ms: 0,
         };
         let linked =
             self.peers.iter().filter(|(_, p)| matches!(p.link, Link::Up { .. })).map(|(id, _)| *id);
         let is_direct = |id| self.peers.get(&id).is_some_and(|p| p.over.is_empty());
         let to = |id| Heartbeat {
             radio: self.over_radio.contains(&id) && is_direct(id),
+            keeps_out_ms: self.keeps_out_ms(now, id),
             ..heartbeat.clone()
         };
         effects.extend(linked.map(|id| Effect::Send(id, Message::Heartbeat(to(id)))));

@@ -67,20 +67,24 @@ impl Election {
     /// | a member is lost, or the View is frozen | at once |
     /// | a member is in another View, or a data link is lost | a fifth of a turn later |
     /// | one of these, but no View may be made | never; the node is stranded |
+    /// | the members would make a View beside a running one, see `beside` | never; the same |
     /// | more members than the View has | end of the damping |
     /// | a new direct link makes a better View possible | `SETTLED_MS` later |
     pub(super) fn wanted(&mut self, now: u64) -> Option<Wanted> {
         let members = self.clique(now);
         let admitted = self.config.partition.admits(members.iter().copied());
+        let is_beside = self.is_beside(now, &members);
         let view = self.agreement.installed().cloned();
-        let Some(view) = view else { return self.first_view(now, members).filter(|_| admitted) };
+        let Some(view) = view else {
+            return self.first_view(now, members).filter(|_| admitted && !is_beside);
+        };
         let may_be = admitted
             && !(members.len() < self.config.partition.members_wanted()
                 && self.is_left_behind(&view));
-        let lost = !self.is_intact(&view, &members);
+        let lost = !self.is_intact(&view, &members) || self.must_yield(now);
         if lost || self.is_frozen() || self.is_out_of_step(now, &view) || self.is_broken(&view) {
             let from = *self.repair_since.get_or_insert(now);
-            if !may_be {
+            if !may_be || is_beside {
                 self.stranded_since.get_or_insert(now);
                 return None;
             }
@@ -144,7 +148,7 @@ impl Election {
         view.members.iter().any(|m| self.has_gone_on(view, m.id))
     }
 
-    fn has_gone_on(&self, view: &View, id: MemberId) -> bool {
+    pub(super) fn has_gone_on(&self, view: &View, id: MemberId) -> bool {
         let is_in_a_later_one =
             |p: &Peer| p.apart && p.view.is_some_and(|theirs| theirs.ballot > view.ballot);
         self.peers
@@ -176,8 +180,8 @@ impl Election {
     fn is_stranded(&self, now: u64) -> bool {
         // Members of a later View either admit this node as quickly as any joiner, or refuse it for
         // longer than this.
-        let is_left_behind =
-            self.agreement.installed().is_some_and(|view| self.is_left_behind(view));
+        let is_left_behind = self.must_yield(now)
+            || self.agreement.installed().is_some_and(|view| self.is_left_behind(view));
         let patience =
             if is_left_behind { self.config.damping_cap_ms.0 } else { self.config.phase_ms };
         self.stranded_since.is_some_and(|since| now >= since + patience)
@@ -334,7 +338,8 @@ impl Election {
         let mine_first =
             self.attempt != Attempt::Idle && self.turn(from, members) > self.turn(self.me, members);
         let hopeless = members.iter().any(|m| self.is_stuck(now, *m))
-            || self.has_enough_without_some(now, members);
+            || self.has_enough_without_some(now, members)
+            || self.is_beside(now, &members.iter().copied().collect());
         let willing = members.contains(&self.me)
             && !mine_first
             && !hopeless

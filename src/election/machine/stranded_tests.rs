@@ -72,6 +72,7 @@ fn deaf() -> Message {
         persisting: false,
         broken: false,
         radio: false,
+        keeps_out_ms: 0,
     })
 }
 

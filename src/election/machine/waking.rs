@@ -42,6 +42,7 @@ impl Election {
         self.yielded_to = None;
         self.failures = 0;
         self.retry_at = now + self.config.damping_cap_ms.0;
+        self.returns(now);
         self.twins.forget_contests();
         let peers: Vec<MemberId> = self.peers.keys().copied().collect();
         for id in peers {

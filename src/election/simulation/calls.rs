@@ -251,6 +251,10 @@ impl World {
         if op.lane == BEST_EFFORT {
             ending.counts = Counts::Alone;
         }
+        let by_votes = next.is_none() && ending.outcome == Outcome::Committed;
+        if by_votes && op.lane != BEST_EFFORT && op.lane.ends().is_none() {
+            self.committed_in(n, view);
+        }
         self.history.note(id, &Deed::Ended { op: (view.id(), op), ending, next });
     }
 }

@@ -20,6 +20,9 @@ const TOGETHER_MS: u64 = 20_000;
 /// Time for open calls to end after that.
 const ANSWERED_MS: u64 = 5_000;
 
+/// Interval of the calls while nodes are kept out.
+const CALLS_MS: u64 = 400;
+
 /// Attempts of a call, one of which must be answered `Ok`.
 const ATTEMPTS: u64 = 3;
 
@@ -104,6 +107,11 @@ fn live(world: &mut World, seed: u64) -> Result<(), String> {
     if seed % 8 == 7 {
         world.quarantine();
     }
+    if seed % 2 == 1 {
+        world.dial_ms = 1 + world.random(1500);
+    }
+    // Only a wild network loses single messages of a link that stays up.
+    world.network.resends = wild == 0;
     if seed % 4 == 1 {
         world.rule(|roster| Partition::Majority { roster }, &(1..=n).collect::<Vec<u8>>());
     }
@@ -119,7 +127,9 @@ fn live(world: &mut World, seed: u64) -> Result<(), String> {
         let gap = world.random(200);
         world.run(gap);
     }
-    for _ in 0..EVENTS {
+    // A quarantine takes three losses.
+    let events = if world.quarantine_ms.0 > 0 { 4 * EVENTS } else { EVENTS };
+    for _ in 0..events {
         disturb(world, n);
         let pause = if world.random(2) == 0 { world.random(60) } else { world.random(1200) };
         world.run(pause);
@@ -230,11 +240,29 @@ fn settle(world: &mut World, n: u8) -> Result<(), String> {
     (1..=n).for_each(|node| world.go_on(node));
     // The schedule is too short for a quarantine of more than half a minute.
     let kept_out_ms = if world.quarantine_ms.0 > 0 { 60_000 } else { 0 };
-    if !within(world, TOGETHER_MS + kept_out_ms, World::is_whole) {
+    let together_ms = TOGETHER_MS + kept_out_ms;
+    let is_together = if kept_out_ms > 0 {
+        // The programs call meanwhile: those that are kept out must not go on by themselves.
+        (0..together_ms / CALLS_MS).any(|_| {
+            world.living().into_iter().for_each(|node| world.sync(node, 0));
+            world.living().into_iter().for_each(|node| world.call(node));
+            within(world, CALLS_MS, World::is_whole)
+        })
+    } else {
+        within(world, together_ms, World::is_whole)
+    };
+    clean(world)?;
+    if !is_together {
         let states: Vec<String> = world.living().into_iter().map(|n| world.state(n)).collect();
         return Err(format!("never came together: {}", states.join("; ")));
     }
-    // Ledgers repeat the messages that a wild network has lost when links come back.
+    // Nothing is cut or given up before this: a call that all have made is answered by itself.
+    if world.network.resends && !within(world, ANSWERED_MS, |world| world.forsaken() == 0) {
+        return Err(format!("{} calls that all have made are not answered", world.forsaken()));
+    }
+    // Ledgers repeat the messages that a wild network has lost when links come back, which they do
+    // before anybody is given up.
+    world.dial_ms = 0;
     for (a, b) in world.network.links() {
         world.cut(a, b);
     }

@@ -22,6 +22,8 @@ pub(super) struct Network {
     relayed: BTreeMap<(u8, u8), Vec<u8>>,
     /// Whether nodes relay for others.
     pub(super) relays: bool,
+    /// Messages on a muted path are late, as TCP makes them, and not lost.
+    pub(super) resends: bool,
     /// (From, to): messages in this direction are lost silently.
     muted: BTreeSet<(u8, u8)>,
     pub(super) weather: Weather,
@@ -169,6 +171,16 @@ impl Network {
         self.muted.clear();
     }
 
+    /// Whether a direct link of the two works in both directions, or would if it were made.
+    pub(super) fn can_carry(&self, a: u8, b: u8) -> bool {
+        !self.has_wall(a, b) && !self.is_muted(a, b) && !self.is_muted(b, a)
+    }
+
+    /// Whether messages wait on this path until it works again.
+    pub(super) fn holds(&self, from: u8, to: u8) -> bool {
+        self.resends && self.swallows(from, to)
+    }
+
     pub(super) fn is_muted(&self, from: u8, to: u8) -> bool {
         self.muted.contains(&(from, to))
     }
@@ -209,6 +221,7 @@ impl Network {
         self.wires
             .iter()
             .filter(|(_, w)| w.front().is_some_and(|m| m.0 <= now))
+            .filter(|((from, to), _)| !self.holds(*from, *to))
             .map(|(k, _)| *k)
             .collect()
     }
@@ -222,7 +235,7 @@ impl Network {
     pub(super) fn next(&self, takes: impl Fn(u8) -> bool) -> Option<u64> {
         self.wires
             .iter()
-            .filter(|((_, to), _)| takes(*to))
+            .filter(|((from, to), _)| takes(*to) && !self.holds(*from, *to))
             .filter_map(|(_, wire)| Some(wire.front()?.0))
             .min()
     }

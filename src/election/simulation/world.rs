@@ -4,6 +4,7 @@
 
 use super::book::Book;
 use super::disks::{Disks, Write};
+use super::histories::Histories;
 use super::lives::Node;
 use super::network::{Fate, Network};
 use crate::collective::{Ledger, LedgerEffect};
@@ -11,7 +12,7 @@ use crate::election::claims::{Claim, Deed, Ending, History};
 use crate::election::{Decides, Durable, Effect, Input, Message, Notice};
 use crate::identity::{MemberId, NodeId};
 use crate::partition::Partition;
-use crate::view::View;
+use crate::view::{OpId, View};
 use crate::wire::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,6 +38,11 @@ pub(in crate::election) struct World {
     pub(in crate::election) trace: Vec<String>,
     pub(super) is_told: bool,
     pub(super) history: History,
+    pub(super) histories: Histories,
+    /// Longest time until two nodes that can reach each other have a link.
+    pub(super) dial_ms: u64,
+    /// When the links that are being made will be up.
+    dials: BTreeMap<(u8, u8), u64>,
     /// Number of `Ok` answers.
     pub(super) committed: u64,
 }
@@ -57,6 +63,9 @@ impl World {
             trace: Vec::new(),
             is_told: true,
             history: History::default(),
+            histories: Histories::default(),
+            dial_ms: 0,
+            dials: BTreeMap::new(),
             committed: 0,
         }
     }
@@ -104,6 +113,7 @@ impl World {
             let is_tick = self.now.is_multiple_of(TICK_MS);
             if is_tick {
                 self.relink();
+                self.watch_reach();
             }
             self.deliver_due();
             self.persist_due();
@@ -164,6 +174,29 @@ impl World {
     /// Number of called operations without an answer.
     pub(super) fn unanswered(&self) -> usize {
         let open = |n: &u8| self.nodes[n].book.ledger.as_ref().map_or(0, Ledger::in_flight);
+        self.living().iter().map(open).sum()
+    }
+
+    /// Number of calls without an answer that all members of their View have made.
+    pub(super) fn forsaken(&self) -> usize {
+        let has_called = |n: &u8, op: OpId, view: &Arc<View>| {
+            let book = &self.nodes[n].book;
+            book.view.as_ref() == Some(view)
+                && book.ledger.as_ref().is_some_and(|ledger| ledger.has_called(op))
+        };
+        let takes_part = |n: &u8, op: OpId, view: &View| {
+            let rank = view.rank_of(self.nodes[n].id());
+            rank.is_some_and(|rank| op.lane.participants(view.size()) >> rank.0 & 1 == 1)
+        };
+        let open = |n: &u8| {
+            let book = &self.nodes[n].book;
+            let (Some(ledger), Some(view)) = (&book.ledger, &book.view) else { return 0 };
+            let by_all = |op: &OpId| {
+                let with = self.living().into_iter().filter(|n| takes_part(n, *op, view));
+                with.collect::<Vec<_>>().iter().all(|n| has_called(n, *op, view))
+            };
+            ledger.undecided().filter(by_all).count()
+        };
         self.living().iter().map(open).sum()
     }
 
@@ -325,7 +358,7 @@ impl World {
                 }
                 if apart || self.network.has_wall(a, b) {
                     self.relay(a, b);
-                } else if !self.network.is_direct(a, b) {
+                } else if !self.network.is_direct(a, b) && self.has_dialled(a, b) {
                     self.network.link(a, b);
                     let (id_a, id_b) = (self.nodes[&a].id(), self.nodes[&b].id());
                     self.feed(a, Input::LinkUp(id_b));
@@ -335,6 +368,24 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Whether the dial between the two, which takes up to `dial_ms`, has come through.
+    fn has_dialled(&mut self, a: u8, b: u8) -> bool {
+        if self.dial_ms == 0 {
+            return true;
+        }
+        let now = self.now;
+        let at = match self.dials.get(&(a, b)) {
+            Some(at) => *at,
+            None => now + self.random(self.dial_ms),
+        };
+        if at > now {
+            self.dials.insert((a, b), at);
+        } else {
+            self.dials.remove(&(a, b));
+        }
+        at <= now
     }
 
     /// Makes a relayed link between two nodes without a link, if there is a path.
