@@ -29,16 +29,16 @@ pub const MEMBERS_MAX: usize = 16;
 
 /// Most undecided operations that a member has called; the next call is refused with
 /// `TooManyInFlight`.
-pub const OPS_IN_FLIGHT_MAX: usize = 64;
+pub const OPS_IN_FLIGHT_MAX: usize = if cfg!(potluck_tight) { 4 } else { 64 };
 
 /// Most of these that may be messages (`send`, `recv`).
-pub const MESSAGES_IN_FLIGHT_MAX: usize = 32;
+pub const MESSAGES_IN_FLIGHT_MAX: usize = if cfg!(potluck_tight) { 2 } else { 32 };
 
 /// Most called operations that a member keeps on its list: those in flight, and those decided here
 /// that some other member has not reported as decided. A call beyond it is refused with
 /// `TooManyInFlight`, but a member is at most 64 operations ahead of the slowest, so
 /// `OPS_IN_FLIGHT_MAX` is reached first.
-pub const OPS_LISTED_MAX: usize = 256;
+pub const OPS_LISTED_MAX: usize = if cfg!(potluck_tight) { 8 } else { 256 };
 
 /// Most operations of its parent that a View commits: those that all members list, messages in
 /// flight at one end, and such messages that an adopted successor has committed.

@@ -7,7 +7,7 @@ use crate::view::{OpId, ViewDigest};
 use crate::wire::{Decode, Encode, Malformed, Reader, put_list};
 
 /// Most lanes that a message names, 32 KiB; with more lanes the plan stays.
-pub const LANES_TOLD_MAX: usize = 2048;
+pub const LANES_TOLD_MAX: usize = if cfg!(potluck_tight) { 2 } else { 2048 };
 
 /// A message about a new plan, on the control link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 /// New messages that may wait for a slow peer. When more are queued, the link
 /// [overruns](Voice::has_overrun) and is closed.
-pub(super) const WAITING_MAX: usize = 4096;
+pub(super) const WAITING_MAX: usize = if cfg!(potluck_tight) { 8 } else { 4096 };
 
 /// A write takes no further messages once this many bytes are unsent.
 const AT_ONCE_BYTES: usize = 16 * 1024;

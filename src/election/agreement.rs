@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 /// The largest rise of the highest round seen with one message: too little for a member to exhaust
 /// the rounds. A node that has missed more rounds learns them in steps, one with each message.
-const ROUND_JUMP_MAX: u64 = 1 << 20;
+const ROUND_JUMP_MAX: u64 = if cfg!(potluck_tight) { 4 } else { 1 << 20 };
 
 /// An action that a step asks for. Actions are carried out in order.
 #[derive(Clone, Debug, PartialEq)]

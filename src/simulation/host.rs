@@ -4,6 +4,7 @@
 
 use super::engine::{Bus, SimEngine};
 use super::net::SimNet;
+use super::sides;
 use super::weather::Weather;
 use super::witness::{End, Witness};
 use crate::cluster::Cluster;
@@ -24,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use xxhash_rust::xxh3::xxh3_64;
 use zeroize::Zeroizing;
 
@@ -44,6 +45,8 @@ pub struct Host {
     pub leave: Arc<AtomicBool>,
     /// How long it was suspended since the last question, in milliseconds.
     pub slept: Arc<AtomicU64>,
+    /// Its disk answers nothing.
+    pub disk_is_stuck: Arc<AtomicBool>,
     /// The policy on which parts of a partitioned group continue.
     pub partition: Partition,
 }
@@ -76,10 +79,6 @@ struct Attempts {
     count: u32,
 }
 
-/// Longest duration of a call. It may wait for members that are being given up, one after another,
-/// while three of ten segments are lost.
-const CALL_MAX: Duration = Duration::from_secs(150);
-
 impl Host {
     /// Runs until it is crashed.
     pub async fn run(self) -> turmoil::Result {
@@ -107,7 +106,7 @@ impl Host {
         let engines =
             vec![Arc::new(SimEngine { bus: self.bus.clone(), weather: self.weather.clone() })
                 as Arc<_>];
-        let store = Box::new(SimDisk::start(Arc::clone(&self.disk), self.weather.clone()));
+        let store = Box::new(SimDisk::start(self));
         let doors = Doors {
             net,
             listener,
@@ -200,10 +199,10 @@ impl Host {
         attempts: &mut Attempts,
     ) -> Result<()> {
         let mut bytes = state.to_bytes();
-        let began = Instant::now();
         let was_out_of_step = !ctx.is_in_sync();
+        self.begins("sync");
         let done = ctx.sync(state.steps, &mut bytes).await;
-        self.in_time("sync", began);
+        self.witness.returns(self.number);
         if done.is_err() && bytes != state.to_bytes() {
             self.witness
                 .wrong(format!("host {}: a sync that failed changed the state", self.number));
@@ -224,15 +223,11 @@ impl Host {
         *state = State { calls: synced.calls + u64::from(was_out_of_step), ..synced };
         let own = [1, token(ctx.members()[ctx.rank()].node, state.steps)];
         let mut numbers = own;
-        let began = Instant::now();
+        self.begins("all_reduce");
         let attempt = attempts.next(&ctx.view(), state.steps);
-        let call = ctx.all_reduce(&mut numbers);
-        // Some calls have a short deadline, so that operations are given up at any stage.
-        let added = match self.weather.below(8) {
-            0 => call.deadline(Duration::from_millis(self.weather.below(400))).await,
-            _ => call.await,
-        };
-        self.in_time("all_reduce", began);
+        let sides = sides::beside(self, ctx, state.steps);
+        let added = sides::together(self.add(ctx, &mut numbers), sides).await;
+        self.witness.returns(self.number);
         if added.is_err() && numbers != own {
             self.witness
                 .wrong(format!("host {}: a call that failed changed the buffer", self.number));
@@ -268,18 +263,38 @@ impl Host {
         Ok(())
     }
 
-    fn in_time(&self, what: &str, began: Instant) {
-        if began.elapsed() > CALL_MAX {
-            self.witness.wrong(format!("host {}: {what} took {:?}", self.number, began.elapsed()));
+    /// The main call of a step. Some have a short deadline, so that operations are given up at any
+    /// stage.
+    async fn add(&self, ctx: &mut Context, numbers: &mut [u64; 2]) -> Result<()> {
+        loop {
+            let call = ctx.all_reduce(numbers);
+            let added = match self.weather.below(8) {
+                0 => call.deadline(Duration::from_millis(self.weather.below(400))).await,
+                _ => call.await,
+            };
+            match added {
+                Err(Error::TooManyInFlight) => sleep(sides::ROOM).await,
+                added => return added,
+            }
         }
+    }
+
+    fn begins(&self, what: &'static str) {
+        let now = turmoil::sim_elapsed().unwrap_or_default();
+        self.witness.begins(self.number, what, now);
     }
 }
 
 impl SimDisk {
-    fn start(kept: Arc<Mutex<Option<Vec<u8>>>>, weather: Weather) -> SimDisk {
+    fn start(host: &Host) -> SimDisk {
+        let (kept, weather) = (Arc::clone(&host.disk), host.weather.clone());
+        let is_stuck = Arc::clone(&host.disk_is_stuck);
         let (jobs, mut queue) = mpsc::unbounded_channel::<Write>();
         tokio::spawn(async move {
             while let Some((bytes, done)) = queue.recv().await {
+                while is_stuck.load(Ordering::Relaxed) {
+                    sleep(Duration::from_millis(10)).await;
+                }
                 // Now and then the disk is busy with something else.
                 let busy = if weather.below(50) == 0 { weather.below(2000) } else { 0 };
                 sleep(Duration::from_millis(1 + weather.below(5) + busy)).await;

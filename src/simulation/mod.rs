@@ -7,9 +7,11 @@
 //! repeats it.
 
 mod engine;
+mod histories;
 mod host;
 mod net;
 mod seeds;
+mod sides;
 mod weather;
 mod witness;
 
@@ -44,9 +46,9 @@ struct Run<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Relief {
     Start(usize),
-    Release(usize, usize),
-    Repair(usize, usize),
+    Join(usize, usize),
     Wake(usize, Duration),
+    Disk(usize),
 }
 
 /// The result of a run.
@@ -61,6 +63,11 @@ const TROUBLE: Duration = Duration::from_secs(270);
 const CALM: Duration = Duration::from_secs(30);
 /// Maximum extension of the recovery while a node is in quarantine.
 const KEPT_OUT: Duration = Duration::from_secs(400);
+/// The most lost segments per thousand with which all hosts can be expected to meet.
+const LOSS_TO_MEET: u32 = 50;
+/// Longest duration of a call. It may wait for members that are being given up, one after another,
+/// while three of ten segments are lost.
+const CALL_MAX: Duration = Duration::from_secs(150);
 /// Length of the last part of the recovery, in which all nodes must have made progress together.
 const TOGETHER: Duration = Duration::from_secs(5);
 
@@ -105,6 +112,7 @@ impl Run<'_> {
                 lives: Arc::default(),
                 leave: Arc::default(),
                 slept: Arc::default(),
+                disk_is_stuck: Arc::default(),
                 partition: partition.clone(),
             })
             .collect();
@@ -130,6 +138,7 @@ impl Run<'_> {
                 return self.outcome();
             }
             let now = self.sim.elapsed();
+            self.watch(now);
             self.relieve(|due| due <= now);
             if now >= next {
                 self.disturb(now);
@@ -144,6 +153,7 @@ impl Run<'_> {
                 self.witness.wrong(format!("the simulation ended: {error}"));
                 return self.outcome();
             }
+            self.watch(self.sim.elapsed());
             // A node that was lost too often is admitted again, but later.
             if self.witness.is_anybody_out() {
                 end = end.max(self.sim.elapsed() + 2 * TOGETHER).min(TROUBLE + CALM + KEPT_OUT);
@@ -153,6 +163,18 @@ impl Run<'_> {
             self.witness.wrong(why);
         }
         self.outcome()
+    }
+
+    /// Tells the witness which hosts run and reach each other, and looks for calls that hang.
+    fn watch(&mut self, now: Duration) {
+        let runs = |host: &usize| self.sim.is_host_running(name_of(*host));
+        let running: Vec<usize> = (0..self.hosts.len()).filter(runs).collect();
+        let near = |a: usize, b: usize| !self.weather.is_cut(self.ip(a), self.ip(b));
+        let parts = histories::parts(&running, near);
+        // Where many segments are lost, a host may be out of reach for long.
+        let parts = if self.weather.loss() <= LOSS_TO_MEET { parts } else { Vec::new() };
+        self.witness.reach(&parts, now);
+        self.witness.look_for_hangs(CALL_MAX, now);
     }
 
     fn outcome(self) -> Outcome {
@@ -171,7 +193,7 @@ impl Run<'_> {
             1 => 1000 + self.weather.below(4000),
             _ => 5000 + self.weather.below(25_000),
         });
-        match self.weather.below(9) {
+        match self.weather.below(10) {
             0 | 1 => {
                 if self.sim.is_host_running(name_of(a)) {
                     self.tell(now, format_args!("{a} crashes for {lasts:?}"));
@@ -208,7 +230,7 @@ impl Run<'_> {
                 self.tell(now, format_args!("what {a} says to {b} is dropped for {lasts:?}"));
                 self.sim.partition_oneway(name_of(a), name_of(b));
                 self.weather.cut(self.ip(a), self.ip(b), true);
-                self.pending.push((now + lasts, Relief::Repair(a, b)));
+                self.pending.push((now + lasts, Relief::Join(a, b)));
             }
             7 => {
                 self.tell(now, format_args!("{a} sleeps for {lasts:?}"));
@@ -216,6 +238,11 @@ impl Run<'_> {
                     .filter(|other| *other != a)
                     .for_each(|other| self.hold(a, other, now + lasts));
                 self.pending.push((now + lasts, Relief::Wake(a, lasts)));
+            }
+            8 => {
+                self.tell(now, format_args!("the disk of {a} answers nothing for {lasts:?}"));
+                self.hosts[a].disk_is_stuck.store(true, Ordering::Relaxed);
+                self.pending.push((now + lasts, Relief::Disk(a)));
             }
             _ => {
                 let loss = self.weather.below(300) as u32;
@@ -231,7 +258,7 @@ impl Run<'_> {
         }
         self.sim.hold(name_of(a), name_of(b));
         self.weather.cut(self.ip(a), self.ip(b), true);
-        self.pending.push((until, Relief::Release(a, b)));
+        self.pending.push((until, Relief::Join(a, b)));
     }
 
     fn relieve(&mut self, is_due: impl Fn(Duration) -> bool) {
@@ -241,18 +268,23 @@ impl Run<'_> {
         for (_, relief) in due {
             match relief {
                 Relief::Start(host) => self.sim.bounce(name_of(host)),
-                Relief::Release(a, b) => {
-                    self.sim.release(name_of(a), name_of(b));
-                    self.weather.cut(self.ip(a), self.ip(b), false);
-                }
+                Relief::Join(a, b) => self.join(a, b),
+                Relief::Disk(a) => self.hosts[a].disk_is_stuck.store(false, Ordering::Relaxed),
                 Relief::Wake(host, slept) => {
                     self.hosts[host].slept.fetch_add(slept.as_millis() as u64, Ordering::Relaxed);
                 }
-                Relief::Repair(a, b) => {
-                    self.sim.repair(name_of(a), name_of(b));
-                    self.weather.cut(self.ip(a), self.ip(b), false);
-                }
             }
+        }
+    }
+
+    /// Ends the faults of a pair, unless another one goes on.
+    fn join(&mut self, a: usize, b: usize) {
+        let is_same = |x: usize, y: usize| (x.min(y), x.max(y)) == (a.min(b), a.max(b));
+        let goes_on = |(_, relief): &(Duration, Relief)| matches!(relief, Relief::Join(x, y) if is_same(*x, *y));
+        if !self.pending.iter().any(goes_on) {
+            self.sim.release(name_of(a), name_of(b));
+            self.sim.repair(name_of(a), name_of(b));
+            self.weather.cut(self.ip(a), self.ip(b), false);
         }
     }
 

@@ -72,6 +72,16 @@ impl Weather {
         };
     }
 
+    /// Whether two hosts are disconnected.
+    pub fn is_cut(&self, a: IpAddr, b: IpAddr) -> bool {
+        self.state().cuts.contains(&(a.min(b), a.max(b)))
+    }
+
+    /// The number of lost segments per thousand.
+    pub fn loss(&self) -> u32 {
+        self.state().loss
+    }
+
     /// Records the address of a node's run.
     pub fn lives(&self, member: MemberId, at: IpAddr) {
         self.state().places.insert(member, at);

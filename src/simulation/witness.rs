@@ -2,6 +2,7 @@
 //!
 //! Collects the observations of all programs of a run and checks them for contradictions.
 
+use super::histories::Histories;
 use crate::identity::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +27,9 @@ struct Seen {
     last: BTreeMap<usize, (String, u64, Duration)>,
     /// Hosts that keep others in quarantine.
     strict: BTreeSet<usize>,
+    histories: Histories,
+    /// The open call of each host, and since when.
+    open: BTreeMap<usize, (&'static str, Duration)>,
     counts: Counts,
     wrong: Vec<String>,
 }
@@ -76,6 +80,12 @@ impl Witness {
         if known != state {
             seen.wrong.push(format!("host {host}: step {step} in View {view} left it with {state:x}, others with {known:x}"));
         }
+        let members = seen.views.get(view).cloned().unwrap_or_default();
+        if let Some(beside) = seen.histories.committed(view, &members, at) {
+            seen.wrong.push(format!(
+                "host {host}: Views {view} and {beside} go on beside each other, though all their members could have met"
+            ));
+        }
         seen.counts.steps += 1;
         seen.last.insert(host, (view.to_owned(), step, at));
     }
@@ -87,6 +97,36 @@ impl Witness {
         if seen.one_group && known != end {
             seen.wrong
                 .push(format!("host {host}: call {attempt} of step {step} in View {view} is {end:?}, and {known:?} elsewhere"));
+        }
+    }
+
+    /// A host has begun a call. It replaces its open one, which a crash may have left.
+    pub fn begins(&self, host: usize, what: &'static str, at: Duration) {
+        self.seen().open.insert(host, (what, at));
+    }
+
+    /// The call of a host has ended.
+    pub fn returns(&self, host: usize) {
+        self.seen().open.remove(&host);
+    }
+
+    /// The hosts that run, in parts that reach each other.
+    pub fn reach(&self, parts: &[BTreeSet<usize>], now: Duration) {
+        let mut seen = self.seen();
+        let runs = |host: &usize| parts.is_empty() || parts.iter().any(|part| part.contains(host));
+        seen.open.retain(|host, _| runs(host));
+        seen.histories.reach(parts, now);
+    }
+
+    /// Records calls that have been open for longer than `bound`.
+    pub fn look_for_hangs(&self, bound: Duration, now: Duration) {
+        let mut seen = self.seen();
+        let late = |(_, (_, since)): &(&usize, &(&str, Duration))| *since + bound < now;
+        let late: Vec<usize> = seen.open.iter().filter(late).map(|(host, _)| *host).collect();
+        for host in late {
+            if let Some((what, since)) = seen.open.remove(&host) {
+                seen.wrong.push(format!("host {host}: {what} is open since {since:?}"));
+            }
         }
     }
 
@@ -143,7 +183,9 @@ impl Witness {
         let one = fresh.values().next().filter(|first| fresh.values().all(|view| view == *first));
         let whole = one
             .is_some_and(|view| seen.views.get(*view).is_some_and(|members| members.len() == size));
-        (fresh.len() < size || !whole).then(|| format!("not one group of {size}: {:?}", seen.last))
+        (fresh.len() < size || !whole).then(|| {
+            format!("not one group of {size}: {:?}; open calls: {:?}", seen.last, seen.open)
+        })
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {

@@ -10,7 +10,7 @@ use crate::view::{OPS_LISTED_MAX, OpId, Rank};
 
 /// Most entries kept for operations that the others aborted before this member's program called
 /// them.
-const UNCALLED_MAX: usize = 1024;
+const UNCALLED_MAX: usize = if cfg!(potluck_tight) { 32 } else { 1024 };
 
 impl Ledger {
     /// Another member has decided these operations.
