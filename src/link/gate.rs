@@ -4,8 +4,8 @@
 //! node spend.
 //!
 //! The gate decides nothing about trust; the handshake does. A source that authenticated within the
-//! last hour has reserved slots and skips the common rate, so a flood of strangers does not keep
-//! members out. Loopback sources skip the common rate, too.
+//! last hour has reserved slots, a higher rate of its own, and skips the common rate, so a flood of
+//! strangers does not keep members out. Loopback sources skip the common rate, too.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -56,8 +56,9 @@ impl Gate {
     pub const RESERVED_MAX: usize = 16;
     /// Unfinished handshakes per source: a home host runs one node, perhaps two.
     pub const SOURCE_HALF_OPEN_MAX: usize = 4;
-    /// The same for the loopback addresses, which many nodes share in demos and tests.
-    pub const LOOPBACK_HALF_OPEN_MAX: usize = 16;
+    /// The same for privileged sources, which may hold many data links to make at once, and for the
+    /// loopback addresses, which many nodes share in demos and tests.
+    pub const TRUSTED_HALF_OPEN_MAX: usize = 16;
     /// Remembered sources, about 100 bytes each.
     pub const SOURCES_MAX: usize = 1024;
     /// How long an authenticated source stays privileged, in milliseconds.
@@ -103,6 +104,7 @@ impl Gate {
         let record = self.record(now_ms, Source::of(ip));
         record.seen_ms = now_ms;
         record.authenticated_ms = Some(now_ms);
+        record.bucket.set_rate(TRUSTED);
     }
 
     fn free_slot(&self, known: bool) -> Option<Slot> {
@@ -162,12 +164,15 @@ impl Replays {
     }
 }
 
-/// An IPv4 address, or the /64 prefix of an IPv6 address: a host can choose its addresses freely
-/// within that prefix. All loopback addresses are one source.
+/// An address. All loopback addresses are one source.
+///
+/// A host can choose many IPv6 addresses within its prefix, and as many IPv4 addresses of its
+/// network. The common bounds hold for all of them together. A bound for a prefix would let one host
+/// keep out all its neighbours, because a home network is one prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     V4([u8; 4]),
-    V6([u8; 8]),
+    V6([u8; 16]),
     Loopback,
 }
 
@@ -200,7 +205,8 @@ struct Rate {
 }
 
 const SOURCE: Rate = Rate { per_second: 5, burst: 10 };
-const LOOPBACK: Rate = Rate { per_second: 50, burst: 100 };
+/// Of privileged sources and loopback.
+const TRUSTED: Rate = Rate { per_second: 50, burst: 100 };
 const EVERYBODY: Rate = Rate { per_second: 50, burst: 50 };
 
 impl Source {
@@ -208,26 +214,18 @@ impl Source {
         match ip.to_canonical() {
             ip if ip.is_loopback() => Source::Loopback,
             IpAddr::V4(v4) => Source::V4(v4.octets()),
-            IpAddr::V6(v6) => {
-                let mut prefix = [0; 8];
-                prefix.copy_from_slice(&v6.octets()[..8]);
-                Source::V6(prefix)
-            }
+            IpAddr::V6(v6) => Source::V6(v6.octets()),
         }
     }
 
     fn is_loopback(self) -> bool {
         self == Source::Loopback
     }
-
-    fn half_open_max(self) -> usize {
-        if self.is_loopback() { Gate::LOOPBACK_HALF_OPEN_MAX } else { Gate::SOURCE_HALF_OPEN_MAX }
-    }
 }
 
 impl Record {
     fn new(now_ms: u64, source: Source) -> Record {
-        let rate = if source.is_loopback() { LOOPBACK } else { SOURCE };
+        let rate = if source.is_loopback() { TRUSTED } else { SOURCE };
         let mut bucket = Bucket::full(rate, now_ms);
         bucket.take(now_ms);
         Record { bucket, half_open: 0, seen_ms: now_ms, authenticated_ms: None }
@@ -236,13 +234,20 @@ impl Record {
     /// Checks the source's own bounds; returns whether the source is privileged.
     fn may_come_again(&mut self, now_ms: u64, source: Source) -> Result<bool, Overload> {
         self.seen_ms = now_ms;
+        let is_privileged = self.is_privileged(now_ms);
+        let is_trusted = is_privileged || source.is_loopback();
+        if !is_trusted {
+            self.bucket.set_rate(SOURCE);
+        }
         if !self.bucket.take(now_ms) {
             return Err(Overload::SourceRate);
         }
-        if self.half_open >= source.half_open_max() {
+        let half_open_max =
+            if is_trusted { Gate::TRUSTED_HALF_OPEN_MAX } else { Gate::SOURCE_HALF_OPEN_MAX };
+        if self.half_open >= half_open_max {
             return Err(Overload::SourceHalfOpen);
         }
-        Ok(self.is_privileged(now_ms))
+        Ok(is_privileged)
     }
 
     fn is_privileged(&self, now_ms: u64) -> bool {
@@ -253,6 +258,14 @@ impl Record {
 impl Bucket {
     fn full(rate: Rate, now_ms: u64) -> Bucket {
         Bucket { rate, millitokens: rate.burst * 1000, filled_ms: now_ms }
+    }
+
+    /// Changes the rate. A higher one begins with a full bucket.
+    fn set_rate(&mut self, rate: Rate) {
+        if rate.burst > self.rate.burst {
+            self.millitokens = rate.burst * 1000;
+        }
+        self.rate = rate;
     }
 
     fn take(&mut self, now_ms: u64) -> bool {
@@ -354,7 +367,7 @@ mod tests {
         let mut gate = Gate::new();
         let ip = IpAddr::from([127, 0, 0, 1]);
         let held: Vec<_> = (0..30).filter_map(|_| gate.admit(0, ip).ok()).collect();
-        assert_eq!(held.len(), Gate::LOOPBACK_HALF_OPEN_MAX);
+        assert_eq!(held.len(), Gate::TRUSTED_HALF_OPEN_MAX);
         let mut gate = Gate::new();
         let passed =
             (0..200).filter(|_| gate.admit(0, ip).map(|t| gate.release(t)).is_ok()).count();
@@ -375,10 +388,35 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_host_is_its_prefix_and_a_mapped_address_is_ipv4() {
+    fn one_ipv6_host_does_not_block_its_neighbours() {
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        for network in ["fe80::", "fd00::", "2001:db8::"] {
+            let mut gate = Gate::new();
+            let held: Vec<_> =
+                (0..100).filter_map(|_| gate.admit(0, ip(&format!("{network}1"))).ok()).collect();
+            assert_eq!(held.len(), Gate::SOURCE_HALF_OPEN_MAX);
+            assert!(gate.admit(0, ip(&format!("{network}2"))).is_ok(), "{network}");
+        }
+    }
+
+    #[test]
+    fn a_member_is_not_slowed_like_a_stranger() {
+        let mut gate = Gate::new();
+        let pass = |gate: &mut Gate, now| gate.admit(now, host(1)).map(|t| gate.release(t));
+        assert_eq!((0..50).filter(|_| pass(&mut gate, 0).is_ok()).count(), 10);
+        gate.authenticated(0, host(1));
+        assert_eq!((0..200).filter(|_| pass(&mut gate, 0).is_ok()).count(), 100);
+        let held: Vec<_> = (0..50).filter_map(|_| gate.admit(9000, host(1)).ok()).collect();
+        assert_eq!(held.len(), Gate::TRUSTED_HALF_OPEN_MAX);
+        held.into_iter().for_each(|ticket| gate.release(ticket));
+        // An hour later it is a stranger again.
+        let later = Gate::AUTHENTICATED_MS;
+        assert_eq!((0..50).filter(|_| pass(&mut gate, later).is_ok()).count(), 10);
+    }
+
+    #[test]
+    fn a_mapped_address_is_ipv4() {
         let of = |text: &str| Source::of(text.parse().expect("an address"));
-        assert_eq!(of("fd00::1"), of("fd00::2"));
-        assert_ne!(of("fd00::1"), of("fd00:0:0:1::1"));
         assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
         assert_eq!(of("::1"), of("127.0.0.1"));
     }

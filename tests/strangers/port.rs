@@ -1,5 +1,7 @@
 //! Connections to the port without a key.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
 use potluck_harness::group::PATIENCE;
 use potluck_harness::peer::Start;
@@ -18,6 +20,11 @@ pub fn add(suite: &mut Suite) {
     suite.test_needing("another version is counted as such", &LO, other_version);
     suite.serial("a thousand connections of junk do not disturb a collective", &LAN, flood);
     suite.serial("a newcomer comes in past silent connections", &LAN, past_the_silent);
+    suite.serial(
+        "one neighbour on a network of IPv6 alone blocks nobody: a newcomer comes in past its flood",
+        &LAN,
+        past_a_neighbour,
+    );
 }
 
 fn port_of(status: &Value) -> Result<String> {
@@ -213,5 +220,62 @@ fn past_the_silent() -> Result<()> {
     group.meet()?;
     let event = silent.event("waited")?;
     ensure!(event["received"] == 0 && event["closed"] == 200, "{event}");
+    unharmed(&mut group)
+}
+
+/// The link-local IPv6 address of a machine, as another one on the same switch dials it.
+fn link_local(group: &Group, machine: &str) -> Result<String> {
+    let mut list = group.lab.command(machine, "ip");
+    let shown = list.args(["-6", "-o", "addr", "show", "dev", "eth0", "scope", "link"]).output()?;
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let address = text.split_whitespace().skip_while(|word| *word != "inet6").nth(1);
+    let address = address.and_then(|address| address.split('/').next());
+    Ok(format!("{}%eth0", address.with_context(|| format!("{machine} has none: {text}"))?))
+}
+
+/// On a network of IPv6 alone all addresses have one prefix. A neighbour that connects far above
+/// its rate must not use up that of the others.
+fn past_a_neighbour() -> Result<()> {
+    let mut group = Group::empty("gbe4", 4)?;
+    for machine in ["n1", "n2", "n3", "n4"] {
+        let flushed = group
+            .lab
+            .command(machine, "ip")
+            .args(["-4", "addr", "flush", "dev", "eth0"])
+            .status()?;
+        ensure!(flushed.success(), "{machine} keeps its IPv4 address");
+    }
+    for index in 0..2 {
+        let start = group.start(index);
+        group.add(index, &start)?;
+    }
+    group.all(&json!({"do": "join"}), "joined")?;
+    group.meet()?;
+    let mut intruders = Vec::new();
+    for (index, machine) in ["n1", "n2"].into_iter().enumerate() {
+        let status = group.peers[index].status()?;
+        let (address, port) = (link_local(&group, machine)?, port_of(&status)?);
+        for seed in 0..3 {
+            let arguments = ["flood", &address, &port, "150", &format!("{index}{seed}")];
+            intruders.push(Intruder::on(&group.lab, "n4", &arguments)?);
+        }
+    }
+    let refused = |status: &Value| counter(status, "overloads") >= 20;
+    group.peers[0].status_where(refused, PATIENCE)?;
+    let began = Instant::now();
+    let start = group.start(2);
+    group.add(2, &start)?.ask(&json!({"do": "join"}), "joined", PATIENCE)?;
+    group.meet()?;
+    for event in group.all(&json!({"do": "all_reduce", "len": 5001}), "done")? {
+        ensure!(event["verdict"] == "exact", "{event}");
+    }
+    let took = began.elapsed();
+    let meanwhile = !intruders.iter().all(Intruder::has_spoken);
+    println!("measured: past a neighbour on IPv6: a sum of three after {} ms", took.as_millis());
+    ensure!(meanwhile, "the flood ended before the newcomer was in, after {took:?}");
+    ensure!(took < Duration::from_secs(8), "{took:?}");
+    for mut intruder in intruders {
+        ensure!(intruder.event("flooded")?["received"] == 0, "strangers were answered");
+    }
     unharmed(&mut group)
 }
