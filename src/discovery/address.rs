@@ -18,7 +18,8 @@ pub struct Subnet {
 pub enum AddressPolicy {
     /// This machine only, for tests and demonstrations.
     Loopback,
-    /// Private and link-local addresses, and all addresses in our own subnets.
+    /// Adverts lead to our own subnets, which these are, and to link-local IPv6 addresses. Members
+    /// and earlier runs may also name other private addresses.
     Lan(Vec<Subnet>),
 }
 
@@ -26,7 +27,21 @@ impl AddressPolicy {
     /// Lower ports belong to system services; a forged advert must not make us connect to them.
     const PORT_MIN: u16 = 1024;
 
-    /// Whether a hint may make us dial `to`.
+    /// No limit to own subnets, for nodes whose addresses come from another source than interfaces.
+    pub fn everywhere() -> AddressPolicy {
+        AddressPolicy::Lan(vec![Subnet { address: Ipv4Addr::UNSPECIFIED.into(), prefix: 0 }])
+    }
+
+    /// Whether an advert may make us dial `to`. Anybody on the network can send adverts, so they
+    /// must not lead to hosts behind a router, a tunnel or a bridge.
+    pub fn allows_advertised(&self, to: SocketAddr) -> bool {
+        match self {
+            AddressPolicy::Loopback => self.allows(to),
+            AddressPolicy::Lan(_) => self.allows(to) && self.is_on_link(to.ip()),
+        }
+    }
+
+    /// Whether a hint of a member, or of an earlier run, may make us dial `to`.
     pub fn allows(&self, to: SocketAddr) -> bool {
         let ip = to.ip();
         if to.port() < AddressPolicy::PORT_MIN || !is_dialable(ip) {
@@ -35,10 +50,14 @@ impl AddressPolicy {
         match self {
             AddressPolicy::Loopback => ip.is_loopback(),
             AddressPolicy::Lan(_) if ip.is_loopback() || lacks_scope(to) => false,
-            AddressPolicy::Lan(subnets) => {
-                is_local(ip) || subnets.iter().any(|subnet| subnet.contains(ip))
-            }
+            AddressPolicy::Lan(_) => is_local(ip) || self.is_on_link(ip),
         }
+    }
+
+    fn is_on_link(&self, ip: IpAddr) -> bool {
+        let AddressPolicy::Lan(subnets) = self else { return false };
+        let is_scoped = matches!(ip, IpAddr::V6(v6) if is_link_local(&v6));
+        is_scoped || subnets.iter().any(|subnet| subnet.contains(ip))
     }
 }
 
@@ -128,6 +147,23 @@ mod tests {
         for to in bad.iter().chain(&bad6).chain(&["255.255.255.255:47474", "0.1.2.3:47474"]) {
             assert!(!allows(&lan, to), "allowed {to}");
         }
+    }
+
+    #[test]
+    fn adverts_lead_to_own_subnets_only() {
+        let subnet = |address: &str, prefix| Subnet {
+            address: address.parse().expect("an address of this test"),
+            prefix,
+        };
+        let lan = AddressPolicy::Lan(vec![subnet("192.168.1.7", 24), subnet("fd00::7", 64)]);
+        let advertised = |to: &str| lan.allows_advertised(to.parse().expect("an address"));
+        for to in ["192.168.1.9:47474", "[fd00::9]:47474", "[fe80::1%3]:47474"] {
+            assert!(advertised(to), "refused {to}");
+        }
+        for to in ["192.168.2.9:47474", "10.0.0.1:47474", "169.254.3.4:5000", "[fd01::9]:47474"] {
+            assert!(!advertised(to) && allows(&lan, to), "{to}");
+        }
+        assert!(!advertised("192.168.1.9:22"));
     }
 
     #[test]

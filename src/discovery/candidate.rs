@@ -3,9 +3,11 @@
 //! One address at which a peer may answer: its origins, its next dial, and the member verified
 //! there.
 
+use super::address::AddressPolicy;
 use super::roster::{DialOutcome, Origin};
 use crate::identity::{Boot, MemberId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 /// Back-off after the first failure, doubled for each further one.
 const BACK_OFF_MS: u64 = 250;
@@ -13,8 +15,8 @@ const BACK_OFF_MS: u64 = 250;
 /// Longest back-off.
 const BACK_OFF_MS_MAX: u64 = 30_000;
 
-/// Wait after an answer that another dial would only repeat: this node itself, another namespace or
-/// another version.
+/// Wait after an answer that another dial would only repeat: this node itself, another version, or
+/// another namespace at an address that no advert of this one lists.
 const PARKED_MS: u64 = 60_000;
 
 /// Failures in a row, over about two and a half minutes, after which an unverified address is
@@ -46,6 +48,13 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
+    /// Whether the policy allows this address, given its origins.
+    pub(super) fn is_allowed(&self, to: SocketAddr, policy: &AddressPolicy) -> bool {
+        let is_advertised = !self.boots.is_empty() && policy.allows_advertised(to);
+        let is_named = !self.origins.is_empty() && policy.allows(to);
+        self.origins.contains(&Origin::Fixed) || is_advertised || is_named
+    }
+
     /// Configured by the user or verified: exempt from the limits for unverified addresses.
     pub(super) fn is_trusted(&self) -> bool {
         self.verified.is_some() || self.origins.contains(&Origin::Fixed)

@@ -192,6 +192,9 @@ impl Roster {
         candidate.dialing = false;
         match outcome {
             DialOutcome::Failed => candidate.failed(now_ms),
+            // Its advert has the tag of this cluster: more likely something on the way has changed
+            // a byte.
+            DialOutcome::OtherNamespace if !candidate.boots.is_empty() => candidate.failed(now_ms),
             verdict => candidate.park(verdict, now_ms),
         }
         self.forget_unknown(to);
@@ -229,8 +232,7 @@ impl Roster {
     /// except fixed ones and those with a dial in flight, and takes up advertised ones that it
     /// allows.
     pub fn set_policy(&mut self, policy: AddressPolicy, now_ms: u64) {
-        self.candidates
-            .retain(|to, c| c.origins.contains(&Origin::Fixed) || c.dialing || policy.allows(*to));
+        self.candidates.retain(|to, c| c.dialing || c.is_allowed(*to, &policy));
         self.policy = policy;
         let adverts: Vec<(Boot, Vec<SocketAddr>)> = self
             .adverts
@@ -298,6 +300,15 @@ impl Roster {
         self.others.values().map(|seen| &seen.advert)
     }
 
+    /// Nodes of our own namespace that announce no address in our own subnets, and are not linked.
+    pub fn elsewhere(&self) -> impl Iterator<Item = &Advert> {
+        let is_far = |advert: &&Advert| {
+            let near = |to: &SocketAddr| self.policy.allows_advertised(*to);
+            !self.linked.contains_key(&advert.boot) && !advert.addresses.iter().any(near)
+        };
+        self.adverts.values().map(|seen| &seen.advert).filter(is_far)
+    }
+
     /// Whether any node of our own namespace is announced.
     pub fn sees_ours(&self) -> bool {
         !self.adverts.is_empty()
@@ -336,7 +347,7 @@ impl Roster {
 
     fn advertised(&mut self, boot: Boot, addresses: &[SocketAddr], now_ms: u64) {
         for to in addresses {
-            if !self.policy.allows(*to) {
+            if !self.policy.allows_advertised(*to) {
                 continue;
             }
             let Some(candidate) = self.candidate(*to, false) else { continue };

@@ -137,8 +137,7 @@ fn an_outdated_advert_does_not_make_us_dial_a_linked_peer_for_ever() {
 
 #[test]
 fn ourselves_and_strangers_are_left_alone_for_a_minute() {
-    for verdict in [DialOutcome::Myself, DialOutcome::OtherNamespace, DialOutcome::OtherVersion(2)]
-    {
+    for verdict in [DialOutcome::Myself, DialOutcome::OtherVersion(2)] {
         let mut roster = roster();
         appeared(&mut roster, ours(1), 0);
         assert_eq!(due(&mut roster, 0).len(), 1);
@@ -149,6 +148,22 @@ fn ourselves_and_strangers_are_left_alone_for_a_minute() {
         appeared(&mut roster, Advert { addresses: vec![port(40_001)], ..ours(2) }, 1000);
         assert_eq!(roster.next_due(1000), Some(1000));
     }
+}
+
+#[test]
+fn an_answer_with_a_wrong_byte_does_not_park_an_address_that_has_our_tag() {
+    let mut roster = roster();
+    appeared(&mut roster, ours(1), 0);
+    assert_eq!(due(&mut roster, 0).len(), 1);
+    roster.dialled(port(40_001), DialOutcome::OtherNamespace, 10);
+    assert_eq!(roster.next_due(10), Some(260));
+    // What only the user or a member has named is parked.
+    roster.add(port(5000), Origin::Gossip, 20);
+    assert_eq!(due(&mut roster, 20), [port(5000)]);
+    roster.dialled(port(5000), DialOutcome::OtherNamespace, 30);
+    assert_eq!(due(&mut roster, 260), [port(40_001)]);
+    roster.dialled(port(40_001), DialOutcome::Authenticated(member(1)), 270);
+    assert_eq!(roster.next_due(270), Some(60_030));
 }
 
 #[test]
@@ -203,7 +218,11 @@ fn hints_are_held_to_the_policy() {
     roster.add(elsewhere, Origin::Gossip, 0);
     roster.add(elsewhere, Origin::Cache, 0);
     assert_eq!(roster.entries(), []);
+    // Behind a router an advert leads nowhere, and a member may name it.
     roster.set_policy(AddressPolicy::Lan(Vec::new()), 5);
+    assert_eq!(due(&mut roster, 5), []);
+    assert_eq!(roster.elsewhere().count(), 1);
+    roster.add(elsewhere, Origin::Gossip, 5);
     assert_eq!(due(&mut roster, 5), [elsewhere]);
     roster.dialled(elsewhere, DialOutcome::Failed, 6);
     roster.set_policy(AddressPolicy::Loopback, 7);
@@ -212,7 +231,7 @@ fn hints_are_held_to_the_policy() {
 
 #[test]
 fn a_flood_stays_bounded_and_does_not_displace_the_proven() {
-    let mut roster = Roster::new(Limits::default(), AddressPolicy::Lan(Vec::new()), ME, tag_of);
+    let mut roster = Roster::new(Limits::default(), AddressPolicy::everywhere(), ME, tag_of);
     let real = SocketAddr::from(([10, 0, 0, 1], 47_474));
     appeared(&mut roster, Advert { addresses: vec![real], ..ours(1) }, 0);
     assert_eq!(due(&mut roster, 0), [real]);

@@ -34,7 +34,7 @@ impl Wiring {
         Wiring {
             all: Vec::new(),
             chosen: Vec::new(),
-            policy: AddressPolicy::Lan(Vec::new()),
+            policy: AddressPolicy::everywhere(),
             trusted: BTreeSet::new(),
         }
     }

@@ -235,7 +235,13 @@ impl Node {
         let refused =
             self.refusals.iter().filter(|(to, refusal)| !self.is_reached(**to, **refusal));
         let refused = refused.take(16).map(|(to, refusal)| format!("{to}: {refusal}"));
-        adverts.chain(refused).collect()
+        let elsewhere = self.roster.elsewhere().take(16).filter_map(|advert| {
+            let at = advert.addresses.first()?;
+            Some(format!(
+                "a node of this cluster at {at} is on another network: --peer {at} names it by hand"
+            ))
+        });
+        adverts.chain(elsewhere).chain(refused).collect()
     }
 }
 
