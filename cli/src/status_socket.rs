@@ -6,8 +6,9 @@
 use crate::document::StatusDocument;
 use anyhow::{Context, Result, bail, ensure};
 use potluck::{Cluster, Keys};
-use rustix::fs::Mode;
-use std::path::PathBuf;
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -28,6 +29,25 @@ pub async fn ask(keys: &Keys) -> Result<Option<StatusDocument>> {
         serde_json::from_slice(&answer)
             .context("the running `potluck up` is of another version; restart it")?,
     ))
+}
+
+/// Binds a socket to which only this user can connect. It gets its permissions in a directory that
+/// others cannot enter, then its name. The process's umask would apply to files that other threads
+/// make meanwhile.
+fn bind_private(path: &Path) -> std::io::Result<UnixListener> {
+    let directory = path.with_file_name(format!(".up-{:08x}", std::process::id()));
+    // A leftover of a killed process with this number.
+    let _ = std::fs::remove_dir_all(&directory);
+    DirBuilder::new().mode(0o700).create(&directory)?;
+    let place = directory.join("s");
+    let bound = UnixListener::bind(&place).and_then(|listener| {
+        std::fs::set_permissions(&place, Permissions::from_mode(0o600))?;
+        std::fs::rename(&place, path)?;
+        Ok(listener)
+    });
+    // Empty after the rename.
+    let _ = std::fs::remove_dir_all(&directory);
+    bound
 }
 
 /// The listening socket. Dropping it removes the socket file.
@@ -53,11 +73,7 @@ impl StatusSocket {
             "{} is in the way",
             path.display()
         );
-        // Set at creation: with a later `chmod` other users could connect in between.
-        let before = rustix::process::umask(Mode::from_raw_mode(0o177));
-        let bound = UnixListener::bind(&path);
-        rustix::process::umask(before);
-        let listener = bound.with_context(|| {
+        let listener = bind_private(&path).with_context(|| {
             format!("`potluck status` will not reach this node: {}", path.display())
         })?;
         Ok(StatusSocket { listener, path })

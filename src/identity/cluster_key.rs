@@ -3,16 +3,20 @@
 //! The secret shared by all members of a cluster, and its text form for people.
 
 use std::fmt;
+use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, Zeroizing};
 
-/// The 256-bit key that admits a node to a cluster. Every holder is admitted. The key is wiped from
-/// memory when dropped.
+/// The 256-bit key that admits a node to a cluster. Every holder is admitted. Clones share one copy
+/// of the key in memory, which is wiped when the last of them is dropped.
 ///
 /// The text form is `plk1`, the key in lower-case base32 (52 characters) and a 20-bit checksum (4
 /// characters). Comparing keys takes constant time.
 #[derive(Clone)]
-pub struct ClusterKey([u8; ClusterKey::BYTES]);
+pub struct ClusterKey(Arc<Secret>);
+
+/// The bytes at their only place. A value that is moved would leave a copy where it was.
+struct Secret([u8; ClusterKey::BYTES]);
 
 /// Why a text is not a cluster key. Never contains the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +42,7 @@ impl ClusterKey {
 
     /// A key of 32 bytes, which must come from the operating system's randomness.
     pub fn from_bytes(bytes: &[u8; ClusterKey::BYTES]) -> ClusterKey {
-        ClusterKey(*bytes)
+        ClusterKey::made_by(|key| key.copy_from_slice(bytes))
     }
 
     /// Parses the text form. Ignores white space anywhere and the case of letters.
@@ -51,8 +55,7 @@ impl ClusterKey {
         if sum != checksum(key) {
             return Err(KeyTextError::Checksum);
         }
-        let mut parsed = ClusterKey([0; ClusterKey::BYTES]);
-        parsed.set_symbols(key);
+        let parsed = ClusterKey::made_by(|bytes| set_symbols(bytes, key));
         // 52 characters carry 260 bits; the last four must be zero, as in the output of `to_text`.
         if *parsed.symbols() == *key { Ok(parsed) } else { Err(KeyTextError::Checksum) }
     }
@@ -70,9 +73,19 @@ impl ClusterKey {
         text
     }
 
+    /// A key whose bytes are written where they stay.
+    fn made_by(write: impl FnOnce(&mut [u8; ClusterKey::BYTES])) -> ClusterKey {
+        let mut secret = Arc::new(Secret([0; ClusterKey::BYTES]));
+        // Nobody else holds it yet.
+        if let Some(secret) = Arc::get_mut(&mut secret) {
+            write(&mut secret.0);
+        }
+        ClusterKey(secret)
+    }
+
     /// The raw key, for deriving other keys.
     pub(super) fn bytes(&self) -> &[u8; ClusterKey::BYTES] {
-        &self.0
+        &self.0.0
     }
 
     fn symbols(&self) -> Zeroizing<[u8; KEY_SYMBOLS]> {
@@ -80,33 +93,33 @@ impl ClusterKey {
         for (i, symbol) in symbols.iter_mut().enumerate() {
             let (byte, shift) = (5 * i / 8, 5 * i % 8);
             let pair =
-                u16::from(self.0[byte]) << 8 | u16::from(*self.0.get(byte + 1).unwrap_or(&0));
+                u16::from(self.0.0[byte]) << 8 | u16::from(*self.0.0.get(byte + 1).unwrap_or(&0));
             *symbol = (pair >> (11 - shift)) as u8 & 31;
         }
         symbols
     }
+}
 
-    fn set_symbols(&mut self, symbols: &[u8]) {
-        for (i, symbol) in symbols.iter().take(KEY_SYMBOLS).enumerate() {
-            let (byte, shift) = (5 * i / 8, 5 * i % 8);
-            let [high, low] = (u16::from(*symbol) << (11 - shift)).to_be_bytes();
-            self.0[byte] |= high;
-            if let Some(next) = self.0.get_mut(byte + 1) {
-                *next |= low;
-            }
+fn set_symbols(key: &mut [u8; ClusterKey::BYTES], symbols: &[u8]) {
+    for (i, symbol) in symbols.iter().take(KEY_SYMBOLS).enumerate() {
+        let (byte, shift) = (5 * i / 8, 5 * i % 8);
+        let [high, low] = (u16::from(*symbol) << (11 - shift)).to_be_bytes();
+        key[byte] |= high;
+        if let Some(next) = key.get_mut(byte + 1) {
+            *next |= low;
         }
     }
 }
 
 impl PartialEq for ClusterKey {
     fn eq(&self, other: &ClusterKey) -> bool {
-        self.0.ct_eq(&other.0).into()
+        self.bytes().ct_eq(other.bytes()).into()
     }
 }
 
 impl Eq for ClusterKey {}
 
-impl Drop for ClusterKey {
+impl Drop for Secret {
     fn drop(&mut self) {
         self.0.zeroize();
     }

@@ -2,7 +2,7 @@
 //!
 //! The locations of potluck's files.
 
-use super::{FileAction, IdentityProblem, NamespaceName};
+use super::{FileAction, IdentityProblem, NamespaceName, private_file};
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -95,7 +95,7 @@ impl Slot {
 }
 
 /// Creates `directory` and missing parents, accessible by the owner only (0700). Does not change
-/// existing ones.
+/// existing ones, but [judges](private_file::judge_directory) `directory`.
 pub(super) fn make_private_dir(directory: &Path) -> Result<(), IdentityProblem> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
         IdentityProblem::Refused {
@@ -103,7 +103,8 @@ pub(super) fn make_private_dir(directory: &Path) -> Result<(), IdentityProblem> 
             action: FileAction::MakeDirectory,
             reason: error.kind(),
         }
-    })
+    })?;
+    private_file::judge_directory(directory)
 }
 
 #[cfg(test)]

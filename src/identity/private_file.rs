@@ -21,6 +21,9 @@ pub(super) fn read(
     kept: Kept,
     bytes_max: u64,
 ) -> Result<Option<Zeroizing<Vec<u8>>>, IdentityProblem> {
+    if let Some(directory) = path.parent() {
+        judge_directory(directory)?;
+    }
     let file = match open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -134,6 +137,34 @@ fn judge(path: &Path, facts: &Metadata, us: u32) -> Result<(), IdentityProblem> 
     }
     Ok(())
 }
+
+/// Checks that no other user can replace or remove files in this directory, if it exists: it belongs
+/// to this user or to root, and so does a symbolic link that leads to it, and nobody else may write
+/// to it.
+pub(super) fn judge_directory(directory: &Path) -> Result<(), IdentityProblem> {
+    let us = rustix::process::geteuid().as_raw();
+    // An empty path is the working directory.
+    let at = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let facts = at.symlink_metadata().and_then(|link| Ok((link.uid(), fs::metadata(at)?)));
+    let (link_owner, facts) = match facts {
+        Ok(facts) => facts,
+        // There is nothing to read, and who writes makes it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(refused(directory, FileAction::Read, &error)),
+    };
+    let foreign = [link_owner, facts.uid()].into_iter().find(|owner| ![us, ROOT].contains(owner));
+    if let Some(owner) = foreign {
+        return Err(IdentityProblem::WrongOwner { path: directory.to_owned(), owner });
+    }
+    let mode = facts.mode() & 0o7777;
+    if mode & 0o022 != 0 {
+        return Err(IdentityProblem::LooseDirectory { path: directory.to_owned(), mode });
+    }
+    Ok(())
+}
+
+/// The user id of root.
+const ROOT: u32 = 0;
 
 /// A complete, synced file beside its target; removed unless it was renamed.
 struct Temporary {
@@ -300,6 +331,37 @@ mod tests {
                 read_state(&path),
                 Err(IdentityProblem::WrongOwner { path: path.clone(), owner: stranger })
             );
+        }
+    }
+
+    #[test]
+    fn a_directory_that_others_may_change_is_refused() {
+        let scratch = Scratch::new();
+        let (home, path) = (scratch.path().join("home"), scratch.path().join("home/f"));
+        fs::create_dir(&home).expect("made");
+        create(&path, b"x").expect("created");
+        let set = |mode| fs::set_permissions(&home, fs::Permissions::from_mode(mode));
+        for mode in [0o770, 0o707, 0o777, 0o1777, 0o720] {
+            set(mode).expect("changed");
+            let refused = IdentityProblem::LooseDirectory { path: home.clone(), mode };
+            assert_eq!(read_state(&path), Err(refused));
+        }
+        for mode in [0o700, 0o755, 0o750] {
+            set(mode).expect("changed");
+            assert_eq!(read_state(&path), Ok(Some(b"x".to_vec())));
+        }
+        let link = scratch.path().join("link");
+        std::os::unix::fs::symlink(&home, &link).expect("linked");
+        assert_eq!(read_state(&link.join("f")), Ok(Some(b"x".to_vec())), "a link of this user");
+        // Only root can change an owner; then the path of a foreign directory and of a foreign link
+        // is tested.
+        let stranger = rustix::process::geteuid().as_raw() + 1;
+        let foreign =
+            |path: &Path| IdentityProblem::WrongOwner { path: path.to_owned(), owner: stranger };
+        if std::os::unix::fs::lchown(&link, Some(stranger), None).is_ok() {
+            assert_eq!(read_state(&link.join("f")), Err(foreign(&link)));
+            std::os::unix::fs::chown(&home, Some(stranger), None).expect("given away");
+            assert_eq!(read_state(&path), Err(foreign(&home)));
         }
     }
 

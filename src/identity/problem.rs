@@ -22,7 +22,7 @@ pub enum IdentityProblem {
         /// The file.
         path: PathBuf,
     },
-    /// The file belongs to another user.
+    /// The file or directory belongs to another user.
     WrongOwner {
         /// The file.
         path: PathBuf,
@@ -32,6 +32,13 @@ pub enum IdentityProblem {
     /// Other users have permissions for the file.
     LoosePermissions {
         /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Other users may write to the directory, and so replace or remove the files in it.
+    LooseDirectory {
+        /// The directory.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
@@ -143,6 +150,7 @@ impl IdentityProblem {
             | P::NotAFile { path }
             | P::WrongOwner { path, .. }
             | P::LoosePermissions { path, .. }
+            | P::LooseDirectory { path, .. }
             | P::Empty { path, .. }
             | P::TooLong { path, .. }
             | P::Truncated { path, .. }
@@ -189,10 +197,13 @@ impl IdentityProblem {
             P::Symlink { .. } => f.write_str("this is a symbolic link, which potluck does not follow. Put the file itself here"),
             P::NotAFile { .. } => f.write_str("this is not a regular file. Move it away"),
             P::WrongOwner { owner, .. } => {
-                write!(f, "this file belongs to user {owner}. Give it to the user that runs potluck, or run as its owner")
+                write!(f, "this belongs to user {owner}. Give it to the user that runs potluck, or run as its owner")
             }
             P::LoosePermissions { mode, path } => {
                 write!(f, "others may use this file (mode {mode:04o}). Run: chmod 600 {}", path.display())
+            }
+            P::LooseDirectory { mode, path } => {
+                write!(f, "others may write to this directory (mode {mode:04o}). Run: chmod go-w {}", path.display())
             }
             P::Empty { kept, .. } => write!(f, "this file is empty. {}", kept.remedy()),
             P::TooLong { kept, .. } => write!(f, "this file is too long to be what it should be. {}", kept.remedy()),
