@@ -112,6 +112,7 @@ impl Run<'_> {
                 lives: Arc::default(),
                 leave: Arc::default(),
                 slept: Arc::default(),
+                has_sides: seed % 2 == 1,
                 disk_is_stuck: Arc::default(),
                 partition: partition.clone(),
             })
