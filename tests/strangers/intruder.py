@@ -4,6 +4,7 @@
     intruder.py drip HOST PORT HEX          the same, one byte every 100 ms
     intruder.py silent HOST PORT COUNT      that many connections without a word, until the other side closes them
     intruder.py flood HOST PORT COUNT SEED  that many connections of junk, as fast as they are taken
+    intruder.py siege HOST PORT SECONDS     forty short connections a second for that long
     intruder.py capture HEX                 every frame on this machine until its input ends: how often are HEX in it?
 """
 
@@ -101,6 +102,20 @@ def flood(host, port, count, seed):
     say(event="flooded", received=received, unconnected=unconnected, still_open=open_still, ms=1000 * (time.monotonic() - begin))
 
 
+def siege(host, port, seconds):
+    begin, made, received = time.monotonic(), 0, 0
+    while (now := time.monotonic()) < begin + float(seconds):
+        try:
+            with connect(host, port) as sock:
+                sock.sendall(b"potl\x01\x10")
+                received += until_closed(sock, 0.02)[0]
+            made += 1
+        except OSError:
+            pass
+        time.sleep(max(0.0, now + 0.025 - time.monotonic()))
+    say(event="besieged", made=made, received=received)
+
+
 def capture(wanted):
     wanted = bytes.fromhex(wanted)
     every = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -134,4 +149,4 @@ def count_payload(frame, payload_from):
 
 
 if __name__ == "__main__":
-    {"send": send, "drip": drip, "silent": silent, "flood": flood, "capture": capture}[sys.argv[1]](*sys.argv[2:])
+    {"send": send, "drip": drip, "silent": silent, "flood": flood, "siege": siege, "capture": capture}[sys.argv[1]](*sys.argv[2:])
