@@ -2,8 +2,9 @@
 //!
 //! Seeded defects: deliberate violations of protocol rules, which prove that the checks find them.
 //!
-//! Only tests can seed one. In other builds [`Seeded`] has no size, and every query is `false` at
-//! compile time.
+//! Only unit tests can seed one, and programs that are built with `--cfg potluck_defects`: there
+//! `POTLUCK_DEFECT` names the defect of a node. In other builds [`Seeded`] has no size, and every
+//! query is `false` at compile time.
 
 /// A protocol rule that a test can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,27 +51,45 @@ pub(crate) enum Defect {
 /// The defect of one node, if a test has seeded one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Seeded {
-    #[cfg(test)]
+    #[cfg(any(test, potluck_defects))]
     defect: Option<Defect>,
 }
 
 impl Seeded {
     /// No defect.
     pub(crate) const NONE: Seeded = Seeded {
-        #[cfg(test)]
+        #[cfg(any(test, potluck_defects))]
         defect: None,
     };
 
     /// Whether this rule is broken.
     #[inline]
     pub(crate) fn has(self, defect: Defect) -> bool {
-        #[cfg(test)]
+        #[cfg(any(test, potluck_defects))]
         return self.defect == Some(defect);
-        #[cfg(not(test))]
+        #[cfg(not(any(test, potluck_defects)))]
         {
             let _ = defect;
             false
         }
+    }
+}
+
+#[cfg(potluck_defects)]
+impl Seeded {
+    /// The defect that the environment variable `POTLUCK_DEFECT` names; none if it is empty or not
+    /// set.
+    ///
+    /// # Panics
+    /// If it names no defect: a test that relies on one must not run without it.
+    pub(crate) fn from_environment() -> Seeded {
+        let named = std::env::var_os("POTLUCK_DEFECT").unwrap_or_default();
+        let defect = match named.to_string_lossy().as_ref() {
+            "" => None,
+            "silent" => Some(Defect::WithholdsVotes),
+            other => panic!("POTLUCK_DEFECT names no defect: {other}"),
+        };
+        Seeded { defect }
     }
 }
 

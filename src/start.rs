@@ -147,6 +147,9 @@ fn node_config(
         wiring,
         known,
         advertised: Vec::new(),
+        #[cfg(potluck_defects)]
+        seeded: Seeded::from_environment(),
+        #[cfg(not(potluck_defects))]
         seeded: Seeded::NONE,
     }
 }

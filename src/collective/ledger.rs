@@ -124,6 +124,12 @@ impl Ledger {
         }
     }
 
+    /// Breaks one of its rules, as a test wants it.
+    #[cfg(any(test, potluck_defects))]
+    pub(crate) fn break_rule(&mut self, seeded: Seeded) {
+        self.seeded = seeded;
+    }
+
     /// Takes the effects since the last call of this method.
     pub fn take_effects(&mut self) -> Vec<LedgerEffect> {
         std::mem::take(&mut self.effects)

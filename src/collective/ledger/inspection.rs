@@ -14,11 +14,6 @@ impl Ledger {
         self
     }
 
-    /// Breaks one of its rules.
-    pub(crate) fn break_rule(&mut self, seeded: Seeded) {
-        self.seeded = seeded;
-    }
-
     /// Whether this vote is recorded, or makes no difference any more.
     pub(crate) fn knows(&self, from: Rank, op: OpId, vote: Vote) -> bool {
         let entry = self.entries.get(&op);
