@@ -24,10 +24,11 @@ if [ $# -gt 0 ]; then
     exit
 fi
 
-# One build without Gloo for the tests of mixed groups, and one for a newer processor for the tests
-# of bit-identical results.
+# One build without Gloo for the tests of mixed groups, one for a newer processor for the tests of
+# bit-identical results, and one in which the environment can break a rule.
 [ -n "$gloo_missing" ] || variant POTLUCK_BIN_WITHOUT_GLOO without-gloo
 ! has_x86_64_v3 || variant POTLUCK_BIN_X86_64_V3 for-x86-64-v3
+variant POTLUCK_BIN_WITH_DEFECTS with-defects
 must "build" build --no-run
 [ "$failed" -eq 0 ] || report test
 

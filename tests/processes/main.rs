@@ -9,6 +9,7 @@ mod halves;
 mod meeting;
 mod memory;
 mod patience;
+mod silent;
 mod training;
 
 use potluck_harness::chance::seed;
@@ -30,6 +31,7 @@ fn main() {
         faults::add(&mut suite);
         halves::add(&mut suite);
         patience::add(&mut suite);
+        silent::add(&mut suite);
         training::add(&mut suite);
     }
     suite.on("gloo", missing);
