@@ -159,7 +159,7 @@ build_bare_gloo() {
 need_lab_of_faults() {
     need_rust
     need_c_compiler
-    want_programs python3:python3 ip:iproute2 nft:nftables ethtool:ethtool iptables:iptables
+    want_programs python3:python3 ip:iproute2 nft:nftables ethtool:ethtool iptables:iptables mkfs.ext4:e2fsprogs
     want_gloo
     if [ "$(id -u)" -ne 0 ]; then
         say "The lab needs root: run this with sudo, or as lab/lab sandbox -- make $1."

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use potluck_harness::{Child, Lab, Need, Suite, Way};
+use potluck_harness::{Child, Halt, Lab, Need, Scratch, Suite, Way};
 
 const PROFILES: [&str; 9] =
     ["gbe4", "mixed4", "slow1", "direct3", "chain4", "ring4", "wifi4", "loop", "lo"];
@@ -33,6 +33,19 @@ fn main() {
     suite.test_needing("an armed change waits for its moment", &[Need::Lab], armed);
     let tools = [Need::Lab, Need::Command("nft"), Need::Command("ethtool")];
     suite.test_needing("losing every frame loses everything", &tools, loss);
+    let nft = [Need::Lab, Need::Command("nft")];
+    suite.test_needing("large packets are dropped, and small ones pass", &nft, narrow);
+    suite.test_needing("one connection is swallowed, and nobody hears of it", &nft, swallow);
+    suite.test_needing(
+        "one connection is ended at both ends",
+        &[Need::Lab, Need::Command("ss")],
+        sever,
+    );
+    for (kind, needs) in [("full", vec![Need::Lab]), ("dead", vec![Need::Lab, loop_devices()])] {
+        let name = format!("a disk that is {kind} refuses what is written, until it is mended");
+        suite.test_needing(&name, &needs, move || disk(kind));
+    }
+    suite.test_needing("one thread stops, and goes on", &[Need::Root], halt);
     suite.serial("a line rate is kept", &[Need::Lab], line_rate);
     suite.serial("stations share one medium", &[Need::Lab, tap_devices()], radio);
     suite.test_needing("a machine has its own name and hosts", &[Need::Lab], names);
@@ -121,6 +134,147 @@ fn loss() -> Result<()> {
         lab.loss("n1", 0.0, Way::Both)?;
         lab.tell(&["ping", "n1", "n2"])?;
     }
+    Ok(())
+}
+
+/// A connection from port 7001 of n1 to port 7000 of n2, where everything is sent back.
+struct Talk {
+    client: Child,
+    server: Child,
+}
+
+impl Talk {
+    fn between(lab: &Lab) -> Result<Talk> {
+        const SERVER: &str = "
+import socket
+s = socket.create_server(('', 7000))
+print('up', flush=True)
+c, _ = s.accept()
+while d := c.recv(65536): c.sendall(d)
+";
+        const CLIENT: &str = "
+import socket, sys
+s = socket.create_connection(('n2', 7000), source_address=('', 7001))
+s.settimeout(1)
+for line in sys.stdin:
+    left, end = int(line), 'back'
+    try:
+        s.sendall(bytes(left))
+        while left:
+            d = s.recv(left)
+            if not d: raise ConnectionError
+            left -= len(d)
+    except TimeoutError: end = 'lost'
+    except OSError: end = 'ended'
+    print(end, flush=True)
+";
+        let mut server = Child::spawn_told(lab.command("n2", "python3").args(["-c", SERVER]))?;
+        server.wait_for_line(|line| line == "up", SOON)?;
+        let client = Child::spawn_told(lab.command("n1", "python3").args(["-c", CLIENT]))?;
+        Ok(Talk { client, server })
+    }
+
+    /// What becomes of so many bytes: `back`, `lost` for a second, or `ended`.
+    fn of(&mut self, bytes: usize) -> Result<String> {
+        self.client.tell(&bytes.to_string())?;
+        self.client.wait_for_line(|_| true, SOON)
+    }
+
+    /// Whether what was lost comes through after all: TCP repeats it.
+    fn goes_on(&mut self) -> Result<bool> {
+        for _ in 0..20 {
+            if self.of(1)? == "back" {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn narrow() -> Result<()> {
+    let lab = Lab::up_with("loop", 2)?;
+    let mut talk = Talk::between(&lab)?;
+    ensure!(talk.of(4000)? == "back");
+    lab.tell(&["narrow", "n1", "1000"])?;
+    ensure!(talk.of(500)? == "back", "small packets are lost too");
+    ensure!(talk.of(4000)? == "lost", "large packets pass");
+    lab.tell(&["narrow", "n1", "0"])?;
+    ensure!(talk.goes_on()?, "the connection does not go on");
+    Ok(())
+}
+
+fn swallow() -> Result<()> {
+    for way in ["up", "down", "both"] {
+        let lab = Lab::up_with("loop", 2)?;
+        let mut talk = Talk::between(&lab)?;
+        ensure!(talk.of(10)? == "back");
+        lab.tell(&["swallow", "n1", "7001", "7000", way])?;
+        ensure!(talk.of(10)? == "lost", "{way}: it goes on");
+        lab.tell(&["ping"])?;
+        lab.tell(&["swallow", "n1", "0", "0"])?;
+        ensure!(talk.goes_on()?, "{way}: it does not go on");
+    }
+    Ok(())
+}
+
+fn sever() -> Result<()> {
+    let lab = Lab::up_with("loop", 2)?;
+    let mut talk = Talk::between(&lab)?;
+    ensure!(talk.of(10)? == "back");
+    lab.tell(&["sever", "n1", "7001", "7000"])?;
+    ensure!(talk.of(10)? == "ended");
+    talk.server.wait(SOON)?;
+    Ok(())
+}
+
+/// What the disk that can die needs.
+fn loop_devices() -> Need {
+    if Path::new("/dev/loop-control").exists() {
+        Need::Command("mkfs.ext4")
+    } else {
+        Need::Missing("a disk that dies needs loop devices")
+    }
+}
+
+fn disk(kind: &str) -> Result<()> {
+    const WRITES: &str =
+        r#"while read -r name; do echo x >"$1/$name" && echo kept || echo failed; done"#;
+    let (scratch, lab) = (Scratch::new()?, Lab::up_with("loop", 1)?);
+    let folder = scratch.path().join("disk");
+    let folder = folder.to_str().context("a path")?;
+    lab.tell(&["disk", "n1", folder, kind])?;
+    let command = &mut lab.command("n1", "sh");
+    let mut writer = Child::spawn_told(command.args(["-c", WRITES, "writer", folder]))?;
+    let mut writes = |name: &str| {
+        writer.tell(name)?;
+        writer.wait_for_line(|_| true, SOON)
+    };
+    ensure!(writes("before")? == "kept");
+    lab.tell(&["spoil", "n1"])?;
+    ensure!(writes("meanwhile")? == "failed");
+    lab.tell(&["mend", "n1"])?;
+    ensure!(writes("after")? == "kept");
+    let kept = |name: &str| std::fs::read_to_string(Path::new(folder).join(name)).is_ok();
+    ensure!(kept("before") && kept("after"), "what was written is not there");
+    drop(lab);
+    let mounts = std::fs::read_to_string("/proc/mounts")?;
+    ensure!(!mounts.contains(folder), "still mounted: {mounts}");
+    Ok(())
+}
+
+fn halt() -> Result<()> {
+    const COUNTS: &str = "while :; do echo on; sleep 0.01; done";
+    let mut child = Child::spawn(Command::new("sh").args(["-c", COUNTS]))?;
+    child.wait_for_line(|_| true, SOON)?;
+    let mut halt = Halt::ready(&child, "sh")?;
+    halt.fire()?;
+    halt.made()?;
+    // What was said before is read first.
+    while child.wait_for_line(|_| true, Duration::from_millis(500)).is_ok() {}
+    drop(halt);
+    child.wait_for_line(|_| true, SOON)?;
     Ok(())
 }
 

@@ -36,6 +36,11 @@ impl Group {
         Group::on(Lab::up_with(profile, machines)?, profile)
     }
 
+    /// Like [`empty`](Group::empty), with this line rate in Mbit/s on every cable.
+    pub fn empty_at(profile: &str, machines: usize, mbit: u32) -> Result<Group> {
+        Group::on(Lab::up_at(profile, machines, mbit)?, profile)
+    }
+
     fn on(lab: Lab, profile: &str) -> Result<Group> {
         Ok(Group { peers: Vec::new(), lab, homes: Scratch::new()?, profile: profile.to_owned() })
     }
@@ -52,7 +57,7 @@ impl Group {
 
     /// Like [`up`](Group::up), with this line rate in Mbit/s on every cable.
     pub fn up_at(profile: &str, size: usize, mbit: u32) -> Result<Group> {
-        Group::on(Lab::up_at(profile, size, mbit)?, profile)?.filled(size, 2)
+        Group::empty_at(profile, size, mbit)?.filled(size, 2)
     }
 
     /// Like [`up`](Group::up), with these line rates in Mbit/s, one per machine.
@@ -64,7 +69,9 @@ impl Group {
         Group::on(lab, profile)?.filled(mbit.len(), 2)
     }
 
-    fn filled(mut self, size: usize, min: usize) -> Result<Group> {
+    /// The same with `size` nodes that have joined one View and hold its Context, and want `min`
+    /// members at least.
+    pub fn filled(mut self, size: usize, min: usize) -> Result<Group> {
         for index in 0..size {
             let start = self.start(index);
             self.add(index, &start)?;
@@ -92,6 +99,14 @@ impl Group {
             options: where_to.iter().map(|word| (*word).to_owned()).collect(),
             variables: Vec::new(),
         }
+    }
+
+    /// Gives the node on machine `n{index + 1}`, before it is started, a disk of its own for its
+    /// home directory. `kind` is a word of `lab disk`: `lab spoil` then fills it or lets it die.
+    pub fn disk(&self, index: usize, kind: &str) -> Result<()> {
+        let home = self.start(index).home;
+        let words = ["disk", &format!("n{}", index + 1), &home.to_string_lossy(), kind];
+        self.lab.tell(&words).map(drop)
     }
 
     /// Starts another node on machine `n{index + 1}` and appends it to `peers`.

@@ -7,6 +7,7 @@
 //!   on its output, not for times.
 //! - [`Peer`]: a potluck node in its own process; a [`Group`] of them on one network.
 //! - [`outcome`]: checks on the combined answers of several nodes to one call.
+//! - [`Flow`]: a TCP connection of a machine; [`Halt`]: a thread that is stopped alone.
 //! - [`Chance`]: reproducible pseudo-randomness.
 //! - [`Lag`]: the scheduling delay of this machine.
 //! - [`Resources`]: the threads, descriptors and memory of this process.
@@ -14,7 +15,9 @@
 
 pub mod chance;
 pub mod engine;
+pub mod flow;
 pub mod group;
+pub mod halt;
 pub mod lab;
 pub mod lag;
 pub mod need;
@@ -28,7 +31,9 @@ pub mod suite;
 mod turns;
 
 pub use chance::Chance;
+pub use flow::Flow;
 pub use group::Group;
+pub use halt::Halt;
 pub use lab::{Armed, Lab, Way};
 pub use lag::Lag;
 pub use need::Need;

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use potluck_harness::group::PATIENCE;
 use potluck_harness::outcome::all_exact;
 use potluck_harness::peer::Start;
-use potluck_harness::{Group, Need, Peer, Suite};
+use potluck_harness::{Flow, Group, Need, Peer, Suite};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -40,13 +40,7 @@ fn mtu() -> Result<()> {
     group.meet()?;
     let order = json!({"do": "all_reduce", "len": 1 << 18, "seed": 1});
     all_exact(&group.all(&order, "done")?)?;
-    for rule in [
-        "add table netdev narrow",
-        "add chain netdev narrow in { type filter hook ingress device eth0 priority 0 ; }",
-        "add rule netdev narrow in meta length gt 1300 drop",
-    ] {
-        ensure!(group.lab.command("n2", "nft").args(rule.split(' ')).status()?.success(), "{rule}");
-    }
+    group.lab.tell(&["narrow", "n2", "1300"])?;
     let began = Instant::now();
     group.peers.iter_mut().try_for_each(|peer| peer.order(&order))?;
     let answers = group.events(|_| true, "done", SWALLOWED)?;
@@ -62,15 +56,7 @@ fn mtu() -> Result<()> {
     let logs = group.peers.iter().map(Peer::log).collect::<String>();
     ensure!(logs.contains("MTU"), "nobody says what it may be");
     // Both nodes run and know of each other, so they form a group as soon as packets pass again.
-    ensure!(
-        group
-            .lab
-            .command("n2", "nft")
-            .args(["delete", "table", "netdev", "narrow"])
-            .status()?
-            .success(),
-        "the way back"
-    );
+    group.lab.tell(&["narrow", "n2", "0"])?;
     let began = Instant::now();
     loop {
         group.meet()?;
@@ -98,10 +84,8 @@ fn control_link_broken() -> Result<()> {
         }
         ensure!(began.elapsed() < PATIENCE, "not one for each of the others: {before:?}");
     };
-    for (ours, theirs) in &before {
-        let ports = format!("sport = :{ours} and dport = :{theirs}");
-        let killed = group.lab.command("n1", "ss").args(["-tK", &ports]).output()?;
-        ensure!(killed.status.success(), "{killed:?}");
+    for (port, other) in &before {
+        group.lab.tell(&["sever", "n1", &port.to_string(), &other.to_string()])?;
     }
     let began = Instant::now();
     loop {
@@ -124,19 +108,9 @@ fn control_link_broken() -> Result<()> {
 
 /// The ports of each control link of a machine, including links that are being tried. Connections
 /// that have carried more than `LITTLE` are data links.
-fn control_links(group: &Group, machine: &str) -> Result<Vec<(String, String)>> {
+fn control_links(group: &Group, machine: &str) -> Result<Vec<(u16, u16)>> {
     const LITTLE: u64 = 300_000;
-    let output =
-        group.lab.command(machine, "ss").args(["-tinOH", "state", "established"]).output()?;
-    let text = String::from_utf8(output.stdout)?;
-    let links = text.lines().filter_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let bytes = |of: &str| {
-            words.iter().find_map(|word| word.strip_prefix(of)?.parse::<u64>().ok()).unwrap_or(0)
-        };
-        let is_small = bytes("bytes_sent:") + bytes("bytes_received:") < LITTLE;
-        let port = |at: usize| Some(words.get(at)?.rsplit(':').next()?.to_owned());
-        port(2).zip(port(3)).filter(|_| is_small)
-    });
-    Ok(links.collect())
+    let flows = Flow::all_of(&group.lab, machine)?;
+    let small = flows.iter().filter(|flow| flow.bytes < LITTLE);
+    Ok(small.map(|flow| (flow.port, flow.other)).collect())
 }
