@@ -3,7 +3,8 @@
 //! Every file names its layer in its first line, `//! Layer: Core.`. From low to high: Words, Core,
 //! Doors, Shells, Host, Face. A path `crate::…` or `super::…` may lead to the same layer or to a
 //! lower one. A re-export counts as the file that defines the item. Words and Core use no clock,
-//! socket, file, thread or global random source. Code under `#[cfg(test)]` is exempt.
+//! socket, file, thread or global random source. No layer reads the wall clock, which people and
+//! time servers set. Code under `#[cfg(test)]` is exempt.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,18 +31,20 @@ const LAYERS: [(&str, Layer); 6] = [
 
 /// Paths that Words and Core must not contain outside of tests, compared word by word with
 /// normalized paths.
-const IMPURE: [&str; 10] = [
+const IMPURE: [&str; 9] = [
     "tokio",
     "std::net::Tcp",
     "std::net::Udp",
     "TcpStream",
     "Instant::now",
-    "SystemTime::now",
     "std::fs",
     "std::thread",
     "thread_rng",
     "getrandom",
 ];
+
+/// No layer may contain these: a step of the wall clock must change nothing.
+const WALL_CLOCK: [&str; 2] = ["SystemTime", "ClockId::Realtime"];
 
 #[test]
 fn src_keeps_the_house_rule() {
@@ -127,8 +130,9 @@ impl House {
                 continue; // lib.rs re-exports everything
             }
             self.upward_arrows(module, room, layer, &mut faults);
+            forbidden_words(room, layer, &WALL_CLOCK, &mut faults);
             if layer <= Layer::Core {
-                impure_words(room, layer, &mut faults);
+                forbidden_words(room, layer, &IMPURE, &mut faults);
             }
         }
         faults
@@ -218,9 +222,9 @@ impl House {
 
 const DEFINES: [&str; 8] = ["struct", "enum", "trait", "fn", "type", "const", "static", "union"];
 
-fn impure_words(room: &Room, layer: Layer, faults: &mut Vec<String>) {
+fn forbidden_words(room: &Room, layer: Layer, words: &[&str], faults: &mut Vec<String>) {
     for (path, line) in all_paths(&room.tokens) {
-        for word in IMPURE {
+        for word in words {
             if says(&path, word) {
                 faults.push(format!("src/{}:{line}: {layer:?} says `{word}`", room.file));
             }
@@ -630,7 +634,6 @@ fn a_forbidden_word_is_caught() {
         "use std::{net::{IpAddr, UdpSocket}};",
         "fn f(s: TcpStream) {}",
         "fn f() { let t = std::time::Instant::now(); }",
-        "fn f() { SystemTime::now(); }",
         "use std::fs;",
         "fn f() { std::thread::spawn(g); }",
         "fn f() { rand::thread_rng(); }",
@@ -644,6 +647,16 @@ fn a_forbidden_word_is_caught() {
             );
         }
         assert!(faults(&[("a.rs", &format!("//! Layer: Shells.\n{line}\n"))]).is_empty());
+    }
+}
+
+#[test]
+fn the_wall_clock_is_forbidden_in_every_layer() {
+    for (layer, _) in LAYERS {
+        for line in ["use std::time::SystemTime;", "fn f() { clock_gettime(ClockId::Realtime); }"] {
+            let found = faults_beside_link("plan.rs", &format!("//! Layer: {layer}.\n{line}\n"));
+            assert_eq!(found.len(), 1, "{layer}: {line}: {found:?}");
+        }
     }
 }
 
