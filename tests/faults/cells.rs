@@ -1,5 +1,5 @@
 //! The cells: every fault in every phase, for every group size and both engines; and a selection of
-//! thirty.
+//! thirty-eight.
 
 use crate::fault::{self, Fault};
 use crate::phase::{self, Phase};
@@ -32,14 +32,16 @@ impl Cell {
 
     /// Whether the cell mostly waits, so that several may run at the same time.
     pub fn waits(&self) -> bool {
-        matches!(self.fault, Fault::Stop(5 | 30) | Fault::Loss)
+        let Cell { fault, .. } = self;
+        let lasts = matches!(fault, Fault::Stop(5 | 30) | Fault::Loss | Fault::Thread);
+        lasts || fault.swallows() || fault.is_of_the_disk()
     }
 }
 
 /// All cells.
 pub fn all() -> Vec<Cell> {
     let mut cells = Vec::new();
-    for fault in fault::ALL {
+    for fault in fault::all() {
         for phase in phase::ALL {
             for engine in ENGINES {
                 cells.extend(SIZES.map(|members| Cell { fault, phase, members, engine }));
@@ -49,15 +51,22 @@ pub fn all() -> Vec<Cell> {
     cells
 }
 
-/// Thirty cells. Each fault occurs in three phases, in all sizes and on both engines; each phase
-/// occurs in all sizes and on both engines.
+/// Thirty-eight cells. Each fault of a host occurs in three phases, in all sizes and on both engines;
+/// each phase occurs in all sizes and on both engines. Each fault of a part occurs once.
 pub fn few() -> Vec<Cell> {
-    let rounds = (0..3).flat_map(|round| (0..fault::ALL.len()).map(move |at| (round, at)));
-    let cell = |(round, at): (usize, usize)| Cell {
-        fault: fault::ALL[at],
+    let rounds = (0..3).flat_map(|round| (0..fault::HOSTS.len()).map(move |at| (round, at)));
+    let of_a_host = |(round, at): (usize, usize)| Cell {
+        fault: fault::HOSTS[at],
         phase: phase::ALL[(at + 2 * round) % phase::ALL.len()],
         members: SIZES[(at + round) % SIZES.len()],
         engine: ENGINES[(at / 5 + at + round) % ENGINES.len()],
     };
-    rounds.map(cell).collect()
+    let of_a_part = |at: usize| Cell {
+        fault: fault::PARTS[at],
+        phase: phase::ALL[(at + 1) % phase::ALL.len()],
+        members: SIZES[at % SIZES.len()],
+        engine: ENGINES[at % ENGINES.len()],
+    };
+    let parts = (0..fault::PARTS.len()).map(of_a_part);
+    rounds.map(of_a_host).chain(parts).collect()
 }

@@ -22,7 +22,7 @@ use potluck_harness::{Chance, Group, Lag};
 use serde_json::{Value, json};
 
 use crate::cells::Cell;
-use crate::fault::Fault;
+use crate::fault::{Fault, Held};
 use crate::phase::Phase;
 
 /// A line rate at which a call takes about a second.
@@ -32,8 +32,14 @@ const LEN: usize = 2 << 20;
 
 /// The deadline of a call that may lose packets.
 const DEADLINE_MS: f64 = 10_000.0;
+/// How much later a call with a deadline may end if the member that holds it up lives.
+const GRACE_MS: f64 = 5000.0;
 /// The bound for answers if members fall silent.
 const SILENCE_MS: f64 = 3000.0;
+/// The time after which a data link ends of which nothing is acknowledged.
+const SWALLOWED_MS: f64 = 10_000.0;
+/// The time after which a member is left out that waits for its disk.
+const DISK_MS: f64 = 5000.0;
 /// Added for each further member that is lost during the View change; also the time until a member
 /// that is in no View asks for one.
 const FURTHER_MS: f64 = 2000.0;
@@ -62,9 +68,13 @@ impl fmt::Display for Answer {
 /// Runs the cell. On failure the nodes' logs are kept.
 pub fn run(cell: &Cell, seed: u64) -> Result<Answer> {
     let mut chance = Chance::named(seed, &format!("{}/{}", cell.engine, cell.name()));
-    let mut group = Group::up_at("loop", cell.members + cell.phase.extra(), MBIT)?;
+    let size = cell.members + cell.phase.extra();
     let victim = chance.below(cell.members);
-    let result = Course { cell, group: &mut group, victim, lag: None }.take(&mut chance);
+    let group = Group::empty_at("loop", size, MBIT)?;
+    cell.fault.prepare(&group, victim)?;
+    let mut group = group.filled(size, 2)?;
+    let result =
+        Course { cell, group: &mut group, victim, lag: None, held: None }.take(&mut chance);
     result.map_err(|error| {
         let kept = group.keep_logs(&format!(
             "faults/{}-{}",
@@ -85,6 +95,8 @@ struct Course<'a> {
     victim: usize,
     /// This machine's scheduling delay since the fault.
     lag: Option<Lag>,
+    /// What holds the fault since then.
+    held: Option<Held>,
 }
 
 impl Course<'_> {
@@ -95,7 +107,8 @@ impl Course<'_> {
         let ready = self.cell.fault.ready(self.group, self.victim, chance)?;
         let order = self.order();
         let called_ms = now_ms();
-        self.cell.phase.struck_by(ready, self.group, self.victim, &order, chance)?;
+        let held = self.cell.phase.struck_by(ready, self.group, self.victim, &order, chance)?;
+        self.held = Some(held);
         let (struck, struck_ms) = (Instant::now(), now_ms());
         self.lag = Some(Lag::begin());
         let mut since_ms = struck_ms;
@@ -103,7 +116,7 @@ impl Course<'_> {
             self.everybody_calls(&order)?;
             since_ms = now_ms();
         }
-        if self.cell.fault == Fault::Loss {
+        if self.cell.fault.has_deadline() {
             since_ms = if self.cell.phase == Phase::Idle { since_ms } else { called_ms };
         }
         let answer = match self.cell.fault {
@@ -111,7 +124,15 @@ impl Course<'_> {
             Fault::Stop(1) => self.pauses(since_ms, struck)?,
             Fault::Stop(_) => self.freezes(since_ms, struck)?,
             Fault::OneWay | Fault::Cut => self.is_cut_off(since_ms)?,
-            Fault::Loss | Fault::NewAddress => self.is_disturbed(since_ms)?,
+            Fault::Loss
+            | Fault::NewAddress
+            | Fault::Mtu
+            | Fault::Flow
+            | Fault::FlowOneWay
+            | Fault::Reset => self.is_disturbed(since_ms)?,
+            Fault::Redial => self.is_dialled_again(since_ms)?,
+            Fault::DiskFull | Fault::DiskError => self.loses_its_disk(since_ms)?,
+            Fault::Thread => self.is_halted(since_ms)?,
         };
         self.nobody_is_blamed()?;
         Ok(answer)
@@ -119,7 +140,7 @@ impl Course<'_> {
 
     fn order(&self) -> Value {
         let mut order = json!({"do": "all_reduce", "len": LEN, "seed": 5});
-        if self.cell.fault == Fault::Loss {
+        if self.cell.fault.has_deadline() {
             order["deadline_ms"] = (DEADLINE_MS as u64).into();
         }
         order
@@ -187,7 +208,45 @@ impl Course<'_> {
 
     fn thaws(&mut self, struck: Instant) -> Result<()> {
         thread::sleep(self.cell.fault.lasts().saturating_sub(struck.elapsed()));
+        self.heals()
+    }
+
+    fn heals(&mut self) -> Result<()> {
+        drop(self.held.take());
         self.cell.fault.heal(self.group, self.victim)
+    }
+
+    /// One thread of the victim stands still, and its program waits with it.
+    fn is_halted(&mut self, since_ms: f64) -> Result<Answer> {
+        let (others, answer) = self.others_answer(since_ms)?;
+        self.heals()?;
+        let own = self.own_answer(now_ms(), &others)?;
+        self.comes_back(&others, &own)?;
+        Ok(answer)
+    }
+
+    /// The victim can promise nothing: it gives its calls up and says why, and the others go on.
+    fn loses_its_disk(&mut self, since_ms: f64) -> Result<Answer> {
+        let (others, answer) = self.others_answer(since_ms)?;
+        let own = self.own_answer(since_ms, &others)?;
+        let says = |status: &Value| status["reasons"].to_string().contains("for its disk");
+        self.group.peers[self.victim].status_where(says, PATIENCE).context("it does not say so")?;
+        self.others_go_on()?;
+        self.heals()?;
+        self.comes_back(&others, &own)?;
+        Ok(answer)
+    }
+
+    /// A control link that is made anew costs nothing.
+    fn is_dialled_again(&mut self, since_ms: f64) -> Result<Answer> {
+        let before = self.group.peers[self.victim].status()?;
+        let answer = self.is_disturbed(since_ms)?;
+        if self.cell.phase != Phase::ViewChange {
+            let after = self.group.peers[self.victim].status()?;
+            let same = before["view"]["id"] == after["view"]["id"];
+            ensure!(same && answer.ok == Some(true), "another View: {before}, then {after}");
+        }
+        Ok(answer)
     }
 
     /// Both sides have lost each other, and both get their answer before the cut is healed.
@@ -199,7 +258,7 @@ impl Course<'_> {
             status["view"]["members"].as_array().is_some_and(|members| members.len() == 1)
         };
         self.group.peers[self.victim].status_where(alone, PATIENCE)?;
-        self.cell.fault.heal(self.group, self.victim)?;
+        self.heals()?;
         self.comes_back(&others, &own)?;
         Ok(answer)
     }
@@ -213,7 +272,7 @@ impl Course<'_> {
             answer.ok.is_some() || own["code"] != "indeterminate",
             "nobody knows: {own} {others:?}"
         );
-        self.cell.fault.heal(self.group, self.victim)?;
+        self.heals()?;
         self.comes_back(&others, &own)?;
         Ok(answer)
     }
@@ -245,9 +304,10 @@ impl Course<'_> {
     }
 
     /// While the View loses and regains members one by one, even members that never lost each other
-    /// may be separated for a moment.
+    /// may be separated for a moment. Of two, the one whose disk is well may make no View alone.
     fn may_be_left_out(&self) -> bool {
-        matches!(self.cell.fault, Fault::NewAddress | Fault::Loss)
+        let alone = self.cell.members == 2 && self.cell.fault.is_of_the_disk();
+        alone || matches!(self.cell.fault, Fault::NewAddress | Fault::Loss)
     }
 
     /// The victim's answer: within the bound, with a correct or unchanged buffer. A frozen victim
@@ -264,7 +324,8 @@ impl Course<'_> {
         ensure!(own["verdict"] == verdict, "{own}");
         let known = ["aborted", "indeterminate", "view-changed"];
         ensure!(own["ok"] == true || known.iter().any(|code| own["code"] == *code), "{own}");
-        if matches!(self.cell.fault, Fault::Stop(_)) && self.cell.phase != Phase::Idle {
+        let stood_still = matches!(self.cell.fault, Fault::Stop(_) | Fault::Thread);
+        if stood_still && self.cell.phase != Phase::Idle {
             one_story(others, &own)?;
         }
         Ok(own)
@@ -283,7 +344,10 @@ impl Course<'_> {
     fn bound_ms(&self) -> f64 {
         let once = match self.cell.fault {
             Fault::Loss => DEADLINE_MS + SILENCE_MS,
+            Fault::Thread => DEADLINE_MS + GRACE_MS,
             Fault::Stop(1) => 1000.0 + SILENCE_MS,
+            fault if fault.swallows() => SWALLOWED_MS + SILENCE_MS,
+            fault if fault.is_of_the_disk() => DISK_MS + SILENCE_MS + FURTHER_MS,
             _ => SILENCE_MS,
         };
         if self.cell.phase == Phase::ViewChange { once + FURTHER_MS } else { once }

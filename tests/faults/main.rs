@@ -1,9 +1,10 @@
 //! The behaviour of a group of real processes when a member dies, freezes, loses its cable, leaves
-//! or comes back, in every phase of an operation.
+//! or comes back, or when one of its connections, its disk or one of its threads fails, in every
+//! phase of an operation.
 //!
 //! Every fault x phase x size x engine is a *cell* ([`cells`]); [`course`] runs one cell and checks
-//! its conditions. Without arguments of its own this is a suite of thirty cells; `faults matrix
-//! ...` runs all or selected cells and prints a table (`make faults`).
+//! its conditions. Without arguments of its own this is a suite of thirty-eight cells; `faults
+//! matrix ...` runs all or selected cells and prints a table (`make faults`).
 
 mod cells;
 mod course;
@@ -36,10 +37,11 @@ fn suite() -> ExitCode {
         suite.on(cell.engine, without(cell.engine));
         let body = move || try_cell(&cell, seed);
         let name = cell.name();
+        let needs = [&NEEDS[..], &cell.fault.needs()].concat();
         if cell.waits() {
-            suite.test_needing(&name, &NEEDS, body);
+            suite.test_needing(&name, &needs, body);
         } else {
-            suite.serial(&name, &NEEDS, body);
+            suite.serial(&name, &needs, body);
         }
     }
     suite.run()

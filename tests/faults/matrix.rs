@@ -21,7 +21,10 @@ const LEGEND: &str = "Time until the last of the others had its answer, and what
 pause in it. `reduce-scatter`, `all-gather`: asked for at a random share of the victim's bytes in that half of a call of about a second; changes of the network come \
 some ten milliseconds later. Matters of chance: `before-done` (with the last bytes; the vote may be over, or not have begun) and `view-change` (within \
 30 ms of the kill of one member more, in the middle of the call). With two members the other one is alone after a loss, says so, and the next operation is the one when both are back. \
-`left out`: so many ended with `Indeterminate`, because the next View was made without them; `unknown`: all of the others did.";
+`left out`: so many ended with `Indeterminate`, because the next View was made without them; `unknown`: all of the others did. \
+`mtu`: packets above a size are dropped at the victim; `flow`, `flow-one-way`: one of its data links is, both ways or one; a data link of which nothing is acknowledged ends after 10 s. \
+`reset`, `redial`: one data link, one control link is reset. `disk-full`, `disk-error`: its disk is so when a reset data link makes the View change; the others go on without it after 5 s. \
+`thread`: one that sends, receives or controls is stopped; the call has a deadline of 10 s.";
 
 /// Runs the cells selected by `words`; succeeds if all pass.
 pub fn run(words: &[String]) -> ExitCode {
@@ -48,7 +51,7 @@ struct Choice {
 enum End {
     Green(Answer),
     Red,
-    Skipped(&'static str),
+    Skipped(String),
 }
 
 impl Choice {
@@ -107,7 +110,8 @@ impl Choice {
     }
 
     fn try_cell(&self, cell: &Cell) -> End {
-        if let Some(reason) = without(cell.engine) {
+        let without = without(cell.engine).map(str::to_owned);
+        if let Some(reason) = without.or_else(|| need::first_unmet(&cell.fault.needs())) {
             return End::Skipped(reason);
         }
         let started = Instant::now();
@@ -149,7 +153,7 @@ fn report(ends: &[(Cell, End)], seed: u64, took_s: u64) -> (String, bool) {
         let _ = write!(text, " {engine} {size} |");
     }
     let _ = writeln!(text, "\n| --- | --- |{}", " --- |".repeat(columns.len()));
-    for fault in fault::ALL {
+    for fault in fault::all() {
         for phase in phase::ALL {
             let row: Vec<Option<&End>> = columns
                 .iter()

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use potluck_harness::{Chance, Group};
 use serde_json::Value;
 
-use crate::fault::Ready;
+use crate::fault::{Held, Ready};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -62,7 +62,7 @@ impl Phase {
         victim: usize,
         order: &Value,
         chance: &mut Chance,
-    ) -> Result<()> {
+    ) -> Result<Held> {
         let share = match self {
             Phase::Idle => None,
             Phase::ReduceScatter => Some(0.1 + 0.3 * chance.unit()),
