@@ -48,7 +48,7 @@ train: ## four processes train on handwritten digits with every codec, written t
 bench-topology: ## unequal machines in the lab, beside Gloo's ring (ARGS=--quick for a look)
 	@scripts/bench.sh topology $(ARGS)
 
-reliability: ## the fault matrix and times of loss, written to docs/reliability.md (ARGS=--quick for a look)
+reliability: ## the fault matrix and times of loss, written to docs/reliability.md (ARGS=--quick for a look, --crowd for sixteen processes)
 	@scripts/reliability.sh $(ARGS)
 
 lab-clean: ## remove every lab (network namespaces) of this machine

@@ -4,13 +4,15 @@
 //! `potluck-bench [--quick] [--only PART]` is the run: it brings up labs, starts itself on their
 //! machines, and prints the results. Without options it also writes `docs/benchmarks.md`.
 //! `potluck-bench reliability [--quick] [FILE]` measures how a group forms and recovers, and writes
-//! `docs/reliability.md` with the fault matrix's results in FILE. `potluck-bench topology
-//! [--cables] [--quick] [--only PROFILE]` measures heterogeneous machines, with `--cables` only
-//! machines with direct cables. `potluck-bench peer ...` is one machine.
+//! `docs/reliability.md` with the fault matrix's results in FILE; with `--crowd` it measures only
+//! sixteen processes on one machine, and writes nothing. `potluck-bench topology [--cables]
+//! [--quick] [--only PROFILE]` measures heterogeneous machines, with `--cables` only machines with
+//! direct cables. `potluck-bench peer ...` is one machine.
 
 mod beside;
 mod changes;
 mod codecs;
+mod crowd;
 mod gloo;
 mod group;
 mod machine;
@@ -60,6 +62,7 @@ fn run(words: &[&str]) -> Result<ExitCode> {
             topology::measure(Extent::Quick, Some(profile))
         }
         ["reliability", "--quick"] => reliability::measure(Extent::Quick, None),
+        ["reliability", "--crowd"] => reliability::measure_crowd(),
         ["reliability"] => reliability::measure(Extent::Full, None),
         ["reliability", matrix] => reliability::measure(Extent::Full, Some(Path::new(matrix))),
         [] => measure(Extent::Full, None),
@@ -69,7 +72,7 @@ fn run(words: &[&str]) -> Result<ExitCode> {
             measure(Extent::Quick, Some(part))
         }
         _ => bail!(
-            "potluck-bench [--quick] [--only sums|codecs|changes|gloo], potluck-bench topology [--cables] [--quick] [--only PROFILE], or potluck-bench reliability [--quick] [FILE]"
+            "potluck-bench [--quick] [--only sums|codecs|changes|gloo], potluck-bench topology [--cables] [--quick] [--only PROFILE], or potluck-bench reliability [--quick | --crowd | FILE]"
         ),
     }
 }

@@ -1,5 +1,6 @@
 //! One machine of a benchmark: joins, executes commands, and prints the results as lines of words.
 
+use crate::machine::{median, p99, worst};
 use crate::turns::Watch;
 use anyhow::{Context as _, Result, bail, ensure};
 use potluck::{Builder, Cluster, Codec, Config, Context, Error};
@@ -8,7 +9,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// The arguments: `peer lan|loopback SIZE TRUSTED sum BYTES:OPS:BATCHES...`, `... form`, `... loop
-/// BYTES` or `... serve`. TRUSTED may be `-`.
+/// BYTES`, `... crowd SECONDS BYTES` or `... serve`. TRUSTED may be `-`.
 pub fn run(order: &[&str]) -> Result<()> {
     let born = now_s();
     let _ = tracing_subscriber::fmt()
@@ -30,6 +31,7 @@ pub fn run(order: &[&str]) -> Result<()> {
             "sum" => sum(cluster, size, rest).await,
             "serve" => serve(cluster, size).await,
             "form" => form(cluster, born).await,
+            "crowd" => crowd(cluster, size, born, rest).await,
             "loop" => go_on(cluster, rest.first().context("loop takes bytes")?.parse()?).await,
             _ => bail!("peer: no task {task}"),
         }
@@ -228,8 +230,43 @@ fn processor_s() -> f64 {
 
 async fn form(cluster: Cluster, born: f64) -> Result<()> {
     let ctx = cluster.context().await?;
-    say(&format!("view {born} {} {} {}", now_s(), ctx.view(), ctx.size()))?;
+    formed(&ctx, born)?;
     forever().await
+}
+
+fn formed(ctx: &Context, born: f64) -> Result<()> {
+    say(&format!("view {born} {} {} {}", now_s(), ctx.view(), ctx.size()))
+}
+
+/// Sums without a pause in one View, and checks every sum. The first call that fails ends the
+/// process.
+async fn crowd(cluster: Cluster, size: usize, born: f64, words: &[&str]) -> Result<()> {
+    let [seconds, bytes] = words else { bail!("peer: crowd takes seconds and bytes") };
+    let (seconds, bytes): (f64, usize) = (seconds.parse()?, bytes.parse()?);
+    let mut ctx = cluster.context().await?;
+    ensure!(ctx.size() == size, "{} members in place of {size}", ctx.size());
+    formed(&ctx, born)?;
+    let (until, mut times) = (now_s() + seconds, Vec::new());
+    let mut buffer = vec![0f32; bytes / 4];
+    let mut is_over = false;
+    while !is_over {
+        buffer.fill((ctx.rank() + 1) as f32);
+        // Rank 0 says for all in the first element whether another call follows.
+        buffer[0] = if ctx.rank() == 0 && now_s() < until { 1.0 } else { 0.0 };
+        let begin = Instant::now();
+        ctx.all_reduce(&mut buffer).await?;
+        times.push(begin.elapsed().as_secs_f64());
+        ensure_sum(&ctx, &buffer[1..], 0.0)?;
+        is_over = buffer[0] == 0.0;
+    }
+    let view = cluster.status().view.map(|view| view.id.to_string());
+    ensure!(view.as_deref() == Some(&*ctx.view()), "the View was replaced: {view:?}");
+    ctx.barrier().await?;
+    say(&format!("crowd {} {} {} {}", times.len(), median(&times), p99(&times), worst(&times)))?;
+    // A peer that leaves at once would end the View during the others' last call.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    cluster.leave().await;
+    Ok(())
 }
 
 /// Calls forever; reports each aborted call, and the first successful call of each View.

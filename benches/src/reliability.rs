@@ -1,7 +1,9 @@
-//! The time to form a group, and to continue after the loss of a member, a hundred times each.
+//! The time to form a group, and to continue after the loss of a member, a hundred times each; and
+//! what a crowd of processes does on few processors.
 
 use crate::Extent;
 use crate::changes::{Loss, SEED, forming, losses};
+use crate::crowd;
 use crate::machine::{median, p99, worst};
 use crate::report::{RELIABILITY, Report, time};
 use anyhow::{Context, Result};
@@ -55,8 +57,16 @@ pub fn measure(extent: Extent, matrix: Option<&Path>) -> Result<ExitCode> {
             Err(error) => report.failure(format!("{what}: {error:#}")),
         }
     }
+    crowd::measure(extent, &mut report);
     report.line("\n### Fault matrix\n");
     report.line(table.as_deref().unwrap_or("Not run."));
+    report.finish()
+}
+
+/// Sixteen processes alone.
+pub fn measure_crowd() -> Result<ExitCode> {
+    let mut report = Report::printed();
+    crowd::measure(Extent::Full, &mut report);
     report.finish()
 }
 
