@@ -80,11 +80,7 @@ pub fn all() -> impl Iterator<Item = Fault> {
 /// A prepared fault.
 pub enum Ready {
     Process(Fault),
-    /// A change of the lab, and one that has to be complete before.
-    Lab {
-        first: Option<Armed>,
-        change: Armed,
-    },
+    Lab(Armed),
     Thread(Halt),
 }
 
@@ -169,7 +165,6 @@ impl Fault {
         let machine = format!("n{}", victim + 1);
         let way = ["up", "down"][chance.below(2)];
         let away_ms = (50 + chance.below(450)).to_string();
-        let mut first = None;
         let change: Vec<String> = match self {
             Fault::OneWay => words(&["loss", &machine, "100", way]),
             Fault::Cut => words(&["cut", &machine]),
@@ -184,7 +179,8 @@ impl Fault {
             Fault::Reset => on("sever", &machine, data_link(group, victim, chance)?, &[]),
             Fault::Redial => on("sever", &machine, control_link(group, victim, chance)?, &[]),
             Fault::DiskFull | Fault::DiskError => {
-                first = Some(group.lab.armed(&["spoil", &machine])?);
+                // Nothing is written before the View changes.
+                group.lab.tell(&["spoil", &machine])?;
                 on("sever", &machine, data_link(group, victim, chance)?, &[])
             }
             Fault::Thread => {
@@ -193,7 +189,7 @@ impl Fault {
             }
         };
         let change: Vec<&str> = change.iter().map(String::as_str).collect();
-        Ok(Ready::Lab { first, change: group.lab.armed(&change)? })
+        Ok(Ready::Lab(group.lab.armed(&change)?))
     }
 
     /// Ends the fault as far as possible.
@@ -230,13 +226,7 @@ impl Ready {
     /// [`struck`](Ready::struck) returns.
     pub fn strike(&mut self, group: &mut Group, victim: usize) -> Result<()> {
         let fault = match self {
-            Ready::Lab { first, change } => {
-                if let Some(mut first) = first.take() {
-                    first.fire()?;
-                    first.made()?;
-                }
-                return change.fire();
-            }
+            Ready::Lab(change) => return change.fire(),
             Ready::Thread(halt) => return halt.fire(),
             Ready::Process(fault) => fault,
         };
@@ -252,7 +242,7 @@ impl Ready {
     pub fn struck(self, group: &mut Group, victim: usize) -> Result<Held> {
         let mut thread = None;
         match self {
-            Ready::Lab { change, .. } => change.made()?,
+            Ready::Lab(change) => change.made()?,
             Ready::Thread(mut halt) => {
                 halt.made()?;
                 thread = Some(halt);
@@ -267,7 +257,7 @@ impl Ready {
 
     /// Whether the injection takes a while.
     pub fn is_slow(&self) -> bool {
-        matches!(self, Ready::Lab { .. })
+        matches!(self, Ready::Lab(_))
     }
 }
 
