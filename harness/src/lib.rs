@@ -8,6 +8,7 @@
 //! - [`Peer`]: a potluck node in its own process; a [`Group`] of them on one network.
 //! - [`outcome`]: checks on the combined answers of several nodes to one call.
 //! - [`Flow`]: a TCP connection of a machine; [`Halt`]: a thread that is stopped alone.
+//! - [`history`]: logs of nodes, and the claims that must hold of them.
 //! - [`Chance`]: reproducible pseudo-randomness.
 //! - [`Lag`]: the scheduling delay of this machine.
 //! - [`Resources`]: the threads, descriptors and memory of this process.
@@ -18,6 +19,7 @@ pub mod engine;
 pub mod flow;
 pub mod group;
 pub mod halt;
+pub mod history;
 pub mod lab;
 pub mod lag;
 pub mod need;

@@ -1,0 +1,36 @@
+//! Logs of real nodes, and the checks on them. Nothing here knows the library that it judges.
+//!
+//! Every node writes each of its calls to a log of its own, one JSON object per line: the call with
+//! its arguments, and its return with the outcome and a hash of the buffer. A process that disturbs
+//! the nodes logs what it does. Times `t` are microseconds of the monotonic clock of one machine.
+//! [`record`] reads the logs, [`reference`] computes what a result must be, and [`claims`] is the
+//! list of what must hold.
+//!
+//! Contributions are not logged: [`inputs`] derives them from the seed, the call and the node.
+//!
+//! | event | of | fields |
+//! | --- | --- | --- |
+//! | `start` | a node | `node`, `life` |
+//! | `installed` | a View | `view`, `members` in rank order |
+//! | `took` | a Context | `lane`, `view`, `members` |
+//! | `call` | a call that is about to be made | `id`, `lane`, `view`, `k`, `what`, `way`, `before` |
+//! | `return` | its end in the program | `id`, `code`, `cause`, `after`, `result` |
+//! | `kept` | the result of a dropped call | `id`, `result` |
+//! | `applied` | a committed result that entered the lane's state | `lane`, `view`, `k`, `version`, `digest` |
+//! | `withheld` | a member that is kept out for withholding its vote | `who` |
+//! | `left` | the node has left | |
+//! | `struck`, `healed` | the beginning and the end of a fault | `n`, `kind`, `who` |
+//! | `killed` | the end of a process | `node`, `life` |
+//! | `hang` | a call that does not end although nothing is wrong | `text` |
+
+pub mod claims;
+#[cfg(test)]
+mod claims_tests;
+pub mod inputs;
+pub mod record;
+pub mod reference;
+pub mod what;
+
+pub use claims::{Report, Violation};
+pub use record::History;
+pub use what::{DType, Kind, Op, What};
