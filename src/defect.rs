@@ -2,9 +2,8 @@
 //!
 //! Seeded defects: deliberate violations of protocol rules, which prove that the checks find them.
 //!
-//! Only unit tests can seed one, and programs that are built with `--cfg potluck_defects`: there
-//! `POTLUCK_DEFECT` names the defect of a node. In other builds [`Seeded`] has no size, and every
-//! query is `false` at compile time.
+//! Only tests can seed one, and nodes of a build with `--cfg potluck_defects`. In other builds
+//! [`Seeded`] has no size, and every query is `false` at compile time.
 
 /// A protocol rule that a test can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,8 +43,16 @@ pub(crate) enum Defect {
     /// A member that will install the newest View late counts as left behind.
     LateIsBehind,
     /// A member never votes. Not one of [`ALL`](Defect::ALL): the others end its calls by time, of
-    /// which the model has none.
+    /// which the model has none. Nor are the following ones, which break what the model leaves out.
     WithholdsVotes,
+    /// A result that a member holds is committed there without the votes of the others.
+    CommitsAlone,
+    /// Over a new control link nothing is said again.
+    SaysNothingAgain,
+    /// A sync ends as `Ok` and leaves the state as it was.
+    SyncKeepsState,
+    /// A reduction leaves contributions out, one operation in sixteen.
+    DropsContributions,
 }
 
 /// The defect of one node, if a test has seeded one.
@@ -75,28 +82,25 @@ impl Seeded {
     }
 }
 
-#[cfg(potluck_defects)]
-impl Seeded {
-    /// The defect that the environment variable `POTLUCK_DEFECT` names; none if it is empty or not
-    /// set.
-    ///
-    /// # Panics
-    /// If it names no defect: a test that relies on one must not run without it.
-    pub(crate) fn from_environment() -> Seeded {
-        let named = std::env::var_os("POTLUCK_DEFECT").unwrap_or_default();
-        let defect = match named.to_string_lossy().as_ref() {
-            "" => None,
-            "silent" => Some(Defect::WithholdsVotes),
-            other => panic!("POTLUCK_DEFECT names no defect: {other}"),
-        };
+#[cfg(any(test, potluck_defects))]
+impl From<Option<Defect>> for Seeded {
+    fn from(defect: Option<Defect>) -> Seeded {
         Seeded { defect }
     }
 }
 
-#[cfg(test)]
-impl From<Option<Defect>> for Seeded {
-    fn from(defect: Option<Defect>) -> Seeded {
-        Seeded { defect }
+#[cfg(potluck_defects)]
+impl Defect {
+    /// The defect with this name on the command line of the soak.
+    pub(crate) fn named(name: &str) -> Option<Defect> {
+        match name {
+            "engine" => Some(Defect::DropsContributions),
+            "sync" => Some(Defect::SyncKeepsState),
+            "replay" => Some(Defect::SaysNothingAgain),
+            "ledger" => Some(Defect::CommitsAlone),
+            "silent" => Some(Defect::WithholdsVotes),
+            _ => None,
+        }
     }
 }
 

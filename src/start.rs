@@ -4,6 +4,8 @@
 
 use crate::collective::{Engine, NativeEngine, Pool};
 use crate::config::{Admission, Config, Engine as Choice, Network};
+#[cfg(potluck_defects)]
+use crate::defect::Defect;
 use crate::defect::Seeded;
 use crate::discovery::{Advert, Discovery, FixedPeer, MdnsDiscovery, MdnsScope, Medium, Origin};
 use crate::driver::{Disk, Doors, MachineSleep, NodeConfig, Store, Unchanging, Wiring};
@@ -147,11 +149,17 @@ fn node_config(
         wiring,
         known,
         advertised: Vec::new(),
-        #[cfg(potluck_defects)]
-        seeded: Seeded::from_environment(),
-        #[cfg(not(potluck_defects))]
-        seeded: Seeded::NONE,
+        seeded: seeded(),
     }
+}
+
+/// The broken rule that `POTLUCK_DEFECT` names, in a build that has them.
+fn seeded() -> Seeded {
+    #[cfg(potluck_defects)]
+    if let Some(name) = lookup("POTLUCK_DEFECT") {
+        return Defect::named(&name.to_string_lossy()).into();
+    }
+    Seeded::NONE
 }
 
 /// The version of Gloo in this build, as `Gloo 0.5.0 (2022 interface)`; `None` without the feature
@@ -170,7 +178,7 @@ fn engines(config: &Config) -> Result<(Engines, Vec<Arc<dyn Engine>>)> {
         (None, Some(text)) => text.to_string_lossy().parse().map_err(Error::Config)?,
         (None, None) => Choice::Auto,
     };
-    let native = NativeEngine::new(Pool::new());
+    let native = NativeEngine::new(Pool::new()).with(seeded());
     #[cfg(feature = "gloo")]
     {
         let offered = match wanted {

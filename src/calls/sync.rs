@@ -6,6 +6,7 @@ use super::flight::{Flight, Stage};
 use crate::collective::{
     Call, CodecId, DType, Decided, Envelope, Input, Kind, Mode, Outcome, Staging, SyncDue, SyncStep,
 };
+use crate::defect::Defect;
 use crate::error::Result;
 use crate::view::Lane;
 use std::pin::Pin;
@@ -106,7 +107,10 @@ impl<'buf> Sync<'buf> {
 
     fn take(&mut self, decided: Decided) -> Result<()> {
         let Some(flight) = &mut self.flight else { return Ok(()) };
-        put(&flight.over(decided)?, self.state);
+        let output = flight.over(decided)?;
+        if !flight.envelope.seeded().has(Defect::SyncKeepsState) {
+            put(&output, self.state);
+        }
         flight.envelope.brought(self.lane, self.state);
         Ok(())
     }

@@ -125,9 +125,13 @@ impl Ledger {
     }
 
     /// Breaks one of its rules, as a test wants it.
-    #[cfg(any(test, potluck_defects))]
     pub(crate) fn break_rule(&mut self, seeded: Seeded) {
         self.seeded = seeded;
+    }
+
+    /// The rule that a test has broken.
+    pub(crate) fn seeded(&self) -> Seeded {
+        self.seeded
     }
 
     /// Takes the effects since the last call of this method.

@@ -194,6 +194,10 @@ impl Entry {
         if let Some(least) = least.filter(|_| seeded.has(Defect::EarlyAbort)) {
             return Some(Outcome::Aborted(least));
         }
+        if least.is_none() && self.agreed && self.held.is_some() && seeded.has(Defect::CommitsAlone)
+        {
+            return Some(Outcome::Committed);
+        }
         let votes: Vec<Vote> = votes.into_iter().collect::<Option<_>>()?;
         if let Some(least) = least {
             return (causes.len() == votes.len()).then_some(Outcome::Aborted(least));

@@ -6,6 +6,7 @@
 use super::entry::Entry;
 use super::{Ledger, LedgerEffect};
 use crate::collective::OpBody;
+use crate::defect::Defect;
 use crate::view::{OPS_LISTED_MAX, OpId, Rank};
 
 /// Most entries kept for operations that the others aborted before this member's program called
@@ -39,6 +40,9 @@ impl Ledger {
     pub fn replay(&mut self, to: Rank) -> Vec<OpBody> {
         let (me, size) = (self.me, self.size);
         let mut bodies = Vec::new();
+        if self.seeded.has(Defect::SaysNothingAgain) {
+            return bodies;
+        }
         let uncalled = self.entries.values_mut().filter(|e| e.concerns(to) && e.call.is_none());
         uncalled.for_each(|entry| entry.reported = false);
         for (op, entry) in self.entries.iter().filter(|(_, e)| e.concerns(to)) {

@@ -24,6 +24,7 @@ use super::table::{EarlyFrames, Refused, Routed, Table};
 use crate::collective::schedule::Itinerary;
 use crate::collective::threads::Threads;
 use crate::collective::{Backend, Block, Enclosed, EngineFault, Input, Job, Pool, Traffic};
+use crate::defect::Seeded;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase};
 use crate::view::{OpId, Rank};
 use std::io;
@@ -46,6 +47,7 @@ struct Core {
     generations: AtomicU64,
     /// Traffic by rank.
     carried: Vec<Carried>,
+    seeded: Seeded,
 }
 
 /// Traffic in bytes with one peer, over all its links and with descriptors.
@@ -57,7 +59,13 @@ struct Carried {
 
 impl NativeBackend {
     /// Creates the backend of rank `me` among `size` ranks.
-    pub fn new(me: Rank, size: usize, pool: Pool, threads: Arc<Threads>) -> NativeBackend {
+    pub fn new(
+        me: Rank,
+        size: usize,
+        pool: Pool,
+        threads: Arc<Threads>,
+        seeded: Seeded,
+    ) -> NativeBackend {
         let outboxes = std::iter::repeat_with(Outbox::default).take(size).collect();
         let core = Core {
             me,
@@ -67,6 +75,7 @@ impl NativeBackend {
             threads,
             generations: AtomicU64::new(0),
             carried: std::iter::repeat_with(Carried::default).take(size).collect(),
+            seeded,
         };
         NativeBackend { core: Arc::new(core) }
     }
@@ -167,7 +176,7 @@ impl Core {
             .and_then(|itinerary| Run::new(op, self.me, itinerary, &self.pool, model.as_ref()));
         // Release the caller's memory as soon as it is no longer read.
         drop(model);
-        let Some(run) = run else {
+        let Some(run) = run.map(|run| run.with(self.seeded)) else {
             return done(Err(EngineFault::Unfit));
         };
         let mut run_and_done = Some((run, done));

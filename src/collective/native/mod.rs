@@ -50,6 +50,7 @@ pub use outbox::{EAGER_OP_BYTES, EAGER_OP_FRAMES, EAGER_PEER_BYTES};
 
 use super::threads::Threads;
 use super::{Backend, Board, Engine, Pool};
+use crate::defect::Seeded;
 use crate::engine::EngineKind;
 use crate::view::{Rank, View};
 use backend::NativeBackend;
@@ -62,12 +63,18 @@ use std::time::Duration;
 pub struct NativeEngine {
     pool: Pool,
     threads: Arc<Threads>,
+    seeded: Seeded,
 }
 
 impl NativeEngine {
     /// An engine that allocates its working memory from `pool`.
     pub fn new(pool: Pool) -> NativeEngine {
-        NativeEngine { pool, threads: Arc::default() }
+        NativeEngine { pool, threads: Arc::default(), seeded: Seeded::NONE }
+    }
+
+    /// The same with one of its rules broken, as a test wants it.
+    pub(crate) fn with(self, seeded: Seeded) -> NativeEngine {
+        NativeEngine { seeded, ..self }
     }
 
     /// The number of running threads of all its backends.
@@ -97,6 +104,7 @@ impl Engine for NativeEngine {
     }
 
     fn open(&self, view: &Arc<View>, me: Rank, _board: Arc<dyn Board>) -> Arc<dyn Backend> {
-        Arc::new(NativeBackend::new(me, view.size(), self.pool.clone(), Arc::clone(&self.threads)))
+        let (pool, threads) = (self.pool.clone(), Arc::clone(&self.threads));
+        Arc::new(NativeBackend::new(me, view.size(), pool, threads, self.seeded))
     }
 }

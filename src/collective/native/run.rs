@@ -38,6 +38,7 @@ use crate::collective::{
 };
 use crate::compression::Codec;
 use crate::copying::copy;
+use crate::defect::{Defect, Seeded};
 use crate::link::{DataHeader, Phase};
 use crate::topology::ranks;
 use crate::view::{OpId, Rank};
@@ -73,6 +74,7 @@ pub struct Run {
     /// Only for a result that is the same on all ranks.
     digest: Option<Mutex<Digest>>,
     pool: Pool,
+    seeded: Seeded,
 }
 
 /// A frame to send.
@@ -186,7 +188,13 @@ impl Run {
             digest: digest.map(Mutex::new),
             pool: pool.clone(),
             itinerary,
+            seeded: Seeded::NONE,
         })
+    }
+
+    /// The same with one of its rules broken, as a test wants it.
+    pub(crate) fn with(self, seeded: Seeded) -> Run {
+        Run { seeded, ..self }
     }
 
     /// The operation's number.
@@ -495,6 +503,7 @@ impl Run {
             let (_, part) = cell.waiting.swap_remove(next);
             cell.folded += 1;
             let sum = match (cell.sum.take(), self.itinerary.reduce) {
+                (Some(sum), Some(_)) if self.leaves_out() => Ok(sum),
                 (Some(sum), Some(op)) => sum.fold(part, op, self.itinerary.dtype, &self.pool),
                 _ => Ok(part),
             };
@@ -511,6 +520,10 @@ impl Run {
             }
             None => Progress::Going,
         }
+    }
+
+    fn leaves_out(&self) -> bool {
+        self.seeded.has(Defect::DropsContributions) && self.op.number % 16 == 5
     }
 
     /// Sends or concludes the sum of all contributions at this station.

@@ -173,7 +173,13 @@ fn hunting_ground(defect: Defect) -> Option<Group> {
         }
         Defect::CutOffGoesOn => return Some(Group { defect: Some(defect), ..cut_off() }),
         Defect::EarlyAbort | Defect::KeepsDone => (Majority, (1, 0, 1)),
-        Defect::TipOfInstalled | Defect::AcceptedNotDurable | Defect::WithholdsVotes => {
+        Defect::TipOfInstalled
+        | Defect::AcceptedNotDurable
+        | Defect::WithholdsVotes
+        | Defect::CommitsAlone
+        | Defect::SaysNothingAgain
+        | Defect::SyncKeepsState
+        | Defect::DropsContributions => {
             return None;
         }
     };
