@@ -1,7 +1,7 @@
 # On a fresh machine two commands suffice: `make demo` and `make test`.
 # Recipes print nothing themselves, so `make demo ARGS=--json` prints one JSON document.
 
-.PHONY: help demo test check fix asan gloo-generations fuzz sim bench bench-topology train lab-clean faults reliability model fuzz-schedules
+.PHONY: help demo test check fix asan gloo-generations fuzz sim bench bench-topology train lab-clean faults soak reliability model fuzz-schedules
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -38,6 +38,9 @@ sim: ## whole groups in virtual time: SEEDS=n (500) runs of five minutes each, o
 
 faults: ## every fault in every phase, with real processes: a table (ARGS="--fault kill --n 3" chooses)
 	@scripts/faults.sh $(ARGS)
+
+soak: ## real processes, calls and faults by chance for MINUTES=n (5), and a check of their logs (SEED=, ENGINE=, DEFECT=)
+	@MINUTES="$(MINUTES)" SEED="$(SEED)" ENGINE="$(ENGINE)" DEFECT="$(DEFECT)" scripts/soak.sh $(ARGS)
 
 bench: ## times in the lab, written to docs/benchmarks.md (ARGS=--quick for a look)
 	@scripts/bench.sh $(ARGS)

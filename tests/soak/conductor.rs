@@ -1,0 +1,502 @@
+//! A run: processes that start and end, faults at random times, and a look at what hangs.
+//!
+//! A call that is open for long is looked at before anything more happens: while there is one, no
+//! new fault strikes. When no fault is left, all processes run, and it is still open after
+//! [`HANG`], the run ends and says who waits for what.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use potluck_harness::history::{History, Report, claims};
+use potluck_harness::peer::KEY;
+use potluck_harness::{Chance, Child, Lab, Scratch};
+use serde_json::{Value, json};
+
+use crate::nemesis::{Active, Disk, Fault, strike};
+use crate::node::log::{Log, now_us};
+use crate::watch::Watch;
+
+/// The choices of a run.
+pub struct Plan {
+    pub nodes: usize,
+    pub lasts: Duration,
+    pub seed: u64,
+    pub engine: String,
+    /// A broken rule that must be found, of a build that has them.
+    pub defect: Option<String>,
+    /// Only these faults, if any are named.
+    pub faults: Vec<String>,
+}
+
+/// The end of a run.
+pub struct Outcome {
+    pub report: Report,
+    /// The nodes' logs; removed if all is well.
+    pub folder: PathBuf,
+}
+
+/// A call that all members have made ends within this time after the last fault.
+const HANG: Duration = Duration::from_secs(30);
+/// A call that is open for so long is looked at.
+const SUSPECT: Duration = Duration::from_secs(8);
+/// A node that nobody keeps out is in a View within this time after the last fault.
+const VIEW: Duration = Duration::from_secs(45);
+/// The time without faults before the program ends.
+const QUIET: Duration = Duration::from_secs(8);
+/// The program ends in this time.
+const ENDING: Duration = Duration::from_secs(45);
+const TICK: Duration = Duration::from_millis(40);
+/// While a defect is sought, the logs are checked so often.
+const LOOK: Duration = Duration::from_secs(10);
+
+struct Machine {
+    name: String,
+    machine: String,
+    child: Option<Child>,
+    disk: Disk,
+    life: u64,
+    watch: Option<Watch>,
+    is_stopped: bool,
+    /// It was asked to end, and may be starting.
+    leaves: bool,
+}
+
+/// A fault that has not ended.
+struct Struck {
+    n: u64,
+    fault: Fault,
+    victim: usize,
+    until: Instant,
+    active: Active,
+}
+
+struct Soak {
+    plan: Plan,
+    chance: Chance,
+    machines: Vec<Machine>,
+    struck: Vec<Struck>,
+    log: Log,
+    folder: PathBuf,
+    count: u64,
+    /// The end of the last fault.
+    whole_since: u64,
+    next: Instant,
+    calls: u64,
+    longest_us: u64,
+    hang: Option<String>,
+    lab: Lab,
+    _homes: Scratch,
+}
+
+/// Makes a run and checks its logs.
+pub fn run(plan: Plan) -> Result<Outcome> {
+    let seed = plan.seed;
+    let mut soak = Soak::begin(plan)?;
+    let folder = soak.folder.clone();
+    let found = soak.go()?;
+    drop(soak);
+    let mut report = match found {
+        Some(report) => report,
+        None => claims::check(&History::read(&folder)?, seed),
+    };
+    report.violations.truncate(1000);
+    if report.violations.is_empty() && std::env::var_os("POTLUCK_SOAK_KEEP").is_none() {
+        fs::remove_dir_all(&folder)?;
+    }
+    Ok(Outcome { report, folder })
+}
+
+impl Soak {
+    fn begin(plan: Plan) -> Result<Soak> {
+        let lab = Lab::up_with("loop", plan.nodes)?;
+        let homes = Scratch::new()?;
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/soak").join(format!(
+            "{}-{}",
+            plan.seed,
+            std::process::id()
+        ));
+        fs::create_dir_all(&folder)?;
+        let log = Log::create(&folder.join("faults.jsonl"))?;
+        let mut machines = Vec::new();
+        for at in 1..=plan.nodes {
+            let disk = Disk::mount(&homes.path().join(format!("p{at}")))?;
+            let (name, machine) = (format!("p{at}"), format!("n{at}"));
+            let (child, watch) = (None, None);
+            machines.push(Machine {
+                name,
+                machine,
+                disk,
+                child,
+                life: 0,
+                watch,
+                is_stopped: false,
+                leaves: false,
+            });
+        }
+        let chance = Chance::named(plan.seed, "faults");
+        let (now, next) = (now_us(), Instant::now() + Duration::from_secs(3));
+        let mut soak = Soak {
+            plan,
+            chance,
+            machines,
+            struck: Vec::new(),
+            log,
+            folder,
+            count: 0,
+            whole_since: now,
+            next,
+            calls: 0,
+            longest_us: 0,
+            hang: None,
+            lab,
+            _homes: homes,
+        };
+        (0..soak.machines.len()).try_for_each(|at| soak.start(at))?;
+        Ok(soak)
+    }
+
+    fn start(&mut self, at: usize) -> Result<()> {
+        let machine = &mut self.machines[at];
+        let path = self.folder.join(format!("{}-{}.jsonl", machine.name, machine.life));
+        let mut command = self.lab.command(&machine.machine, std::env::current_exe()?);
+        command.arg("node").arg(&machine.name);
+        command.args([machine.life.to_string(), self.plan.seed.to_string()]).arg(&path);
+        for variable in
+            ["POTLUCK_NAMESPACE", "POTLUCK_PEERS", "POTLUCK_INTERFACES", "POTLUCK_PARTITION"]
+        {
+            command.env_remove(variable);
+        }
+        command.env("POTLUCK_HOME", machine.disk.path()).env("POTLUCK_KEY", KEY);
+        command.env("POTLUCK_ENGINE", &self.plan.engine).env_remove("POTLUCK_DEFECT");
+        if let Some(defect) =
+            self.plan.defect.as_ref().filter(|defect| *defect != "silent" || at == 1)
+        {
+            command.env("POTLUCK_DEFECT", defect);
+        }
+        machine.child = Some(Child::spawn_told(&mut command)?);
+        machine.watch = Some(Watch::new(&path, &machine.name));
+        (machine.is_stopped, machine.leaves) = (false, false);
+        Ok(())
+    }
+
+    /// The report, if a defect was sought and found before the end.
+    fn go(&mut self) -> Result<Option<Report>> {
+        let end = Instant::now() + self.plan.lasts;
+        let (mut told, mut looked) = (Instant::now(), Instant::now());
+        while Instant::now() < end && self.hang.is_none() {
+            self.turn()?;
+            if Instant::now() >= self.next && !self.is_suspect() {
+                self.strike()?;
+            }
+            if self.plan.defect.is_some() && looked.elapsed() > LOOK {
+                looked = Instant::now();
+                if let Some(report) = self.look()? {
+                    return Ok(Some(report));
+                }
+            }
+            if told.elapsed() > Duration::from_secs(60) {
+                told = Instant::now();
+                let (calls, faults) = (self.calls(), self.count);
+                let left = end.saturating_duration_since(Instant::now()).as_secs();
+                println!(
+                    "{calls} calls, {faults} faults, longest wait {:.1} s, {left} s left",
+                    self.longest_us as f64 / 1e6
+                );
+            }
+        }
+        self.quiet()?;
+        if self.hang.is_none() {
+            self.end()?;
+        }
+        if let Some(hang) = &self.hang {
+            self.log.tell(json!({"e": "hang", "text": hang}));
+            // They end with this process, and what they have open is no news.
+            for machine in &self.machines {
+                self.log.tell(json!({"e": "killed", "node": machine.name, "life": machine.life}));
+            }
+        }
+        self.keep_words()?;
+        Ok(None)
+    }
+
+    /// Ends what is due, starts who is due, and looks for what hangs.
+    fn turn(&mut self) -> Result<()> {
+        thread::sleep(TICK);
+        for machine in &mut self.machines {
+            if let Some(watch) = &mut machine.watch {
+                watch.look()?;
+                // A stopped process does not wait.
+                if !machine.is_stopped {
+                    self.longest_us = self.longest_us.max(watch.longest(now_us()));
+                }
+            }
+        }
+        let (due, later) = std::mem::take(&mut self.struck)
+            .into_iter()
+            .partition(|struck: &Struck| struck.until <= Instant::now());
+        self.struck = later;
+        due.into_iter().try_for_each(|struck| self.heal(struck))?;
+        self.nobody_ended()?;
+        if self.struck.is_empty() {
+            self.hang = self.hangs();
+        }
+        Ok(())
+    }
+
+    fn heal(&mut self, struck: Struck) -> Result<()> {
+        let machine = &mut self.machines[struck.victim];
+        match struck.fault {
+            Fault::Kill => self.start_again(struck.victim)?,
+            Fault::Leave => {
+                let child = machine.child.as_mut().context("it was asked to leave")?;
+                if let Ok(status) = child.wait(Duration::ZERO) {
+                    let node = &machine.name;
+                    ensure!(status.success(), "{node}, asked to leave, ended with {status}");
+                    self.start_again(struck.victim)?;
+                } else if struck.until.elapsed() > ENDING {
+                    self.hang = Some(format!("{} does not leave", machine.name));
+                } else {
+                    self.struck.push(struck);
+                    return Ok(());
+                }
+            }
+            Fault::Stop => {
+                machine.child.as_mut().context("it was stopped")?.resume()?;
+                machine.is_stopped = false;
+            }
+            _ => struck.active.heal(&self.lab)?,
+        }
+        self.log.tell(json!({"e": "healed", "n": struck.n}));
+        self.whole_since = now_us();
+        Ok(())
+    }
+
+    fn start_again(&mut self, at: usize) -> Result<()> {
+        self.keep_words_of(at)?;
+        let machine = &mut self.machines[at];
+        self.calls += machine.watch.take().map_or(0, |watch| watch.calls);
+        machine.life += 1;
+        self.start(at)
+    }
+
+    fn strike(&mut self) -> Result<()> {
+        let fault = loop {
+            let fault = Fault::drawn(&mut self.chance);
+            if self.plan.faults.is_empty()
+                || self.plan.faults.iter().any(|name| name == fault.name())
+            {
+                break fault;
+            }
+        };
+        self.next = Instant::now() + self.pause();
+        let victim = self.chance.below(self.machines.len());
+        let away = self
+            .machines
+            .iter()
+            .filter(|machine| machine.child.is_none() || machine.is_stopped || machine.leaves);
+        let is_busy = self.struck.iter().any(|struck| struck.victim == victim);
+        // Two others at least go on, and there are not more faults than a few at a time.
+        if is_busy
+            || self.struck.len() > 1
+            || fault_of_process(fault) && away.count() + 3 > self.machines.len()
+        {
+            return Ok(());
+        }
+        let n = self.count;
+        let mut other = self.chance.below(self.machines.len() - 1);
+        other += usize::from(other >= victim);
+        let machine = &mut self.machines[victim];
+        let (name, node) = (fault.name(), machine.name.clone());
+        let life = machine.life;
+        self.log.tell(json!({"e": "struck", "n": n, "kind": name, "who": [node]}));
+        let active = match fault {
+            Fault::Kill => {
+                if let Some(child) = &mut machine.child {
+                    child.kill()?;
+                }
+                self.log.tell(json!({"e": "killed", "node": node, "life": life}));
+                Active::Nothing
+            }
+            Fault::Leave => {
+                machine.child.as_mut().context("it runs")?.terminate()?;
+                machine.leaves = true;
+                Active::Nothing
+            }
+            Fault::Stop => {
+                machine.child.as_mut().context("it runs")?.stop()?;
+                machine.is_stopped = true;
+                Active::Nothing
+            }
+            _ => {
+                let names =
+                    (self.machines[victim].machine.as_str(), self.machines[other].machine.as_str());
+                let home = self.machines[victim].disk.path();
+                match strike(fault, &self.lab, names, home, n, &mut self.chance)? {
+                    Some(active) => active,
+                    None => Active::Nothing,
+                }
+            }
+        };
+        if fault == Fault::Kill {
+            // Nothing more comes of it; what it wrote is kept.
+            let machine = &mut self.machines[victim];
+            machine.child.as_mut().context("it was killed")?.wait(Duration::from_secs(10))?;
+            machine.leaves = true;
+        }
+        self.count += 1;
+        let until = Instant::now() + fault.lasts(&mut self.chance);
+        self.struck.push(Struck { n, fault, victim, until, active });
+        Ok(())
+    }
+
+    /// Until the next fault: mostly short, now and then long enough for a group without faults.
+    fn pause(&mut self) -> Duration {
+        let ms = match self.chance.below(10) {
+            0 => 8000 + self.chance.below(6000),
+            1..4 => 2000 + self.chance.below(3000),
+            _ => self.chance.below(1500),
+        };
+        Duration::from_millis(ms as u64)
+    }
+
+    /// A process that nobody ended has not ended.
+    fn nobody_ended(&mut self) -> Result<()> {
+        for at in 0..self.machines.len() {
+            let machine = &mut self.machines[at];
+            let (Some(child), false) = (&mut machine.child, machine.leaves) else { continue };
+            if let Ok(status) = child.wait(Duration::ZERO) {
+                let said = child.stderr();
+                let last = said[said.len().saturating_sub(5)..].join("; ");
+                self.hang = Some(format!("{} has ended by itself: {status}: {last}", machine.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a call has been open for so long that it is looked at.
+    fn is_suspect(&self) -> bool {
+        let now = now_us();
+        let running = self.machines.iter().filter(|machine| !machine.is_stopped);
+        let mut watches =
+            running.filter_map(|machine| machine.watch.as_ref().filter(|_| !machine.leaves));
+        watches.any(|watch| watch.overdue(now).any(|(_, late)| late > micros(SUSPECT)))
+    }
+
+    /// A call that is open although nothing has been wrong for long; a node without a View.
+    fn hangs(&self) -> Option<String> {
+        if self.hang.is_some() {
+            return self.hang.clone();
+        }
+        let now = now_us();
+        let whole = now.saturating_sub(self.whole_since);
+        let watches = || self.machines.iter().filter_map(|machine| machine.watch.as_ref());
+        for watch in watches().filter(|_| whole > micros(HANG)) {
+            if let Some((call, late)) = watch.overdue(now).find(|(_, late)| *late > micros(HANG)) {
+                let places: Vec<String> = watches()
+                    .map(|w| format!("{} is at {}; {}", w.node, w.place(call.place.0), w.status))
+                    .collect();
+                return Some(format!(
+                    "{} waits for {:?} in lane {}, View {}, call {} for {:.1} s, nothing is wrong for {:.1} s: {}",
+                    watch.node,
+                    call.what.kind,
+                    call.place.0,
+                    call.place.1,
+                    call.place.2,
+                    late as f64 / 1e6,
+                    whole as f64 / 1e6,
+                    places.join(" | ")
+                ));
+            }
+        }
+        let is_kept_out = |node: &String| watches().any(|watch| watch.kept_out.contains(node));
+        let lost = watches().filter(|_| whole > micros(VIEW)).find(|watch| {
+            let since = watch.without_view_since();
+            since.is_some_and(|since| now.saturating_sub(since) > micros(VIEW))
+                && !is_kept_out(&watch.node)
+        })?;
+        Some(format!(
+            "{} is in no View, nothing is wrong for {:.1} s: {}",
+            lost.node,
+            whole as f64 / 1e6,
+            lost.status
+        ))
+    }
+
+    /// Waits until all faults have ended, and then until nothing is suspect.
+    fn quiet(&mut self) -> Result<()> {
+        let mut calm: Option<Instant> = None;
+        while self.hang.is_none() {
+            self.turn()?;
+            let all = self.struck.is_empty() && !self.is_suspect();
+            if !all {
+                calm = None;
+            } else if calm.get_or_insert_with(Instant::now).elapsed() > QUIET {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks all to end together.
+    fn end(&mut self) -> Result<()> {
+        // What ends now is no group that continues.
+        self.log.tell(
+            json!({"e": "struck", "n": self.count, "kind": "end", "who": Vec::<Value>::new()}),
+        );
+        for machine in &mut self.machines {
+            machine.child.as_mut().context("it runs")?.tell("finish")?;
+            machine.leaves = true;
+        }
+        let until = Instant::now() + ENDING;
+        for machine in &mut self.machines {
+            let child = machine.child.as_mut().context("it runs")?;
+            let left = until.saturating_duration_since(Instant::now());
+            match child.wait(left) {
+                Ok(status) if status.success() => {}
+                Ok(status) => self.hang = Some(format!("{} ended with {status}", machine.name)),
+                Err(_) => self.hang = Some(format!("{} does not end when asked to", machine.name)),
+            }
+        }
+        self.log.tell(json!({"e": "healed", "n": self.count}));
+        Ok(())
+    }
+
+    /// Checks what is there so far for the defect that is sought.
+    fn look(&mut self) -> Result<Option<Report>> {
+        let mut report = claims::check(&History::read(&self.folder)?, self.plan.seed);
+        // The run goes on, so calls are open.
+        report.violations.retain(|violation| violation.claim != "open");
+        Ok((!report.violations.is_empty()).then_some(report))
+    }
+
+    fn calls(&self) -> u64 {
+        let running = self.machines.iter().filter_map(|machine| machine.watch.as_ref());
+        self.calls + running.map(|watch| watch.calls).sum::<u64>()
+    }
+
+    fn keep_words(&self) -> Result<()> {
+        (0..self.machines.len()).try_for_each(|at| self.keep_words_of(at))
+    }
+
+    /// Keeps what a process wrote to its standard error.
+    fn keep_words_of(&self, at: usize) -> Result<()> {
+        let machine = &self.machines[at];
+        let said = machine.child.as_ref().map(Child::stderr).unwrap_or_default();
+        if said.is_empty() {
+            return Ok(());
+        }
+        let path = self.folder.join(format!("{}-{}.stderr", machine.name, machine.life));
+        Ok(fs::write(path, said.join("\n"))?)
+    }
+}
+
+fn fault_of_process(fault: Fault) -> bool {
+    fault.ends_process() || fault == Fault::Stop
+}
+
+fn micros(time: Duration) -> u64 {
+    time.as_micros() as u64
+}

@@ -1,0 +1,352 @@
+//! One call: its buffers, its line in the log, its future, and its end.
+
+use std::pin::Pin;
+use std::task::Poll;
+
+use potluck::{Bf16, Cause, Codec, Context, Error, F16, ReduceOp, Rejection};
+use potluck_harness::history::inputs::Key;
+use potluck_harness::history::what::Coded;
+use potluck_harness::history::{DType, Kind, Op, What};
+use serde_json::{Value, json};
+
+use super::draw::{How, Way};
+use super::log::Log;
+use super::number::{Number, elements, hash_of};
+
+/// The place of a call.
+pub struct Scene<'a> {
+    pub log: &'a Log,
+    pub seed: u64,
+    pub lane: u32,
+    pub view: &'a str,
+    pub k: u64,
+    /// The members' names in rank order.
+    pub members: &'a [String],
+    pub rank: usize,
+    /// This member's contribution to a control call.
+    pub flag: u8,
+}
+
+/// A call that has ended in the program.
+pub struct Made {
+    pub id: u64,
+    pub code: &'static str,
+    pub cause: String,
+    /// The hash of the buffer.
+    pub after: u64,
+    /// The hash of a result apart from it.
+    pub result: Option<u64>,
+    /// The elements of a result that may be rounded.
+    values: Vec<f64>,
+}
+
+/// The end of a future.
+pub enum Driven<T> {
+    Over(T),
+    Dropped,
+    Forgotten,
+}
+
+/// A future that several calls in flight share.
+pub type InFlight = Pin<Box<dyn Future<Output = Made> + Send>>;
+
+macro_rules! by_dtype {
+    ($dtype:expr, $function:ident ( $($argument:expr),* )) => {
+        match $dtype {
+            DType::F32 => $function::<f32>($($argument),*),
+            DType::F64 => $function::<f64>($($argument),*),
+            DType::F16 => $function::<F16>($($argument),*),
+            DType::Bf16 => $function::<Bf16>($($argument),*),
+            DType::I8 => $function::<i8>($($argument),*),
+            DType::I32 => $function::<i32>($($argument),*),
+            DType::I64 => $function::<i64>($($argument),*),
+            DType::U8 => $function::<u8>($($argument),*),
+            DType::U32 => $function::<u32>($($argument),*),
+            DType::U64 => $function::<u64>($($argument),*),
+        }
+    };
+}
+
+/// Sets the options of a call and goes on with its future as this member wants to.
+macro_rules! go_on {
+    ($call:expr, $what:expr, $way:expr) => {{
+        let mut call = $call;
+        if let Some(limit) = $way.limit {
+            call = call.deadline(limit);
+        }
+        if $what.best_effort {
+            call = call.best_effort();
+        }
+        drive(call, $way.how).await
+    }};
+}
+
+/// Makes the call and returns when it has ended in the program.
+pub async fn make(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> Made {
+    let made = match what.kind {
+        Kind::Barrier => {
+            let id = scene.begins(what, way, 0);
+            Made::of(id, go_on!(ctx.barrier(), what, way), 0)
+        }
+        Kind::Control => control(ctx, scene, what, way).await,
+        Kind::AllReduce if what.coded != Coded::Plain => coded(ctx, scene, what, way).await,
+        _ => by_dtype!(what.dtype, boxed(ctx, scene, what, way)).await,
+    };
+    made.tell(scene.log);
+    made
+}
+
+/// Begins an `all_reduce`; its number is taken, and nothing is sent before the future is polled.
+pub fn begin(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> InFlight {
+    by_dtype!(what.dtype, owned(ctx, scene, what, way))
+}
+
+/// Goes on with a future.
+pub async fn drive<F: Future + Unpin>(mut future: F, how: How) -> Driven<F::Output> {
+    let (polls, after, drops) = match how {
+        How::Await => return Driven::Over(future.await),
+        How::Drop(polls, after) => (polls, after, true),
+        How::Forget(polls, after) => (polls, after, false),
+    };
+    let mut timer = std::pin::pin!(tokio::time::sleep(after));
+    let mut polled = 0;
+    let ended = std::future::poll_fn(|task| {
+        if polled == polls {
+            return Poll::Ready(None);
+        }
+        polled += 1;
+        if let Poll::Ready(end) = Pin::new(&mut future).poll(task) {
+            return Poll::Ready(Some(end));
+        }
+        timer.as_mut().poll(task).map(|()| None)
+    })
+    .await;
+    match ended {
+        Some(end) => Driven::Over(end),
+        None if drops => Driven::Dropped,
+        None => {
+            std::mem::forget(future);
+            Driven::Forgotten
+        }
+    }
+}
+
+impl Scene<'_> {
+    /// Writes that the call is about to be made; returns its number in the log.
+    fn begins(&self, what: &What, way: &Way, before: u64) -> u64 {
+        let id = self.log.next_call();
+        self.log.tell(json!({
+            "e": "call", "id": id, "lane": self.lane, "view": self.view, "k": self.k, "what": what.to_json(),
+            "way": name(way.how), "limit_ms": way.limit.map(|limit| limit.as_millis() as u64),
+            "before": before, "flag": self.flag,
+        }));
+        id
+    }
+
+    /// The contribution of a rank to a call of a step, or else to part 0.
+    fn given<T: Number>(&self, what: &What, rank: usize, part: usize, len: usize) -> Vec<T> {
+        let key = Key::of(self.seed, self.view, self.lane, self.k, part);
+        elements(key.inputs(&self.members[rank], what.dtype, what.op), len)
+    }
+}
+
+/// The word for the log.
+pub fn name(how: How) -> &'static str {
+    match how {
+        How::Await => "await",
+        How::Drop(..) => "drop",
+        How::Forget(..) => "forget",
+    }
+}
+
+impl Made {
+    /// The end of a call without a result apart from its buffer, which has this hash now.
+    fn of(id: u64, end: Driven<Result<(), Error>>, after: u64) -> Made {
+        Made::with(id, end, after, |()| None)
+    }
+
+    fn with<R>(
+        id: u64,
+        end: Driven<Result<R, Error>>,
+        after: u64,
+        result: impl FnOnce(R) -> Option<u64>,
+    ) -> Made {
+        let (code, cause, result) = match end {
+            Driven::Over(Ok(it)) => ("ok", String::new(), result(it)),
+            Driven::Over(Err(error)) => (error.code(), cause(&error), None),
+            Driven::Dropped => ("dropped", String::new(), None),
+            Driven::Forgotten => ("forgotten", String::new(), None),
+        };
+        Made { id, code, cause, after, result, values: Vec::new() }
+    }
+
+    /// Writes the end to the log.
+    pub fn tell(&self, log: &Log) {
+        let mut event = json!({
+            "e": "return", "id": self.id, "code": self.code, "cause": self.cause, "after": self.after,
+        });
+        if let Some(result) = self.result {
+            event["result"] = result.into();
+        }
+        if !self.values.is_empty() {
+            event["values"] = Value::from(self.values.clone());
+        }
+        log.tell(event);
+    }
+}
+
+/// More about an error, as the log has it: a word for the cause of an abort and for what a fault
+/// explains, else a sentence.
+pub fn cause(error: &Error) -> String {
+    let cause = match error {
+        Error::Aborted { cause: Cause::MemberLost { .. } } => "member-lost",
+        Error::Aborted { cause: Cause::Deadline { .. } } => "deadline",
+        Error::Aborted { cause: Cause::NonFinite { .. } } => "non-finite",
+        Error::Aborted { cause: Cause::Dropped { .. } } => "dropped",
+        Error::Aborted { cause: Cause::Engine { .. } } => "engine",
+        Error::Rejected(Rejection::NoDirectLink { .. }) => "no-direct-link",
+        Error::Aborted { .. } | Error::Rejected(_) | Error::Mismatch(_) | Error::Engine(_) => {
+            return error.to_string();
+        }
+        _ => "",
+    };
+    cause.to_owned()
+}
+
+fn reduce_op(op: Op) -> ReduceOp {
+    match op {
+        Op::Sum => ReduceOp::Sum,
+        Op::Mean => ReduceOp::Mean,
+        Op::Min => ReduceOp::Min,
+        Op::Max => ReduceOp::Max,
+        Op::Prod => ReduceOp::Prod,
+    }
+}
+
+/// One type for the futures of all element types.
+fn boxed<'a, T: Number>(
+    ctx: &'a mut Context,
+    scene: &'a Scene<'_>,
+    what: &'a What,
+    way: &'a Way,
+) -> Pin<Box<dyn Future<Output = Made> + Send + 'a>> {
+    if what.kind == Kind::Step {
+        Box::pin(step::<T>(ctx, scene, what, way))
+    } else {
+        Box::pin(typed::<T>(ctx, scene, what, way))
+    }
+}
+
+async fn typed<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> Made {
+    let (size, len, op) = (scene.members.len(), what.len, reduce_op(what.op));
+    let own_len = if what.kind == Kind::AllToAll { len * size } else { len };
+    let mut own: Vec<T> = scene.given(what, scene.rank, 0, own_len);
+    let parts: Option<Vec<T>> = (what.kind == Kind::Scatter && scene.rank == what.root)
+        .then(|| scene.given(what, scene.rank, 1, len * size));
+    let id = scene.begins(what, way, hash_of([&own[..]]));
+    let apart = |result: Vec<T>| Some(hash_of([&result[..]]));
+    match what.kind {
+        Kind::Reduce => {
+            let end = go_on!(ctx.reduce(what.root, &mut own).op(op), what, way);
+            Made::of(id, end, hash_of([&own[..]]))
+        }
+        Kind::ReduceScatter => {
+            let end = go_on!(ctx.reduce_scatter(&own).op(op), what, way);
+            Made::with(id, end, hash_of([&own[..]]), apart)
+        }
+        Kind::Broadcast => {
+            let end = go_on!(ctx.broadcast(what.root, &mut own), what, way);
+            Made::of(id, end, hash_of([&own[..]]))
+        }
+        Kind::AllGather => {
+            let end = go_on!(ctx.all_gather(&own), what, way);
+            Made::with(id, end, hash_of([&own[..]]), apart)
+        }
+        Kind::Gather => {
+            let end = go_on!(ctx.gather(what.root, &own), what, way);
+            Made::with(id, end, hash_of([&own[..]]), |result| result.and_then(apart))
+        }
+        Kind::Scatter => {
+            let end = go_on!(ctx.scatter(what.root, parts.as_deref(), &mut own), what, way);
+            Made::of(id, end, hash_of([&own[..]]))
+        }
+        Kind::AllToAll => {
+            let end = go_on!(ctx.all_to_all(&own), what, way);
+            Made::with(id, end, hash_of([&own[..]]), apart)
+        }
+        Kind::Message if scene.rank == what.root => {
+            let end = go_on!(ctx.send(what.to, 3, &own), what, way);
+            Made::of(id, end, hash_of([&own[..]]))
+        }
+        Kind::Message => {
+            let end = go_on!(ctx.recv(what.root, 3, &mut own), what, way);
+            Made::of(id, end, hash_of([&own[..]]))
+        }
+        _ => {
+            let end = go_on!(ctx.all_reduce(&mut own).op(op), what, way);
+            Made::of(id, end, hash_of([&own[..]]))
+        }
+    }
+}
+
+/// A sum on the wire of which elements are encoded.
+async fn coded(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> Made {
+    let mut own: Vec<f32> = scene.given(what, scene.rank, 0, what.len);
+    let mut codec = match what.coded {
+        Coded::Bf16 => Codec::bf16(),
+        Coded::F16 => Codec::f16(),
+        Coded::Int8 => Codec::int8(),
+        Coded::Int4 => Codec::int4(),
+        Coded::Plain | Coded::Auto => Codec::auto(),
+    };
+    let id = scene.begins(what, way, hash_of([&own[..]]));
+    let end = go_on!(ctx.all_reduce(&mut own).compress(&mut codec), what, way);
+    let mut made = Made::of(id, end, hash_of([&own[..]]));
+    if what.is_rounded() && made.code == "ok" {
+        made.values = own.iter().map(|element| element.value()).collect();
+    }
+    made
+}
+
+async fn control(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> Made {
+    let mut flag = [scene.flag];
+    let id = scene.begins(what, way, hash_of([&flag[..]]));
+    let end = drive(ctx.all_reduce(&mut flag).min(), way.how).await;
+    Made::of(id, end, hash_of([&flag[..]]))
+}
+
+async fn step<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> Made {
+    let parts = what.parts.iter().enumerate();
+    let mut own: Vec<Vec<T>> =
+        parts.map(|(part, len)| scene.given(what, scene.rank, part, *len)).collect();
+    let id = scene.begins(what, way, hash_of(own.iter().map(Vec::as_slice)));
+    let mut step = ctx.step();
+    for buffer in &mut own {
+        step.all_reduce(buffer).op(reduce_op(what.op));
+    }
+    let mut commit = step.commit();
+    if let Some(limit) = way.limit {
+        commit = commit.deadline(limit);
+    }
+    let end = drive(commit, way.how).await;
+    Made::of(id, end, hash_of(own.iter().map(Vec::as_slice)))
+}
+
+/// An `all_reduce` that owns its buffer. Its caller writes the end to the log.
+fn owned<T: Number>(ctx: &mut Context, scene: &Scene<'_>, what: &What, way: &Way) -> InFlight {
+    let own: Vec<T> = scene.given(what, scene.rank, 0, what.len);
+    let id = scene.begins(what, way, hash_of([&own[..]]));
+    let mut call = ctx.all_reduce_owned(own).op(reduce_op(what.op));
+    if let Some(limit) = way.limit {
+        call = call.deadline(limit);
+    }
+    Box::pin(async move {
+        match call.await {
+            Ok(buffer) => Made::of(id, Driven::Over(Ok(())), hash_of([&buffer[..]])),
+            Err(owned) => {
+                let after = hash_of([&owned.buffer[..]]);
+                Made::of(id, Driven::Over(Err(owned.error)), after)
+            }
+        }
+    })
+}

@@ -1,0 +1,184 @@
+//! The choices of the program: what all members call, and how each of them goes on with it.
+
+use std::time::Duration;
+
+use potluck_harness::Chance;
+use potluck_harness::history::what::{Coded, DTYPES};
+use potluck_harness::history::{DType, Kind, Op, What};
+
+/// The part of a lane in the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// All results enter the state of the lane; mostly reductions, often several in flight.
+    Main,
+    /// The same, mostly steps.
+    Steps,
+    /// Results are looked at and forgotten: messages, best effort, and futures that are leaked.
+    Free,
+}
+
+pub const ROLES: [Role; 3] = [Role::Main, Role::Steps, Role::Free];
+
+/// How this member goes on with a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    pub how: How,
+    pub limit: Option<Duration>,
+    /// The pause before the call.
+    pub think: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    Await,
+    /// The future is dropped after so many polls, or after this time.
+    Drop(usize, Duration),
+    /// The future is leaked after so many polls, at least one, or after this time.
+    Forget(usize, Duration),
+}
+
+impl Way {
+    /// The same, with a first poll where a call may be refused: a future that is dropped without
+    /// one does not say whether its call took a number.
+    pub fn polled_if(self, may_be_refused: bool) -> Way {
+        match self.how {
+            How::Drop(0, after) if may_be_refused => Way { how: How::Drop(1, after), ..self },
+            _ => self,
+        }
+    }
+}
+
+/// The call with this number in a lane of a View: the same on all members.
+pub fn what(seed: u64, view: &str, role: Role, k: u64, size: usize) -> What {
+    let mut chance = Chance::named(seed, &format!("{view}/{role:?}/{k}"));
+    if k % 12 == 11 {
+        return What { len: 1, op: Op::Min, ..What::of(Kind::Control) };
+    }
+    match role {
+        Role::Main => match chance.below(20) {
+            0..14 => all_reduce(&mut chance),
+            14 | 15 => coded(&mut chance),
+            16 => copying(Kind::Broadcast, &mut chance, size),
+            17 => copying(Kind::AllGather, &mut chance, size),
+            18 => rooted(Kind::Reduce, &mut chance, size),
+            _ => rooted(Kind::ReduceScatter, &mut chance, size),
+        },
+        Role::Steps if chance.below(2) == 0 => all_reduce(&mut chance),
+        Role::Steps => {
+            let parts = (0..2 + chance.below(5)).map(|_| 1 + chance.below(3000)).collect();
+            let dtype = [DType::F32, DType::I32][chance.below(2)];
+            What { dtype, parts, op: op(dtype, &mut chance), ..What::of(Kind::Step) }
+        }
+        Role::Free => free(&mut chance, size),
+    }
+}
+
+fn free(chance: &mut Chance, size: usize) -> What {
+    match chance.below(20) {
+        0..6 => message(chance, size),
+        6..9 => What { best_effort: true, ..all_reduce(chance) },
+        9 => What { best_effort: true, ..copying(Kind::Broadcast, chance, size) },
+        10 => What { best_effort: true, ..copying(Kind::AllGather, chance, size) },
+        11 => coded(chance),
+        12 => copying(Kind::Gather, chance, size),
+        13 => copying(Kind::Scatter, chance, size),
+        14 => copying(Kind::AllToAll, chance, size),
+        15 => rooted(Kind::Reduce, chance, size),
+        16 => rooted(Kind::ReduceScatter, chance, size),
+        17 => What::of(Kind::Barrier),
+        _ => all_reduce(chance),
+    }
+}
+
+fn all_reduce(chance: &mut Chance) -> What {
+    let dtype = dtype(chance);
+    What { dtype, op: op(dtype, chance), len: len(dtype, chance), ..What::of(Kind::AllReduce) }
+}
+
+/// Sums in f32. Those that may be rounded are short: the log has their results.
+fn coded(chance: &mut Chance) -> What {
+    let dtype = DType::F32;
+    let coded = [Coded::Bf16, Coded::F16, Coded::Int8, Coded::Int4, Coded::Auto][chance.below(5)];
+    let is_exact = matches!(coded, Coded::Bf16 | Coded::F16);
+    let len = if is_exact { len(dtype, chance) } else { 1 + chance.below(600) };
+    What { dtype, coded, len, ..What::of(Kind::AllReduce) }
+}
+
+fn copying(kind: Kind, chance: &mut Chance, size: usize) -> What {
+    let most = [50, 2000, 30_000][chance.below(3)];
+    let len = 1 + chance.below(most);
+    What { dtype: dtype(chance), len, root: chance.below(size), ..What::of(kind) }
+}
+
+fn rooted(kind: Kind, chance: &mut Chance, size: usize) -> What {
+    What { kind, root: chance.below(size), ..all_reduce(chance) }
+}
+
+/// From one member to another one.
+fn message(chance: &mut Chance, size: usize) -> What {
+    let root = chance.below(size);
+    let to = (root + 1 + chance.below(size.max(2) - 1)) % size;
+    What { to, root, ..copying(Kind::Message, chance, size) }
+}
+
+fn dtype(chance: &mut Chance) -> DType {
+    DTYPES[chance.below(DTYPES.len())].0
+}
+
+fn op(dtype: DType, chance: &mut Chance) -> Op {
+    let has_mean = matches!(dtype, DType::F32 | DType::F64);
+    [Op::Sum, Op::Sum, Op::Min, Op::Max, Op::Prod, Op::Mean]
+        [chance.below(5 + usize::from(has_mean))]
+}
+
+/// Mostly few elements, up to 1 MiB.
+fn len(dtype: DType, chance: &mut Chance) -> usize {
+    let bytes = match dtype {
+        DType::I8 | DType::U8 => 1,
+        DType::F16 | DType::Bf16 => 2,
+        DType::F32 | DType::I32 | DType::U32 => 4,
+        DType::F64 | DType::I64 | DType::U64 => 8,
+    };
+    let most_bytes = match chance.below(100) {
+        0..50 => 64,
+        50..80 => 4 << 10,
+        80..95 => 64 << 10,
+        95..99 => 256 << 10,
+        _ => return (1 << 20) / bytes,
+    };
+    1 + chance.below(most_bytes / bytes)
+}
+
+/// How one member goes on with a call. In a lane with a state only calls are dropped whose result
+/// all members get alike, because the program has to add it to the state later.
+pub fn way(seed: u64, node: &str, view: &str, role: Role, k: u64, what: &What) -> Way {
+    let mut chance = Chance::named(seed, &format!("{node}/{view}/{role:?}/{k}"));
+    let short = |chance: &mut Chance| Duration::from_millis(1 + chance.below(60) as u64);
+    let drops = match (role, what.kind) {
+        (_, Kind::Control) => 0,
+        (Role::Free, _) => 4,
+        (_, Kind::AllReduce | Kind::AllGather | Kind::Step) => 2,
+        _ => 0,
+    };
+    let forgets = if role == Role::Free && what.kind != Kind::Control { 2 } else { 0 };
+    let roll = chance.below(100);
+    let how = if roll < drops {
+        How::Drop(chance.below(5), short(&mut chance))
+    } else if roll < drops + forgets {
+        How::Forget(1 + chance.below(4), short(&mut chance))
+    } else {
+        How::Await
+    };
+    let limit = match chance.below(100) {
+        _ if what.kind == Kind::Control => None,
+        0 | 1 => Some(short(&mut chance)),
+        2..8 => Some(Duration::from_millis(2000 + chance.below(8000) as u64)),
+        _ => None,
+    };
+    let think_us = match chance.below(50) {
+        0 => 100_000 + chance.below(200_000),
+        1..5 => chance.below(30_000),
+        _ => chance.below(4000),
+    };
+    Way { how, limit, think: Duration::from_micros(think_us as u64) }
+}

@@ -1,0 +1,336 @@
+//! The task of one lane: from View to View, a sync and then call after call.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use potluck::Context;
+use potluck_harness::Chance;
+use potluck_harness::history::inputs::hash;
+use potluck_harness::history::record::REFUSALS;
+use potluck_harness::history::what::Coded;
+use potluck_harness::history::{Kind, What};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::Node;
+use super::calls::{Driven, Made, Scene, begin, cause, drive, make, name};
+use super::draw::{How, ROLES, Role, Way, way, what};
+use super::state::LaneState;
+
+pub struct Lane {
+    node: Arc<Node>,
+    role: Role,
+    state: LaneState,
+    /// The last dropped call, whose result may still come.
+    dropped: Option<Dropped>,
+}
+
+/// A dropped call: the result of some kinds can be taken later.
+struct Dropped {
+    id: u64,
+    view: String,
+    k: u64,
+    what: What,
+}
+
+/// The View that a lane works in.
+struct At {
+    ctx: Context,
+    view: String,
+    members: Vec<String>,
+}
+
+impl At {
+    /// The Context, and the place of its next call.
+    fn scene<'a>(&'a mut self, node: &'a Node, lane: u32, k: u64) -> (&'a mut Context, Scene<'a>) {
+        let scene = Scene {
+            log: &node.log,
+            seed: node.seed,
+            lane,
+            view: &self.view,
+            k,
+            members: &self.members,
+            rank: self.ctx.rank(),
+            flag: u8::from(node.asked.load(Ordering::Relaxed)),
+        };
+        (&mut self.ctx, scene)
+    }
+}
+
+/// How the lane goes on after a call.
+enum Next {
+    /// With the next call.
+    Call,
+    /// With the same call, which took no number.
+    Again,
+    /// In the next View.
+    View,
+    /// Not at all.
+    End,
+}
+
+/// A program that was asked to end waits for so long for a View, or for the others' sync.
+const LAST_WAIT: Duration = Duration::from_secs(4);
+
+impl Lane {
+    pub fn new(node: Arc<Node>, role: Role) -> Lane {
+        Lane { node, role, state: LaneState::default(), dropped: None }
+    }
+
+    fn tag(&self) -> u32 {
+        ROLES.iter().position(|role| *role == self.role).unwrap_or_default() as u32
+    }
+
+    pub async fn run(mut self) {
+        while let Some(mut at) = self.next_view().await {
+            if self.role != Role::Free && !self.sync(&mut at).await {
+                if self.node.is_over() { break } else { continue }
+            }
+            if !self.work(&mut at).await {
+                break;
+            }
+        }
+        self.node.log.tell(json!({"e": "over", "lane": self.tag()}));
+    }
+
+    /// `None` if the node has left, or if it was asked to end and there is no View.
+    async fn next_view(&mut self) -> Option<At> {
+        self.node.log.tell(json!({"e": "waits", "lane": self.tag()}));
+        let mut asked = None;
+        let context = loop {
+            tokio::select! {
+                context = self.node.cluster.context() => break context.ok()?,
+                () = sleep(Duration::from_millis(100)) => {}
+            }
+            if self.node.asked.load(Ordering::Relaxed)
+                && asked.get_or_insert_with(Instant::now).elapsed() > LAST_WAIT
+            {
+                return None;
+            }
+        };
+        let ctx = if self.tag() == 0 { context } else { context.lane(self.tag()) };
+        let members = ctx.members().iter().map(|peer| peer.name.as_str().to_owned()).collect();
+        let at = At { view: ctx.view(), members, ctx };
+        self.node.log.tell(json!({
+            "e": "took", "lane": self.tag(), "view": at.view, "members": at.members,
+            "in_sync": at.ctx.is_in_sync(), "engine": at.ctx.engine().to_string(),
+        }));
+        Some(at)
+    }
+
+    /// Syncs until it succeeds; false if the View is over.
+    async fn sync(&mut self, at: &mut At) -> bool {
+        let mut tries = 0;
+        loop {
+            let seed = self.node.seed ^ tries;
+            let node = format!("{}/{}", self.node.name, self.node.life);
+            let mut chance = Chance::named(seed, &format!("{node}/{}/{}", at.view, self.tag()));
+            let how = match chance.below(25) {
+                0 => How::Drop(chance.below(6), Duration::from_millis(chance.below(50) as u64)),
+                _ => How::Await,
+            };
+            let limit = (chance.below(20) == 0).then(|| Duration::from_millis(50));
+            let code = self.sync_once(at, how, limit).await;
+            match code {
+                "ok" => return true,
+                "view-changed" | "closed" => return false,
+                "lost-result" => self.take_lost(at).await,
+                _ => sleep(Duration::from_millis(2)).await,
+            }
+            tries += 1;
+        }
+    }
+
+    async fn sync_once(&mut self, at: &mut At, how: How, limit: Option<Duration>) -> &'static str {
+        let (log, tag) = (&self.node.log, self.tag());
+        let mut bytes = self.state.to_bytes(tag);
+        let id = log.next_call();
+        log.tell(json!({
+            "e": "call", "id": id, "lane": tag, "view": at.view, "k": 0, "what": What::of(Kind::Sync).to_json(),
+            "way": name(how), "limit_ms": limit.map(|limit| limit.as_millis() as u64), "before": hash(&bytes),
+            "version": self.state.version, "digest": self.state.digest,
+        }));
+        let mut call = at.ctx.sync(self.state.version, &mut bytes);
+        if let Some(limit) = limit {
+            call = call.deadline(limit);
+        }
+        let (code, why) = match drive(call, how).await {
+            Driven::Over(Ok(())) => ("ok", String::new()),
+            Driven::Over(Err(error)) => (error.code(), cause(&error)),
+            Driven::Dropped => ("dropped", String::new()),
+            Driven::Forgotten => ("forgotten", String::new()),
+        };
+        // Also after an error: the bytes of an earlier sync that was dropped may have come.
+        self.state = LaneState::of_bytes(&bytes, tag);
+        log.tell(json!({
+            "e": "return", "id": id, "code": code, "cause": why, "after": hash(&bytes),
+            "version": self.state.version, "digest": self.state.digest,
+        }));
+        code
+    }
+
+    /// Calls until the View is over; false if the lane is.
+    async fn work(&mut self, at: &mut At) -> bool {
+        let (mut k, mut refused) = (0, Instant::now());
+        loop {
+            let burst = self.burst(at, k);
+            let next = if burst > 1 {
+                self.make_several(at, k, burst).await
+            } else {
+                self.make_one(at, k).await
+            };
+            match next {
+                Next::Call => {
+                    k += burst.max(1);
+                    refused = Instant::now();
+                }
+                Next::Again
+                    if self.node.asked.load(Ordering::Relaxed) && refused.elapsed() > LAST_WAIT =>
+                {
+                    return false;
+                }
+                Next::Again => {}
+                Next::View => return true,
+                Next::End => return false,
+            }
+        }
+    }
+
+    fn what(&self, at: &At, k: u64) -> What {
+        what(self.node.seed, &at.view, self.role, k, at.members.len())
+    }
+
+    fn way(&self, at: &At, k: u64, what: &What) -> Way {
+        let node = format!("{}/{}", self.node.name, self.node.life);
+        way(self.node.seed, &node, &at.view, self.role, k, what)
+    }
+
+    async fn make_one(&mut self, at: &mut At, k: u64) -> Next {
+        let what = self.what(at, k);
+        let way = self.way(at, k, &what).polled_if(k < 3 || self.dropped.is_some());
+        sleep(way.think).await;
+        let rank = at.ctx.rank();
+        if what.kind == Kind::Message && ![what.root, what.to].contains(&rank) {
+            return Next::Call;
+        }
+        let (ctx, scene) = at.scene(&self.node, self.tag(), k);
+        let made = make(ctx, &scene, &what, &way).await;
+        self.after(at, k, what, &made).await
+    }
+
+    /// How many calls from this one on are in flight at a time: plain reductions only, and not the
+    /// first ones of a View, which may be refused one by one.
+    fn burst(&self, at: &At, k: u64) -> u64 {
+        let mut chance =
+            Chance::named(self.node.seed ^ k, &format!("{}/{}", self.node.name, at.view));
+        if self.role != Role::Main || k < 2 || chance.below(8) != 0 {
+            return 1;
+        }
+        let plain = |k: &u64| {
+            let what = self.what(at, *k);
+            what.kind == Kind::AllReduce && what.coded == Coded::Plain
+        };
+        (k..k + 2 + chance.below(4) as u64).take_while(plain).count() as u64
+    }
+
+    async fn make_several(&mut self, at: &mut At, k: u64, calls: u64) -> Next {
+        let mut flights = Vec::new();
+        for k in k..k + calls {
+            let what = self.what(at, k);
+            let way = Way { how: How::Await, ..self.way(at, k, &what) };
+            let (ctx, scene) = at.scene(&self.node, self.tag(), k);
+            let flight = begin(ctx, &scene, &what, &way);
+            let node = Arc::clone(&self.node);
+            flights.push(tokio::spawn(async move {
+                let made = flight.await;
+                made.tell(&node.log);
+                made
+            }));
+        }
+        let mut next = Next::Call;
+        for (k, flight) in (k..).zip(flights) {
+            // A task ends by a panic only, which ends the process too.
+            let Ok(made) = flight.await else { return Next::End };
+            let what = self.what(at, k);
+            match self.after(at, k, what, &made).await {
+                Next::Call => {}
+                // Refused because the View is over: so are all later ones.
+                Next::Again => next = Next::View,
+                ends => next = ends,
+            }
+        }
+        next
+    }
+
+    async fn after(&mut self, at: &mut At, k: u64, what: What, made: &Made) -> Next {
+        if made.code != "dropped" && !REFUSALS.contains(&made.code) {
+            // It would have been refused if the result of a dropped call could still come.
+            self.dropped = None;
+        }
+        match made.code {
+            "ok" => {
+                let result = if is_common(&what) { made.result.unwrap_or(made.after) } else { 0 };
+                self.apply(&at.view, k, &what, result);
+                if what.kind == Kind::Control && made.after == hash(&[1]) {
+                    return Next::End;
+                }
+            }
+            "view-changed" => return Next::View,
+            "closed" => return Next::End,
+            "needs-sync" => {
+                sleep(Duration::from_millis(20)).await;
+                return Next::Again;
+            }
+            "too-many-in-flight" => {
+                sleep(Duration::from_millis(5)).await;
+                return Next::Again;
+            }
+            "lost-result" => {
+                self.take_lost(at).await;
+                return Next::Again;
+            }
+            "dropped" => {
+                self.dropped = Some(Dropped { id: made.id, view: at.view.clone(), k, what });
+            }
+            _ => {}
+        }
+        Next::Call
+    }
+
+    /// A committed result enters the state.
+    fn apply(&mut self, view: &str, k: u64, what: &What, result: u64) {
+        if self.role == Role::Free || !what.is_voted_by_all() {
+            return;
+        }
+        self.state = self.state.with(view, k, result);
+        self.node.log.tell(json!({
+            "e": "applied", "lane": self.tag(), "view": view, "k": k,
+            "version": self.state.version, "digest": self.state.digest,
+        }));
+    }
+
+    /// Takes the result of a dropped call, if it is decided.
+    async fn take_lost(&mut self, at: &mut At) {
+        let is_known = self.dropped.as_ref().is_some_and(|dropped| is_common(&dropped.what));
+        let taken = if is_known {
+            at.ctx.take_result::<u8>().map(|bytes| hash(&bytes))
+        } else {
+            at.ctx.discard_result().then_some(0)
+        };
+        let Some(result) = taken else { return sleep(Duration::from_millis(2)).await };
+        let Some(dropped) = self.dropped.take() else { return };
+        if is_known {
+            self.node.log.tell(json!({"e": "kept", "id": dropped.id, "result": result}));
+        }
+        self.apply(&dropped.view, dropped.k, &dropped.what, result);
+    }
+}
+
+/// Whether all members get the same result.
+fn is_common(what: &What) -> bool {
+    matches!(
+        what.kind,
+        Kind::AllReduce | Kind::Step | Kind::AllGather | Kind::Broadcast | Kind::Control
+    )
+}
