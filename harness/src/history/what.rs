@@ -186,13 +186,13 @@ impl What {
     /// The description for the log.
     pub fn to_json(&self) -> Value {
         json!({
-            "kind": name(&KINDS, self.kind),
-            "dtype": name(&DTYPES, self.dtype),
-            "op": name(&OPS, self.op),
+            "kind": name(&KINDS, &self.kind),
+            "dtype": name(&DTYPES, &self.dtype),
+            "op": name(&OPS, &self.op),
             "len": self.len,
             "root": self.root,
             "to": self.to,
-            "coded": name(&CODED, self.coded),
+            "coded": name(&CODED, &self.coded),
             "best_effort": self.best_effort,
             "parts": self.parts,
         })
@@ -219,8 +219,8 @@ impl What {
     }
 }
 
-fn name<T: PartialEq>(table: &[(T, &'static str)], wanted: T) -> &'static str {
-    table.iter().find(|(one, _)| *one == wanted).map_or("?", |(_, name)| name)
+fn name<T: PartialEq>(table: &[(T, &'static str)], wanted: &T) -> &'static str {
+    table.iter().find(|(one, _)| one == wanted).map_or("?", |(_, name)| name)
 }
 
 fn named<T: Copy>(table: &[(T, &'static str)], wanted: &Value) -> Result<T> {
