@@ -153,11 +153,14 @@ fn node_config(
     }
 }
 
-/// The broken rule that `POTLUCK_DEFECT` names, in a build that has them.
+/// The broken rule that `POTLUCK_DEFECT` names, in a build that has them. A name that is unknown is a
+/// panic: a test must not run without its defect.
 fn seeded() -> Seeded {
     #[cfg(potluck_defects)]
-    if let Some(name) = lookup("POTLUCK_DEFECT") {
-        return Defect::named(&name.to_string_lossy()).into();
+    if let Some(name) = lookup("POTLUCK_DEFECT").filter(|name| !name.is_empty()) {
+        let defect = Defect::named(&name.to_string_lossy());
+        assert!(defect.is_some(), "POTLUCK_DEFECT names no defect: {}", name.display());
+        return defect.into();
     }
     Seeded::NONE
 }
