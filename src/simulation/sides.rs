@@ -83,8 +83,10 @@ async fn call(host: &Host, mut ctx: Context, lane: u64) {
         ));
     }
     match ended {
-        None | Some(Ok(()) | Err(Error::Indeterminate)) => {}
-        Some(Err(Error::Aborted { cause: Cause::Deadline { .. } })) => {}
+        None
+        | Some(
+            Ok(()) | Err(Error::Indeterminate | Error::Aborted { cause: Cause::Deadline { .. } }),
+        ) => {}
         Some(Err(error)) if error.is_retryable() => {}
         Some(Err(error)) => {
             host.witness.wrong(format!("host {}: lane {lane}: {error:?}", host.number));
