@@ -219,12 +219,13 @@ impl Lane {
         self.after(at, k, what, &made).await
     }
 
-    /// How many calls from this one on are in flight at a time: plain reductions only, and not the
-    /// first ones of a View, which may be refused one by one.
+    /// How many calls from this one on are in flight at a time: plain reductions only, and none that
+    /// may be refused one by one, as the first ones of a View and those after a dropped call are.
     fn burst(&self, at: &At, k: u64) -> u64 {
         let mut chance =
             Chance::named(self.node.seed ^ k, &format!("{}/{}", self.node.name, at.view));
-        if self.role != Role::Main || k < 2 || chance.below(8) != 0 {
+        let may_be_refused = k < 2 || self.dropped.is_some();
+        if self.role != Role::Main || may_be_refused || chance.below(8) != 0 {
             return 1;
         }
         let plain = |k: &u64| {
