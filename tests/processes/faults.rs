@@ -119,31 +119,43 @@ fn killed_in_a_step() -> Result<()> {
 /// One of three dies after the first has received a part of the message from the second.
 fn killed_by_a_message() -> Result<()> {
     for victim in 0..3 {
-        let mut group = Group::up("lo", 3)?;
-        group.remember()?;
-        let ranks: Vec<Value> =
-            group.meet()?.into_iter().map(|context| context["rank"].clone()).collect();
-        group.peers[1].order(&json!({"do": "send", "peer": ranks[0], "len": LARGE, "seed": 5}))?;
-        group.peers[0].order(
-            &json!({"do": "recv", "peer": ranks[1], "len": LARGE, "seed": 5, "report_at": 0.3}),
-        )?;
-        group.peers[0].event("progress", PATIENCE)?;
-        group.peers[victim].process().kill()?;
-        let since = now_ms();
-        let ends = |index: usize| index != victim && index != 2;
-        let events = group.events(ends, "done", PATIENCE)?;
-        let answered = answered_after(&events, since);
-        println!(
-            "measured: kill -9 of {victim} beside a message: answered after {answered:.0} ms, {}",
-            events[0]["message"]
-        );
-        ensure!(answered <= 3000.0, "answered after {answered:.0} ms: {events:?}");
-        one_outcome(&events)?;
-        // If the sender died, it had not sent the whole message.
-        ensure!(victim != 1 || events[0]["ok"] == false, "{events:?}");
-        group.go_on(|index| index != victim)?;
+        // On a busy machine the rest of the message may be faster than the kill.
+        let mut cut_off = false;
+        for _ in 0..5 {
+            cut_off = !killed_beside_a_message(victim)?;
+            if cut_off || victim != 1 {
+                break;
+            }
+        }
+        ensure!(cut_off || victim != 1, "the sender never died before all of it was sent");
     }
     Ok(())
+}
+
+/// Whether the message has arrived all the same.
+fn killed_beside_a_message(victim: usize) -> Result<bool> {
+    let mut group = Group::up("lo", 3)?;
+    group.remember()?;
+    let ranks: Vec<Value> =
+        group.meet()?.into_iter().map(|context| context["rank"].clone()).collect();
+    group.peers[1].order(&json!({"do": "send", "peer": ranks[0], "len": LARGE, "seed": 5}))?;
+    group.peers[0].order(
+        &json!({"do": "recv", "peer": ranks[1], "len": LARGE, "seed": 5, "report_at": 0.3}),
+    )?;
+    group.peers[0].event("progress", PATIENCE)?;
+    group.peers[victim].process().kill()?;
+    let since = now_ms();
+    let ends = |index: usize| index != victim && index != 2;
+    let events = group.events(ends, "done", PATIENCE)?;
+    let answered = answered_after(&events, since);
+    println!(
+        "measured: kill -9 of {victim} beside a message: answered after {answered:.0} ms, {}",
+        events[0]["message"]
+    );
+    ensure!(answered <= 3000.0, "answered after {answered:.0} ms: {events:?}");
+    one_outcome(&events)?;
+    group.go_on(|index| index != victim)?;
+    Ok(events[0]["ok"] == true)
 }
 
 fn killed_of_two() -> Result<()> {
