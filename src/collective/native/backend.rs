@@ -26,10 +26,11 @@ use crate::collective::threads::Threads;
 use crate::collective::{Backend, Block, Enclosed, EngineFault, Input, Job, Pool, Traffic};
 use crate::defect::Seeded;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase};
+use crate::locks::{AtomicU64, Mutex};
 use crate::view::{OpId, Rank};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The native engine's backend for one View. Dropping it closes it.
 pub struct NativeBackend {

@@ -6,9 +6,10 @@
 use super::outbox::{Frame, Outbox};
 use super::run::{Parcel, Run, lock};
 use crate::collective::Done;
+use crate::locks::{AtomicBool, Mutex};
 use crate::view::Rank;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// One operation in flight.
 pub struct Active {

@@ -10,9 +10,10 @@ use super::op::Active;
 use super::run::{Parcel, lock};
 use crate::collective::early_ops::EARLY_OPS_MAX;
 use crate::link::Shutdown;
+use crate::locks::{Condvar, Mutex};
 use crate::view::{OpId, PARTS_MAX};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 /// Most payload bytes of one operation sent to a peer before the peer grants credit.
 pub const EAGER_OP_BYTES: usize = 64 * 1024;
