@@ -17,6 +17,8 @@ pub(crate) enum Race {
     LateReplay,
     /// Whether a moving link is closed is checked before its lock is taken.
     OfferUnchecked,
+    /// Whether an operation is over is checked before the lock of its gate is taken.
+    PostUnchecked,
     /// A part is claimed in two steps: a look, and a write.
     ClaimInTwoSteps,
     /// The state of a part is written without an order towards the part's bytes.

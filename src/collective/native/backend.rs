@@ -80,6 +80,12 @@ impl NativeBackend {
         };
         NativeBackend { core: Arc::new(core) }
     }
+
+    /// Whether an outbox has anything of the operation.
+    #[cfg(all(test, potluck_threads))]
+    pub fn has(&self, op: OpId) -> bool {
+        self.core.outboxes.iter().any(|outbox| outbox.has(op))
+    }
 }
 
 impl Backend for NativeBackend {
@@ -397,8 +403,10 @@ impl Core {
     /// Fails an operation, unless it is complete.
     fn fail(&self, active: &Arc<Active>, fault: EngineFault) {
         let Some(done) = active.take_done() else { return };
-        lock(&self.table).fail(active.run().op());
+        // In this order: who retires the operation must not give its eager frames back while
+        // another thread may still send some.
         active.end(&self.outboxes);
+        lock(&self.table).fail(active.run().op());
         done(Err(fault));
     }
 

@@ -151,6 +151,14 @@ impl Outbox {
         }
     }
 
+    /// Whether a frame of the operation is queued, or one counts towards the eager bounds.
+    #[cfg(all(test, potluck_threads))]
+    pub fn has(&self, op: OpId) -> bool {
+        let state = lock(&self.state);
+        state.eager.ops.contains_key(&op)
+            || state.queue.iter().any(|frame| frame.of.run().op() == op)
+    }
+
     /// Starts to use a link. If the outbox is closed or has a link, shuts the new one down instead
     /// and returns `false`.
     pub fn connect(&self, generation: Generation, link: Arc<dyn Shutdown>) -> bool {
