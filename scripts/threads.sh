@@ -10,11 +10,12 @@ need_rust
 need_c_compiler
 want_gloo
 
-# explore ARGUMENT...: runs tests. Others than those of schedules.rs and memory_model.rs use the same
-# code with the system's threads, which this build does not have.
+# explore NAME: runs tests. Others than those of schedules.rs and memory_model.rs use the same code
+# with the system's threads, which this build does not have.
 explore() {
     # More than one thread, or the tests would not know their names.
-    RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/rustc-for-threads.sh build --lib -- --show-output --test-threads 4 "$@" 2>&1 | tee -a "$log"
+    RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/rustc-for-threads.sh \
+        build --lib -- --show-output --test-threads 4 "$1" 2>&1 | tee -a "$log"
     [ "${PIPESTATUS[0]}" -eq 0 ] || status=1
 }
 

@@ -104,8 +104,8 @@ fn what_was_accepted_comes_once_and_in_order_and_then_the_link_ends() {
     explore(link_dropped);
 }
 
-/// As long as the link is not dropped, nothing that was queued waits for a further call. The threads
-/// have so many messages each.
+/// As long as the link is not dropped, nothing that was queued waits for a further call. The
+/// threads have so many messages each.
 fn nobody_calls_again(room: usize, messages: &[(u64, u64)]) {
     let (line, task, mut heard) = linked(room);
     let speakers = speakers(line.voice(), messages.iter().copied());
@@ -120,8 +120,8 @@ fn slow_peer() {
     nobody_calls_again(NARROW, &[(DRIVER, 2), (1, 2), (2, 2), (3, 2)]);
 }
 
-/// Without the driver, which would wake the task anyway, and with few messages: with a later one the
-/// rest would leave.
+/// Without the driver, which would wake the task anyway, and with few messages: with a later one
+/// the rest would leave.
 fn fast_peer() {
     nobody_calls_again(WIDE, &[(1, 1), (2, 2)]);
 }
