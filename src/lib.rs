@@ -146,6 +146,8 @@ mod election;
 mod engine;
 mod error;
 mod events;
+#[cfg(all(test, potluck_threads))]
+mod exploring;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -156,15 +158,18 @@ mod graph;
 mod identity;
 mod keys;
 mod link;
+mod locks;
 mod metrics;
 mod partition;
 mod plan;
+mod race;
 mod relay;
 #[cfg(test)]
 mod simulation;
 mod start;
 mod status;
 mod surroundings;
+mod thread;
 mod topology;
 mod view;
 mod wire;

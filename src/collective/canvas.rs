@@ -19,19 +19,27 @@
 )]
 
 use super::staging::Block;
+use crate::locks::{Access, AtomicU8};
+use crate::race::Race;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 
 /// The buffer of a result in progress.
 pub struct Canvas {
     start: *mut u8,
     /// The end offset of each part; the next part begins there.
     ends: Vec<usize>,
-    states: Vec<AtomicU8>,
+    parts: Vec<Part>,
     /// The owner of the memory at `start`. Not accessed until it is taken out again.
     memory: Block,
+}
+
+/// One part of a result.
+struct Part {
+    state: AtomicU8,
+    bytes: Access,
 }
 
 /// The exclusive right to write one part. Dropping it before it has [landed](Claim::land) leaves
@@ -76,15 +84,15 @@ impl Canvas {
         if end != Some(memory.len()) {
             return None;
         }
-        let states = ends.iter().map(|_| AtomicU8::new(BLANK)).collect();
+        let part = |_| Part { state: AtomicU8::new(BLANK), bytes: Access::new() };
+        let parts = ends.iter().map(part).collect();
         let start = memory.bytes_mut().as_mut_ptr();
-        Some(Arc::new(Canvas { start, ends, states, memory }))
+        Some(Arc::new(Canvas { start, ends, parts, memory }))
     }
 
     /// The right to write a part. It is given once, unless it is [given back](Claim::give_back).
     pub fn claim(self: &Arc<Canvas>, part: usize) -> Option<Claim> {
-        let state = self.states.get(part)?;
-        state.compare_exchange(BLANK, CLAIMED, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        self.parts.get(part)?.take()?;
         Some(Claim { canvas: Arc::clone(self), part })
     }
 
@@ -94,9 +102,10 @@ impl Canvas {
         let touched =
             (first..self.ends.len()).take_while(|part| self.range(*part).start < range.end);
         for part in touched {
-            if self.states[part].load(Ordering::Acquire) != LANDED {
+            if self.parts[part].state.load(Ordering::Acquire) != LANDED {
                 return None;
             }
+            self.parts[part].bytes.read();
         }
         if range.start > range.end || range.end > self.len() {
             return None;
@@ -129,10 +138,30 @@ impl Canvas {
     }
 }
 
+impl Part {
+    fn take(&self) -> Option<()> {
+        if Race::ClaimInTwoSteps.is_seeded() {
+            let is_blank = self.state.load(Ordering::Acquire) == BLANK;
+            return is_blank.then(|| self.state.store(CLAIMED, Ordering::Relaxed));
+        }
+        let claimed =
+            self.state.compare_exchange(BLANK, CLAIMED, Ordering::Acquire, Ordering::Relaxed);
+        claimed.ok().map(drop)
+    }
+
+    /// Ends a claim.
+    fn leave_as(&self, state: u8) {
+        let order =
+            if Race::UnorderedLanding.is_seeded() { Ordering::Relaxed } else { Ordering::Release };
+        self.state.store(state, order);
+    }
+}
+
 impl Claim {
     /// The part's bytes; unspecified before the first write.
     pub fn bytes(&self) -> &[u8] {
         let range = self.canvas.range(self.part);
+        self.canvas.parts[self.part].bytes.read();
         // SAFETY: The range is inside of the memory, which is initialised and which the canvas
         // keeps alive. This claim is the only one of the part, no other part shares its bytes, and
         // no part is read before it has landed.
@@ -142,18 +171,19 @@ impl Claim {
     /// The part's bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let range = self.canvas.range(self.part);
+        self.canvas.parts[self.part].bytes.write();
         // SAFETY: As for `bytes`; the claim is mutably borrowed while they are written.
         unsafe { std::slice::from_raw_parts_mut(self.canvas.start.add(range.start), range.len()) }
     }
 
     /// Allows another thread to claim the part.
     pub fn give_back(self) {
-        self.canvas.states[self.part].store(BLANK, Ordering::Release);
+        self.canvas.parts[self.part].leave_as(BLANK);
     }
 
     /// Marks the part as written.
     pub fn land(self) -> Piece {
-        self.canvas.states[self.part].store(LANDED, Ordering::Release);
+        self.canvas.parts[self.part].leave_as(LANDED);
         Piece { canvas: self.canvas, part: self.part }
     }
 }
@@ -181,6 +211,11 @@ impl fmt::Debug for Canvas {
         write!(f, "Canvas({} bytes, {} parts)", self.len(), self.ends.len())
     }
 }
+
+#[cfg(all(test, potluck_threads))]
+mod memory_model;
+#[cfg(all(test, potluck_threads))]
+mod schedules;
 
 #[cfg(test)]
 mod tests {

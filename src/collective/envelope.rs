@@ -32,12 +32,14 @@ use super::{
     all_finite, digest_of,
 };
 use crate::defect::Seeded;
+use crate::locks::{Mutex, MutexGuard};
+use crate::race::Race;
 use crate::view::{Lane, OpId, Rank, View, ViewDigest};
 use plans::{Begun, Plans};
 use state::{Served, Slot, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
@@ -490,7 +492,11 @@ impl Envelope {
     pub fn replay<T>(&self, to: Rank, heard: impl FnOnce(Vec<OpMessage>) -> T) -> T {
         let mut state = self.lock();
         let bodies = state.ledger.replay(to);
-        heard(bodies.into_iter().map(|body| self.message(&state, body)).collect())
+        let messages = bodies.into_iter().map(|body| self.message(&state, body)).collect();
+        if Race::LateReplay.is_seeded() {
+            drop(state);
+        }
+        heard(messages)
     }
 
     /// Sends the list of decided operations that the others may still list, if there are any.

@@ -11,11 +11,12 @@ use super::canvas::Canvas;
 use super::dtype::DType;
 use super::element::{Element, bytes_of, bytes_of_mut};
 use crate::copying::copy;
+use crate::locks::Mutex;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 /// Alignment of pooled blocks in bytes: one cache line, for vector loads.
 pub const BLOCK_ALIGN: usize = 64;

@@ -2,8 +2,10 @@
 //!
 //! Counts an engine's threads.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use crate::locks::{AtomicUsize, Condvar, Mutex, MutexGuard};
+use crate::thread;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 #[cfg(any(test, fuzzing))]
 use std::time::Duration;
 
@@ -22,7 +24,7 @@ impl Threads {
         *self.count() += 1;
         let counted = Counted(Arc::clone(self));
         // A failure drops the closure, and with it the count and everything that `body` owns.
-        let _ = std::thread::Builder::new().name(name).spawn(move || {
+        let _ = thread::Builder::new().name(name).spawn(move || {
             body();
             drop(counted);
         });
@@ -62,7 +64,7 @@ struct Counted(Arc<Threads>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             self.0.panics.fetch_add(1, Ordering::AcqRel);
         }
         *self.0.count() -= 1;

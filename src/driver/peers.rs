@@ -7,10 +7,12 @@ use super::claim::{Claim, FRESH};
 use super::event::Event;
 use super::speaker::Voices;
 use super::voice::{Line, Voice, WAITING_MAX};
+use crate::collective::Envelope;
 use crate::election::Message;
 use crate::identity::{MemberId, NodeId};
 use crate::link::{ControlReceiver, Hello, Purpose, Session, Stream, into_control};
 use crate::topology::RoundTrip;
+use crate::view::Rank;
 use crate::wire::Decode;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -217,7 +219,14 @@ impl Peers {
         &self.voices
     }
 
-    /// The replay to this member is queued; operations now send over its link themselves.
+    /// Replays the operations of a session to this member, see [`Voices::replay`].
+    pub(super) fn replay(&self, to: MemberId, envelope: &Envelope, rank: Rank) {
+        if let Some(link) = self.links.get(&to) {
+            self.voices.replay(to, link.line.voice(), envelope, rank);
+        }
+    }
+
+    /// There is nothing to replay to this member; operations send over its link themselves.
     pub(super) fn let_speak(&self, id: MemberId) {
         if let Some(link) = self.links.get(&id) {
             self.voices.add(id, link.line.voice());

@@ -3,13 +3,14 @@
 //! How the operations of a View send to its members.
 
 use super::voice::Voice;
-use crate::collective::{Mouth, OpMessage};
+use crate::collective::{Envelope, Mouth, OpMessage};
 use crate::election::Message;
 use crate::identity::MemberId;
-use crate::view::View;
+use crate::locks::RwLock;
+use crate::thread::{self, ThreadId};
+use crate::view::{Rank, View};
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
-use std::thread::{self, ThreadId};
+use std::sync::{Arc, PoisonError, Weak};
 
 /// Weak handles to the send queues (`Voice`) that operations may use, by member. A member without
 /// one gets a replay later, before its link is [added](Voices::add).
@@ -36,6 +37,24 @@ impl Voices {
     /// Operations stop using the member's queue.
     pub(super) fn remove(&self, member: MemberId) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&member);
+    }
+
+    /// Queues what the member must hear again over its new link. Operations use the link from then
+    /// on: the session's lock is held meanwhile, so no message is left out or said twice.
+    pub(super) fn replay(
+        &self,
+        member: MemberId,
+        voice: &Arc<Voice>,
+        envelope: &Envelope,
+        rank: Rank,
+    ) {
+        envelope.replay(rank, |messages| {
+            for message in messages {
+                voice.push_again(Message::Op(message));
+            }
+            voice.wake();
+            self.add(member, voice);
+        });
     }
 
     fn get(&self, member: MemberId) -> Option<Arc<Voice>> {
@@ -77,6 +96,9 @@ impl Mouth for Speaker {
     }
 }
 
+#[cfg(all(test, potluck_threads))]
+mod schedules;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,7 +107,7 @@ mod tests {
     use crate::link::ControlReceiver;
     use crate::link::testing::control_link;
     use crate::view::testing::view_of;
-    use crate::view::{Lane, OpId, Rank, ViewDigest};
+    use crate::view::{Lane, OpId, ViewDigest};
     use crate::wire::Decode;
 
     fn resolved(number: u64) -> OpMessage {

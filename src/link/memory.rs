@@ -193,7 +193,11 @@ struct WireState {
 
 impl MemoryStream {
     fn pair(from: SocketAddr, to: SocketAddr) -> (MemoryStream, MemoryStream) {
-        let (near, far) = tokio::io::duplex(STREAM_BYTES);
+        MemoryStream::pair_of(STREAM_BYTES, from, to)
+    }
+
+    fn pair_of(bytes: usize, from: SocketAddr, to: SocketAddr) -> (MemoryStream, MemoryStream) {
+        let (near, far) = tokio::io::duplex(bytes);
         let wire = Arc::new(Wire(Mutex::new(WireState {
             passage: Passage::Open,
             over: false,
@@ -301,8 +305,13 @@ pub(in crate::link) mod testing {
 
     /// The two ends of a stream that belongs to no world.
     pub(in crate::link) fn pipe() -> (Box<dyn Stream>, Box<dyn Stream>) {
+        pipe_of(STREAM_BYTES)
+    }
+
+    /// Like `pipe`, with so many bytes in flight per direction.
+    pub(in crate::link) fn pipe_of(bytes: usize) -> (Box<dyn Stream>, Box<dyn Stream>) {
         let at = |n: u8| SocketAddr::from(([10, 0, 0, n], 1));
-        let (near, far) = MemoryStream::pair(at(1), at(2));
+        let (near, far) = MemoryStream::pair_of(bytes, at(1), at(2));
         (Box::new(near), Box::new(far))
     }
 }

@@ -7,6 +7,8 @@ use super::handshake::Terms;
 pub(crate) use super::handshake::testing::local;
 use super::handshake::testing::{control, session_pair, session_pair_over};
 use super::memory::testing::pipe;
+#[cfg(potluck_threads)]
+use super::memory::testing::pipe_of;
 use super::twin::{Cable, Passage, data_pair};
 use super::{ControlReceiver, ControlSender, DataLink, Wire, into_control};
 use std::net::{TcpListener, TcpStream};
@@ -21,6 +23,13 @@ pub type Halves = (ControlSender, ControlReceiver);
 /// A control link in memory, with room for 64 KiB in flight per direction.
 pub fn control_link() -> (Halves, Halves) {
     let ((near, far), (a, b)) = (pipe(), session_pair());
+    (into_control(near, a), into_control(far, b))
+}
+
+/// A control link in memory, with so many bytes in flight per direction.
+#[cfg(potluck_threads)]
+pub fn control_link_of(bytes: usize) -> (Halves, Halves) {
+    let ((near, far), (a, b)) = (pipe_of(bytes), session_pair());
     (into_control(near, a), into_control(far, b))
 }
 

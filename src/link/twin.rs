@@ -8,9 +8,10 @@
 )]
 
 use super::{DataHeader, DataLink, DataReceiver, DataSender, PAYLOAD_BYTES_MAX, Shutdown};
+use crate::locks::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 /// The two ends of an in-memory data link.
 pub fn data_pair() -> (Box<dyn DataLink>, Box<dyn DataLink>) {

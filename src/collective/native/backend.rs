@@ -26,10 +26,11 @@ use crate::collective::threads::Threads;
 use crate::collective::{Backend, Block, Enclosed, EngineFault, Input, Job, Pool, Traffic};
 use crate::defect::Seeded;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase};
+use crate::locks::{AtomicU64, Mutex};
 use crate::view::{OpId, Rank};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The native engine's backend for one View. Dropping it closes it.
 pub struct NativeBackend {
@@ -78,6 +79,12 @@ impl NativeBackend {
             seeded,
         };
         NativeBackend { core: Arc::new(core) }
+    }
+
+    /// Whether an outbox has anything of the operation.
+    #[cfg(all(test, potluck_threads))]
+    pub fn has(&self, op: OpId) -> bool {
+        self.core.outboxes.iter().any(|outbox| outbox.has(op))
     }
 }
 
@@ -396,8 +403,10 @@ impl Core {
     /// Fails an operation, unless it is complete.
     fn fail(&self, active: &Arc<Active>, fault: EngineFault) {
         let Some(done) = active.take_done() else { return };
-        lock(&self.table).fail(active.run().op());
+        // In this order: who retires the operation must not give its eager frames back while
+        // another thread may still send some.
         active.end(&self.outboxes);
+        lock(&self.table).fail(active.run().op());
         done(Err(fault));
     }
 

@@ -6,9 +6,11 @@
 use super::outbox::{Frame, Outbox};
 use super::run::{Parcel, Run, lock};
 use crate::collective::Done;
+use crate::locks::{AtomicBool, Mutex};
+use crate::race::Race;
 use crate::view::Rank;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// One operation in flight.
 pub struct Active {
@@ -66,8 +68,10 @@ impl Active {
     /// else it is held back.
     pub fn post(self: &Arc<Active>, parcel: Parcel, outboxes: &[Outbox]) {
         let to = parcel.to.index();
+        let was_over = Race::PostUnchecked.is_seeded().then(|| self.is_over());
         let mut gate = lock(&self.gates[to]);
-        if self.is_over() {
+        // Checked under the lock, so that nothing is held or counted after the end.
+        if was_over.unwrap_or_else(|| self.is_over()) {
             return;
         }
         let frame = Frame { of: Arc::clone(self), parcel };

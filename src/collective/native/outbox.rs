@@ -10,9 +10,10 @@ use super::op::Active;
 use super::run::{Parcel, lock};
 use crate::collective::early_ops::EARLY_OPS_MAX;
 use crate::link::Shutdown;
+use crate::locks::{Condvar, Mutex};
 use crate::view::{OpId, PARTS_MAX};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 /// Most payload bytes of one operation sent to a peer before the peer grants credit.
 pub const EAGER_OP_BYTES: usize = 64 * 1024;
@@ -148,6 +149,14 @@ impl Outbox {
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Whether a frame of the operation is queued, or one counts towards the eager bounds.
+    #[cfg(all(test, potluck_threads))]
+    pub fn has(&self, op: OpId) -> bool {
+        let state = lock(&self.state);
+        state.eager.ops.contains_key(&op)
+            || state.queue.iter().any(|frame| frame.of.run().op() == op)
     }
 
     /// Starts to use a link. If the outbox is closed or has a link, shuts the new one down instead

@@ -40,10 +40,11 @@ use crate::compression::Codec;
 use crate::copying::copy;
 use crate::defect::{Defect, Seeded};
 use crate::link::{DataHeader, Phase};
+use crate::locks::{AtomicUsize, Mutex, MutexGuard};
 use crate::topology::ranks;
 use crate::view::{OpId, Rank};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 /// The progress of one operation on one rank.
 ///

@@ -221,12 +221,7 @@ impl Node {
                 Message::Post(Box::new(Post { view: envelope.digest(), key, value })),
             );
         }
-        envelope.replay(rank, |messages| {
-            for message in messages {
-                self.peers.send_again(to, Message::Op(message));
-            }
-            self.peers.let_speak(to);
-        });
+        self.peers.replay(to, &envelope, rank);
         self.replay_plan(rank);
         self.replay_rates(rank);
     }

@@ -8,13 +8,14 @@ use crate::collective::{
     Backend, Block, Call, Engine, EngineFault, Finished, Input, Job, Pool, ViewBoard,
 };
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Shutdown};
+use crate::locks::{Condvar, Mutex};
 use crate::topology::{AutoCodecs, Plan, PlanClass, Schedule};
 use crate::view::testing::view_of;
 use crate::view::{Lane, OpId, Rank};
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// The longest wait for anything; only a failing test reaches it.

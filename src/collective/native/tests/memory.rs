@@ -11,13 +11,14 @@ use crate::collective::{
     ReduceOp, bytes_of,
 };
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
+use crate::locks::Mutex;
 use crate::topology::{Plan, Schedule};
 use crate::view::testing::view_of;
 use crate::view::{OpId, Rank};
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 
 const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
 

@@ -9,3 +9,5 @@ mod memory;
 mod parts;
 mod plain;
 mod result;
+#[cfg(potluck_threads)]
+mod schedules;

@@ -9,11 +9,12 @@ use crate::collective::native::run::lock;
 use crate::collective::{Coarsest, CodecId, Input, ReduceOp, bytes_of, elements_of};
 use crate::compression::codec;
 use crate::link::{DataHeader, DataLink, DataReceiver, DataSender, Phase, Shutdown};
+use crate::locks::Mutex;
 use crate::topology::{AutoCodecs, Coding, Plan, Schedule, Tree, TreeShare};
 use crate::view::{Rank, RankSet};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A tree given by each rank's parent, 9 for the root, and its share.
 fn tree(parents: &[u8], ppm: u32) -> TreeShare {
