@@ -166,6 +166,7 @@ mod start;
 mod status;
 mod surroundings;
 mod topology;
+mod trace;
 mod view;
 mod wire;
 mod wires;
