@@ -324,7 +324,7 @@ async fn fixed_peers(config: &Config) -> Result<Vec<SocketAddr>> {
             match peer.resolve().await {
                 Ok(found) => addresses.extend(found),
                 Err(problem) => {
-                    crate::trace::warn!(peer = peer.host(), %problem, "a peer is left out")
+                    crate::trace::warn!(peer = peer.host(), %problem, "a peer is left out");
                 }
             }
         }
